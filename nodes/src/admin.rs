@@ -9,10 +9,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use abide_actors::clock::Clock;
-use abide_registry::conversations::Conversations;
-use abide_registry::conversations::rpc_server::begin_drain;
 use abide_registry::membership::heartbeat::is_suspect;
 use abide_registry::membership::{Member, MemberState};
+use abide_registry::router::Conversations;
+use abide_registry::router::rpc_server::begin_drain;
 use abide_registry::store::Store;
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -70,7 +70,7 @@ pub fn router(admin: Admin) -> Router {
 }
 
 async fn ready(State(admin): State<Admin>) -> Result<String, Problem> {
-    let standing = admin.conversations.cluster().standing();
+    let standing = admin.conversations.cluster().lease();
     if standing.is_draining() {
         return Err(Problem::new(Kind::Unavailable, "the node is draining"));
     }
@@ -89,7 +89,7 @@ async fn ready(State(admin): State<Admin>) -> Result<String, Problem> {
 
 async fn metrics(State(admin): State<Admin>) -> String {
     let table = admin.conversations.table();
-    let (waiting, deepest) = table.depths();
+    let (waiting, deepest) = table.mailbox_depths();
     let members = admin.conversations.cluster().view().members.len();
     metrics::gauge!("abide_live_actors").set(table.len() as f64);
     metrics::gauge!("abide_mailbox_waiting").set(waiting as f64);
@@ -146,7 +146,7 @@ async fn drain(
     let here = node == admin.conversations.cluster().view().me.node;
     if here {
         begin_drain(&admin.state);
-    } else if !admin.conversations.drain_there(&node).await? {
+    } else if !admin.conversations.drain_node(&node).await? {
         return Err(Problem::not_found("such node"));
     }
     Ok(StatusCode::ACCEPTED)

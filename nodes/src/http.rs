@@ -20,8 +20,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use abide_actors::clock::Clock;
 use abide_registry::agent_catalog::AgentCatalog;
-use abide_registry::conversations::Conversations;
 use abide_registry::live::Hub;
+use abide_registry::router::Conversations;
 use abide_registry::store::Store;
 use axum::Router;
 use axum::extract::{Request, State};
@@ -121,7 +121,7 @@ async fn enter(State(api): State<Api>, request: Request, next: Next) -> Response
 
 /// Lets a request in, unless there are too many or the node stops.
 async fn admit(api: &Api, request: Request, next: Next) -> Response {
-    if api.conversations.cluster().standing().is_draining() && !request.method().is_safe() {
+    if api.conversations.cluster().lease().is_draining() && !request.method().is_safe() {
         return Problem::new(Kind::Unavailable, "the node is draining").into_response();
     }
     let under_way = api.under_way.fetch_add(1, Ordering::Relaxed);

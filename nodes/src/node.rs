@@ -133,7 +133,7 @@ impl Node {
         };
         seed_agents::seed(&catalogue, &*store, clock.now(), &definitions).await?;
         let called = name.clone();
-        let life = NodeRuntime::begin(ground, move |host, members| async move {
+        let life = NodeRuntime::start(ground, move |host, members| async move {
             let Some(listener) = nodes else { return Ok(Arc::new(Standalone::default()) as _) };
             let settings = MeshConfig { name: called, process, listener, secret, host, members };
             let mesh = Mesh::start(settings).await.map_err(|error| error.to_string())?;

@@ -6,9 +6,9 @@ use abide_actors::clock::Clock;
 use abide_actors::definition::Definition;
 use abide_actors::journal::StoredResponse;
 use abide_conversation::Timestamp;
-use abide_registry::agent_catalog::{AgentCatalog, scope};
+use abide_registry::agent_catalog::AgentCatalog;
 use abide_registry::cluster_view::ClusterView;
-use abide_registry::store::Store;
+use abide_registry::store::{Store, agent_scope};
 use serde_json::Value;
 use tokio::sync::watch;
 
@@ -30,7 +30,7 @@ pub(crate) async fn seed(
     let broken =
         |refusal| StartError::Broken(format!("the agents could not be defined: {refusal}"));
     for definition in definitions {
-        let scope = scope(&definition.name);
+        let scope = agent_scope(&definition.name);
         let last = store.answer(&scope, BROUGHT, now).await.map_err(broken)?;
         if last.is_some_and(|last| last.fingerprint == definition.revision.as_str()) {
             continue;

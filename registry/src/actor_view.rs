@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::host::{ActorHandle, Quarantined};
 
-/// One line of a listing.
+/// A live conversation in a listing.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ActorSummary {
     pub conversation_id: ConversationId,
@@ -16,15 +16,15 @@ pub struct ActorSummary {
     pub state: ConversationStatus,
     pub seq: u64,
     pub since: Timestamp,
-    /// Deliveries that it has not taken up.
+    /// Deliveries that the actor has not taken up.
     pub mailbox_depth: usize,
     pub open_calls: usize,
-    /// After a crash, by this process.
+    /// Restarts after a crash, by this process.
     pub restarts: u32,
     pub bytes_held: usize,
 }
 
-/// All that its node knows of a conversation, live or given up.
+/// All that its node knows of a conversation's actor, live or quarantined.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ActorDetails {
     pub live: Option<(ActorSummary, Box<Inspection>)>,
@@ -32,10 +32,12 @@ pub struct ActorDetails {
 }
 
 impl ActorSummary {
-    /// The line of a conversation that lives under `handle`.
+    /// The summary of a conversation whose live actor is `handle`.
     pub fn new(id: &ConversationId, handle: &ActorHandle, live: &Inspection) -> Self {
-        let streaming = live.streaming.as_ref().map(|said| said.text.len() + said.thinking.len());
-        let folded = serde_json::to_string(&live.state).map(|text| text.len()).unwrap_or_default();
+        let streaming_bytes =
+            live.streaming.as_ref().map(|partial| partial.text.len() + partial.thinking.len());
+        let state_bytes =
+            serde_json::to_string(&live.state).map(|text| text.len()).unwrap_or_default();
         Self {
             conversation_id: id.clone(),
             node: live.claim.holder.node.clone(),
@@ -46,7 +48,7 @@ impl ActorSummary {
             mailbox_depth: handle.depth(),
             open_calls: live.state.open_calls(),
             restarts: handle.restarts,
-            bytes_held: folded + streaming.unwrap_or_default(),
+            bytes_held: state_bytes + streaming_bytes.unwrap_or_default(),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Agents' definitions: parsed once, kept by revision, the newest by name.
+//! The agents' definitions: parsed once, cached by revision, the newest found by name.
 
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -15,35 +15,30 @@ use async_trait::async_trait;
 
 use crate::store::{Store, StoredAgent};
 
-/// Decisions that hold for one agent; every gated call looks through them.
-const MOST_DECISIONS: usize = 1_000;
-/// How long a decision is known to have been there after it ended.
-const FORGOTTEN: jiff::SignedDuration = jiff::SignedDuration::from_hours(7 * 24);
-/// How many parsed revisions are kept. Past that all are dropped and parsed again when needed.
-const KEPT: usize = 1_000;
-
-/// Where the store keeps the answers to calls on an agent.
-pub fn scope(name: &AgentName) -> String {
-    format!("agents/{name}")
-}
+/// Remembered decisions of one agent; every gated call searches them.
+const MAX_DECISIONS: usize = 1_000;
+/// How long an expired decision is kept, so that the same decision is not given again.
+const EXPIRED_DECISION_TTL: jiff::SignedDuration = jiff::SignedDuration::from_hours(7 * 24);
+/// How many parsed revisions are cached. Past that all are dropped and parsed again when needed.
+const MAX_CACHED_REVISIONS: usize = 1_000;
 
 /// The definitions of a cluster, as this node reads them.
 pub struct AgentCatalog {
     store: Arc<dyn Store>,
-    natives: Arc<Extensions>,
+    extensions: Arc<Extensions>,
     clock: Arc<dyn Clock>,
     parsed: RwLock<HashMap<Revision, Arc<Definition>>>,
 }
 
 impl AgentCatalog {
-    /// Reads through to `store`; definitions may use these native tools.
-    pub fn new(store: Arc<dyn Store>, natives: Arc<Extensions>, clock: Arc<dyn Clock>) -> Self {
-        Self { store, natives, clock, parsed: RwLock::default() }
+    /// A catalog over `store`, whose definitions may use these extensions.
+    pub fn new(store: Arc<dyn Store>, extensions: Arc<Extensions>, clock: Arc<dyn Clock>) -> Self {
+        Self { store, extensions, clock, parsed: RwLock::default() }
     }
 
-    /// The native tools that a definition may name.
+    /// The extensions that a definition may use.
     pub fn natives(&self) -> &Extensions {
-        &self.natives
+        &self.extensions
     }
 
     /// Makes a definition the newest of its name. Returns whether the name was new.
@@ -57,34 +52,34 @@ impl AgentCatalog {
             revision: definition.revision.clone(),
             definition: definition.source.clone(),
         };
-        self.keep(Arc::new(definition));
+        self.cache(Arc::new(definition));
         self.store.put_agent(stored, answer).await
     }
 
-    fn keep(&self, definition: Arc<Definition>) {
+    fn cache(&self, definition: Arc<Definition>) {
         let mut parsed = self.parsed.write().unwrap_or_else(PoisonError::into_inner);
-        if parsed.len() >= KEPT {
+        if parsed.len() >= MAX_CACHED_REVISIONS {
             parsed.clear();
         }
         parsed.insert(definition.revision.clone(), definition);
     }
 
-    /// A stored definition that this version does not accept counts as gone.
+    /// Parses a stored definition; one that this version does not accept counts as absent.
     async fn parse(&self, stored: StoredAgent) -> Option<Arc<Definition>> {
         let StoredAgent { name, revision, definition } = stored;
-        let natives = self.natives.clone();
-        // Conditions, templates and schemas are compiled: that may take a while.
-        let parse = move || Definition::parse(definition, &natives);
-        let refused = match tokio::task::spawn_blocking(parse).await {
+        let extensions = self.extensions.clone();
+        // Compiling conditions, templates and schemas may take a while.
+        let parse = move || Definition::parse(definition, &extensions);
+        let reason = match tokio::task::spawn_blocking(parse).await {
             Ok(Ok(parsed)) => {
                 let definition = Arc::new(parsed.definition);
-                self.keep(definition.clone());
+                self.cache(definition.clone());
                 return Some(definition);
             }
             Ok(Err(mistakes)) => joined(&mistakes),
             Err(error) => error.to_string(),
         };
-        tracing::error!(agent = %name, %revision, said = refused, "a stored definition is not accepted");
+        tracing::error!(agent = %name, %revision, content = reason, "stored definition not accepted");
         None
     }
 }
@@ -119,18 +114,19 @@ impl Agents for AgentCatalog {
         agent: &AgentName,
         decision: &RememberedDecision,
     ) -> Result<(), StoreError> {
-        let mut kept = self.store.decisions(agent).await?;
-        if kept.iter().any(|other| other.id == decision.id) {
-            // It was given before, and may have been revoked since.
+        let mut decisions = self.store.decisions(agent).await?;
+        if decisions.iter().any(|other| other.id == decision.id) {
+            // It was remembered before, and may have been revoked since.
             return Ok(());
         }
-        kept.sort_by_key(|other| other.expires_at);
-        // Those that end first make room, and what ended so long ago that nobody gives it again.
-        let many = (kept.len() + 1).saturating_sub(MOST_DECISIONS);
-        let over =
-            |old: &RememberedDecision| self.clock.now().duration_since(old.expires_at) > FORGOTTEN;
-        for (at, old) in kept.iter().enumerate() {
-            if at < many || over(old) {
+        decisions.sort_by_key(|other| other.expires_at);
+        // Decisions that expire first make room; those that expired long ago are removed, too.
+        let surplus = (decisions.len() + 1).saturating_sub(MAX_DECISIONS);
+        let is_stale = |old: &RememberedDecision| {
+            self.clock.now().duration_since(old.expires_at) > EXPIRED_DECISION_TTL
+        };
+        for (position, old) in decisions.iter().enumerate() {
+            if position < surplus || is_stale(old) {
                 self.store.set_decision(agent, &old.id, None).await?;
             }
         }
@@ -143,12 +139,13 @@ impl Agents for AgentCatalog {
 
     async fn revoke(&self, agent: &AgentName, decision: &DecisionId) -> Result<bool, StoreError> {
         let now = self.clock.now();
-        let mut kept = self.store.decisions(agent).await?.into_iter();
-        let live = kept.find(|kept| kept.id == *decision && now < kept.expires_at);
+        let mut decisions = self.store.decisions(agent).await?.into_iter();
+        let live = decisions.find(|found| found.id == *decision && now < found.expires_at);
         let Some(live) = live else { return Ok(false) };
-        // It stays as one that has ended: a conversation that died while it gave it does so again.
-        let ended = RememberedDecision { expires_at: now, ..live };
-        self.store.set_decision(agent, decision, Some(&ended)).await
+        // It stays as an expired one: a conversation that died while it remembered it will do so
+        // again.
+        let expired = RememberedDecision { expires_at: now, ..live };
+        self.store.set_decision(agent, decision, Some(&expired)).await
     }
 }
 
@@ -160,9 +157,9 @@ mod tests {
     use super::*;
     use crate::store::memory::Memory;
 
-    struct Still;
+    struct FixedClock;
 
-    impl Clock for Still {
+    impl Clock for FixedClock {
         fn now(&self) -> Timestamp {
             Timestamp::UNIX_EPOCH
         }
@@ -178,8 +175,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_revoked_decision_does_not_come_back_when_it_is_given_again() {
-        let catalogue =
-            AgentCatalog::new(Arc::new(Memory::default()), Arc::default(), Arc::new(Still));
+        let catalog =
+            AgentCatalog::new(Arc::new(Memory::default()), Arc::default(), Arc::new(FixedClock));
         let agent = AgentName::new("demo");
         let decision = RememberedDecision {
             id: DecisionId::new("dec_1"),
@@ -191,11 +188,11 @@ mod tests {
             by: Principal::new("ann"),
             expires_at: Timestamp::from_second(60).unwrap(),
         };
-        catalogue.remember(&agent, &decision).await.unwrap();
-        assert_eq!(catalogue.revoke(&agent, &decision.id).await, Ok(true));
-        catalogue.remember(&agent, &decision).await.unwrap();
-        let kept = catalogue.decisions(&agent).await.unwrap();
-        assert!(kept.iter().all(|kept| kept.expires_at <= Still.now()));
-        assert_eq!(catalogue.revoke(&agent, &decision.id).await, Ok(false));
+        catalog.remember(&agent, &decision).await.unwrap();
+        assert_eq!(catalog.revoke(&agent, &decision.id).await, Ok(true));
+        catalog.remember(&agent, &decision).await.unwrap();
+        let decisions = catalog.decisions(&agent).await.unwrap();
+        assert!(decisions.iter().all(|decision| decision.expires_at <= FixedClock.now()));
+        assert_eq!(catalog.revoke(&agent, &decision.id).await, Ok(false));
     }
 }

@@ -10,45 +10,45 @@ use abide_actors::request::Request;
 use abide_conversation::{ConversationId, Timestamp};
 use tokio::task::JoinSet;
 
-use crate::conversations::Conversations;
+use crate::router::Conversations;
 use crate::store::Store;
 use planner::AlarmPlanner;
 
-/// How long one may take: its node may have been stopped, and others are waiting.
-const PATIENCE: Duration = Duration::from_secs(2);
-/// How long to wait for a store that is away.
-const AWAY: Duration = Duration::from_secs(1);
+/// How long waking one conversation may take: its node may hang, and other alarms wait.
+const WAKE_TIMEOUT: Duration = Duration::from_secs(2);
+/// The delay before reading again from a store that is away.
+const STORE_RETRY_DELAY: Duration = Duration::from_secs(1);
 
 /// Runs until it is dropped.
 pub async fn run(conversations: Conversations, store: Arc<dyn Store>, clock: Arc<dyn Clock>) {
-    let mut agenda = AlarmPlanner::default();
-    let mut under_way = JoinSet::new();
+    let mut planner = AlarmPlanner::default();
+    let mut running = JoinSet::new();
     loop {
         let now = clock.now();
-        while let Some(done) = under_way.try_join_next() {
-            let Ok((id, woken)) = done else { continue };
-            agenda.done(id, woken, now);
+        while let Some(result) = running.try_join_next() {
+            let Ok((id, woken)) = result else { continue };
+            planner.finish(id, woken, now);
         }
         let share = conversations.cluster().view().share.clone();
-        let look = agenda.look(now);
-        let wait = match store.due(&share, look.until, look.limit).await {
+        let poll = planner.next_poll(now);
+        let wait = match store.due(&share, poll.until, poll.limit).await {
             Ok(alarms) => {
-                let (due, wait) = agenda.read(look, now, &alarms, under_way.len());
+                let (due, wait) = planner.plan(poll, now, &alarms, running.len());
                 for (id, due) in due {
-                    under_way.spawn(wake(conversations.clone(), clock.clone(), id, due));
+                    running.spawn(wake(conversations.clone(), clock.clone(), id, due));
                 }
                 wait
             }
-            Err(refusal) => {
-                tracing::warn!(%refusal, "alarms cannot be read");
-                AWAY
+            Err(error) => {
+                tracing::warn!(%error, "alarms cannot be read");
+                STORE_RETRY_DELAY
             }
         };
         tokio::time::sleep(wait).await;
     }
 }
 
-/// Returns whether it was woken.
+/// Wakes a conversation. Returns its id and whether it was woken.
 async fn wake(
     conversations: Conversations,
     clock: Arc<dyn Clock>,
@@ -56,14 +56,14 @@ async fn wake(
     due: Timestamp,
 ) -> (ConversationId, bool) {
     let wake = conversations.deliver(&id, Request::Wake, Vec::new());
-    let woken = match tokio::time::timeout(PATIENCE, wake).await {
+    let woken = match tokio::time::timeout(WAKE_TIMEOUT, wake).await {
         Ok(Ok(_)) => {
             let lag = clock.now().duration_since(due).as_secs_f64().max(0.0);
             metrics::histogram!("abide_alarm_lag_seconds").record(lag);
             true
         }
-        Ok(Err(failure)) => {
-            tracing::warn!(conversation = %id, %failure, "an alarm was not delivered");
+        Ok(Err(error)) => {
+            tracing::warn!(conversation = %id, %error, "alarm not delivered");
             false
         }
         Err(_) => false,

@@ -1,7 +1,7 @@
-//! The other nodes: who they are, whether one is dead, and asking one.
+//! The other nodes as one node reaches them: who they are, whether one is dead, and calls to them.
 
 use std::collections::HashSet;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use abide_actors::clock::Clock;
@@ -10,50 +10,82 @@ use abide_actors::node_lease::NodeLease;
 use tokio::sync::{Notify, watch};
 
 use crate::cluster_view::ClusterView;
+use crate::member::Member;
 use crate::membership::Membership;
 use crate::peers::{CallError, Peers};
 use crate::protocol::{Call, CallOutcome, Envelope};
 
-/// How many dead incarnations are remembered; past that they are asked for again.
-const DEAD: usize = 1_000;
+/// How many dead incarnations are remembered; past that the store is asked about them again.
+const MAX_KNOWN_DEAD: usize = 1_000;
 
-/// What a node has of its cluster. Cheap to clone.
+/// Why a call to another node has no answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RemoteError {
+    #[error(transparent)]
+    Unanswered(#[from] CallError),
+    /// Nothing was done.
+    #[error("the node does not hold the conversation, or takes no more")]
+    NotHere,
+    /// The call was carried out.
+    #[error("the answer is too large to send")]
+    AnswerTooLarge,
+    /// Nothing was done.
+    #[error("the call arrived after its deadline")]
+    Late,
+    /// Nothing was done.
+    #[error("the node does not know this call")]
+    Unintelligible,
+    /// What became of the call is unknown.
+    #[error("the node answered another call than this one")]
+    WrongAnswer,
+}
+
+/// A node's access to its cluster. Cheap to clone.
 #[derive(Clone)]
-pub struct Cluster(Arc<Parts>);
+pub struct ClusterClient(Arc<Inner>);
 
-struct Parts {
+struct Inner {
     process: String,
-    standing: Arc<NodeLease>,
+    lease: Arc<NodeLease>,
     membership: Arc<dyn Membership>,
     peers: Arc<dyn Peers>,
     clock: Arc<dyn Clock>,
     view: watch::Receiver<Arc<ClusterView>>,
-    dead: Mutex<HashSet<Holder>>,
-    stale: Arc<Notify>,
+    known_dead: Mutex<HashSet<Holder>>,
+    refresh: Arc<Notify>,
 }
 
-impl Cluster {
-    /// The cluster that the node of this process sees in `view`. `stale` is told when that is
-    /// thought to be out of date.
+impl ClusterClient {
+    /// The cluster that the node of this process sees in `view`. `refresh` is notified when the
+    /// view is thought to be out of date.
     pub fn new(
         process: String,
-        standing: Arc<NodeLease>,
+        lease: Arc<NodeLease>,
         membership: Arc<dyn Membership>,
         peers: Arc<dyn Peers>,
         clock: Arc<dyn Clock>,
         view: watch::Receiver<Arc<ClusterView>>,
-        stale: Arc<Notify>,
+        refresh: Arc<Notify>,
     ) -> Self {
-        let dead = Mutex::default();
-        Self(Arc::new(Parts { process, standing, membership, peers, clock, view, dead, stale }))
+        let known_dead = Mutex::default();
+        Self(Arc::new(Inner {
+            process,
+            lease,
+            membership,
+            peers,
+            clock,
+            view,
+            known_dead,
+            refresh,
+        }))
     }
 
     /// What this node may do now.
-    pub fn standing(&self) -> &NodeLease {
-        &self.0.standing
+    pub fn lease(&self) -> &NodeLease {
+        &self.0.lease
     }
 
-    /// The cluster as it was seen last.
+    /// The latest view of the cluster.
     pub fn view(&self) -> Arc<ClusterView> {
         self.0.view.borrow().clone()
     }
@@ -63,74 +95,99 @@ impl Cluster {
         self.0.view.clone()
     }
 
-    /// Waits for the view to change from what it was when `seen` was taken, for at most that long.
+    /// Asks for a fresh view and waits, for at most `within`, until it differs from what `seen`
+    /// last returned.
     pub async fn changed(&self, seen: &mut watch::Receiver<Arc<ClusterView>>, within: Duration) {
-        self.0.stale.notify_one();
+        self.0.refresh.notify_one();
         let change = async {
             if seen.changed().await.is_err() {
-                // Nothing changes any more on a node that has ended; looking again would be a rush.
+                // The view of a node that has ended never changes; returning would busy the caller.
                 std::future::pending::<()>().await;
             }
         };
-        // Late or never: who waits looks again either way.
+        // The caller looks again either way.
         let _ = tokio::time::timeout(within, change).await;
     }
 
-    /// Whether a holder is dead, by the store.
-    pub async fn is_dead(&self, who: &Holder) -> Result<bool, StoreError> {
-        if self.dead().contains(who) {
+    /// Whether a holder is dead, according to the store.
+    pub async fn is_dead(&self, holder: &Holder) -> Result<bool, StoreError> {
+        if self.known_dead().contains(holder) {
             return Ok(true);
         }
-        let dead = self.0.membership.declare_dead_if(who, false).await?;
+        let dead = self.0.membership.declare_dead_if(holder, false).await?;
         if dead {
-            let mut all = self.dead();
-            if all.len() >= DEAD {
-                all.clear();
+            let mut known_dead = self.known_dead();
+            if known_dead.len() >= MAX_KNOWN_DEAD {
+                known_dead.clear();
             }
-            if all.insert(who.clone()) {
-                tracing::info!(holder = %who, "dead");
-                self.0.stale.notify_one();
+            if known_dead.insert(holder.clone()) {
+                tracing::info!(%holder, "node is dead");
+                self.0.refresh.notify_one();
             }
         }
         Ok(dead)
     }
 
-    /// Asks the node of another process, and waits for its answer for at most `within`.
-    pub async fn ask(
+    /// Has a member carry out a call, and waits for its answer as long as the call allows.
+    pub async fn call<C: Call>(&self, member: &Member, call: C) -> Result<C::Answer, RemoteError> {
+        self.call_process(&member.process, call).await
+    }
+
+    /// Has the node of a process carry out a call, as [`call`](Self::call) does.
+    pub async fn call_process<C: Call>(
         &self,
         process: &str,
-        ask: Call,
-        within: Duration,
+        call: C,
+    ) -> Result<C::Answer, RemoteError> {
+        let timeout = call.timeout();
+        let deadline = self.0.clock.now().checked_add(timeout).unwrap_or(jiff::Timestamp::MAX);
+        let envelope = Envelope { deadline, from: self.0.process.clone(), call: call.into() };
+        match self.exchange(process, &envelope, timeout).await? {
+            CallOutcome::NotHere => Err(RemoteError::NotHere),
+            CallOutcome::TooLarge => Err(RemoteError::AnswerTooLarge),
+            CallOutcome::Late => Err(RemoteError::Late),
+            CallOutcome::Unintelligible => Err(RemoteError::Unintelligible),
+            outcome => C::decode(outcome).map_err(|_| {
+                tracing::warn!(process, "answer of another node does not fit the call");
+                metrics::counter!("abide_unintelligible_messages_total").increment(1);
+                RemoteError::WrongAnswer
+            }),
+        }
+    }
+
+    async fn exchange(
+        &self,
+        process: &str,
+        envelope: &Envelope,
+        timeout: Duration,
     ) -> Result<CallOutcome, CallError> {
-        let now = self.0.clock.now();
-        let deadline = now.checked_add(within).unwrap_or(jiff::Timestamp::MAX);
-        let envelope = Envelope { deadline, from: self.0.process.clone(), ask };
-        let Ok(call) = serde_json::to_vec(&envelope) else { return Err(CallError::TooLarge) };
+        let Ok(request) = serde_json::to_vec(envelope) else { return Err(CallError::TooLarge) };
         let answer = tokio::select! {
             biased;
-            answer = self.0.peers.call(process, call, within) => answer?,
-            // Its connection may stay open for long after its death.
-            () = self.gone(process) => return Err(CallError::Lost),
+            answer = self.0.peers.call(process, request, timeout) => answer?,
+            // The connection to a dead process may stay open for long.
+            () = self.departed(process) => return Err(CallError::Lost),
         };
         abide_conversation::from_json(&answer).map_err(|error| {
-            tracing::warn!(process, said = %error, "an answer is unintelligible");
+            tracing::warn!(process, content = %error, "answer of another node is unintelligible");
             metrics::counter!("abide_unintelligible_messages_total").increment(1);
             CallError::Lost
         })
     }
 
-    /// Returns when a process is no member any more; one that is not yet may become one.
-    async fn gone(&self, process: &str) {
+    /// Returns when a process has ceased to be a member; one that is not a member yet may become
+    /// one.
+    async fn departed(&self, process: &str) {
         let is_member =
             |view: &Arc<ClusterView>| view.all().any(|member| member.process == process);
         let mut seen = self.watch();
         if seen.wait_for(is_member).await.is_ok() {
-            // Nobody sees anything any more: who asked goes with this node.
+            // The view ends with this node, and so does the caller.
             let _ = seen.wait_for(|view| !is_member(view)).await;
         }
     }
 
-    fn dead(&self) -> std::sync::MutexGuard<'_, HashSet<Holder>> {
-        self.0.dead.lock().unwrap_or_else(PoisonError::into_inner)
+    fn known_dead(&self) -> MutexGuard<'_, HashSet<Holder>> {
+        self.0.known_dead.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

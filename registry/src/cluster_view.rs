@@ -2,51 +2,53 @@
 
 use abide_actors::journal::Holder;
 
-use crate::membership::{Member, MemberState, ObservedMember};
+use crate::member::{LinkState, LinkStates, Member, MemberState, ObservedMember};
 use crate::partition::PartitionSet;
-use crate::peers::{LinkState, LinkStates};
 
-/// Who lives, and how to reach them. It may be out of date; the store decides what matters.
+/// The live members, and the connections to them. The view may be out of date; the store decides.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClusterView {
     pub me: Holder,
-    /// By name; this node is among them.
+    /// Sorted by name; this node is among them.
     pub members: Vec<ObservedMember>,
     pub links: LinkStates,
-    /// What this node looks after.
+    /// The partitions that this node looks after.
     pub share: PartitionSet,
 }
 
 impl ClusterView {
-    /// Parts what there is to look after among the members that are up and can be reached: one that
-    /// cannot be reached may not reach what lives here either. When there is none, among all.
+    /// Divides the partitions among the members that are up and can be reached, because a member
+    /// that cannot be reached may not reach the conversations of this node either. If there is no
+    /// such member, divides them among all.
     pub fn new(me: Holder, members: Vec<ObservedMember>, links: LinkStates) -> Self {
-        Self::parted(me, members, links, PartitionSet::of)
+        Self::with_share(me, members, links, PartitionSet::of)
     }
 
-    /// The same for whoever has worked the shares out before: `part` says what [`Share::of`] does.
-    pub fn parted(
+    /// A view whose share `share_of` computes, for callers that cache what [`PartitionSet::of`]
+    /// returns.
+    pub fn with_share(
         me: Holder,
         members: Vec<ObservedMember>,
         links: LinkStates,
-        part: impl FnOnce(&str, &[&str]) -> PartitionSet,
+        share_of: impl FnOnce(&str, &[&str]) -> PartitionSet,
     ) -> Self {
         let mut view = Self { me, members, links, share: PartitionSet::all() };
-        let up = |member: &&Member| member.state == MemberState::Up && view.reaches(member);
-        let mut names: Vec<&str> = view.all().filter(up).map(name).collect();
+        let is_eligible =
+            |member: &&Member| member.state == MemberState::Up && view.reaches(member);
+        let mut names: Vec<&str> = view.all().filter(is_eligible).map(name).collect();
         if names.is_empty() {
             names = view.all().map(name).collect();
         }
-        view.share = part(&view.me.node, &names);
+        view.share = share_of(&view.me.node, &names);
         view
     }
 
-    /// The member that is this holder, in this incarnation.
+    /// The member that is this holder, in exactly this incarnation.
     pub fn member(&self, holder: &Holder) -> Option<&Member> {
         self.all().find(|member| member.holder == *holder)
     }
 
-    /// The member of this name.
+    /// The member with this name, in any incarnation.
     pub fn named(&self, name: &str) -> Option<&Member> {
         self.all().find(|member| member.holder.node == name)
     }
@@ -56,17 +58,17 @@ impl ClusterView {
         self.members.iter().map(|seen| &seen.member)
     }
 
-    /// All but this node.
+    /// All members except this node.
     pub fn others(&self) -> impl Iterator<Item = &Member> {
         self.all().filter(|member| member.holder != self.me)
     }
 
-    /// The way to a member.
+    /// The state of the connection to a member.
     pub fn link(&self, member: &Member) -> LinkState {
         self.links.get(&member.process).copied().unwrap_or(LinkState::Lost)
     }
 
-    /// Whether a call to it has a chance.
+    /// Whether a call to this member can succeed.
     pub fn reaches(&self, member: &Member) -> bool {
         member.holder == self.me || self.link(member) == LinkState::Connected
     }
@@ -100,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn the_share_of_a_member_that_cannot_be_reached_is_looked_after_by_those_that_are() {
+    fn the_share_of_a_member_that_cannot_be_reached_goes_to_those_that_can() {
         let members = vec![seen("a"), seen("b")];
         let share = |link: LinkState| {
             let links = Arc::new([("b".to_owned(), link)].into());

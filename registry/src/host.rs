@@ -1,4 +1,5 @@
-//! The supervisor of a node's conversations: starts them, revives them, gives up on the hopeless.
+//! The supervisor of a node's conversations: starts them, revives them, quarantines those that keep
+//! crashing.
 //!
 //! A conversation dies alone: its failure reaches only this actor, which starts it again. If the
 //! host dies, the node's conversations die with it, and so does the program.
@@ -24,70 +25,71 @@ use ractor::{
 };
 use tokio::sync::mpsc;
 
-use crash_history::WINDOW;
+use crash_history::CRASH_WINDOW;
 pub use crash_history::{CrashHistory, Quarantined, RestartDelay};
 pub use live_table::{ActorHandle, LiveTable};
 pub use remote::RemoteCall;
 
-/// The answer to a wish for a live actor.
-pub type Ensured = Result<ActorHandle, Absent>;
+/// A live actor, or why there is none.
+pub type StartResult = Result<ActorHandle, StartRefused>;
 
-/// Why there is no live actor.
+/// Why no actor was started.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Absent {
+pub enum StartRefused {
     Quarantined(Quarantined),
-    /// The store refused the last one; the next is tried after a pause.
-    Away,
+    /// The store refused the last actor; the next one starts after a delay.
+    StoreAway,
 }
 
 /// The protocol of the host.
 pub enum HostMsg {
-    /// The live actor of a conversation, started if there is none, over a holder that is dead.
-    Ensure(ConversationId, Option<Holder>, RpcReplyPort<Ensured>),
-    /// The pause after a crash is over.
+    /// Returns the live actor of a conversation, starting one if there is none. Its claim replaces
+    /// that of the dead holder, if one is named.
+    Ensure(ConversationId, Option<Holder>, RpcReplyPort<StartResult>),
+    /// The delay after a crash is over.
     Revive(ConversationId),
-    /// Lets a conversation out of quarantine, or out of the pause before its next life, and starts
-    /// it. The answer says whether it was there.
+    /// Lets a conversation out of quarantine, or ends the delay before its restart, and starts it.
+    /// Replies whether it was in either.
     Retry(ConversationId, RpcReplyPort<bool>),
-    /// Forgets a conversation that was deleted, or let go.
+    /// Forgets a conversation that was deleted or released.
     Forget(ConversationId),
     Quarantined(ConversationId, RpcReplyPort<Option<Quarantined>>),
-    /// Every conversation ends as soon as nothing of it runs.
-    Leave,
-    /// Ends every conversation now; what it was doing goes on elsewhere.
+    /// Every conversation ends as soon as nothing in it runs.
+    Drain,
+    /// Ends every conversation now; its work resumes on another node.
     Stop,
-    /// Forgets every conversation: others may hold them.
-    Abandon,
+    /// Kills and forgets every conversation, because other nodes may hold them.
+    AbandonAll,
     /// Conversations may start things again.
     Resume,
     /// A call of another node.
     Remote(RemoteCall),
 }
 
-/// The actor.
+/// The host actor.
 pub struct Host;
 
-/// What it works with.
+/// What the host is started with.
 pub struct Arguments {
-    pub deps: Arc<Services>,
+    pub services: Arc<Services>,
     pub table: Arc<LiveTable>,
     /// Takes the calls of other nodes.
     pub incoming: mpsc::Sender<RemoteCall>,
-    /// Takes what a draining node leaves undone; no more than live here.
-    pub left: mpsc::UnboundedSender<ConversationId>,
+    /// Takes the conversations that a draining node leaves with work to do; no more than live here.
+    pub unfinished: mpsc::UnboundedSender<ConversationId>,
 }
 
-/// What the host knows.
+/// The state of the host.
 pub struct State {
-    deps: Arc<Services>,
+    services: Arc<Services>,
     table: Arc<LiveTable>,
     ids: HashMap<ActorId, ConversationId>,
-    /// Who waits for an actor that is ending, to get the next one.
-    waiting: HashMap<ConversationId, Vec<RpcReplyPort<Ensured>>>,
+    /// Callers that wait for an actor to end and get its successor.
+    waiting: HashMap<ConversationId, Vec<RpcReplyPort<StartResult>>>,
     incoming: mpsc::Sender<RemoteCall>,
-    left: mpsc::UnboundedSender<ConversationId>,
-    /// Only conversations that crashed lately.
-    records: HashMap<ConversationId, CrashHistory>,
+    unfinished: mpsc::UnboundedSender<ConversationId>,
+    /// Only conversations that crashed recently.
+    crashes: HashMap<ConversationId, CrashHistory>,
 }
 
 impl Actor for Host {
@@ -100,9 +102,16 @@ impl Actor for Host {
         _myself: ActorRef<HostMsg>,
         arguments: Arguments,
     ) -> Result<State, ActorProcessingErr> {
-        let Arguments { deps, table, incoming, left } = arguments;
-        let (ids, waiting, records) = Default::default();
-        Ok(State { deps, table, ids, waiting, incoming, left, records })
+        let Arguments { services, table, incoming, unfinished } = arguments;
+        Ok(State {
+            services,
+            table,
+            ids: HashMap::new(),
+            waiting: HashMap::new(),
+            incoming,
+            unfinished,
+            crashes: HashMap::new(),
+        })
     }
 
     async fn handle(
@@ -112,51 +121,52 @@ impl Actor for Host {
         state: &mut State,
     ) -> Result<(), ActorProcessingErr> {
         match message {
-            HostMsg::Ensure(id, over, reply) => {
-                state.ensure(&myself, id, over, Some(reply)).await?;
+            HostMsg::Ensure(id, replacing, reply) => {
+                state.ensure(&myself, id, replacing, Some(reply)).await?;
             }
-            // Unless it was forgotten since.
-            HostMsg::Revive(id) if state.is_wanted(&id) => state.revive(&myself, id).await?,
+            // A conversation that was forgotten since is not revived.
+            HostMsg::Revive(id) if state.awaits_restart(&id) => state.revive(&myself, id).await?,
             HostMsg::Revive(_) => {}
             HostMsg::Forget(id) => {
-                state.records.remove(&id);
+                state.crashes.remove(&id);
                 state.count_quarantined();
                 if state.table.get(&id).is_none() && state.waiting.contains_key(&id) {
                     state.revive(&myself, id).await?;
                 }
             }
             HostMsg::Retry(id, reply) => {
-                let waits =
-                    |record: CrashHistory| record.quarantined.is_some() || record.pause.is_some();
-                let waited = state.records.remove(&id).is_some_and(waits);
+                let waits = |history: CrashHistory| {
+                    history.quarantined.is_some() || history.delay.is_some()
+                };
+                let waited = state.crashes.remove(&id).is_some_and(waits);
                 state.count_quarantined();
                 if waited {
                     state.revive(&myself, id).await?;
                 }
                 let _ = reply.send(waited);
             }
-            HostMsg::Leave => state.tell_all(|| ConversationMsg::Drain),
-            HostMsg::Resume => state.tell_all(|| ConversationMsg::Resume),
+            HostMsg::Drain => state.send_all(|| ConversationMsg::Drain),
+            HostMsg::Resume => state.send_all(|| ConversationMsg::Resume),
             HostMsg::Stop => {
                 for (_, handle) in state.table.page(None, usize::MAX) {
                     handle.actor.stop(Some("the node stops".to_owned()));
                 }
             }
-            HostMsg::Abandon => {
-                state.records.clear();
+            HostMsg::AbandonAll => {
+                state.crashes.clear();
                 state.count_quarantined();
                 for (_, handle) in state.table.page(None, usize::MAX) {
                     handle.actor.kill();
                 }
             }
             HostMsg::Remote(call) => {
-                // Past the bound the call is dropped: its caller hears nothing and knows as much.
+                // Past the bound the call is dropped, and its caller times out.
                 let _ = state.incoming.try_send(call);
             }
             HostMsg::Quarantined(id, reply) => {
-                let record = state.records.get(&id);
-                // Who asked may have gone.
-                let _ = reply.send(record.and_then(|record| record.quarantined.clone()));
+                let history = state.crashes.get(&id);
+                // The caller may have gone.
+                let _ = reply.send(history.and_then(|history| history.quarantined.clone()));
             }
         }
         Ok(())
@@ -169,21 +179,22 @@ impl Actor for Host {
         state: &mut State,
     ) -> Result<(), ActorProcessingErr> {
         match event {
-            SupervisionEvent::ActorTerminated(who, last, _) => {
+            SupervisionEvent::ActorTerminated(actor, last, _) => {
                 let last = last.and_then(|mut last| last.take::<LiveConversation>().ok());
-                let restless = last.is_some_and(|live| live.has_unfinished_work());
-                // What a draining node leaves undone is for another, or for the next process.
-                let draining = state.deps.lease.is_draining();
-                if let Some(id) = state.ids.get(&who.get_id()).filter(|_| restless && draining) {
-                    // Nobody takes it over in a program that is ending.
-                    let _ = state.left.send(id.clone());
+                let has_work = last.is_some_and(|live| live.has_unfinished_work());
+                // The work that a draining node leaves is for another node, or for the next
+                // process.
+                let draining = state.services.lease.is_draining();
+                if let Some(id) = state.ids.get(&actor.get_id()).filter(|_| has_work && draining) {
+                    // In a program that is ending nobody receives it.
+                    let _ = state.unfinished.send(id.clone());
                 }
-                state.ended(&myself, &who, restless && !draining).await?;
+                state.ended(&myself, &actor, has_work && !draining).await?;
             }
-            SupervisionEvent::ActorFailed(who, error) => {
-                state.failed(&myself, &who, error).await?;
+            SupervisionEvent::ActorFailed(actor, error) => {
+                state.failed(&myself, &actor, error).await?;
             }
-            SupervisionEvent::ActorStarted(who) => state.started(&who),
+            SupervisionEvent::ActorStarted(actor) => state.started(&actor),
             SupervisionEvent::ProcessGroupChanged(_) | SupervisionEvent::PidLifecycleEvent(_) => {}
         }
         Ok(())
@@ -191,9 +202,9 @@ impl Actor for Host {
 }
 
 impl State {
-    fn tell_all(&self, message: impl Fn() -> ConversationMsg) {
+    fn send_all(&self, message: impl Fn() -> ConversationMsg) {
         for (_, handle) in self.table.page(None, usize::MAX) {
-            // One that is ending needs no telling.
+            // An actor that is ending needs no message.
             let _ = handle.actor.cast(message());
         }
     }
@@ -202,46 +213,46 @@ impl State {
         &mut self,
         myself: &ActorRef<HostMsg>,
         id: ConversationId,
-        over: Option<Holder>,
-        reply: Option<RpcReplyPort<Ensured>>,
+        replacing: Option<Holder>,
+        reply: Option<RpcReplyPort<StartResult>>,
     ) -> Result<(), ActorProcessingErr> {
         let live = self.table.get(&id);
-        let ending = |handle: &ActorHandle| handle.actor.get_status() >= ActorStatus::Draining;
-        let record = self.records.get(&id);
-        let quarantined = record.and_then(|record| record.quarantined.clone());
-        let pause = record.and_then(|record| record.pause);
-        let ensured = match (live, quarantined, pause) {
-            (Some(handle), _, _) if !ending(&handle) => Ok(handle),
+        let is_ending = |handle: &ActorHandle| handle.actor.get_status() >= ActorStatus::Draining;
+        let history = self.crashes.get(&id);
+        let quarantined = history.and_then(|history| history.quarantined.clone());
+        let delay = history.and_then(|history| history.delay);
+        let result = match (live, quarantined, delay) {
+            (Some(handle), _, _) if !is_ending(&handle) => Ok(handle),
             (Some(_), _, _) | (None, None, Some(RestartDelay::AfterCrash)) => {
                 self.waiting.entry(id).or_default().extend(reply);
                 return Ok(());
             }
-            (None, Some(quarantined), _) => Err(Absent::Quarantined(quarantined)),
-            (None, None, Some(RestartDelay::AfterRefusal)) => Err(Absent::Away),
-            (None, None, None) => Ok(self.start(myself, id, over).await?),
+            (None, Some(quarantined), _) => Err(StartRefused::Quarantined(quarantined)),
+            (None, None, Some(RestartDelay::AfterRefusal)) => Err(StartRefused::StoreAway),
+            (None, None, None) => Ok(self.start(myself, id, replacing).await?),
         };
         if let Some(reply) = reply {
-            // Who asked may have gone.
-            let _ = reply.send(ensured);
+            // The caller may have gone.
+            let _ = reply.send(result);
         }
         Ok(())
     }
 
-    /// Whether a pause before its next life runs, or somebody waits for that.
-    fn is_wanted(&self, id: &ConversationId) -> bool {
-        let paused = self.records.get(id).is_some_and(|record| record.pause.is_some());
-        paused || self.waiting.contains_key(id)
+    /// Whether a delay before its restart runs, or callers wait for the restart.
+    fn awaits_restart(&self, id: &ConversationId) -> bool {
+        let is_delayed = self.crashes.get(id).is_some_and(|history| history.delay.is_some());
+        is_delayed || self.waiting.contains_key(id)
     }
 
-    /// Starts a conversation whose pause is over, and answers those who waited for it.
+    /// Starts a conversation whose delay is over, and answers the callers that waited for it.
     async fn revive(
         &mut self,
         myself: &ActorRef<HostMsg>,
         id: ConversationId,
     ) -> Result<(), ActorProcessingErr> {
-        let over = self.records.get_mut(&id).and_then(CrashHistory::revive);
+        let replacing = self.crashes.get_mut(&id).and_then(CrashHistory::revive);
         let waiting = self.waiting.remove(&id).unwrap_or_default();
-        self.ensure(myself, id.clone(), over, None).await?;
+        self.ensure(myself, id.clone(), replacing, None).await?;
         for reply in waiting {
             self.ensure(myself, id.clone(), None, Some(reply)).await?;
         }
@@ -252,87 +263,88 @@ impl State {
         &mut self,
         myself: &ActorRef<HostMsg>,
         id: ConversationId,
-        over: Option<Holder>,
+        replacing: Option<Holder>,
     ) -> Result<ActorHandle, ActorProcessingErr> {
         let depth = Arc::new(AtomicUsize::new(0));
-        let (deps, since) = (self.deps.clone(), self.deps.clock.now());
-        let depth_of = depth.clone();
+        let since = self.services.clock.now();
         let arguments = conversation::Arguments {
             id: id.clone(),
-            services: deps,
-            replacing: over.clone(),
-            queue_depth: depth_of,
+            services: self.services.clone(),
+            replacing: replacing.clone(),
+            queue_depth: depth.clone(),
         };
         let supervisor = myself.get_cell();
         let (actor, _) = Actor::spawn_linked(None, Conversation, arguments, supervisor).await?;
-        let restarts = self.records.get(&id).map(|record| record.restarts).unwrap_or_default();
-        let handle = ActorHandle { actor, depth, since, restarts, over };
+        let restarts = self.crashes.get(&id).map(|history| history.restarts).unwrap_or_default();
+        let handle = ActorHandle { actor, depth, since, restarts, replacing };
         self.ids.insert(handle.actor.get_id(), id.clone());
         self.table.set(id, Some(handle.clone()));
         Ok(handle)
     }
 
-    /// It has loaded: the store is there again.
-    fn started(&mut self, who: &ActorCell) {
-        let record = self.ids.get(&who.get_id()).and_then(|id| self.records.get_mut(id));
-        if let Some(record) = record {
-            record.started();
+    /// Records that an actor has loaded: its store is available again.
+    fn started(&mut self, actor: &ActorCell) {
+        let history = self.ids.get(&actor.get_id()).and_then(|id| self.crashes.get_mut(id));
+        if let Some(history) = history {
+            history.record_start();
         }
     }
 
-    /// Forgets an actor that has ended, and starts the next one if somebody waits for it.
+    /// Forgets an actor that has ended. Starts its successor if it is wanted or callers wait for
+    /// it.
     async fn ended(
         &mut self,
         myself: &ActorRef<HostMsg>,
-        who: &ActorCell,
+        actor: &ActorCell,
         wanted: bool,
     ) -> Result<(), ActorProcessingErr> {
-        let Some(id) = self.ids.remove(&who.get_id()) else { return Ok(()) };
+        let Some(id) = self.ids.remove(&actor.get_id()) else { return Ok(()) };
         self.table.set(id.clone(), None);
-        let paused = self.records.get(&id).is_some_and(|record| record.pause.is_some());
-        match wanted || (self.waiting.contains_key(&id) && !paused) {
-            true => self.revive(myself, id).await,
-            false => Ok(()),
+        let is_delayed = self.crashes.get(&id).is_some_and(|history| history.delay.is_some());
+        if wanted || (self.waiting.contains_key(&id) && !is_delayed) {
+            self.revive(myself, id).await?;
         }
+        Ok(())
     }
 
     async fn failed(
         &mut self,
         myself: &ActorRef<HostMsg>,
-        who: &ActorCell,
+        actor: &ActorCell,
         error: ActorProcessingErr,
     ) -> Result<(), ActorProcessingErr> {
-        let Some(id) = self.ids.get(&who.get_id()).cloned() else { return Ok(()) };
-        let now = self.deps.clock.now();
-        let death = error.downcast_ref::<ExitReason>();
-        let record = self.records.entry(id.clone()).or_default();
-        let over = self.table.get(&id).and_then(|handle| handle.over);
-        let pause = record.died(now, death, &error.to_string(), over);
-        // A panic's words may be anybody's.
-        let said = death.is_none().then(|| error.to_string());
-        let error = death.map(ToString::to_string);
-        tracing::warn!(conversation = %id, error, said, ?pause, "a conversation's actor ended");
+        let Some(id) = self.ids.get(&actor.get_id()).cloned() else { return Ok(()) };
+        let now = self.services.clock.now();
+        let exit = error.downcast_ref::<ExitReason>();
+        let history = self.crashes.entry(id.clone()).or_default();
+        let replacing = self.table.get(&id).and_then(|handle| handle.replacing);
+        let delay = history.record_death(now, exit, &error.to_string(), replacing);
+        // The message of a panic may quote what people, models or tools said.
+        let content = exit.is_none().then(|| error.to_string());
+        let error = exit.map(ToString::to_string);
+        tracing::warn!(conversation = %id, error, content, ?delay, "conversation actor died");
         metrics::counter!("abide_actor_deaths_total").increment(1);
         self.forget_old(now);
-        self.ended(myself, who, pause == Some(Duration::ZERO)).await?;
-        if let Some(pause) = pause.filter(|pause| !pause.is_zero()) {
-            myself.send_after(pause, move || HostMsg::Revive(id));
+        self.ended(myself, actor, delay == Some(Duration::ZERO)).await?;
+        if let Some(delay) = delay.filter(|delay| !delay.is_zero()) {
+            myself.send_after(delay, move || HostMsg::Revive(id));
         }
         Ok(())
     }
 
-    /// Keeps the records of those that live, that are quarantined, or that died lately.
+    /// Keeps the histories of conversations that live, are quarantined, or died recently.
     fn forget_old(&mut self, now: Timestamp) {
         let table = &self.table;
-        self.records.retain(|id, record| {
-            let lately = record.died.is_some_and(|died| now.duration_since(died) < WINDOW);
-            lately || record.quarantined.is_some() || table.get(id).is_some()
+        self.crashes.retain(|id, history| {
+            let is_recent =
+                history.last_death.is_some_and(|at| now.duration_since(at) < CRASH_WINDOW);
+            is_recent || history.quarantined.is_some() || table.get(id).is_some()
         });
         self.count_quarantined();
     }
 
     fn count_quarantined(&self) {
-        let given_up = self.records.values().filter(|record| record.quarantined.is_some()).count();
-        metrics::gauge!("abide_quarantined").set(given_up as f64);
+        let count = self.crashes.values().filter(|history| history.quarantined.is_some()).count();
+        metrics::gauge!("abide_quarantined").set(count as f64);
     }
 }

@@ -13,37 +13,38 @@ use bytes::Bytes;
 use tokio::sync::{broadcast, oneshot, watch};
 
 use crate::protocol::LiveUpdate;
-pub use gap_detector::look_out;
+pub use gap_detector::detect_gaps;
 pub use relay::relay;
-use relay::{News, Outbox};
+use relay::{Outbox, Outgoing};
 
-/// How many signals may wait for one listener. Past that it loses deltas, and reads what was
-/// journalled from the store. The place for them is taken with the first listener: 40 bytes each.
-const WAITING: usize = 128;
+/// How many signals may wait for one listener. Past that it loses deltas and reads the journal from
+/// the store. The buffer is allocated with the first listener: 40 bytes for each signal.
+const MAX_WAITING_SIGNALS: usize = 128;
 
-/// Knows who listens to what. A conversation that nobody listens to costs nothing.
+/// Distributes the signals of conversations to listeners. A conversation without listeners costs
+/// nothing.
 #[derive(Clone, Debug, Default)]
 pub struct Hub(Arc<Mutex<Plane>>);
 
 #[derive(Debug, Default)]
 struct Plane {
     channels: HashMap<ConversationId, Channel>,
-    /// What is to be told to other nodes, by process.
+    /// What waits to be sent to other nodes, by process.
     outboxes: HashMap<String, Outbox>,
 }
 
 #[derive(Debug)]
 struct Channel {
-    /// Made by the first listener: a channel takes its memory when it is made.
+    /// Created with the first listener, because a channel allocates its buffer at once.
     signals: Option<broadcast::Sender<StreamItem>>,
-    /// Event streams that are open here.
-    here: usize,
-    /// The processes where some are open.
-    elsewhere: BTreeSet<String>,
-    /// All of them; another process counts as one.
-    pages: watch::Sender<usize>,
-    /// The last event that listeners here were told of.
-    told: u64,
+    /// The number of event streams that are open on this node.
+    local_streams: usize,
+    /// The other processes where event streams are open.
+    remote_processes: BTreeSet<String>,
+    /// The number of listeners, where another process counts as one.
+    listeners: watch::Sender<usize>,
+    /// The last event that was sent to the listeners here.
+    last_seq: u64,
 }
 
 /// An open event stream; dropping it closes it.
@@ -58,84 +59,85 @@ pub struct Subscription {
 #[derive(Clone, Debug)]
 pub enum StreamItem {
     Signal(Arc<SharedSignal>),
-    /// Some were lost; the journal has what matters.
+    /// Signals were lost; the journal has what matters.
     Missed,
 }
 
-/// A signal, and how listeners write it down, once for all of them.
+/// A signal, with its encoding that all listeners share.
 #[derive(Debug)]
 pub struct SharedSignal {
     pub signal: Signal,
-    written: OnceLock<Box<[Bytes]>>,
+    encoded: OnceLock<Box<[Bytes]>>,
 }
 
 impl SharedSignal {
     fn new(signal: Signal) -> Self {
-        Self { signal, written: OnceLock::new() }
+        Self { signal, encoded: OnceLock::new() }
     }
 
-    /// The signal as whoever asked first has written it; all write alike.
-    pub fn written(&self, write: impl FnOnce(&Signal) -> Vec<Bytes>) -> &[Bytes] {
-        self.written.get_or_init(|| write(&self.signal).into())
+    /// The signal as the first caller encoded it; all callers encode it in the same way.
+    pub fn encoded(&self, encode: impl FnOnce(&Signal) -> Vec<Bytes>) -> &[Bytes] {
+        self.encoded.get_or_init(|| encode(&self.signal).into())
     }
 }
 
 impl Hub {
-    /// Opens an event stream; it hears everything that is published on this node from now on.
+    /// Opens an event stream, which receives everything that is published on this node from now on.
     pub fn subscribe(&self, id: &ConversationId) -> Subscription {
         let mut plane = self.plane();
         let channel = plane.channels.entry(id.clone()).or_insert_with(Channel::new);
-        channel.here += 1;
-        channel.count();
-        let signals = channel.signals.get_or_insert_with(|| broadcast::Sender::new(WAITING));
+        channel.local_streams += 1;
+        channel.update_listeners();
+        let signals =
+            channel.signals.get_or_insert_with(|| broadcast::Sender::new(MAX_WAITING_SIGNALS));
         let signals = Some(signals.subscribe());
         metrics::gauge!("abide_event_streams").increment(1);
-        if channel.here == 1 {
-            plane.tell_all(|| News::Listen(id.clone()));
+        if channel.local_streams == 1 {
+            plane.announce(|| Outgoing::Listen(id.clone()));
         }
         Subscription { hub: self.clone(), id: id.clone(), signals }
     }
 
-    /// Waits until every node that can be reached knows what this one listens to, for at most that
-    /// long. Whatever a slower one publishes meanwhile is found in the journal.
-    pub async fn announced(&self, within: Duration) {
-        let mut heard = Vec::new();
-        self.plane().tell_all(|| {
-            let (reply, told) = oneshot::channel();
-            heard.push(told);
-            News::Barrier(reply)
+    /// Waits, for at most `timeout`, until every connected node knows what this one listens to.
+    /// What a slower node publishes in the meantime is found in the journal.
+    pub async fn wait_until_announced(&self, timeout: Duration) {
+        let mut received = Vec::new();
+        self.plane().announce(|| {
+            let (reply, acknowledged) = oneshot::channel();
+            received.push(acknowledged);
+            Outgoing::Barrier(reply)
         });
-        let all = futures::future::join_all(heard);
-        // Late is as good as never: the lookout finds what was missed.
-        let _ = tokio::time::timeout(within, all).await;
+        let all = futures::future::join_all(received);
+        // After the timeout the gap detector finds what was missed.
+        let _ = tokio::time::timeout(timeout, all).await;
     }
 
-    /// Takes what another process tells. `false` if nothing could be told to it in return: then it
-    /// is to tell everything anew, for nobody would notice its end.
-    pub(crate) fn hear(&self, from: &str, told: LiveUpdate) -> bool {
+    /// Applies the update of another process. `false` if that process has no outbox here: then it
+    /// must send everything anew, because its end would go unnoticed.
+    pub(crate) fn apply(&self, from: &str, update: LiveUpdate) -> bool {
         let mut plane = self.plane();
         let Some(outbox) = plane.outboxes.get(from) else { return false };
-        if told.forgot {
-            outbox.put(News::Anew);
+        if update.forgot {
+            outbox.put(Outgoing::Anew);
         }
-        if told.anew {
+        if update.anew {
             plane.forget(from);
         }
-        for id in told.listen {
+        for id in update.listen {
             let channel = plane.channels.entry(id).or_insert_with(Channel::new);
-            channel.elsewhere.insert(from.to_owned());
-            channel.count();
+            channel.remote_processes.insert(from.to_owned());
+            channel.update_listeners();
         }
-        for id in &told.unlisten {
+        for id in &update.unlisten {
             plane.unlisten(id, from);
         }
-        for (id, signal) in told.signals {
+        for (id, signal) in update.signals {
             if let Some(channel) = plane.channels.get_mut(&id) {
-                channel.tell_signal(signal);
+                channel.send_signal(signal);
             }
         }
-        if told.missed {
-            plane.miss();
+        if update.missed {
+            plane.report_missed();
         }
         true
     }
@@ -150,42 +152,42 @@ impl LiveSink for Hub {
         let mut plane = self.plane();
         let Plane { channels, outboxes } = &mut *plane;
         let Some(channel) = channels.get_mut(conversation) else { return };
-        for process in &channel.elsewhere {
+        for process in &channel.remote_processes {
             if let Some(outbox) = outboxes.get(process) {
-                outbox.put(News::Signal(conversation.clone(), signal.clone()));
+                outbox.put(Outgoing::Signal(conversation.clone(), signal.clone()));
             }
         }
-        channel.tell_signal(signal);
+        channel.send_signal(signal);
     }
 
     fn listeners(&self, conversation: &ConversationId) -> watch::Receiver<usize> {
         let channels = &mut self.plane().channels;
-        // Channels that only a former watch had made go when there may be as many again.
+        // Channels that only a former watch needed are removed before the map grows.
         if channels.len() == channels.capacity() {
             channels.retain(|_, channel| channel.is_used());
         }
-        channels.entry(conversation.clone()).or_insert_with(Channel::new).pages.subscribe()
+        channels.entry(conversation.clone()).or_insert_with(Channel::new).listeners.subscribe()
     }
 }
 
 impl Plane {
-    fn tell_all(&self, mut news: impl FnMut() -> News) {
+    fn announce(&self, mut message: impl FnMut() -> Outgoing) {
         for outbox in self.outboxes.values() {
-            outbox.put(news());
+            outbox.put(message());
         }
     }
 
-    /// What listeners here listen to.
-    fn listened(&self) -> Vec<ConversationId> {
-        let here = self.channels.iter().filter(|(_, channel)| channel.here > 0);
+    /// The conversations that have listeners on this node.
+    fn local_subscriptions(&self) -> Vec<ConversationId> {
+        let here = self.channels.iter().filter(|(_, channel)| channel.local_streams > 0);
         here.map(|(id, _)| id.clone()).collect()
     }
 
-    /// Nobody listens in that process any more, as far as is known.
+    /// Removes all listeners of another process.
     fn forget(&mut self, process: &str) {
         self.channels.retain(|_, channel| {
-            if channel.elsewhere.remove(process) {
-                channel.count();
+            if channel.remote_processes.remove(process) {
+                channel.update_listeners();
             }
             channel.is_used()
         });
@@ -193,65 +195,70 @@ impl Plane {
 
     fn unlisten(&mut self, id: &ConversationId, process: &str) {
         let Some(channel) = self.channels.get_mut(id) else { return };
-        channel.elsewhere.remove(process);
-        channel.count();
+        channel.remote_processes.remove(process);
+        channel.update_listeners();
         if !channel.is_used() {
             self.channels.remove(id);
         }
     }
 
-    /// Tells every listener here to look at the journal.
-    fn miss(&mut self) {
+    /// Tells every listener here to read the journal.
+    fn report_missed(&mut self) {
         for channel in self.channels.values_mut() {
-            channel.tell(StreamItem::Missed);
+            channel.send(StreamItem::Missed);
         }
     }
 }
 
 impl Channel {
     fn new() -> Self {
-        let (signals, elsewhere) = Default::default();
-        Self { signals, here: 0, elsewhere, pages: watch::Sender::new(0), told: 0 }
+        Self {
+            signals: None,
+            local_streams: 0,
+            remote_processes: BTreeSet::new(),
+            listeners: watch::Sender::new(0),
+            last_seq: 0,
+        }
     }
 
-    fn tell_signal(&mut self, signal: Signal) {
+    fn send_signal(&mut self, signal: Signal) {
         if let Signal::Committed(events) = &signal {
-            self.told = events.last().map_or(0, |event| event.seq).max(self.told);
+            self.last_seq = events.last().map_or(0, |event| event.seq).max(self.last_seq);
         }
-        self.tell(StreamItem::Signal(Arc::new(SharedSignal::new(signal))));
+        self.send(StreamItem::Signal(Arc::new(SharedSignal::new(signal))));
     }
 
-    fn tell(&self, heard: StreamItem) {
+    fn send(&self, item: StreamItem) {
         if let Some(signals) = &self.signals {
-            // Nobody listens now; there is nothing to lose.
-            let _ = signals.send(heard);
+            // Without a listener there is nothing to lose.
+            let _ = signals.send(item);
         }
     }
 
-    fn count(&self) {
-        let pages = self.here + self.elsewhere.len();
-        self.pages.send_if_modified(|known| std::mem::replace(known, pages) != pages);
+    fn update_listeners(&self) {
+        let listeners = self.local_streams + self.remote_processes.len();
+        self.listeners.send_if_modified(|known| std::mem::replace(known, listeners) != listeners);
     }
 
     fn is_used(&self) -> bool {
-        *self.pages.borrow() > 0 || self.pages.receiver_count() > 0
+        *self.listeners.borrow() > 0 || self.listeners.receiver_count() > 0
     }
 }
 
 impl Subscription {
-    /// The next signal; `None` when the node shuts down.
+    /// The next item; `None` when the node shuts down.
     pub async fn next(&mut self) -> Option<StreamItem> {
         match self.signals.as_mut()?.recv().await {
-            Ok(heard) => Some(heard),
+            Ok(item) => Some(item),
             Err(broadcast::error::RecvError::Lagged(missed)) => Some(dropped(missed)),
             Err(broadcast::error::RecvError::Closed) => None,
         }
     }
 
-    /// The same, if it is there already.
-    pub fn ready(&mut self) -> Option<StreamItem> {
+    /// The next item if it is there already.
+    pub fn try_next(&mut self) -> Option<StreamItem> {
         match self.signals.as_mut()?.try_recv() {
-            Ok(heard) => Some(heard),
+            Ok(item) => Some(item),
             Err(broadcast::error::TryRecvError::Lagged(missed)) => Some(dropped(missed)),
             Err(broadcast::error::TryRecvError::Empty | broadcast::error::TryRecvError::Closed) => {
                 None
@@ -259,15 +266,15 @@ impl Subscription {
         }
     }
 
-    /// Says up to which event its reader knows the journal.
-    pub fn knows(&self, seq: u64) {
+    /// Notes that the reader knows the journal up to this event.
+    pub fn mark_known(&self, seq: u64) {
         if let Some(channel) = self.hub.plane().channels.get_mut(&self.id) {
-            channel.told = channel.told.max(seq);
+            channel.last_seq = channel.last_seq.max(seq);
         }
     }
 }
 
-/// A listener is slower than what it listens to.
+/// Counts what a slow listener has missed.
 fn dropped(missed: u64) -> StreamItem {
     metrics::counter!("abide_deltas_dropped_total").increment(missed);
     StreamItem::Missed
@@ -279,14 +286,14 @@ impl Drop for Subscription {
         self.signals = None;
         let mut plane = self.hub.plane();
         let Some(channel) = plane.channels.get_mut(&self.id) else { return };
-        channel.here = channel.here.saturating_sub(1);
-        channel.count();
-        let (silent, used) = (channel.here == 0, channel.is_used());
-        if !used {
+        channel.local_streams = channel.local_streams.saturating_sub(1);
+        channel.update_listeners();
+        let is_silent = channel.local_streams == 0;
+        if !channel.is_used() {
             plane.channels.remove(&self.id);
         }
-        if silent {
-            plane.tell_all(|| News::Unlisten(self.id.clone()));
+        if is_silent {
+            plane.announce(|| Outgoing::Unlisten(self.id.clone()));
         }
     }
 }

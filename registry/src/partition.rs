@@ -1,20 +1,20 @@
-//! Which part of the store a conversation belongs to, and which parts a node looks after.
+//! The partition of a conversation, and the set of partitions that a node looks after.
 
 use std::fmt;
 
 use abide_conversation::ConversationId;
 use sha2::{Digest, Sha256};
 
-/// How many there are, for ever: keys in the store are named after them.
+/// The number of partitions, for ever: keys in the store contain the partition.
 pub const PARTITIONS: usize = 256;
 
-/// One of [`PARTITIONS`] equal parts of all conversations.
+/// One of [`PARTITIONS`] parts of about equal size of all conversations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Partition(u8);
 
 impl Partition {
-    /// The partition of a conversation, or of another name that is kept with one: FNV-1a, folded to
-    /// eight bits. It must never change.
+    /// The partition of a conversation's id, or of another name that is stored with conversations:
+    /// FNV-1a, folded to eight bits. It must never change.
     pub fn of(name: &str) -> Self {
         let step = |hash: u32, byte: u8| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193);
         let hash = name.bytes().fold(0x811c_9dc5_u32, step);
@@ -22,13 +22,13 @@ impl Partition {
         Self(a ^ b ^ c ^ d)
     }
 
-    /// All of them, in order.
+    /// All partitions, in order.
     pub fn all() -> impl Iterator<Item = Self> {
         (0..=u8::MAX).map(Self)
     }
 
-    /// Where a [`Share`] says whether it has it: in which word, and by which bit.
-    fn place(self) -> (usize, u64) {
+    /// The word and the bit of a [`PartitionSet`] that stand for this partition.
+    fn position(self) -> (usize, u64) {
         (usize::from(self.0) / 64, 1 << (self.0 % 64))
     }
 }
@@ -39,54 +39,55 @@ impl From<&ConversationId> for Partition {
     }
 }
 
-/// As keys name it: `p017`.
+/// The form that keys contain: `p017`.
 impl fmt::Display for Partition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "p{:03}", self.0)
     }
 }
 
-/// The partitions whose alarms and abandoned turns a node looks after.
+/// A set of partitions: those whose alarms and orphaned conversations a node looks after.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PartitionSet([u64; PARTITIONS / 64]);
 
 impl PartitionSet {
-    /// Everything, as the only node has it.
+    /// All partitions, which is what a single node looks after.
     pub fn all() -> Self {
         Self([u64::MAX; PARTITIONS / 64])
     }
 
-    /// The share of `me` among these names, by rendezvous: when a member comes or goes, only what it
-    /// gets or had moves. Nothing, if `me` is not among them.
+    /// The share of `me` among these members, by rendezvous hashing: when a member comes or goes,
+    /// only the partitions that it gets or had move. Empty if `me` is not among the members.
     pub fn of(me: &str, members: &[&str]) -> Self {
-        let mine = |partition: Partition| {
-            let best = members.iter().max_by_key(|name| (weight(name, partition), **name));
+        let is_mine = |partition: Partition| {
+            let best =
+                members.iter().max_by_key(|name| (rendezvous_weight(name, partition), **name));
             best == Some(&me)
         };
         let mut share = [0; PARTITIONS / 64];
-        for partition in Partition::all().filter(|partition| mine(*partition)) {
-            let (word, bit) = partition.place();
+        for partition in Partition::all().filter(|partition| is_mine(*partition)) {
+            let (word, bit) = partition.position();
             share[word] |= bit;
         }
         Self(share)
     }
 
-    /// Whether it is among them.
+    /// Whether the partition is in the set.
     pub fn contains(&self, partition: Partition) -> bool {
-        let (word, bit) = partition.place();
+        let (word, bit) = partition.position();
         self.0[word] & bit != 0
     }
 
-    /// Those that it has, in order.
+    /// The partitions of the set, in order.
     pub fn partitions(&self) -> impl Iterator<Item = Partition> {
         Partition::all().filter(|partition| self.contains(*partition))
     }
 }
 
-/// How much a name wants something; the one that wants it most gets it. Nodes of all versions must
-/// agree, or a partition that each of two leaves to the other is nobody's.
-pub(crate) fn weight(name: &str, of: impl fmt::Display) -> [u8; 8] {
-    let digest = Sha256::digest(format!("{name}\n{of}"));
+/// The weight of a name for a key: the name with the largest weight gets the key. Nodes of all
+/// versions must agree, or two nodes leave a partition to each other.
+pub(crate) fn rendezvous_weight(name: &str, key: impl fmt::Display) -> [u8; 8] {
+    let digest = Sha256::digest(format!("{name}\n{key}"));
     let mut weight = [0; 8];
     weight.copy_from_slice(&digest[..8]);
     weight
@@ -103,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn shares_are_disjoint_whole_and_about_equal() {
+    fn shares_are_disjoint_complete_and_about_equal() {
         let members = ["node-1", "node-2", "node-3"];
         let shares = members.map(|me| PartitionSet::of(me, &members));
         for partition in Partition::all() {

@@ -1,6 +1,7 @@
-//! How nodes reach one another, as a port, and the cluster behind it.
+//! How nodes reach one another: a port, and the mesh of connections behind it.
 
 mod connector;
+mod event;
 mod handshake;
 mod hello;
 mod keys;
@@ -11,28 +12,14 @@ mod rejection_log;
 mod server;
 mod stream;
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use tokio::sync::watch;
 
+use crate::member::LinkStates;
 pub use mesh::{Mesh, MeshConfig, StartError};
-pub use peer_client::LARGEST;
-
-/// What is known of the way to each other process, by [`Member::process`](crate::membership::Member).
-pub type LinkStates = Arc<BTreeMap<String, LinkState>>;
-
-/// The way to another process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LinkState {
-    Connected,
-    /// It was connected or is about to be; it is being dialled.
-    Lost,
-    /// It was connected once, the connection ended, and its address refuses another: nobody is there.
-    Refused,
-}
+pub use peer_client::MAX_MESSAGE_BYTES;
 
 /// Why a call was not answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -40,13 +27,13 @@ pub enum CallError {
     /// Nothing was sent.
     #[error("the node is not connected")]
     Unconnected,
-    /// Nothing was sent: too much is under way to it.
-    #[error("too many calls to the node are under way")]
+    /// Nothing was sent: too much is in flight.
+    #[error("too many calls to the node are in flight")]
     Full,
     /// Nothing was sent.
     #[error("the call is too large to send")]
     TooLarge,
-    /// What became of it is unknown.
+    /// The outcome is unknown.
     #[error("the node did not answer")]
     Lost,
 }
@@ -54,14 +41,14 @@ pub enum CallError {
 /// Carries calls to the hosts of other nodes.
 #[async_trait]
 pub trait Peers: Send + Sync + 'static {
-    /// Asks the host of a process, and waits for its answer for at most `within`.
+    /// Calls the host of a process, and waits at most `timeout` for its answer.
     async fn call(
         &self,
         process: &str,
         call: Vec<u8>,
-        within: Duration,
+        timeout: Duration,
     ) -> Result<Vec<u8>, CallError>;
 
-    /// The present links; the receiver sees every change.
+    /// The present states of the connections; the receiver sees every change.
     fn links(&self) -> watch::Receiver<LinkStates>;
 }

@@ -1,4 +1,4 @@
-//! Where a conversation is to live: decided from facts already read.
+//! Where a conversation lives, or is to live: decided from facts already read.
 
 use std::cmp::Reverse;
 use std::str::FromStr;
@@ -7,59 +7,110 @@ use abide_actors::journal::Holder;
 use abide_conversation::ConversationId;
 
 use crate::cluster_view::ClusterView;
-use crate::membership::{Member, MemberState};
-use crate::partition::weight;
-use crate::peers::LinkState;
+use crate::member::{LinkState, Member, MemberState};
+use crate::partition::rendezvous_weight;
 
 /// How a node is chosen for a conversation that nobody holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Policy {
-    /// Where it is asked for.
+    /// The node that received the request.
     #[default]
     Local,
-    /// The same node for the same conversation, as long as that node lives.
+    /// Always the same node for the same conversation, as long as that node lives.
     Rendezvous,
-    /// Where the fewest live now.
+    /// The node with the fewest live conversations.
     LeastLoaded,
 }
 
-/// What is to be done with a conversation that somebody asks for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Decision<'v> {
-    /// This node holds it.
-    Here,
-    /// This member holds it, and can be asked.
-    Ask(&'v Member),
-    /// Its holder lives and cannot be reached now; it may be found dead, or reached, in a moment.
-    Wait(&'v Member),
-    /// Nobody knows its holder, or it no longer answers: the store must say whether it is dead.
-    Confirm,
-    /// Nobody holds it.
-    Place,
+/// What a search for the node of a conversation does next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Start it on this node; its claim replaces that of a dead holder, if one is named.
+    StartHere { replacing: Option<Holder> },
+    /// This member holds it and can be reached.
+    HeldBy(Member),
+    /// Nobody holds it, and this member is to start it.
+    PlaceOn(Member),
+    /// Ask the store whether this holder is dead, then read the claim again.
+    ConfirmDead(Holder),
+    /// Read the claim again when the view of the cluster has changed.
+    AwaitView,
+    /// No node can take it now.
+    NoNode,
 }
 
-/// Judges a holding by what this node sees. It never takes anything from a holder that may live.
-pub fn decide<'v>(holder: Option<&Holder>, view: &'v ClusterView) -> Decision<'v> {
-    let Some(holder) = holder else { return Decision::Place };
-    match view.member(holder).map(|member| (member, view.link(member))) {
-        // Not where this node itself is no member any more.
-        Some(_) if *holder == view.me => Decision::Here,
-        None | Some((_, LinkState::Refused)) => Decision::Confirm,
-        Some((member, LinkState::Connected)) => Decision::Ask(member),
-        Some((member, LinkState::Lost)) => Decision::Wait(member),
+/// The rules by which a node places conversations that nobody holds.
+#[derive(Clone, Copy, Debug)]
+pub struct PlacementRules {
+    pub policy: Policy,
+    /// Another node has sent the request here, so it is not passed on: what is placed is placed on
+    /// this node or not at all.
+    pub only_here: bool,
+    /// This node drains, which its view may not show yet.
+    pub draining: bool,
+}
+
+/// Says what to do about a conversation that is asked for, from its claim and this node's view.
+///
+/// A claim is never taken from a holder that may live: `confirmed_dead` is the holder that the
+/// store has declared dead in the course of this search, if any.
+pub fn locate(
+    id: &ConversationId,
+    holder: Option<&Holder>,
+    confirmed_dead: Option<&Holder>,
+    view: &ClusterView,
+    rules: PlacementRules,
+) -> Step {
+    let Some(holder) = holder.filter(|holder| confirmed_dead != Some(holder)) else {
+        return place_unheld(id, confirmed_dead, view, rules);
+    };
+    // An incarnation that this node does not see as a member may be its own former one.
+    let Some(member) = view.member(holder) else { return Step::ConfirmDead(holder.clone()) };
+    if *holder == view.me {
+        return Step::StartHere { replacing: None };
+    }
+    match view.link(member) {
+        LinkState::Connected => Step::HeldBy(member.clone()),
+        LinkState::Refused => Step::ConfirmDead(holder.clone()),
+        // It may be found dead, or be reached, in a moment.
+        LinkState::Lost if rules.only_here => Step::NoNode,
+        LinkState::Lost => Step::AwaitView,
     }
 }
 
-/// Whether nobody runs a conversation that wants something running.
+fn place_unheld(
+    id: &ConversationId,
+    replacing: Option<&Holder>,
+    view: &ClusterView,
+    rules: PlacementRules,
+) -> Step {
+    let chosen = if rules.only_here {
+        view.member(&view.me).filter(|_| !rules.draining)
+    } else {
+        place(rules.policy, id, view)
+    };
+    match chosen {
+        // The next view shows the drain, too.
+        Some(member) if member.holder == view.me && rules.draining => Step::AwaitView,
+        Some(member) if member.holder == view.me => {
+            Step::StartHere { replacing: replacing.cloned() }
+        }
+        Some(member) => Step::PlaceOn(member.clone()),
+        None => Step::NoNode,
+    }
+}
+
+/// Whether a conversation that has work to do is run by nobody.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Orphan<'h> {
     Yes,
     No,
-    /// If the store says that this holder, which is no member in this view, is dead.
+    /// It is an orphan if the store confirms that this holder, which is no member in this view, is
+    /// dead.
     IfDead(&'h Holder),
 }
 
-/// Judges a conversation by its claim, on the node `me` where it lives, or not.
+/// Judges a conversation by its claim; `lives_here` says whether it has a live actor on node `me`.
 pub fn is_orphan<'h>(
     holder: Option<&'h Holder>,
     me: &Holder,
@@ -77,31 +128,32 @@ pub fn is_orphan<'h>(
 
 /// Chooses the node for a conversation that nobody holds.
 ///
-/// Never a member that drains, even when it is the only one left: then there is none, and the
-/// caller answers `Unavailable`. Nor one that cannot be reached.
+/// Never chooses a draining member, even when it is the only one left, nor one that cannot be
+/// reached. Without a choice the caller answers `Unavailable`.
 pub fn place<'v>(policy: Policy, id: &ConversationId, view: &'v ClusterView) -> Option<&'v Member> {
     elsewhere(policy, id, view, None)
 }
 
-/// The same for a conversation that is to be on another node than this holder's.
+/// Chooses the node for a conversation as [`place`] does, but never the node of `excluded`.
 pub fn elsewhere<'v>(
     policy: Policy,
     id: &ConversationId,
     view: &'v ClusterView,
-    than: Option<&Holder>,
+    excluded: Option<&Holder>,
 ) -> Option<&'v Member> {
-    let up = |member: &&Member| {
-        let takes = member.state == MemberState::Up && view.reaches(member);
-        takes && than != Some(&member.holder)
+    let is_eligible = |member: &&Member| {
+        let accepts = member.state == MemberState::Up && view.reaches(member);
+        accepts && excluded != Some(&member.holder)
     };
-    let wanting = |member: &&Member| (weight(&member.holder.node, id), member.holder.node.clone());
-    let here = view.member(&view.me).filter(up);
+    let node = |member: &&Member| member.holder.node.clone();
+    let preference = |member: &&Member| (rendezvous_weight(&node(member), id), node(member));
+    let here = view.member(&view.me).filter(is_eligible);
     match policy {
         Policy::Local if here.is_some() => here,
-        Policy::Local | Policy::Rendezvous => view.all().filter(up).max_by_key(wanting),
+        Policy::Local | Policy::Rendezvous => view.all().filter(is_eligible).max_by_key(preference),
         Policy::LeastLoaded => {
-            let load = |member: &&Member| (Reverse(member.live_actors), wanting(member));
-            view.all().filter(up).max_by_key(load)
+            let idleness = |member: &&Member| (Reverse(member.live_actors), preference(member));
+            view.all().filter(is_eligible).max_by_key(idleness)
         }
     }
 }

@@ -1,113 +1,95 @@
-//! What travels between nodes: append-only, for nodes of two versions work side by side.
+//! The messages that travel between nodes. They only grow, because nodes of two versions work
+//! together.
 //!
-//! A field that a node does not know is ignored, so one that is added must be optional. A variant
-//! that it does not know makes the whole call unintelligible to it, and it says so.
+//! A node ignores a field that it does not know, so a new field must be optional. A variant that it
+//! does not know makes the whole call unintelligible to it, and it answers so.
 
-use abide_actors::journal::Holder;
+mod calls;
+
 use abide_actors::live::Signal;
-use abide_actors::request::{
-    IdempotencyKey, Inspection, ReleaseOutcome, Reply, Request, RequestError,
-};
+use abide_actors::request::{Inspection, ReleaseOutcome, Reply, RequestError};
 use abide_conversation::{ConversationId, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use crate::actor_view::{ActorDetails, ActorSummary};
+pub use calls::{
+    Call, Deliver, Drain, GetActor, Inspect, Kill, ListActors, REQUEST_TIMEOUT, Release, Retry,
+    Start,
+};
 
-/// The version of all this. Nodes of different ones do not connect.
+/// The version of this protocol. Nodes of different versions do not connect.
 pub const WIRE: u32 = 1;
 
-/// A call.
+/// A call with what its receiver needs to know of the caller.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Envelope {
-    /// By the cluster's clock. After this its caller has gone, and it must not be carried out.
+    /// By the cluster's clock. After this the caller has gone, and the call must not be carried
+    /// out.
     pub deadline: Timestamp,
     /// The calling process.
     pub from: String,
-    pub ask: Call,
+    #[serde(rename = "ask")]
+    pub call: CallRequest,
 }
 
-/// What one node asks of another.
+/// What one node asks of another: any [`Call`], as it travels.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Call {
-    /// Carries a request to a conversation that lives there, or shall.
-    Deliver {
-        id: ConversationId,
-        request: Box<Request>,
-        repeats: Vec<IdempotencyKey>,
-    },
-    /// Starts a conversation there.
-    Start {
-        id: ConversationId,
-    },
-    /// What a live conversation is doing.
-    Inspect {
-        id: ConversationId,
-    },
-    /// The same, as operators see it.
-    Look {
-        id: ConversationId,
-    },
-    /// Rows of the conversations that live there, by id.
-    Actors {
-        after: Option<String>,
-        limit: usize,
-    },
-    Kill {
-        id: ConversationId,
-    },
-    /// The node is to drain.
+pub enum CallRequest {
+    Deliver(Deliver),
+    Start(Start),
+    Inspect(Inspect),
+    #[serde(rename = "look")]
+    GetActor(GetActor),
+    #[serde(rename = "actors")]
+    ListActors(ListActors),
+    Kill(Kill),
     Drain,
-    /// Signals for its listeners, and for whom this node listens.
     Tell(LiveUpdate),
-    /// What waits there for a later attempt is to be tried now.
-    Retry {
-        id: ConversationId,
-    },
-    /// The conversation is to be let go, to another holder or to nobody.
-    LetGo {
-        id: ConversationId,
-        to: Option<Holder>,
-        force: bool,
-    },
+    Retry(Retry),
+    #[serde(rename = "let_go")]
+    Release(Release),
 }
 
-/// What it answers.
+/// What the other node answers: the answer to any [`Call`], as it travels, or why there is none.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CallOutcome {
     Delivered(Result<Reply, RequestError>),
     Started,
     Inspected(Option<Box<Inspection>>),
-    Looked(Option<Box<ActorDetails>>),
-    Rows(Vec<ActorSummary>),
+    #[serde(rename = "looked")]
+    Actor(Option<Box<ActorDetails>>),
+    #[serde(rename = "rows")]
+    Actors(Vec<ActorSummary>),
     Killed(bool),
-    /// Heard, and will be done.
-    Noted,
-    /// Nothing was done: the conversation is held by another, or this node takes no more.
+    /// The call was received and takes effect.
+    #[serde(rename = "noted")]
+    Acknowledged,
+    /// Nothing was done: another node holds the conversation, or this node takes no more.
     NotHere,
-    /// Done, and the answer is too large to send.
+    /// The call was carried out, and its answer is too large to send.
     TooLarge,
     /// Nothing was done: the deadline had passed.
     Late,
-    /// Nothing was done: the call is of a kind that this node does not know.
+    /// Nothing was done: this node does not know calls of this kind.
     Unintelligible,
-    /// What is tried again.
     Retried(Result<Vec<String>, RequestError>),
-    Parted(Result<ReleaseOutcome, RequestError>),
+    #[serde(rename = "parted")]
+    Released(Result<ReleaseOutcome, RequestError>),
 }
 
-/// News of the live plane, in the order in which they happened.
+/// Changes and signals of the live plane, in the order in which they happened.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct LiveUpdate {
-    /// All that this node listens to, instead of what it said before.
+    /// `listen` is all that the sender listens to and replaces what it said before.
     pub anew: bool,
     pub listen: Vec<ConversationId>,
     pub unlisten: Vec<ConversationId>,
     pub signals: Vec<(ConversationId, Signal)>,
-    /// The teller has forgotten what it was told: it wants to hear everything anew.
+    /// The sender has forgotten what the receiver told it, and wants to be told everything anew.
     #[serde(default)]
     pub forgot: bool,
-    /// Signals for these listeners were dropped: they must look at the journal.
+    /// Signals for the receiver's listeners were dropped: they must read the journal.
     pub missed: bool,
 }

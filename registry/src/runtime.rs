@@ -1,4 +1,4 @@
-//! The conversations of one node, composed of their parts; how they begin, and how they end.
+//! Starts and stops all that one node needs to run conversations.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,29 +17,30 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout_at};
 use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
-use crate::cluster_client::Cluster;
+use crate::cluster_client::ClusterClient;
 use crate::cluster_view::ClusterView;
-use crate::conversations::Conversations;
-use crate::conversations::rpc_server::{RpcServer, begin_drain};
 use crate::host::{self, Host, HostMsg, LiveTable};
-use crate::live::{Hub, look_out, relay};
+use crate::live::{Hub, detect_gaps, relay};
+use crate::member::{LinkStates, Member, MemberState};
+use crate::membership::Membership;
 use crate::membership::heartbeat::{Heartbeat, HeartbeatInputs, OnStoreTime};
 use crate::membership::lease_tracker::LeaseTracker;
-use crate::membership::{Member, MemberState, Membership};
-use crate::peers::{LinkStates, Peers};
+use crate::peers::Peers;
 use crate::placement::Policy;
+use crate::router::Conversations;
+use crate::router::rpc_server::{RpcServer, begin_drain};
 use crate::store::Store;
 use crate::{alarms, suspension_metrics, takeover};
 
-/// How many calls of other nodes may wait to be looked at; their callers have bounds of their own.
-const INCOMING: usize = 4_096;
-/// How long what was stopped may take to give its claims up.
-const LAST_WORDS: Duration = Duration::from_secs(2);
+/// How many calls of other nodes may wait to be taken up; the callers have bounds of their own.
+const MAX_INCOMING_CALLS: usize = 4_096;
+/// How long stopped actors may take to release their claims.
+const RELEASE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// What a node stands on.
+/// What a node's runtime is built from.
 pub struct RuntimeDeps {
     pub me: Member,
-    /// How long it may be silent before it is dead.
+    /// How long this node may be silent before it counts as dead.
     pub lease: Duration,
     pub store: Arc<dyn Store>,
     pub membership: Arc<dyn Membership>,
@@ -53,12 +54,12 @@ pub struct RuntimeDeps {
 }
 
 impl RuntimeDeps {
-    /// What its conversations work with.
-    fn deps(&self, standing: Arc<NodeLease>, hub: &Hub) -> Arc<Services> {
+    /// The services of its conversations.
+    fn services(&self, lease: Arc<NodeLease>, hub: &Hub) -> Arc<Services> {
         let work = TaskTracker::new();
         let Executors { runner, hooks, mcp, workspaces } = self.executors.clone();
         Arc::new(Services {
-            lease: standing,
+            lease: standing: lease,
             journal: self.store.clone(),
             blobs: self.store.clone(),
             audit: Recorder::new(self.store.clone(), work.clone()),
@@ -76,20 +77,20 @@ impl RuntimeDeps {
         })
     }
 
-    /// What keeps its node a member.
-    fn keeper(
+    /// The heartbeat that keeps its node a member.
+    fn heartbeat(
         self,
-        standing: Arc<NodeLease>,
+        node_lease: Arc<NodeLease>,
         members: watch::Sender<Vec<Member>>,
         view: watch::Sender<Arc<ClusterView>>,
     ) -> Heartbeat {
         let Self { membership, clock, on_time, me, lease, .. } = self;
-        let tenure = LeaseTracker::new(me, lease);
-        Heartbeat { membership, standing, clock, on_time, tenure, members, view }
+        let tracker = LeaseTracker::new(me, lease);
+        Heartbeat { membership, lease: node_lease, clock, on_time, tracker, members, view }
     }
 }
 
-/// Why conversations did not begin to live.
+/// Why the runtime did not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     #[error(transparent)]
@@ -100,85 +101,104 @@ pub enum StartError {
     Peers(String),
 }
 
-/// The conversations of a node, and what keeps them going. Dropping it ends them without a word.
+/// The running conversations of a node and the tasks that serve them. Dropping it ends all at once.
 pub struct NodeRuntime {
     pub conversations: Conversations,
     pub hub: Hub,
     /// What this node takes on.
     pub state: Arc<watch::Sender<MemberState>>,
-    /// Ends when the node cannot live any longer.
+    /// Completes when the host has ended, after which the node cannot go on.
     pub supervisor: JoinHandle<()>,
     host: ActorRef<HostMsg>,
     table: Arc<LiveTable>,
     membership: Arc<dyn Membership>,
-    keeper: AbortOnDropHandle<()>,
-    /// Whoever waits for a change waits in vain, and not in a hurry, when the keeper has ended.
+    heartbeat: AbortOnDropHandle<()>,
+    /// Kept so that tasks that wait for a change of the view do not spin once the heartbeat has
+    /// ended.
     _view: watch::Sender<Arc<ClusterView>>,
-    /// The conversations themselves reach it through a doorway that does not keep it.
-    _door: Arc<dyn ConversationClient>,
+    /// Kept because the conversations themselves have only a weak reference to it.
+    _client: Arc<dyn ConversationClient>,
     _tasks: Vec<AbortOnDropHandle<()>>,
 }
 
 impl NodeRuntime {
-    /// Enters the membership, connects to the others by `connect`, and takes up what runs nowhere.
-    pub async fn begin<F>(
-        ground: RuntimeDeps,
+    /// Enters the membership, connects to the other nodes by `connect`, and starts all tasks.
+    pub async fn start<F>(
+        deps: RuntimeDeps,
         connect: impl FnOnce(ActorRef<HostMsg>, watch::Receiver<Vec<Member>>) -> F,
     ) -> Result<Self, StartError>
     where
         F: Future<Output = Result<Arc<dyn Peers>, String>>,
     {
         let hub = Hub::default();
-        let standing = Arc::new(NodeLease::new(ground.me.holder.clone()));
-        let deps = ground.deps(standing.clone(), &hub);
-        let RuntimeDeps { me, store, membership, clock, .. } = &ground;
-        let (store, membership, clock) = (store.clone(), membership.clone(), clock.clone());
-        let (process, policy) = (me.process.clone(), ground.policy);
-        let (state, around_state) = watch::channel(me.state);
-        let first = ClusterView::new(me.holder.clone(), Vec::new(), LinkStates::default());
-        let (view, seen) = watch::channel(Arc::new(first));
-        let (members, known) = watch::channel(Vec::new());
-        let mut keeper = ground.keeper(standing.clone(), members, view.clone());
-        keeper.enter().await?;
+        let lease = Arc::new(NodeLease::new(deps.me.holder.clone()));
+        let services = deps.services(lease.clone(), &hub);
+        let store = deps.store.clone();
+        let membership = deps.membership.clone();
+        let clock = deps.clock.clone();
+        let process = deps.me.process.clone();
+        let policy = deps.policy;
+        let (state, state_receiver) = watch::channel(deps.me.state);
+        let first = ClusterView::new(deps.me.holder.clone(), Vec::new(), LinkStates::default());
+        let (view, view_receiver) = watch::channel(Arc::new(first));
+        let (members, members_receiver) = watch::channel(Vec::new());
+        let mut heartbeat = deps.heartbeat(lease.clone(), members, view.clone());
+        heartbeat.enter().await?;
 
         let table = Arc::new(LiveTable::default());
-        let (incoming, calls) = mpsc::channel(INCOMING);
-        let (left, leavings) = mpsc::unbounded_channel();
-        let arguments =
-            host::Arguments { deps: deps.clone(), table: table.clone(), incoming, left };
+        let (incoming, calls) = mpsc::channel(MAX_INCOMING_CALLS);
+        let (unfinished, unfinished_receiver) = mpsc::unbounded_channel();
+        let arguments = host::Arguments {
+            services: services.clone(),
+            table: table.clone(),
+            incoming,
+            unfinished,
+        };
         let (host, supervisor) = Actor::spawn(None, Host, arguments).await?;
-        let peers = connect(host.clone(), known).await.map_err(StartError::Peers)?;
+        let peers = connect(host.clone(), members_receiver).await.map_err(StartError::Peers)?;
 
-        let stale = Arc::new(Notify::new());
-        let around = HeartbeatInputs {
+        let refresh = Arc::new(Notify::new());
+        let inputs = HeartbeatInputs {
             host: host.clone(),
             table: table.clone(),
             links: peers.links(),
-            state: around_state,
-            stale: stale.clone(),
+            state: state_receiver,
+            refresh: refresh.clone(),
         };
-        let cluster =
-            Cluster::new(process, standing, membership.clone(), peers, clock.clone(), seen, stale);
-        let (doors, shelf) = (host.clone(), table.clone());
-        let conversations =
-            Conversations::new(doors, shelf, deps, store.clone(), cluster.clone(), policy);
-        let door = conversations.open_door();
+        let cluster = ClusterClient::new(
+            process,
+            lease,
+            membership.clone(),
+            peers,
+            clock.clone(),
+            view_receiver,
+            refresh,
+        );
+        let conversations = Conversations::new(
+            host.clone(),
+            table.clone(),
+            services,
+            store.clone(),
+            cluster.clone(),
+            policy,
+        );
+        let client = conversations.install_client();
         let state = Arc::new(state);
-        let desk = RpcServer {
+        let rpc_server = RpcServer {
             conversations: conversations.clone(),
             hub: hub.clone(),
             clock: clock.clone(),
             state: state.clone(),
         };
-        let keeper = spawn(keeper.run(around));
+        let heartbeat = spawn(heartbeat.run(inputs));
         let _tasks = vec![
-            spawn(desk.run(calls)),
+            spawn(rpc_server.run(calls)),
             spawn(relay(hub.clone(), cluster.clone())),
-            spawn(look_out(hub.clone(), store.clone(), cluster.clone())),
+            spawn(detect_gaps(hub.clone(), store.clone(), cluster.clone())),
             spawn(alarms::run(conversations.clone(), store.clone(), clock.clone())),
             spawn(suspension_metrics::run(cluster.clone(), store.clone(), clock)),
             spawn(takeover::run(conversations.clone(), store)),
-            spawn(takeover::hand_over(conversations.clone(), leavings)),
+            spawn(takeover::hand_over(conversations.clone(), unfinished_receiver)),
         ];
         Ok(Self {
             conversations,
@@ -188,41 +208,40 @@ impl NodeRuntime {
             host,
             table,
             membership,
-            keeper,
+            heartbeat,
             _view: view,
-            _door: door,
+            _client: client,
             _tasks,
         })
     }
 
-    /// Takes no more work, lets running steps and tools finish, and hands over what they leave
-    /// undone, for at most `patience`; what still runs then is cut off, and goes on elsewhere. Hooks
-    /// are told what is queued for them as long as that takes no longer.
-    /// Returns whether nothing had to be cut off.
-    pub async fn drain(&self, patience: Duration) -> bool {
-        let until = Instant::now() + patience;
-        self.conversations.cluster().standing().drain();
+    /// Takes no more work, lets running steps and tools finish, hands over the rest, and sends
+    /// queued notifications of hooks, for at most `timeout`. What still runs then is interrupted
+    /// and resumes on another node. Returns whether all was finished in time.
+    pub async fn drain(&self, timeout: Duration) -> bool {
+        let deadline = Instant::now() + timeout;
+        self.conversations.cluster().lease().drain();
         begin_drain(&self.state);
-        // A host that has ended has nothing left to end.
-        let _ = self.host.cast(HostMsg::Leave);
-        let in_time = timeout_at(until, self.table.emptied()).await.is_ok();
-        if !in_time {
+        // A host that has ended has nothing left to drain.
+        let _ = self.host.cast(HostMsg::Drain);
+        let drained = timeout_at(deadline, self.table.wait_until_empty()).await.is_ok();
+        if !drained {
             let _ = self.host.cast(HostMsg::Stop);
-            let _ = tokio::time::timeout(LAST_WORDS, self.table.emptied()).await;
+            let _ = tokio::time::timeout(RELEASE_TIMEOUT, self.table.wait_until_empty()).await;
         }
-        let told = timeout_at(until, self.conversations.hooks_told()).await.is_ok();
+        let flushed = timeout_at(deadline, self.conversations.flush_hooks()).await.is_ok();
         self.state.send_replace(MemberState::Drained);
-        in_time && told
+        drained && flushed
     }
 
-    /// Leaves the membership: what this node may still hold is free at once.
+    /// Leaves the membership, which frees at once what this node still holds.
     pub async fn leave(&self) {
-        // It would take this for a burial, and come back.
-        self.keeper.abort();
-        let me = self.conversations.cluster().standing().me();
+        // The heartbeat would take this for an eviction, and rejoin.
+        self.heartbeat.abort();
+        let me = self.conversations.cluster().lease().me();
         let leaving = self.membership.leave(&me);
-        if !matches!(tokio::time::timeout(LAST_WORDS, leaving).await, Ok(Ok(()))) {
-            tracing::warn!("the membership could not be left; the lease runs out");
+        if !matches!(tokio::time::timeout(RELEASE_TIMEOUT, leaving).await, Ok(Ok(()))) {
+            tracing::warn!("membership not left: the lease runs out instead");
         }
     }
 }

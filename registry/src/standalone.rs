@@ -1,4 +1,4 @@
-//! The cluster of one: a node over a store of its own, with nobody to talk to.
+//! The cluster of one: a node over a store of its own, without other nodes.
 
 use std::time::Duration;
 
@@ -6,10 +6,11 @@ use abide_actors::journal::{Holder, StoreError};
 use async_trait::async_trait;
 use tokio::sync::watch;
 
-use crate::membership::{Member, Membership, ObservedMember, Renewed};
-use crate::peers::{CallError, LinkStates, Peers};
+use crate::member::{LinkStates, Member, ObservedMember};
+use crate::membership::{Membership, Renewed};
+use crate::peers::{CallError, Peers};
 
-/// Any other holder is a former life of this node, and dead.
+/// Any other holder is a former incarnation of this node, and dead.
 #[derive(Debug, Default)]
 pub struct Standalone {
     links: watch::Sender<LinkStates>,

@@ -1,11 +1,11 @@
-//! The store as a port: journals, claims, alarms, the inbox, agents' definitions, blobs, the audit.
+//! The store as a port: journals, claims, alarms, the inbox, agent definitions, blobs, the audit.
 
 mod claims;
+pub mod commit_benchmark;
 mod commit_rules;
 #[cfg(test)]
 mod conformance;
 pub mod embedded;
-pub mod floor;
 pub mod memory;
 mod paging;
 pub mod redis;
@@ -24,27 +24,27 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::partition::{Partition, PartitionSet};
-pub use commit_rules::STATE_FORMAT;
+pub use commit_rules::{STATE_FORMAT, agent_scope};
 
 /// One page of a listing, and where the next begins.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Page<T> {
     pub items: Vec<T>,
-    /// Opaque; `None` at the end. A page may be short, even empty, before the end.
+    /// Opaque; `None` on the last page. Earlier pages may be short or even empty.
     pub cursor: Option<String>,
 }
 
-/// Why a listing was not given.
+/// Why a listing failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ListError {
-    /// It was not made by this listing.
-    #[error("cursor: not one that this listing gave")]
+    /// The cursor does not come from this listing.
+    #[error("cursor: not one that this listing returned")]
     Cursor,
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
-/// Which conversations are asked for; `None` is any.
+/// Which conversations to list; `None` admits any.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HeadFilter {
     pub agent: Option<AgentName>,
@@ -52,14 +52,14 @@ pub struct HeadFilter {
 }
 
 impl HeadFilter {
-    /// Whether the conversation is asked for.
+    /// Whether the filter admits the conversation.
     pub fn admits(&self, head: &ConversationSummary) -> bool {
         self.agent.as_ref().is_none_or(|agent| *agent == head.agent)
             && self.state.is_none_or(|state| state == head.state)
     }
 }
 
-/// A definition as it is kept.
+/// A definition as it is stored.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StoredAgent {
     pub name: AgentName,
@@ -67,23 +67,23 @@ pub struct StoredAgent {
     pub definition: Value,
 }
 
-/// An open suspension, as it is counted.
+/// An open suspension, as the metrics count it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SuspensionCount {
     pub kind: SuspensionKind,
     pub since: Timestamp,
 }
 
-/// All that a node needs from its store. Every refusal is a value.
+/// All that a node needs from its store.
 #[async_trait]
 pub trait Store: Journal + Blobs + AuditLog {
-    /// Who holds the conversation now.
+    /// The present claim on a conversation.
     async fn holding(&self, id: &ConversationId) -> Result<Option<Claim>, StoreError>;
 
-    /// What lists show of it.
+    /// The summary of a conversation that listings show.
     async fn head(&self, id: &ConversationId) -> Result<Option<ConversationSummary>, StoreError>;
 
-    /// Conversations, by id.
+    /// Conversations, sorted by id.
     async fn conversations(
         &self,
         filter: &HeadFilter,
@@ -91,7 +91,7 @@ pub trait Store: Journal + Blobs + AuditLog {
         limit: usize,
     ) -> Result<Page<(ConversationId, ConversationSummary)>, ListError>;
 
-    /// Open suspensions, oldest deadline first.
+    /// Open suspensions, earliest deadline first.
     async fn inbox(
         &self,
         filter: &InboxFilter,
@@ -99,10 +99,9 @@ pub trait Store: Journal + Blobs + AuditLog {
         limit: usize,
     ) -> Result<Page<InboxEntry>, ListError>;
 
-    /// Open suspensions, each once, in an order of the store's own: for who counts them. What opens or
-    /// closes between two pages may be in them or not. A store that puts the inbox in order at some
-    /// cost has a cheaper way.
-    async fn waiting(
+    /// All open suspensions, unordered, for counting. Entries that open or close while paging may
+    /// be missed. Cheaper than `inbox` in stores that must sort.
+    async fn open_suspensions(
         &self,
         cursor: Option<&str>,
         limit: usize,
@@ -118,21 +117,20 @@ pub trait Store: Journal + Blobs + AuditLog {
     /// The next alarms, earliest first.
     async fn alarms(&self, limit: usize) -> Result<Vec<(ConversationId, Timestamp)>, StoreError>;
 
-    /// The alarms of a share that are due by `until`, earliest first: at least the first `limit` of
-    /// them, and no more than `limit` of each partition.
+    /// The alarms of these partitions that are due by `until`, earliest first: at least the first
+    /// `limit` of them, and at most `limit` of each partition.
     async fn due(
         &self,
         share: &PartitionSet,
         until: Timestamp,
         limit: usize,
     ) -> Result<Vec<(ConversationId, Timestamp)>, StoreError> {
-        let mine = |id: &ConversationId| share.contains(Partition::from(id));
+        let is_mine = |id: &ConversationId| share.contains(Partition::from(id));
         let alarms = self.alarms(limit).await?.into_iter();
-        Ok(alarms.filter(|(id, due)| *due <= until && mine(id)).collect())
+        Ok(alarms.filter(|(id, due)| *due <= until && is_mine(id)).collect())
     }
 
-    /// Conversations of a share that want something running, and who holds them; in an order of the
-    /// store's own.
+    /// The conversations of these partitions that have work to do, unordered, with their claims.
     async fn active(
         &self,
         share: &PartitionSet,
@@ -140,7 +138,7 @@ pub trait Store: Journal + Blobs + AuditLog {
         limit: usize,
     ) -> Result<Page<(ConversationId, Option<Claim>)>, ListError>;
 
-    /// The last `seq` of each of these conversations; `None` where there is none.
+    /// The last `seq` of each of these conversations; `None` for one that does not exist.
     async fn last_seqs(&self, ids: &[ConversationId]) -> Result<Vec<Option<u64>>, StoreError> {
         let mut seqs = Vec::with_capacity(ids.len());
         for id in ids {
@@ -149,16 +147,16 @@ pub trait Store: Journal + Blobs + AuditLog {
         Ok(seqs)
     }
 
-    /// Stores a definition and makes it the newest of its name, keeping `answer` under the scope
-    /// `agents/<name>`. Returns whether the name was new. A revision once stored stays for ever.
+    /// Stores a definition and makes it the newest of its name, and keeps `answer` under the scope
+    /// `agents/<name>`. Returns whether the name was new. A stored revision stays for ever.
     async fn put_agent(
         &self,
         agent: StoredAgent,
         answer: Option<StoredResponse>,
     ) -> Result<bool, StoreError>;
 
-    /// Keeps an answer under a scope that is no conversation's, unless one is kept there under its
-    /// key that has not expired at `now`. Returns whether it was kept.
+    /// Keeps a response under a scope that is not a conversation, unless the scope has one with the
+    /// same key that has not expired at `now`. Returns whether it was kept.
     async fn reserve(
         &self,
         scope: &str,
@@ -169,26 +167,26 @@ pub trait Store: Journal + Blobs + AuditLog {
     /// The newest definition of a name.
     async fn agent(&self, name: &AgentName) -> Result<Option<StoredAgent>, StoreError>;
 
-    /// The revision of that definition. A store that can tells it without reading the definition.
+    /// The newest revision of a name, if possible without reading the definition.
     async fn newest(&self, name: &AgentName) -> Result<Option<Revision>, StoreError> {
         Ok(self.agent(name).await?.map(|agent| agent.revision))
     }
 
-    /// A definition by its revision, also one that was replaced or deleted.
+    /// A definition by its revision, even if it was replaced or deleted.
     async fn revision(&self, revision: &Revision) -> Result<Option<StoredAgent>, StoreError>;
 
-    /// The newest definitions of all names, by name.
+    /// The newest definitions of all names, sorted by name.
     async fn agents(&self) -> Result<Vec<StoredAgent>, StoreError>;
 
-    /// Deletes a name and the decisions remembered under it, keeping `answer` under
-    /// `agents/<name>`; its revisions stay. Returns whether it was there.
+    /// Deletes a name and the decisions remembered for it, and keeps `answer` under the scope
+    /// `agents/<name>`. Its revisions stay. Returns whether the name was there.
     async fn delete_agent(
         &self,
         name: &AgentName,
         answer: Option<StoredResponse>,
     ) -> Result<bool, StoreError>;
 
-    /// Remembers a decision for an agent, or forgets it. Returns whether it was there.
+    /// Remembers a decision for an agent, or forgets it. Returns whether it was there before.
     async fn set_decision(
         &self,
         agent: &AgentName,
@@ -196,6 +194,6 @@ pub trait Store: Journal + Blobs + AuditLog {
         decision: Option<&RememberedDecision>,
     ) -> Result<bool, StoreError>;
 
-    /// The decisions remembered for an agent, expired ones too, by id.
+    /// The decisions remembered for an agent, including expired ones, sorted by id.
     async fn decisions(&self, agent: &AgentName) -> Result<Vec<RememberedDecision>, StoreError>;
 }

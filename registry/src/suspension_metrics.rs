@@ -1,4 +1,4 @@
-//! Counts the open suspensions of the cluster, now and then, slowly.
+//! Counts the open suspensions of the cluster for the metrics, slowly, at intervals.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,23 +8,25 @@ use abide_conversation::Timestamp;
 use abide_conversation::event::SuspensionKind;
 use tokio::time::Instant;
 
-use crate::cluster_client::Cluster;
+use crate::cluster_client::ClusterClient;
 use crate::partition::Partition;
 use crate::store::{ListError, Store, SuspensionCount};
 
-/// From the end of one count to the beginning of the next: as often as metrics are read.
-const EVERY: Duration = Duration::from_secs(15);
-/// How many are read at once.
-const PAGE: usize = 1_000;
-/// The store rests so many times as long as that took, within these bounds: one that has much to do
-/// is asked for a thousand a second, which takes a hundredth of a core of it, and another for four
-/// times as many.
-const RESTS: u32 = 30;
-const REST: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(1));
-/// More than these are not looked at: half an hour's reading at most.
-const MOST: usize = 2_000_000;
+/// The time from the end of one count to the beginning of the next: as often as metrics are
+/// scraped.
+const COUNT_INTERVAL: Duration = Duration::from_secs(15);
+/// How many suspensions are read at once.
+const PAGE_SIZE: usize = 1_000;
+/// After each page the store rests 30 times as long as reading it took, within these bounds. A busy
+/// store is thus asked for a thousand suspensions a second, which takes it a hundredth of a core,
+/// and an idle store for four times as many.
+const REST_FACTOR: u32 = 30;
+const MIN_REST: Duration = Duration::from_millis(250);
+const MAX_REST: Duration = Duration::from_secs(1);
+/// No more suspensions than this are read, which takes half an hour at most.
+const MAX_COUNTED: usize = 2_000_000;
 
-/// What was counted, by kind.
+/// The count of one kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Count {
     open: usize,
@@ -38,39 +40,44 @@ const KINDS: [(SuspensionKind, &str); 3] = [
 ];
 
 /// Runs until it is dropped. One node counts for all: the one that looks after the first partition.
-/// The others say none, so that the sum over the nodes is right.
-pub async fn run(cluster: Cluster, store: Arc<dyn Store>, clock: Arc<dyn Clock>) {
+/// The others report zero, so that the sum over the nodes is right.
+pub async fn run(cluster: ClusterClient, store: Arc<dyn Store>, clock: Arc<dyn Clock>) {
     loop {
-        let mine = || Partition::all().next().is_some_and(|it| cluster.view().share.contains(it));
-        let counted = match mine() {
-            // A store that is away is said by others; what was counted last is not true for ever.
-            true => count(&*store).await.unwrap_or_default(),
-            false => Default::default(),
-        };
-        publish(if mine() { counted } else { Default::default() }, clock.now());
-        tokio::time::sleep(EVERY).await;
+        let is_counter =
+            || Partition::all().next().is_some_and(|it| cluster.view().share.contains(it));
+        let mut counts = <[Count; 3]>::default();
+        if is_counter() {
+            // A store that is away is reported elsewhere; the last count does not stay true for
+            // ever.
+            counts = count(&*store).await.unwrap_or_default();
+        }
+        // Another node may have become the counter in the meantime.
+        publish(if is_counter() { counts } else { Default::default() }, clock.now());
+        tokio::time::sleep(COUNT_INTERVAL).await;
     }
 }
 
 async fn count(store: &dyn Store) -> Result<[Count; 3], ListError> {
-    let (mut counts, mut cursor, mut read) = ([Count::default(); 3], None, 0);
+    let mut counts = [Count::default(); 3];
+    let mut cursor = None;
+    let mut read = 0;
     loop {
-        let asked = Instant::now();
-        let page = store.waiting(cursor.as_deref(), PAGE).await?;
+        let requested = Instant::now();
+        let page = store.open_suspensions(cursor.as_deref(), PAGE_SIZE).await?;
         read += page.items.len();
         for SuspensionCount { kind, since } in page.items {
-            for (count, (counted, _)) in counts.iter_mut().zip(KINDS) {
-                if counted == kind {
+            for (count, (counted_kind, _)) in counts.iter_mut().zip(KINDS) {
+                if counted_kind == kind {
                     count.open += 1;
                     count.oldest = Some(count.oldest.map_or(since, |oldest| oldest.min(since)));
                 }
             }
         }
         cursor = match page.cursor {
-            Some(next) if read < MOST => Some(next),
+            Some(next) if read < MAX_COUNTED => Some(next),
             _ => return Ok(counts),
         };
-        tokio::time::sleep((asked.elapsed() * RESTS).clamp(REST.0, REST.1)).await;
+        tokio::time::sleep((requested.elapsed() * REST_FACTOR).clamp(MIN_REST, MAX_REST)).await;
     }
 }
 

@@ -1,4 +1,4 @@
-//! Takes up what was running where nobody runs it any more, without being asked.
+//! Resumes orphaned conversations: those that have work to do and that no live node holds.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,61 +8,65 @@ use futures::StreamExt;
 use tokio::sync::mpsc;
 
 use crate::cluster_view::ClusterView;
-use crate::conversations::Conversations;
+use crate::router::Conversations;
 use crate::store::Store;
 
-/// How often a node looks although nothing changed, in case something fell between two views.
-pub const LOOK_EVERY: Duration = Duration::from_secs(5);
-/// How many are read at once, and how many are started at once.
-const PAGE: usize = 1_000;
-const AT_ONCE: usize = 32;
-/// Starting takes this much longer while so many model calls and tools run here, for each may start
-/// another.
-const BUSY: usize = 256;
-const BREATH: Duration = Duration::from_millis(20);
-/// How long to wait for a store that is away.
-const AGAIN: Duration = Duration::from_secs(1);
+/// How often a node sweeps although its view has not changed, in case something fell between two
+/// views.
+pub const SWEEP_INTERVAL: Duration = Duration::from_secs(5);
+/// How many active conversations are read at once.
+const PAGE_SIZE: usize = 1_000;
+/// How many conversations are started at once.
+const MAX_CONCURRENT_STARTS: usize = 32;
+/// The number of running model calls and tools from which each start is delayed, since it may add
+/// more.
+const BUSY_WORK: usize = 256;
+const BUSY_START_DELAY: Duration = Duration::from_millis(20);
+/// The delay before reading again from a store that is away.
+const STORE_RETRY_DELAY: Duration = Duration::from_secs(1);
 
-/// Runs until it is dropped: looks when the members change, and now and then.
+/// Runs until it is dropped: sweeps when the members change, and at every interval.
 pub async fn run(conversations: Conversations, store: Arc<dyn Store>) {
     let mut seen = conversations.cluster().watch();
     loop {
         let view = seen.borrow_and_update().clone();
-        let taken = sweep(&conversations, &*store).await;
-        if taken > 0 {
-            tracing::info!(taken, "took up what was running");
-            metrics::counter!("abide_takeovers_total").increment(taken as u64);
+        let count = sweep(&conversations, &*store).await;
+        if count > 0 {
+            tracing::info!(count, "resumed orphaned conversations");
+            metrics::counter!("abide_takeovers_total").increment(count as u64);
         }
         let changed = async {
             while seen.changed().await.is_ok() {
-                if is_news(&view, &seen.borrow_and_update()) {
+                if may_orphan(&view, &seen.borrow_and_update()) {
                     return;
                 }
             }
         };
-        // The time or a change: look again either way.
-        let _ = tokio::time::timeout(LOOK_EVERY, changed).await;
+        // Sweep again after a change or after the interval.
+        let _ = tokio::time::timeout(SWEEP_INTERVAL, changed).await;
     }
 }
 
-/// Whether there may be something to take up that was not there in the view before. A view changes
-/// at every renewal; who is there, and so what is to be done, seldom.
-pub fn is_news(before: &ClusterView, now: &ClusterView) -> bool {
-    let same = || now.all().map(|member| &member.holder).eq(before.all().map(|it| &it.holder));
-    now.share != before.share || !same()
+/// Whether a new view may come with orphans that the view before did not have. A view changes at
+/// every renewal; its members and shares, which matter here, seldom do.
+pub fn may_orphan(before: &ClusterView, now: &ClusterView) -> bool {
+    let same_members =
+        || now.all().map(|member| &member.holder).eq(before.all().map(|it| &it.holder));
+    now.share != before.share || !same_members()
 }
 
-/// Starts every conversation of this node's share that wants something running and that no live
-/// node holds, however long the store takes. Returns how many.
+/// Starts every orphaned conversation of this node's share, however long the store takes. Returns
+/// how many were started.
 pub async fn sweep(conversations: &Conversations, store: &dyn Store) -> usize {
-    let (mut cursor, mut taken) = (None, 0);
+    let mut cursor = None;
+    let mut count = 0;
     loop {
         let share = conversations.cluster().view().share.clone();
-        let page = match store.active(&share, cursor.as_deref(), PAGE).await {
+        let page = match store.active(&share, cursor.as_deref(), PAGE_SIZE).await {
             Ok(page) => page,
-            Err(refusal) => {
-                tracing::warn!(%refusal, "what was running cannot be read");
-                tokio::time::sleep(AGAIN).await;
+            Err(error) => {
+                tracing::warn!(%error, "active conversations cannot be read");
+                tokio::time::sleep(STORE_RETRY_DELAY).await;
                 continue;
             }
         };
@@ -73,41 +77,41 @@ pub async fn sweep(conversations: &Conversations, store: &dyn Store) -> usize {
             }
         }
         let starts = orphans.into_iter().map(|id| async move { start(conversations, &id).await });
-        let started = futures::stream::iter(starts).buffer_unordered(AT_ONCE);
-        taken += started.filter(|started| std::future::ready(*started)).count().await;
+        let started = futures::stream::iter(starts).buffer_unordered(MAX_CONCURRENT_STARTS);
+        count += started.filter(|started| std::future::ready(*started)).count().await;
         match page.cursor {
             Some(next) => cursor = Some(next),
-            None => return taken,
+            None => return count,
         }
     }
 }
 
-/// Starts elsewhere what a draining node leaves undone, as it comes. What it does not come to is
-/// found by the others.
+/// Starts the conversations elsewhere that a draining node leaves with work to do, one by one.
+/// Those that it does not get to are found by the sweeps of the other nodes.
 pub async fn hand_over(
     conversations: Conversations,
-    left: mpsc::UnboundedReceiver<ConversationId>,
+    unfinished: mpsc::UnboundedReceiver<ConversationId>,
 ) {
-    let left = futures::stream::unfold(left, |mut left| async {
-        let id = left.recv().await?;
-        Some((id, left))
+    let unfinished = futures::stream::unfold(unfinished, |mut unfinished| async {
+        let id = unfinished.recv().await?;
+        Some((id, unfinished))
     });
     let conversations = &conversations;
     let start = |id| async move {
         start(conversations, &id).await;
     };
-    left.for_each_concurrent(AT_ONCE, start).await;
+    unfinished.for_each_concurrent(MAX_CONCURRENT_STARTS, start).await;
 }
 
 async fn start(conversations: &Conversations, id: &ConversationId) -> bool {
-    if conversations.busy() >= BUSY {
-        tokio::time::sleep(BREATH).await;
+    if conversations.running_work() >= BUSY_WORK {
+        tokio::time::sleep(BUSY_START_DELAY).await;
     }
     match conversations.start(id).await {
         Ok(()) => true,
-        // Whatever keeps it from starting, the next look tries again.
-        Err(failure) => {
-            tracing::debug!(conversation = %id, %failure, "not taken up");
+        // The next sweep tries again.
+        Err(error) => {
+            tracing::debug!(conversation = %id, %error, "orphaned conversation not started");
             false
         }
     }

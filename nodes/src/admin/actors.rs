@@ -28,7 +28,7 @@ pub(super) async fn list(
 ) -> Result<Json<Value>, Problem> {
     let limit = limit(query.limit, 100, 1_000)?;
     let (node, after) = (query.node.as_deref(), query.cursor.as_deref());
-    let page = admin.conversations.rows(node, after, limit).await;
+    let page = admin.conversations.list_actors(node, after, limit).await;
     let last = page.last().filter(|_| page.len() == limit);
     let cursor = last.map(|row| row.conversation_id.clone());
     let rows = page.iter().map(|row| json!(row));
@@ -43,7 +43,7 @@ pub(super) async fn get(
     Path(id): Path<String>,
 ) -> Result<Json<Value>, Problem> {
     let id = conversation(&id)?;
-    let (live, quarantined) = match admin.conversations.look(&id).await? {
+    let (live, quarantined) = match admin.conversations.get_actor(&id).await? {
         Some(ActorDetails { live, quarantined }) => (live, quarantined),
         None => (None, None),
     };
@@ -54,7 +54,7 @@ pub(super) async fn get(
             (body, live.state.clone(), Some(live))
         }
         None => {
-            let folded = admin.conversations.stored(&id).await?;
+            let folded = admin.conversations.stored_state(&id).await?;
             let folded = folded.ok_or_else(|| Problem::not_found("such conversation"))?;
             (parked(&id, &folded), folded, None)
         }

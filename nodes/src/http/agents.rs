@@ -4,8 +4,8 @@ use abide_actors::agent::{DefinitionError, joined};
 use abide_actors::definition::Definition;
 use abide_actors::journal::{RESPONSE_TTL, StoredResponse};
 use abide_conversation::{AgentName, Revision, Timestamp};
-use abide_registry::agent_catalog::scope;
 use abide_registry::store::StoredAgent;
+use abide_registry::store::agent_scope;
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -173,7 +173,7 @@ pub(super) async fn repeated(
     fingerprint: &str,
 ) -> Result<Option<Value>, Problem> {
     for repeat in idempotency.repeats(fingerprint.to_owned()) {
-        let kept = api.store.answer(&scope(name), &repeat.key, api.clock.now()).await?;
+        let kept = api.store.answer(&agent_scope(name), &repeat.key, api.clock.now()).await?;
         match kept {
             Some(kept) if kept.fingerprint == fingerprint => return Ok(Some(kept.body)),
             Some(_) => return Err(Problem::field(&repeat.field, "was used for another request")),

@@ -269,7 +269,7 @@ pub(super) async fn pending(
     };
     let limit = extract::limit(query.limit, 50, 1_000)?;
     if let Some(root) = &filter.conversation {
-        let family = api.conversations.family(root).await?;
+        let family = api.conversations.with_descendants(root).await?;
         if family.len() > 1 {
             return family_inbox(&api, &filter, family, query.cursor.as_deref(), limit).await;
         }

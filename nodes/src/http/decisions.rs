@@ -4,7 +4,7 @@ use abide_actors::agents::Agents;
 use abide_actors::request::{Reply, Request};
 use abide_conversation::remembered_decision::RememberedDecision;
 use abide_conversation::{AgentName, DecisionId};
-use abide_registry::agent_catalog::scope;
+use abide_registry::store::agent_scope;
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -46,7 +46,7 @@ pub(super) async fn of_conversation(
     Path(id): Path<String>,
 ) -> Result<Json<Decisions>, Problem> {
     let id = extract::conversation(&id)?;
-    let state = api.conversations.stored(&id).await?;
+    let state = api.conversations.stored_state(&id).await?;
     let state = state.ok_or_else(|| Problem::not_found("such conversation"))?;
     let own = state.decisions.into_iter();
     // Those on their way to the agent are the agent's.
@@ -103,7 +103,7 @@ pub(super) async fn revoke_of_agent(
         return Err(Problem::not_found("such decision"));
     }
     if let Some(kept) = agents::keep(&api, &idempotency, print, Value::Null) {
-        api.store.reserve(&scope(&name), kept, api.clock.now()).await?;
+        api.store.reserve(&agent_scope(&name), kept, api.clock.now()).await?;
     }
     Ok(StatusCode::NO_CONTENT)
 }

@@ -73,10 +73,10 @@ pub(super) async fn events(
     };
     // First listen, then look, so that nothing falls in between.
     let subscription = api.hub.subscribe(&id);
-    api.hub.announced(ANNOUNCED).await;
+    api.hub.wait_until_announced(ANNOUNCED).await;
     let snapshot = api.conversations.snapshot(&id).await?;
     let snapshot = snapshot.ok_or_else(|| Problem::not_found("such conversation"))?;
-    subscription.knows(snapshot.last_seq);
+    subscription.mark_known(snapshot.last_seq);
     let feed = Feed {
         sent: resume.unwrap_or(snapshot.last_seq).min(snapshot.last_seq),
         since: snapshot.last_seq,
@@ -171,7 +171,7 @@ impl Feed {
             let _turn = drawing.acquire().await.ok()?;
             let mut next = heard?;
             while self.hear(next) && self.out.len() < PIECE {
-                match self.subscription.ready() {
+                match self.subscription.try_next() {
                     Some(heard) => next = heard,
                     None => break,
                 }
@@ -198,7 +198,7 @@ impl Feed {
                     self.behind = true;
                     return false;
                 }
-                let written = said.written(frames::write);
+                let written = said.encoded(frames::write);
                 for (event, frames) in events.iter().zip(written) {
                     self.mirror(event, frames);
                 }
@@ -206,7 +206,7 @@ impl Feed {
             }
             signal if self.is_stale(signal) => true,
             _ => {
-                let written = said.written(frames::write);
+                let written = said.encoded(frames::write);
                 written.iter().for_each(|frame| self.out.extend_from_slice(frame));
                 true
             }

@@ -3,7 +3,7 @@
 use abide_actors::journal::StoreError;
 use abide_actors::request::RequestError;
 use abide_conversation::Rejection;
-use abide_registry::conversations::MoveError;
+use abide_registry::router::MoveError;
 use abide_registry::store::ListError;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};

@@ -68,7 +68,7 @@ async fn shared(url: &RedisUrl, durability: Durability) -> Result<Stores, StartE
         _ => StartError::Config(error.to_string()),
     });
     let store = Arc::new(opened?);
-    tracing::info!(store = store.found(), "the store is open");
+    tracing::info!(store = store.description(), "the store is open");
     let clock = Arc::new(StoreClock::default());
     let told = clock.clone();
     let on_time = Box::new(move |now, took| {

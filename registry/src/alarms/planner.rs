@@ -1,88 +1,90 @@
-//! Which conversations to wake now, and when to look again: from what was read, by the clock given.
+//! Plans which conversations to wake now and when to poll again, from the alarms read and a given
+//! time.
 
 use std::collections::HashMap;
 use std::time::Duration;
 
 use abide_conversation::{ConversationId, Timestamp};
 
-/// How late an alarm may be noticed that was set after the last look.
-const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// How many alarms of a partition are read at a look, and how many when there are more. Most looks
-/// find nothing due, and a node that only waits should cost nothing.
-const FEW: usize = 8;
-const BATCH: usize = 64;
+/// The poll interval: how late an alarm may be noticed that was set after the last poll.
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
+/// How many alarms of a partition a poll reads. Most polls find nothing due, and a node that only
+/// waits should cost nothing.
+const POLL_LIMIT: usize = 8;
+/// How many alarms of a partition a poll reads after one that may have missed due alarms.
+const BUSY_POLL_LIMIT: usize = 64;
 /// How many conversations are woken at once.
-const AT_ONCE: usize = 256;
+const MAX_CONCURRENT_WAKES: usize = 256;
 /// How long a conversation that could not be woken is left alone.
-const AGAIN_AFTER: jiff::SignedDuration = jiff::SignedDuration::from_secs(1);
-/// How long to wait while more may be due than were read.
-const BRIEFLY: Duration = Duration::from_millis(10);
+const WAKE_RETRY_DELAY: jiff::SignedDuration = jiff::SignedDuration::from_secs(1);
+/// The poll interval while more alarms may be due than were read.
+const BUSY_POLL_INTERVAL: Duration = Duration::from_millis(10);
 
-/// What is read of the alarms at a look.
+/// Which alarms to read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Poll {
-    /// Those that are due by then,
+    /// Alarms that are due by this time.
     pub until: Timestamp,
-    /// and so many of them.
+    /// At most this many of each partition.
     pub limit: usize,
 }
 
-/// The conversations that are being woken, and those that are to be left alone.
+/// Knows the conversations that are being woken, and those to be left alone for a while.
 #[derive(Debug, Default)]
 pub struct AlarmPlanner {
-    /// Until when; those under way, until they are done.
-    leave: HashMap<ConversationId, Timestamp>,
-    /// More were due at the last look than were read.
-    many: bool,
+    /// Until when each conversation is not woken; for ever while a wake is running.
+    skip_until: HashMap<ConversationId, Timestamp>,
+    /// Whether more alarms may have been due at the last poll than were read.
+    is_busy: bool,
 }
 
 impl AlarmPlanner {
     /// What to read now.
-    pub fn look(&mut self, now: Timestamp) -> Poll {
-        self.leave.retain(|_, until| *until > now);
-        // Past those that are left alone there may be others.
-        let limit = if self.many { BATCH + self.leave.len() } else { FEW };
-        Poll { until: now.checked_add(LOOK_EVERY).unwrap_or(Timestamp::MAX), limit }
+    pub fn next_poll(&mut self, now: Timestamp) -> Poll {
+        self.skip_until.retain(|_, until| *until > now);
+        // Behind the alarms that are skipped there may be others.
+        let limit = if self.is_busy { BUSY_POLL_LIMIT + self.skip_until.len() } else { POLL_LIMIT };
+        Poll { until: now.checked_add(POLL_INTERVAL).unwrap_or(Timestamp::MAX), limit }
     }
 
-    /// Whom to wake of the alarms that were read, earliest first, since when, and how long to wait
-    /// then. Each is under way until it is [`done`](Self::done); so many are already.
-    pub fn read(
+    /// The conversations to wake with the times of their alarms, earliest first, and how long to
+    /// wait before the next poll. Each counts as running until [`finish`](Self::finish); `running`
+    /// wakes are running already.
+    pub fn plan(
         &mut self,
-        look: Poll,
+        poll: Poll,
         now: Timestamp,
         alarms: &[(ConversationId, Timestamp)],
-        under_way: usize,
+        running: usize,
     ) -> (Vec<(ConversationId, Timestamp)>, Duration) {
         let due = alarms.iter().filter(|(_, due)| *due <= now);
-        self.many = due.clone().count() >= look.limit;
+        self.is_busy = due.clone().count() >= poll.limit;
         let mut wake = Vec::new();
         for (id, due) in due {
-            if under_way + wake.len() >= AT_ONCE {
+            if running + wake.len() >= MAX_CONCURRENT_WAKES {
                 break;
             }
-            if !self.leave.contains_key(id) {
-                self.leave.insert(id.clone(), Timestamp::MAX);
+            if !self.skip_until.contains_key(id) {
+                self.skip_until.insert(id.clone(), Timestamp::MAX);
                 wake.push((id.clone(), *due));
             }
         }
         let next = alarms.iter().map(|(_, due)| *due).find(|due| *due > now);
-        (wake, if self.many { BRIEFLY } else { until(next, now) })
+        (wake, if self.is_busy { BUSY_POLL_INTERVAL } else { time_until(next, now) })
     }
 
-    /// One that was under way was woken, or was not and is left alone for a while.
-    pub fn done(&mut self, id: ConversationId, woken: bool, now: Timestamp) {
-        match woken {
-            true => self.leave.remove(&id),
-            false => {
-                let until = now.checked_add(AGAIN_AFTER).unwrap_or(Timestamp::MAX);
-                self.leave.insert(id, until)
-            }
-        };
+    /// Ends a running wake; a conversation that was not woken is left alone for a while.
+    pub fn finish(&mut self, id: ConversationId, woken: bool, now: Timestamp) {
+        if woken {
+            self.skip_until.remove(&id);
+        } else {
+            let until = now.checked_add(WAKE_RETRY_DELAY).unwrap_or(Timestamp::MAX);
+            self.skip_until.insert(id, until);
+        }
     }
 }
 
-fn until(next: Option<Timestamp>, now: Timestamp) -> Duration {
+fn time_until(next: Option<Timestamp>, now: Timestamp) -> Duration {
     let next = next.and_then(|next| Duration::try_from(next.duration_since(now)).ok());
-    next.map_or(LOOK_EVERY, |next| next.min(LOOK_EVERY))
+    next.map_or(POLL_INTERVAL, |next| next.min(POLL_INTERVAL))
 }

@@ -1,4 +1,4 @@
-//! What is remembered of a conversation whose actors die, and when it is given up.
+//! The recent deaths of a conversation's actors: when the next one starts, and when to give up.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -9,14 +9,15 @@ use abide_actors::journal::{Holder, StoreError};
 use abide_conversation::Timestamp;
 use serde::{Deserialize, Serialize};
 
-/// So many crashes within `WINDOW` and the conversation is quarantined: a bug that comes back at
-/// once will come back again, and each time costs everybody else.
-const CRASHES: usize = 5;
-pub(super) const WINDOW: jiff::SignedDuration = jiff::SignedDuration::from_secs(60);
-/// The pause before a revival doubles from the second crash on, up to the second of these.
-const PAUSE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(5));
+/// This many crashes within [`CRASH_WINDOW`] quarantine the conversation: a bug that returns at
+/// once will return again, and each time costs all others.
+const QUARANTINE_CRASHES: usize = 5;
+pub(super) const CRASH_WINDOW: jiff::SignedDuration = jiff::SignedDuration::from_secs(60);
+/// The delay before a restart after the second crash, which doubles with each further one.
+const FIRST_RESTART_DELAY: Duration = Duration::from_millis(50);
+const MAX_RESTART_DELAY: Duration = Duration::from_secs(5);
 
-/// A conversation that crashed too often; nothing is delivered to it until an operator kills it.
+/// Why a conversation crashed too often; nothing is delivered to it until an operator intervenes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Quarantined {
     pub reason: String,
@@ -26,20 +27,20 @@ pub struct Quarantined {
 /// The deaths of one conversation's actors on one node.
 #[derive(Debug, Default)]
 pub struct CrashHistory {
-    pub(super) died: Option<Timestamp>,
+    pub(super) last_death: Option<Timestamp>,
     pub(super) crashes: VecDeque<Timestamp>,
-    /// Revivals that the store refused, one after another.
-    pub(super) refused: u32,
+    /// Consecutive restarts that the store refused.
+    pub(super) refusals: u32,
     pub(super) restarts: u32,
     pub(super) quarantined: Option<Quarantined>,
-    /// Set while a pause before the next revival runs.
-    pub pause: Option<RestartDelay>,
-    /// The dead holder over whom the last actor was started. Whether its claim was done may be
-    /// unknown, and may be done long after: the next actor must not give up for that holder.
-    over: Option<Holder>,
+    /// Set while a delay before the next restart runs.
+    pub delay: Option<RestartDelay>,
+    /// The dead holder whose claim the last actor was to replace. The outcome of its claim may be
+    /// unknown, and the claim may take effect late: the next actor must replace the same holder.
+    replacing: Option<Holder>,
 }
 
-/// What a revival waits for.
+/// Why a restart is delayed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RestartDelay {
     AfterCrash,
@@ -47,21 +48,22 @@ pub enum RestartDelay {
 }
 
 impl CrashHistory {
-    /// Counts a death of an actor that was started over this dead holder; without a `death`, it was
-    /// a panic. Returns after which pause the next actor is to start, zero for at once; `None` for
-    /// not before somebody asks.
-    pub fn died(
+    /// Records the death of an actor that was to replace the claim of this dead holder; without an
+    /// `exit` it was a panic. Returns the delay before the next actor starts, zero for at once;
+    /// `None` if it starts only when it is needed.
+    pub fn record_death(
         &mut self,
         now: Timestamp,
-        death: Option<&ExitReason>,
+        exit: Option<&ExitReason>,
         reason: &str,
-        over: Option<Holder>,
+        replacing: Option<Holder>,
     ) -> Option<Duration> {
-        (self.died, self.over) = (Some(now), over);
+        self.last_death = Some(now);
+        self.replacing = replacing;
         self.restarts += 1;
-        match death {
-            // Who is fenced may be so by a claim of this very node that was carried out late, and
-            // then nobody else runs the conversation. The next actor finds out.
+        match exit {
+            // A claim of this very node that took effect late may have fenced the actor, and then
+            // no other node runs the conversation. The next actor finds out.
             Some(
                 ExitReason::Killed
                 | ExitReason::Refused(StoreError::Fenced)
@@ -72,9 +74,9 @@ impl CrashHistory {
                 ExitReason::Refused(StoreError::Unavailable(_))
                 | ExitReason::Activity(ActivityError::Refused(StoreError::Unavailable(_))),
             ) => {
-                self.refused += 1;
-                self.pause = Some(RestartDelay::AfterRefusal);
-                Some(pause(self.refused))
+                self.refusals += 1;
+                self.delay = Some(RestartDelay::AfterRefusal);
+                Some(restart_delay(self.refusals))
             }
             Some(
                 ExitReason::Refused(StoreError::Conflict)
@@ -83,42 +85,44 @@ impl CrashHistory {
                 ),
             )
             | None => {
-                let pause = self.crash(now, reason);
-                self.pause =
-                    pause.filter(|pause| !pause.is_zero()).map(|_| RestartDelay::AfterCrash);
-                pause
+                let delay = self.record_crash(now, reason);
+                self.delay =
+                    delay.filter(|delay| !delay.is_zero()).map(|_| RestartDelay::AfterCrash);
+                delay
             }
         }
     }
 
-    /// An actor has loaded: the store is there again.
-    pub fn started(&mut self) {
-        self.refused = 0;
+    /// Records that an actor has loaded: the store is available again.
+    pub fn record_start(&mut self) {
+        self.refusals = 0;
     }
 
-    /// The pause is over. Returns the dead holder over whom the next actor is to start.
+    /// Ends the delay. Returns the dead holder whose claim the next actor is to replace.
     pub fn revive(&mut self) -> Option<Holder> {
-        self.pause = None;
-        self.over.take()
+        self.delay = None;
+        self.replacing.take()
     }
 
-    /// Counts a crash. Returns the pause before the next try; `None` when there is none.
-    fn crash(&mut self, now: Timestamp, reason: &str) -> Option<Duration> {
+    /// Counts a crash. Returns the delay before the next restart; `None` once it is quarantined.
+    fn record_crash(&mut self, now: Timestamp, reason: &str) -> Option<Duration> {
         self.crashes.push_back(now);
-        self.crashes.retain(|crash| now.duration_since(*crash) < WINDOW);
-        if self.crashes.len() >= CRASHES {
+        self.crashes.retain(|crash| now.duration_since(*crash) < CRASH_WINDOW);
+        if self.crashes.len() >= QUARANTINE_CRASHES {
             self.quarantined = Some(Quarantined { reason: reason.to_owned(), since: now });
             return None;
         }
-        Some(pause(u32::try_from(self.crashes.len()).unwrap_or(u32::MAX) - 1))
+        Some(restart_delay(u32::try_from(self.crashes.len()).unwrap_or(u32::MAX) - 1))
     }
 }
 
-/// Nothing the first time; then it doubles.
-fn pause(times: u32) -> Duration {
-    match times {
+/// No delay the first time; then it doubles.
+fn restart_delay(failures: u32) -> Duration {
+    match failures {
         0 => Duration::ZERO,
-        times => PAUSE.0.saturating_mul(1 << times.min(10)).min(PAUSE.1),
+        failures => {
+            FIRST_RESTART_DELAY.saturating_mul(1 << failures.min(10)).min(MAX_RESTART_DELAY)
+        }
     }
 }
 
@@ -130,28 +134,30 @@ mod tests {
         Holder { node: node.to_owned(), incarnation: "1".to_owned() }
     }
 
-    /// Found by the simulation: the store carried the claim of a take-over out when the next actor
-    /// had already met the dead holder and given up. The node held the conversation from then on,
-    /// and nobody ran it.
+    /// Found by the simulation: the claim of a takeover took effect when the next actor had already
+    /// met the dead holder and given up. The node held the conversation from then on, and nobody
+    /// ran it.
     #[test]
-    fn the_next_actor_is_started_over_the_same_dead_holder() {
-        let (mut record, now) = (CrashHistory::default(), Timestamp::UNIX_EPOCH);
+    fn the_next_actor_replaces_the_same_dead_holder() {
+        let mut history = CrashHistory::default();
+        let now = Timestamp::UNIX_EPOCH;
         let away = ExitReason::Refused(StoreError::Unavailable("away".to_owned()));
-        let pause = record.died(now, Some(&away), "away", Some(holder("dead")));
-        assert!(pause.is_some_and(|pause| !pause.is_zero()));
-        assert_eq!(record.pause, Some(RestartDelay::AfterRefusal));
-        assert_eq!(record.revive(), Some(holder("dead")));
-        assert_eq!((record.pause, record.revive()), (None, None));
+        let delay = history.record_death(now, Some(&away), "away", Some(holder("dead")));
+        assert!(delay.is_some_and(|delay| !delay.is_zero()));
+        assert_eq!(history.delay, Some(RestartDelay::AfterRefusal));
+        assert_eq!(history.revive(), Some(holder("dead")));
+        assert_eq!((history.delay, history.revive()), (None, None));
     }
 
-    /// Found by the simulation: the claim of an actor that had given up was carried out after its
+    /// Found by the simulation: the claim of an actor that had given up took effect after its
     /// successor had loaded, and fenced it under the node's own name.
     #[test]
-    fn who_is_fenced_has_a_successor_and_who_meets_another_holder_has_none() {
-        let (mut record, now) = (CrashHistory::default(), Timestamp::UNIX_EPOCH);
+    fn a_fenced_actor_has_a_successor_and_one_that_meets_another_holder_has_none() {
+        let mut history = CrashHistory::default();
+        let now = Timestamp::UNIX_EPOCH;
         let fenced = ExitReason::Refused(StoreError::Fenced);
-        assert_eq!(record.died(now, Some(&fenced), "fenced", None), Some(Duration::ZERO));
+        assert_eq!(history.record_death(now, Some(&fenced), "fenced", None), Some(Duration::ZERO));
         let elsewhere = ExitReason::HeldElsewhere(holder("other"));
-        assert_eq!(record.died(now, Some(&elsewhere), "held", None), None);
+        assert_eq!(history.record_death(now, Some(&elsewhere), "held", None), None);
     }
 }

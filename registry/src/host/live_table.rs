@@ -1,4 +1,4 @@
-//! Who lives on a node.
+//! The conversations that live on a node.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,27 +10,27 @@ use abide_conversation::{ConversationId, Timestamp};
 use ractor::ActorRef;
 use tokio::sync::watch;
 
-/// A live conversation, as the door sees it.
+/// The live actor of a conversation, as the router sees it.
 #[derive(Clone)]
 pub struct ActorHandle {
     pub actor: ActorRef<ConversationMsg>,
-    /// Deliveries that it has not taken up.
+    /// Deliveries that the actor has not taken up.
     pub depth: Arc<AtomicUsize>,
     pub since: Timestamp,
-    /// How often it was revived after a crash, by this process.
+    /// How often this process restarted the actor after a crash.
     pub restarts: u32,
-    /// The dead holder over whom it was started.
-    pub over: Option<Holder>,
+    /// The dead holder whose claim it was started to replace.
+    pub replacing: Option<Holder>,
 }
 
 impl ActorHandle {
-    /// How many deliveries wait.
+    /// How many deliveries wait for the actor.
     pub fn depth(&self) -> usize {
         self.depth.load(Ordering::Relaxed)
     }
 }
 
-/// Who lives here; read by the door without asking the host.
+/// The live actors of this node, which the router reads without asking the host.
 #[derive(Default)]
 pub struct LiveTable {
     handles: RwLock<HashMap<ConversationId, ActorHandle>>,
@@ -43,29 +43,29 @@ impl LiveTable {
         self.handles.read().unwrap_or_else(PoisonError::into_inner).get(id).cloned()
     }
 
-    /// How many live here.
+    /// How many conversations live here.
     pub fn len(&self) -> usize {
         self.handles.read().unwrap_or_else(PoisonError::into_inner).len()
     }
 
-    /// Returns as soon as none lives here.
-    pub async fn emptied(&self) {
+    /// Waits until no conversation lives here.
+    pub async fn wait_until_empty(&self) {
         // The sender lives as long as the table.
         let _ = self.count.subscribe().wait_for(|count| *count == 0).await;
     }
 
-    /// Whether none lives here.
+    /// Whether no conversation lives here.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// At most `limit` of them, by id, after `cursor`.
+    /// At most `limit` live conversations, by id, after `cursor`.
     pub fn page(&self, cursor: Option<&str>, limit: usize) -> Vec<(ConversationId, ActorHandle)> {
         let table = self.handles.read().unwrap_or_else(PoisonError::into_inner);
-        let after = |id: &ConversationId| cursor.is_none_or(|cursor| id.as_str() > cursor);
+        let is_after = |id: &ConversationId| cursor.is_none_or(|cursor| id.as_str() > cursor);
         let mut page: Vec<_> = table
             .iter()
-            .filter(|(id, _)| after(id))
+            .filter(|(id, _)| is_after(id))
             .map(|(id, handle)| (id.clone(), handle.clone()))
             .collect();
         page.sort_by(|(a, _), (b, _)| a.cmp(b));
@@ -73,11 +73,11 @@ impl LiveTable {
         page
     }
 
-    /// How many deliveries wait for all of them, and for the one with the most.
-    pub fn depths(&self) -> (usize, usize) {
+    /// How many deliveries wait for all actors together, and for the one with the most.
+    pub fn mailbox_depths(&self) -> (usize, usize) {
         let table = self.handles.read().unwrap_or_else(PoisonError::into_inner);
         let depths = table.values().map(ActorHandle::depth);
-        depths.fold((0, 0), |(all, most), depth| (all + depth, most.max(depth)))
+        depths.fold((0, 0), |(total, max), depth| (total + depth, max.max(depth)))
     }
 
     pub(super) fn set(&self, id: ConversationId, handle: Option<ActorHandle>) {

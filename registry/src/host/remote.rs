@@ -1,17 +1,18 @@
-//! What reaches the host from other nodes: one kind of call, whose bytes `wire` knows.
+//! The one message that reaches the host from other nodes: a call, whose bytes `protocol` defines.
 
 use ractor::message::{BoxedDowncastErr, SerializedMessage};
 use ractor::{Message, RpcReplyPort};
 
 use super::HostMsg;
 
-/// A call of another node; dropping it leaves its caller without an answer.
+/// A call of another node. Dropping it leaves the caller without an answer.
 pub struct RemoteCall {
     pub call: Vec<u8>,
     pub reply: RpcReplyPort<Vec<u8>>,
 }
 
-/// The only variant that travels. Nodes of other versions know it by this name, for ever.
+/// The name of the only variant that travels. Nodes of other versions know it by this name, for
+/// ever.
 const REMOTE: &str = "Remote";
 
 impl Message for HostMsg {

@@ -1,4 +1,4 @@
-//! Finds what listeners were not told: the store knows how far each journal is.
+//! Finds events that listeners were not sent, by comparing with the journals in the store.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,45 +7,45 @@ use abide_actors::live::Signal;
 use abide_conversation::ConversationId;
 
 use super::{Hub, StreamItem};
-use crate::cluster_client::Cluster;
+use crate::cluster_client::ClusterClient;
 use crate::store::Store;
 
-/// How late a listener hears at worst of what happened on a node that could not tell.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// How many are asked for at once.
-const AT_ONCE: usize = 1_000;
+/// How late, at worst, a listener learns of an event on a node that could not send it.
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
+/// How many conversations are read at once.
+const BATCH_SIZE: usize = 1_000;
 
 /// Runs until it is dropped.
-pub async fn look_out(hub: Hub, store: Arc<dyn Store>, cluster: Cluster) {
+pub async fn detect_gaps(hub: Hub, store: Arc<dyn Store>, cluster: ClusterClient) {
     loop {
-        tokio::time::sleep(LOOK_EVERY).await;
-        // What happened here was told here.
+        tokio::time::sleep(CHECK_INTERVAL).await;
+        // Listeners get all events of their own node.
         if cluster.view().others().next().is_none() {
             continue;
         }
-        let listened = hub.plane().listened();
-        for ids in listened.chunks(AT_ONCE) {
-            // A store that is away has nothing new.
+        let subscriptions = hub.plane().local_subscriptions();
+        for ids in subscriptions.chunks(BATCH_SIZE) {
+            // A store that is away shows nothing new.
             let Ok(seqs) = store.last_seqs(ids).await else { break };
             for (id, seq) in ids.iter().zip(seqs) {
-                hub.found(id, seq);
+                hub.compare(id, seq);
             }
         }
     }
 }
 
 impl Hub {
-    /// Compares what listeners were told with how far the journal is.
-    fn found(&self, id: &ConversationId, seq: Option<u64>) {
+    /// Compares the last event that listeners were sent with the last one of the journal.
+    fn compare(&self, id: &ConversationId, seq: Option<u64>) {
         let mut plane = self.plane();
         let Some(channel) = plane.channels.get_mut(id) else { return };
         match seq {
-            Some(seq) if seq > channel.told => {
-                channel.told = seq;
-                channel.tell(StreamItem::Missed);
+            Some(seq) if seq > channel.last_seq => {
+                channel.last_seq = seq;
+                channel.send(StreamItem::Missed);
             }
             Some(_) => {}
-            None => channel.tell_signal(Signal::Deleted),
+            None => channel.send_signal(Signal::Deleted),
         }
     }
 }

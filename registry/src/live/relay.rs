@@ -1,4 +1,4 @@
-//! Tells other nodes what their listeners want to know, and what this one listens to.
+//! Sends other nodes the signals that their listeners want, and what this node listens to.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,79 +11,78 @@ use tokio::sync::{mpsc, oneshot};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::Hub;
-use crate::cluster_client::Cluster;
-use crate::peers::LinkState;
-use crate::protocol::{Call, CallOutcome, LiveUpdate};
+use crate::cluster_client::ClusterClient;
+use crate::member::LinkState;
+use crate::protocol::LiveUpdate;
 
-/// How much may wait to be told to one node. Past that its listeners lose deltas, and read what was
-/// journalled from the store.
-const WAITING: usize = 4_096;
-/// How many pieces of news travel at once: little is under way then, and much when much happens.
-const AT_ONCE: usize = 256;
-/// Events do not travel past so many bytes of them in one call: listeners read them from the store.
-const EVENTS_BYTES: usize = 512 << 10;
-/// How many conversations are named at once as listened to.
-const LISTENS: usize = 5_000;
-/// How long a node may take to hear.
-const PATIENCE: Duration = Duration::from_secs(5);
-/// How long to wait before telling everything anew.
-const BREATH: Duration = Duration::from_millis(100);
+/// How many messages may wait for one node. Past that its listeners lose deltas and read the
+/// journal from the store.
+const MAX_WAITING_MESSAGES: usize = 4_096;
+/// How many messages travel in one call.
+const MAX_BATCH: usize = 256;
+/// The bytes of events in one call. Listeners read events beyond them from the store.
+const MAX_EVENT_BYTES: usize = 512 << 10;
+/// How many subscriptions travel in one call.
+const MAX_SUBSCRIPTIONS: usize = 5_000;
+/// The delay before everything is sent anew after a failure.
+const RETRY_DELAY: Duration = Duration::from_millis(100);
 
-/// Something to tell another node.
+/// A message to another node.
 #[derive(Debug)]
-pub(super) enum News {
+pub(super) enum Outgoing {
     Listen(ConversationId),
     Unlisten(ConversationId),
     Signal(ConversationId, Signal),
-    /// It has forgotten what it was told.
+    /// The other node has forgotten what it was sent.
     Anew,
-    /// Answered when all before it was heard.
+    /// Completes when the other node has received all messages before it.
     Barrier(oneshot::Sender<()>),
 }
 
-/// What waits to be told to one node.
+/// The messages that wait for one node.
 #[derive(Debug)]
 pub(super) struct Outbox {
-    news: mpsc::Sender<News>,
-    /// Something did not fit: everything is to be told anew.
-    overflown: Arc<AtomicBool>,
+    messages: mpsc::Sender<Outgoing>,
+    /// Set when a message did not fit: then everything is sent anew.
+    overflowed: Arc<AtomicBool>,
 }
 
 impl Outbox {
-    pub(super) fn put(&self, news: News) {
-        if self.news.try_send(news).is_err() {
+    pub(super) fn put(&self, message: Outgoing) {
+        if self.messages.try_send(message).is_err() {
             metrics::counter!("abide_deltas_dropped_total").increment(1);
-            self.overflown.store(true, Ordering::Relaxed);
+            self.overflowed.store(true, Ordering::Relaxed);
         }
     }
 }
 
-/// Runs until it is dropped: one teller for each node that is connected.
-pub async fn relay(hub: Hub, cluster: Cluster) {
-    let mut tellers: HashMap<String, AbortOnDropHandle<()>> = HashMap::new();
+/// Runs until it is dropped, with one sender task for each connected node.
+pub async fn relay(hub: Hub, cluster: ClusterClient) {
+    let mut senders: HashMap<String, AbortOnDropHandle<()>> = HashMap::new();
     let mut seen = cluster.watch();
     loop {
         let links = seen.borrow_and_update().links.clone();
-        let connected = |process: &String| links.get(process) == Some(&LinkState::Connected);
-        let gone: Vec<String> = tellers.keys().filter(|known| !connected(known)).cloned().collect();
-        for process in gone {
-            tellers.remove(&process);
+        let is_connected = |process: &String| links.get(process) == Some(&LinkState::Connected);
+        let disconnected: Vec<String> =
+            senders.keys().filter(|known| !is_connected(known)).cloned().collect();
+        for process in disconnected {
+            senders.remove(&process);
             let mut plane = hub.plane();
             plane.outboxes.remove(&process);
             plane.forget(&process);
-            // What its conversations did meanwhile was not heard.
-            plane.miss();
+            // The signals of its conversations were not received in the meantime.
+            plane.report_missed();
         }
-        for process in links.keys().filter(|process| connected(process)) {
-            if tellers.contains_key(process) {
+        for process in links.keys().filter(|process| is_connected(process)) {
+            if senders.contains_key(process) {
                 continue;
             }
-            let (news, told) = mpsc::channel(WAITING);
-            let overflown = Arc::new(AtomicBool::new(false));
-            let outbox = Outbox { news, overflown: overflown.clone() };
+            let (messages, receiver) = mpsc::channel(MAX_WAITING_MESSAGES);
+            let overflowed = Arc::new(AtomicBool::new(false));
+            let outbox = Outbox { messages, overflowed: overflowed.clone() };
             hub.plane().outboxes.insert(process.clone(), outbox);
-            let teller = tell(hub.clone(), cluster.clone(), process.clone(), told, overflown);
-            tellers.insert(process.clone(), AbortOnDropHandle::new(tokio::spawn(teller)));
+            let sender = send(hub.clone(), cluster.clone(), process.clone(), receiver, overflowed);
+            senders.insert(process.clone(), AbortOnDropHandle::new(tokio::spawn(sender)));
         }
         if seen.changed().await.is_err() {
             return;
@@ -91,80 +90,89 @@ pub async fn relay(hub: Hub, cluster: Cluster) {
     }
 }
 
-/// Tells one node, batch after batch; after a loss, everything anew.
-async fn tell(
+/// Sends one node its messages in batches, and after a loss everything anew.
+async fn send(
     hub: Hub,
-    cluster: Cluster,
+    cluster: ClusterClient,
     process: String,
-    mut news: mpsc::Receiver<News>,
-    overflown: Arc<AtomicBool>,
+    mut messages: mpsc::Receiver<Outgoing>,
+    overflowed: Arc<AtomicBool>,
 ) {
-    // What it told this node before went with its former connection, too.
-    let (mut anew, mut missed, mut forgot) = (true, false, true);
-    // What is listened to, as far as it does not fit into one call.
-    let mut listened = Vec::new();
+    let mut anew = true;
+    let mut missed = false;
+    // What the node sent before was forgotten with its former connection, too.
+    let mut forgot = true;
+    // The subscriptions that did not fit into one call.
+    let mut subscriptions = Vec::new();
     loop {
         let mut batch = Vec::new();
-        if !anew && listened.is_empty() && news.recv_many(&mut batch, AT_ONCE).await == 0 {
+        if !anew && subscriptions.is_empty() && messages.recv_many(&mut batch, MAX_BATCH).await == 0
+        {
             return;
         }
-        let forgotten = batch.iter().any(|news| matches!(news, News::Anew));
-        if overflown.swap(false, Ordering::Relaxed) || anew || forgotten {
-            (anew, missed) = (true, true);
+        let is_forgotten = batch.iter().any(|message| matches!(message, Outgoing::Anew));
+        if overflowed.swap(false, Ordering::Relaxed) || anew || is_forgotten {
+            anew = true;
+            missed = true;
         }
-        let mut told = LiveUpdate { anew, missed, forgot, ..LiveUpdate::default() };
+        let mut update = LiveUpdate { anew, missed, forgot, ..LiveUpdate::default() };
         if anew {
-            // What waits is older than this, or is in it.
-            while news.try_recv().map(|one| batch.push(one)).is_ok() {}
-            listened = hub.plane().listened();
+            // Messages that wait are older than the snapshot, or contained in it.
+            while messages.try_recv().map(|message| batch.push(message)).is_ok() {}
+            subscriptions = hub.plane().local_subscriptions();
         }
-        told.listen = listened.split_off(listened.len().saturating_sub(LISTENS));
-        let heard = pack(batch, &mut told);
-        match cluster.ask(&process, Call::Tell(told), PATIENCE).await {
-            Ok(CallOutcome::Noted) => {
-                (anew, missed, forgot) = (false, false, false);
-                for barrier in heard {
-                    // Who waited may have gone.
+        update.listen =
+            subscriptions.split_off(subscriptions.len().saturating_sub(MAX_SUBSCRIPTIONS));
+        let barriers = pack(batch, &mut update);
+        match cluster.call_process(&process, update).await {
+            Ok(()) => {
+                anew = false;
+                missed = false;
+                forgot = false;
+                for barrier in barriers {
+                    // The task that waited may have gone.
                     let _ = barrier.send(());
                 }
             }
-            Ok(_) | Err(_) => {
-                (anew, missed) = (true, true);
+            Err(_) => {
+                anew = true;
+                missed = true;
                 metrics::counter!("abide_relays_lost_total").increment(1);
-                tokio::time::sleep(BREATH).await;
+                tokio::time::sleep(RETRY_DELAY).await;
             }
         }
     }
 }
 
-/// Sorts a batch. Returns who waits for it to be heard.
-fn pack(batch: Vec<News>, told: &mut LiveUpdate) -> Vec<oneshot::Sender<()>> {
-    let (mut barriers, mut bytes) = (Vec::new(), 0);
-    for news in batch {
-        match news {
-            News::Barrier(reply) => barriers.push(reply),
-            // Its listeners look at the journal.
-            News::Signal(..) if told.anew => {}
-            News::Signal(id, signal) => told.signals.push((id, light(signal, &mut bytes))),
-            // It was counted when everything was told anew.
-            News::Listen(_) | News::Unlisten(_) if told.anew => {}
-            News::Anew => {}
-            News::Listen(id) => {
-                told.unlisten.retain(|other| *other != id);
-                told.listen.push(id);
+/// Packs a batch into an update. Returns the barriers to complete when it has been received.
+fn pack(batch: Vec<Outgoing>, update: &mut LiveUpdate) -> Vec<oneshot::Sender<()>> {
+    let mut barriers = Vec::new();
+    let mut bytes = 0;
+    for message in batch {
+        match message {
+            Outgoing::Barrier(reply) => barriers.push(reply),
+            // The listeners read the journal.
+            Outgoing::Signal(..) if update.anew => {}
+            Outgoing::Signal(id, signal) => update.signals.push((id, limit(signal, &mut bytes))),
+            // The snapshot contains it.
+            Outgoing::Listen(_) | Outgoing::Unlisten(_) if update.anew => {}
+            Outgoing::Anew => {}
+            Outgoing::Listen(id) => {
+                update.unlisten.retain(|other| *other != id);
+                update.listen.push(id);
             }
-            News::Unlisten(id) => {
-                told.listen.retain(|other| *other != id);
-                told.unlisten.push(id);
+            Outgoing::Unlisten(id) => {
+                update.listen.retain(|other| *other != id);
+                update.unlisten.push(id);
             }
         }
     }
     barriers
 }
 
-/// A signal that is not too large to travel with others that have so many `bytes`.
-fn light(signal: Signal, bytes: &mut usize) -> Signal {
+/// The signal, or a request to read the journal if its events exceed the bytes of one call.
+fn limit(signal: Signal, bytes: &mut usize) -> Signal {
     let Signal::Committed(events) = &signal else { return signal };
     *bytes += serde_json::to_vec(events).map_or(0, |json| json.len());
-    if *bytes > EVENTS_BYTES { Signal::Revived } else { signal }
+    if *bytes > MAX_EVENT_BYTES { Signal::Revived } else { signal }
 }

@@ -1,4 +1,4 @@
-//! Keeps this node a member: renews its lease, sees who else lives, buries the suspects.
+//! Keeps this node a member: renews its lease, publishes the view, declares suspects dead.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,47 +12,47 @@ use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
 use super::lease_tracker::LeaseTracker;
-use super::{Member, MemberState, Membership, ObservedMember, Renewed};
+use super::{Membership, Renewed};
 use crate::cluster_view::ClusterView;
 use crate::host::{HostMsg, LiveTable};
-use crate::peers::LinkStates;
+use crate::member::{LinkStates, Member, MemberState, ObservedMember};
 
-/// How soon after a renewal the next may be asked for: many may be waiting for one to show them
-/// something.
-const BREATH: Duration = Duration::from_millis(20);
+/// The shortest time between two renewals that are requested because the view is out of date: many
+/// tasks may request one at once.
+const MIN_REFRESH_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Told the store's time at every renewal, and how long the answer took.
+/// Called at every renewal with the store's time, and how long the answer took.
 pub type OnStoreTime = Box<dyn Fn(Timestamp, Duration) + Send + Sync>;
 
-/// What it works with.
+/// The heartbeat of one node.
 pub struct Heartbeat {
     pub membership: Arc<dyn Membership>,
-    pub standing: Arc<NodeLease>,
+    pub lease: Arc<NodeLease>,
     pub clock: Arc<dyn Clock>,
     pub on_time: OnStoreTime,
-    pub tenure: LeaseTracker,
-    /// Who is there, for those that connect to them.
+    pub tracker: LeaseTracker,
+    /// The other members, for the mesh that connects to them.
     pub members: watch::Sender<Vec<Member>>,
     pub view: watch::Sender<Arc<ClusterView>>,
 }
 
-/// What it learns from once the node is whole.
+/// What the heartbeat observes and acts on once the node is complete.
 pub struct HeartbeatInputs {
     pub host: ActorRef<HostMsg>,
     pub table: Arc<LiveTable>,
     pub links: watch::Receiver<LinkStates>,
     pub state: watch::Receiver<MemberState>,
-    /// Somebody thinks that the view is out of date.
-    pub stale: Arc<Notify>,
+    /// Notified by tasks that think that the view is out of date.
+    pub refresh: Arc<Notify>,
 }
 
 impl Heartbeat {
-    /// Makes this node a member; the first view is there when this returns.
+    /// Makes this node a member and publishes the first view.
     pub async fn enter(&mut self) -> Result<(), StoreError> {
-        let asked = Instant::now();
-        match self.membership.enter(&self.tenure.me).await? {
+        let requested = Instant::now();
+        match self.membership.enter(&self.tracker.me).await? {
             entered @ Renewed::Alive { .. } => {
-                self.learn(asked, entered, LinkStates::default());
+                self.learn(requested, entered, LinkStates::default());
                 Ok(())
             }
             Renewed::Evicted => Err(StoreError::Fenced),
@@ -60,146 +60,147 @@ impl Heartbeat {
     }
 
     /// Runs until it is dropped.
-    pub async fn run(mut self, mut around: HeartbeatInputs) {
-        let every = self.tenure.every();
-        let mut away = false;
+    pub async fn run(mut self, mut inputs: HeartbeatInputs) {
+        let interval = self.tracker.renew_interval();
+        let mut is_failing = false;
         loop {
-            let links = around.links.borrow_and_update().clone();
-            self.bury_suspects(&links).await;
-            self.tenure.me.state = *around.state.borrow_and_update();
-            self.tenure.me.live_actors = around.table.len();
-            match self.renew(&around, links).await {
-                Ok(()) => away = false,
-                Err(refusal) if !away => {
-                    tracing::warn!(%refusal, "the lease cannot be renewed");
-                    away = true;
+            let links = inputs.links.borrow_and_update().clone();
+            self.declare_suspects_dead(&links).await;
+            self.tracker.me.state = *inputs.state.borrow_and_update();
+            self.tracker.me.live_actors = inputs.table.len();
+            match self.renew(&inputs, links).await {
+                Ok(()) => is_failing = false,
+                Err(error) if !is_failing => {
+                    tracing::warn!(%error, "lease renewal failed");
+                    is_failing = true;
                 }
                 Err(_) => {}
             }
-            let looked = async {
-                let stale = async {
-                    tokio::time::sleep(BREATH).await;
-                    around.stale.notified().await;
+            let change = async {
+                let refresh = async {
+                    tokio::time::sleep(MIN_REFRESH_INTERVAL).await;
+                    inputs.refresh.notified().await;
                 };
                 tokio::select! {
-                    // Their senders live as long as the node.
-                    Ok(()) = around.links.changed() => {}
-                    Ok(()) = around.state.changed() => {}
-                    () = stale => {}
+                    // The senders live as long as the node.
+                    Ok(()) = inputs.links.changed() => {}
+                    Ok(()) = inputs.state.changed() => {}
+                    () = refresh => {}
                 }
             };
-            // Late is as good: a change or the time.
-            let _ = tokio::time::timeout(every, looked).await;
+            // Renew after a change or after the interval.
+            let _ = tokio::time::timeout(interval, change).await;
         }
     }
 
-    /// Declares those dead whose address refuses us. Once each time: one that comes back as another
-    /// incarnation lives, whatever this node can reach.
-    async fn bury_suspects(&mut self, links: &LinkStates) {
+    /// Declares members dead whose address refuses connections, each once: a process that returns
+    /// as another incarnation lives, even if this node cannot reach it.
+    async fn declare_suspects_dead(&mut self, links: &LinkStates) {
         let view = self.view.borrow().clone();
-        for member in self.tenure.suspects(&view, links) {
+        for member in self.tracker.suspects(&view, links) {
             match self.in_time(self.membership.declare_dead_if(&member.holder, true)).await {
                 Ok(_) => {
-                    tracing::info!(node = %member.holder, "a suspect is declared dead");
-                    self.tenure.buried(&member);
+                    tracing::info!(node = %member.holder, "node declared dead");
+                    self.tracker.mark_declared_dead(&member);
                 }
-                Err(refusal) => tracing::debug!(%refusal, "a suspect is not declared dead"),
+                Err(error) => tracing::debug!(%error, "suspect not declared dead"),
             }
         }
     }
 
     async fn renew(
         &mut self,
-        around: &HeartbeatInputs,
+        inputs: &HeartbeatInputs,
         links: LinkStates,
     ) -> Result<(), StoreError> {
-        let asked = Instant::now();
-        match self.in_time(self.membership.renew(&self.tenure.me)).await? {
+        let requested = Instant::now();
+        match self.in_time(self.membership.renew(&self.tracker.me)).await? {
             alive @ Renewed::Alive { .. } => {
-                if self.learn(asked, alive, links) {
-                    tracing::info!("the lease is renewed: what was held back goes on");
-                    // A host that has ended ends the node.
-                    let _ = around.host.cast(HostMsg::Resume);
+                if self.learn(requested, alive, links) {
+                    tracing::info!("lease renewed after it had lapsed: conversations resume");
+                    // If the host has ended, the node is ending.
+                    let _ = inputs.host.cast(HostMsg::Resume);
                 }
                 Ok(())
             }
-            Renewed::Evicted => self.rise(around, links).await,
+            Renewed::Evicted => self.rejoin(inputs, links).await,
         }
     }
 
-    /// Goes on as another incarnation, with nothing of what the former one held.
-    async fn rise(
+    /// Joins as another incarnation, which holds nothing of what the former one held.
+    async fn rejoin(
         &mut self,
-        around: &HeartbeatInputs,
+        inputs: &HeartbeatInputs,
         links: LinkStates,
     ) -> Result<(), StoreError> {
         metrics::counter!("abide_burials_total").increment(1);
-        self.bow_out(&links);
+        self.step_down(&links);
         // A host that has ended holds nothing.
-        let _ = around.host.cast(HostMsg::Abandon);
-        let risen = self.tenure.risen(self.clock.id("inc"));
-        let asked = Instant::now();
-        match self.in_time(self.membership.enter(&risen)).await? {
+        let _ = inputs.host.cast(HostMsg::AbandonAll);
+        let me = self.tracker.next_incarnation(self.clock.id("inc"));
+        let requested = Instant::now();
+        match self.in_time(self.membership.enter(&me)).await? {
             Renewed::Evicted => {
-                let why =
-                    format!("another process goes by the name {}", self.tenure.me.holder.node);
-                Err(StoreError::Unavailable(why))
+                let name = &self.tracker.me.holder.node;
+                let reason = format!("another live process has the name {name}");
+                Err(StoreError::Unavailable(reason))
             }
             entered @ Renewed::Alive { .. } => {
-                tracing::warn!(now = %risen.holder, "this node had been declared dead");
-                self.tenure.me = risen;
-                self.learn(asked, entered, links);
-                // An actor that began meanwhile holds nothing either: any message tells it.
-                let _ = around.host.cast(HostMsg::Resume);
+                tracing::warn!(holder = %me.holder, "this node had been declared dead and has rejoined");
+                self.tracker.me = me;
+                self.learn(requested, entered, links);
+                // An actor that was started in between holds nothing either, and finds out by any
+                // message.
+                let _ = inputs.host.cast(HostMsg::Resume);
                 Ok(())
             }
         }
     }
 
-    /// Starts and places nothing more under the present name.
-    fn bow_out(&self, links: &LinkStates) {
-        self.standing.renew(self.tenure.me.holder.clone(), Instant::now());
-        let me = self.tenure.me.holder.clone();
-        let others = self.tenure.others(&self.view.borrow());
+    /// Lets the present incarnation start and place nothing more.
+    fn step_down(&self, links: &LinkStates) {
+        self.lease.renew(self.tracker.me.holder.clone(), Instant::now());
+        let me = self.tracker.me.holder.clone();
+        let others = self.tracker.others(&self.view.borrow());
         self.view.send_replace(Arc::new(ClusterView::new(me, others, links.clone())));
     }
 
     async fn in_time<T>(
         &self,
-        asked: impl Future<Output = Result<T, StoreError>>,
+        request: impl Future<Output = Result<T, StoreError>>,
     ) -> Result<T, StoreError> {
-        match tokio::time::timeout(self.tenure.lease, asked).await {
-            Ok(answered) => answered,
+        match tokio::time::timeout(self.tracker.lease, request).await {
+            Ok(result) => result,
             Err(_) => Err(StoreError::Unavailable("the store took too long".to_owned())),
         }
     }
 
-    /// Returns whether this node had lapsed until now.
-    fn learn(&self, asked: Instant, renewed: Renewed, links: LinkStates) -> bool {
+    /// Extends the lease and publishes members and view. Returns whether the lease had lapsed.
+    fn learn(&self, requested: Instant, renewed: Renewed, links: LinkStates) -> bool {
         let Renewed::Alive { now, members } = renewed else { return false };
-        let me = self.tenure.me.holder.clone();
-        let lapsed = self.standing.renew(me.clone(), self.tenure.until(asked));
-        (self.on_time)(now, asked.elapsed());
+        let me = self.tracker.me.holder.clone();
+        let lapsed = self.lease.renew(me.clone(), self.tracker.valid_until(requested));
+        (self.on_time)(now, requested.elapsed());
         let others = members.iter().map(|seen| &seen.member);
         let others: Vec<Member> =
-            others.filter(|member| member.process != self.tenure.me.process).cloned().collect();
+            others.filter(|member| member.process != self.tracker.me.process).cloned().collect();
         self.members.send_if_modified(|known| {
             let same =
                 |a: &Member, b: &Member| (&a.process, &a.address) == (&b.process, &b.address);
-            let new =
+            let differs =
                 known.len() != others.len() || known.iter().zip(&others).any(|(a, b)| !same(a, b));
-            if new {
+            if differs {
                 *known = others;
             }
-            new
+            differs
         });
         self.view.send_replace(Arc::new(ClusterView::new(me, members, links)));
         lapsed
     }
 }
 
-/// What an observer may call a member: `suspect` is one that is late, or cannot be reached.
+/// Whether this node reports a member as a suspect: it is late, or cannot be reached.
 pub fn is_suspect(view: &ClusterView, seen: &ObservedMember) -> bool {
-    let late = seen.silent_ms > seen.member.lease_ms / 2;
-    late || !view.reaches(&seen.member)
+    let is_late = seen.silent_ms > seen.member.lease_ms / 2;
+    is_late || !view.reaches(&seen.member)
 }

@@ -1,70 +1,73 @@
-//! What a node concludes from what it sees of its membership: no clock, no store.
+//! What a node concludes from its view of the membership, without a clock and without a store.
 
 use std::collections::HashSet;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::{Member, ObservedMember};
 use crate::cluster_view::ClusterView;
-use crate::peers::{LinkState, LinkStates};
+use crate::member::{LinkState, LinkStates, Member, ObservedMember};
 
-/// A lease is renewed so many times while it lasts, and at least every second.
-const RENEWALS: u32 = 5;
-const AT_LEAST_EVERY: Duration = Duration::from_secs(1);
-/// How much earlier than all others a node believes itself dead.
-const MARGIN: Duration = Duration::from_millis(500);
+/// How often a lease is renewed while it lasts.
+const RENEWALS_PER_LEASE: u32 = 5;
+const MAX_RENEW_INTERVAL: Duration = Duration::from_secs(1);
+/// How much earlier than the others a node counts itself as dead.
+const SAFETY_MARGIN: Duration = Duration::from_millis(500);
 
-/// A node's membership, as far as the node knows.
+/// A node's own membership, as far as the node knows it.
 #[derive(Clone, Debug)]
 pub struct LeaseTracker {
-    /// The node, as it describes itself.
+    /// The node as it describes itself.
     pub me: Member,
-    /// How long it may be silent before it is dead.
+    /// How long the node may be silent before it counts as dead.
     pub lease: Duration,
-    /// The processes that it has declared dead.
-    buried: HashSet<String>,
+    /// The processes that this node has declared dead and whose address still refuses connections.
+    declared_dead: HashSet<String>,
 }
 
 impl LeaseTracker {
-    /// Of a node that has declared nobody dead.
+    /// The tracker of a node that has declared no other node dead.
     pub fn new(me: Member, lease: Duration) -> Self {
-        Self { me, lease, buried: HashSet::new() }
+        Self { me, lease, declared_dead: HashSet::new() }
     }
 
-    /// How long to wait between two renewals.
-    pub fn every(&self) -> Duration {
-        (self.lease / RENEWALS).min(AT_LEAST_EVERY)
+    /// The time between two renewals.
+    pub fn renew_interval(&self) -> Duration {
+        (self.lease / RENEWALS_PER_LEASE).min(MAX_RENEW_INTERVAL)
     }
 
-    /// Until when the node may act, by its own clock, after a renewal that was asked for then.
-    pub fn until(&self, asked: Instant) -> Instant {
-        asked + (self.lease - MARGIN.min(self.lease / 2))
+    /// Until when the node may act, by its own clock, after a renewal that it requested at that
+    /// time.
+    pub fn valid_until(&self, requested: Instant) -> Instant {
+        requested + (self.lease - SAFETY_MARGIN.min(self.lease / 2))
     }
 
-    /// Whom to declare dead: those whose address refuses the node. Once each time: one that comes
-    /// back as another incarnation lives, whatever this node can reach.
+    /// The members to declare dead: those whose address refuses connections. Each is returned until
+    /// it is marked; a process that then returns as another incarnation lives, even if this node
+    /// cannot reach it.
     pub fn suspects(&mut self, view: &ClusterView, links: &LinkStates) -> Vec<Member> {
         let refuses = |process: &String| links.get(process) == Some(&LinkState::Refused);
-        self.buried.retain(refuses);
-        let suspect =
-            |member: &&Member| refuses(&member.process) && !self.buried.contains(&member.process);
+        self.declared_dead.retain(refuses);
+        let suspect = |member: &&Member| {
+            refuses(&member.process) && !self.declared_dead.contains(&member.process)
+        };
         view.others().filter(suspect).cloned().collect()
     }
 
-    /// A suspect is declared dead.
-    pub fn buried(&mut self, suspect: &Member) {
-        self.buried.insert(suspect.process.clone());
+    /// Notes that a suspect has been declared dead.
+    pub fn mark_declared_dead(&mut self, suspect: &Member) {
+        self.declared_dead.insert(suspect.process.clone());
     }
 
-    /// The same process in another life.
-    pub fn risen(&self, incarnation: String) -> Member {
-        let mut risen = self.me.clone();
-        risen.holder.incarnation = incarnation;
-        risen
+    /// This node as another incarnation in the same process.
+    pub fn next_incarnation(&self, incarnation: String) -> Member {
+        let mut next = self.me.clone();
+        next.holder.incarnation = incarnation;
+        next
     }
 
-    /// Whom a node sees that is no member any more: nothing is placed on it.
+    /// The other members, as seen by a node that has lost its own membership. It leaves itself out,
+    /// so that nothing is placed here.
     pub fn others(&self, view: &ClusterView) -> Vec<ObservedMember> {
         let others = view.members.iter().filter(|seen| seen.member.process != self.me.process);
         others.cloned().collect()

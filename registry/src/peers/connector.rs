@@ -1,4 +1,5 @@
-//! Keeps a connection to every member: dials, takes what the door lets through, tells who is there.
+//! Keeps a connection to every member: dials, takes authenticated connections, publishes their
+//! states.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -9,70 +10,49 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
-use super::handshake::{Authenticated, Handshake, Missed};
+use super::event::{LinkEvent, LinkEvents};
+use super::handshake::{Authenticated, DialError, Handshake};
 use super::peer::{Peer, Session};
 use super::peer_client::PeerClient;
 use super::server::{self, PeerServer};
 use super::stream::{Keepalive, Stream};
-use super::{LinkState, LinkStates};
-use crate::membership::Member;
+use crate::member::{LinkState, LinkStates, Member};
 
-/// Between two attempts to replace a server that has ended, most likely for want of descriptors.
-const BREATH: Duration = Duration::from_secs(1);
+/// The delay between attempts to replace a server that has ended, most likely for lack of file
+/// descriptors.
+const SERVER_RETRY_DELAY: Duration = Duration::from_secs(1);
 
-/// Something that concerns a link.
-pub(super) enum LinkEvent {
-    /// A peer dialled and is through the door.
-    Opened(Authenticated),
-    /// This process dialled.
-    Tried {
-        process: String,
-        outcome: Result<Authenticated, Missed>,
-    },
-    Ready {
-        label: String,
-        node: NodeId,
-    },
-    Ended {
-        label: String,
-    },
-}
-
-/// Has no bound of its own: a peer adds one attempt at a time and three events a session, and each
-/// of them had to get through the door.
-pub(super) type LinkEvents = mpsc::UnboundedSender<LinkEvent>;
-
-/// The ways to those that are connected, by process.
+/// The clients of the connected processes, by process.
 pub(super) type PeerClients = Arc<RwLock<HashMap<String, Arc<PeerClient>>>>;
 
-/// The one task that knows of all links.
+/// The one task that manages all connections.
 pub(super) struct Connector {
-    pub(super) door: Arc<Handshake>,
+    pub(super) handshake: Arc<Handshake>,
     pub(super) server: PeerServer,
-    pub(super) happened: LinkEvents,
-    pub(super) ways: PeerClients,
+    pub(super) events: LinkEvents,
+    pub(super) clients: PeerClients,
     pub(super) links: watch::Sender<LinkStates>,
     /// By process.
     pub(super) peers: BTreeMap<String, Peer>,
-    /// Sessions opened so far; makes their labels differ.
-    pub(super) sessions: u64,
+    /// Sessions opened so far, so that each has a label of its own.
+    pub(super) session_count: u64,
 }
 
 impl Connector {
     pub(super) async fn run(
         mut self,
-        mut happenings: mpsc::UnboundedReceiver<LinkEvent>,
+        mut receiver: mpsc::UnboundedReceiver<LinkEvent>,
         mut members: watch::Receiver<Vec<Member>>,
     ) {
         members.mark_changed();
-        let mut told = true;
+        let mut has_members = true;
         loop {
             tokio::select! {
-                Some(happening) = happenings.recv() => self.take(happening),
-                changed = members.changed(), if told => {
-                    told = changed.is_ok();
+                Some(event) = receiver.recv() => self.apply(event),
+                changed = members.changed(), if has_members => {
+                    has_members = changed.is_ok();
                     let members = members.borrow_and_update().clone();
-                    self.look(&members);
+                    self.sync_members(&members);
                 }
                 _ = &mut self.server.ended => self.restart().await,
             }
@@ -80,10 +60,10 @@ impl Connector {
         }
     }
 
-    /// Dials the members that are new, and forgets who is none any more.
-    fn look(&mut self, members: &[Member]) {
-        let others = || members.iter().filter(|member| member.process != self.door.process);
-        let gone: Vec<String> = self
+    /// Dials new members, and forgets those that have left.
+    fn sync_members(&mut self, members: &[Member]) {
+        let others = || members.iter().filter(|member| member.process != self.handshake.process);
+        let departed: Vec<String> = self
             .peers
             .iter()
             .filter(|(process, peer)| {
@@ -92,148 +72,159 @@ impl Connector {
             .map(|(process, _)| process.clone())
             .collect();
         let others: Vec<Member> = others().cloned().collect();
-        for process in gone {
+        for process in departed {
             self.forget(&process);
         }
         for Member { holder, process, address, .. } in others {
             let peer = self.peers.entry(process.clone()).or_insert_with(|| Peer::new(&holder.node));
             peer.address = Some(address);
             if peer.session.is_none() && peer.attempt.is_none() {
-                self.attempt(&process);
+                self.dial(&process);
             }
         }
     }
 
-    fn take(&mut self, happening: LinkEvent) {
-        match happening {
-            LinkEvent::Opened(opened) => {
-                let peer = self.peers.entry(opened.process.clone());
-                peer.or_insert_with(|| Peer::new(&opened.name));
-                self.opened(opened);
+    fn apply(&mut self, event: LinkEvent) {
+        match event {
+            LinkEvent::Accepted(connection) => {
+                let peer = self.peers.entry(connection.process.clone());
+                peer.or_insert_with(|| Peer::new(&connection.name));
+                self.connected(connection);
             }
-            LinkEvent::Tried { process, outcome } => self.tried(&process, outcome),
+            LinkEvent::Dialled { process, outcome } => self.dialled(&process, outcome),
             LinkEvent::Ready { label, node } => self.ready(&label, node),
             LinkEvent::Ended { label } => self.ended(&label),
         }
     }
 
-    /// A connection takes the place of the one before: whoever dials again knows that it has ended.
-    fn opened(&mut self, opened: Authenticated) {
-        let Some(peer) = self.peers.get_mut(&opened.process) else { return };
+    /// A new connection replaces the one before: a peer dials again only if the former has ended.
+    fn connected(&mut self, connection: Authenticated) {
+        let Some(peer) = self.peers.get_mut(&connection.process) else { return };
         peer.attempt = None;
-        let Some(session) = &mut peer.session else { return self.begin(opened) };
-        // ractor_cluster would choose between two by lot.
+        let Some(session) = &mut peer.session else { return self.open_session(connection) };
+        // Between two open sessions ractor_cluster would choose at random.
         session.close("replaced");
-        peer.next = Some(opened);
+        peer.next = Some(connection);
     }
 
-    fn begin(&mut self, opened: Authenticated) {
-        let Some(peer) = self.peers.get_mut(&opened.process) else { return };
-        self.sessions += 1;
-        let label = format!("{}#{}", opened.process, self.sessions);
-        let (pulse, close) = (Keepalive::new(), CancellationToken::new());
-        let stream = Stream::new(opened.stream, label.clone(), pulse.clone(), close.clone());
-        peer.session = Some(Session::new(label, pulse, close, self.happened.clone()));
-        self.server.open(stream, opened.dialled);
+    fn open_session(&mut self, connection: Authenticated) {
+        let Some(peer) = self.peers.get_mut(&connection.process) else { return };
+        self.session_count += 1;
+        let label = format!("{}#{}", connection.process, self.session_count);
+        let keepalive = Keepalive::new();
+        let close = CancellationToken::new();
+        let stream =
+            Stream::new(connection.stream, label.clone(), keepalive.clone(), close.clone());
+        peer.session = Some(Session::new(label, keepalive, close, self.events.clone()));
+        self.server.open(stream, connection.dialled);
     }
 
     fn ready(&mut self, label: &str, node: NodeId) {
         let Some((process, peer)) = by_label(&mut self.peers, label) else { return };
         let Some(session) = &mut peer.session else { return };
         let Some(host) = server::host(node) else { return session.close("hostless") };
-        session.ready();
-        let way = PeerClient::new(host, session.pulse.clone());
-        (peer.met, peer.refused) = (true, false);
-        tracing::info!(peer = peer.name, process, "a node is connected");
-        self.door.refusals.forgive(&peer.name);
-        let mut ways = self.ways.write().unwrap_or_else(PoisonError::into_inner);
-        ways.insert(process.clone(), Arc::new(way));
+        session.set_ready();
+        let client = PeerClient::new(host, session.keepalive.clone());
+        peer.was_connected = true;
+        peer.is_refusing = false;
+        tracing::info!(peer = peer.name, process, "node connected");
+        self.handshake.rejections.forgive(&peer.name);
+        let mut clients = self.clients.write().unwrap_or_else(PoisonError::into_inner);
+        clients.insert(process.clone(), Arc::new(client));
     }
 
     fn ended(&mut self, label: &str) {
         let Some((process, peer)) = by_label(&mut self.peers, label) else { return };
-        let (process, next) = (process.clone(), peer.next.take());
+        let process = process.clone();
+        let next = peer.next.take();
         let Some(session) = peer.session.take() else { return };
-        peer.tries = if session.was_steady() { 0 } else { peer.tries.saturating_add(1) };
-        if session.was_ready() {
-            let end = session.pulse.end();
-            tracing::info!(peer = peer.name, process, end, "a node is disconnected");
+        peer.failed_dials =
+            if session.is_steady() { 0 } else { peer.failed_dials.saturating_add(1) };
+        if session.is_ready() {
+            let end = session.keepalive.end_cause();
+            tracing::info!(peer = peer.name, process, end, "node disconnected");
         }
-        let member = peer.address.is_some();
-        self.ways.write().unwrap_or_else(PoisonError::into_inner).remove(&process);
+        let is_member = peer.address.is_some();
+        self.clients.write().unwrap_or_else(PoisonError::into_inner).remove(&process);
         match next {
-            Some(next) => self.begin(next),
-            None if member => self.attempt(&process),
+            Some(next) => self.open_session(next),
+            None if is_member => self.dial(&process),
             None => self.forget(&process),
         }
     }
 
-    fn tried(&mut self, process: &str, outcome: Result<Authenticated, Missed>) {
-        let dials = self.dials(process);
+    fn dialled(&mut self, process: &str, outcome: Result<Authenticated, DialError>) {
+        let is_dialler = self.is_dialler(process);
         let Some(peer) = self.peers.get_mut(process) else { return };
         peer.attempt = None;
-        let missed = outcome.as_ref().err();
-        tracing::debug!(peer = peer.name, process, ?missed, "a node was dialled");
+        let error = outcome.as_ref().err();
+        tracing::debug!(peer = peer.name, process, ?error, "node dialled");
         match outcome {
-            Ok(opened) if dials => return self.opened(opened),
-            Err(Missed::Nobody) if peer.met && !peer.refused && peer.session.is_none() => {
-                peer.refused = true;
-                tracing::warn!(peer = peer.name, process, "nobody is where a node was connected");
+            Ok(connection) if is_dialler => return self.connected(connection),
+            Err(DialError::Refused)
+                if peer.was_connected && !peer.is_refusing && peer.session.is_none() =>
+            {
+                peer.is_refusing = true;
+                tracing::warn!(
+                    peer = peer.name,
+                    process,
+                    "node refuses connections at its address"
+                );
             }
             Ok(_) | Err(_) => {}
         }
-        peer.tries = peer.tries.saturating_add(1);
-        self.attempt(process);
+        peer.failed_dials = peer.failed_dials.saturating_add(1);
+        self.dial(process);
     }
 
-    /// Dials a member; the one that is dialled only asks, and only for one that it knew: it wants
-    /// to hear that nobody is there any more.
-    fn attempt(&mut self, process: &str) {
-        let dials = self.dials(process);
+    /// Dials a member. Of each pair one node is the dialler. The other one dials only to probe a
+    /// member that was connected once: it needs to learn that no process is there any more.
+    fn dial(&mut self, process: &str) {
+        let is_dialler = self.is_dialler(process);
         let Some(peer) = self.peers.get_mut(process) else { return };
-        if peer.session.is_none() && (dials || peer.met) {
-            peer.attempt(process, !dials, self.door.clone(), self.happened.clone());
+        if peer.session.is_none() && (is_dialler || peer.was_connected) {
+            peer.dial(process, !is_dialler, self.handshake.clone(), self.events.clone());
         }
     }
 
-    /// Of each pair, one dials.
-    fn dials(&self, process: &str) -> bool {
-        let here = (self.door.name.as_str(), self.door.process.as_str());
+    /// Whether this node is the dialler of the pair.
+    fn is_dialler(&self, process: &str) -> bool {
+        let here = (self.handshake.name.as_str(), self.handshake.process.as_str());
         self.peers.get(process).is_some_and(|peer| here < (peer.name.as_str(), process))
     }
 
-    /// Its connection, if there is one, ends.
+    /// Forgets a process, which ends its connection.
     fn forget(&mut self, process: &str) {
         let Some(peer) = self.peers.remove(process) else { return };
-        self.door.refusals.forgive(&peer.name);
-        self.ways.write().unwrap_or_else(PoisonError::into_inner).remove(process);
+        self.handshake.rejections.forgive(&peer.name);
+        self.clients.write().unwrap_or_else(PoisonError::into_inner).remove(process);
         if let Some(mut session) = peer.session {
             session.close("forgotten");
         }
     }
 
-    /// Every session has ended with the server.
+    /// Replaces the server, with which every session has ended.
     async fn restart(&mut self) {
-        tracing::error!("the server of the connections between nodes ended; it is replaced");
+        tracing::error!("peer server ended; it is being replaced");
         let sessions = self.peers.values().filter_map(|peer| peer.session.as_ref());
         for label in sessions.map(|session| session.label.clone()).collect::<Vec<_>>() {
             self.ended(&label);
         }
-        // It may take a while; nobody is to think meanwhile that the others can be reached.
+        // Starting may take a while, in which the other nodes must not appear connected.
         self.publish();
         loop {
-            match PeerServer::start(&self.door, self.happened.clone()).await {
+            match PeerServer::start(&self.handshake, self.events.clone()).await {
                 Ok(server) => break self.server = server,
-                Err(error) => tracing::error!(%error, "it cannot be replaced yet"),
+                Err(error) => tracing::error!(%error, "peer server cannot be started"),
             }
-            sleep(BREATH).await;
+            sleep(SERVER_RETRY_DELAY).await;
         }
     }
 
     fn publish(&self) {
         let link = |(process, peer): (&String, &Peer)| {
-            let shown = peer.address.is_some() || peer.link() == LinkState::Connected;
-            shown.then(|| (process.clone(), peer.link()))
+            let is_public = peer.address.is_some() || peer.link() == LinkState::Connected;
+            is_public.then(|| (process.clone(), peer.link()))
         };
         let links: BTreeMap<String, LinkState> = self.peers.iter().filter_map(link).collect();
         let connected = links.values().filter(|link| **link == LinkState::Connected).count();

@@ -1,5 +1,5 @@
-//! How a connection between two nodes begins: whoever is through has the key, speaks our version,
-//! and is who it should be.
+//! The handshake between two nodes: it proves that the peer has the key, speaks our version, and is
+//! the process that it should be.
 
 use std::collections::VecDeque;
 use std::io;
@@ -14,173 +14,190 @@ use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsStream;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::connector::{LinkEvent, LinkEvents};
+use super::event::{LinkEvent, LinkEvents};
 use super::hello::Hello;
 use super::keys::Keys;
 use super::rejection_log::{RejectionCause, RejectionLog};
 use crate::protocol::WIRE;
 
-/// For a whole handshake, TCP included: a few round trips and two signatures, on a busy machine.
-const HANDSHAKE: Duration = Duration::from_secs(3);
-/// How many may be in their handshake at a time: more than a cluster has nodes, and each holds
-/// little memory until it is through.
-const UNPROVEN: usize = 64;
-/// After an accept that failed, most likely for want of file descriptors.
-const BREATH: Duration = Duration::from_millis(100);
+/// The limit for a whole handshake, TCP included: a few round trips and two signatures, on a busy
+/// machine.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(3);
+/// How many handshakes may be unfinished at a time: more than a cluster has nodes, and each holds
+/// little memory.
+const MAX_UNFINISHED_HANDSHAKES: usize = 64;
+/// The delay after an accept that failed, most likely for lack of file descriptors.
+const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(100);
 
-/// Begins connections, from either side.
+/// Establishes connections, from either side.
 pub(super) struct Handshake {
     pub(super) name: String,
     pub(super) process: String,
     pub(super) keys: Keys,
-    pub(super) refusals: RejectionLog,
+    pub(super) rejections: RejectionLog,
 }
 
-/// A connection that is through.
+/// A connection that has completed its handshake.
 pub(super) struct Authenticated {
     pub(super) name: String,
     pub(super) process: String,
-    /// By this process.
+    /// Whether this process dialled it.
     pub(super) dialled: bool,
     pub(super) stream: TlsStream<TcpStream>,
 }
 
-/// Whom to dial.
+/// The process to dial.
 #[derive(Clone)]
 pub(super) struct Target {
     pub(super) name: String,
     pub(super) process: String,
     pub(super) address: String,
-    /// It is asked who it is, and no more.
+    /// It is only asked who it is; the connection is not used.
     pub(super) probe: bool,
 }
 
-/// Why nothing came of dialling.
+/// Why dialling brought no connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Missed {
-    /// The address refuses connections, or is another process's.
-    Nobody,
-    /// It may be there.
-    Silent,
+pub(super) enum DialError {
+    /// The address refuses connections, or belongs to another process.
+    Refused,
+    /// The process may be there.
+    Unreachable,
 }
 
-/// Why a handshake ended, and what it is counted as; a peer that only went away is no refusal.
-struct Broken(Option<RejectionCause>, io::Error);
+/// Why a handshake failed. A peer that only disconnected has no cause of rejection.
+struct HandshakeError {
+    cause: Option<RejectionCause>,
+    error: io::Error,
+}
 
 impl Handshake {
-    /// Accepts for ever, and hands on what is through.
-    pub(super) async fn accept(self: Arc<Self>, listener: TcpListener, happened: LinkEvents) {
-        let mut unproven: VecDeque<AbortOnDropHandle<()>> = VecDeque::new();
+    /// Accepts connections for ever, and reports those that complete the handshake.
+    pub(super) async fn accept(self: Arc<Self>, listener: TcpListener, events: LinkEvents) {
+        let mut unfinished: VecDeque<AbortOnDropHandle<()>> = VecDeque::new();
         loop {
             let (tcp, from) = match listener.accept().await {
                 Ok(accepted) => accepted,
                 Err(error) => {
-                    tracing::warn!(%error, "cannot accept a connection between nodes");
-                    sleep(BREATH).await;
+                    tracing::warn!(%error, "peer connection cannot be accepted");
+                    sleep(ACCEPT_RETRY_DELAY).await;
                     continue;
                 }
             };
-            unproven.retain(|admission| !admission.is_finished());
-            // The oldest has had the most time to show its key.
-            if unproven.len() >= UNPROVEN && unproven.pop_front().is_some() {
-                self.refusals.refuse(RejectionCause::Crowded, None, from);
+            unfinished.retain(|admission| !admission.is_finished());
+            // The oldest has had the most time to prove its key.
+            if unfinished.len() >= MAX_UNFINISHED_HANDSHAKES && unfinished.pop_front().is_some() {
+                self.rejections.reject(RejectionCause::Crowded, None, from);
             }
-            let (door, happened) = (self.clone(), happened.clone());
+            let handshake = self.clone();
+            let events = events.clone();
             let admission = tokio::spawn(async move {
-                if let Some(opened) = door.admit(tcp, from).await {
-                    // If nobody listens any more, the process ends.
-                    let _ = happened.send(LinkEvent::Opened(opened));
+                if let Some(connection) = handshake.admit(tcp, from).await {
+                    // Without a receiver the process is ending.
+                    let _ = events.send(LinkEvent::Accepted(connection));
                 }
             });
-            unproven.push_back(AbortOnDropHandle::new(admission));
+            unfinished.push_back(AbortOnDropHandle::new(admission));
         }
     }
 
-    /// Dials a process, and makes sure that it is the one.
-    pub(super) async fn dial(&self, target: &Target) -> Result<Authenticated, Missed> {
-        let Ok(dialled) = timeout(HANDSHAKE, self.introduce(target)).await else {
-            return Err(Missed::Silent);
+    /// Dials a process, and verifies that it is the target.
+    pub(super) async fn dial(&self, target: &Target) -> Result<Authenticated, DialError> {
+        let Ok(dialled) = timeout(HANDSHAKE_TIMEOUT, self.connect(target)).await else {
+            return Err(DialError::Unreachable);
         };
-        let (hello, stream) = dialled.map_err(|Broken(cause, error)| {
+        let (hello, stream) = dialled.map_err(|HandshakeError { cause, error }| {
             if let Some(cause) = cause {
-                self.refusals.refuse(cause, Some(&target.name), &error);
+                self.rejections.reject(cause, Some(&target.name), &error);
             }
             match error.kind() {
-                io::ErrorKind::ConnectionRefused => Missed::Nobody,
-                _ => Missed::Silent,
+                io::ErrorKind::ConnectionRefused => DialError::Refused,
+                _ => DialError::Unreachable,
             }
         })?;
-        let refused = |cause, detail| {
-            self.refusals.refuse(cause, Some(&target.name), detail);
-            Err(if cause == RejectionCause::Wire { Missed::Silent } else { Missed::Nobody })
+        let reject = |cause, detail| {
+            self.rejections.reject(cause, Some(&target.name), detail);
+            Err(if cause == RejectionCause::Wire {
+                DialError::Unreachable
+            } else {
+                DialError::Refused
+            })
         };
         if hello.process == self.process {
-            return refused(RejectionCause::Ourselves, target.address.clone());
+            return reject(RejectionCause::Ourselves, target.address.clone());
         }
         if hello.wire != WIRE {
-            return refused(RejectionCause::Wire, format!("{}, and {WIRE} here", hello.wire));
+            return reject(RejectionCause::Wire, format!("{} there, {WIRE} here", hello.wire));
         }
         if (&hello.name, &hello.process) != (&target.name, &target.process) {
             let who = format!("{} at {}", hello.name, target.address);
-            return refused(RejectionCause::Other, who);
+            return reject(RejectionCause::Other, who);
         }
         let Hello { name, process, .. } = hello;
         Ok(Authenticated { name, process, dialled: true, stream })
     }
 
-    async fn introduce(&self, to: &Target) -> Result<(Hello, TlsStream<TcpStream>), Broken> {
-        let tcp = TcpStream::connect(&to.address).await.map_err(gone)?;
-        prepare(&tcp).map_err(gone)?;
-        // Nobody looks at the name: the key says whether it is one of us.
-        let name = ServerName::try_from("abide").map_err(|error| gone(io::Error::other(error)))?;
-        let tls = self.keys.connector.connect(name, tcp).await.map_err(broken)?;
+    async fn connect(
+        &self,
+        target: &Target,
+    ) -> Result<(Hello, TlsStream<TcpStream>), HandshakeError> {
+        let tcp = TcpStream::connect(&target.address).await.map_err(disconnected)?;
+        prepare(&tcp).map_err(disconnected)?;
+        // The name is not verified: the key proves that the peer belongs to the cluster.
+        let name =
+            ServerName::try_from("abide").map_err(|error| disconnected(io::Error::other(error)))?;
+        let tls = self.keys.connector.connect(name, tcp).await.map_err(classify)?;
         let mut stream = TlsStream::from(tls);
-        let hello = Hello { to: Some(to.process.clone()), probe: to.probe, ..self.hello() };
-        hello.send(&mut stream).await.map_err(broken)?;
-        Ok((Hello::receive(&mut stream).await.map_err(broken)?, stream))
+        let hello = Hello { to: Some(target.process.clone()), probe: target.probe, ..self.hello() };
+        hello.send(&mut stream).await.map_err(classify)?;
+        Ok((Hello::receive(&mut stream).await.map_err(classify)?, stream))
     }
 
-    /// The connection, if whoever dialled may have it.
+    /// The connection, if the peer that dialled may have it.
     async fn admit(&self, tcp: TcpStream, from: SocketAddr) -> Option<Authenticated> {
-        let answered = match timeout(HANDSHAKE, self.answer(tcp)).await {
-            Ok(answered) => answered,
+        let accepted = match timeout(HANDSHAKE_TIMEOUT, self.accept_one(tcp)).await {
+            Ok(accepted) => accepted,
             Err(_) => {
-                self.refusals.refuse(RejectionCause::Silent, None, from);
+                self.rejections.reject(RejectionCause::Silent, None, from);
                 return None;
             }
         };
-        let (hello, stream) = match answered {
-            Ok(answered) => answered,
-            Err(Broken(Some(cause), error)) => {
-                self.refusals.refuse(cause, None, format_args!("{from}: {error}"));
+        let (hello, stream) = match accepted {
+            Ok(accepted) => accepted,
+            Err(HandshakeError { cause: Some(cause), error }) => {
+                self.rejections.reject(cause, None, format_args!("{from}: {error}"));
                 return None;
             }
-            Err(Broken(None, error)) => {
-                tracing::debug!(%from, %error, "a connection ended before its handshake did");
+            Err(HandshakeError { cause: None, error }) => {
+                tracing::debug!(%from, %error, "peer disconnected during its handshake");
                 return None;
             }
         };
         if hello.process == self.process {
-            self.refusals.refuse(RejectionCause::Ourselves, Some(&hello.name), from);
+            self.rejections.reject(RejectionCause::Ourselves, Some(&hello.name), from);
             return None;
         }
         if hello.wire != WIRE {
-            let versions = format!("{}, and {WIRE} here", hello.wire);
-            self.refusals.refuse(RejectionCause::Wire, Some(&hello.name), versions);
+            let versions = format!("{} there, {WIRE} here", hello.wire);
+            self.rejections.reject(RejectionCause::Wire, Some(&hello.name), versions);
             return None;
         }
-        // Who meant another process reads in the answer that it is wrong here, and says so itself.
-        let meant = hello.to.as_deref() == Some(&self.process);
+        // A peer that meant another process learns from our hello that it is wrong, and logs it
+        // itself.
+        let is_target = hello.to.as_deref() == Some(&self.process);
         let Hello { name, process, probe, .. } = hello;
-        (meant && !probe).then_some(Authenticated { name, process, dialled: false, stream })
+        (is_target && !probe).then_some(Authenticated { name, process, dialled: false, stream })
     }
 
-    async fn answer(&self, tcp: TcpStream) -> Result<(Hello, TlsStream<TcpStream>), Broken> {
-        prepare(&tcp).map_err(gone)?;
-        let tls = self.keys.acceptor.accept(tcp).await.map_err(broken)?;
+    async fn accept_one(
+        &self,
+        tcp: TcpStream,
+    ) -> Result<(Hello, TlsStream<TcpStream>), HandshakeError> {
+        prepare(&tcp).map_err(disconnected)?;
+        let tls = self.keys.acceptor.accept(tcp).await.map_err(classify)?;
         let mut stream = TlsStream::from(tls);
-        let hello = Hello::receive(&mut stream).await.map_err(broken)?;
-        self.hello().send(&mut stream).await.map_err(broken)?;
+        let hello = Hello::receive(&mut stream).await.map_err(classify)?;
+        self.hello().send(&mut stream).await.map_err(classify)?;
         Ok((hello, stream))
     }
 
@@ -195,13 +212,13 @@ fn prepare(tcp: &TcpStream) -> io::Result<()> {
     SockRef::from(tcp).set_keepalive(true)
 }
 
-fn gone(error: io::Error) -> Broken {
-    Broken(None, error)
+fn disconnected(error: io::Error) -> HandshakeError {
+    HandshakeError { cause: None, error }
 }
 
-/// Sorts the ends of a handshake. Whoever has another key learns it from this side's, and says so
-/// in an alert, or shows its own.
-fn broken(error: io::Error) -> Broken {
+/// Classifies the failure of a handshake. A peer with another key learns so from ours and sends an
+/// alert, or presents its own key.
+fn classify(error: io::Error) -> HandshakeError {
     let tls = error.get_ref().and_then(|error| error.downcast_ref::<rustls::Error>());
     let cause = match tls {
         Some(rustls::Error::InvalidCertificate(_) | rustls::Error::AlertReceived(_)) => {
@@ -211,7 +228,7 @@ fn broken(error: io::Error) -> Broken {
         None if error.kind() == io::ErrorKind::InvalidData => Some(RejectionCause::Garbage),
         None => None,
     };
-    Broken(cause, error)
+    HandshakeError { cause, error }
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
-//! The nodes of a cluster, connected with one another by ractor_cluster.
+//! The connections between the nodes of a cluster, by ractor_cluster.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
@@ -14,69 +15,79 @@ use super::connector::{Connector, PeerClients};
 use super::handshake::Handshake;
 use super::hello::Hello;
 use super::keys::Keys;
+use super::rejection_log::RejectionLog;
 use super::server::{self, PeerServer};
-use super::{CallError, LinkStates, Peers};
+use super::{CallError, Peers};
 use crate::host::HostMsg;
-use crate::membership::Member;
+use crate::member::{LinkStates, Member};
 use crate::protocol::WIRE;
 
-/// What a cluster is started with.
+/// What the mesh is started with.
 pub struct MeshConfig {
-    /// Of this node.
+    /// The name of this node.
     pub name: String,
-    /// Of this process, as the members know it.
+    /// The id of this process, as the members know it.
     pub process: String,
     /// Where the other nodes dial this one.
     pub listener: TcpListener,
-    /// The same on every node, long and random. Without one, whoever reaches the listener gets in.
+    /// The same on every node, long and random. Without a secret, anyone who reaches the listener
+    /// is accepted.
     pub secret: Option<String>,
-    /// Answers the calls of the others. It has no name, and is the only remotable actor.
+    /// Answers the calls of the others. It has no registered name and is the only remotable actor.
     pub host: ActorRef<HostMsg>,
-    /// Whom to be connected with; this process may be among them.
+    /// The members to be connected with; this process may be among them.
     pub members: watch::Receiver<Vec<Member>>,
 }
 
-/// Why a cluster does not start.
+/// Why the mesh does not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    #[error("no key can be made of the cluster's secret: {0}")]
+    #[error("the cluster secret cannot be turned into a key: {0}")]
     Keys(#[from] rustls::Error),
-    #[error("the node's name cannot be told to others: {0}")]
+    #[error("the node's name cannot be sent to others: {0}")]
     Name(#[from] io::Error),
-    #[error("the server of the connections between nodes does not start: {0}")]
+    #[error("the peer server does not start: {0}")]
     Server(#[from] SpawnErr),
 }
 
 /// The connections to the other nodes. Dropping it ends them.
 pub struct Mesh {
-    ways: PeerClients,
+    clients: PeerClients,
     links: watch::Receiver<LinkStates>,
     _tasks: [AbortOnDropHandle<()>; 2],
 }
 
 impl Mesh {
-    /// Accepts from now on, and keeps a connection to every member while it is one. There can be
-    /// one in a process.
-    pub async fn start(settings: MeshConfig) -> Result<Self, StartError> {
-        let MeshConfig { name, process, listener, secret, host, members } = settings;
+    /// Accepts connections from now on, and keeps one to every member as long as it is a member. A
+    /// process can have one mesh.
+    pub async fn start(config: MeshConfig) -> Result<Self, StartError> {
+        let MeshConfig { name, process, listener, secret, host, members } = config;
         let keys = Keys::derive(secret.as_deref())?;
         let to = Some(process.clone());
         let hello =
             Hello { wire: WIRE, name: name.clone(), process: process.clone(), to, probe: false };
         hello.encode()?;
-        let door = Arc::new(Handshake { name, process, keys, refusals: Default::default() });
-        let (happened, happenings) = mpsc::unbounded_channel();
+        let handshake =
+            Arc::new(Handshake { name, process, keys, rejections: RejectionLog::default() });
+        let (events, receiver) = mpsc::unbounded_channel();
         server::announce(&host);
-        let server = PeerServer::start(&door, happened.clone()).await?;
-        let (ways, links) = (PeerClients::default(), watch::Sender::<LinkStates>::default());
-        let published = links.subscribe();
-        let accept = tokio::spawn(door.clone().accept(listener, happened.clone()));
-        let (peers, sessions) = Default::default();
-        let keeper =
-            Connector { door, server, happened, ways: ways.clone(), links, peers, sessions };
-        let keep = tokio::spawn(keeper.run(happenings, members));
-        let _tasks = [AbortOnDropHandle::new(accept), AbortOnDropHandle::new(keep)];
-        Ok(Self { ways, links: published, _tasks })
+        let server = PeerServer::start(&handshake, events.clone()).await?;
+        let clients = PeerClients::default();
+        let link_sender = watch::Sender::<LinkStates>::default();
+        let links = link_sender.subscribe();
+        let accept = tokio::spawn(handshake.clone().accept(listener, events.clone()));
+        let connector = Connector {
+            handshake,
+            server,
+            events: events,
+            clients: clients.clone(),
+            links: link_sender,
+            peers: BTreeMap::new(),
+            session_count: 0,
+        };
+        let connect = tokio::spawn(connector.run(receiver, members));
+        let _tasks = [AbortOnDropHandle::new(accept), AbortOnDropHandle::new(connect)];
+        Ok(Self { clients, links, _tasks })
     }
 }
 
@@ -86,13 +97,13 @@ impl Peers for Mesh {
         &self,
         process: &str,
         call: Vec<u8>,
-        within: Duration,
+        timeout: Duration,
     ) -> Result<Vec<u8>, CallError> {
-        let way = {
-            let ways = self.ways.read().unwrap_or_else(PoisonError::into_inner);
-            ways.get(process).cloned().ok_or(CallError::Unconnected)?
+        let client = {
+            let clients = self.clients.read().unwrap_or_else(PoisonError::into_inner);
+            clients.get(process).cloned().ok_or(CallError::Unconnected)?
         };
-        way.call(call, within).await
+        client.call(call, timeout).await
     }
 
     fn links(&self) -> watch::Receiver<LinkStates> {

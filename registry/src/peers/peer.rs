@@ -7,108 +7,118 @@ use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::LinkState;
-use super::connector::{LinkEvent, LinkEvents};
+use super::event::{LinkEvent, LinkEvents};
 use super::handshake::{Authenticated, Handshake, Target};
 use super::stream::Keepalive;
+use crate::member::LinkState;
 
-/// Before the second attempt; it doubles with every other, and the first is made at once.
-const FIRST_PAUSE: Duration = Duration::from_millis(50);
-const LONGEST_PAUSE: Duration = Duration::from_secs(2);
-/// A session that lasted this long was no accident: it is dialled again at once.
-const STEADY: Duration = Duration::from_millis(250);
-/// For a session to become ready, and for one that is closed to end: a few messages each.
-const SESSION: Duration = Duration::from_secs(3);
+/// The delay before the second attempt to dial, which doubles with each further one. The first is
+/// made at once.
+const FIRST_DIAL_DELAY: Duration = Duration::from_millis(50);
+const MAX_DIAL_DELAY: Duration = Duration::from_secs(2);
+/// A session that lasted this long was established properly: its peer is dialled again at once.
+const STEADY_AGE: Duration = Duration::from_millis(250);
+/// How long a session may take to become ready, or to end once it is closed: a few messages each.
+const SESSION_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Another process.
 pub(super) struct Peer {
     pub(super) name: String,
-    /// Only of a member.
+    /// Known of members only.
     pub(super) address: Option<String>,
     pub(super) session: Option<Session>,
-    /// Takes the place of the session as soon as that has ended.
+    /// The connection that replaces the session as soon as that has ended.
     pub(super) next: Option<Authenticated>,
-    /// It was connected.
-    pub(super) met: bool,
-    /// It was met, and then nobody was there.
-    pub(super) refused: bool,
-    /// Attempts since it was connected for a while.
-    pub(super) tries: u32,
-    /// Under way, or about to be.
+    /// It was connected at least once.
+    pub(super) was_connected: bool,
+    /// It was connected once, and now its address refuses connections.
+    pub(super) is_refusing: bool,
+    /// Attempts to dial it since it last had a steady connection.
+    pub(super) failed_dials: u32,
+    /// The running or delayed attempt to dial it.
     pub(super) attempt: Option<AbortOnDropHandle<()>>,
 }
 
 impl Peer {
     pub(super) fn new(name: &str) -> Self {
-        let (address, session, next, attempt) = Default::default();
-        let (name, met, refused, tries) = (name.to_owned(), false, false, 0);
-        Self { name, address, session, next, met, refused, tries, attempt }
+        Self {
+            name: name.to_owned(),
+            address: None,
+            session: None,
+            next: None,
+            was_connected: false,
+            is_refusing: false,
+            failed_dials: 0,
+            attempt: None,
+        }
     }
 
     pub(super) fn link(&self) -> LinkState {
         match &self.session {
             Some(session) if session.is_connected() => LinkState::Connected,
-            _ if self.refused => LinkState::Refused,
+            _ if self.is_refusing => LinkState::Refused,
             _ => LinkState::Lost,
         }
     }
 
-    /// Dials it after a pause that grows, and says what came of it.
-    pub(super) fn attempt(
+    /// Dials it after a growing delay, and reports the outcome.
+    pub(super) fn dial(
         &mut self,
         process: &str,
         probe: bool,
-        door: Arc<Handshake>,
-        happened: LinkEvents,
+        handshake: Arc<Handshake>,
+        events: LinkEvents,
     ) {
         let Some(address) = self.address.clone() else { return };
-        let (name, process, pause) = (self.name.clone(), process.to_owned(), pause(self.tries));
+        let name = self.name.clone();
+        let process = process.to_owned();
+        let delay = dial_delay(self.failed_dials);
         self.attempt = Some(AbortOnDropHandle::new(tokio::spawn(async move {
-            sleep(pause).await;
+            sleep(delay).await;
             let target = Target { name, process: process.clone(), address, probe };
-            let outcome = door.dial(&target).await;
-            // If nobody listens any more, the process ends.
-            let _ = happened.send(LinkEvent::Tried { process, outcome });
+            let outcome = handshake.dial(&target).await;
+            // Without a receiver the process is ending.
+            let _ = events.send(LinkEvent::Dialled { process, outcome });
         })));
     }
 }
 
-fn pause(tries: u32) -> Duration {
-    let Some(doublings) = tries.checked_sub(1) else { return Duration::ZERO };
-    FIRST_PAUSE.saturating_mul(2_u32.saturating_pow(doublings)).min(LONGEST_PAUSE)
+fn dial_delay(failed_dials: u32) -> Duration {
+    let Some(doublings) = failed_dials.checked_sub(1) else { return Duration::ZERO };
+    FIRST_DIAL_DELAY.saturating_mul(2_u32.saturating_pow(doublings)).min(MAX_DIAL_DELAY)
 }
 
-/// A connection in the hands of ractor_cluster. Dropping it closes it.
+/// A connection that ractor_cluster uses. Dropping it closes it.
 pub(super) struct Session {
     pub(super) label: String,
-    pub(super) pulse: Arc<Keepalive>,
-    /// Calls can be made.
+    pub(super) keepalive: Arc<Keepalive>,
+    /// Whether calls could ever be made.
     ready: bool,
     close: CancellationToken,
-    happened: LinkEvents,
-    /// Says that it has ended if it is not ready, or has not ended, in time.
-    overdue: Option<AbortOnDropHandle<()>>,
+    events: LinkEvents,
+    /// Reports the end of a session that does not become ready, or does not end, in time.
+    timeout: Option<AbortOnDropHandle<()>>,
 }
 
 impl Session {
     pub(super) fn new(
         label: String,
-        pulse: Arc<Keepalive>,
+        keepalive: Arc<Keepalive>,
         close: CancellationToken,
-        happened: LinkEvents,
+        events: LinkEvents,
     ) -> Self {
-        let mut session = Self { label, pulse, ready: false, close, happened, overdue: None };
-        session.hurry();
+        let mut session = Self { label, keepalive, ready: false, close, events, timeout: None };
+        session.start_timeout();
         session
     }
 
-    pub(super) fn ready(&mut self) {
+    pub(super) fn set_ready(&mut self) {
         self.ready = true;
-        self.overdue = None;
+        self.timeout = None;
     }
 
     /// Whether calls could ever be made.
-    pub(super) fn was_ready(&self) -> bool {
+    pub(super) fn is_ready(&self) -> bool {
         self.ready
     }
 
@@ -116,22 +126,23 @@ impl Session {
         self.ready && !self.close.is_cancelled()
     }
 
-    pub(super) fn was_steady(&self) -> bool {
-        self.ready && self.pulse.age() > STEADY
+    pub(super) fn is_steady(&self) -> bool {
+        self.ready && self.keepalive.age() > STEADY_AGE
     }
 
-    pub(super) fn close(&mut self, why: &'static str) {
-        self.pulse.ended(why);
+    pub(super) fn close(&mut self, cause: &'static str) {
+        self.keepalive.set_end_cause(cause);
         self.close.cancel();
-        self.hurry();
+        self.start_timeout();
     }
 
-    fn hurry(&mut self) {
-        let (late, happened) = (self.label.clone(), self.happened.clone());
-        self.overdue = Some(AbortOnDropHandle::new(tokio::spawn(async move {
-            sleep(SESSION).await;
-            // If nobody listens any more, the process ends.
-            let _ = happened.send(LinkEvent::Ended { label: late });
+    fn start_timeout(&mut self) {
+        let label = self.label.clone();
+        let events = self.events.clone();
+        self.timeout = Some(AbortOnDropHandle::new(tokio::spawn(async move {
+            sleep(SESSION_TIMEOUT).await;
+            // Without a receiver the process is ending.
+            let _ = events.send(LinkEvent::Ended { label });
         })));
     }
 }
@@ -139,7 +150,7 @@ impl Session {
 impl Drop for Session {
     fn drop(&mut self) {
         self.close.cancel();
-        let end = self.pulse.end();
+        let end = self.keepalive.end_cause();
         metrics::counter!("abide_peer_sessions_total", "end" => end).increment(1);
     }
 }
@@ -149,9 +160,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pauses_double_from_50_ms_to_2_s_and_the_first_attempt_has_none() {
-        let pauses: Vec<_> = (0..9).map(|tries| pause(tries).as_millis()).collect();
-        assert_eq!(pauses, [0, 50, 100, 200, 400, 800, 1_600, 2_000, 2_000]);
-        assert_eq!(pause(u32::MAX), LONGEST_PAUSE);
+    fn delays_double_from_50_ms_to_2_s_and_the_first_attempt_has_none() {
+        let delays: Vec<_> =
+            (0..9).map(|failed_dials| dial_delay(failed_dials).as_millis()).collect();
+        assert_eq!(delays, [0, 50, 100, 200, 400, 800, 1_600, 2_000, 2_000]);
+        assert_eq!(dial_delay(u32::MAX), MAX_DIAL_DELAY);
     }
 }

@@ -1,5 +1,4 @@
-//! The way to one connected process: calls its host, and lets no more be under way than the other
-//! side can want.
+//! Calls the host of one connected process, and bounds what is in flight to it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,40 +11,50 @@ use super::CallError;
 use super::stream::Keepalive;
 use crate::host::{HostMsg, RemoteCall};
 
-/// The largest call, and the largest answer that may be given to one: a frame of twice this ends
-/// the session.
-pub const LARGEST: usize = 4 << 20;
-/// Calls under way to one process: many times what it answers at a time.
-const CALLS: usize = 1_024;
-/// Bytes of calls under way to one process; what waits for it takes no more of this one's memory.
-const BYTES: usize = 64 << 20;
+/// The largest call, and the largest answer to one. A frame of twice this size ends the session.
+pub const MAX_MESSAGE_BYTES: usize = 4 << 20;
+/// Calls in flight to one process: many times what it answers at a time.
+const MAX_CALLS_IN_FLIGHT: usize = 1_024;
+/// Bytes of calls in flight to one process, which bounds the memory of what waits for it.
+const MAX_BYTES_IN_FLIGHT: usize = 64 << 20;
 
 pub(super) struct PeerClient {
     host: ActorRef<HostMsg>,
-    pulse: Arc<Keepalive>,
+    keepalive: Arc<Keepalive>,
     calls: Semaphore,
     bytes: Semaphore,
 }
 
 impl PeerClient {
-    pub(super) fn new(host: ActorRef<HostMsg>, pulse: Arc<Keepalive>) -> Self {
-        Self { host, pulse, calls: Semaphore::new(CALLS), bytes: Semaphore::new(BYTES) }
+    pub(super) fn new(host: ActorRef<HostMsg>, keepalive: Arc<Keepalive>) -> Self {
+        Self {
+            host,
+            keepalive,
+            calls: Semaphore::new(MAX_CALLS_IN_FLIGHT),
+            bytes: Semaphore::new(MAX_BYTES_IN_FLIGHT),
+        }
     }
 
-    /// A call that ran out of time gives its place to another, though its bytes may wait here yet.
-    /// So nothing is added to a backlog: what can be in one is what was sent within a second.
-    pub(super) async fn call(&self, call: Vec<u8>, within: Duration) -> Result<Vec<u8>, CallError> {
-        if call.len() > LARGEST {
+    /// Calls the host, and waits at most `timeout` for the answer.
+    ///
+    /// A call that timed out frees its permit while its bytes may still wait in the connection. So
+    /// nothing is added to a backlog, which then holds what was sent within a second at most.
+    pub(super) async fn call(
+        &self,
+        call: Vec<u8>,
+        timeout: Duration,
+    ) -> Result<Vec<u8>, CallError> {
+        if call.len() > MAX_MESSAGE_BYTES {
             return Err(CallError::TooLarge);
         }
         let weight = u32::try_from(call.len()).map_err(|_| CallError::TooLarge)?;
-        if self.pulse.is_backlogged() {
+        if self.keepalive.is_backlogged() {
             return Err(CallError::Full);
         }
-        let _place = self.calls.try_acquire().map_err(|_| CallError::Full)?;
-        let _bytes = self.bytes.try_acquire_many(weight).map_err(|_| CallError::Full)?;
+        let _call_permit = self.calls.try_acquire().map_err(|_| CallError::Full)?;
+        let _bytes_permit = self.bytes.try_acquire_many(weight).map_err(|_| CallError::Full)?;
         let remote = |reply| HostMsg::Remote(RemoteCall { call, reply });
-        match self.host.call(remote, Some(within)).await {
+        match self.host.call(remote, Some(timeout)).await {
             Ok(CallResult::Success(answer)) => Ok(answer),
             Ok(CallResult::Timeout | CallResult::SenderError) => Err(CallError::Lost),
             Err(_) => Err(CallError::Unconnected),

@@ -1,4 +1,4 @@
-//! Whom the door refuses: counted each time, told once.
+//! Rejected connections: each is counted, and each cause is logged once per peer.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -8,28 +8,28 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// How often those that nobody knows may fill a line of the log, for each cause: they may be many.
-const STRANGERS_EVERY: Duration = Duration::from_secs(10);
-/// Who was told of is remembered up to here, then all is forgotten: only those who have the secret
-/// are remembered, and they are few unless something is very wrong.
-const REMEMBERED: usize = 1_024;
+/// The interval between log lines about unknown peers, for each cause: there may be many of them.
+const STRANGER_LOG_INTERVAL: Duration = Duration::from_secs(10);
+/// How many peers are remembered; past that all are forgotten. Only peers that have the secret are
+/// remembered, and they are few unless something is very wrong.
+const MAX_REMEMBERED: usize = 1_024;
 
-/// Why a connection is refused.
+/// Why a connection is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum RejectionCause {
-    /// It speaks another version.
+    /// The peer speaks another version.
     Wire,
-    /// It is not the node or process that was dialled.
+    /// The peer is not the node or process that was dialled.
     Other,
-    /// It is this process.
+    /// The peer is this process.
     Ourselves,
-    /// It doesn't have the key.
+    /// The peer does not have the key.
     Secret,
-    /// It doesn't speak the protocol.
+    /// The peer does not speak the protocol.
     Garbage,
-    /// It did not finish the handshake in time.
+    /// The peer did not finish the handshake in time.
     Silent,
-    /// Too many others are not through with theirs.
+    /// Too many later handshakes are unfinished.
     Crowded,
 }
 
@@ -46,7 +46,7 @@ impl RejectionCause {
         }
     }
 
-    fn words(self) -> &'static str {
+    fn description(self) -> &'static str {
         match self {
             Self::Wire => "it speaks another wire version",
             Self::Other => "another process is at its address",
@@ -59,35 +59,37 @@ impl RejectionCause {
     }
 }
 
-/// Remembers what was told.
+/// Remembers what was logged.
 #[derive(Default)]
 pub(super) struct RejectionLog(Mutex<HashMap<(RejectionCause, Option<String>), Instant>>);
 
 impl RejectionLog {
-    /// Of a known peer one line is written for each cause until it is forgiven; of all strangers
-    /// one in ten seconds.
-    pub(super) fn refuse(&self, cause: RejectionCause, who: Option<&str>, detail: impl Display) {
-        let (name, why) = (cause.name(), cause.words());
+    /// Counts a rejection. For a known peer it logs one line for each cause until the peer is
+    /// forgiven, for all unknown peers together one line in ten seconds.
+    pub(super) fn reject(&self, cause: RejectionCause, peer: Option<&str>, detail: impl Display) {
+        let (name, description) = (cause.name(), cause.description());
         metrics::counter!("abide_peers_refused_total", "cause" => name).increment(1);
-        if self.is_news(cause, who) {
-            let peer = who.unwrap_or("unknown");
-            tracing::warn!(peer, cause = name, %detail, "a node is refused: {why}");
+        if self.is_news(cause, peer) {
+            let peer = peer.unwrap_or("unknown");
+            tracing::warn!(peer, cause = name, %detail, "peer rejected: {description}");
         }
     }
 
-    /// The next time that it is refused is news again.
+    /// The next rejection of this peer is logged again.
     pub(super) fn forgive(&self, peer: &str) {
-        let mut told = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        told.retain(|(_, who), _| who.as_deref() != Some(peer));
+        let mut logged = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        logged.retain(|(_, logged_peer), _| logged_peer.as_deref() != Some(peer));
     }
 
-    fn is_news(&self, cause: RejectionCause, who: Option<&str>) -> bool {
-        let mut told = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if told.len() > REMEMBERED {
-            told.clear();
+    fn is_news(&self, cause: RejectionCause, peer: Option<&str>) -> bool {
+        let mut logged = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if logged.len() > MAX_REMEMBERED {
+            logged.clear();
         }
-        match told.entry((cause, who.map(str::to_owned))) {
-            Entry::Occupied(last) if who.is_some() || last.get().elapsed() < STRANGERS_EVERY => {
+        match logged.entry((cause, peer.map(str::to_owned))) {
+            Entry::Occupied(last)
+                if peer.is_some() || last.get().elapsed() < STRANGER_LOG_INTERVAL =>
+            {
                 false
             }
             Entry::Occupied(mut last) => {
@@ -107,21 +109,22 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn a_peer_is_told_of_once_until_it_is_forgiven_and_strangers_now_and_then() {
-        let refusals = RejectionLog::default();
-        for (cause, who) in [(RejectionCause::Wire, Some("b")), (RejectionCause::Secret, Some("b"))]
+    async fn a_peer_is_logged_once_until_it_is_forgiven_and_strangers_now_and_then() {
+        let rejections = RejectionLog::default();
+        for (cause, peer) in
+            [(RejectionCause::Wire, Some("b")), (RejectionCause::Secret, Some("b"))]
         {
-            assert!(refusals.is_news(cause, who));
-            tokio::time::advance(STRANGERS_EVERY * 2).await;
-            assert!(!refusals.is_news(cause, who));
+            assert!(rejections.is_news(cause, peer));
+            tokio::time::advance(STRANGER_LOG_INTERVAL * 2).await;
+            assert!(!rejections.is_news(cause, peer));
         }
-        refusals.forgive("b");
-        assert!(refusals.is_news(RejectionCause::Wire, Some("b")));
+        rejections.forgive("b");
+        assert!(rejections.is_news(RejectionCause::Wire, Some("b")));
 
-        assert!(refusals.is_news(RejectionCause::Garbage, None));
-        assert!(!refusals.is_news(RejectionCause::Garbage, None));
-        assert!(refusals.is_news(RejectionCause::Silent, None));
-        tokio::time::advance(STRANGERS_EVERY).await;
-        assert!(refusals.is_news(RejectionCause::Garbage, None));
+        assert!(rejections.is_news(RejectionCause::Garbage, None));
+        assert!(!rejections.is_news(RejectionCause::Garbage, None));
+        assert!(rejections.is_news(RejectionCause::Silent, None));
+        tokio::time::advance(STRANGER_LOG_INTERVAL).await;
+        assert!(rejections.is_news(RejectionCause::Garbage, None));
     }
 }

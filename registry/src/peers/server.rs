@@ -1,4 +1,4 @@
-//! The server of ractor_cluster: it gets connections that are through the door, and nothing else.
+//! The node server of ractor_cluster, which gets authenticated connections and nothing else.
 
 use std::net::Ipv4Addr;
 
@@ -9,47 +9,47 @@ use ractor_cluster::{
     IncomingEncryptionMode, NodeEventSubscription, NodeId, NodeServer, NodeServerMessage,
 };
 
-use super::connector::{LinkEvent, LinkEvents};
+use super::event::{LinkEvent, LinkEvents};
 use super::handshake::Handshake;
 use super::stream::Stream;
 use crate::host::HostMsg;
 
-/// Where each node's host is found by the others. It is in no registry of names: a proxy of a dead
-/// peer takes the entry of its namesake along.
+/// The process group in which each node finds the hosts of the others. The registry of names would
+/// not do: the proxy of a dead peer would take its namesake's entry with it.
 const GROUP: &str = "abide.host";
-/// Twice what a call or an answer may be: its frame has room.
-const FRAME: u64 = 8 << 20;
+/// Twice the size of the largest call or answer, to leave room for the frame around it.
+const MAX_FRAME_BYTES: u64 = 8 << 20;
 
-/// Stopped with this.
+/// A running server. Dropping it stops the server.
 pub(super) struct PeerServer {
     actor: ActorRef<NodeServerMessage>,
-    /// Done when the server has ended; nothing else makes it.
+    /// Completes when the server has ended.
     pub(super) ended: JoinHandle<()>,
 }
 
 impl PeerServer {
-    pub(super) async fn start(door: &Handshake, happened: LinkEvents) -> Result<Self, SpawnErr> {
-        let name = format!("{}/{}", door.name, door.process);
-        // It insists on a listener of its own: this one lets nobody in. The host name makes part of
-        // what it compares to find out that it has dialled itself.
+    pub(super) async fn start(handshake: &Handshake, events: LinkEvents) -> Result<Self, SpawnErr> {
+        let name = format!("{}/{}", handshake.name, handshake.process);
+        // NodeServer insists on a listener of its own: this one accepts nobody. It recognises that
+        // it has dialled itself by its name and host name, which is why the latter is the process.
         let server = NodeServer::new(
             0,
-            door.keys.cookie.clone(),
+            handshake.keys.cookie.clone(),
             name,
-            door.process.clone(),
-            Some(IncomingEncryptionMode::Tls(door.keys.nobody.clone())),
+            handshake.process.clone(),
+            Some(IncomingEncryptionMode::Tls(handshake.keys.nobody.clone())),
             Some(NodeConnectionMode::Isolated),
         );
         let server = server.with_listen_addr(Ipv4Addr::LOCALHOST.into());
         let (actor, ended) =
-            Actor::spawn(None, server.with_max_inbound_frame_size(FRAME), ()).await?;
-        let (id, subscription) = ("links".to_owned(), Box::new(Sessions(happened)));
-        // If it has ended already, `ended` says so.
+            Actor::spawn(None, server.with_max_inbound_frame_size(MAX_FRAME_BYTES), ()).await?;
+        let (id, subscription) = ("links".to_owned(), Box::new(Sessions(events)));
+        // A server that has ended already completes `ended`.
         let _ = actor.cast(NodeServerMessage::SubscribeToEvents { id, subscription });
         Ok(Self { actor, ended })
     }
 
-    /// Makes a session of a connection. If the server has ended, `ended` says so.
+    /// Opens a session on a connection. A server that has ended completes `ended` instead.
     pub(super) fn open(&self, stream: Stream, dialled: bool) {
         let (stream, is_server) = (Box::new(stream), !dialled);
         let _ = self.actor.cast(NodeServerMessage::ConnectionOpenedExternal { stream, is_server });
@@ -62,16 +62,16 @@ impl Drop for PeerServer {
     }
 }
 
-/// Makes the host known to every session from now on.
+/// Makes the host known to every session that opens from now on.
 pub(super) fn announce(host: &ActorRef<HostMsg>) {
     ractor::pg::join(GROUP.to_owned(), vec![host.get_cell()]);
 }
 
-/// The host at the other end of a session that is ready.
-pub(super) fn host(of: NodeId) -> Option<ActorRef<HostMsg>> {
-    let there = |id: ActorId| matches!(id, ActorId::Remote { node_id, .. } if node_id == of);
+/// The host at the other end of a ready session.
+pub(super) fn host(node: NodeId) -> Option<ActorRef<HostMsg>> {
+    let is_there = |id: ActorId| matches!(id, ActorId::Remote { node_id, .. } if node_id == node);
     let members = ractor::pg::get_members(&GROUP.to_owned());
-    members.into_iter().find(|member| there(member.get_id())).map(ActorRef::from)
+    members.into_iter().find(|member| is_there(member.get_id())).map(ActorRef::from)
 }
 
 struct Sessions(LinkEvents);
@@ -83,7 +83,7 @@ impl NodeEventSubscription for Sessions {
 
     fn node_session_ready(&self, session: NodeServerSessionInformation) {
         let (label, node) = (session.peer_addr, session.node_id);
-        // If nobody listens any more, the process ends.
+        // Without a receiver the process is ending.
         let _ = self.0.send(LinkEvent::Ready { label, node });
     }
 

@@ -1,5 +1,5 @@
-//! A connection as ractor_cluster gets it: one that ends when the other side falls silent, or when
-//! this side is told to let go.
+//! A connection as ractor_cluster sees it. It ends when the other side falls silent, or when this
+//! side closes it.
 
 use std::io;
 use std::pin::Pin;
@@ -15,91 +15,91 @@ use tokio::time::{Instant, Sleep, sleep};
 use tokio_rustls::TlsStream;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
-/// Without a byte from the other side for this long the connection is over. Both sides send a ping
-/// at least every 5 s.
-const IDLE: Duration = Duration::from_secs(7);
-/// Without the other side taking a byte for this long the connection is over: nothing that waits in
+/// The connection ends if the other side sends no byte for this long. Both sides send a ping at
+/// least every 5 s.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(7);
+/// The connection ends if the other side takes no byte for this long: by then nothing that waits in
 /// this process is of use any more.
-const STALL: Duration = Duration::from_secs(5);
-/// What is under way without having all been written for this long is a backlog.
+const STALL_TIMEOUT: Duration = Duration::from_secs(5);
+/// Bytes that have waited this long to be written are a backlog.
 const BACKLOG_MS: u64 = 1_000;
 
-/// How a connection is doing; shared with those that use it.
+/// The condition of a connection, shared with its users.
 pub(super) struct Keepalive {
     opened: Instant,
-    /// Milliseconds after `opened`, and 1; 0 when all that was given is written.
-    unwritten: AtomicU64,
-    end: OnceLock<&'static str>,
+    /// Since when bytes wait to be written, in milliseconds after `opened` plus 1; 0 if none wait.
+    unwritten_since: AtomicU64,
+    end_cause: OnceLock<&'static str>,
 }
 
 impl Keepalive {
     pub(super) fn new() -> Arc<Self> {
-        let (unwritten, end) = Default::default();
-        Arc::new(Self { opened: Instant::now(), unwritten, end })
+        let (unwritten_since, end_cause) = (AtomicU64::new(0), OnceLock::new());
+        Arc::new(Self { opened: Instant::now(), unwritten_since, end_cause })
     }
 
     pub(super) fn age(&self) -> Duration {
         self.opened.elapsed()
     }
 
-    /// Whether the other side takes so little that what is sent now would only wait here.
+    /// Whether the other side takes bytes so slowly that a new call would only wait here.
     pub(super) fn is_backlogged(&self) -> bool {
-        let since = self.unwritten.load(Ordering::Relaxed);
+        let since = self.unwritten_since.load(Ordering::Relaxed);
         since > 0 && self.now_ms().saturating_sub(since) > BACKLOG_MS
     }
 
-    /// Why the connection ended; the first to say so is right.
-    pub(super) fn ended(&self, why: &'static str) {
-        let _ = self.end.set(why);
+    /// Records why the connection ended; the first cause counts.
+    pub(super) fn set_end_cause(&self, cause: &'static str) {
+        let _ = self.end_cause.set(cause);
     }
 
-    pub(super) fn end(&self) -> &'static str {
-        self.end.get().copied().unwrap_or("session")
+    pub(super) fn end_cause(&self) -> &'static str {
+        self.end_cause.get().copied().unwrap_or("session")
     }
 
     fn now_ms(&self) -> u64 {
         u64::try_from(self.age().as_millis()).unwrap_or(u64::MAX).saturating_add(1)
     }
 
-    fn writing(&self) {
-        if self.unwritten.load(Ordering::Relaxed) == 0 {
-            self.unwritten.store(self.now_ms(), Ordering::Relaxed);
+    fn begin_write(&self) {
+        if self.unwritten_since.load(Ordering::Relaxed) == 0 {
+            self.unwritten_since.store(self.now_ms(), Ordering::Relaxed);
         }
     }
 
-    fn written(&self) {
-        self.unwritten.store(0, Ordering::Relaxed);
+    fn finish_write(&self) {
+        self.unwritten_since.store(0, Ordering::Relaxed);
     }
 }
 
-/// The connection itself. Dropping it closes it.
+/// The stream of a connection. Dropping it closes the connection.
 pub(super) struct Stream {
     tls: TlsStream<TcpStream>,
     label: String,
-    pulse: Arc<Keepalive>,
+    keepalive: Arc<Keepalive>,
     idle: Pin<Box<Sleep>>,
-    /// Runs while a write waits.
+    /// Set while a write waits.
     stall: Option<Pin<Box<Sleep>>>,
     close: Pin<Box<WaitForCancellationFutureOwned>>,
 }
 
 impl Stream {
-    /// `close` ends it for the reader, which ends its session.
+    /// Cancelling `close` ends the stream for its reader, which ends the session.
     pub(super) fn new(
         tls: TlsStream<TcpStream>,
         label: String,
-        pulse: Arc<Keepalive>,
+        keepalive: Arc<Keepalive>,
         close: CancellationToken,
     ) -> Self {
         let close = Box::pin(close.cancelled_owned());
-        Self { tls, label, pulse, idle: Box::pin(sleep(IDLE)), stall: None, close }
+        Self { tls, label, keepalive, idle: Box::pin(sleep(IDLE_TIMEOUT)), stall: None, close }
     }
 
-    /// The end of a write that waited too long.
-    fn stalled<T>(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<T>> {
-        let stall = self.stall.get_or_insert_with(|| Box::pin(sleep(STALL)));
+    /// Fails a write that has waited too long.
+    fn poll_stall<T>(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<T>> {
+        let stall = self.stall.get_or_insert_with(|| Box::pin(sleep(STALL_TIMEOUT)));
         ready!(stall.as_mut().poll(cx));
-        self.pulse.ended("stalled");
+        self.keepalive.set_end_cause("stalled");
         Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
     }
 }
@@ -118,20 +118,20 @@ impl AsyncRead for Stream {
             Poll::Ready(read) => {
                 match &read {
                     Ok(()) if buffer.filled().len() > before => {
-                        self.idle.as_mut().reset(Instant::now() + IDLE);
+                        self.idle.as_mut().reset(Instant::now() + IDLE_TIMEOUT);
                     }
-                    Ok(()) => self.pulse.ended("closed"),
-                    // No words of farewell: the connection is dropped, or its process is dead.
+                    Ok(()) => self.keepalive.set_end_cause("closed"),
+                    // The peer dropped the connection without a TLS close, or its process is dead.
                     Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
-                        self.pulse.ended("closed");
+                        self.keepalive.set_end_cause("closed");
                     }
-                    Err(_) => self.pulse.ended("broken"),
+                    Err(_) => self.keepalive.set_end_cause("broken"),
                 }
                 Poll::Ready(read)
             }
             Poll::Pending => {
                 ready!(self.idle.as_mut().poll(cx));
-                self.pulse.ended("idle");
+                self.keepalive.set_end_cause("idle");
                 Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
             }
         }
@@ -144,9 +144,9 @@ impl AsyncWrite for Stream {
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        self.pulse.writing();
+        self.keepalive.begin_write();
         match Pin::new(&mut self.tls).poll_write(cx, bytes) {
-            Poll::Pending => self.stalled(cx),
+            Poll::Pending => self.poll_stall(cx),
             wrote => {
                 self.stall = None;
                 wrote
@@ -156,10 +156,10 @@ impl AsyncWrite for Stream {
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match Pin::new(&mut self.tls).poll_flush(cx) {
-            Poll::Pending => self.stalled(cx),
+            Poll::Pending => self.poll_stall(cx),
             flushed => {
                 self.stall = None;
-                self.pulse.written();
+                self.keepalive.finish_write();
                 flushed
             }
         }
@@ -167,7 +167,7 @@ impl AsyncWrite for Stream {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match Pin::new(&mut self.tls).poll_shutdown(cx) {
-            Poll::Pending => self.stalled(cx),
+            Poll::Pending => self.poll_stall(cx),
             shut => shut,
         }
     }
@@ -179,7 +179,7 @@ impl ClusterBidiStream for Stream {
         (Box::new(read), Box::new(write))
     }
 
-    /// Its session is known by this.
+    /// The session is identified by this label.
     fn peer_label(&self) -> Option<String> {
         Some(self.label.clone())
     }

@@ -1,14 +1,14 @@
-//! Who holds which conversation, for stores whose holders all live in this process.
+//! The claims on conversations, for stores whose holders all live in this process.
 
 use std::collections::HashMap;
 
 use abide_actors::journal::{Claim, Holder};
 use abide_conversation::ConversationId;
 
-/// The present holdings, and a floor under the epochs of those that were given up.
+/// The present claims, and a floor under the epochs of released ones.
 ///
-/// A holding that was given up is forgotten, and its epoch is below the floor. So no epoch is given
-/// twice by this process, also to a claim that read the conversation's head before it was given up.
+/// A released claim is forgotten, and the floor is at least its epoch. So this process gives no
+/// epoch twice, even to a claimant that read the conversation's head before the release.
 #[derive(Debug, Default)]
 pub(super) struct Claims {
     held: HashMap<ConversationId, Claim>,
@@ -16,36 +16,37 @@ pub(super) struct Claims {
 }
 
 impl Claims {
-    /// The present holding.
+    /// The present claim on a conversation.
     pub(super) fn present(&self, id: &ConversationId) -> Option<&Claim> {
         self.held.get(id)
     }
 
-    /// Whether `held` is the present holding, by holder and epoch.
+    /// Whether `held` is the present claim, by holder and epoch.
     pub(super) fn admits(&self, id: &ConversationId, held: &Claim) -> bool {
         self.present(id) == Some(held)
     }
 
-    /// The holding after `me` tried; `written` is the epoch that the conversation's head carries.
+    /// Claims for `me` unless another live holder has the claim, and returns the claim after that.
+    /// `stored_epoch` is the epoch in the conversation's head.
     pub(super) fn claim(
         &mut self,
         id: &ConversationId,
         me: &Holder,
         dead: Option<&Holder>,
-        written: u64,
+        stored_epoch: u64,
     ) -> Claim {
-        let lost = match self.present(id) {
+        let former_epoch = match self.present(id) {
             Some(present) if Some(&present.holder) != dead => return present.clone(),
             Some(present) => present.epoch,
             None => 0,
         };
-        let epoch = self.floor.max(written).max(lost) + 1;
-        let holding = Claim { holder: me.clone(), epoch };
-        self.held.insert(id.clone(), holding.clone());
-        holding
+        let epoch = self.floor.max(stored_epoch).max(former_epoch) + 1;
+        let claim = Claim { holder: me.clone(), epoch };
+        self.held.insert(id.clone(), claim.clone());
+        claim
     }
 
-    /// Gives a holding up, if it is the present one.
+    /// Releases a claim, if it is the present one.
     pub(super) fn release(&mut self, id: &ConversationId, held: &Claim) {
         if self.admits(id, held) {
             self.held.remove(id);

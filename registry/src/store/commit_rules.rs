@@ -1,15 +1,22 @@
-//! What every store decides and names in the same way.
+//! Rules and names that all stores share.
 
 use abide_actors::journal::Commit;
+use abide_conversation::AgentName;
 
-/// The shape of a cached state and what it means. Raise it whenever either changes, for nodes of two
-/// builds read each other's caches: one that does not know a field would drop it.
+/// The format of cached states. Raise it whenever their fields or their meaning change: nodes of
+/// two builds read each other's caches, and one that does not know a field would drop it.
 pub const STATE_FORMAT: u32 = 1;
 
-/// Whether the commit belongs right after `last`, the journal's last `seq`; `None` is no journal.
+/// The scope under which a store keeps the responses to requests about an agent.
+pub fn agent_scope(name: &AgentName) -> String {
+    format!("agents/{name}")
+}
+
+/// Whether a commit continues a journal whose last `seq` is `last`; `None` if there is no journal.
 pub(super) fn follows(commit: &Commit, last: Option<u64>) -> bool {
-    let known = last.unwrap_or(0);
-    let consecutive = (known + 1..).zip(commit.events.iter()).all(|(seq, event)| event.seq == seq);
-    let counted = commit.head.last_seq == known + commit.events.len() as u64;
-    consecutive && counted && commit.head.last_seq > 0
+    let last = last.unwrap_or(0);
+    let is_consecutive =
+        (last + 1..).zip(commit.events.iter()).all(|(seq, event)| event.seq == seq);
+    let is_counted = commit.head.last_seq == last + commit.events.len() as u64;
+    is_consecutive && is_counted && commit.head.last_seq > 0
 }

@@ -1,4 +1,4 @@
-//! What every store promises, as one suite: a test for each promise and store.
+//! The promises that every store keeps, as one suite: a test for each promise and store.
 
 mod agents;
 mod audit;
@@ -16,9 +16,10 @@ pub(super) use indexes::*;
 pub(super) use journal::*;
 pub(super) use made::*;
 
-/// Runs the suite, a test for each promise, against the store that the expression makes: `(whatever
-/// keeps it, Arc<dyn Store>)`. As one test, the expression makes something whose `fresh` gives the
-/// store, emptied: where starting it takes long.
+/// Runs the suite, a test for each promise, against the store that the expression creates: a pair
+/// of a value that keeps the store alive and an `Arc<dyn Store>`. The form `as one` is for servers
+/// that take long to start: it is a single test, whose expression creates a value with a method
+/// `fresh` that returns the emptied store.
 macro_rules! conformance {
     (as one: $name:ident, $servers:expr) => {
         $crate::store::conformance::conformance! { @all (one $name $servers) }

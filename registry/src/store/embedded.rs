@@ -1,10 +1,11 @@
 //! The store in one directory of this machine, on redb, for one process.
 //!
-//! On two shared cores, commits of 500 bytes on a new file: 2,260 a second alone and 23,600 with 64
-//! in flight, at 1.0 and 0.03 fsyncs a commit; without fsync 5,050 and 43,900. With 100,000 waiting
-//! conversations in the file, redb's quick repair, which asks for a second fsync, makes 1,600 and
-//! 15,500 a second to 840 and 13,300, and an opening after a SIGKILL of 1.1 s to one of 1 ms. So it
-//! is used from 256 MiB on; up to there an opening takes 0.35 s at most.
+//! Measured on two shared cores with commits of 500 bytes on a new file: 2,260 a second one at a
+//! time and 23,600 with 64 in flight, at 1.0 and 0.03 fsyncs per commit; without fsync 5,050 and
+//! 43,900. With 100,000 waiting conversations in the file, redb's quick repair, which needs a
+//! second fsync, lowers 1,600 and 15,500 commits a second to 840 and 13,300, and shortens opening
+//! after a SIGKILL from 1.1 s to 1 ms. So it is used from 256 MiB on; up to that size opening takes
+//! 0.35 s at most.
 
 mod audit;
 mod blobs;
@@ -34,28 +35,28 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task;
 
 use self::disk::Probe;
-use self::state::{ClaimStep, Failed, Shared};
+use self::state::{ClaimStep, ReadError, Shared};
 use self::store_dir::StoreDir;
-use self::write::{Append, Kept, Outcome, Write};
-use self::writer::{Job, QUEUE, Writer};
-use super::super::agent_catalog;
+use self::write::{Append, EncodedResponse, Outcome, Write};
+use self::writer::{Job, MAX_QUEUED_JOBS, Writer};
 use super::paging;
-use super::{HeadFilter, ListError, Page, Store, StoredAgent};
+use super::{HeadFilter, ListError, Page, Store, StoredAgent, agent_scope};
 use crate::partition::PartitionSet;
 
 pub use self::store_dir::OpenError;
 
-/// So many events are read faster than they are handed to another thread: a page or two.
-const SHORT: u64 = 64;
-/// And no more bytes than this: parsing them takes a millisecond.
-const SHORT_BYTES: usize = 128 << 10;
+/// A journal of at most this many events is read on the caller's thread, because handing it to
+/// another thread takes longer.
+const MAX_INLINE_EVENTS: u64 = 64;
+/// The bytes that are read on the caller's thread: parsing them takes a millisecond.
+const MAX_INLINE_BYTES: usize = 128 << 10;
 
 /// What an acknowledged write survives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Durability {
-    /// The machine, as far as its disk honours fsync.
+    /// The failure of the machine, as far as its disk honours fsync.
     Fsync,
-    /// The death of the process at any moment, and not of the machine.
+    /// The death of the process at any moment, but not the failure of the machine.
     Os,
 }
 
@@ -68,9 +69,9 @@ pub struct Stats {
     pub fsyncs: u64,
 }
 
-/// A store that is open; dropping it waits for what is being written and closes the file.
+/// An open store. Dropping it waits for running writes and closes the file.
 ///
-/// Reads of one row and of a short journal run where they are asked for, all others on tokio's
+/// Reads of one row and of a short journal run on the caller's thread, all others on tokio's
 /// blocking threads.
 #[derive(Debug)]
 pub struct Embedded {
@@ -80,16 +81,16 @@ pub struct Embedded {
 }
 
 impl Embedded {
-    /// Opens the store in `dir`, making the directory if there is none.
+    /// Opens the store in `dir`, creating the directory if there is none.
     ///
-    /// Blocks for as long as a repair takes after a crash. Where another process has the store,
-    /// nothing is written.
+    /// Blocks for as long as a repair takes after a crash. Writes nothing if another process has
+    /// the store open.
     pub fn open(dir: &Path, durability: Durability) -> Result<Self, OpenError> {
-        let place = StoreDir::take(dir, durability)?;
+        let store_dir = StoreDir::lock(dir, durability)?;
         let probe = Arc::new(Probe::default());
-        let shared = Arc::new(Shared::new(place.open(&probe)?, probe));
-        let (queue, jobs) = mpsc::channel(QUEUE);
-        let writer = Writer::new(place, Arc::clone(&shared), jobs);
+        let shared = Arc::new(Shared::new(store_dir.open(&probe)?, probe));
+        let (queue, jobs) = mpsc::channel(MAX_QUEUED_JOBS);
+        let writer = Writer::new(store_dir, Arc::clone(&shared), jobs);
         let thread = thread::Builder::new().name("store".to_owned());
         let writer = thread.spawn(|| writer.run()).map_err(|error| OpenError::Unusable {
             dir: dir.to_owned(),
@@ -103,7 +104,10 @@ impl Embedded {
         Stats { commits: self.shared.commits(), fsyncs: self.shared.probe.fsyncs() }
     }
 
-    async fn ask<T>(&self, job: impl FnOnce(oneshot::Sender<T>) -> Job) -> Result<T, StoreError> {
+    async fn submit<T>(
+        &self,
+        job: impl FnOnce(oneshot::Sender<T>) -> Job,
+    ) -> Result<T, StoreError> {
         let ended = || StoreError::Unavailable("the store's writer has ended".to_owned());
         let (done, answer) = oneshot::channel();
         let queue = self.queue.as_ref().ok_or_else(ended)?;
@@ -112,7 +116,7 @@ impl Embedded {
     }
 
     async fn write(&self, write: Write) -> Outcome {
-        self.ask(|done| Job::Write(Box::new(write), done)).await?
+        self.submit(|done| Job::Write(Box::new(write), done)).await?
     }
 
     async fn read<T: Send + 'static>(
@@ -122,28 +126,28 @@ impl Embedded {
         let shared = Arc::clone(&self.shared);
         let outcome = task::spawn_blocking(move || shared.read(read)).await;
         let outcome = outcome.map_err(|error| StoreError::Unavailable(error.to_string()))?;
-        outcome.map_err(|failed| self.blame(failed))
+        outcome.map_err(|error| self.report(error))
     }
 
     fn read_row<T>(
         &self,
         read: impl FnOnce(&ReadTransaction) -> Result<T, Error>,
     ) -> Result<T, StoreError> {
-        self.shared.read(read).map_err(|failed| self.blame(failed))
+        self.shared.read(read).map_err(|error| self.report(error))
     }
 
-    /// How many events there are after `after`.
-    fn ahead(&self, id: &ConversationId, after: u64) -> Result<u64, StoreError> {
+    /// How many events follow `after`.
+    fn count_events_after(&self, id: &ConversationId, after: u64) -> Result<u64, StoreError> {
         let record = self.read_row(|from| read::record(from, id.as_str()))?;
         Ok(record.map_or(0, |record| record.head.last_seq.saturating_sub(after)))
     }
 
-    /// Tells the writer of a broken file. If its queue is full, it will find out by itself.
-    fn blame(&self, failed: Failed) -> StoreError {
-        if let (Some(number), Some(queue)) = (failed.reopen, &self.queue) {
-            let _ = queue.try_send(Job::Reopen(number));
+    /// Reports a broken file to the writer. With a full queue the writer finds out by itself.
+    fn report(&self, failure: ReadError) -> StoreError {
+        if let (Some(generation), Some(queue)) = (failure.reopen, &self.queue) {
+            let _ = queue.try_send(Job::Reopen(generation));
         }
-        failed.refusal
+        failure.error
     }
 }
 
@@ -168,8 +172,9 @@ impl Journal for Embedded {
     }
 
     async fn load(&self, id: &ConversationId) -> Result<Option<StoredConversation>, StoreError> {
-        if self.ahead(id, 0)? <= SHORT
-            && let Some(short) = self.read_row(|from| read::load(from, id.as_str(), SHORT_BYTES))?
+        if self.count_events_after(id, 0)? <= MAX_INLINE_EVENTS
+            && let Some(short) =
+                self.read_row(|from| read::load(from, id.as_str(), MAX_INLINE_BYTES))?
         {
             return Ok(short);
         }
@@ -184,11 +189,11 @@ impl Journal for Embedded {
         after: u64,
         limit: usize,
     ) -> Result<Vec<Event>, StoreError> {
-        let read = move |id: &ConversationId, from: &ReadTransaction, most| {
-            read::events(from, id.as_str(), after, limit, most)
+        let read = move |id: &ConversationId, from: &ReadTransaction, max_bytes| {
+            read::events(from, id.as_str(), after, limit, max_bytes)
         };
-        if self.ahead(id, after)? <= SHORT
-            && let Some(short) = self.read_row(|from| read(id, from, SHORT_BYTES))?
+        if self.count_events_after(id, after)? <= MAX_INLINE_EVENTS
+            && let Some(short) = self.read_row(|from| read(id, from, MAX_INLINE_BYTES))?
         {
             return Ok(short);
         }
@@ -222,18 +227,18 @@ impl Journal for Embedded {
         me: &Holder,
         dead: Option<&Holder>,
     ) -> Result<Claim, StoreError> {
-        match self.shared.claim(id, me, dead).map_err(|failed| self.blame(failed))? {
-            ClaimStep::Holds(holding) => Ok(holding),
-            ClaimStep::TakesOver(dead) => {
+        match self.shared.claim(id, me, dead).map_err(|error| self.report(error))? {
+            ClaimStep::Held(claim) => Ok(claim),
+            ClaimStep::TakeOver(dead) => {
                 let (id, me) = (id.clone(), me.clone());
-                self.ask(|done| Job::TakeOver { id, me, dead, done }).await?
+                self.submit(|done| Job::TakeOver { id, me, dead, done }).await?
             }
         }
     }
 
     async fn release(&self, id: &ConversationId, held: &Claim) -> Result<(), StoreError> {
         let (id, held) = (id.clone(), held.clone());
-        self.ask(|done| Job::Release { id, held, done }).await
+        self.submit(|done| Job::Release { id, held, done }).await
     }
 
     async fn delete(
@@ -242,7 +247,7 @@ impl Journal for Embedded {
         held: &Claim,
         answer: Option<StoredResponse>,
     ) -> Result<(), StoreError> {
-        let answer = kept(id.as_str(), answer)?;
+        let answer = encode(id.as_str(), answer)?;
         let (id, held) = (id.clone(), held.clone());
         self.write(Write::Delete { id, held, answer }).await.map(|_| ())
     }
@@ -292,8 +297,8 @@ impl Store for Embedded {
         let (share, after) = (share.clone(), paging::decode(cursor)?);
         let page = self.read(move |from| read::active(from, &share, after, limit)).await?;
         let claims = self.shared.claims();
-        let held = |id: ConversationId| (id.clone(), claims.present(&id).cloned());
-        Ok(Page { items: page.items.into_iter().map(held).collect(), cursor: page.cursor })
+        let with_claim = |id: ConversationId| (id.clone(), claims.present(&id).cloned());
+        Ok(Page { items: page.items.into_iter().map(with_claim).collect(), cursor: page.cursor })
     }
 
     async fn reserve(
@@ -302,7 +307,7 @@ impl Store for Embedded {
         answer: StoredResponse,
         now: Timestamp,
     ) -> Result<bool, StoreError> {
-        let answer = Kept::new(scope, &answer)?;
+        let answer = EncodedResponse::new(scope, &answer)?;
         self.write(Write::Reserve { answer, now }).await
     }
 
@@ -311,7 +316,7 @@ impl Store for Embedded {
         agent: StoredAgent,
         answer: Option<StoredResponse>,
     ) -> Result<bool, StoreError> {
-        let answer = kept(&agent_catalog::scope(&agent.name), answer)?;
+        let answer = encode(&agent_scope(&agent.name), answer)?;
         let json = write::json(&agent)?;
         let (name, revision) = (agent.name, agent.revision.to_string());
         self.write(Write::PutAgent { name, revision, json, answer }).await
@@ -338,7 +343,7 @@ impl Store for Embedded {
         name: &AgentName,
         answer: Option<StoredResponse>,
     ) -> Result<bool, StoreError> {
-        let answer = kept(&agent_catalog::scope(name), answer)?;
+        let answer = encode(&agent_scope(name), answer)?;
         self.write(Write::DeleteAgent { name: name.clone(), answer }).await
     }
 
@@ -358,6 +363,9 @@ impl Store for Embedded {
     }
 }
 
-fn kept(scope: &str, answer: Option<StoredResponse>) -> Result<Option<Kept>, StoreError> {
-    answer.map(|answer| Kept::new(scope, &answer)).transpose()
+fn encode(
+    scope: &str,
+    answer: Option<StoredResponse>,
+) -> Result<Option<EncodedResponse>, StoreError> {
+    answer.map(|answer| EncodedResponse::new(scope, &answer)).transpose()
 }

@@ -1,4 +1,4 @@
-//! The store that forgets everything with its process: the reference for the others, and for tests.
+//! The store in memory, lost with its process: the reference for the other stores, and for tests.
 
 mod audit;
 mod blobs;
@@ -18,14 +18,13 @@ use abide_conversation::{
 };
 use async_trait::async_trait;
 
-use super::super::agent_catalog;
 use super::claims::Claims;
 use super::commit_rules;
 use super::paging::{self, InboxKey};
-use super::{HeadFilter, ListError, Page, Store, StoredAgent};
+use super::{HeadFilter, ListError, Page, Store, StoredAgent, agent_scope};
 use crate::partition::{Partition, PartitionSet};
 
-/// Ordered maps behind one lock; every call is one step, and nothing is ever unavailable.
+/// Ordered maps behind one lock: every call is atomic, and the store is never unavailable.
 #[derive(Debug, Default)]
 pub struct Memory {
     tables: Mutex<Tables>,
@@ -39,7 +38,7 @@ struct Tables {
     alarms: BTreeSet<(Timestamp, ConversationId)>,
     active: BTreeSet<ConversationId>,
     answers: BTreeMap<(String, String), StoredResponse>,
-    /// Expiry, scope, key of an answer.
+    /// Expiry, scope, key of a response.
     expiries: BTreeSet<(Timestamp, String, String)>,
     newest: BTreeMap<AgentName, Revision>,
     revisions: BTreeMap<Revision, StoredAgent>,
@@ -58,7 +57,7 @@ struct Conversation {
 }
 
 impl Conversation {
-    /// The events from `seq + 1` on: the first is 1, and there are no gaps.
+    /// The events from `seq + 1` on. The first event is 1, and there are no gaps.
     fn after(&self, seq: u64) -> &[Event] {
         let at = usize::try_from(seq).unwrap_or(usize::MAX).min(self.events.len());
         &self.events[at..]
@@ -70,8 +69,8 @@ impl Conversation {
         &self.events[..at.min(self.events.len())]
     }
 
-    /// Its keys in the inbox, in their order: no more than its one turn has calls.
-    fn inbox(&self, id: &ConversationId) -> BTreeSet<InboxKey> {
+    /// The keys of its inbox entries, in order: no more than its one turn has calls.
+    fn inbox_keys(&self, id: &ConversationId) -> BTreeSet<InboxKey> {
         let key = |((call, suspension), at): (&(CallId, u32), &Timestamp)| {
             (*at, id.clone(), call.clone(), *suspension)
         };
@@ -97,7 +96,7 @@ impl Tables {
             return Err(StoreError::Conflict);
         }
         let old = self.conversations.remove(id);
-        self.unmark(id, old.as_ref().map(|old| &old.head));
+        self.remove_from_indexes(id, old.as_ref().map(|old| &old.head));
         let (mut events, mut state, mut open) = match old {
             Some(old) => (old.events, old.state, old.open),
             None => (Vec::new(), None, BTreeMap::new()),
@@ -115,9 +114,9 @@ impl Tables {
             let entry = InboxEntry { conversation_id: id.clone(), agent: agent.clone(), pending };
             self.inbox.insert(key, entry);
         }
-        self.mark(id, &commit.head);
+        self.add_to_indexes(id, &commit.head);
         if let Some(now) = commit.events.last().map(|event| event.at) {
-            self.expire(now);
+            self.remove_expired(now);
         }
         for answer in commit.answers {
             self.keep(id.as_str(), answer);
@@ -132,22 +131,22 @@ impl Tables {
     fn delete(&mut self, id: &ConversationId) {
         self.audit.remove(id);
         let old = self.conversations.remove(id);
-        self.unmark(id, old.as_ref().map(|old| &old.head));
+        self.remove_from_indexes(id, old.as_ref().map(|old| &old.head));
         for ((call, suspension), at) in old.into_iter().flat_map(|old| old.open) {
             self.inbox.remove(&(at, id.clone(), call, suspension));
         }
         let scope = id.as_str();
         let first = (scope.to_owned(), String::new());
-        let kept = self.answers.range(first..).take_while(|((of, _), _)| of == scope);
-        let kept: Vec<_> =
-            kept.map(|((_, key), answer)| (key.clone(), answer.expires_at)).collect();
-        for (key, at) in kept {
+        let found = self.answers.range(first..).take_while(|((owner, _), _)| owner == scope);
+        let found: Vec<_> =
+            found.map(|((_, key), answer)| (key.clone(), answer.expires_at)).collect();
+        for (key, at) in found {
             self.answers.remove(&(scope.to_owned(), key.clone()));
             self.expiries.remove(&(at, scope.to_owned(), key));
         }
     }
 
-    fn expire(&mut self, now: Timestamp) {
+    fn remove_expired(&mut self, now: Timestamp) {
         while self.expiries.first().is_some_and(|(at, _, _)| *at <= now) {
             if let Some((_, scope, key)) = self.expiries.pop_first() {
                 self.answers.remove(&(scope, key));
@@ -155,14 +154,14 @@ impl Tables {
         }
     }
 
-    fn mark(&mut self, id: &ConversationId, head: &ConversationSummary) {
+    fn add_to_indexes(&mut self, id: &ConversationId, head: &ConversationSummary) {
         self.alarms.extend(head.alarm.map(|at| (at, id.clone())));
         if head.active {
             self.active.insert(id.clone());
         }
     }
 
-    fn unmark(&mut self, id: &ConversationId, head: Option<&ConversationSummary>) {
+    fn remove_from_indexes(&mut self, id: &ConversationId, head: Option<&ConversationSummary>) {
         if let Some(at) = head.and_then(|head| head.alarm) {
             self.alarms.remove(&(at, id.clone()));
         }
@@ -170,7 +169,8 @@ impl Tables {
     }
 
     fn keep(&mut self, scope: &str, answer: StoredResponse) {
-        let (key, at) = (answer.key.clone(), answer.expires_at);
+        let key = answer.key.clone();
+        let at = answer.expires_at;
         if let Some(old) = self.answers.insert((scope.to_owned(), key.clone()), answer) {
             self.expiries.remove(&(old.expires_at, scope.to_owned(), key.clone()));
         }
@@ -242,8 +242,8 @@ impl Journal for Memory {
         dead: Option<&Holder>,
     ) -> Result<Claim, StoreError> {
         let mut tables = self.tables();
-        let written = tables.conversations.get(id).map_or(0, |known| known.epoch);
-        Ok(tables.claims.claim(id, me, dead, written))
+        let stored_epoch = tables.conversations.get(id).map_or(0, |known| known.epoch);
+        Ok(tables.claims.claim(id, me, dead, stored_epoch))
     }
 
     async fn release(&self, id: &ConversationId, held: &Claim) -> Result<(), StoreError> {
@@ -288,7 +288,7 @@ impl Store for Memory {
     ) -> Result<Page<(ConversationId, ConversationSummary)>, ListError> {
         let after: Option<ConversationId> = paging::decode(cursor)?;
         let tables = self.tables();
-        let rows = tables.conversations.range(from(after));
+        let rows = tables.conversations.range(after_key(after));
         let rows = rows.map(|(id, known)| Ok((id, (id.clone(), known.head.clone()))));
         paging::page(rows, limit, |(_, head)| filter.admits(head))
     }
@@ -302,7 +302,7 @@ impl Store for Memory {
         let after: Option<InboxKey> = paging::decode(cursor)?;
         let tables = self.tables();
         if let Some(id) = &filter.conversation {
-            let keys = tables.conversations.get(id).map(|known| known.inbox(id));
+            let keys = tables.conversations.get(id).map(|known| known.inbox_keys(id));
             let keys =
                 keys.unwrap_or_default().into_iter().filter(|key| Some(key) > after.as_ref());
             let rows = keys.filter_map(|key| {
@@ -311,7 +311,7 @@ impl Store for Memory {
             });
             return paging::page(rows, limit, |entry| filter.admits(entry));
         }
-        let rows = tables.inbox.range(from(after));
+        let rows = tables.inbox.range(after_key(after));
         let rows = rows.map(|(key, entry)| Ok((key, entry.clone())));
         paging::page(rows, limit, |entry| filter.admits(entry))
     }
@@ -329,8 +329,8 @@ impl Store for Memory {
     ) -> Result<Vec<(ConversationId, Timestamp)>, StoreError> {
         let tables = self.tables();
         let due = tables.alarms.iter().take_while(|(at, _)| *at <= until);
-        let mine = due.filter(|(_, id)| share.contains(Partition::from(id)));
-        Ok(mine.take(limit).map(|(at, id)| (id.clone(), *at)).collect())
+        let in_share = due.filter(|(_, id)| share.contains(Partition::from(id)));
+        Ok(in_share.take(limit).map(|(at, id)| (id.clone(), *at)).collect())
     }
 
     async fn active(
@@ -342,7 +342,7 @@ impl Store for Memory {
         let after: Option<ConversationId> = paging::decode(cursor)?;
         let tables = self.tables();
         let row = |id: &ConversationId| (id.clone(), tables.claims.present(id).cloned());
-        let rows = tables.active.range(from(after)).map(|id| Ok((id, row(id))));
+        let rows = tables.active.range(after_key(after)).map(|id| Ok((id, row(id))));
         paging::page(rows, limit, |(id, _)| share.contains(Partition::from(id)))
     }
 
@@ -354,11 +354,11 @@ impl Store for Memory {
     ) -> Result<bool, StoreError> {
         let mut tables = self.tables();
         let old = tables.answers.get(&(scope.to_owned(), answer.key.clone()));
-        let free = old.is_none_or(|old| old.expires_at <= now);
-        if free {
+        let is_free = old.is_none_or(|old| old.expires_at <= now);
+        if is_free {
             tables.keep(scope, answer);
         }
-        Ok(free)
+        Ok(is_free)
     }
 
     async fn put_agent(
@@ -368,7 +368,7 @@ impl Store for Memory {
     ) -> Result<bool, StoreError> {
         let mut tables = self.tables();
         if let Some(answer) = answer {
-            tables.keep(&agent_catalog::scope(&agent.name), answer);
+            tables.keep(&agent_scope(&agent.name), answer);
         }
         let old = tables.newest.insert(agent.name.clone(), agent.revision.clone());
         tables.revisions.insert(agent.revision.clone(), agent);
@@ -398,7 +398,7 @@ impl Store for Memory {
     ) -> Result<bool, StoreError> {
         let mut tables = self.tables();
         if let Some(answer) = answer {
-            tables.keep(&agent_catalog::scope(name), answer);
+            tables.keep(&agent_scope(name), answer);
         }
         tables.decisions.retain(|(agent, _), _| agent != name);
         Ok(tables.newest.remove(name).is_some())
@@ -420,12 +420,12 @@ impl Store for Memory {
 
     async fn decisions(&self, agent: &AgentName) -> Result<Vec<RememberedDecision>, StoreError> {
         let tables = self.tables();
-        let of = tables.decisions.iter().filter(|((of, _), _)| of == agent);
-        Ok(of.map(|(_, decision)| decision.clone()).collect())
+        let found = tables.decisions.iter().filter(|((owner, _), _)| owner == agent);
+        Ok(found.map(|(_, decision)| decision.clone()).collect())
     }
 }
 
-fn from<K>(after: Option<K>) -> (Bound<K>, Bound<K>) {
+fn after_key<K>(after: Option<K>) -> (Bound<K>, Bound<K>) {
     (after.map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded)
 }
 

@@ -1,4 +1,4 @@
-//! Pages and their cursors, the same in every store that lists in key order.
+//! Pages and cursors of stores that list in key order.
 
 use abide_conversation::{CallId, ConversationId, Timestamp};
 use serde::Serialize;
@@ -6,14 +6,14 @@ use serde::de::DeserializeOwned;
 
 use super::{ListError, Page};
 
-/// What the inbox is ordered by: deadline, conversation, call, number of the suspension.
+/// The order of the inbox: deadline, conversation, call, number of the suspension.
 pub(super) type InboxKey = (Timestamp, ConversationId, CallId, u32);
 
-/// Rows that one page looks at before it is cut short: a rare filter over a large table must not
-/// hold a thread for longer than some tens of milliseconds.
-const SCAN: usize = 10_000;
+/// How many rows one page scans before it ends early: a filter that admits few rows of a large
+/// table must not occupy a thread for more than some tens of milliseconds.
+const MAX_SCANNED_ROWS: usize = 10_000;
 
-/// A page of the rows that are asked for; `rows` begins after the page before it.
+/// A page of the rows that the filter admits; `rows` begins after the page before.
 pub(super) fn page<K: Serialize, T, E>(
     rows: impl Iterator<Item = Result<(K, T), E>>,
     limit: usize,
@@ -22,7 +22,7 @@ pub(super) fn page<K: Serialize, T, E>(
     let mut items = Vec::new();
     let mut last = None;
     for (scanned, row) in rows.enumerate() {
-        if items.len() >= limit.max(1) || scanned >= SCAN {
+        if items.len() >= limit.max(1) || scanned >= MAX_SCANNED_ROWS {
             return Ok(Page { items, cursor: last.as_ref().map(encode) });
         }
         let (key, item) = row?;
@@ -56,13 +56,14 @@ mod tests {
 
     #[test]
     fn a_page_that_finds_nothing_ends_early_and_goes_on_from_there() {
-        let rows = |from: usize| (from..SCAN + 2).map(|row| Ok::<_, ListError>((row, row)));
-        let wanted = |row: &usize| *row > SCAN;
+        let rows =
+            |from: usize| (from..MAX_SCANNED_ROWS + 2).map(|row| Ok::<_, ListError>((row, row)));
+        let wanted = |row: &usize| *row > MAX_SCANNED_ROWS;
         let first = page(rows(0), 5, wanted);
         let cursor = first.as_ref().ok().and_then(|page| page.cursor.as_deref());
         let last = decode::<usize>(cursor);
-        assert_eq!(last, Ok(Some(SCAN - 1)));
-        let rest = page(rows(SCAN), 5, wanted);
-        assert_eq!(rest, Ok(Page { items: vec![SCAN + 1], cursor: None }));
+        assert_eq!(last, Ok(Some(MAX_SCANNED_ROWS - 1)));
+        let rest = page(rows(MAX_SCANNED_ROWS), 5, wanted);
+        assert_eq!(rest, Ok(Page { items: vec![MAX_SCANNED_ROWS + 1], cursor: None }));
     }
 }

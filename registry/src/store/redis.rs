@@ -1,15 +1,18 @@
-//! The store of a cluster, in Redis: one server, a cluster of them, or what sentinels watch.
+//! The store of a cluster, in Redis: one server, a Redis cluster, or servers behind sentinels.
 
 mod audit;
 mod blobs;
 mod connection;
 mod decode;
+mod dial;
 mod durability;
+mod error;
 mod execute;
 mod journal;
 mod keys;
 mod members;
 mod open_suspensions;
+mod opening;
 mod pager;
 mod script;
 mod scripts;
@@ -26,75 +29,76 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use tokio::sync::Semaphore;
 
 use self::connection::Connection;
-use self::execute::PATIENCE_LARGE;
+use self::execute::LARGE_TIMEOUT;
 use self::url::Kind;
 use super::commit_rules::STATE_FORMAT;
 
-pub use self::durability::{Durability, OpenError};
+pub use self::durability::Durability;
+pub use self::opening::OpenError;
 pub use self::url::{RedisUrl, RedisUrlError};
 
-/// Connections whose commits wait for replicas: each waits for one at a time.
-const WAITING: usize = 16;
+/// Connections for commits that wait for replicas, of which each carries one wait at a time.
+const DURABLE_CONNECTIONS: usize = 16;
 
-/// Blobs and entries of the audit that are under way at once: more only slow each other down.
-const CARRYING: usize = 4;
+/// Blobs and audit entries in flight at once: more only slow each other down.
+const MAX_LARGE_TRANSFERS: usize = 4;
 
-/// A store that is open. Clocks do not matter to it: what compares times is told them, and the
-/// membership goes by the server's.
+/// An open store. It reads no clock of this machine: callers pass the times that it compares, and
+/// the membership goes by the server's clock.
 ///
-/// A connection that breaks is replaced, and what was under way is done once more; what was done
-/// already is recognised. A write that answers [`Unavailable`](abide_actors::journal::Refusal) may
-/// have been done all the same.
+/// A connection that breaks is replaced, and what was in flight is sent once more; the servers
+/// recognise what they have done already. A write that fails as
+/// [`Unavailable`](abide_actors::journal::StoreError) may have been carried out all the same.
 pub struct Redis {
     reads: Connection,
     writes: Connection,
-    /// As many as commits may wait in; none, where they wait for no replicas.
+    /// For commits that wait for replicas; empty if none do.
     durable: Vec<Connection>,
-    /// For what is megabytes, which would hold up all else behind it.
+    /// For megabytes, which would hold up everything behind them.
     large: Connection,
-    carrying: Semaphore,
-    turn: AtomicUsize,
+    large_transfers: Semaphore,
+    next_durable: AtomicUsize,
     replicas: Option<usize>,
     cluster: bool,
     /// Tells this opening from all others.
-    opened: String,
+    opening_id: String,
     calls: AtomicU64,
-    found: String,
+    description: String,
 }
 
 impl Redis {
-    /// Opens the store, if its servers can promise this.
+    /// Opens the store, if its servers can keep this durability.
     pub async fn open(url: &RedisUrl, durability: Durability) -> Result<Self, OpenError> {
-        let found = durability::check(url, durability).await?;
+        let opened = opening::check(url, durability).await?;
         let url = Arc::new(url.clone());
-        let line = || Connection::new(Arc::clone(&url));
+        let connection = || Connection::new(Arc::clone(&url));
         let replicas = match durability {
             Durability::Replicas(replicas) => Some(usize::from(replicas.get())),
             Durability::Fsync | Durability::Os => None,
         };
-        let waiting = replicas.map_or(0, |_| WAITING);
+        let durable_count = replicas.map_or(0, |_| DURABLE_CONNECTIONS);
         Ok(Self {
-            reads: line(),
-            writes: line(),
-            durable: (0..waiting).map(|_| line()).collect(),
-            large: Connection::with_patience(Arc::clone(&url), PATIENCE_LARGE),
-            carrying: Semaphore::new(CARRYING),
-            turn: AtomicUsize::new(0),
+            reads: connection(),
+            writes: connection(),
+            durable: (0..durable_count).map(|_| connection()).collect(),
+            large: Connection::with_timeout(Arc::clone(&url), LARGE_TIMEOUT),
+            large_transfers: Semaphore::new(MAX_LARGE_TRANSFERS),
+            next_durable: AtomicUsize::new(0),
             replicas,
             cluster: url.kind == Kind::Cluster,
-            opened: found.opened,
+            opening_id: opened.opening_id,
             calls: AtomicU64::new(0),
-            found: found.line,
+            description: opened.description,
         })
     }
 
-    /// What the servers are and how they keep what they are given, as one line for the log.
-    pub fn found(&self) -> &str {
-        &self.found
+    /// The servers and their durability settings, as one line for the log.
+    pub fn description(&self) -> &str {
+        &self.description
     }
 
-    /// Names one call, so that its repeat is recognised.
+    /// Names one call, so that the servers recognise its repeat.
     fn nonce(&self) -> String {
-        format!("{}-{}", self.opened, self.calls.fetch_add(1, Ordering::Relaxed))
+        format!("{}-{}", self.opening_id, self.calls.fetch_add(1, Ordering::Relaxed))
     }
 }

@@ -25,7 +25,7 @@ async fn many_calls_are_all_answered() {
 #[tokio::test]
 async fn a_large_call_is_carried_and_a_larger_one_is_not_sent() {
     let (mut a, _b) = pair().await;
-    let largest = abide_registry::peers::LARGEST;
+    let largest = abide_registry::peers::MAX_MESSAGE_BYTES;
     assert_eq!(a.call("p-b", largest, 10_000).await, Ok(largest));
     assert_eq!(a.call("p-b", largest + 1, 10_000).await, Err("TooLarge".to_owned()));
     assert_eq!(a.call("p-b", 1, 10_000).await, Ok(1));

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use abide_actors::journal::Holder;
 use abide_registry::host::{HostMsg, RemoteCall};
-use abide_registry::membership::{Member, MemberState};
-use abide_registry::peers::{CallError, LinkState, Mesh, MeshConfig, Peers};
+use abide_registry::membership::{LinkState, Member, MemberState};
+use abide_registry::peers::{CallError, Mesh, MeshConfig, Peers};
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};

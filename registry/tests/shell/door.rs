@@ -9,9 +9,9 @@ use abide_actors::request::{IdempotencyKey, Request, RequestError};
 use abide_conversation::ConversationId;
 use abide_conversation::command::IfBusy;
 use abide_conversation::event::{EventData, TurnOutcome};
-use abide_registry::peers::LinkState;
+use abide_registry::membership::LinkState;
 use abide_registry::placement::Policy;
-use abide_registry::protocol::Call;
+use abide_registry::protocol::CallRequest;
 use tokio::time::Instant;
 
 use crate::revival::{ASKS, HOLDS};
@@ -23,8 +23,8 @@ fn key(name: &str) -> Vec<IdempotencyKey> {
     vec![IdempotencyKey { key, fingerprint, field: "message_id".into() }]
 }
 
-fn is_delivery(ask: &Call) -> bool {
-    matches!(ask, Call::Deliver { .. })
+fn is_delivery(ask: &CallRequest) -> bool {
+    matches!(ask, CallRequest::Deliver { .. })
 }
 
 /// The number of messages that users said.
@@ -34,7 +34,7 @@ async fn said(rig: &Rig, id: &str) -> usize {
 }
 
 /// Judges the first delivery only.
-fn once(fate: Fate) -> impl FnMut(&str, &str, &Call) -> Fate + Send {
+fn once(fate: Fate) -> impl FnMut(&str, &str, &CallRequest) -> Fate + Send {
     let mut done = false;
     move |_, _, ask| match is_delivery(ask) && !std::mem::replace(&mut done, true) {
         true => fate,

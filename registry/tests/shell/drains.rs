@@ -54,7 +54,7 @@ async fn what_a_drained_node_held_is_free_at_once() {
     for n in 0..9 {
         assert_eq!(town.holder(&format!("x{n}")).await, None);
     }
-    let me = town.node(0).conversations.cluster().standing().me();
+    let me = town.node(0).conversations.cluster().lease().me();
     assert!(town.retire(0, PATIENCE).await);
     assert!(!town.members.alive().contains(&me));
     tokio::time::sleep(Duration::from_secs(3)).await;
@@ -114,8 +114,8 @@ async fn what_must_not_run_twice_is_interrupted_when_a_drain_cuts_it_off() {
 #[tokio::test(start_paused = true)]
 async fn a_node_asked_from_elsewhere_drains() {
     let town = Town::new(2, ASKS).await;
-    assert!(town.node(1).conversations.drain_there("n0").await.unwrap());
-    assert!(!town.node(1).conversations.drain_there("n7").await.unwrap());
+    assert!(town.node(1).conversations.drain_node("n0").await.unwrap());
+    assert!(!town.node(1).conversations.drain_node("n7").await.unwrap());
     tokio::time::sleep(Duration::from_secs(1)).await;
     town.node(0).send("x", "go").await.unwrap();
     assert_eq!(town.lives_at("x"), [1]);

@@ -9,8 +9,8 @@ use abide_conversation::ConversationId;
 use abide_conversation::command::{IfBusy, ResolutionAnswer};
 use abide_conversation::event::{EventData, TurnOutcome};
 use abide_registry::live::StreamItem;
-use abide_registry::peers::LinkState;
-use abide_registry::protocol::Call;
+use abide_registry::membership::LinkState;
+use abide_registry::protocol::CallRequest;
 use serde_json::json;
 use tokio_util::task::AbortOnDropHandle;
 
@@ -44,7 +44,7 @@ impl Listener {
         let (heard, lost) = (seqs.clone(), missed.clone());
         let (store, id) = (rig.store.clone(), ConversationId::new(id));
         let mut stream = rig.hub.subscribe(&id);
-        rig.hub.announced(Duration::from_secs(1)).await;
+        rig.hub.wait_until_announced(Duration::from_secs(1)).await;
         let task = tokio::spawn(async move {
             while let Some(news) = stream.next().await {
                 let last = heard.lock().unwrap().last().copied().unwrap_or_default();
@@ -62,7 +62,7 @@ impl Listener {
                         let events = store.events(&id, last, 10_000).await.unwrap_or_default();
                         heard.lock().unwrap().extend(events.iter().map(|event| event.seq));
                         let last = heard.lock().unwrap().last().copied().unwrap_or_default();
-                        stream.knows(last);
+                        stream.mark_known(last);
                     }
                     Some(_) => {}
                 }
@@ -137,10 +137,10 @@ async fn a_listener_misses_nothing_when_relays_are_lost_or_too_many() {
     let listener = Listener::at(town.node(1), "x").await;
     let mut tells = 0;
     town.net.judge(move |_, _, ask| {
-        tells += usize::from(matches!(ask, Call::Tell(_)));
+        tells += usize::from(matches!(ask, CallRequest::Tell(_)));
         match ask {
-            Call::Tell(_) if tells % 3 == 0 => Fate::Swallowed,
-            Call::Tell(_) if tells % 3 == 1 => Fate::Full,
+            CallRequest::Tell(_) if tells % 3 == 0 => Fate::Swallowed,
+            CallRequest::Tell(_) if tells % 3 == 1 => Fate::Full,
             _ => Fate::Carried,
         }
     });
@@ -151,7 +151,7 @@ async fn a_listener_misses_nothing_when_relays_are_lost_or_too_many() {
     listener.check(town.node(0), "x").await;
     // Nothing is heard for so long that more waits than may.
     town.net.judge(|_, _, ask| match ask {
-        Call::Tell(_) => Fate::Dropped,
+        CallRequest::Tell(_) => Fate::Dropped,
         _ => Fate::Carried,
     });
     for n in 20..60 {
@@ -218,7 +218,7 @@ async fn a_page_on_another_node_keeps_a_client_call_open() {
 async fn a_page_on_a_node_that_died_counts_no_more() {
     let mut town = Town::new(2, LOCATES).await;
     let open = page(town.node(1), "x");
-    town.node(1).hub.announced(Duration::from_secs(1)).await;
+    town.node(1).hub.wait_until_announced(Duration::from_secs(1)).await;
     town.node(0).send("x", "go").await.unwrap();
     town.node(0).until_unseen("x", suspended).await;
     tokio::time::sleep(Duration::from_secs(20)).await;

@@ -35,15 +35,15 @@ async fn a_conversation_is_seen_and_killed_from_any_node() {
         let snapshot = door.snapshot(&id("x")).await.unwrap().unwrap();
         assert_eq!(snapshot.holder.unwrap().node, "n0");
         assert_eq!(snapshot.in_flight.len(), 1);
-        let (row, _) = door.look(&id("x")).await.unwrap().unwrap().live.unwrap();
+        let (row, _) = door.get_actor(&id("x")).await.unwrap().unwrap().live.unwrap();
         assert_eq!((row.node.as_str(), row.open_calls), ("n0", 1));
-        assert_eq!(door.rows(None, None, 10).await.len(), 1);
-        assert_eq!(door.rows(Some("n0"), None, 10).await.len(), 1);
-        assert_eq!(door.rows(Some("n1"), None, 10).await.len(), 0);
+        assert_eq!(door.list_actors(None, None, 10).await.len(), 1);
+        assert_eq!(door.list_actors(Some("n0"), None, 10).await.len(), 1);
+        assert_eq!(door.list_actors(Some("n1"), None, 10).await.len(), 0);
         assert!(door.kill(&id("x")).await.unwrap());
         town.node(0).held(u32::try_from(number).unwrap() + 2).await;
         assert!(!door.kill(&id("y")).await.unwrap());
-        assert!(door.look(&id("y")).await.unwrap().is_none());
+        assert!(door.get_actor(&id("y")).await.unwrap().is_none());
     }
     town.release_all();
     assert_eq!(town.node(1).ended("x", 1).await, (TurnOutcome::Completed, None));
@@ -60,8 +60,8 @@ async fn what_a_dead_node_held_is_shown_without_a_holder() {
     tokio::time::sleep(Duration::from_millis(200)).await;
     let snapshot = town.node(1).conversations.snapshot(&id("x")).await.unwrap().unwrap();
     assert!(snapshot.holder.is_none());
-    assert!(town.node(1).conversations.look(&id("x")).await.unwrap().is_none());
-    assert!(town.node(1).conversations.rows(None, None, 10).await.is_empty());
+    assert!(town.node(1).conversations.get_actor(&id("x")).await.unwrap().is_none());
+    assert!(town.node(1).conversations.list_actors(None, None, 10).await.is_empty());
 }
 
 #[tokio::test(start_paused = true)]

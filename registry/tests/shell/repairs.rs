@@ -7,7 +7,7 @@ use abide_actors::request::{FailCallRequest, Reply, Request, RequestError};
 use abide_conversation::command::IfBusy;
 use abide_conversation::event::{EventData, TurnOutcome};
 use abide_conversation::{CallId, ConversationId, Principal, Rejection};
-use abide_registry::conversations::MoveError;
+use abide_registry::router::MoveError;
 use futures::future::join_all;
 use serde_json::json;
 use tokio::time::Instant;
@@ -41,7 +41,7 @@ fn suspended(data: &EventData) -> bool {
 async fn paused(rig: &Rig, name: &str) {
     let look = async {
         loop {
-            let sight = rig.conversations.look(&id(name)).await.unwrap();
+            let sight = rig.conversations.get_actor(&id(name)).await.unwrap();
             let live = sight.and_then(|sight| sight.live);
             if live.is_some_and(|(_, live)| !live.backoffs.is_empty()) {
                 return;

@@ -8,7 +8,7 @@ use abide_actors::conversation::ConversationMsg;
 use abide_actors::request::RequestError;
 use abide_conversation::ConversationId;
 use abide_conversation::event::{EventData, TurnOutcome};
-use abide_registry::conversations::Location;
+use abide_registry::router::Location;
 use abide_registry::store::Store;
 use abide_registry::store::memory::Memory;
 use serde_json::json;

@@ -20,12 +20,12 @@ use abide_conversation::command::{IfBusy, ResolutionAnswer};
 use abide_conversation::event::{AnswerFormat, Event, EventData, TurnOutcome};
 use abide_conversation::{AgentName, CallId, ConversationId, Principal, State, replay, wanted};
 use abide_registry::agent_catalog::AgentCatalog;
-use abide_registry::conversations::Conversations;
 use abide_registry::host::{HostMsg, Quarantined};
 use abide_registry::live::{self, Hub};
 use abide_registry::membership::{Member, MemberState, Membership};
 use abide_registry::peers::Peers;
 use abide_registry::placement::Policy;
+use abide_registry::router::Conversations;
 use abide_registry::runtime::{NodeRuntime, RuntimeDeps};
 use abide_registry::standalone::Standalone;
 use abide_registry::store::Store;
@@ -167,7 +167,7 @@ impl Rig {
             policy,
             on_time: Box::new(|_, _| {}),
         };
-        let life = NodeRuntime::begin(ground, connect).await.unwrap();
+        let life = NodeRuntime::start(ground, connect).await.unwrap();
         let conversations = life.conversations.clone();
         let hub = life.hub.clone();
         let rig = Self { conversations, store, catalogue, hub, tools, model, life };
@@ -224,7 +224,7 @@ impl Rig {
     }
 
     pub async fn quarantined(&self, id: &str) -> Option<Quarantined> {
-        let sight = self.conversations.look(&ConversationId::new(id)).await;
+        let sight = self.conversations.get_actor(&ConversationId::new(id)).await;
         sight.ok().flatten().and_then(|sight| sight.quarantined)
     }
 

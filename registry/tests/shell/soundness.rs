@@ -6,7 +6,7 @@ use std::time::Duration;
 use abide_actors::request::RequestError;
 use abide_conversation::ConversationId;
 use abide_conversation::event::{EventData, TurnOutcome};
-use abide_registry::peers::LinkState;
+use abide_registry::membership::LinkState;
 
 use crate::revival::{ASKS, HOLDS, HOLDS_ONCE};
 use crate::rig::{LEASE, results};
@@ -20,7 +20,7 @@ fn suspended(data: &EventData) -> bool {
 async fn a_node_that_cannot_renew_starts_no_tool_and_goes_on_when_it_can() {
     let town = Town::new(1, ASKS).await;
     let cluster = town.node(0).conversations.cluster();
-    let me = cluster.standing().me();
+    let me = cluster.lease().me();
     town.node(0).send("x", "go").await.unwrap();
     town.node(0).until_unseen("x", suspended).await;
     let mut views = cluster.watch();
@@ -33,7 +33,7 @@ async fn a_node_that_cannot_renew_starts_no_tool_and_goes_on_when_it_can() {
     town.away(0, false);
     let back = tokio::time::Instant::now();
     cluster.changed(&mut views, LEASE).await;
-    assert_eq!(cluster.standing().me(), me, "nobody took it for dead");
+    assert_eq!(cluster.lease().me(), me, "nobody took it for dead");
     town.node(0).approve("x", "c").await.unwrap();
     town.node(0).held(1).await;
     assert!(back.elapsed() < Duration::from_secs(1), "as soon as it can");
@@ -111,7 +111,7 @@ async fn a_node_that_was_declared_dead_drops_its_actors_and_comes_back_as_anothe
     town.away(0, false);
     town.link(0, 1, LinkState::Connected);
     town.acquainted().await;
-    let me = town.node(0).conversations.cluster().standing().me();
+    let me = town.node(0).conversations.cluster().lease().me();
     assert!(me != former && me.node == former.node);
     assert_eq!(town.lives_at("x"), [1]);
     assert_eq!(town.runs_of("x", "c"), 1);
@@ -138,7 +138,7 @@ async fn a_node_that_rose_again_forgets_even_the_idle() {
     tokio::time::sleep(Duration::from_secs(1)).await;
     town.release_all();
     town.node(0).approve("x", "c").await.unwrap();
-    let me = town.node(0).conversations.cluster().standing().me();
+    let me = town.node(0).conversations.cluster().lease().me();
     assert_eq!(town.holder("x").await.unwrap(), me, "held by who it is now");
     assert_eq!(town.node(0).ended("x", 1).await, (TurnOutcome::Completed, None));
     town.check_writes();
@@ -157,7 +157,7 @@ async fn a_process_whose_name_another_took_stays_out_until_that_one_ends() {
     let refused = town.node(0).send("y", "go").await;
     assert!(matches!(refused, Err(RequestError::Refused(_))), "it takes nothing: {refused:?}");
     town.node(1).send("y", "go").await.unwrap();
-    let me = town.node(0).conversations.cluster().standing().me();
+    let me = town.node(0).conversations.cluster().lease().me();
     assert_eq!(me, former);
     town.release_all();
     for id in ["x", "y"] {
@@ -166,7 +166,7 @@ async fn a_process_whose_name_another_took_stays_out_until_that_one_ends() {
     }
     town.kill(other, crate::town::Killed::Refused);
     tokio::time::sleep(Duration::from_secs(2)).await;
-    assert_ne!(town.node(0).conversations.cluster().standing().me(), former);
+    assert_ne!(town.node(0).conversations.cluster().lease().me(), former);
     town.node(0).send("z", "go").await.unwrap();
     assert_eq!(town.lives_at("z"), [0]);
     town.check_writes();
@@ -177,14 +177,14 @@ async fn one_that_only_we_cannot_reach_is_declared_dead_once_and_robbed_of_nothi
     let town = Town::new(3, HOLDS).await;
     town.link_one_way(1, 0, LinkState::Refused);
     tokio::time::sleep(Duration::from_secs(2)).await;
-    let risen = town.node(0).conversations.cluster().standing().me();
+    let risen = town.node(0).conversations.cluster().lease().me();
     town.node(0).send("x", "go").await.unwrap();
     town.node(0).held(1).await;
     let begun = tokio::time::Instant::now();
     let refused = town.node(1).send("x", "now").await;
     assert!(matches!(refused, Err(RequestError::Refused(_))), "{refused:?}");
     assert!(begun.elapsed() <= Duration::from_secs(16));
-    assert_eq!(town.node(0).conversations.cluster().standing().me(), risen);
+    assert_eq!(town.node(0).conversations.cluster().lease().me(), risen);
     assert_eq!(town.lives_at("x"), [0]);
     town.release_all();
     town.node(0).ended("x", 1).await;

@@ -8,7 +8,7 @@ use abide_actors::request::{IdempotencyKey, Reply, Request, RequestError, Resolv
 use abide_conversation::command::{IfBusy, ResolutionAnswer};
 use abide_conversation::event::{Event, EventData};
 use abide_conversation::{CallId, ConversationId, Principal, TurnId, wanted};
-use abide_registry::peers::LinkState;
+use abide_registry::membership::LinkState;
 use abide_registry::placement::Policy;
 use tokio::task::JoinHandle;
 use tokio::time::sleep;

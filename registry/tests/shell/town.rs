@@ -10,10 +10,12 @@ use abide_actors::journal::{Holder, StoreError};
 use abide_conversation::event::{Event, EventData};
 use abide_conversation::{ConversationId, Timestamp};
 use abide_registry::host::{HostMsg, RemoteCall};
-use abide_registry::membership::{Member, Membership, ObservedMember, Renewed};
-use abide_registry::peers::{CallError, LinkState, LinkStates, Peers};
+use abide_registry::membership::{
+    LinkState, LinkStates, Member, Membership, ObservedMember, Renewed,
+};
+use abide_registry::peers::{CallError, Peers};
 use abide_registry::placement::Policy;
-use abide_registry::protocol::{Call, Envelope};
+use abide_registry::protocol::{CallRequest, Envelope};
 use abide_registry::store::Store;
 use abide_registry::store::memory::Memory;
 use async_trait::async_trait;
@@ -343,7 +345,7 @@ pub enum Fate {
     Garbled,
 }
 
-type Judge = Box<dyn FnMut(&str, &str, &Call) -> Fate + Send>;
+type Judge = Box<dyn FnMut(&str, &str, &CallRequest) -> Fate + Send>;
 
 /// Carries calls between processes as a test wants it.
 #[derive(Default)]
@@ -386,7 +388,7 @@ impl Net {
     }
 
     /// From here on this decides what becomes of every call.
-    pub fn judge(&self, judge: impl FnMut(&str, &str, &Call) -> Fate + Send + 'static) {
+    pub fn judge(&self, judge: impl FnMut(&str, &str, &CallRequest) -> Fate + Send + 'static) {
         *self.judge.lock().unwrap() = Some(Box::new(judge));
     }
 
@@ -399,7 +401,7 @@ impl Net {
         let mut judge = self.judge.lock().unwrap();
         let Some(judge) = judge.as_mut() else { return Fate::Carried };
         let envelope: Envelope = abide_conversation::from_json(call).unwrap();
-        judge(from, to, &envelope.ask)
+        judge(from, to, &envelope.call)
     }
 
     async fn carry(&self, to: &str, call: Vec<u8>) -> Result<Vec<u8>, CallError> {

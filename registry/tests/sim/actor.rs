@@ -121,7 +121,7 @@ impl Actor {
     async fn live(&mut self, dead: Option<Holder>) -> Result<(), ExitReason> {
         self.load(dead).await?;
         if let Some(record) = self.node.records.borrow_mut().get_mut(&self.live.id) {
-            record.started();
+            record.record_start();
         }
         self.dormant = self.node.draining.get();
         if self.state.exists() && !self.dormant {

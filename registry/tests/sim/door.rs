@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use abide_actors::journal::Holder;
 use abide_conversation::{Action, ConversationId, Rejection};
-use abide_registry::conversations::search::{Search, Step};
 use abide_registry::membership::Member;
+use abide_registry::placement::{PlacementRules, Step, locate};
 
 use crate::actor::{Delivery, Msg, Outcome, Request};
 use crate::exec::Once;
@@ -127,7 +127,7 @@ impl Node {
         id: &ConversationId,
         here: bool,
     ) -> Result<Option<Place>, Failed> {
-        let mut search = Search::new(self.world.policy, here);
+        let mut confirmed_dead = None;
         loop {
             let seen = self.views.count();
             let view = self.seen();
@@ -137,20 +137,24 @@ impl Node {
                 return Err(Outcome::Unavailable("the store is away"));
             };
             let holder = holding.map(|held| held.holder);
-            match search.step(id, holder.as_ref(), &view, self.draining.get()) {
-                Step::Start(over) => return self.start_here(id, over).await.map(Some),
-                Step::Held(member) => {
+            let (policy, draining) = (self.world.policy, self.draining.get());
+            let rules = PlacementRules { policy, only_here: here, draining };
+            match locate(id, holder.as_ref(), confirmed_dead.as_ref(), &view, rules) {
+                Step::StartHere { replacing } => {
+                    return self.start_here(id, replacing).await.map(Some);
+                }
+                Step::HeldBy(member) => {
                     self.cache.borrow_mut().insert(id.clone(), member.holder.clone());
                     return Ok(Some(Place::There(member)));
                 }
-                Step::Place(member) => return Ok(Some(Place::There(member))),
-                Step::Nowhere => return Ok(None),
-                Step::Confirm(holder) => match self.is_dead(&holder).await {
-                    Some(true) => search.is_dead(holder),
+                Step::PlaceOn(member) => return Ok(Some(Place::There(member))),
+                Step::NoNode => return Ok(None),
+                Step::ConfirmDead(holder) => match self.is_dead(&holder).await {
+                    Some(true) => confirmed_dead = Some(holder),
                     Some(false) => self.changed(seen, MOMENT).await,
                     None => return Err(Outcome::Unavailable("the store is away")),
                 },
-                Step::Wait => self.changed(seen, MOMENT).await,
+                Step::AwaitView => self.changed(seen, MOMENT).await,
             }
         }
     }

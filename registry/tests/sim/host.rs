@@ -120,7 +120,7 @@ impl Node {
 
     fn ensure(self: &Rc<Self>, id: ConversationId, over: Option<Holder>, reply: Option<Waiting>) {
         let live = self.table.borrow().get(&id).cloned();
-        let pause = self.records.borrow().get(&id).and_then(|record| record.pause);
+        let pause = self.records.borrow().get(&id).and_then(|record| record.delay);
         let ensured = match (live, pause) {
             (Some(live), _) if !live.ending.get() => Some(live),
             (Some(_), _) | (None, Some(RestartDelay::AfterCrash)) => {
@@ -177,7 +177,7 @@ impl Node {
             let record = records.entry(id.clone()).or_default();
             let broken = self.world.broken;
             let over = live.over.clone().filter(|_| broken != Some(Broken::ForgetsTheDead));
-            let pause = record.died(self.now(), Some(death), &death.to_string(), over);
+            let pause = record.record_death(self.now(), Some(death), &death.to_string(), over);
             let fenced = *death == ExitReason::Refused(StoreError::Fenced);
             pause.filter(|_| !(fenced && broken == Some(Broken::LetsTheFencedRest)))
         });
@@ -191,7 +191,7 @@ impl Node {
             });
         }
         let at_once = pause.is_some_and(|pause| pause.is_zero()) || restless && !draining;
-        let paused = self.records.borrow().get(&id).is_some_and(|record| record.pause.is_some());
+        let paused = self.records.borrow().get(&id).is_some_and(|record| record.delay.is_some());
         if at_once || self.waiting.borrow().contains_key(&id) && !paused {
             self.revive(id.clone());
         }

@@ -4,7 +4,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use abide_conversation::{Action, ConversationId, Timestamp};
-use abide_registry::peers::LinkState;
+use abide_registry::membership::LinkState;
 
 use crate::actor::{Outcome, Request};
 use crate::broken::Broken;

@@ -14,8 +14,8 @@ use abide_actors::node_lease::Lease;
 use abide_conversation::{ConversationId, Timestamp};
 use abide_registry::cluster_view::ClusterView;
 use abide_registry::host::CrashHistory;
+use abide_registry::membership::LinkStates;
 use abide_registry::membership::{Member, MemberState};
-use abide_registry::peers::LinkStates;
 use futures::future::{Either, ready};
 use tokio::time::Instant;
 
@@ -69,7 +69,7 @@ impl Node {
         let mut chance = Chance::new(world.seed, 100 + life as u64);
         let (name, exec) = (format!("n{slot}"), &world.exec);
         let me = Holder { node: name.clone(), incarnation: format!("i{life}") };
-        let view = ClusterView::parted(me.clone(), Vec::new(), LinkStates::default(), share);
+        let view = ClusterView::with_share(me.clone(), Vec::new(), LinkStates::default(), share);
         let (rate, offset) = (990 + chance.below(21), chance.below(301).cast_signed() - 150);
         Rc::new(Self {
             world: world.clone(),

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use abide_conversation::command::IfBusy;
 use abide_conversation::{ConversationId, State, replay};
-use abide_registry::peers::LinkState;
+use abide_registry::membership::LinkState;
 
 use crate::actor::{Msg, Outcome, Request};
 use crate::chance::Chance;

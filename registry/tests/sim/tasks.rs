@@ -8,11 +8,11 @@ use abide_actors::journal::StoreError;
 use abide_conversation::{Action, Command, ConversationId, State, decide, replay};
 use abide_registry::alarms::planner::AlarmPlanner;
 use abide_registry::cluster_view::ClusterView;
+use abide_registry::membership::LinkStates;
 use abide_registry::membership::lease_tracker::LeaseTracker;
 use abide_registry::membership::{MemberState, Renewed};
-use abide_registry::peers::LinkStates;
 use abide_registry::placement::{Orphan, is_orphan};
-use abide_registry::takeover::{LOOK_EVERY, is_news};
+use abide_registry::takeover::{SWEEP_INTERVAL, may_orphan};
 use tokio::time::Instant;
 
 use crate::actor::{Outcome, Request, compose};
@@ -47,7 +47,7 @@ impl Node {
                         break;
                     }
                     // The program would end, and be started again.
-                    Ok(Renewed::Evicted) => tenure.me = tenure.risen(node.incarnation()),
+                    Ok(Renewed::Evicted) => tenure.me = tenure.next_incarnation(node.incarnation()),
                     Err(_) => node.sleep(BREATH).await,
                 }
             }
@@ -71,7 +71,7 @@ impl Node {
                 let buried = self.ask(LEASE, move |store, now| store.bury(&who, true, now)).await;
                 if buried.is_ok() {
                     self.world.tell(|| format!("{} buries {}", self.me(), suspect.holder));
-                    tenure.buried(&suspect);
+                    tenure.mark_declared_dead(&suspect);
                 }
             }
             (tenure.me.state, tenure.me.live_actors) =
@@ -85,7 +85,7 @@ impl Node {
                 };
                 let _ = either(self.around.after(around), doubt).await;
             };
-            self.world.exec.within(self.ms(tenure.every()), looked).await;
+            self.world.exec.within(self.ms(tenure.renew_interval()), looked).await;
         }
     }
 
@@ -105,9 +105,9 @@ impl Node {
                 self.world.tell(|| format!("{} was declared dead", self.me()));
                 self.lease.borrow_mut().renew(tenure.me.holder.clone(), asked, asked);
                 let (me, others) = (tenure.me.holder.clone(), tenure.others(&self.seen()));
-                self.show(ClusterView::parted(me, others, links.clone(), share));
+                self.show(ClusterView::with_share(me, others, links.clone(), share));
                 self.cast(HostMsg::Abandon);
-                let risen = tenure.risen(self.incarnation());
+                let risen = tenure.next_incarnation(self.incarnation());
                 let (asked, me) = (self.instant(), risen.clone());
                 let entered = self.ask(LEASE, move |store, now| Ok(store.enter(&me, now)));
                 if let Renewed::Alive { members, .. } = entered.await? {
@@ -128,9 +128,9 @@ impl Node {
         members: Vec<abide_registry::membership::ObservedMember>,
         links: LinkStates,
     ) -> bool {
-        let (me, until) = (tenure.me.holder.clone(), tenure.until(asked));
+        let (me, until) = (tenure.me.holder.clone(), tenure.valid_until(asked));
         let lapsed = self.lease.borrow_mut().renew(me.clone(), until, self.instant());
-        self.show(ClusterView::parted(me, members, links, share));
+        self.show(ClusterView::with_share(me, members, links, share));
         lapsed
     }
 
@@ -145,7 +145,7 @@ impl Node {
         let agenda = Rc::new(RefCell::new((AlarmPlanner::default(), 0_usize)));
         loop {
             let now = self.now();
-            let look = agenda.borrow_mut().0.look(now);
+            let look = agenda.borrow_mut().0.next_poll(now);
             let view = self.seen();
             let due = move |store: &crate::store::Store, _| {
                 store.due(&view.share, look.until, look.limit)
@@ -153,7 +153,7 @@ impl Node {
             let wait = match self.ask(READ, due).await {
                 Ok(alarms) => {
                     let under_way = agenda.borrow().1;
-                    let (due, wait) = agenda.borrow_mut().0.read(look, now, &alarms, under_way);
+                    let (due, wait) = agenda.borrow_mut().0.plan(look, now, &alarms, under_way);
                     for (id, _) in due {
                         agenda.borrow_mut().1 += 1;
                         let (node, agenda) = (self.clone(), agenda.clone());
@@ -161,7 +161,7 @@ impl Node {
                             let woken = node.wake(&id).await;
                             let mut agenda = agenda.borrow_mut();
                             agenda.1 -= 1;
-                            agenda.0.done(id, woken, node.now());
+                            agenda.0.finish(id, woken, node.now());
                         });
                     }
                     wait
@@ -207,13 +207,13 @@ impl Node {
             let changed = async {
                 loop {
                     let seen = self.views.count();
-                    if is_news(&view, &self.seen()) {
+                    if may_orphan(&view, &self.seen()) {
                         return;
                     }
                     self.views.after(seen).await;
                 }
             };
-            self.world.exec.within(self.ms(LOOK_EVERY), changed).await;
+            self.world.exec.within(self.ms(SWEEP_INTERVAL), changed).await;
         }
     }
 

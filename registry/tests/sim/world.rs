@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use abide_actors::journal::Holder;
 use abide_conversation::ConversationId;
-use abide_registry::peers::LinkState;
+use abide_registry::membership::LinkState;
 use abide_registry::placement::Policy;
 
 use crate::broken::Broken;

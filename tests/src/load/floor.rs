@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use abide_actors::journal::Holder;
 use abide_registry::store::Store;
+use abide_registry::store::commit_benchmark::CommitBenchmark;
 use abide_registry::store::embedded::{self, Embedded};
-use abide_registry::store::floor::Floor;
 
 use super::turns::Turns;
 use super::{Durability, Load, Wrong, wrong};
@@ -47,7 +47,7 @@ pub(super) async fn of(load: &Load, turns: &Turns, store: Arc<dyn Store>) -> Res
     let me = Holder { node: "floor".to_owned(), incarnation: "1".to_owned() };
     let refused = |refusal| wrong("the floor", refusal);
     let lanes = load.concurrency as usize;
-    let mut floor = Floor::new(store, &me, lanes).await.map_err(refused)?;
+    let mut floor = CommitBenchmark::new(store, &me, lanes).await.map_err(refused)?;
     let commits = usize::try_from(turns.counted.commits.clamp(1, COMMITS)).unwrap_or(1);
     let a_turn = turns.counted.commits as f64 / f64::from(turns.count);
     let bytes = (turns.turn_bytes as f64 / a_turn.max(1.0)) as usize;

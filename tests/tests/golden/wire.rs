@@ -9,7 +9,7 @@ use abide_conversation::Rejection;
 use abide_conversation::command::{self, ChildEnded, Create, IfBusy};
 use abide_registry::actor_view::{ActorDetails, ActorSummary};
 use abide_registry::membership::{Member, MemberState};
-use abide_registry::protocol::{Call, CallOutcome, Envelope, LiveUpdate};
+use abide_registry::protocol::{CallOutcome, CallRequest, Envelope, LiveUpdate};
 
 use crate::kinds::{check, kind, kind_by};
 
@@ -17,7 +17,7 @@ use crate::kinds::{check, kind, kind_by};
 fn every_message_between_nodes_that_was_ever_sent_still_means_the_same() {
     let kinds = [
         kind::<Envelope>("Envelope"),
-        kind::<Call>("Ask"),
+        kind::<CallRequest>("Ask"),
         kind::<CallOutcome>("Answer"),
         kind::<LiveUpdate>("Told"),
         kind::<Signal>("Signal"),

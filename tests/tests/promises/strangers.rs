@@ -33,7 +33,7 @@ async fn is_served(cluster: &Cluster, id: &str) {
 /// The lines of a log that tell of strangers for this reason.
 fn told(cluster: &Cluster, node: usize, cause: &str) -> usize {
     let cause = format!("\"cause\":\"{cause}\"");
-    let is = |line: &&str| line.contains("a node is refused") && line.contains(&cause);
+    let is = |line: &&str| line.contains("peer rejected") && line.contains(&cause);
     cluster.log(node).lines().filter(is).count()
 }
 

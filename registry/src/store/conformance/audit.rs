@@ -45,7 +45,7 @@ pub(in super::super) async fn the_audit_is_read_newest_first_and_pages(store: Ar
     for name in ["a", "a:b"] {
         created(&*store, name).await;
     }
-    // Written in another order than they happened.
+    // The entries are written in a different order from their times.
     for (name, seconds) in [("2", 2), ("1", 1), ("4", 3), ("3", 3)] {
         store.put_entry(&id("a"), &entry(name, seconds), at(60)).await.unwrap();
     }

@@ -1,4 +1,4 @@
-//! Promises about what is kept beside the journals: inbox, alarms, active marks, listings.
+//! Promises about the indexes next to the journals: inbox, alarms, active marks, listings.
 #![allow(clippy::unwrap_used)]
 
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use super::super::{HeadFilter, ListError, Store, SuspensionCount};
 use super::made::*;
 use crate::partition::{Partition, PartitionSet};
 
-/// Conversation, call and suspension of all that pages of two show, in order.
+/// Conversation, call and suspension of all entries, read in pages of two, in order.
 async fn shown(store: &dyn Store, filter: &InboxFilter) -> Vec<(String, String, u32)> {
     let (mut shown, mut cursor) = (Vec::new(), None);
     for _ in 0..9 {
@@ -112,7 +112,7 @@ pub(in super::super) async fn those_that_wait_are_told_once_each(store: Arc<dyn 
         let (soon, suspended_at) = (i64::try_from(call).unwrap() % 5, at(since));
         PendingCall { kind, suspended_at, ..pending(&format!("call_{call}"), 1, soon) }
     };
-    // Many of one partition, and few of each of many.
+    // Many suspensions in one partition, and few in each of many partitions.
     opened(&*store, "many", (0..20).map(|n| waits(n, i64::try_from(n).unwrap())).collect()).await;
     for since in 20..60 {
         opened(&*store, &format!("c{since}"), vec![waits(0, since)]).await;
@@ -120,7 +120,7 @@ pub(in super::super) async fn those_that_wait_are_told_once_each(store: Arc<dyn 
     for limit in [1, 7, 20, 1_000] {
         let (mut told, mut cursor) = (Vec::new(), None);
         for _ in 0..400 {
-            let page = store.waiting(cursor.as_deref(), limit).await.unwrap();
+            let page = store.open_suspensions(cursor.as_deref(), limit).await.unwrap();
             told.extend(page.items);
             cursor = page.cursor;
             if cursor.is_none() {
@@ -134,7 +134,7 @@ pub(in super::super) async fn those_that_wait_are_told_once_each(store: Arc<dyn 
             (0..60).map(|since| SuspensionCount { kind: kind(since), since: at(since) }).collect();
         assert_eq!(told, all, "in pages of {limit}");
     }
-    assert_eq!(store.waiting(Some("zz"), 9).await, Err(ListError::Cursor));
+    assert_eq!(store.open_suspensions(Some("zz"), 9).await, Err(ListError::Cursor));
 }
 
 pub(in super::super) async fn an_alarm_moves_and_goes(store: Arc<dyn Store>) {
@@ -222,7 +222,7 @@ pub(in super::super) async fn the_last_seqs_of_many_are_told_at_once(store: Arc<
     assert_eq!(seqs, [None, Some(3)]);
 }
 
-/// All that are listed, page by page, by name.
+/// The names of all active conversations, read page by page.
 async fn active(store: &dyn Store, share: &PartitionSet) -> Vec<String> {
     let (mut names, mut cursor) = (Vec::new(), None);
     loop {

@@ -1,4 +1,4 @@
-//! Promises about journals: appending, refusing, reading back, and answers kept beside them.
+//! Promises about journals: appending, refusing, reading back, and the responses kept next to them.
 #![allow(clippy::unwrap_used)]
 
 use std::sync::Arc;

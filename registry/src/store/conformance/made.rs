@@ -1,4 +1,4 @@
-//! Commits and their parts as the suite uses them.
+//! The commits, claims and entries that the suite uses.
 #![allow(clippy::unwrap_used)]
 
 use abide_actors::journal::{
@@ -13,7 +13,7 @@ use serde_json::{Map, json};
 
 use super::super::Store;
 
-/// So many seconds after the suite's first moment.
+/// The time N seconds after the suite's first moment.
 pub(in super::super) fn at(seconds: i64) -> Timestamp {
     Timestamp::from_second(1_800_000_000 + seconds).unwrap()
 }

@@ -1,4 +1,4 @@
-//! The audit in the file: what was kept is found by conversation, and swept by its time.
+//! The audit in the file: entries are found by conversation and removed when they expire.
 
 use abide_actors::audit::{AuditEntry, AuditLog, MAX_ENTRIES};
 use abide_actors::journal::StoreError;
@@ -10,13 +10,13 @@ use super::Embedded;
 use super::tables::{self, Nanos, nanos};
 use super::write::{self, Write};
 
-/// Entries that one commit removes: more than the one it can add, and some megabytes at most.
-const REMOVED: usize = 8;
-/// When an entry expires of which nobody may know any more.
+/// Entries that one commit removes: more than the one that it can add, and some megabytes at most.
+const MAX_REMOVED_ENTRIES: usize = 8;
+/// The expiry of an entry that must not be found any more.
 const DOOMED: Nanos = Nanos::MIN;
 
 /// An entry as bytes.
-pub(super) struct Kept {
+pub(super) struct EncodedEntry {
     pub(super) id: ConversationId,
     key: String,
     at: Timestamp,
@@ -33,8 +33,8 @@ impl AuditLog for Embedded {
         expires_at: Timestamp,
     ) -> Result<(), StoreError> {
         let (id, key, json) = (id.clone(), entry.key(), write::json(entry)?);
-        let kept = Kept { id, key, at: entry.at, expires_at, json };
-        self.write(Write::Audit(kept)).await.map(|_| ())
+        let entry = EncodedEntry { id, key, at: entry.at, expires_at, json };
+        self.write(Write::Audit(entry)).await.map(|_| ())
     }
 
     async fn entries(
@@ -58,7 +58,7 @@ fn entries(
 ) -> Result<Vec<AuditEntry>, Error> {
     let (kept, entries) = (from.open_table(tables::AUDITED)?, from.open_table(tables::AUDIT)?);
     let mut found = Vec::new();
-    for (key, expires_at) in of(&kept, id)?.into_iter().rev() {
+    for (key, expires_at) in keys_of(&kept, id)?.into_iter().rev() {
         let wanted = nanos(now) < expires_at && before.is_none_or(|before| key.as_str() < before);
         if !wanted {
             continue;
@@ -73,8 +73,8 @@ fn entries(
     Ok(found)
 }
 
-/// The keys of one conversation and when each expires: no more than it may have.
-fn of(
+/// The keys of a conversation's entries and when each expires: no more than the maximum of entries.
+fn keys_of(
     kept: &impl ReadableTable<(&'static str, &'static str), Nanos>,
     id: &str,
 ) -> Result<Vec<(String, Nanos)>, Error> {
@@ -94,7 +94,7 @@ fn of(
 pub(super) struct Audit<'t> {
     /// Conversation, key → entry.
     entries: Table<'t, (&'static str, &'static str), &'static [u8]>,
-    /// Conversation, key → expiry: what is not here is there for nobody.
+    /// Conversation, key → expiry. An entry that is not here is not found.
     kept: Table<'t, (&'static str, &'static str), Nanos>,
     /// Expiry, conversation, key.
     expiries: Table<'t, (Nanos, &'static str, &'static str), ()>,
@@ -109,13 +109,13 @@ impl<'t> Audit<'t> {
         })
     }
 
-    /// Keeps an entry of a conversation that is there; the oldest beyond the most go.
-    pub(super) fn keep(&mut self, entry: &Kept) -> Result<(), Error> {
+    /// Keeps an entry of an existing conversation; the oldest entries beyond the maximum go.
+    pub(super) fn keep(&mut self, entry: &EncodedEntry) -> Result<(), Error> {
         let (id, key, expires_at) = (entry.id.as_str(), &entry.key[..], nanos(entry.expires_at));
         self.entries.insert((id, key), entry.json.as_slice())?;
         self.kept.insert((id, key), expires_at)?;
         self.expiries.insert((expires_at, id, key), ())?;
-        let keys = of(&self.kept, id)?;
+        let keys = keys_of(&self.kept, id)?;
         let surplus = keys.len().saturating_sub(MAX_ENTRIES);
         for (key, expires_at) in &keys[..surplus] {
             self.doom(id, key, *expires_at)?;
@@ -123,9 +123,9 @@ impl<'t> Audit<'t> {
         self.sweep(nanos(entry.at)).map(|_| ())
     }
 
-    /// Lets nobody find the entries of a conversation; they are removed little by little.
+    /// Hides all entries of a conversation, which are then removed little by little.
     pub(super) fn forget(&mut self, id: &str) -> Result<(), Error> {
-        for (key, expires_at) in of(&self.kept, id)? {
+        for (key, expires_at) in keys_of(&self.kept, id)? {
             self.doom(id, &key, expires_at)?;
         }
         Ok(())
@@ -138,9 +138,9 @@ impl<'t> Audit<'t> {
         Ok(())
     }
 
-    /// Removes some of what has expired by `now`. Returns whether there was any.
+    /// Removes some of the entries that have expired by `now`. Returns whether there were any.
     pub(super) fn sweep(&mut self, now: Nanos) -> Result<bool, Error> {
-        for removed in 0..REMOVED {
+        for removed in 0..MAX_REMOVED_ENTRIES {
             let first = self.expiries.first()?.map(|first| {
                 let (expires_at, id, key) = first.0.value();
                 (expires_at, id.to_owned(), key.to_owned())
@@ -155,12 +155,12 @@ impl<'t> Audit<'t> {
         Ok(true)
     }
 
-    /// Removes some of what nobody may find any more. Returns whether there was any.
+    /// Removes some of the hidden entries. Returns whether there were any.
     pub(super) fn sweep_doomed(&mut self) -> Result<bool, Error> {
         self.sweep(DOOMED)
     }
 
-    /// Whether there is some.
+    /// Whether there are hidden entries to remove.
     pub(super) fn has_doomed(&self) -> Result<bool, Error> {
         Ok(self.expiries.first()?.is_some_and(|first| first.0.value().0 == DOOMED))
     }

@@ -1,4 +1,4 @@
-//! Blobs in the file: what each is, and its bytes beside that.
+//! Blobs in the file: the type and size of each in one table, its bytes in another.
 
 use abide_actors::blobs::{Blob, BlobInfo, Blobs};
 use abide_actors::journal::StoreError;
@@ -14,7 +14,7 @@ use super::write::Write;
 #[async_trait]
 impl Blobs for Embedded {
     async fn put_blob(&self, id: &BlobId, blob: &Blob) -> Result<bool, StoreError> {
-        // Its bytes need not be written twice, and whoever deletes it meanwhile was asked to.
+        // The bytes need not be written twice. A deletion in between is as good as one afterwards.
         match self.blob_info(id).await? {
             Some(_) => Ok(false),
             None => self.write(Write::PutBlob { id: id.clone(), blob: blob.clone() }).await,
@@ -49,7 +49,8 @@ fn info(from: &ReadTransaction, id: &str) -> Result<Option<BlobInfo>, Error> {
     }))
 }
 
-/// Returns whether it is new. The tables are opened here: few transactions need them.
+/// Stores a blob. Returns whether it is new. Opens the tables here because few transactions need
+/// them.
 pub(super) fn put(to: &WriteTransaction, id: &str, blob: &Blob) -> Result<bool, Error> {
     let mut types = to.open_table(tables::BLOB_TYPES)?;
     if types.get(id)?.is_some() {
@@ -60,7 +61,7 @@ pub(super) fn put(to: &WriteTransaction, id: &str, blob: &Blob) -> Result<bool, 
     Ok(true)
 }
 
-/// Returns whether it was there.
+/// Deletes a blob. Returns whether it was there.
 pub(super) fn delete(from: &WriteTransaction, id: &str) -> Result<bool, Error> {
     from.open_table(tables::BLOBS)?.remove(id)?;
     Ok(from.open_table(tables::BLOB_TYPES)?.remove(id)?.is_some())

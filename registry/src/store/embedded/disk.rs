@@ -1,4 +1,4 @@
-//! The file under redb: it counts its fsyncs, and leaves them out when the machine is trusted.
+//! The file under redb: it counts its fsyncs, and omits them where durability does not need them.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ pub(super) struct Disk {
     pub(super) probe: Arc<Probe>,
 }
 
-/// What is seen of the disk from outside; it outlives a file that is opened again.
+/// Counters of the file, which survive its reopening.
 #[derive(Debug, Default)]
 pub(super) struct Probe {
     fsyncs: AtomicU64,
@@ -30,12 +30,12 @@ pub(super) struct Probe {
 }
 
 impl Probe {
-    /// How many fsyncs there were.
+    /// The number of fsyncs.
     pub(super) fn fsyncs(&self) -> u64 {
         self.fsyncs.load(Ordering::Relaxed)
     }
 
-    /// How large the file is.
+    /// The size of the file.
     pub(super) fn bytes(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed)
     }

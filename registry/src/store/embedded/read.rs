@@ -1,4 +1,4 @@
-//! What is read from the file, each from one snapshot.
+//! The reads from the file, each from one snapshot.
 
 use std::ops::Bound;
 
@@ -20,16 +20,18 @@ pub(super) fn record(from: &ReadTransaction, id: &str) -> Result<Option<Record>,
     record.map(|json| tables::parse("head", json.value())).transpose()
 }
 
-/// The cached state and the events after it, or all events where no cache can be read; the outer
-/// `None` if that is more than `most` bytes.
+/// The cached state and the events after it, or all events if no cache can be read. The outer
+/// `None`: this would be more than `max_bytes`.
 pub(super) fn load(
     from: &ReadTransaction,
     id: &str,
-    most: usize,
+    max_bytes: usize,
 ) -> Result<Option<Option<StoredConversation>>, Error> {
     let Some(record) = record(from, id)? else { return Ok(Some(None)) };
     let cached = from.open_table(tables::STATES)?.get(id)?;
-    let Some(most) = most.checked_sub(cached.as_ref().map_or(0, |row| row.value().1.len())) else {
+    let Some(max_event_bytes) =
+        max_bytes.checked_sub(cached.as_ref().map_or(0, |row| row.value().1.len()))
+    else {
         return Ok(None);
     };
     let cached = cached.and_then(|cached| {
@@ -39,17 +41,17 @@ pub(super) fn load(
     });
     let fits = |state: &State| state.seq <= record.head.last_seq;
     let state = cached.filter(fits).unwrap_or_default();
-    let events = events(from, id, state.seq, usize::MAX, most)?;
+    let events = events(from, id, state.seq, usize::MAX, max_event_bytes)?;
     Ok(events.map(|events| Some(StoredConversation { state, events })))
 }
 
-/// Events in order; `None` if they are more than `most` bytes.
+/// Events in order; `None` if they are more than `max_bytes`.
 pub(super) fn events(
     from: &ReadTransaction,
     id: &str,
     after: u64,
     limit: usize,
-    most: usize,
+    max_bytes: usize,
 ) -> Result<Option<Vec<Event>>, Error> {
     let mut events = Vec::new();
     if !exists(from, id)? {
@@ -57,7 +59,7 @@ pub(super) fn events(
     }
     let journal = from.open_table(tables::JOURNAL)?;
     let rows = journal.range((Bound::Excluded((id, after)), Bound::Included((id, u64::MAX))))?;
-    let mut left = most;
+    let mut left = max_bytes;
     for row in rows.take(limit) {
         let json = row?.1;
         let Some(rest) = left.checked_sub(json.value().len()) else { return Ok(None) };
@@ -67,7 +69,7 @@ pub(super) fn events(
     Ok(Some(events))
 }
 
-/// Whether there is such a conversation: events alone may be left of one that was deleted.
+/// Whether the conversation exists. Events alone may be left of a deleted one.
 fn exists(from: &ReadTransaction, id: &str) -> Result<bool, Error> {
     Ok(from.open_table(tables::HEADS)?.get(id)?.is_some())
 }
@@ -137,7 +139,7 @@ pub(super) fn inbox(
 ) -> Result<Page<InboxEntry>, Error> {
     let inbox = from.open_table(tables::INBOX)?;
     if let Some(id) = &filter.conversation {
-        let rows = open(from, id)?.into_iter().filter(|key| Some(key) > after.as_ref());
+        let rows = open_keys(from, id)?.into_iter().filter(|key| Some(key) > after.as_ref());
         let rows = rows.filter_map(|key| {
             let json = inbox.get(tables::inbox_key(&key)).transpose()?;
             let parse = |json: &[u8]| tables::parse("inbox entry", json);
@@ -148,13 +150,13 @@ pub(super) fn inbox(
     let start = after.as_ref().map(tables::inbox_key).map_or(Bound::Unbounded, Bound::Excluded);
     let rows = inbox.range((start, Bound::Unbounded))?.map(|row| {
         let (key, json) = row?;
-        Ok((tables::named_key(key.value())?, tables::parse("inbox entry", json.value())?))
+        Ok((tables::inbox_key_from_row(key.value())?, tables::parse("inbox entry", json.value())?))
     });
     paging::page(rows, limit, |entry| filter.admits(entry))
 }
 
 /// The inbox keys of one conversation by deadline: no more than its one turn has calls.
-fn open(from: &ReadTransaction, id: &ConversationId) -> Result<Vec<InboxKey>, Error> {
+fn open_keys(from: &ReadTransaction, id: &ConversationId) -> Result<Vec<InboxKey>, Error> {
     let mut keys = Vec::new();
     for row in from.open_table(tables::OPEN)?.range((id.as_str(), "", 0)..)? {
         let (key, at) = row?;
@@ -162,7 +164,7 @@ fn open(from: &ReadTransaction, id: &ConversationId) -> Result<Vec<InboxKey>, Er
         if conversation != id.as_str() {
             break;
         }
-        keys.push(tables::named_key((at.value(), conversation, call, suspension))?);
+        keys.push(tables::inbox_key_from_row((at.value(), conversation, call, suspension))?);
     }
     keys.sort();
     Ok(keys)
@@ -174,12 +176,12 @@ pub(super) fn alarms(
 ) -> Result<Vec<(ConversationId, Timestamp)>, Error> {
     let alarms = from.open_table(tables::ALARMS)?;
     let rows = alarms.range::<(tables::Nanos, &str)>(..)?.take(limit);
-    let named = rows.map(|row| {
+    let alarms = rows.map(|row| {
         let key = row?.0;
         let (at, id) = key.value();
         Ok((ConversationId::new(id), tables::timestamp(at)?))
     });
-    named.collect()
+    alarms.collect()
 }
 
 pub(super) fn revision(from: &ReadTransaction, id: &str) -> Result<Option<StoredAgent>, Error> {

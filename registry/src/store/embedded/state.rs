@@ -1,4 +1,5 @@
-//! What readers and the writer of one store share: the open file, the claims, the counters.
+//! The state that readers and the writer of one store share: the open file, the claims, the
+//! counters.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
@@ -11,7 +12,7 @@ use super::super::claims::Claims;
 use super::disk::Probe;
 use super::read;
 
-/// Locks are held for a lookup, never across a write.
+/// The shared state. Its locks are held for a lookup, never across a write.
 #[derive(Debug)]
 pub(super) struct Shared {
     file: RwLock<OpenFile>,
@@ -20,34 +21,38 @@ pub(super) struct Shared {
     commits: AtomicU64,
 }
 
-/// The file between two failures.
+/// The file as it was last opened.
 #[derive(Clone, Debug)]
 pub(super) struct OpenFile {
-    /// Counts how often it was opened, so that a failure is blamed on the right opening.
-    pub(super) number: u64,
-    /// `Err` says why it is closed.
+    /// Counts the openings, so that a failure is attributed to the right one.
+    pub(super) generation: u64,
+    /// `Err` says why the file is closed.
     pub(super) database: Result<Arc<Database>, String>,
 }
 
-/// A read that failed, and whether opening the file again may help.
-pub(super) struct Failed {
-    pub(super) refusal: StoreError,
+/// Why a read failed, and which opening of the file to replace if that may help.
+pub(super) struct ReadError {
+    pub(super) error: StoreError,
     pub(super) reopen: Option<u64>,
 }
 
-/// What a claim came to.
+/// How a claim continues.
 pub(super) enum ClaimStep {
-    /// This is the holding now.
-    Holds(Claim),
-    /// It takes over from this holder, who may be writing.
-    TakesOver(Holder),
+    /// This is the present claim.
+    Held(Claim),
+    /// The claim of this dead holder is to be replaced, once its writes are done.
+    TakeOver(Holder),
 }
 
 impl Shared {
     pub(super) fn new(database: Database, probe: Arc<Probe>) -> Self {
-        let file = OpenFile { number: 0, database: Ok(Arc::new(database)) };
-        let (claims, commits) = (Mutex::default(), AtomicU64::new(0));
-        Self { file: RwLock::new(file), claims, probe, commits }
+        let file = OpenFile { generation: 0, database: Ok(Arc::new(database)) };
+        Self {
+            file: RwLock::new(file),
+            claims: Mutex::default(),
+            probe,
+            commits: AtomicU64::new(0),
+        }
     }
 
     pub(super) fn file(&self) -> OpenFile {
@@ -57,45 +62,47 @@ impl Shared {
     /// Replaces the file by a newly opened one, or by the reason why there is none.
     pub(super) fn replace(&self, database: Result<Database, String>) {
         let mut file = self.file.write().unwrap_or_else(PoisonError::into_inner);
-        let number = file.number + 1;
-        *file = OpenFile { number, database: database.map(Arc::new) };
+        let generation = file.generation + 1;
+        *file = OpenFile { generation, database: database.map(Arc::new) };
     }
 
     pub(super) fn claims(&self) -> MutexGuard<'_, Claims> {
         self.claims.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Answers a claim, if it need not wait for what is being written.
+    /// Claims a conversation, unless the claim must wait for writes of a dead holder.
     pub(super) fn claim(
         &self,
         id: &ConversationId,
         me: &Holder,
         dead: Option<&Holder>,
-    ) -> Result<ClaimStep, Failed> {
-        let written = self.written(id)?;
+    ) -> Result<ClaimStep, ReadError> {
+        let stored_epoch = self.stored_epoch(id)?;
         let mut claims = self.claims();
         match (claims.present(id), dead) {
             (Some(present), Some(dead)) if present.holder == *dead => {
-                Ok(ClaimStep::TakesOver(dead.clone()))
+                Ok(ClaimStep::TakeOver(dead.clone()))
             }
-            (Some(_), _) | (None, _) => Ok(ClaimStep::Holds(claims.claim(id, me, None, written))),
+            (Some(_), _) | (None, _) => {
+                Ok(ClaimStep::Held(claims.claim(id, me, None, stored_epoch)))
+            }
         }
     }
 
-    /// Answers a claim when nothing of the conversation is being written.
+    /// Replaces the claim of a dead holder while no write to the conversation is running.
     pub(super) fn take_over(
         &self,
         id: &ConversationId,
         me: &Holder,
         dead: &Holder,
-    ) -> Result<Claim, Failed> {
-        let written = self.written(id)?;
-        Ok(self.claims().claim(id, me, Some(dead), written))
+    ) -> Result<Claim, ReadError> {
+        let stored_epoch = self.stored_epoch(id)?;
+        Ok(self.claims().claim(id, me, Some(dead), stored_epoch))
     }
 
-    /// The epoch that stands in the file, read without holding the lock. By the time it is used a
-    /// holding may have come and gone; the floor of the claims is then above it.
-    fn written(&self, id: &ConversationId) -> Result<u64, Failed> {
+    /// The epoch in the file, read without holding the lock. Before it is used another claim may
+    /// come and go, and then the floor of the claims is at least that claim's epoch.
+    fn stored_epoch(&self, id: &ConversationId) -> Result<u64, ReadError> {
         if self.claims().present(id).is_some() {
             return Ok(0);
         }
@@ -103,19 +110,19 @@ impl Shared {
         Ok(record.map_or(0, |record| record.epoch))
     }
 
-    /// Reads from a snapshot, on the caller's thread.
+    /// Reads from a snapshot on the caller's thread.
     pub(super) fn read<T>(
         &self,
         read: impl FnOnce(&ReadTransaction) -> Result<T, Error>,
-    ) -> Result<T, Failed> {
-        let OpenFile { number, database } = self.file();
-        let closed = |reason| Failed { refusal: StoreError::Unavailable(reason), reopen: None };
+    ) -> Result<T, ReadError> {
+        let OpenFile { generation, database } = self.file();
+        let closed = |reason| ReadError { error: StoreError::Unavailable(reason), reopen: None };
         let database = database.map_err(closed)?;
         let outcome = database.begin_read().map_err(Error::from).and_then(|from| read(&from));
         outcome.map_err(|error| {
-            let damaged = matches!(error, Error::Corrupted(_));
-            let refusal = StoreError::Unavailable(error.to_string());
-            Failed { refusal, reopen: (!damaged).then_some(number) }
+            let is_damaged = matches!(error, Error::Corrupted(_));
+            let error = StoreError::Unavailable(error.to_string());
+            ReadError { error, reopen: (!is_damaged).then_some(generation) }
         })
     }
 

@@ -1,4 +1,5 @@
-//! The directory of a store: locked for one process, its file made whole or not at all.
+//! The directory of a store: locked for one process, with a file that is created completely or not
+//! at all.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
@@ -12,24 +13,24 @@ use super::Durability;
 use super::disk::{Disk, Probe};
 use super::tables;
 
-/// What redb may keep in memory, a half of it for what a commit writes.
+/// The memory that redb may use, half of it for what a commit writes.
 const CACHE_BYTES: usize = 64 << 20;
 
-/// Why a directory is not a store that this process can have.
+/// Why this process cannot open the store in a directory.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// Only one process may have it.
+    /// Only one process may have the store open.
     #[error("the store in {dir} is in use by another process")]
     InUse { dir: PathBuf },
-    /// Another version of the program wrote it.
+    /// Another version of the program wrote the store.
     #[error("the store in {dir} has format {found}; this program reads format {expected}")]
     Format { dir: PathBuf, found: String, expected: u64 },
-    /// It is not a directory that can be written to, or the file in it is damaged.
+    /// The directory is not writable, or the file in it is damaged.
     #[error("the store in {dir} cannot be opened: {reason}")]
     Unusable { dir: PathBuf, reason: String },
 }
 
-/// A directory that this process has to itself until it drops this.
+/// A directory that this process has locked until it drops this.
 #[derive(Debug)]
 pub(super) struct StoreDir {
     dir: PathBuf,
@@ -38,8 +39,8 @@ pub(super) struct StoreDir {
 }
 
 impl StoreDir {
-    /// Takes the directory, making it if there is none.
-    pub(super) fn take(dir: &Path, durability: Durability) -> Result<Self, OpenError> {
+    /// Locks the directory, creating it if there is none.
+    pub(super) fn lock(dir: &Path, durability: Durability) -> Result<Self, OpenError> {
         let unusable = |error: io::Error| refused(dir, &error);
         fs::create_dir_all(dir).map_err(unusable)?;
         let lock = dir.join("lock");
@@ -54,7 +55,7 @@ impl StoreDir {
         Ok(Self { dir: dir.to_owned(), durability, _lock: lock })
     }
 
-    /// Opens the file, repairing it after a crash, or makes a new one.
+    /// Opens the file, repairing it after a crash, or creates a new one.
     pub(super) fn open(&self, probe: &Arc<Probe>) -> Result<Database, OpenError> {
         let path = self.dir.join("abide.redb");
         let exists = path.try_exists().map_err(|error| refused(&self.dir, &error))?;

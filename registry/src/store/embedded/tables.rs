@@ -14,13 +14,13 @@ type Text = &'static str;
 /// A timestamp as nanoseconds since 1970, so that keys sort by time.
 pub(super) type Nanos = i128;
 
-/// What the file is written in; another number is another program's.
+/// The format of the file; another version of the program may use another number.
 pub(super) const FORMAT: u64 = 1;
 
 pub(super) const META: TableDefinition<Text, u64> = TableDefinition::new("meta");
 /// Conversation, seq → event.
 pub(super) const JOURNAL: TableDefinition<(Text, u64), Json> = TableDefinition::new("journal");
-/// Conversations that were deleted, whose events are not all removed yet.
+/// Deleted conversations whose events have not all been removed yet.
 pub(super) const DOOMED: TableDefinition<Text, ()> = TableDefinition::new("doomed");
 /// Conversation → [`Record`].
 pub(super) const HEADS: TableDefinition<Text, Json> = TableDefinition::new("heads");
@@ -29,7 +29,7 @@ pub(super) const STATES: TableDefinition<Text, (u32, Json)> = TableDefinition::n
 /// Deadline, conversation, call, suspension → inbox entry.
 pub(super) const INBOX: TableDefinition<(Nanos, Text, Text, u32), Json> =
     TableDefinition::new("inbox");
-/// Conversation, call, suspension → deadline: finds a conversation's entries in the inbox.
+/// Conversation, call, suspension → deadline, to find a conversation's entries in the inbox.
 pub(super) const OPEN: TableDefinition<(Text, Text, u32), Nanos> = TableDefinition::new("open");
 /// Due time, conversation.
 pub(super) const ALARMS: TableDefinition<(Nanos, Text), ()> = TableDefinition::new("alarms");
@@ -58,15 +58,15 @@ pub(super) const AUDITED: TableDefinition<(Text, Text), Nanos> = TableDefinition
 pub(super) const AUDIT_EXPIRIES: TableDefinition<(Nanos, Text, Text), ()> =
     TableDefinition::new("audit_expiries");
 
-/// What is kept of a conversation beside its journal.
+/// What is stored about a conversation in addition to its journal.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Record {
-    /// Of the holding that appended last.
+    /// The epoch of the claim that appended last.
     pub(super) epoch: u64,
     pub(super) head: ConversationSummary,
 }
 
-/// Makes the tables, so that reading never meets a missing one.
+/// Creates the tables, so that reading never meets a missing one.
 pub(super) fn create(transaction: &WriteTransaction) -> Result<(), Error> {
     transaction.open_table(META)?.insert("format", FORMAT)?;
     transaction.open_table(JOURNAL)?;
@@ -102,12 +102,12 @@ pub(super) fn inbox_key((at, id, call, suspension): &InboxKey) -> (Nanos, &str, 
     (nanos(*at), id.as_str(), call.as_str(), *suspension)
 }
 
-pub(super) fn named_key(key: (Nanos, &str, &str, u32)) -> Result<InboxKey, Error> {
+pub(super) fn inbox_key_from_row(key: (Nanos, &str, &str, u32)) -> Result<InboxKey, Error> {
     let (at, id, call, suspension) = key;
     Ok((timestamp(at)?, ConversationId::new(id), CallId::new(call), suspension))
 }
 
-/// Reads a value that this program wrote; `what` names it when it cannot be read.
+/// Decodes a value that this program wrote; `what` names it in the error.
 pub(super) fn parse<T: DeserializeOwned>(what: &str, json: &[u8]) -> Result<T, Error> {
     abide_conversation::from_json(json)
         .map_err(|error| Error::Corrupted(format!("{what}: {error}")))

@@ -1,4 +1,4 @@
-//! What only the embedded store promises.
+//! Promises of the embedded store only.
 #![allow(clippy::unwrap_used)]
 
 mod crashes;
@@ -8,12 +8,12 @@ mod files;
 
 use std::io;
 
-/// What is wrong with the disk.
+/// A fault of the disk.
 #[derive(Debug, Default)]
 pub(super) enum Fault {
     #[default]
     None,
-    /// It takes so many more bytes.
+    /// The disk takes this many more bytes.
     Room(usize),
     /// Nothing can be written.
     Broken,

@@ -1,4 +1,4 @@
-//! One write of a batch: checked first, then written whole.
+//! One write of a batch: checked first, then applied as a whole.
 
 use abide_actors::blobs::Blob;
 use abide_actors::journal::{
@@ -13,30 +13,30 @@ use super::audit::{self, Audit};
 use super::blobs;
 use super::tables::{self, Nanos, Record, nanos};
 
-/// Expired answers that one commit removes: more than the few it can add, so that they never pile
-/// up, and little enough not to be felt.
-const EXPIRIES: usize = 8;
+/// Expired responses that one commit removes: more than the few that it can add, so that they never
+/// pile up, and few enough not to be noticed.
+const MAX_EXPIRED_PER_COMMIT: usize = 8;
 
 /// Events of deleted conversations that one commit removes, and their bytes: some milliseconds of
-/// work, so that the deletion of a long journal holds up nobody else.
-const REMOVED: usize = 1_000;
-const REMOVED_BYTES: usize = 4 << 20;
+/// work, so that the deletion of a long journal does not hold up other writes.
+const MAX_REMOVED_EVENTS: usize = 1_000;
+const MAX_REMOVED_BYTES: usize = 4 << 20;
 
-/// Something to be written, turned into bytes by whoever asks for it.
+/// A write, encoded by the caller.
 pub(super) enum Write {
     Append(Box<Append>),
-    Delete { id: ConversationId, held: Claim, answer: Option<Kept> },
-    PutAgent { name: AgentName, revision: String, json: Vec<u8>, answer: Option<Kept> },
-    DeleteAgent { name: AgentName, answer: Option<Kept> },
-    Reserve { answer: Kept, now: Timestamp },
+    Delete { id: ConversationId, held: Claim, answer: Option<EncodedResponse> },
+    PutAgent { name: AgentName, revision: String, json: Vec<u8>, answer: Option<EncodedResponse> },
+    DeleteAgent { name: AgentName, answer: Option<EncodedResponse> },
+    Reserve { answer: EncodedResponse, now: Timestamp },
     SetDecision { agent: AgentName, id: DecisionId, json: Option<Vec<u8>> },
     PutBlob { id: BlobId, blob: Blob },
     DeleteBlob { id: BlobId },
-    Audit(audit::Kept),
+    Audit(audit::EncodedEntry),
 }
 
 impl Write {
-    /// The conversation that is written to.
+    /// The conversation whose journal the write concerns.
     pub(super) fn conversation(&self) -> Option<&str> {
         match self {
             Write::Append(append) => Some(append.id.as_str()),
@@ -61,22 +61,23 @@ pub(super) struct Append {
     events: Vec<Vec<u8>>,
     entries: Vec<Vec<u8>>,
     state: Option<Vec<u8>>,
-    answers: Vec<Kept>,
+    answers: Vec<EncodedResponse>,
 }
 
-/// An answer as bytes.
-pub(super) struct Kept {
+/// A response to keep, as bytes.
+pub(super) struct EncodedResponse {
     scope: String,
     key: String,
     expires_at: Timestamp,
     json: Vec<u8>,
 }
 
-/// Whether a write was done: of an agent, whether its name was new, or there to be deleted.
+/// The outcome of a write: `true` if it did something. For an agent: whether its name was new, or
+/// was there to be deleted.
 pub(super) type Outcome = Result<bool, StoreError>;
 
 impl Append {
-    /// Does the costly part on the caller's thread.
+    /// Encodes a commit, which is the costly part, on the caller's thread.
     pub(super) fn new(
         id: &ConversationId,
         held: &Claim,
@@ -90,14 +91,14 @@ impl Append {
         });
         let entries = entries.collect::<Result<_, _>>()?;
         let state = commit.state.as_ref().map(json).transpose()?;
-        let answers = commit.answers.iter().map(|answer| Kept::new(id.as_str(), answer));
+        let answers = commit.answers.iter().map(|answer| EncodedResponse::new(id.as_str(), answer));
         let answers = answers.collect::<Result<_, _>>()?;
         let (id, held) = (id.clone(), held.clone());
         Ok(Self { id, held, commit, record, events, entries, state, answers })
     }
 }
 
-impl Kept {
+impl EncodedResponse {
     pub(super) fn new(scope: &str, answer: &StoredResponse) -> Result<Self, StoreError> {
         let (scope, key) = (scope.to_owned(), answer.key.clone());
         Ok(Self { scope, key, expires_at: answer.expires_at, json: json(answer)? })
@@ -109,7 +110,7 @@ pub(super) fn json(value: &impl Serialize) -> Result<Vec<u8>, StoreError> {
 }
 
 /// The tables of one write transaction, opened once for all its writes.
-pub(super) struct Open<'t> {
+pub(super) struct OpenTables<'t> {
     transaction: &'t WriteTransaction,
     journal: Table<'t, (&'static str, u64), &'static [u8]>,
     doomed: Table<'t, &'static str, ()>,
@@ -127,7 +128,7 @@ pub(super) struct Open<'t> {
     audit: Audit<'t>,
 }
 
-impl<'t> Open<'t> {
+impl<'t> OpenTables<'t> {
     pub(super) fn new(transaction: &'t WriteTransaction) -> Result<Self, Error> {
         Ok(Self {
             transaction,
@@ -148,9 +149,9 @@ impl<'t> Open<'t> {
         })
     }
 
-    /// Does one write whose holding was found to be the present one.
+    /// Applies one write whose claim is the present one.
     ///
-    /// A refusal has written nothing; after an error the whole transaction must be dropped.
+    /// A refused write has changed nothing; after an error the whole transaction must be dropped.
     pub(super) fn apply(&mut self, write: &Write) -> Result<Outcome, Error> {
         match write {
             Write::Append(append) => self.append(append),
@@ -161,9 +162,9 @@ impl<'t> Open<'t> {
             }
             Write::PutAgent { name, revision, json, answer } => {
                 self.revisions.insert(revision.as_str(), json.as_slice())?;
-                let new = self.agents.insert(name.as_str(), revision.as_str())?.is_none();
+                let is_new = self.agents.insert(name.as_str(), revision.as_str())?.is_none();
                 self.keep(answer)?;
-                Ok(Ok(new))
+                Ok(Ok(is_new))
             }
             Write::DeleteAgent { name, answer } => {
                 let was_there = self.agents.remove(name.as_str())?.is_some();
@@ -182,27 +183,28 @@ impl<'t> Open<'t> {
             Write::PutBlob { id, blob } => blobs::put(self.transaction, id.as_str(), blob).map(Ok),
             Write::DeleteBlob { id } => blobs::delete(self.transaction, id.as_str()).map(Ok),
             Write::Audit(entry) => {
-                let there = self.heads.get(entry.id.as_str())?.is_some();
-                if there {
+                let exists = self.heads.get(entry.id.as_str())?.is_some();
+                if exists {
                     self.audit.keep(entry)?;
                 }
-                Ok(Ok(there))
+                Ok(Ok(exists))
             }
             Write::Reserve { answer, now } => {
                 let old = self.answers.get((answer.scope.as_str(), answer.key.as_str()))?;
                 let old = old
                     .map(|json| tables::parse::<StoredResponse>("answer", json.value()))
                     .transpose()?;
-                let free = old.is_none_or(|old| old.expires_at <= *now);
-                if free {
+                let is_free = old.is_none_or(|old| old.expires_at <= *now);
+                if is_free {
                     self.keep([answer])?;
                 }
-                Ok(Ok(free))
+                Ok(Ok(is_free))
             }
         }
     }
 
-    /// Whether a write must wait until a deleted conversation of the same id is wholly removed.
+    /// Whether a write must wait until the deleted conversation of the same id is removed
+    /// completely.
     pub(super) fn must_wait(&self, write: &Write) -> Result<bool, Error> {
         match write {
             Write::Append(append) => Ok(self.doomed.get(append.id.as_str())?.is_some()),
@@ -217,35 +219,38 @@ impl<'t> Open<'t> {
         }
     }
 
-    /// Removes some of the events that deletions left, those of `first` before all others. Returns
+    /// Removes some of the events that deletions left, beginning with those of `first`. Returns
     /// whether there were any.
     pub(super) fn sweep(&mut self, first: Option<&str>) -> Result<bool, Error> {
-        let (mut rows, mut bytes) = (REMOVED, REMOVED_BYTES);
+        let mut rows = MAX_REMOVED_EVENTS;
+        let mut bytes = MAX_REMOVED_BYTES;
         let mut swept = self.audit.sweep_doomed()?;
         let mut first = first.map(str::to_owned);
         while rows > 0 && bytes > 0 {
             let next = self.doomed.first()?.map(|row| row.0.value().to_owned());
             let Some(id) = first.take().or(next) else { break };
             swept = true;
-            let (mut last, mut whole) = (0, true);
+            let mut last = 0;
+            let mut is_complete = true;
             for row in self.journal.range((id.as_str(), 0)..=(id.as_str(), u64::MAX))? {
                 if rows == 0 || bytes == 0 {
-                    whole = false;
+                    is_complete = false;
                     break;
                 }
                 let (key, json) = row?;
                 last = key.value().1;
-                (rows, bytes) = (rows - 1, bytes.saturating_sub(json.value().len()));
+                rows -= 1;
+                bytes = bytes.saturating_sub(json.value().len());
             }
             self.journal.retain_in((id.as_str(), 0)..=(id.as_str(), last), |_, _| false)?;
-            if whole {
+            if is_complete {
                 self.doomed.remove(id.as_str())?;
             }
         }
         Ok(swept)
     }
 
-    /// Whether deletions left events.
+    /// Whether deletions left events to remove.
     pub(super) fn has_doomed(&self) -> Result<bool, Error> {
         Ok(self.doomed.first()?.is_some() || self.audit.has_doomed()?)
     }
@@ -263,7 +268,7 @@ impl<'t> Open<'t> {
         if let Some(json) = &append.state {
             self.states.insert(id, (tables::STATE_FORMAT, json.as_slice()))?;
         }
-        self.mark(id, old.as_ref(), Some(&commit.head))?;
+        self.update_indexes(id, old.as_ref(), Some(&commit.head))?;
         for closed in &commit.closed {
             self.close(id, closed.call_id.as_str(), closed.suspension)?;
         }
@@ -275,7 +280,7 @@ impl<'t> Open<'t> {
             self.inbox.insert((at, id, call, suspension), json.as_slice())?;
         }
         if let Some(event) = commit.events.last() {
-            self.expire(event.at)?;
+            self.remove_expired(event.at)?;
             self.audit.sweep(nanos(event.at))?;
         }
         self.keep(&append.answers)?;
@@ -284,7 +289,7 @@ impl<'t> Open<'t> {
 
     fn delete(&mut self, id: &str) -> Result<(), Error> {
         let old = self.head(id)?;
-        self.mark(id, old.as_ref(), None)?;
+        self.update_indexes(id, old.as_ref(), None)?;
         self.audit.forget(id)?;
         self.heads.remove(id)?;
         self.states.remove(id)?;
@@ -304,7 +309,7 @@ impl<'t> Open<'t> {
         for (call, suspension) in calls {
             self.close(id, &call, suspension)?;
         }
-        self.forget(id)
+        self.forget_responses(id)
     }
 
     fn head(&self, id: &str) -> Result<Option<ConversationSummary>, Error> {
@@ -313,7 +318,7 @@ impl<'t> Open<'t> {
         Ok(Some(record.head))
     }
 
-    fn mark(
+    fn update_indexes(
         &mut self,
         id: &str,
         old: Option<&ConversationSummary>,
@@ -344,23 +349,26 @@ impl<'t> Open<'t> {
         Ok(())
     }
 
-    fn keep<'k>(&mut self, answers: impl IntoIterator<Item = &'k Kept>) -> Result<(), Error> {
-        for kept in answers {
-            let (scope, key) = (kept.scope.as_str(), kept.key.as_str());
-            let old = self.answers.insert((scope, key), kept.json.as_slice())?;
+    fn keep<'k>(
+        &mut self,
+        answers: impl IntoIterator<Item = &'k EncodedResponse>,
+    ) -> Result<(), Error> {
+        for answer in answers {
+            let (scope, key) = (answer.scope.as_str(), answer.key.as_str());
+            let old = self.answers.insert((scope, key), answer.json.as_slice())?;
             let old = old
                 .map(|json| tables::parse::<StoredResponse>("answer", json.value()))
                 .transpose()?;
             if let Some(old) = old {
                 self.expiries.remove((nanos(old.expires_at), scope, key))?;
             }
-            self.expiries.insert((nanos(kept.expires_at), scope, key), ())?;
+            self.expiries.insert((nanos(answer.expires_at), scope, key), ())?;
         }
         Ok(())
     }
 
-    fn expire(&mut self, now: Timestamp) -> Result<(), Error> {
-        for _ in 0..EXPIRIES {
+    fn remove_expired(&mut self, now: Timestamp) -> Result<(), Error> {
+        for _ in 0..MAX_EXPIRED_PER_COMMIT {
             let Some(first) = self.expiries.first()? else { break };
             let (at, scope, key) = first.0.value();
             if at > nanos(now) {
@@ -373,17 +381,17 @@ impl<'t> Open<'t> {
         Ok(())
     }
 
-    fn forget(&mut self, scope: &str) -> Result<(), Error> {
-        let mut kept = Vec::new();
+    fn forget_responses(&mut self, scope: &str) -> Result<(), Error> {
+        let mut found = Vec::new();
         for row in self.answers.range((scope, "")..)? {
             let row = row?;
             if row.0.value().0 != scope {
                 break;
             }
             let answer: StoredResponse = tables::parse("answer", row.1.value())?;
-            kept.push((answer.key, nanos(answer.expires_at)));
+            found.push((answer.key, nanos(answer.expires_at)));
         }
-        for (key, at) in kept {
+        for (key, at) in found {
             self.answers.remove((scope, key.as_str()))?;
             self.expiries.remove((at, scope, key.as_str()))?;
         }

@@ -1,4 +1,4 @@
-//! The one thread that writes: all that waits goes into one transaction, hence one fsync.
+//! The one thread that writes: all waiting writes share one transaction, and so one fsync.
 
 use std::sync::Arc;
 use std::thread;
@@ -12,24 +12,24 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::state::{OpenFile, Shared};
 use super::store_dir::StoreDir;
-use super::write::{Open, Outcome, Write};
+use super::write::{OpenTables, Outcome, Write};
 
-/// Jobs that wait while one transaction is written; more of them wait at the queue's door, which
-/// bounds the memory of a store behind a slow disk.
-pub(super) const QUEUE: usize = 1024;
-/// Writes of one transaction: enough to share an fsync, few enough that none waits long for it.
-const BATCH: usize = 256;
-/// The size of the file from which a commit also writes what makes a repair quick: below it, a
-/// repair reads the whole file in less than half a second.
-const QUICK_REPAIR: u64 = 256 << 20;
-/// How often a closed file answers what waits for it.
-const SLICE: Duration = Duration::from_millis(20);
-/// The longest pause between two attempts to open the file again, in slices: a disk that has room
-/// again is in use a second later, and one that stays full is not repaired over and over.
-const PAUSE: u32 = 50;
+/// Jobs that wait while one transaction is written. Callers beyond that wait for room in the queue,
+/// which bounds the memory of a store on a slow disk.
+pub(super) const MAX_QUEUED_JOBS: usize = 1024;
+/// Writes in one transaction: enough to share an fsync, few enough that none waits long for it.
+const MAX_BATCH: usize = 256;
+/// The file size from which commits also write what a quick repair needs. Below it a repair reads
+/// the whole file in less than half a second.
+const QUICK_REPAIR_BYTES: u64 = 256 << 20;
+/// How often jobs are answered while the file is closed.
+const ANSWER_INTERVAL: Duration = Duration::from_millis(20);
+/// The longest delay between two attempts to reopen the file, in answer intervals: a disk that has
+/// room again is in use a second later, and one that stays full is not repaired over and over.
+const MAX_REOPEN_DELAY: u32 = 50;
 
-/// What the writer is asked for. Claims that change hands pass through it, so that whoever gets a
-/// conversation finds the journal as its last holder's writes left it.
+/// A job of the writer. Claims that change hands pass through it, so that the next holder of a
+/// conversation finds the journal as the former holder's writes left it.
 pub(super) enum Job {
     Write(Box<Write>, oneshot::Sender<Outcome>),
     Release {
@@ -43,7 +43,7 @@ pub(super) enum Job {
         dead: Holder,
         done: oneshot::Sender<Claimed>,
     },
-    /// A read failed on the file opened as this number.
+    /// A read failed on this opening of the file.
     Reopen(u64),
 }
 
@@ -51,37 +51,41 @@ pub(super) type Claimed = Result<Claim, StoreError>;
 type Pending = (Box<Write>, oneshot::Sender<Outcome>);
 
 pub(super) struct Writer {
-    pub(super) place: StoreDir,
+    pub(super) store_dir: StoreDir,
     pub(super) shared: Arc<Shared>,
     pub(super) queue: mpsc::Receiver<Job>,
     /// Whether deletions may have left events to remove.
-    sweeping: bool,
-    /// Writes that wait for that.
-    waiting: Vec<Pending>,
+    needs_sweep: bool,
+    /// Writes that wait until those events are removed.
+    deferred: Vec<Pending>,
 }
 
 impl Writer {
-    /// A process that died may have left events to remove.
-    pub(super) fn new(place: StoreDir, shared: Arc<Shared>, queue: mpsc::Receiver<Job>) -> Self {
-        Self { place, shared, queue, sweeping: true, waiting: Vec::new() }
+    /// A writer that sweeps first: a process that died may have left events to remove.
+    pub(super) fn new(
+        store_dir: StoreDir,
+        shared: Arc<Shared>,
+        queue: mpsc::Receiver<Job>,
+    ) -> Self {
+        Self { store_dir, shared, queue, needs_sweep: true, deferred: Vec::new() }
     }
 
-    /// Writes until nobody can ask any more, then closes the file.
+    /// Writes until the store is dropped, then closes the file.
     pub(super) fn run(mut self) {
-        let mut jobs = Vec::with_capacity(BATCH);
+        let mut jobs = Vec::with_capacity(MAX_BATCH);
         while self.next(&mut jobs) {
-            self.work(&mut jobs);
+            self.process(&mut jobs);
         }
         self.shared.replace(Err("the store is closed".to_owned()));
     }
 
-    /// Takes the jobs that there are, and waits for one unless there is something to do anyway. False
-    /// when nobody can ask any more; what is left to remove then is removed by the next process.
+    /// Takes the queued jobs, and waits for one unless there is other work. False when the store
+    /// was dropped; the next process removes what is left to remove then.
     fn next(&mut self, jobs: &mut Vec<Job>) -> bool {
-        if !self.sweeping && self.waiting.is_empty() {
-            return self.queue.blocking_recv_many(jobs, BATCH) > 0;
+        if !self.needs_sweep && self.deferred.is_empty() {
+            return self.queue.blocking_recv_many(jobs, MAX_BATCH) > 0;
         }
-        while jobs.len() < BATCH {
+        while jobs.len() < MAX_BATCH {
             match self.queue.try_recv() {
                 Ok(job) => jobs.push(job),
                 Err(TryRecvError::Empty) => return true,
@@ -91,49 +95,52 @@ impl Writer {
         true
     }
 
-    fn work(&mut self, jobs: &mut Vec<Job>) {
-        let OpenFile { number, database } = self.shared.file();
-        let mut failed = None;
-        let (mut writes, mut moves) = (std::mem::take(&mut self.waiting), Vec::new());
+    fn process(&mut self, jobs: &mut Vec<Job>) {
+        let OpenFile { generation, database } = self.shared.file();
+        let mut failure = None;
+        let mut writes = std::mem::take(&mut self.deferred);
+        let mut claim_jobs = Vec::new();
         writes.retain(|(_, done)| !done.is_closed());
         for job in jobs.drain(..) {
             match job {
                 Job::Write(write, done) if !done.is_closed() => writes.push((write, done)),
                 Job::Write(..) => {}
-                Job::Reopen(broken) if broken == number => failed = Some("a read failed".into()),
+                Job::Reopen(broken) if broken == generation => {
+                    failure = Some("a read failed".into())
+                }
                 Job::Reopen(_) => {}
-                Job::Release { .. } | Job::TakeOver { .. } => moves.push(job),
+                Job::Release { .. } | Job::TakeOver { .. } => claim_jobs.push(job),
             }
         }
         match database {
-            Ok(database) if self.sweeping || !writes.is_empty() => {
-                failed = self.commit(&database, writes).err().or(failed);
+            Ok(database) if self.needs_sweep || !writes.is_empty() => {
+                failure = self.commit(&database, writes).err().or(failure);
             }
             Ok(_) => {}
             Err(reason) => refuse(writes, &reason),
         }
-        moves.into_iter().for_each(|job| self.pass_on(job));
-        if let Some(reason) = failed {
+        claim_jobs.into_iter().for_each(|job| self.change_claim(job));
+        if let Some(reason) = failure {
             self.reopen(reason);
         }
     }
 
-    /// Answers every write; `Err` says why the file cannot be used any more.
+    /// Commits the writes and answers each; `Err` says why the file cannot be used any more.
     fn commit(&mut self, database: &Database, writes: Vec<Pending>) -> Result<(), String> {
         match self.transact(database, &writes) {
             Ok(outcomes) => {
                 for ((write, done), outcome) in writes.into_iter().zip(outcomes) {
                     match outcome {
-                        // A caller that left will replay.
+                        // A caller that has gone replays.
                         Some(outcome) => drop(done.send(outcome)),
-                        None => self.waiting.push((write, done)),
+                        None => self.deferred.push((write, done)),
                     }
                 }
                 Ok(())
             }
             Err(error) => {
-                // The next commit says whether there is something to remove.
-                self.sweeping = false;
+                // The next commit finds out whether there are events to remove.
+                self.needs_sweep = false;
                 let reason = error.to_string();
                 refuse(writes, &reason);
                 Err(reason)
@@ -141,26 +148,28 @@ impl Writer {
         }
     }
 
-    /// The outcome of every write; `None` for one that must wait.
+    /// The outcome of each write; `None` for one that must wait.
     fn transact(
         &mut self,
         database: &Database,
         writes: &[Pending],
     ) -> Result<Vec<Option<Outcome>>, Error> {
         let mut transaction = database.begin_write()?;
-        transaction.set_quick_repair(self.shared.probe.bytes() >= QUICK_REPAIR);
+        transaction.set_quick_repair(self.shared.probe.bytes() >= QUICK_REPAIR_BYTES);
         let mut outcomes = Vec::with_capacity(writes.len());
-        let mut open = Open::new(&transaction)?;
+        let mut open = OpenTables::new(&transaction)?;
         for (write, _) in writes {
-            outcomes.push(match self.admits(write) {
-                true if open.must_wait(write)? => None,
-                true => Some(open.apply(write)?),
-                false => Some(Err(StoreError::Fenced)),
+            outcomes.push(if !self.admits(write) {
+                Some(Err(StoreError::Fenced))
+            } else if open.must_wait(write)? {
+                None
+            } else {
+                Some(open.apply(write)?)
             });
         }
-        let waits = writes.iter().zip(&outcomes).find(|(_, outcome)| outcome.is_none());
-        let swept = open.sweep(waits.and_then(|((write, _), _)| write.conversation()))?;
-        let sweeping = open.has_doomed()?;
+        let deferred = writes.iter().zip(&outcomes).find(|(_, outcome)| outcome.is_none());
+        let swept = open.sweep(deferred.and_then(|((write, _), _)| write.conversation()))?;
+        let needs_sweep = open.has_doomed()?;
         drop(open);
         let was_done = |outcome: &Option<Outcome>| matches!(outcome, Some(Ok(_)));
         let done = outcomes.iter().filter(|outcome| was_done(outcome)).count();
@@ -169,7 +178,7 @@ impl Writer {
         } else {
             transaction.commit()?;
         }
-        self.sweeping = sweeping;
+        self.needs_sweep = needs_sweep;
         self.shared.count_commits(done as u64);
         for ((write, _), _) in writes.iter().zip(&outcomes).filter(|(_, it)| was_done(it)) {
             if let Write::Delete { id, held, .. } = write.as_ref() {
@@ -193,7 +202,7 @@ impl Writer {
         }
     }
 
-    fn pass_on(&self, job: Job) {
+    fn change_claim(&self, job: Job) {
         match job {
             Job::Release { id, held, done } => {
                 self.shared.claims().release(&id, &held);
@@ -201,39 +210,39 @@ impl Writer {
             }
             Job::TakeOver { id, me, dead, done } => {
                 let claimed = self.shared.take_over(&id, &me, &dead);
-                let _ = done.send(claimed.map_err(|failed| failed.refusal));
+                let _ = done.send(claimed.map_err(|failure| failure.error));
             }
             Job::Write(..) | Job::Reopen(_) => {}
         }
     }
 
-    /// Closes the file and opens it again, as often as it takes, or until the store is dropped.
+    /// Closes the file and reopens it, as often as it takes or until the store is dropped.
     fn reopen(&mut self, mut reason: String) {
-        let mut pause = 1;
+        let mut delay = 1;
         while !(self.queue.is_closed() && self.queue.is_empty()) {
-            tracing::error!(%reason, "the store's file failed and is opened again");
+            tracing::error!(%reason, "store file failed: reopening");
             self.shared.replace(Err(reason.clone()));
-            for _ in 0..pause {
-                self.answer_waiting(&reason);
-                thread::sleep(SLICE);
+            for _ in 0..delay {
+                self.refuse_queued(&reason);
+                thread::sleep(ANSWER_INTERVAL);
             }
-            match self.place.open(&self.shared.probe) {
+            match self.store_dir.open(&self.shared.probe) {
                 Ok(database) => {
-                    tracing::info!("the store's file is open again");
+                    tracing::info!("store file reopened");
                     self.shared.replace(Ok(database));
                     return;
                 }
                 Err(error) => reason = error.to_string(),
             }
-            pause = (pause * 2).min(PAUSE);
+            delay = (delay * 2).min(MAX_REOPEN_DELAY);
         }
     }
 
-    fn answer_waiting(&mut self, reason: &str) {
+    fn refuse_queued(&mut self, reason: &str) {
         while let Ok(job) = self.queue.try_recv() {
             match job {
                 Job::Write(write, done) => refuse(vec![(write, done)], reason),
-                Job::Release { .. } | Job::TakeOver { .. } => self.pass_on(job),
+                Job::Release { .. } | Job::TakeOver { .. } => self.change_claim(job),
                 Job::Reopen(_) => {}
             }
         }

@@ -9,7 +9,7 @@ use async_trait::async_trait;
 
 use super::Memory;
 
-/// By conversation and key, entries and when they expire.
+/// By conversation and key: when each entry expires, and the entry.
 pub(super) type Entries = BTreeMap<ConversationId, BTreeMap<String, (Timestamp, AuditEntry)>>;
 
 #[async_trait]
@@ -24,11 +24,11 @@ impl AuditLog for Memory {
         if !tables.conversations.contains_key(id) {
             return Ok(());
         }
-        let of = tables.audit.entry(id.clone()).or_default();
-        of.retain(|_, (expires_at, _)| entry.at < *expires_at);
-        of.insert(entry.key(), (expires_at, entry.clone()));
-        while of.len() > MAX_ENTRIES {
-            of.pop_first();
+        let entries = tables.audit.entry(id.clone()).or_default();
+        entries.retain(|_, (expires_at, _)| entry.at < *expires_at);
+        entries.insert(entry.key(), (expires_at, entry.clone()));
+        while entries.len() > MAX_ENTRIES {
+            entries.pop_first();
         }
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! The audit in Redis: beside its conversation, and gone by itself when its time is over.
+//! The audit in Redis: next to its conversation, removed by the server when it expires.
 
 use abide_actors::audit::{AuditEntry, AuditLog};
 use abide_actors::journal::StoreError;
@@ -29,11 +29,11 @@ impl AuditLog for Redis {
         now: Timestamp,
     ) -> Result<Vec<AuditEntry>, StoreError> {
         let tag = Tag::of(id);
-        let [entries, expiries] = of(tag, id).map(|key| key.to_string());
+        let [entries, expiries] = keys_of(tag, id).map(|key| key.to_string());
         let mut command = cmd("ZRANGE");
         let after = format!("({}", keys::score_until(now));
         command.arg(expiries).arg(after).arg("+inf").arg("BYSCORE");
-        let mut live: Vec<String> = self.ask(tag, command).await?;
+        let mut live: Vec<String> = self.query(tag, command).await?;
         live.retain(|key| before.is_none_or(|before| key.as_str() < before));
         live.sort_by(|one, other| other.cmp(one));
         live.truncate(limit);
@@ -42,12 +42,12 @@ impl AuditLog for Redis {
         }
         let mut command = cmd("HMGET");
         command.arg(entries).arg(live);
-        let found: Vec<Option<Vec<u8>>> = self.fetch(tag, command).await?;
+        let found: Vec<Option<Vec<u8>>> = self.query_large(tag, command).await?;
         found.into_iter().flatten().map(|json| decode::parse("audit entry", &json)).collect()
     }
 }
 
 /// The keys of a conversation's audit: the entries, and when each expires.
-pub(super) fn of(tag: Tag, id: &ConversationId) -> [Key<'_>; 2] {
+pub(super) fn keys_of(tag: Tag, id: &ConversationId) -> [Key<'_>; 2] {
     ["u", "ux"].map(|kind| tag.own(kind, id.as_str()))
 }

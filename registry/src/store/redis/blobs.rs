@@ -1,4 +1,4 @@
-//! Blobs in Redis: one key each, in the partition that its id falls into.
+//! Blobs in Redis: one key each, in the partition of its id.
 
 use abide_actors::blobs::{Blob, BlobInfo, Blobs};
 use abide_actors::journal::StoreError;
@@ -18,8 +18,8 @@ impl Blobs for Redis {
     }
 
     async fn blob_info(&self, id: &BlobId) -> Result<Option<BlobInfo>, StoreError> {
-        let (tag, command) = ask(id, ["type", "size"]);
-        let row: (Option<String>, Option<u64>) = self.ask(tag, command).await?;
+        let (tag, command) = query(id, ["type", "size"]);
+        let row: (Option<String>, Option<u64>) = self.query(tag, command).await?;
         Ok(match row {
             (Some(media_type), Some(size)) => Some(BlobInfo { media_type, size }),
             _ => None,
@@ -27,8 +27,8 @@ impl Blobs for Redis {
     }
 
     async fn blob(&self, id: &BlobId) -> Result<Option<Blob>, StoreError> {
-        let (tag, command) = ask(id, ["type", "bytes"]);
-        let row: (Option<String>, Option<Bytes>) = self.fetch(tag, command).await?;
+        let (tag, command) = query(id, ["type", "bytes"]);
+        let row: (Option<String>, Option<Bytes>) = self.query_large(tag, command).await?;
         Ok(match row {
             (Some(media_type), Some(bytes)) => Some(Blob::new(&media_type, bytes)),
             _ => None,
@@ -41,13 +41,13 @@ impl Blobs for Redis {
 }
 
 /// The tag and the key of a blob.
-pub(super) fn place(id: &BlobId) -> (Tag, String) {
+pub(super) fn key_of(id: &BlobId) -> (Tag, String) {
     let tag = Tag::Partition(Partition::of(id.as_str()));
     (tag, tag.key_of("b", id.as_str()))
 }
 
-fn ask(id: &BlobId, fields: [&str; 2]) -> (Tag, Cmd) {
-    let (tag, key) = place(id);
+fn query(id: &BlobId, fields: [&str; 2]) -> (Tag, Cmd) {
+    let (tag, key) = key_of(id);
     let mut command = cmd("HMGET");
     command.arg(key).arg(&fields);
     (tag, command)

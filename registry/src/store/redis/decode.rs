@@ -1,4 +1,4 @@
-//! What is read back, from Redis' answers.
+//! Decodes the answers of Redis to rows of the store, and builds the queries for them.
 
 use abide_actors::journal::{Claim, ConversationSummary, Holder, StoreError, StoredResponse};
 use abide_conversation::state::ConversationStatus;
@@ -6,26 +6,27 @@ use abide_conversation::{AgentName, ConversationId, Timestamp};
 use redis::{Cmd, Value, cmd};
 use serde::de::DeserializeOwned;
 
-use super::execute::{read, refused};
+use super::error::refused;
+use super::execute::read;
 use super::keys::Tag;
 
-/// Asks for what [`head`] reads.
-pub(super) fn ask_head(id: &ConversationId) -> (Tag, Cmd) {
+/// The query for [`head`].
+pub(super) fn query_head(id: &ConversationId) -> (Tag, Cmd) {
     let fields = ["seq", "agent", "head", "alarm", "active", "metadata"];
-    ask_fields(id, &fields)
+    query_fields(id, &fields)
 }
 
-/// Asks for what [`holding`] reads.
-pub(super) fn ask_holding(id: &ConversationId) -> (Tag, Cmd) {
-    ask_fields(id, &["node", "incarnation", "epoch"])
+/// The query for [`claim`].
+pub(super) fn query_claim(id: &ConversationId) -> (Tag, Cmd) {
+    query_fields(id, &["node", "incarnation", "epoch"])
 }
 
-/// Asks for what [`seq`] reads.
-pub(super) fn ask_seq(id: &ConversationId) -> (Tag, Cmd) {
-    ask_fields(id, &["seq"])
+/// The query for [`seq`].
+pub(super) fn query_seq(id: &ConversationId) -> (Tag, Cmd) {
+    query_fields(id, &["seq"])
 }
 
-fn ask_fields(id: &ConversationId, fields: &[&str]) -> (Tag, Cmd) {
+fn query_fields(id: &ConversationId, fields: &[&str]) -> (Tag, Cmd) {
     let tag = Tag::of(id);
     let mut command = cmd("HMGET");
     command.arg(tag.key_of("c", id.as_str())).arg(fields);
@@ -38,15 +39,15 @@ pub(super) fn head(
     id: &ConversationId,
     row: Value,
 ) -> Result<Option<ConversationSummary>, StoreError> {
-    let named = || named(id);
-    let row: (Option<u64>, Text, Text, Text, Text, Text) = read(&named(), row)?;
+    let name = || key_name(id);
+    let row: (Option<u64>, Text, Text, Text, Text, Text) = read(&name(), row)?;
     let (Some(last_seq), Some(agent), Some(head), alarm, active, metadata) = row else {
         return Ok(None);
     };
-    let (state, created_at): (ConversationStatus, Timestamp) = parse(&named(), head.as_bytes())?;
+    let (state, created_at): (ConversationStatus, Timestamp) = parse(&name(), head.as_bytes())?;
     let alarm = alarm.filter(|at| !at.is_empty()).map(|at| at.parse());
-    let alarm = alarm.transpose().map_err(|error| refused(format!("{}: {error}", named())))?;
-    let metadata = metadata.map(|json| parse(&named(), json.as_bytes())).transpose()?;
+    let alarm = alarm.transpose().map_err(|error| refused(format!("{}: {error}", name())))?;
+    let metadata = metadata.map(|json| parse(&name(), json.as_bytes())).transpose()?;
     Ok(Some(ConversationSummary {
         agent: AgentName::new(agent),
         state,
@@ -58,8 +59,8 @@ pub(super) fn head(
     }))
 }
 
-pub(super) fn holding(id: &ConversationId, row: Value) -> Result<Option<Claim>, StoreError> {
-    let row: (Text, Text, Option<u64>) = read(&named(id), row)?;
+pub(super) fn claim(id: &ConversationId, row: Value) -> Result<Option<Claim>, StoreError> {
+    let row: (Text, Text, Option<u64>) = read(&key_name(id), row)?;
     Ok(match row {
         (Some(node), Some(incarnation), Some(epoch)) => {
             Some(Claim { holder: Holder { node, incarnation }, epoch })
@@ -69,21 +70,21 @@ pub(super) fn holding(id: &ConversationId, row: Value) -> Result<Option<Claim>, 
 }
 
 pub(super) fn seq(id: &ConversationId, row: Value) -> Result<Option<u64>, StoreError> {
-    let (seq,): (Option<u64>,) = read(&named(id), row)?;
+    let (seq,): (Option<u64>,) = read(&key_name(id), row)?;
     Ok(seq)
 }
 
-/// An answer without the nonce before it.
-pub(super) fn answer(scope: &str, value: &[u8]) -> Result<StoredResponse, StoreError> {
+/// Decodes a stored response, which follows a nonce.
+pub(super) fn response(scope: &str, value: &[u8]) -> Result<StoredResponse, StoreError> {
     let json = value.iter().position(|byte| *byte == b' ').map(|at| &value[at + 1..]);
     parse(&Tag::of_scope(scope).key_of("a", scope), json.unwrap_or_default())
 }
 
-/// Reads JSON that this program wrote; `what` names it where it cannot be read.
+/// Decodes JSON that this program wrote; `what` names it in the error.
 pub(super) fn parse<T: DeserializeOwned>(what: &str, json: &[u8]) -> Result<T, StoreError> {
     abide_conversation::from_json(json).map_err(|error| refused(format!("{what}: {error}")))
 }
 
-fn named(id: &ConversationId) -> String {
+fn key_name(id: &ConversationId) -> String {
     Tag::of(id).key_of("c", id.as_str())
 }

@@ -10,7 +10,7 @@ use redis::cmd;
 use super::super::commit_rules;
 use super::Redis;
 use super::decode;
-use super::execute::refused;
+use super::error::refused;
 use super::keys::Tag;
 use super::scripts::StoredRow;
 
@@ -44,11 +44,12 @@ impl Journal for Redis {
         held: &Claim,
         commit: Commit,
     ) -> Result<(), StoreError> {
-        // Whether that is where the journal ends, the script sees.
+        // The script checks whether the journal ends there.
         let before = commit.head.last_seq.checked_sub(commit.events.len() as u64);
-        match before.is_some_and(|before| commit_rules::follows(&commit, Some(before))) {
-            true => self.append_by_script(id, held, &commit).await,
-            false => Err(StoreError::Conflict),
+        if before.is_some_and(|before| commit_rules::follows(&commit, Some(before))) {
+            self.append_by_script(id, held, &commit).await
+        } else {
+            Err(StoreError::Conflict)
         }
     }
 
@@ -65,7 +66,7 @@ impl Journal for Redis {
         me: &Holder,
         dead: Option<&Holder>,
     ) -> Result<(Claim, Option<StoredConversation>), StoreError> {
-        let (held, stored) = self.take_by_script(id, me, dead).await?;
+        let (held, stored) = self.claim_and_load_by_script(id, me, dead).await?;
         let loaded = match stored {
             Some(stored) => self.read(id, stored).await?,
             None => None,
@@ -89,8 +90,8 @@ impl Journal for Redis {
         before: u64,
         limit: usize,
     ) -> Result<Vec<Event>, StoreError> {
-        // Nothing is asked for past the end, so that the last ones are counted from there.
-        let seq = decode::seq(id, self.ask_row(decode::ask_seq(id)).await?)?.unwrap_or(0);
+        // Nothing is read past the end, so that the limit counts back from the last event.
+        let seq = decode::seq(id, self.query_row(decode::query_seq(id)).await?)?.unwrap_or(0);
         let last = before.saturating_sub(1).min(seq);
         let mut events = self.range(id, last.saturating_sub(limit as u64), last).await?;
         events.reverse();
@@ -106,14 +107,17 @@ impl Journal for Redis {
         let tag = Tag::of_scope(scope);
         let mut command = cmd("HGET");
         command.arg(tag.key_of("a", scope)).arg(key);
-        let Some(value) = self.ask::<Option<Vec<u8>>>(tag, command).await? else { return Ok(None) };
-        let answer = decode::answer(scope, &value)?;
+        let Some(value) = self.query::<Option<Vec<u8>>>(tag, command).await? else {
+            return Ok(None);
+        };
+        let answer = decode::response(scope, &value)?;
         Ok((now < answer.expires_at).then_some(answer))
     }
 }
 
 impl Redis {
-    /// What is stored of a conversation; where its cached state cannot be read, from all its events.
+    /// Decodes a stored conversation; if its cached state cannot be read, reads all its events
+    /// instead.
     async fn read(
         &self,
         id: &ConversationId,
@@ -134,14 +138,14 @@ impl Redis {
         loaded.transpose()
     }
 
-    /// The events `after + 1 ..= last`, as far as they are there.
+    /// The events `after + 1 ..= last`, as far as they exist.
     async fn range(
         &self,
         id: &ConversationId,
         after: u64,
         last: u64,
     ) -> Result<Vec<Event>, StoreError> {
-        // Redis counts from 0, in signed numbers, and up to the last one.
+        // Redis counts from 0, in signed numbers, and includes the last index.
         let first = i64::try_from(after).unwrap_or(i64::MAX);
         let last = i64::try_from(last).unwrap_or(i64::MAX);
         if last <= first {
@@ -150,12 +154,12 @@ impl Redis {
         let tag = Tag::of(id);
         let mut command = cmd("LRANGE");
         command.arg(tag.key_of("j", id.as_str())).arg(first).arg(last - 1);
-        parse(id, self.ask(tag, command).await?)
+        parse(id, self.query(tag, command).await?)
     }
 }
 
 fn parse(id: &ConversationId, events: Vec<Vec<u8>>) -> Result<Vec<Event>, StoreError> {
     let events = events.iter().map(|json| abide_conversation::from_json(json));
-    let named = |error| refused(format!("{}: {error}", Tag::of(id).key_of("j", id.as_str())));
-    events.collect::<Result<_, _>>().map_err(named)
+    let unreadable = |error| refused(format!("{}: {error}", Tag::of(id).key_of("j", id.as_str())));
+    events.collect::<Result<_, _>>().map_err(unreadable)
 }

@@ -1,4 +1,4 @@
-//! How keys and their parts are named.
+//! The names of keys and of their parts.
 
 use std::fmt;
 
@@ -8,11 +8,12 @@ use abide_conversation::{CallId, ConversationId, Timestamp};
 use super::super::paging::InboxKey;
 use crate::partition::Partition;
 
-/// What keys have in common that one script may touch: they live in one slot of a cluster.
+/// The hash tag of keys that one script may touch together: they live in one slot of a Redis
+/// cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) enum Tag {
     Partition(Partition),
-    /// Definitions, and the answers to calls on them.
+    /// Agent definitions, and the responses to requests about them.
     Agents,
     Members,
 }
@@ -22,37 +23,38 @@ impl Tag {
         Self::Partition(Partition::from(id))
     }
 
-    /// Where the answers of a scope are kept: an agent's beside the agents, so that one script
+    /// The tag of a scope's responses: those of an agent share the agents' tag, so that one script
     /// writes both.
     pub(super) fn of_scope(scope: &str) -> Self {
-        match scope.starts_with("agents/") {
-            true => Self::Agents,
-            false => Self::Partition(Partition::of(scope)),
+        if scope.starts_with("agents/") {
+            Self::Agents
+        } else {
+            Self::Partition(Partition::of(scope))
         }
     }
 
-    /// A key that there is once for each tag.
+    /// A key that exists once for each tag.
     pub(super) fn common(self, name: &str) -> Key<'_> {
         Key { tag: self, kind: None, name }
     }
 
-    /// A key that there is for each conversation or scope.
+    /// A key that exists for each conversation or scope.
     pub(super) fn own<'a>(self, kind: &'a str, name: &'a str) -> Key<'a> {
         Key { tag: self, kind: Some(kind), name }
     }
 
-    /// The same as [`Tag::common`], written out.
+    /// [`Tag::common`] as a string.
     pub(super) fn key(self, name: &str) -> String {
         self.common(name).to_string()
     }
 
-    /// The same as [`Tag::own`], written out.
+    /// [`Tag::own`] as a string.
     pub(super) fn key_of(self, kind: &str, name: &str) -> String {
         self.own(kind, name).to_string()
     }
 }
 
-/// A key, to be written where it is needed.
+/// A key, formatted where it is needed.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Key<'a> {
     tag: Tag,
@@ -80,13 +82,13 @@ impl fmt::Display for Tag {
     }
 }
 
-/// A time as the score of a sorted set, in microseconds, which a double holds exactly until 2255;
-/// never earlier than the time itself. The last of all times is beyond all others.
+/// A time as the score of a sorted set, in microseconds, which a double represents exactly until
+/// 2255. The score is never earlier than the time; the last of all times becomes infinity.
 pub(super) fn score(at: Timestamp) -> String {
-    match at == Timestamp::MAX {
-        true => "inf".to_owned(),
-        false => (at.as_nanosecond() + 999).div_euclid(1_000).to_string(),
+    if at == Timestamp::MAX {
+        return "inf".to_owned();
     }
+    (at.as_nanosecond() + 999).div_euclid(1_000).to_string()
 }
 
 /// The last score that is due at this time.
@@ -96,18 +98,19 @@ pub(super) fn score_until(now: Timestamp) -> String {
 
 /// The time that a score stands for.
 pub(super) fn time(score: f64) -> Timestamp {
-    // A float beyond the integers becomes the nearest of them.
+    // A float outside the range of integers becomes the nearest integer.
     Timestamp::from_microsecond(score as i64).unwrap_or(Timestamp::MAX)
 }
 
 /// Makes all times positive: the earliest is 3.8e20 nanoseconds before 1970.
-const OFFSET: i128 = 400_000_000_000_000_000_000;
-const DIGITS: usize = 21;
+const OFFSET_NANOS: i128 = 400_000_000_000_000_000_000;
+/// The digits of the largest time.
+const TIME_DIGITS: usize = 21;
 
 /// An inbox key as a member of a sorted set, whose bytes sort in the same order.
 pub(super) fn inbox_member((at, id, call, suspension): &InboxKey) -> String {
-    let at = at.as_nanosecond() + OFFSET;
-    format!("{at:0DIGITS$}\0{id}\0{call}\0{suspension:010}")
+    let at = at.as_nanosecond() + OFFSET_NANOS;
+    format!("{at:0TIME_DIGITS$}\0{id}\0{call}\0{suspension:010}")
 }
 
 /// The inbox key that a member stands for.
@@ -115,12 +118,12 @@ pub(super) fn inbox_key(member: &str) -> Option<InboxKey> {
     let (at, rest) = member.split_once('\0')?;
     let (id, rest) = rest.split_once('\0')?;
     let (call, suspension) = rest.rsplit_once('\0')?;
-    let at = at.parse::<i128>().ok()?.checked_sub(OFFSET)?;
+    let at = at.parse::<i128>().ok()?.checked_sub(OFFSET_NANOS)?;
     let at = Timestamp::from_nanosecond(at).ok()?;
     Some((at, ConversationId::new(id), CallId::new(call), suspension.parse().ok()?))
 }
 
-/// The key of an entry.
+/// The inbox key of an entry.
 pub(super) fn entry_key(entry: &InboxEntry) -> InboxKey {
     let pending = &entry.pending;
     let (id, call) = (entry.conversation_id.clone(), pending.call_id.clone());

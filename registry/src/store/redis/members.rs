@@ -1,4 +1,4 @@
-//! Redis as the register of a cluster's members, by its own clock.
+//! Redis as the membership of a cluster, by the server's clock.
 
 use abide_actors::journal::{Holder, StoreError};
 use abide_conversation::Timestamp;
@@ -6,36 +6,36 @@ use async_trait::async_trait;
 
 use super::Redis;
 use super::decode;
-use super::execute::refused;
+use super::error::refused;
 use super::scripts::MemberList;
 use crate::membership::{Member, Membership, ObservedMember, Renewed};
 
-/// Who was silent itself for half of its lease, as after the server was away, believes the others
-/// for a lease more: their silence says nothing then. A process whose name another has taken
-/// stays out while that one lives.
+/// A member that was itself silent for half of its lease, perhaps because the server was away, does
+/// not hold the silence of the others against them: their leases start anew. A process whose name
+/// another process has taken stays out as long as that one lives.
 #[async_trait]
 impl Membership for Redis {
     async fn enter(&self, me: &Member) -> Result<Renewed, StoreError> {
-        renewed(self.enter_by_script(me).await?)
+        to_renewed(self.enter_by_script(me).await?)
     }
 
     async fn renew(&self, me: &Member) -> Result<Renewed, StoreError> {
-        renewed(self.renew_by_script(me).await?)
+        to_renewed(self.renew_by_script(me).await?)
     }
 
     async fn declare_dead_if(&self, who: &Holder, suspect: bool) -> Result<bool, StoreError> {
-        self.bury_by_script(who, suspect).await
+        self.declare_dead_by_script(who, suspect).await
     }
 
     async fn leave(&self, who: &Holder) -> Result<(), StoreError> {
-        self.bury_by_script(who, true).await.map(|_| ())
+        self.declare_dead_by_script(who, true).await.map(|_| ())
     }
 }
 
-fn renewed(alive: Option<MemberList>) -> Result<Renewed, StoreError> {
+fn to_renewed(alive: Option<MemberList>) -> Result<Renewed, StoreError> {
     let Some(alive) = alive else { return Ok(Renewed::Evicted) };
     let [now, rows @ ..] = alive.as_slice() else {
-        return Err(refused("the members: nothing was read".to_owned()));
+        return Err(refused("the list of members is empty".to_owned()));
     };
     let now = Timestamp::from_millisecond(decode::parse("the clock", now)?)
         .map_err(|error| refused(format!("the clock: {error}")))?;
@@ -43,7 +43,7 @@ fn renewed(alive: Option<MemberList>) -> Result<Renewed, StoreError> {
     for row in rows.chunks_exact(2) {
         let silent_ms = decode::parse("a member's silence", &row[1])?;
         let member: Member = decode::parse("a member", &row[0])?;
-        // One that is dead and was not removed yet.
+        // Members that are dead and not removed yet are left out.
         if silent_ms <= member.lease_ms {
             members.push(ObservedMember { member, silent_ms });
         }

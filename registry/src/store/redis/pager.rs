@@ -1,4 +1,4 @@
-//! Pages of a listing that is spread over many partitions, in the order of its members.
+//! Pages of a listing that is spread over many partitions, sorted by member.
 
 use abide_actors::journal::StoreError;
 use redis::cmd;
@@ -11,20 +11,20 @@ use super::execute::read;
 use super::keys::Tag;
 use crate::partition::Partition;
 
-/// Rows that one page looks at before it is cut short: some hundred milliseconds at most.
-const SCAN: usize = 2_000;
-/// Rows that are read at once where a filter may drop them.
-const BATCH: usize = 256;
+/// How many rows one page scans before it ends early: some hundred milliseconds at most.
+const MAX_SCANNED_ROWS: usize = 2_000;
+/// How many rows are read at once if a filter may drop them.
+const FILTERED_BATCH: usize = 256;
 
-/// A row of a listing: the partition that it was found in, and what it is ordered by.
+/// A row of a listing: the member by which it is sorted, and its partition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Row {
     pub(super) member: String,
     pub(super) partition: Partition,
 }
 
-/// One page in the making: asks for the next rows as long as it wants some, and is told what each
-/// of them came to.
+/// Builds one page: reads the next rows as long as the page has room, and takes the item of each
+/// row.
 pub(super) struct Pager<T> {
     index: &'static str,
     partitions: Vec<Partition>,
@@ -32,85 +32,94 @@ pub(super) struct Pager<T> {
     filtered: bool,
     after: Option<String>,
     items: Vec<T>,
-    looked: usize,
-    /// Whether there may be rows after those that were given out.
-    more: bool,
-    full: bool,
+    scanned: usize,
+    /// Whether there may be rows after those that were returned.
+    has_more: bool,
+    is_full: bool,
 }
 
 impl<T> Pager<T> {
-    /// Over the sorted sets of this name, whose scores are all the same.
+    /// A pager over the sorted sets of this name, whose scores are all equal.
     pub(super) fn new(
         index: &'static str,
         partitions: impl Iterator<Item = Partition>,
         after: Option<String>,
         limit: usize,
     ) -> Self {
-        let (partitions, limit) = (partitions.collect::<Vec<_>>(), limit.max(1));
-        let more = !partitions.is_empty();
-        let (items, looked, filtered, full) = (Vec::new(), 0, false, false);
-        Self { index, partitions, limit, filtered, after, items, looked, more, full }
+        let partitions: Vec<_> = partitions.collect();
+        let has_more = !partitions.is_empty();
+        Self {
+            index,
+            partitions,
+            limit: limit.max(1),
+            filtered: false,
+            after,
+            items: Vec::new(),
+            scanned: 0,
+            has_more,
+            is_full: false,
+        }
     }
 
-    /// Some of its rows will come to nothing.
+    /// Whether a filter may drop some of the rows.
     pub(super) fn filtered(mut self, filtered: bool) -> Self {
         self.filtered = filtered;
         self
     }
 
-    /// The next rows; `None` when the page is complete. Each must be given back by [`Pager::take`].
+    /// The next rows; `None` when the page is complete. Each must be passed to [`Pager::take`].
     pub(super) async fn rows(&mut self, redis: &Redis) -> Result<Option<Vec<Row>>, StoreError> {
-        if !self.more || self.full || self.looked >= SCAN {
+        if !self.has_more || self.is_full || self.scanned >= MAX_SCANNED_ROWS {
             return Ok(None);
         }
-        // One more than the page holds tells whether it is the last.
+        // One row more than the page holds shows whether the page is the last.
         let wanted = self.limit - self.items.len() + 1;
-        let wanted = if self.filtered { BATCH } else { wanted.min(BATCH) };
-        let few = 2 * wanted.div_ceil(self.partitions.len()) + 1;
+        let wanted = if self.filtered { FILTERED_BATCH } else { wanted.min(FILTERED_BATCH) };
+        let per_partition = 2 * wanted.div_ceil(self.partitions.len()) + 1;
         let after = self.after.as_ref().map_or("-".to_owned(), |after| format!("({after}"));
-        let asked = self.partitions.iter().map(|partition| {
+        let queries = self.partitions.iter().map(|partition| {
             let tag = Tag::Partition(*partition);
             let mut command = cmd("ZRANGE");
             command.arg(tag.key(self.index)).arg(&after).arg("+").arg("BYLEX");
-            command.arg("LIMIT").arg(0).arg(few);
+            command.arg("LIMIT").arg(0).arg(per_partition);
             (tag, command)
         });
-        let answers = redis.each(asked.collect()).await?;
+        let answers = redis.query_all(queries.collect()).await?;
         let mut found = Vec::with_capacity(answers.len());
         for (partition, answer) in self.partitions.iter().zip(answers) {
             let members: Vec<String> = read(&Tag::Partition(*partition).key(self.index), answer)?;
             found.push((*partition, members));
         }
-        let (mut rows, more) = merge(found, few);
-        self.more = more || rows.len() > wanted;
+        let (mut rows, more) = merge(found, per_partition);
+        self.has_more = more || rows.len() > wanted;
         rows.truncate(wanted);
         Ok(Some(rows))
     }
 
-    /// Takes what a row came to; nothing, if it is not asked for or gone.
+    /// Takes the item of a row; `None` if the filter dropped it or it is gone.
     pub(super) fn take(&mut self, row: Row, item: Option<T>) {
-        self.full |= self.items.len() >= self.limit;
-        if self.full {
+        self.is_full |= self.items.len() >= self.limit;
+        if self.is_full {
             return;
         }
         self.items.extend(item);
-        self.looked += 1;
+        self.scanned += 1;
         self.after = Some(row.member);
     }
 
-    /// The page; `key` is what its cursor says of the last member that was looked at.
+    /// The page; `key` turns the last scanned member into the key of its cursor.
     pub(super) fn page<K: Serialize>(self, key: impl FnOnce(&str) -> Option<K>) -> Page<T> {
-        let ended = !self.full && !self.more;
+        let ended = !self.is_full && !self.has_more;
         let last = self.after.filter(|_| !ended).as_deref().and_then(key);
         Page { items: self.items, cursor: last.as_ref().map(paging::encode) }
     }
 }
 
-/// The rows in order, as far as they are all known; whether there may be more. Past the last row of
-/// a partition that gave as many as were asked for, that partition may have others.
-fn merge(found: Vec<(Partition, Vec<String>)>, few: usize) -> (Vec<Row>, bool) {
+/// The rows in order, as far as none can be missing between them, and whether there may be more. A
+/// partition that returned as many rows as the limit may have others after its last one.
+fn merge(found: Vec<(Partition, Vec<String>)>, limit: usize) -> (Vec<Row>, bool) {
     let last = |(_, members): &(_, Vec<String>)| {
-        (members.len() >= few).then(|| members.last().cloned()).flatten()
+        (members.len() >= limit).then(|| members.last().cloned()).flatten()
     };
     let known = found.iter().filter_map(last).min();
     let rows = found.into_iter().flat_map(|(partition, members)| {
@@ -128,17 +137,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_rows_before_which_none_can_be_missing_are_given_out() {
+    fn only_rows_before_which_none_can_be_missing_are_returned() {
         let members = |text: &str| text.chars().map(String::from).collect::<Vec<_>>();
         let mut partitions = Partition::all();
         let mut found = |text| (partitions.next().unwrap(), members(text));
         let some = vec![found("adf"), found("bc"), found("eg"), found("")];
-        let shown = |rows: Vec<Row>| rows.into_iter().map(|row| row.member).collect::<String>();
+        let joined = |rows: Vec<Row>| rows.into_iter().map(|row| row.member).collect::<String>();
         let (rows, more) = merge(some.clone(), 4);
-        assert_eq!((shown(rows).as_str(), more), ("abcdefg", false));
+        assert_eq!((joined(rows).as_str(), more), ("abcdefg", false));
         let (rows, more) = merge(some.clone(), 3);
-        assert_eq!((shown(rows).as_str(), more), ("abcdef", true));
+        assert_eq!((joined(rows).as_str(), more), ("abcdef", true));
         let (rows, more) = merge(some, 2);
-        assert_eq!((shown(rows).as_str(), more), ("abc", true));
+        assert_eq!((joined(rows).as_str(), more), ("abc", true));
     }
 }

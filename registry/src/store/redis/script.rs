@@ -1,4 +1,4 @@
-//! A script and a call of it.
+//! A Lua script, and a call of it.
 
 use std::fmt::Display;
 use std::io::Write;
@@ -8,10 +8,10 @@ use abide_actors::journal::StoreError;
 use redis::{Arg, Cmd, RedisWrite, ToRedisArgs, cmd};
 use serde::Serialize;
 
-use super::execute::refused;
+use super::error::refused;
 use super::keys::Tag;
 
-/// A script, and the name that the server keeps it under.
+/// A script, and the hash under which servers remember it.
 pub(super) struct Script {
     source: &'static str,
     hash: LazyLock<String>,
@@ -22,7 +22,8 @@ impl Script {
         Self { source, hash: LazyLock::new(hash) }
     }
 
-    /// The same call, as every server understands it; it knows the script from then on.
+    /// The call as a server understands it that does not know the script yet; it remembers the
+    /// script.
     pub(super) fn by_text(&self, by_hash: &Cmd) -> Cmd {
         let mut command = cmd("EVAL");
         command.arg(self.source);
@@ -40,24 +41,25 @@ pub(super) fn hash(source: &str) -> String {
     redis::Script::new(source).get_hash().to_owned()
 }
 
-/// A call of a script, written as what a server understands that knows it.
-pub(super) struct Call {
+/// A call of a script by its hash.
+pub(super) struct ScriptCall {
     script: &'static Script,
     tag: Tag,
     command: Cmd,
 }
 
 /// Room for the arguments of a usual commit, and for their bytes.
-const ROOM: (usize, usize) = (48, 2_048);
+const USUAL_ARGS: usize = 48;
+const USUAL_BYTES: usize = 2_048;
 
-impl Call {
+impl ScriptCall {
     pub(super) fn new<K: Display>(
         script: &'static Script,
         tag: Tag,
         keys: impl IntoIterator<Item = K, IntoIter: ExactSizeIterator>,
     ) -> Self {
         let keys = keys.into_iter();
-        let mut command = Cmd::with_capacity(ROOM.0, ROOM.1);
+        let mut command = Cmd::with_capacity(USUAL_ARGS, USUAL_BYTES);
         command.arg("EVALSHA").arg(script.hash.as_str()).arg(keys.len());
         keys.for_each(|key| command.write_arg_fmt(key));
         Self { script, tag, command }
@@ -68,21 +70,21 @@ impl Call {
         self
     }
 
-    /// An argument as JSON, after what stands before it.
+    /// Adds an argument of JSON that follows a prefix.
     pub(super) fn json(
         mut self,
-        before: impl Display,
+        prefix: impl Display,
         value: &impl Serialize,
     ) -> Result<Self, StoreError> {
         let mut arg = self.command.writer_for_next_arg();
-        write!(arg, "{before}").map_err(|error| refused(error.to_string()))?;
+        write!(arg, "{prefix}").map_err(|error| refused(error.to_string()))?;
         let written = serde_json::to_writer(&mut arg, value);
         drop(arg);
         written.map(|()| self).map_err(|error| refused(error.to_string()))
     }
 
-    /// What a server understands that knows the script.
-    pub(super) fn by_hash(self) -> (&'static Script, Tag, Cmd) {
+    /// The script, the tag, and the call by hash.
+    pub(super) fn into_parts(self) -> (&'static Script, Tag, Cmd) {
         (self.script, self.tag, self.command)
     }
 }

@@ -1,4 +1,4 @@
-//! The scripts, each with the one function that calls it.
+//! The Lua scripts, each with the one function that calls it.
 
 use abide_actors::audit::{AuditEntry, MAX_ENTRIES};
 use abide_actors::blobs::Blob;
@@ -7,20 +7,19 @@ use abide_conversation::remembered_decision::RememberedDecision;
 use abide_conversation::{AgentName, BlobId, ConversationId, DecisionId, Timestamp};
 use serde::Serialize;
 
-use super::super::StoredAgent;
+use super::super::{StoredAgent, agent_scope};
 use super::Redis;
-use super::execute::refused;
+use super::error::refused;
 use super::keys::{self, Key, Tag};
-use super::script::{Call, Script, hash};
+use super::script::{Script, ScriptCall, hash};
 use super::{audit, blobs};
-use crate::agent_catalog;
 use crate::membership::Member;
 
-/// For how long a server that is asked twice remembers that it deleted: longer than any repeat takes.
-const REMEMBERED_S: u64 = 60;
-/// For how long the answers of a scope are kept after the last one: a day, and an hour for each of
+/// How long a server remembers a deletion for its repeat: longer than any repeat takes.
+const DELETION_MEMORY_SECONDS: u64 = 60;
+/// How long the responses of a scope are kept after the last one: a day, and an hour for each of
 /// two clocks that are wrong.
-const KEPT_S: i64 = abide_actors::journal::RESPONSE_TTL.as_secs() + 2 * 60 * 60;
+const RESPONSES_TTL_SECONDS: i64 = abide_actors::journal::RESPONSE_TTL.as_secs() + 2 * 60 * 60;
 
 macro_rules! scripts {
     ($($name:ident = $($part:literal)+;)+) => {
@@ -34,20 +33,20 @@ macro_rules! scripts {
 }
 
 scripts! {
-    APPEND = "shared" "append";
-    CLAIM = "claims" "claim";
-    RELEASE = "shared" "release";
-    DELETE = "shared" "delete";
-    LOAD = "loads" "load";
-    TAKE = "claims" "loads" "take";
-    RESERVE = "shared" "reserve";
-    AGENT = "shared" "agent";
+    APPEND = "lib/fencing" "append";
+    CLAIM = "lib/claim" "claim";
+    RELEASE = "lib/fencing" "release";
+    DELETE = "lib/fencing" "delete";
+    LOAD = "lib/load" "load";
+    CLAIM_AND_LOAD = "lib/claim" "lib/load" "claim_and_load";
+    RESERVE = "lib/fencing" "reserve";
+    AGENT = "lib/fencing" "agent";
     DECISION = "decision";
     BLOB = "blob";
     AUDIT = "audit";
-    ENTER = "members" "enter";
-    RENEW = "members" "renew";
-    BURY = "members" "bury";
+    ENTER = "lib/members" "enter";
+    RENEW = "lib/members" "renew";
+    DECLARE_DEAD = "lib/members" "declare_dead";
 }
 
 impl Redis {
@@ -59,11 +58,11 @@ impl Redis {
     ) -> Result<Claim, StoreError> {
         let tag = Tag::of(id);
         let keys = [tag.own("c", id.as_str()), tag.common("floor")];
-        self.call(Call::new(&CLAIM, tag, keys).claim(me, dead)).await.map(holding)
+        self.call(ScriptCall::new(&CLAIM, tag, keys).claim(me, dead)).await.map(holding)
     }
 
-    /// Claims, and reads what it claimed; nothing where somebody else holds it.
-    pub(super) async fn take_by_script(
+    /// Claims a conversation and reads it; reads nothing if another node holds it.
+    pub(super) async fn claim_and_load_by_script(
         &self,
         id: &ConversationId,
         me: &Holder,
@@ -71,8 +70,9 @@ impl Redis {
     ) -> Result<(Claim, Option<StoredRow>), StoreError> {
         let (tag, own) = (Tag::of(id), |kind| Tag::of(id).own(kind, id.as_str()));
         let keys = [own("c"), tag.common("floor"), own("j"), own("s")];
-        let call = Call::new(&TAKE, tag, keys).claim(me, dead).arg(super::STATE_FORMAT);
-        let (held, stored) = self.look(call).await?;
+        let call =
+            ScriptCall::new(&CLAIM_AND_LOAD, tag, keys).claim(me, dead).arg(super::STATE_FORMAT);
+        let (held, stored) = self.call_reading(call).await?;
         Ok((holding(held), stored))
     }
 
@@ -83,11 +83,11 @@ impl Redis {
     ) -> Result<(), StoreError> {
         let tag = Tag::of(id);
         let keys = [tag.own("c", id.as_str()), tag.common("floor")];
-        let call = Call::new(&RELEASE, tag, keys).holding(held);
+        let call = ScriptCall::new(&RELEASE, tag, keys).held(held);
         self.call::<String>(call).await.map(|_| ())
     }
 
-    /// Appends a commit whose events follow each other.
+    /// Appends a commit whose events have consecutive numbers.
     pub(super) async fn append_by_script(
         &self,
         id: &ConversationId,
@@ -98,8 +98,8 @@ impl Redis {
         let (tag, before) = (Tag::of(id), head.last_seq - commit.events.len() as u64);
         let metadata = (before == 0 && !head.metadata.is_empty()).then_some(&head.metadata);
         let now = commit.events.last().map_or(Timestamp::MIN, |event| event.at);
-        let mut call = Call::new(&APPEND, tag, of_conversation(tag, id))
-            .holding(held)
+        let mut call = ScriptCall::new(&APPEND, tag, conversation_keys(tag, id))
+            .held(held)
             .arg(self.nonce())
             .arg(before)
             .arg(head.last_seq)
@@ -137,7 +137,7 @@ impl Redis {
             let entry = InboxEntry { conversation_id, agent, pending: pending.clone() };
             call = call.arg(keys::inbox_member(&keys::entry_key(&entry))).json("", &entry)?;
         }
-        outcome(&self.commit::<String>(call.answers("", &commit.answers)?).await?)?;
+        outcome(&self.call_durably::<String>(call.responses("", &commit.answers)?).await?)?;
         metrics::counter!("abide_store_commits_total").increment(1);
         Ok(())
     }
@@ -149,19 +149,20 @@ impl Redis {
         answer: Option<StoredResponse>,
     ) -> Result<(), StoreError> {
         let tag = Tag::of(id);
-        let mut keys = of_conversation(tag, id).to_vec();
+        let mut keys = conversation_keys(tag, id).to_vec();
         keys.extend([tag.common("floor"), tag.own("deleted", id.as_str())]);
-        keys.extend(audit::of(tag, id));
-        let call = Call::new(&DELETE, tag, keys)
-            .holding(held)
+        keys.extend(audit::keys_of(tag, id));
+        let call = ScriptCall::new(&DELETE, tag, keys)
+            .held(held)
             .arg(self.nonce())
             .arg(id.as_str())
-            .arg(REMEMBERED_S)
-            .answers("", answer.as_slice())?;
-        outcome(&self.commit::<String>(call).await?)
+            .arg(DELETION_MEMORY_SECONDS)
+            .responses("", answer.as_slice())?;
+        outcome(&self.call_durably::<String>(call).await?)
     }
 
-    /// Reads a conversation; without `cached`, all its events.
+    /// Reads a conversation: its cached state and later events or, without `cached`, all its
+    /// events.
     pub(super) async fn load_by_script(
         &self,
         id: &ConversationId,
@@ -170,7 +171,7 @@ impl Redis {
         let tag = Tag::of(id);
         let keys = ["c", "j", "s"].map(|kind| tag.own(kind, id.as_str()));
         let format = if cached { super::STATE_FORMAT.to_string() } else { String::new() };
-        self.look(Call::new(&LOAD, tag, keys).arg(format)).await
+        self.call_reading(ScriptCall::new(&LOAD, tag, keys).arg(format)).await
     }
 
     pub(super) async fn reserve_by_script(
@@ -181,34 +182,34 @@ impl Redis {
     ) -> Result<bool, StoreError> {
         let (tag, nonce) = (Tag::of_scope(scope), self.nonce());
         let keys = ["a", "x"].map(|kind| tag.own(kind, scope));
-        let call = Call::new(&RESERVE, tag, keys)
+        let call = ScriptCall::new(&RESERVE, tag, keys)
             .arg(keys::score_until(now))
             .arg(&nonce)
-            .answers(&nonce, &[answer])?;
-        self.commit(call).await
+            .responses(&nonce, &[answer])?;
+        self.call_durably(call).await
     }
 
-    /// Whether the name was there before.
+    /// Returns whether the name was there before.
     pub(super) async fn agent_by_script(
         &self,
         name: &AgentName,
         newest: Option<&StoredAgent>,
         answer: Option<StoredResponse>,
     ) -> Result<bool, StoreError> {
-        let (tag, scope) = (Tag::Agents, agent_catalog::scope(name));
+        let (tag, scope) = (Tag::Agents, agent_scope(name));
         let mut keys = ["newest", "revisions", "outcomes"].map(|kind| tag.common(kind)).to_vec();
         keys.extend(["a", "x"].map(|kind| tag.own(kind, &scope)));
         keys.push(tag.own("decisions", name.as_str()));
-        let call = Call::new(&AGENT, tag, keys)
+        let call = ScriptCall::new(&AGENT, tag, keys)
             .arg(name.as_str())
             .arg(self.nonce())
             .arg(newest.map_or("", |agent| agent.revision.as_str()))
             .arg(newest.map(json).transpose()?.unwrap_or_default())
-            .answers("", answer.as_slice())?;
-        self.commit(call).await
+            .responses("", answer.as_slice())?;
+        self.call_durably(call).await
     }
 
-    /// Whether it was there before.
+    /// Returns whether the decision was there before.
     pub(super) async fn decision_by_script(
         &self,
         agent: &AgentName,
@@ -216,25 +217,25 @@ impl Redis {
         decision: Option<&RememberedDecision>,
     ) -> Result<bool, StoreError> {
         let keys = [Tag::Agents.own("decisions", agent.as_str())];
-        let call = Call::new(&DECISION, Tag::Agents, keys)
+        let call = ScriptCall::new(&DECISION, Tag::Agents, keys)
             .arg(id.as_str())
             .arg(decision.map(json).transpose()?.unwrap_or_default());
-        self.commit(call).await
+        self.call_durably(call).await
     }
 
-    /// Whether it is new, or was there to be removed.
+    /// Returns whether the blob is new, or was there to be removed.
     pub(super) async fn blob_by_script(
         &self,
         id: &BlobId,
         blob: Option<&Blob>,
     ) -> Result<bool, StoreError> {
-        let (tag, key) = blobs::place(id);
-        let mut call = Call::new(&BLOB, tag, [key]);
+        let (tag, key) = blobs::key_of(id);
+        let mut call = ScriptCall::new(&BLOB, tag, [key]);
         if let Some(blob) = blob {
             let bytes = blob.bytes();
             call = call.arg(blob.media_type()).arg(bytes.len()).arg(&bytes[..]);
         }
-        self.carry(call).await
+        self.call_large(call).await
     }
 
     pub(super) async fn audit_by_script(
@@ -244,22 +245,22 @@ impl Redis {
         expires_at: Timestamp,
     ) -> Result<(), StoreError> {
         let tag = Tag::of(id);
-        let mut keys = audit::of(tag, id).to_vec();
+        let mut keys = audit::keys_of(tag, id).to_vec();
         keys.push(tag.own("c", id.as_str()));
-        let call = Call::new(&AUDIT, tag, keys)
+        let call = ScriptCall::new(&AUDIT, tag, keys)
             .arg(keys::score_until(entry.at))
             .arg(MAX_ENTRIES)
             .arg(entry.key())
             .arg(keys::score(expires_at))
             .json("", entry)?;
-        self.carry::<bool>(call).await.map(|_| ())
+        self.call_large::<bool>(call).await.map(|_| ())
     }
 
     pub(super) async fn enter_by_script(
         &self,
         me: &Member,
     ) -> Result<Option<MemberList>, StoreError> {
-        let call = membership(&ENTER, &me.holder).arg(&me.process).json("", me)?;
+        let call = membership_call(&ENTER, &me.holder).arg(&me.process).json("", me)?;
         self.call(call).await
     }
 
@@ -267,26 +268,26 @@ impl Redis {
         &self,
         me: &Member,
     ) -> Result<Option<MemberList>, StoreError> {
-        self.call(membership(&RENEW, &me.holder).json("", me)?).await
+        self.call(membership_call(&RENEW, &me.holder).json("", me)?).await
     }
 
-    pub(super) async fn bury_by_script(
+    pub(super) async fn declare_dead_by_script(
         &self,
         who: &Holder,
         suspect: bool,
     ) -> Result<bool, StoreError> {
-        self.call(membership(&BURY, who).arg(if suspect { "1" } else { "" })).await
+        self.call(membership_call(&DECLARE_DEAD, who).arg(if suspect { "1" } else { "" })).await
     }
 }
 
 /// The `seq` of a journal, the cached state as JSON or nothing, and the events after it.
 pub(super) type StoredRow = (u64, Vec<u8>, Vec<Vec<u8>>);
 
-/// The server's clock, then each member as JSON and the milliseconds that it has been silent for.
+/// The server's clock, then each member as JSON and for how many milliseconds it has been silent.
 pub(super) type MemberList = Vec<Vec<u8>>;
 
-impl Call {
-    fn holding(self, held: &Claim) -> Self {
+impl ScriptCall {
+    fn held(self, held: &Claim) -> Self {
         self.arg(&held.holder.node).arg(&held.holder.incarnation).arg(held.epoch)
     }
 
@@ -296,12 +297,12 @@ impl Call {
         self.arg(&me.node).arg(&me.incarnation).arg(node).arg(incarnation)
     }
 
-    /// Each value begins with the nonce and a blank.
-    fn answers(self, nonce: &str, answers: &[StoredResponse]) -> Result<Self, StoreError> {
-        let mut call = self.arg(answers.len()).arg(KEPT_S);
-        for answer in answers {
-            call = call.arg(&answer.key).arg(keys::score(answer.expires_at));
-            call = call.json(format_args!("{nonce} "), answer)?;
+    /// Adds the responses to keep; each value begins with the nonce and a blank.
+    fn responses(self, nonce: &str, responses: &[StoredResponse]) -> Result<Self, StoreError> {
+        let mut call = self.arg(responses.len()).arg(RESPONSES_TTL_SECONDS);
+        for response in responses {
+            call = call.arg(&response.key).arg(keys::score(response.expires_at));
+            call = call.json(format_args!("{nonce} "), response)?;
         }
         Ok(call)
     }
@@ -311,26 +312,26 @@ fn holding((node, incarnation, epoch): (String, String, u64)) -> Claim {
     Claim { holder: Holder { node, incarnation }, epoch }
 }
 
-fn membership(script: &'static Script, who: &Holder) -> Call {
+fn membership_call(script: &'static Script, who: &Holder) -> ScriptCall {
     let keys = ["members", "seen", "dead", "processes"].map(|name| Tag::Members.common(name));
-    Call::new(script, Tag::Members, keys).arg(&who.node).arg(&who.incarnation)
+    ScriptCall::new(script, Tag::Members, keys).arg(&who.node).arg(&who.incarnation)
 }
 
-/// In the order of the scripts that write to a conversation.
-fn of_conversation(tag: Tag, id: &ConversationId) -> [Key<'_>; 10] {
+/// The keys of a conversation, in the order of the scripts that write to it.
+fn conversation_keys(tag: Tag, id: &ConversationId) -> [Key<'_>; 10] {
     let own = |kind| tag.own(kind, id.as_str());
-    let all = |name| tag.common(name);
+    let common = |name| tag.common(name);
     [
         own("c"),
         own("j"),
-        all("alarms"),
-        all("active"),
-        all("ids"),
+        common("alarms"),
+        common("active"),
+        common("ids"),
         own("s"),
         own("a"),
         own("x"),
         own("o"),
-        all("open"),
+        common("open"),
     ]
 }
 

@@ -1,4 +1,4 @@
-//! What a server says of itself, and what it can promise by that.
+//! What a server reports about itself, and which durability that allows.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -8,49 +8,49 @@ use redis::{RedisResult, cmd};
 
 use super::durability::Durability;
 
-/// What INFO and CONFIG told of one server.
+/// The settings and state of one server, from INFO and CONFIG.
 pub(super) struct ServerInfo {
-    told: HashMap<String, String>,
-    configured: bool,
+    settings: HashMap<String, String>,
+    config_allowed: bool,
 }
 
 impl ServerInfo {
-    pub(super) async fn of(server: &mut MultiplexedConnection) -> RedisResult<Self> {
+    pub(super) async fn read(server: &mut MultiplexedConnection) -> RedisResult<Self> {
         let info: String = cmd("INFO").query_async(server).await?;
         let lines = info.lines().filter_map(|line| line.split_once(':'));
-        let mut told: HashMap<_, _> =
+        let mut settings: HashMap<_, _> =
             lines.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
-        let mut configured = true;
+        let mut config_allowed = true;
         for name in ["appendonly", "appendfsync", "maxmemory", "maxmemory-policy"] {
-            let mut ask = cmd("CONFIG");
-            ask.arg("GET").arg(name);
-            match ask.query_async::<HashMap<String, String>>(server).await {
-                Ok(settings) => told.extend(settings),
+            let mut command = cmd("CONFIG");
+            command.arg("GET").arg(name);
+            match command.query_async::<HashMap<String, String>>(server).await {
+                Ok(found) => settings.extend(found),
                 Err(error) if error.is_io_error() => return Err(error),
-                Err(_) => configured = false,
+                Err(_) => config_allowed = false,
             }
         }
-        if let (false, Some(enabled)) = (configured, told.get("aof_enabled")) {
+        if let (false, Some(enabled)) = (config_allowed, settings.get("aof_enabled")) {
             let appendonly = if enabled == "1" { "yes" } else { "no" };
-            told.insert("appendonly".to_owned(), appendonly.to_owned());
+            settings.insert("appendonly".to_owned(), appendonly.to_owned());
         }
-        if let (false, Some(policy)) = (configured, told.get("maxmemory_policy")) {
-            told.insert("maxmemory-policy".to_owned(), policy.clone());
+        if let (false, Some(policy)) = (config_allowed, settings.get("maxmemory_policy")) {
+            settings.insert("maxmemory-policy".to_owned(), policy.clone());
         }
-        Ok(Self { told, configured })
+        Ok(Self { settings, config_allowed })
     }
 
     pub(super) fn get(&self, name: &str) -> &str {
-        self.told.get(name).map_or("unknown", String::as_str)
+        self.settings.get(name).map_or("unknown", String::as_str)
     }
 
-    /// Whether CONFIG was allowed.
-    pub(super) fn configured(&self) -> bool {
-        self.configured
+    /// Whether the server allowed CONFIG.
+    pub(super) fn is_config_allowed(&self) -> bool {
+        self.config_allowed
     }
 
-    /// Refuses what this server cannot promise, naming the setting.
-    pub(super) fn keep(&self, durability: Durability) -> Result<(), String> {
+    /// Refuses a durability that this server cannot keep, naming the setting.
+    pub(super) fn require(&self, durability: Durability) -> Result<(), String> {
         let version = self.get("redis_version");
         let mut numbers = version.split('.').map(|part| part.parse::<u32>().unwrap_or(0));
         if (numbers.next(), numbers.next()) < (Some(6), Some(2)) {
@@ -62,8 +62,8 @@ impl ServerInfo {
         }
         let must_be = |name, wanted| match self.get(name) {
             found if found == wanted => Ok(()),
-            // The server does not let it be read.
-            "unknown" if !self.configured => Ok(()),
+            // The server does not show it.
+            "unknown" if !self.config_allowed => Ok(()),
             found => Err(format!("{name} is {found}, and must be {wanted}")),
         };
         match durability {
@@ -79,10 +79,10 @@ impl ServerInfo {
         }
     }
 
-    /// Those that are in step with it.
+    /// How many replicas are in step with it.
     fn replicas(&self) -> usize {
-        let named = self.told.iter().filter(|(name, _)| name.starts_with("slave"));
-        named.filter(|(_, value)| value.contains("state=online")).count()
+        let replicas = self.settings.iter().filter(|(name, _)| name.starts_with("slave"));
+        replicas.filter(|(_, value)| value.contains("state=online")).count()
     }
 }
 
@@ -92,6 +92,6 @@ impl fmt::Display for ServerInfo {
             write!(f, "{name} {}, ", self.get(name))?;
         }
         write!(f, "connected replicas {}", self.replicas())?;
-        if self.configured { Ok(()) } else { f.write_str(", CONFIG is forbidden") }
+        if self.config_allowed { Ok(()) } else { f.write_str(", CONFIG is forbidden") }
     }
 }

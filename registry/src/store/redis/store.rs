@@ -1,4 +1,4 @@
-//! Redis as a store.
+//! Redis as the store of lists, indexes and agents.
 
 use std::collections::HashMap;
 
@@ -22,11 +22,11 @@ use crate::partition::{Partition, PartitionSet};
 #[async_trait]
 impl Store for Redis {
     async fn holding(&self, id: &ConversationId) -> Result<Option<Claim>, StoreError> {
-        decode::holding(id, self.ask_row(decode::ask_holding(id)).await?)
+        decode::claim(id, self.query_row(decode::query_claim(id)).await?)
     }
 
     async fn head(&self, id: &ConversationId) -> Result<Option<ConversationSummary>, StoreError> {
-        decode::head(id, self.ask_row(decode::ask_head(id)).await?)
+        decode::head(id, self.query_row(decode::query_head(id)).await?)
     }
 
     async fn conversations(
@@ -40,7 +40,7 @@ impl Store for Redis {
         let mut pager = Pager::new("ids", Partition::all(), after, limit)
             .filtered(*filter != HeadFilter::default());
         while let Some(rows) = pager.rows(self).await? {
-            let heads = self.each(of_ids(&rows, decode::ask_head)).await?;
+            let heads = self.query_all(queries_for(&rows, decode::query_head)).await?;
             for (row, head) in rows.into_iter().zip(heads) {
                 let id = ConversationId::new(row.member.as_str());
                 let head = decode::head(&id, head)?.filter(|head| filter.admits(head));
@@ -58,7 +58,7 @@ impl Store for Redis {
     ) -> Result<Page<InboxEntry>, ListError> {
         let after: Option<InboxKey> = paging::decode(cursor)?;
         if let Some(id) = &filter.conversation {
-            let mut entries = self.open_of(id).await?;
+            let mut entries = self.open_entries(id).await?;
             entries.retain(|(key, _)| Some(key) > after.as_ref());
             let entries = entries.into_iter().map(Ok);
             return paging::page(entries, limit, |entry| filter.admits(entry));
@@ -67,8 +67,8 @@ impl Store for Redis {
         let mut pager = Pager::new("open", Partition::all(), after, limit)
             .filtered(*filter != InboxFilter::default());
         while let Some(rows) = pager.rows(self).await? {
-            let asked = rows.iter().map(ask_entry).collect();
-            for (row, entry) in rows.into_iter().zip(self.each(asked).await?) {
+            let queries = rows.iter().map(query_entry).collect();
+            for (row, entry) in rows.into_iter().zip(self.query_all(queries).await?) {
                 let json: Option<Vec<u8>> = read("inbox entry", entry)?;
                 let entry = json.map(|json| decode::parse::<InboxEntry>("inbox entry", &json));
                 let entry = entry.transpose()?.filter(|entry| filter.admits(entry));
@@ -78,16 +78,16 @@ impl Store for Redis {
         Ok(pager.page(keys::inbox_key))
     }
 
-    async fn waiting(
+    async fn open_suspensions(
         &self,
         cursor: Option<&str>,
         limit: usize,
     ) -> Result<Page<SuspensionCount>, ListError> {
-        self.waiting_page(cursor, limit).await
+        self.open_suspensions_page(cursor, limit).await
     }
 
     async fn alarms(&self, limit: usize) -> Result<Vec<(ConversationId, Timestamp)>, StoreError> {
-        let mut alarms = self.rung(&PartitionSet::all(), "+inf", limit).await?;
+        let mut alarms = self.read_alarms(&PartitionSet::all(), "+inf", limit).await?;
         alarms.truncate(limit);
         Ok(alarms)
     }
@@ -98,7 +98,7 @@ impl Store for Redis {
         until: Timestamp,
         limit: usize,
     ) -> Result<Vec<(ConversationId, Timestamp)>, StoreError> {
-        self.rung(share, &keys::score_until(until), limit).await
+        self.read_alarms(share, &keys::score_until(until), limit).await
     }
 
     async fn active(
@@ -111,10 +111,10 @@ impl Store for Redis {
         let after = after.map(|id| id.as_str().to_owned());
         let mut pager = Pager::new("active", share.partitions(), after, limit);
         while let Some(rows) = pager.rows(self).await? {
-            let holdings = self.each(of_ids(&rows, decode::ask_holding)).await?;
+            let holdings = self.query_all(queries_for(&rows, decode::query_claim)).await?;
             for (row, holding) in rows.into_iter().zip(holdings) {
                 let id = ConversationId::new(row.member.as_str());
-                let holding = decode::holding(&id, holding)?;
+                let holding = decode::claim(&id, holding)?;
                 pager.take(row, Some((id, holding)));
             }
         }
@@ -122,7 +122,7 @@ impl Store for Redis {
     }
 
     async fn last_seqs(&self, ids: &[ConversationId]) -> Result<Vec<Option<u64>>, StoreError> {
-        let answers = self.each(ids.iter().map(decode::ask_seq).collect()).await?;
+        let answers = self.query_all(ids.iter().map(decode::query_seq).collect()).await?;
         ids.iter().zip(answers).map(|(id, answer)| decode::seq(id, answer)).collect()
     }
 
@@ -154,28 +154,28 @@ impl Store for Redis {
     async fn newest(&self, name: &AgentName) -> Result<Option<Revision>, StoreError> {
         let mut command = cmd("HGET");
         command.arg(Tag::Agents.key("newest")).arg(name.as_str());
-        let newest: Option<String> = self.ask(Tag::Agents, command).await?;
+        let newest: Option<String> = self.query(Tag::Agents, command).await?;
         Ok(newest.map(Revision::new))
     }
 
     async fn revision(&self, revision: &Revision) -> Result<Option<StoredAgent>, StoreError> {
         let mut command = cmd("HGET");
         command.arg(Tag::Agents.key("revisions")).arg(revision.as_str());
-        let json: Option<Vec<u8>> = self.ask(Tag::Agents, command).await?;
+        let json: Option<Vec<u8>> = self.query(Tag::Agents, command).await?;
         json.map(|json| decode::parse("agent", &json)).transpose()
     }
 
     async fn agents(&self) -> Result<Vec<StoredAgent>, StoreError> {
         let mut command = cmd("HGETALL");
         command.arg(Tag::Agents.key("newest"));
-        let newest: HashMap<String, String> = self.ask(Tag::Agents, command).await?;
+        let newest: HashMap<String, String> = self.query(Tag::Agents, command).await?;
         if newest.is_empty() {
             return Ok(Vec::new());
         }
-        // A revision stays for ever, so each of them is still there.
+        // A revision stays for ever, so none of them has been removed since.
         let mut command = cmd("HMGET");
         command.arg(Tag::Agents.key("revisions")).arg(newest.into_values().collect::<Vec<_>>());
-        let agents: Vec<Option<Vec<u8>>> = self.ask(Tag::Agents, command).await?;
+        let agents: Vec<Option<Vec<u8>>> = self.query(Tag::Agents, command).await?;
         let agents = agents.into_iter().flatten().map(|json| decode::parse("agent", &json));
         let mut agents: Vec<StoredAgent> = agents.collect::<Result<_, _>>()?;
         agents.sort_by(|one, other| one.name.cmp(&other.name));
@@ -202,7 +202,7 @@ impl Store for Redis {
     async fn decisions(&self, agent: &AgentName) -> Result<Vec<RememberedDecision>, StoreError> {
         let mut command = cmd("HVALS");
         command.arg(Tag::Agents.key_of("decisions", agent.as_str()));
-        let found: Vec<Vec<u8>> = self.ask(Tag::Agents, command).await?;
+        let found: Vec<Vec<u8>> = self.query(Tag::Agents, command).await?;
         let found = found.iter().map(|json| decode::parse::<RememberedDecision>("decision", json));
         let mut found = found.collect::<Result<Vec<_>, _>>()?;
         found.sort_by(|one, other| one.id.cmp(&other.id));
@@ -211,18 +211,18 @@ impl Store for Redis {
 }
 
 impl Redis {
-    pub(super) async fn ask_row(&self, (tag, command): (Tag, Cmd)) -> Result<Value, StoreError> {
-        self.ask(tag, command).await
+    pub(super) async fn query_row(&self, (tag, command): (Tag, Cmd)) -> Result<Value, StoreError> {
+        self.query(tag, command).await
     }
 
-    /// The first `limit` alarms of each partition up to a score, all in order.
-    async fn rung(
+    /// The first `limit` alarms of each partition up to a score, sorted.
+    async fn read_alarms(
         &self,
         share: &PartitionSet,
         until: &str,
         limit: usize,
     ) -> Result<Vec<(ConversationId, Timestamp)>, StoreError> {
-        let asked = share.partitions().map(|partition| {
+        let queries = share.partitions().map(|partition| {
             let tag = Tag::Partition(partition);
             let mut command = cmd("ZRANGE");
             command.arg(tag.key("alarms")).arg("-inf").arg(until).arg("BYSCORE");
@@ -230,7 +230,7 @@ impl Redis {
             (tag, command)
         });
         let mut alarms = Vec::new();
-        for answer in self.each(asked.collect()).await? {
+        for answer in self.query_all(queries.collect()).await? {
             let rows: Vec<(String, f64)> = read("alarms", answer)?;
             let rows = rows.into_iter().map(|(id, score)| (ConversationId::new(id), score));
             alarms.extend(rows.map(|(id, score)| (id, keys::time(score))));
@@ -240,14 +240,14 @@ impl Redis {
     }
 
     /// The open suspensions of one conversation, in order: no more than its one turn has calls.
-    async fn open_of(
+    async fn open_entries(
         &self,
         id: &ConversationId,
     ) -> Result<Vec<(InboxKey, InboxEntry)>, StoreError> {
         let tag = Tag::of(id);
         let mut command = cmd("HVALS");
         command.arg(tag.key_of("o", id.as_str()));
-        let entries: Vec<Vec<u8>> = self.ask(tag, command).await?;
+        let entries: Vec<Vec<u8>> = self.query(tag, command).await?;
         let entries = entries.iter().map(|json| {
             let entry: InboxEntry = decode::parse("inbox entry", json)?;
             Ok::<_, StoreError>((keys::entry_key(&entry), entry))
@@ -258,11 +258,11 @@ impl Redis {
     }
 }
 
-fn of_ids(rows: &[Row], ask: fn(&ConversationId) -> (Tag, Cmd)) -> Vec<(Tag, Cmd)> {
-    rows.iter().map(|row| ask(&ConversationId::new(row.member.as_str()))).collect()
+fn queries_for(rows: &[Row], query: fn(&ConversationId) -> (Tag, Cmd)) -> Vec<(Tag, Cmd)> {
+    rows.iter().map(|row| query(&ConversationId::new(row.member.as_str()))).collect()
 }
 
-pub(super) fn ask_entry(row: &Row) -> (Tag, Cmd) {
+pub(super) fn query_entry(row: &Row) -> (Tag, Cmd) {
     let id = keys::inbox_key(&row.member).map(|(_, id, _, _)| id);
     let tag = Tag::Partition(row.partition);
     let mut command = cmd("HGET");

@@ -1,4 +1,4 @@
-//! Where a Redis is, as one text.
+//! The address of a Redis store, as one URL.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,8 +7,9 @@ use redis::io::tcp::TcpSettings;
 use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisConnectionInfo};
 
 /// `redis://[USER:PASSWORD@]HOST[:PORT][/DB]`; `redis+cluster://…@HOST:PORT,HOST:PORT,…`;
-/// `redis+sentinel://…@HOST:PORT,…/NAME[/DB]`, where user and password are the server's and the
-/// sentinels'. `rediss` instead of `redis` speaks TLS. It never shows its user and password.
+/// `redis+sentinel://…@HOST:PORT,…/NAME[/DB]`, where user and password apply to the servers
+/// and the sentinels. `rediss` instead of `redis` uses TLS. It is displayed without user and
+/// password.
 #[derive(Clone, PartialEq, Eq)]
 pub struct RedisUrl {
     tls: bool,
@@ -19,12 +20,12 @@ pub struct RedisUrl {
     db: i64,
 }
 
-/// Who answers at the hosts.
+/// The kind of servers at the hosts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Single,
     Cluster,
-    /// They know the primary of this name.
+    /// Sentinels that know the primary by this name.
     Sentinel(String),
 }
 
@@ -34,22 +35,22 @@ pub(super) struct Host {
     pub(super) port: u16,
 }
 
-/// Why a text is not a [`RedisUrl`]. It shows nothing of the text, which may hold a password.
+/// Why a text is not a [`RedisUrl`]. It quotes nothing of the text, which may contain a password.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RedisUrlError {
     #[error("it must begin with redis://, rediss://, redis+cluster:// or redis+sentinel://")]
     Scheme,
-    #[error("the user and password must be USER:PASSWORD@, with other signs written as %XX")]
+    #[error("the user and password must be USER:PASSWORD@, with other characters written as %XX")]
     Credentials,
     #[error(
         "the address must be HOST or HOST:PORT; a cluster and sentinels may have several, with commas"
     )]
     Host,
-    #[error("the path must be a number of a database")]
+    #[error("the path must be the number of a database")]
     Database,
     #[error("a cluster has no databases: there must be no path")]
     ClusterPath,
-    #[error("the path must be the name that the sentinels know the primary by")]
+    #[error("the path must be the name by which the sentinels know the primary")]
     Name,
 }
 
@@ -70,9 +71,10 @@ impl RedisUrl {
 
     fn connection(&self, host: &Host, db: i64) -> redis::RedisResult<ConnectionInfo> {
         let (name, port) = (host.name.clone(), host.port);
-        let address = match self.tls {
-            true => ConnectionAddr::TcpTls { host: name, port, insecure: false, tls_params: None },
-            false => ConnectionAddr::Tcp(name, port),
+        let address = if self.tls {
+            ConnectionAddr::TcpTls { host: name, port, insecure: false, tls_params: None }
+        } else {
+            ConnectionAddr::Tcp(name, port)
         };
         let mut settings = RedisConnectionInfo::default().set_db(db);
         if let Some(user) = &self.user {
@@ -85,7 +87,7 @@ impl RedisUrl {
         Ok(address.into_connection_info()?.set_redis_settings(settings).set_tcp_settings(tcp))
     }
 
-    fn path(mut self, path: Option<&str>) -> Result<Self, RedisUrlError> {
+    fn with_path(mut self, path: Option<&str>) -> Result<Self, RedisUrlError> {
         let path = path.unwrap_or_default();
         let db = match &self.kind {
             Kind::Cluster if path.is_empty() => "",
@@ -125,23 +127,23 @@ impl FromStr for RedisUrl {
             "sentinel" => (Kind::Sentinel(String::new()), 26379),
             _ => return Err(RedisUrlError::Scheme),
         };
-        let (place, path) = match rest.split_once('/') {
-            Some((place, path)) => (place, Some(path)),
+        let (authority, path) = match rest.split_once('/') {
+            Some((authority, path)) => (authority, Some(path)),
             None => (rest, None),
         };
-        let (user, password, hosts) = match place.rsplit_once('@') {
+        let (user, password, hosts) = match authority.rsplit_once('@') {
             Some((credentials, hosts)) => {
                 let (user, password) = parse_credentials(credentials)?;
                 (user, password, hosts)
             }
-            None => (None, None, place),
+            None => (None, None, authority),
         };
         let hosts: Vec<_> =
             hosts.split(',').map(|host| parse_host(host, port)).collect::<Result<_, _>>()?;
         if kind == Kind::Single && hosts.len() > 1 {
             return Err(RedisUrlError::Host);
         }
-        Self { tls, user, password, hosts, kind, db: 0 }.path(path)
+        Self { tls, user, password, hosts, kind, db: 0 }.with_path(path)
     }
 }
 
@@ -153,8 +155,8 @@ impl fmt::Display for RedisUrl {
             Kind::Sentinel(name) => ("+sentinel", Some(name)),
         };
         write!(f, "redis{}{kind}://", if self.tls { "s" } else { "" })?;
-        for (place, host) in self.hosts.iter().enumerate() {
-            write!(f, "{}{host}", if place > 0 { "," } else { "" })?;
+        for (position, host) in self.hosts.iter().enumerate() {
+            write!(f, "{}{host}", if position > 0 { "," } else { "" })?;
         }
         if let Some(name) = name {
             write!(f, "/{name}")?;
@@ -171,9 +173,10 @@ impl fmt::Debug for RedisUrl {
 
 impl fmt::Display for Host {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.name.contains(':') {
-            true => write!(f, "[{}]:{}", self.name, self.port),
-            false => write!(f, "{}:{}", self.name, self.port),
+        if self.name.contains(':') {
+            write!(f, "[{}]:{}", self.name, self.port)
+        } else {
+            write!(f, "{}:{}", self.name, self.port)
         }
     }
 }
@@ -222,11 +225,11 @@ fn parse_host(text: &str, default: u16) -> Result<Host, RedisUrlError> {
         "" => Ok(default),
         port => port.parse().map_err(|_| RedisUrlError::Host),
     };
-    let legal = |c: char| c.is_ascii_graphic() && !"[]@?#,".contains(c);
-    match !name.is_empty() && name.chars().all(legal) {
-        true => Ok(Host { name: name.to_owned(), port: port? }),
-        false => Err(RedisUrlError::Host),
+    let is_legal = |c: char| c.is_ascii_graphic() && !"[]@?#,".contains(c);
+    if name.is_empty() || !name.chars().all(is_legal) {
+        return Err(RedisUrlError::Host);
     }
+    Ok(Host { name: name.to_owned(), port: port? })
 }
 
 #[cfg(test)]

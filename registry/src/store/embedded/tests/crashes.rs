@@ -1,4 +1,4 @@
-//! A process that is killed at any moment.
+//! The store of a process that is killed at any moment.
 
 use std::collections::HashMap;
 use std::env;
@@ -17,7 +17,8 @@ use super::super::super::conformance::*;
 use super::super::{Durability, Embedded};
 use super::files::open;
 
-/// Tells a test to be the process that is killed, in this directory.
+/// The environment variable that makes a test the process to be killed; names the store's
+/// directory.
 const DIR: &str = "ABIDE_TEST_STORE";
 const LANES: usize = 8;
 const ROUNDS: u64 = 8;
@@ -28,7 +29,7 @@ fn child(test: &str, dir: &Path) -> Child {
     command.env(DIR, dir).stdout(Stdio::piped()).spawn().unwrap()
 }
 
-/// Appends for ever, saying `ack <lane> <seq>` after each that was acknowledged.
+/// Appends for ever and prints `ack <lane> <seq>` after each acknowledged append.
 async fn append_for_ever(dir: &Path) {
     let durability = match dir.ends_with("fsync") {
         true => Durability::Fsync,
@@ -56,8 +57,8 @@ async fn append_for_ever(dir: &Path) {
     lanes.join_all().await;
 }
 
-/// Kills the child so long after its start, or its first acknowledged append, and returns the last
-/// acknowledged `seq` of each lane.
+/// Kills the child this long after its start, or after its first acknowledged append, and returns
+/// the last acknowledged `seq` of each lane.
 fn kill_after(mut child: Child, after: Duration, writing: bool) -> HashMap<usize, u64> {
     let lines = BufReader::new(child.stdout.take().unwrap()).lines();
     let (send, acks) = mpsc::channel();

@@ -1,4 +1,4 @@
-//! Long journals that are deleted a slice at a time.
+//! The deletion of long journals, in slices.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -9,11 +9,11 @@ use tokio::task::JoinSet;
 
 use super::super::super::Store;
 use super::super::super::conformance::*;
-use super::super::write::Open;
+use super::super::write::OpenTables;
 use super::super::{Embedded, tables};
 use super::files::open;
 
-/// Several slices long.
+/// The number of events of a journal that takes several slices to delete.
 const LONG: u64 = 5_000;
 
 async fn long(store: &Embedded, name: &str) -> Claim {
@@ -22,7 +22,7 @@ async fn long(store: &Embedded, name: &str) -> Claim {
     held
 }
 
-/// How many rows of events the file has.
+/// The number of event rows in the file.
 fn rows(dir: &Path) -> u64 {
     let database = Database::open(dir.join("abide.redb")).unwrap();
     database.begin_read().unwrap().open_table(tables::JOURNAL).unwrap().len().unwrap()
@@ -37,7 +37,8 @@ async fn is_gone(store: &Embedded, name: &str) {
     assert_eq!(store.events_before(&id, u64::MAX, 9).await, Ok(vec![]));
 }
 
-/// Leaves a conversation as a process leaves it that ends right after a deletion.
+/// Leaves a conversation in the state that a process leaves behind that ends right after a
+/// deletion.
 fn doom(dir: &Path, name: &str) {
     let database = Database::open(dir.join("abide.redb")).unwrap();
     let transaction = database.begin_write().unwrap();
@@ -61,7 +62,7 @@ async fn a_long_journal_is_removed_in_slices() {
     loop {
         let transaction = database.begin_write().unwrap();
         let before = transaction.open_table(tables::JOURNAL).unwrap().len().unwrap();
-        let mut open = Open::new(&transaction).unwrap();
+        let mut open = OpenTables::new(&transaction).unwrap();
         let swept = open.sweep(None).unwrap();
         assert_eq!(open.has_doomed().unwrap(), before > 1_000);
         drop(open);

@@ -1,4 +1,4 @@
-//! A disk that is full or broken, and whole again.
+//! The store on a disk that is full or broken, and then works again.
 
 use std::path::Path;
 use std::sync::{Arc, PoisonError};
@@ -15,7 +15,7 @@ fn strike(store: &Embedded, fault: Fault) {
     *store.shared.probe.fault.lock().unwrap_or_else(PoisonError::into_inner) = fault;
 }
 
-/// Appends until the first refusal; returns the last acknowledged `seq`.
+/// Appends until the first refusal, and returns the last acknowledged `seq`.
 async fn fill(store: &Embedded, from: u64) -> (u64, StoreError) {
     let held = claimed(store, "a").await;
     let mut acknowledged = from;
@@ -30,7 +30,7 @@ async fn fill(store: &Embedded, from: u64) -> (u64, StoreError) {
     }
 }
 
-/// Asks again until the store is back; its own answers pace this.
+/// Retries until the store is available again; the store's own answers pace the loop.
 async fn last_seq(store: &Embedded, id: &ConversationId) -> u64 {
     loop {
         match store.load(id).await {

@@ -1,4 +1,4 @@
-//! One directory, opened and opened again.
+//! Opening and reopening the directory of a store.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -8,8 +8,8 @@ use abide_conversation::{AgentName, Revision, State};
 use redb::Database;
 use tokio::task::JoinSet;
 
+use super::super::super::commit_benchmark::CommitBenchmark;
 use super::super::super::conformance::*;
-use super::super::super::floor::Floor;
 use super::super::super::{Store, StoredAgent};
 use super::super::{Durability, Embedded, OpenError, tables};
 
@@ -137,7 +137,7 @@ async fn many_writers_share_an_fsync() {
     let dir = tempfile::tempdir().unwrap();
     let store = Arc::new(Embedded::open(dir.path(), Durability::Fsync).unwrap());
     let before = store.stats();
-    let mut floor = Floor::new(store.clone(), &holder("n"), 64).await.unwrap();
+    let mut floor = CommitBenchmark::new(store.clone(), &holder("n"), 64).await.unwrap();
     floor.run(640, 100).await.unwrap();
     let after = store.stats();
     let (commits, fsyncs) = (after.commits - before.commits, after.fsyncs - before.fsyncs);

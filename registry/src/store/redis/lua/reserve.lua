@@ -1,12 +1,13 @@
--- Keeps an answer, unless one is kept under its key that has not expired.
--- KEYS: answers, expiries
--- ARGV: now, nonce; the answer, whose value begins with the nonce
--- Returns 1 if it is kept, also by an earlier try of the same call, else 0.
-local expiry = redis.call('ZSCORE', KEYS[2], ARGV[5])
-if expiry and tonumber(expiry) > tonumber(ARGV[1]) then
-  local kept = redis.call('HGET', KEYS[1], ARGV[5])
-  if not kept or kept:sub(1, #ARGV[2] + 1) ~= ARGV[2] .. ' ' then return 0 end
+-- Keeps a response, unless one that has not expired is kept under its key.
+-- KEYS: responses, expiries
+-- ARGV: now, nonce; the response, whose value begins with the nonce
+-- Returns 1 if it is kept, also by an earlier attempt of the same call, else 0.
+local now, nonce, key = ARGV[1], ARGV[2], ARGV[5]
+local expiry = redis.call('ZSCORE', KEYS[2], key)
+if expiry and tonumber(expiry) > tonumber(now) then
+  local stored = redis.call('HGET', KEYS[1], key)
+  if not stored or stored:sub(1, #nonce + 1) ~= nonce .. ' ' then return 0 end
 end
-prune(KEYS[1], KEYS[2], ARGV[1])
+prune(KEYS[1], KEYS[2], now)
 keep(KEYS[1], KEYS[2], 3)
 return 1

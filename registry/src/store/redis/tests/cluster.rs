@@ -9,7 +9,7 @@ use super::super::super::conformance::*;
 use super::super::{Durability, Redis, RedisUrl};
 use super::servers::{Server, free_port, until};
 
-/// The first slot of each primary, and the one after the last.
+/// The first slot of each primary, and the number of slots.
 const SLOTS: [u16; 4] = [0, 5_461, 10_923, 16_384];
 
 /// Three primaries, each with a third of the slots.
@@ -59,7 +59,7 @@ impl Cluster {
     }
 }
 
-/// Names two of them: the third is found.
+/// Names two of the primaries; the store finds the third.
 fn url(servers: &[Server]) -> RedisUrl {
     let (one, two) = (servers[0].port, servers[1].port);
     format!("redis+cluster://127.0.0.1:{one},127.0.0.1:{two}").parse().unwrap()
@@ -70,7 +70,7 @@ conformance!(as one: a_cluster_keeps_every_promise, Cluster::start().await);
 #[tokio::test]
 async fn a_cluster_is_seen_as_what_it_is() {
     let cluster = Cluster::start().await;
-    let found = cluster.store.found();
+    let found = cluster.store.description();
     assert!(found.contains("3 primaries") && found.contains("appendonly yes"), "{found}");
     cluster.servers[2].ask::<()>(&["CONFIG", "SET", "appendonly", "no"]).await;
     let refused = Redis::open(&url(&cluster.servers), Durability::Os).await.err().unwrap();

@@ -1,4 +1,5 @@
-//! Conversations that append all the time, and remember what was acknowledged.
+//! Load for fail-over tests: conversations that append all the time and remember what was
+//! acknowledged.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -14,7 +15,7 @@ use super::servers::until;
 
 const CONVERSATIONS: usize = 8;
 
-/// Runs until it is checked.
+/// Appends until it is checked.
 pub(super) struct Load {
     acknowledged: Arc<Vec<AtomicUsize>>,
     stop: Arc<AtomicBool>,
@@ -39,7 +40,7 @@ impl Load {
         Self { acknowledged, stop, running }
     }
 
-    /// Until each conversation has had so many more commits acknowledged.
+    /// Waits until each conversation has had this many more commits acknowledged.
     pub(super) async fn goes_on(&self, more: usize) {
         let counts = || self.acknowledged.iter().map(|count| count.load(Ordering::SeqCst));
         let before: Vec<_> = counts().collect();
@@ -63,7 +64,8 @@ impl Load {
     }
 }
 
-/// Appends and, after each refusal, goes on from what the store has. Returns what it acknowledged.
+/// Appends and, after each refusal, continues from the state of the store. Returns what was
+/// acknowledged.
 async fn append(
     store: &dyn Store,
     name: &str,

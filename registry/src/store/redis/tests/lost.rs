@@ -1,4 +1,4 @@
-//! Every script whose answer was lost is repeated, and done once.
+//! Every script whose answer was lost is repeated, and takes effect once.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use super::proxy::Proxy;
 use super::servers::Server;
 use crate::membership::{Membership, Renewed};
 
-/// Two stores on one server; what the second sends goes through the proxy.
+/// Two stores on one server, of which the second connects through the proxy.
 async fn two() -> (Server, Redis, Proxy, Redis) {
     let server = Server::start(&["--appendfsync", "no"]).await;
     let direct = Redis::open(&server.url(), Durability::Os).await.unwrap();
@@ -21,8 +21,8 @@ async fn two() -> (Server, Redis, Proxy, Redis) {
     (server, direct, proxy, lossy)
 }
 
-/// Does it once, so that the server knows the script and the connection is open; then again with a
-/// lost answer.
+/// Runs the call once, so that the server knows the script and the connection is open, then again
+/// with a lost answer.
 async fn twice<T>(proxy: &Proxy, mut what: impl AsyncFnMut(&'static str) -> T) -> T {
     what("warm").await;
     proxy.lose_an_answer();
@@ -127,7 +127,7 @@ async fn a_connection_that_hangs_is_replaced() {
         "{refused:?}"
     );
     proxy.hang(false);
-    // It was done, and its answer lost: the journal has moved on.
+    // It took effect although its answer was lost: the journal has moved on.
     assert_eq!(lossy.load(&id("a")).await.unwrap().unwrap().events.len(), 2);
     assert_eq!(lossy.append(&id("a"), &held, commit(3, 3)).await, Ok(()));
 }

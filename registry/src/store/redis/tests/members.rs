@@ -22,7 +22,7 @@ pub(super) fn member(node: &str, incarnation: &str, lease_ms: u64) -> Member {
     }
 }
 
-/// Who is alive, by name.
+/// The names of the members that are alive.
 pub(super) fn names(renewed: &Renewed) -> Vec<&str> {
     match renewed {
         Renewed::Alive { members, .. } => {
@@ -144,7 +144,7 @@ async fn after_the_server_was_away_nobody_dies_of_its_absence() {
     for member in &members {
         redis.enter(member).await.unwrap();
     }
-    // As if all had been silent for ten seconds.
+    // The same as if all had been silent for ten seconds.
     let back = "for _, m in ipairs(redis.call('ZRANGE', KEYS[1], 0, -1)) do \
          redis.call('ZINCRBY', KEYS[1], -10000, m) end";
     server.ask::<()>(&["EVAL", back, "1", "abide:{members}:seen"]).await;

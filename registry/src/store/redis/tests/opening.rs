@@ -1,4 +1,4 @@
-//! What is refused when a store is opened, and what is found.
+//! Opening a store: which servers are refused, and how the others are described.
 
 use std::num::NonZeroU8;
 
@@ -37,7 +37,7 @@ async fn a_promise_that_the_server_cannot_keep_is_refused_by_name() {
 async fn what_was_found_is_one_line() {
     let server = Server::start(&["--appendfsync", "always"]).await;
     let store = Redis::open(&server.url(), Durability::Fsync).await.unwrap();
-    let found = store.found();
+    let found = store.description();
     assert!(found.starts_with("redis ") && !found.contains('\n'), "{found}");
     let settings = "appendonly yes, appendfsync always, maxmemory-policy noeviction, \
          connected replicas 0";
@@ -49,8 +49,12 @@ async fn where_config_is_forbidden_info_is_believed() {
     let server = Server::start(&["--appendfsync", "everysec"]).await;
     server.ask::<()>(&["ACL", "SETUSER", "default", "-config"]).await;
     let store = Redis::open(&server.url(), Durability::Fsync).await.unwrap();
-    assert!(store.found().contains("appendonly yes, appendfsync unknown"), "{}", store.found());
-    assert!(store.found().ends_with("CONFIG is forbidden"), "{}", store.found());
+    assert!(
+        store.description().contains("appendonly yes, appendfsync unknown"),
+        "{}",
+        store.description()
+    );
+    assert!(store.description().ends_with("CONFIG is forbidden"), "{}", store.description());
     let server = Server::start(&["--appendonly", "no"]).await;
     server.ask::<()>(&["ACL", "SETUSER", "default", "-config"]).await;
     assert_eq!(refused(&server, Durability::Os).await, "appendonly is no, and must be yes");

@@ -1,4 +1,4 @@
-//! What a look at the alarms costs, whatever there are.
+//! The cost of reading alarms, however many are stored.
 
 use abide_actors::journal::Journal;
 
@@ -9,7 +9,7 @@ use super::super::{Durability, Redis};
 use super::servers::Server;
 use crate::partition::{Partition, PartitionSet};
 
-/// Commands, and bytes that the server sent, so far.
+/// The numbers of commands and of bytes that the server has sent so far.
 async fn spent(server: &Server) -> (u64, u64) {
     let info: String = server.ask(&["INFO", "stats"]).await;
     let number = |name: &str| {
@@ -19,7 +19,7 @@ async fn spent(server: &Server) -> (u64, u64) {
     (number("total_commands_processed"), number("total_net_output_bytes"))
 }
 
-/// Puts so many alarms that are due in an hour into each partition.
+/// Puts this many alarms that are due in an hour into each partition.
 async fn fill(server: &Server, each: usize) {
     let many = "for i = 1, ARGV[1] do redis.call('ZADD', KEYS[1], ARGV[2] + i, 'c' .. i) end";
     let (each, due) = (each.to_string(), super::super::keys::score(at(3_600)));

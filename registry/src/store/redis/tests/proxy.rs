@@ -1,4 +1,4 @@
-//! A connection that can be made to lose an answer, or to hang.
+//! A proxy that can be told to lose an answer, or to hang.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,7 +9,7 @@ use tokio::net::{TcpListener, TcpStream};
 
 use super::super::RedisUrl;
 
-/// Stands between a store and its server; it ends with the test.
+/// A proxy between a store and its server, which ends with the test.
 pub(super) struct Proxy {
     port: u16,
     faults: Arc<Faults>,
@@ -17,9 +17,9 @@ pub(super) struct Proxy {
 
 #[derive(Default)]
 struct Faults {
-    /// The next answer is thrown away, and its connection closed.
+    /// Drop the next answer, and close its connection.
     lose: AtomicBool,
-    /// Connections keep open, and carry no answers any more.
+    /// Keep connections open, but carry no more answers.
     hang: AtomicBool,
 }
 
@@ -49,7 +49,7 @@ impl Proxy {
         self.faults.lose.store(true, Ordering::SeqCst);
     }
 
-    /// Whether the answer that was to be lost was.
+    /// Whether the answer has been dropped.
     pub(super) fn has_lost_it(&self) -> bool {
         !self.faults.lose.load(Ordering::SeqCst)
     }

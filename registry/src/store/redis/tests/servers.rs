@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep};
 
 use super::super::RedisUrl;
 
-/// How long a server may take to do what it was asked.
+/// How long a server may take to reach an expected state.
 const WITHIN: Duration = Duration::from_secs(20);
 
 /// A `redis-server` process with a directory of its own.
@@ -24,7 +24,7 @@ pub(super) struct Server {
 }
 
 impl Server {
-    /// Starts one on a free port with these settings on top of `--save "" --appendonly yes`.
+    /// Starts a server on a free port with these settings on top of `--save "" --appendonly yes`.
     pub(super) async fn start(args: &[&str]) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let args: Vec<_> = args.iter().map(|arg| (*arg).to_owned()).collect();
@@ -39,19 +39,19 @@ impl Server {
         format!("redis://127.0.0.1:{}", self.port).parse().unwrap()
     }
 
-    /// Kills it at once, as a machine would.
+    /// Kills it without notice, as the failure of its machine would.
     pub(super) fn kill(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
     }
 
-    /// Starts it again on what its directory holds.
+    /// Starts it again on its directory.
     pub(super) async fn restart(&mut self) {
         self.child = spawn(self.dir.path(), self.port, &self.args);
         self.ready().await;
     }
 
-    /// Forgets what its directory holds.
+    /// Empties its directory.
     pub(super) fn empty(&mut self) {
         self.kill();
         self.dir = tempfile::tempdir().unwrap();
@@ -61,7 +61,7 @@ impl Server {
         self.try_ask(command).await.unwrap()
     }
 
-    /// Fails also where the server closes its connections, as in a failover.
+    /// Also fails if the server closes its connections, as in a fail-over.
     pub(super) async fn try_ask<T: redis::FromRedisValue>(
         &self,
         command: &[&str],
@@ -82,14 +82,14 @@ impl Drop for Server {
     }
 }
 
-/// Words as a command.
+/// A command from its words.
 pub(super) fn words(words: &[&str]) -> Cmd {
     let mut command = Cmd::new();
     command.arg(words);
     command
 }
 
-/// Asks every few milliseconds, until it is so.
+/// Polls every few milliseconds until the condition holds.
 pub(super) async fn until(what: &str, mut so: impl AsyncFnMut() -> bool) {
     let deadline = Instant::now() + WITHIN;
     while !so().await {
@@ -98,8 +98,8 @@ pub(super) async fn until(what: &str, mut so: impl AsyncFnMut() -> bool) {
     }
 }
 
-/// A port that nobody listens on: below those that the system gives to clients, so that no
-/// connection takes it before its server does, and others in each test process.
+/// A free port. It is below those that the system gives to clients, so that no connection takes it
+/// before the server does, and differs between test processes.
 pub(super) fn free_port() -> u16 {
     static NEXT: AtomicU16 = AtomicU16::new(0);
     let process = std::process::id() as usize * 16;

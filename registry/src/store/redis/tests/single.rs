@@ -1,4 +1,4 @@
-//! The suite against one server, and what becomes of it when the server goes or refuses.
+//! The suite against one server, and the store's behaviour when the server goes away or refuses.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use super::members::{member, names};
 use super::servers::{Server, until, words};
 use crate::membership::{Membership, Renewed};
 
-/// The server of `TEST_REDIS_URL`, whose database must be empty, or one of its own.
+/// The server of `TEST_REDIS_URL`, whose database must be empty, or a server of the test's own.
 struct Single {
     url: RedisUrl,
     store: Arc<Redis>,

@@ -1,4 +1,4 @@
-//! The suite against a primary with a replica that a sentinel watches, and what a failover does.
+//! The suite against a primary with a replica behind a sentinel, and the effects of a fail-over.
 
 use std::num::NonZeroU8;
 use std::process::{Child, Command, Stdio};
@@ -14,7 +14,7 @@ use super::servers::{Server, free_port, until, words};
 
 const REPLICA: Durability = Durability::Replicas(NonZeroU8::MIN);
 
-/// A primary, its replica, a sentinel, and a store that finds them by it.
+/// A primary, its replica, a sentinel, and a store that finds them by the sentinel.
 pub(super) struct Watched {
     primary: Server,
     replica: Server,
@@ -52,7 +52,7 @@ impl Watched {
     }
 }
 
-/// Until it has all that its primary has.
+/// Waits until the replica has everything that its primary has.
 async fn in_step(replica: &Server) {
     until("the replica is in step", async || {
         let info: String = replica.ask(&["INFO", "replication"]).await;
@@ -115,13 +115,13 @@ async fn a_failover_in_mid_load_loses_nothing_acknowledged() {
         role.is_ok_and(|role| role.first() == Some(&redis::Value::BulkString(b"master".to_vec())))
     })
     .await;
-    // Until somebody follows the new primary, nothing is acknowledged.
+    // Nothing is acknowledged until the new primary has a replica.
     let port = watched.replica.port.to_string();
     let of = ["--appendfsync", "no", "--replicaof", "127.0.0.1", &port];
     watched.primary = Server::start(&of).await;
     load.goes_on(20).await;
     load.end_and_check(&*watched.store).await;
-    assert!(watched.store.found().contains("connected replicas 1"));
+    assert!(watched.store.description().contains("connected replicas 1"));
     drop(watched.sentinel);
 }
 
@@ -130,7 +130,7 @@ async fn a_failover_by_hand_is_followed() {
     let watched = Watched::start().await;
     let load = Load::start(Arc::clone(&watched.store) as Arc<dyn Store>);
     load.goes_on(20).await;
-    // It knows the replica; whether that is fit, it learns a little later.
+    // The sentinel knows the replica, and learns a little later whether it can be promoted.
     until("the sentinel agrees to fail over", async || {
         watched.sentinel.ask(&["SENTINEL", "FAILOVER", "main"]).await.is_ok()
     })

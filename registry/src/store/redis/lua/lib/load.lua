@@ -1,12 +1,13 @@
+-- Library in front of the scripts that read a conversation.
 -- load: reads the cached state of a conversation and the events after it.
--- wanted: the format that the cache must have; '' for all events and no cache
+-- wanted_format: the format that the cache must have; '' for all events and no cache
 -- Returns nothing where there is no conversation; else its seq, the cached state or '', its events.
-local function load(conversation, journal, states, wanted)
+local function load(conversation, journal, cache, wanted_format)
   local seq = redis.call('HGET', conversation, 'seq')
   if not seq then return false end
-  local cached = wanted ~= '' and redis.call('GET', states) or ''
+  local cached = wanted_format ~= '' and redis.call('GET', cache) or ''
   local format, after, state = cached:match('^(%d+) (%d+) (.*)$')
-  if format ~= wanted or tonumber(after) > tonumber(seq) then after, state = '0', '' end
+  if format ~= wanted_format or tonumber(after) > tonumber(seq) then after, state = '0', '' end
   return {seq, state, redis.call('LRANGE', journal, after, -1)}
 end
 

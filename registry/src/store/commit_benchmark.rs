@@ -1,4 +1,4 @@
-//! The bare commit rate of a store: what nothing built on it can exceed.
+//! Measures the bare commit rate of a store, which nothing built on the store can exceed.
 
 use std::sync::Arc;
 
@@ -13,61 +13,61 @@ use super::Store;
 
 /// Conversations that do nothing but append, one for each commit in flight.
 ///
-/// Whoever calls [`Floor::run`] measures how long it takes.
-pub struct Floor {
+/// The caller measures how long [`CommitBenchmark::run`] takes.
+pub struct CommitBenchmark {
     store: Arc<dyn Store>,
-    lanes: Vec<Lane>,
+    appenders: Vec<Appender>,
 }
 
 #[derive(Clone)]
-struct Lane {
+struct Appender {
     id: ConversationId,
     held: Claim,
     last_seq: u64,
 }
 
-impl Floor {
+impl CommitBenchmark {
     /// Claims a conversation, `floor:0` and on, for each commit in flight.
     pub async fn new(
         store: Arc<dyn Store>,
         me: &Holder,
         in_flight: usize,
     ) -> Result<Self, StoreError> {
-        let mut lanes = Vec::with_capacity(in_flight);
-        for lane in 0..in_flight {
-            let id = ConversationId::new(format!("floor:{lane}"));
+        let mut appenders = Vec::with_capacity(in_flight);
+        for number in 0..in_flight {
+            let id = ConversationId::new(format!("floor:{number}"));
             let held = store.claim(&id, me, None).await?;
             let last_seq = store.head(&id).await?.map_or(0, |head| head.last_seq);
-            lanes.push(Lane { id, held, last_seq });
+            appenders.push(Appender { id, held, last_seq });
         }
-        Ok(Self { store, lanes })
+        Ok(Self { store, appenders })
     }
 
     /// Appends `commits` commits of one event of `bytes` text, shared evenly by the conversations.
     pub async fn run(&mut self, commits: usize, bytes: usize) -> Result<(), StoreError> {
-        let lanes = self.lanes.len().max(1);
+        let count = self.appenders.len().max(1);
         let mut running = JoinSet::new();
-        for (turn, lane) in self.lanes.drain(..).enumerate() {
-            let share = commits / lanes + usize::from(turn < commits % lanes);
-            running.spawn(lane.append(Arc::clone(&self.store), share, bytes));
+        for (number, appender) in self.appenders.drain(..).enumerate() {
+            let share = commits / count + usize::from(number < commits % count);
+            running.spawn(appender.append(Arc::clone(&self.store), share, bytes));
         }
-        while let Some(lane) = running.join_next().await {
-            let lane = lane.map_err(|error| StoreError::Unavailable(error.to_string()))?;
-            self.lanes.push(lane?);
+        while let Some(joined) = running.join_next().await {
+            let appender = joined.map_err(|error| StoreError::Unavailable(error.to_string()))?;
+            self.appenders.push(appender?);
         }
         Ok(())
     }
 
     /// Deletes the conversations.
     pub async fn end(self) -> Result<(), StoreError> {
-        for lane in self.lanes {
-            self.store.delete(&lane.id, &lane.held, None).await?;
+        for appender in self.appenders {
+            self.store.delete(&appender.id, &appender.held, None).await?;
         }
         Ok(())
     }
 }
 
-impl Lane {
+impl Appender {
     async fn append(
         mut self,
         store: Arc<dyn Store>,
@@ -95,6 +95,12 @@ fn commit(seq: u64, bytes: usize) -> Commit {
         active: false,
     };
     let events = Arc::from([Event { seq, at, turn_id: None, data }]);
-    let (opened, closed, answers) = (Vec::new(), Vec::new(), Vec::new());
-    Commit { events, head, opened, closed, state: None, answers }
+    Commit {
+        events,
+        head,
+        opened: Vec::new(),
+        closed: Vec::new(),
+        state: None,
+        answers: Vec::new(),
+    }
 }

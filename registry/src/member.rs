@@ -1,0 +1,61 @@
+//! A member of the cluster as the others see it, and the state of the connection to it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use abide_actors::journal::Holder;
+use abide_conversation::Timestamp;
+use serde::{Deserialize, Serialize};
+
+/// A node as it describes itself to the others.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Member {
+    #[serde(flatten)]
+    pub holder: Holder,
+    /// The id of its process. A node that was declared dead and was not goes on as another
+    /// incarnation in the same process.
+    pub process: String,
+    /// Where other nodes dial it, `HOST:PORT`.
+    pub address: String,
+    pub state: MemberState,
+    pub live_actors: usize,
+    /// The version of its program.
+    pub version: String,
+    /// The version of the protocol between nodes that it speaks.
+    pub wire: u32,
+    pub since: Timestamp,
+    /// How long it may be silent before it counts as dead.
+    pub lease_ms: u64,
+}
+
+/// What a member takes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum MemberState {
+    Up,
+    /// It ends what it has and takes nothing new.
+    Draining,
+    /// Nothing runs there any more.
+    Drained,
+}
+
+/// A member, and for how long it has been silent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ObservedMember {
+    pub member: Member,
+    pub silent_ms: u64,
+}
+
+/// The states of the connections to the other processes, by [`Member::process`].
+pub type LinkStates = Arc<BTreeMap<String, LinkState>>;
+
+/// The state of the connection to another process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LinkState {
+    Connected,
+    /// It was connected or is about to be, and is being dialled.
+    Lost,
+    /// It was connected once, the connection ended, and its address refuses another one: no process
+    /// is there.
+    Refused,
+}

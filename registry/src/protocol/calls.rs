@@ -1,0 +1,172 @@
+//! The calls between nodes: one type for each operation, which names the type of its answer.
+
+use std::time::Duration;
+
+use abide_actors::journal::Holder;
+use abide_actors::request::{
+    IdempotencyKey, Inspection, ReleaseOutcome, Reply, Request, RequestError,
+};
+use abide_conversation::ConversationId;
+use serde::{Deserialize, Serialize};
+
+use super::{CallOutcome, CallRequest, LiveUpdate};
+use crate::actor_view::{ActorDetails, ActorSummary};
+
+/// A request that takes longer than this is answered "unavailable", and its outcome is unknown.
+pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(15);
+/// A user's own tool call takes as long as its tool may, but no longer than this on another node.
+const DISPATCH_TIMEOUT: Duration = Duration::from_secs(3_600);
+/// How long another node may take to do what an operator asks of it.
+const OPERATOR_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long another node may take to describe a conversation; the store knows nearly as much.
+const INSPECT_TIMEOUT: Duration = Duration::from_secs(2);
+/// How long another node may take to accept an update of the live plane.
+const LIVE_UPDATE_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// An operation that one node asks another to carry out.
+pub trait Call: Into<CallRequest> + Send {
+    type Answer: Send;
+
+    /// How long the caller waits for the answer.
+    fn timeout(&self) -> Duration;
+
+    /// The answer as it travels.
+    fn encode(answer: Self::Answer) -> CallOutcome;
+
+    /// The answer that was received; an outcome that does not answer this call comes back.
+    fn decode(outcome: CallOutcome) -> Result<Self::Answer, CallOutcome>;
+}
+
+/// Carries a request to a conversation that lives on the other node, or is to live there.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Deliver {
+    pub id: ConversationId,
+    pub request: Box<Request>,
+    #[serde(rename = "repeats")]
+    pub idempotency_keys: Vec<IdempotencyKey>,
+}
+
+/// Starts a conversation on the other node.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Start {
+    pub id: ConversationId,
+}
+
+/// Asks what a live conversation is doing.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Inspect {
+    pub id: ConversationId,
+}
+
+/// Asks what a live conversation is doing, as operators see it.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct GetActor {
+    pub id: ConversationId,
+}
+
+/// Lists the conversations that live on the other node, by id.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct ListActors {
+    pub after: Option<String>,
+    pub limit: usize,
+}
+
+/// Crashes the actor of a conversation and lets the conversation out of quarantine.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Kill {
+    pub id: ConversationId,
+}
+
+/// Has the other node drain.
+#[derive(Debug)]
+pub struct Drain;
+
+/// Retries at once what backs off in a conversation.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Retry {
+    pub id: ConversationId,
+}
+
+/// Has the other node give up its claim on a conversation, to another holder or to nobody.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Release {
+    pub id: ConversationId,
+    pub to: Option<Holder>,
+    pub force: bool,
+}
+
+/// Implements [`Call`] for a call whose answer is the content of one variant of [`CallOutcome`].
+macro_rules! impl_call {
+    ($call:ident -> $outcome:ident($answer:ty), $timeout:expr) => {
+        impl From<$call> for CallRequest {
+            fn from(call: $call) -> Self {
+                Self::$call(call)
+            }
+        }
+
+        impl Call for $call {
+            type Answer = $answer;
+
+            fn timeout(&self) -> Duration {
+                let timeout: fn(&Self) -> Duration = $timeout;
+                timeout(self)
+            }
+
+            fn encode(answer: $answer) -> CallOutcome {
+                CallOutcome::$outcome(answer)
+            }
+
+            fn decode(outcome: CallOutcome) -> Result<$answer, CallOutcome> {
+                match outcome {
+                    CallOutcome::$outcome(answer) => Ok(answer),
+                    other => Err(other),
+                }
+            }
+        }
+    };
+}
+
+/// Implements [`Call`] for a call whose answer says only that it was carried out.
+macro_rules! impl_unit_call {
+    ($call:ident -> $outcome:ident, $into:expr, $timeout:expr) => {
+        impl From<$call> for CallRequest {
+            fn from(call: $call) -> Self {
+                let into: fn($call) -> Self = $into;
+                into(call)
+            }
+        }
+
+        impl Call for $call {
+            type Answer = ();
+
+            fn timeout(&self) -> Duration {
+                $timeout
+            }
+
+            fn encode((): ()) -> CallOutcome {
+                CallOutcome::$outcome
+            }
+
+            fn decode(outcome: CallOutcome) -> Result<(), CallOutcome> {
+                match outcome {
+                    CallOutcome::$outcome => Ok(()),
+                    other => Err(other),
+                }
+            }
+        }
+    };
+}
+
+impl_call!(Deliver -> Delivered(Result<Reply, RequestError>), |call| match *call.request {
+    Request::Dispatch(_) => DISPATCH_TIMEOUT,
+    _ => REQUEST_TIMEOUT,
+});
+impl_call!(Inspect -> Inspected(Option<Box<Inspection>>), |_| INSPECT_TIMEOUT);
+impl_call!(GetActor -> Actor(Option<Box<ActorDetails>>), |_| OPERATOR_TIMEOUT);
+impl_call!(ListActors -> Actors(Vec<ActorSummary>), |_| OPERATOR_TIMEOUT);
+impl_call!(Kill -> Killed(bool), |_| OPERATOR_TIMEOUT);
+impl_call!(Retry -> Retried(Result<Vec<String>, RequestError>), |_| OPERATOR_TIMEOUT);
+impl_call!(Release -> Released(Result<ReleaseOutcome, RequestError>), |_| REQUEST_TIMEOUT);
+impl_unit_call!(Start -> Started, Self::Start, REQUEST_TIMEOUT);
+impl_unit_call!(Drain -> Acknowledged, |_| Self::Drain, OPERATOR_TIMEOUT);
+impl_unit_call!(LiveUpdate -> Acknowledged, Self::Tell, LIVE_UPDATE_TIMEOUT);

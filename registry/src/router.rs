@@ -1,0 +1,302 @@
+//! Routes requests to conversations, wherever they live: ensures that one is started, then
+//! delivers.
+
+mod calls;
+mod descendants;
+mod ensure_started;
+mod inspect;
+mod repair;
+pub mod rpc_server;
+mod snapshot;
+
+use std::collections::HashMap;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use abide_actors::conversation::ConversationMsg;
+use abide_actors::conversation_client::ConversationClient;
+use abide_actors::journal::{Holder, StoreError};
+use abide_actors::request::{
+    Delivery, DeliveryOutcome, IdempotencyKey, Reply, Request, RequestError,
+};
+use abide_actors::services::Services;
+use abide_conversation::{ConversationId, Rejection};
+use async_trait::async_trait;
+use ractor::ActorRef;
+
+use crate::cluster_client::{ClusterClient, RemoteError};
+use crate::host::{ActorHandle, HostMsg, LiveTable};
+use crate::member::Member;
+use crate::peers::CallError;
+use crate::placement::Policy;
+use crate::protocol::{Deliver, REQUEST_TIMEOUT};
+use crate::store::Store;
+pub use ensure_started::Location;
+pub use repair::MoveError;
+
+/// How many deliveries may wait for one conversation, which serves one person or one program.
+const MAX_MAILBOX_DEPTH: usize = 256;
+/// How often a delivery looks for the next actor when the one that it found was just ending.
+const MAX_DELIVERY_ATTEMPTS: usize = 8;
+/// How long to wait for a change of the cluster's view before looking anyway.
+const VIEW_CHANGE_TIMEOUT: Duration = Duration::from_millis(100);
+
+/// Reaches any conversation, live or not.
+#[derive(Clone)]
+pub struct Conversations {
+    host: ActorRef<HostMsg>,
+    table: Arc<LiveTable>,
+    services: Arc<Services>,
+    store: Arc<dyn Store>,
+    cluster: ClusterClient,
+    policy: Policy,
+    /// The last known holder of each conversation that was found on another node.
+    remote_holders: Arc<Mutex<HashMap<ConversationId, Holder>>>,
+}
+
+impl Conversations {
+    /// The router of a node whose conversations live under `host`.
+    pub fn new(
+        host: ActorRef<HostMsg>,
+        table: Arc<LiveTable>,
+        services: Arc<Services>,
+        store: Arc<dyn Store>,
+        cluster: ClusterClient,
+        policy: Policy,
+    ) -> Self {
+        Self { host, table, services, store, cluster, policy, remote_holders: Arc::default() }
+    }
+
+    /// Lets the conversations of this node reach others, as long as the caller keeps the result.
+    pub fn install_client(&self) -> Arc<dyn ConversationClient> {
+        let client: Arc<dyn ConversationClient> = Arc::new(self.clone());
+        self.services.conversations.set(&client);
+        client
+    }
+
+    /// Carries a request to its conversation and brings back the reply.
+    ///
+    /// After `Lost` and `Refused(Unavailable)` it is unknown whether the request was carried out.
+    pub async fn deliver(
+        &self,
+        id: &ConversationId,
+        request: Request,
+        idempotency_keys: Vec<IdempotencyKey>,
+    ) -> Result<Reply, RequestError> {
+        let first_reply = self.check_exists(id, &request, &idempotency_keys).await?;
+        if let Some(first_reply) = first_reply {
+            return Ok(first_reply);
+        }
+        match &request {
+            // A user's own call takes as long as its tool may.
+            Request::Dispatch(_) => self.route(id, request, idempotency_keys).await,
+            Request::Delete if self.quarantined_here(id).await.is_some() => {
+                self.delete_here(id).await
+            }
+            Request::Delete => {
+                self.report_deletion_to_parent(id).await?;
+                Box::pin(self.delete_children(id)).await?;
+                self.route_in_time(id, request, idempotency_keys).await
+            }
+            _ => self.route_in_time(id, request, idempotency_keys).await,
+        }
+    }
+
+    async fn route_in_time(
+        &self,
+        id: &ConversationId,
+        request: Request,
+        idempotency_keys: Vec<IdempotencyKey>,
+    ) -> Result<Reply, RequestError> {
+        let routed = self.route(id, request, idempotency_keys);
+        let late = || unavailable("the conversation took too long");
+        tokio::time::timeout(REQUEST_TIMEOUT, routed).await.map_err(|_| late())?
+    }
+
+    /// Delivers a request, here or to another node, until an actor takes it.
+    async fn route(
+        &self,
+        id: &ConversationId,
+        mut request: Request,
+        mut idempotency_keys: Vec<IdempotencyKey>,
+    ) -> Result<Reply, RequestError> {
+        for _ in 0..MAX_DELIVERY_ATTEMPTS {
+            let outcome = match self.ensure_started(id).await? {
+                Location::Here(handle) => {
+                    deliver_to_actor(&handle, request, idempotency_keys).await?
+                }
+                Location::There(member) => {
+                    self.deliver_to_member(&member, id, request, idempotency_keys).await?
+                }
+            };
+            match outcome {
+                DeliveryOutcome::Done(reply) => return Ok(reply),
+                DeliveryOutcome::Failed(error) => return Err(error),
+                DeliveryOutcome::NotTaken(returned, keys) => {
+                    (request, idempotency_keys) = (returned, keys);
+                }
+            }
+        }
+        Err(unavailable("the conversation keeps moving"))
+    }
+
+    /// Carries a request to another node. The request comes back as `NotTaken` if it was certainly
+    /// not carried out, or if it may be repeated safely.
+    async fn deliver_to_member(
+        &self,
+        member: &Member,
+        id: &ConversationId,
+        request: Request,
+        idempotency_keys: Vec<IdempotencyKey>,
+    ) -> Result<DeliveryOutcome, RequestError> {
+        let mut seen = self.cluster.watch();
+        seen.mark_unchanged();
+        let call = Deliver {
+            id: id.clone(),
+            request: Box::new(request.clone()),
+            idempotency_keys: idempotency_keys.clone(),
+        };
+        let error = match self.cluster.call(member, call).await {
+            Ok(delivered) => return Ok(delivered.into()),
+            Err(error) => error,
+        };
+        self.forget_holder(id);
+        match error {
+            RemoteError::Unanswered(CallError::Full) => Err(RequestError::Overloaded),
+            RemoteError::Unanswered(CallError::TooLarge) => {
+                Err(unavailable("the request is too large for another node"))
+            }
+            // The request was most likely carried out, and nobody will see its reply.
+            RemoteError::AnswerTooLarge => Err(RequestError::Lost),
+            RemoteError::Unanswered(CallError::Lost) | RemoteError::WrongAnswer
+                if idempotency_keys.is_empty() && !is_repeatable(&request) =>
+            {
+                Err(RequestError::Lost)
+            }
+            // The conversation moves, or its node is going: the next view tells.
+            RemoteError::Unanswered(CallError::Unconnected | CallError::Lost)
+            | RemoteError::WrongAnswer
+            | RemoteError::NotHere
+            | RemoteError::Late
+            | RemoteError::Unintelligible => {
+                self.cluster.changed(&mut seen, VIEW_CHANGE_TIMEOUT).await;
+                Ok(DeliveryOutcome::NotTaken(request, idempotency_keys))
+            }
+        }
+    }
+
+    /// Deletes a conversation whose actor cannot live on this node.
+    async fn delete_here(&self, id: &ConversationId) -> Result<Reply, RequestError> {
+        let me = self.services.lease.me();
+        let claim = self.store.claim(id, &me, Some(&me)).await?;
+        if claim.holder != me {
+            return Err(StoreError::Fenced.into());
+        }
+        self.store.delete(id, &claim, None).await?;
+        // A host that has ended has forgotten everything.
+        let _ = self.host.cast(HostMsg::Forget(id.clone()));
+        Ok(Reply::Deleted)
+    }
+
+    /// How many model calls and tools run here.
+    pub(crate) fn running_work(&self) -> usize {
+        self.services.work.len()
+    }
+
+    /// Returns when all notifications of hooks that were queued by now have been sent.
+    pub(crate) async fn flush_hooks(&self) {
+        self.services.hooks.flush().await;
+    }
+
+    /// The other nodes.
+    pub fn cluster(&self) -> &ClusterClient {
+        &self.cluster
+    }
+
+    /// The conversations that live on this node.
+    pub fn table(&self) -> &LiveTable {
+        &self.table
+    }
+
+    /// Rejects a request for a conversation that does not exist, so that it starts no actor, unless
+    /// the request creates it. Returns the first reply to a delete that is repeated.
+    async fn check_exists(
+        &self,
+        id: &ConversationId,
+        request: &Request,
+        idempotency_keys: &[IdempotencyKey],
+    ) -> Result<Option<Reply>, RequestError> {
+        let creates = match request {
+            Request::Create(_) | Request::Fork(_) | Request::Spawn(_) | Request::Abandon(_) => true,
+            Request::Send(send) => send.agent.is_some(),
+            Request::Resolve(_)
+            | Request::Cancel
+            | Request::Dispatch(_)
+            | Request::Wake
+            | Request::ChildEnded(_)
+            | Request::RevokeDecision(_)
+            | Request::FailCall(_)
+            | Request::Delete => false,
+        };
+        let known = self.table.get(id).is_some() || self.remote_holder(id).is_some();
+        if creates || known || self.store.head(id).await?.is_some() {
+            return Ok(None);
+        }
+        for key in idempotency_keys {
+            let now = self.services.clock.now();
+            let stored = self.store.answer(id.as_str(), &key.key, now).await?;
+            if let Some(stored) = stored.filter(|stored| stored.fingerprint == key.fingerprint)
+                && let Ok(first_reply) = serde_json::from_value(stored.body)
+            {
+                return Ok(Some(first_reply));
+            }
+        }
+        Err(Rejection::NotFound.into())
+    }
+}
+
+#[async_trait]
+impl ConversationClient for Conversations {
+    async fn deliver(&self, id: &ConversationId, request: Request) -> Result<Reply, RequestError> {
+        Conversations::deliver(self, id, request, Vec::new()).await
+    }
+}
+
+/// Puts a request into the mailbox of a live actor, and waits for its outcome.
+async fn deliver_to_actor(
+    handle: &ActorHandle,
+    request: Request,
+    idempotency_keys: Vec<IdempotencyKey>,
+) -> Result<DeliveryOutcome, RequestError> {
+    let (delivery, outcome) = Delivery::new(request, idempotency_keys);
+    if handle.depth.fetch_add(1, Ordering::Relaxed) >= MAX_MAILBOX_DEPTH {
+        handle.depth.fetch_sub(1, Ordering::Relaxed);
+        return Err(RequestError::Overloaded);
+    }
+    let cast = handle.actor.cast(ConversationMsg::Deliver(Box::new(delivery)));
+    // A mailbox that is closing drops the delivery, one that has closed returns it: either way the
+    // request comes back.
+    drop(cast);
+    outcome.await.map_err(|_| RequestError::Lost)
+}
+
+/// Whether a request may be carried out twice without harm.
+fn is_repeatable(request: &Request) -> bool {
+    match request {
+        Request::Wake | Request::Spawn(_) | Request::ChildEnded(_) | Request::Abandon(_) => true,
+        Request::Create(_)
+        | Request::Fork(_)
+        | Request::Send(_)
+        | Request::Resolve(_)
+        | Request::Cancel
+        | Request::Dispatch(_)
+        | Request::RevokeDecision(_)
+        | Request::FailCall(_)
+        | Request::Delete => false,
+    }
+}
+
+fn unavailable(reason: &str) -> RequestError {
+    StoreError::Unavailable(reason.to_owned()).into()
+}

@@ -1,0 +1,108 @@
+//! A conversation and its children, grandchildren and so on.
+
+use std::collections::BTreeSet;
+
+use abide_actors::request::{Request, RequestError};
+use abide_conversation::command::ChildEnded;
+use abide_conversation::event::EventData;
+use abide_conversation::message::{ErrorType, Outcome};
+use abide_conversation::{ConversationId, Rejection, State};
+
+use super::Conversations;
+
+/// How many conversations of a tree are visited: 16 children each, 5 levels deep, could be a
+/// million.
+const MAX_DESCENDANTS: usize = 1_000;
+/// How many events are read at once.
+const EVENT_PAGE_SIZE: usize = 1_000;
+
+impl Conversations {
+    /// The conversation, its children that answer open calls now, and theirs, as far as the store
+    /// knows; at most 1,000.
+    pub async fn with_descendants(
+        &self,
+        id: &ConversationId,
+    ) -> Result<Vec<ConversationId>, RequestError> {
+        let mut tree = vec![id.clone()];
+        let mut next = 0;
+        while let Some(member) = tree.get(next).cloned() {
+            if let Some(state) = self.stored_state(&member).await? {
+                tree.extend(open_children(&state));
+                tree.truncate(MAX_DESCENDANTS);
+            }
+            next += 1;
+        }
+        Ok(tree)
+    }
+
+    /// Has a child that is about to be deleted fail its parent's call, so that the parent does not
+    /// wait for it in vain.
+    pub(super) async fn report_deletion_to_parent(
+        &self,
+        id: &ConversationId,
+    ) -> Result<(), RequestError> {
+        let Some(state) = self.stored_state(id).await? else { return Ok(()) };
+        let awaited = state.owed_report.is_some() || state.turns_started <= 1 && state.turn.is_some();
+        let Some(parent) = state.parent.filter(|_| awaited) else { return Ok(()) };
+        let reason = "sub_agent_failed: its conversation was deleted".to_owned();
+        let ended = ChildEnded {
+            call: parent.call_id,
+            child: id.clone(),
+            outcome: Outcome::Err(reason, ErrorType::ToolError),
+            ui: None,
+            usage: state.usage,
+            storages: state.storages,
+        };
+        let request = Request::ChildEnded(Box::new(ended));
+        match Box::pin(self.deliver(&parent.conversation_id, request, Vec::new())).await {
+            // The parent waits no longer, or is gone.
+            Ok(_) | Err(RequestError::Rejected(_)) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Deletes all children that a conversation ever had, since they belong to it. Cancels its turn
+    /// first and looks again until there are no more children.
+    pub(super) async fn delete_children(&self, id: &ConversationId) -> Result<(), RequestError> {
+        let mut deleted = BTreeSet::new();
+        loop {
+            let children = self.all_children(id).await?;
+            let remaining: Vec<ConversationId> =
+                children.into_iter().filter(|child| !deleted.contains(child)).collect();
+            if remaining.is_empty() {
+                return Ok(());
+            }
+            Box::pin(self.deliver(id, Request::Cancel, Vec::new())).await?;
+            for child in remaining {
+                // A child that never began, or is gone, needs no deletion.
+                match Box::pin(self.deliver(&child, Request::Delete, Vec::new())).await {
+                    Ok(_) | Err(RequestError::Rejected(Rejection::NotFound)) => {}
+                    Err(error) => return Err(error),
+                }
+                deleted.insert(child);
+            }
+        }
+    }
+
+    async fn all_children(&self, id: &ConversationId) -> Result<Vec<ConversationId>, RequestError> {
+        let mut children = Vec::new();
+        let mut after = 0;
+        loop {
+            let page = self.store.events(id, after, EVENT_PAGE_SIZE).await?;
+            let Some(last) = page.last() else { return Ok(children) };
+            after = last.seq;
+            children.extend(page.into_iter().filter_map(|event| match event.data {
+                EventData::ToolCall(call) => call.child,
+                EventData::DispatchStarted(run) => run.child,
+                _ => None,
+            }));
+        }
+    }
+}
+
+/// The children that answer open calls now.
+fn open_children(state: &State) -> Vec<ConversationId> {
+    let calls = state.turn.iter().flat_map(|turn| &turn.calls);
+    let runs = state.dispatches.values().filter_map(|run| run.child.clone());
+    calls.filter_map(|call| call.child.clone()).chain(runs).collect()
+}

@@ -1,0 +1,74 @@
+//! What a conversation is like now, live or not, here or elsewhere.
+
+use abide_actors::conversation::ConversationMsg;
+use abide_actors::journal::Claim;
+use abide_actors::request::{Inspection, RequestError};
+use abide_actors::snapshot::{Overlay, Snapshot};
+use abide_conversation::{ConversationId, State, replay};
+
+use super::{Conversations, Location};
+use crate::protocol::{Inspect, REQUEST_TIMEOUT};
+
+impl Conversations {
+    /// A conversation as clients see it; never starts an actor. `None` if there is none.
+    pub async fn snapshot(&self, id: &ConversationId) -> Result<Option<Snapshot>, RequestError> {
+        let holder = self.find_holder(id).await?;
+        let live = match &holder {
+            Some((_, location)) => {
+                // Without an answer the store's state has to do.
+                self.at_location(location, Inspect { id: id.clone() }).await.ok().flatten()
+            }
+            None => None,
+        };
+        let (state, overlay) = match live.filter(|live| live.state.exists()) {
+            Some(live) => {
+                let Inspection { state, claim, streaming, progress, .. } = *live;
+                (state, Overlay { claim: Some(claim), streaming, progress })
+            }
+            None => match self.stored_state(id).await? {
+                Some(state) => {
+                    let claim = holder.map(|(claim, _)| claim);
+                    (state, Overlay { claim, ..Overlay::default() })
+                }
+                None => return Ok(None),
+            },
+        };
+        let newest = match &state.agent {
+            Some(agent) => self.services.agents.newest(agent).await?,
+            None => None,
+        };
+        Ok(Some(Snapshot::new(id.clone(), &state, overlay, newest)))
+    }
+
+    /// The claim on a conversation if a live member holds it, and where that member is.
+    pub(super) async fn find_holder(
+        &self,
+        id: &ConversationId,
+    ) -> Result<Option<(Claim, Location<()>)>, RequestError> {
+        let Some(claim) = self.store.holding(id).await? else { return Ok(None) };
+        let view = self.cluster.view();
+        if claim.holder == view.me {
+            return Ok(Some((claim, Location::Here(()))));
+        }
+        let member = view.member(&claim.holder).cloned();
+        Ok(member.map(|member| (claim, Location::There(member))))
+    }
+
+    /// The state that replaying the journal results in; `None` if there is no journal.
+    pub async fn stored_state(&self, id: &ConversationId) -> Result<Option<State>, RequestError> {
+        let stored = self.store.load(id).await?;
+        Ok(stored.map(|stored| replay(stored.state, &stored.events)))
+    }
+
+    /// What the live actor on this node reports of itself. `None` if there is no actor, it is too
+    /// busy to answer, or this node may have been declared dead.
+    pub async fn inspect(&self, id: &ConversationId) -> Option<Inspection> {
+        let handle = self.table.get(id)?;
+        match handle.actor.call(ConversationMsg::Inspect, Some(REQUEST_TIMEOUT)).await {
+            Ok(ractor::rpc::CallResult::Success(inspection)) => {
+                Some(*inspection).filter(|_| self.cluster.lease().is_sound())
+            }
+            Ok(_) | Err(_) => None,
+        }
+    }
+}

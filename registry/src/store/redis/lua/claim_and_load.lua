@@ -1,0 +1,8 @@
+-- Claims a conversation, and reads it if the claim was won.
+-- KEYS: conversation, floor, journal, state
+-- ARGV: the four of a claim, then the format that the cached state must have
+-- Returns the claim after the call, and what was read.
+local format = ARGV[5]
+local held = claim()
+local won = held[1] == ARGV[1] and held[2] == ARGV[2]
+return {held, won and load(KEYS[1], KEYS[3], KEYS[4], format)}
