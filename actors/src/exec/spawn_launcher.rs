@@ -27,6 +27,11 @@ impl Launcher {
         Self::of("/proc/self/exe")
     }
 
+    /// No program: every command fails to start, and says so.
+    pub fn missing() -> Self {
+        Self { program: PathBuf::new(), args: Vec::new() }
+    }
+
     /// A program like this one.
     pub fn of(program: impl Into<PathBuf>) -> Self {
         Self { program: program.into(), args: vec![LAUNCH.into()] }
@@ -34,6 +39,9 @@ impl Launcher {
 
     /// A child with pipes to its input and output. Dropping it does not end it.
     pub(super) fn start(&self, directory: &Path) -> io::Result<Child> {
+        if self.program.as_os_str().is_empty() {
+            return Err(io::Error::new(io::ErrorKind::Unsupported, "this program has no launcher"));
+        }
         Command::new(&self.program)
             .args(&self.args)
             .current_dir(directory)

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use abide::Node;
 use abide::config::Cli;
-use abide::node::Node;
 use clap::Parser;
 use reqwest::header::HeaderMap;
 use reqwest::{Method, RequestBuilder};
@@ -41,7 +41,7 @@ impl Api {
         let arguments = ["abide", "--store", "memory", "--node", "n1"];
         let ports = ["--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"];
         let cli = Cli::parse_from(arguments.iter().chain(&ports).chain(flags));
-        let node = Node::start(cli.serve, None).await.unwrap();
+        let node = Node::builder(cli.serve).start().await.unwrap();
         let base = format!("http://{}", node.public);
         let client = reqwest::Client::builder().timeout(DEADLINE).build().unwrap();
         Self { node, spec: Spec::new(), base, client }

@@ -156,7 +156,7 @@ async fn a_message_names_blobs_and_the_model_reads_their_bytes() {
     assert_eq!(admin(&api, "DELETE", &path).await.0, 404);
     assert_eq!(read(&api, blob["id"].as_str().unwrap(), &[]).await.0, 404);
     let gone = api.post(AT, json!({"content": [image(&blob["id"])]})).await;
-    gone.names("content[0].source.blobId: there is no such blob");
+    gone.names("content[0].source.blobId: blob not found");
     let pdf = put(&api, "application/pdf", b"x").await.body;
     let text = json!({"type": "text", "text": "see"});
     let wrong = api.post(AT, json!({"content": [text, image(&pdf["id"])]})).await;

@@ -146,7 +146,7 @@ async fn a_page_that_answers_twice_or_with_too_much_changes_nothing() {
     api.send(deep).await.is_problem(400, "invalid-request");
     assert_eq!(api.get("/v1/conversations/a").await.body["state"], "awaiting_input");
     // As large as an answer may be, to the byte.
-    let room = abide::http::extract::BODY_BYTES - json!({"result": ""}).to_string().len();
+    let room = abide::http::extract::MAX_BODY_BYTES - json!({"result": ""}).to_string().len();
     let most = "x".repeat(room);
     assert_eq!(api.post(&path, json!({"result": most})).await.status, 200);
     api.post(&path, json!({"result": 2})).await.is_problem(409, "call-not-open");

@@ -2,8 +2,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod bounds;
-mod commands;
 mod leftovers;
 mod node;
+mod output;
 mod rig;
 mod sandbox;
