@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { connect, fold, parser, pause, written } from "./abide.js";
+import { connect, fold, parser, retryDelay, resultBody } from "./abide.js";
 
 const PATH = "/v1/conversations/c";
 const EMPTY = { state: "idle", last_seq: 0, pending: [], in_flight: [], streaming_message: null };
@@ -94,9 +94,9 @@ test("a stream that is cut at any byte has the same frames", () => {
   }
 });
 
-test("every url is tried once before the pause grows, and it has a bound", () => {
+test("every url is tried once before the retryDelay grows, and it has a bound", () => {
   for (let tries = 0; tries < 2_000; tries += 1) {
-    const [least, most] = [pause(tries, 3, 0), pause(tries, 3, 1)];
+    const [least, most] = [retryDelay(tries, 3, 0), retryDelay(tries, 3, 1)];
     assert.equal(most, Math.min(100 * 2 ** Math.floor(tries / 3), 10_000));
     assert.equal(least, most / 2);
   }
@@ -250,7 +250,7 @@ test("a result that cannot be sent becomes an error that says why", async () => 
       else assert.equal(error, expected, what);
     });
   }
-  assert.equal(written(undefined, 2), '{"result":null,"suspension":2}');
+  assert.equal(resultBody(undefined, 2), '{"result":null,"suspension":2}');
 });
 
 test("a result that the node refuses becomes an error", async () => {
