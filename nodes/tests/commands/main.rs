@@ -1,9 +1,9 @@
-//! Commands as agents run them: real launchers, real processes, and none of them left over.
+//! Commands as agents run them, with real launchers and real processes, none of which may be left.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod bounds;
 mod leftovers;
-mod node;
+mod killed_node;
 mod output;
-mod rig;
+mod test_shell;
 mod sandbox;
