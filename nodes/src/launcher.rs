@@ -20,14 +20,14 @@ static GUARDED: AtomicBool = AtomicBool::new(false);
 ///
 /// A program that does not call it runs no commands: `bash` fails, and `/readyz` says why.
 pub fn run_launcher_if_asked() {
-    match asked(env::args_os()) {
+    match requested_stage(env::args_os()) {
         Some(stage) => process::exit(i32::from(stage() != ExitCode::SUCCESS)),
         None => GUARDED.store(true, Ordering::Relaxed),
     }
 }
 
 /// The stage of the launcher that these arguments ask for.
-fn asked(arguments: impl IntoIterator<Item = OsString>) -> Option<fn() -> ExitCode> {
+fn requested_stage(arguments: impl IntoIterator<Item = OsString>) -> Option<fn() -> ExitCode> {
     let mut arguments = arguments.into_iter().skip(1);
     let stage: fn() -> ExitCode = match arguments.next()?.to_str()? {
         LAUNCH => exec::launch,
@@ -46,18 +46,18 @@ pub(crate) fn own() -> Option<Launcher> {
 mod tests {
     use super::*;
 
-    fn is_asked(arguments: &[&str]) -> bool {
-        asked(arguments.iter().map(OsString::from)).is_some()
+    fn is_requested(arguments: &[&str]) -> bool {
+        requested_stage(arguments.iter().map(OsString::from)).is_some()
     }
 
     #[test]
     fn only_the_lone_subcommand_asks_for_the_launcher() {
-        assert!(is_asked(&["program", "launch-command"]));
-        assert!(is_asked(&["program", "confine-command"]));
-        assert!(!is_asked(&["program"]));
-        assert!(!is_asked(&["launch-command"]));
-        assert!(!is_asked(&["program", "serve"]));
-        assert!(!is_asked(&["program", "launch-command", "now"]));
+        assert!(is_requested(&["program", "launch-command"]));
+        assert!(is_requested(&["program", "confine-command"]));
+        assert!(!is_requested(&["program"]));
+        assert!(!is_requested(&["launch-command"]));
+        assert!(!is_requested(&["program", "serve"]));
+        assert!(!is_requested(&["program", "launch-command", "now"]));
     }
 
     #[test]

@@ -320,9 +320,9 @@ mod tests {
             frames.iter().map(|frame| (json!(frame.payload), frame.id)).collect();
         let resolved = json!({"event": "tool_call_resolved",
             "data": {"call_id": "c", "result": {"ok": true, "result": 1}}});
-        let shown = json!({"event": "tool_ui",
+        let ui_frame = json!({"event": "tool_ui",
             "data": {"call_id": "c", "kind": "card", "payload": {"n": 1}}});
-        assert_eq!(payloads, [(resolved, None), (shown, Some(7))]);
+        assert_eq!(payloads, [(resolved, None), (ui_frame, Some(7))]);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::process::Stdio;
 use abide_actors::exec::{Limits, Sandbox, Shell};
 use tokio::process::{Child, Command};
 
-use crate::test_shell::{TestShell, sleeping, eventually, launcher, unique_seconds};
+use crate::test_shell::{TestShell, eventually, launcher, sleeping, unique_seconds};
 
 const COMMAND: &str = "ABIDE_TEST_COMMAND";
 
@@ -48,7 +48,8 @@ async fn a_killed_node_leaves_no_command_behind() {
 async fn a_command_cannot_read_the_secrets_of_its_node() {
     let secret = format!("secret-{}", unique_seconds());
     let search = format!("env | grep {secret}; grep -las {secret} /proc/[0-9]*/environ");
-    let ended = start_node(&format!("{search}; echo checked"), &secret).wait_with_output().await.unwrap();
+    let ended =
+        start_node(&format!("{search}; echo checked"), &secret).wait_with_output().await.unwrap();
     let output = String::from_utf8_lossy(&ended.stdout);
     assert!(output.contains("checked\n"), "{output}");
     assert!(!output.contains("environ") && !output.contains(&secret), "{output}");

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use abide_actors::exec::{Command, ExitStatus};
 use tokio::task::AbortHandle;
 
-use crate::test_shell::{TestShell, sleeping, eventually, unique_seconds};
+use crate::test_shell::{TestShell, eventually, sleeping, unique_seconds};
 
 /// Ways in which a command may try to leave a process behind.
 const ESCAPES: [&str; 5] = [

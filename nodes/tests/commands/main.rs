@@ -2,8 +2,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod bounds;
-mod leftovers;
 mod killed_node;
+mod leftovers;
 mod output;
-mod test_shell;
 mod sandbox;
+mod test_shell;

@@ -3,7 +3,7 @@
 use std::fs;
 use std::time::Duration;
 
-use abide_actors::exec::{Command, ExitStatus, LaunchError};
+use abide_actors::exec::{Command, ExitStatus, LaunchError, Launcher, Limits, Sandbox, Shell};
 use futures::future::join_all;
 
 use crate::test_shell::TestShell;
@@ -91,6 +91,15 @@ async fn a_command_that_cannot_start_says_why() {
         let error = shell.inner.run(shell.command(impossible)).await.unwrap_err();
         assert!(error.to_string().starts_with("the command cannot run: the shell: "), "{error}");
     }
+}
+
+#[tokio::test]
+async fn without_a_launcher_no_command_runs() {
+    let bare = Shell::new(Launcher::missing(), Sandbox::Auto, Limits::default());
+    let shell = TestShell::around(bare);
+    let error = shell.inner.run(shell.command("touch ran")).await.unwrap_err();
+    assert!(error.to_string().ends_with("this program has no launcher"), "{error}");
+    assert!(!shell.workspace.path().join("ran").exists());
 }
 
 #[tokio::test]

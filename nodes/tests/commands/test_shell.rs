@@ -25,7 +25,7 @@ impl TestShell {
     }
 
     pub(crate) fn with(limits: Limits) -> Self {
-        Self::of(Shell::new(launcher(), Sandbox::Auto, limits))
+        Self::around(Shell::new(launcher(), Sandbox::Auto, limits))
     }
 
     pub(crate) fn around(inner: Shell) -> Self {

@@ -59,11 +59,8 @@ impl Api {
         let received = self.client.execute(request).await.unwrap();
         let (status, headers) = (received.status().as_u16(), received.headers().clone());
         let bytes = received.bytes().await.unwrap();
-        let body = if bytes.is_empty() {
-            Value::Null
-        } else {
-            serde_json::from_slice(&bytes).unwrap()
-        };
+        let body =
+            if bytes.is_empty() { Value::Null } else { serde_json::from_slice(&bytes).unwrap() };
         let response = ApiResponse { status, headers, body };
         self.spec.check_response((&method, &path), status, response.media(), &response.body);
         response
@@ -94,13 +91,15 @@ impl Api {
     }
 
     /// Sends a request with an `Idempotency-Key`.
-    pub(crate) async fn keyed(&self, key: &str, method: &str, path: &str, body: Value) -> ApiResponse {
+    pub(crate) async fn keyed(
+        &self,
+        key: &str,
+        method: &str,
+        path: &str,
+        body: Value,
+    ) -> ApiResponse {
         let request = self.request(method, path).header("Idempotency-Key", key);
-        if body.is_null() {
-            self.send(request).await
-        } else {
-            self.send(request.json(&body)).await
-        }
+        if body.is_null() { self.send(request).await } else { self.send(request.json(&body)).await }
     }
 
     pub(crate) async fn stream(&self, path: &str) -> Stream {

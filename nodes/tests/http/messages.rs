@@ -21,7 +21,8 @@ async fn a_message_starts_a_turn_whose_frames_are_streamed() {
     let completed = frames.iter().find(|frame| frame.event == "message_completed").unwrap();
     let text = completed.data["message"]["content"][0]["text"].as_str().unwrap();
     let deltas = frames.iter().filter(|frame| frame.event == "text_delta");
-    let streamed: String = deltas.clone().map(|frame| frame.data["text"].as_str().unwrap()).collect();
+    let streamed: String =
+        deltas.clone().map(|frame| frame.data["text"].as_str().unwrap()).collect();
     assert_eq!(streamed, text);
     assert!(deltas.clone().all(|frame| frame.id.is_none()));
     assert!(frames.last().unwrap().id.is_some());

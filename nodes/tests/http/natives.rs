@@ -1,4 +1,4 @@
-//! The native tools of a program start and stop with its node.
+//! A node inside another program: its native tools, and its commands.
 
 use std::sync::{Arc, Mutex};
 
@@ -76,4 +76,13 @@ async fn the_tools_of_a_node_that_cannot_begin_are_stopped_again() {
     let log = Log::default();
     assert!(start(StoreUrl::Embedded(occupied), Pool::new(&log)).await.is_err());
     assert_eq!(*log.lock().unwrap(), ["started", "stopped"]);
+}
+
+#[tokio::test]
+async fn a_program_without_the_launcher_guard_reports_that_commands_are_off() {
+    let node = start(StoreUrl::Memory, Pool::new(&Log::default())).await.unwrap();
+    let ready = reqwest::get(format!("http://{}/readyz", node.admin)).await.unwrap();
+    let lines = ready.text().await.unwrap();
+    assert!(lines.starts_with("ready\ncommands: off: "), "{lines}");
+    node.stop().await;
 }

@@ -15,8 +15,9 @@ impl Spec {
         let segments: Vec<&str> = path.split('/').collect();
         let matches = |template: &str| {
             let expected: Vec<&str> = template.split('/').collect();
-            let same =
-                |(expected, actual): (&&str, &&str)| expected == actual || expected.starts_with('{');
+            let same = |(expected, actual): (&&str, &&str)| {
+                expected == actual || expected.starts_with('{')
+            };
             expected.len() == segments.len() && expected.iter().zip(&segments).all(same)
         };
         let paths = self.0["paths"].as_object().unwrap();
@@ -25,7 +26,13 @@ impl Spec {
     }
 
     /// Panics unless the document describes this response.
-    pub(crate) fn check_response(&self, request: (&str, &str), status: u16, media: &str, body: &Value) {
+    pub(crate) fn check_response(
+        &self,
+        request: (&str, &str),
+        status: u16,
+        media: &str,
+        body: &Value,
+    ) {
         let (method, path) = request;
         let Some(operation) = self.operation(method, path) else { return };
         let mut response = &operation["responses"][status.to_string()];
