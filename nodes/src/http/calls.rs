@@ -163,8 +163,8 @@ pub(super) struct Cancelled {
 
 /// Cancels the running turn, also when no actor is live.
 ///
-/// Open calls end with `[cancelled]`; the partial message of the model stays, marked as cancelled. A
-/// body is not read.
+/// Open calls end with `[cancelled]`; the partial message of the model is kept, with a status that says
+/// so. A body is not read.
 #[utoipa::path(post, path = "/v1/conversations/{id}/cancel", operation_id = "cancel_turn",
     tag = "calls", params(ConversationPath, IdempotencyKeyHeader),
     responses((status = 200, description = "No turn is running.", body = Cancelled)))]

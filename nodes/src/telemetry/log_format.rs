@@ -13,12 +13,13 @@ use tracing_subscriber::fmt::format::{DefaultFields, DefaultVisitor, JsonFields,
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields, FormattedFields};
 use tracing_subscriber::registry::LookupSpan;
 
+/// The field that may repeat what a person, a model or a tool said.
+const CONTENT_FIELD: &str = "content";
 /// What is written in place of content.
 const REDACTED: &str = "…";
 
-/// Whether a field may repeat what a person, a model or a tool said.
 fn is_content(field: &Field) -> bool {
-    matches!(field.name(), "content" | "said")
+    field.name() == CONTENT_FIELD
 }
 
 /// One JSON object a line: time, level, node, target, message, and the fields of the event and of the
