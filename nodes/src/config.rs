@@ -123,6 +123,11 @@ impl Config {
             telemetry_content: false,
         }
     }
+
+    /// The name of the node; the host's name if none is given.
+    pub(crate) fn node_name(&self) -> String {
+        self.node.clone().unwrap_or_else(host_name)
+    }
 }
 
 /// The store of the journals.
@@ -195,6 +200,12 @@ impl From<SandboxChoice> for Sandbox {
 pub enum LogFormat {
     Text,
     Json,
+}
+
+fn host_name() -> String {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let name = name.trim();
+    if name.is_empty() { "node".to_owned() } else { name.to_owned() }
 }
 
 fn duration(text: &str) -> Result<Duration, String> {

@@ -88,14 +88,3 @@ impl Node {
 fn supervisor_died() -> StartError {
     StartError::Broken("the supervisor of the conversations died".to_owned())
 }
-
-/// The name of the node in this configuration; the host's name if none is given.
-pub(crate) fn name(config: &Config) -> String {
-    config.node.clone().unwrap_or_else(host_name)
-}
-
-fn host_name() -> String {
-    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    let name = name.trim();
-    if name.is_empty() { "node".to_owned() } else { name.to_owned() }
-}

@@ -23,7 +23,6 @@ use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Layer, fmt};
 
 use crate::config::{Config, LogFormat};
-use crate::node;
 pub(crate) use http_metrics::{TurnExtension, measured};
 use log_format::{JsonLine, TextFields};
 pub use otlp::TraceExporter;
@@ -49,7 +48,7 @@ pub fn start_logging(config: &Config) {
             lines.with_ansi(is_terminal).fmt_fields(TextFields { shows_content }).boxed()
         }
         LogFormat::Json => {
-            let line = JsonLine { node: node::name(config), shows_content };
+            let line = JsonLine { node: config.node_name(), shows_content };
             lines.fmt_fields(JsonFields::new()).event_format(line).boxed()
         }
     };

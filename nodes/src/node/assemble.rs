@@ -23,7 +23,7 @@ use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, watch};
 use tokio_util::task::AbortOnDropHandle;
 
-use super::{Node, builtin_tools, name, stores};
+use super::{Node, builtin_tools, stores};
 use crate::admin::{self, Admin};
 use crate::config::Config;
 use crate::http::{self, Api, ApiDeps};
@@ -100,7 +100,7 @@ impl Blueprint {
             public,
             admin,
             cluster,
-            name: name(&config),
+            name: config.node_name(),
             stop,
             servers,
             runtime,
@@ -150,7 +150,7 @@ fn api(
 fn member(config: &Config, clock: &dyn Clock, address: SocketAddr) -> Member {
     let process = clock.id("inc");
     Member {
-        holder: Holder { node: name(config), incarnation: process.clone() },
+        holder: Holder { node: config.node_name(), incarnation: process.clone() },
         process,
         address: config.cluster_advertise.clone().unwrap_or_else(|| address.to_string()),
         state: MemberState::Up,

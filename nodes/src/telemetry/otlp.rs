@@ -17,7 +17,6 @@ use tokio_util::sync::CancellationToken;
 
 use super::spans;
 use crate::config::Config;
-use crate::node;
 use crate::start_error::StartError;
 
 /// Spans that wait to be exported, a second or two at full load; more are dropped.
@@ -43,7 +42,7 @@ impl TraceExporter {
     /// and the like are set by OpenTelemetry's own variables.
     pub fn start(config: &Config) -> Result<Option<Self>, StartError> {
         let Some(endpoint) = endpoint(config) else { return Ok(None) };
-        let exporter = exporter(&endpoint, &node::name(config))
+        let exporter = exporter(&endpoint, &config.node_name())
             .map_err(|error| StartError::Config(format!("--otlp: cannot export to it: {error}")))?;
         let (queue, queued) = mpsc::channel(MAX_QUEUED_SPANS);
         let stop = CancellationToken::new();
