@@ -99,8 +99,8 @@ pub struct Config {
 }
 
 impl Config {
-    /// The defaults of the flags, with this store. The environment is not read, and each listener takes
-    /// a free port of the loopback interface; change the fields as you need.
+    /// The defaults of the flags, with this store. Their environment variables are ignored, and each
+    /// listener takes a free port of the loopback interface. Change the fields as you need.
     pub fn new(store: StoreUrl) -> Self {
         Self {
             store,
