@@ -1,4 +1,4 @@
-//! A node inside a program: started on an embedded store, asked, drained, stopped, and started again.
+//! A node inside a program: started on an embedded store, given work for its shell, drained, and stopped.
 #![allow(clippy::print_stdout, reason = "it shows what came out")]
 
 mod client;
@@ -25,13 +25,11 @@ async fn run() -> Result<(), Box<dyn Error>> {
     for text in client::send(node.public, "c1", "calculator", "What is 6 times 7?").await? {
         println!("assistant: {text}");
     }
-    stop(node).await;
 
-    // The journal is in the store: the next node knows the conversation.
-    let node = start(dir.path()).await?;
+    // The journal is in the store: a later start on the same directory knows the conversation.
     let messages = format!("http://{}/v1/conversations/c1/messages", node.public);
     let page: Value = reqwest::get(messages).await?.error_for_status()?.json().await?;
-    println!("messages after the restart: {}", page["messages"].as_array().map_or(0, Vec::len));
+    println!("messages in the store: {}", page["messages"].as_array().map_or(0, Vec::len));
     stop(node).await;
     Ok(())
 }
@@ -52,7 +50,7 @@ fn calculator() -> Value {
         "model": {"provider": "scripted", "script": [
             {"text": "Let me compute that.",
              "calls": [{"name": "bash", "args": {"command": "echo $((6 * 7))"}}]},
-            {"text": "The shell says {{ results.bash.result.output | trim }}."},
+            {"text": "The shell says: {{ results.bash.result | lines | join(' ') }}."},
         ]},
         "tools": [{"builtin": ["bash"]}],
     })

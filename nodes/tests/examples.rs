@@ -21,12 +21,11 @@ fn output(name: &str) -> Vec<String> {
 }
 
 #[test]
-fn an_embedded_node_runs_commands_and_remembers_its_conversations() {
+fn an_embedded_node_runs_commands_and_stores_its_conversations() {
     let expected = [
         "assistant: Let me compute that.",
-        "assistant: The shell says 42.",
-        "drained: true",
-        "messages after the restart: 4",
+        "assistant: The shell says: exit 0 42.",
+        "messages in the store: 4",
         "drained: true",
     ];
     assert_eq!(output("embed"), expected);
@@ -41,7 +40,7 @@ fn native_tools_get_arguments_and_dependencies() {
 fn hooks_redact_the_stream_and_deny_a_call() {
     let expected = [
         "assistant: Your number is ####.",
-        "assistant: The tool said: permission denied: delete is refused by hook PreToolUse_2: \
+        "assistant: The tool said: permission denied: delete is refused by hook PreToolUse_#: \
          contract.pdf is protected",
     ];
     assert_eq!(output("hooks"), expected);
@@ -51,7 +50,7 @@ fn hooks_redact_the_stream_and_deny_a_call() {
 fn middleware_sees_and_refuses_runs() {
     let expected = [
         r#"{"amount":50} -> {"ok":true,"result":"paid 50"}"#,
-        r#"{"amount":500} -> {"error":"more than 100 is refused","error_type":"TOOL_ERROR","ok":false}"#,
+        r#"{"amount":500} -> {"ok":false,"error":"more than 100 is refused","error_type":"TOOL_ERROR"}"#,
         "assistant: Done: more than 100 is refused.",
     ];
     assert_eq!(output("middleware"), expected);
