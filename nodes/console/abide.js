@@ -1,25 +1,25 @@
-// One conversation of Abide in a page: follows it through the end of nodes, speaks, answers, and
-// executes its client tools. One module, no dependency, no build step; current browsers only.
+// One conversation of Abide in a page: follows it, also when nodes end, sends messages, answers calls,
+// and executes its client tools. One module, no dependency, no build step; current browsers only.
 
-/** The largest body that a node reads, in bytes. */
-const BODY_BYTES = 1 << 20;
-/** The longest line of a stream, in characters: more than the largest snapshot. */
-const LINE_CHARS = 64 << 20;
-/** The longest error text that is sent: a mistake is named, not sent whole. */
-const ERROR_CHARS = 2_000;
-/** A node sends a line every 15 s; one that has been silent for so long is not there. */
-const QUIET_MS = 40_000;
-/** A node answers in milliseconds; one that was stopped never does, and another may. */
-const ANSWER_MS = 10_000;
-/** The first pause before another try, and the longest. */
-const PAUSE_MS = 100;
-const LONGEST_PAUSE_MS = 10_000;
-/** What "not now" looks like, of a node or of what stands before it. */
-const NOT_NOW = [429, 502, 503, 504];
-/** Frames that mirror no event. Others without an id belong to the next frame that has one. */
-const LIVE = ["state_changed", "text_delta", "thinking_delta", "tool_progress"];
+/** The largest body that a node reads. */
+const MAX_BODY_BYTES = 1 << 20;
+/** The longest line of a stream; longer than the largest snapshot. */
+const MAX_LINE_CHARS = 64 << 20;
+/** The longest error text that is sent to a node. */
+const MAX_ERROR_CHARS = 2_000;
+/** A node sends a line every 15 s; a stream that is silent for this long is dead. */
+const SILENCE_TIMEOUT_MS = 40_000;
+/** A node answers in milliseconds; a stopped one never does, but another may. */
+const REQUEST_TIMEOUT_MS = 10_000;
+/** The first delay before a retry, and the longest. */
+const RETRY_DELAY_MS = 100;
+const MAX_RETRY_DELAY_MS = 10_000;
+/** The statuses with which a node, or a proxy before it, asks for a later retry. */
+const RETRY_STATUSES = [429, 502, 503, 504];
+/** Frames that mirror no event. Other frames without an id belong to the next frame with one. */
+const LIVE_FRAMES = ["state_changed", "text_delta", "thinking_delta", "tool_progress"];
 
-/** A refusal. `type` is the contract's name of it, such as `turn-in-flight`. */
+/** A problem that a node answered with. `type` is its name, such as `turn-in-flight`. */
 export class Problem extends Error {
   constructor(status, body) {
     super(body.detail ?? `HTTP ${status}`);
@@ -28,88 +28,89 @@ export class Problem extends Error {
     this.type = String(body.type ?? "").replace("/problems/", "");
   }
 
-  static async of(answer) {
-    return new Problem(answer.status, await answer.json().catch(() => ({})));
+  static async of(response) {
+    return new Problem(response.status, await response.json().catch(() => ({})));
   }
 }
 
-/** Reads server-sent events from pieces of bytes, wherever they were cut; returns what takes the
- * pieces. `told` gets each frame's name, id (or undefined) and data. */
-export function parser(told) {
+/** Returns a function that takes chunks of bytes, cut anywhere, and calls `onFrame` with the name, id
+ * (or undefined) and data of each server-sent event in them. */
+export function parser(onFrame) {
   const utf8 = new TextDecoder();
-  let [rest, name, id, data] = ["", "", undefined, []];
-  const take = (line) => {
+  let rest = "";
+  let [name, id, data] = ["", undefined, []];
+  const parseLine = (line) => {
     const [, field, value] = /^([^:]*)(?:: ?(.*))?$/s.exec(line);
     if (field === "event") name = value ?? "";
     if (field === "id") id = value ?? "";
     if (field === "data") data.push(value ?? "");
     if (line !== "") return;
-    if (data.length > 0) told({ name, id, data: data.join("\n") });
+    if (data.length > 0) onFrame({ name, id, data: data.join("\n") });
     [name, id, data] = ["", undefined, []];
   };
   return (bytes) => {
     rest += utf8.decode(bytes, { stream: true });
-    // A \r at the end may be the first half of a \r\n.
+    // A \r at the end may be half of a \r\n.
     const lines = rest.split(/\r\n|\n|\r(?!$)/);
     rest = lines.pop();
-    if (rest.length > LINE_CHARS) throw new Error("a line of the stream is too long");
-    lines.forEach(take);
+    if (rest.length > MAX_LINE_CHARS) throw new Error("a line of the stream is too long");
+    lines.forEach(parseLine);
   };
 }
 
-/** How long to wait before the next try, in ms: every url is tried once before the pause grows. */
-export function pause(tries, urls, random = Math.random()) {
-  const grown = PAUSE_MS * 2 ** Math.floor(tries / urls);
-  return Math.min(grown, LONGEST_PAUSE_MS) * (0.5 + random / 2);
+/** The delay before the next try, in ms: it grows after every URL was tried once. */
+export function retryDelay(tries, urls, random = Math.random()) {
+  const grown = RETRY_DELAY_MS * 2 ** Math.floor(tries / urls);
+  return Math.min(grown, MAX_RETRY_DELAY_MS) * (0.5 + random / 2);
 }
 
-/** What a page's result is sent as: itself, or why it cannot be. */
-export function written(result, suspension) {
+/** The body that reports a tool's result, or an error if the result cannot be sent. */
+export function resultBody(result, suspension) {
   let body;
   try {
-    // A function that returns nothing has done what it should.
+    // A tool that returns nothing has succeeded.
     const text = JSON.stringify(result ?? null);
-    if (text === undefined) return failed("the page's result is not JSON", suspension);
+    if (text === undefined) return errorBody("the page's result is not JSON", suspension);
     body = `{"result":${text},"suspension":${suspension}}`;
   } catch (error) {
-    return failed(`the page's result is not JSON: ${error.message}`, suspension);
+    return errorBody(`the page's result is not JSON: ${error.message}`, suspension);
   }
   const bytes = new TextEncoder().encode(body).length;
-  if (bytes <= BODY_BYTES) return body;
-  return failed(`the page's result has ${bytes} bytes, more than ${BODY_BYTES}`, suspension);
+  if (bytes <= MAX_BODY_BYTES) return body;
+  return errorBody(`the page's result has ${bytes} bytes, more than ${MAX_BODY_BYTES}`, suspension);
 }
 
-function failed(error, suspension) {
-  const text = String(error?.message ?? error).slice(0, ERROR_CHARS).toWellFormed();
+function errorBody(error, suspension) {
+  const text = String(error?.message ?? error).slice(0, MAX_ERROR_CHARS).toWellFormed();
   return JSON.stringify({ error: text || "the page's tool failed", suspension });
 }
 
-/** What each frame changes; what it does not speak of stays the same. */
+/** The members of the state that each frame changes. */
 const CHANGES = {
   snapshot: (_, { streaming_message: streaming, ...data }) => ({ ...data, streaming }),
-  // A message that a dead node had begun is begun anew.
+  // A message that a node had begun when it died is begun anew.
   state_changed: ({ streaming }, { state }) =>
     ({ state, streaming: state === "preparing" ? null : streaming }),
   turn_started: (_, { turn_id: id }) => ({ turn: { id } }),
-  text_delta: (state, data) => ({ streaming: spoken(state, data, "text") }),
-  thinking_delta: (state, data) => ({ streaming: spoken(state, data, "thinking") }),
+  text_delta: (state, data) => ({ streaming: withDelta(state, data, "text") }),
+  thinking_delta: (state, data) => ({ streaming: withDelta(state, data, "thinking") }),
   message_completed: ({ messages }, { message }) =>
-    ({ streaming: null, messages: added(messages, message) }),
-  // Whoever was asked before has answered; whom it waits for next, `suspended` says.
+    ({ streaming: null, messages: withMessage(messages, message) }),
+  // The call waits for nobody now; a `suspended` frame follows if it must wait again.
   tool_call_started: (state, call) => ({
-    ...over(state, call),
-    ...(call.executor === "server" && { in_flight: [...over(state, call).in_flight, call] }),
+    ...withoutCall(state, call),
+    ...(call.executor === "server" && { in_flight: [...withoutCall(state, call).in_flight, call] }),
   }),
   tool_progress: ({ in_flight }, { call_id, payload: progress }) =>
     ({ in_flight: in_flight.map((it) => (it.call_id === call_id ? { ...it, progress } : it)) }),
-  suspended: (state, call) => ({ pending: [...over(state, call).pending, call] }),
-  tool_call_resolved: (state, data) => ({ ...over(state, data), messages: resulted(state, data) }),
-  tool_call_errored: (state, data) => ({ ...over(state, data), messages: resulted(state, data) }),
+  suspended: (state, call) => ({ pending: [...withoutCall(state, call).pending, call] }),
+  tool_call_resolved: (state, data) => ({ ...withoutCall(state, data), messages: withResult(state, data) }),
+  tool_call_errored: (state, data) => ({ ...withoutCall(state, data), messages: withResult(state, data) }),
   todos_changed: (_, { todos }) => ({ todos }),
   phase_changed: (_, { phase }) => ({ phase }),
 };
-for (const how of ["completed", "cancelled", "halted", "failed"]) {
-  CHANGES[`turn_${how}`] = () => ({ turn: null, streaming: null, pending: [], in_flight: [] });
+for (const outcome of ["completed", "cancelled", "halted", "failed"]) {
+  CHANGES[`turn_${outcome}`] = () => ({ turn: null, streaming: null, pending: [], in_flight: [] });
 }
 
 /** The state after a frame. */
@@ -117,13 +118,13 @@ export function fold(state, name, data) {
   return Object.hasOwn(CHANGES, name) ? { ...state, ...CHANGES[name](state, data) } : state;
 }
 
-function over({ pending, in_flight }, { call_id }) {
+function withoutCall({ pending, in_flight }, { call_id }) {
   const others = (list) => list.filter((call) => call.call_id !== call_id);
   return { pending: others(pending), in_flight: others(in_flight) };
 }
 
-/** The streaming message with one more piece; null is that of a message that is complete. */
-function spoken(state, data, kind) {
+/** The streaming message with one more delta; a delta of a completed message changes nothing. */
+function withDelta(state, data, kind) {
   if (state.messages.some(({ id }) => id === data.message_id)) return state.streaming;
   const empty = { id: data.message_id, text: "", thinking: "", delta_seq: 0 };
   const before = state.streaming?.id === data.message_id ? state.streaming : empty;
@@ -131,52 +132,51 @@ function spoken(state, data, kind) {
   return { ...before, [kind]: before[kind] + data.text, delta_seq: data.delta_seq };
 }
 
-/** The messages with a call's result, as the node lists it. */
-function resulted({ messages }, { call_id: tool_call_id, result }) {
+/** The messages with the result of a call, in the form in which the node lists it. */
+function withResult({ messages }, { call_id: tool_call_id, result }) {
   const content = [{ type: "json", data: result, text: JSON.stringify(result) }];
-  return added(messages, { id: `result_${tool_call_id}`, role: "tool", content, tool_call_id });
+  return withMessage(messages, { id: `result_${tool_call_id}`, role: "tool", content, tool_call_id });
 }
 
-const added = (messages, message) =>
+const withMessage = (messages, message) =>
   messages.some(({ id }) => id === message.id) ? messages : [...messages, message];
 const ids = (messages) => new Set(messages.map(({ id }) => id));
 
-/** A name that nobody else gives; unlike `randomUUID` also without TLS. */
-function random() {
+/** A random name; unlike `crypto.randomUUID`, it works without TLS. */
+function randomName() {
   const bytes = crypto.getRandomValues(new Uint8Array(16));
   return Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
 }
 
-/** Follows a conversation. `url` or `urls`: its nodes; without, the page's own origin. `agent`:
- * makes the conversation when there is none, with what `create` has (`tools`, `metadata`,
- * `assigns`). `after`: a seq; every frame after it is told. `fetch`: instead of the page's own. */
+/** Follows a conversation. `url` or `urls`: its nodes; by default the page's own origin. `agent`:
+ * creates the conversation if it does not exist, with the members of `create` (`tools`, `metadata`,
+ * `assigns`). `after`: a seq; listeners get every frame after it. `fetch`: replaces the page's own. */
 export function connect(options) {
   return new Conversation(options);
 }
 
 class Conversation {
-  /** What is known: the snapshot's members, kept current, with `messages` (the newest ones),
-   * `streaming` (the message that is being said, or null) and `connected`. Each change makes a new
-   * object. */
+  /** The members of the snapshot, kept current, with `messages` (the newest ones), `streaming` (the
+   * message that is being streamed, or null) and `connected`. Each change makes a new object. */
   state = { connected: false, messages: [], pending: [], in_flight: [], streaming: null };
   #options;
   #urls;
   #path;
   #fetch;
-  /** Counts the urls that were left. */
-  #place = 0;
+  /** Counts changes of the URL; modulo their number, it is the index of the current one. */
+  #urlIndex = 0;
   #closing = new AbortController();
   #listeners = new Map();
   #tools = new Map();
-  /** A run for each pending call that was taken up, as long as it is pending. */
+  /** The run of each pending call that this page has taken up, as long as the call is pending. */
   #runs = new Map();
-  /** The last event whose frames were told, and the last that the snapshot knew. */
-  #last;
-  #known = 0;
-  /** When the conversation was made. */
-  #born;
-  /** Frames that wait for the one with their id. */
-  #held = [];
+  /** The seq of the last event whose frames the listeners got, and the last seq of the snapshot. */
+  #lastSeq;
+  #snapshotSeq = 0;
+  /** When the conversation was created. */
+  #createdAt;
+  /** Frames without an id that wait for the last frame of their event. */
+  #incomplete = [];
 
   constructor(options) {
     const { url = "", urls = [url], conversation, after, fetch } = options;
@@ -184,50 +184,51 @@ class Conversation {
     this.#urls = urls.map((url) => url.replace(/\/+$/, ""));
     this.#path = `/v1/conversations/${encodeURIComponent(conversation)}`;
     this.#fetch = fetch ?? globalThis.fetch.bind(globalThis);
-    this.#last = after;
+    this.#lastSeq = after;
     this.#follow();
   }
 
-  /** Calls `fn(data, id)` for each frame of a name; `change` (the state) after every change, and
-   * `error` (an Error) for what nobody else is told. Returns what ends it. */
+  /** Calls `fn(data, id)` for each frame of this name, and for two more: `change` (the state) after
+   * every change, and `error` (an Error) for errors that no promise reports. Returns a function that
+   * removes the listener. */
   on(name, fn) {
     if (!this.#listeners.has(name)) this.#listeners.set(name, new Set());
     this.#listeners.get(name).add(fn);
     return () => this.#listeners.get(name).delete(fn);
   }
 
-  /** Says a text, or content blocks; the options are the API's, such as `if_busy`. Repeated, as
-   * the same message, until a node has it. */
+  /** Sends a text, or content blocks; the options are those of the API, such as `if_busy`. Repeats the
+   * request, as the same message, until a node has accepted it. */
   async send(content, options = {}) {
-    const said = typeof content === "string" ? { text: content } : { content };
+    const message = typeof content === "string" ? { text: content } : { content };
     const { agent } = this.#options;
-    const body = JSON.stringify({ ...said, agent, message_id: random(), ...options });
-    const sent = await this.#ask("POST", `${this.#path}/messages`, body);
-    this.#look();
-    return sent;
+    const body = JSON.stringify({ ...message, agent, message_id: randomName(), ...options });
+    const accepted = await this.#request("POST", `${this.#path}/messages`, body);
+    this.#readMessages();
+    return accepted;
   }
 
-  /** Answers a call: `{approved, …}`, `{result}` or `{error}`. `{status: "stale"}` when somebody
-   * else has, or when it no longer waits for this. */
+  /** Resolves a call with `{approved, …}`, `{result}` or `{error}`. Returns `{status: "stale"}` if the
+   * call was resolved by another client or no longer waits for this answer. */
   async resolve(call_id, answer) {
     const open = this.state.pending.find((call) => call.call_id === call_id);
-    return this.#answer(call_id, JSON.stringify({ suspension: open?.suspension, ...answer }));
+    return this.#resolve(call_id, JSON.stringify({ suspension: open?.suspension, ...answer }));
   }
 
-  /** Ends the running turn. */
+  /** Cancels the running turn. */
   cancel() {
-    return this.#ask("POST", `${this.#path}/cancel`, "{}", random());
+    return this.#request("POST", `${this.#path}/cancel`, "{}", randomName());
   }
 
-  /** Executes the client tool of this name: `fn(args, call)` returns, or promises, its result.
-   * `call.signal` says when nobody waits for it any more. Of several pages of one browser one
-   * executes a call; another does if that one leaves. */
+  /** Executes the client tool of this name: `fn(args, call)` returns its result, or a promise of it.
+   * `call.signal` is aborted when the call is no longer open. Of several pages in one browser, one
+   * executes a call, and another takes over if that page is closed. */
   tool(name, fn) {
     this.#tools.set(name, fn);
     this.#execute();
   }
 
-  /** Leaves: nothing is told, tried or executed any more. */
+  /** Closes the conversation in this page: no event, retry or execution follows. */
   close() {
     this.#closing.abort(new DOMException("the conversation was closed", "AbortError"));
     this.#change({ ...this.state, connected: false });
@@ -237,131 +238,135 @@ class Conversation {
     return this.#closing.signal.aborted;
   }
 
-  /** Keeps a stream open, at one url after another. */
+  /** Keeps a stream open, at one URL after another. */
   async #follow() {
-    let made = !this.#options.agent;
+    let mayCreate = Boolean(this.#options.agent);
     for (let tries = 0; !this.closed; tries += 1) {
       try {
         await this.#stream(() => (tries = 0));
       } catch (error) {
         const missing = error.status === 404 && this.state.id === undefined;
-        const lasting = error instanceof Problem && error.status < 500 && error.status !== 429;
-        if (missing && !made) {
-          made = true;
+        const isPermanent = error instanceof Problem && error.status < 500 && error.status !== 429;
+        if (missing && mayCreate) {
+          mayCreate = false;
           await this.#create();
           continue;
         }
-        if (lasting) this.#tell("error", error);
-        if (lasting) return this.close();
+        if (isPermanent) this.#emit("error", error);
+        if (isPermanent) return this.close();
       }
       if (this.closed) return;
       this.#change({ ...this.state, connected: false });
-      this.#place += 1;
-      await this.#sleep(pause(tries, this.#urls.length));
+      this.#urlIndex += 1;
+      await this.#sleep(retryDelay(tries, this.#urls.length));
     }
   }
 
-  /** One stream, to its end. */
-  async #stream(begun) {
+  /** Reads one stream to its end. */
+  async #stream(onSnapshot) {
     const silent = new AbortController();
     const signal = AbortSignal.any([this.#closing.signal, silent.signal]);
     let alarm;
-    const heard = () => {
+    const restartAlarm = () => {
       clearTimeout(alarm);
-      alarm = setTimeout(() => silent.abort(), QUIET_MS);
+      alarm = setTimeout(() => silent.abort(), SILENCE_TIMEOUT_MS);
     };
-    const after = this.#last === undefined ? "" : `?after=${this.#last}`;
+    const after = this.#lastSeq === undefined ? "" : `?after=${this.#lastSeq}`;
     try {
-      heard();
-      const answer = await this.#fetch(`${this.#url()}${this.#path}/events${after}`, { signal });
-      if (!answer.ok) throw await Problem.of(answer);
+      restartAlarm();
+      const response = await this.#fetch(`${this.#url()}${this.#path}/events${after}`, { signal });
+      if (!response.ok) throw await Problem.of(response);
       const parse = parser((frame) => {
-        if (frame.name === "snapshot") begun();
+        if (frame.name === "snapshot") onSnapshot();
         if (!this.closed) this.#take(frame);
       });
-      const reader = answer.body.getReader();
-      for (let read; !(read = await reader.read()).done; heard()) parse(read.value);
+      const reader = response.body.getReader();
+      for (let read; !(read = await reader.read()).done; restartAlarm()) parse(read.value);
     } finally {
       clearTimeout(alarm);
     }
   }
 
-  /** Takes a frame, unless it was told before. */
+  /** Takes a frame, unless the listeners had it before. */
   #take({ name, id, data: text }) {
     const [data, seq] = [JSON.parse(text), id === undefined ? undefined : Number(id)];
     if (name === "snapshot") {
-      [this.#held, this.#known] = [[], data.last_seq];
-      // A conversation that was deleted and made anew counts from the beginning.
-      if (this.#born && this.#born !== data.created_at) this.#last = data.last_seq;
-      this.#born = data.created_at;
-      this.#last ??= data.last_seq;
+      this.#incomplete = [];
+      this.#snapshotSeq = data.last_seq;
+      // A conversation that was deleted and created again counts from the beginning.
+      const isNew = this.#createdAt && this.#createdAt !== data.created_at;
+      if (isNew) this.#lastSeq = data.last_seq;
+      this.#createdAt = data.created_at;
+      this.#lastSeq ??= data.last_seq;
       this.#change({ ...fold(this.state, name, data), connected: true });
-      this.#tell(name, data);
-      this.#look();
-    } else if (LIVE.includes(name)) {
-      this.#show(name, data);
+      this.#emit(name, data);
+      this.#readMessages();
+    } else if (LIVE_FRAMES.includes(name)) {
+      this.#apply(name, data);
     } else if (seq === undefined) {
-      this.#held.push([name, data]);
+      this.#incomplete.push([name, data]);
     } else {
-      const frames = [...this.#held.splice(0), [name, data]];
-      if (seq <= this.#last) return;
-      this.#last = seq;
-      frames.forEach(([name, data]) => this.#show(name, data, seq));
+      const frames = [...this.#incomplete.splice(0), [name, data]];
+      if (seq <= this.#lastSeq) return;
+      this.#lastSeq = seq;
+      frames.forEach(([name, data]) => this.#apply(name, data, seq));
     }
   }
 
-  #show(name, data, seq = Infinity) {
+  /** Changes the state and calls the listeners. */
+  #apply(name, data, seq = Infinity) {
     const next = fold(this.state, name, data);
     if (name.endsWith("_delta") && next.streaming === this.state.streaming) return;
-    // What the snapshot knew is told only: it would turn the state back.
-    if (seq > this.#known) this.#change(next);
-    this.#tell(name, data, seq === Infinity ? undefined : seq);
-    // No frame has the user's words.
-    if (name === "turn_started" && seq > this.#known) this.#look();
+    // A frame from before the snapshot would set the state back: only listeners get it.
+    if (seq > this.#snapshotSeq) this.#change(next);
+    this.#emit(name, data, seq === Infinity ? undefined : seq);
+    // The user's message is in no frame.
+    if (name === "turn_started" && seq > this.#snapshotSeq) this.#readMessages();
   }
 
   #change(state) {
     if (state === this.state) return;
     this.state = state;
     this.#execute();
-    this.#tell("change", state);
+    this.#emit("change", state);
   }
 
-  #tell(name, ...what) {
+  #emit(name, ...values) {
     const listeners = [...(this.#listeners.get(name) ?? [])];
-    if (name === "error" && listeners.length === 0) console.error(...what);
+    if (name === "error" && listeners.length === 0) console.error(...values);
     for (const listener of listeners) {
       try {
-        listener(...what);
+        listener(...values);
       } catch (error) {
         console.error(error);
       }
     }
   }
 
-  /** Reads the newest messages: what was above them stays, and so does what came meanwhile. */
-  async #look() {
+  /** Reads the newest messages; older ones stay, and so do those that arrive meanwhile. */
+  async #readMessages() {
     const before = this.state.messages;
-    const page = await this.#ask("GET", `${this.#path}/messages`).catch((error) => error);
-    if (page instanceof Error) return this.closed || this.#tell("error", page);
-    const [known, read] = [ids(before), ids(page.messages)];
+    const page = await this.#request("GET", `${this.#path}/messages`).catch((error) => error);
+    if (page instanceof Error) return this.closed || this.#emit("error", page);
+    const known = ids(before);
+    const read = ids(page.messages);
     const first = before.findIndex((message) => read.has(message.id));
-    const above = before.slice(0, Math.max(first, 0));
-    const below = this.state.messages.filter(({ id }) => !known.has(id) && !read.has(id));
-    this.#change({ ...this.state, messages: [...above, ...page.messages, ...below] });
+    const older = before.slice(0, Math.max(first, 0));
+    const newer = this.state.messages.filter(({ id }) => !known.has(id) && !read.has(id));
+    this.#change({ ...this.state, messages: [...older, ...page.messages, ...newer] });
   }
 
   async #create() {
     const { conversation: id, agent, create } = this.#options;
     const body = JSON.stringify({ ...create, id, agent });
     try {
-      await this.#ask("POST", "/v1/conversations", body, random());
+      await this.#request("POST", "/v1/conversations", body, randomName());
     } catch (error) {
-      if (!this.closed && error.type !== "conversation-exists") this.#tell("error", error);
+      if (!this.closed && error.type !== "conversation-exists") this.#emit("error", error);
     }
   }
 
-  /** Takes up pending calls that there is a tool for, and leaves those that are pending no more. */
+  /** Takes up pending calls whose tool this page has, and aborts runs whose call is closed. */
   #execute() {
     const pending = new Set();
     for (const call of this.closed ? [] : this.state.pending) {
@@ -372,28 +377,28 @@ class Conversation {
       const run = new AbortController();
       this.#runs.set(name, run);
       this.#claim(name, call, run.signal).catch((error) => {
-        if (!run.signal.aborted) this.#tell("error", error);
+        if (!run.signal.aborted) this.#emit("error", error);
       });
     }
     for (const [name, run] of this.#runs) {
       if (pending.has(name)) continue;
       this.#runs.delete(name);
-      run.abort(new DOMException("the call is not open any more", "AbortError"));
+      run.abort(new DOMException("the call is no longer open", "AbortError"));
     }
   }
 
-  /** Runs a call once all pages of this browser that took it up before have left. */
+  /** Runs a call when no other page of this browser holds it. */
   async #claim(name, call, signal) {
     const run = async () => {
-      // Another page may have answered while this one waited, or before it had heard of the call.
-      const { pending } = await this.#ask("GET", this.#path);
+      // Another page may have resolved the call while this one waited for the lock.
+      const { pending } = await this.#request("GET", this.#path);
       const same = (it) => it.call_id === call.call_id && it.suspension === call.suspension;
       if (pending.some(same)) await this.#run({ ...call, signal });
     };
     const locks = globalThis.navigator?.locks;
     if (!locks) return run();
     return locks.request(name, { signal }, run).catch((error) => {
-      // A page without an origin has no locks either.
+      // A page with an opaque origin may not use locks.
       if (error.name !== "SecurityError") throw error;
       return run();
     });
@@ -402,62 +407,62 @@ class Conversation {
   async #run(call) {
     const { call_id, suspension, signal } = call;
     signal.throwIfAborted();
-    const ran = async () => this.#tools.get(call.tool)(structuredClone(call.args), call);
-    const gone = new Promise((_, reject) => {
+    const runTool = async () => this.#tools.get(call.tool)(structuredClone(call.args), call);
+    const aborted = new Promise((_, reject) => {
       signal.addEventListener("abort", () => reject(signal.reason));
     });
     let body;
     try {
-      body = written(await Promise.race([ran(), gone]), suspension);
+      body = resultBody(await Promise.race([runTool(), aborted]), suspension);
     } catch (error) {
       signal.throwIfAborted();
-      body = failed(error, suspension);
+      body = errorBody(error, suspension);
     }
     try {
-      await this.#answer(call_id, body);
+      await this.#resolve(call_id, body);
     } catch (problem) {
       if (![400, 413, 422].includes(problem.status)) throw problem;
       const refused = `the page's result was refused: ${problem.message}`;
-      await this.#answer(call_id, failed(refused, suspension));
+      await this.#resolve(call_id, errorBody(refused, suspension));
     }
   }
 
-  async #answer(call_id, body) {
+  async #resolve(call_id, body) {
     const path = `${this.#path}/calls/${encodeURIComponent(call_id)}/resolution`;
     try {
-      return await this.#ask("POST", path, body, random());
+      return await this.#request("POST", path, body, randomName());
     } catch (problem) {
       if (problem.type !== "call-not-open") throw problem;
       return { status: "stale" };
     }
   }
 
-  /** Asks one url after another until one answers. `key` makes a repeat the same request. */
-  async #ask(method, path, body, key) {
+  /** Sends a request to one URL after another until one answers. `key` makes it safe to repeat. */
+  async #request(method, path, body, key) {
     const headers = { ...(body && { "content-type": "application/json" }) };
     if (key) headers["idempotency-key"] = key;
-    for (let tries = 0, place = this.#place; ; tries += 1, place += 1) {
-      let wait = pause(tries, this.#urls.length);
-      const signal = AbortSignal.any([this.#closing.signal, AbortSignal.timeout(ANSWER_MS)]);
+    for (let tries = 0, index = this.#urlIndex; ; tries += 1, index += 1) {
+      let delay = retryDelay(tries, this.#urls.length);
+      const signal = AbortSignal.any([this.#closing.signal, AbortSignal.timeout(REQUEST_TIMEOUT_MS)]);
       try {
-        const asked = { method, headers, body, signal };
-        const answer = await this.#fetch(this.#url(place) + path, asked);
-        if (answer.ok) return await answer.json();
-        const problem = await Problem.of(answer);
-        if (!NOT_NOW.includes(problem.status)) throw problem;
-        wait = Math.max(wait, 1_000 * (Number(answer.headers.get("retry-after")) || 0));
+        const request = { method, headers, body, signal };
+        const response = await this.#fetch(this.#url(index) + path, request);
+        if (response.ok) return await response.json();
+        const problem = await Problem.of(response);
+        if (!RETRY_STATUSES.includes(problem.status)) throw problem;
+        delay = Math.max(delay, 1_000 * (Number(response.headers.get("retry-after")) || 0));
       } catch (error) {
         this.#closing.signal.throwIfAborted();
-        // Without a whole answer it may have been done, or not.
+        // Without a complete response, whether the node acted is unknown: try again.
         if (error instanceof Problem) throw error;
       }
-      await this.#sleep(wait);
+      await this.#sleep(delay);
       this.#closing.signal.throwIfAborted();
     }
   }
 
-  #url(place = this.#place) {
-    return this.#urls[place % this.#urls.length];
+  #url(index = this.#urlIndex) {
+    return this.#urls[index % this.#urls.length];
   }
 
   #sleep(ms) {

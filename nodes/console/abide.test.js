@@ -1,8 +1,8 @@
-// What abide.js does with any stream and any answer; `node --test` runs it, without dependencies.
+// Tests of abide.js against any stream and any response; `node --test` runs it, without dependencies.
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { connect, fold, parser, pause, written } from "./abide.js";
+import { connect, fold, parser, retryDelay, resultBody } from "./abide.js";
 
 const PATH = "/v1/conversations/c";
 const EMPTY = { state: "idle", last_seq: 0, pending: [], in_flight: [], streaming_message: null };
@@ -55,22 +55,22 @@ function nodes(snapshot = EMPTY) {
   return it;
 }
 
-/** Connects, runs a test on it, and leaves. */
-async function connected(it, options, tested) {
+/** Connects a page, runs a test on it, and closes it. */
+async function connected(it, options, run) {
   const page = it.connect(options);
-  const told = [];
+  const received = [];
   for (const name of ["turn_started", "text_delta", "tool_call_resolved", "tool_ui", "error"]) {
-    page.on(name, (data, id) => told.push([name, data, id]));
+    page.on(name, (data, id) => received.push([name, data, id]));
   }
   try {
     await until("a stream", () => page.state.connected);
-    await tested(page, told);
+    await run(page, received);
   } finally {
     page.close();
   }
 }
 
-const names = (told) => told.map(([name]) => name);
+const names = (received) => received.map(([name]) => name);
 const answers = (it) => it.asked.filter(({ path }) => path.endsWith("/resolution"));
 
 test("a stream that is cut at any byte has the same frames", () => {
@@ -94,15 +94,15 @@ test("a stream that is cut at any byte has the same frames", () => {
   }
 });
 
-test("every url is tried once before the pause grows, and it has a bound", () => {
+test("every url is tried once before the delay grows, up to its maximum", () => {
   for (let tries = 0; tries < 2_000; tries += 1) {
-    const [least, most] = [pause(tries, 3, 0), pause(tries, 3, 1)];
+    const [least, most] = [retryDelay(tries, 3, 0), retryDelay(tries, 3, 1)];
     assert.equal(most, Math.min(100 * 2 ** Math.floor(tries / 3), 10_000));
     assert.equal(least, most / 2);
   }
 });
 
-test("a frame is told once although the stream breaks at any place", async () => {
+test("a frame is delivered once although the stream breaks at any place", async () => {
   const it = nodes();
   const all = [
     frame("turn_started", { turn_id: "t" }, 3),
@@ -111,17 +111,17 @@ test("a frame is told once although the stream breaks at any place", async () =>
   ];
   for (let cut = 0; cut <= all.length; cut += 1) {
     Object.assign(it, nodes());
-    await connected(it, { urls: ["http://a", "http://b/"] }, async (page, told) => {
+    await connected(it, { urls: ["http://a", "http://b/"] }, async (page, received) => {
       it.say(...all.slice(0, cut));
-      await until("what was said", () => told.length >= [0, 1, 1, 3][cut]);
+      await until("the frames", () => received.length >= [0, 1, 1, 3][cut]);
       it.snapshot = { ...EMPTY, last_seq: 6 };
       it.end(0);
       await until("another stream", () => it.streams.length === 2);
-      // What stands between may say a frame again.
+      // A proxy may repeat a frame.
       it.say(...all.slice([0, 1, 1, 3][cut]), ...all.slice(1));
       it.say(frame("turn_started", { turn_id: "u" }, 7));
-      await until("the end", () => told.at(-1)?.[2] === 7);
-      assert.deepEqual(names(told),
+      await until("the end", () => received.at(-1)?.[2] === 7);
+      assert.deepEqual(names(received),
         ["turn_started", "tool_call_resolved", "tool_ui", "turn_started"], cut);
       assert.deepEqual(it.opened, [`http://a${PATH}/events`,
         `http://b${PATH}/events?after=${[0, 3, 3, 6][cut]}`]);
@@ -129,49 +129,49 @@ test("a frame is told once although the stream breaks at any place", async () =>
   }
 });
 
-test("a conversation that was deleted and made anew is told from its beginning", async () => {
+test("a conversation that was deleted and created again is followed from its beginning", async () => {
   const it = nodes({ ...EMPTY, last_seq: 6, created_at: "2026-01-01T00:00:00Z" });
-  await connected(it, {}, async (page, told) => {
+  await connected(it, {}, async (page, received) => {
     it.snapshot = { ...EMPTY, last_seq: 1, created_at: "2026-01-02T00:00:00Z" };
     it.end(0);
     await until("another stream", () => it.streams.length === 2);
     it.say(frame("turn_started", { turn_id: "new" }, 2));
-    await until("its first frame", () => told.length === 1);
+    await until("its first frame", () => received.length === 1);
   });
 });
 
-test("a delta is told once, and none that the snapshot or the message has", async () => {
+test("a delta is delivered once, and none that the snapshot or the message has", async () => {
   const streaming_message = { id: "m", text: "One ", thinking: "", delta_seq: 2 };
   const it = nodes({ ...EMPTY, streaming_message });
   const delta = (message_id, delta_seq, text) =>
     frame("text_delta", { message_id, delta_seq, text });
-  await connected(it, {}, async (page, told) => {
+  await connected(it, {}, async (page, received) => {
     const two = delta("m", 3, "two ");
     it.say(delta("m", 2, "One "), two, two, delta("m", 4, "three"));
-    await until("the last", () => told.length === 2);
+    await until("the last", () => received.length === 2);
     assert.equal(page.state.streaming.text, "One two three");
     const message = { id: "m", role: "assistant", content: [] };
     it.say(frame("message_completed", { turn_id: "t", message }, 4), delta("m", 5, "late"));
     it.say(delta("n", 1, "New"));
-    await until("the next", () => told.length === 3);
+    await until("the next", () => received.length === 3);
     assert.equal(page.state.streaming.text, "New");
     assert.deepEqual(page.state.messages, [message]);
   });
 });
 
-test("frames that the snapshot knew are told and do not turn the state back", async () => {
+test("frames from before the snapshot are delivered and do not turn the state back", async () => {
   const it = nodes({ ...EMPTY, last_seq: 9 });
   const ran = [];
-  await connected(it, { after: 0 }, async (page, told) => {
+  await connected(it, { after: 0 }, async (page, received) => {
     page.tool("locate", () => ran.push(1));
     it.say(frame("turn_started", { turn_id: "t" }, 3), frame("suspended", call("x"), 5));
     it.say(frame("turn_started", { turn_id: "u" }, 10));
-    await until("the last", () => told.length === 2);
+    await until("the last", () => received.length === 2);
     assert.deepEqual([page.state.pending, ran, page.state.turn], [[], [], { id: "u" }]);
   });
 });
 
-test("what a message, an answer and a cancel are repeated as is the same request", async () => {
+test("a message, an answer and a cancel are repeated as the same request", async () => {
   const it = nodes();
   it.answer = (_, count) => {
     if (count % 3 === 1) throw new TypeError("network error");
@@ -182,10 +182,10 @@ test("what a message, an answer and a cancel are repeated as is the same request
     assert.deepEqual(await page.resolve("x", { approved: true }), { count: 6 });
     assert.deepEqual(await page.cancel(), { count: 9 });
     for (const tries of [it.asked.slice(0, 3), it.asked.slice(3, 6), it.asked.slice(6)]) {
-      const said = tries.map(({ body, key, path }) => JSON.stringify([body, key, path]));
-      assert.equal(new Set(said).size, 1);
-      const asked = tries.map(({ url }) => new URL(url).host);
-      assert.deepEqual(asked, ["a", "b", "a"]);
+      const requests = tries.map(({ body, key, path }) => JSON.stringify([body, key, path]));
+      assert.equal(new Set(requests).size, 1);
+      const hosts = tries.map(({ url }) => new URL(url).host);
+      assert.deepEqual(hosts, ["a", "b", "a"]);
     }
     const { text, agent, if_busy, message_id } = it.asked[0].body;
     assert.deepEqual([text, agent, if_busy], ["hi", "demo", "queue"]);
@@ -213,13 +213,13 @@ test("a call that is pending in the first snapshot is executed, once", async () 
   const it = nodes({ ...EMPTY, pending: [call("x"), call("y", { tool: "elsewhere" }),
     call("z", { kind: "approval" })] });
   const ran = [];
-  await connected(it, {}, async (page, told) => {
+  await connected(it, {}, async (page, received) => {
     page.tool("locate", (args, { call_id }) => ran.push([args, call_id]) && { lat: 1 });
     await until("the answer", () => answers(it).length === 1);
     it.end(0);
     await until("another stream", () => it.streams.length === 2);
     it.say(frame("turn_started", { turn_id: "t" }, 3));
-    await until("the frame", () => told.length === 1);
+    await until("the frame", () => received.length === 1);
     assert.deepEqual(ran, [[{ n: 1 }, "x"]]);
     assert.deepEqual(answers(it).map(({ path, body }) => [path, body]),
       [[`${PATH}/calls/x/resolution`, { result: { lat: 1 }, suspension: 1 }]]);
@@ -250,7 +250,7 @@ test("a result that cannot be sent becomes an error that says why", async () => 
       else assert.equal(error, expected, what);
     });
   }
-  assert.equal(written(undefined, 2), '{"result":null,"suspension":2}');
+  assert.equal(resultBody(undefined, 2), '{"result":null,"suspension":2}');
 });
 
 test("a result that the node refuses becomes an error", async () => {
@@ -266,7 +266,7 @@ test("a result that the node refuses becomes an error", async () => {
   }
 });
 
-test("a call that nobody waits for any more is told to stop, and is not answered", async () => {
+test("a call that is no longer open is aborted, and not answered", async () => {
   const it = nodes({ ...EMPTY, pending: [call("x")] });
   let signal;
   await connected(it, {}, async (page) => {
@@ -282,17 +282,17 @@ test("a call that nobody waits for any more is told to stop, and is not answered
 test("a call that another page has answered meanwhile is not executed", async () => {
   const it = nodes();
   let ran = 0;
-  await connected(it, {}, async (page, told) => {
+  await connected(it, {}, async (page, received) => {
     page.tool("locate", () => (ran += 1));
     it.say(frame("suspended", call("x"), 5));
     await until("the call", () => page.state.pending.length === 1);
     it.say(frame("turn_started", {}, 6));
-    await until("the frame", () => told.length === 1);
+    await until("the frame", () => received.length === 1);
   });
   assert.equal(ran, 0);
 });
 
-test("a conversation that is not there is made, when there is an agent for it", async () => {
+test("a conversation that does not exist is created, if there is an agent for it", async () => {
   const it = nodes();
   const open = it.fetch;
   it.fetch = (url, init) =>

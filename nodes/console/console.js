@@ -1,4 +1,4 @@
-// The console: one conversation, shown and answered. What it shows is text, never markup.
+// The console: shows one conversation and answers its calls. Content is shown as text, never as markup.
 import { connect } from "./abide.js";
 
 const query = new URLSearchParams(location.search);
@@ -16,24 +16,24 @@ abide.tool("locate", () => ({
   language: navigator.language,
 }));
 
-/** An element with attributes and children; texts become text. */
+/** Makes an element with attributes and children; strings become text nodes. */
 function element(name, attributes = {}, ...children) {
-  const made = document.createElement(name);
-  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
-  made.append(...children);
-  return made;
+  const node = document.createElement(name);
+  for (const [key, value] of Object.entries(attributes)) node.setAttribute(key, value);
+  node.append(...children);
+  return node;
 }
 
 const pretty = (value) => (typeof value === "string" ? value : JSON.stringify(value, null, 2));
 
-/** Makes a parent's children those of the entries; one that is there stays, with what was typed. */
-function show(parent, entries, make) {
+/** Makes the children of a parent match the entries; an existing child keeps what was typed in it. */
+function reconcile(parent, entries, make) {
   const before = new Map(Array.from(parent.children, (child) => [child.dataset.key, child]));
-  entries.forEach(([key, entry], place) => {
+  entries.forEach(([key, entry], index) => {
     const child = before.get(key) ?? make(entry);
     before.delete(key);
     child.dataset.key = key;
-    const next = parent.children[place] ?? null;
+    const next = parent.children[index] ?? null;
     if (next !== child) parent.insertBefore(child, next);
   });
   before.forEach((child) => child.remove());
@@ -50,11 +50,11 @@ function message({ role, content, tool_calls = [], status }) {
   return element("li", { class: role }, who, ...lines);
 }
 
-/** Does something on behalf of the person, and says why when it cannot. */
-async function attempt(doing) {
+/** Runs an action of the user and shows its error, if any. Returns whether it succeeded. */
+async function attempt(action) {
   at("trouble").textContent = "";
   try {
-    await doing();
+    await action();
     return true;
   } catch (error) {
     at("trouble").textContent = error.message;
@@ -62,33 +62,33 @@ async function attempt(doing) {
   }
 }
 
-/** What a call that waits asks of the person. */
-function question(call) {
+/** The form for a call that waits for an answer. */
+function callForm(call) {
   const input = element("input", { type: "text", autocomplete: "off" });
   const field = (label) => element("label", {}, label, input);
   const button = (label, value) => {
-    const made = element("button", { type: "button" }, label);
-    made.addEventListener("click", () => {
+    const node = element("button", { type: "button" }, label);
+    node.addEventListener("click", () => {
       attempt(async () => abide.resolve(call.call_id, value()));
     });
-    return made;
+    return node;
   };
   const legend = element("legend", {}, call.message || call.tool);
-  const asked = [legend, element("pre", {}, pretty(call.args))];
+  const description = [legend, element("pre", {}, pretty(call.args))];
   if (call.kind === "client_exec") {
-    return element("fieldset", {}, ...asked, element("p", {}, `A page executes ${call.tool}.`));
+    return element("fieldset", {}, ...description, element("p", {}, `A page must execute ${call.tool}.`));
   }
   const form = element("form", {});
   if (call.kind === "approval") {
     const reason = () => (input.value ? { reason: input.value } : {});
-    form.append(element("fieldset", {}, ...asked, field("Reason "),
+    form.append(element("fieldset", {}, ...description, field("Reason "),
       button("Approve", () => ({ approved: true, ...reason() })), " ",
       button("Deny", () => ({ approved: false, ...reason() }))));
   } else {
     const json = element("input", { type: "checkbox" });
     const value = () => ({ result: json.checked ? JSON.parse(input.value) : input.value });
-    form.append(element("fieldset", {}, ...asked, field("Answer "),
-      element("label", {}, json, " It is JSON"), button("Answer", value)));
+    form.append(element("fieldset", {}, ...description, field("Answer "),
+      element("label", {}, json, " As JSON"), button("Answer", value)));
   }
   form.addEventListener("submit", (event) => {
     event.preventDefault();
@@ -102,14 +102,14 @@ function draw() {
   const { connected, state, messages, pending, streaming, turn } = abide.state;
   at("status").textContent = connected ? (state ?? "") : abide.closed ? "Closed" : "Connecting …";
   at("cancel").disabled = !turn;
-  const shown = messages.map((entry) => [entry.id, entry]);
+  const entries = messages.map((entry) => [entry.id, entry]);
   const text = streaming && (streaming.text || streaming.thinking);
-  // A key of its own for each length: what is being said is drawn anew.
-  const spoken = { role: "assistant", content: [{ text }] };
-  if (text) shown.push([`${streaming.id}/${streaming.delta_seq}`, spoken]);
-  show(at("messages"), shown, message);
+  // A new key for each delta, so that the streaming message is drawn again.
+  const streamed = { role: "assistant", content: [{ text }] };
+  if (text) entries.push([`${streaming.id}/${streaming.delta_seq}`, streamed]);
+  reconcile(at("messages"), entries, message);
   const open = pending.map((call) => [`${call.call_id}/${call.suspension}`, call]);
-  show(at("pending"), open, question);
+  reconcile(at("pending"), open, callForm);
 }
 
 let drawn = 0;

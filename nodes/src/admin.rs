@@ -1,4 +1,5 @@
-//! The operators' API: health, metrics, live actors and why they wait, the audit.
+//! The operators' API: health, metrics, live actors and why they wait, the audit, repairs. The contract
+//! is `reference/admin.md`.
 
 mod actors;
 mod audit;
@@ -27,26 +28,26 @@ use tokio::sync::watch;
 use crate::http::extract::{Path, Query, limit};
 use crate::http::guard;
 use crate::http::problem::{Kind, Problem};
-use crate::node::ReadinessNotes;
+use crate::readiness::ReadinessNotes;
 
-/// How long the store may take to prove that it is there.
-const PROBE: Duration = Duration::from_secs(2);
+/// How long the store may take to answer the readiness probe.
+const STORE_PROBE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// What the handlers work with.
 #[derive(Clone)]
-pub struct Admin {
-    pub conversations: Conversations,
-    pub store: Arc<dyn Store>,
-    pub clock: Arc<dyn Clock>,
-    pub metrics: Option<PrometheusHandle>,
-    /// What this node takes on; when it turns to `Draining`, the node drains.
-    pub state: Arc<watch::Sender<MemberState>>,
-    /// What is wrong here and keeps nothing from working that does not need it.
-    pub notes: ReadinessNotes,
+pub(crate) struct Admin {
+    pub(crate) conversations: Conversations,
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) metrics: Option<PrometheusHandle>,
+    /// This node's state in the membership; set to `Draining`, it makes the node drain.
+    pub(crate) state: Arc<watch::Sender<MemberState>>,
+    /// Faults that do not make the node unready.
+    pub(crate) notes: ReadinessNotes,
 }
 
-/// All operators' paths.
-pub fn router(admin: Admin) -> Router {
+/// The router of all operators' paths.
+pub(crate) fn router(admin: Admin) -> Router {
     let router = Router::new()
         .route("/healthz", get(async || "ok\n"))
         .route("/readyz", get(ready))
@@ -64,54 +65,56 @@ pub fn router(admin: Admin) -> Router {
         .route("/admin/audit/{id}", get(audit::list))
         .route("/admin/blobs/{id}", delete(blobs::delete))
         .route("/admin/nodes/{node}/drain", post(drain))
-        .fallback(async || Problem::not_found("such path"))
-        .method_not_allowed_fallback(async || Problem::method());
+        .fallback(async || Problem::not_found("path"))
+        .method_not_allowed_fallback(async || Problem::method_not_allowed());
     guard::guarded(router).with_state(admin)
 }
 
 async fn ready(State(admin): State<Admin>) -> Result<String, Problem> {
-    let standing = admin.conversations.cluster().lease();
-    if standing.is_draining() {
+    let lease = admin.conversations.cluster().lease();
+    if lease.is_draining() {
         return Err(Problem::new(Kind::Unavailable, "the node is draining"));
     }
-    if !standing.is_sound() {
+    if !lease.is_sound() {
         return Err(Problem::new(Kind::Unavailable, "the node could not renew its lease"));
     }
-    match tokio::time::timeout(PROBE, admin.store.alarms(1)).await {
+    match tokio::time::timeout(STORE_PROBE_TIMEOUT, admin.store.alarms(1)).await {
         Ok(Ok(_)) => {
             let lines = ["ready".to_owned()].into_iter().chain(admin.notes.lines());
             Ok(lines.map(|line| line + "\n").collect())
         }
-        Ok(Err(refusal)) => Err(refusal.into()),
-        Err(_) => Err(Problem::new(Kind::Unavailable, "the store does not answer")),
+        Ok(Err(error)) => Err(error.into()),
+        Err(_) => Err(Problem::new(Kind::Unavailable, "the store did not answer in time")),
     }
 }
 
 async fn metrics(State(admin): State<Admin>) -> String {
     let table = admin.conversations.table();
-    let (waiting, deepest) = table.mailbox_depths();
+    let (waiting_messages, deepest_mailbox) = table.mailbox_depths();
     let members = admin.conversations.cluster().view().members.len();
     metrics::gauge!("abide_live_actors").set(table.len() as f64);
-    metrics::gauge!("abide_mailbox_waiting").set(waiting as f64);
-    metrics::gauge!("abide_mailbox_deepest").set(deepest as f64);
+    metrics::gauge!("abide_mailbox_waiting").set(waiting_messages as f64);
+    metrics::gauge!("abide_mailbox_deepest").set(deepest_mailbox as f64);
     metrics::gauge!("abide_members").set(members as f64);
     admin.metrics.map(|handle| handle.render()).unwrap_or_default()
 }
 
 async fn nodes(State(admin): State<Admin>) -> Json<Value> {
     let view = admin.conversations.cluster().view();
-    let rows = view.members.iter().map(|seen| {
-        let Member { holder, address, live_actors, version, since, .. } = &seen.member;
-        let here = holder.node == view.me.node;
-        let live_actors = if here { admin.conversations.table().len() } else { *live_actors };
-        let state = if here { *admin.state.borrow() } else { seen.member.state };
-        let suspect = !here && state == MemberState::Up && is_suspect(&view, seen);
+    let rows = view.members.iter().map(|observed| {
+        let Member { holder, address, live_actors, version, since, .. } = &observed.member;
+        let is_this_node = holder.node == view.me.node;
+        // This node's own numbers are newer than those in its last heartbeat.
+        let live_actors =
+            if is_this_node { admin.conversations.table().len() } else { *live_actors };
+        let state = if is_this_node { *admin.state.borrow() } else { observed.member.state };
+        let is_suspect = !is_this_node && state == MemberState::Up && is_suspect(&view, observed);
         json!({
             "name": holder.node,
             "incarnation": holder.incarnation,
             "address": address,
-            "state": if suspect { json!("suspect") } else { json!(state) },
-            "heartbeat_age_ms": seen.silent_ms,
+            "state": if is_suspect { json!("suspect") } else { json!(state) },
+            "heartbeat_age_ms": observed.silent_ms,
             "live_actors": live_actors,
             "version": version,
             "since": since,
@@ -133,8 +136,9 @@ async fn alarms(
     let alarms = admin.store.alarms(limit(query.limit, 100, 1_000)?).await?;
     let now = admin.clock.now();
     let row = |(id, due): &(abide_conversation::ConversationId, Timestamp)| {
-        let late = now.duration_since(*due).as_millis().max(0);
-        json!({"conversation_id": id, "due_at": due, "lag_ms": u64::try_from(late).unwrap_or(u64::MAX)})
+        let lag_ms = now.duration_since(*due).as_millis().max(0);
+        let lag_ms = u64::try_from(lag_ms).unwrap_or(u64::MAX);
+        json!({"conversation_id": id, "due_at": due, "lag_ms": lag_ms})
     };
     Ok(Json(json!({"alarms": alarms.iter().map(row).collect::<Vec<_>>()})))
 }
@@ -143,11 +147,10 @@ async fn drain(
     State(admin): State<Admin>,
     Path(node): Path<String>,
 ) -> Result<StatusCode, Problem> {
-    let here = node == admin.conversations.cluster().view().me.node;
-    if here {
+    if node == admin.conversations.cluster().view().me.node {
         begin_drain(&admin.state);
     } else if !admin.conversations.drain_node(&node).await? {
-        return Err(Problem::not_found("such node"));
+        return Err(Problem::not_found("node"));
     }
     Ok(StatusCode::ACCEPTED)
 }

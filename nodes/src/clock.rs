@@ -1,4 +1,4 @@
-//! The clocks and the dice of the real world.
+//! The clocks and the random source of a node.
 
 use std::sync::{PoisonError, RwLock};
 use std::time::{Duration, Instant};
@@ -8,7 +8,7 @@ use jiff::{SignedDuration, Timestamp};
 
 /// Reads the system's clock and its random source.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct SystemClock;
+pub(crate) struct SystemClock;
 
 impl Clock for SystemClock {
     fn now(&self) -> Timestamp {
@@ -22,47 +22,47 @@ impl Clock for SystemClock {
 
     fn chance(&self) -> f64 {
         let (high, _) = uuid::Uuid::new_v4().as_u64_pair();
-        // The 53 bits that a double holds; the fixed bits of a v4 id are lower ones.
+        // A double holds 53 bits; the fixed bits of a v4 UUID are below them.
         (high >> 11) as f64 / (1_u64 << 53) as f64
     }
 }
 
-/// The store's clock, as far as this node knows it: all nodes of a cluster share it, whatever their
-/// own say.
+/// The store's clock as this node last read it: the nodes of a cluster agree on the time by it,
+/// whatever their own clocks say.
 #[derive(Debug, Default)]
-pub struct StoreClock(RwLock<Option<Reading>>);
+pub(crate) struct StoreClock(RwLock<Option<Reading>>);
 
 #[derive(Debug)]
 struct Reading {
     at: Instant,
     store: Timestamp,
-    /// By how much it may be wrong.
-    unsure: Duration,
+    /// The largest possible error of `store`.
+    max_error: Duration,
 }
 
 impl StoreClock {
-    /// The store said that it is `now`, in an answer that took this long. Returns by how much this
-    /// clock was wrong.
-    pub fn set(&self, now: Timestamp, took: Duration) -> SignedDuration {
-        let unsure = took / 2;
-        let store = now.checked_add(unsure).unwrap_or(now);
-        let wrong = store.duration_since(self.now());
-        let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
-        // A slow answer says less than what is known.
-        let better = known.as_ref().is_none_or(|known| {
-            wrong.unsigned_abs() > unsure + known.unsure || unsure <= known.unsure
+    /// Takes the store's time from an answer that came after `round_trip`. Returns the correction: the
+    /// store's time minus the time of this clock before.
+    pub(crate) fn set(&self, now: Timestamp, round_trip: Duration) -> SignedDuration {
+        let max_error = round_trip / 2;
+        let store = now.checked_add(max_error).unwrap_or(now);
+        let correction = store.duration_since(self.now());
+        let mut reading = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        // A slow answer that does not contradict the last reading is less precise than that.
+        let is_better = reading.as_ref().is_none_or(|last| {
+            correction.unsigned_abs() > max_error + last.max_error || max_error <= last.max_error
         });
-        if better {
-            *known = Some(Reading { at: Instant::now(), store, unsure });
+        if is_better {
+            *reading = Some(Reading { at: Instant::now(), store, max_error });
         }
-        wrong
+        correction
     }
 }
 
 impl Clock for StoreClock {
     fn now(&self) -> Timestamp {
-        let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        let Some(Reading { at, store, .. }) = &*known else { return SystemClock.now() };
+        let reading = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let Some(Reading { at, store, .. }) = &*reading else { return SystemClock.now() };
         let now = store.checked_add(at.elapsed()).unwrap_or(*store);
         Timestamp::from_millisecond(now.as_millisecond()).unwrap_or(now)
     }
@@ -86,8 +86,8 @@ mod tests {
         let clock = StoreClock::default();
         let machine = SystemClock.now();
         let store = machine.checked_add(SignedDuration::from_hours(1)).unwrap();
-        let wrong = clock.set(store, Duration::from_millis(2));
-        assert!((3_590..3_610).contains(&wrong.as_secs()), "{wrong:?}");
+        let correction = clock.set(store, Duration::from_millis(2));
+        assert!((3_590..3_610).contains(&correction.as_secs()), "{correction:?}");
         assert!(clock.now() >= store);
         assert!(clock.now().duration_since(store) < SignedDuration::from_secs(60));
     }

@@ -1,18 +1,23 @@
-//! The command line and the environment (contract §9).
+//! The command line and the environment: `reference/flags.md`.
 
-use std::net::SocketAddr;
+mod origin;
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::num::NonZeroU8;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
-use abide_actors::exec::{CONFINE_SUBCOMMAND, LAUNCH_SUBCOMMAND, Sandbox};
+use abide_actors::exec::Sandbox;
 use abide_registry::placement::Policy;
 use abide_registry::store::redis::{RedisUrl, RedisUrlError};
 use clap::builder::BoolishValueParser;
 use clap::{Parser, Subcommand, ValueEnum};
 
-use crate::http::cors::Origin;
+pub use origin::Origin;
+
+/// A free port of the loopback interface.
+const ANY_LOOPBACK_PORT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
 /// Durable conversations between people, models and tools.
 #[derive(Debug, Parser)]
@@ -26,28 +31,23 @@ pub struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Serves conversations; the same as no command.
+    /// Serves conversations; the default.
     Serve(Box<Config>),
     /// Prints the OpenAPI document of the public API.
     Openapi,
-    /// What a node starts for each command that an agent runs.
-    #[command(name = LAUNCH_SUBCOMMAND, hide = true)]
-    LaunchCommand,
-    /// What that starts in turn, and what becomes the command.
-    #[command(name = CONFINE_SUBCOMMAND, hide = true)]
-    ConfineCommand,
 }
 
-/// How a node runs.
+/// How a node runs: the flags of `abide serve`. A program that embeds a node begins with
+/// [`Config::new`].
 #[derive(Clone, Debug, clap::Args)]
 pub struct Config {
     /// memory, embedded:DIR, redis://…, rediss://…, redis+cluster://…, or redis+sentinel://…/NAME
     #[arg(long, env = "ABIDE_STORE", default_value = "embedded:.abide")]
     pub store: StoreUrl,
-    /// Public API; port 0 is any free one
+    /// Public API; port 0 takes any free one
     #[arg(long, env = "ABIDE_LISTEN", default_value = "127.0.0.1:8080")]
     pub listen: SocketAddr,
-    /// Other origins whose pages may use the public API, such as https://example.com; * for any
+    /// Other origins whose pages may use the public API, such as https://example.com; * allows any
     #[arg(long, env = "ABIDE_ALLOW_ORIGIN", value_name = "URL", value_delimiter = ',')]
     pub allow_origin: Vec<Origin>,
     /// Operators' API
@@ -56,24 +56,24 @@ pub struct Config {
     /// Node to node; used with a Redis store only
     #[arg(long, env = "ABIDE_CLUSTER_LISTEN", default_value = "127.0.0.1:7070")]
     pub cluster_listen: SocketAddr,
-    /// What other nodes dial; the listen address if not given
+    /// The address that other nodes dial; the cluster listen address if not given
     #[arg(long)]
     pub cluster_advertise: Option<String>,
-    /// Which node gets a conversation that nobody holds: local, rendezvous, or least-loaded
+    /// Which node gets a conversation that no node holds: local, rendezvous, or least-loaded
     #[arg(long, env = "ABIDE_PLACEMENT", default_value = "local")]
     pub placement: Policy,
     /// The node's name; a restart is a new incarnation of it
     #[arg(long, env = "ABIDE_NODE")]
     pub node: Option<String>,
-    /// A directory of agents' definitions; one wins over what HTTP defined or deleted since only
-    /// when its file was changed
+    /// A directory of agent definitions; a file wins over what was since defined or deleted by HTTP
+    /// only when it has changed
     #[arg(long, env = "ABIDE_AGENTS")]
     pub agents: Option<PathBuf>,
-    /// How long a silent node is still believed alive
-    #[arg(long, env = "ABIDE_LEASE", default_value = "5s", value_parser = some_time)]
+    /// How long a silent node is still taken for alive
+    #[arg(long, env = "ABIDE_LEASE", default_value = "5s", value_parser = positive_duration)]
     pub lease: Duration,
     /// How long an actor with nothing to do stays in memory
-    #[arg(long, default_value = "30s", value_parser = some_time)]
+    #[arg(long, default_value = "30s", value_parser = positive_duration)]
     pub passivate_after: Duration,
     /// How long SIGTERM waits for running work
     #[arg(long, default_value = "25s", value_parser = duration)]
@@ -84,21 +84,53 @@ pub struct Config {
     /// Whether commands run in a sandbox: auto (as far as the kernel has one) or off
     #[arg(long, env = "ABIDE_SANDBOX", default_value = "auto")]
     pub sandbox: SandboxChoice,
-    /// What a 2xx promises: fsync, os, or replicas=N (Redis only)
+    /// What a 2xx guarantees: fsync, os, or replicas=N (Redis only)
     #[arg(long, default_value = "fsync")]
     pub durability: Durability,
-    /// text on a terminal, else json
+    /// text or json; text on a terminal and json elsewhere if not given
     #[arg(long)]
     pub log_format: Option<LogFormat>,
-    /// Where traces go to, by OTLP over HTTP (protobuf), such as http://127.0.0.1:4318
+    /// Where traces are exported, by OTLP over HTTP (protobuf), such as http://127.0.0.1:4318
     #[arg(long, env = "OTEL_EXPORTER_OTLP_ENDPOINT", hide_env_values = true, value_name = "URL")]
     pub otlp: Option<String>,
-    /// Shows what people, models and tools said on spans, and in errors of the log
+    /// Shows the content of conversations on spans, and in errors of the log
     #[arg(long, env = "ABIDE_TELEMETRY_CONTENT", value_parser = BoolishValueParser::new())]
     pub telemetry_content: bool,
 }
 
-/// Where journals are kept.
+impl Config {
+    /// The defaults of the flags, with this store. Their environment variables are ignored, and each
+    /// listener takes a free port of the loopback interface. Change the fields as you need.
+    pub fn new(store: StoreUrl) -> Self {
+        Self {
+            store,
+            listen: ANY_LOOPBACK_PORT,
+            allow_origin: Vec::new(),
+            admin_listen: ANY_LOOPBACK_PORT,
+            cluster_listen: ANY_LOOPBACK_PORT,
+            cluster_advertise: None,
+            placement: Policy::Local,
+            node: None,
+            agents: None,
+            lease: Duration::from_secs(5),
+            passivate_after: Duration::from_secs(30),
+            drain_timeout: Duration::from_secs(25),
+            workspaces: None,
+            sandbox: SandboxChoice::Auto,
+            durability: Durability::Fsync,
+            log_format: None,
+            otlp: None,
+            telemetry_content: false,
+        }
+    }
+
+    /// The name of the node; the host's name if none is given.
+    pub(crate) fn node_name(&self) -> String {
+        self.node.clone().unwrap_or_else(host_name)
+    }
+}
+
+/// The store of the journals.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StoreUrl {
     Memory,
@@ -121,14 +153,14 @@ impl FromStr for StoreUrl {
     }
 }
 
-/// What a 2xx to a mutating call promises.
+/// What a 2xx to a mutating call guarantees about the change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Durability {
     /// It survives the machine.
     Fsync,
     /// It survives the process.
     Os,
-    /// So many replicas have it.
+    /// `N` replicas have it.
     Replicas(NonZeroU8),
 }
 
@@ -163,30 +195,39 @@ impl From<SandboxChoice> for Sandbox {
     }
 }
 
-/// How the log is written.
+/// The format of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum LogFormat {
     Text,
     Json,
 }
 
+fn host_name() -> String {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let name = name.trim();
+    if name.is_empty() { "node".to_owned() } else { name.to_owned() }
+}
+
 fn duration(text: &str) -> Result<Duration, String> {
-    let span: jiff::SignedDuration = text.parse().map_err(|_| wrong())?;
-    Duration::try_from(span).map_err(|_| wrong())
+    let span: jiff::SignedDuration = text.parse().map_err(|_| not_a_duration())?;
+    Duration::try_from(span).map_err(|_| not_a_duration())
 }
 
-fn some_time(text: &str) -> Result<Duration, String> {
+fn positive_duration(text: &str) -> Result<Duration, String> {
     let duration = duration(text)?;
-    if duration.is_zero() { Err("must be more than nothing".to_owned()) } else { Ok(duration) }
+    if duration.is_zero() { Err("must be more than zero".to_owned()) } else { Ok(duration) }
 }
 
-fn wrong() -> String {
+fn not_a_duration() -> String {
     "must be a duration such as 300s, 5m or 250ms".to_owned()
 }
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use clap::builder::Resettable;
+    use clap::{CommandFactory, FromArgMatches};
+
     use super::*;
 
     fn origins(flags: &[&str]) -> Result<Vec<Origin>, clap::Error> {
@@ -196,8 +237,7 @@ mod tests {
 
     #[test]
     fn origins_are_given_one_by_one_or_in_a_list() {
-        let (a, b): (Origin, Origin) = ("http://a".parse().unwrap(), "https://b".parse().unwrap());
-        let both = Some(vec![a, b]);
+        let both = Some(vec!["http://a".parse().unwrap(), "https://b".parse().unwrap()]);
         assert_eq!(origins(&[]).ok(), Some(vec![]));
         assert_eq!(origins(&["--allow-origin", "http://a,https://b"]).ok(), both);
         let each = ["--allow-origin", "http://a", "--allow-origin", "https://b"];
@@ -205,5 +245,17 @@ mod tests {
         assert_eq!(origins(&["--allow-origin", "*"]).ok(), Some(vec![Origin::Any]));
         assert!(origins(&["--allow-origin", "http://a,b"]).is_err());
         assert!(origins(&["--allow-origin", ""]).is_err());
+    }
+
+    #[test]
+    fn a_config_in_code_has_the_defaults_of_the_flags() {
+        let ports = ["listen", "admin-listen", "cluster-listen"];
+        let flags = ports.map(|name| format!("--{name}=127.0.0.1:0"));
+        let arguments = ["abide", "--store=memory"].map(str::to_owned).into_iter().chain(flags);
+        // The environment of whoever runs the tests is no default.
+        let command = Cli::command().mut_args(|argument| argument.env(Resettable::Reset));
+        let matches = command.get_matches_from(arguments);
+        let parsed = Cli::from_arg_matches(&matches).unwrap().serve;
+        assert_eq!(format!("{:?}", Config::new(StoreUrl::Memory)), format!("{parsed:?}"));
     }
 }

@@ -1,4 +1,4 @@
-//! The demo agent: every kind of tool, no network and no key.
+//! The demo agent: it has every kind of tool and needs no network and no key.
 
 use std::time::Duration;
 
@@ -11,19 +11,19 @@ use serde_json::{Value, json};
 
 /// The definition, as a person would write it.
 const AGENT: &str = include_str!("demo.yaml");
-/// How long `look_up` takes, in so many steps of progress.
-const STEP: Duration = Duration::from_millis(100);
-const STEPS: u32 = 10;
+/// `look_up` reports its progress in this many steps, each of this duration.
+const PROGRESS_STEPS: u32 = 10;
+const STEP_DURATION: Duration = Duration::from_millis(100);
 
 /// The demo's definition.
-pub fn agent(natives: &Extensions) -> Result<Parsed, String> {
+pub(crate) fn agent(extensions: &Extensions) -> Result<Parsed, String> {
     let source = from_text(AGENT, Format::Yaml).map_err(|error| error.to_string())?;
-    Definition::parse(source, natives).map_err(|mistakes| joined(&mistakes))
+    Definition::parse(source, extensions).map_err(|errors| joined(&errors))
 }
 
-/// The native tools of a program, and the demo's.
-pub fn natives(own: Extensions) -> Extensions {
-    own.with_tool("demo_send_email", SendEmail).with_tool("demo_look_up", LookUp)
+/// The extensions of a program, with the native tools of the demo added.
+pub(crate) fn with_demo_tools(extensions: Extensions) -> Extensions {
+    extensions.with_tool("demo_send_email", SendEmail).with_tool("demo_look_up", LookUp)
 }
 
 /// Pretends to send an e-mail.
@@ -48,7 +48,7 @@ impl NativeTool for SendEmail {
     }
 }
 
-/// Takes a second and says how far it has come.
+/// Takes a second and reports its progress.
 struct LookUp;
 
 #[async_trait]
@@ -66,9 +66,9 @@ impl NativeTool for LookUp {
     }
 
     async fn run(&self, args: Value, context: Context<'_>) -> ToolReturn {
-        for step in 1..=STEPS {
-            tokio::time::sleep(STEP).await;
-            context.report(json!({"percent": step * 100 / STEPS}));
+        for step in 1..=PROGRESS_STEPS {
+            tokio::time::sleep(STEP_DURATION).await;
+            context.report(json!({"percent": step * 100 / PROGRESS_STEPS}));
         }
         ToolReturn::ok(
             json!({"query": args["query"], "answer": "it is so", "attempt": context.attempt}),

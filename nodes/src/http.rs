@@ -1,11 +1,11 @@
-//! The public API: contract §3 to §6.
+//! The public API: `reference/http.md`.
 
 mod agents;
 pub(crate) mod blobs;
 mod calls;
 mod console;
 pub(crate) mod conversations;
-pub mod cors;
+mod cors;
 mod decisions;
 pub(crate) mod events;
 pub mod extract;
@@ -31,37 +31,37 @@ use tokio::sync::Semaphore;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
+use crate::config::Origin;
 use crate::telemetry::measured;
-use cors::Origin;
 use problem::{Kind, Problem};
 
-/// How many requests may be under way. Each may hold a body and a place in a mailbox.
-const AT_ONCE: usize = 4_096;
+/// Each request in flight may hold a body and a place in a mailbox.
+const MAX_REQUESTS_IN_FLIGHT: usize = 4_096;
 
-/// How many live actors one listing asks at once: enough that a slow one holds up few others.
-pub(crate) const LOOKS: usize = 32;
+/// How many live actors one listing inspects at a time: enough that a slow one holds up few others.
+const MAX_CONCURRENT_INSPECTIONS: usize = 32;
 
-/// What the handlers work with. Each layer of the router has it, and each request copies all layers.
+/// What the handlers work with; cheap to clone, since each request clones every layer of the router.
 #[derive(Clone)]
-pub struct Api(Arc<ApiDeps>);
+pub(crate) struct Api(Arc<ApiDeps>);
 
-/// What it is made of.
-pub struct ApiDeps {
-    pub conversations: Conversations,
-    pub catalogue: Arc<AgentCatalog>,
-    pub store: Arc<dyn Store>,
-    pub hub: Hub,
-    pub clock: Arc<dyn Clock>,
-    pub under_way: AtomicUsize,
-    /// The streams that draw frames now.
-    pub drawing: Arc<Semaphore>,
-    /// Places for blobs on their way in or out.
-    pub blobs: Arc<Semaphore>,
+/// What an [`Api`] is built from.
+pub(crate) struct ApiDeps {
+    pub(crate) conversations: Conversations,
+    pub(crate) catalog: Arc<AgentCatalog>,
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) hub: Hub,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) requests_in_flight: AtomicUsize,
+    /// One permit for each event stream that encodes frames at the moment.
+    pub(crate) encoding_streams: Arc<Semaphore>,
+    /// One permit for each blob that is being received or sent.
+    pub(crate) blobs_in_flight: Arc<Semaphore>,
 }
 
 impl Api {
-    pub fn new(parts: ApiDeps) -> Self {
-        Self(Arc::new(parts))
+    pub(crate) fn new(deps: ApiDeps) -> Self {
+        Self(Arc::new(deps))
     }
 }
 
@@ -73,14 +73,14 @@ impl std::ops::Deref for Api {
     }
 }
 
-/// All public paths, for pages of these origins besides its own.
-pub fn router(api: Api, allowed: &[Origin]) -> Router {
+/// The router of all public paths, usable by pages of the node itself and of these origins.
+pub(crate) fn router(api: Api, allowed: &[Origin]) -> Router {
     let (router, _) = routes().split_for_parts();
     let router = router
         .merge(console::router())
-        .fallback(async || Problem::not_found("such path"))
-        .method_not_allowed_fallback(async || Problem::method())
-        // One layer for all that a request meets first: each would box what it passes on.
+        .fallback(async || Problem::not_found("path"))
+        .method_not_allowed_fallback(async || Problem::method_not_allowed())
+        // One layer for all checks: each layer boxes the response of the next.
         .layer(middleware::from_fn_with_state(api.clone(), enter))
         .with_state(api);
     match cors::layer(allowed) {
@@ -89,7 +89,7 @@ pub fn router(api: Api, allowed: &[Origin]) -> Router {
     }
 }
 
-/// The paths, and what their handlers say of themselves.
+/// The paths with their OpenAPI descriptions.
 fn routes() -> OpenApiRouter<Api> {
     OpenApiRouter::with_openapi(openapi::blank())
         .routes(routes!(agents::list))
@@ -113,26 +113,27 @@ fn routes() -> OpenApiRouter<Api> {
         .routes(routes!(openapi::openapi))
 }
 
-/// What every request meets before its handler.
+/// Measures, checks and admits a request before its handler runs.
 async fn enter(State(api): State<Api>, request: Request, next: Next) -> Response {
     let admitted = |request| admit(&api, request, next);
     measured(&*api.clock, request, |request| guard::guard(request, admitted)).await
 }
 
-/// Lets a request in, unless there are too many or the node stops.
+/// Runs the handler, unless too many requests are in flight or the node drains.
 async fn admit(api: &Api, request: Request, next: Next) -> Response {
     if api.conversations.cluster().lease().is_draining() && !request.method().is_safe() {
         return Problem::new(Kind::Unavailable, "the node is draining").into_response();
     }
-    let under_way = api.under_way.fetch_add(1, Ordering::Relaxed);
-    let _leaves = InFlightGuard(&api.under_way);
-    match under_way < AT_ONCE {
-        true => next.run(request).await,
-        false => Problem::new(Kind::Overloaded, "too many requests are under way").into_response(),
+    let in_flight = api.requests_in_flight.fetch_add(1, Ordering::Relaxed);
+    let _guard = InFlightGuard(&api.requests_in_flight);
+    if in_flight < MAX_REQUESTS_IN_FLIGHT {
+        next.run(request).await
+    } else {
+        Problem::new(Kind::Overloaded, "too many requests are in flight").into_response()
     }
 }
 
-/// Counts a request out, also when its client went away.
+/// Ends the count of a request in flight, also when its client disconnects.
 struct InFlightGuard<'a>(&'a AtomicUsize);
 
 impl Drop for InFlightGuard<'_> {

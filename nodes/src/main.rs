@@ -1,49 +1,46 @@
-//! Parse, build, report the addresses, wait, drain.
+//! The program `abide`: parse, build, report the addresses, wait, drain.
 
 use std::io::Write;
 use std::process::ExitCode;
 
-use abide::config::{Cli, Command, Config};
-use abide::node::{self, Node, StartError};
-use abide::telemetry::{self, TraceExporter};
-use abide_actors::exec;
+use abide::config::{Cli, Command};
+use abide::{Config, Node, StartError, TraceExporter};
 use clap::Parser;
 use clap::error::{ContextKind, ContextValue};
 use tokio::signal::unix::{SignalKind, signal};
 
-/// Conversations are many small things that come and go on all threads: glibc's allocator took a
-/// fifth of the time under load.
+/// Conversations are many small values that are allocated and freed on all threads: glibc's allocator
+/// took a fifth of the time under load.
 #[global_allocator]
-static MEMORY: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// Bad configuration.
-const USAGE: u8 = 2;
+/// The exit code for a bad configuration.
+const USAGE_EXIT_CODE: u8 = 2;
 
 fn main() -> ExitCode {
+    abide::run_launcher_if_asked();
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
-        Err(error) if error.use_stderr() => return fail(&first_words(&error), USAGE),
-        // The help or the version, which was asked for.
-        Err(asked) => asked.exit(),
+        Err(error) if error.use_stderr() => return fail(&first_line(&error), USAGE_EXIT_CODE),
+        // The help or the version, which is no error.
+        Err(help) => help.exit(),
     };
     let config = match cli.command {
         Some(Command::Openapi) => return openapi(),
-        Some(Command::LaunchCommand) => return exec::launch(),
-        Some(Command::ConfineCommand) => return exec::confine(),
         Some(Command::Serve(config)) => *config,
         None => cli.serve,
     };
-    telemetry::log(&config, &node::name(&config));
+    abide::start_logging(&config);
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return fail(&error.to_string(), 1),
     };
     match runtime.block_on(run(config)) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(unready @ (StartError::Config(_) | StartError::Listen(..))) => {
-            fail(&unready.to_string(), USAGE)
+        Err(error @ (StartError::Config(_) | StartError::Listen(..))) => {
+            fail(&error.to_string(), USAGE_EXIT_CODE)
         }
-        Err(unready @ StartError::Broken(_)) => fail(&unready.to_string(), 1),
+        Err(error @ StartError::Broken(_)) => fail(&error.to_string(), 1),
     }
 }
 
@@ -51,45 +48,49 @@ async fn run(config: Config) -> Result<(), StartError> {
     let broken = |error: std::io::Error| StartError::Broken(error.to_string());
     let mut terminate = signal(SignalKind::terminate()).map_err(broken)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(broken)?;
-    let patience = config.drain_timeout;
-    let exports = TraceExporter::start(&config, &node::name(&config))?;
-    let mut node = Node::start(config, telemetry::metrics()).await?;
-    let (public, admin, name) = (node.public, node.admin, &node.name);
+    let drain_timeout = config.drain_timeout;
+    let trace_exporter = TraceExporter::start(&config)?;
+    let mut builder = Node::builder(config);
+    if let Some(metrics) = abide::start_metrics() {
+        builder = builder.metrics(metrics);
+    }
+    let mut node = builder.start().await?;
     let cluster = node.cluster.map_or("-".to_owned(), |cluster| cluster.to_string());
-    say(&format!("ready public={public} admin={admin} cluster={cluster} node={name}"));
+    let Node { public, admin, name, .. } = &node;
+    print_line(&format!("ready public={public} admin={admin} cluster={cluster} node={name}"));
     tokio::select! {
         _ = terminate.recv() => {}
         _ = interrupt.recv() => {}
-        unready = node.live(patience) => return Err(unready),
+        error = node.supervise(drain_timeout) => return Err(error),
     }
-    tracing::info!(?patience, "draining");
+    tracing::info!(?drain_timeout, "draining");
     tokio::select! {
-        drained = node.drain(patience) => tracing::info!(drained, "drained"),
+        drained = node.drain(drain_timeout) => tracing::info!(drained, "drained"),
         _ = terminate.recv() => return Ok(()),
         _ = interrupt.recv() => return Ok(()),
     }
     node.stop().await;
-    if let Some(exports) = exports {
-        exports.finish().await;
+    if let Some(exporter) = trace_exporter {
+        exporter.finish().await;
     }
     Ok(())
 }
 
-fn say(line: &str) {
-    // Nobody reads standard output: the node serves all the same.
+fn print_line(line: &str) {
+    // A closed standard output does not keep the node from serving.
     let _ = writeln!(std::io::stdout(), "{line}");
 }
 
 fn fail(line: &str, code: u8) -> ExitCode {
-    // What a server that is no Redis answers may have several lines.
+    // An error that a server other than Redis answered with may have several lines.
     let words: Vec<&str> = line.split_whitespace().collect();
-    // Nobody reads standard error either; the exit code tells.
+    // With standard error closed, too, the exit code is all that is left.
     let _ = writeln!(std::io::stderr(), "abide: {}", words.join(" "));
     ExitCode::from(code)
 }
 
-/// What is wrong with the command line, in one line; clap adds tips and usage in more.
-fn first_words(error: &clap::Error) -> String {
+/// The first paragraph of an error of the command line, in one line; clap appends tips and usage.
+fn first_line(error: &clap::Error) -> String {
     let mut text = error.to_string();
     // The URL of a store may hold a password.
     if let Some(ContextValue::String(value)) = error.get(ContextKind::InvalidValue)
@@ -97,12 +98,12 @@ fn first_words(error: &clap::Error) -> String {
     {
         text = text.replace(value, "…");
     }
-    let first = text.split("\n\n").next().unwrap_or_default();
-    let words: Vec<&str> = first.split_whitespace().collect();
+    let paragraph = text.split("\n\n").next().unwrap_or_default();
+    let words: Vec<&str> = paragraph.split_whitespace().collect();
     words.join(" ").trim_start_matches("error: ").to_owned()
 }
 
 fn openapi() -> ExitCode {
-    say(abide::http::openapi::text());
+    print_line(abide::http::openapi::text());
     ExitCode::SUCCESS
 }

@@ -1,4 +1,4 @@
-//! The definitions that a node brings along, and what it does when the store has others.
+//! Defines the agents that a node brings with it, without undoing what HTTP changed since.
 
 use std::sync::Arc;
 
@@ -12,59 +12,60 @@ use abide_registry::store::{Store, agent_scope};
 use serde_json::Value;
 use tokio::sync::watch;
 
-use crate::node::StartError;
+use crate::start_error::StartError;
 
-/// Under what the store keeps which revision a start brought last. No client's key is named so.
-const BROUGHT: &str = "brought";
+/// The idempotency key under which the store remembers the revision that a start seeded last. No
+/// client's key has this form.
+const SEEDED_KEY: &str = "brought";
 
-/// Defines what is new or was changed since a start brought it last.
+/// Defines the agents that are new or have changed since a start seeded them last.
 ///
-/// What a start brought before stays as HTTP made it since: another revision, or none. So an
-/// unchanged start writes nothing, and a file that was changed, also back, wins.
+/// An agent whose file did not change stays as HTTP left it: with another revision, or deleted. So a
+/// start with unchanged files writes nothing, and a file that was changed wins, even one that was
+/// changed back.
 pub(crate) async fn seed(
-    catalogue: &AgentCatalog,
+    catalog: &AgentCatalog,
     store: &dyn Store,
     now: Timestamp,
     definitions: &[Definition],
 ) -> Result<(), StartError> {
-    let broken =
-        |refusal| StartError::Broken(format!("the agents could not be defined: {refusal}"));
+    let broken = |error| StartError::Broken(format!("the agents could not be defined: {error}"));
     for definition in definitions {
         let scope = agent_scope(&definition.name);
-        let last = store.answer(&scope, BROUGHT, now).await.map_err(broken)?;
+        let last = store.answer(&scope, SEEDED_KEY, now).await.map_err(broken)?;
         if last.is_some_and(|last| last.fingerprint == definition.revision.as_str()) {
             continue;
         }
-        let brought = StoredResponse {
-            key: BROUGHT.to_owned(),
+        let seeded = StoredResponse {
+            key: SEEDED_KEY.to_owned(),
             fingerprint: definition.revision.to_string(),
             body: Value::Null,
             expires_at: Timestamp::MAX,
         };
-        catalogue.put(definition.clone(), Some(brought)).await.map_err(broken)?;
+        catalog.put(definition.clone(), Some(seeded)).await.map_err(broken)?;
     }
     Ok(())
 }
 
-/// Does the same whenever this node goes on as another incarnation: its store may have come back
-/// empty. Runs until it is dropped.
-pub(crate) async fn keep(
-    catalogue: Arc<AgentCatalog>,
+/// Seeds again whenever this node rejoins the cluster as a new incarnation: the store may have come
+/// back empty. Runs until it is dropped.
+pub(crate) async fn reseed(
+    catalog: Arc<AgentCatalog>,
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
     definitions: Vec<Definition>,
     mut view: watch::Receiver<Arc<ClusterView>>,
 ) {
     let mut seeded = view.borrow().me.clone();
-    // The view changes at every renewal: what fails is tried again then.
+    // The view changes with every heartbeat: a failed seeding is tried again then.
     while view.changed().await.is_ok() {
         let me = view.borrow_and_update().me.clone();
         if me == seeded {
             continue;
         }
-        match seed(&catalogue, &*store, clock.now(), &definitions).await {
+        match seed(&catalog, &*store, clock.now(), &definitions).await {
             Ok(()) => seeded = me,
-            Err(error) => tracing::warn!(%error, "the agents of this node may be gone"),
+            Err(error) => tracing::warn!(%error, "agents could not be seeded"),
         }
     }
 }
@@ -87,23 +88,23 @@ mod tests {
 
     struct Node {
         store: Arc<Memory>,
-        catalogue: AgentCatalog,
+        catalog: AgentCatalog,
     }
 
     impl Node {
         fn new() -> Self {
             let store = Arc::new(Memory::default());
-            let catalogue = AgentCatalog::new(
+            let catalog = AgentCatalog::new(
                 store.clone(),
                 Arc::default(),
                 Arc::new(crate::clock::SystemClock),
             );
-            Self { store, catalogue }
+            Self { store, catalog }
         }
 
         async fn starts_with(&self, max_steps: u32) -> Option<Value> {
-            let brought = vec![definition(max_steps)];
-            seed(&self.catalogue, &*self.store, Timestamp::UNIX_EPOCH, &brought).await.unwrap();
+            let definitions = vec![definition(max_steps)];
+            seed(&self.catalog, &*self.store, Timestamp::UNIX_EPOCH, &definitions).await.unwrap();
             self.max_steps().await
         }
 
@@ -117,7 +118,7 @@ mod tests {
     async fn what_http_defined_stays_until_the_file_is_changed() {
         let node = Node::new();
         assert_eq!(node.starts_with(1).await, Some(json!(1)));
-        node.catalogue.put(definition(9), None).await.unwrap();
+        node.catalog.put(definition(9), None).await.unwrap();
         assert_eq!(node.starts_with(1).await, Some(json!(9)));
         assert_eq!(node.starts_with(2).await, Some(json!(2)), "a changed file wins");
         assert_eq!(node.starts_with(1).await, Some(json!(1)), "also one that was changed back");

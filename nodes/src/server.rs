@@ -1,5 +1,5 @@
-//! Accepts connections: bounded in number, in headers, and in the time that they may take to say
-//! what they want.
+//! Accepts connections, with bounds on their number, their headers, and the time in which the headers
+//! must arrive.
 
 use std::io;
 use std::sync::Arc;
@@ -12,38 +12,38 @@ use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
-/// How many connections may be open; each costs a descriptor and some kilobytes.
-const CONNECTIONS: usize = 16_384;
-/// How long a client may take to send its request's head.
+/// Each open connection costs a file descriptor and some kilobytes.
+const MAX_CONNECTIONS: usize = 16_384;
+/// How long a client may take to send the head of its request.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
-/// The buffer that a request's head must fit into; a little over what the API admits.
-const HEAD_BYTES: usize = 64 << 10;
-/// How long open connections may finish once the server stops; streams are cut then.
-const GRACE: Duration = Duration::from_millis(500);
+/// The buffer for the head of a request; larger than what the API admits, so that the API refuses it.
+const MAX_HEAD_BYTES: usize = 64 << 10;
+/// How long open connections have to finish once the server stops; event streams are then cut.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Serves until `stop` turns true.
 pub(crate) async fn serve(listener: TcpListener, router: Router, stop: watch::Receiver<bool>) {
-    serve_at_most(CONNECTIONS, listener, router, stop).await;
+    serve_at_most(MAX_CONNECTIONS, listener, router, stop).await;
 }
 
 async fn serve_at_most(
-    connections: usize,
+    max_connections: usize,
     listener: TcpListener,
     router: Router,
     mut stop: watch::Receiver<bool>,
 ) {
-    let places = Arc::new(Semaphore::new(connections));
+    let permits = Arc::new(Semaphore::new(max_connections));
     let open = GracefulShutdown::new();
     loop {
         let accepted = tokio::select! {
-            accepted = accept(&places, &listener) => accepted,
+            accepted = accept(&permits, &listener) => accepted,
             _ = stop.wait_for(|stop| *stop) => break,
         };
-        let (place, stream) = match accepted {
+        let (permit, stream) = match accepted {
             Ok(accepted) => accepted,
             Err(error) => {
-                tracing::warn!(%error, "a connection could not be accepted");
-                // Out of descriptors, most likely: let some go first.
+                tracing::warn!(%error, "connection not accepted");
+                // Most likely out of file descriptors: wait until some are freed.
                 tokio::time::sleep(Duration::from_millis(50)).await;
                 continue;
             }
@@ -54,28 +54,28 @@ async fn serve_at_most(
         let connection = hyper::server::conn::http1::Builder::new()
             .timer(TokioTimer::new())
             .header_read_timeout(HEAD_TIMEOUT)
-            .max_buf_size(HEAD_BYTES)
+            .max_buf_size(MAX_HEAD_BYTES)
             .serve_connection(TokioIo::new(stream), service);
         let connection = open.watch(connection);
         tokio::spawn(async move {
             if let Err(error) = connection.await {
-                tracing::debug!(%error, "a connection ended");
+                tracing::debug!(%error, "connection failed");
             }
-            drop(place);
+            drop(permit);
         });
     }
-    // Event streams never finish by themselves.
-    let _ = tokio::time::timeout(GRACE, open.shutdown()).await;
+    // Event streams never finish on their own.
+    let _ = tokio::time::timeout(SHUTDOWN_TIMEOUT, open.shutdown()).await;
 }
 
-/// The next connection, once there is a place for it.
+/// The next connection, once a permit is free for it.
 async fn accept(
-    places: &Arc<Semaphore>,
+    permits: &Arc<Semaphore>,
     listener: &TcpListener,
 ) -> io::Result<(OwnedSemaphorePermit, TcpStream)> {
-    let place = places.clone().acquire_owned().await.map_err(io::Error::other)?;
+    let permit = permits.clone().acquire_owned().await.map_err(io::Error::other)?;
     let (stream, _) = listener.accept().await?;
-    Ok((place, stream))
+    Ok((permit, stream))
 }
 
 #[cfg(test)]
@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_server_whose_places_are_all_taken_stops() {
+    async fn a_server_whose_permits_are_all_taken_stops() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let (stop, stopped) = watch::channel(false);

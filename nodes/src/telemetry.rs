@@ -1,7 +1,8 @@
 //! Logs on standard error, the recorder of metrics, and the exporter of traces.
 //!
-//! Nothing of what a person, a model or a tool said is in any of them, unless `--telemetry-content`
-//! says so; no secret ever is. A line's field that may repeat what somebody said is called `said`.
+//! Without `--telemetry-content`, nothing that a person, a model or a tool said is in any of them; no
+//! secret ever is. A log field that may repeat such content must be called `content`: only that name
+//! is redacted.
 
 mod http_metrics;
 mod log_format;
@@ -23,51 +24,57 @@ use tracing_subscriber::{EnvFilter, Layer, fmt};
 
 use crate::config::{Config, LogFormat};
 pub(crate) use http_metrics::{TurnExtension, measured};
-use log_format::{Line, Plain};
+use log_format::{JsonLine, TextFields};
 pub use otlp::TraceExporter;
 
-/// What is logged by default. The connections between nodes, and
-/// to MCP servers, are logged where they are dealt with.
-const QUIET: &str = "info,ractor_cluster=off,ractor=error,rmcp=off";
-/// How often what histograms were told is put into its buckets: until then each value is kept.
-const UPKEEP: Duration = Duration::from_secs(5);
+/// What is logged by default. The connections between nodes, and those to MCP servers, are logged
+/// where their errors are dealt with.
+const DEFAULT_FILTER: &str = "info,ractor_cluster=off,ractor=error,rmcp=off";
+/// How often the values of histograms are put into their buckets: until then each one is stored.
+const UPKEEP_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Starts logging as the node of this name; `RUST_LOG` filters, `info` is the default.
-pub fn log(config: &Config, node: &str) {
-    let terminal = io::stderr().is_terminal();
-    let default = if terminal { LogFormat::Text } else { LogFormat::Json };
-    let shows_said = config.telemetry_content;
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(QUIET));
-    let lines = fmt::layer().with_writer(|| Lossy(io::stderr())).log_internal_errors(false);
-    let lines = match config.log_format.unwrap_or(default) {
-        LogFormat::Text => lines.with_ansi(terminal).fmt_fields(Plain::new(shows_said)).boxed(),
+/// Starts logging to standard error, with the level and targets in `RUST_LOG`, by default `info`.
+///
+/// Does nothing when the program logs already.
+pub fn start_logging(config: &Config) {
+    let is_terminal = io::stderr().is_terminal();
+    let default_format = if is_terminal { LogFormat::Text } else { LogFormat::Json };
+    let shows_content = config.telemetry_content;
+    let filter =
+        EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(DEFAULT_FILTER));
+    let lines = fmt::layer().with_writer(|| LossyWriter(io::stderr())).log_internal_errors(false);
+    let lines = match config.log_format.unwrap_or(default_format) {
+        LogFormat::Text => {
+            lines.with_ansi(is_terminal).fmt_fields(TextFields { shows_content }).boxed()
+        }
         LogFormat::Json => {
-            let line = Line { node: node.to_owned(), shows_said };
+            let line = JsonLine { node: config.node_name(), shows_content };
             lines.fmt_fields(JsonFields::new()).event_format(line).boxed()
         }
     };
-    let kept = filter_fn(is_ours_or_grave);
-    let started = tracing_subscriber::registry().with(filter).with(kept).with(lines).try_init();
-    // A program that embeds the node may log already.
+    let harmless = filter_fn(is_ours_or_grave);
+    let started = tracing_subscriber::registry().with(filter).with(harmless).with(lines).try_init();
     if started.is_ok() {
         std::panic::set_hook(Box::new(|panic| {
             let at = panic.location().map(ToString::to_string);
-            let words = panic.payload_as_str();
-            tracing::error!(at, said = words, "a thread panicked");
+            let content = panic.payload_as_str();
+            tracing::error!(at, content, "thread panicked");
         }));
     }
 }
 
-/// Keeps what libraries log of the bytes that go through them: at their lower levels, and in the
-/// warnings of those that carry messages, is what people and models say, and keys.
+/// Whether an event is of this program, or a grave one of a library that handles no messages. At lower
+/// levels, and in the warnings of the others, libraries log the bytes that go through them: keys, and
+/// what people and models say.
 fn is_ours_or_grave(metadata: &Metadata<'_>) -> bool {
-    let of = metadata.target().split("::").next().unwrap_or_default();
-    of.starts_with("abide")
-        || (*metadata.level() <= Level::WARN && !["rmcp", "ractor"].contains(&of))
+    let library = metadata.target().split("::").next().unwrap_or_default();
+    library.starts_with("abide")
+        || (*metadata.level() <= Level::WARN && !["rmcp", "ractor"].contains(&library))
 }
 
-/// Starts recording metrics; `None` when the process records them already.
-pub fn metrics() -> Option<PrometheusHandle> {
+/// Starts recording metrics in this process, for [`NodeBuilder::metrics`](crate::NodeBuilder::metrics);
+/// `None` when the process records them already.
+pub fn start_metrics() -> Option<PrometheusHandle> {
     let builder = PrometheusBuilder::new().set_buckets(&BUCKETS).ok()?;
     let handle = builder.install_recorder().ok()?;
     for Metric { name, kind, unit, labels, help } in METRICS.iter().copied() {
@@ -80,7 +87,7 @@ pub fn metrics() -> Option<PrometheusHandle> {
             MetricKind::Gauge => metrics::describe_gauge!(name, unit, help),
             MetricKind::Histogram => metrics::describe_histogram!(name, unit, help),
         }
-        // What was never counted is 0, and not unknown.
+        // A counter that was never incremented is 0, not unknown.
         if kind == MetricKind::Counter && labels.is_empty() {
             metrics::counter!(name).absolute(0);
         }
@@ -89,21 +96,21 @@ pub fn metrics() -> Option<PrometheusHandle> {
     Some(handle)
 }
 
-/// Keeps the recorder small while nobody reads it, as long as the value lives.
+/// Keeps the recorder small while nobody reads `/metrics`; ends when dropped.
 pub(crate) fn upkeep(handle: PrometheusHandle) -> AbortOnDropHandle<()> {
     AbortOnDropHandle::new(tokio::spawn(async move {
         loop {
-            tokio::time::sleep(UPKEEP).await;
+            tokio::time::sleep(UPKEEP_INTERVAL).await;
             handle.run_upkeep();
         }
     }))
 }
 
-/// A log that nobody can read, on a full disk or a closed pipe, is lost; the node serves all the
-/// same. What fails is told to nobody: the subscriber would say it on standard error, and panic.
-struct Lossy<W>(W);
+/// Drops what cannot be written, to a full disk or a closed pipe, and reports success: the node goes
+/// on without its log. The subscriber would report a failure on standard error, and panic there.
+struct LossyWriter<W>(W);
 
-impl<W: Write> Write for Lossy<W> {
+impl<W: Write> Write for LossyWriter<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let _ = self.0.write_all(bytes);
         Ok(bytes.len())

@@ -28,6 +28,11 @@ impl Launcher {
         Self::of("/proc/self/exe")
     }
 
+    /// No program: every command fails to start, and says so.
+    pub fn missing() -> Self {
+        Self { program: PathBuf::new(), args: Vec::new() }
+    }
+
     /// A program that has the same subcommands.
     pub fn of(program: impl Into<PathBuf>) -> Self {
         Self { program: program.into(), args: vec![LAUNCH_SUBCOMMAND.into()] }
@@ -35,6 +40,9 @@ impl Launcher {
 
     /// Starts a child with pipes to its input and output. Dropping the child does not end it.
     pub(super) fn start(&self, directory: &Path) -> io::Result<Child> {
+        if self.program.as_os_str().is_empty() {
+            return Err(io::Error::new(io::ErrorKind::Unsupported, "this program has no launcher"));
+        }
         Command::new(&self.program)
             .args(&self.args)
             .current_dir(directory)

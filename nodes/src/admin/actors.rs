@@ -1,7 +1,7 @@
-//! Live conversation actors, one by one.
+//! Conversation actors: a listing of the live ones, and one conversation in detail.
 
 use abide_actors::diagnosis;
-use abide_conversation::{ConversationId, State as Folded};
+use abide_conversation::{ConversationId, State as ConversationState};
 use abide_registry::actor_view::ActorDetails;
 use abide_registry::host::Quarantined;
 use axum::Json;
@@ -27,17 +27,16 @@ pub(super) async fn list(
     Query(query): Query<ListQuery>,
 ) -> Result<Json<Value>, Problem> {
     let limit = limit(query.limit, 100, 1_000)?;
-    let (node, after) = (query.node.as_deref(), query.cursor.as_deref());
-    let page = admin.conversations.list_actors(node, after, limit).await;
+    let node = query.node.as_deref();
+    let page = admin.conversations.list_actors(node, query.cursor.as_deref(), limit).await;
     let last = page.last().filter(|_| page.len() == limit);
-    let cursor = last.map(|row| row.conversation_id.clone());
-    let rows = page.iter().map(|row| json!(row));
-    let wanted = |row: &Value| query.state.as_ref().is_none_or(|state| row["state"] == **state);
-    let actors: Vec<Value> = rows.filter(wanted).collect();
+    let cursor = last.map(|actor| actor.conversation_id.clone());
+    let matches = |row: &Value| query.state.as_ref().is_none_or(|state| row["state"] == **state);
+    let actors: Vec<Value> = page.iter().map(|actor| json!(actor)).filter(matches).collect();
     Ok(Json(json!({"actors": actors, "cursor": cursor})))
 }
 
-/// One conversation, live or not, with what it waits for.
+/// Shows one conversation, live or not, with what it waits for.
 pub(super) async fn get(
     State(admin): State<Admin>,
     Path(id): Path<String>,
@@ -47,41 +46,44 @@ pub(super) async fn get(
         Some(ActorDetails { live, quarantined }) => (live, quarantined),
         None => (None, None),
     };
-    let (mut body, folded, live) = match live {
-        Some((row, live)) => {
-            let mut body = json!(row);
-            body["running"] = json!(live.running);
-            (body, live.state.clone(), Some(live))
-        }
-        None => {
-            let folded = admin.conversations.stored_state(&id).await?;
-            let folded = folded.ok_or_else(|| Problem::not_found("such conversation"))?;
-            (parked(&id, &folded), folded, None)
-        }
-    };
-    body["turn"] = json!(folded.turn);
-    body["pending"] = json!(folded.pending_calls());
-    body["alarm"] = json!(folded.alarm());
+    let mut body;
+    let state;
+    let inspection;
+    if let Some((actor, live)) = live {
+        body = json!(actor);
+        body["running"] = json!(live.running);
+        state = live.state.clone();
+        inspection = Some(live);
+    } else {
+        let stored = admin.conversations.stored_state(&id).await?;
+        state = stored.ok_or_else(|| Problem::not_found("conversation"))?;
+        body = without_actor(&id, &state);
+        inspection = None;
+    }
+    body["turn"] = json!(state.turn);
+    body["pending"] = json!(state.pending_calls());
+    body["alarm"] = json!(state.alarm());
     body["why"] = match quarantined {
         Some(Quarantined { reason, since }) => {
             body["state"] = json!("quarantined");
             json!(diagnosis::quarantined(&id, &reason, since))
         }
-        None => json!(diagnosis::diagnose(&id, &folded, live.as_deref())),
+        None => json!(diagnosis::diagnose(&id, &state, inspection.as_deref())),
     };
     Ok(Json(body))
 }
 
-fn parked(id: &ConversationId, folded: &Folded) -> Value {
+/// The row of a conversation that no node holds in memory.
+fn without_actor(id: &ConversationId, state: &ConversationState) -> Value {
     json!({
         "conversation_id": id,
         "node": null,
         "epoch": null,
-        "state": folded.status(),
-        "seq": folded.seq,
+        "state": state.status(),
+        "seq": state.seq,
         "since": null,
         "mailbox_depth": 0,
-        "open_calls": folded.open_calls(),
+        "open_calls": state.open_calls(),
         "restarts": 0,
         "bytes_held": 0,
     })

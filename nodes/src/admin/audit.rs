@@ -1,4 +1,4 @@
-//! What was sent to models and what came back.
+//! The audit: what was sent to models and what came back.
 
 use axum::Json;
 use axum::extract::State;
@@ -16,17 +16,17 @@ pub(super) struct AuditQuery {
     before: Option<String>,
 }
 
-/// The entries of one conversation, newest first; `cursor` goes into `before` for those below.
+/// Lists the entries of one conversation, newest first; `cursor` as `before` asks for the older ones.
 pub(super) async fn list(
     State(admin): State<Admin>,
     Path(id): Path<String>,
     Query(query): Query<AuditQuery>,
 ) -> Result<Json<Value>, Problem> {
     let id = conversation(&id)?;
-    // An entry may be some megabytes.
+    // An entry may have several megabytes.
     let limit = limit(query.limit, 10, 50)?;
     if admin.store.head(&id).await?.is_none() {
-        return Err(Problem::not_found("such conversation"));
+        return Err(Problem::not_found("conversation"));
     }
     let now = admin.clock.now();
     let before = query.before.as_deref();

@@ -1,4 +1,4 @@
-//! Blobs are deleted by operators only.
+//! Deletes blobs; only operators may.
 
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -8,13 +8,14 @@ use crate::http::blobs::parse;
 use crate::http::extract::Path;
 use crate::http::problem::Problem;
 
-/// Removes a blob, whoever names it: a model then reads that it is no longer stored.
+/// Deletes a blob even if messages name it: in its place the model reads that it is no longer stored.
 pub(super) async fn delete(
     State(admin): State<Admin>,
     Path(id): Path<String>,
 ) -> Result<StatusCode, Problem> {
-    match admin.store.delete_blob(&parse(&id)?).await? {
-        true => Ok(StatusCode::NO_CONTENT),
-        false => Err(Problem::not_found("such blob")),
+    if admin.store.delete_blob(&parse(&id)?).await? {
+        Ok(StatusCode::NO_CONTENT)
+    } else {
+        Err(Problem::not_found("blob"))
     }
 }

@@ -1,4 +1,4 @@
-//! What operators do about a conversation that does not go on. Each is logged with who did it.
+//! What operators can do about a conversation that is stuck. Each action is logged with its author.
 
 use abide_actors::request::{FailCallRequest, Reply, Request, RequestError};
 use abide_conversation::{CallId, ConversationId, Principal};
@@ -13,14 +13,14 @@ use crate::http::conversations::unexpected;
 use crate::http::extract::{Operator, OptionalBody, Path, conversation};
 use crate::http::problem::{Kind, Problem};
 
-/// The longest error that an operator may give a call: the model reads it with every later step.
-const ERROR_CHARS: usize = 2_000;
+/// The longest error that an operator may give a call: the model reads it in every later step.
+const MAX_ERROR_CHARS: usize = 2_000;
 
 fn log(id: &ConversationId, by: &Principal, verb: &str) {
-    tracing::info!(conversation = %id, %by, verb, "an operator repairs a conversation");
+    tracing::info!(conversation = %id, %by, verb, "repair by an operator");
 }
 
-/// What waits for a later attempt is tried now; what runs is left alone.
+/// Retries now what is backing off; what runs is left alone.
 pub(super) async fn retry(
     State(admin): State<Admin>,
     Path(id): Path<String>,
@@ -34,32 +34,32 @@ pub(super) async fn retry(
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Fail {
+pub(super) struct FailBody {
     error: Option<String>,
 }
 
-/// An open call ends with an error, and the turn goes on.
+/// Ends an open call with an error; the turn goes on.
 pub(super) async fn fail(
     State(admin): State<Admin>,
     Path((id, call)): Path<(String, String)>,
     Operator(by): Operator,
-    OptionalBody(Fail { error }): OptionalBody<Fail>,
+    OptionalBody(FailBody { error }): OptionalBody<FailBody>,
 ) -> Result<Json<Value>, Problem> {
     let id = conversation(&id)?;
     let error = error.unwrap_or_else(|| "failed by an operator".to_owned());
-    if !(1..=ERROR_CHARS).contains(&error.chars().count()) {
-        return Err(Problem::field("error", format!("must be 1 to {ERROR_CHARS} characters")));
+    if !(1..=MAX_ERROR_CHARS).contains(&error.chars().count()) {
+        return Err(Problem::field("error", format!("must be 1 to {MAX_ERROR_CHARS} characters")));
     }
     log(&id, &by, &format!("fail {call}"));
     let call = CallId::new(call);
     let request = Request::FailCall(FailCallRequest { call, by, error });
-    match delivered(&admin, &id, request).await? {
+    match deliver(&admin, &id, request).await? {
         Reply::Resolved { seq } => Ok(Json(json!({"status": "failed", "seq": seq}))),
         other => Err(unexpected(&other)),
     }
 }
 
-/// The running turn ends, as a client could have it.
+/// Cancels the running turn, as a client could.
 pub(super) async fn cancel(
     State(admin): State<Admin>,
     Path(id): Path<String>,
@@ -67,7 +67,7 @@ pub(super) async fn cancel(
 ) -> Result<Json<Value>, Problem> {
     let id = conversation(&id)?;
     log(&id, &by, "cancel");
-    match delivered(&admin, &id, Request::Cancel).await? {
+    match deliver(&admin, &id, Request::Cancel).await? {
         Reply::Cancelled { cancelled } => Ok(Json(json!({"cancelled": cancelled}))),
         other => Err(unexpected(&other)),
     }
@@ -75,18 +75,18 @@ pub(super) async fn cancel(
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Move {
+pub(super) struct MoveBody {
     node: Option<String>,
     #[serde(default)]
     force: bool,
 }
 
-/// Another node takes the conversation over, with all that it was doing.
+/// Moves the conversation to another node, which resumes all that was running.
 pub(super) async fn move_to(
     State(admin): State<Admin>,
     Path(id): Path<String>,
     Operator(by): Operator,
-    OptionalBody(Move { node, force }): OptionalBody<Move>,
+    OptionalBody(MoveBody { node, force }): OptionalBody<MoveBody>,
 ) -> Result<Json<Value>, Problem> {
     let id = conversation(&id)?;
     log(&id, &by, "move");
@@ -96,17 +96,17 @@ pub(super) async fn move_to(
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Release {
+pub(super) struct ReleaseBody {
     #[serde(default)]
     force: bool,
 }
 
-/// Its holder lets go of it; whoever needs it next starts it anew.
+/// Makes the holder release the conversation; the next request starts it anew.
 pub(super) async fn release(
     State(admin): State<Admin>,
     Path(id): Path<String>,
     Operator(by): Operator,
-    OptionalBody(Release { force }): OptionalBody<Release>,
+    OptionalBody(ReleaseBody { force }): OptionalBody<ReleaseBody>,
 ) -> Result<Json<Value>, Problem> {
     let id = conversation(&id)?;
     log(&id, &by, "release");
@@ -114,7 +114,7 @@ pub(super) async fn release(
     Ok(Json(json!({"released": released})))
 }
 
-/// The actor crashes, as of a bug, and is revived at once where it was.
+/// Crashes the actor, as a bug would; it is revived at once on the same node.
 pub(super) async fn kill(
     State(admin): State<Admin>,
     Path(id): Path<String>,
@@ -122,22 +122,22 @@ pub(super) async fn kill(
 ) -> Result<StatusCode, Problem> {
     let id = conversation(&id)?;
     log(&id, &by, "kill");
-    match admin.conversations.kill(&id).await? {
-        true => Ok(StatusCode::ACCEPTED),
-        false => Err(Problem::not_found("such live actor")),
+    if admin.conversations.kill(&id).await? {
+        Ok(StatusCode::ACCEPTED)
+    } else {
+        Err(Problem::not_found("live actor"))
     }
 }
 
-async fn delivered(admin: &Admin, id: &ConversationId, request: Request) -> Result<Reply, Problem> {
-    let delivered = admin.conversations.deliver(id, request, Vec::new()).await;
-    delivered.map_err(|failure| match failure {
+async fn deliver(admin: &Admin, id: &ConversationId, request: Request) -> Result<Reply, Problem> {
+    let reply = admin.conversations.deliver(id, request, Vec::new()).await;
+    reply.map_err(|error| match error {
         RequestError::Quarantined(reason) => {
-            let first = "retry, move or release it first";
-            Problem::new(
-                Kind::Conflict,
-                format!("the conversation is quarantined ({reason}): {first}"),
-            )
+            let detail = format!(
+                "the conversation is quarantined ({reason}): retry, move or release it first"
+            );
+            Problem::new(Kind::Conflict, detail)
         }
-        failure => failure.into(),
+        error => error.into(),
     })
 }

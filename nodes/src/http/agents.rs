@@ -1,4 +1,4 @@
-//! Agents' definitions.
+//! Agent definitions: define, list, read and delete agents.
 
 use abide_actors::agent::{DefinitionError, joined};
 use abide_actors::definition::Definition;
@@ -19,9 +19,9 @@ use super::extract::{Body, Idempotency, Path, compiled, fingerprint};
 use super::openapi::{AgentDocument, AgentPath, IdempotencyKeyHeader};
 use super::problem::{Kind, Problem};
 
-/// The answer to a definition, kept for repeats.
+/// The response to a definition, stored for repeats.
 #[derive(Debug, Serialize, Deserialize)]
-struct Defined {
+struct StoredDefinition {
     created: bool,
     #[serde(flatten)]
     agent: AgentDefined,
@@ -44,7 +44,7 @@ struct AgentRow {
     description: String,
 }
 
-/// The newest definitions of all agents, by name.
+/// The newest definitions of all agents, in the order of their names.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct AgentList {
     agents: Vec<AgentRow>,
@@ -52,7 +52,8 @@ pub(super) struct AgentList {
 
 /// Defines an agent, or a new revision of it.
 ///
-/// Turns that run go on with the revision that they began with. Also takes `application/yaml`.
+/// Running turns continue with the revision that they began with. The body may also be
+/// `application/yaml`.
 #[utoipa::path(put, path = "/v1/agents/{name}", operation_id = "put_agent", tag = "agents",
     params(AgentPath, IdempotencyKeyHeader),
     request_body(content = AgentDocument, example = json!({
@@ -63,8 +64,8 @@ pub(super) struct AgentList {
             "approval": "requires_approval",
             "run": {"http": {"url": "http://127.0.0.1:9100/send"}}}],
     })),
-    responses((status = 201, description = "The name was new.", body = AgentDefined),
-        (status = 200, description = "The name was known.", body = AgentDefined)))]
+    responses((status = 201, description = "The agent is new.", body = AgentDefined),
+        (status = 200, description = "The agent existed.", body = AgentDefined)))]
 pub(super) async fn put(
     State(api): State<Api>,
     Path(name): Path<String>,
@@ -72,33 +73,34 @@ pub(super) async fn put(
     body: Body<Value>,
 ) -> Result<Response, Problem> {
     let name = parse(&name)?;
-    if let Some(first) = repeated(&api, &name, &idempotency, &body.fingerprint).await? {
+    if let Some(first) = first_response(&api, &name, &idempotency, &body.fingerprint).await? {
         let first = serde_json::from_value(first);
-        return first.map(answer).map_err(|_| Problem::field("Idempotency-Key", "was used before"));
+        let reused = |_| Problem::field("Idempotency-Key", "was used for another request");
+        return first.map(response).map_err(reused);
     }
     let mut source = body.value;
     if let Value::Object(fields) = &mut source {
         fields.entry("name").or_insert_with(|| json!(name.as_str()));
     }
-    let catalogue = api.catalogue.clone();
-    // Conditions, templates and schemas are compiled: that may take a while.
-    let parse = move || Definition::parse(source, catalogue.natives());
-    let parsed = compiled(parse).await?.map_err(|all| refused(&all))?;
+    let catalog = api.catalog.clone();
+    // Conditions, templates and schemas are compiled, which may take long.
+    let parse = move || Definition::parse(source, catalog.natives());
+    let parsed = compiled(parse).await?.map_err(|errors| definition_problem(&errors))?;
     if parsed.definition.name != name {
-        return Err(Problem::field("name", "differs from the path's"));
+        return Err(Problem::field("name", "differs from the name in the path"));
     }
-    let before = api.store.agent(&name).await?;
+    let existing = api.store.agent(&name).await?;
     let revision = parsed.definition.revision.clone();
     let agent = AgentDefined { name: name.clone(), revision, warnings: parsed.warnings };
-    let defined = Defined { created: before.is_none(), agent };
-    let kept = keep(&api, &idempotency, body.fingerprint, json!(defined));
-    let created = api.catalogue.put(parsed.definition, kept).await?;
-    Ok(answer(Defined { created, ..defined }))
+    let defined = StoredDefinition { created: existing.is_none(), agent };
+    let stored = stored_response(&api, &idempotency, body.fingerprint, json!(defined));
+    let created = api.catalog.put(parsed.definition, stored).await?;
+    Ok(response(StoredDefinition { created, ..defined }))
 }
 
 /// Lists all agents.
 #[utoipa::path(get, path = "/v1/agents", operation_id = "list_agents", tag = "agents",
-    responses((status = 200, description = "All of them, by name.", body = AgentList)))]
+    responses((status = 200, description = "All agents, in the order of their names.", body = AgentList)))]
 pub(super) async fn list(State(api): State<Api>) -> Result<Json<AgentList>, Problem> {
     let row = |agent: StoredAgent| {
         let description = agent.definition.get("description").and_then(Value::as_str);
@@ -109,7 +111,7 @@ pub(super) async fn list(State(api): State<Api>) -> Result<Json<AgentList>, Prob
     Ok(Json(AgentList { agents }))
 }
 
-/// Reads an agent's newest definition, as it was given.
+/// Reads an agent's newest definition, as the client gave it.
 #[utoipa::path(get, path = "/v1/agents/{name}", operation_id = "get_agent", tag = "agents",
     params(AgentPath),
     responses((status = 200, description = "The definition.", body = AgentDocument)))]
@@ -118,33 +120,34 @@ pub(super) async fn get(
     Path(name): Path<String>,
 ) -> Result<Json<Value>, Problem> {
     let stored = api.store.agent(&parse(&name)?).await?;
-    stored.map(|agent| Json(agent.definition)).ok_or_else(|| Problem::not_found("such agent"))
+    stored.map(|agent| Json(agent.definition)).ok_or_else(|| Problem::not_found("agent"))
 }
 
 /// Deletes an agent.
 ///
-/// Its conversations stay and take no new messages; turns that run end on their revision.
+/// Its conversations stay, but take no new messages; running turns end with their revision.
 #[utoipa::path(delete, path = "/v1/agents/{name}", operation_id = "delete_agent", tag = "agents",
     params(AgentPath, IdempotencyKeyHeader),
-    responses((status = 204, description = "It is gone.")))]
+    responses((status = 204, description = "The agent is gone.")))]
 pub(super) async fn delete(
     State(api): State<Api>,
     Path(name): Path<String>,
     idempotency: Idempotency,
 ) -> Result<StatusCode, Problem> {
     let name = parse(&name)?;
-    let print = fingerprint(&["DELETE", name.as_str()]);
-    if repeated(&api, &name, &idempotency, &print).await?.is_some() {
+    let fingerprint = fingerprint(&["DELETE", name.as_str()]);
+    if first_response(&api, &name, &idempotency, &fingerprint).await?.is_some() {
         return Ok(StatusCode::NO_CONTENT);
     }
-    // A refusal must not be kept as if it were an answer.
+    // Only a success may be stored for repeats.
     if api.store.agent(&name).await?.is_none() {
-        return Err(Problem::not_found("such agent"));
+        return Err(Problem::not_found("agent"));
     }
-    let kept = keep(&api, &idempotency, print, Value::Null);
-    match api.store.delete_agent(&name, kept).await? {
-        true => Ok(StatusCode::NO_CONTENT),
-        false => Err(Problem::not_found("such agent")),
+    let stored = stored_response(&api, &idempotency, fingerprint, Value::Null);
+    if api.store.delete_agent(&name, stored).await? {
+        Ok(StatusCode::NO_CONTENT)
+    } else {
+        Err(Problem::not_found("agent"))
     }
 }
 
@@ -152,44 +155,46 @@ fn parse(name: &str) -> Result<AgentName, Problem> {
     AgentName::parse(name).ok_or_else(|| Problem::field("name", "must be [a-z0-9][a-z0-9_-]{0,63}"))
 }
 
-fn answer(defined: Defined) -> Response {
+fn response(defined: StoredDefinition) -> Response {
     let status = if defined.created { StatusCode::CREATED } else { StatusCode::OK };
     (status, Json(defined.agent)).into_response()
 }
 
-fn refused(mistakes: &[DefinitionError]) -> Problem {
-    let row = |mistake: &DefinitionError| {
-        let DefinitionError { tool, field, message } = mistake;
+/// The problem of a definition, with one row for each error.
+fn definition_problem(errors: &[DefinitionError]) -> Problem {
+    let row = |error: &DefinitionError| {
+        let DefinitionError { tool, field, message } = error;
         json!({"tool": tool, "field": field, "message": message})
     };
-    let rows: Vec<Value> = mistakes.iter().map(row).collect();
-    Problem::new(Kind::InvalidRequest, joined(mistakes)).with("errors", json!(rows))
+    let rows: Vec<Value> = errors.iter().map(row).collect();
+    Problem::new(Kind::InvalidRequest, joined(errors)).with("errors", json!(rows))
 }
 
-pub(super) async fn repeated(
+/// The response to the first request with this key; `None` if this is the first.
+pub(super) async fn first_response(
     api: &Api,
     name: &AgentName,
     idempotency: &Idempotency,
     fingerprint: &str,
 ) -> Result<Option<Value>, Problem> {
-    for repeat in idempotency.repeats(fingerprint.to_owned()) {
-        let kept = api.store.answer(&agent_scope(name), &repeat.key, api.clock.now()).await?;
-        match kept {
-            Some(kept) if kept.fingerprint == fingerprint => return Ok(Some(kept.body)),
-            Some(_) => return Err(Problem::field(&repeat.field, "was used for another request")),
+    for key in idempotency.keys(fingerprint.to_owned()) {
+        match api.store.answer(&agent_scope(name), &key.key, api.clock.now()).await? {
+            Some(first) if first.fingerprint == fingerprint => return Ok(Some(first.body)),
+            Some(_) => return Err(Problem::field(&key.field, "was used for another request")),
             None => {}
         }
     }
     Ok(None)
 }
 
-pub(super) fn keep(
+/// The response to store under the request's key; `None` without a key.
+pub(super) fn stored_response(
     api: &Api,
     idempotency: &Idempotency,
     fingerprint: String,
     body: Value,
 ) -> Option<StoredResponse> {
-    let repeat = idempotency.repeats(fingerprint).pop()?;
+    let key = idempotency.keys(fingerprint).pop()?;
     let expires_at = api.clock.now().checked_add(RESPONSE_TTL).unwrap_or(Timestamp::MAX);
-    Some(StoredResponse { key: repeat.key, fingerprint: repeat.fingerprint, body, expires_at })
+    Some(StoredResponse { key: key.key, fingerprint: key.fingerprint, body, expires_at })
 }

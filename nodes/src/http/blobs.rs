@@ -1,4 +1,4 @@
-//! Blobs: bytes that messages and results name.
+//! Blobs: bytes that messages and results refer to.
 
 mod upload;
 
@@ -27,68 +27,68 @@ use super::openapi::BlobPath;
 use super::problem::{Kind, Problem};
 use upload::Upload;
 
-/// How many blobs may be on their way in or out: each is held in memory, whole.
-pub(crate) const AT_ONCE: usize = 16;
-/// How long a request waits for its turn.
-const TURN: Duration = Duration::from_secs(10);
-/// How long a client may take to read a blob, and holds its place: 20 MiB at 0.6 Mbit/s.
-const READ: Duration = Duration::from_secs(300);
-/// So much of a blob is handed over at once.
-const CHUNK: usize = 64 << 10;
-/// What browsers may show in place, besides images: none of it runs scripts.
-const SHOWN: [&str; 4] = ["application/pdf", "text/plain", "text/csv", "text/markdown"];
+/// Each blob that is received or sent is held in memory as a whole.
+pub(crate) const MAX_BLOBS_IN_FLIGHT: usize = 16;
+/// How long a request waits for a permit.
+const PERMIT_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a client may take to read a blob while it holds a permit: 20 MiB at 0.6 Mbit/s.
+const READ_TIMEOUT: Duration = Duration::from_secs(300);
+/// The size of the chunks in which a blob is sent.
+const CHUNK_BYTES: usize = 64 << 10;
+/// The types, in addition to images, that browsers may show in place: none of them runs scripts.
+const INLINE_TYPES: [&str; 4] = ["application/pdf", "text/plain", "text/csv", "text/markdown"];
 
-/// Bytes as they are.
+/// Raw bytes.
 #[derive(ToSchema)]
 #[schema(value_type = String, format = Binary)]
 #[expect(dead_code, reason = "only its schema is used")]
 pub(super) struct Raw(Vec<u8>);
 
-/// A blob that is kept.
+/// A blob that is stored.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct Stored {
     /// For a block's `source`: `{"type": "blob", "blobId": …}`.
     #[schema(value_type = String, pattern = "^blob_[0-9a-f]{64}$")]
     id: BlobId,
     media_type: String,
-    /// In bytes.
+    /// The size in bytes.
     size: u64,
 }
 
-/// Keeps bytes, for blocks of messages to name.
+/// Stores bytes, to which blocks of messages can refer.
 ///
-/// The body is the bytes, at most 20 MiB; `Content-Type` says what they are. The id is the SHA-256 of
-/// the media type, a line feed and the bytes: the same again is the same blob, so a repeat is
-/// harmless and needs no key. A blob stays until an operator deletes it, also when the conversations
-/// that name it are gone. From a page (with an `Origin`), bytes of a type that a form could send,
-/// such as `text/plain`, need an `Idempotency-Key` with them, whose value does not matter.
+/// The body is the bytes, at most 20 MiB, with their media type as `Content-Type`. The id is the
+/// SHA-256 of the media type, a line feed and the bytes: a repeat gives the same blob and needs no key.
+/// A blob stays until an operator deletes it, also when the conversations that refer to it are gone. A
+/// page (a request with an `Origin`) that sends a type that a form could send, such as `text/plain`,
+/// must add an `Idempotency-Key` of any value.
 #[utoipa::path(post, path = "/v1/blobs", operation_id = "put_blob", tag = "blobs",
     request_body(content = Raw, content_type = "*/*", description = "The bytes."),
-    responses((status = 201, description = "It is new.", body = Stored),
-        (status = 200, description = "It was there.", body = Stored)))]
+    responses((status = 201, description = "The blob is new.", body = Stored),
+        (status = 200, description = "The blob was already stored.", body = Stored)))]
 pub(super) async fn put(
     State(api): State<Api>,
-    Upload { media_type, bytes, place }: Upload,
+    Upload { media_type, bytes, permit }: Upload,
 ) -> Result<(StatusCode, Json<Stored>), Problem> {
     let blob = Blob::new(&media_type, bytes);
-    let named = tokio::task::spawn_blocking(move || (blob.id(), blob)).await;
-    let (id, blob) = named.map_err(|error| Problem::new(Kind::Internal, error.to_string()))?;
-    let new = api.store.put_blob(&id, &blob).await?;
-    drop(place);
+    let hashed = tokio::task::spawn_blocking(move || (blob.id(), blob)).await;
+    let (id, blob) = hashed.map_err(|error| Problem::new(Kind::Internal, error.to_string()))?;
+    let is_new = api.store.put_blob(&id, &blob).await?;
+    drop(permit);
     let BlobInfo { media_type, size } = blob.info();
-    let status = if new { StatusCode::CREATED } else { StatusCode::OK };
+    let status = if is_new { StatusCode::CREATED } else { StatusCode::OK };
     Ok((status, Json(Stored { id, media_type, size })))
 }
 
 /// Reads a blob.
 ///
-/// It never changes. Only images, PDF and plain text are shown in place; anything else is a download,
-/// and nothing of it runs here.
+/// A blob never changes. Browsers show only images, PDF and plain text in place; anything else is a
+/// download, and no script in it runs with this origin.
 #[utoipa::path(get, path = "/v1/blobs/{id}", operation_id = "get_blob", tag = "blobs",
     params(BlobPath),
-    responses((status = 200, description = "The bytes, as their own media type.",
+    responses((status = 200, description = "The bytes, with their media type.",
             content_type = "*/*", body = Raw),
-        (status = 304, description = "It is the one that `If-None-Match` names.")))]
+        (status = 304, description = "The client has the blob that `If-None-Match` names.")))]
 pub(super) async fn get(
     State(api): State<Api>,
     Path(id): Path<String>,
@@ -96,95 +96,97 @@ pub(super) async fn get(
 ) -> Result<Response, Problem> {
     let id = parse(&id)?;
     let tag = format!("\"{id}\"");
-    let missing = || Problem::not_found("such blob");
-    if names(&headers, &tag) {
+    let missing = || Problem::not_found("blob");
+    if is_cached(&headers, &tag) {
         api.store.blob_info(&id).await?.ok_or_else(missing)?;
-        return Ok((StatusCode::NOT_MODIFIED, cached(&tag)).into_response());
+        return Ok((StatusCode::NOT_MODIFIED, cache_headers(&tag)).into_response());
     }
-    let place = place(&api.blobs).await?;
+    let permit = permit(&api.blobs_in_flight).await?;
     let blob = api.store.blob(&id).await?.ok_or_else(missing)?;
-    let kind = blob.media_type();
-    let shown = is_shown(&essence(kind));
-    let disposition = if shown { "inline" } else { "attachment" };
-    let mut response = Response::new(body(blob.bytes().clone(), place));
+    let media_type = blob.media_type();
+    let is_inline = is_inline(&essence(media_type));
+    let disposition = if is_inline { "inline" } else { "attachment" };
+    let mut response = Response::new(body(blob.bytes().clone(), permit));
     let headers = response.headers_mut();
     headers.extend(
-        cached(&tag)
+        cache_headers(&tag)
             .into_iter()
             .filter_map(|(name, value)| Some((name, HeaderValue::from_str(&value).ok()?))),
     );
     let unknown = HeaderValue::from_static("application/octet-stream");
-    headers.insert(header::CONTENT_TYPE, HeaderValue::from_str(kind).unwrap_or(unknown));
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_str(media_type).unwrap_or(unknown));
     headers.insert(header::CONTENT_LENGTH, blob.bytes().len().into());
     headers.insert(header::CONTENT_DISPOSITION, HeaderValue::from_static(disposition));
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-    // Browsers show no PDF in a sandbox, and run nothing of one outside of their own.
-    if essence(kind) != "application/pdf" {
+    // Browsers do not show a PDF in a CSP sandbox, and run its scripts in a sandbox of their own.
+    if essence(media_type) != "application/pdf" {
         let policy = HeaderValue::from_static("default-src 'none'; sandbox");
         headers.insert(header::CONTENT_SECURITY_POLICY, policy);
     }
     Ok(response)
 }
 
-fn cached(tag: &str) -> [(header::HeaderName, String); 2] {
-    // What an operator deleted may stay with those who have read it.
-    let always = "private, max-age=31536000, immutable".to_owned();
-    [(header::ETAG, tag.to_owned()), (header::CACHE_CONTROL, always)]
+fn cache_headers(tag: &str) -> [(header::HeaderName, String); 2] {
+    // A blob that an operator deletes may stay in the caches of clients that have read it.
+    let immutable = "private, max-age=31536000, immutable".to_owned();
+    [(header::ETAG, tag.to_owned()), (header::CACHE_CONTROL, immutable)]
 }
 
-/// Whether the client has it already.
-fn names(headers: &HeaderMap, tag: &str) -> bool {
+/// Whether the client has the blob of this tag already.
+fn is_cached(headers: &HeaderMap, tag: &str) -> bool {
     let given = headers.get(header::IF_NONE_MATCH).and_then(|given| given.to_str().ok());
-    let is_it = |one: &str| one == "*" || one.strip_prefix("W/").unwrap_or(one) == tag;
-    given.is_some_and(|given| given.split(',').map(str::trim).any(is_it))
+    let matches = |one: &str| one == "*" || one.strip_prefix("W/").unwrap_or(one) == tag;
+    given.is_some_and(|given| given.split(',').map(str::trim).any(matches))
 }
 
-fn is_shown(essence: &str) -> bool {
-    // An SVG is a document with scripts.
-    let image = essence.starts_with("image/") && essence != "image/svg+xml";
-    image || SHOWN.contains(&essence)
+fn is_inline(essence: &str) -> bool {
+    // An SVG can have scripts.
+    let is_safe_image = essence.starts_with("image/") && essence != "image/svg+xml";
+    is_safe_image || INLINE_TYPES.contains(&essence)
 }
 
-/// The bytes, piece by piece; the place is given back when they were read, or time is up.
-fn body(bytes: Bytes, place: OwnedSemaphorePermit) -> Body {
-    let chunks = stream::unfold((bytes, place), |(mut rest, place)| async move {
-        let next = rest.split_to(rest.len().min(CHUNK));
-        (!next.is_empty()).then_some((Ok::<_, std::io::Error>(next), (rest, place)))
+/// The bytes in chunks; the permit is released when all of them are sent, or time is up.
+fn body(bytes: Bytes, permit: OwnedSemaphorePermit) -> Body {
+    let chunks = stream::unfold((bytes, permit), |(mut rest, permit)| async move {
+        let next = rest.split_to(rest.len().min(CHUNK_BYTES));
+        (!next.is_empty()).then_some((Ok::<_, std::io::Error>(next), (rest, permit)))
     });
-    Body::from_stream(chunks.take_until(Box::pin(tokio::time::sleep(READ))))
+    Body::from_stream(chunks.take_until(Box::pin(tokio::time::sleep(READ_TIMEOUT))))
 }
 
-async fn place(places: &Arc<Semaphore>) -> Result<OwnedSemaphorePermit, Problem> {
-    match tokio::time::timeout(TURN, places.clone().acquire_owned()).await {
-        Ok(Ok(place)) => Ok(place),
-        Ok(Err(_)) | Err(_) => Err(Problem::new(Kind::Overloaded, "too many blobs are under way")),
+async fn permit(permits: &Arc<Semaphore>) -> Result<OwnedSemaphorePermit, Problem> {
+    match tokio::time::timeout(PERMIT_TIMEOUT, permits.clone().acquire_owned()).await {
+        Ok(Ok(permit)) => Ok(permit),
+        Ok(Err(_)) | Err(_) => Err(Problem::new(Kind::Overloaded, "too many blobs are in flight")),
     }
 }
 
-/// A blob's id in a path. One that cannot exist does not.
+/// A blob's id in a path. An id that no blob can have is not found.
 pub(crate) fn parse(id: &str) -> Result<BlobId, Problem> {
-    BlobId::parse(id).ok_or_else(|| Problem::not_found("such blob"))
+    BlobId::parse(id).ok_or_else(|| Problem::not_found("blob"))
 }
 
-/// Lets a message's blocks name only blobs that are there and are what the block says, and says in
-/// each what its blob is.
-pub(super) async fn checked(store: &dyn Store, content: &mut [Value]) -> Result<(), Problem> {
-    for (at, block) in content.iter_mut().enumerate() {
+/// Adds media type and size to each block that refers to a blob. Refuses a blob that does not exist or
+/// has a type that the block cannot show.
+pub(super) async fn resolve_blobs(store: &dyn Store, content: &mut [Value]) -> Result<(), Problem> {
+    for (index, block) in content.iter_mut().enumerate() {
         let Ok(Media { kind, source: Source::Blob(id), .. }) = Media::of(block) else { continue };
-        let wrong = |why: String| Problem::field(&format!("content[{at}].source.blobId"), why);
+        let problem =
+            |reason: String| Problem::field(&format!("content[{index}].source.blobId"), reason);
         let id = BlobId::new(id);
         let info = store.blob_info(&id).await?;
         let Some(BlobInfo { media_type, size }) = info else {
-            return Err(wrong("there is no such blob".to_owned()));
+            return Err(problem("blob not found".to_owned()));
         };
-        let of = match kind {
+        let required_prefix = match kind {
             BlockKind::Image | BlockKind::GeneratedImage => "image/",
             BlockKind::Audio => "audio/",
             BlockKind::Video => "video/",
             _ => "",
         };
-        if !essence(&media_type).starts_with(of) {
-            return Err(wrong(format!("the blob is {media_type}, which this block cannot show")));
+        if !essence(&media_type).starts_with(required_prefix) {
+            let reason = format!("the blob is {media_type}, which this block cannot show");
+            return Err(problem(reason));
         }
         block["source"] =
             json!({"type": "blob", "blobId": id, "mimeType": media_type, "size": size});

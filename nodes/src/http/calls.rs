@@ -1,4 +1,4 @@
-//! Calls: answered, cancelled, made by the user, and everything that waits for somebody.
+//! Calls: resolve one, cancel a turn, dispatch a tool, and list everything that is pending.
 
 use abide_actors::journal::{InboxEntry, InboxFilter};
 use abide_actors::request::{DispatchRequest, RememberRequest, Reply, Request, ResolveRequest};
@@ -26,26 +26,25 @@ use super::problem::Problem;
 #[serde(deny_unknown_fields)]
 #[schema(as = ResolutionRequest)]
 pub(super) struct ResolutionRequest {
-    /// For an approval.
+    /// For an approval: whether the call may run.
     approved: Option<bool>,
-    /// With `approved`: why.
+    /// With `approved`: the reason.
     reason: Option<String>,
     /// With `approved: true`: the arguments as the approver edited them.
     args: Option<Value>,
-    /// For an elicitation or a client call: any JSON, as data.
-    /// Present and null is an answer.
+    /// For an elicitation or a client call: any JSON, as data. A null that is present is an answer.
     #[serde(default, deserialize_with = "abide_conversation::keep_null")]
     result: Option<Value>,
     /// For an elicitation or a client call: makes the call's result an error.
     error: Option<String>,
-    /// The suspension that is meant, from 1; absent: whichever is open.
+    /// The number of the suspension, from 1; the open one if absent.
     #[schema(minimum = 1)]
     suspension: Option<u32>,
-    /// With `approved`: the decision holds for later calls of the tool, too, unless it is `strict`.
+    /// With `approved`: also applies the decision to later calls of the tool, unless it is `strict`.
     remember: Option<Remember>,
 }
 
-/// For which later calls a decision holds, and how long.
+/// The later calls that a decision applies to, and for how long.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = RememberRequest)]
@@ -63,12 +62,12 @@ struct Remember {
 
 impl Remember {
     fn request(&self) -> Result<RememberRequest, Problem> {
-        let wrong = |why: String| Problem::field("remember.for", why);
-        let span = abide_actors::agent::duration(&self.r#for).map_err(wrong)?;
+        let duration = abide_actors::agent::duration(&self.r#for);
+        let duration = duration.map_err(|reason| Problem::field("remember.for", reason))?;
         Ok(RememberRequest {
             scope: self.scope.unwrap_or(Scope::Conversation),
             matching: self.r#match.unwrap_or(Match::Exact),
-            for_ms: u64::try_from(span.as_millis()).unwrap_or(u64::MAX),
+            for_ms: u64::try_from(duration.as_millis()).unwrap_or(u64::MAX),
         })
     }
 }
@@ -80,27 +79,30 @@ impl ResolutionRequest {
             return Err(Problem::field("approved", "is missing"));
         }
         if approved.is_none() && remember.is_some() {
-            return Err(Problem::field("remember", "is for an approval only"));
+            return Err(Problem::field("remember", "is only for an approval"));
         }
         match (approved, result, error) {
             (Some(false), None, None) if args.is_some() => {
-                Err(Problem::field("args", "a denied call takes no arguments"))
+                Err(Problem::field("args", "must be absent when the call is denied"))
             }
             (Some(approved), None, None) => {
                 Ok(ResolutionAnswer::Approval { approved, reason, args })
             }
             (None, Some(result), None) => Ok(ResolutionAnswer::Result(result)),
             (None, None, Some(error)) => Ok(ResolutionAnswer::Error(error)),
-            _ => Err(Problem::field("approved", "give exactly one of approved, result and error")),
+            _ => Err(Problem::field(
+                "approved",
+                "exactly one of approved, result and error is required",
+            )),
         }
     }
 }
 
-/// The answer was the one that counts.
+/// A resolution that was accepted.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct Resolved {
     status: Accepted,
-    /// Of the `resolution` event.
+    /// The seq of the `resolution` event.
     seq: u64,
 }
 
@@ -110,11 +112,11 @@ enum Accepted {
     Accepted,
 }
 
-/// Answers a call that waits.
+/// Resolves a call that waits for an answer.
 ///
-/// `call-not-open` is said of an unknown call, one that is not open, one that waits for the form
-/// of another phase, and of a second or late answer. An answer that breaks the tool's
-/// `result_schema`, or edited `args` that break its `parameters`, leave the call open.
+/// The problem `call-not-open` answers for an unknown call, for one that is not open or that waits for
+/// another form of answer, and for a second or late answer. An answer that violates the tool's
+/// `result_schema`, or edited `args` that violate its `parameters`, leave the call open.
 #[utoipa::path(post, path = "/v1/conversations/{id}/calls/{call_id}/resolution",
     operation_id = "resolve_call", tag = "calls",
     params(CallPath, IdempotencyKeyHeader, PrincipalHeader),
@@ -126,7 +128,7 @@ enum Accepted {
         ("deny" = (value = json!({"approved": false, "reason": "not today"}))),
         ("answer" = (value = json!({"result": {"seat": "window"}, "suspension": 1}))),
         ("fail" = (value = json!({"error": "the page was closed"}))))),
-    responses((status = 200, description = "It is journalled.", body = Resolved)))]
+    responses((status = 200, description = "The resolution is journalled.", body = Resolved)))]
 pub(super) async fn resolve(
     State(api): State<Api>,
     Path((id, call)): Path<(String, String)>,
@@ -134,54 +136,57 @@ pub(super) async fn resolve(
     idempotency: Idempotency,
     body: Body<ResolutionRequest>,
 ) -> Result<Json<Resolved>, Problem> {
-    let (id, came) = (extract::conversation(&id)?, Instant::now());
+    let received = Instant::now();
+    let id = extract::conversation(&id)?;
     let suspension = body.value.suspension;
     let remember = body.value.remember.as_ref().map(Remember::request).transpose()?;
     let answer = body.value.answer()?;
     let call = CallId::new(call);
     let request = Request::Resolve(ResolveRequest { call, suspension, by, answer, remember });
-    let repeats = idempotency.repeats(body.fingerprint);
-    match api.conversations.deliver(&id, request, repeats).await? {
+    let keys = idempotency.keys(body.fingerprint);
+    match api.conversations.deliver(&id, request, keys).await? {
         Reply::Resolved { seq } => {
-            metrics::histogram!("abide_resolution_seconds").record(came.elapsed().as_secs_f64());
+            metrics::histogram!("abide_resolution_seconds")
+                .record(received.elapsed().as_secs_f64());
             Ok(Json(Resolved { status: Accepted::Accepted, seq }))
         }
         other => Err(unexpected(&other)),
     }
 }
 
-/// Whether this call ended the turn.
+/// Whether the request ended a turn.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct Cancelled {
-    /// False: there was nothing to cancel.
+    /// False when there was nothing to cancel.
     cancelled: bool,
 }
 
-/// Ends the running turn, also when no actor is live.
+/// Cancels the running turn, also when no actor is live.
 ///
-/// Open calls end with `[cancelled]`; what the model had said is kept, marked. A body is not read.
+/// Open calls end with `[cancelled]`; the partial message of the model is kept, with a status that says
+/// so. A body is not read.
 #[utoipa::path(post, path = "/v1/conversations/{id}/cancel", operation_id = "cancel_turn",
     tag = "calls", params(ConversationPath, IdempotencyKeyHeader),
-    responses((status = 200, description = "No turn runs now.", body = Cancelled)))]
+    responses((status = 200, description = "No turn is running.", body = Cancelled)))]
 pub(super) async fn cancel(
     State(api): State<Api>,
     Path(id): Path<String>,
     idempotency: Idempotency,
 ) -> Result<Json<Cancelled>, Problem> {
     let id = extract::conversation(&id)?;
-    let repeats = idempotency.repeats(extract::fingerprint(&["cancel", id.as_str()]));
-    match api.conversations.deliver(&id, Request::Cancel, repeats).await? {
+    let keys = idempotency.keys(extract::fingerprint(&["cancel", id.as_str()]));
+    match api.conversations.deliver(&id, Request::Cancel, keys).await? {
         Reply::Cancelled { cancelled } => Ok(Json(Cancelled { cancelled })),
         other => Err(unexpected(&other)),
     }
 }
 
-/// A user's own call of a server tool.
+/// A call of a server tool by the user.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = DispatchRequest)]
 pub(super) struct DispatchBody {
-    /// A name, or an alias.
+    /// The tool's name or alias.
     tool: String,
     /// The arguments, as the tool's `parameters` describe them.
     input: Value,
@@ -190,7 +195,7 @@ pub(super) struct DispatchBody {
     approved: bool,
 }
 
-/// What a user's own call came to.
+/// The result of a dispatched call.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct Dispatched {
     #[serde(flatten)]
@@ -199,9 +204,9 @@ pub(super) struct Dispatched {
     ui: Option<Ui>,
 }
 
-/// Calls a server tool for the user, never through the model.
+/// Calls a server tool for the user, without the model.
 ///
-/// Answers when the tool does. A tool that fails is a 200 with `ok: false`.
+/// The response comes when the tool has ended. A tool that fails is a 200 with `ok: false`.
 #[utoipa::path(post, path = "/v1/conversations/{id}/dispatch", operation_id = "dispatch_tool",
     tag = "calls", params(ConversationPath, IdempotencyKeyHeader, PrincipalHeader),
     request_body(content = DispatchBody, example = json!({
@@ -217,8 +222,8 @@ pub(super) async fn dispatch(
     let id = extract::conversation(&id)?;
     let DispatchBody { tool, input, approved } = body.value;
     let request = Request::Dispatch(DispatchRequest { tool, input, approved, principal });
-    let repeats = idempotency.repeats(body.fingerprint);
-    match api.conversations.deliver(&id, request, repeats).await? {
+    let keys = idempotency.keys(body.fingerprint);
+    match api.conversations.deliver(&id, request, keys).await? {
         Reply::Dispatched { outcome, ui } => Ok(Json(Dispatched { outcome, ui })),
         other => Err(unexpected(&other)),
     }
@@ -228,34 +233,34 @@ pub(super) async fn dispatch(
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct PendingQuery {
-    /// What they wait for.
+    /// Only suspensions of this kind.
     kind: Option<SuspensionKind>,
-    /// Of this agent.
+    /// Only those of this agent.
     agent: Option<String>,
-    /// Of this tool.
+    /// Only those of this tool.
     tool: Option<String>,
-    /// Of this conversation, and of the children at work for it.
+    /// Only those of this conversation and of the children that work for it.
     conversation: Option<String>,
-    /// A page's size.
+    /// The size of the page.
     #[param(default = 50, minimum = 1, maximum = 1000)]
     limit: Option<usize>,
-    /// From the page before.
+    /// The cursor of the previous page.
     cursor: Option<String>,
 }
 
-/// A page of the inbox, oldest deadline first.
+/// A page of open suspensions, the earliest deadline first.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct PendingPage {
     pending: Vec<InboxEntry>,
-    /// For the next page; null at the end. A page may be short before the end.
+    /// The cursor of the next page; null at the end. A page before the end may be short.
     #[schema(required)]
     cursor: Option<String>,
 }
 
-/// Lists every open suspension, the oldest deadline first.
+/// Lists the open suspensions, the earliest deadline first.
 #[utoipa::path(get, path = "/v1/pending", operation_id = "list_pending", tag = "calls",
     params(PendingQuery),
-    responses((status = 200, description = "A page of them.", body = PendingPage)))]
+    responses((status = 200, description = "A page of open suspensions.", body = PendingPage)))]
 pub(super) async fn pending(
     State(api): State<Api>,
     Query(query): Query<PendingQuery>,
@@ -265,42 +270,45 @@ pub(super) async fn pending(
         kind: query.kind,
         agent: query.agent.as_deref().map(agent_name).transpose()?,
         tool: query.tool,
-        conversation: conversation.map_err(|_| Problem::field("conversation", "is not an id"))?,
+        conversation: conversation
+            .map_err(|_| Problem::field("conversation", "is not a conversation id"))?,
     };
     let limit = extract::limit(query.limit, 50, 1_000)?;
     if let Some(root) = &filter.conversation {
-        let family = api.conversations.with_descendants(root).await?;
-        if family.len() > 1 {
-            return family_inbox(&api, &filter, family, query.cursor.as_deref(), limit).await;
+        let tree = api.conversations.with_descendants(root).await?;
+        if tree.len() > 1 {
+            return tree_inbox(&api, &filter, tree, query.cursor.as_deref(), limit).await;
         }
     }
     let page = api.store.inbox(&filter, query.cursor.as_deref(), limit).await?;
     Ok(Json(PendingPage { pending: page.items, cursor: page.cursor }))
 }
 
-/// What a conversation and the children at work for it wait for; a cursor counts what came before.
-async fn family_inbox(
+/// The inbox of a conversation and of the children that work for it; the cursor is the number of
+/// entries on the pages before.
+async fn tree_inbox(
     api: &Api,
     filter: &InboxFilter,
-    family: Vec<ConversationId>,
+    tree: Vec<ConversationId>,
     cursor: Option<&str>,
     limit: usize,
 ) -> Result<Json<PendingPage>, Problem> {
-    let from: usize = match cursor.map(str::parse) {
+    let offset: usize = match cursor.map(str::parse) {
         None => 0,
-        Some(Ok(from)) => from,
-        Some(Err(_)) => return Err(Problem::field("cursor", "is not of the page before")),
+        Some(Ok(offset)) => offset,
+        Some(Err(_)) => return Err(Problem::field("cursor", "was not returned by this listing")),
     };
-    let most = limit.saturating_add(from).saturating_add(1);
+    // One entry past the page tells whether there is another page.
+    let max = limit.saturating_add(offset).saturating_add(1);
     let mut pending = Vec::new();
-    for member in family {
-        let filter = InboxFilter { conversation: Some(member), ..filter.clone() };
-        pending.extend(api.store.inbox(&filter, None, most).await?.items);
+    for conversation in tree {
+        let filter = InboxFilter { conversation: Some(conversation), ..filter.clone() };
+        pending.extend(api.store.inbox(&filter, None, max).await?.items);
         pending.sort_by_key(|entry| entry.pending.expires_at);
-        pending.truncate(most);
+        pending.truncate(max);
     }
-    let more = pending.len() == most;
-    let pending = pending.into_iter().skip(from).take(limit).collect();
-    let cursor = more.then(|| from.saturating_add(limit).to_string());
+    let more = pending.len() == max;
+    let pending = pending.into_iter().skip(offset).take(limit).collect();
+    let cursor = more.then(|| offset.saturating_add(limit).to_string());
     Ok(Json(PendingPage { pending, cursor }))
 }

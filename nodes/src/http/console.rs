@@ -1,4 +1,4 @@
-//! The web console and `abide.js`, the module that any page may use: files built into the program.
+//! Serves the web console and `abide.js`, the module for any page, from files built into the program.
 
 use axum::Router;
 use axum::http::{HeaderMap, StatusCode, header};
@@ -13,48 +13,48 @@ use super::problem::Problem;
 const HTML: &str = "text/html; charset=utf-8";
 const JS: &str = "text/javascript; charset=utf-8";
 const CSS: &str = "text/css; charset=utf-8";
-/// Path below `/console/`, media type, text.
+/// The path below `/console/`, the media type and the text of each file.
 const FILES: [(&str, &str, &str); 4] = [
     ("", HTML, include_str!("../../console/index.html")),
     ("console.css", CSS, include_str!("../../console/console.css")),
     ("console.js", JS, include_str!("../../console/console.js")),
     ("abide.js", JS, include_str!("../../console/abide.js")),
 ];
-/// The page loads and asks what comes from here, and nobody shows it in a frame.
-const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; \
+/// The page loads and requests only what this node serves, and no other page may frame it.
+const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; \
     connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 pub(super) fn router() -> Router<Api> {
     Router::new()
         .route("/console", get(async || Redirect::permanent("/console/")))
         .route("/console/", get(async |headers: HeaderMap| file("", &headers)))
-        .route("/console/{file}", get(named))
+        .route("/console/{file}", get(file_by_name))
 }
 
-async fn named(Path(name): Path<String>, headers: HeaderMap) -> Response {
+async fn file_by_name(Path(name): Path<String>, headers: HeaderMap) -> Response {
     file(&name, &headers)
 }
 
-/// A browser may keep a file, and asks each time whether it is still the same.
-fn file(name: &str, asked: &HeaderMap) -> Response {
-    let found = FILES.iter().find(|(path, ..)| *path == name);
-    let Some((_, media, text)) = found else {
-        return Problem::not_found("such path").into_response();
+/// Serves a file that a browser may cache but must revalidate.
+fn file(name: &str, headers: &HeaderMap) -> Response {
+    let Some((_, media_type, text)) = FILES.iter().find(|(path, ..)| *path == name) else {
+        return Problem::not_found("path").into_response();
     };
     let tag = format!("\"{}\"", extract::fingerprint(&[text]));
-    let known = asked.get(header::IF_NONE_MATCH).and_then(|known| known.to_str().ok());
-    // What stands in between may have marked a tag as weak.
-    let is_known = |known: &str| known.trim().trim_start_matches("W/") == tag;
-    let headers = [
-        (header::CONTENT_TYPE, *media),
+    let cached = headers.get(header::IF_NONE_MATCH).and_then(|tags| tags.to_str().ok());
+    // A proxy may have marked the tag as weak.
+    let is_current = |cached: &str| cached.trim().trim_start_matches("W/") == tag;
+    let response_headers = [
+        (header::CONTENT_TYPE, *media_type),
         (header::ETAG, &tag),
         (header::CACHE_CONTROL, "no-cache"),
-        (header::CONTENT_SECURITY_POLICY, POLICY),
+        (header::CONTENT_SECURITY_POLICY, CONTENT_SECURITY_POLICY),
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
         (header::REFERRER_POLICY, "no-referrer"),
     ];
-    match known.is_some_and(|known| known.split(',').any(is_known)) {
-        true => (StatusCode::NOT_MODIFIED, headers).into_response(),
-        false => (headers, *text).into_response(),
+    if cached.is_some_and(|tags| tags.split(',').any(is_current)) {
+        (StatusCode::NOT_MODIFIED, response_headers).into_response()
+    } else {
+        (response_headers, *text).into_response()
     }
 }

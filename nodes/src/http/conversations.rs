@@ -1,4 +1,4 @@
-//! Conversations: create, list, look at, delete.
+//! Conversations: create, fork, list, read and delete them, and read their journals.
 
 use abide_actors::agent;
 use abide_actors::journal::{ConversationSummary, RESPONSE_TTL, StoredResponse};
@@ -21,13 +21,13 @@ use super::extract;
 use super::extract::{Body, Idempotency, Path, Query};
 use super::openapi::{ConversationPath, IdempotencyKeyHeader, JournalEvent, ToolDocument};
 use super::problem::{Kind, Problem};
-use super::{Api, LOOKS};
+use super::{Api, MAX_CONCURRENT_INSPECTIONS};
 
-/// A conversation to be.
+/// A conversation to be created.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct NewConversation {
-    /// Yours, or made.
+    /// Chosen by the client; generated if absent.
     #[schema(pattern = "^[A-Za-z0-9_.:-]{1,128}$")]
     id: Option<String>,
     /// The agent's name.
@@ -36,10 +36,10 @@ pub(super) struct NewConversation {
     /// Handed to every tool call; at most 64 KiB.
     #[serde(default)]
     assigns: Map<String, Value>,
-    /// Yours, shown in the snapshot; at most 64 KiB.
+    /// The client's own data, shown in the snapshot; at most 64 KiB.
     #[serde(default)]
     metadata: Map<String, Value>,
-    /// The conversation's own tools: `client` and `human` ones.
+    /// Tools of this conversation alone: `client` and `human` tools only.
     #[serde(default)]
     #[schema(value_type = Vec<ToolDocument>, max_items = 256)]
     tools: Vec<Value>,
@@ -58,7 +58,7 @@ pub(super) struct ConversationCreated {
     tag = "conversations", params(IdempotencyKeyHeader),
     request_body(content = NewConversation, example = json!({
         "agent": "demo", "metadata": {"customer": 7}})),
-    responses((status = 201, description = "It exists.", body = ConversationCreated)))]
+    responses((status = 201, description = "The conversation exists.", body = ConversationCreated)))]
 pub(super) async fn create(
     State(api): State<Api>,
     idempotency: Idempotency,
@@ -71,7 +71,7 @@ pub(super) async fn create(
     };
     let compile = move || agent::client_tools(&tools).map(|_| tools);
     let tools = extract::compiled(compile).await?;
-    let tools = tools.map_err(|all| Problem::field("tools", agent::joined(&all)))?;
+    let tools = tools.map_err(|errors| Problem::field("tools", agent::joined(&errors)))?;
     let request = Request::Create(Create {
         agent: agent_name(&name)?,
         assigns: extract::bounded("assigns", assigns)?,
@@ -80,29 +80,29 @@ pub(super) async fn create(
         parent: None,
         fork: None,
     });
-    created(&api, id, request, idempotency.repeats(body.fingerprint)).await
+    create_once(&api, id, request, idempotency.keys(body.fingerprint)).await
 }
 
-/// Where a fork begins.
+/// The point at which a fork begins.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct NewFork {
-    /// The last event that the fork has of the conversation; left out, its last one.
+    /// The seq of the last event that the fork copies; all events if absent.
     #[schema(minimum = 1)]
     at_seq: Option<u64>,
-    /// Yours, or made.
+    /// Chosen by the client; generated if absent.
     #[schema(pattern = "^[A-Za-z0-9_.:-]{1,128}$")]
     id: Option<String>,
 }
 
 /// Begins a new conversation with the prefix of another's journal.
 ///
-/// Calls that were open there end here as cancelled, and the turn with them; approvals, remembered
-/// decisions and queued messages' turns do not carry over. What it cost is counted anew.
+/// Calls that were open at that point end in the fork as cancelled, and so does the turn. Approvals,
+/// remembered decisions and the turns of queued messages are not copied. Costs are counted from zero.
 #[utoipa::path(post, path = "/v1/conversations/{id}/fork", operation_id = "fork_conversation",
     tag = "conversations", params(ConversationPath, IdempotencyKeyHeader),
     request_body(content = NewFork, example = json!({"at_seq": 7})),
-    responses((status = 201, description = "It exists, and the prefix is whole.",
+    responses((status = 201, description = "The fork exists, with the whole prefix.",
         body = ConversationCreated)))]
 pub(super) async fn fork(
     State(api): State<Api>,
@@ -119,24 +119,24 @@ pub(super) async fn fork(
     if at_seq == Some(0) {
         return Err(Problem::field("at_seq", "must be at least 1"));
     }
-    // A key means one conversation, whatever it was forked from.
+    // A key stands for one new conversation, whichever conversation it was forked from.
     let fingerprint = extract::fingerprint(&["fork", from.as_str(), &body.fingerprint]);
     let request = Request::Fork(ForkRequest { from, at_seq });
-    created(&api, id, request, idempotency.repeats(fingerprint)).await
+    create_once(&api, id, request, idempotency.keys(fingerprint)).await
 }
 
-/// Brings a conversation into being; a repeat means the one that the first request made.
-async fn created(
+/// Creates a conversation; a repeated request gets the one that the first request created.
+async fn create_once(
     api: &Api,
     id: ConversationId,
     request: Request,
-    repeats: Vec<IdempotencyKey>,
+    keys: Vec<IdempotencyKey>,
 ) -> Result<(StatusCode, Json<ConversationCreated>), Problem> {
-    let id = match repeats.first() {
-        Some(repeat) => meant(api, repeat, id).await?,
+    let id = match keys.first() {
+        Some(key) => reserve_id(api, key, id).await?,
         None => id,
     };
-    match api.conversations.deliver(&id, request, repeats).await? {
+    match api.conversations.deliver(&id, request, keys).await? {
         Reply::Created { id, agent, revision } => {
             Ok((StatusCode::CREATED, Json(ConversationCreated { id, agent, revision })))
         }
@@ -144,33 +144,33 @@ async fn created(
     }
 }
 
-/// Where it is kept which conversation a key means; no conversation has such an id.
-const CREATIONS: &str = "conversations/";
+/// The scope in which the store keeps the conversation ids of keys; no conversation has such an id.
+const CREATIONS_SCOPE: &str = "conversations/";
 
-/// The conversation that a key means: `id`, unless an earlier request of that key has made one.
+/// The id of the conversation that a key stands for: `id`, unless an earlier request reserved another.
 ///
-/// Kept before the conversation is made, so that a repeat after a crash in between makes the same.
-async fn meant(
+/// Stored before the conversation is created, so that a repeat after a crash in between creates the
+/// same one.
+async fn reserve_id(
     api: &Api,
-    repeat: &IdempotencyKey,
+    key: &IdempotencyKey,
     id: ConversationId,
 ) -> Result<ConversationId, Problem> {
     let now = api.clock.now();
-    let answer = StoredResponse {
-        key: repeat.key.clone(),
-        fingerprint: repeat.fingerprint.clone(),
+    let reservation = StoredResponse {
+        key: key.key.clone(),
+        fingerprint: key.fingerprint.clone(),
         body: json!(id),
         expires_at: now.checked_add(RESPONSE_TTL).unwrap_or(jiff::Timestamp::MAX),
     };
-    if api.store.reserve(CREATIONS, answer, now).await? {
+    if api.store.reserve(CREATIONS_SCOPE, reservation, now).await? {
         return Ok(id);
     }
-    let kept = api.store.answer(CREATIONS, &repeat.key, now).await?;
-    match kept {
-        Some(kept) if kept.fingerprint == repeat.fingerprint => serde_json::from_value(kept.body)
+    match api.store.answer(CREATIONS_SCOPE, &key.key, now).await? {
+        Some(first) if first.fingerprint == key.fingerprint => serde_json::from_value(first.body)
             .map_err(|error| Problem::new(Kind::Internal, error.to_string())),
-        Some(_) => Err(Problem::field(&repeat.field, "was used before, for another request")),
-        None => Err(Problem::new(Kind::Unavailable, "the key expired just now; try again")),
+        Some(_) => Err(Problem::field(&key.field, "was used for another request")),
+        None => Err(Problem::new(Kind::Unavailable, "the key has just expired; try again")),
     }
 }
 
@@ -178,14 +178,14 @@ async fn meant(
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct ListQuery {
-    /// Of this agent.
+    /// Only conversations of this agent.
     agent: Option<String>,
-    /// In this state.
+    /// Only conversations in this state.
     state: Option<ConversationStatus>,
-    /// A page's size.
+    /// The size of the page.
     #[param(default = 50, minimum = 1, maximum = 1000)]
     limit: Option<usize>,
-    /// From the page before.
+    /// The cursor of the previous page.
     cursor: Option<String>,
 }
 
@@ -205,21 +205,21 @@ struct Row {
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct ConversationPage {
     conversations: Vec<Row>,
-    /// For the next page; null at the end. A page may be short before the end.
+    /// The cursor of the next page; null at the end. A page before the end may be short.
     #[schema(required)]
     cursor: Option<String>,
 }
 
-/// Lists conversations, by id.
+/// Lists conversations in the order of their ids.
 #[utoipa::path(get, path = "/v1/conversations", operation_id = "list_conversations",
     tag = "conversations", params(ListQuery),
-    responses((status = 200, description = "A page of them.", body = ConversationPage)))]
+    responses((status = 200, description = "A page of conversations.", body = ConversationPage)))]
 pub(super) async fn list(
     State(api): State<Api>,
     Query(query): Query<ListQuery>,
 ) -> Result<Json<ConversationPage>, Problem> {
     let agent = query.agent.as_deref().map(agent_name).transpose()?;
-    // The journal does not know whether a model speaks; the live actor does.
+    // Whether a model streams is not in the journal; only the live actor knows.
     let state = query.state.map(|state| match state {
         ConversationStatus::Streaming => ConversationStatus::Preparing,
         other => other,
@@ -228,10 +228,10 @@ pub(super) async fn list(
     let filter = HeadFilter { agent, state };
     let page = api.store.conversations(&filter, query.cursor.as_deref(), limit).await?;
     let rows = page.items.into_iter().map(|(id, head)| row(&api, id, head));
-    let rows = futures::stream::iter(rows).buffered(LOOKS);
-    let wanted = |row: &Row| query.state.is_none_or(|state| state == row.state);
-    let wanted = rows.filter(|row| std::future::ready(wanted(row)));
-    let conversations: Vec<Row> = wanted.collect().await;
+    let rows = futures::stream::iter(rows).buffered(MAX_CONCURRENT_INSPECTIONS);
+    let matches = |row: &Row| query.state.is_none_or(|state| state == row.state);
+    let rows = rows.filter(|row| std::future::ready(matches(row)));
+    let conversations: Vec<Row> = rows.collect().await;
     Ok(Json(ConversationPage { conversations, cursor: page.cursor }))
 }
 
@@ -244,7 +244,7 @@ async fn row(api: &Api, id: ConversationId, head: ConversationSummary) -> Row {
     Row { id, agent, state, last_seq, created_at, metadata }
 }
 
-/// Reads a conversation as it is now; never starts an actor.
+/// Reads a conversation's snapshot; never starts an actor.
 #[utoipa::path(get, path = "/v1/conversations/{id}", operation_id = "get_conversation",
     tag = "conversations", params(ConversationPath),
     responses((status = 200, description = "The snapshot.", body = Snapshot)))]
@@ -253,21 +253,21 @@ pub(super) async fn get(
     Path(id): Path<String>,
 ) -> Result<Json<Snapshot>, Problem> {
     let snapshot = api.conversations.snapshot(&extract::conversation(&id)?).await?;
-    snapshot.map(Json).ok_or_else(|| Problem::not_found("such conversation"))
+    snapshot.map(Json).ok_or_else(|| Problem::not_found("conversation"))
 }
 
 /// Deletes a conversation with its journal, alarms and indexes.
 #[utoipa::path(delete, path = "/v1/conversations/{id}", operation_id = "delete_conversation",
     tag = "conversations", params(ConversationPath, IdempotencyKeyHeader),
-    responses((status = 204, description = "It is gone.")))]
+    responses((status = 204, description = "The conversation is gone.")))]
 pub(super) async fn delete(
     State(api): State<Api>,
     Path(id): Path<String>,
     idempotency: Idempotency,
 ) -> Result<StatusCode, Problem> {
     let id = extract::conversation(&id)?;
-    let repeats = idempotency.repeats(extract::fingerprint(&["DELETE", id.as_str()]));
-    match api.conversations.deliver(&id, Request::Delete, repeats).await? {
+    let keys = idempotency.keys(extract::fingerprint(&["DELETE", id.as_str()]));
+    match api.conversations.deliver(&id, Request::Delete, keys).await? {
         Reply::Deleted => Ok(StatusCode::NO_CONTENT),
         other => Err(unexpected(&other)),
     }
@@ -277,10 +277,10 @@ pub(super) async fn delete(
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct JournalQuery {
-    /// A seq: the page begins with the event after it.
+    /// A seq: the page begins with the next event.
     #[serde(default)]
     after: u64,
-    /// A page's size.
+    /// The size of the page.
     #[param(default = 100, minimum = 1, maximum = 1000)]
     limit: Option<usize>,
 }
@@ -291,14 +291,14 @@ pub(super) struct JournalPage {
     /// Oldest first.
     #[schema(value_type = Vec<JournalEvent>)]
     events: Vec<Event>,
-    /// Of the journal's last event, not of this page's.
+    /// The seq of the last event of the journal, not of this page.
     last_seq: u64,
 }
 
 /// Reads the journal of a conversation.
 #[utoipa::path(get, path = "/v1/conversations/{id}/journal", operation_id = "read_journal",
     tag = "conversations", params(ConversationPath, JournalQuery),
-    responses((status = 200, description = "A page of it.", body = JournalPage)))]
+    responses((status = 200, description = "A page of the journal.", body = JournalPage)))]
 pub(super) async fn journal(
     State(api): State<Api>,
     Path(id): Path<String>,
@@ -308,26 +308,27 @@ pub(super) async fn journal(
     let limit = extract::limit(query.limit, 100, 1_000)?;
     let head = existing(&api, &id).await?;
     let events = api.store.events(&id, query.after, limit).await?;
-    let read = events.last().map(|event| event.seq).unwrap_or_default();
-    Ok(Json(JournalPage { events, last_seq: head.last_seq.max(read) }))
+    // An event may have been appended after the head was read.
+    let last_read = events.last().map(|event| event.seq).unwrap_or_default();
+    Ok(Json(JournalPage { events, last_seq: head.last_seq.max(last_read) }))
 }
 
-/// What lists show of a conversation that must exist.
+/// The summary of a conversation; a problem if it does not exist.
 pub(super) async fn existing(
     api: &Api,
     id: &ConversationId,
 ) -> Result<ConversationSummary, Problem> {
     let head = api.store.head(id).await?;
-    head.ok_or_else(|| Problem::not_found("such conversation"))
+    head.ok_or_else(|| Problem::not_found("conversation"))
 }
 
-/// An agent's name in a request.
+/// Parses an agent's name.
 pub(super) fn agent_name(name: &str) -> Result<AgentName, Problem> {
-    let legal = "must be [a-z0-9][a-z0-9_-]{0,63}";
-    AgentName::parse(name).ok_or_else(|| Problem::field("agent", legal))
+    let rule = "must be [a-z0-9][a-z0-9_-]{0,63}";
+    AgentName::parse(name).ok_or_else(|| Problem::field("agent", rule))
 }
 
-/// A conversation answered something that was not asked: a bug, or a key that two calls share.
+/// The problem of a reply that does not fit its request: a bug, or a key that two requests share.
 pub(crate) fn unexpected(reply: &Reply) -> Problem {
-    Problem::new(Kind::Internal, format!("an answer of another kind: {reply:?}"))
+    Problem::new(Kind::Internal, format!("a reply of another kind: {reply:?}"))
 }

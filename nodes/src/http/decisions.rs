@@ -1,4 +1,4 @@
-//! Approvers' decisions that hold for later calls: listed, and revoked.
+//! Remembered decisions of approvers: list them, and revoke one.
 
 use abide_actors::agents::Agents;
 use abide_actors::request::{Reply, Request};
@@ -21,97 +21,99 @@ use super::openapi::{
 use super::problem::Problem;
 use super::{Api, agents};
 
-/// The decisions that hold now, the one that ends first at the front.
+/// The decisions that have not expired, the one that expires first at the front.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct Decisions {
     decisions: Vec<RememberedDecision>,
 }
 
 impl Decisions {
-    fn now(api: &Api, all: impl IntoIterator<Item = RememberedDecision>) -> Json<Self> {
+    fn unexpired(api: &Api, all: impl IntoIterator<Item = RememberedDecision>) -> Json<Self> {
         let now = api.clock.now();
-        let live = all.into_iter().filter(|decision| now < decision.expires_at);
-        let mut decisions: Vec<RememberedDecision> = live.collect();
+        let unexpired = all.into_iter().filter(|decision| now < decision.expires_at);
+        let mut decisions: Vec<RememberedDecision> = unexpired.collect();
         decisions.sort_by_key(|decision| decision.expires_at);
         Json(Self { decisions })
     }
 }
 
-/// Lists the decisions that hold for later calls of this conversation alone.
+/// Lists the decisions that apply to later calls of this conversation alone.
 #[utoipa::path(get, path = "/v1/conversations/{id}/decisions", tag = "decisions",
     operation_id = "list_decisions", params(ConversationPath),
-    responses((status = 200, description = "Those that have not expired.", body = Decisions)))]
+    responses((status = 200, description = "The decisions that have not expired.", body = Decisions)))]
 pub(super) async fn of_conversation(
     State(api): State<Api>,
     Path(id): Path<String>,
 ) -> Result<Json<Decisions>, Problem> {
     let id = extract::conversation(&id)?;
     let state = api.conversations.stored_state(&id).await?;
-    let state = state.ok_or_else(|| Problem::not_found("such conversation"))?;
+    let state = state.ok_or_else(|| Problem::not_found("conversation"))?;
     let own = state.decisions.into_iter();
-    // Those on their way to the agent are the agent's.
+    // A decision that is being published to the agent is the agent's.
     let own =
         own.filter(|(id, _)| !state.unpublished.contains_key(id)).map(|(_, decision)| decision);
-    Ok(Decisions::now(&api, own))
+    Ok(Decisions::unexpired(&api, own))
 }
 
-/// Revokes a decision of this conversation: later calls ask again.
+/// Revokes a decision of this conversation: later calls need an approval again.
 #[utoipa::path(delete, path = "/v1/conversations/{id}/decisions/{decision_id}",
     operation_id = "revoke_decision", tag = "decisions", params(DecisionPath, IdempotencyKeyHeader),
-    responses((status = 204, description = "It holds no more.")))]
+    responses((status = 204, description = "The decision no longer applies.")))]
 pub(super) async fn revoke(
     State(api): State<Api>,
     Path((id, decision)): Path<(String, String)>,
     idempotency: Idempotency,
 ) -> Result<StatusCode, Problem> {
     let id = extract::conversation(&id)?;
-    let print = extract::fingerprint(&["revoke", id.as_str(), &decision]);
+    let fingerprint = extract::fingerprint(&["revoke", id.as_str(), &decision]);
     let request = Request::RevokeDecision(DecisionId::new(decision));
-    match api.conversations.deliver(&id, request, idempotency.repeats(print)).await? {
+    match api.conversations.deliver(&id, request, idempotency.keys(fingerprint)).await? {
         Reply::Revoked => Ok(StatusCode::NO_CONTENT),
         other => Err(unexpected(&other)),
     }
 }
 
-/// Lists the decisions that hold for all conversations of an agent.
+/// Lists the decisions that apply to all conversations of an agent.
 #[utoipa::path(get, path = "/v1/agents/{name}/decisions", tag = "decisions",
     operation_id = "list_agent_decisions", params(AgentPath),
-    responses((status = 200, description = "Those that have not expired.", body = Decisions)))]
+    responses((status = 200, description = "The decisions that have not expired.", body = Decisions)))]
 pub(super) async fn of_agent(
     State(api): State<Api>,
     Path(name): Path<String>,
 ) -> Result<Json<Decisions>, Problem> {
-    let name = known(&api, &name).await?;
-    Ok(Decisions::now(&api, api.catalogue.decisions(&name).await?))
+    let name = existing_agent(&api, &name).await?;
+    Ok(Decisions::unexpired(&api, api.catalog.decisions(&name).await?))
 }
 
-/// Revokes a decision of an agent: later calls ask again.
+/// Revokes a decision of an agent: later calls need an approval again.
 #[utoipa::path(delete, path = "/v1/agents/{name}/decisions/{decision_id}", tag = "decisions",
     operation_id = "revoke_agent_decision", params(AgentDecisionPath, IdempotencyKeyHeader),
-    responses((status = 204, description = "It holds no more.")))]
+    responses((status = 204, description = "The decision no longer applies.")))]
 pub(super) async fn revoke_of_agent(
     State(api): State<Api>,
     Path((name, decision)): Path<(String, String)>,
     idempotency: Idempotency,
 ) -> Result<StatusCode, Problem> {
-    let name = known(&api, &name).await?;
-    let print = extract::fingerprint(&["revoke", name.as_str(), &decision]);
-    if agents::repeated(&api, &name, &idempotency, &print).await?.is_some() {
+    let name = existing_agent(&api, &name).await?;
+    let fingerprint = extract::fingerprint(&["revoke", name.as_str(), &decision]);
+    if agents::first_response(&api, &name, &idempotency, &fingerprint).await?.is_some() {
         return Ok(StatusCode::NO_CONTENT);
     }
-    if !api.catalogue.revoke(&name, &DecisionId::new(decision)).await? {
-        return Err(Problem::not_found("such decision"));
+    if !api.catalog.revoke(&name, &DecisionId::new(decision)).await? {
+        return Err(Problem::not_found("decision"));
     }
-    if let Some(kept) = agents::keep(&api, &idempotency, print, Value::Null) {
-        api.store.reserve(&agent_scope(&name), kept, api.clock.now()).await?;
+    let stored = agents::stored_response(&api, &idempotency, fingerprint, Value::Null);
+    if let Some(stored) = stored {
+        api.store.reserve(&agent_scope(&name), stored, api.clock.now()).await?;
     }
     Ok(StatusCode::NO_CONTENT)
 }
 
-async fn known(api: &Api, name: &str) -> Result<AgentName, Problem> {
+/// The name of an agent; a problem if it does not exist.
+async fn existing_agent(api: &Api, name: &str) -> Result<AgentName, Problem> {
     let name = agent_name(name)?;
     match api.store.newest(&name).await? {
         Some(_) => Ok(name),
-        None => Err(Problem::not_found("such agent")),
+        None => Err(Problem::not_found("agent")),
     }
 }

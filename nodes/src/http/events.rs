@@ -1,4 +1,5 @@
-//! The event stream of a conversation: a snapshot, then what was missed, then what happens.
+//! The event stream of a conversation: a snapshot, then the missed events, then live ones. The contract
+//! is `reference/events.md`.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -26,35 +27,38 @@ use super::frames::{self, Frame, Payload};
 use super::openapi::{ConversationPath, LastEventId, StreamFrame};
 use super::problem::Problem;
 
-/// How many events are read from the store at once: a reader that does not read keeps them in memory.
-const PAGE: usize = 20;
-/// How long the other nodes may take to learn that somebody listens.
-const ANNOUNCED: Duration = Duration::from_millis(500);
-const KEEP_ALIVE: Duration = Duration::from_secs(15);
-/// What is sent in one piece, unless a frame is larger: what a burst says is joined up to this.
-const PIECE: usize = 16 << 10;
-/// How many streams draw frames at once. A burst that wakes thousands of them leaves room for
-/// whoever commits.
-pub(crate) const AT_ONCE: usize = 2;
+/// How many events are read from the store at a time: they stay in memory for a client that does not
+/// read.
+const EVENTS_PER_READ: usize = 20;
+/// How long to wait until the other nodes know that this node has a listener.
+const ANNOUNCE_TIMEOUT: Duration = Duration::from_millis(500);
+/// After this long without a frame, a comment line keeps proxies from closing the connection.
+const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(15);
+/// The frames of a burst are joined into chunks of up to this size, or of one larger frame.
+const CHUNK_BYTES: usize = 16 << 10;
+/// How many streams encode frames at a time, so that a burst that wakes thousands of them leaves CPU
+/// time for commits.
+pub(crate) const MAX_ENCODING_STREAMS: usize = 2;
 
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct EventsQuery {
-    /// A seq: every journalled frame after it is replayed.
+    /// A seq: the journalled frames after it are replayed.
     after: Option<u64>,
 }
 
 /// Follows a conversation, live.
 ///
-/// The first frame is a snapshot. Then, with `Last-Event-ID` or `after`, every journalled frame
-/// after that seq; then what happens. A frame with an `id` is the last that mirrors the event of
-/// that seq; one without may be lost, and what it said is in the snapshot or in a later frame with
-/// an id. A comment line comes every 15 s. The stream ends when the conversation is deleted.
+/// The first frame is a snapshot. With `Last-Event-ID` or `after`, every journalled frame after that
+/// seq follows; then come live frames. A frame with an `id` is the last one that mirrors the event of
+/// that seq. A frame without an `id` may be lost; its information is then in the snapshot or in a
+/// later frame with an id. A comment line is sent every 15 s. The stream ends when the conversation is
+/// deleted.
 #[utoipa::path(get, path = "/v1/conversations/{id}/events", operation_id = "stream_events",
     tag = "events", params(ConversationPath, EventsQuery, LastEventId),
     responses((status = 200, content_type = "text/event-stream",
-        description = "Server-sent events; the schema is that of one frame, its lines as members.",
+        description = "Server-sent events; the schema describes one frame, with its lines as members.",
         body = StreamFrame,
         example = json!("event: turn_started\ndata: {\"turn_id\":\"turn_1\"}\nid: 3\n\n"))))]
 pub(super) async fn events(
@@ -71,42 +75,45 @@ pub(super) async fn events(
         }
         None => query.after,
     };
-    // First listen, then look, so that nothing falls in between.
+    // Subscribe before reading the snapshot, so that no event falls in between.
     let subscription = api.hub.subscribe(&id);
-    api.hub.wait_until_announced(ANNOUNCED).await;
+    api.hub.wait_until_announced(ANNOUNCE_TIMEOUT).await;
     let snapshot = api.conversations.snapshot(&id).await?;
-    let snapshot = snapshot.ok_or_else(|| Problem::not_found("such conversation"))?;
+    let snapshot = snapshot.ok_or_else(|| Problem::not_found("conversation"))?;
     subscription.mark_known(snapshot.last_seq);
     let feed = Feed {
         sent: resume.unwrap_or(snapshot.last_seq).min(snapshot.last_seq),
-        since: snapshot.last_seq,
-        behind: false,
-        recovers: false,
-        over: false,
-        at: place(&snapshot),
-        delta: snapshot.streaming_message.as_ref().map(|said| (said.id.clone(), said.delta_seq)),
-        out: BytesMut::new(),
+        snapshot_seq: snapshot.last_seq,
+        is_behind: false,
+        lost_signals: false,
+        is_deleted: false,
+        position: position(&snapshot),
+        snapshot_delta: snapshot
+            .streaming_message
+            .as_ref()
+            .map(|message| (message.id.clone(), message.delta_seq)),
+        encoded: BytesMut::new(),
         subscription,
         api,
         id,
     };
-    let frames = futures::stream::unfold(feed.begun(snapshot), |mut feed| async {
-        let piece = feed.piece().await?;
-        Some((Ok::<_, Infallible>(piece), feed))
+    let frames = futures::stream::unfold(feed.begin(snapshot), |mut feed| async {
+        let chunk = feed.next_chunk().await?;
+        Some((Ok::<_, Infallible>(chunk), feed))
     });
     let headers = [
         (header::CONTENT_TYPE, "text/event-stream"),
         (header::CACHE_CONTROL, "no-cache"),
-        // A proxy that gathers an answer before it passes it on would pass on nothing.
+        // A proxy that buffers a response until its end would pass on nothing.
         (HeaderName::from_static("x-accel-buffering"), "no"),
     ];
     Ok((headers, Body::from_stream(frames)))
 }
 
-/// The turn that runs, and how many of its steps are done.
-type Place = Option<(TurnId, u32)>;
+/// The running turn, and how many of its steps are done.
+type Position = Option<(TurnId, u32)>;
 
-fn place(snapshot: &Snapshot) -> Place {
+fn position(snapshot: &Snapshot) -> Position {
     let turn = snapshot.turn.as_ref()?;
     let done = match snapshot.state {
         ConversationStatus::Preparing | ConversationStatus::Streaming => {
@@ -119,155 +126,160 @@ fn place(snapshot: &Snapshot) -> Place {
     Some((turn.id.clone(), done))
 }
 
-/// Feeds one reader, at its own pace.
+/// The frames for one client, produced as fast as it reads.
 struct Feed {
     api: Api,
     id: ConversationId,
     subscription: Subscription,
-    /// The last event whose frames were sent.
+    /// The seq of the last event whose frames were encoded.
     sent: u64,
-    /// The snapshot's; what was said of the state before it is out of date.
-    since: u64,
-    /// Whether the journal has more than was sent, to be read before anything live.
-    behind: bool,
-    /// Whether something was lost, and the state must be told anew.
-    recovers: bool,
-    /// Whether the conversation is gone.
-    over: bool,
-    /// Where the reader knows the conversation to be.
-    at: Place,
-    /// The last delta that the snapshot held.
-    delta: Option<(MessageId, u64)>,
-    /// Frames that were drawn and not yet sent.
-    out: BytesMut,
+    /// The snapshot's last seq; a signal about an earlier state is stale.
+    snapshot_seq: u64,
+    /// Whether the journal has events after `sent` that must be read before any live signal.
+    is_behind: bool,
+    /// Whether signals were lost, so that the current state must be sent again.
+    lost_signals: bool,
+    is_deleted: bool,
+    /// The position that the client knows.
+    position: Position,
+    /// The last delta in the snapshot.
+    snapshot_delta: Option<(MessageId, u64)>,
+    /// Encoded frames that are not sent yet.
+    encoded: BytesMut,
 }
 
 impl Feed {
-    fn begun(mut self, snapshot: Snapshot) -> Self {
-        self.behind = self.sent < snapshot.last_seq;
+    fn begin(mut self, snapshot: Snapshot) -> Self {
+        self.is_behind = self.sent < snapshot.last_seq;
         let first = Frame::live(Payload::Snapshot(Box::new(snapshot)));
-        self.out.extend_from_slice(&first.written());
+        self.encoded.extend_from_slice(&first.encode());
         self
     }
 
-    /// What is sent next; `None` when the stream is over: its conversation went, or the store did.
-    async fn piece(&mut self) -> Option<Bytes> {
-        while self.out.is_empty() {
-            if self.over {
+    /// The next chunk to send; `None` at the end of the stream, when the conversation was deleted or
+    /// the store failed.
+    async fn next_chunk(&mut self) -> Option<Bytes> {
+        while self.encoded.is_empty() {
+            if self.is_deleted {
                 return None;
             }
-            if self.behind {
+            if self.is_behind {
                 self.catch_up().await?;
                 continue;
             }
-            if self.recovers {
-                self.recover().await?;
+            if self.lost_signals {
+                self.send_state().await?;
                 continue;
             }
-            let Ok(heard) = timeout(KEEP_ALIVE, self.subscription.next()).await else {
+            let Ok(item) = timeout(KEEP_ALIVE_INTERVAL, self.subscription.next()).await else {
                 return Some(Bytes::from_static(b":\n\n"));
             };
-            let drawing = self.api.drawing.clone();
-            let _turn = drawing.acquire().await.ok()?;
-            let mut next = heard?;
-            while self.hear(next) && self.out.len() < PIECE {
+            let encoding_streams = self.api.encoding_streams.clone();
+            let _permit = encoding_streams.acquire().await.ok()?;
+            let mut next = item?;
+            while self.encode(next) && self.encoded.len() < CHUNK_BYTES {
                 match self.subscription.try_next() {
-                    Some(heard) => next = heard,
+                    Some(item) => next = item,
                     None => break,
                 }
             }
         }
-        Some(std::mem::take(&mut self.out).freeze())
+        Some(std::mem::take(&mut self.encoded).freeze())
     }
 
-    /// Draws the frames of what was heard. False: what comes next is not to be heard, but read from
-    /// the journal, or nothing at all.
-    fn hear(&mut self, heard: StreamItem) -> bool {
-        let said = match &heard {
-            StreamItem::Signal(said) => said,
-            StreamItem::Missed => return self.lost(),
+    /// Encodes the frames of an item. Returns false when the next frames must come from the journal,
+    /// or when there are none.
+    fn encode(&mut self, item: StreamItem) -> bool {
+        let shared = match &item {
+            StreamItem::Signal(shared) => shared,
+            StreamItem::Missed => return self.recover(),
         };
-        match &said.signal {
+        match &shared.signal {
             Signal::Deleted => {
-                self.over = true;
+                self.is_deleted = true;
                 false
             }
-            Signal::Revived => self.lost(),
+            Signal::Revived => self.recover(),
             Signal::Committed(events) => {
                 if events.first().is_some_and(|first| first.seq > self.sent + 1) {
-                    self.behind = true;
+                    self.is_behind = true;
                     return false;
                 }
-                let written = said.encoded(frames::write);
-                for (event, frames) in events.iter().zip(written) {
+                let encoded = shared.encoded(frames::encode_signal);
+                for (event, frames) in events.iter().zip(encoded) {
                     self.mirror(event, frames);
                 }
                 true
             }
             signal if self.is_stale(signal) => true,
             _ => {
-                let written = said.encoded(frames::write);
-                written.iter().for_each(|frame| self.out.extend_from_slice(frame));
+                let encoded = shared.encoded(frames::encode_signal);
+                encoded.iter().for_each(|frame| self.encoded.extend_from_slice(frame));
                 true
             }
         }
     }
 
-    fn lost(&mut self) -> bool {
-        (self.behind, self.recovers) = (true, true);
+    /// After lost signals: the journal's events come first, then the current state.
+    fn recover(&mut self) -> bool {
+        self.is_behind = true;
+        self.lost_signals = true;
         false
     }
 
-    /// Draws more of what the journal has and the reader does not.
+    /// Encodes the next events that the journal has and the client has not.
     async fn catch_up(&mut self) -> Option<()> {
-        let events = self.api.store.events(&self.id, self.sent, PAGE).await.ok()?;
-        let drawing = self.api.drawing.clone();
-        let _turn = drawing.acquire().await.ok()?;
+        let events = self.api.store.events(&self.id, self.sent, EVENTS_PER_READ).await.ok()?;
+        let encoding_streams = self.api.encoding_streams.clone();
+        let _permit = encoding_streams.acquire().await.ok()?;
         for event in &events {
-            self.mirror(event, &frames::written(event));
+            self.mirror(event, &frames::encode_event(event));
         }
-        self.behind = events.len() == PAGE;
+        self.is_behind = events.len() == EVENTS_PER_READ;
         Some(())
     }
 
-    /// After a loss, when the journal's frames are drawn: the state as it is now.
-    async fn recover(&mut self) -> Option<()> {
+    /// Encodes the state as it is now, for a client that may have missed its changes.
+    async fn send_state(&mut self) -> Option<()> {
         let snapshot = self.api.conversations.snapshot(&self.id).await.ok().flatten()?;
         let state = Frame::live(Payload::StateChanged { state: snapshot.state });
-        self.out.extend_from_slice(&state.written());
-        self.recovers = false;
+        self.encoded.extend_from_slice(&state.encode());
+        self.lost_signals = false;
         Some(())
     }
 
+    /// Adds the encoded frames of an event, unless they were sent before.
     fn mirror(&mut self, event: &Event, frames: &[u8]) {
         if event.seq <= self.sent {
             return;
         }
         self.sent = event.seq;
         match (&event.data, &event.turn_id) {
-            (EventData::TurnStarted(_), Some(turn)) => self.at = Some((turn.clone(), 0)),
-            (EventData::AssistantMsg(spoken), Some(turn)) => {
-                self.at = Some((turn.clone(), spoken.step));
+            (EventData::TurnStarted(_), Some(turn)) => self.position = Some((turn.clone(), 0)),
+            (EventData::AssistantMsg(assistant), Some(turn)) => {
+                self.position = Some((turn.clone(), assistant.step));
             }
-            (EventData::TurnEnded(_), _) => self.at = None,
+            (EventData::TurnEnded(_), _) => self.position = None,
             _ => {}
         }
-        self.out.extend_from_slice(frames);
+        self.encoded.extend_from_slice(frames);
     }
 
-    /// Whether the snapshot or the journal has said more than this since it was signalled.
+    /// Whether the snapshot, or a frame that was sent, is newer than the signal.
     fn is_stale(&self, signal: &Signal) -> bool {
         let delta = match signal {
-            Signal::State { seq, .. } => return *seq < self.since,
+            Signal::State { seq, .. } => return *seq < self.snapshot_seq,
             Signal::Text(delta) | Signal::Thinking(delta) => delta,
             Signal::Committed(_) | Signal::Progress { .. } | Signal::Revived | Signal::Deleted => {
                 return false;
             }
         };
-        let current = |(turn, done): &(TurnId, u32)| *turn == delta.turn && delta.step == done + 1;
-        let known = |(message, seq): &(MessageId, u64)| {
+        let is_current =
+            |(turn, done): &(TurnId, u32)| *turn == delta.turn && delta.step == done + 1;
+        let is_known = |(message, seq): &(MessageId, u64)| {
             *message == delta.message && delta.delta_seq <= *seq
         };
-        !self.at.as_ref().is_some_and(current) || self.delta.as_ref().is_some_and(known)
+        !self.position.as_ref().is_some_and(is_current)
+            || self.snapshot_delta.as_ref().is_some_and(is_known)
     }
 }

@@ -1,4 +1,4 @@
-//! Requests are parsed here, at the border; what is inside may trust them.
+//! Extractors: requests are parsed and checked here, so that handlers can trust their values.
 
 use std::time::Duration;
 
@@ -15,21 +15,20 @@ use sha2::{Digest, Sha256};
 
 use super::problem::{Kind, Problem};
 
-/// The largest body that is read.
-pub const BODY_BYTES: usize = 1 << 20;
-/// How long a client may take to send its body. Each that is on its way holds a place among the
-/// requests under way.
+/// The largest body in JSON or YAML.
+pub const MAX_BODY_BYTES: usize = 1 << 20;
+/// How long a client may take to send its body; meanwhile it counts as a request in flight.
 const BODY_TIMEOUT: Duration = Duration::from_secs(30);
-/// The largest `assigns`, `metadata` or `schema`: they are journalled and travel with every call.
-const MAP_BYTES: usize = 64 << 10;
-/// The longest name that a client may give a request.
-const KEY_CHARS: usize = 255;
+/// The largest `assigns`, `metadata` or `schema`: they are journalled and handed to every call.
+const MAX_MAP_BYTES: usize = 64 << 10;
+/// The longest `Idempotency-Key` or `Abide-Principal`.
+const MAX_NAME_CHARS: usize = 255;
 
-/// The header that makes a request repeatable.
-const IDEMPOTENCY_KEY: &str = "Idempotency-Key";
+/// The header that makes a request safe to repeat.
+const IDEMPOTENCY_KEY_HEADER: &str = "Idempotency-Key";
 
-/// A body that was read whole: its value, and a fingerprint of the request if it has an
-/// `Idempotency-Key`, for which alone it is asked for.
+/// A body: its value, and a fingerprint of the request, empty without an `Idempotency-Key`, the only
+/// thing that it is for.
 pub struct Body<T> {
     pub value: T,
     pub fingerprint: String,
@@ -40,48 +39,45 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Body<T> {
 
     async fn from_request(request: Request, _: &S) -> Result<Self, Problem> {
         let target = format!("{} {}", request.method(), request.uri().path());
-        let yaml = media(request.headers())?;
-        let may_repeat = request.headers().contains_key(IDEMPOTENCY_KEY);
-        let read = axum::body::to_bytes(request.into_body(), BODY_BYTES);
+        let is_yaml = is_yaml(request.headers())?;
+        let has_key = request.headers().contains_key(IDEMPOTENCY_KEY_HEADER);
+        let read = axum::body::to_bytes(request.into_body(), MAX_BODY_BYTES);
         let bytes = tokio::time::timeout(BODY_TIMEOUT, read).await;
-        let bytes = bytes.map_err(|_| Problem::unreadable("the body took too long to come"))?;
-        let bytes = bytes.map_err(|error| too_large(&error))?;
-        let value = match yaml {
-            true => {
-                let text = std::str::from_utf8(&bytes);
-                let text = text.map_err(|_| Problem::unreadable("the body is not UTF-8"))?;
-                abide_actors::agent::from_text(text, abide_actors::agent::Format::Yaml)
-                    .map_err(|error| Problem::unreadable(error.to_string()))?
-            }
-            false => serde_json::from_slice(&bytes)
-                .map_err(|error| Problem::unreadable(format!("the body is not JSON: {error}")))?,
+        let bytes = bytes.map_err(|_| Problem::unreadable("the body did not arrive in time"))?;
+        let bytes = bytes.map_err(|error| body_error(&error))?;
+        let value = if is_yaml {
+            let text = std::str::from_utf8(&bytes);
+            let text = text.map_err(|_| Problem::unreadable("the body is not UTF-8"))?;
+            abide_actors::agent::from_text(text, abide_actors::agent::Format::Yaml)
+                .map_err(|error| Problem::unreadable(error.to_string()))?
+        } else {
+            serde_json::from_slice(&bytes)
+                .map_err(|error| Problem::unreadable(format!("the body is not JSON: {error}")))?
         };
-        let fingerprint = match may_repeat {
-            true => fingerprint(&[&target, &canonical(&value)]),
-            false => String::new(),
-        };
-        let value = shape(value)?;
+        let fingerprint =
+            if has_key { fingerprint(&[&target, &canonical(&value)]) } else { String::new() };
+        let value = deserialize(value)?;
         Ok(Self { value, fingerprint })
     }
 }
 
-/// A body that may be left out: then nothing is wished for.
+/// A body that may be absent; every field then has its default.
 pub struct OptionalBody<T>(pub T);
 
 impl<S: Send + Sync, T: DeserializeOwned + Default> FromRequest<S> for OptionalBody<T> {
     type Rejection = Problem;
 
     async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
-        match request.body().is_end_stream() {
-            true => Ok(Self(T::default())),
-            false => Body::from_request(request, state).await.map(|body| Self(body.value)),
+        if request.body().is_end_stream() {
+            return Ok(Self(T::default()));
         }
+        Body::from_request(request, state).await.map(|body| Self(body.value))
     }
 }
 
-/// Whether a body is YAML. A form or plain text is refused: a page of another origin may send
-/// those. What it sends without a type is refused at the border.
-pub(super) fn media(headers: &HeaderMap) -> Result<bool, Problem> {
+/// Whether the body is YAML, and not JSON. A form or plain text is refused: a page of another origin
+/// could send these without a preflight. The guard refuses such a page's body without a type.
+pub(super) fn is_yaml(headers: &HeaderMap) -> Result<bool, Problem> {
     let Some(given) = headers.get(header::CONTENT_TYPE) else { return Ok(false) };
     let given = given.to_str().unwrap_or_default();
     let essence = given.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
@@ -93,18 +89,17 @@ pub(super) fn media(headers: &HeaderMap) -> Result<bool, Problem> {
     }
 }
 
-fn too_large(error: &axum::Error) -> Problem {
-    match is_too_long(error) {
-        true => {
-            let detail = format!("the body is larger than {BODY_BYTES} bytes");
-            Problem::new(Kind::PayloadTooLarge, detail)
-        }
-        false => Problem::unreadable("the body could not be read"),
+fn body_error(error: &axum::Error) -> Problem {
+    if is_over_limit(error) {
+        let detail = format!("the body is larger than {MAX_BODY_BYTES} bytes");
+        Problem::new(Kind::PayloadTooLarge, detail)
+    } else {
+        Problem::unreadable("the body could not be read")
     }
 }
 
-/// Whether a body was not read since it is longer than it may be.
-pub(super) fn is_too_long(error: &axum::Error) -> bool {
+/// Whether a body could not be read because it is larger than its limit.
+pub(super) fn is_over_limit(error: &axum::Error) -> bool {
     let mut source: Option<&dyn std::error::Error> = Some(error);
     while let Some(cause) = source {
         if cause.to_string().contains("length limit") {
@@ -115,7 +110,7 @@ pub(super) fn is_too_long(error: &axum::Error) -> bool {
     false
 }
 
-fn shape<T: DeserializeOwned>(value: Value) -> Result<T, Problem> {
+fn deserialize<T: DeserializeOwned>(value: Value) -> Result<T, Problem> {
     if !value.is_object() {
         return Err(Problem::new(Kind::InvalidRequest, "the body must be an object"));
     }
@@ -128,7 +123,7 @@ fn shape<T: DeserializeOwned>(value: Value) -> Result<T, Problem> {
     })
 }
 
-/// The parameters of a path; a path that does not decode to UTF-8 cannot be read.
+/// The parameters of a path; a path that does not decode to UTF-8 is refused.
 pub struct Path<T>(pub T);
 
 impl<S: Send + Sync, T: DeserializeOwned + Send> FromRequestParts<S> for Path<T> {
@@ -154,7 +149,7 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Query<T> {
     }
 }
 
-/// What is wrong, with the parameter's name first, in its own words.
+/// The innermost error, which begins with the parameter's name.
 fn reason(error: &QueryRejection) -> String {
     match std::error::Error::source(error) {
         Some(reason) => reason.to_string(),
@@ -162,7 +157,7 @@ fn reason(error: &QueryRejection) -> String {
     }
 }
 
-/// On whose behalf a request is made: the `Abide-Principal` header that a gateway sets.
+/// The principal of a request: the `Abide-Principal` header that a gateway sets, else "anonymous".
 pub struct Caller(pub Principal);
 
 impl<S: Send + Sync> FromRequestParts<S> for Caller {
@@ -173,7 +168,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Caller {
     }
 }
 
-/// Which operator asks: the same header, else "operator".
+/// The operator of a request: the `Abide-Principal` header, else "operator".
 pub struct Operator(pub Principal);
 
 impl<S: Send + Sync> FromRequestParts<S> for Operator {
@@ -184,11 +179,11 @@ impl<S: Send + Sync> FromRequestParts<S> for Operator {
     }
 }
 
-fn principal(headers: &HeaderMap, otherwise: &str) -> Result<Principal, Problem> {
-    let given = named(headers, "Abide-Principal")?;
-    match given.unwrap_or_else(|| otherwise.to_owned()) {
+fn principal(headers: &HeaderMap, default: &str) -> Result<Principal, Problem> {
+    let given = single_header(headers, "Abide-Principal")?;
+    match given.unwrap_or_else(|| default.to_owned()) {
         given if given == Principal::system().as_str() => {
-            Err(Problem::field("Abide-Principal", "nobody may be \"system\""))
+            Err(Problem::field("Abide-Principal", "must not be \"system\""))
         }
         given => Ok(Principal::new(given)),
     }
@@ -201,61 +196,66 @@ impl<S: Send + Sync> FromRequestParts<S> for Idempotency {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
-        Ok(Self(named(&parts.headers, IDEMPOTENCY_KEY)?))
+        Ok(Self(single_header(&parts.headers, IDEMPOTENCY_KEY_HEADER)?))
     }
 }
 
 impl Idempotency {
-    /// What makes a request with this body a repeat.
-    pub fn repeats(&self, fingerprint: String) -> Vec<IdempotencyKey> {
+    /// The keys by which a repeat of a request with this fingerprint is recognised.
+    pub fn keys(&self, fingerprint: String) -> Vec<IdempotencyKey> {
         let key = self.0.as_ref().map(|key| format!("key:{key}"));
-        let repeat = |key| IdempotencyKey { key, fingerprint, field: IDEMPOTENCY_KEY.into() };
-        key.map(repeat).into_iter().collect()
+        let idempotency_key =
+            |key| IdempotencyKey { key, fingerprint, field: IDEMPOTENCY_KEY_HEADER.into() };
+        key.map(idempotency_key).into_iter().collect()
     }
 }
 
-fn named(headers: &HeaderMap, name: &str) -> Result<Option<String>, Problem> {
+/// A header that may be given at most once; `None` if it is absent.
+fn single_header(headers: &HeaderMap, name: &str) -> Result<Option<String>, Problem> {
     let mut values = headers.get_all(name).iter();
     let Some(value) = values.next() else { return Ok(None) };
     if values.next().is_some() {
-        return Err(Problem::field(name, "was given twice"));
+        return Err(Problem::field(name, "must be given only once"));
     }
     let text = value.to_str().unwrap_or_default();
-    let legal = (1..=KEY_CHARS).contains(&text.len());
-    match legal {
-        true => Ok(Some(text.to_owned())),
-        false => Err(Problem::field(name, format!("must be 1 to {KEY_CHARS} visible characters"))),
+    if (1..=MAX_NAME_CHARS).contains(&text.len()) {
+        Ok(Some(text.to_owned()))
+    } else {
+        let rule = format!("must be 1 to {MAX_NAME_CHARS} visible characters");
+        Err(Problem::field(name, rule))
     }
 }
 
-/// A conversation's id in a path. One that cannot exist does not.
+/// A conversation's id in a path. An id that no conversation can have is not found.
 pub fn conversation(id: &str) -> Result<ConversationId, Problem> {
-    ConversationId::parse(id).ok_or_else(|| Problem::not_found("such conversation"))
+    ConversationId::parse(id).ok_or_else(|| Problem::not_found("conversation"))
 }
 
-/// A conversation's id that a client chose.
+/// The id that a client chose for a new conversation.
 pub fn new_conversation(id: &str) -> Result<ConversationId, Problem> {
-    let legal = "must be 1 to 128 of A-Z a-z 0-9 _ . : -";
-    ConversationId::parse(id).ok_or_else(|| Problem::field("id", legal))
+    let rule = "must be 1 to 128 of A-Z a-z 0-9 _ . : -";
+    ConversationId::parse(id).ok_or_else(|| Problem::field("id", rule))
 }
 
-/// `assigns` or `metadata`, within their bound.
+/// Refuses `assigns` or `metadata` that are too large.
 pub fn bounded(field: &str, map: Map<String, Value>) -> Result<Map<String, Value>, Problem> {
-    match serde_json::to_string(&map).is_ok_and(|text| text.len() <= MAP_BYTES) {
-        true => Ok(map),
-        false => Err(Problem::field(field, format!("is larger than {MAP_BYTES} bytes"))),
+    if serde_json::to_string(&map).is_ok_and(|text| text.len() <= MAX_MAP_BYTES) {
+        Ok(map)
+    } else {
+        Err(Problem::field(field, format!("is larger than {MAX_MAP_BYTES} bytes")))
     }
 }
 
-/// A JSON value, within the same bound.
+/// Refuses a JSON value that is larger than `assigns` may be.
 pub fn bounded_value(field: &str, value: Value) -> Result<Value, Problem> {
-    match value.to_string().len() <= MAP_BYTES {
-        true => Ok(value),
-        false => Err(Problem::field(field, format!("is larger than {MAP_BYTES} bytes"))),
+    if value.to_string().len() <= MAX_MAP_BYTES {
+        Ok(value)
+    } else {
+        Err(Problem::field(field, format!("is larger than {MAX_MAP_BYTES} bytes")))
     }
 }
 
-/// Checks something of a client's that takes long to compile, on a thread where that blocks nobody.
+/// Compiles what a client sent, which may take long, on a thread for blocking work.
 pub async fn compiled<T: Send + 'static>(
     compile: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, Problem> {
@@ -263,15 +263,15 @@ pub async fn compiled<T: Send + 'static>(
     compiled.map_err(|error| Problem::new(Kind::Internal, error.to_string()))
 }
 
-/// A page's size.
-pub fn limit(given: Option<usize>, default: usize, most: usize) -> Result<usize, Problem> {
+/// The size of a page.
+pub fn limit(given: Option<usize>, default: usize, max: usize) -> Result<usize, Problem> {
     match given.unwrap_or(default) {
-        limit if (1..=most).contains(&limit) => Ok(limit),
-        _ => Err(Problem::field("limit", format!("must be 1 to {most}"))),
+        limit if (1..=max).contains(&limit) => Ok(limit),
+        _ => Err(Problem::field("limit", format!("must be 1 to {max}"))),
     }
 }
 
-/// The same for the same parts, and for nothing else.
+/// A digest of these parts and of where they begin and end.
 pub fn fingerprint(parts: &[&str]) -> String {
     let mut hash = Sha256::new();
     for part in parts {
@@ -281,7 +281,7 @@ pub fn fingerprint(parts: &[&str]) -> String {
     hash.finalize().iter().take(16).map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// A value's text that does not depend on the order of its keys.
+/// A value's canonical text: it does not depend on the order of keys.
 pub fn canonical(value: &Value) -> String {
     serde_json_canonicalizer::to_string(value).unwrap_or_else(|_| value.to_string())
 }
@@ -295,13 +295,13 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn a_body_that_does_not_come_is_not_waited_for() {
+    async fn a_body_that_does_not_arrive_is_refused_in_time() {
         let trickle = futures::stream::once(async { Ok::<_, std::io::Error>("{") });
         let body = axum::body::Body::from_stream(trickle.chain(futures::stream::pending()));
         let request = Request::post("/v1/conversations").body(body).unwrap();
         let started = tokio::time::Instant::now();
-        let refused = Body::<Value>::from_request(request, &()).await.err().unwrap();
-        assert_eq!(refused.into_response().status(), 400);
+        let problem = Body::<Value>::from_request(request, &()).await.err().unwrap();
+        assert_eq!(problem.into_response().status(), 400);
         assert_eq!(started.elapsed(), BODY_TIMEOUT);
     }
 

@@ -1,4 +1,4 @@
-//! The frames of an event stream (contract §5), drawn from events and signals.
+//! The frames of an event stream, made of journalled events and live signals: `reference/events.md`.
 
 use abide_actors::live::Signal;
 use abide_actors::snapshot::Snapshot;
@@ -15,31 +15,31 @@ use serde::Serialize;
 use serde_json::Value;
 use utoipa::ToSchema;
 
-/// A frame; with an id when it is the last that mirrors its event.
+/// A frame. Only the last of those that mirror an event has an id.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Frame {
     pub(super) payload: Payload,
     pub(super) id: Option<u64>,
 }
 
-/// What a frame says: its `event` line and its `data`.
+/// The `event` line of a frame and its `data`.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 #[serde(tag = "event", content = "data", rename_all = "snake_case")]
 pub(super) enum Payload {
-    /// The conversation as it is when the stream opens; always the first frame.
+    /// The conversation as of the opening of the stream; always the first frame.
     Snapshot(Box<Snapshot>),
-    /// What the conversation is doing has changed. Live only.
+    /// The state of the conversation has changed. Live only.
     StateChanged { state: ConversationStatus },
-    /// A turn runs; exactly one of the four terminal frames follows.
+    /// A turn has started; exactly one of the four terminal frames follows.
     TurnStarted {
         #[schema(value_type = TurnId)]
         turn_id: Option<TurnId>,
     },
-    /// A piece of the assistant's text. Live only; `delta_seq` counts from 1 within the message.
+    /// A part of the assistant's text. Live only; `delta_seq` counts from 1 within the message.
     TextDelta { message_id: MessageId, text: String, delta_seq: u64 },
-    /// A piece of the model's thinking. Live only; shares the count of the text.
+    /// A part of the model's thinking. Live only; `delta_seq` counts text and thinking together.
     ThinkingDelta { message_id: MessageId, text: String, delta_seq: u64 },
-    /// The assistant's message, whole.
+    /// The complete message of the assistant.
     MessageCompleted {
         #[schema(value_type = TurnId)]
         turn_id: Option<TurnId>,
@@ -54,19 +54,19 @@ pub(super) enum Payload {
         args: Value,
         attempt: u32,
     },
-    /// How far a streaming tool has come, in its own words. Live only.
+    /// The progress of a streaming tool, in a form of the tool's own. Live only.
     ToolProgress { call_id: CallId, payload: Value },
     /// A call has its result.
     ToolCallResolved { call_id: CallId, result: Outcome },
     /// A call ended in an error.
     ToolCallErrored { call_id: CallId, result: Outcome },
-    /// What a tool shows to people; right after the frame of its result.
+    /// What a tool shows to people; sent right after the frame of its result.
     ToolUi { call_id: CallId, kind: String, payload: Value },
-    /// The list of what is to be done was replaced.
+    /// The list of todos was replaced.
     TodosChanged { todos: Vec<Todo> },
-    /// What the conversation may do by itself has changed.
+    /// The permission phase of the conversation has changed.
     PhaseChanged { phase: PermissionPhase },
-    /// A call waits for an answer from outside.
+    /// A call waits for a person or a client.
     Suspended {
         call_id: CallId,
         tool: String,
@@ -77,19 +77,19 @@ pub(super) enum Payload {
         message: String,
         suspension: u32,
         expires_at: Timestamp,
-        /// What a tool asks for that had begun to run.
+        /// The input that a running tool asked for.
         #[serde(skip_serializing_if = "Option::is_none")]
         requests: Option<serde_json::Value>,
     },
-    /// A hook refused what the model had streamed as this message; it is no part of the
-    /// conversation, and another follows.
+    /// A hook refused the message that the model had streamed; it is not part of the conversation, and
+    /// another follows.
     MessageRefused {
         #[schema(value_type = TurnId)]
         turn_id: Option<TurnId>,
         message_id: MessageId,
         reason: String,
     },
-    /// The model had nothing more to do.
+    /// The turn ended because the model had nothing more to do.
     TurnCompleted {
         #[schema(value_type = TurnId)]
         turn_id: Option<TurnId>,
@@ -99,14 +99,14 @@ pub(super) enum Payload {
         #[schema(value_type = TurnId)]
         turn_id: Option<TurnId>,
     },
-    /// The turn was stopped: `max_steps`, or a tool's wish.
+    /// The turn was stopped by `max_steps` or by a tool.
     TurnHalted {
         #[schema(value_type = TurnId)]
         turn_id: Option<TurnId>,
         #[schema(required)]
         reason: Option<String>,
     },
-    /// The turn broke, such as `schema_violation` or a provider's failure.
+    /// The turn failed, for example by a `schema_violation` or an error of the provider.
     TurnFailed {
         #[schema(value_type = TurnId)]
         turn_id: Option<TurnId>,
@@ -120,13 +120,13 @@ impl Frame {
         Self { payload, id: None }
     }
 
-    /// As it stands in a stream.
-    pub(super) fn written(&self) -> Bytes {
-        // It is `{"event":"…","data":…}`, and JSON has no line breaks of its own.
-        let said = serde_json::to_string(&self.payload).unwrap_or_default();
-        let said = said.strip_prefix(r#"{"event":""#).and_then(|said| said.strip_suffix('}'));
+    /// The bytes of the frame in a stream.
+    pub(super) fn encode(&self) -> Bytes {
+        // The JSON is `{"event":"…","data":…}`, and compact JSON has no line breaks.
+        let json = serde_json::to_string(&self.payload).unwrap_or_default();
+        let members = json.strip_prefix(r#"{"event":""#).and_then(|rest| rest.strip_suffix('}'));
         let (name, data) =
-            said.and_then(|said| said.split_once(r#"","data":"#)).unwrap_or_default();
+            members.and_then(|members| members.split_once(r#"","data":"#)).unwrap_or_default();
         match self.id {
             Some(id) => format!("event: {name}\ndata: {data}\nid: {id}\n\n").into(),
             None => format!("event: {name}\ndata: {data}\n\n").into(),
@@ -134,46 +134,46 @@ impl Frame {
     }
 }
 
-/// The frames of a signal as they stand in a stream: of a commit one piece for each event, of
-/// another at most one.
-pub(super) fn write(signal: &Signal) -> Vec<Bytes> {
+/// The encoded frames of a signal: for a commit one item for each event, for any other signal at most
+/// one.
+pub(super) fn encode_signal(signal: &Signal) -> Vec<Bytes> {
     match signal {
-        Signal::Committed(events) => events.iter().map(written).collect(),
-        signal => of_signal(signal).iter().map(Frame::written).collect(),
+        Signal::Committed(events) => events.iter().map(encode_event).collect(),
+        signal => signal_frame(signal).iter().map(Frame::encode).collect(),
     }
 }
 
-/// The frames of an event as they stand in a stream; empty if it has none.
-pub(super) fn written(event: &Event) -> Bytes {
-    match of_event(event).as_slice() {
+/// The encoded frames of an event; empty if it has none.
+pub(super) fn encode_event(event: &Event) -> Bytes {
+    match event_frames(event).as_slice() {
         [] => Bytes::new(),
-        [frame] => frame.written(),
-        frames => frames.iter().map(Frame::written).collect::<Vec<_>>().concat().into(),
+        [frame] => frame.encode(),
+        frames => frames.iter().map(Frame::encode).collect::<Vec<_>>().concat().into(),
     }
 }
 
 /// The frames that mirror a journalled event; many events have none.
-pub(super) fn of_event(event: &Event) -> Vec<Frame> {
-    let mut frames: Vec<Frame> = mirrors(event).into_iter().map(Frame::live).collect();
+fn event_frames(event: &Event) -> Vec<Frame> {
+    let mut frames: Vec<Frame> = payloads(event).into_iter().map(Frame::live).collect();
     if let Some(last) = frames.last_mut() {
         last.id = Some(event.seq);
     }
     frames
 }
 
-fn mirrors(event: &Event) -> Vec<Payload> {
+fn payloads(event: &Event) -> Vec<Payload> {
     let turn_id = event.turn_id.clone();
     match &event.data {
         EventData::TurnStarted(_) => vec![Payload::TurnStarted { turn_id }],
-        EventData::AssistantMsg(spoken) => {
-            let message = Message { status: Some(spoken.status), ..spoken.message.clone() };
+        EventData::AssistantMsg(assistant) => {
+            let message = Message { status: Some(assistant.status), ..assistant.message.clone() };
             vec![Payload::MessageCompleted { turn_id, message }]
         }
-        EventData::ToolCall(call) if call.started => vec![handed_over(call)],
-        EventData::ToolStarted(started) => vec![started_again(started)],
+        EventData::ToolCall(call) if call.started => vec![call_started(call)],
+        EventData::ToolStarted(started) => vec![attempt_started(started)],
         EventData::Suspension(suspension) => vec![suspended(suspension)],
-        EventData::ToolResult(result) => resolved(result),
-        EventData::TurnEnded(ended) => vec![over(turn_id, ended)],
+        EventData::ToolResult(result) => call_ended(result),
+        EventData::TurnEnded(ended) => vec![turn_ended(turn_id, ended)],
         EventData::TodosChanged(changed) => {
             vec![Payload::TodosChanged { todos: changed.todos.clone() }]
         }
@@ -209,7 +209,7 @@ fn mirrors(event: &Event) -> Vec<Payload> {
     }
 }
 
-fn over(turn_id: Option<TurnId>, ended: &TurnEnded) -> Payload {
+fn turn_ended(turn_id: Option<TurnId>, ended: &TurnEnded) -> Payload {
     let reason = ended.reason.clone();
     match ended.outcome {
         TurnOutcome::Completed => Payload::TurnCompleted { turn_id },
@@ -219,7 +219,7 @@ fn over(turn_id: Option<TurnId>, ended: &TurnEnded) -> Payload {
     }
 }
 
-fn handed_over(call: &ToolCall) -> Payload {
+fn call_started(call: &ToolCall) -> Payload {
     Payload::ToolCallStarted {
         call_id: call.call_id.clone(),
         tool: call.tool.clone(),
@@ -230,7 +230,7 @@ fn handed_over(call: &ToolCall) -> Payload {
     }
 }
 
-fn started_again(started: &ToolStarted) -> Payload {
+fn attempt_started(started: &ToolStarted) -> Payload {
     Payload::ToolCallStarted {
         call_id: started.call_id.clone(),
         tool: started.tool.clone(),
@@ -256,22 +256,24 @@ fn suspended(suspension: &Suspension) -> Payload {
     }
 }
 
-fn resolved(done: &ToolResult) -> Vec<Payload> {
-    let (call_id, result) = (done.call_id.clone(), done.outcome.clone());
-    let resolved = match result.is_ok() {
-        true => Payload::ToolCallResolved { call_id, result },
-        false => Payload::ToolCallErrored { call_id, result },
+fn call_ended(done: &ToolResult) -> Vec<Payload> {
+    let call_id = done.call_id.clone();
+    let result = done.outcome.clone();
+    let ended = if result.is_ok() {
+        Payload::ToolCallResolved { call_id, result }
+    } else {
+        Payload::ToolCallErrored { call_id, result }
     };
-    let shown = done.ui.clone().map(|ui| Payload::ToolUi {
+    let ui = done.ui.clone().map(|ui| Payload::ToolUi {
         call_id: done.call_id.clone(),
         kind: ui.kind,
         payload: ui.payload,
     });
-    [resolved].into_iter().chain(shown).collect()
+    [ended].into_iter().chain(ui).collect()
 }
 
-/// The frame of a live signal; `None` for those that mirror the journal.
-pub(super) fn of_signal(signal: &Signal) -> Option<Frame> {
+/// The frame of a live signal; `None` for signals that have no frame or those of events.
+fn signal_frame(signal: &Signal) -> Option<Frame> {
     let payload = match signal {
         Signal::State { state, .. } => Payload::StateChanged { state: *state },
         Signal::Text(delta) => Payload::TextDelta {
@@ -305,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn of_several_mirrors_only_the_last_has_the_id() {
+    fn of_several_frames_only_the_last_has_the_id() {
         let ui = Ui { kind: "card".to_owned(), payload: json!({"n": 1}) };
         let done = ToolResult {
             call_id: CallId::new("c"),
@@ -313,13 +315,14 @@ mod tests {
             ui: Some(ui),
             effective_args: None,
         };
-        let frames = of_event(&event(EventData::ToolResult(done)));
-        let told: Vec<_> = frames.iter().map(|frame| (json!(frame.payload), frame.id)).collect();
+        let frames = event_frames(&event(EventData::ToolResult(done)));
+        let payloads: Vec<_> =
+            frames.iter().map(|frame| (json!(frame.payload), frame.id)).collect();
         let resolved = json!({"event": "tool_call_resolved",
             "data": {"call_id": "c", "result": {"ok": true, "result": 1}}});
-        let shown = json!({"event": "tool_ui",
+        let ui_frame = json!({"event": "tool_ui",
             "data": {"call_id": "c", "kind": "card", "payload": {"n": 1}}});
-        assert_eq!(told, [(resolved, None), (shown, Some(7))]);
+        assert_eq!(payloads, [(resolved, None), (ui_frame, Some(7))]);
     }
 
     #[test]
@@ -331,11 +334,11 @@ mod tests {
             (TurnOutcome::Failed, "turn_failed"),
         ] {
             let ended = TurnEnded { outcome, reason: Some("so".to_owned()) };
-            let frames = of_event(&event(EventData::TurnEnded(ended)));
-            let said = json!(frames[0].payload);
-            assert_eq!((frames.len(), &said["event"]), (1, &json!(name)));
-            let reasoned = matches!(outcome, TurnOutcome::Halted | TurnOutcome::Failed);
-            assert_eq!(said["data"].get("reason").is_some(), reasoned, "{name}");
+            let frames = event_frames(&event(EventData::TurnEnded(ended)));
+            let frame = json!(frames[0].payload);
+            assert_eq!((frames.len(), &frame["event"]), (1, &json!(name)));
+            let has_reason = matches!(outcome, TurnOutcome::Halted | TurnOutcome::Failed);
+            assert_eq!(frame["data"].get("reason").is_some(), has_reason, "{name}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What every request meets before its handler, on both ports, and what a handler's panic becomes.
+//! Checks every request of both APIs before its handler, and answers for a handler that panics.
 
 use std::any::Any;
 use std::panic::AssertUnwindSafe;
@@ -14,63 +14,68 @@ use futures::FutureExt;
 use super::extract;
 use super::problem::{Kind, Problem};
 
-/// The largest sum of a request's headers.
-const HEADER_BYTES: usize = 32 << 10;
+/// The largest sum of a request's URL and headers.
+const MAX_HEADER_BYTES: usize = 32 << 10;
 
-/// Adds the border to a router whose paths are all there.
+/// Adds the guard to a router that has all its paths.
 pub(crate) fn guarded<S: Clone + Send + Sync + 'static>(router: Router<S>) -> Router<S> {
     router.layer(middleware::from_fn(async |request, next: Next| {
         guard(request, |request| next.run(request)).await
     }))
 }
 
-/// Lets a request be answered, unless the border refuses it; a panic becomes an answer, too.
+/// Handles a request unless it is refused; a panic becomes a response.
 pub(crate) async fn guard<F: Future<Output = Response>>(
     request: Request,
-    answer: impl FnOnce(Request) -> F,
+    handle: impl FnOnce(Request) -> F,
 ) -> Response {
-    if let Some(problem) = refused(&request) {
+    if let Some(problem) = refusal(&request) {
         return problem.into_response();
     }
-    // What a panic left half done goes with the request.
-    let answered = AssertUnwindSafe(async { answer(request).await }).catch_unwind().await;
-    answered.unwrap_or_else(|panic| panicked(&*panic))
+    // The state that a panic leaves half changed belongs to the request and is dropped with it.
+    let handled = AssertUnwindSafe(async { handle(request).await }).catch_unwind().await;
+    handled.unwrap_or_else(|panic| panicked(&*panic))
 }
 
-/// Refuses headers past their bound, and whatever a page of another origin can make a browser send
-/// without asking first: a request that changes something, has an `Origin`, and does not say that
-/// it is JSON or YAML. That holds also for calls without a body. The bytes of a blob may be of any
-/// type: of those that a form could send, `Idempotency-Key` proves that the browser has asked.
-fn refused(request: &Request) -> Option<Problem> {
+/// Why a request is refused: its headers are too large, or a page of another origin could have made a
+/// browser send it without a preflight.
+///
+/// Such a request changes something, has an `Origin`, and is not declared as JSON or YAML; it need not
+/// have a body. A blob may have any type: where a form could send that type, an `Idempotency-Key`
+/// proves that there was a preflight.
+fn refusal(request: &Request) -> Option<Problem> {
     let (headers, uri) = (request.headers(), request.uri());
-    let sizes = headers.iter().map(|(name, value)| name.as_str().len() + value.len());
-    let host = uri.authority().map_or(0, |host| host.as_str().len());
-    let path = uri.path_and_query().map_or(0, |path| path.as_str().len());
-    if sizes.sum::<usize>() + host + path > HEADER_BYTES {
-        return Some(Problem::headers());
+    let header_bytes = headers.iter().map(|(name, value)| name.as_str().len() + value.len());
+    let host_bytes = uri.authority().map_or(0, |host| host.as_str().len());
+    let path_bytes = uri.path_and_query().map_or(0, |path| path.as_str().len());
+    if header_bytes.sum::<usize>() + host_bytes + path_bytes > MAX_HEADER_BYTES {
+        return Some(Problem::headers_too_large());
     }
     if request.method().is_safe() || !headers.contains_key(header::ORIGIN) {
         return None;
     }
-    match headers.contains_key(header::CONTENT_TYPE) {
-        true if uri.path() == "/v1/blobs" => unasked(headers),
-        true => extract::media(headers).err(),
-        false => Some(Problem::unreadable("Content-Type: is missing, and there is an Origin")),
+    if !headers.contains_key(header::CONTENT_TYPE) {
+        let detail = "Content-Type: is required in a request with an Origin";
+        return Some(Problem::unreadable(detail));
     }
+    if uri.path() == "/v1/blobs" {
+        return without_preflight(headers);
+    }
+    extract::is_yaml(headers).err()
 }
 
-/// Why bytes may have been sent without asking.
-fn unasked(headers: &HeaderMap) -> Option<Problem> {
+/// Why the bytes of a blob may have been sent without a preflight.
+fn without_preflight(headers: &HeaderMap) -> Option<Problem> {
     let given = headers.get(header::CONTENT_TYPE).and_then(|given| given.to_str().ok());
     let given = essence(given.unwrap_or_default());
-    let simple = ["", "text/plain", "multipart/form-data", "application/x-www-form-urlencoded"];
-    let asked = !simple.contains(&&*given) || headers.contains_key("Idempotency-Key");
-    let why = "Content-Type: a form could send it; give an Idempotency-Key, too";
-    (!asked).then(|| Problem::unreadable(why))
+    let form_types = ["", "text/plain", "multipart/form-data", "application/x-www-form-urlencoded"];
+    let has_preflight = !form_types.contains(&&*given) || headers.contains_key("Idempotency-Key");
+    let detail = "Content-Type: a form could send this type; add an Idempotency-Key";
+    (!has_preflight).then(|| Problem::unreadable(detail))
 }
 
 fn panicked(panic: &(dyn Any + Send)) -> Response {
-    let said = panic.downcast_ref::<&str>().copied();
-    let said = said.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-    Problem::new(Kind::Internal, said.unwrap_or("a panic without words")).into_response()
+    let text = panic.downcast_ref::<&str>().copied();
+    let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    Problem::new(Kind::Internal, text.unwrap_or("a panic without a text")).into_response()
 }

@@ -1,4 +1,4 @@
-//! Messages: said, and read back.
+//! Messages: sending one, and listing those of a conversation.
 
 use abide_actors::blobs::extract_media;
 use abide_actors::expressions::schema::Schema;
@@ -24,10 +24,10 @@ use super::problem::Problem;
 use super::{Api, blobs};
 use crate::telemetry::TurnExtension;
 
-/// How many events are read at once, to find messages among them.
-const PAGE: usize = 200;
+/// How many events are read from the store at a time, to find messages among them.
+const EVENTS_PER_READ: usize = 200;
 /// The longest `message_id`.
-const MESSAGE_ID_CHARS: usize = 255;
+const MAX_MESSAGE_ID_CHARS: usize = 255;
 
 /// A user's message: either `text` or `content`.
 #[derive(Debug, Deserialize, ToSchema)]
@@ -42,37 +42,38 @@ pub(super) struct NewMessage {
     /// `source`: `{"type": "blob", "blobId"}`, `{"type": "base64", "mimeType", "data"}`, `{"type":
     /// "url", "url"}`, `{"type": "file_id", "fileId"}`, `{"type": "s3", "bucket", "key"}` or
     /// `{"type": "gcs", "bucket", "object"}`. Base64 of more than 1 KiB is kept as a blob, and read
-    /// back as one. An unknown type passes through; `tool_use`, `tool_result` and
-    /// `reasoning` are the model's own.
+    /// back as one. A block of an unknown type passes through; `tool_use`, `tool_result` and
+    /// `reasoning` are reserved for the model.
     #[schema(value_type = Option<Vec<Object>>, min_items = 1)]
     content: Option<Vec<Value>>,
-    /// Yours: within a day, the same id again is the same message, and gets the same answer.
+    /// Chosen by the client: within a day, a request with the same id is a repeat and gets the first
+    /// answer.
     #[schema(min_length = 1, max_length = 255)]
     message_id: Option<String>,
-    /// Creates the conversation, if it is new.
+    /// The agent's name: creates the conversation if it does not exist.
     #[schema(pattern = "^[a-z0-9][a-z0-9_-]{0,63}$")]
     agent: Option<String>,
     #[serde(default)]
     if_busy: BusyPolicy,
-    /// A JSON Schema of at most 64 KiB that the turn's answer must satisfy, or false: plain, whatever
-    /// the agent says.
+    /// A JSON Schema of at most 64 KiB that the turn's answer must satisfy, or false for plain text
+    /// even if the agent has a schema.
     schema: Option<Value>,
     /// Handed to this turn's tool calls; at most 64 KiB.
     #[serde(default)]
     assigns: Map<String, Value>,
 }
 
-/// A message that was taken.
+/// A message that was accepted.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct Sent {
     conversation_id: ConversationId,
-    /// Of the turn that the message starts, now or when its place in the queue comes.
+    /// The turn that the message starts, now or when its turn in the queue comes.
     turn_id: TurnId,
-    /// Of the `user_msg` event.
+    /// The seq of the `user_msg` event.
     seq: u64,
 }
 
-/// What to do while a turn runs: refuse, wait for it, or cancel it first.
+/// What to do with a message while a turn runs: reject it, queue it, or cancel that turn first.
 #[derive(Clone, Copy, Debug, Default, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 #[schema(as = Busy)]
@@ -83,7 +84,7 @@ pub(super) enum BusyPolicy {
     Interrupt,
 }
 
-/// Says something, and starts a turn.
+/// Sends a message, which starts a turn.
 #[utoipa::path(post, path = "/v1/conversations/{id}/messages", operation_id = "send_message",
     tag = "messages", params(ConversationPath, IdempotencyKeyHeader, PrincipalHeader),
     request_body(content = NewMessage, examples(
@@ -92,7 +93,7 @@ pub(super) enum BusyPolicy {
             "message_id": "m-17", "if_busy": "queue"}))),
         ("image" = (value = json!({"content": [{"type": "text", "text": "What is this?"},
             {"type": "image", "source": {"type": "url", "url": "https://example.com/cat.png"}}]}))))),
-    responses((status = 202, description = "It is journalled; the turn runs.", body = Sent)))]
+    responses((status = 202, description = "The message is journalled, and its turn runs or is queued.", body = Sent)))]
 pub(super) async fn send(
     State(api): State<Api>,
     Path(id): Path<String>,
@@ -100,40 +101,45 @@ pub(super) async fn send(
     idempotency: Idempotency,
     body: Body<NewMessage>,
 ) -> Result<(StatusCode, Extension<TurnExtension>, Json<Sent>), Problem> {
-    let said = body.value;
-    let id = match said.agent {
+    let message = body.value;
+    let id = match message.agent {
         Some(_) => extract::new_conversation(&id)?,
         None => extract::conversation(&id)?,
     };
-    let mut content = content(said.text, said.content)?;
-    let mut repeats = idempotency.repeats(body.fingerprint);
-    repeats.extend(said.message_id.as_deref().map(|id| named(id, &content)).transpose()?);
-    blobs::checked(&*api.store, &mut content).await?;
+    let mut content = content(message.text, message.content)?;
+    let mut keys = idempotency.keys(body.fingerprint);
+    keys.extend(message.message_id.as_deref().map(|id| message_key(id, &content)).transpose()?);
+    blobs::resolve_blobs(&*api.store, &mut content).await?;
     for block in &mut content {
         extract_media(&*api.store, block).await?;
     }
     let request = Request::Send(SendRequest {
-        agent: said.agent.as_deref().map(agent_name).transpose()?,
+        agent: message.agent.as_deref().map(agent_name).transpose()?,
         content,
-        message_id: said.message_id,
+        message_id: message.message_id,
         principal,
-        assigns: extract::bounded("assigns", said.assigns)?,
-        shape: shape(said.schema).await?,
-        if_busy: match said.if_busy {
+        assigns: extract::bounded("assigns", message.assigns)?,
+        shape: answer_format(message.schema).await?,
+        if_busy: match message.if_busy {
             BusyPolicy::Reject => IfBusy::Reject,
             BusyPolicy::Queue => IfBusy::Queue,
             BusyPolicy::Interrupt => IfBusy::Interrupt,
         },
     });
-    match api.conversations.deliver(&id, request, repeats).await? {
+    match api.conversations.deliver(&id, request, keys).await? {
         Reply::Sent { conversation_id, turn_id, seq } => {
-            let turned = Extension(TurnExtension(SpanContext::of_turn(&conversation_id, &turn_id)));
-            Ok((StatusCode::ACCEPTED, turned, Json(Sent { conversation_id, turn_id, seq })))
+            let turn = TurnExtension(SpanContext::of_turn(&conversation_id, &turn_id));
+            Ok((
+                StatusCode::ACCEPTED,
+                Extension(turn),
+                Json(Sent { conversation_id, turn_id, seq }),
+            ))
         }
         other => Err(unexpected(&other)),
     }
 }
 
+/// The blocks of a message that has either text or content.
 fn content(text: Option<String>, content: Option<Vec<Value>>) -> Result<Vec<Value>, Problem> {
     let blocks = match (text, content) {
         (Some(text), None) if !text.is_empty() => return Ok(vec![text_block(text)]),
@@ -146,26 +152,26 @@ fn content(text: Option<String>, content: Option<Vec<Value>>) -> Result<Vec<Valu
     if blocks.is_empty() {
         return Err(Problem::field("content", "is empty"));
     }
-    for (place, block) in blocks.iter().enumerate() {
-        check_from_user(block).map_err(|wrong| {
-            Problem::field(&format!("content[{place}]{}", wrong.path), wrong.problem)
+    for (index, block) in blocks.iter().enumerate() {
+        check_from_user(block).map_err(|error| {
+            Problem::field(&format!("content[{index}]{}", error.path), error.problem)
         })?;
     }
     Ok(blocks)
 }
 
-/// A message that its client named is a repeat when the same name says the same.
-fn named(id: &str, content: &[Value]) -> Result<IdempotencyKey, Problem> {
-    if !(1..=MESSAGE_ID_CHARS).contains(&id.chars().count()) {
-        let legal = format!("must be 1 to {MESSAGE_ID_CHARS} characters");
-        return Err(Problem::field("message_id", legal));
+/// The key of a message with an id: a message with the same id and the same content is a repeat.
+fn message_key(id: &str, content: &[Value]) -> Result<IdempotencyKey, Problem> {
+    if !(1..=MAX_MESSAGE_ID_CHARS).contains(&id.chars().count()) {
+        let rule = format!("must be 1 to {MAX_MESSAGE_ID_CHARS} characters");
+        return Err(Problem::field("message_id", rule));
     }
-    let said = extract::canonical(&Value::Array(content.to_vec()));
-    let fingerprint = extract::fingerprint(&[&said]);
+    let canonical = extract::canonical(&Value::Array(content.to_vec()));
+    let fingerprint = extract::fingerprint(&[&canonical]);
     Ok(IdempotencyKey { key: format!("message:{id}"), fingerprint, field: "message_id".into() })
 }
 
-async fn shape(schema: Option<Value>) -> Result<AnswerFormat, Problem> {
+async fn answer_format(schema: Option<Value>) -> Result<AnswerFormat, Problem> {
     match schema {
         None => Ok(AnswerFormat::Agent),
         Some(Value::Bool(false)) => Ok(AnswerFormat::Plain),
@@ -183,27 +189,27 @@ async fn shape(schema: Option<Value>) -> Result<AnswerFormat, Problem> {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct ListQuery {
-    /// The `cursor` of the page below; absent: the newest messages.
+    /// The `cursor` of the page of newer messages; the newest page if absent.
     before: Option<String>,
-    /// A page's size.
+    /// The size of the page.
     #[param(default = 50, minimum = 1, maximum = 1000)]
     limit: Option<usize>,
 }
 
-/// A page of scrollback, oldest first; `cursor` goes into `before` for the page above it.
+/// A page of messages, oldest first; `cursor`, given as `before`, asks for the page of older ones.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct MessagePage {
     messages: Vec<Message>,
-    /// Null when there is nothing above.
+    /// Null on the page with the oldest message.
     #[schema(required)]
     cursor: Option<String>,
     more: bool,
 }
 
-/// Reads a conversation's messages, a page from below.
+/// Lists a conversation's messages, the newest page first.
 #[utoipa::path(get, path = "/v1/conversations/{id}/messages", operation_id = "list_messages",
     tag = "messages", params(ConversationPath, ListQuery),
-    responses((status = 200, description = "A page, oldest first.", body = MessagePage)))]
+    responses((status = 200, description = "A page of messages, oldest first.", body = MessagePage)))]
 pub(super) async fn list(
     State(api): State<Api>,
     Path(id): Path<String>,
@@ -222,7 +228,7 @@ pub(super) async fn list(
     Ok(Json(MessagePage { messages, cursor, more }))
 }
 
-/// At most `limit` messages before a place in the journal, newest first.
+/// At most `limit` messages before a seq of the journal, newest first.
 async fn newest(
     api: &Api,
     id: &ConversationId,
@@ -231,7 +237,7 @@ async fn newest(
 ) -> Result<Vec<(u64, Message)>, Problem> {
     let mut found = Vec::new();
     loop {
-        let events = api.store.events_before(id, before, PAGE).await?;
+        let events = api.store.events_before(id, before, EVENTS_PER_READ).await?;
         let Some(oldest) = events.last().map(|event| event.seq) else { return Ok(found) };
         for event in events {
             found.extend(message(&event).map(|message| (event.seq, message)));
@@ -245,9 +251,9 @@ async fn newest(
 
 fn message(event: &Event) -> Option<Message> {
     match event.data.visible()? {
-        Visible::User(said) => Some(said.message.clone()),
-        Visible::Assistant(spoken) => {
-            Some(Message { status: Some(spoken.status), ..spoken.message.clone() })
+        Visible::User(user) => Some(user.message.clone()),
+        Visible::Assistant(assistant) => {
+            Some(Message { status: Some(assistant.status), ..assistant.message.clone() })
         }
         Visible::Result(result) => {
             let envelope = json!(result.outcome);

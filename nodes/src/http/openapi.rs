@@ -1,4 +1,4 @@
-//! The OpenAPI document: what the handlers say of themselves, and what all of them share.
+//! The OpenAPI document: the descriptions of the handlers, and what all operations share.
 
 mod params;
 mod problems;
@@ -21,15 +21,15 @@ pub(super) use tagged::{JournalEvent, StreamFrame};
 const DESCRIPTION: &str = "\
 Durable conversations between people, models and tools.
 
-All times are RFC 3339 in UTC. Sizes are in bytes, durations of definitions are texts such as \
-`300s`, `5m` or `250ms`. A body is JSON of at most 1 MiB; an unknown field, or query parameter of \
-a listing, is an error that names it. Only blobs are sent as they are, up to 20 MiB. Every error is `application/problem+json` (RFC 9457). A 2xx \
-to a mutating call means that the journal has it at the configured durability. Every mutating call \
-accepts `Idempotency-Key`: for a day, a repeat with the same body gets the first answer, and one \
-with another body is refused with 422. An unknown method on a known path is answered with 405, an \
-unknown path with 404. A request that changes something, has an `Origin` header and is not sent as \
-JSON or YAML is refused with 400, also one without a body: a page of another origin could have sent \
-it.";
+All times are RFC 3339 in UTC. Sizes are in bytes; durations in definitions are texts such as \
+`300s`, `5m` or `250ms`. A body is JSON of at most 1 MiB; an unknown field, or an unknown query \
+parameter of a listing, is an error that names it. Only blobs are sent as raw bytes, up to 20 MiB. \
+Every error is `application/problem+json` (RFC 9457). A 2xx to a mutating request means that the \
+change is in the journal at the configured durability. Every mutating request accepts \
+`Idempotency-Key`: for a day, a repeat with the same body gets the first response, and one with \
+another body is refused with 422. An unknown method on a known path is answered with 405, an unknown \
+path with 404. A request that changes something, has an `Origin` header and is not sent as JSON or \
+YAML is refused with 400, even without a body: a page of another origin could have sent it.";
 
 /// The document, as text.
 pub fn text() -> &'static str {
@@ -37,7 +37,7 @@ pub fn text() -> &'static str {
     &TEXT
 }
 
-/// The document begins here; the router adds its operations.
+/// A document without operations; the router adds them.
 pub(super) fn blank() -> OpenApi {
     let info = InfoBuilder::new()
         .title("Abide")
@@ -47,7 +47,7 @@ pub(super) fn blank() -> OpenApi {
     OpenApiBuilder::new().info(info).build()
 }
 
-/// Reads this document: OpenAPI 3.1 of the public API.
+/// Reads this document, the OpenAPI 3.1 description of the public API.
 #[utoipa::path(get, path = "/openapi.json", operation_id = "get_openapi", tag = "meta",
     responses((status = 200, description = "OpenAPI 3.1.", body = Object)))]
 pub(super) async fn openapi() -> impl IntoResponse {
@@ -60,19 +60,20 @@ fn document() -> Value {
     tagged::frames(&mut document);
     one_of(&mut document, "ResolutionRequest", &["approved", "result", "error"]);
     one_of(&mut document, "NewMessage", &["text", "content"]);
-    present(&mut document);
+    headers_are_not_null(&mut document);
     problems::describe(&mut document);
     document
 }
 
-/// Says that exactly one of these fields must be given.
+/// Requires exactly one of these fields.
 fn one_of(document: &mut Value, name: &str, fields: &[&str]) {
-    let forms: Vec<Value> = fields.iter().map(|field| json!({"required": [field]})).collect();
-    schemas(document)[name]["oneOf"] = json!(forms);
+    let alternatives: Vec<Value> =
+        fields.iter().map(|field| json!({"required": [field]})).collect();
+    schemas(document)[name]["oneOf"] = json!(alternatives);
 }
 
-/// A header is there or not; it is never null.
-fn present(document: &mut Value) {
+/// Removes `null` from the types of header parameters: a header is absent, never null.
+fn headers_are_not_null(document: &mut Value) {
     let Value::Object(paths) = &mut document["paths"] else { return };
     let items = paths.values_mut().filter_map(Value::as_object_mut);
     for operation in items.flat_map(|item| item.values_mut()) {

@@ -10,19 +10,19 @@ use axum::response::{IntoResponse, Response};
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
-/// The longest detail in characters: a mistake is named, not sent back whole.
-const DETAIL_CHARS: usize = 2_000;
+/// The longest detail: it names a mistake and does not send a large input back.
+const MAX_DETAIL_CHARS: usize = 2_000;
 
-/// What went wrong, for a client.
+/// An error for a client.
 #[derive(Debug)]
 pub struct Problem {
     kind: Kind,
     status: StatusCode,
     detail: String,
-    more: Map<String, Value>,
+    extensions: Map<String, Value>,
 }
 
-/// The types of problems, as the contract names them.
+/// The types of problems: `reference/problems.md#types`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     InvalidRequest,
@@ -32,7 +32,8 @@ pub enum Kind {
     CallNotOpen,
     ApprovalRequired,
     AgentMissing,
-    /// Of operators: things are not so that it could be done.
+    /// Operator requests only: not possible in the current state (for example, the target node is
+    /// draining).
     Conflict,
     PayloadTooLarge,
     Overloaded,
@@ -80,18 +81,18 @@ impl Kind {
 
     pub(super) fn title(self) -> &'static str {
         match self {
-            Kind::InvalidRequest => "The request is not valid",
-            Kind::NotFound => "There is no such thing",
-            Kind::ConversationExists => "The conversation exists",
+            Kind::InvalidRequest => "Invalid request",
+            Kind::NotFound => "Not found",
+            Kind::ConversationExists => "Conversation already exists",
             Kind::TurnInFlight => "A turn is in flight",
-            Kind::CallNotOpen => "The call is not open for this answer",
-            Kind::ApprovalRequired => "The call needs an approval",
-            Kind::AgentMissing => "The agent does not exist",
-            Kind::Conflict => "It cannot be done as things are",
-            Kind::PayloadTooLarge => "The request is too large",
+            Kind::CallNotOpen => "Call not open for this resolution",
+            Kind::ApprovalRequired => "Call requires approval",
+            Kind::AgentMissing => "Agent does not exist",
+            Kind::Conflict => "Conflicts with the current state",
+            Kind::PayloadTooLarge => "Request too large",
             Kind::Overloaded => "Too many requests",
-            Kind::Unavailable => "Not available now",
-            Kind::Internal => "Something broke here",
+            Kind::Unavailable => "Temporarily unavailable",
+            Kind::Internal => "Internal server error",
         }
     }
 
@@ -114,12 +115,12 @@ impl Kind {
 }
 
 impl Problem {
-    /// A problem of a kind, with its usual status.
+    /// A problem of this kind, with the usual status.
     pub fn new(kind: Kind, detail: impl Into<String>) -> Self {
-        Self { kind, status: kind.status(), detail: detail.into(), more: Map::new() }
+        Self { kind, status: kind.status(), detail: detail.into(), extensions: Map::new() }
     }
 
-    /// A field that is wrong: 422, or 400 when the request cannot even be read.
+    /// A field with a wrong value: 422.
     pub fn field(field: &str, message: impl std::fmt::Display) -> Self {
         Self::new(Kind::InvalidRequest, format!("{field}: {message}"))
     }
@@ -130,44 +131,47 @@ impl Problem {
         Self { status: StatusCode::BAD_REQUEST, ..problem }
     }
 
-    /// A method that the path does not know: 405.
-    pub fn method() -> Self {
-        let problem = Self::new(Kind::InvalidRequest, "the path does not know this method");
+    /// A method that the path does not support: 405.
+    pub fn method_not_allowed() -> Self {
+        let problem = Self::new(Kind::InvalidRequest, "the path does not support this method");
         Self { status: StatusCode::METHOD_NOT_ALLOWED, ..problem }
     }
 
-    /// Headers past their bound: 431.
-    pub fn headers() -> Self {
+    /// Headers above their limit: 431.
+    pub fn headers_too_large() -> Self {
         let problem = Self::new(Kind::InvalidRequest, "the headers are too large");
         Self { status: StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, ..problem }
     }
 
-    /// Nothing of that name.
+    /// A thing that does not exist, such as "conversation".
     pub fn not_found(what: impl std::fmt::Display) -> Self {
-        Self::new(Kind::NotFound, format!("there is no {what}"))
+        Self::new(Kind::NotFound, format!("{what} not found"))
     }
 
-    /// Adds a member of its own.
+    /// Adds a member in addition to those that every problem has.
     pub fn with(mut self, name: &str, value: Value) -> Self {
-        self.more.insert(name.to_owned(), value);
+        self.extensions.insert(name.to_owned(), value);
         self
     }
 }
 
 impl From<RequestError> for Problem {
-    fn from(failure: RequestError) -> Self {
-        let detail = failure.to_string();
-        let kind = match failure {
+    fn from(error: RequestError) -> Self {
+        let detail = error.to_string();
+        let kind = match error {
             RequestError::Rejected(rejection) => return rejection.into(),
-            RequestError::Refused(refusal) => return refusal.into(),
+            RequestError::Refused(error) => return error.into(),
             RequestError::AgentMissing(_) => Kind::AgentMissing,
             RequestError::Invalid { .. } | RequestError::KeyReused(_) => Kind::InvalidRequest,
             RequestError::ToolNotFound(_) => Kind::NotFound,
             RequestError::ApprovalRequired(_) => Kind::ApprovalRequired,
             RequestError::Lost => Kind::Unavailable,
-            // The reason may be a panic's text: it is for operators, and they have it.
+            // The reason may be the text of a panic: only operators may read it, in their API.
             RequestError::Quarantined(_) => {
-                return Self::new(Kind::Unavailable, "the conversation waits for an operator");
+                return Self::new(
+                    Kind::Unavailable,
+                    "the conversation is quarantined until an operator acts",
+                );
             }
             RequestError::Overloaded => Kind::Overloaded,
         };
@@ -176,15 +180,15 @@ impl From<RequestError> for Problem {
 }
 
 impl From<MoveError> for Problem {
-    fn from(kept: MoveError) -> Self {
-        let detail = kept.to_string();
-        match kept {
+    fn from(error: MoveError) -> Self {
+        let detail = error.to_string();
+        match error {
             MoveError::NoSuchNode(_) => Self::new(Kind::NotFound, detail),
             MoveError::Draining(_)
             | MoveError::There(_)
             | MoveError::Alone
             | MoveError::Runs(_) => Self::new(Kind::Conflict, detail),
-            MoveError::Failed(failure) => failure.into(),
+            MoveError::Failed(error) => error.into(),
         }
     }
 }
@@ -207,13 +211,14 @@ impl From<Rejection> for Problem {
 }
 
 impl From<StoreError> for Problem {
-    fn from(refusal: StoreError) -> Self {
-        match &refusal {
-            StoreError::Fenced | StoreError::Conflict => {
-                Self::new(Kind::Unavailable, "the conversation is moving; try again")
-            }
-            StoreError::Unavailable(why) => {
-                tracing::warn!(why, "the store is unavailable");
+    fn from(error: StoreError) -> Self {
+        match &error {
+            StoreError::Fenced | StoreError::Conflict => Self::new(
+                Kind::Unavailable,
+                "the conversation is moving to another node; try again",
+            ),
+            StoreError::Unavailable(reason) => {
+                tracing::warn!(reason, "store unavailable");
                 Self::new(Kind::Unavailable, "the store is unavailable")
             }
         }
@@ -221,10 +226,10 @@ impl From<StoreError> for Problem {
 }
 
 impl From<ListError> for Problem {
-    fn from(refusal: ListError) -> Self {
-        match refusal {
-            ListError::Cursor => Self::field("cursor", "is not one that this list gave"),
-            ListError::Store(refusal) => refusal.into(),
+    fn from(error: ListError) -> Self {
+        match error {
+            ListError::Cursor => Self::field("cursor", "was not returned by this listing"),
+            ListError::Store(error) => error.into(),
         }
     }
 }
@@ -233,19 +238,17 @@ impl IntoResponse for Problem {
     fn into_response(self) -> Response {
         let instance = format!("urn:uuid:{}", Uuid::new_v4());
         if self.status.is_server_error() {
-            // What broke inside may repeat what a client said.
-            let inside = self.kind == Kind::Internal;
-            let (detail, said) = match inside {
-                true => (None, Some(&*self.detail)),
-                false => (Some(&*self.detail), None),
-            };
-            tracing::warn!(instance, kind = self.kind.name(), detail, said, "a request failed");
+            // An internal error may repeat what a client sent.
+            let is_internal = self.kind == Kind::Internal;
+            let detail = (!is_internal).then_some(&*self.detail);
+            let content = is_internal.then_some(&*self.detail);
+            tracing::warn!(instance, kind = self.kind.name(), detail, content, "request failed");
         }
         let detail: String = match self.kind {
-            Kind::Internal => "the log has more under this instance".to_owned(),
-            _ => self.detail.chars().take(DETAIL_CHARS).collect(),
+            Kind::Internal => "the node's log has the details under this instance".to_owned(),
+            _ => self.detail.chars().take(MAX_DETAIL_CHARS).collect(),
         };
-        let mut body = self.more.clone();
+        let mut body = self.extensions.clone();
         body.insert("type".to_owned(), json!(self.kind.uri()));
         body.insert("title".to_owned(), json!(self.kind.title()));
         body.insert("status".to_owned(), json!(self.status.as_u16()));
@@ -267,15 +270,15 @@ impl IntoResponse for Problem {
 mod tests {
     use super::*;
 
-    fn told(problem: impl Into<Problem>) -> (u16, String) {
+    fn status_and_name(problem: impl Into<Problem>) -> (u16, String) {
         let problem: Problem = problem.into();
         (problem.status.as_u16(), problem.kind.name().to_owned())
     }
 
     #[test]
-    fn every_failure_has_the_status_of_the_contract() {
+    fn every_error_has_the_documented_status() {
         let agent = || abide_conversation::AgentName::new("a");
-        for (failure, status, name) in [
+        for (error, status, name) in [
             (RequestError::from(Rejection::NotFound), 404, "not-found"),
             (Rejection::ConversationExists.into(), 409, "conversation-exists"),
             (Rejection::TurnInFlight.into(), 409, "turn-in-flight"),
@@ -291,27 +294,30 @@ mod tests {
             (StoreError::Fenced.into(), 503, "unavailable"),
             (StoreError::Unavailable("disk".to_owned()).into(), 503, "unavailable"),
         ] {
-            assert_eq!(told(failure), (status, name.to_owned()));
+            assert_eq!(status_and_name(error), (status, name.to_owned()));
         }
         let runs = MoveError::Runs(vec![abide_conversation::CallId::new("c")]);
-        for kept in [
+        for error in [
             runs,
             MoveError::Alone,
             MoveError::There("n".to_owned()),
             MoveError::Draining("n".to_owned()),
         ] {
-            assert_eq!(told(kept), (409, "conflict".to_owned()));
+            assert_eq!(status_and_name(error), (409, "conflict".to_owned()));
         }
-        assert_eq!(told(MoveError::NoSuchNode("n".to_owned())), (404, "not-found".to_owned()));
         assert_eq!(
-            told(MoveError::Failed(Rejection::NotFound.into())),
+            status_and_name(MoveError::NoSuchNode("n".to_owned())),
             (404, "not-found".to_owned())
         );
-        assert_eq!(told(ListError::Cursor), (422, "invalid-request".to_owned()));
+        assert_eq!(
+            status_and_name(MoveError::Failed(Rejection::NotFound.into())),
+            (404, "not-found".to_owned())
+        );
+        assert_eq!(status_and_name(ListError::Cursor), (422, "invalid-request".to_owned()));
     }
 
     #[tokio::test]
-    async fn what_broke_inside_is_not_told() {
+    async fn the_details_of_an_internal_error_stay_inside() {
         let secret = Problem::new(Kind::Internal, "secret").into_response();
         let body = axum::body::to_bytes(secret.into_body(), usize::MAX).await.unwrap();
         assert!(!std::str::from_utf8(&body).unwrap().contains("secret"));
@@ -325,24 +331,24 @@ mod tests {
     }
 
     #[test]
-    fn the_runbook_tells_what_to_do_about_every_problem() {
+    fn the_runbook_says_what_to_do_about_every_problem() {
         let runbook =
             concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy/docs/src/operations/runbook.md");
         let runbook = std::fs::read_to_string(runbook).unwrap();
         let (_, table) = runbook.split_once("<!-- problems -->").unwrap();
         let (table, _) = table.split_once("<!-- /problems -->").unwrap();
         let rows = table.lines().filter(|line| line.starts_with("| `/problems/"));
-        let told: Vec<String> = rows.map(|row| row.split(" | ").take(2).collect()).collect();
+        let documented: Vec<String> = rows.map(|row| row.split(" | ").take(2).collect()).collect();
         let row = |kind: Kind| format!("| `{}`{}", kind.uri(), kind.status().as_u16());
-        assert_eq!(told, Kind::ALL.map(row));
+        assert_eq!(documented, Kind::ALL.map(row));
     }
 
     #[test]
-    fn who_should_try_again_is_told_when() {
+    fn a_problem_that_passes_says_when_to_try_again() {
         for kind in Kind::ALL {
             let response = Problem::new(kind, "so").into_response();
-            let again = matches!(kind, Kind::Overloaded | Kind::Unavailable);
-            assert_eq!(response.headers().contains_key(header::RETRY_AFTER), again, "{kind:?}");
+            let passes = matches!(kind, Kind::Overloaded | Kind::Unavailable);
+            assert_eq!(response.headers().contains_key(header::RETRY_AFTER), passes, "{kind:?}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Opens the store that is configured, and what comes with it.
+//! Opens the configured store, with the membership and the clock that come with it.
 
 use std::sync::Arc;
 
@@ -10,44 +10,46 @@ use abide_registry::store::Store;
 use abide_registry::store::embedded::{self, Embedded};
 use abide_registry::store::memory::Memory;
 use abide_registry::store::redis::{self, OpenError, Redis, RedisUrl};
+use jiff::SignedDuration;
 
-use super::StartError;
 use crate::clock::{StoreClock, SystemClock};
 use crate::config::{Config, Durability, StoreUrl};
+use crate::start_error::StartError;
 
-/// A clock that is this wrong is worth a line in the log.
-const WRONG: jiff::SignedDuration = jiff::SignedDuration::from_secs(1);
+/// A correction of the clock by more than this is logged.
+const MAX_SILENT_CORRECTION: SignedDuration = SignedDuration::from_secs(1);
 
-/// A store, who shares it, and whose clock goes.
+/// The open store, and what depends on whether other nodes share it.
 pub(super) struct Stores {
     pub(super) store: Arc<dyn Store>,
     pub(super) membership: Arc<dyn Membership>,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) on_time: OnStoreTime,
-    /// Whether other nodes work on it, too.
+    /// Whether other nodes work on the store, too.
     pub(super) is_shared: bool,
 }
 
 pub(super) async fn open(config: &Config) -> Result<Stores, StartError> {
     match &config.store {
-        StoreUrl::Memory => Ok(alone(Arc::new(Memory::default()))),
+        StoreUrl::Memory => Ok(standalone(Arc::new(Memory::default()))),
         StoreUrl::Embedded(dir) => {
             let durability = match config.durability {
                 Durability::Fsync => embedded::Durability::Fsync,
                 Durability::Os => embedded::Durability::Os,
                 Durability::Replicas(_) => {
-                    let why = "--durability: replicas=N needs a Redis store";
-                    return Err(StartError::Config(why.to_owned()));
+                    let reason = "--durability: replicas=N needs a Redis store";
+                    return Err(StartError::Config(reason.to_owned()));
                 }
             };
             let opened = Embedded::open(dir, durability);
-            Ok(alone(Arc::new(opened.map_err(|error| StartError::Config(error.to_string()))?)))
+            let store = opened.map_err(|error| StartError::Config(error.to_string()))?;
+            Ok(standalone(Arc::new(store)))
         }
         StoreUrl::Redis(url) => shared(url, config.durability).await,
     }
 }
 
-fn alone(store: Arc<dyn Store>) -> Stores {
+fn standalone(store: Arc<dyn Store>) -> Stores {
     Stores {
         store,
         membership: Arc::new(Standalone::default()),
@@ -68,13 +70,13 @@ async fn shared(url: &RedisUrl, durability: Durability) -> Result<Stores, StartE
         _ => StartError::Config(error.to_string()),
     });
     let store = Arc::new(opened?);
-    tracing::info!(store = store.description(), "the store is open");
+    tracing::info!(store = store.description(), "store opened");
     let clock = Arc::new(StoreClock::default());
-    let told = clock.clone();
-    let on_time = Box::new(move |now, took| {
-        let wrong = told.set(now, took);
-        if wrong.abs() > WRONG {
-            tracing::warn!(by_ms = wrong.as_millis(), "the clock is not the store's; it is set");
+    let corrected = clock.clone();
+    let on_time = Box::new(move |now, round_trip| {
+        let correction = corrected.set(now, round_trip);
+        if correction.abs() > MAX_SILENT_CORRECTION {
+            tracing::warn!(by_ms = correction.as_millis(), "clock set to the store's time");
         }
     });
     Ok(Stores { store: store.clone(), membership: store, clock, on_time, is_shared: true })

@@ -1,4 +1,4 @@
-//! What is measured of a public request, and its span in the trace of whoever sent it.
+//! The metrics of a public request, and its span in the trace of its sender.
 
 use abide_actors::clock::Clock;
 use abide_actors::trace::{self, Span, SpanContext, SpanKind};
@@ -9,40 +9,41 @@ use axum::response::Response;
 use tokio::time::Instant;
 use uuid::Uuid;
 
-/// An answer says which turn its request began.
+/// An extension of a response: the span of the turn that its request began.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TurnExtension(pub(crate) SpanContext);
 
-/// Measures a request by its route; what clients name is no label.
+/// Measures a request by its route: labels must not hold what clients chose, such as ids.
 pub(crate) async fn measured<F: Future<Output = Response>>(
     clock: &dyn Clock,
     request: Request,
-    answer: impl FnOnce(Request) -> F,
+    handle: impl FnOnce(Request) -> F,
 ) -> Response {
-    let (began, at) = (Instant::now(), clock.now());
+    let started = Instant::now();
+    let began = clock.now();
     let route = request.extensions().get::<MatchedPath>();
     let route = route.map_or_else(|| "other".to_owned(), |route| route.as_str().to_owned());
-    let method = word(request.method());
+    let method = method_label(request.method());
     let sender = sender(request.headers());
-    let response = answer(request).await;
-    let (status, took) = (response.status(), began.elapsed().as_secs_f64());
+    let response = handle(request).await;
+    let status = response.status();
     let code = status.as_str().to_owned();
     metrics::counter!("abide_requests_total",
         "method" => method, "route" => route.clone(), "status" => code)
     .increment(1);
     metrics::histogram!("abide_request_seconds", "method" => method, "route" => route.clone())
-        .record(took);
+        .record(started.elapsed().as_secs_f64());
     if let Some(sender) = sender {
-        let turn = response.extensions().get::<TurnExtension>().map(|turned| turned.0);
+        let turn = response.extensions().get::<TurnExtension>().map(|turn| turn.0);
         let status = u32::from(status.as_u16());
-        end(sender, (method, &route, status), turn, (at, clock.now()));
+        end_span(sender, (method, &route, status), turn, (began, clock.now()));
     }
     response
 }
 
-/// The conversation may outlive the request by far: the turn has a trace of its own, and the span of
-/// the request that began it is linked to it.
-fn end(
+/// Ends the span of a request. A turn may outlive its request by far: it has its own trace, and the
+/// span of the request links to it.
+fn end_span(
     sender: SpanContext,
     (method, route, status): (&'static str, &str, u32),
     turn: Option<SpanContext>,
@@ -65,7 +66,7 @@ fn end(
     });
 }
 
-fn word(method: &Method) -> &'static str {
+fn method_label(method: &Method) -> &'static str {
     match *method {
         Method::GET => "GET",
         Method::POST => "POST",
@@ -77,12 +78,14 @@ fn word(method: &Method) -> &'static str {
     }
 }
 
-/// Which span sent the request, by W3C's `traceparent`, if that is sampled.
+/// The span that sent the request, from W3C's `traceparent`, if that is sampled.
 fn sender(headers: &HeaderMap) -> Option<SpanContext> {
     let given = headers.get("traceparent")?.to_str().ok()?;
     let mut parts = given.split('-');
-    let (version, trace) = (parts.next()?, parts.next()?);
-    let (span, flags) = (parts.next()?, parts.next()?);
+    let version = parts.next()?;
+    let trace = parts.next()?;
+    let span = parts.next()?;
+    let flags = parts.next()?;
     let number = |text: &str, digits: usize| {
         let legal = text.len() == digits && text.bytes().all(|byte| byte.is_ascii_hexdigit());
         legal.then(|| u128::from_str_radix(text, 16).ok())?
@@ -109,12 +112,12 @@ mod tests {
 
     #[test]
     fn only_a_legal_and_sampled_traceparent_is_taken() {
-        let place = SpanContext {
+        let expected = SpanContext {
             trace: 0x0af7_6519_16cd_43dd_8448_eb21_1c80_319c,
             span: 0xb7ad6b7169203331,
         };
         let good = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
-        assert_eq!(read(good), Some(place));
+        assert_eq!(read(good), Some(expected));
         for bad in [
             "",
             "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00",

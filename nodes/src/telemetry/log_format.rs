@@ -1,4 +1,7 @@
-//! How a line of the log is written: a flat JSON object, or text.
+//! The format of a log line: a flat JSON object, or text.
+//!
+//! The field named `content` is redacted unless the configuration shows content. A type that marks a
+//! value as sensitive could not do that: a formatter gets only the name of a field and its text.
 
 use std::fmt;
 
@@ -10,18 +13,23 @@ use tracing_subscriber::fmt::format::{DefaultFields, DefaultVisitor, JsonFields,
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields, FormattedFields};
 use tracing_subscriber::registry::LookupSpan;
 
-/// The field of what somebody said, and what is written in its place.
-const SAID: &str = "said";
-const HIDDEN: &str = "…";
+/// The field that may repeat what a person, a model or a tool said.
+const CONTENT_FIELD: &str = "content";
+/// What is written in place of content.
+const REDACTED: &str = "…";
 
-/// One object a line: when, how severe, by whom, the message, and the fields of the event and of all
-/// that it happened in; the event's own win.
-pub(super) struct Line {
-    pub(super) node: String,
-    pub(super) shows_said: bool,
+fn is_content(field: &Field) -> bool {
+    field.name() == CONTENT_FIELD
 }
 
-impl<S> FormatEvent<S, JsonFields> for Line
+/// One JSON object a line: time, level, node, target, message, and the fields of the event and of the
+/// spans around it. The event's own fields win.
+pub(super) struct JsonLine {
+    pub(super) node: String,
+    pub(super) shows_content: bool,
+}
+
+impl<S> FormatEvent<S, JsonFields> for JsonLine
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
 {
@@ -44,88 +52,155 @@ where
                 line.extend(fields);
             }
         }
-        event.record(&mut Fields { line: &mut line, shows_said: self.shows_said });
+        event.record(&mut JsonVisitor { line: &mut line, shows_content: self.shows_content });
         writeln!(writer, "{}", Value::Object(line))
     }
 }
 
 /// Puts the fields of an event into its line.
-struct Fields<'a> {
+struct JsonVisitor<'a> {
     line: &'a mut Map<String, Value>,
-    shows_said: bool,
+    shows_content: bool,
 }
 
-impl Fields<'_> {
-    fn put(&mut self, field: &Field, value: impl Into<Value>) {
-        let hidden = field.name() == SAID && !self.shows_said;
-        let value = if hidden { HIDDEN.into() } else { value.into() };
+impl JsonVisitor<'_> {
+    fn insert(&mut self, field: &Field, value: impl Into<Value>) {
+        let is_redacted = is_content(field) && !self.shows_content;
+        let value = if is_redacted { REDACTED.into() } else { value.into() };
         self.line.insert(field.name().to_owned(), value);
     }
 }
 
-impl Visit for Fields<'_> {
+impl Visit for JsonVisitor<'_> {
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
-        self.put(field, format!("{value:?}"));
+        self.insert(field, format!("{value:?}"));
     }
 
     fn record_str(&mut self, field: &Field, value: &str) {
-        self.put(field, value);
+        self.insert(field, value);
     }
 
     fn record_u64(&mut self, field: &Field, value: u64) {
-        self.put(field, value);
+        self.insert(field, value);
     }
 
     fn record_i64(&mut self, field: &Field, value: i64) {
-        self.put(field, value);
+        self.insert(field, value);
     }
 
     fn record_f64(&mut self, field: &Field, value: f64) {
-        self.put(field, value);
+        self.insert(field, value);
     }
 
     fn record_bool(&mut self, field: &Field, value: bool) {
-        self.put(field, value);
+        self.insert(field, value);
     }
 }
 
-/// Fields as text, but for what somebody said.
-pub(super) struct Plain {
-    shows_said: bool,
+/// The fields of an event or a span as text.
+pub(super) struct TextFields {
+    pub(super) shows_content: bool,
 }
 
-impl Plain {
-    pub(super) fn new(shows_said: bool) -> Self {
-        Self { shows_said }
-    }
-}
-
-impl<'w> FormatFields<'w> for Plain {
+impl<'w> FormatFields<'w> for TextFields {
     fn format_fields<R: RecordFields>(&self, writer: Writer<'w>, fields: R) -> fmt::Result {
-        if self.shows_said {
+        if self.shows_content {
             return DefaultFields::new().format_fields(writer, fields);
         }
-        let mut visitor = Hiding(DefaultVisitor::new(writer, true));
+        let mut visitor = RedactingVisitor(DefaultVisitor::new(writer, true));
         fields.record(&mut visitor);
         visitor.0.finish()
     }
 }
 
-/// Writes all fields but one.
-struct Hiding<'a>(DefaultVisitor<'a>);
+/// Writes all fields, but content redacted. What is not text arrives as `record_debug`, too.
+struct RedactingVisitor<'a>(DefaultVisitor<'a>);
 
-impl Visit for Hiding<'_> {
+impl Visit for RedactingVisitor<'_> {
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
-        match field.name() {
-            SAID => self.0.record_debug(field, &format_args!("{HIDDEN}")),
-            _ => self.0.record_debug(field, value),
+        if is_content(field) {
+            self.0.record_debug(field, &format_args!("{REDACTED}"));
+        } else {
+            self.0.record_debug(field, value);
         }
     }
 
     fn record_str(&mut self, field: &Field, value: &str) {
-        match field.name() {
-            SAID => self.0.record_str(field, HIDDEN),
-            _ => self.0.record_str(field, value),
+        self.0.record_str(field, if is_content(field) { REDACTED } else { value });
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::io::{self, Write};
+    use std::sync::{Arc, Mutex};
+
+    use tracing_subscriber::fmt;
+    use tracing_subscriber::layer::SubscriberExt;
+
+    use super::*;
+
+    #[derive(Clone, Default)]
+    struct Buffer(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Buffer {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    /// What is logged of events with content, in both formats.
+    fn logged(shows_content: bool) -> [String; 2] {
+        [true, false].map(|json| {
+            let buffer = Buffer::default();
+            let writer = buffer.clone();
+            let lines = fmt::layer().with_writer(move || writer.clone()).with_ansi(false);
+            let log = || {
+                tracing::warn!(content = "in text", tool = "t", "first event");
+                tracing::warn!(content = %"in display", "second event");
+                tracing::warn!(content = ?["in debug"], "third event");
+                tracing::warn!(content = 4_711_081_511_u64, "fourth event");
+            };
+            let registry = tracing_subscriber::registry();
+            if json {
+                let line = JsonLine { node: "n1".to_owned(), shows_content };
+                let lines = lines.fmt_fields(JsonFields::new()).event_format(line);
+                tracing::subscriber::with_default(registry.with(lines), log);
+            } else {
+                let lines = lines.fmt_fields(TextFields { shows_content });
+                tracing::subscriber::with_default(registry.with(lines), log);
+            }
+            let bytes = buffer.0.lock().unwrap().clone();
+            String::from_utf8(bytes).unwrap()
+        })
+    }
+
+    #[test]
+    fn the_field_content_is_redacted_whatever_its_type() {
+        for log in logged(false) {
+            for event in ["first event", "fourth event", "tool"] {
+                assert!(log.contains(event), "{log}");
+            }
+            assert_eq!(log.matches(REDACTED).count(), 4, "{log}");
+            for content in ["in text", "in display", "in debug", "4711081511"] {
+                assert!(!log.contains(content), "{log}");
+            }
+        }
+    }
+
+    #[test]
+    fn content_is_logged_when_the_configuration_shows_it() {
+        for log in logged(true) {
+            for content in ["in text", "in display", "in debug", "4711081511"] {
+                assert!(log.contains(content), "{log}");
+            }
+            assert!(!log.contains(REDACTED), "{log}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Exports spans by OTLP over HTTP, in batches, from a bounded queue; nobody ever waits for it.
+//! Exports spans by OTLP over HTTP, in batches, from a bounded queue; no request ever waits for it.
 
 use std::time::Duration;
 
@@ -17,37 +17,37 @@ use tokio_util::sync::CancellationToken;
 
 use super::spans;
 use crate::config::Config;
-use crate::node::StartError;
+use crate::start_error::StartError;
 
-/// Spans that wait to be exported: a second or two at full load. Past that they are dropped.
-const WAITING: usize = 8_192;
-/// How many travel at once, and how long the first of them waits for the others.
-const BATCH: usize = 512;
-const GATHER: Duration = Duration::from_millis(500);
-/// How long a collector may take: longer than one that lives does.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// Spans that wait to be exported, a second or two at full load; more are dropped.
+const MAX_QUEUED_SPANS: usize = 8_192;
+/// The spans of one export, and how long the first of them waits for the others.
+const MAX_BATCH_SPANS: usize = 512;
+const BATCH_DELAY: Duration = Duration::from_millis(500);
+/// How long a collector may take; one that works takes less.
+const EXPORT_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long the last batches may take when the node ends.
-const LAST_WORDS: Duration = Duration::from_secs(2);
-/// How often a dead collector is worth a line.
-const SELDOM: Duration = Duration::from_secs(60);
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(2);
+/// How often lost spans are logged while a collector fails.
+const WARNING_INTERVAL: Duration = Duration::from_secs(60);
 
-/// The exporter at work.
+/// The running exporter of a process.
 pub struct TraceExporter {
     stop: CancellationToken,
     task: JoinHandle<()>,
 }
 
 impl TraceExporter {
-    /// Starts exporting as the node of this name, if the configuration says where to. What else may
-    /// be said, such as headers and sampling, is said by OpenTelemetry's own variables.
-    pub fn start(config: &Config, node: &str) -> Result<Option<Self>, StartError> {
+    /// Starts exporting, if the configuration or the environment names a collector. Headers, sampling
+    /// and the like are set by OpenTelemetry's own variables.
+    pub fn start(config: &Config) -> Result<Option<Self>, StartError> {
         let Some(endpoint) = endpoint(config) else { return Ok(None) };
-        let exporter = exporter(&endpoint, node)
-            .map_err(|why| StartError::Config(format!("--otlp: cannot export to it: {why}")))?;
-        let (queue, waiting) = mpsc::channel(WAITING);
+        let exporter = exporter(&endpoint, &config.node_name())
+            .map_err(|error| StartError::Config(format!("--otlp: cannot export to it: {error}")))?;
+        let (queue, queued) = mpsc::channel(MAX_QUEUED_SPANS);
         let stop = CancellationToken::new();
-        let task = tokio::spawn(export(exporter, waiting, stop.clone()));
-        let otlp = Otlp {
+        let task = tokio::spawn(export(exporter, queued, stop.clone()));
+        let tracer = OtlpTracer {
             queue,
             sampler: Sampling::default().sampler,
             shows_content: config.telemetry_content,
@@ -55,20 +55,20 @@ impl TraceExporter {
                 .with_version(env!("CARGO_PKG_VERSION"))
                 .build(),
         };
-        // A program that embeds the node may trace already; then this exports nothing.
-        trace::install(Box::new(otlp));
+        // A program that embeds the node may have installed a tracer; then this exports nothing.
+        trace::install(Box::new(tracer));
         Ok(Some(Self { stop, task }))
     }
 
-    /// Exports what waits, for at most two seconds.
+    /// Exports what is queued, for at most two seconds.
     pub async fn finish(self) {
         self.stop.cancel();
-        // What is late is lost.
-        let _ = timeout(LAST_WORDS, self.task).await;
+        // Spans that take longer are lost.
+        let _ = timeout(SHUTDOWN_TIMEOUT, self.task).await;
     }
 }
 
-/// Where traces go to; the variable for traces alone is taken as it is.
+/// The URL to export to. OpenTelemetry's variable for traces alone wins, and gets no path appended.
 fn endpoint(config: &Config) -> Option<String> {
     let traces = std::env::var("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT").ok();
     let disabled =
@@ -79,12 +79,12 @@ fn endpoint(config: &Config) -> Option<String> {
 }
 
 fn exporter(endpoint: &str, node: &str) -> Result<SpanExporter, String> {
-    let url: reqwest::Url = endpoint.parse().map_err(|_| "it is no URL".to_owned())?;
+    let url: reqwest::Url = endpoint.parse().map_err(|_| "not a URL".to_owned())?;
     if !matches!(url.scheme(), "http" | "https") {
-        return Err("it must begin with http:// or https://".to_owned());
+        return Err("must begin with http:// or https://".to_owned());
     }
     let client = reqwest::Client::builder()
-        .timeout(PATIENCE)
+        .timeout(EXPORT_TIMEOUT)
         .redirect(reqwest::redirect::Policy::none())
         .build()
         .map_err(|error| error.to_string())?;
@@ -92,7 +92,7 @@ fn exporter(endpoint: &str, node: &str) -> Result<SpanExporter, String> {
         .with_http()
         .with_http_client(client)
         .with_endpoint(endpoint)
-        // It would sleep on a thread that conversations need.
+        // A retry would sleep on a thread that conversations need.
         .with_retry_policy(RetryPolicy::disabled())
         .build()
         .map_err(|error| error.to_string())?;
@@ -101,24 +101,24 @@ fn exporter(endpoint: &str, node: &str) -> Result<SpanExporter, String> {
 }
 
 fn resource(node: &str) -> Resource {
-    let told = Resource::builder()
+    let resource = Resource::builder()
         .with_attribute(opentelemetry::KeyValue::new("service.version", env!("CARGO_PKG_VERSION")))
         .with_attribute(opentelemetry::KeyValue::new("service.instance.id", node.to_owned()));
     match std::env::var("OTEL_SERVICE_NAME") {
-        Ok(name) if !name.is_empty() => told.build(),
-        _ => told.with_service_name("abide").build(),
+        Ok(name) if !name.is_empty() => resource.build(),
+        _ => resource.with_service_name("abide").build(),
     }
 }
 
-/// Takes the spans of the conversations.
-struct Otlp {
+/// Queues the spans of the conversations.
+struct OtlpTracer {
     queue: mpsc::Sender<SpanData>,
     sampler: Box<dyn ShouldSample>,
     shows_content: bool,
     scope: InstrumentationScope,
 }
 
-impl Tracer for Otlp {
+impl Tracer for OtlpTracer {
     fn samples(&self, trace: u128) -> bool {
         let trace = TraceId::from(trace);
         let sampled =
@@ -131,70 +131,70 @@ impl Tracer for Otlp {
     }
 
     fn end(&self, span: Span) {
-        if self.queue.try_send(spans::data(span, &self.scope)).is_err() {
-            dropped("queue", 1);
+        if self.queue.try_send(spans::span_data(span, &self.scope)).is_err() {
+            count_dropped("queue", 1);
         }
     }
 }
 
-fn dropped(cause: &'static str, spans: usize) {
+fn count_dropped(cause: &'static str, spans: usize) {
     metrics::counter!("abide_spans_dropped_total", "cause" => cause).increment(spans as u64);
 }
 
-/// Exports batch after batch until it is told to stop, and then what still waits.
+/// Exports batch after batch until `stop`, and then what is still queued.
 async fn export(
     exporter: SpanExporter,
-    mut waiting: mpsc::Receiver<SpanData>,
+    mut queued: mpsc::Receiver<SpanData>,
     stop: CancellationToken,
 ) {
-    let mut said: Option<Instant> = None;
+    let mut last_warning: Option<Instant> = None;
     loop {
-        let mut batch = Vec::with_capacity(BATCH);
+        let mut batch = Vec::with_capacity(MAX_BATCH_SPANS);
         tokio::select! {
-            read = waiting.recv_many(&mut batch, BATCH) => {
-                if read == 0 {
+            received = queued.recv_many(&mut batch, MAX_BATCH_SPANS) => {
+                if received == 0 {
                     return;
                 }
             }
-            () = stop.cancelled(), if !waiting.is_closed() => {
-                waiting.close();
+            () = stop.cancelled(), if !queued.is_closed() => {
+                queued.close();
                 continue;
             }
         }
-        gather(&mut waiting, &mut batch, &stop).await;
+        fill(&mut batch, &mut queued, &stop).await;
         let spans = batch.len();
-        let exported = timeout(PATIENCE, exporter.export(batch)).await;
-        let failure = match exported {
+        let exported = timeout(EXPORT_TIMEOUT, exporter.export(batch)).await;
+        let error = match exported {
             Ok(Ok(())) => continue,
             Ok(Err(error)) => error.to_string(),
             Err(_) => "the collector did not answer in time".to_owned(),
         };
-        dropped("export", spans);
-        if said.is_none_or(|said| said.elapsed() > SELDOM) {
-            said = Some(Instant::now());
-            // What a server answered may be anything.
-            tracing::warn!(said = failure, spans, "spans are lost: the collector is away");
+        count_dropped("export", spans);
+        if last_warning.is_none_or(|last| last.elapsed() > WARNING_INTERVAL) {
+            last_warning = Some(Instant::now());
+            // The text comes from a server and may hold anything.
+            tracing::warn!(content = error, spans, "spans lost: the collector failed");
         }
     }
 }
 
-/// Waits a little for others to travel with the first.
-async fn gather(
-    waiting: &mut mpsc::Receiver<SpanData>,
+/// Waits a little for more spans to export with the first.
+async fn fill(
     batch: &mut Vec<SpanData>,
+    queued: &mut mpsc::Receiver<SpanData>,
     stop: &CancellationToken,
 ) {
     let full = async {
-        while batch.len() < BATCH {
-            let room = BATCH - batch.len();
-            if waiting.recv_many(batch, room).await == 0 {
+        while batch.len() < MAX_BATCH_SPANS {
+            let room = MAX_BATCH_SPANS - batch.len();
+            if queued.recv_many(batch, room).await == 0 {
                 return;
             }
         }
     };
     tokio::select! {
         () = full => {}
-        () = tokio::time::sleep(GATHER) => {}
+        () = tokio::time::sleep(BATCH_DELAY) => {}
         () = stop.cancelled() => {}
     }
 }

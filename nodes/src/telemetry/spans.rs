@@ -1,4 +1,4 @@
-//! A span as OpenTelemetry has it.
+//! Converts our spans to those of OpenTelemetry.
 
 use std::time::SystemTime;
 
@@ -10,13 +10,13 @@ use opentelemetry::trace::{
 use opentelemetry::{Array, InstrumentationScope, KeyValue, StringValue, Value};
 use opentelemetry_sdk::trace::{SpanData, SpanEvents, SpanLinks};
 
-pub(super) fn data(span: Span, scope: &InstrumentationScope) -> SpanData {
+pub(super) fn span_data(span: Span, scope: &InstrumentationScope) -> SpanData {
     let kind = match span.kind {
         trace::SpanKind::Internal => SpanKind::Internal,
         trace::SpanKind::Client => SpanKind::Client,
         trace::SpanKind::Server => SpanKind::Server,
     };
-    let mut attributes: Vec<KeyValue> = span.attributes.into_iter().map(attribute).collect();
+    let mut attributes: Vec<KeyValue> = span.attributes.into_iter().map(key_value).collect();
     let status = match span.error {
         Some(error) => {
             attributes.push(KeyValue::new("error.type", error));
@@ -32,8 +32,8 @@ pub(super) fn data(span: Span, scope: &InstrumentationScope) -> SpanData {
         parent_span_is_remote: false,
         span_kind: kind,
         name: span.name.into(),
-        start_time: moment(span.started_at),
-        end_time: moment(span.ended_at.max(span.started_at)),
+        start_time: system_time(span.started_at),
+        end_time: system_time(span.ended_at.max(span.started_at)),
         attributes,
         dropped_attributes_count: 0,
         events: SpanEvents::default(),
@@ -48,7 +48,7 @@ fn context(at: trace::SpanContext) -> SpanContext {
     SpanContext::new(trace, span, TraceFlags::SAMPLED, false, TraceState::NONE)
 }
 
-fn attribute((name, value): (&'static str, Attribute)) -> KeyValue {
+fn key_value((name, value): (&'static str, Attribute)) -> KeyValue {
     let value = match value {
         Attribute::Text(text) => Value::from(text),
         Attribute::Whole(whole) => Value::from(whole),
@@ -60,6 +60,6 @@ fn attribute((name, value): (&'static str, Attribute)) -> KeyValue {
     KeyValue::new(name, value)
 }
 
-fn moment(at: Timestamp) -> SystemTime {
+fn system_time(at: Timestamp) -> SystemTime {
     SystemTime::from(at)
 }

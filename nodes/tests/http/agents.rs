@@ -1,4 +1,4 @@
-//! Agents: defined, listed, read, deleted.
+//! Agents over HTTP: define, list, read, delete.
 
 use serde_json::{Value, json};
 

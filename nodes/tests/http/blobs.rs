@@ -1,15 +1,15 @@
-//! Blobs: put, read, named in messages, deleted by operators; and the audit beside them.
+//! Blobs over HTTP: store, read, refer to, delete; and the audit.
 
 use reqwest::header::HeaderMap;
 use serde_json::{Value, json};
 
-use crate::api::{Answer, Api};
+use crate::api::{Api, ApiResponse};
 
 const AT: &str = "/v1/conversations/a/messages";
-/// 30 bytes, and mixed as bytes are.
+/// The 30 bytes from 0 to 29.
 const BASE64: &str = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwd";
 
-async fn put(api: &Api, media_type: &str, bytes: &[u8]) -> Answer {
+async fn put(api: &Api, media_type: &str, bytes: &[u8]) -> ApiResponse {
     let request = api.request("POST", "/v1/blobs").header("Content-Type", media_type);
     api.send(request.body(bytes.to_vec())).await
 }
@@ -24,7 +24,7 @@ async fn read(api: &Api, id: &str, headers: &[(&str, &str)]) -> (u16, HeaderMap,
     (status, headers, response.bytes().await.unwrap().to_vec())
 }
 
-/// Asks the operators' API.
+/// Sends a request to the operators' API.
 async fn admin(api: &Api, method: &str, path: &str) -> (u16, Value) {
     let url = format!("http://{}/admin{path}", api.node.admin);
     let method = reqwest::Method::from_bytes(method.as_bytes()).unwrap();
@@ -39,8 +39,8 @@ async fn echo(api: &Api) {
     assert_eq!(api.put("/v1/agents/echo", agent).await.status, 201);
 }
 
-/// Says something, waits for the turn's end, and returns all messages.
-async fn said(api: &Api, content: Value) -> Value {
+/// Sends content, waits for the end of the turn, and returns all messages.
+async fn send(api: &Api, content: Value) -> Value {
     let sent = api.post(AT, json!({"agent": "echo", "content": content})).await;
     assert_eq!(sent.status, 202, "{sent:?}");
     let after = sent.body["seq"].as_u64().unwrap();
@@ -50,7 +50,7 @@ async fn said(api: &Api, content: Value) -> Value {
 }
 
 #[tokio::test]
-async fn bytes_are_kept_once_and_read_back_as_they_came() {
+async fn bytes_are_stored_once_and_read_back_unchanged() {
     let api = Api::start().await;
     let bytes: Vec<u8> = (0..200_000_u32).map(|n| (n * 7 / 3) as u8).collect();
     let first = put(&api, "image/png", &bytes).await;
@@ -103,7 +103,7 @@ async fn nothing_that_is_stored_runs_in_our_origin() {
 }
 
 #[tokio::test]
-async fn what_is_no_blob_is_refused() {
+async fn an_upload_that_is_not_a_blob_is_refused() {
     let api = Api::start().await;
     put(&api, "image/png", b"").await.names("body: is empty");
     for wrong in ["image", "image/", "/png", "a b/c", "x/y; z=\"ä\""] {
@@ -123,7 +123,7 @@ async fn what_is_no_blob_is_refused() {
 }
 
 #[tokio::test]
-async fn a_page_of_another_origin_cannot_put_a_blob_unasked() {
+async fn a_page_of_another_origin_cannot_put_a_blob_without_preflight() {
     let api = Api::start().await;
     let from_page = |media_type: &str| {
         let request = api.request("POST", "/v1/blobs").header("Origin", "https://evil.example");
@@ -133,8 +133,8 @@ async fn a_page_of_another_origin_cannot_put_a_blob_unasked() {
         ["text/plain", "Multipart/Form-Data; boundary=x", "application/x-www-form-urlencoded"]
     {
         api.send(from_page(simple)).await.is_problem(400, "invalid-request");
-        let asked = from_page(simple).header("Idempotency-Key", "1");
-        assert_eq!(api.send(asked).await.status, 201, "{simple}");
+        let with_key = from_page(simple).header("Idempotency-Key", "1");
+        assert_eq!(api.send(with_key).await.status, 201, "{simple}");
     }
     assert_eq!(api.send(from_page("image/png")).await.status, 201);
 }
@@ -145,7 +145,7 @@ async fn a_message_names_blobs_and_the_model_reads_their_bytes() {
     echo(&api).await;
     let blob = put(&api, "image/png", &[7; 5_000]).await.body;
     let image = |id: &Value| json!({"type": "image", "source": {"type": "blob", "blobId": id}});
-    let messages = said(&api, json!([image(&blob["id"])])).await;
+    let messages = send(&api, json!([image(&blob["id"])])).await;
     let source = json!({"type": "blob", "blobId": blob["id"], "mimeType": "image/png",
         "size": 5_000});
     assert_eq!(messages[0]["content"][0]["source"], source);
@@ -156,7 +156,7 @@ async fn a_message_names_blobs_and_the_model_reads_their_bytes() {
     assert_eq!(admin(&api, "DELETE", &path).await.0, 404);
     assert_eq!(read(&api, blob["id"].as_str().unwrap(), &[]).await.0, 404);
     let gone = api.post(AT, json!({"content": [image(&blob["id"])]})).await;
-    gone.names("content[0].source.blobId: there is no such blob");
+    gone.names("content[0].source.blobId: blob not found");
     let pdf = put(&api, "application/pdf", b"x").await.body;
     let text = json!({"type": "text", "text": "see"});
     let wrong = api.post(AT, json!({"content": [text, image(&pdf["id"])]})).await;
@@ -172,13 +172,13 @@ async fn a_messages_own_bytes_become_a_blob() {
     let data = BASE64.repeat(100);
     let source = json!({"type": "base64", "mimeType": "image/png", "data": data});
     let photo = json!({"type": "image", "altText": "a cat", "source": source});
-    let messages = said(&api, json!([photo])).await;
-    let kept = &messages[0]["content"][0];
-    assert_eq!((&kept["altText"], &kept["source"]["type"]), (&json!("a cat"), &json!("blob")));
+    let messages = send(&api, json!([photo])).await;
+    let block = &messages[0]["content"][0];
+    assert_eq!((&block["altText"], &block["source"]["type"]), (&json!("a cat"), &json!("blob")));
     assert_eq!(messages[1]["content"][0]["text"], "[image/png, 3 kB: a cat]");
     let journal = api.get("/v1/conversations/a/journal?limit=100").await.body.to_string();
     assert!(!journal.contains(BASE64), "{journal}");
-    let id = kept["source"]["blobId"].as_str().unwrap();
+    let id = block["source"]["blobId"].as_str().unwrap();
     assert_eq!(read(&api, id, &[]).await.2, (0..30).collect::<Vec<u8>>().repeat(100));
     assert_eq!(api.delete("/v1/conversations/a").await.status, 204);
     assert_eq!(read(&api, id, &[]).await.0, 200);
@@ -189,9 +189,9 @@ async fn operators_read_the_audit_newest_first() {
     let api = Api::start().await;
     echo(&api).await;
     for text in ["one", "two", "three"] {
-        said(&api, json!([{"type": "text", "text": text}])).await;
+        send(&api, json!([{"type": "text", "text": text}])).await;
     }
-    // The last may still be on its way.
+    // The last entry may not be written yet.
     let all = tokio::time::timeout(crate::api::DEADLINE, async {
         loop {
             let (status, all) = admin(&api, "GET", "/audit/a").await;

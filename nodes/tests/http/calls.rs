@@ -1,4 +1,4 @@
-//! Calls: answered, refused, cancelled, dispatched; the inbox.
+//! Calls over HTTP: resolve, deny, cancel, dispatch; the inbox.
 
 use serde_json::{Value, json};
 
@@ -208,21 +208,21 @@ async fn media_of_an_answer_are_kept_whole_and_only_named_to_the_model() {
     let agent = json!({"model": {"provider": "scripted", "script": script}, "tools": [ask]});
     assert_eq!(api.put("/v1/agents/photos", agent).await.status, 201);
     let mut stream = {
-        let said = json!({"text": "Ask.", "agent": "photos"});
-        assert_eq!(api.post("/v1/conversations/a/messages", said).await.status, 202);
+        let message = json!({"text": "Ask.", "agent": "photos"});
+        assert_eq!(api.post("/v1/conversations/a/messages", message).await.status, 202);
         api.stream("/v1/conversations/a/events?after=0").await
     };
-    let asked = stream.until("suspended").await;
+    let suspended = stream.until("suspended").await;
     let photo = json!({"type": "image",
         "source": {"type": "base64", "mimeType": "image/png", "data": "AAEC"}});
-    let call = asked.data["call_id"].as_str().unwrap();
+    let call = suspended.data["call_id"].as_str().unwrap();
     let answer = json!({"result": [{"type": "text", "text": "Here."}, photo]});
     let answered = api.post(&format!("/v1/conversations/a/calls/{call}/resolution"), answer).await;
     assert_eq!(answered.status, 200);
     let resolved = stream.until("tool_call_resolved").await;
     assert_eq!(resolved.data["result"]["result"][1], photo);
-    let told = stream.until("message_completed").await.data["message"]["content"][0].clone();
-    let told = told["text"].as_str().unwrap();
-    assert!(told.contains("[image/png, 3 B]") && !told.contains("AAEC"), "{told}");
-    assert!(told.ends_with("Ask."), "{told}");
+    let block = stream.until("message_completed").await.data["message"]["content"][0].clone();
+    let text = block["text"].as_str().unwrap();
+    assert!(text.contains("[image/png, 3 B]") && !text.contains("AAEC"), "{text}");
+    assert!(text.ends_with("Ask."), "{text}");
 }

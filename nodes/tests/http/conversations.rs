@@ -1,4 +1,4 @@
-//! Conversations: created, listed, read, deleted; their journals.
+//! Conversations over HTTP: create, list, read, delete; their journals.
 
 use serde_json::{Value, json};
 
@@ -127,12 +127,12 @@ async fn nothing_is_known_of_a_conversation_that_does_not_exist() {
             answer.is_problem(404, "not-found");
         }
         let at = |call: &str| format!("/v1/conversations/{id}/{call}");
-        let said = api.post(&at("messages"), json!({"text": "hello"})).await;
-        said.is_problem(404, "not-found");
-        let ran = api.post(&at("dispatch"), json!({"tool": "look_up", "input": {}})).await;
-        ran.is_problem(404, "not-found");
-        let solved = api.post(&at("calls/c/resolution"), json!({"result": 1})).await;
-        solved.is_problem(404, "not-found");
+        let sent = api.post(&at("messages"), json!({"text": "hello"})).await;
+        sent.is_problem(404, "not-found");
+        let dispatched = api.post(&at("dispatch"), json!({"tool": "look_up", "input": {}})).await;
+        dispatched.is_problem(404, "not-found");
+        let resolved = api.post(&at("calls/c/resolution"), json!({"result": 1})).await;
+        resolved.is_problem(404, "not-found");
         api.send(api.request("POST", &at("cancel"))).await.is_problem(404, "not-found");
         api.delete(&format!("/v1/conversations/{id}")).await.is_problem(404, "not-found");
     }

@@ -1,4 +1,4 @@
-//! Decisions that hold for later calls: remembered with an approval, listed, revoked.
+//! Remembered decisions over HTTP: remembered with an approval, listed, revoked.
 
 use serde_json::{Value, json};
 
@@ -19,7 +19,7 @@ async fn agent(api: &Api) {
     assert_eq!(api.put("/v1/agents/asker", definition).await.status, 201);
 }
 
-/// Sends a message to a conversation of that agent; the calls that wait then.
+/// Sends a message to a conversation of that agent and returns the calls that then wait.
 async fn say(api: &Api, id: &str) -> Vec<Value> {
     let body = json!({"text": "go", "agent": "asker"});
     assert_eq!(api.post(&format!("/v1/conversations/{id}/messages"), body).await.status, 202);
@@ -53,14 +53,14 @@ async fn settle(api: &Api, id: &str, pending: &[Value], remember: Value) {
 }
 
 #[tokio::test]
-async fn a_conversations_decision_is_kept_listed_and_revoked() {
+async fn a_conversations_decision_is_remembered_listed_and_revoked() {
     let api = Api::start().await;
     agent(&api).await;
     let pending = say(&api, "c").await;
     assert_eq!(tools(&pending), ["ask_me", "vault"]);
     settle(&api, "c", &pending, json!({"for": "1h"})).await;
     let pending = say(&api, "c").await;
-    assert_eq!(tools(&pending), ["vault"], "nobody is asked for the first again");
+    assert_eq!(tools(&pending), ["vault"], "the first call needs no approval again");
     let listed = api.get("/v1/conversations/c/decisions").await.body;
     let decision = &listed["decisions"][0];
     assert_eq!((&decision["tool"], &decision["match"]), (&json!("ask_me"), &json!("exact")));
@@ -83,7 +83,7 @@ async fn an_agents_decision_holds_in_all_of_its_conversations() {
     settle(&api, "one", &pending, json!({"scope": "agent", "match": "tool", "for": "1h"})).await;
     let mut stream = api.stream("/v1/conversations/one/events?after=0").await;
     stream.until("snapshot").await;
-    let kept = async {
+    let published = async {
         loop {
             let listed = api.get("/v1/agents/asker/decisions").await.body;
             if let Some(decision) = listed["decisions"].get(0) {
@@ -92,7 +92,7 @@ async fn an_agents_decision_holds_in_all_of_its_conversations() {
             tokio::task::yield_now().await;
         }
     };
-    let id = tokio::time::timeout(crate::api::DEADLINE, kept).await.unwrap();
+    let id = tokio::time::timeout(crate::api::DEADLINE, published).await.unwrap();
     assert_eq!(tools(&say(&api, "two").await), ["vault"]);
     let own = api.get("/v1/conversations/one/decisions").await.body;
     assert_eq!(own, json!({"decisions": []}));
@@ -104,7 +104,7 @@ async fn an_agents_decision_holds_in_all_of_its_conversations() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_remembered_is_refused_and_the_call_stays_open() {
+async fn a_decision_that_cannot_be_remembered_is_refused_and_the_call_stays_open() {
     let api = Api::start().await;
     agent(&api).await;
     let pending = say(&api, "c").await;

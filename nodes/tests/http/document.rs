@@ -1,4 +1,4 @@
-//! The document itself: checked in, and served.
+//! The OpenAPI document: checked in, consistent, and served.
 
 use serde_json::Value;
 

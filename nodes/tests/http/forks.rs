@@ -44,5 +44,9 @@ async fn a_wrong_fork_is_refused_and_names_its_field() {
     let nobody = api.post("/v1/conversations/nobody/fork", json!({})).await;
     nobody.is_problem(404, "not-found");
     let listed = api.get("/v1/conversations").await.body;
-    assert_eq!(listed["conversations"].as_array().unwrap().len(), 1, "nothing was left behind");
+    assert_eq!(
+        listed["conversations"].as_array().unwrap().len(),
+        1,
+        "a refused fork leaves a conversation"
+    );
 }

@@ -1,4 +1,4 @@
-//! Bytes that no honest client sends.
+//! Requests that no honest client sends.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! Messages: said, repeated, refused, read back.
+//! Messages over HTTP: send, repeat, refuse, list.
 
 use serde_json::{Value, json};
 
@@ -7,7 +7,7 @@ use crate::api::Api;
 const AT: &str = "/v1/conversations/a/messages";
 
 #[tokio::test]
-async fn a_message_starts_a_turn_that_its_stream_tells_of() {
+async fn a_message_starts_a_turn_whose_frames_are_streamed() {
     let api = Api::start().await;
     api.post("/v1/conversations", json!({"id": "a", "agent": "demo"})).await;
     let mut stream = api.stream("/v1/conversations/a/events").await;
@@ -18,11 +18,12 @@ async fn a_message_starts_a_turn_that_its_stream_tells_of() {
     let turn = &sent.body["turn_id"];
     let started = frames.iter().find(|frame| frame.event == "turn_started").unwrap();
     assert_eq!(&started.data["turn_id"], turn);
-    let said = frames.iter().find(|frame| frame.event == "message_completed").unwrap();
-    let text = said.data["message"]["content"][0]["text"].as_str().unwrap();
+    let completed = frames.iter().find(|frame| frame.event == "message_completed").unwrap();
+    let text = completed.data["message"]["content"][0]["text"].as_str().unwrap();
     let deltas = frames.iter().filter(|frame| frame.event == "text_delta");
-    let told: String = deltas.clone().map(|frame| frame.data["text"].as_str().unwrap()).collect();
-    assert_eq!(told, text);
+    let streamed: String =
+        deltas.clone().map(|frame| frame.data["text"].as_str().unwrap()).collect();
+    assert_eq!(streamed, text);
     assert!(deltas.clone().all(|frame| frame.id.is_none()));
     assert!(frames.last().unwrap().id.is_some());
     let ids: Vec<u64> = frames.iter().filter_map(|frame| frame.id).collect();
@@ -120,7 +121,7 @@ async fn a_wrong_field_of_a_block_is_named_with_its_place() {
 }
 
 #[tokio::test]
-async fn blocks_are_kept_as_they_came_and_told_to_the_model_as_text() {
+async fn blocks_are_stored_unchanged_and_given_to_the_model_as_text() {
     let api = Api::start().await;
     let echo = json!({"model": {"provider": "scripted", "script": [{"text": "{{ user }}"}]}});
     api.put("/v1/agents/echo", echo).await;
@@ -139,9 +140,9 @@ async fn blocks_are_kept_as_they_came_and_told_to_the_model_as_text() {
     stream.until("turn_completed").await;
     let messages = api.get(AT).await.body["messages"].clone();
     assert_eq!(messages[0]["content"], content);
-    let told =
+    let model_text =
         "See\n[image/png, 3 B: a cat]\n{\"z\":1,\"a\":2}\n{\"type\":\"hologram\",\"beams\":3}";
-    assert_eq!(messages[1]["content"][0]["text"], told);
+    assert_eq!(messages[1]["content"][0]["text"], model_text);
 }
 
 #[tokio::test]
@@ -187,12 +188,12 @@ async fn a_repeated_message_is_one_message() {
     let other = json!({"text": "two", "if_busy": "queue"});
     api.keyed("k", "POST", AT, other).await.names("Idempotency-Key");
     let events = api.get("/v1/conversations/a/journal?limit=1000").await.body["events"].clone();
-    let said = |event: &&Value| event["type"] == "user_msg";
-    assert_eq!(events.as_array().unwrap().iter().filter(said).count(), 2);
+    let is_user_message = |event: &&Value| event["type"] == "user_msg";
+    assert_eq!(events.as_array().unwrap().iter().filter(is_user_message).count(), 2);
 }
 
 #[tokio::test]
-async fn messages_are_read_from_below() {
+async fn messages_are_listed_from_the_newest() {
     let api = Api::start().await;
     for text in ["one", "two"] {
         let sent = api.say("a", text).await;
@@ -204,11 +205,11 @@ async fn messages_are_read_from_below() {
     assert_eq!((&all["more"], &all["cursor"]), (&json!(false), &Value::Null));
     let roles: Vec<_> = all["messages"].as_array().unwrap().iter().map(|m| &m["role"]).collect();
     assert_eq!(roles, ["user", "assistant", "user", "assistant"]);
-    let below = api.get(&format!("{AT}?limit=3")).await.body;
-    assert_eq!(below["messages"], json!(all["messages"].as_array().unwrap()[1..]));
-    assert_eq!(below["more"], true);
-    let cursor = below["cursor"].as_str().unwrap();
-    let above = api.get(&format!("{AT}?before={cursor}&limit=3")).await.body;
-    assert_eq!(above["messages"], json!(all["messages"].as_array().unwrap()[..1]));
-    assert_eq!(above["more"], false);
+    let newer = api.get(&format!("{AT}?limit=3")).await.body;
+    assert_eq!(newer["messages"], json!(all["messages"].as_array().unwrap()[1..]));
+    assert_eq!(newer["more"], true);
+    let cursor = newer["cursor"].as_str().unwrap();
+    let older = api.get(&format!("{AT}?before={cursor}&limit=3")).await.body;
+    assert_eq!(older["messages"], json!(all["messages"].as_array().unwrap()[..1]));
+    assert_eq!(older["more"], false);
 }

@@ -1,20 +1,28 @@
-//! A program's own native tools begin and end with its node.
+//! A node inside another program: its native tools, and its commands.
 
 use std::sync::{Arc, Mutex};
 
-use abide::config::{Cli, Config};
+use abide::config::Config;
 use abide::node::{Node, StartError};
-use abide_actors::tools::Extensions;
-use abide_actors::tools::ToolReturn;
+use abide_actors::tools::{Extensions, ToolReturn};
 use abide_actors::tools::native::{Context, NativeTool};
 use async_trait::async_trait;
-use clap::Parser;
+use abide::StoreUrl;
 use serde_json::{Value, json};
 
-type Seen = Arc<Mutex<Vec<&'static str>>>;
+type Log = Arc<Mutex<Vec<&'static str>>>;
 
-/// Notes how it begins and ends.
-struct Pool(Seen, Result<(), String>);
+/// Logs its start and its stop.
+struct Pool {
+    log: Log,
+    start: Result<(), String>,
+}
+
+impl Pool {
+    fn new(log: &Log) -> Self {
+        Self { log: log.clone(), start: Ok(()) }
+    }
+}
 
 #[async_trait]
 impl NativeTool for Pool {
@@ -31,38 +39,36 @@ impl NativeTool for Pool {
     }
 
     async fn on_start(&self) -> Result<(), String> {
-        self.0.lock().unwrap().push("started");
-        self.1.clone()
+        self.log.lock().unwrap().push("started");
+        self.start.clone()
     }
 
     async fn on_stop(&self) {
-        self.0.lock().unwrap().push("stopped");
+        self.log.lock().unwrap().push("stopped");
     }
 }
 
-fn config(store: &str) -> Config {
-    let arguments = ["abide", "--store", store, "--node", "n1"];
-    let ports = ["--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"];
-    Cli::parse_from(arguments.into_iter().chain(ports)).serve
+async fn start(store: StoreUrl, pool: Pool) -> Result<Node, StartError> {
+    let extensions = Extensions::new().with("pool", pool);
+    Node::builder(Config::new(store)).extensions(extensions).start().await
 }
 
 #[tokio::test]
 async fn native_tools_start_before_their_node_serves_and_stop_after_it() {
-    let seen = Seen::default();
-    let natives = Extensions::new().with_tool("pool", Pool(seen.clone(), Ok(())));
-    let node = Node::start_with(config("memory"), None, natives).await.unwrap();
-    assert_eq!(*seen.lock().unwrap(), ["started"]);
+    let log = Log::default();
+    let node = start(StoreUrl::Memory, Pool::new(&log)).await.unwrap();
+    assert_eq!(*log.lock().unwrap(), ["started"]);
     node.stop().await;
-    assert_eq!(*seen.lock().unwrap(), ["started", "stopped"]);
+    assert_eq!(*log.lock().unwrap(), ["started", "stopped"]);
 }
 
 #[tokio::test]
 async fn a_native_tool_that_cannot_start_keeps_its_node_from_serving() {
-    let broken = Pool(Seen::default(), Err("there is no database".to_owned()));
-    let refused =
-        Node::start_with(config("memory"), None, Extensions::new().with_tool("pool", broken)).await;
-    let Err(StartError::Broken(why)) = refused else { panic!("it serves") };
-    assert_eq!(why, "the native tool pool did not start: there is no database");
+    let broken = Pool { log: Log::default(), start: Err("there is no database".to_owned()) };
+    let Err(StartError::Broken(reason)) = start(StoreUrl::Memory, broken).await else {
+        panic!("the node serves")
+    };
+    assert_eq!(reason, "the native tool pool did not start: there is no database");
 }
 
 #[tokio::test]
@@ -70,9 +76,16 @@ async fn the_tools_of_a_node_that_cannot_begin_are_stopped_again() {
     let dir = tempfile::tempdir().unwrap();
     let occupied = dir.path().join("file");
     std::fs::write(&occupied, "no store").unwrap();
-    let seen = Seen::default();
-    let natives = Extensions::new().with_tool("pool", Pool(seen.clone(), Ok(())));
-    let store = format!("embedded:{}", occupied.display());
-    assert!(Node::start_with(config(&store), None, natives).await.is_err());
-    assert_eq!(*seen.lock().unwrap(), ["started", "stopped"]);
+    let log = Log::default();
+    assert!(start(StoreUrl::Embedded(occupied), Pool::new(&log)).await.is_err());
+    assert_eq!(*log.lock().unwrap(), ["started", "stopped"]);
+}
+
+#[tokio::test]
+async fn a_program_without_the_launcher_guard_reports_that_commands_are_off() {
+    let node = start(StoreUrl::Memory, Pool::new(&Log::default())).await.unwrap();
+    let ready = reqwest::get(format!("http://{}/readyz", node.admin)).await.unwrap();
+    let lines = ready.text().await.unwrap();
+    assert!(lines.starts_with("ready\ncommands: off: "), "{lines}");
+    node.stop().await;
 }

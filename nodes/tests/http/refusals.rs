@@ -1,4 +1,4 @@
-//! Requests that cannot be read, paths and methods that are not known, and a node that drains.
+//! Refused requests: unreadable bodies, unknown paths and methods, and a node that drains.
 
 use serde_json::{Value, json};
 
@@ -45,7 +45,7 @@ async fn a_body_of_another_type_is_refused() {
 }
 
 #[tokio::test]
-async fn what_a_page_of_another_origin_can_send_unasked_changes_nothing() {
+async fn a_request_without_preflight_from_another_origin_changes_nothing() {
     let api = Api::start().await;
     api.say_until("a", "mail", "suspended").await;
     let admin = format!("http://{}/admin", api.node.admin);
@@ -66,8 +66,8 @@ async fn what_a_page_of_another_origin_can_send_unasked_changes_nothing() {
     assert_eq!(api.get("/v1/conversations/a").await.body["state"], "awaiting_input");
     let own = cancel().header("Origin", "http://a").header("Content-Type", "application/json");
     assert_eq!(api.send(own).await.body, json!({"cancelled": true}));
-    let looks = api.request("GET", "/v1/agents").header("Origin", "https://evil.example");
-    assert_eq!(api.send(looks).await.status, 200);
+    let read = api.request("GET", "/v1/agents").header("Origin", "https://evil.example");
+    assert_eq!(api.send(read).await.status, 200);
 }
 
 #[tokio::test]
@@ -100,20 +100,19 @@ async fn a_query_parameter_that_is_wrong_is_named() {
         ("pending?limit=-1", "limit: "),
         ("agents?limit=1", ""),
     ] {
-        let answer = api.get(&format!("/v1/{query}")).await;
-        match parameter {
-            "" => assert_eq!(answer.status, 200),
-            parameter => {
-                answer.names(parameter);
-                let detail = answer.body["detail"].as_str().unwrap();
-                assert!(!detail.contains("deserialize"), "{detail}");
-            }
+        let response = api.get(&format!("/v1/{query}")).await;
+        if parameter.is_empty() {
+            assert_eq!(response.status, 200);
+            continue;
         }
+        response.names(parameter);
+        let detail = response.body["detail"].as_str().unwrap();
+        assert!(!detail.contains("deserialize"), "{detail}");
     }
 }
 
 #[tokio::test]
-async fn a_body_past_its_bound_is_refused() {
+async fn a_body_over_its_limit_is_refused() {
     let api = Api::start().await;
     let text = "x".repeat(2 << 20);
     for path in ["/v1/conversations/a/messages", "/v1/conversations/a/dispatch"] {
@@ -137,7 +136,7 @@ async fn an_unknown_path_is_not_found() {
 }
 
 #[tokio::test]
-async fn an_unknown_method_is_refused_with_those_that_are_known() {
+async fn an_unknown_method_is_refused_and_allow_lists_the_known_ones() {
     let api = Api::start().await;
     for (method, path, allow) in [
         ("PATCH", "/v1/agents/demo", "PUT,GET,HEAD,DELETE"),
@@ -173,7 +172,7 @@ async fn a_head_is_a_get_without_its_body() {
 }
 
 #[tokio::test]
-async fn a_draining_node_takes_no_work_and_still_shows_what_is() {
+async fn a_draining_node_takes_no_work_and_still_answers_reads() {
     let api = Api::start().await;
     api.post("/v1/conversations", json!({"id": "a", "agent": "demo"})).await;
     api.node.drain(std::time::Duration::from_secs(60)).await;

@@ -1,4 +1,4 @@
-//! Judges answers by the OpenAPI document.
+//! Checks responses, bodies and frames against the OpenAPI document.
 
 use serde_json::{Value, json};
 
@@ -12,31 +12,39 @@ impl Spec {
     /// The operation behind a request, if the document has one.
     fn operation(&self, method: &str, path: &str) -> Option<&Value> {
         let path = path.split('?').next().unwrap();
-        let given: Vec<&str> = path.split('/').collect();
-        let fits = |template: &str| {
-            let parts: Vec<&str> = template.split('/').collect();
-            let same = |(part, given): (&&str, &&str)| part == given || part.starts_with('{');
-            parts.len() == given.len() && parts.iter().zip(&given).all(same)
+        let segments: Vec<&str> = path.split('/').collect();
+        let matches = |template: &str| {
+            let expected: Vec<&str> = template.split('/').collect();
+            let same = |(expected, actual): (&&str, &&str)| {
+                expected == actual || expected.starts_with('{')
+            };
+            expected.len() == segments.len() && expected.iter().zip(&segments).all(same)
         };
         let paths = self.0["paths"].as_object().unwrap();
-        let (_, item) = paths.iter().find(|(template, _)| fits(template))?;
+        let (_, item) = paths.iter().find(|(template, _)| matches(template))?;
         item.get(method.to_lowercase())
     }
 
-    /// Panics unless the document knows this answer.
-    pub(crate) fn judge(&self, request: (&str, &str), status: u16, media: &str, body: &Value) {
+    /// Panics unless the document describes this response.
+    pub(crate) fn check_response(
+        &self,
+        request: (&str, &str),
+        status: u16,
+        media: &str,
+        body: &Value,
+    ) {
         let (method, path) = request;
         let Some(operation) = self.operation(method, path) else { return };
         let mut response = &operation["responses"][status.to_string()];
         if let Some(at) = response["$ref"].as_str() {
             response = self.0.pointer(at.trim_start_matches('#')).unwrap();
         }
-        assert!(!response.is_null(), "{method} {path}: the document knows no {status}: {body}");
+        assert!(!response.is_null(), "{method} {path}: the document has no {status}: {body}");
         let Some(content) = response.get("content") else {
             return assert!(body.is_null(), "{method} {path}: {status} has no body: {body}");
         };
         let content = &content[media];
-        assert!(!content.is_null(), "{method} {path}: {status}: unknown media type {media}");
+        assert!(!content.is_null(), "{method} {path}: {status}: undocumented media type {media}");
         self.check(&content["schema"], body, &format!("{method} {path} {status}"));
     }
 
@@ -57,8 +65,8 @@ impl Spec {
     fn check(&self, schema: &Value, value: &Value, what: &str) {
         let root = json!({"components": self.0["components"], "allOf": [schema]});
         let validator = jsonschema::validator_for(&root).unwrap();
-        let wrong: Vec<String> =
+        let errors: Vec<String> =
             validator.iter_errors(value).map(|error| error.to_string()).collect();
-        assert!(wrong.is_empty(), "{what}: {wrong:?}\n{value:#}");
+        assert!(errors.is_empty(), "{what}: {errors:?}\n{value:#}");
     }
 }

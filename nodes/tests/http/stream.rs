@@ -8,7 +8,7 @@ use crate::spec::Spec;
 
 pub(crate) struct Stream {
     response: Response,
-    read: String,
+    received: String,
     spec: Spec,
 }
 
@@ -24,22 +24,22 @@ impl Stream {
         let response = request.send().await.unwrap();
         assert_eq!(response.status(), 200);
         assert_eq!(response.headers()["content-type"], "text/event-stream");
-        Self { response, read: String::new(), spec: Spec::new() }
+        Self { response, received: String::new(), spec: Spec::new() }
     }
 
-    /// The next frame, held against the document; `None` when the stream is over.
+    /// The next frame, checked against the document; `None` at the end of the stream.
     pub(crate) async fn next(&mut self) -> Option<Frame> {
         loop {
-            if let Some((block, rest)) = self.read.split_once("\n\n") {
+            if let Some((block, rest)) = self.received.split_once("\n\n") {
                 let (block, rest) = (block.to_owned(), rest.to_owned());
-                self.read = rest;
+                self.received = rest;
                 if block.starts_with(':') {
                     continue;
                 }
                 return Some(self.frame(&block));
             }
             let chunk = tokio::time::timeout(DEADLINE, self.response.chunk()).await.unwrap();
-            self.read.push_str(std::str::from_utf8(&chunk.unwrap()?).unwrap());
+            self.received.push_str(std::str::from_utf8(&chunk.unwrap()?).unwrap());
         }
     }
 
@@ -61,12 +61,12 @@ impl Stream {
         frame
     }
 
-    /// The first frame of this name from here on.
+    /// The next frame of this name.
     pub(crate) async fn until(&mut self, event: &str) -> Frame {
         self.all_until(event).await.pop().unwrap()
     }
 
-    /// All frames up to the first of this name.
+    /// All frames up to the next of this name.
     pub(crate) async fn all_until(&mut self, event: &str) -> Vec<Frame> {
         let mut all = Vec::new();
         loop {

@@ -128,7 +128,7 @@ async fn a_collector_that_is_away_costs_spans_and_one_line() {
         })
         .await;
     }
-    let said = site.log().lines().filter(|line| line.contains("spans are lost")).count();
+    let said = site.log().lines().filter(|line| line.contains("spans lost")).count();
     assert_eq!(said, 1, "{}", site.log());
 }
 

@@ -39,7 +39,7 @@ async fn everything_happens_at_the_time_of_the_store_wherever_it_happens() {
     let (mut cluster, tools) = (apart().await, ToolServer::start().await);
     for node in [1, 2] {
         let log = cluster.log(node);
-        assert!(log.contains("the clock is not the store's"), "it is not off: {log}");
+        assert!(log.contains("clock set to the store's time"), "it is not off: {log}");
     }
     let ask = tool("ask", json!({"executor": "human", "timeout": "3s"}));
     let agent = calls_once(vec![ask, http("run", &tools, "/slow", json!({}))]);

@@ -1,4 +1,4 @@
-//! Reads the bytes of a blob, whole and in time.
+//! Receives the bytes of a blob, within limits of size and time.
 
 use std::time::Duration;
 
@@ -8,22 +8,23 @@ use axum::http::{HeaderMap, header};
 use bytes::Bytes;
 use tokio::sync::OwnedSemaphorePermit;
 
-use super::place;
+use super::permit;
 use crate::http::Api;
+use crate::http::extract::is_over_limit;
 use crate::http::problem::{Kind, Problem};
 
-/// The largest blob: what providers take in one request.
-const LARGEST: usize = 20 << 20;
-/// How long a client may take to send it: 20 MiB at 1.4 Mbit/s. It holds a place meanwhile.
-const SENT_WITHIN: Duration = Duration::from_secs(120);
+/// The largest blob; providers accept about as much in one request.
+const MAX_BLOB_BYTES: usize = 20 << 20;
+/// How long a client may take to send a blob while it holds a permit: 20 MiB at 1.4 Mbit/s.
+const UPLOAD_TIMEOUT: Duration = Duration::from_secs(120);
 /// The longest media type.
-const MEDIA_TYPE_BYTES: usize = 255;
+const MAX_MEDIA_TYPE_BYTES: usize = 255;
 
-/// A body that was read, and its place among those.
+/// A blob that was received, with its permit.
 pub(in crate::http) struct Upload {
     pub(super) media_type: String,
     pub(super) bytes: Bytes,
-    pub(super) place: OwnedSemaphorePermit,
+    pub(super) permit: OwnedSemaphorePermit,
 }
 
 impl FromRequest<Api> for Upload {
@@ -33,41 +34,46 @@ impl FromRequest<Api> for Upload {
         let media_type = media_type(request.headers())?;
         let announced = request.headers().get(header::CONTENT_LENGTH);
         let announced = announced.and_then(|length| length.to_str().ok()?.parse::<usize>().ok());
-        if announced.is_some_and(|announced| announced > LARGEST) {
+        if announced.is_some_and(|announced| announced > MAX_BLOB_BYTES) {
             return Err(too_large());
         }
-        let place = place(&api.blobs).await?;
-        let read = axum::body::to_bytes(request.into_body(), LARGEST);
-        let bytes = tokio::time::timeout(SENT_WITHIN, read).await;
-        let bytes = bytes.map_err(|_| Problem::unreadable("the body took too long to come"))?;
-        let bytes = bytes.map_err(|error| match crate::http::extract::is_too_long(&error) {
-            true => too_large(),
-            false => Problem::unreadable("the body could not be read"),
+        let permit = permit(&api.blobs_in_flight).await?;
+        let read = axum::body::to_bytes(request.into_body(), MAX_BLOB_BYTES);
+        let bytes = tokio::time::timeout(UPLOAD_TIMEOUT, read).await;
+        let bytes = bytes.map_err(|_| Problem::unreadable("the body did not arrive in time"))?;
+        let bytes = bytes.map_err(|error| {
+            if is_over_limit(&error) {
+                too_large()
+            } else {
+                Problem::unreadable("the body could not be read")
+            }
         })?;
-        match bytes.is_empty() {
-            true => Err(Problem::field("body", "is empty")),
-            false => Ok(Self { media_type, bytes, place }),
+        if bytes.is_empty() {
+            return Err(Problem::field("body", "is empty"));
         }
+        Ok(Self { media_type, bytes, permit })
     }
 }
 
 fn too_large() -> Problem {
-    let detail = format!("the body is larger than {LARGEST} bytes");
+    let detail = format!("the body is larger than {MAX_BLOB_BYTES} bytes");
     Problem::new(Kind::PayloadTooLarge, detail)
 }
 
 fn media_type(headers: &HeaderMap) -> Result<String, Problem> {
-    let wrong = |why: &str| Problem::field("Content-Type", why);
-    let given = headers.get(header::CONTENT_TYPE).ok_or_else(|| wrong("is missing"))?;
+    let problem = |reason: &str| Problem::field("Content-Type", reason);
+    let given = headers.get(header::CONTENT_TYPE).ok_or_else(|| problem("is missing"))?;
     let given = given.to_str().unwrap_or_default().trim();
     let essence = essence(given);
-    let token = |part: &str| {
-        let legal = |c: char| c.is_ascii_alphanumeric() || "!#$&-^_.+".contains(c);
-        !part.is_empty() && part.chars().all(legal)
+    let is_token = |part: &str| {
+        let is_legal = |c: char| c.is_ascii_alphanumeric() || "!#$&-^_.+".contains(c);
+        !part.is_empty() && part.chars().all(is_legal)
     };
-    let whole = essence.split_once('/').is_some_and(|(kind, sub)| token(kind) && token(sub));
-    match whole && given.len() <= MEDIA_TYPE_BYTES {
-        true => Ok(given.to_owned()),
-        false => Err(wrong("must be a media type, TYPE/SUBTYPE, of at most 255 bytes")),
+    let is_valid =
+        essence.split_once('/').is_some_and(|(kind, subtype)| is_token(kind) && is_token(subtype));
+    if is_valid && given.len() <= MAX_MEDIA_TYPE_BYTES {
+        Ok(given.to_owned())
+    } else {
+        Err(problem("must be a media type, TYPE/SUBTYPE, of at most 255 bytes"))
     }
 }

@@ -2,7 +2,7 @@
 
 use utoipa::IntoParams;
 
-/// Which agent.
+/// The path of an agent.
 #[derive(IntoParams)]
 #[into_params(parameter_in = Path)]
 #[expect(dead_code, reason = "only its schema is used")]
@@ -12,10 +12,10 @@ pub(in crate::http) struct AgentPath {
     name: String,
 }
 
-/// Which decision of which agent.
+/// The path of a decision of an agent.
 #[derive(IntoParams)]
 #[into_params(parameter_in = Path)]
-#[allow(dead_code, reason = "it is a description")]
+#[expect(dead_code, reason = "only its schema is used")]
 pub(in crate::http) struct AgentDecisionPath {
     /// The agent's name.
     #[param(pattern = "^[a-z0-9][a-z0-9_-]{0,63}$", example = "support")]
@@ -25,10 +25,10 @@ pub(in crate::http) struct AgentDecisionPath {
     decision_id: String,
 }
 
-/// Which decision of which conversation.
+/// The path of a decision of a conversation.
 #[derive(IntoParams)]
 #[into_params(parameter_in = Path)]
-#[allow(dead_code, reason = "it is a description")]
+#[expect(dead_code, reason = "only its schema is used")]
 pub(in crate::http) struct DecisionPath {
     /// The conversation's id.
     #[param(pattern = "^[A-Za-z0-9_.:-]{1,128}$", example = "conv_1")]
@@ -38,27 +38,27 @@ pub(in crate::http) struct DecisionPath {
     decision_id: String,
 }
 
-/// Which conversation.
+/// The path of a conversation.
 #[derive(IntoParams)]
 #[into_params(parameter_in = Path)]
 #[expect(dead_code, reason = "only its schema is used")]
 pub(in crate::http) struct ConversationPath {
-    /// The conversation's id. One that cannot exist is answered like one that does not.
+    /// The conversation's id. For an id that no conversation can have, the response is 404.
     #[param(pattern = "^[A-Za-z0-9_.:-]{1,128}$", example = "conv_1")]
     id: String,
 }
 
-/// Which blob.
+/// The path of a blob.
 #[derive(IntoParams)]
 #[into_params(parameter_in = Path)]
 #[expect(dead_code, reason = "only its schema is used")]
 pub(in crate::http) struct BlobPath {
-    /// The blob's id. One that cannot exist is answered like one that does not.
+    /// The blob's id. For an id that no blob can have, the response is 404.
     #[param(pattern = "^blob_[0-9a-f]{64}$")]
     id: String,
 }
 
-/// Which call.
+/// The path of a call.
 #[derive(IntoParams)]
 #[into_params(parameter_in = Path)]
 #[expect(dead_code, reason = "only its schema is used")]
@@ -66,40 +66,40 @@ pub(in crate::http) struct CallPath {
     /// The conversation's id.
     #[param(pattern = "^[A-Za-z0-9_.:-]{1,128}$", example = "conv_1")]
     id: String,
-    /// The call's id, percent-encoded where it must be.
+    /// The call's id, percent-encoded where necessary.
     #[param(example = "call_2")]
     call_id: String,
 }
 
-/// What makes a repeat of a request recognisable.
+/// The header that makes a request safe to repeat.
 #[derive(IntoParams)]
 #[into_params(parameter_in = Header)]
 #[expect(dead_code, reason = "only its schema is used")]
 pub(in crate::http) struct IdempotencyKeyHeader {
-    /// A name of the client's for this request, 1 to 255 visible characters. A repeat within a day
-    /// gets the first answer.
+    /// The client's name for this request, 1 to 255 visible characters. A repeat within a day gets the
+    /// first response.
     #[param(rename = "Idempotency-Key", min_length = 1, max_length = 255)]
     key: Option<String>,
 }
 
-/// On whose behalf.
+/// The header with the principal of a request.
 #[derive(IntoParams)]
 #[into_params(parameter_in = Header)]
 #[expect(dead_code, reason = "only its schema is used")]
 pub(in crate::http) struct PrincipalHeader {
-    /// On whose behalf the request is made, 1 to 255 visible characters, set by a gateway;
-    /// `anonymous` if absent, never `system`.
+    /// The principal on whose behalf the request is made, 1 to 255 visible characters, set by a
+    /// gateway; `anonymous` if absent, never `system`.
     #[param(rename = "Abide-Principal", min_length = 1, max_length = 255)]
     principal: Option<String>,
 }
 
-/// Where a stream goes on.
+/// The header with which a client resumes a stream.
 #[derive(IntoParams)]
 #[into_params(parameter_in = Header)]
 #[expect(dead_code, reason = "only its schema is used")]
 pub(in crate::http) struct LastEventId {
-    /// The `id` of the last frame that was read; every journalled frame after it is replayed. Wins
-    /// over `after`.
+    /// The `id` of the last frame that the client read; every journalled frame after it is replayed.
+    /// Wins over `after`.
     #[param(rename = "Last-Event-ID")]
     last: Option<u64>,
 }

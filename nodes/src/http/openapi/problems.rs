@@ -1,4 +1,4 @@
-//! Which problems each operation may answer with.
+//! The problems that each operation may answer with.
 
 use axum::http::StatusCode;
 use serde_json::{Value, json};
@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 use super::schemas;
 use crate::http::problem::Kind;
 
-/// Every operation may meet these.
-const ALWAYS: [Kind; 3] = [Kind::Overloaded, Kind::Unavailable, Kind::Internal];
+/// The problems that every operation may answer with.
+const COMMON: [Kind; 3] = [Kind::Overloaded, Kind::Unavailable, Kind::Internal];
 
 /// Adds the schema of a problem, and to each operation the problems that it may answer with.
 pub(super) fn describe(document: &mut Value) {
@@ -17,8 +17,8 @@ pub(super) fn describe(document: &mut Value) {
     for (_, item) in paths {
         let Value::Object(operations) = item else { continue };
         for (_, operation) in operations {
-            let own = operation["operationId"].as_str().and_then(own).unwrap_or_default();
-            for (status, kinds) in by_status(own, unreadable(operation)) {
+            let kinds = operation["operationId"].as_str().and_then(specific).unwrap_or_default();
+            for (status, kinds) in by_status(kinds, may_be_unreadable(operation)) {
                 let name = name(status, &kinds);
                 let at = format!("#/components/responses/{name}");
                 operation["responses"][status.as_str()] = json!({"$ref": at});
@@ -35,8 +35,8 @@ fn name(status: StatusCode, kinds: &[Kind]) -> String {
     format!("{}-{}", status.as_str(), names.join("-"))
 }
 
-/// The problems that an operation has of its own; `None` for an unknown one.
-fn own(operation: &str) -> Option<&'static [Kind]> {
+/// The problems of an operation in addition to the common ones; `None` for an unknown operation.
+fn specific(operation: &str) -> Option<&'static [Kind]> {
     use Kind::{
         AgentMissing, ApprovalRequired, CallNotOpen, ConversationExists, InvalidRequest, NotFound,
         PayloadTooLarge, TurnInFlight,
@@ -72,20 +72,20 @@ fn own(operation: &str) -> Option<&'static [Kind]> {
     })
 }
 
-/// Whether a request may be one that cannot even be read.
-fn unreadable(operation: &Value) -> bool {
+/// Whether a request may have a path or a body that cannot be parsed: 400.
+fn may_be_unreadable(operation: &Value) -> bool {
     let parameters = operation["parameters"].as_array();
     operation.get("requestBody").is_some()
         || parameters.is_some_and(|all| all.iter().any(|one| one["in"] == "path"))
 }
 
-fn by_status(own: &[Kind], unreadable: bool) -> Vec<(StatusCode, Vec<Kind>)> {
-    let large = StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE;
-    let mut all = vec![(large, vec![Kind::InvalidRequest])];
-    if unreadable {
+fn by_status(specific: &[Kind], may_be_unreadable: bool) -> Vec<(StatusCode, Vec<Kind>)> {
+    let too_large = StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE;
+    let mut all = vec![(too_large, vec![Kind::InvalidRequest])];
+    if may_be_unreadable {
         all.push((StatusCode::BAD_REQUEST, vec![Kind::InvalidRequest]));
     }
-    for kind in own.iter().chain(&ALWAYS) {
+    for kind in specific.iter().chain(&COMMON) {
         match all.iter_mut().find(|(status, _)| *status == kind.status()) {
             Some((_, kinds)) => kinds.push(*kind),
             None => all.push((kind.status(), vec![*kind])),
@@ -102,7 +102,7 @@ fn response(status: StatusCode, kinds: &[Kind]) -> Value {
     for kind in kinds {
         examples[kind.name()] = json!({"value": {
             "type": kind.uri(), "title": kind.title(), "status": status.as_u16(),
-            "detail": "What exactly, naming the field if it is one.",
+            "detail": "The exact error, beginning with the name of the field, if there is one.",
             "instance": "urn:uuid:5d0b9e7c-6c0b-4d0e-8c39-0f6a2f3c9c11",
         }});
     }
@@ -114,11 +114,11 @@ fn response(status: StatusCode, kinds: &[Kind]) -> Value {
         }},
     ]});
     let mut response = json!({
-        "description": format!("{}: {}.", why(status), names.join(", ")),
+        "description": format!("{}: {}.", description(status), names.join(", ")),
         "content": {"application/problem+json": {"schema": schema, "examples": examples}},
     });
-    let again = [Kind::Overloaded.status(), Kind::Unavailable.status()];
-    if again.contains(&status) {
+    let passing = [Kind::Overloaded.status(), Kind::Unavailable.status()];
+    if passing.contains(&status) {
         response["headers"] = json!({"Retry-After": {
             "description": "Seconds to wait before trying again.",
             "schema": {"type": "integer", "minimum": 0},
@@ -127,17 +127,19 @@ fn response(status: StatusCode, kinds: &[Kind]) -> Value {
     response
 }
 
-fn why(status: StatusCode) -> &'static str {
+fn description(status: StatusCode) -> &'static str {
     match status {
         StatusCode::BAD_REQUEST => "The request cannot be read",
-        StatusCode::NOT_FOUND => "There is no such thing",
-        StatusCode::CONFLICT => "The state does not allow it",
+        StatusCode::NOT_FOUND => "Something that the request names does not exist",
+        StatusCode::CONFLICT => "The current state does not allow the request",
         StatusCode::PAYLOAD_TOO_LARGE => "The body is larger than 1 MiB, or a blob than 20 MiB",
         StatusCode::UNPROCESSABLE_ENTITY => "A field is wrong; `detail` names it",
-        StatusCode::TOO_MANY_REQUESTS => "Too much waits here already",
+        StatusCode::TOO_MANY_REQUESTS => "A limit on concurrent or queued work is reached",
         StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE => "The headers are larger than 32 KiB",
-        StatusCode::SERVICE_UNAVAILABLE => "The store is away, the node drains, or the holder died",
-        _ => "A bug; the log has more under the same `instance`",
+        StatusCode::SERVICE_UNAVAILABLE => {
+            "The store is unavailable, the node drains, or the conversation's holder died"
+        }
+        _ => "A bug; the node's log has the details under the same `instance`",
     }
 }
 
@@ -151,11 +153,11 @@ fn problem() -> Value {
                 "enum": Kind::ALL.map(Kind::uri)},
             "title": {"type": "string"},
             "status": {"type": "integer", "minimum": 400, "maximum": 599},
-            "detail": {"type": "string", "description": "For people; names the field, if any."},
+            "detail": {"type": "string", "description": "For people; begins with the name of the field, if there is one."},
             "instance": {"type": "string", "format": "uri",
-                "description": "Of this occurrence; the log has it too."},
+                "description": "Identifies this occurrence; the node's log has it, too."},
             "errors": {"type": "array",
-                "description": "All mistakes of a definition.",
+                "description": "All errors of an agent definition.",
                 "items": {"type": "object", "required": ["tool", "field", "message"],
                     "properties": {
                         "tool": {"type": ["string", "null"]},
@@ -172,12 +174,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_operation_says_which_problems_it_has() {
+    fn every_operation_lists_its_problems() {
         let document = json!(crate::http::routes().into_openapi());
         for (path, item) in document["paths"].as_object().unwrap() {
             for (method, operation) in item.as_object().unwrap() {
                 let id = operation["operationId"].as_str().unwrap();
-                assert!(own(id).is_some(), "{method} {path} ({id})");
+                assert!(specific(id).is_some(), "{method} {path} ({id})");
             }
         }
     }

@@ -1,4 +1,5 @@
-//! Tagged unions whose members have names, so that client generators can name their types.
+//! Describes tagged unions with a named component for each member, so that client generators can name
+//! their types.
 
 use std::borrow::Cow;
 
@@ -17,7 +18,7 @@ pub(in crate::http) struct JournalEvent;
 /// Stands for a frame where a schema refers to one.
 pub(in crate::http) struct StreamFrame;
 
-/// Brings along what the members of an enum refer to; the union itself is described later.
+/// Registers the schemas that the members of an enum refer to; the union itself is described later.
 macro_rules! stands_for {
     ($name:ident, $union:ty) => {
         impl PartialSchema for $name {
@@ -43,18 +44,18 @@ stands_for!(StreamFrame, Payload);
 
 /// Describes a journal's events: one component per type.
 pub(super) fn journal(document: &mut Value) {
-    let union = "One entry of a journal. More types may be added: skip what you do not know.";
+    let union = "One event of a journal. More types may be added: ignore unknown ones.";
     let seq = json!({
         "type": "integer", "format": "int64", "minimum": 1,
         "description": "Counts from 1 without gaps."
     });
-    let around = [
+    let fields = [
         ("seq", seq, true),
         ("at", json!({"type": "string", "format": "date-time"}), true),
         ("turn_id", json!({"$ref": "#/components/schemas/TurnId"}), false),
     ];
     let name = |kind: &str| format!("{}Event", pascal(kind));
-    let members = members(json!(EventData::schema()), "type", &around, name);
+    let members = members(json!(EventData::schema()), "type", &fields, name);
     describe(document, "JournalEvent", union, "type", members);
 }
 
@@ -62,8 +63,9 @@ pub(super) fn journal(document: &mut Value) {
 pub(super) fn frames(document: &mut Value) {
     let union = "One frame of an event stream: `event` is its event line, `data` its data line as \
                  JSON, `id` its id line, which only the last frame of a journalled event has. More \
-                 frames may be added: skip what you do not know.";
-    let id = json!({"type": "string", "pattern": "^[0-9]+$", "description": "The event's seq."});
+                 frames may be added: ignore unknown ones.";
+    let id =
+        json!({"type": "string", "pattern": "^[0-9]+$", "description": "The seq of the event."});
     let name = |kind: &str| format!("{}Frame", pascal(kind));
     let members = members(json!(Payload::schema()), "event", &[("id", id, false)], name);
     describe(document, "StreamFrame", union, "event", members);
@@ -75,19 +77,20 @@ struct Member {
     schema: Value,
 }
 
-/// The members of an adjacently tagged enum, each with the fields around it.
+/// The members of an adjacently tagged enum, each with these fields (name, schema, whether required)
+/// added.
 fn members(
     union: Value,
     tag: &str,
-    around: &[(&str, Value, bool)],
+    fields: &[(&str, Value, bool)],
     name: impl Fn(&str) -> String,
 ) -> Vec<Member> {
     let variants = union["oneOf"].as_array().cloned().unwrap_or_default();
     let member = |mut schema: Value| {
         let kind = schema["properties"][tag]["enum"][0].as_str().unwrap_or_default().to_owned();
-        for (field, described, required) in around {
-            schema["properties"][*field] = described.clone();
-            if let (true, Value::Array(all)) = (required, &mut schema["required"]) {
+        for (field, field_schema, is_required) in fields {
+            schema["properties"][*field] = field_schema.clone();
+            if let (true, Value::Array(all)) = (is_required, &mut schema["required"]) {
                 all.push(json!(field));
             }
         }
@@ -96,8 +99,9 @@ fn members(
     variants.into_iter().map(member).collect()
 }
 
-fn describe(document: &mut Value, union: &str, said: &str, tag: &str, members: Vec<Member>) {
-    let (mut refs, mut mapping) = (Vec::new(), json!({}));
+fn describe(document: &mut Value, union: &str, description: &str, tag: &str, members: Vec<Member>) {
+    let mut refs = Vec::new();
+    let mut mapping = json!({});
     for Member { tag, name, schema } in members {
         let at = format!("#/components/schemas/{name}");
         refs.push(json!({"$ref": at}));
@@ -105,7 +109,7 @@ fn describe(document: &mut Value, union: &str, said: &str, tag: &str, members: V
         schemas(document)[name] = schema;
     }
     schemas(document)[union] = json!({
-        "description": said,
+        "description": description,
         "oneOf": refs,
         "discriminator": {"propertyName": tag, "mapping": mapping},
     });

@@ -1,4 +1,4 @@
-//! A shell with the program under test as its launcher, and a look at what runs.
+//! A shell whose launcher is the program under test, and a look at the processes that run.
 
 use std::fs;
 use std::process;
@@ -10,26 +10,26 @@ use abide_actors::exec::{
 };
 use tempfile::TempDir;
 
-/// Longer than anything here takes; a busy machine is slow.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+/// Longer than anything here takes, also on a busy machine.
+pub(crate) const DEADLINE: Duration = Duration::from_secs(30);
 
-/// A shell and a workspace that is gone with it.
-pub(crate) struct Rig {
-    pub(crate) shell: Shell,
+/// A shell and its workspace, which is removed with it.
+pub(crate) struct TestShell {
+    pub(crate) inner: Shell,
     pub(crate) workspace: TempDir,
 }
 
-impl Rig {
+impl TestShell {
     pub(crate) fn new() -> Self {
         Self::with(Limits::default())
     }
 
     pub(crate) fn with(limits: Limits) -> Self {
-        Self::of(Shell::new(launcher(), Sandbox::Auto, limits))
+        Self::around(Shell::new(launcher(), Sandbox::Auto, limits))
     }
 
-    pub(crate) fn of(shell: Shell) -> Self {
-        Self { shell, workspace: tempfile::tempdir().unwrap() }
+    pub(crate) fn around(inner: Shell) -> Self {
+        Self { inner, workspace: tempfile::tempdir().unwrap() }
     }
 
     pub(crate) fn command(&self, text: &str) -> Command {
@@ -37,15 +37,15 @@ impl Rig {
             text: text.to_owned(),
             directory: self.workspace.path().to_owned(),
             network: false,
-            timeout: PATIENCE,
+            timeout: DEADLINE,
         }
     }
 
     pub(crate) async fn run(&self, text: &str) -> CommandOutput {
-        self.shell.run(self.command(text)).await.unwrap()
+        self.inner.run(self.command(text)).await.unwrap()
     }
 
-    /// What a command that ends well says.
+    /// The output of a command that must succeed.
     pub(crate) async fn output(&self, text: &str) -> String {
         let ended = self.run(text).await;
         assert_eq!(ended.status, ExitStatus::Exited(0), "{}", ended.output);
@@ -57,7 +57,7 @@ impl Rig {
         timeout: Duration,
         text: &str,
     ) -> Result<CommandOutput, LaunchError> {
-        self.shell.run(Command { timeout, ..self.command(text) }).await
+        self.inner.run(Command { timeout, ..self.command(text) }).await
     }
 }
 
@@ -65,28 +65,28 @@ pub(crate) fn launcher() -> Launcher {
     Launcher::of(env!("CARGO_BIN_EXE_abide"))
 }
 
-/// A number of seconds that no other test sleeps, and by which a process is found.
-pub(crate) fn long() -> String {
+/// A number of seconds that no other test sleeps, by which its processes are found.
+pub(crate) fn unique_seconds() -> String {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     format!("9999.{}{:03}", process::id(), NEXT.fetch_add(1, Ordering::Relaxed))
 }
 
-/// How many processes have the words among their arguments; one that became a zombie has none.
-pub(crate) fn alive(words: &str) -> usize {
+/// The number of `sleep` processes with this argument; zombies have no arguments.
+pub(crate) fn sleeping(seconds: &str) -> usize {
     let processes = fs::read_dir("/proc").unwrap().flatten();
     let arguments = processes.filter_map(|entry| fs::read(entry.path().join("cmdline")).ok());
     let sleeps = arguments.filter(|line| {
         let line = String::from_utf8_lossy(line);
-        line.starts_with("sleep\0") && line.contains(words)
+        line.starts_with("sleep\0") && line.contains(seconds)
     });
     sleeps.count()
 }
 
-/// Returns when it is so; panics if it does not become so.
-pub(crate) async fn eventually(what: &str, is_so: impl Fn() -> bool) {
+/// Returns when the condition holds; panics if it does not hold in time.
+pub(crate) async fn eventually(what: &str, condition: impl Fn() -> bool) {
     let start = Instant::now();
-    while !is_so() {
-        assert!(start.elapsed() < PATIENCE, "waited in vain for {what}");
+    while !condition() {
+        assert!(start.elapsed() < DEADLINE, "timed out waiting for {what}");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }

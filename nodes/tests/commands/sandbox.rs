@@ -1,19 +1,19 @@
-//! What the kernel keeps a command from.
+//! What the sandbox keeps a command from.
 
 use std::fs;
 use std::net::TcpListener;
 
 use abide_actors::exec::{Command, ExitStatus, Limits, Sandbox, SandboxStatus, Shell};
 
-use crate::rig::{Rig, launcher, long};
+use crate::test_shell::{TestShell, launcher, unique_seconds};
 
 #[tokio::test]
 async fn a_command_writes_only_in_its_workspace() {
-    let rig = Rig::new();
+    let shell = TestShell::new();
     assert_eq!(
-        rig.shell.sandbox(),
+        shell.inner.sandbox(),
         &SandboxStatus::On { gaps: vec![] },
-        "this machine has Landlock"
+        "this machine needs Landlock"
     );
     let outside = tempfile::tempdir().unwrap();
     let file = outside.path().join("file");
@@ -28,39 +28,39 @@ async fn a_command_writes_only_in_its_workspace() {
         format!("ln -s {file} link; echo new > link"),
         format!("mkdir {file}.d"),
     ] {
-        let ended = rig.run(&format!("{refused}; cat {file}")).await;
+        let ended = shell.run(&format!("{refused}; cat {file}")).await;
         assert!(ended.output.contains("Permission denied"), "{refused}: {}", ended.output);
         assert!(ended.output.ends_with("old"), "{refused}: {}", ended.output);
     }
     let allowed = "touch a && mkdir d && mv a d/b && echo x > d/b && rm -r d && : > $TMPDIR/t";
-    rig.output(&format!("{allowed} && echo gone > /dev/null")).await;
+    shell.output(&format!("{allowed} && echo gone > /dev/null")).await;
 }
 
 #[tokio::test]
 async fn tcp_needs_the_network() {
-    let rig = Rig::new();
+    let shell = TestShell::new();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     let connect = format!("exec 3<> /dev/tcp/127.0.0.1/{port} && echo connected");
     let listen = "python3 -c 'import socket; socket.create_server((\"127.0.0.1\", 0))'";
     for text in [connect.as_str(), listen] {
-        let ended = rig.run(text).await;
+        let ended = shell.run(text).await;
         assert!(
             ended.status != ExitStatus::Exited(0) && ended.output.contains("denied"),
             "{ended:?}"
         );
-        let command = Command { network: true, ..rig.command(text) };
-        let ended = rig.shell.run(command).await.unwrap();
+        let command = Command { network: true, ..shell.command(text) };
+        let ended = shell.inner.run(command).await.unwrap();
         assert_eq!(ended.status, ExitStatus::Exited(0), "{}", ended.output);
     }
 }
 
 #[tokio::test]
 async fn processes_outside_are_out_of_reach() {
-    let rig = Rig::new();
-    let long = long();
+    let shell = TestShell::new();
+    let seconds = unique_seconds();
     let mut other =
-        tokio::process::Command::new("sleep").arg(&long).kill_on_drop(true).spawn().unwrap();
+        tokio::process::Command::new("sleep").arg(&seconds).kill_on_drop(true).spawn().unwrap();
     let id = other.id().unwrap();
     let theirs = format!("/proc/{id}");
     for refused in [
@@ -70,7 +70,7 @@ async fn processes_outside_are_out_of_reach() {
         "cat /proc/$PPID/environ".to_owned(),
         "echo '{}' > /proc/$PPID/fd/1".to_owned(),
     ] {
-        let ended = rig.run(&refused).await;
+        let ended = shell.run(&refused).await;
         assert_eq!(ended.status, ExitStatus::Exited(1), "{refused}: {}", ended.output);
         let denied = ["not permitted", "denied"].iter().any(|word| ended.output.contains(word));
         assert!(denied, "{refused}: {}", ended.output);
@@ -90,13 +90,13 @@ async fn commands_run_without_a_sandbox_where_there_is_none() {
         Shell::new(launcher(), Sandbox::Off, Limits::default()),
     ];
     for shell in without {
-        let rig = Rig::of(shell);
-        assert!(!matches!(rig.shell.sandbox(), SandboxStatus::On { .. }));
-        rig.output(&write).await;
+        let shell = TestShell::around(shell);
+        assert!(!matches!(shell.inner.sandbox(), SandboxStatus::On { .. }));
+        shell.output(&write).await;
         assert_eq!(fs::read_to_string(&file).unwrap(), "new\n");
         fs::remove_file(&file).unwrap();
         // No program gains rights, with or without the sandbox.
-        let privileges = rig.output("grep NoNewPrivs /proc/self/status").await;
+        let privileges = shell.output("grep NoNewPrivs /proc/self/status").await;
         assert_eq!(privileges, "NoNewPrivs:\t1\n");
     }
 }

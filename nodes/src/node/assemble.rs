@@ -1,0 +1,184 @@
+//! Composes a node of its parts: listeners, store, conversations, peers, and the two APIs.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::time::Duration;
+
+use abide_actors::agent::Definition;
+use abide_actors::clock::Clock;
+use abide_actors::journal::Holder;
+use abide_actors::model::http::{Limits, Wire};
+use abide_actors::model::providers::Models;
+use abide_actors::tools::{BuiltinServices, Extensions, Runner};
+use abide_registry::agent_catalog::AgentCatalog;
+use abide_registry::membership::{Member, MemberState};
+use abide_registry::peers::{Mesh, MeshConfig, Peers};
+use abide_registry::protocol::WIRE;
+use abide_registry::runtime::{NodeRuntime, RuntimeDeps};
+use abide_registry::standalone::Standalone;
+use abide_registry::store::Store;
+use metrics_exporter_prometheus::PrometheusHandle;
+use tokio::net::TcpListener;
+use tokio::sync::{Semaphore, watch};
+use tokio_util::task::AbortOnDropHandle;
+
+use super::{Node, builtin_tools, stores};
+use crate::admin::{self, Admin};
+use crate::config::Config;
+use crate::http::{self, Api, ApiDeps};
+use crate::start_error::StartError;
+use crate::{seed_agents, server, telemetry};
+
+/// The lease of a node that has its store to itself.
+const ENDLESS_LEASE: Duration = Duration::from_secs(100 * 365 * 86_400);
+
+/// What a node is composed of; all of it is checked.
+pub(super) struct Blueprint {
+    pub(super) config: Config,
+    pub(super) extensions: Arc<Extensions>,
+    pub(super) definitions: Vec<Definition>,
+    pub(super) cluster_secret: Option<String>,
+    pub(super) metrics: Option<PrometheusHandle>,
+}
+
+impl Blueprint {
+    /// Opens the store, resumes what ran there, and serves.
+    pub(super) async fn assemble(self) -> Result<Node, StartError> {
+        let Self { config, extensions, definitions, cluster_secret, metrics } = self;
+        let public_listener = listen(config.listen).await?;
+        let admin_listener = listen(config.admin_listen).await?;
+        let public = local_address(&public_listener)?;
+        let admin = local_address(&admin_listener)?;
+        let opened = stores::open(&config).await?;
+        let is_shared = opened.is_shared;
+        let (store, clock) = (opened.store.clone(), opened.clock.clone());
+        let cluster_listener =
+            if is_shared { Some(listen(config.cluster_listen).await?) } else { None };
+        let cluster = cluster_listener.as_ref().map(local_address).transpose()?;
+
+        let catalog = Arc::new(AgentCatalog::new(store.clone(), extensions.clone(), clock.clone()));
+        let tools = builtin_tools::prepare(&config, is_shared, &clock)?;
+        let deps = RuntimeDeps {
+            me: member(&config, &*clock, cluster.unwrap_or(public)),
+            lease: if is_shared { config.lease } else { ENDLESS_LEASE },
+            store: store.clone(),
+            membership: opened.membership,
+            agents: catalog.clone(),
+            model: Arc::new(Models::new(provider_client(&clock))),
+            runner: Arc::new(runner(&extensions, tools.services, &clock)?),
+            clock: clock.clone(),
+            passivate_after: config.passivate_after,
+            policy: config.placement,
+            on_time: opened.on_time,
+        };
+        seed_agents::seed(&catalog, &*store, clock.now(), &definitions).await?;
+        let runtime = begin(deps, cluster_listener, cluster_secret).await?;
+
+        let view = runtime.conversations.cluster().watch();
+        let reseed =
+            seed_agents::reseed(catalog.clone(), store.clone(), clock.clone(), definitions, view);
+        let agent_seeder = AbortOnDropHandle::new(tokio::spawn(reseed));
+        let metrics_upkeep = metrics.clone().map(telemetry::upkeep);
+        let operators_api = Admin {
+            conversations: runtime.conversations.clone(),
+            store: store.clone(),
+            clock: clock.clone(),
+            metrics,
+            state: runtime.state.clone(),
+            notes: tools.notes,
+        };
+        let public_router =
+            http::router(api(&runtime, catalog, store, clock), &config.allow_origin);
+        let admin_router = admin::router(operators_api);
+        let (stop, stopped) = watch::channel(false);
+        let servers = vec![
+            tokio::spawn(server::serve(public_listener, public_router, stopped.clone())),
+            tokio::spawn(server::serve(admin_listener, admin_router, stopped)),
+        ];
+        Ok(Node {
+            public,
+            admin,
+            cluster,
+            name: config.node_name(),
+            stop,
+            servers,
+            runtime,
+            extensions,
+            _metrics_upkeep: metrics_upkeep,
+            _agent_seeder: agent_seeder,
+        })
+    }
+}
+
+/// Starts the conversations and, with a listener, the connections to the other nodes.
+async fn begin(
+    deps: RuntimeDeps,
+    listener: Option<TcpListener>,
+    secret: Option<String>,
+) -> Result<NodeRuntime, StartError> {
+    let (name, process) = (deps.me.holder.node.clone(), deps.me.process.clone());
+    let begun = NodeRuntime::begin(deps, move |host, members| async move {
+        let Some(listener) = listener else { return Ok(Arc::new(Standalone::default()) as _) };
+        let config = MeshConfig { name, process, listener, secret, host, members };
+        let mesh = Mesh::start(config).await.map_err(|error| error.to_string())?;
+        Ok(Arc::new(mesh) as Arc<dyn Peers>)
+    });
+    begun.await.map_err(|error| StartError::Broken(error.to_string()))
+}
+
+/// What the handlers of the public API work with.
+fn api(
+    runtime: &NodeRuntime,
+    catalog: Arc<AgentCatalog>,
+    store: Arc<dyn Store>,
+    clock: Arc<dyn Clock>,
+) -> Api {
+    Api::new(ApiDeps {
+        conversations: runtime.conversations.clone(),
+        catalog,
+        store,
+        hub: runtime.hub.clone(),
+        clock,
+        requests_in_flight: AtomicUsize::new(0),
+        encoding_streams: Arc::new(Semaphore::new(http::events::MAX_ENCODING_STREAMS)),
+        blobs_in_flight: Arc::new(Semaphore::new(http::blobs::MAX_BLOBS_IN_FLIGHT)),
+    })
+}
+
+/// This process, as it describes itself to the other nodes.
+fn member(config: &Config, clock: &dyn Clock, address: SocketAddr) -> Member {
+    let process = clock.id("inc");
+    Member {
+        holder: Holder { node: config.node_name(), incarnation: process.clone() },
+        process,
+        address: config.cluster_advertise.clone().unwrap_or_else(|| address.to_string()),
+        state: MemberState::Up,
+        live_actors: 0,
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        wire: WIRE,
+        since: clock.now(),
+        lease_ms: u64::try_from(config.lease.as_millis()).unwrap_or(u64::MAX),
+    }
+}
+
+fn provider_client(clock: &Arc<dyn Clock>) -> Wire {
+    Wire::new(clock.clone(), Limits::default(), |name: &str| std::env::var(name).ok())
+}
+
+fn runner(
+    extensions: &Extensions,
+    services: BuiltinServices,
+    clock: &Arc<dyn Clock>,
+) -> Result<Runner, StartError> {
+    let runner = Runner::new(extensions.clone(), services, clock.clone());
+    runner.map_err(|error| StartError::Broken(error.to_string()))
+}
+
+async fn listen(address: SocketAddr) -> Result<TcpListener, StartError> {
+    TcpListener::bind(address).await.map_err(|error| StartError::Listen(address, error))
+}
+
+fn local_address(listener: &TcpListener) -> Result<SocketAddr, StartError> {
+    listener.local_addr().map_err(|error| StartError::Broken(error.to_string()))
+}

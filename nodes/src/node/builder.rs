@@ -1,0 +1,121 @@
+//! What a node is started with, checked before the first write.
+
+use std::net::IpAddr;
+use std::path::Path;
+use std::sync::Arc;
+
+use abide_actors::agent::{self, Definition, Parsed};
+use abide_actors::tools::Extensions;
+use metrics_exporter_prometheus::PrometheusHandle;
+use serde_json::Value;
+
+use super::Node;
+use super::assemble::Blueprint;
+use crate::config::{Config, StoreUrl};
+use crate::demo;
+use crate::start_error::StartError;
+
+/// A node that is not started yet.
+pub struct NodeBuilder {
+    config: Config,
+    extensions: Extensions,
+    agents: Vec<Value>,
+    metrics: Option<PrometheusHandle>,
+}
+
+impl NodeBuilder {
+    pub(super) fn new(config: Config) -> Self {
+        Self { config, extensions: Extensions::new(), agents: Vec::new(), metrics: None }
+    }
+
+    /// The program's own tools, hooks and middleware; they replace those of an earlier call.
+    #[must_use]
+    pub fn extensions(self, extensions: Extensions) -> Self {
+        Self { extensions, ..self }
+    }
+
+    /// Adds an agent, as a definition in JSON. Without any, and without a directory of agents, the node
+    /// defines the agent `demo`.
+    #[must_use]
+    pub fn agent(mut self, definition: Value) -> Self {
+        self.agents.push(definition);
+        self
+    }
+
+    /// Serves these metrics at `/metrics`; see [`start_metrics`](crate::start_metrics).
+    #[must_use]
+    pub fn metrics(self, metrics: PrometheusHandle) -> Self {
+        Self { metrics: Some(metrics), ..self }
+    }
+
+    /// Opens the store, resumes what ran there, and serves.
+    ///
+    /// A definition that is not valid, or a native tool that cannot start, keeps the node from serving.
+    pub async fn start(self) -> Result<Node, StartError> {
+        let Self { config, extensions, agents, metrics } = self;
+        let extensions = Arc::new(demo::with_demo_tools(extensions));
+        // Everything that may be refused comes before the first write.
+        let definitions = definitions(config.agents.as_deref(), agents, &extensions)?;
+        let cluster_secret = cluster_secret(&config)?;
+        extensions.start().await.map_err(|error| StartError::Broken(error.to_string()))?;
+        let blueprint = Blueprint {
+            config,
+            extensions: extensions.clone(),
+            definitions,
+            cluster_secret,
+            metrics,
+        };
+        let started = blueprint.assemble().await;
+        if started.is_err() {
+            extensions.stop().await;
+        }
+        started
+    }
+}
+
+/// The definitions that the node brings: those of the directory and those given in code, or else the
+/// demo agent.
+fn definitions(
+    dir: Option<&Path>,
+    given: Vec<Value>,
+    extensions: &Extensions,
+) -> Result<Vec<Definition>, StartError> {
+    let mut parsed = Vec::new();
+    if let Some(dir) = dir {
+        let loaded = agent::load_dir(dir, extensions);
+        parsed = loaded.map_err(|error| StartError::Config(error.to_string()))?;
+    } else if given.is_empty() {
+        parsed.push(demo::agent(extensions).map_err(StartError::Config)?);
+    }
+    for source in given {
+        let agent = Definition::parse(source, extensions);
+        parsed.push(agent.map_err(|errors| StartError::Config(agent::joined(&errors)))?);
+    }
+    let log_warnings = |Parsed { definition, warnings }: Parsed| {
+        for warning in warnings {
+            tracing::warn!(agent = %definition.name, warning, "agent definition has a warning");
+        }
+        definition
+    };
+    Ok(parsed.into_iter().map(log_warnings).collect())
+}
+
+/// The secret by which the nodes of a cluster authenticate each other. Required unless only this
+/// machine can reach the node.
+fn cluster_secret(config: &Config) -> Result<Option<String>, StartError> {
+    let secret = std::env::var("ABIDE_CLUSTER_SECRET").ok().filter(|secret| !secret.is_empty());
+    let is_shared = matches!(config.store, StoreUrl::Redis(_));
+    let address = config.cluster_advertise.as_deref().unwrap_or("127.0.0.1:0");
+    let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
+    let host = host.trim_matches(['[', ']']);
+    let advertises_loopback =
+        host == "localhost" || host.parse().is_ok_and(|address: IpAddr| address.is_loopback());
+    let listens = [config.listen, config.admin_listen, config.cluster_listen];
+    let listens_on_loopback = listens.iter().all(|address| address.ip().is_loopback());
+    if is_shared && !(advertises_loopback && listens_on_loopback) && secret.is_none() {
+        let reason =
+            "ABIDE_CLUSTER_SECRET: is required with a Redis store unless every address is loopback";
+        return Err(StartError::Config(reason.to_owned()));
+    }
+    Ok(secret)
+}

@@ -1,0 +1,72 @@
+//! What the built-in tools of this node work with, and what operators should know about it.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use abide_actors::clock::Clock;
+use abide_actors::exec::{Launcher, Limits, SandboxStatus, Shell};
+use abide_actors::tools::BuiltinServices;
+use abide_actors::web_fetch::Fetcher;
+use abide_actors::workspace::Workspaces;
+
+use crate::config::Config;
+use crate::launcher;
+use crate::readiness::ReadinessNotes;
+use crate::start_error::StartError;
+
+/// The directory of workspaces, unless one is configured.
+const DEFAULT_WORKSPACES: &str = ".abide/workspaces";
+
+/// The services of the built-in tools, and the notes about them.
+pub(super) struct BuiltinTools {
+    pub(super) services: BuiltinServices,
+    pub(super) notes: ReadinessNotes,
+}
+
+/// Prepares the services and logs what is missing; nothing here keeps the node from starting but a
+/// broken HTTP client.
+pub(super) fn prepare(
+    config: &Config,
+    is_shared: bool,
+    clock: &Arc<dyn Clock>,
+) -> Result<BuiltinTools, StartError> {
+    let base = config.workspaces.clone().unwrap_or_else(|| PathBuf::from(DEFAULT_WORKSPACES));
+    let workspaces = Arc::new(Workspaces::new(base, clock.clone()));
+    let fetcher = Fetcher::new().map_err(|error| StartError::Broken(error.to_string()))?;
+    let mut lines = Vec::new();
+    let launcher = launcher::own().unwrap_or_else(|| {
+        lines.push(
+            "commands: off: the program does not call abide::run_launcher_if_asked() first in main"
+                .to_owned(),
+        );
+        Launcher::missing()
+    });
+    let shell = Shell::new(launcher, config.sandbox.into(), Limits::default());
+    lines.extend(sandbox_note(shell.sandbox()));
+    if is_shared && config.workspaces.is_none() {
+        lines.push(format!(
+            "workspaces: --workspaces is not given; {DEFAULT_WORKSPACES} is this node's own, and a \
+             conversation that moves finds none of its files"
+        ));
+    }
+    for note in &lines {
+        tracing::warn!(note, "node is ready with a restriction");
+    }
+    let notes = ReadinessNotes::new(lines, workspaces.clone());
+    Ok(BuiltinTools {
+        services: BuiltinServices { workspaces, shell: Arc::new(shell), fetcher },
+        notes,
+    })
+}
+
+/// What the sandbox does not keep commands from; `None` when it is complete.
+fn sandbox_note(status: &SandboxStatus) -> Option<String> {
+    match status {
+        SandboxStatus::On { gaps } if gaps.is_empty() => None,
+        SandboxStatus::On { gaps } => {
+            Some(format!("sandbox: this kernel does not keep commands from {}", gaps.join(", ")))
+        }
+        SandboxStatus::Off => Some("sandbox: off".to_owned()),
+        SandboxStatus::Unavailable(reason) => Some(format!("sandbox: unavailable: {reason}")),
+    }
+}

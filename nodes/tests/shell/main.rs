@@ -1,9 +1,0 @@
-//! Commands as agents run them: real launchers, real processes, and none of them left over.
-#![allow(clippy::unwrap_used, clippy::expect_used)]
-
-mod bounds;
-mod commands;
-mod leftovers;
-mod node;
-mod rig;
-mod sandbox;
