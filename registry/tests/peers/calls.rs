@@ -53,7 +53,7 @@ async fn calls_under_way_to_a_process_are_bounded_in_number_and_in_bytes() {
 }
 
 #[tokio::test]
-async fn a_process_that_is_not_connected_is_told_apart_at_once() {
+async fn a_call_to_an_unconnected_process_fails_at_once() {
     let (mut a, _b) = pair().await;
     let (outcome, took) = a.call_so("p-c", 256, ECHO, 10_000).await;
     assert_eq!(outcome, Err("Unconnected".to_owned()));

@@ -11,7 +11,7 @@ use crate::rig::{Node, pair, within};
 const AT_ONCE: Duration = Duration::from_millis(500);
 
 #[tokio::test]
-async fn nobody_is_where_a_killed_peer_was_and_both_sides_see_it_at_once() {
+async fn a_killed_peer_refuses_connections_and_both_sides_see_it_at_once() {
     let (mut a, mut b) = pair().await;
     // One that was connected for a moment only is dialled again after a pause.
     a.calls("p-b", (1_000, 1, 256), ECHO, 10_000).await;
@@ -74,7 +74,7 @@ async fn another_process_at_its_address_means_that_a_peer_is_gone() {
 }
 
 #[tokio::test]
-async fn who_was_never_connected_is_never_refused() {
+async fn a_peer_that_was_never_connected_never_counts_as_refused() {
     let mut a = Node::start("a", "p-a").await;
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();

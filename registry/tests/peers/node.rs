@@ -98,7 +98,7 @@ fn say(said: &Said) {
 }
 
 #[test]
-fn this_binary_is_a_node_when_it_is_told_so() {
+fn this_binary_runs_a_node_when_it_has_a_configuration() {
     let Ok(config) = std::env::var(VARIABLE) else { return };
     let runtime = tokio::runtime::Runtime::new().unwrap();
     runtime.block_on(run(serde_json::from_str(&config).unwrap()));

@@ -52,7 +52,11 @@ impl Node {
             secret: secret.map(str::to_owned),
         };
         let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["node::this_binary_is_a_node_when_it_is_told_so", "--exact", "--nocapture"])
+            .args([
+                "node::this_binary_runs_a_node_when_it_has_a_configuration",
+                "--exact",
+                "--nocapture",
+            ])
             .env(VARIABLE, serde_json::to_string(&config).unwrap())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

@@ -90,7 +90,7 @@ async fn a_flood_of_strangers_harms_nobody_and_fills_no_log() {
 
 /// ractor_cluster opens a listener whether it is wanted or not.
 #[tokio::test]
-async fn the_listener_of_ractor_cluster_is_for_nobody() {
+async fn the_listener_of_ractor_cluster_accepts_nobody() {
     let (mut a, b) = pair().await;
     let others: Vec<String> = listeners(b.pid).into_iter().filter(|at| *at != b.address).collect();
     let [inner] = others.as_slice() else { panic!("{others:?}") };

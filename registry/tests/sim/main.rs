@@ -62,7 +62,7 @@ fn every_promise_is_kept_in_every_schedule() {
 }
 
 #[test]
-fn the_same_seed_is_the_same_schedule_and_comes_to_the_same() {
+fn a_seed_always_gives_the_same_schedule_and_the_same_result() {
     for seed in 0..5 {
         let steps = plan::schedule(seed);
         assert_eq!(steps, plan::schedule(seed));
@@ -99,12 +99,12 @@ fn a_claim_that_takes_from_the_living_is_noticed() {
 }
 
 #[test]
-fn a_register_that_calls_the_living_dead_is_noticed() {
+fn a_member_table_that_declares_the_living_dead_is_noticed() {
     is_noticed(Broken::BuriesTheLiving, "which is a member");
 }
 
 #[test]
-fn a_register_that_lets_nobody_die_is_noticed() {
+fn a_member_table_that_declares_nobody_dead_is_noticed() {
     is_noticed(Broken::PatientRegister, "never settles");
 }
 
