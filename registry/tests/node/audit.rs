@@ -1,4 +1,4 @@
-//! The audit of model calls: complete where it is asked for, and never in the way.
+//! The audit of model calls: complete where a definition enables it, and never in the way of a turn.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -25,10 +25,10 @@ name: a
 model: {provider: scripted, script: [{text: "Well."}]}
 "#;
 
-/// Waits until so many entries are there; newest first.
+/// Waits until there are at least `count` entries, and returns them, newest first.
 pub async fn entries(node: &TestNode, id: &str, count: usize) -> Vec<Entry> {
     let (id, clock) = (ConversationId::new(id), crate::test_node::clock());
-    let look = async {
+    let found_enough = async {
         loop {
             let found = node.store.entries(&id, None, 100, clock.now()).await.unwrap();
             if found.len() >= count {
@@ -37,7 +37,9 @@ pub async fn entries(node: &TestNode, id: &str, count: usize) -> Vec<Entry> {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(60), look).await.expect("the entries never came")
+    tokio::time::timeout(Duration::from_secs(60), found_enough)
+        .await
+        .expect("the entries never came")
 }
 
 #[tokio::test(start_paused = true)]
@@ -73,14 +75,14 @@ async fn a_call_that_was_cut_off_is_audited_as_far_as_it_came() {
     let node = TestNode::new(AUDITED_AGENT).await;
     let mut signals = crate::test_node::connect_client(&node, "x");
     node.send("x", "drip").await.unwrap();
-    let speaks = async {
+    let streams = async {
         while let Some(signal) = signals.next().await {
             if format!("{signal:?}").contains("half a ") {
                 return;
             }
         }
     };
-    tokio::time::timeout(Duration::from_secs(60), speaks).await.unwrap();
+    tokio::time::timeout(Duration::from_secs(60), streams).await.unwrap();
     node.deliver("x", Request::Cancel).await.unwrap();
     let entry = entries(&node, "x", 1).await.remove(0);
     assert_eq!(entry.came.text.value, "half a ");
@@ -107,12 +109,12 @@ async fn an_audit_that_cannot_be_written_fails_no_step() {
     let node = TestNode::with_store(store.clone(), AUDITED_AGENT).await;
     node.send("x", "one").await.unwrap();
     assert_eq!(node.turn_end("x", 1).await, (TurnOutcome::Completed, None));
-    let refused = async {
+    let refusal = async {
         while store.refusals.load(Ordering::SeqCst) == 0 {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(60), refused).await.unwrap();
+    tokio::time::timeout(Duration::from_secs(60), refusal).await.unwrap();
     store.full.store(false, Ordering::SeqCst);
     node.send("x", "two").await.unwrap();
     assert_eq!(node.turn_end("x", 2).await, (TurnOutcome::Completed, None));

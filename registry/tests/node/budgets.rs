@@ -1,4 +1,4 @@
-//! What turns and conversations may spend, their children included.
+//! Budgets of turns and conversations, which include what child conversations spend.
 
 use abide_conversation::event::{EventData, TurnOutcome};
 use serde_json::{Value, json};
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::sub_agents::{all_conversations, child};
 use crate::test_node::TestNode;
 
-/// Calls `echo` forever; each step costs 100 tokens and 3 dollars.
+/// An agent that calls `echo` forever; each step costs 100 tokens and 3 dollars.
 fn spender(budget: Value) -> String {
     let step = json!({
         "calls": [{"name": "echo", "args": {"n": 1}}],
@@ -27,8 +27,8 @@ fn halted(by: &str) -> (TurnOutcome, Option<String>) {
 }
 
 async fn steps(node: &TestNode) -> usize {
-    let spoken = |data: &EventData| matches!(data, EventData::AssistantMsg(_));
-    node.journal("x").await.iter().filter(|event| spoken(&event.data)).count()
+    let is_reply = |data: &EventData| matches!(data, EventData::AssistantMsg(_));
+    node.journal("x").await.iter().filter(|event| is_reply(&event.data)).count()
 }
 
 #[tokio::test(start_paused = true)]
@@ -65,7 +65,7 @@ async fn a_turn_has_its_budget_anew_and_a_conversation_has_not() {
     node.check("x").await;
 }
 
-/// Asks `kid`, which costs it 100 tokens.
+/// An agent that asks `kid`; its own step costs 100 tokens.
 fn boss(budget: Value) -> String {
     json!({
         "name": "a",

@@ -1,4 +1,4 @@
-//! Conversations ask each other, and every question has one answer.
+//! Conversations that ask each other: every question has exactly one answer.
 
 use abide_actors::request::{DispatchRequest, IdempotencyKey, Reply, Request, RequestError};
 use abide_conversation::command::IfBusy;
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::sub_agents::{
     BOSS, CAREFUL_KID, KID, MIDDLE, all_conversations, check_all_settled, child, children,
-    grand_boss, inbox, shown, suspended,
+    grand_boss, inbox, result_ui, suspended,
 };
 use crate::test_node::{TestNode, results, user_message};
 
@@ -31,12 +31,12 @@ async fn a_childs_last_message_is_the_result_of_the_call() {
     node.send("x", "the question").await.unwrap();
     assert_eq!(node.turn_end("x", 1).await, (TurnOutcome::Completed, None));
     let events = node.journal("x").await;
-    let said = json!({"ok": true, "result": "kid heard the question"});
-    assert_eq!(results(&events, "c"), [said]);
+    let expected = json!({"ok": true, "result": "kid heard the question"});
+    assert_eq!(results(&events, "c"), [expected]);
     let child = child(&node, "x").await;
-    let shown = shown(&events, "c").unwrap();
-    assert_eq!(shown.kind, "subagent");
-    let Value::Object(mut payload) = shown.payload else { unreachable!() };
+    let ui = result_ui(&events, "c").unwrap();
+    assert_eq!(ui.kind, "subagent");
+    let Value::Object(mut payload) = ui.payload else { unreachable!() };
     assert!(payload.remove("duration_ms").unwrap().is_u64());
     let payload = Value::Object(payload);
     let expected = json!({
@@ -55,11 +55,11 @@ async fn arguments_that_are_no_prompt_are_the_childs_message_as_they_are() {
     node.send("x", "go").await.unwrap();
     node.turn_end("x", 1).await;
     let events = node.journal(&child(&node, "x").await).await;
-    let Some(EventData::UserMsg(said)) = events.get(1).map(|event| &event.data) else {
+    let Some(EventData::UserMsg(message)) = events.get(1).map(|event| &event.data) else {
         unreachable!()
     };
     let block = json!({"type": "json", "data": {"topic": "tea", "cups": 2}});
-    assert_eq!(said.message.content, [block]);
+    assert_eq!(message.message.content, [block]);
     check_all_settled(&node).await;
 }
 
@@ -75,7 +75,7 @@ async fn a_structured_childs_value_is_the_result() {
     assert_eq!(results(&node.journal("x").await, "c"), [value]);
 }
 
-/// `spawn_agent` with these arguments.
+/// An agent that calls `spawn_agent` with these arguments.
 fn spawner(args: Value) -> String {
     format!(
         r#"
@@ -99,7 +99,7 @@ tools: [{{builtin: [spawn_agent]}}, {{name: echo, run: {{native: echo}}}}]
 
 #[tokio::test(start_paused = true)]
 async fn a_model_may_ask_any_agent_itself_included() {
-    for (args, said) in [
+    for (args, expected) in [
         (json!({"prompt": "tea", "agent": "kid"}), json!({"ok": true, "result": "kid heard tea"})),
         (json!({"prompt": "tea"}), json!({"ok": true, "result": "I heard tea"})),
         (json!({"prompt": "echo"}), json!({"ok": true, "result": "ran"})),
@@ -116,7 +116,7 @@ async fn a_model_may_ask_any_agent_itself_included() {
         let node = start_with_agents(&[&spawner(args.clone()), KID]).await;
         node.send("x", "go").await.unwrap();
         assert_eq!(node.turn_end("x", 1).await, (TurnOutcome::Completed, None));
-        assert_eq!(results(&node.journal("x").await, "c"), [said], "{args}");
+        assert_eq!(results(&node.journal("x").await, "c"), [expected], "{args}");
         check_all_settled(&node).await;
     }
 }
@@ -134,8 +134,8 @@ async fn a_child_works_for_the_same_principal_with_the_same_assigns() {
     let parent = created.parent.as_ref().unwrap();
     let named = (parent.conversation_id.as_str(), parent.call_id.as_str(), parent.depth);
     assert_eq!(named, ("x", "c", 1));
-    let EventData::UserMsg(said) = &events[1].data else { unreachable!() };
-    assert_eq!(said.principal, Principal::new("ada"));
+    let EventData::UserMsg(message) = &events[1].data else { unreachable!() };
+    assert_eq!(message.principal, Principal::new("ada"));
     node.approve(&child, "k").await.unwrap();
     node.turn_end("x", 1).await;
     let ran = &results(&node.journal(&child).await, "k")[0]["result"];
@@ -158,12 +158,12 @@ async fn a_grandchild_waits_in_the_inbox_under_the_root_and_is_answered_there() 
     for id in ["x", &middle, &kid] {
         node.wait_until_passivated(id).await;
     }
-    let seen = node.conversations.snapshot(&ConversationId::new("x")).await.unwrap().unwrap();
-    assert_eq!(seen.in_flight[0].child_conversation_id, Some(ConversationId::new(&*middle)));
+    let snapshot = node.conversations.snapshot(&ConversationId::new("x")).await.unwrap().unwrap();
+    assert_eq!(snapshot.in_flight[0].child_conversation_id, Some(ConversationId::new(&*middle)));
     node.approve(&kid, "k").await.unwrap();
     assert_eq!(node.turn_end("x", 1).await, (TurnOutcome::Completed, None));
-    let said = json!({"ok": true, "result": "kid got 7"});
-    assert_eq!(results(&node.journal("x").await, "c"), [said]);
+    let expected = json!({"ok": true, "result": "kid got 7"});
+    assert_eq!(results(&node.journal("x").await, "c"), [expected]);
     check_all_settled(&node).await;
 }
 
@@ -253,7 +253,9 @@ async fn a_child_that_takes_too_long_is_stopped_and_the_turn_goes_on() {
     assert_eq!(node.turn_end("x", 1).await, (TurnOutcome::Completed, None));
     let events = node.journal("x").await;
     assert_eq!(results(&events, "c"), [failed("sub_agent_timeout")]);
-    let at = |is: fn(&EventData) -> bool| events.iter().find(|event| is(&event.data)).unwrap().at;
+    let at = |matches: fn(&EventData) -> bool| {
+        events.iter().find(|event| matches(&event.data)).unwrap().at
+    };
     let began = at(|data| matches!(data, EventData::ChildStarted(_)));
     let took = at(|data| matches!(data, EventData::ToolResult(_))).duration_since(began);
     assert!((120_000..121_000).contains(&took.as_millis()), "{took:?}");
@@ -321,7 +323,7 @@ async fn a_users_own_call_has_one_result_though_its_conversation_dies_meanwhile(
     let (reply, ()) = tokio::join!(ask(), async { drop(node.approve(&child, "k").await) });
     let Ok(Reply::Dispatched { outcome, .. }) = &reply else { panic!("{reply:?}") };
     assert_eq!(*outcome, Outcome::Ok(json!("kid got 7")));
-    assert_eq!(ask().await, reply, "also after it is done");
+    assert_eq!(ask().await, reply, "the repeat of a finished call got another answer");
     let done = |event: &&Event| matches!(event.data, EventData::Dispatch(_));
     assert_eq!(node.journal("x").await.iter().filter(done).count(), 1);
     check_all_settled(&node).await;
@@ -339,8 +341,8 @@ async fn what_children_cost_is_added_to_what_their_parents_do() {
     assert_eq!(node.state(&kid).await.usage, used(5, 2));
     assert_eq!(node.state(&middle).await.usage, used(35, 5));
     assert_eq!(node.state("x").await.usage, used(135, 15));
-    let seen = node.conversations.snapshot(&ConversationId::new("x")).await.unwrap().unwrap();
-    assert_eq!(seen.usage, used(135, 15));
+    let snapshot = node.conversations.snapshot(&ConversationId::new("x")).await.unwrap().unwrap();
+    assert_eq!(snapshot.usage, used(135, 15));
 }
 
 #[tokio::test(start_paused = true)]
@@ -384,8 +386,8 @@ async fn what_is_said_to_a_child_later_stays_with_it() {
     check_all_settled(&node).await;
     node.wait_until_passivated(&child).await;
     assert_eq!(node.journal("x").await, before);
-    let told = |event: &&Event| matches!(event.data, EventData::Told(_));
-    assert_eq!(node.journal(&child).await.iter().filter(told).count(), 1);
+    let is_notification = |event: &&Event| matches!(event.data, EventData::Told(_));
+    assert_eq!(node.journal(&child).await.iter().filter(is_notification).count(), 1);
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,4 +1,4 @@
-//! Client calls wait for a page, and for no longer than their grace.
+//! Client calls wait for a connected client, for as long as their grace allows.
 
 use abide_conversation::command::ResolutionAnswer;
 use abide_conversation::event::{EventData, TurnOutcome};
@@ -22,9 +22,9 @@ fn suspended(data: &EventData) -> bool {
 async fn a_client_call_without_a_client_ends_after_its_grace() {
     let node = TestNode::new(LOCATING_AGENT).await;
     node.send("x", "go").await.unwrap();
-    let asked = node.poll_for_event("x", suspended).await;
-    let ended = node.poll_for_event("x", |data| matches!(data, EventData::ToolResult(_))).await;
-    assert_eq!(ended.at.duration_since(asked.at).as_secs(), 5);
+    let suspension = node.poll_for_event("x", suspended).await;
+    let result = node.poll_for_event("x", |data| matches!(data, EventData::ToolResult(_))).await;
+    assert_eq!(result.at.duration_since(suspension.at).as_secs(), 5);
     let no_client = json!({"ok": false, "error": "no client connected", "error_type": "NO_CLIENT"});
     assert_eq!(results(&node.journal("x").await, "c"), [no_client]);
     assert_eq!(node.turn_end("x", 1).await, (TurnOutcome::Completed, None));
@@ -33,14 +33,18 @@ async fn a_client_call_without_a_client_ends_after_its_grace() {
 #[tokio::test(start_paused = true)]
 async fn a_client_call_waits_as_long_as_a_client_is_connected() {
     let node = TestNode::new(LOCATING_AGENT).await;
-    let open = connect_client(&node, "x");
+    let client = connect_client(&node, "x");
     node.send("x", "go").await.unwrap();
-    let asked = node.poll_for_event("x", suspended).await;
+    let suspension = node.poll_for_event("x", suspended).await;
     tokio::time::sleep(std::time::Duration::from_secs(60)).await;
     assert_eq!(node.state("x").await.pending().len(), 1);
-    drop(open);
-    let ended = node.poll_for_event("x", |data| matches!(data, EventData::ToolResult(_))).await;
-    assert_eq!(ended.at.duration_since(asked.at).as_secs(), 65, "five seconds after the page left");
+    drop(client);
+    let result = node.poll_for_event("x", |data| matches!(data, EventData::ToolResult(_))).await;
+    assert_eq!(
+        result.at.duration_since(suspension.at).as_secs(),
+        65,
+        "the call did not end five seconds after the client left"
+    );
     node.check("x").await;
 }
 
@@ -50,7 +54,7 @@ async fn a_client_that_reconnects_in_time_answers() {
     node.send("x", "go").await.unwrap();
     node.poll_for_event("x", suspended).await;
     tokio::time::sleep(std::time::Duration::from_secs(4)).await;
-    let _open = connect_client(&node, "x");
+    let _client = connect_client(&node, "x");
     tokio::time::sleep(std::time::Duration::from_secs(60)).await;
     node.resolve("x", "c", ResolutionAnswer::Result(json!({"lat": 1}))).await.unwrap();
     node.turn_end("x", 1).await;

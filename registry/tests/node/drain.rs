@@ -1,4 +1,4 @@
-//! A node that drains takes nothing new, finishes what it has begun, and hands over the rest.
+//! A draining node accepts nothing new, finishes the runs that it has started, and hands over the rest.
 
 use std::time::Duration;
 
@@ -25,13 +25,13 @@ async fn a_draining_node_takes_nothing_new_finishes_its_tool_and_hands_over() {
         tokio::time::sleep(Duration::from_secs(10)).await;
         cluster.node(0).send("y", "go").await.unwrap();
         cluster.node(1).send("z", "go").await.unwrap();
-        assert!(!cluster.live_on("y").contains(&0), "it takes nothing new");
+        assert!(!cluster.live_on("y").contains(&0), "a draining node took a new conversation");
         let busy = cluster.node(1).send("x", "now").await;
         assert!(matches!(busy, Err(RequestError::Rejected(_))), "{busy:?}");
         cluster.release_all();
     };
     let (in_time, ()) = tokio::join!(cluster.node(0).runtime.drain(DEADLINE), meanwhile);
-    assert!(in_time, "nothing was cut off");
+    assert!(in_time, "a run was cut off");
     for id in ["x", "y", "z"] {
         assert_eq!(cluster.node(1).turn_end(id, 1).await, (TurnOutcome::Completed, None));
         assert_eq!(results(&cluster.node(1).journal(id).await, "c")[0]["ok"], true);
@@ -84,10 +84,10 @@ async fn a_drain_that_times_out_cuts_off_runs_and_hands_them_over() {
         cluster.node(0).send(&format!("x{n}"), "go").await.unwrap();
     }
     cluster.node(0).wait_for_holds(9).await;
-    assert!(!cluster.node(0).runtime.drain(DEADLINE).await, "something was cut off");
+    assert!(!cluster.node(0).runtime.drain(DEADLINE).await, "no run was cut off");
     tokio::time::sleep(Duration::from_millis(200)).await;
     let taken = [1, 2].map(|n| cluster.node(n).tools.started.lock().unwrap().len());
-    assert_eq!(taken.iter().sum::<usize>(), 9, "and goes on elsewhere at once");
+    assert_eq!(taken.iter().sum::<usize>(), 9, "not every run was resumed elsewhere at once");
     cluster.release_all();
     for n in 0..9 {
         let id = format!("x{n}");

@@ -1,4 +1,4 @@
-//! A tool that asks a person while it runs: the question survives its node, the answer goes back.
+//! A tool that asks a person while it runs: the question survives its node, and the answer reaches the tool.
 
 use abide_actors::tools::native::{Context, NativeTool, ToolReturn};
 use abide_conversation::command::ResolutionAnswer;
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::test_cluster::{DeathMode, TestCluster};
 use crate::test_node::{TestNode, results};
 
-/// Asks for a seat, and says which it got; `again` in the answer makes it ask once more.
+/// Asks for a seat and returns it; the answer `again` makes the tool ask once more.
 pub struct Seat;
 
 #[async_trait]
@@ -53,15 +53,15 @@ tools:
   - {name: seat, run: {native: seat}, audience: all}
 "#;
 
-fn asks(n: u32) -> impl Fn(&EventData) -> bool {
-    move |data| matches!(data, EventData::Suspension(asks) if asks.suspension == n)
+fn is_suspension(n: u32) -> impl Fn(&EventData) -> bool {
+    move |data| matches!(data, EventData::Suspension(suspension) if suspension.suspension == n)
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_answer_revives_the_call_on_another_node_with_what_was_asked() {
     let mut cluster = TestCluster::new(3, SEAT_AGENT).await;
     cluster.node(0).send("x", "go").await.unwrap();
-    cluster.node(0).poll_for_event("x", asks(1)).await;
+    cluster.node(0).poll_for_event("x", is_suspension(1)).await;
     let open = cluster.node(0).state("x").await.pending().pop().unwrap();
     assert_eq!((open.kind, open.message.as_str()), (SuspensionKind::Elicitation, "Which seat?"));
     assert_eq!(open.requests, Some(json!({"seat": {"type": "string"}})));
@@ -79,9 +79,9 @@ async fn an_answer_revives_the_call_on_another_node_with_what_was_asked() {
 async fn a_tool_may_ask_again_and_is_told_of_a_refusal() {
     let node = TestNode::new(SEAT_AGENT).await;
     node.send("x", "go").await.unwrap();
-    node.wait_for_event("x", asks(1)).await;
+    node.wait_for_event("x", is_suspension(1)).await;
     node.resolve("x", "c", ResolutionAnswer::Result(json!("again"))).await.unwrap();
-    node.wait_for_event("x", asks(2)).await;
+    node.wait_for_event("x", is_suspension(2)).await;
     node.resolve("x", "c", ResolutionAnswer::Error("too dear".to_owned())).await.unwrap();
     assert_eq!(node.turn_end("x", 1).await, (TurnOutcome::Completed, None));
     let refused = json!({"ok": false, "error": "no seat, no trip", "error_type": "TOOL_ERROR"});

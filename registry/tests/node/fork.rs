@@ -1,4 +1,4 @@
-//! A fork begins as another's prefix, and is whole whatever dies on the way.
+//! A fork begins with a prefix of another journal, and is complete whatever dies during the copy.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -41,11 +41,15 @@ async fn a_fork_is_cut_where_it_is_asked_to_and_goes_its_own_way() {
     let done = node.deliver("y", fork_of("x", Some(at_seq))).await.unwrap();
     assert!(matches!(done, Reply::Created { id, .. } if id == ConversationId::new("y")));
     let copy = node.journal("y").await;
-    assert_eq!(copy[1..at_seq as usize], first[1..at_seq as usize], "whole when it is answered");
+    assert_eq!(
+        copy[1..at_seq as usize],
+        first[1..at_seq as usize],
+        "the copy is incomplete when the request is answered"
+    );
     assert_eq!(copy.len() as u64, at_seq + 1);
     node.send("y", "other").await.unwrap();
     assert_eq!(node.turn_end("y", 2).await, (TurnOutcome::Completed, None));
-    assert_eq!(node.journal("x").await, first, "the other hears nothing of it");
+    assert_eq!(node.journal("x").await, first, "the original's journal changed");
     node.check("y").await;
 }
 
@@ -82,7 +86,7 @@ async fn a_fork_of_what_is_not_there_is_refused_and_leaves_nothing() {
     assert_eq!(node.deliver("y", fork_of("x", Some(1))).await.map(|_| ()), Ok(()));
 }
 
-/// A journal that takes several pages.
+/// Writes a journal that is longer than one page of the copy.
 async fn long(node: &TestNode, id: &str) {
     for n in 1..=100 {
         node.send(id, "go").await.unwrap();
@@ -99,14 +103,14 @@ async fn a_copy_goes_on_after_its_actor_died_at_any_write() {
             long(&node, "x").await;
             let checkpoint = Checkpoint::new(write, before);
             *store.checkpoint.lock().unwrap() = Some(checkpoint.clone());
-            let asked = node.deliver("y", fork_of("x", None));
-            let killed = async {
+            let fork = node.deliver("y", fork_of("x", None));
+            let refuse_write = async {
                 checkpoint.wait_until_reached().await;
                 checkpoint.refuse.store(true, Ordering::SeqCst);
                 checkpoint.resume.add_permits(1);
             };
-            let (answer, ()) = tokio::join!(asked, killed);
-            // Whoever was not answered asks again, and finds it made or makes it.
+            let (answer, ()) = tokio::join!(fork, refuse_write);
+            // A client without an answer asks again: the fork exists by then, or is made now.
             let mut again = answer.map(|_| ());
             while !matches!(again, Ok(()) | Err(RequestError::Rejected(_))) {
                 tokio::time::sleep(Duration::from_secs(1)).await;

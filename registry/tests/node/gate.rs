@@ -1,4 +1,4 @@
-//! No path leads around the gate: every executor and kind of `run`, every way to be refused.
+//! No path leads around the gate: every executor, every kind of `run`, and every reason to refuse a call.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -18,10 +18,10 @@ use tokio::net::TcpListener;
 use crate::sub_agents::{KID, all_conversations, inbox};
 use crate::test_node::{TestNode, results};
 
-/// Where the calls are refused.
+/// The conversation whose calls are checked.
 const ID: &str = "x";
 
-/// A server of HTTP tools that counts its calls.
+/// A server for HTTP tools that counts its calls.
 struct Server {
     url: String,
     calls: Arc<AtomicU32>,
@@ -32,12 +32,12 @@ impl Server {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}/", listener.local_addr().unwrap());
         let calls = Arc::new(AtomicU32::new(0));
-        let seen = calls.clone();
+        let count = calls.clone();
         tokio::spawn(async move {
             while let Ok((mut stream, _)) = listener.accept().await {
-                seen.fetch_add(1, Ordering::SeqCst);
-                let mut asked = [0; 4096];
-                let _ = stream.read(&mut asked).await;
+                count.fetch_add(1, Ordering::SeqCst);
+                let mut request = [0; 4096];
+                let _ = stream.read(&mut request).await;
                 let _ =
                     stream.write_all(b"HTTP/1.1 204 No Content\r\nconnection: close\r\n\r\n").await;
             }
@@ -46,36 +46,40 @@ impl Server {
     }
 }
 
-/// A kind of tool: its name, how it is declared, and what it is called with.
-struct Kind {
+/// One kind of tool: its name, its definition entry, and the arguments of its call.
+struct ToolCase {
     name: &'static str,
     entry: Value,
     args: Value,
-    /// Whether it may be called while the conversation plans.
-    plans: bool,
+    /// Whether phase `plan` allows the tool.
+    allowed_in_plan: bool,
 }
 
-impl Kind {
+impl ToolCase {
     fn is_server(&self) -> bool {
         self.entry["executor"].is_null()
     }
 
-    /// Whether a person may have to approve it.
-    fn may_ask(&self) -> bool {
+    /// Whether the definition may require an approval for the tool.
+    fn needs_approval(&self) -> bool {
         self.entry["executor"].is_null() || self.entry["executor"] == "client"
     }
 }
 
-/// One of every executor and kind of `run`; the last one changes the phase for those after it.
-fn kinds(url: &str) -> Vec<Kind> {
-    let kind = |name, entry, args| Kind { name, entry, args, plans: false };
-    let builtin =
-        |name, args, plans| Kind { name, entry: json!({"run": {"builtin": name}}), args, plans };
+/// One tool of every executor and kind of `run`. The last one changes the phase for the calls after it.
+fn cases(url: &str) -> Vec<ToolCase> {
+    let case = |name, entry, args| ToolCase { name, entry, args, allowed_in_plan: false };
+    let builtin = |name, args, allowed_in_plan| ToolCase {
+        name,
+        entry: json!({"run": {"builtin": name}}),
+        args,
+        allowed_in_plan,
+    };
     let prompt = json!({"prompt": "tea"});
     vec![
-        kind("http", json!({"run": {"http": {"url": url}}}), json!({"a": 1})),
-        kind("native", json!({"run": {"native": "nap"}}), json!({"ms": 0})),
-        kind("agent", json!({"run": {"agent": "kid"}}), prompt.clone()),
+        case("http", json!({"run": {"http": {"url": url}}}), json!({"a": 1})),
+        case("native", json!({"run": {"native": "nap"}}), json!({"ms": 0})),
+        case("agent", json!({"run": {"agent": "kid"}}), prompt.clone()),
         builtin("read", json!({"path": "there"}), true),
         builtin("glob", json!({"pattern": "*"}), true),
         builtin("grep", json!({"pattern": "a"}), true),
@@ -85,28 +89,28 @@ fn kinds(url: &str) -> Vec<Kind> {
         builtin("web_fetch", json!({"url": url}), true),
         builtin("todo_write", json!({"todos": [{"content": "a", "status": "pending"}]}), false),
         builtin("spawn_agent", json!({"prompt": "tea", "agent": "kid"}), true),
-        kind("human", json!({"executor": "human"}), json!({})),
-        kind("page", json!({"executor": "client"}), json!({})),
-        kind("silent", json!({"executor": "client", "requires_response": false}), json!({})),
-        kind("hosted", json!({"executor": "provider"}), json!({})),
+        case("human", json!({"executor": "human"}), json!({})),
+        case("page", json!({"executor": "client"}), json!({})),
+        case("silent", json!({"executor": "client", "requires_response": false}), json!({})),
+        case("hosted", json!({"executor": "provider"}), json!({})),
         builtin("plan_mode", json!({"action": "enter"}), true),
     ]
 }
 
-fn agent(kinds: &[Kind], permissions: &Value, approval: Option<&str>) -> String {
-    let tools = kinds.iter().map(|kind| {
-        let mut entry = kind.entry.clone();
-        entry["name"] = json!(kind.name);
-        if kind.is_server() {
+fn agent(cases: &[ToolCase], permissions: &Value, approval: Option<&str>) -> String {
+    let tools = cases.iter().map(|case| {
+        let mut entry = case.entry.clone();
+        entry["name"] = json!(case.name);
+        if case.is_server() {
             entry["audience"] = json!("all");
         }
-        if let Some(approval) = approval.filter(|_| kind.may_ask()) {
+        if let Some(approval) = approval.filter(|_| case.needs_approval()) {
             entry["approval"] = json!(approval);
         }
         entry
     });
-    let call = |kind: &Kind| json!({"id": kind.name, "name": kind.name, "args": kind.args});
-    let calls: Vec<Value> = kinds.iter().map(call).collect();
+    let call = |case: &ToolCase| json!({"id": case.name, "name": case.name, "args": case.args});
+    let calls: Vec<Value> = cases.iter().map(call).collect();
     json!({
         "name": "a",
         "permissions": permissions,
@@ -122,8 +126,8 @@ async fn start_node(agent: &str) -> TestNode {
     node
 }
 
-fn dispatch(kind: &Kind, approved: bool) -> Request {
-    let (tool, input, principal) = (kind.name.to_owned(), kind.args.clone(), Principal::new("ada"));
+fn dispatch(case: &ToolCase, approved: bool) -> Request {
+    let (tool, input, principal) = (case.name.to_owned(), case.args.clone(), Principal::new("ada"));
     Request::Dispatch(DispatchRequest { tool, input, approved, principal })
 }
 
@@ -144,7 +148,7 @@ fn envelope(outcome: &Outcome) -> Value {
     serde_json::to_value(outcome).unwrap()
 }
 
-/// Nothing that any kind of tool does has happened.
+/// Checks that no tool of any kind has had an effect.
 async fn check_nothing_happened(node: &TestNode, server: &Server) {
     assert_eq!(server.calls.load(Ordering::SeqCst), 0, "the server was called");
     assert!(node.tools.started.lock().unwrap().is_empty(), "the native tool ran");
@@ -165,35 +169,36 @@ async fn check_nothing_happened(node: &TestNode, server: &Server) {
 
 #[tokio::test]
 async fn no_tool_of_any_kind_does_what_a_list_or_the_phase_refuses() {
-    let names = |kinds: &[Kind]| kinds.iter().map(|kind| kind.name).collect::<Vec<_>>();
+    let names = |cases: &[ToolCase]| cases.iter().map(|case| case.name).collect::<Vec<_>>();
     let server = Server::start().await;
-    let all = kinds(&server.url);
-    let refused: Vec<Kind> = kinds(&server.url).into_iter().filter(|kind| !kind.plans).collect();
-    for (kinds, permissions, rule) in [
+    let all = cases(&server.url);
+    let refused: Vec<ToolCase> =
+        cases(&server.url).into_iter().filter(|case| !case.allowed_in_plan).collect();
+    for (cases, permissions, rule) in [
         (&all, json!({"disallowed_tools": names(&all)}), "disallowed_tools"),
         (&all, json!({"allowed_tools": ["another"]}), "allowed_tools"),
         (&all, json!({"allowed_tools": [], "phase": "bypass_permissions"}), "allowed_tools"),
         (&refused, json!({"phase": "plan"}), "phase: plan"),
     ] {
         for approval in [None, Some("requires_approval")] {
-            let node = start_node(&agent(kinds, &permissions, approval)).await;
+            let node = start_node(&agent(cases, &permissions, approval)).await;
             node.send(ID, "go").await.unwrap();
             node.turn_end(ID, 1).await;
             let events = node.journal(ID).await;
-            for kind in kinds.iter() {
-                let refused = refusal(kind.name, rule);
-                assert_eq!(results(&events, kind.name), [envelope(&refused)]);
-                let verdict = verdict_of(&events, kind.name);
+            for case in cases.iter() {
+                let refused = refusal(case.name, rule);
+                assert_eq!(results(&events, case.name), [envelope(&refused)]);
+                let verdict = verdict_of(&events, case.name);
                 assert_eq!((verdict.decision, verdict.rule.as_str()), (Decision::Deny, rule));
             }
-            for kind in kinds.iter().filter(|kind| kind.is_server()) {
+            for case in cases.iter().filter(|case| case.is_server()) {
                 for approved in [false, true] {
-                    let reply = node.deliver(ID, dispatch(kind, approved)).await.unwrap();
-                    let outcome = refusal(kind.name, rule);
+                    let reply = node.deliver(ID, dispatch(case, approved)).await.unwrap();
+                    let outcome = refusal(case.name, rule);
                     assert_eq!(reply, Reply::Dispatched { outcome, ui: None });
                 }
-                let said = node.journal(ID).await.pop().unwrap();
-                let EventData::Dispatch(done) = said.data else { panic!("{said:?}") };
+                let dispatched = node.journal(ID).await.pop().unwrap();
+                let EventData::Dispatch(done) = dispatched.data else { panic!("{dispatched:?}") };
                 assert_eq!(done.gate.unwrap().rule, rule);
             }
             assert!(!events.iter().any(|event| matches!(event.data, EventData::Suspension(_))));
@@ -203,37 +208,40 @@ async fn no_tool_of_any_kind_does_what_a_list_or_the_phase_refuses() {
     }
 }
 
-async fn all_wait(node: &TestNode, how_many: usize) {
-    let look = async {
-        while inbox(node).await.len() < how_many {
+async fn wait_for_inbox(node: &TestNode, size: usize) {
+    let filled = async {
+        while inbox(node).await.len() < size {
             tokio::time::sleep(std::time::Duration::from_millis(5)).await;
         }
     };
-    tokio::time::timeout(std::time::Duration::from_secs(60), look).await.expect("too few wait");
+    tokio::time::timeout(std::time::Duration::from_secs(60), filled)
+        .await
+        .expect("too few suspensions are open");
 }
 
 #[tokio::test]
 async fn no_tool_does_what_a_person_denied_or_was_not_asked_about() {
     let server = Server::start().await;
-    let kinds: Vec<Kind> = kinds(&server.url).into_iter().filter(Kind::may_ask).collect();
-    let node = start_node(&agent(&kinds, &json!({}), Some("requires_approval"))).await;
+    let cases: Vec<ToolCase> =
+        cases(&server.url).into_iter().filter(ToolCase::needs_approval).collect();
+    let node = start_node(&agent(&cases, &json!({}), Some("requires_approval"))).await;
     node.send(ID, "go").await.unwrap();
-    all_wait(&node, kinds.len()).await;
-    for kind in kinds.iter().filter(|kind| kind.is_server()) {
-        let refused = node.deliver(ID, dispatch(kind, false)).await;
-        assert_eq!(refused, Err(RequestError::ApprovalRequired(kind.name.to_owned())));
+    wait_for_inbox(&node, cases.len()).await;
+    for case in cases.iter().filter(|case| case.is_server()) {
+        let refused = node.deliver(ID, dispatch(case, false)).await;
+        assert_eq!(refused, Err(RequestError::ApprovalRequired(case.name.to_owned())));
     }
     check_nothing_happened(&node, &server).await;
-    for kind in &kinds {
+    for case in &cases {
         let answer = ResolutionAnswer::Approval { approved: false, reason: None, args: None };
-        node.resolve(ID, kind.name, answer).await.unwrap();
+        node.resolve(ID, case.name, answer).await.unwrap();
     }
     node.turn_end(ID, 1).await;
     let events = node.journal(ID).await;
     let denied = Outcome::Err("denied by approver".to_owned(), ErrorType::Denied);
-    for kind in &kinds {
-        assert_eq!(results(&events, kind.name), [envelope(&denied)]);
-        let verdict = verdict_of(&events, kind.name);
+    for case in &cases {
+        assert_eq!(results(&events, case.name), [envelope(&denied)]);
+        let verdict = verdict_of(&events, case.name);
         let rule = "approval: requires_approval";
         assert_eq!((verdict.decision, verdict.rule.as_str()), (Decision::Ask, rule));
     }
@@ -244,31 +252,32 @@ async fn no_tool_does_what_a_person_denied_or_was_not_asked_about() {
 #[tokio::test]
 async fn arguments_that_an_approver_edits_pass_the_gate_as_it_is_by_then() {
     let server = Server::start().await;
-    let all = kinds(&server.url).into_iter();
-    let mut kinds: Vec<Kind> = all.filter(|kind| kind.may_ask() && !kind.plans).collect();
-    for kind in &mut kinds {
-        kind.entry["approval"] = json!("requires_approval");
+    let all = cases(&server.url).into_iter();
+    let mut cases: Vec<ToolCase> =
+        all.filter(|case| case.needs_approval() && !case.allowed_in_plan).collect();
+    for case in &mut cases {
+        case.entry["approval"] = json!("requires_approval");
     }
     let enters = json!({"run": {"builtin": "plan_mode"}});
     let args = json!({"action": "enter"});
-    kinds.push(Kind { name: "plan_mode", entry: enters, args, plans: true });
-    let node = start_node(&agent(&kinds, &json!({}), None)).await;
+    cases.push(ToolCase { name: "plan_mode", entry: enters, args, allowed_in_plan: true });
+    let node = start_node(&agent(&cases, &json!({}), None)).await;
     node.send(ID, "go").await.unwrap();
     node.poll_for_event(ID, |data| matches!(data, EventData::PhaseChanged(_))).await;
-    kinds.pop();
-    all_wait(&node, kinds.len()).await;
-    for kind in &kinds {
-        let args = Some(kind.args.clone());
+    cases.pop();
+    wait_for_inbox(&node, cases.len()).await;
+    for case in &cases {
+        let args = Some(case.args.clone());
         let answer = ResolutionAnswer::Approval { approved: true, reason: None, args };
-        node.resolve(ID, kind.name, answer).await.unwrap();
+        node.resolve(ID, case.name, answer).await.unwrap();
         let events = node.journal(ID).await;
-        let refused = refusal(kind.name, "phase: plan");
-        assert_eq!(results(&events, kind.name), [envelope(&refused)]);
-        let judged = events.iter().rev().find_map(|event| match &event.data {
+        let refused = refusal(case.name, "phase: plan");
+        assert_eq!(results(&events, case.name), [envelope(&refused)]);
+        let gate_verdict = events.iter().rev().find_map(|event| match &event.data {
             EventData::Resolution(resolution) => resolution.gate.clone(),
             _ => None,
         });
-        assert_eq!(judged.unwrap().decision, Decision::Deny);
+        assert_eq!(gate_verdict.unwrap().decision, Decision::Deny);
     }
     node.turn_end(ID, 1).await;
     assert_eq!(server.calls.load(Ordering::SeqCst), 0);
@@ -278,32 +287,36 @@ async fn arguments_that_an_approver_edits_pass_the_gate_as_it_is_by_then() {
     node.check(ID).await;
 }
 
-/// The counterpart, without which the others would prove nothing.
+/// The counterpart of the tests of refusals, which prove nothing without it.
 #[tokio::test]
 async fn what_the_gate_lets_through_happens_whatever_its_kind() {
     let server = Server::start().await;
-    let kinds = kinds(&server.url);
-    let node = start_node(&agent(&kinds, &json!({}), None)).await;
+    let cases = cases(&server.url);
+    let node = start_node(&agent(&cases, &json!({}), None)).await;
     node.send(ID, "go").await.unwrap();
     let done = |data: &EventData| matches!(data, EventData::ToolResult(_));
-    for kind in kinds.iter().filter(|kind| !["human", "page"].contains(&kind.name)) {
-        let is = |data: &EventData| {
+    for case in cases.iter().filter(|case| !["human", "page"].contains(&case.name)) {
+        let matches = |data: &EventData| {
             done(data)
-                && matches!(data, EventData::ToolResult(it) if it.call_id.as_str() == kind.name)
+                && matches!(data, EventData::ToolResult(it) if it.call_id.as_str() == case.name)
         };
-        node.poll_for_event(ID, is).await;
+        node.poll_for_event(ID, matches).await;
     }
     let events = node.journal(ID).await;
-    for kind in &kinds {
-        assert_eq!(verdict_of(&events, kind.name).decision, Decision::Allow);
+    for case in &cases {
+        assert_eq!(verdict_of(&events, case.name).decision, Decision::Allow);
         let denied =
-            results(&events, kind.name).iter().any(|it| it["error_type"] == "PERMISSION_DENIED");
-        assert!(!denied, "{}", kind.name);
+            results(&events, case.name).iter().any(|it| it["error_type"] == "PERMISSION_DENIED");
+        assert!(!denied, "{}", case.name);
     }
     assert!(server.calls.load(Ordering::SeqCst) >= 1);
     assert_eq!(node.tools.started.lock().unwrap().len(), 1);
-    assert_eq!(all_conversations(&node).await.len(), 3, "two children");
-    assert_eq!(inbox(&node).await.len(), 2, "a person and a page");
+    assert_eq!(all_conversations(&node).await.len(), 3, "there are not two children");
+    assert_eq!(
+        inbox(&node).await.len(),
+        2,
+        "a person's call and a client's call are not both open"
+    );
     assert!(events.iter().any(|event| matches!(event.data, EventData::TodosChanged(_))));
     assert!(events.iter().any(|event| matches!(event.data, EventData::PhaseChanged(_))));
 }
@@ -311,46 +324,47 @@ async fn what_the_gate_lets_through_happens_whatever_its_kind() {
 #[tokio::test]
 async fn a_users_own_call_runs_with_the_approval_that_it_brings() {
     let server = Server::start().await;
-    let kinds: Vec<Kind> = kinds(&server.url).into_iter().filter(Kind::is_server).collect();
+    let cases: Vec<ToolCase> = cases(&server.url).into_iter().filter(ToolCase::is_server).collect();
     let silent = r#"{"name": "a", "model": {"provider": "scripted", "script": []}}"#;
     let node = start_node(silent).await;
     node.send(ID, "go").await.unwrap();
     node.turn_end(ID, 1).await;
-    node.define(&agent(&kinds, &json!({}), Some("requires_approval"))).await;
-    for kind in &kinds {
-        let reply = node.deliver(ID, dispatch(kind, true)).await.unwrap();
+    node.define(&agent(&cases, &json!({}), Some("requires_approval"))).await;
+    for case in &cases {
+        let reply = node.deliver(ID, dispatch(case, true)).await.unwrap();
         let Reply::Dispatched { outcome, .. } = reply else { panic!("{reply:?}") };
         let denied = matches!(outcome, Outcome::Err(_, ErrorType::PermissionDenied));
-        assert!(!denied, "{}", kind.name);
+        assert!(!denied, "{}", case.name);
     }
     let events = node.journal(ID).await;
     let started = events.iter().filter_map(|event| match &event.data {
         EventData::DispatchStarted(started) => started.gate.clone(),
         _ => None,
     });
-    let asked = started.filter(|verdict| verdict.decision == Decision::Ask).count();
-    assert_eq!(asked, kinds.len());
+    let asking = started.filter(|verdict| verdict.decision == Decision::Ask).count();
+    assert_eq!(asking, cases.len());
     assert!(server.calls.load(Ordering::SeqCst) >= 1);
     assert_eq!(node.tools.started.lock().unwrap().len(), 1);
     assert_eq!(all_conversations(&node).await.len(), 3);
 }
 
-/// A rig over the journal of another, cut after the first event that `is`, which was changed.
-async fn forged(
+/// A node over the journal of another node, which is cut after its first event that `matches`; `change`
+/// alters this event.
+async fn with_forged_journal(
     agent: &str,
-    of: &TestNode,
-    is: fn(&EventData) -> bool,
+    original: &TestNode,
+    matches: fn(&EventData) -> bool,
     tamper: fn(&mut EventData),
 ) -> TestNode {
-    let mut events = of.journal(ID).await;
-    let last = events.iter().position(|event| is(&event.data)).unwrap();
+    let mut events = original.journal(ID).await;
+    let last = events.iter().position(|event| matches(&event.data)).unwrap();
     events.truncate(last + 1);
     tamper(&mut events[last].data);
     let store = Arc::new(Memory::default());
     let id = ConversationId::new(ID);
     let before = Holder { node: "n".to_owned(), incarnation: "0".to_owned() };
     let held = store.claim(&id, &before, None).await.unwrap();
-    let mut head = of.store.head(&id).await.unwrap().unwrap();
+    let mut head = original.store.head(&id).await.unwrap().unwrap();
     head.last_seq = last as u64 + 1;
     let (opened, closed, state, answers) = Default::default();
     let events = events.into();
@@ -362,7 +376,7 @@ async fn forged(
     node
 }
 
-/// Changes the arguments under a verdict.
+/// Replaces the arguments that a verdict was given for.
 fn forge(data: &mut EventData) {
     let other = json!({"ms": 1, "a": 2, "prompt": "coffee", "path": "elsewhere", "action": "exit"});
     match data {
@@ -372,7 +386,7 @@ fn forge(data: &mut EventData) {
     }
 }
 
-/// What a call of a revived conversation comes to.
+/// The outcome of the call of a revived conversation.
 async fn outcome(node: &TestNode, done: fn(&EventData) -> Option<&Outcome>) -> Outcome {
     node.deliver(ID, Request::Wake).await.unwrap();
     let event = node.poll_for_event(ID, |data| done(data).is_some()).await;
@@ -398,27 +412,31 @@ async fn a_verdict_permits_its_own_arguments_and_no_others() {
     let server = Server::start().await;
     let why = "permission denied: the gate gave no leave".to_owned();
     let refused = Outcome::Err(why, ErrorType::PermissionDenied);
-    for kind in kinds(&server.url).into_iter().filter(Kind::is_server) {
-        let (name, agent) = (kind.name, agent(std::slice::from_ref(&kind), &json!({}), None));
-        let of = start_node(&agent).await;
-        of.send(ID, "go").await.unwrap();
-        of.turn_end(ID, 1).await;
-        of.deliver(ID, dispatch(&kind, false)).await.unwrap();
-        type Ways = [(fn(&EventData) -> bool, fn(&EventData) -> Option<&Outcome>); 2];
-        let ways: Ways = [
+    for case in cases(&server.url).into_iter().filter(ToolCase::is_server) {
+        let (name, agent) = (case.name, agent(std::slice::from_ref(&case), &json!({}), None));
+        let original = start_node(&agent).await;
+        original.send(ID, "go").await.unwrap();
+        original.turn_end(ID, 1).await;
+        original.deliver(ID, dispatch(&case, false)).await.unwrap();
+        type CallPaths = [(fn(&EventData) -> bool, fn(&EventData) -> Option<&Outcome>); 2];
+        let paths: CallPaths = [
             (|data| matches!(data, EventData::ToolCall(_)), model_call_done),
             (|data| matches!(data, EventData::DispatchStarted(_)), users_call_done),
         ];
-        for (is, done) in ways {
-            let honest = forged(&agent, &of, is, |_| {}).await;
+        for (matches, done) in paths {
+            let honest = with_forged_journal(&agent, &original, matches, |_| {}).await;
             assert_ne!(outcome(&honest, done).await, refused, "{name}");
             server.calls.store(0, Ordering::SeqCst);
-            let node = forged(&agent, &of, is, forge).await;
+            let node = with_forged_journal(&agent, &original, matches, forge).await;
             assert_eq!(outcome(&node, done).await, refused, "{name}");
             assert_eq!(server.calls.load(Ordering::SeqCst), 0, "{name}");
             assert!(node.tools.started.lock().unwrap().is_empty(), "{name}");
             for id in all_conversations(&node).await.iter().filter(|id| *id != ID) {
-                assert_eq!(node.state(id).await.turns, 0, "a child that may have been is stopped");
+                assert_eq!(
+                    node.state(id).await.turns,
+                    0,
+                    "a child that was created before its turn ran is not stopped"
+                );
             }
         }
     }

@@ -15,8 +15,8 @@ use crate::test_node::{TestNode, TestTools};
 
 const ID: &str = "x";
 
-/// What the hooks of the tests do, each under its own name.
-const PLAYS: [&str; 14] = [
+/// The test hooks; each does what its name says.
+const TEST_HOOKS: [&str; 14] = [
     "note",
     "add",
     "nap",
@@ -33,16 +33,16 @@ const PLAYS: [&str; 14] = [
     "by_number",
 ];
 
-/// The hooks of a rig.
+/// The native hooks of a test node.
 pub fn hooks(tools: &TestTools) -> Hooks {
-    let play = |hooks: Hooks, name: &'static str| hooks.with(name, Play(name, tools.clone()));
-    PLAYS.into_iter().fold(Hooks::new(), play)
+    let add = |hooks: Hooks, name: &'static str| hooks.with(name, TestHook(name, tools.clone()));
+    TEST_HOOKS.into_iter().fold(Hooks::new(), add)
 }
 
-struct Play(&'static str, TestTools);
+struct TestHook(&'static str, TestTools);
 
 #[async_trait]
-impl Hook for Play {
+impl Hook for TestHook {
     async fn call(&self, event: &HookEvent) -> Reply {
         self.1.hook_events.lock().unwrap().push(json!(event));
         match (self.0, &event.what) {
@@ -68,13 +68,13 @@ impl Hook for Play {
             ("spoil", _) => Reply::Args(json!({"n": "none"})),
             ("shout", HookPayload::Stream { text, .. }) => Reply::Show(text.to_uppercase()),
             ("hang", _) => std::future::pending().await,
-            ("panic", _) => panic!("as the test wants it"),
+            ("panic", _) => panic!("the test asked for this panic"),
             ("flood", _) => Reply::add("x".repeat(17_000)),
             ("by_number", HookPayload::Call { args, .. }) => match args["n"].as_i64() {
                 Some(20) => Reply::Deny("not today".to_owned()),
                 Some(21) => Reply::Halt("enough".to_owned()),
                 Some(22) => Reply::Args(json!({"n": 23})),
-                Some(24) => panic!("as the test wants it"),
+                Some(24) => panic!("the test asked for this panic"),
                 Some(25) => Reply::Args(json!([])),
                 _ => Reply::GoOn,
             },
@@ -83,18 +83,18 @@ impl Hook for Play {
     }
 }
 
-/// A hook of the program.
+/// A definition entry for a native hook.
 fn hook(on: &str, name: &str, native: &str) -> Value {
     json!({"on": on, "name": name, "native": native})
 }
 
-/// The same, and more.
+/// Adds a key to the entry of a hook.
 fn with(mut hook: Value, key: &str, value: impl Into<Value>) -> Value {
     hook[key] = value.into();
     hook
 }
 
-/// An agent that says this, step by step, with these hooks, and `echo` and `hold`.
+/// An agent with this script, these hooks, and the tools `echo` and `hold`.
 fn agent(script: Value, hooks: Vec<Value>) -> Value {
     json!({
         "name": "a",
@@ -108,7 +108,7 @@ fn agent(script: Value, hooks: Vec<Value>) -> Value {
     })
 }
 
-/// A script of one call of `echo`.
+/// A script with one call of `echo`.
 fn echoes(n: u32) -> Value {
     json!([{"calls": [{"id": "c", "name": "echo", "args": {"n": n}}]}, {"text": "Well."}])
 }
@@ -121,17 +121,19 @@ async fn start_node(script: Value, hooks: Vec<Value>) -> TestNode {
     TestNode::new(&agent(script, hooks).to_string()).await
 }
 
-/// What hooks have heard, one field of each.
-fn heard(node: &TestNode, field: &str) -> Vec<Value> {
+/// One field of every event that hooks received.
+fn hook_fields(node: &TestNode, field: &str) -> Vec<Value> {
     node.tools.hook_events.lock().unwrap().iter().map(|event| event[field].clone()).collect()
 }
 
-/// Waits until hooks have heard so much.
-async fn hearing(node: &TestNode, least: usize) {
-    let look = async {
+/// Waits until hooks have received at least this many events.
+async fn wait_for_hook_events(node: &TestNode, least: usize) {
+    let received = async {
         while node.tools.hook_events.lock().unwrap().len() < least {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(7_200), look).await.expect("the hook was not told");
+    tokio::time::timeout(Duration::from_secs(7_200), received)
+        .await
+        .expect("the hooks received too few events");
 }

@@ -1,4 +1,4 @@
-//! A repeat gets the first answer, and nothing happens twice.
+//! A repeated request gets the first answer, and nothing happens twice.
 
 use abide_actors::request::{IdempotencyKey, Reply, Request, RequestError};
 use abide_conversation::ConversationId;
@@ -12,8 +12,8 @@ name: a
 model: {provider: scripted, script: [{text: "Well."}]}
 "#;
 
-fn key(name: &str, print: &str) -> Vec<IdempotencyKey> {
-    let (key, fingerprint) = (format!("message:{name}"), print.to_owned());
+fn key(name: &str, fingerprint: &str) -> Vec<IdempotencyKey> {
+    let (key, fingerprint) = (format!("message:{name}"), fingerprint.to_owned());
     vec![IdempotencyKey { key, fingerprint, field: "message_id".into() }]
 }
 
@@ -29,16 +29,17 @@ async fn the_same_message_id_is_one_message_with_one_answer() {
     node.kill("x").await;
     let again =
         node.deliver_keyed("x", user_message("hi", IfBusy::Reject), key("m", "hi")).await.unwrap();
-    assert_eq!(first, again, "also after a crash");
+    assert_eq!(first, again, "a repeat after a crash got another answer");
     let other = node.deliver_keyed("x", user_message("ho", IfBusy::Reject), key("m", "ho")).await;
     assert_eq!(other, Err(RequestError::KeyReused("message_id".into())));
     let events = node.journal("x").await;
-    let said = events.iter().filter(|event| matches!(event.data, EventData::UserMsg(_))).count();
-    assert_eq!(said, 1);
+    let messages =
+        events.iter().filter(|event| matches!(event.data, EventData::UserMsg(_))).count();
+    assert_eq!(messages, 1);
     tokio::time::advance(std::time::Duration::from_secs(86_401)).await;
     let later =
         node.deliver_keyed("x", user_message("hi", IfBusy::Reject), key("m", "hi")).await.unwrap();
-    assert_ne!(first, later, "a day later it is another message");
+    assert_ne!(first, later, "the key still held a day later");
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,4 +1,4 @@
-//! Bytes that tools and people bring stay out of the journal, and reach the model all the same.
+//! Media bytes of tools and people stay out of the journal, and still reach the model.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -34,7 +34,7 @@ fn photo() -> Value {
     json!({"type": "image", "source": {"type": "base64", "mimeType": "image/png", "data": data}})
 }
 
-/// Takes a photo when it may.
+/// Takes a photo when it has a permit.
 #[derive(Clone)]
 struct Photo {
     runs: Arc<AtomicU32>,
@@ -64,8 +64,8 @@ impl NativeTool for Photo {
     }
 }
 
-/// Panics if the journal has the bytes.
-async fn named(node: &TestNode, call: &str) -> Value {
+/// The result of a call. Panics if the journal contains the bytes.
+async fn result_without_bytes(node: &TestNode, call: &str) -> Value {
     let journal = node.journal("x").await;
     assert!(!json!(journal).to_string().contains("AAECAwQF"), "{journal:?}");
     results(&journal, call)[0].clone()
@@ -83,7 +83,7 @@ async fn a_tools_image_is_journalled_as_a_blob_and_the_model_reads_its_bytes() {
         TestNode::with_extensions(extensions, Arc::new(Memory::default()), PHOTO_AGENT).await;
     node.send("x", "go").await.unwrap();
     assert_eq!(node.turn_end("x", 1).await, (TurnOutcome::Completed, None));
-    let result = named(&node, "c").await;
+    let result = result_without_bytes(&node, "c").await;
     let source = &result["result"][0]["source"];
     assert_eq!((&source["type"], &source["size"]), (&json!("blob"), &json!(3_000)));
     assert_eq!(bytes(&node, source).await, (0..30).collect::<Vec<u8>>().repeat(100));
@@ -99,7 +99,7 @@ async fn a_persons_image_is_journalled_as_a_blob() {
     node.wait_for_event("x", |data| matches!(data, EventData::Suspension(_))).await;
     node.resolve("x", "c", ResolutionAnswer::Result(json!({"mine": photo()}))).await.unwrap();
     assert_eq!(node.turn_end("x", 1).await, (TurnOutcome::Completed, None));
-    let result = named(&node, "c").await;
+    let result = result_without_bytes(&node, "c").await;
     let source = &result["result"]["mine"]["source"];
     assert_eq!(bytes(&node, source).await, (0..30).collect::<Vec<u8>>().repeat(100));
 }
@@ -128,7 +128,7 @@ async fn a_store_that_does_not_take_the_bytes_makes_the_tool_run_again() {
     store.full.store(false, Ordering::SeqCst);
     tool.release.add_permits(1);
     assert_eq!(node.turn_end("x", 1).await, (TurnOutcome::Completed, None));
-    assert_eq!(named(&node, "c").await["result"][0]["source"]["type"], "blob");
+    assert_eq!(result_without_bytes(&node, "c").await["result"][0]["source"]["type"], "blob");
     node.check("x").await;
 }
 
@@ -139,7 +139,7 @@ async fn a_deleted_blob_is_named_to_the_model_and_stops_no_turn() {
         TestNode::with_extensions(extensions, Arc::new(Memory::default()), PHOTO_AGENT).await;
     node.send("x", "go").await.unwrap();
     node.turn_end("x", 1).await;
-    let source = named(&node, "c").await["result"][0]["source"].clone();
+    let source = result_without_bytes(&node, "c").await["result"][0]["source"].clone();
     let id = BlobId::parse(source["blobId"].as_str().unwrap()).unwrap();
     assert_eq!(node.store.delete_blob(&id).await, Ok(true));
     node.send("x", "and now?").await.unwrap();

@@ -1,4 +1,4 @@
-//! Middleware in a conversation: around every server run, and again after a kill.
+//! Middleware in a conversation: it wraps every server run, and every repeat after a kill.
 
 use std::sync::{Arc, Mutex};
 
@@ -15,16 +15,16 @@ use serde_json::{Value, json};
 use crate::sub_agents::{KID, check_all_settled, child};
 use crate::test_node::{TestNode, results};
 
-type Seen = Arc<Mutex<Vec<String>>>;
+type Log = Arc<Mutex<Vec<String>>>;
 
-/// Notes the calls that pass, and gives some of them other arguments.
-struct Noted(&'static str, Seen, Option<Value>);
+/// Records every call under its own name, and replaces the arguments if it has others.
+struct Recording(&'static str, Log, Option<Value>);
 
 #[async_trait]
-impl Middleware for Noted {
+impl Middleware for Recording {
     async fn around(&self, run: &Run, next: Next<'_>) -> ToolReturn {
-        let said = format!("{} {} {} {}", self.0, run.call, run.attempt, run.principal);
-        self.1.lock().unwrap().push(said);
+        let line = format!("{} {} {} {}", self.0, run.call, run.attempt, run.principal);
+        self.1.lock().unwrap().push(line);
         match &self.2 {
             Some(args) => next.run_with(args.clone()).await,
             None => next.run().await,
@@ -32,29 +32,29 @@ impl Middleware for Noted {
     }
 }
 
-/// Refuses everything.
-struct Closed;
+/// Refuses every call.
+struct RefuseAll;
 
 #[async_trait]
-impl Middleware for Closed {
+impl Middleware for RefuseAll {
     async fn around(&self, _: &Run, _: Next<'_>) -> ToolReturn {
         ToolReturn::error("closed")
     }
 }
 
-async fn start_node(agent: &str) -> (TestNode, Seen) {
-    let seen = Seen::default();
-    let noted = |name, args| Noted(name, seen.clone(), args);
+async fn start_node(agent: &str) -> (TestNode, Log) {
+    let log = Log::default();
+    let recording = |name, args| Recording(name, log.clone(), args);
     let middlewares = Middlewares::new()
-        .everywhere(noted("service", None))
-        .with("agent", noted("agent", None))
-        .with("tool", noted("tool", None))
-        .with("two", noted("two", Some(json!({"n": 2}))))
-        .with("none", noted("none", Some(json!({"n": "none"}))))
-        .with("milk", noted("milk", Some(json!({"prompt": "milk"}))))
-        .with("closed", Closed);
+        .everywhere(recording("service", None))
+        .with("agent", recording("agent", None))
+        .with("tool", recording("tool", None))
+        .with("two", recording("two", Some(json!({"n": 2}))))
+        .with("none", recording("none", Some(json!({"n": "none"}))))
+        .with("milk", recording("milk", Some(json!({"prompt": "milk"}))))
+        .with("closed", RefuseAll);
     let extensions = Extensions::new().with_middlewares(middlewares);
-    (TestNode::with_extensions(extensions, Arc::new(Memory::default()), agent).await, seen)
+    (TestNode::with_extensions(extensions, Arc::new(Memory::default()), agent).await, log)
 }
 
 /// An agent that calls its one tool once, with `{n: 1}`.
@@ -69,7 +69,7 @@ tools: [{{name: t, audience: all, run_timeout: 1h, {tool}}}]
     )
 }
 
-async fn dispatched(node: &TestNode) -> Outcome {
+async fn dispatch_outcome(node: &TestNode) -> Outcome {
     let (tool, input) = ("t".to_owned(), json!({"n": 1}));
     let request =
         DispatchRequest { tool, input, approved: false, principal: Principal::new("eve") };
@@ -79,29 +79,29 @@ async fn dispatched(node: &TestNode) -> Outcome {
     }
 }
 
-/// With what the calls ran whose arguments were changed, in the order of the journal.
-async fn ran(node: &TestNode) -> Vec<EffectiveArgs> {
-    let ran = |data| match data {
+/// The journalled arguments of the runs whose arguments were replaced, in order.
+async fn effective_args(node: &TestNode) -> Vec<EffectiveArgs> {
+    let effective_args = |data| match data {
         EventData::ToolResult(result) => result.ran,
         EventData::Dispatch(done) => done.ran,
         EventData::ChildStarted(started) => started.ran,
         _ => None,
     };
-    node.journal("x").await.into_iter().filter_map(|event| ran(event.data)).collect()
+    node.journal("x").await.into_iter().filter_map(|event| effective_args(event.data)).collect()
 }
 
 #[tokio::test(start_paused = true)]
 async fn it_is_around_the_models_calls_and_a_users_own_in_the_same_order() {
-    let (node, seen) = start_node(&one_call("run: {native: echo}, middleware: [tool]")).await;
+    let (node, log) = start_node(&one_call("run: {native: echo}, middleware: [tool]")).await;
     node.send("x", "go").await.unwrap();
     assert_eq!(node.turn_end("x", 1).await, (TurnOutcome::Completed, None));
-    assert!(dispatched(&node).await.is_ok());
-    let seen = seen.lock().unwrap().clone();
-    assert_eq!(seen[..3], ["service c 1 ada", "agent c 1 ada", "tool c 1 ada"]);
-    let names: Vec<_> = seen[3..].iter().map(|said| said.split(' ').next().unwrap()).collect();
+    assert!(dispatch_outcome(&node).await.is_ok());
+    let log = log.lock().unwrap().clone();
+    assert_eq!(log[..3], ["service c 1 ada", "agent c 1 ada", "tool c 1 ada"]);
+    let names: Vec<_> = log[3..].iter().map(|line| line.split(' ').next().unwrap()).collect();
     assert_eq!(names, ["service", "agent", "tool"]);
-    assert!(seen[3..].iter().all(|said| said.ends_with("1 eve")), "{seen:?}");
-    assert_eq!(ran(&node).await, []);
+    assert!(log[3..].iter().all(|line| line.ends_with("1 eve")), "{log:?}");
+    assert_eq!(effective_args(&node).await, []);
 }
 
 #[tokio::test(start_paused = true)]
@@ -109,17 +109,24 @@ async fn changed_arguments_are_on_record_beside_those_of_the_call() {
     let (node, _) = start_node(&one_call("run: {native: echo}, middleware: [two]")).await;
     node.send("x", "go").await.unwrap();
     node.turn_end("x", 1).await;
-    let said = json!({"args": {"n": 2, "unit": "m"}, "assigns": {}});
-    assert_eq!(dispatched(&node).await, Outcome::Ok(said.clone()));
+    let line = json!({"args": {"n": 2, "unit": "m"}, "assigns": {}});
+    assert_eq!(dispatch_outcome(&node).await, Outcome::Ok(line.clone()));
     let events = node.journal("x").await;
-    assert_eq!(results(&events, "c"), [json!({"ok": true, "result": said})]);
+    assert_eq!(results(&events, "c"), [json!({"ok": true, "result": line})]);
     let call = node.wait_for_event("x", |data| matches!(data, EventData::ToolCall(_))).await;
     let EventData::ToolCall(call) = call.data else { unreachable!() };
     assert_eq!(call.args, json!({"n": 1}));
-    for ran in ran(&node).await {
-        assert_eq!((ran.args, ran.gate.rule.as_str()), (json!({"n": 2}), "middleware"));
+    for effective_args in effective_args(&node).await {
+        assert_eq!(
+            (effective_args.args, effective_args.gate.rule.as_str()),
+            (json!({"n": 2}), "middleware")
+        );
     }
-    assert_eq!(ran(&node).await.len(), 2, "of the call and of the dispatch");
+    assert_eq!(
+        effective_args(&node).await.len(),
+        2,
+        "the call and the dispatch do not both have effective arguments"
+    );
     node.check("x").await;
 }
 
@@ -142,10 +149,10 @@ async fn what_it_refuses_or_breaks_is_an_error_and_the_turn_goes_on() {
 #[tokio::test(start_paused = true)]
 async fn after_a_kill_the_whole_chain_runs_again_and_nobody_is_asked_twice() {
     let tool = "run: {native: hold}, approval: requires_approval, middleware: [two]";
-    let (node, seen) = start_node(&one_call(tool)).await;
+    let (node, log) = start_node(&one_call(tool)).await;
     node.send("x", "go").await.unwrap();
     node.wait_for_event("x", |data| matches!(data, EventData::Suspension(_))).await;
-    assert!(seen.lock().unwrap().is_empty(), "nothing runs yet");
+    assert!(log.lock().unwrap().is_empty(), "a middleware ran before the approval");
     node.approve("x", "c").await.unwrap();
     node.wait_for_holds(1).await;
     node.kill("x").await;
@@ -155,8 +162,8 @@ async fn after_a_kill_the_whole_chain_runs_again_and_nobody_is_asked_twice() {
     let result = json!({"ok": true, "result": {"attempt": 2, "principal": "bob"}});
     assert_eq!(results(&node.journal("x").await, "c"), [result]);
     let chain = |attempt| ["service", "agent", "two"].map(|at| format!("{at} c {attempt} bob"));
-    assert_eq!(*seen.lock().unwrap(), [chain(1), chain(2)].concat());
-    assert_eq!(ran(&node).await.len(), 1);
+    assert_eq!(*log.lock().unwrap(), [chain(1), chain(2)].concat());
+    assert_eq!(effective_args(&node).await.len(), 1);
     node.check("x").await;
 }
 
@@ -171,12 +178,12 @@ tools: [{name: ask, run: {agent: kid}, middleware: [MIDDLEWARE]}]
     milky.define(KID).await;
     milky.send("x", "go").await.unwrap();
     milky.turn_end("x", 1).await;
-    let said = json!({"ok": true, "result": "kid heard milk"});
-    assert_eq!(results(&milky.journal("x").await, "c"), [said]);
-    assert_eq!(ran(&milky).await[0].args, json!({"prompt": "milk"}));
+    let line = json!({"ok": true, "result": "kid heard milk"});
+    assert_eq!(results(&milky.journal("x").await, "c"), [line]);
+    assert_eq!(effective_args(&milky).await[0].args, json!({"prompt": "milk"}));
     let kids = milky.journal(&child(&milky, "x").await).await;
-    let EventData::UserMsg(asked) = &kids[1].data else { panic!("{:?}", kids[1]) };
-    assert_eq!(asked.message.content, [text_block("milk")]);
+    let EventData::UserMsg(question) = &kids[1].data else { panic!("{:?}", kids[1]) };
+    assert_eq!(question.message.content, [text_block("milk")]);
     check_all_settled(&milky).await;
 
     let (closed, _) = start_node(&boss.replace("MIDDLEWARE", "closed")).await;

@@ -1,4 +1,4 @@
-//! A newer program has written into a journal what this one does not know.
+//! Journals with events that a newer program wrote and this program does not know.
 
 use std::sync::Arc;
 
@@ -15,10 +15,10 @@ use crate::test_node::TestNode;
 
 const REPEATING_AGENT: &str =
     "{name: a, model: {provider: scripted, script: [{text: 'You: {{ user }}'}]}}";
-/// Four events each: more than a state is ever left uncached for.
+/// At four events a turn, these exceed the most events that a state may lag behind its journal.
 const TURNS: usize = 20;
 
-/// A journal of two events, given up by who wrote it.
+/// A journal of two events, one of them unknown, whose writer has released it.
 async fn written() -> Arc<Memory> {
     let (store, id, agent) =
         (Arc::new(Memory::default()), ConversationId::new("x"), AgentName::new("a"));
@@ -67,11 +67,11 @@ async fn a_conversation_goes_on_after_an_event_that_its_node_does_not_know() {
     }
     node.check("x").await;
     let loaded = store.load(&ConversationId::new("x")).await.unwrap().unwrap();
-    assert_eq!(loaded.state, State::default(), "who knows the event must not miss it");
+    assert_eq!(loaded.state, State::default(), "a state was cached that lacks the unknown event");
     let journal = node.journal("x").await;
     assert!(journal.len() > 64);
 
     let (from, at_seq) = (ConversationId::new("x"), None);
     node.deliver("y", Request::Fork(ForkRequest { from, at_seq })).await.unwrap();
-    assert_eq!(node.journal("y").await[1], journal[1], "and a fork has it, too");
+    assert_eq!(node.journal("y").await[1], journal[1], "the fork lacks the unknown event");
 }

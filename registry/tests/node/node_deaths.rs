@@ -1,4 +1,4 @@
-//! A node dies: its conversations go on elsewhere, once, and their alarms ring.
+//! After the death of a node, its conversations go on elsewhere, once, and their alarms fire in time.
 
 use std::time::Duration;
 
@@ -25,7 +25,11 @@ async fn a_holder_that_died_unseen_is_replaced_after_its_lease() {
     let begun = Instant::now();
     cluster.node(2).approve("x", "c").await.unwrap();
     assert!(begun.elapsed() < Duration::from_millis(200));
-    assert_eq!(cluster.live_on("x"), [2], "where it was asked for");
+    assert_eq!(
+        cluster.live_on("x"),
+        [2],
+        "the conversation did not start on the node of the request"
+    );
     assert_eq!(cluster.node(1).turn_end("x", 1).await, (TurnOutcome::Completed, None));
     cluster.node(1).check("x").await;
     cluster.check_writes();
@@ -47,17 +51,17 @@ async fn a_suspects_conversations_are_taken_at_once() {
 
 #[tokio::test(start_paused = true)]
 async fn what_ran_on_a_dead_node_goes_on_by_itself_once() {
-    for (how, within) in [(DeathMode::ConnectionRefused, 200), (DeathMode::HalfOpen, 6_200)] {
+    for (mode, within) in [(DeathMode::ConnectionRefused, 200), (DeathMode::HalfOpen, 6_200)] {
         let mut cluster = TestCluster::new(3, HOLD_AGENT).await;
         for n in 0..9 {
             cluster.node(0).send(&format!("x{n}"), "go").await.unwrap();
         }
         cluster.node(0).wait_for_holds(9).await;
-        cluster.kill(0, how);
+        cluster.kill(0, mode);
         tokio::time::sleep(Duration::from_millis(within)).await;
         let took = [1, 2].map(|n| cluster.node(n).tools.started.lock().unwrap().len());
-        assert_eq!(took.iter().sum::<usize>(), 9, "all, and without being asked");
-        assert!(took[0] > 0 && took[1] > 0, "each its share: {took:?}");
+        assert_eq!(took.iter().sum::<usize>(), 9, "not every run was resumed without a request");
+        assert!(took[0] > 0 && took[1] > 0, "one of the nodes resumed nothing: {took:?}");
         cluster.release_all();
         for n in 0..9 {
             let id = format!("x{n}");
@@ -87,20 +91,20 @@ async fn what_must_not_run_twice_is_interrupted_by_a_death() {
     cluster.node(1).check("x").await;
 }
 
-/// How late the call of a parked conversation expired, in milliseconds.
+/// How late the call of a passivated conversation expired, in milliseconds.
 async fn lateness(cluster: &TestCluster, by: usize, id: &str) -> i64 {
     let events = cluster.node(by).journal(id).await;
-    let asked = events.iter().find(|event| suspended(&event.data)).unwrap().at;
-    let left = 599_900 - cluster.clock.now().duration_since(asked).as_millis();
-    // Nobody looks while nothing is to be seen.
-    tokio::time::sleep(Duration::from_millis(u64::try_from(left).unwrap_or_default())).await;
-    let rung =
+    let suspended_at = events.iter().find(|event| suspended(&event.data)).unwrap().at;
+    let left_ms = 599_900 - cluster.clock.now().duration_since(suspended_at).as_millis();
+    // Sleeps until shortly before the expiry, since polling until then would be slow.
+    tokio::time::sleep(Duration::from_millis(u64::try_from(left_ms).unwrap_or_default())).await;
+    let result =
         cluster.node(by).poll_for_event(id, |data| matches!(data, EventData::ToolResult(_))).await;
     assert_eq!(cluster.node(by).turn_end(id, 1).await, (TurnOutcome::Completed, None));
     let results = results(&cluster.node(by).journal(id).await, "c");
     assert_eq!(results.len(), 1);
     assert_eq!(results[0]["error_type"], "EXPIRED");
-    i64::try_from(rung.at.duration_since(asked).as_millis()).unwrap() - 600_000
+    i64::try_from(result.at.duration_since(suspended_at).as_millis()).unwrap() - 600_000
 }
 
 #[tokio::test(start_paused = true)]
@@ -112,8 +116,8 @@ async fn the_alarm_of_a_parked_conversation_rings_once_and_in_time() {
         cluster.node(0).poll_for_event(&id, suspended).await;
     }
     for n in 0..30 {
-        let late = lateness(&cluster, 0, &format!("x{n}")).await;
-        assert!((0..=200).contains(&late), "{late} ms");
+        let late_ms = lateness(&cluster, 0, &format!("x{n}")).await;
+        assert!((0..=200).contains(&late_ms), "{late_ms} ms");
     }
 }
 
@@ -124,13 +128,13 @@ async fn an_alarm_rings_in_time_also_when_the_owner_of_its_share_died() {
     cluster.node(0).send(&id, "go").await.unwrap();
     cluster.node(0).poll_for_event(&id, suspended).await;
     cluster.node(0).wait_until_passivated(&id).await;
-    let asked = cluster.node(0).journal(&id).await;
-    let asked = asked.iter().find(|event| suspended(&event.data)).unwrap().at;
-    let left = 599_990 - cluster.clock.now().duration_since(asked).as_millis();
-    tokio::time::sleep(Duration::from_millis(u64::try_from(left).unwrap())).await;
+    let suspended_at = cluster.node(0).journal(&id).await;
+    let suspended_at = suspended_at.iter().find(|event| suspended(&event.data)).unwrap().at;
+    let left_ms = 599_990 - cluster.clock.now().duration_since(suspended_at).as_millis();
+    tokio::time::sleep(Duration::from_millis(u64::try_from(left_ms).unwrap())).await;
     cluster.kill(2, DeathMode::ConnectionRefused);
-    let late = lateness(&cluster, 0, &id).await;
-    assert!((0..=200).contains(&late), "{late} ms");
+    let late_ms = lateness(&cluster, 0, &id).await;
+    assert!((0..=200).contains(&late_ms), "{late_ms} ms");
 }
 
 #[tokio::test(start_paused = true)]
@@ -150,8 +154,8 @@ async fn an_alarm_rings_in_time_also_when_everything_was_restarted() {
         cluster.start(number).await;
     }
     for n in 0..9 {
-        let late = lateness(&cluster, n % 3, &format!("x{n}")).await;
-        assert!((0..=200).contains(&late), "{late} ms");
+        let late_ms = lateness(&cluster, n % 3, &format!("x{n}")).await;
+        assert!((0..=200).contains(&late_ms), "{late_ms} ms");
     }
     cluster.check_writes();
 }
@@ -171,8 +175,8 @@ async fn an_alarm_of_a_dead_holder_rings_in_time() {
         .unwrap();
     tokio::time::sleep(Duration::from_millis(4_900)).await;
     cluster.kill(0, DeathMode::ConnectionRefused);
-    let late = lateness(&cluster, 1, &id).await;
-    assert!((0..=200).contains(&late), "{late} ms");
+    let late_ms = lateness(&cluster, 1, &id).await;
+    assert!((0..=200).contains(&late_ms), "{late_ms} ms");
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,4 +1,4 @@
-//! A node that cannot say that it lives starts nothing; one that was declared dead is another.
+//! A node without a valid lease starts nothing; a node that was declared dead rejoins under a new incarnation.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -31,12 +31,15 @@ async fn a_node_that_cannot_renew_starts_no_tool_and_goes_on_when_it_can() {
     assert!(matches!(refused, Err(RequestError::Refused(_))), "{refused:?}");
     assert_eq!(cluster.run_count("x", "c"), 0);
     cluster.set_membership_down(0, false);
-    let back = tokio::time::Instant::now();
+    let reconnected = tokio::time::Instant::now();
     client.changed(&mut views, LEASE).await;
-    assert_eq!(client.standing().me(), me, "nobody took it for dead");
+    assert_eq!(client.standing().me(), me, "the node was declared dead");
     cluster.node(0).approve("x", "c").await.unwrap();
     cluster.node(0).wait_for_holds(1).await;
-    assert!(back.elapsed() < Duration::from_secs(1), "as soon as it can");
+    assert!(
+        reconnected.elapsed() < Duration::from_secs(1),
+        "the tool started late after the renewal"
+    );
     cluster.release_all();
     assert_eq!(cluster.node(0).turn_end("x", 1).await, (TurnOutcome::Completed, None));
     assert_eq!(cluster.run_count("x", "c"), 1);
@@ -52,7 +55,8 @@ async fn what_was_held_back_goes_on_after_a_renewal_that_came_late() {
         cluster.node(0).poll_for_event(&id, suspended).await;
     }
     cluster.release_all();
-    // Sound again after 4.5 s without a renewal, give or take: some calls fall on either side.
+    // The membership returns about 4.5 s after the last renewal, when the lease is just lapsing: some
+    // approvals come before the renewal, and some after it.
     cluster.set_membership_down(0, true);
     tokio::time::sleep(LEASE - Duration::from_millis(700)).await;
     let approve = async {
@@ -61,11 +65,11 @@ async fn what_was_held_back_goes_on_after_a_renewal_that_came_late() {
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
     };
-    let back = async {
+    let reconnected = async {
         tokio::time::sleep(Duration::from_millis(390)).await;
         cluster.set_membership_down(0, false);
     };
-    tokio::join!(approve, back);
+    tokio::join!(approve, reconnected);
     for n in 0..200 {
         let id = format!("x{n}");
         assert_eq!(cluster.node(0).turn_end(&id, 1).await, (TurnOutcome::Completed, None));
@@ -79,11 +83,11 @@ async fn a_node_that_cannot_renew_calls_no_model() {
     cluster.node(0).send("x", "drip").await.unwrap();
     cluster.set_membership_down(0, true);
     tokio::time::sleep(LEASE).await;
-    let asked = cluster.node(0).model.call_count.load(Ordering::SeqCst);
+    let calls_before = cluster.node(0).model.call_count.load(Ordering::SeqCst);
     let refused = cluster.node(0).send("y", "go").await;
     assert!(matches!(refused, Err(RequestError::Refused(_))), "{refused:?}");
     tokio::time::sleep(Duration::from_secs(60)).await;
-    assert_eq!(cluster.node(0).model.call_count.load(Ordering::SeqCst), asked);
+    assert_eq!(cluster.node(0).model.call_count.load(Ordering::SeqCst), calls_before);
     cluster.set_membership_down(0, false);
     cluster.release_all();
     let mut views = cluster.node(0).conversations.cluster().watch();
@@ -103,11 +107,11 @@ async fn a_node_that_was_declared_dead_drops_its_actors_and_comes_back_as_anothe
     cluster.set_link(0, 1, LinkState::Lost);
     tokio::time::sleep(LEASE + Duration::from_secs(2)).await;
     assert_eq!(cluster.node(1).turn_end("x", 1).await, (TurnOutcome::Completed, None));
-    // The tool returns to a holder that is none any more.
+    // The tool returns to an actor whose node no longer holds the conversation.
     let writes = cluster.writes.lock().unwrap().len();
     cluster.release_all();
     tokio::time::sleep(Duration::from_millis(100)).await;
-    assert_eq!(cluster.writes.lock().unwrap().len(), writes, "it writes nothing");
+    assert_eq!(cluster.writes.lock().unwrap().len(), writes, "a fenced node wrote");
     cluster.set_membership_down(0, false);
     cluster.set_link(0, 1, LinkState::Connected);
     cluster.wait_for_full_view().await;
@@ -139,7 +143,11 @@ async fn a_node_that_rejoined_drops_even_idle_actors() {
     cluster.release_all();
     cluster.node(0).approve("x", "c").await.unwrap();
     let me = cluster.node(0).conversations.cluster().standing().me();
-    assert_eq!(cluster.holder("x").await.unwrap(), me, "held by who it is now");
+    assert_eq!(
+        cluster.holder("x").await.unwrap(),
+        me,
+        "the holder is not the node's new incarnation"
+    );
     assert_eq!(cluster.node(0).turn_end("x", 1).await, (TurnOutcome::Completed, None));
     cluster.check_writes();
 }
@@ -152,10 +160,13 @@ async fn a_process_whose_name_was_taken_stays_out_until_its_namesake_ends() {
     let former = cluster.holder("x").await.unwrap();
     let other = cluster.start_namesake(0).await;
     tokio::time::sleep(Duration::from_secs(8)).await;
-    assert_ne!(cluster.holder("x").await.unwrap(), former, "it was taken over");
+    assert_ne!(cluster.holder("x").await.unwrap(), former, "the conversation was not taken over");
     assert!(!cluster.members.alive().contains(&former));
     let refused = cluster.node(0).send("y", "go").await;
-    assert!(matches!(refused, Err(RequestError::Refused(_))), "it takes nothing: {refused:?}");
+    assert!(
+        matches!(refused, Err(RequestError::Refused(_))),
+        "a node without membership took a conversation: {refused:?}"
+    );
     cluster.node(1).send("y", "go").await.unwrap();
     let me = cluster.node(0).conversations.cluster().standing().me();
     assert_eq!(me, former);
@@ -177,14 +188,14 @@ async fn a_node_that_one_peer_cannot_reach_is_declared_dead_once_and_keeps_its_l
     let cluster = TestCluster::new(3, HOLD_AGENT).await;
     cluster.set_link_one_way(1, 0, LinkState::Refused);
     tokio::time::sleep(Duration::from_secs(2)).await;
-    let risen = cluster.node(0).conversations.cluster().standing().me();
+    let me = cluster.node(0).conversations.cluster().standing().me();
     cluster.node(0).send("x", "go").await.unwrap();
     cluster.node(0).wait_for_holds(1).await;
     let begun = tokio::time::Instant::now();
     let refused = cluster.node(1).send("x", "now").await;
     assert!(matches!(refused, Err(RequestError::Refused(_))), "{refused:?}");
     assert!(begun.elapsed() <= Duration::from_secs(16));
-    assert_eq!(cluster.node(0).conversations.cluster().standing().me(), risen);
+    assert_eq!(cluster.node(0).conversations.cluster().standing().me(), me);
     assert_eq!(cluster.live_on("x"), [0]);
     cluster.release_all();
     cluster.node(0).turn_end("x", 1).await;
@@ -197,7 +208,7 @@ async fn a_call_that_waited_past_its_deadline_for_a_holder_is_not_carried_out() 
     cluster.node(1).send("x", "go").await.unwrap();
     let busy = cluster.node(2).send("x", "now").await;
     assert!(matches!(busy, Err(RequestError::Rejected(_))), "{busy:?}");
-    // Node 1 cannot reach 0, which lives; there the conversation goes, and 2 does not know.
+    // Node 1 cannot reach node 0, which is alive. The conversation moves to 0, and node 2 does not know it.
     cluster.set_link_one_way(1, 0, LinkState::Refused);
     tokio::time::sleep(Duration::from_secs(2)).await;
     cluster.node(1).wait_until_passivated("x").await;

@@ -1,4 +1,4 @@
-//! Operators repair conversations, from whichever node.
+//! Operators repair conversations from any node: retry, fail a call, move, release.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -37,9 +37,9 @@ fn suspended(data: &EventData) -> bool {
     matches!(data, EventData::Suspension(_))
 }
 
-/// Waits until something of the conversation waits for a later attempt.
-async fn paused(node: &TestNode, name: &str) {
-    let look = async {
+/// Waits until an activity of the conversation is backing off.
+async fn wait_for_backoff(node: &TestNode, name: &str) {
+    let pausing = async {
         loop {
             let details = node.conversations.look(&id(name)).await.unwrap();
             let live = details.and_then(|details| details.live);
@@ -49,7 +49,9 @@ async fn paused(node: &TestNode, name: &str) {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(60), look).await.expect("nothing ever waited");
+    tokio::time::timeout(Duration::from_secs(60), pausing)
+        .await
+        .expect("no activity ever backed off");
 }
 
 #[tokio::test(start_paused = true)]
@@ -58,12 +60,12 @@ async fn what_waits_for_a_later_attempt_is_tried_now_from_any_node() {
     for (number, name) in ["x", "y"].into_iter().enumerate() {
         cluster.node(0).model.call_count.store(0, Ordering::SeqCst);
         cluster.node(0).send(name, "stumble").await.unwrap();
-        paused(cluster.node(2), name).await;
+        wait_for_backoff(cluster.node(2), name).await;
         let began = Instant::now();
         let retried = cluster.node(number).conversations.retry(&id(name)).await.unwrap();
         assert!(retried.len() == 1 && retried[0].starts_with("model step 1 of "), "{retried:?}");
         assert_eq!(cluster.node(1).turn_end(name, 1).await, COMPLETED);
-        assert!(began.elapsed() < Duration::from_secs(60), "it waited all the same");
+        assert!(began.elapsed() < Duration::from_secs(60), "the retry waited for the backoff");
         assert_eq!(cluster.node(0).model.call_count.load(Ordering::SeqCst), 2);
     }
 }
@@ -138,7 +140,7 @@ async fn a_conversation_is_moved_with_what_it_was_doing() {
         (cluster.live_on("x"), cluster.holder("x").await.unwrap().node),
         (vec![1], "n1".into())
     );
-    // Nobody said where: not where it is.
+    // Without a target, the conversation goes to another node than its own.
     let moved = cluster.node(1).conversations.move_to(&id("x"), None, false).await.unwrap();
     assert_ne!(moved, "n1");
     cluster.release_all();
@@ -153,15 +155,15 @@ async fn no_request_starts_a_conversation_elsewhere_during_its_move() {
     let cluster = TestCluster::new(3, APPROVAL_AGENT).await;
     cluster.node(0).send("x", "go").await.unwrap();
     cluster.node(0).poll_for_event("x", suspended).await;
-    let crowd = (0..30).map(|n| {
+    let senders = (0..30).map(|n| {
         let node = cluster.node(n % 3);
         async move { node.deliver("x", user_message("more", IfBusy::Queue)).await }
     });
     let (conversations, x) = (&cluster.node(2).conversations, id("x"));
-    let (moved, crowd) =
-        tokio::join!(conversations.move_to(&x, Some("n1"), false), join_all(crowd));
+    let (moved, senders) =
+        tokio::join!(conversations.move_to(&x, Some("n1"), false), join_all(senders));
     assert_eq!(moved.as_deref(), Ok("n1"));
-    assert!(crowd.iter().all(Result::is_ok), "{crowd:?}");
+    assert!(senders.iter().all(Result::is_ok), "{senders:?}");
     assert_eq!(
         (cluster.live_on("x"), cluster.holder("x").await.unwrap().node),
         (vec![1], "n1".into())
@@ -192,7 +194,7 @@ async fn what_must_not_run_twice_is_interrupted_only_by_force() {
             false => conversations.release(&id("x"), false).await.map(drop),
         };
         assert_eq!(refused, Err(MoveError::Runs(vec![CallId::new("c")])));
-        assert_eq!(cluster.live_on("x"), [0], "nothing was done");
+        assert_eq!(cluster.live_on("x"), [0], "the refused operation moved the conversation");
         match moves {
             true => drop(conversations.move_to(&id("x"), None, true).await.unwrap()),
             false => assert!(conversations.release(&id("x"), true).await.unwrap()),

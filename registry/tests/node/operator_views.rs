@@ -1,4 +1,4 @@
-//! Operators see and do the same from any node.
+//! Operators see the same conversations, and can end them, from any node.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -17,12 +17,12 @@ fn id(id: &str) -> ConversationId {
 
 pub async fn crash_into_quarantine(node: &TestNode, name: &str) {
     node.send(name, "panic").await.unwrap();
-    let look = async {
+    let quarantined = async {
         while node.quarantine(name).await.is_none() {
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(60), look).await.unwrap();
+    tokio::time::timeout(Duration::from_secs(60), quarantined).await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
@@ -35,8 +35,8 @@ async fn a_conversation_is_seen_and_killed_from_any_node() {
         let snapshot = conversations.snapshot(&id("x")).await.unwrap().unwrap();
         assert_eq!(snapshot.holder.unwrap().node, "n0");
         assert_eq!(snapshot.in_flight.len(), 1);
-        let (row, _) = conversations.look(&id("x")).await.unwrap().unwrap().live.unwrap();
-        assert_eq!((row.node.as_str(), row.open_calls), ("n0", 1));
+        let (summary, _) = conversations.look(&id("x")).await.unwrap().unwrap().live.unwrap();
+        assert_eq!((summary.node.as_str(), summary.open_calls), ("n0", 1));
         assert_eq!(conversations.rows(None, None, 10).await.len(), 1);
         assert_eq!(conversations.rows(Some("n0"), None, 10).await.len(), 1);
         assert_eq!(conversations.rows(Some("n1"), None, 10).await.len(), 0);

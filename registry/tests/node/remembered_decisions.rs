@@ -1,4 +1,4 @@
-//! A decision for a whole agent reaches it, though the node that heard it dies at once.
+//! Decisions that are remembered survive the death of their node or actor.
 
 use abide_actors::agent::Agents;
 use abide_actors::request::{RememberRequest, Request, ResolveRequest};
@@ -37,8 +37,8 @@ async fn an_agents_decision_survives_the_node_that_took_it() {
     cluster.node(1).send("y", "go").await.unwrap();
     assert_eq!(cluster.node(1).turn_end("y", 1).await, (TurnOutcome::Completed, None));
     assert!(!cluster.node(1).journal("y").await.iter().any(|event| suspended(&event.data)));
-    let kept = cluster.node(1).catalog.decisions(&AgentName::new("a")).await.unwrap();
-    assert_eq!(kept.len(), 1);
+    let decisions = cluster.node(1).catalog.decisions(&AgentName::new("a")).await.unwrap();
+    assert_eq!(decisions.len(), 1);
 }
 
 #[tokio::test(start_paused = true)]

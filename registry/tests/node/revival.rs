@@ -1,4 +1,4 @@
-//! Killed, passivated, crashed, quarantined: it goes on.
+//! A conversation goes on after a kill, a passivation, a crash and a quarantine.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -89,7 +89,7 @@ async fn a_waiting_conversation_leaves_memory_and_an_answer_brings_it_back() {
     assert!(node.store.holding(&ConversationId::new("x")).await.unwrap().is_none());
     let snapshot = node.conversations.snapshot(&ConversationId::new("x")).await.unwrap().unwrap();
     assert!(snapshot.holder.is_none() && snapshot.pending.len() == 1);
-    assert!(node.conversations.table().is_empty(), "a look starts no actor");
+    assert!(node.conversations.table().is_empty(), "a snapshot started an actor");
     node.tools.release.add_permits(1);
     node.approve("x", "c").await.unwrap();
     assert_eq!(node.turn_end("x", 1).await, (TurnOutcome::Completed, None));
@@ -131,7 +131,7 @@ async fn a_conversation_that_keeps_crashing_is_quarantined_and_harms_no_other() 
     let node = TestNode::new(HOLD_AGENT).await;
     node.send("bad", "panic").await.unwrap();
     node.tools.release.add_permits(1);
-    let look = async {
+    let quarantine = async {
         loop {
             if let Some(quarantined) = node.quarantine("bad").await {
                 return quarantined;
@@ -139,7 +139,7 @@ async fn a_conversation_that_keeps_crashing_is_quarantined_and_harms_no_other() 
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     };
-    let quarantined = tokio::time::timeout(Duration::from_secs(60), look).await.unwrap();
+    let quarantined = tokio::time::timeout(Duration::from_secs(60), quarantine).await.unwrap();
     assert!(quarantined.reason.contains("panicked"), "{}", quarantined.reason);
     let crashes = node.model.call_count.load(Ordering::SeqCst);
     assert_eq!(crashes, 5, "the budget");
@@ -225,10 +225,10 @@ async fn a_draining_node_runs_what_it_handed_over_and_leaves_the_rest() {
         node.tools.release.add_permits(1);
     };
     let (drained, ()) = tokio::join!(node.runtime.drain(Duration::from_secs(600)), tool);
-    assert!(drained, "nothing had to be cut off");
+    assert!(drained, "a run was cut off");
     let before = node.journal("x").await.len();
     tokio::time::sleep(Duration::from_secs(600)).await;
-    assert_eq!(node.journal("x").await.len(), before, "nothing is begun, and nothing repeated");
+    assert_eq!(node.journal("x").await.len(), before, "the drained conversation wrote more events");
     assert_eq!(results(&node.journal("x").await, "c")[0]["ok"], true);
     drop(node);
     let next = TestNode::with_store(store, HOLD_ONCE_AGENT).await;
@@ -242,17 +242,20 @@ async fn what_comes_while_an_actor_leaves_goes_to_the_next_one() {
     node.send("x", "go").await.unwrap();
     node.poll_for_event("x", |data| matches!(data, EventData::Suspension(_))).await;
     let first = node.conversations.ensure_started(&ConversationId::new("x")).await.unwrap();
-    let Location::Here(first) = first else { panic!("it lives here") };
-    // Its timer rings, and the answer is in the mailbox right behind.
+    let Location::Here(first) = first else { panic!("the conversation is not live on this node") };
+    // The idle timer fires, and the answer follows it in the mailbox.
     for handled in 0..10 {
         first.actor.cast(ConversationMsg::IdleTimeout(handled)).unwrap();
     }
     node.approve("x", "c").await.unwrap();
-    assert!(first.actor.get_status() >= ractor::ActorStatus::Draining, "the first one leaves");
+    assert!(
+        first.actor.get_status() >= ractor::ActorStatus::Draining,
+        "the first actor is not leaving"
+    );
     node.tools.release.add_permits(1);
     node.turn_end("x", 1).await;
     let results = results(&node.journal("x").await, "c");
-    assert_eq!(results[0]["result"]["attempt"], 1, "it ran once: {results:?}");
+    assert_eq!(results[0]["result"]["attempt"], 1, "the call ran again: {results:?}");
     node.check("x").await;
 }
 
@@ -260,12 +263,12 @@ async fn what_comes_while_an_actor_leaves_goes_to_the_next_one() {
 async fn a_quarantined_conversation_can_be_deleted() {
     let node = TestNode::new(HOLD_AGENT).await;
     node.send("bad", "panic").await.unwrap();
-    let look = async {
+    let quarantine = async {
         while node.quarantine("bad").await.is_none() {
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(60), look).await.unwrap();
+    tokio::time::timeout(Duration::from_secs(60), quarantine).await.unwrap();
     node.deliver("bad", abide_actors::request::Request::Delete).await.unwrap();
     assert!(node.journal("bad").await.is_empty());
     assert!(node.quarantine("bad").await.is_none());

@@ -1,4 +1,4 @@
-//! One door: a request finds its conversation wherever it lives, and whatever the network does.
+//! The router: a request finds its conversation on whichever node it is live, whatever the network does.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -27,14 +27,14 @@ fn is_delivery(ask: &Call) -> bool {
     matches!(ask, Call::Deliver { .. })
 }
 
-/// The number of messages that users said.
-async fn said(node: &TestNode, id: &str) -> usize {
+/// The number of user messages in the journal.
+async fn user_message_count(node: &TestNode, id: &str) -> usize {
     let events = node.journal(id).await;
     events.iter().filter(|event| matches!(event.data, EventData::UserMsg(_))).count()
 }
 
-/// Judges the first delivery only.
-fn once(fate: Fate) -> impl FnMut(&str, &str, &Call) -> Fate + Send {
+/// Gives the first delivery this fate, and carries every other call.
+fn first_delivery(fate: Fate) -> impl FnMut(&str, &str, &Call) -> Fate + Send {
     let mut done = false;
     move |_, _, ask| match is_delivery(ask) && !std::mem::replace(&mut done, true) {
         true => fate,
@@ -71,7 +71,7 @@ async fn when_nodes_start_one_conversation_at_once_one_holds_it_and_all_are_serv
         }
         assert_eq!(cluster.live_on(&id).len(), 1);
         cluster.node(0).turn_end(&id, 3).await;
-        assert_eq!(said(cluster.node(0), &id).await, 3);
+        assert_eq!(user_message_count(cluster.node(0), &id).await, 3);
         cluster.node(0).check(&id).await;
     }
     cluster.check_writes();
@@ -90,7 +90,7 @@ async fn a_stale_cached_answer_is_corrected() {
     cluster.release_all();
     zero.approve("x", "c").await.unwrap();
     assert_eq!(zero.turn_end("x", 1).await, (TurnOutcome::Completed, None));
-    assert_eq!(cluster.live_on("x"), [2], "it was not drawn back");
+    assert_eq!(cluster.live_on("x"), [2], "the conversation was moved");
     zero.check("x").await;
 }
 
@@ -111,7 +111,7 @@ async fn a_request_finds_a_conversation_that_is_being_passivated_or_killed() {
     cluster.release_all();
     one.approve("x", "c").await.unwrap();
     one.turn_end("x", 1).await;
-    assert_eq!(said(zero, "x").await, 3);
+    assert_eq!(user_message_count(zero, "x").await, 3);
     cluster.check_writes();
 }
 
@@ -121,20 +121,24 @@ async fn a_call_whose_reply_was_lost_is_repeated_when_that_is_safe() {
     cluster.release_all();
     cluster.node(0).send("x", "go").await.unwrap();
     cluster.node(0).turn_end("x", 1).await;
-    cluster.network.set_fates(once(Fate::LoseReply));
+    cluster.network.set_fates(first_delivery(Fate::LoseReply));
     cluster
         .node(1)
         .deliver_keyed("x", user_message("again", IfBusy::Reject), key("m"))
         .await
         .unwrap();
     assert_eq!(cluster.node(0).turn_end("x", 2).await, (TurnOutcome::Completed, None));
-    assert_eq!(said(cluster.node(0), "x").await, 2);
+    assert_eq!(user_message_count(cluster.node(0), "x").await, 2);
 
-    cluster.network.set_fates(once(Fate::LoseReply));
+    cluster.network.set_fates(first_delivery(Fate::LoseReply));
     let lost = cluster.node(1).send("x", "once").await;
     assert_eq!(lost, Err(RequestError::Lost));
     assert_eq!(cluster.node(0).turn_end("x", 3).await, (TurnOutcome::Completed, None));
-    assert_eq!(said(cluster.node(0), "x").await, 3, "it was carried out once");
+    assert_eq!(
+        user_message_count(cluster.node(0), "x").await,
+        3,
+        "the message was not carried out exactly once"
+    );
     cluster.node(0).check("x").await;
 }
 
@@ -144,11 +148,11 @@ async fn a_call_that_comes_after_its_deadline_is_not_carried_out() {
     cluster.release_all();
     cluster.node(0).send("x", "go").await.unwrap();
     cluster.node(0).turn_end("x", 1).await;
-    cluster.network.set_fates(once(Fate::Delay(Duration::from_secs(20))));
+    cluster.network.set_fates(first_delivery(Fate::Delay(Duration::from_secs(20))));
     let late = cluster.node(1).send("x", "late").await;
     assert!(matches!(late, Err(RequestError::Lost | RequestError::Refused(_))), "{late:?}");
     tokio::time::sleep(Duration::from_secs(30)).await;
-    assert_eq!(said(cluster.node(0), "x").await, 1);
+    assert_eq!(user_message_count(cluster.node(0), "x").await, 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -158,10 +162,10 @@ async fn an_unintelligible_call_is_reported_at_once_and_repeated() {
     cluster.node(0).send("x", "go").await.unwrap();
     cluster.node(0).turn_end("x", 1).await;
     let begun = Instant::now();
-    cluster.network.set_fates(once(Fate::Garble));
+    cluster.network.set_fates(first_delivery(Fate::Garble));
     cluster.node(1).send("x", "again").await.unwrap();
-    assert!(begun.elapsed() < Duration::from_secs(1), "nobody waited for a deadline");
-    assert_eq!(said(cluster.node(0), "x").await, 2);
+    assert!(begun.elapsed() < Duration::from_secs(1), "the caller waited for a deadline");
+    assert_eq!(user_message_count(cluster.node(0), "x").await, 2);
 }
 
 #[tokio::test(start_paused = true)]
@@ -170,9 +174,9 @@ async fn a_call_that_the_network_has_no_room_for_is_answered_with_overload() {
     cluster.release_all();
     cluster.node(0).send("x", "go").await.unwrap();
     cluster.node(0).turn_end("x", 1).await;
-    cluster.network.set_fates(once(Fate::RefuseAsFull));
+    cluster.network.set_fates(first_delivery(Fate::RefuseAsFull));
     assert_eq!(cluster.node(1).send("x", "again").await, Err(RequestError::Overloaded));
-    assert_eq!(said(cluster.node(0), "x").await, 1);
+    assert_eq!(user_message_count(cluster.node(0), "x").await, 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -188,7 +192,7 @@ async fn a_request_waits_for_a_holder_that_cannot_be_reached() {
     };
     let (sent, ()) = tokio::join!(cluster.node(1).send("x", "again"), heal);
     sent.unwrap();
-    assert_eq!(cluster.live_on("x"), [0], "nothing was taken from a holder that lives");
+    assert_eq!(cluster.live_on("x"), [0], "the conversation was taken from a live holder");
     cluster.set_link(0, 1, LinkState::Lost);
     let begun = Instant::now();
     let never = cluster.node(1).send("x", "again").await;
@@ -271,5 +275,5 @@ async fn a_message_as_deep_as_http_allows_reaches_a_conversation_on_another_node
     };
     send.content = vec![serde_json::json!({"type": "json", "data": deep})];
     cluster.node(1).deliver("x", Request::Send(send)).await.unwrap();
-    assert_eq!(said(cluster.node(0), "x").await, 2);
+    assert_eq!(user_message_count(cluster.node(0), "x").await, 2);
 }

@@ -1,4 +1,4 @@
-//! Whatever happens to three nodes, in any order: nothing acknowledged is lost, nothing is doubled.
+//! Random failures of three nodes in random order: no acknowledged message is lost, and nothing is doubled.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
@@ -44,13 +44,13 @@ tools: [{name: nap, run: {native: nap}}]
 "#;
 const CONVERSATIONS: u64 = 6;
 const STEPS: u64 = 60;
-/// Seeds in an ordinary run; `ABIDE_STORM=FIRST..END` names others.
+/// The seeds of an ordinary run; `ABIDE_STORM=FIRST..END` selects others.
 const SEEDS: std::ops::Range<u64> = 0..6;
 
-/// The same sequence for the same seed.
-struct Chance(u64);
+/// A generator that yields the same sequence for the same seed.
+struct Random(u64);
 
-impl Chance {
+impl Random {
     fn below(&mut self, bound: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
@@ -59,46 +59,47 @@ impl Chance {
         (mixed ^ (mixed >> 31)) % bound
     }
 
-    fn of<T: Copy>(&mut self, all: &[T]) -> T {
+    fn pick<T: Copy>(&mut self, all: &[T]) -> T {
         all[usize::try_from(self.below(all.len() as u64)).unwrap()]
     }
 }
 
-/// A message that was said, and what became of it.
-struct Said {
+/// A message that was sent, and its reply.
+struct SentMessage {
     id: String,
     text: String,
-    answer: JoinHandle<Result<Reply, RequestError>>,
+    reply: JoinHandle<Result<Reply, RequestError>>,
 }
 
 struct Storm {
     cluster: TestCluster,
-    chance: Chance,
-    said: Vec<Said>,
+    random: Random,
+    sent: Vec<SentMessage>,
     resolved: Vec<(String, JoinHandle<Result<Reply, RequestError>>)>,
 }
 
 impl Storm {
-    async fn rage(&mut self) {
+    async fn run_random_steps(&mut self) {
         for step in 0..STEPS {
-            let pause = self.chance.below(400);
+            let pause = self.random.below(400);
             sleep(Duration::from_millis(pause)).await;
             let running = self.cluster.running();
-            let node = self.chance.of(&running);
-            match self.chance.below(20) {
+            let node = self.random.pick(&running);
+            match self.random.below(20) {
                 0..=7 => self.say(node, step),
                 8..=10 => self.resolve(node).await,
                 11 => {
-                    let id = format!("x{}", self.chance.below(CONVERSATIONS));
+                    let id = format!("x{}", self.random.below(CONVERSATIONS));
                     let conversations = self.cluster.node(node).conversations.clone();
                     tokio::spawn(async move { conversations.kill(&ConversationId::new(id)).await });
                 }
                 12 if running.len() > 1 => {
-                    let how = self.chance.of(&[DeathMode::ConnectionRefused, DeathMode::HalfOpen]);
-                    self.cluster.kill(node, how);
+                    let mode =
+                        self.random.pick(&[DeathMode::ConnectionRefused, DeathMode::HalfOpen]);
+                    self.cluster.kill(node, mode);
                 }
                 13 if running.len() > 1 => {
-                    let drain_timeout = Duration::from_millis(self.chance.below(2_000));
+                    let drain_timeout = Duration::from_millis(self.random.below(2_000));
                     self.cluster.shut_down(node, drain_timeout).await;
                 }
                 14 | 15 => {
@@ -106,21 +107,21 @@ impl Storm {
                         self.cluster.start(dead).await;
                     }
                 }
-                16 => self.cluster.set_membership_down(node, self.chance.below(2) == 0),
+                16 => self.cluster.set_membership_down(node, self.random.below(2) == 0),
                 17 => {
-                    let other = self.chance.of(&running);
-                    let link = self.chance.of(&[
+                    let other = self.random.pick(&running);
+                    let link = self.random.pick(&[
                         LinkState::Connected,
                         LinkState::Lost,
                         LinkState::Refused,
                     ]);
-                    if other != node && self.chance.below(3) == 0 {
+                    if other != node && self.random.below(3) == 0 {
                         self.cluster.set_link_one_way(node, other, link);
                     } else if other != node {
                         self.cluster.set_link(node, other, link);
                     }
                 }
-                18 => self.judge(),
+                18 => self.change_network(),
                 _ => {
                     let lost = &self.cluster.store(node).lose_replies;
                     lost.store(true, Ordering::SeqCst);
@@ -130,23 +131,22 @@ impl Storm {
     }
 
     fn say(&mut self, node: usize, step: u64) {
-        let id = format!("x{}", self.chance.below(CONVERSATIONS));
+        let id = format!("x{}", self.random.below(CONVERSATIONS));
         let text = format!("m{step}");
         let key = IdempotencyKey {
             key: format!("message:{text}"),
             fingerprint: text.clone(),
             field: "message_id".into(),
         };
-        let repeats = if self.chance.below(2) == 0 { vec![key] } else { Vec::new() };
+        let repeats = if self.random.below(2) == 0 { vec![key] } else { Vec::new() };
         let conversations = self.cluster.node(node).conversations.clone();
         let (to, request) = (ConversationId::new(&*id), user_message(&text, IfBusy::Queue));
-        let answer =
-            tokio::spawn(async move { conversations.deliver(&to, request, repeats).await });
-        self.said.push(Said { id, text, answer });
+        let reply = tokio::spawn(async move { conversations.deliver(&to, request, repeats).await });
+        self.sent.push(SentMessage { id, text, reply });
     }
 
     async fn resolve(&mut self, node: usize) {
-        let id = format!("x{}", self.chance.below(CONVERSATIONS));
+        let id = format!("x{}", self.random.below(CONVERSATIONS));
         let state = self.cluster.node(node).state(&id).await;
         let Some(pending) = state.pending().into_iter().next() else { return };
         let request = Request::Resolve(ResolveRequest {
@@ -158,19 +158,19 @@ impl Storm {
         });
         let conversations = self.cluster.node(node).conversations.clone();
         let to = ConversationId::new(&*id);
-        let answer =
+        let reply =
             tokio::spawn(async move { conversations.deliver(&to, request, Vec::new()).await });
-        self.resolved.push((id, answer));
+        self.resolved.push((id, reply));
     }
 
-    /// Some calls are lost, late or garbled from here on, or none.
-    fn judge(&mut self) {
-        let mut chance = Chance(self.chance.below(u64::MAX));
-        let bad = self.chance.below(4);
-        self.cluster.network.set_fates(move |_, _, _| match chance.below(10) < bad {
+    /// Makes the network lose, delay or garble some calls from now on, or none.
+    fn change_network(&mut self) {
+        let mut random = Random(self.random.below(u64::MAX));
+        let bad = self.random.below(4);
+        self.cluster.network.set_fates(move |_, _, _| match random.below(10) < bad {
             true => {
-                let by = Duration::from_millis(chance.below(20_000));
-                chance.of(&[
+                let by = Duration::from_millis(random.below(20_000));
+                random.pick(&[
                     Fate::LoseReply,
                     Fate::Drop,
                     Fate::Delay(by),
@@ -182,7 +182,7 @@ impl Storm {
         });
     }
 
-    async fn calm(&mut self) {
+    async fn restore_everything(&mut self) {
         self.cluster.network.carry_everything();
         for number in 0..3 {
             match self.cluster.is_running(number) {
@@ -198,57 +198,60 @@ impl Storm {
     }
 
     async fn check(self) {
-        let Self { cluster, said, resolved, .. } = self;
+        let Self { cluster, sent, resolved, .. } = self;
         let mut acknowledged = Vec::new();
         let mut texts = Vec::new();
-        for Said { id, text, answer } in said {
-            if let Ok(Reply::Sent { turn_id, seq, .. }) = answer.await.unwrap() {
+        for SentMessage { id, text, reply } in sent {
+            if let Ok(Reply::Sent { turn_id, seq, .. }) = reply.await.unwrap() {
                 acknowledged.push((id.clone(), turn_id, seq));
             }
             texts.push((id, text));
         }
-        for (id, answer) in resolved {
-            if let Ok(Reply::Resolved { seq }) = answer.await.unwrap() {
+        for (id, reply) in resolved {
+            if let Ok(Reply::Resolved { seq }) = reply.await.unwrap() {
                 let events = cluster.node(0).journal(&id).await;
-                let is = |event: &Event| matches!(event.data, EventData::Resolution(_));
-                assert!(events.iter().any(|event| event.seq == seq && is(event)), "{id} {seq}");
+                let is_resolution = |event: &Event| matches!(event.data, EventData::Resolution(_));
+                assert!(
+                    events.iter().any(|event| event.seq == seq && is_resolution(event)),
+                    "{id} {seq}"
+                );
             }
         }
         let ids: BTreeSet<String> = texts.iter().map(|(id, _)| id.clone()).collect();
         for id in &ids {
-            settled(&cluster, id).await;
+            check_settled(&cluster, id).await;
         }
         for id in all_conversations(cluster.node(0)).await.iter().filter(|id| !ids.contains(*id)) {
-            settled(&cluster, id).await;
+            check_settled(&cluster, id).await;
             let events = cluster.node(0).journal(id).await;
-            let asked = events.iter().filter(|event| matches!(event.data, EventData::UserMsg(_)));
-            assert!(asked.count() <= 1, "{id} was asked twice");
+            let prompts = events.iter().filter(|event| matches!(event.data, EventData::UserMsg(_)));
+            assert!(prompts.count() <= 1, "{id} has two prompts");
         }
         for (id, turn, seq) in &acknowledged {
             let events = cluster.node(0).journal(id).await;
-            assert!(events.iter().any(|event| is_message(event, turn, *seq)), "{id} {turn}: lost");
+            assert!(events.iter().any(|event| is_message(event, turn, *seq)), "{id} {turn}: acknowledged and lost");
         }
         for (id, text) in &texts {
             let events = cluster.node(0).journal(id).await;
-            let said = events.iter().filter(|event| match &event.data {
+            let sent = events.iter().filter(|event| match &event.data {
                 EventData::UserMsg(user) => user.message.text() == *text,
                 _ => false,
             });
-            assert!(said.count() <= 1, "{id} {text}: doubled");
+            assert!(sent.count() <= 1, "{id} {text}: doubled");
         }
         cluster.check_writes();
-        assert!(acknowledged.len() >= 5, "hardly anything was tried: {}", acknowledged.len());
+        assert!(acknowledged.len() >= 5, "only {} messages were acknowledged", acknowledged.len());
     }
 }
 
 fn is_message(event: &Event, turn: &TurnId, seq: u64) -> bool {
-    let of = event.turn_id.as_ref() == Some(turn);
-    event.seq == seq && of && matches!(event.data, EventData::UserMsg(_))
+    let in_turn = event.turn_id.as_ref() == Some(turn);
+    event.seq == seq && in_turn && matches!(event.data, EventData::UserMsg(_))
 }
 
-/// Waits until nothing is to be done in a conversation, and checks how it came there.
-async fn settled(cluster: &TestCluster, id: &str) {
-    let look = async {
+/// Waits until a conversation has nothing to do, and checks its journal and its tool runs.
+async fn check_settled(cluster: &TestCluster, id: &str) {
+    let settling = async {
         loop {
             let state = cluster.node(0).state(id).await;
             if wanted(&state).is_empty() && state.turn.is_none() {
@@ -257,7 +260,7 @@ async fn settled(cluster: &TestCluster, id: &str) {
             sleep(Duration::from_millis(500)).await;
         }
     };
-    let in_time = tokio::time::timeout(Duration::from_secs(1_200), look).await;
+    let in_time = tokio::time::timeout(Duration::from_secs(1_200), settling).await;
     let (state, holder) = (cluster.node(0).state(id).await, cluster.holder(id).await);
     assert!(in_time.is_ok(), "{id} never settled; {holder:?} holds it: {state:?}");
     if !state.exists() {
@@ -265,8 +268,8 @@ async fn settled(cluster: &TestCluster, id: &str) {
     }
     cluster.node(0).check(id).await;
     for event in cluster.node(0).journal(id).await {
-        let EventData::AssistantMsg(spoken) = &event.data else { continue };
-        for call in spoken.message.tool_calls.iter().filter(|call| call.name != "nap") {
+        let EventData::AssistantMsg(reply) = &event.data else { continue };
+        for call in reply.message.tool_calls.iter().filter(|call| call.name != "nap") {
             let runs = cluster.run_count(id, call.id.as_str());
             assert!(runs <= 1, "{} of {id} ran {runs} times", call.id);
         }
@@ -293,15 +296,19 @@ fn nothing_acknowledged_is_lost_and_nothing_is_doubled_in_any_storm() {
         let storm = async {
             let cluster = TestCluster::with_policy(3, AGENT, policy).await;
             cluster.node(0).define(KID).await;
-            let (said, resolved) = Default::default();
-            let mut storm = Storm { cluster, chance: Chance(seed), said, resolved };
-            storm.rage().await;
-            storm.calm().await;
+            let mut storm = Storm {
+                cluster,
+                random: Random(seed),
+                sent: Vec::new(),
+                resolved: Vec::new(),
+            };
+            storm.run_random_steps().await;
+            storm.restore_everything().await;
             storm.check().await;
         };
-        let weathered = std::panic::AssertUnwindSafe(|| runtime.block_on(storm));
-        if let Err(panic) = std::panic::catch_unwind(weathered) {
-            eprintln!("the seed was {seed}");
+        let run = std::panic::AssertUnwindSafe(|| runtime.block_on(storm));
+        if let Err(panic) = std::panic::catch_unwind(run) {
+            eprintln!("failed with seed {seed}");
             std::panic::resume_unwind(panic);
         }
     }

@@ -1,4 +1,4 @@
-//! Conversations that ask each other: the agents that tests make them of, and how they are found.
+//! Agents that ask each other, and how tests find their conversations.
 
 use std::time::Duration;
 
@@ -10,10 +10,10 @@ use abide_registry::store::HeadFilter;
 
 use crate::test_node::TestNode;
 
-/// Paused time runs ahead when nothing else does: no test really waits for this.
+/// Generous, since paused time advances as soon as every task waits: no test waits for it in real time.
 const DEADLINE: Duration = Duration::from_secs(7_200);
 
-/// Asks `kid` in the words that it was asked in, and says what it heard.
+/// Passes the user's text on to `kid`, and replies with the kid's answer.
 pub const BOSS: &str = r#"
 name: a
 assigns: {site: one, shift: day}
@@ -26,7 +26,7 @@ model:
 tools: [{name: ask, run: {agent: kid}, run_timeout: 1h}]
 "#;
 
-/// Says who it is.
+/// Replies with its name and the user's text.
 pub const KID: &str = r#"
 name: kid
 model:
@@ -34,7 +34,7 @@ model:
   script: [{text: "kid heard {{ user }}", usage: {input_tokens: 5, output_tokens: 2}}]
 "#;
 
-/// Needs an approval before it says anything.
+/// Needs an approval before it replies.
 pub const CAREFUL_KID: &str = r#"
 name: kid
 suspension_timeout: 10m
@@ -47,7 +47,7 @@ model:
 tools: [{name: echo, run: {native: echo}, approval: requires_approval}]
 "#;
 
-/// Stands between the two: asks `kid`, as `a` asks it.
+/// Passes the user's text on to `kid`, for a root that asks `middle`.
 pub const MIDDLE: &str = r#"
 name: middle
 model:
@@ -59,12 +59,12 @@ model:
 tools: [{name: ask, run: {agent: kid}, run_timeout: 30m}]
 "#;
 
-/// `BOSS` that asks `middle`.
+/// `BOSS`, with `middle` as its child.
 pub fn grand_boss() -> String {
     BOSS.replace("agent: kid", "agent: middle")
 }
 
-/// The children that the calls of a journal name, in order.
+/// The ids of the children of a journal's calls, in order.
 pub fn children(events: &[Event]) -> Vec<String> {
     let child = |event: &Event| match &event.data {
         EventData::ToolCall(call) => call.child.as_ref().map(ToString::to_string),
@@ -87,8 +87,8 @@ pub async fn child(node: &TestNode, id: &str) -> String {
     children(&node.journal(id).await).remove(0)
 }
 
-/// What a call's result shows to people.
-pub fn shown(events: &[Event], call: &str) -> Option<Ui> {
+/// The part of a call's result that is made for people.
+pub fn result_ui(events: &[Event], call: &str) -> Option<Ui> {
     events.iter().find_map(|event| match &event.data {
         EventData::ToolResult(result) if result.call_id.as_str() == call => result.ui.clone(),
         _ => None,
@@ -104,16 +104,16 @@ pub async fn suspended(node: &TestNode, id: &str) {
     node.poll_for_event(id, |data| matches!(data, EventData::Suspension(_))).await;
 }
 
-/// All conversations that there are.
+/// The ids of all conversations.
 pub async fn all_conversations(node: &TestNode) -> Vec<String> {
     let all = node.store.conversations(&HeadFilter::default(), None, 1_000).await.unwrap();
     all.items.into_iter().map(|(id, _)| id.to_string()).collect()
 }
 
-/// Waits until no conversation wants anything, or waits for anybody.
+/// Waits until no conversation has anything to do, and checks that none waits for anybody.
 pub async fn check_all_settled(node: &TestNode) {
     let mut all = Vec::new();
-    // Those that settle may still make others.
+    // A conversation that settles may still create others.
     while all != all_conversations(node).await {
         all = all_conversations(node).await;
         for id in &all {

@@ -287,11 +287,11 @@ impl MembershipHandle {
 
 fn alive(all: &Registrations) -> Renewed {
     let silent = |renewed: &Instant| u64::try_from(renewed.elapsed().as_millis()).unwrap();
-    let seen = |(member, renewed): &(Member, Instant)| ObservedMember {
+    let observed = |(member, renewed): &(Member, Instant)| ObservedMember {
         member: member.clone(),
         silent_ms: silent(renewed),
     };
-    Renewed::Alive { now: Timestamp::UNIX_EPOCH, members: all.values().map(seen).collect() }
+    Renewed::Alive { now: Timestamp::UNIX_EPOCH, members: all.values().map(observed).collect() }
 }
 
 #[async_trait]

@@ -1,4 +1,4 @@
-//! How runs of tools end, and users' own calls.
+//! How tool runs end, and how users dispatch tools themselves.
 
 use abide_actors::request::{DispatchRequest, IdempotencyKey, Reply, Request, RequestError};
 use abide_conversation::Principal;
@@ -79,8 +79,8 @@ async fn a_users_own_call_runs_beside_a_turn_and_outside_its_context() {
     node.send("x", "go").await.unwrap();
     node.wait_for_holds(1).await;
     let reply = node.deliver("x", dispatch("say", json!({"n": 1}), false)).await.unwrap();
-    let said = json!({"args": {"n": 1, "unit": "m"}, "assigns": {"site": "one"}});
-    assert_eq!(reply, Reply::Dispatched { outcome: Outcome::Ok(said), ui: None });
+    let result = json!({"args": {"n": 1, "unit": "m"}, "assigns": {"site": "one"}});
+    assert_eq!(reply, Reply::Dispatched { outcome: Outcome::Ok(result), ui: None });
     let done = node.wait_for_event("x", |data| matches!(data, EventData::Dispatch(_))).await;
     assert!(done.turn_id.is_none());
     node.tools.release.add_permits(1);
@@ -133,7 +133,11 @@ async fn a_repeated_users_call_joins_the_one_that_runs() {
     );
     assert_eq!(first, second);
     assert_eq!(other, Err(RequestError::KeyReused("Idempotency-Key".into())));
-    assert_eq!(node.deliver_keyed("x", call(), key("1")).await, first, "also after it is done");
+    assert_eq!(
+        node.deliver_keyed("x", call(), key("1")).await,
+        first,
+        "the repeat of a finished call got another answer"
+    );
 }
 
 #[tokio::test(start_paused = true)]

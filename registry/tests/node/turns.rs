@@ -1,4 +1,4 @@
-//! Turns: cancelled, interrupted, queued, structured, failed, on the revision they began with.
+//! Turns that are cancelled, interrupted, queued, structured or failed, and the revision that they run on.
 
 use std::sync::atomic::Ordering;
 
@@ -18,22 +18,22 @@ name: a
 model: {provider: scripted, script: [{text: "Well, {{ user }}."}]}
 "#;
 
-/// Waits until the stream has said something.
-async fn dripping(node: &TestNode, id: &str) {
+/// Sends `drip`, and waits until the model has streamed some text.
+async fn send_and_wait_for_text(node: &TestNode, id: &str) {
     let mut signals = connect_client(node, id);
     node.send(id, "drip").await.unwrap();
-    while let Some(heard) = signals.next().await {
-        if matches!(heard, StreamItem::Signal(said) if matches!(said.signal, Signal::Text(_))) {
+    while let Some(item) = signals.next().await {
+        if matches!(item, StreamItem::Signal(shared) if matches!(shared.signal, Signal::Text(_))) {
             return;
         }
     }
 }
 
 /// The texts of the assistant's messages.
-async fn spoken(node: &TestNode, id: &str) -> Vec<String> {
+async fn reply_texts(node: &TestNode, id: &str) -> Vec<String> {
     let events = node.journal(id).await;
     let text = |event: &Event| match &event.data {
-        EventData::AssistantMsg(spoken) => Some(spoken.message.text()),
+        EventData::AssistantMsg(reply_texts) => Some(reply_texts.message.text()),
         _ => None,
     };
     events.iter().filter_map(text).collect()
@@ -42,7 +42,7 @@ async fn spoken(node: &TestNode, id: &str) -> Vec<String> {
 #[tokio::test(start_paused = true)]
 async fn a_cancelled_stream_keeps_what_it_said_once_and_marked() {
     let node = TestNode::new(TALKING_AGENT).await;
-    dripping(&node, "x").await;
+    send_and_wait_for_text(&node, "x").await;
     let snapshot = node.conversations.snapshot(&ConversationId::new("x")).await.unwrap().unwrap();
     assert_eq!(json!(snapshot.state), "streaming");
     assert_eq!(snapshot.streaming_message.unwrap().text, "half a ");
@@ -51,14 +51,16 @@ async fn a_cancelled_stream_keeps_what_it_said_once_and_marked() {
     let again = node.deliver("x", Request::Cancel).await.unwrap();
     assert_eq!(again, Reply::Cancelled { cancelled: false });
     let events = node.journal("x").await;
-    let spoken: Vec<_> = events
+    let reply_texts: Vec<_> = events
         .iter()
         .filter_map(|event| match &event.data {
-            EventData::AssistantMsg(spoken) => Some((spoken.message.text(), spoken.status)),
+            EventData::AssistantMsg(reply_texts) => {
+                Some((reply_texts.message.text(), reply_texts.status))
+            }
             _ => None,
         })
         .collect();
-    assert_eq!(spoken, [("half a ".to_owned(), MessageStatus::Cancelled)]);
+    assert_eq!(reply_texts, [("half a ".to_owned(), MessageStatus::Cancelled)]);
     assert_eq!(node.turn_end("x", 1).await, (TurnOutcome::Cancelled, None));
     let snapshot = node.conversations.snapshot(&ConversationId::new("x")).await.unwrap().unwrap();
     assert!(snapshot.streaming_message.is_none());
@@ -68,7 +70,7 @@ async fn a_cancelled_stream_keeps_what_it_said_once_and_marked() {
 #[tokio::test(start_paused = true)]
 async fn a_busy_conversation_rejects_queues_or_is_interrupted() {
     let node = TestNode::new(TALKING_AGENT).await;
-    dripping(&node, "x").await;
+    send_and_wait_for_text(&node, "x").await;
     let busy = node.send("x", "now").await;
     assert_eq!(busy, Err(RequestError::Rejected(Rejection::TurnInFlight)));
     node.deliver("x", user_message("second", IfBusy::Queue)).await.unwrap();
@@ -77,7 +79,7 @@ async fn a_busy_conversation_rejects_queues_or_is_interrupted() {
     assert_eq!(node.turn_end("x", 1).await, (TurnOutcome::Cancelled, None));
     node.turn_end("x", 4).await;
     assert_eq!(
-        spoken(&node, "x").await,
+        reply_texts(&node, "x").await,
         ["half a ", "Well, first.", "Well, second.", "Well, third."]
     );
     node.check("x").await;
@@ -98,7 +100,7 @@ model: {{provider: scripted, script: [{{text: '{first}'}}, {{text: '{second}'}}]
     node.send("x", "go").await.unwrap();
     assert_eq!(node.turn_end("x", 1).await, (TurnOutcome::Completed, None));
     let object = node.journal("x").await.into_iter().find_map(|event| match event.data {
-        EventData::AssistantMsg(spoken) => spoken.message.object,
+        EventData::AssistantMsg(reply_texts) => reply_texts.message.object,
         _ => None,
     });
     assert_eq!(object, Some(json!({"n": 1})));
@@ -169,7 +171,7 @@ tools: [{name: hold, run: {native: hold}}]
     node.deliver("x", user_message("next", IfBusy::Queue)).await.unwrap();
     node.tools.release.add_permits(1);
     node.turn_end("x", 2).await;
-    assert_eq!(spoken(&node, "x").await, ["", "Old.", "Well, next."]);
+    assert_eq!(reply_texts(&node, "x").await, ["", "Old.", "Well, next."]);
     node.store.delete_agent(&AgentName::new("a"), None).await.unwrap();
     let gone = node.send("x", "hello?").await;
     assert_eq!(gone, Err(RequestError::AgentMissing(AgentName::new("a"))));

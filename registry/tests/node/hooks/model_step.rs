@@ -1,4 +1,4 @@
-//! Hooks before a model call, on what it streams, and on its message.
+//! Hooks before a model call, on its stream, and on its message.
 
 use std::sync::atomic::Ordering;
 
@@ -9,21 +9,21 @@ use abide_registry::live::StreamItem;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::{ID, agent, echoes, heard, hook, start_node, talks, with};
+use super::{ID, agent, echoes, hook, hook_fields, start_node, talks, with};
 use crate::test_node::{TestNode, connect_client};
 
 fn halted(reason: &str) -> (TurnOutcome, Option<String>) {
     (TurnOutcome::Halted, Some(reason.to_owned()))
 }
 
-fn count(events: &[Event], is: impl Fn(&EventData) -> bool) -> usize {
-    events.iter().filter(|event| is(&event.data)).count()
+fn count(events: &[Event], matches: impl Fn(&EventData) -> bool) -> usize {
+    events.iter().filter(|event| matches(&event.data)).count()
 }
 
 /// The texts of the assistant's messages, thinking included.
-fn spoken(events: &[Event]) -> Vec<Value> {
+fn reply_contents(events: &[Event]) -> Vec<Value> {
     let text = |event: &Event| match &event.data {
-        EventData::AssistantMsg(spoken) => Some(json!(spoken.message.content)),
+        EventData::AssistantMsg(reply) => Some(json!(reply.message.content)),
         _ => None,
     };
     events.iter().filter_map(text).collect()
@@ -38,11 +38,11 @@ async fn what_pre_hooks_add_is_read_in_the_order_declared_and_is_no_part_of_the_
     let before = Instant::now();
     node.send(ID, "hello").await.unwrap();
     node.turn_end(ID, 1).await;
-    assert!(before.elapsed().as_millis() < 1_900, "the two of a group are asked at once");
+    assert!(before.elapsed().as_millis() < 1_900, "the hooks of a group ran one after the other");
     assert_eq!(*node.model.last_texts.lock().unwrap(), ["hello", "one", "two", "three", "four"]);
     let events = node.journal(ID).await;
     assert_eq!(count(&events, |data| matches!(data, EventData::ContextAdded(_))), 0);
-    assert_eq!(heard(&node, "messages")[0][0]["content"][0]["text"], "hello");
+    assert_eq!(hook_fields(&node, "messages")[0][0]["content"][0]["text"], "hello");
     node.check(ID).await;
 }
 
@@ -51,10 +51,10 @@ async fn a_pre_hook_is_asked_before_every_step() {
     let node = start_node(echoes(1), vec![hook("pre", "known", "add")]).await;
     node.send(ID, "hello").await.unwrap();
     node.turn_end(ID, 1).await;
-    assert_eq!(heard(&node, "step"), [1, 2]);
+    assert_eq!(hook_fields(&node, "step"), [1, 2]);
     let read = node.model.last_texts.lock().unwrap().clone();
     assert_eq!(read.iter().filter(|text| *text == "known").count(), 1, "{read:?}");
-    assert_eq!(read.last().unwrap(), "known", "at the end of the context");
+    assert_eq!(read.last().unwrap(), "known", "the added text is not at the end of the context");
     node.check(ID).await;
 }
 
@@ -65,7 +65,7 @@ async fn what_a_durable_hook_adds_is_journalled_once_a_step_and_survives_a_kill(
     node.send(ID, "hello").await.unwrap();
     let added = |data: &EventData| matches!(data, EventData::ContextAdded(_));
     node.poll_for_event(ID, added).await;
-    // What it added makes the model say half a sentence, and then nothing.
+    // The text `drip`, which the hook added, makes the model stream half a sentence and then nothing.
     for times in [1, 2] {
         while node.model.call_count.load(Ordering::SeqCst) < times {
             tokio::time::sleep(std::time::Duration::from_millis(10)).await;
@@ -75,7 +75,7 @@ async fn what_a_durable_hook_adds_is_journalled_once_a_step_and_survives_a_kill(
             node.kill(ID).await;
         }
     }
-    assert_eq!(heard(&node, "hook"), ["drip"]);
+    assert_eq!(hook_fields(&node, "hook"), ["drip"]);
     assert_eq!(count(&node.journal(ID).await, added), 1);
     node.deliver(ID, Request::Cancel).await.unwrap();
     node.check(ID).await;
@@ -86,7 +86,7 @@ async fn a_pre_hook_that_halts_fails_or_adds_too_much_halts_the_turn_before_the_
     let group = |native| vec![with(hook("pre", "h", native), "parallel", "g")];
     let durable = |native| vec![with(hook("pre", "h", native), "durable", true)];
     let plain = |native| vec![hook("pre", "h", native)];
-    let over = "hook h went over the injection reserve of 4000 tokens";
+    let over_reserve = "hook h went over the injection reserve of 4000 tokens";
     let mut twice = durable("add");
     twice[0]["name"] = json!("x".repeat(60));
     twice.push(hook("pre", "h", "flood"));
@@ -95,10 +95,10 @@ async fn a_pre_hook_that_halts_fails_or_adds_too_much_halts_the_turn_before_the_
         (plain("hang"), "hook h failed"),
         (plain("panic"), "hook h failed"),
         (plain("deny"), "hook h failed"),
-        (plain("flood"), over),
+        (plain("flood"), over_reserve),
         (durable("halt"), "hook h: enough"),
-        (durable("flood"), over),
-        (twice, over),
+        (durable("flood"), over_reserve),
+        (twice, over_reserve),
         (group("halt"), "hook h failed"),
     ] {
         let node = start_node(talks(), hooks).await;
@@ -129,7 +129,7 @@ async fn a_post_hook_refuses_a_message_once_and_then_the_turn_is_halted() {
     assert_eq!(node.model.call_count.load(Ordering::SeqCst), 2);
     let read = node.model.last_texts.lock().unwrap().clone();
     assert!(read.last().unwrap().contains("was not accepted: rude"), "{read:?}");
-    assert_eq!(heard(&node, "tool_calls")[0][0]["args"], json!({"n": 1}));
+    assert_eq!(hook_fields(&node, "tool_calls")[0][0]["args"], json!({"n": 1}));
     node.check(ID).await;
 }
 
@@ -144,7 +144,7 @@ async fn a_post_hook_halts_the_turn_and_its_failure_does_only_if_it_fails_closed
         let node = start_node(talks(), vec![hook]).await;
         node.send(ID, "hello").await.unwrap();
         assert_eq!(node.turn_end(ID, 1).await, ended);
-        assert_eq!(spoken(&node.journal(ID).await).len(), 1);
+        assert_eq!(reply_contents(&node.journal(ID).await).len(), 1);
         node.check(ID).await;
     }
 }
@@ -155,9 +155,9 @@ async fn what_the_stream_hook_let_through_is_what_is_shown_and_what_is_stored() 
     let mut signals = connect_client(&node, ID);
     node.send(ID, "hello").await.unwrap();
     let (mut text, mut thinking) = (String::new(), String::new());
-    while let Some(heard) = signals.next().await {
-        let StreamItem::Signal(said) = heard else { continue };
-        match &said.signal {
+    while let Some(item) = signals.next().await {
+        let StreamItem::Signal(shared) = item else { continue };
+        match &shared.signal {
             Signal::Text(delta) => text.push_str(&delta.text),
             Signal::Thinking(delta) => thinking.push_str(&delta.text),
             Signal::Committed(events)
@@ -171,7 +171,7 @@ async fn what_the_stream_hook_let_through_is_what_is_shown_and_what_is_stored() 
     assert_eq!((text.as_str(), thinking.as_str()), ("WELL WELL", "SO IT IS"));
     let stored =
         json!([{"type": "reasoning", "text": "SO IT IS"}, {"type": "text", "text": "WELL WELL"}]);
-    assert_eq!(spoken(&node.journal(ID).await), [stored]);
+    assert_eq!(reply_contents(&node.journal(ID).await), [stored]);
     node.check(ID).await;
 }
 
@@ -183,7 +183,7 @@ async fn a_structured_answer_is_judged_as_the_stream_hook_let_it_through() {
     node.send(ID, "hello").await.unwrap();
     assert_eq!(node.turn_end(ID, 1).await, (TurnOutcome::Completed, None));
     let object = node.journal(ID).await.into_iter().find_map(|event| match event.data {
-        EventData::AssistantMsg(spoken) => spoken.message.object,
+        EventData::AssistantMsg(reply) => reply.message.object,
         _ => None,
     });
     assert_eq!(object, Some(json!({"N": 1})));
@@ -197,14 +197,14 @@ async fn a_stream_hook_that_fails_is_left_out_and_one_that_fails_closed_fails_th
                 .await;
         node.send(ID, "hello").await.unwrap();
         assert_eq!(node.turn_end(ID, 1).await, (TurnOutcome::Completed, None));
-        let spoken = spoken(&node.journal(ID).await);
-        assert_eq!(spoken[0][1]["text"], "WELL WELL", "{spoken:?}");
-        assert_eq!(heard(&node, "hook").iter().filter(|hook| *hook == "h").count(), 1);
+        let contents = reply_contents(&node.journal(ID).await);
+        assert_eq!(contents[0][1]["text"], "WELL WELL", "{contents:?}");
+        assert_eq!(hook_fields(&node, "hook").iter().filter(|hook| *hook == "h").count(), 1);
     }
     let closed = with(hook("stream", "h", "hang"), "fail_closed", true);
     let node = start_node(talks(), vec![closed]).await;
     node.send(ID, "hello").await.unwrap();
     assert_eq!(node.turn_end(ID, 1).await, (TurnOutcome::Failed, Some("hook h failed".to_owned())));
-    assert!(spoken(&node.journal(ID).await).is_empty(), "nothing was let through");
+    assert!(reply_contents(&node.journal(ID).await).is_empty(), "text got past the failed stream hook");
     node.check(ID).await;
 }

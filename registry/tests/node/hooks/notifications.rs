@@ -1,4 +1,4 @@
-//! Hooks that are told what was journalled.
+//! Hooks that are notified of journalled events.
 
 use std::time::Duration;
 
@@ -8,10 +8,10 @@ use abide_conversation::event::EventData;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::{ID, agent, echoes, heard, hearing, hook, start_node, talks, with};
+use super::{ID, agent, echoes, hook, hook_fields, start_node, talks, wait_for_hook_events, with};
 use crate::test_node::TestNode;
 
-const TOLD: [&str; 12] = [
+const NOTIFYING_POINTS: [&str; 12] = [
     "SessionStart",
     "SessionEnd",
     "UserPromptSubmit",
@@ -26,14 +26,14 @@ const TOLD: [&str; 12] = [
     "PreCompact",
 ];
 
-/// A hook on everything that hooks are told of.
-fn all(native: &str) -> Vec<Value> {
-    TOLD.iter().map(|on| hook(on, on, native)).collect()
+/// One hook on every notifying hook point.
+fn hooks_on_all_points(native: &str) -> Vec<Value> {
+    NOTIFYING_POINTS.iter().map(|on| hook(on, on, native)).collect()
 }
 
 #[tokio::test(start_paused = true)]
 async fn hooks_are_notified_of_a_conversation_in_the_order_of_its_journal() {
-    let node = start_node(echoes(6), all("note")).await;
+    let node = start_node(echoes(6), hooks_on_all_points("note")).await;
     node.send(ID, "go").await.unwrap();
     node.poll_for_event(ID, |data| matches!(data, EventData::Suspension(_))).await;
     node.approve(ID, "c").await.unwrap();
@@ -51,20 +51,20 @@ async fn hooks_are_notified_of_a_conversation_in_the_order_of_its_journal() {
         "PostToolUse",
         "SessionEnd",
     ];
-    hearing(&node, wanted.len()).await;
-    assert_eq!(heard(&node, "on"), wanted);
-    assert_eq!(heard(&node, "tool")[2..4], [json!("echo"), json!("echo")]);
-    assert_eq!(heard(&node, "event")[3]["data"]["result"]["args"]["n"], 6);
+    wait_for_hook_events(&node, wanted.len()).await;
+    assert_eq!(hook_fields(&node, "on"), wanted);
+    assert_eq!(hook_fields(&node, "tool")[2..4], [json!("echo"), json!("echo")]);
+    assert_eq!(hook_fields(&node, "event")[3]["data"]["result"]["args"]["n"], 6);
     assert_eq!(
-        heard(&node, "principal")[1..6],
+        hook_fields(&node, "principal")[1..6],
         ["ada", "ada", "ada", "ada", "ann"].map(|it| json!(it))
     );
-    assert_eq!(heard(&node, "event")[6], Value::Null);
+    assert_eq!(hook_fields(&node, "event")[6], Value::Null);
 }
 
 #[tokio::test(start_paused = true)]
 async fn hooks_are_notified_of_refusals_failures_and_children() {
-    let mut hooks = all("note");
+    let mut hooks = hooks_on_all_points("note");
     hooks.push(with(hook("PreToolUse", "h", "deny"), "match", "echo"));
     let script = json!([{"calls": [
         {"id": "c", "name": "echo", "args": {"n": 1}},
@@ -87,14 +87,14 @@ async fn hooks_are_notified_of_refusals_failures_and_children() {
         "PostToolUse",
         "StopFailure",
     ];
-    hearing(&node, wanted.len()).await;
-    let mut told = heard(&node, "on");
-    let asked = told.iter().position(|on| on == "PreToolUse").unwrap();
-    let asked = told.remove(asked);
-    told.insert(0, asked);
-    let mut sorted = told.clone();
+    wait_for_hook_events(&node, wanted.len()).await;
+    let mut received = hook_fields(&node, "on");
+    let asked = received.iter().position(|on| on == "PreToolUse").unwrap();
+    let asked = received.remove(asked);
+    received.insert(0, asked);
+    let mut sorted = received.clone();
     let mut expected: Vec<Value> = wanted.iter().map(|on| json!(on)).collect();
-    assert_eq!(told.last(), expected.last());
+    assert_eq!(received.last(), expected.last());
     let text = |on: &Value| on.as_str().unwrap().to_owned();
     sorted.sort_by_key(text);
     expected.sort_by_key(text);
@@ -110,19 +110,19 @@ async fn a_hook_that_hangs_or_panics_holds_up_neither_its_conversation_nor_the_n
         node.send(ID, "go").await.unwrap();
         node.turn_end(ID, 1).await;
         assert!(before.elapsed() < Duration::from_secs(1));
-        hearing(&node, 2).await;
-        assert_eq!(heard(&node, "hook"), ["h", "s"]);
+        wait_for_hook_events(&node, 2).await;
+        assert_eq!(hook_fields(&node, "hook"), ["h", "s"]);
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_drain_waits_for_pending_notifications() {
-    for (drain_timeout, told) in [(60, true), (1, false)] {
+    for (drain_timeout, received) in [(60, true), (1, false)] {
         let hooks = ["SessionStart", "UserPromptSubmit", "Stop"].map(|on| hook(on, on, "nap"));
         let node = start_node(talks(), hooks.to_vec()).await;
         node.send(ID, "go").await.unwrap();
         node.turn_end(ID, 1).await;
-        assert_eq!(node.runtime.drain(Duration::from_secs(drain_timeout)).await, told);
-        assert_eq!(heard(&node, "hook").len() == 3, told);
+        assert_eq!(node.runtime.drain(Duration::from_secs(drain_timeout)).await, received);
+        assert_eq!(hook_fields(&node, "hook").len() == 3, received);
     }
 }

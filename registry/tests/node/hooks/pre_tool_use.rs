@@ -1,4 +1,4 @@
-//! PreToolUse hooks: on the model's calls, on users' own, and on what an approver edited.
+//! PreToolUse hooks on the model's calls, on dispatches, and on arguments that an approver edited.
 
 use abide_actors::request::{DispatchRequest, Reply, Request, RequestError};
 use abide_conversation::Principal;
@@ -7,7 +7,7 @@ use abide_conversation::event::{Event, EventData, TurnOutcome};
 use abide_conversation::permission::Verdict;
 use serde_json::{Value, json};
 
-use super::{ID, echoes, heard, hook, start_node, talks, with};
+use super::{ID, echoes, hook, hook_fields, start_node, talks, with};
 use crate::test_node::{TestNode, results};
 
 fn verdict(events: &[Event]) -> Verdict {
@@ -47,20 +47,24 @@ async fn dispatched(node: &TestNode, n: u32, approved: bool) -> Result<Value, Re
 async fn arguments_that_a_hook_changes_are_checked_again_and_the_models_message_stays() {
     let node = start_node(echoes(5), vec![pre("change")]).await;
     node.send(ID, "go").await.unwrap();
-    let asked = node.poll_for_event(ID, |data| matches!(data, EventData::Suspension(_))).await;
-    let EventData::Suspension(asked) = asked.data else { panic!() };
-    assert_eq!(asked.args, json!({"n": 6}), "the condition holds for what the hook wants");
+    let suspension = node.poll_for_event(ID, |data| matches!(data, EventData::Suspension(_))).await;
+    let EventData::Suspension(suspension) = suspension.data else { panic!() };
+    assert_eq!(
+        suspension.args,
+        json!({"n": 6}),
+        "the approval condition did not see the hook's arguments"
+    );
     let events = node.journal(ID).await;
-    let said = events.iter().find_map(|event| match &event.data {
+    let models_args = events.iter().find_map(|event| match &event.data {
         EventData::AssistantMsg(spoken) => Some(spoken.message.tool_calls[0].args.clone()),
         _ => None,
     });
-    assert_eq!(said, Some(json!({"n": 5})));
+    assert_eq!(models_args, Some(json!({"n": 5})));
     node.approve(ID, "c").await.unwrap();
     node.turn_end(ID, 1).await;
     let ran = results(&node.journal(ID).await, "c");
     assert_eq!(ran[0]["result"]["args"]["n"], 6);
-    assert_eq!(heard(&node, "hook").len(), 1, "an approval as it is needs no hook");
+    assert_eq!(hook_fields(&node, "hook").len(), 1, "a hook was asked about unedited arguments");
     node.check(ID).await;
 }
 
@@ -70,7 +74,7 @@ async fn hooks_change_arguments_one_after_another() {
     let node = start_node(echoes(1), vec![pre("change"), second]).await;
     node.send(ID, "go").await.unwrap();
     node.turn_end(ID, 1).await;
-    assert_eq!(heard(&node, "args"), [json!({"n": 1}), json!({"n": 2})]);
+    assert_eq!(hook_fields(&node, "args"), [json!({"n": 1}), json!({"n": 2})]);
     assert_eq!(results(&node.journal(ID).await, "c")[0]["result"]["args"]["n"], 3);
 }
 
@@ -118,7 +122,7 @@ async fn a_hook_is_asked_about_the_tools_that_it_matches_and_about_no_call_that_
     let node = start_node(script, vec![matching, other]).await;
     node.send(ID, "go").await.unwrap();
     node.turn_end(ID, 1).await;
-    assert_eq!(heard(&node, "call_id"), ["a", "d"]);
+    assert_eq!(hook_fields(&node, "call_id"), ["a", "d"]);
     let events = node.journal(ID).await;
     assert!(results(&events, "a")[0]["ok"] == true && results(&events, "d")[0]["ok"] == true);
     node.check(ID).await;
@@ -142,13 +146,17 @@ async fn hooks_judge_a_users_own_call() {
             true => assert_eq!(done["result"]["args"]["n"], result, "{native}"),
             false => assert_eq!(done, result, "{native}"),
         }
-        assert_eq!(heard(&node, "hook").len(), 1);
+        assert_eq!(hook_fields(&node, "hook").len(), 1);
     }
     let node = start_node(talks(), vec![pre("change")]).await;
     node.send(ID, "go").await.unwrap();
     node.turn_end(ID, 1).await;
     let refused = dispatched(&node, 5, false).await;
-    assert_eq!(refused, Err(RequestError::ApprovalRequired("echo".to_owned())), "judged again");
+    assert_eq!(
+        refused,
+        Err(RequestError::ApprovalRequired("echo".to_owned())),
+        "the hook's arguments were not checked again"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -156,18 +164,18 @@ async fn the_conversation_goes_on_while_hooks_look_at_a_users_own_call() {
     let node = start_node(talks(), vec![with(pre("hold"), "timeout", "60s")]).await;
     node.send(ID, "go").await.unwrap();
     node.turn_end(ID, 1).await;
-    let own = dispatched(&node, 1, false);
+    let dispatch = dispatched(&node, 1, false);
     let rest = async {
         node.wait_for_holds(1).await;
         node.send(ID, "more").await.unwrap();
         node.turn_end(ID, 2).await;
-        // The request goes back to the door, and to the next actor, which asks the hook anew.
+        // The router delivers the returned request to the next actor, which asks the hook again.
         node.kill(ID).await;
         node.wait_for_holds(2).await;
         node.tools.release.add_permits(2);
     };
-    let (own, ()) = tokio::join!(own, rest);
-    assert_eq!(own.unwrap()["result"]["args"]["n"], 1);
+    let (dispatch, ()) = tokio::join!(dispatch, rest);
+    assert_eq!(dispatch.unwrap()["result"]["args"]["n"], 1);
     let runs = node.journal(ID).await;
     let runs = runs.iter().filter(|event| matches!(event.data, EventData::DispatchStarted(_)));
     assert_eq!(runs.count(), 1);
@@ -205,7 +213,7 @@ async fn hooks_judge_arguments_that_an_approver_edited() {
             }
             _ => assert_eq!(done, result),
         }
-        assert_eq!(heard(&node, "args"), [json!({"n": 6}), json!({"n": n})]);
+        assert_eq!(hook_fields(&node, "args"), [json!({"n": 6}), json!({"n": n})]);
         node.check(ID).await;
     }
 }
