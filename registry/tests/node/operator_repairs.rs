@@ -103,9 +103,10 @@ async fn an_open_call_is_failed_live_or_parked_from_any_node() {
     for (agent, parks) in [(HOLD_AGENT, false), (APPROVAL_AGENT, false), (APPROVAL_AGENT, true)] {
         let cluster = TestCluster::new(2, agent).await;
         cluster.node(0).send("x", "go").await.unwrap();
-        match agent == HOLD_AGENT {
-            true => cluster.node(0).wait_for_holds(1).await,
-            false => drop(cluster.node(0).poll_for_event("x", suspended).await),
+        if agent == HOLD_AGENT {
+            cluster.node(0).wait_for_holds(1).await
+        } else {
+            drop(cluster.node(0).poll_for_event("x", suspended).await)
         }
         if parks {
             cluster.node(0).wait_until_passivated("x").await;
@@ -189,15 +190,17 @@ async fn what_must_not_run_twice_is_interrupted_only_by_force() {
         cluster.node(0).send("x", "go").await.unwrap();
         cluster.node(0).wait_for_holds(1).await;
         let conversations = &cluster.node(1).conversations;
-        let refused = match moves {
-            true => conversations.move_to(&id("x"), None, false).await.map(drop),
-            false => conversations.release(&id("x"), false).await.map(drop),
+        let refused = if moves {
+            conversations.move_to(&id("x"), None, false).await.map(drop)
+        } else {
+            conversations.release(&id("x"), false).await.map(drop)
         };
         assert_eq!(refused, Err(MoveError::Runs(vec![CallId::new("c")])));
         assert_eq!(cluster.live_on("x"), [0], "the refused operation moved the conversation");
-        match moves {
-            true => drop(conversations.move_to(&id("x"), None, true).await.unwrap()),
-            false => assert!(conversations.release(&id("x"), true).await.unwrap()),
+        if moves {
+            drop(conversations.move_to(&id("x"), None, true).await.unwrap())
+        } else {
+            assert!(conversations.release(&id("x"), true).await.unwrap())
         }
         assert_eq!(cluster.node(1).turn_end("x", 1).await, COMPLETED);
         let journal = cluster.node(1).journal("x").await;
@@ -268,12 +271,10 @@ async fn a_quarantined_conversation_is_moved_and_released() {
         }
         cluster.release_all();
         let conversations = &cluster.node(1).conversations;
-        match moves {
-            true => assert_eq!(
-                conversations.move_to(&id("bad"), None, false).await.as_deref(),
-                Ok("n1")
-            ),
-            false => assert_eq!(conversations.release(&id("bad"), false).await, Ok(true)),
+        if moves {
+            assert_eq!(conversations.move_to(&id("bad"), None, false).await.as_deref(), Ok("n1"))
+        } else {
+            assert_eq!(conversations.release(&id("bad"), false).await, Ok(true))
         }
         assert_eq!(cluster.node(1).turn_end("bad", 1).await, COMPLETED);
         assert!(cluster.node(1).quarantine("bad").await.is_none());

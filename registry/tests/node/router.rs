@@ -36,9 +36,8 @@ async fn user_message_count(node: &TestNode, id: &str) -> usize {
 /// Gives the first delivery this fate, and carries every other call.
 fn first_delivery(fate: Fate) -> impl FnMut(&str, &str, &Call) -> Fate + Send {
     let mut done = false;
-    move |_, _, ask| match is_delivery(ask) && !std::mem::replace(&mut done, true) {
-        true => fate,
-        false => Fate::Carry,
+    move |_, _, ask| {
+        if is_delivery(ask) && !std::mem::replace(&mut done, true) { fate } else { Fate::Carry }
     }
 }
 

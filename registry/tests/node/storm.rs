@@ -167,8 +167,8 @@ impl Storm {
     fn change_network(&mut self) {
         let mut random = Random(self.random.below(u64::MAX));
         let bad = self.random.below(4);
-        self.cluster.network.set_fates(move |_, _, _| match random.below(10) < bad {
-            true => {
+        self.cluster.network.set_fates(move |_, _, _| {
+            if random.below(10) < bad {
                 let by = Duration::from_millis(random.below(20_000));
                 random.pick(&[
                     Fate::LoseReply,
@@ -177,17 +177,19 @@ impl Storm {
                     Fate::Garble,
                     Fate::RefuseAsFull,
                 ])
+            } else {
+                Fate::Carry
             }
-            false => Fate::Carry,
         });
     }
 
     async fn restore_everything(&mut self) {
         self.cluster.network.carry_everything();
         for number in 0..3 {
-            match self.cluster.is_running(number) {
-                true => self.cluster.set_membership_down(number, false),
-                false => self.cluster.start(number).await,
+            if self.cluster.is_running(number) {
+                self.cluster.set_membership_down(number, false)
+            } else {
+                self.cluster.start(number).await
             }
             self.cluster.store(number).lose_replies.store(false, Ordering::SeqCst);
         }
@@ -229,7 +231,10 @@ impl Storm {
         }
         for (id, turn, seq) in &acknowledged {
             let events = cluster.node(0).journal(id).await;
-            assert!(events.iter().any(|event| is_message(event, turn, *seq)), "{id} {turn}: acknowledged and lost");
+            assert!(
+                events.iter().any(|event| is_message(event, turn, *seq)),
+                "{id} {turn}: acknowledged and lost"
+            );
         }
         for (id, text) in &texts {
             let events = cluster.node(0).journal(id).await;
@@ -296,12 +301,8 @@ fn nothing_acknowledged_is_lost_and_nothing_is_doubled_in_any_storm() {
         let storm = async {
             let cluster = TestCluster::with_policy(3, AGENT, policy).await;
             cluster.node(0).define(KID).await;
-            let mut storm = Storm {
-                cluster,
-                random: Random(seed),
-                sent: Vec::new(),
-                resolved: Vec::new(),
-            };
+            let mut storm =
+                Storm { cluster, random: Random(seed), sent: Vec::new(), resolved: Vec::new() };
             storm.run_random_steps().await;
             storm.restore_everything().await;
             storm.check().await;

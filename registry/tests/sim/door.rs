@@ -159,9 +159,10 @@ impl Node {
         if !self.is_sound() {
             self.changed(self.views.count(), MOMENT).await;
         }
-        match self.is_sound() {
-            true => Ok(()),
-            false => Err(Outcome::Unavailable("this node could not renew its lease")),
+        if self.is_sound() {
+            Ok(())
+        } else {
+            Err(Outcome::Unavailable("this node could not renew its lease"))
         }
     }
 

@@ -153,9 +153,10 @@ impl World {
         for from in lives.iter().filter(|node| node.alive.get()) {
             let way = |to: &Rc<Node>| {
                 let known = ways.get(&(from.life, to.life)).copied();
-                let link = known.unwrap_or(match to.alive.get() {
-                    true => LinkState::Connected,
-                    false => LinkState::Lost,
+                let link = known.unwrap_or(if to.alive.get() {
+                    LinkState::Connected
+                } else {
+                    LinkState::Lost
                 });
                 (to.process.clone(), link)
             };

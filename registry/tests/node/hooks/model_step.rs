@@ -205,6 +205,9 @@ async fn a_stream_hook_that_fails_is_left_out_and_one_that_fails_closed_fails_th
     let node = start_node(talks(), vec![closed]).await;
     node.send(ID, "hello").await.unwrap();
     assert_eq!(node.turn_end(ID, 1).await, (TurnOutcome::Failed, Some("hook h failed".to_owned())));
-    assert!(reply_contents(&node.journal(ID).await).is_empty(), "text got past the failed stream hook");
+    assert!(
+        reply_contents(&node.journal(ID).await).is_empty(),
+        "text got past the failed stream hook"
+    );
     node.check(ID).await;
 }

@@ -142,9 +142,10 @@ async fn hooks_judge_a_users_own_call() {
         node.send(ID, "go").await.unwrap();
         node.turn_end(ID, 1).await;
         let done = dispatched(&node, n, false).await.unwrap();
-        match result.is_number() {
-            true => assert_eq!(done["result"]["args"]["n"], result, "{native}"),
-            false => assert_eq!(done, result, "{native}"),
+        if result.is_number() {
+            assert_eq!(done["result"]["args"]["n"], result, "{native}")
+        } else {
+            assert_eq!(done, result, "{native}")
         }
         assert_eq!(hook_fields(&node, "hook").len(), 1);
     }
