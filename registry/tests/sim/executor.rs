@@ -1,4 +1,4 @@
-//! Time and tasks on one thread: what runs next is decided by nothing but the order of events.
+//! Virtual time and tasks on one thread; the order of events alone decides what runs next.
 
 use std::cell::{Cell, RefCell};
 use std::cmp::Reverse;
@@ -8,45 +8,50 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
-/// A task, for ever.
+/// Identifies a task; never reused.
 pub type TaskId = usize;
-/// A process; the network and the clients are none.
-pub type LifeId = usize;
+/// Identifies a process; the tasks of the network belong to no process.
+pub type ProcessId = usize;
 
-type Work = Pin<Box<dyn Future<Output = ()>>>;
+type TaskFuture = Pin<Box<dyn Future<Output = ()>>>;
 
 struct Task {
-    life: Option<LifeId>,
+    process_id: Option<ProcessId>,
     /// `None` while it is polled, and when it has ended.
-    work: Option<Work>,
+    future: Option<TaskFuture>,
     alive: bool,
-    /// It is among those that are ready.
+    /// Whether the task is in the ready queue.
     queued: bool,
 }
 
 #[derive(Default)]
-pub struct Exec {
+pub struct Executor {
     now: Cell<u64>,
     current: Cell<TaskId>,
     tasks: RefCell<Vec<Task>>,
     ready: RefCell<VecDeque<TaskId>>,
-    /// When to wake whom, earliest first; by number, whom, unless nobody waits for it any more.
+    /// The timers, earliest first: the time, and the index of the sleeper to wake. A sleeper that was
+    /// dropped is `None`.
     timers: RefCell<BinaryHeap<Reverse<(u64, usize)>>>,
     sleepers: RefCell<Vec<Option<TaskId>>>,
-    /// Processes that are stopped, and whom of them to wake when they go on.
-    stopped: RefCell<BTreeMap<LifeId, BTreeSet<TaskId>>>,
+    /// The stopped processes, with the tasks to wake when they go on.
+    stopped: RefCell<BTreeMap<ProcessId, BTreeSet<TaskId>>>,
 }
 
-impl Exec {
-    /// Milliseconds since the beginning, as nobody in the simulation knows them.
+impl Executor {
+    /// The true milliseconds since the beginning; no node's clock shows them.
     pub fn now(&self) -> u64 {
         self.now.get()
     }
 
     /// Runs a task until its process ends.
-    pub fn spawn(&self, life: Option<LifeId>, work: impl Future<Output = ()> + 'static) -> TaskId {
+    pub fn spawn(
+        &self,
+        process_id: Option<ProcessId>,
+        future: impl Future<Output = ()> + 'static,
+    ) -> TaskId {
         let mut tasks = self.tasks.borrow_mut();
-        tasks.push(Task { life, work: Some(Box::pin(work)), alive: true, queued: true });
+        tasks.push(Task { process_id, future: Some(Box::pin(future)), alive: true, queued: true });
         self.ready.borrow_mut().push_back(tasks.len() - 1);
         tasks.len() - 1
     }
@@ -60,23 +65,24 @@ impl Exec {
 
     /// Drops a task wherever it is.
     pub fn abort(&self, id: TaskId) {
-        let work = {
+        let future = {
             let mut tasks = self.tasks.borrow_mut();
             tasks[id].alive = false;
-            tasks[id].work.take()
+            tasks[id].future.take()
         };
-        // What it owns may wake others as it goes.
-        drop(work);
+        // The future may wake other tasks while it is dropped.
+        drop(future);
     }
 
-    /// Ends a process without a word.
-    pub fn kill(&self, life: LifeId) {
-        let of_life = |(id, task): (usize, &Task)| (task.life == Some(life)).then_some(id);
-        let ids: Vec<_> = self.tasks.borrow().iter().enumerate().filter_map(of_life).collect();
+    /// Ends all tasks of a process at once, as SIGKILL would.
+    pub fn kill(&self, process_id: ProcessId) {
+        let of_process =
+            |(id, task): (usize, &Task)| (task.process_id == Some(process_id)).then_some(id);
+        let ids: Vec<_> = self.tasks.borrow().iter().enumerate().filter_map(of_process).collect();
         for id in ids {
             self.abort(id);
         }
-        self.stopped.borrow_mut().remove(&life);
+        self.stopped.borrow_mut().remove(&process_id);
     }
 
     /// Drops everything that runs.
@@ -85,17 +91,17 @@ impl Exec {
         (0..count).for_each(|id| self.abort(id));
     }
 
-    /// Nothing of a process moves until it goes on.
-    pub fn stop(&self, life: LifeId) {
-        self.stopped.borrow_mut().entry(life).or_default();
+    /// Suspends a process, as SIGSTOP would.
+    pub fn stop(&self, process_id: ProcessId) {
+        self.stopped.borrow_mut().entry(process_id).or_default();
     }
 
-    pub fn go_on(&self, life: LifeId) {
-        let woken = self.stopped.borrow_mut().remove(&life).unwrap_or_default();
+    pub fn go_on(&self, process_id: ProcessId) {
+        let woken = self.stopped.borrow_mut().remove(&process_id).unwrap_or_default();
         woken.into_iter().for_each(|id| self.wake(id));
     }
 
-    /// Does the next thing. `false` when nothing is left to do before `end`.
+    /// Runs the next task or timer. `false` when nothing is left to do before `end`.
     pub fn step(&self, end: u64) -> bool {
         let next = self.ready.borrow_mut().pop_front();
         if let Some(id) = next {
@@ -115,7 +121,7 @@ impl Exec {
         }
     }
 
-    /// Who is to be woken first, if that is not after `end`.
+    /// The next task to wake and its time, if that is not after `end`.
     fn sleeper(&self, end: u64) -> Option<(u64, TaskId)> {
         let mut timers = self.timers.borrow_mut();
         while let Some(Reverse((at, number))) = timers.peek().copied().filter(|it| it.0.0 <= end) {
@@ -128,44 +134,46 @@ impl Exec {
     }
 
     fn poll(&self, id: TaskId) {
-        let work = {
+        let future = {
             let mut tasks = self.tasks.borrow_mut();
             let task = &mut tasks[id];
             task.queued = false;
             let mut stopped = self.stopped.borrow_mut();
-            if let Some(waiting) = task.life.and_then(|life| stopped.get_mut(&life)) {
+            if let Some(waiting) =
+                task.process_id.and_then(|process_id| stopped.get_mut(&process_id))
+            {
                 waiting.insert(id);
                 return;
             }
-            task.work.take()
+            task.future.take()
         };
-        let Some(mut work) = work else { return };
+        let Some(mut future) = future else { return };
         self.current.set(id);
-        let done = work.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready();
+        let done = future.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready();
         if !done && self.tasks.borrow()[id].alive {
-            self.tasks.borrow_mut()[id].work = Some(work);
+            self.tasks.borrow_mut()[id].future = Some(future);
         }
     }
 
-    /// Waits; dropped before it is over, it leaves no timer behind.
+    /// Sleeps for this long. A dropped sleep leaves no timer behind.
     pub fn sleep(&self, ms: u64) -> Sleep<'_> {
         Sleep { exec: self, until: self.now() + ms, timer: None }
     }
 
-    /// `None` if it takes longer.
+    /// The output of a future, or `None` if it takes longer than `ms`.
     pub fn within<T>(
         &self,
         ms: u64,
-        asked: impl Future<Output = T>,
+        future: impl Future<Output = T>,
     ) -> impl Future<Output = Option<T>> {
-        let either = either(asked, self.sleep(ms));
+        let either = either(future, self.sleep(ms));
         async { either.await.ok() }
     }
 }
 
 /// See [`Exec::sleep`].
 pub struct Sleep<'e> {
-    exec: &'e Exec,
+    exec: &'e Executor,
     until: u64,
     timer: Option<usize>,
 }
@@ -196,8 +204,8 @@ impl Drop for Sleep<'_> {
     }
 }
 
-/// Whichever is ready first; the first, if both are. What waits in what waits would be copied again
-/// and again if it were not boxed.
+/// The output of the future that is ready first; of the first future, if both are. Boxed, since nested
+/// futures would be copied again and again.
 pub fn either<A, B>(
     one: impl Future<Output = A>,
     other: impl Future<Output = B>,
@@ -211,20 +219,23 @@ pub fn either<A, B>(
     })
 }
 
-/// Something that tasks wait for to change.
+/// Notifies waiting tasks of changes.
 #[derive(Clone)]
-pub struct Signal(Rc<Changes>);
+pub struct Notifier(Rc<Changes>);
 
 struct Changes {
-    exec: Rc<Exec>,
+    exec: Rc<Executor>,
     count: Cell<u64>,
     waiting: RefCell<Vec<TaskId>>,
 }
 
-impl Signal {
-    pub fn new(exec: &Rc<Exec>) -> Self {
-        let (count, waiting) = Default::default();
-        Self(Rc::new(Changes { exec: exec.clone(), count, waiting }))
+impl Notifier {
+    pub fn new(exec: &Rc<Executor>) -> Self {
+        Self(Rc::new(Changes {
+            exec: exec.clone(),
+            count: Cell::default(),
+            waiting: RefCell::default(),
+        }))
     }
 
     pub fn count(&self) -> u64 {
@@ -238,7 +249,7 @@ impl Signal {
         }
     }
 
-    /// Waits for a change after the one that was counted so.
+    /// Waits until the count of changes exceeds `seen`.
     pub async fn after(&self, seen: u64) {
         poll_fn(|_| {
             if self.count() > seen {
@@ -254,45 +265,49 @@ impl Signal {
     }
 }
 
-/// What one task tells another, once.
-pub struct Once<T>(Rc<Told<T>>);
+/// Passes one value from one task to another.
+pub struct OneShot<T>(Rc<OneShotState<T>>);
 
-struct Told<T> {
-    exec: Rc<Exec>,
-    what: RefCell<Option<T>>,
-    is_told: Cell<bool>,
+struct OneShotState<T> {
+    exec: Rc<Executor>,
+    value: RefCell<Option<T>>,
+    is_sent: Cell<bool>,
     waiting: Cell<Option<TaskId>>,
 }
 
-impl<T> Clone for Once<T> {
+impl<T> Clone for OneShot<T> {
     fn clone(&self) -> Self {
         Self(self.0.clone())
     }
 }
 
-impl<T> Once<T> {
-    pub fn new(exec: &Rc<Exec>) -> Self {
-        let (what, is_told, waiting) = Default::default();
-        Self(Rc::new(Told { exec: exec.clone(), what, is_told, waiting }))
+impl<T> OneShot<T> {
+    pub fn new(exec: &Rc<Executor>) -> Self {
+        Self(Rc::new(OneShotState {
+            exec: exec.clone(),
+            value: RefCell::default(),
+            is_sent: Cell::default(),
+            waiting: Cell::default(),
+        }))
     }
 
-    /// The first that is told counts.
-    pub fn tell(&self, what: T) {
-        if !self.0.is_told.replace(true) {
-            self.0.what.replace(Some(what));
+    /// Sends a value; only the first one counts.
+    pub fn send(&self, value: T) {
+        if !self.0.is_sent.replace(true) {
+            self.0.value.replace(Some(value));
             if let Some(task) = self.0.waiting.take() {
                 self.0.exec.wake(task);
             }
         }
     }
 
-    pub async fn told(self) -> T {
+    pub async fn wait(self) -> T {
         poll_fn(|_| {
-            let told = self.0.what.borrow_mut().take();
-            if told.is_none() {
+            let value = self.0.value.borrow_mut().take();
+            if value.is_none() {
                 self.0.waiting.set(Some(self.0.exec.current.get()));
             }
-            told.map_or(Poll::Pending, Poll::Ready)
+            value.map_or(Poll::Pending, Poll::Ready)
         })
         .await
     }

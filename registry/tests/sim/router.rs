@@ -1,4 +1,4 @@
-//! The door of a simulated node: `ensure_started`, then deliver, here or by another node.
+//! The router of a simulated node: find or start the actor, then deliver the request here or on another node.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -9,18 +9,18 @@ use abide_registry::conversations::search::{Search, Step};
 use abide_registry::membership::Member;
 
 use crate::actor::{Delivery, Msg, Outcome, Request};
-use crate::exec::Once;
+use crate::executor::OneShot;
 use crate::host::{HostMsg, Live};
-use crate::net::{Answer, Ask, Unreached};
+use crate::network::{Call, CallError, CallReply};
 use crate::node::Node;
 
-/// A request that waits longer than this is answered "unavailable".
+/// A request that takes longer is answered "unavailable".
 pub const DEADLINE: Duration = Duration::from_millis(3_000);
-/// How often a delivery looks for the next actor when the one it found was just ending.
-const TRIES: usize = 8;
-/// How long to wait for the cluster to look different before looking anyway.
+/// How often a delivery looks for the next actor when the one that it found is ending.
+const MAX_DELIVERY_ATTEMPTS: usize = 8;
+/// How long to wait for a change of the cluster view before looking again.
 const MOMENT: Duration = Duration::from_millis(100);
-/// What a store takes at most.
+/// The longest that a read of the store may take.
 const READ: Duration = Duration::from_millis(1_500);
 
 #[derive(Clone)]
@@ -32,7 +32,7 @@ pub enum Place {
 type Failed = Outcome;
 
 impl Node {
-    /// Carries a request to its conversation and brings back what was done.
+    /// Delivers a request to its conversation, and returns the outcome.
     pub async fn deliver(self: &Rc<Self>, id: &ConversationId, request: Request) -> Outcome {
         let creates = matches!(request.action, Action::Send(_));
         let known = self.lives_here(id) || self.cached(id).is_some();
@@ -50,9 +50,9 @@ impl Node {
     }
 
     async fn deliver_whenever(self: &Rc<Self>, id: &ConversationId, request: Request) -> Outcome {
-        for _ in 0..TRIES {
+        for _ in 0..MAX_DELIVERY_ATTEMPTS {
             let outcome = match self.ensure_started(id).await {
-                Ok(Place::Here(live)) => self.hand_in(&live, request.clone()).await,
+                Ok(Place::Here(live)) => self.hand_over(&live, request.clone()).await,
                 Ok(Place::There(member)) => self.send(&member, id, request.clone()).await,
                 Err(failed) => return failed,
             };
@@ -63,7 +63,7 @@ impl Node {
         Outcome::Unavailable("the conversation keeps moving")
     }
 
-    /// Carries a request to another node. What may be repeated safely is, if it was lost.
+    /// Delivers a request through another node. A lost request is repeated if that is safe.
     async fn send(
         self: &Rc<Self>,
         member: &Member,
@@ -72,13 +72,13 @@ impl Node {
     ) -> Outcome {
         let seen = self.views.count();
         let repeatable = request.key.is_some() || request.action == Action::Wake;
-        let ask = Ask::Deliver(id.clone(), Box::new(request));
+        let ask = Call::Deliver(id.clone(), Box::new(request));
         let answer = self.ask_node(&member.process, ask, DEADLINE).await;
         match answer {
-            Ok(Answer::Delivered(outcome)) if !matches!(outcome, Outcome::Untouched) => outcome,
+            Ok(CallReply::Delivered(outcome)) if !matches!(outcome, Outcome::Untouched) => outcome,
             answer => {
                 self.cache.borrow_mut().remove(id);
-                if matches!(answer, Err(Unreached::Lost)) && !repeatable {
+                if matches!(answer, Err(CallError::Lost)) && !repeatable {
                     return Outcome::Lost;
                 }
                 self.changed(seen, MOMENT).await;
@@ -87,13 +87,13 @@ impl Node {
         }
     }
 
-    pub async fn hand_in(&self, live: &Rc<Live>, request: Request) -> Outcome {
-        let reply = Once::new(&self.world.exec);
+    pub async fn hand_over(&self, live: &Rc<Live>, request: Request) -> Outcome {
+        let reply = OneShot::new(&self.world.exec);
         live.cast(Msg::Deliver(Delivery::new(request, reply.clone())));
-        reply.told().await
+        reply.wait().await
     }
 
-    /// Where the conversation lives, or shall.
+    /// Where the conversation is live, or is to be started.
     async fn ensure_started(self: &Rc<Self>, id: &ConversationId) -> Result<Place, Failed> {
         self.stay_sound().await?;
         if let Some(live) = self.live(id) {
@@ -107,7 +107,7 @@ impl Node {
         found.ok_or(Outcome::Unavailable("no node takes conversations now"))
     }
 
-    /// The same for another node, which was told that it is here; never passes it on.
+    /// The actor on this node, for a caller on another node that expects it here; never forwards the call.
     pub async fn ensure_here(
         self: &Rc<Self>,
         id: &ConversationId,
@@ -171,43 +171,48 @@ impl Node {
         id: &ConversationId,
         over: Option<Holder>,
     ) -> Result<Place, Failed> {
-        let reply = Once::new(&self.world.exec);
+        let reply = OneShot::new(&self.world.exec);
         self.cast(HostMsg::Ensure(id.clone(), over, reply.clone()));
-        let ensured = self.world.exec.within(self.ms(DEADLINE), reply.told()).await;
+        let ensured = self.world.exec.within(self.ms(DEADLINE), reply.wait()).await;
         let live = ensured.flatten().ok_or(Outcome::Unavailable("the store was away"))?;
         Ok(Place::Here(live))
     }
 
-    /// Starts a conversation wherever it is to live. Returns whether that is done.
+    /// Starts a conversation on the node where it belongs. Returns whether it is live.
     pub async fn start_anywhere(self: &Rc<Self>, id: &ConversationId) -> bool {
         match self.ensure_started(id).await {
             Ok(Place::Here(_)) => true,
             Ok(Place::There(member)) => {
-                let ask = Ask::Start(id.clone());
-                matches!(self.ask_node(&member.process, ask, DEADLINE).await, Ok(Answer::Started))
+                let ask = Call::Start(id.clone());
+                matches!(
+                    self.ask_node(&member.process, ask, DEADLINE).await,
+                    Ok(CallReply::Started)
+                )
             }
             Err(_) => false,
         }
     }
 
-    /// `None` if the store does not say.
+    /// Whether a holder is dead; `None` if the store did not answer.
     pub async fn is_dead(&self, who: &Holder) -> Option<bool> {
         if self.dead.borrow().contains(who) {
             return Some(true);
         }
         let holder = who.clone();
         let within = Duration::from_millis(crate::world::LEASE_MS);
-        let dead =
-            self.ask(within, move |store, now| store.bury(&holder, false, now)).await.ok()?;
+        let dead = self
+            .ask(within, move |store, now| store.declare_dead(&holder, false, now))
+            .await
+            .ok()?;
         if dead && self.dead.borrow_mut().insert(who.clone()) {
-            self.stale.change();
+            self.view_doubts.change();
         }
         Some(dead)
     }
 
-    /// Waits for the view to change from what it was when it was counted so.
+    /// Waits until the view has changed since `seen` was counted.
     pub async fn changed(&self, seen: u64, within: Duration) {
-        self.stale.change();
+        self.view_doubts.change();
         self.world.exec.within(self.ms(within), self.views.after(seen)).await;
     }
 

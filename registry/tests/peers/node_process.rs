@@ -1,4 +1,4 @@
-//! Starts nodes, tells them what to do, and hears what they say.
+//! Starts nodes as child processes, sends them orders, and receives their reports.
 
 use std::collections::BTreeMap;
 use std::process::Stdio;
@@ -10,36 +10,36 @@ use tokio::process::{Child, ChildStdin, Command};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::node::{Config, ECHO, MARK, Order, Other, Said, VARIABLE};
+use crate::node::{CONFIG_VARIABLE, Config, ECHO, Order, PeerAddress, REPORT_PREFIX, Report};
 
-/// How long anything may take: far more than it needs on a machine that builds beside the tests.
+/// How long anything may take: generous, since the machine may be building at the same time.
 pub const DEADLINE: Duration = Duration::from_secs(30);
-/// The pause between two looks at something that cannot be subscribed to.
-const LOOK: Duration = Duration::from_millis(5);
+/// How often to check what cannot be subscribed to.
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 /// Waits for a future, and fails with `what` at the deadline.
 pub async fn within<T>(what: &str, future: impl Future<Output = T>) -> T {
-    timeout(DEADLINE, future).await.unwrap_or_else(|_| panic!("waited in vain for {what}"))
+    timeout(DEADLINE, future).await.unwrap_or_else(|_| panic!("timed out waiting for {what}"))
 }
 
 type Links = BTreeMap<String, String>;
 
-/// A process that is a node.
-pub struct Node {
+/// A child process that runs a node.
+pub struct NodeProcess {
     pub config: Config,
     pub address: String,
     pub pid: u32,
     child: Child,
     orders: ChildStdin,
-    said: mpsc::UnboundedReceiver<Said>,
+    reports: mpsc::UnboundedReceiver<Report>,
     links: watch::Receiver<Links>,
-    /// Every state of its links.
+    /// All states that the node's links have had.
     history: Arc<Mutex<Vec<Links>>>,
     log: Arc<Mutex<Vec<String>>>,
 }
 
-impl Node {
-    /// One of a cluster with a secret, on a free port.
+impl NodeProcess {
+    /// Starts a node with the cluster's secret on a free port.
     pub async fn start(name: &str, process: &str) -> Self {
         Self::with(name, process, "127.0.0.1:0", Some("a secret")).await
     }
@@ -57,28 +57,28 @@ impl Node {
                 "--exact",
                 "--nocapture",
             ])
-            .env(VARIABLE, serde_json::to_string(&config).unwrap())
+            .env(CONFIG_VARIABLE, serde_json::to_string(&config).unwrap())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .kill_on_drop(true)
             .spawn()
             .unwrap();
-        let (say, mut said) = mpsc::unbounded_channel();
+        let (sender, mut reports) = mpsc::unbounded_channel();
         let (publish, links) = watch::channel(Links::new());
         let history = Arc::<Mutex<Vec<Links>>>::default();
         let past = history.clone();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
         tokio::spawn(async move {
             while let Ok(Some(line)) = lines.next_line().await {
-                // The harness's own line may not have ended.
-                let Some((_, line)) = line.split_once(MARK) else { continue };
+                // A report may follow the harness's own text on one line.
+                let Some((_, line)) = line.split_once(REPORT_PREFIX) else { continue };
                 match serde_json::from_str(line).unwrap() {
-                    Said::Links(links) => {
+                    Report::Links(links) => {
                         past.lock().unwrap().push(links.clone());
                         publish.send_replace(links);
                     }
-                    said => drop(say.send(said)),
+                    report => drop(sender.send(report)),
                 }
             }
         });
@@ -90,65 +90,65 @@ impl Node {
                 written.lock().unwrap().push(line);
             }
         });
-        let Some(Said::Listens(address)) = within("a node", said.recv()).await else {
-            panic!("a node begins with its address");
+        let Some(Report::Listens(address)) = within("a node", reports.recv()).await else {
+            panic!("the node's first report is not its address");
         };
         let (pid, orders) = (child.id().unwrap(), child.stdin.take().unwrap());
-        Self { config, address, pid, child, orders, said, links, history, log }
+        Self { config, address, pid, child, orders, reports, links, history, log }
     }
 
-    /// As the others know it.
-    pub fn other(&self) -> Other {
-        self.at(&self.address)
+    /// The address of this node, for other nodes.
+    pub fn peer_address(&self) -> PeerAddress {
+        self.peer_address_at(&self.address)
     }
 
-    /// As the others know it, at another address.
-    pub fn at(&self, address: &str) -> Other {
+    /// The address of this node behind a proxy, for other nodes.
+    pub fn peer_address_at(&self, address: &str) -> PeerAddress {
         (self.config.name.clone(), self.config.process.clone(), address.to_owned())
     }
 
-    pub async fn members(&mut self, others: &[Other]) {
+    pub async fn set_members(&mut self, others: &[PeerAddress]) {
         self.order(&Order::Members(others.to_vec())).await;
     }
 
-    /// Waits until the link to a process is this, and says since when it is known here.
-    pub async fn link(&mut self, process: &str, link: Option<&str>) -> Instant {
+    /// Waits until the link to a process has this state. Returns when the report arrived.
+    pub async fn wait_for_link(&mut self, process: &str, link: Option<&str>) -> Instant {
         let what = format!("{process} to be {link:?} at {}", self.config.name);
         let is = |links: &Links| links.get(process).map(String::as_str) == link;
         let seen = timeout(DEADLINE, self.links.wait_for(is)).await.is_ok_and(|seen| seen.is_ok());
-        assert!(seen, "waited in vain for {what}; its log: {:#?}", self.log());
+        assert!(seen, "timed out waiting for {what}; its log: {:#?}", self.log());
         Instant::now()
     }
 
-    /// Whether the link to a process was ever this.
-    pub fn ever(&self, process: &str, link: &str) -> bool {
+    /// Whether the link to a process ever had this state.
+    pub fn was_link_ever(&self, process: &str, link: &str) -> bool {
         let history = self.history.lock().unwrap();
         history.iter().any(|links| links.get(process).is_some_and(|was| was == link))
     }
 
-    /// Waits until a metric is at least so much.
+    /// Waits until a metric is at least `least`.
     pub async fn metric_reaches(&mut self, name: &str, least: u64) {
         within(name, async {
             while self.metric(name).await < least {
-                sleep(LOOK).await;
+                sleep(POLL_INTERVAL).await;
             }
         })
         .await;
     }
 
-    /// Of its memory, in MiB.
+    /// The process's resident memory in MiB.
     pub fn resident_mib(&self) -> usize {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid)).unwrap();
         let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
         resident.trim().trim_end_matches(" kB").parse::<usize>().unwrap() / 1_024
     }
 
-    /// Calls, and waits for the outcome: the length of the answer or why there is none.
+    /// Makes a call, and waits for its outcome: the length of the reply, or the error.
     pub async fn call(&mut self, to: &str, bytes: usize, within_ms: u64) -> Result<usize, String> {
-        self.call_so(to, bytes, ECHO, within_ms).await.0
+        self.call_with(to, bytes, ECHO, within_ms).await.0
     }
 
-    /// Calls until it is connected; the outcome of the first call that is.
+    /// Calls until the peer is connected. Returns the outcome of the first call on a connection.
     pub async fn call_when_connected(&mut self, to: &str) -> Result<usize, String> {
         within("a connection", async {
             loop {
@@ -156,13 +156,13 @@ impl Node {
                 if outcome != Err("Unconnected".to_owned()) {
                     return outcome;
                 }
-                sleep(LOOK).await;
+                sleep(POLL_INTERVAL).await;
             }
         })
         .await
     }
 
-    pub async fn call_so(
+    pub async fn call_with(
         &mut self,
         to: &str,
         bytes: usize,
@@ -170,59 +170,59 @@ impl Node {
         within_ms: u64,
     ) -> (Result<usize, String>, u64) {
         self.order(&Order::Call { to: to.to_owned(), bytes, first, within_ms }).await;
-        match within("a call", self.said.recv()).await {
-            Some(Said::Called(outcome, took)) => (outcome, took),
-            said => panic!("not the outcome of a call: {said:?}"),
+        match within("a call", self.reports.recv()).await {
+            Some(Report::Called(outcome, took)) => (outcome, took),
+            report => panic!("not the outcome of a call: {report:?}"),
         }
     }
 
-    /// Makes many calls; how often each outcome came, and how many milliseconds all took.
+    /// Makes many calls. Returns the number of calls per outcome, and the milliseconds that all took.
     pub async fn calls(
         &mut self,
         to: &str,
-        (count, at_a_time, bytes): (usize, usize, usize),
+        (count, concurrency, bytes): (usize, usize, usize),
         first: u8,
         within_ms: u64,
     ) -> (BTreeMap<String, usize>, u64) {
         let to = to.to_owned();
-        self.order(&Order::Calls { to, count, at_a_time, bytes, first, within_ms }).await;
-        match within("calls", self.said.recv()).await {
-            Some(Said::CalledAll(outcomes, took)) => (outcomes, took),
-            said => panic!("not the outcome of calls: {said:?}"),
+        self.order(&Order::Calls { to, count, concurrency, bytes, first, within_ms }).await;
+        match within("calls", self.reports.recv()).await {
+            Some(Report::CalledAll(outcomes, took)) => (outcomes, took),
+            report => panic!("not the outcome of calls: {report:?}"),
         }
     }
 
     /// The value of a metric, by its whole name with labels; 0 when nothing was counted.
     pub async fn metric(&mut self, name: &str) -> u64 {
         self.order(&Order::Metrics).await;
-        let Some(Said::Metrics(text)) = within("metrics", self.said.recv()).await else {
-            panic!("these are no metrics");
+        let Some(Report::Metrics(text)) = within("metrics", self.reports.recv()).await else {
+            panic!("the node's report has no metrics");
         };
         let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
         line.map_or(0, |value| value.parse().unwrap())
     }
 
-    /// Its lines that contain this.
-    pub fn logged(&self, what: &str) -> Vec<String> {
+    /// The lines of the log that contain this text.
+    pub fn log_lines(&self, what: &str) -> Vec<String> {
         self.log().into_iter().filter(|line| line.contains(what)).collect()
     }
 
-    /// Waits for a line that contains this.
-    pub async fn logs(&self, what: &str) {
+    /// Waits for a line of the log that contains this text.
+    pub async fn wait_for_log(&self, what: &str) {
         within(what, async {
-            while self.logged(what).is_empty() {
-                sleep(LOOK).await;
+            while self.log_lines(what).is_empty() {
+                sleep(POLL_INTERVAL).await;
             }
         })
         .await;
     }
 
-    /// Kills the server of ractor_cluster in it.
+    /// Kills ractor_cluster's node server in the process.
     pub async fn kill_server(&mut self) {
         self.order(&Order::KillServer).await;
     }
 
-    /// SIGKILL.
+    /// Kills the process with SIGKILL. Returns when.
     pub async fn kill(&mut self) -> Instant {
         let at = Instant::now();
         self.child.start_kill().unwrap();
@@ -230,8 +230,8 @@ impl Node {
         at
     }
 
-    /// SIGSTOP, SIGCONT and the like. Returns when a stop has happened: its threads go on for a
-    /// moment after the signal.
+    /// Sends a signal, such as STOP or CONT. Returns when a stop has taken effect, since threads run on
+    /// for a moment after the signal.
     pub async fn signal(&self, signal: &str) {
         let sent = Command::new("kill").args(["-s", signal, &self.pid.to_string()]).status().await;
         assert!(sent.unwrap().success());
@@ -240,12 +240,12 @@ impl Node {
         }
     }
 
-    /// Whether all of its threads have stopped.
+    /// Whether all threads of the process have stopped.
     fn is_stopped(&self) -> bool {
         let tasks = std::fs::read_dir(format!("/proc/{}/task", self.pid)).unwrap();
         tasks.flatten().all(|task| {
             let stat = std::fs::read_to_string(task.path().join("stat")).unwrap_or_default();
-            // The name, in brackets, may hold anything; the state is the first letter after.
+            // The name, in brackets, may contain anything; the state is the first letter after it.
             stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('T'))
         })
     }
@@ -260,13 +260,14 @@ impl Node {
     }
 }
 
-/// Two nodes that are connected: `a` dials.
-pub async fn pair() -> (Node, Node) {
-    let (mut a, mut b) = tokio::join!(Node::start("a", "p-a"), Node::start("b", "p-b"));
-    let both = [a.other(), b.other()];
-    a.members(&both).await;
-    b.members(&both).await;
-    a.link("p-b", Some("Connected")).await;
-    b.link("p-a", Some("Connected")).await;
+/// Two connected nodes, of which `a` dials.
+pub async fn pair() -> (NodeProcess, NodeProcess) {
+    let (mut a, mut b) =
+        tokio::join!(NodeProcess::start("a", "p-a"), NodeProcess::start("b", "p-b"));
+    let both = [a.peer_address(), b.peer_address()];
+    a.set_members(&both).await;
+    b.set_members(&both).await;
+    a.wait_for_link("p-b", Some("Connected")).await;
+    b.wait_for_link("p-a", Some("Connected")).await;
     (a, b)
 }

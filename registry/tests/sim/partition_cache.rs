@@ -1,5 +1,5 @@
-//! The nodes' shares, each worked out once for all schedules: hashing them anew at every view would
-//! be most of what a schedule costs.
+//! The partitions of each node, computed once for all schedules: hashing them at every new view would
+//! take most of a schedule's time.
 
 use std::sync::OnceLock;
 
@@ -7,7 +7,7 @@ use abide_registry::partition::PartitionSet;
 
 use crate::world::NODES;
 
-/// What [`Share::of`] says of nodes, which are called `n0`, `n1` and so on.
+/// [`PartitionSet::of`] for nodes that are called `n0`, `n1` and so on.
 pub fn share(me: &str, members: &[&str]) -> PartitionSet {
     static KNOWN: [[OnceLock<PartitionSet>; 1 << NODES]; NODES] =
         [const { [const { OnceLock::new() }; 1 << NODES] }; NODES];

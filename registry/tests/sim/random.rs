@@ -1,15 +1,15 @@
-//! Chance that repeats itself: the same seed, the same choices.
+//! Reproducible random choices: the same seed makes the same choices.
 
-/// A generator of the splitmix64 kind.
+/// A splitmix64 generator.
 #[derive(Clone, Debug)]
-pub struct Chance(u64);
+pub struct Random(u64);
 
-impl Chance {
-    /// A stream of its own for each pair.
+impl Random {
+    /// A generator of its own for each pair of seed and stream.
     pub fn new(seed: u64, stream: u64) -> Self {
-        let mut chance = Self(seed ^ stream.wrapping_mul(0xd6e8_feb8_6659_fd93));
-        chance.next();
-        chance
+        let mut random = Self(seed ^ stream.wrapping_mul(0xd6e8_feb8_6659_fd93));
+        random.next();
+        random
     }
 
     fn next(&mut self) -> u64 {
@@ -23,7 +23,7 @@ impl Chance {
         self.next() % bound
     }
 
-    /// True so many times of a hundred.
+    /// True with this probability, in percent.
     pub fn percent(&mut self, percent: u64) -> bool {
         self.below(100) < percent
     }

@@ -1,4 +1,4 @@
-//! What the simulated model says and the simulated tools do.
+//! The activities of simulated conversations: a scripted model and scripted tools.
 
 use std::time::Duration;
 
@@ -15,22 +15,22 @@ use abide_conversation::{
 };
 use serde_json::json;
 
-use crate::node::{Node, away};
+use crate::node::{Node, store_unavailable};
 
 /// How long a person may take to answer.
 const ANSWER_MS: u64 = 1_500;
 
-/// Runs an activity to its end, as the product's activities: nothing begins on a node that may have
-/// been taken for dead.
+/// Runs an activity to its end. As in the product, nothing begins on a node that may have been declared
+/// dead.
 pub async fn run(
     node: &Node,
     id: &ConversationId,
     activity: &Activity,
     turns: u64,
 ) -> Result<Action, StoreError> {
-    let works = matches!(activity, Activity::Model { .. } | Activity::Tool { .. });
-    if works && !node.is_sound() {
-        return Err(away());
+    let needs_lease = matches!(activity, Activity::Model { .. } | Activity::Tool { .. });
+    if needs_lease && !node.is_sound() {
+        return Err(store_unavailable());
     }
     match activity {
         Activity::Start { turn } => {
@@ -50,7 +50,9 @@ pub async fn run(
         | Activity::Tell { .. }
         | Activity::Copy { .. }
         | Activity::Summarize { .. }
-        | Activity::Keep { .. } => unreachable!("nothing here calls for {activity}"),
+        | Activity::Keep { .. } => {
+            unreachable!("no conversation of the simulation wants {activity}")
+        }
     }
 }
 
@@ -64,8 +66,8 @@ fn basis() -> TurnSettings {
     }
 }
 
-/// A message that begins the conversation if it must.
-pub fn say(number: u64, text: &str, if_busy: IfBusy) -> Action {
+/// A user message, which creates the conversation if it does not exist.
+pub fn send(number: u64, text: &str, if_busy: IfBusy) -> Action {
     let create = Create {
         agent: AgentName::new("a"),
         assigns: Default::default(),
@@ -115,7 +117,7 @@ fn verdict(decision: Decision) -> Verdict {
     }
 }
 
-/// First calls, then an end; the turns take the kinds of calls in order.
+/// The first step of a turn has calls, the second ends the turn; turns cycle through the kinds of calls.
 fn replied(turn: &TurnId, step: u32, ordinal: u64) -> Action {
     let calls = match (step, ordinal % 3) {
         (1, 0) => vec![call("nap", false, false), call("gate", true, true)],

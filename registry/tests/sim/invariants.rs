@@ -1,4 +1,4 @@
-//! What must hold: after every step, and when everything is calm again.
+//! The invariants: what must hold after every step, and what must hold once the faults are over.
 
 use std::collections::BTreeMap;
 
@@ -8,23 +8,23 @@ use abide_registry::cluster_view::ClusterView;
 use abide_registry::membership::MemberState;
 use abide_registry::partition::PartitionSet;
 
-use crate::plan::stored;
-use crate::shares::share;
+use crate::partition_cache::share;
+use crate::schedule::stored_state;
 use crate::world::World;
 
-/// Whether nothing is left to be done: no turn, no alarm, nothing active, and the nodes agree on
-/// who looks after what.
+/// Whether nothing is left to do: there is no turn, no alarm and no active conversation, and the nodes
+/// agree on the owner of each partition.
 pub fn is_settled(world: &World) -> bool {
-    // Seldom, and what costs most to see is seen last.
+    // This is seldom true, so the expensive check comes last.
     let idle = world.store.active(&PartitionSet::all()).is_ok_and(|active| active.is_empty())
         && world.store.due(&PartitionSet::all(), Timestamp::MAX, 1).is_ok_and(|due| due.is_empty());
     idle && unsettled(world).is_none()
 }
 
-/// What is left to be done.
+/// What is left to do; `None` if nothing is.
 pub fn unsettled(world: &World) -> Option<String> {
     for id in world.store.all() {
-        let state = stored(world, &id);
+        let state = stored_state(world, &id);
         if state.turn.is_some() || !state.queue.is_empty() || !wanted(&state).is_empty() {
             let holder = world.store.holding(&id).ok().flatten().map(|held| held.holder);
             let wants: Vec<_> = wanted(&state).iter().map(ToString::to_string).collect();
@@ -34,103 +34,111 @@ pub fn unsettled(world: &World) -> Option<String> {
     if let Ok(alarms) = world.store.due(&PartitionSet::all(), Timestamp::MAX, 1)
         && !alarms.is_empty()
     {
-        return Some(format!("alarms stay: {alarms:?}"));
+        return Some(format!("alarms remain: {alarms:?}"));
     }
     if world.store.active(&PartitionSet::all()).is_ok_and(|active| !active.is_empty()) {
-        return Some("settled conversations stay active".to_owned());
+        return Some("settled conversations remain active".to_owned());
     }
     let shares: Vec<_> = world.running().iter().map(|node| node.seen().share.clone()).collect();
     for partition in abide_registry::partition::Partition::all() {
         let sweepers = shares.iter().filter(|share| share.contains(partition)).count();
         if sweepers != 1 {
-            return Some(format!("{partition} has {sweepers} sweepers"));
+            return Some(format!("{partition} has {sweepers} owners"));
         }
     }
     None
 }
 
-/// What was promised to clients, and what the journals must look like.
+/// The first violation of a promise to a client or of the form of a journal.
 pub fn promises(world: &World) -> Option<String> {
     let journal = |id| (id, world.store.events(id));
     let (all, promises) = (world.store.all(), world.promises.borrow());
     let journals: BTreeMap<_, _> = all.iter().map(journal).collect();
     for promise in promises.iter() {
         let events = journals.get(&promise.id).map_or(&[][..], Vec::as_slice);
-        let kept = match &promise.text {
+        let holds = match &promise.text {
             None => promise.seq == 0 || events.iter().any(|event| event.seq == promise.seq),
             Some(text) => {
-                let is = |data: &EventData| match data {
-                    EventData::UserMsg(said) => said.message.text() == *text,
+                let is_message = |data: &EventData| match data {
+                    EventData::UserMsg(user) => user.message.text() == *text,
                     _ => false,
                 };
-                events.iter().any(|event| event.seq <= promise.seq && is(&event.data))
+                events.iter().any(|event| event.seq <= promise.seq && is_message(&event.data))
             }
         };
-        if !kept {
+        if !holds {
             return Some(format!("{} {:?}: acknowledged and lost", promise.id, promise.text));
         }
     }
-    journals.iter().find_map(|(id, events)| journalled(world, id, events))
+    journals.iter().find_map(|(id, events)| check_journal(world, id, events))
 }
 
-/// What the journal of a conversation must look like.
-fn journalled(world: &World, id: &ConversationId, events: &[Event]) -> Option<String> {
-    let mut said = BTreeMap::new();
-    for (place, event) in events.iter().enumerate() {
-        if event.seq != place as u64 + 1 {
-            return Some(format!("{id}: event {} comes at {place}", event.seq));
+/// The first violation in the journal of one conversation.
+fn check_journal(world: &World, id: &ConversationId, events: &[Event]) -> Option<String> {
+    let mut counts = BTreeMap::new();
+    for (index, event) in events.iter().enumerate() {
+        if event.seq != index as u64 + 1 {
+            return Some(format!("{id}: event {} stands at index {index}", event.seq));
         }
         if let EventData::UserMsg(user) = &event.data {
-            *said.entry(user.message.text()).or_insert(0) += 1;
+            *counts.entry(user.message.text()).or_insert(0) += 1;
         }
     }
-    if let Some((text, _)) = said.iter().find(|(_, count)| **count > 1) {
+    if let Some((text, _)) = counts.iter().find(|(_, count)| **count > 1) {
         return Some(format!("{id}: {text} is there twice"));
     }
-    if replay(State::default(), events) != stored(world, id) {
-        return Some(format!("{id}: the stored state is no fold of its journal"));
+    if replay(State::default(), events) != stored_state(world, id) {
+        return Some(format!("{id}: the stored state differs from the fold of the journal"));
     }
     let results = |call: &str| {
-        let of = |data: &EventData| match data {
+        let is_result = |data: &EventData| match data {
             EventData::ToolResult(done) => done.call_id.as_str() == call,
             _ => false,
         };
-        events.iter().filter(|event| of(&event.data)).count()
+        events.iter().filter(|event| is_result(&event.data)).count()
     };
     for event in events {
         let EventData::ToolCall(call) = &event.data else { continue };
         if results(call.call_id.as_str()) != 1 {
-            return Some(format!("{id}: {} has not one result", call.call_id));
+            return Some(format!("{id}: {} does not have exactly one result", call.call_id));
         }
     }
     None
 }
 
-/// When members go, only what they looked after moves.
-pub fn moves_little(world: &World, before: &ClusterView, now: &ClusterView) {
-    let (was, is) = (sweepers(before), sweepers(now));
-    if was == is || !is.iter().all(|name| was.contains(name)) || before.me.node != now.me.node {
+/// Checks that when members leave, only their partitions move.
+pub fn check_partition_moves(world: &World, before: &ClusterView, now: &ClusterView) {
+    let (before_members, now_members) = (sweepers(before), sweepers(now));
+    if before_members == now_members
+        || !now_members.iter().all(|name| before_members.contains(name))
+        || before.me.node != now.me.node
+    {
         return;
     }
-    let stays = |name: &&str| is.contains(name);
-    let whole: Vec<PartitionSet> =
-        was.iter().filter(|name| !stays(name)).map(|name| share(name, &was)).collect();
+    let remains = |name: &&str| now_members.contains(name);
+    let departed_partitions: Vec<PartitionSet> = before_members
+        .iter()
+        .filter(|name| !remains(name))
+        .map(|name| share(name, &before_members))
+        .collect();
     let me = now.me.node.as_str();
-    if !is.contains(&me) || !was.contains(&me) {
+    if !now_members.contains(&me) || !before_members.contains(&me) {
         return;
     }
     for partition in now.share.partitions() {
         let mine = before.share.contains(partition);
-        if !mine && !whole.iter().any(|share| share.contains(partition)) {
-            world.store.wrong(format!("{partition} moved to {me} from one that stays"));
+        if !mine && !departed_partitions.iter().any(|share| share.contains(partition)) {
+            world
+                .store
+                .report_violation(format!("{partition} moved to {me} from a member that remains"));
         }
     }
     if let Some(lost) = before.share.partitions().find(|it| !now.share.contains(*it)) {
-        world.store.wrong(format!("{lost} left {me} when another went"));
+        world.store.report_violation(format!("{lost} left {me} when another member left"));
     }
 }
 
-/// Among whom a view parts what there is to look after.
+/// The members among which a view divides the partitions.
 fn sweepers(view: &ClusterView) -> Vec<&str> {
     let up = view.all().filter(|it| it.state == MemberState::Up && view.reaches(it));
     up.map(|member| member.holder.node.as_str()).collect()
