@@ -138,8 +138,8 @@ async fn a_child_works_for_the_same_principal_with_the_same_assigns() {
     assert_eq!(message.principal, Principal::new("ada"));
     node.approve(&child, "k").await.unwrap();
     node.turn_end("x", 1).await;
-    let ran = &results(&node.journal(&child).await, "k")[0]["result"];
-    assert_eq!(ran["assigns"], json!({"site": "one", "shift": "day", "desk": 4}));
+    let result = &results(&node.journal(&child).await, "k")[0]["result"];
+    assert_eq!(result["assigns"], json!({"site": "one", "shift": "day", "desk": 4}));
     check_all_settled(&node).await;
 }
 

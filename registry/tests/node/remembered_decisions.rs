@@ -52,11 +52,11 @@ async fn a_conversations_decision_holds_after_its_actor_died_and_nowhere_else() 
     node.kill("x").await;
     node.send("x", "again").await.unwrap();
     assert_eq!(node.turn_end("x", 2).await, (TurnOutcome::Completed, None));
-    let ran = node.journal("x").await.into_iter().find_map(|event| match event.data {
+    let verdict = node.journal("x").await.into_iter().find_map(|event| match event.data {
         EventData::ToolCall(call) if call.call_id != CallId::new("c") => call.gate,
         _ => None,
     });
-    let gate = ran.unwrap();
+    let gate = verdict.unwrap();
     assert!(gate.rule.starts_with("remembered: dec_"), "{}", gate.rule);
     assert_eq!(gate.by, Some(Principal::new("bob")));
     node.send("y", "go").await.unwrap();

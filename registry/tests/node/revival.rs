@@ -73,9 +73,9 @@ async fn an_approved_call_killed_while_it_runs_is_not_asked_for_again() {
     node.tools.release.add_permits(1);
     node.turn_end("x", 1).await;
     let events = node.journal("x").await;
-    let asked =
+    let suspensions =
         events.iter().filter(|event| matches!(event.data, EventData::Suspension(_))).count();
-    assert_eq!(asked, 1);
+    assert_eq!(suspensions, 1);
     let ran_as = results(&events, "c")[0]["result"]["principal"].clone();
     assert_eq!(ran_as, "bob", "an approved call runs as its approver");
     node.check("x").await;
@@ -190,8 +190,8 @@ async fn a_store_that_was_away_costs_no_crash_and_the_turn_goes_on() {
     node.wait_for_holds(1).await;
     store.unreachable.store(true, Ordering::SeqCst);
     node.tools.release.add_permits(10);
-    let away = node.send("y", "go").await;
-    assert!(matches!(away, Err(RequestError::Refused(_))), "{away:?}");
+    let refused = node.send("y", "go").await;
+    assert!(matches!(refused, Err(RequestError::Refused(_))), "{refused:?}");
     tokio::time::sleep(Duration::from_secs(120)).await;
     assert!(node.quarantine("x").await.is_none());
     store.unreachable.store(false, Ordering::SeqCst);
@@ -206,8 +206,8 @@ async fn a_store_that_refuses_a_read_costs_no_running_tool() {
     node.send("x", "go").await.unwrap();
     node.wait_for_holds(1).await;
     store.unreachable.store(true, Ordering::SeqCst);
-    let away = node.send("x", "more").await;
-    assert!(matches!(away, Err(RequestError::Refused(_))), "{away:?}");
+    let refused = node.send("x", "more").await;
+    assert!(matches!(refused, Err(RequestError::Refused(_))), "{refused:?}");
     store.unreachable.store(false, Ordering::SeqCst);
     node.tools.release.add_permits(1);
     node.turn_end("x", 1).await;

@@ -202,8 +202,8 @@ impl TestCluster {
     }
 
     pub async fn holder(&self, id: &str) -> Option<Holder> {
-        let held = self.store.holding(&ConversationId::new(id)).await.unwrap();
-        held.map(|held| held.holder)
+        let claim = self.store.holding(&ConversationId::new(id)).await.unwrap();
+        claim.map(|claim| claim.holder)
     }
 
     /// How often a tool run of this call was started, on any node.
@@ -236,10 +236,10 @@ impl TestCluster {
     pub fn check_writes(&self) {
         let mut last: BTreeMap<&ConversationId, &abide_actors::journal::Claim> = BTreeMap::new();
         let writes = self.writes.lock().unwrap();
-        for (id, held) in writes.iter() {
-            if let Some(before) = last.insert(id, held) {
-                let grows = before.epoch < held.epoch || before == held;
-                assert!(grows, "{id}: {before:?}, then {held:?}");
+        for (id, claim) in writes.iter() {
+            if let Some(before) = last.insert(id, claim) {
+                let grows = before.epoch < claim.epoch || before == claim;
+                assert!(grows, "{id}: {before:?}, then {claim:?}");
             }
         }
     }

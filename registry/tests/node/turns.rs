@@ -33,7 +33,7 @@ async fn send_and_wait_for_text(node: &TestNode, id: &str) {
 async fn reply_texts(node: &TestNode, id: &str) -> Vec<String> {
     let events = node.journal(id).await;
     let text = |event: &Event| match &event.data {
-        EventData::AssistantMsg(reply_texts) => Some(reply_texts.message.text()),
+        EventData::AssistantMsg(reply) => Some(reply.message.text()),
         _ => None,
     };
     events.iter().filter_map(text).collect()
@@ -51,16 +51,14 @@ async fn a_cancelled_stream_keeps_what_it_said_once_and_marked() {
     let again = node.deliver("x", Request::Cancel).await.unwrap();
     assert_eq!(again, Reply::Cancelled { cancelled: false });
     let events = node.journal("x").await;
-    let reply_texts: Vec<_> = events
+    let replies: Vec<_> = events
         .iter()
         .filter_map(|event| match &event.data {
-            EventData::AssistantMsg(reply_texts) => {
-                Some((reply_texts.message.text(), reply_texts.status))
-            }
+            EventData::AssistantMsg(reply) => Some((reply.message.text(), reply.status)),
             _ => None,
         })
         .collect();
-    assert_eq!(reply_texts, [("half a ".to_owned(), MessageStatus::Cancelled)]);
+    assert_eq!(replies, [("half a ".to_owned(), MessageStatus::Cancelled)]);
     assert_eq!(node.turn_end("x", 1).await, (TurnOutcome::Cancelled, None));
     let snapshot = node.conversations.snapshot(&ConversationId::new("x")).await.unwrap().unwrap();
     assert!(snapshot.streaming_message.is_none());
@@ -100,7 +98,7 @@ model: {{provider: scripted, script: [{{text: '{first}'}}, {{text: '{second}'}}]
     node.send("x", "go").await.unwrap();
     assert_eq!(node.turn_end("x", 1).await, (TurnOutcome::Completed, None));
     let object = node.journal("x").await.into_iter().find_map(|event| match event.data {
-        EventData::AssistantMsg(reply_texts) => reply_texts.message.object,
+        EventData::AssistantMsg(reply) => reply.message.object,
         _ => None,
     });
     assert_eq!(object, Some(json!({"n": 1})));

@@ -114,16 +114,18 @@ impl NodeProcess {
     /// Waits until the link to a process has this state. Returns when the report arrived.
     pub async fn wait_for_link(&mut self, process: &str, link: Option<&str>) -> Instant {
         let what = format!("{process} to be {link:?} at {}", self.config.name);
-        let is = |links: &Links| links.get(process).map(String::as_str) == link;
-        let seen = timeout(DEADLINE, self.links.wait_for(is)).await.is_ok_and(|seen| seen.is_ok());
-        assert!(seen, "timed out waiting for {what}; its log: {:#?}", self.log());
+        let has_state = |links: &Links| links.get(process).map(String::as_str) == link;
+        let reached = timeout(DEADLINE, self.links.wait_for(has_state))
+            .await
+            .is_ok_and(|reached| reached.is_ok());
+        assert!(reached, "timed out waiting for {what}; its log: {:#?}", self.log());
         Instant::now()
     }
 
     /// Whether the link to a process ever had this state.
     pub fn was_link_ever(&self, process: &str, link: &str) -> bool {
         let history = self.history.lock().unwrap();
-        history.iter().any(|links| links.get(process).is_some_and(|was| was == link))
+        history.iter().any(|links| links.get(process).is_some_and(|state| state == link))
     }
 
     /// Waits until a metric is at least `least`.

@@ -26,7 +26,7 @@ impl Proxy {
         let (open, cut) = (watch::Sender::new(true), watch::Sender::new(()));
         let abandoned = watch::Sender::new(());
         let (target, opened, cuts) = (to.clone(), open.subscribe(), cut.clone());
-        let left = abandoned.clone();
+        let abandon = abandoned.clone();
         let accept = tokio::spawn(async move {
             let mut connections = JoinSet::new();
             loop {
@@ -37,7 +37,7 @@ impl Proxy {
                     far,
                     opened.clone(),
                     cuts.subscribe(),
-                    left.subscribe(),
+                    abandon.subscribe(),
                 ));
             }
         });

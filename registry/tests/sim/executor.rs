@@ -96,7 +96,7 @@ impl Executor {
         self.stopped.borrow_mut().entry(process_id).or_default();
     }
 
-    pub fn go_on(&self, process_id: ProcessId) {
+    pub fn resume(&self, process_id: ProcessId) {
         let woken = self.stopped.borrow_mut().remove(&process_id).unwrap_or_default();
         woken.into_iter().for_each(|id| self.wake(id));
     }

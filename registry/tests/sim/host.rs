@@ -197,10 +197,10 @@ impl Node {
         let draining = self.draining.get();
         if has_work && draining {
             let node = self.clone();
-            let left = id.clone();
+            let orphan = id.clone();
             // Handed over to another node; if this fails, the take-over of orphans starts it.
             self.spawn(async move {
-                node.start_anywhere(&left).await;
+                node.start_anywhere(&orphan).await;
             });
         }
         let immediate = pause.is_some_and(|pause| pause.is_zero()) || has_work && !draining;

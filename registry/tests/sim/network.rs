@@ -113,12 +113,12 @@ impl Node {
 
     /// Carries out a call from another node.
     async fn serve(self: Rc<Self>, ask: Call, deadline: Timestamp) -> CallReply {
-        let left = Duration::try_from(deadline.duration_since(self.now())).unwrap_or_default();
-        if left.is_zero() {
+        let remaining = Duration::try_from(deadline.duration_since(self.now())).unwrap_or_default();
+        if remaining.is_zero() {
             return CallReply::NotHere;
         }
         let (Call::Deliver(id, _) | Call::Start(id)) = &ask;
-        let ensured = self.world.exec.within(self.ms(left), self.ensure_here(id)).await;
+        let ensured = self.world.exec.within(self.ms(remaining), self.ensure_here(id)).await;
         match (ask, ensured) {
             (Call::Deliver(_, request), Some(Ok(Some(live)))) => {
                 CallReply::Delivered(self.hand_over(&live, *request).await)

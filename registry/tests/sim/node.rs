@@ -53,7 +53,7 @@ pub struct Node {
     pub view_doubts: Notifier,
     pub draining: Cell<bool>,
     /// The node was told to drain; a stopped process drains when it goes on.
-    pub retires: Cell<bool>,
+    pub shutdown_requested: Cell<bool>,
     pub state: Cell<MemberState>,
     pub dead: RefCell<HashSet<Holder>>,
     pub cache: RefCell<BTreeMap<ConversationId, Holder>>,
@@ -89,7 +89,7 @@ impl Node {
             heartbeat_inputs: Notifier::new(exec),
             view_doubts: Notifier::new(exec),
             draining: Cell::default(),
-            retires: Cell::default(),
+            shutdown_requested: Cell::default(),
             state: Cell::new(MemberState::Up),
             dead: RefCell::default(),
             cache: RefCell::default(),

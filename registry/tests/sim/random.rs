@@ -28,7 +28,7 @@ impl Random {
         self.below(100) < percent
     }
 
-    pub fn of<T: Copy>(&mut self, all: &[T]) -> T {
+    pub fn pick<T: Copy>(&mut self, all: &[T]) -> T {
         all[usize::try_from(self.below(all.len() as u64)).unwrap()]
     }
 }

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use crate::invariants;
 use crate::mutation::Mutation;
-use crate::schedule::{FAULTS_MS, Step, calm, schedule};
+use crate::schedule::{FAULTS_MS, Step, end_faults, schedule};
 use crate::world::{NODES, World};
 
 /// How long everything may take to settle after the last fault.
@@ -53,7 +53,7 @@ fn run_in(world: &std::rc::Rc<World>, seed: u64, steps: &[Step]) -> Result<RunSu
         step.carry_out(world);
     }
     run_until(world, FAULTS_MS, &mut steps_left)?;
-    calm(world, seed);
+    end_faults(world, seed);
     let begun = world.exec.now();
     while !invariants::is_settled(world) {
         if world.exec.now() > begun + CALM_MS {

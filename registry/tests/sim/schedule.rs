@@ -27,7 +27,7 @@ pub struct Step {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
     /// Sends a message through a node; a message with a key may be repeated.
-    Say {
+    Send {
         node: usize,
         to: u64,
         keyed: bool,
@@ -56,14 +56,14 @@ pub enum Operation {
     Replace {
         node: usize,
     },
-    Retire {
+    ShutDown {
         node: usize,
-        patience_ms: u64,
+        drain_timeout_ms: u64,
     },
     Stop {
         node: usize,
     },
-    GoOn {
+    Continue {
         node: usize,
     },
     Link {
@@ -79,7 +79,7 @@ pub enum Operation {
         accident_percent: u64,
     },
     /// Sets the accidents of the network between nodes.
-    Net {
+    Network {
         accident_percent: u64,
     },
 }
@@ -88,7 +88,7 @@ pub enum Operation {
 pub fn schedule(seed: u64) -> Vec<Step> {
     let mut random = Random::new(seed, 2);
     // Faults before the first message would test nothing.
-    let first = Step { at: 100 + random.below(100), operation: say(&mut random) };
+    let first = Step { at: 100 + random.below(100), operation: random_send(&mut random) };
     let mut steps = vec![first];
     steps.extend((0..STEPS).map(|_| step(&mut random)));
     steps.sort_by_key(|step| step.at);
@@ -100,42 +100,42 @@ fn step(random: &mut Random) -> Step {
     let node = usize::try_from(random.below(NODES as u64)).unwrap();
     let to = random.below(CONVERSATIONS);
     let operation = match random.below(40) {
-        0..=10 => say(random),
+        0..=10 => random_send(random),
         11..=14 => Operation::Approve { node, to },
         15 => Operation::Cancel { node, to },
         16 => Operation::Crash { to },
         17..=18 => Operation::Kill { node, refuses: random.percent(60) },
         19..=20 => Operation::Start { node },
         21 => Operation::Replace { node },
-        22 => Operation::Retire { node, patience_ms: random.below(1_500) },
+        22 => Operation::ShutDown { node, drain_timeout_ms: random.below(1_500) },
         23..=24 => Operation::Stop { node },
-        25..=27 => Operation::GoOn { node },
+        25..=27 => Operation::Continue { node },
         28..=31 => {
             let to = (node + 1 + usize::try_from(random.below(2)).unwrap()) % NODES;
-            let link = random.of(&[LinkState::Connected, LinkState::Lost, LinkState::Refused]);
+            let link = random.pick(&[LinkState::Connected, LinkState::Lost, LinkState::Refused]);
             Operation::Link { from: node, to, link, both: random.percent(60) }
         }
         32..=36 => {
-            let accident_percent = random.of(&[0, 20, 60]);
+            let accident_percent = random.pick(&[0, 20, 60]);
             Operation::Store { node, down: random.percent(25), accident_percent }
         }
-        _ => Operation::Net { accident_percent: random.of(&[0, 20, 60]) },
+        _ => Operation::Network { accident_percent: random.pick(&[0, 20, 60]) },
     };
     Step { at, operation }
 }
 
-fn say(random: &mut Random) -> Operation {
+fn random_send(random: &mut Random) -> Operation {
     let node = usize::try_from(random.below(NODES as u64)).unwrap();
     let to = random.below(CONVERSATIONS);
-    let if_busy = random.of(&[IfBusy::Queue, IfBusy::Queue, IfBusy::Reject, IfBusy::Interrupt]);
-    Operation::Say { node, to, keyed: random.percent(50), if_busy }
+    let if_busy = random.pick(&[IfBusy::Queue, IfBusy::Queue, IfBusy::Reject, IfBusy::Interrupt]);
+    Operation::Send { node, to, keyed: random.percent(50), if_busy }
 }
 
 impl Step {
     pub fn carry_out(self, world: &Rc<World>) {
         world.trace(|| format!("-- {:?}", self.operation));
         match self.operation {
-            Operation::Say { node, to, keyed, if_busy } => {
+            Operation::Send { node, to, keyed, if_busy } => {
                 let number = world.number();
                 let text = format!("m{number}");
                 let key = keyed.then(|| format!("key:{text}"));
@@ -166,10 +166,12 @@ impl Step {
             Operation::Start { node } if world.node(node).is_none() => world.start(node),
             Operation::Replace { node } if world.node(node).is_some() => world.start(node),
             Operation::Start { .. } | Operation::Replace { .. } => {}
-            Operation::Retire { node, patience_ms } => {
-                if let Some(node) = world.node(node).filter(|node| !node.retires.replace(true)) {
-                    let drain_timeout = Duration::from_millis(patience_ms);
-                    node.spawn(node.clone().retire(drain_timeout));
+            Operation::ShutDown { node, drain_timeout_ms } => {
+                if let Some(node) =
+                    world.node(node).filter(|node| !node.shutdown_requested.replace(true))
+                {
+                    let drain_timeout = Duration::from_millis(drain_timeout_ms);
+                    node.spawn(node.clone().shut_down(drain_timeout));
                 }
             }
             Operation::Stop { node } => {
@@ -177,9 +179,9 @@ impl Step {
                     world.exec.stop(node.process_id);
                 }
             }
-            Operation::GoOn { node } => {
+            Operation::Continue { node } => {
                 if let Some(node) = world.node(node) {
-                    world.exec.go_on(node.process_id);
+                    world.exec.resume(node.process_id);
                 }
             }
             Operation::Link { from, to, link, both } => {
@@ -195,23 +197,24 @@ impl Step {
                     node.accident_percent.set(accident_percent);
                 }
             }
-            Operation::Net { accident_percent } => world.accident_percent.set(accident_percent),
+            Operation::Network { accident_percent } => world.accident_percent.set(accident_percent),
         }
     }
 }
 
 /// Ends all faults. Dead nodes are started again, except that in three of four schedules one node stays
 /// dead, if it is dead and another one runs.
-pub fn calm(world: &Rc<World>, seed: u64) {
+pub fn end_faults(world: &Rc<World>, seed: u64) {
     world.trace(|| "-- calm".to_owned());
     world.accident_percent.set(0);
     let processes: Vec<_> = world.processes.borrow().iter().cloned().collect();
     for node in processes.iter().filter(|node| node.alive.get()) {
         node.store_down.set(false);
         node.accident_percent.set(0);
-        world.exec.go_on(node.process_id);
+        world.exec.resume(node.process_id);
         // An operator ends a process whose name another process has taken.
-        if world.slots.borrow()[node.slot] != Some(node.process_id) || node.retires.get() {
+        if world.slots.borrow()[node.slot] != Some(node.process_id) || node.shutdown_requested.get()
+        {
             world.kill(node.process_id, true);
         }
     }
@@ -232,10 +235,8 @@ pub fn id(number: u64) -> ConversationId {
 
 /// The state that the stored conversation folds to.
 pub fn stored_state(world: &World, id: &ConversationId) -> State {
-    let stored_state = world.store.load(id).ok().flatten();
-    stored_state
-        .map(|stored_state| replay(stored_state.state, &stored_state.events))
-        .unwrap_or_default()
+    let stored = world.store.load(id).ok().flatten();
+    stored.map(|stored| replay(stored.state, &stored.events)).unwrap_or_default()
 }
 
 /// Sends a client's request; it dies with the process that it reached.

@@ -25,7 +25,7 @@ use crate::world::LEASE_MS;
 
 const LEASE: Duration = Duration::from_millis(LEASE_MS);
 /// The shortest time between two renewals.
-const RETRY_DELAY: Duration = Duration::from_millis(20);
+const MIN_RENEW_INTERVAL: Duration = Duration::from_millis(20);
 /// How long a wake may take.
 const WAKE_TIMEOUT: Duration = Duration::from_millis(2_000);
 /// How long to wait before an unavailable store is tried again.
@@ -50,7 +50,7 @@ impl Node {
                     Ok(Renewed::Evicted) => {
                         lease_tracker.me = lease_tracker.risen(node.incarnation())
                     }
-                    Err(_) => node.sleep(RETRY_DELAY).await,
+                    Err(_) => node.sleep(MIN_RENEW_INTERVAL).await,
                 }
             }
             node.spawn(node.clone().host());
@@ -74,7 +74,7 @@ impl Node {
                 let declared_dead =
                     self.ask(LEASE, move |store, now| store.declare_dead(&who, true, now)).await;
                 if declared_dead.is_ok() {
-                    self.world.trace(|| format!("{} buries {}", self.me(), suspect.holder));
+                    self.world.trace(|| format!("{} declares {} dead", self.me(), suspect.holder));
                     lease_tracker.buried(&suspect);
                 }
             }
@@ -84,7 +84,7 @@ impl Node {
             let _ = self.renew(&mut lease_tracker, links).await;
             let change = async {
                 let doubt = async {
-                    self.sleep(RETRY_DELAY).await;
+                    self.sleep(MIN_RENEW_INTERVAL).await;
                     self.view_doubts.after(view_doubts).await;
                 };
                 let _ = either(self.heartbeat_inputs.after(heartbeat_inputs), doubt).await;
@@ -150,15 +150,15 @@ impl Node {
         let planner = Rc::new(RefCell::new((AlarmPlanner::default(), 0_usize)));
         loop {
             let now = self.now();
-            let look = planner.borrow_mut().0.look(now);
+            let poll = planner.borrow_mut().0.look(now);
             let view = self.seen();
             let due = move |store: &crate::store::Store, _| {
-                store.due(&view.share, look.until, look.limit)
+                store.due(&view.share, poll.until, poll.limit)
             };
             let wait = match self.ask(READ, due).await {
                 Ok(alarms) => {
                     let under_way = planner.borrow().1;
-                    let (due, wait) = planner.borrow_mut().0.read(look, now, &alarms, under_way);
+                    let (due, wait) = planner.borrow_mut().0.read(poll, now, &alarms, under_way);
                     for (id, _) in due {
                         planner.borrow_mut().1 += 1;
                         let (node, planner) = (self.clone(), planner.clone());
@@ -254,7 +254,7 @@ impl Node {
 
     /// Drains and ends, like a program that is shut down: work that is not done in time is cut off and
     /// goes on elsewhere.
-    pub async fn retire(self: Rc<Self>, drain_timeout: Duration) {
+    pub async fn shut_down(self: Rc<Self>, drain_timeout: Duration) {
         self.world.trace(|| format!("{} drains", self.me()));
         self.draining.set(true);
         self.state.set(MemberState::Draining);
@@ -262,12 +262,12 @@ impl Node {
         self.cast(HostMsg::Leave);
         let emptied = async {
             while !self.table.borrow().is_empty() {
-                self.sleep(RETRY_DELAY).await;
+                self.sleep(MIN_RENEW_INTERVAL).await;
             }
         };
         if self.world.exec.within(self.ms(drain_timeout), emptied).await.is_none() {
             self.cast(HostMsg::Stop);
-            self.sleep(RETRY_DELAY).await;
+            self.sleep(MIN_RENEW_INTERVAL).await;
         }
         let me = self.me();
         let _ = self.ask(READ, move |store, now| store.declare_dead(&me, true, now)).await;

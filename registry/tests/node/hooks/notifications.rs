@@ -89,9 +89,9 @@ async fn hooks_are_notified_of_refusals_failures_and_children() {
     ];
     wait_for_hook_events(&node, wanted.len()).await;
     let mut received = hook_fields(&node, "on");
-    let asked = received.iter().position(|on| on == "PreToolUse").unwrap();
-    let asked = received.remove(asked);
-    received.insert(0, asked);
+    let index = received.iter().position(|on| on == "PreToolUse").unwrap();
+    let pre_tool_use = received.remove(index);
+    received.insert(0, pre_tool_use);
     let mut sorted = received.clone();
     let mut expected: Vec<Value> = wanted.iter().map(|on| json!(on)).collect();
     assert_eq!(received.last(), expected.last());

@@ -56,14 +56,14 @@ async fn arguments_that_a_hook_changes_are_checked_again_and_the_models_message_
     );
     let events = node.journal(ID).await;
     let models_args = events.iter().find_map(|event| match &event.data {
-        EventData::AssistantMsg(spoken) => Some(spoken.message.tool_calls[0].args.clone()),
+        EventData::AssistantMsg(reply) => Some(reply.message.tool_calls[0].args.clone()),
         _ => None,
     });
     assert_eq!(models_args, Some(json!({"n": 5})));
     node.approve(ID, "c").await.unwrap();
     node.turn_end(ID, 1).await;
-    let ran = results(&node.journal(ID).await, "c");
-    assert_eq!(ran[0]["result"]["args"]["n"], 6);
+    let results_of_call = results(&node.journal(ID).await, "c");
+    assert_eq!(results_of_call[0]["result"]["args"]["n"], 6);
     assert_eq!(hook_fields(&node, "hook").len(), 1, "a hook was asked about unedited arguments");
     node.check(ID).await;
 }
