@@ -1,4 +1,5 @@
-//! The audit of model calls: complete where a definition enables it, and never in the way of a turn.
+//! The audit of model calls: complete where a definition enables it, and never in the way of a
+//! turn.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -1,4 +1,5 @@
-//! Deaths at every write while one conversation asks another: there is always one child and one answer.
+//! Deaths at every write while one conversation asks another: there is always one child and one
+//! answer.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -30,7 +31,8 @@ enum Scenario {
 
 const SCENARIOS: [Scenario; 3] =
     [Scenario::Approve, Scenario::CancelWhileChildWaits, Scenario::CancelAtOnce];
-/// Generous, since paused time advances as soon as every task waits: no test waits for it in real time.
+/// Generous, since paused time advances as soon as every task waits: no test waits for it in real
+/// time.
 const DEADLINE: Duration = Duration::from_secs(900);
 
 /// Who dies at the checkpoint.
@@ -194,8 +196,8 @@ fn an_actor_that_dies_at_any_write_leaves_one_child_and_one_answer() {
     }
 }
 
-/// Runs a scenario on a cluster; the node of the root, or of its child, dies at the checkpoint, if that
-/// is reached. Returns whether root and child were live on different nodes.
+/// Runs a scenario on a cluster; the node of the root, or of its child, dies at the checkpoint, if
+/// that is reached. Returns whether root and child were live on different nodes.
 async fn on_cluster(
     scenario: Scenario,
     root: &str,

@@ -15,7 +15,8 @@ const WORDS: &str = "the quick brown fox jumps over the lazy dog and then it goe
     sleep for a while, since the day was long and the night will be short, as it always is in \
     June when the sun hardly sets and nobody wants to go to bed before the last of the guests";
 
-/// Each turn has two calls of `echo`, whose results have about 60 tokens each; the budget leaves 800.
+/// Each turn has two calls of `echo`, whose results have about 60 tokens each; the budget leaves
+/// 800.
 pub fn agent() -> Value {
     let echo = || json!({"calls": [{"name": "echo", "args": {"n": 1, "unit": WORDS}}]});
     json!({

@@ -1,4 +1,5 @@
-//! A draining node accepts nothing new, finishes the runs that it has started, and hands over the rest.
+//! A draining node accepts nothing new, finishes the runs that it has started, and hands over the
+//! rest.
 
 use std::time::Duration;
 

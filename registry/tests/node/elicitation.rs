@@ -1,4 +1,5 @@
-//! A tool that asks a person while it runs: the question survives its node, and the answer reaches the tool.
+//! A tool that asks a person while it runs: the question survives its node, and the answer reaches
+//! the tool.
 
 use abide_actors::tools::native::{Context, NativeTool, ToolReturn};
 use abide_conversation::command::ResolutionAnswer;

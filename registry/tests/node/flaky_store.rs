@@ -1,5 +1,5 @@
-//! A memory store that can become unreachable, stop at a chosen write, or carry out a write and lose
-//! the reply.
+//! A memory store that can become unreachable, stop at a chosen write, or carry out a write and
+//! lose the reply.
 
 mod blobs_and_audit;
 

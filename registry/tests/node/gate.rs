@@ -1,4 +1,5 @@
-//! No path leads around the gate: every executor, every kind of `run`, and every reason to refuse a call.
+//! No path leads around the gate: every executor, every kind of `run`, and every reason to refuse a
+//! call.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -66,7 +67,8 @@ impl ToolCase {
     }
 }
 
-/// One tool of every executor and kind of `run`. The last one changes the phase for the calls after it.
+/// One tool of every executor and kind of `run`. The last one changes the phase for the calls after
+/// it.
 fn cases(url: &str) -> Vec<ToolCase> {
     let case = |name, entry, args| ToolCase { name, entry, args, allowed_in_plan: false };
     let builtin = |name, args, allowed_in_plan| ToolCase {
@@ -348,8 +350,8 @@ async fn a_users_own_call_runs_with_the_approval_that_it_brings() {
     assert_eq!(all_conversations(&node).await.len(), 3);
 }
 
-/// A node over the journal of another node, which is cut after its first event that `matches`; `change`
-/// alters this event.
+/// A node over the journal of another node, which is cut after its first event that `matches`;
+/// `change` alters this event.
 async fn with_forged_journal(
     agent: &str,
     original: &TestNode,

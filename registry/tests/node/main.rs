@@ -1,5 +1,5 @@
-//! Whole nodes in one process: actors, supervisor and router over a memory store, a scripted model and paused
-//! time.
+//! Whole nodes in one process: actors, supervisor and router over a memory store, a scripted model
+//! and paused time.
 #![allow(clippy::unwrap_used, unreachable_pub)]
 
 mod audit;

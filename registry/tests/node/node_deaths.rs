@@ -1,4 +1,5 @@
-//! After the death of a node, its conversations go on elsewhere, once, and their alarms fire in time.
+//! After the death of a node, its conversations go on elsewhere, once, and their alarms fire in
+//! time.
 
 use std::time::Duration;
 

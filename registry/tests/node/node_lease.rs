@@ -1,4 +1,5 @@
-//! A node without a valid lease starts nothing; a node that was declared dead rejoins under a new incarnation.
+//! A node without a valid lease starts nothing; a node that was declared dead rejoins under a new
+//! incarnation.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -55,8 +56,8 @@ async fn what_was_held_back_goes_on_after_a_renewal_that_came_late() {
         cluster.node(0).poll_for_event(&id, suspended).await;
     }
     cluster.release_all();
-    // The membership returns about 4.5 s after the last renewal, when the lease is just lapsing: some
-    // approvals come before the renewal, and some after it.
+    // The membership returns about 4.5 s after the last renewal, when the lease is just lapsing:
+    // some approvals come before the renewal, and some after it.
     cluster.set_membership_down(0, true);
     tokio::time::sleep(LEASE - Duration::from_millis(700)).await;
     let approve = async {
@@ -208,7 +209,8 @@ async fn a_call_that_waited_past_its_deadline_for_a_holder_is_not_carried_out() 
     cluster.node(1).send("x", "go").await.unwrap();
     let busy = cluster.node(2).send("x", "now").await;
     assert!(matches!(busy, Err(RequestError::Rejected(_))), "{busy:?}");
-    // Node 1 cannot reach node 0, which is alive. The conversation moves to 0, and node 2 does not know it.
+    // Node 1 cannot reach node 0, which is alive. The conversation moves to 0, and node 2 does not
+    // know it.
     cluster.set_link_one_way(1, 0, LinkState::Refused);
     tokio::time::sleep(Duration::from_secs(2)).await;
     cluster.node(1).wait_until_passivated("x").await;

@@ -146,7 +146,8 @@ async fn a_plan_that_the_agent_began_in_ends_with_an_approval() {
         assert_eq!(snapshot(&node).await.phase, Some(phase));
         assert_eq!(dialogue.may_echo().await, approved);
     }
-    // The definition begins in plan mode, so leaving it needs an approval even when the model entered it.
+    // The definition begins in plan mode, so leaving it needs an approval even when the model
+    // entered it.
     dialogue.say("enter").await;
     node.send("x", "exit").await.unwrap();
     while inbox(&node).await.is_empty() {

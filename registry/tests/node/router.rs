@@ -1,4 +1,5 @@
-//! The router: a request finds its conversation on whichever node it is live, whatever the network does.
+//! The router: a request finds its conversation on whichever node it is live, whatever the network
+//! does.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};

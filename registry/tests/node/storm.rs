@@ -1,4 +1,5 @@
-//! Random failures of three nodes in random order: no acknowledged message is lost, and nothing is doubled.
+//! Random failures of three nodes in random order: no acknowledged message is lost, and nothing is
+//! doubled.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;

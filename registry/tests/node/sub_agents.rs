@@ -10,7 +10,8 @@ use abide_registry::store::HeadFilter;
 
 use crate::test_node::TestNode;
 
-/// Generous, since paused time advances as soon as every task waits: no test waits for it in real time.
+/// Generous, since paused time advances as soon as every task waits: no test waits for it in real
+/// time.
 const DEADLINE: Duration = Duration::from_secs(7_200);
 
 /// Passes the user's text on to `kid`, and replies with the kid's answer.

@@ -16,7 +16,8 @@ use crate::flaky_store::{Checkpoint, FlakyStore};
 use crate::test_node::{TestNode, user_message};
 
 const ID: &str = "x";
-/// Generous, since paused time advances as soon as every task waits: no test waits for it in real time.
+/// Generous, since paused time advances as soon as every task waits: no test waits for it in real
+/// time.
 const DEADLINE: Duration = Duration::from_secs(7_200);
 
 fn summarizing() -> Value {

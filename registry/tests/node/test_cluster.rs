@@ -1,4 +1,5 @@
-//! A cluster in one process: nodes that share a store, with a membership and a network that tests can break.
+//! A cluster in one process: nodes that share a store, with a membership and a network that tests
+//! can break.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -153,7 +154,8 @@ impl TestCluster {
         drop(node);
     }
 
-    /// Drains a node and ends it, like a program that is shut down. Returns whether it drained in time.
+    /// Drains a node and ends it, like a program that is shut down. Returns whether it drained in
+    /// time.
     pub async fn shut_down(&mut self, number: usize, drain_timeout: Duration) -> bool {
         let in_time = self.node(number).runtime.drain(drain_timeout).await;
         self.node(number).runtime.leave().await;

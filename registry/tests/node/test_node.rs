@@ -42,7 +42,8 @@ pub use crate::test_model::TestModel;
 pub const LEASE: Duration = Duration::from_secs(5);
 /// How long an idle actor stays in memory.
 pub const PASSIVATE_AFTER: Duration = Duration::from_secs(30);
-/// Generous, since paused time advances as soon as every task waits: no test waits for it in real time.
+/// Generous, since paused time advances as soon as every task waits: no test waits for it in real
+/// time.
 const DEADLINE: Duration = Duration::from_secs(7_200);
 
 pub struct TestNode {
@@ -100,8 +101,8 @@ impl Default for TestTools {
     }
 }
 
-/// Services for the built-in tools: files live below a directory of this process, and no command can
-/// be started.
+/// Services for the built-in tools: files live below a directory of this process, and no command
+/// can be started.
 fn builtin_services(clock: &Arc<dyn Clock>) -> BuiltinServices {
     let base = std::env::temp_dir().join(format!("abide-shell-{}", std::process::id()));
     let shell = Shell::new(Launcher::of("/nowhere"), Sandbox::Off, Limits::default());

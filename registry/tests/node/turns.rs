@@ -1,4 +1,5 @@
-//! Turns that are cancelled, interrupted, queued, structured or failed, and the revision that they run on.
+//! Turns that are cancelled, interrupted, queued, structured or failed, and the revision that they
+//! run on.
 
 use std::sync::atomic::Ordering;
 

@@ -1,4 +1,5 @@
-//! The node that a child process runs: a mesh whose host echoes calls, controlled by lines on its input.
+//! The node that a child process runs: a mesh whose host echoes calls, controlled by lines on its
+//! input.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

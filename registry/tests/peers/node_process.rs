@@ -178,7 +178,8 @@ impl NodeProcess {
         }
     }
 
-    /// Makes many calls. Returns the number of calls per outcome, and the milliseconds that all took.
+    /// Makes many calls. Returns the number of calls per outcome, and the milliseconds that all
+    /// took.
     pub async fn calls(
         &mut self,
         to: &str,
@@ -232,8 +233,8 @@ impl NodeProcess {
         at
     }
 
-    /// Sends a signal, such as STOP or CONT. Returns when a stop has taken effect, since threads run on
-    /// for a moment after the signal.
+    /// Sends a signal, such as STOP or CONT. Returns when a stop has taken effect, since threads
+    /// run on for a moment after the signal.
     pub async fn signal(&self, signal: &str) {
         let sent = Command::new("kill").args(["-s", signal, &self.pid.to_string()]).status().await;
         assert!(sent.unwrap().success());

@@ -20,8 +20,8 @@ use crate::node::{Node, store_unavailable};
 /// How long a person may take to answer.
 const ANSWER_MS: u64 = 1_500;
 
-/// Runs an activity to its end. As in the product, nothing begins on a node that may have been declared
-/// dead.
+/// Runs an activity to its end. As in the product, nothing begins on a node that may have been
+/// declared dead.
 pub async fn run(
     node: &Node,
     id: &ConversationId,
@@ -117,7 +117,8 @@ fn verdict(decision: Decision) -> Verdict {
     }
 }
 
-/// The first step of a turn has calls, the second ends the turn; turns cycle through the kinds of calls.
+/// The first step of a turn has calls, the second ends the turn; turns cycle through the kinds of
+/// calls.
 fn replied(turn: &TurnId, step: u32, ordinal: u64) -> Action {
     let calls = match (step, ordinal % 3) {
         (1, 0) => vec![call("nap", false, false), call("gate", true, true)],

@@ -1,4 +1,5 @@
-//! The actor of one simulated conversation: load, then decide, append, evolve, reconcile, as in the product.
+//! The actor of one simulated conversation: load, then decide, append, evolve, reconcile, as in the
+//! product.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -58,8 +59,8 @@ pub enum Outcome {
     Unavailable(&'static str),
 }
 
-/// A request in a mailbox. A request that is dropped untaken comes back untouched; one that is dropped
-/// after it was taken counts as lost.
+/// A request in a mailbox. A request that is dropped untaken comes back untouched; one that is
+/// dropped after it was taken counts as lost.
 pub struct Delivery {
     /// `None` once it was taken.
     request: Option<Request>,

@@ -30,8 +30,8 @@ pub struct Executor {
     current: Cell<TaskId>,
     tasks: RefCell<Vec<Task>>,
     ready: RefCell<VecDeque<TaskId>>,
-    /// The timers, earliest first: the time, and the index of the sleeper to wake. A sleeper that was
-    /// dropped is `None`.
+    /// The timers, earliest first: the time, and the index of the sleeper to wake. A sleeper that
+    /// was dropped is `None`.
     timers: RefCell<BinaryHeap<Reverse<(u64, usize)>>>,
     sleepers: RefCell<Vec<Option<TaskId>>>,
     /// The stopped processes, with the tasks to wake when they go on.
@@ -204,8 +204,8 @@ impl Drop for Sleep<'_> {
     }
 }
 
-/// The output of the future that is ready first; of the first future, if both are. Boxed, since nested
-/// futures would be copied again and again.
+/// The output of the future that is ready first; of the first future, if both are. Boxed, since
+/// nested futures would be copied again and again.
 pub fn either<A, B>(
     one: impl Future<Output = A>,
     other: impl Future<Output = B>,

@@ -1,4 +1,5 @@
-//! The host of a simulated node: it supervises the actors, one message after another, as the product's does.
+//! The host of a simulated node: it supervises the actors, one message after another, as the
+//! product's does.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
@@ -14,7 +15,8 @@ use crate::executor::{Notifier, OneShot, TaskId};
 use crate::mutation::Mutation;
 use crate::node::Node;
 
-/// The reply to a request for a live actor; `None` where the store refused the last one a moment ago.
+/// The reply to a request for a live actor; `None` where the store refused the last one a moment
+/// ago.
 pub type ReplyTo = OneShot<Option<Rc<Live>>>;
 
 pub enum HostMsg {

@@ -12,8 +12,8 @@ use crate::partition_cache::share;
 use crate::schedule::stored_state;
 use crate::world::World;
 
-/// Whether nothing is left to do: there is no turn, no alarm and no active conversation, and the nodes
-/// agree on the owner of each partition.
+/// Whether nothing is left to do: there is no turn, no alarm and no active conversation, and the
+/// nodes agree on the owner of each partition.
 pub fn is_settled(world: &World) -> bool {
     // This is seldom true, so the expensive check comes last.
     let idle = world.store.active(&PartitionSet::all()).is_ok_and(|active| active.is_empty())

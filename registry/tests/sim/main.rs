@@ -1,22 +1,24 @@
-//! Deterministic simulation of a cluster: thousands of random schedules, on one thread with virtual time.
+//! Deterministic simulation of a cluster: thousands of random schedules, on one thread with virtual
+//! time.
 //!
-//! **The product's code** that runs here: the core (`decide`, `wanted`, `replay`), `placement` and the
-//! search for a conversation's node that is built on it, `Lease`, `LeaseTracker`, `AlarmPlanner`,
-//! `PartitionSet`, `CrashHistory`, `ClusterView`, `is_orphan` and `is_news`, and the memory store. A
-//! mistake in one of these decisions, in any order of events that the schedules produce, is found here.
+//! **The product's code** that runs here: the core (`decide`, `wanted`, `replay`), `placement`
+//! (`locate`, which finds or chooses a conversation's node, and `is_orphan`), `Lease`,
+//! `LeaseTracker`, `AlarmPlanner`, `PartitionSet`, `CrashHistory`, `ClusterView`, the take-over's
+//! `is_news`, and the memory store. A mistake in one of these decisions, in any order of events that
+//! the schedules produce, is found here.
 //!
-//! **Re-implemented here** is the shell that calls these decisions: the actor (`actor.rs`, with scripted
-//! `activities.rs`), the host's loop (`host.rs`), the router (`router.rs`), the node and its tasks
-//! (`node.rs`, `tasks.rs`), the member table by the rules of its Lua scripts (`member_table.rs`), and the
-//! network (`network.rs`), without the handshake and the mesh of connections. These files mirror the
-//! product's, step by step.
+//! **Re-implemented here** is the shell that calls these decisions: the actor (`actor.rs`, with
+//! scripted `activities.rs`), the host's loop (`host.rs`), the router (`router.rs`), the node and
+//! its tasks (`node.rs`, `tasks.rs`), the member table by the rules of its Lua scripts
+//! (`member_table.rs`), and the network (`network.rs`), without the handshake and the mesh of
+//! connections. These files mirror the product's, step by step.
 //!
-//! **What this proves**: these decisions together keep every promise (`invariants.rs`) under crashes,
-//! stops, drains, wrong clocks, lost replies and cut links, provided that a shell takes the steps in this
-//! order. **What it does not prove**: that the product's shell does. A mistake that is only in the actor,
-//! host, router, heartbeat, mesh, Lua scripts or Redis store is found by `registry/tests/node`,
-//! `registry/tests/peers`, the stores' conformance tests and the tests with real processes. A change to
-//! the order of the shell's steps must be made in both.
+//! **What this proves**: these decisions together keep every promise (`invariants.rs`) under
+//! crashes, stops, drains, wrong clocks, lost replies and cut links, provided that a shell takes
+//! the steps in this order. **What it does not prove**: that the product's shell does. A mistake
+//! that is only in the actor, host, router, heartbeat, mesh, Lua scripts or Redis store is found by
+//! `registry/tests/node`, `registry/tests/peers`, the stores' conformance tests and the tests with
+//! real processes. A change to the order of the shell's steps must be made in both.
 #![allow(clippy::unwrap_used, unreachable_pub)]
 
 mod activities;
@@ -46,8 +48,8 @@ use run::{RunSummary, run, run_seed, shrink};
 #[global_allocator]
 static MEMORY: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// The schedules of an ordinary run, which takes some seconds in an unoptimised build. `SIM_SEED` sets
-/// another first seed, `SIM_SCHEDULES` another number.
+/// The schedules of an ordinary run, which takes some seconds in an unoptimised build. `SIM_SEED`
+/// sets another first seed, `SIM_SCHEDULES` another number.
 const SCHEDULES: u64 = 6_000;
 /// The number of schedules within which a mutation must be noticed.
 const SEARCHED: u64 = 5_000;
@@ -93,8 +95,8 @@ fn a_seed_always_gives_the_same_schedule_and_the_same_result() {
     }
 }
 
-/// Checks that a mutation makes some schedule fail with this complaint, and that a shorter schedule fails
-/// in the same way, twice.
+/// Checks that a mutation makes some schedule fail with this complaint, and that a shorter schedule
+/// fails in the same way, twice.
 fn is_noticed(mutation: Mutation, says: &str) {
     let failed = |seed: u64| {
         let steps = schedule::schedule(seed);

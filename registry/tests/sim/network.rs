@@ -97,7 +97,8 @@ impl Node {
         }
     }
 
-    /// Returns when a process has ceased to be a member; a process that is not yet a member may become one.
+    /// Returns when a process has ceased to be a member; a process that is not yet a member may
+    /// become one.
     async fn removed(&self, process: &str) {
         let mut was_member = false;
         loop {
@@ -130,7 +131,8 @@ impl Node {
     }
 }
 
-/// Carries a call to a process, if that runs when the call arrives, even when nobody waits for the reply.
+/// Carries a call to a process, if that runs when the call arrives, even when nobody waits for the
+/// reply.
 fn carry(
     from: Rc<Node>,
     to: String,

@@ -1,7 +1,7 @@
 //! One process: a re-implementation of the shell of a node, over the simulated store and network.
 //!
-//! It decides nothing itself: `Tenure`, `Lease`, `View`, `Search`, `Agenda` and `Record` are the
-//! product's, and so are the conversation's `decide`, `evolve` and `wanted`.
+//! It decides nothing itself: `LeaseTracker`, `Lease`, `ClusterView`, `locate`, `AlarmPlanner` and
+//! `CrashHistory` are the product's, and so are the core's `decide`, `evolve` and `wanted`.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashSet};
@@ -175,8 +175,8 @@ impl Node {
         self.carry(within, true, operation)
     }
 
-    /// Calls the store. The reply may be late or lost; in this case the operation may be carried out
-    /// or not, and possibly long after the caller has given up.
+    /// Calls the store. The reply may be late or lost; in this case the operation may be carried
+    /// out or not, and possibly long after the caller has given up.
     pub fn carry<T: 'static>(
         &self,
         within: Duration,

@@ -1,5 +1,5 @@
-//! The partitions of each node, computed once for all schedules: hashing them at every new view would
-//! take most of a schedule's time.
+//! The partitions of each node, computed once for all schedules: hashing them at every new view
+//! would take most of a schedule's time.
 
 use std::sync::OnceLock;
 

@@ -1,4 +1,5 @@
-//! The router of a simulated node: find or start the actor, then deliver the request here or on another node.
+//! The router of a simulated node: find or start the actor, then deliver the request here or on
+//! another node.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -107,7 +108,8 @@ impl Node {
         found.ok_or(Outcome::Unavailable("no node takes conversations now"))
     }
 
-    /// The actor on this node, for a caller on another node that expects it here; never forwards the call.
+    /// The actor on this node, for a caller on another node that expects it here; never forwards
+    /// the call.
     pub async fn ensure_here(
         self: &Rc<Self>,
         id: &ConversationId,

@@ -106,7 +106,8 @@ pub fn run_seed(seed: u64) -> Result<RunSummary, String> {
     Err(report)
 }
 
-/// Takes steps out of a failing schedule as long as it still fails: halves first, then single steps.
+/// Takes steps out of a failing schedule as long as it still fails: halves first, then single
+/// steps.
 pub fn shrink(seed: u64, steps: Vec<Step>, mutation: Option<Mutation>) -> (Vec<Step>, String) {
     let mut steps = steps;
     let mut violation = run(seed, &steps, mutation).err().unwrap_or_default();
@@ -117,7 +118,7 @@ pub fn shrink(seed: u64, steps: Vec<Step>, mutation: Option<Mutation>) -> (Vec<S
             let mut fewer = steps.clone();
             fewer.drain(at..(at + size).min(steps.len()));
             match run(seed, &fewer, mutation) {
-                Err(still_wrong) => (steps, violation, shorter) = (fewer, still_wrong, true),
+                Err(shrunk_violation) => (steps, violation, shorter) = (fewer, shrunk_violation, true),
                 Ok(_) => at += size,
             }
         }

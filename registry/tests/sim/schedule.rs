@@ -1,5 +1,5 @@
-//! A schedule: the requests of clients and the faults, with their times. A step that does not apply is
-//! skipped, so that a schedule without some of its steps is a schedule, too.
+//! A schedule: the requests of clients and the faults, with their times. A step that does not apply
+//! is skipped, so that a schedule without some of its steps is a schedule, too.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -202,8 +202,8 @@ impl Step {
     }
 }
 
-/// Ends all faults. Dead nodes are started again, except that in three of four schedules one node stays
-/// dead, if it is dead and another one runs.
+/// Ends all faults. Dead nodes are started again, except that in three of four schedules one node
+/// stays dead, if it is dead and another one runs.
 pub fn end_faults(world: &Rc<World>, seed: u64) {
     world.trace(|| "-- calm".to_owned());
     world.accident_percent.set(0);

@@ -1,4 +1,5 @@
-//! The store of all nodes: the product's memory store, whose calls are checked, and which mutations break.
+//! The store of all nodes: the product's memory store, whose calls are checked, and which mutations
+//! break.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};

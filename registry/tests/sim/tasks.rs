@@ -1,4 +1,5 @@
-//! The background tasks of a simulated node: its membership, its alarms, and the take-over of orphans.
+//! The background tasks of a simulated node: its membership, its alarms, and the take-over of
+//! orphans.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -252,8 +253,8 @@ impl Node {
         }
     }
 
-    /// Drains and ends, like a program that is shut down: work that is not done in time is cut off and
-    /// goes on elsewhere.
+    /// Drains and ends, like a program that is shut down: work that is not done in time is cut off
+    /// and goes on elsewhere.
     pub async fn shut_down(self: Rc<Self>, drain_timeout: Duration) {
         self.world.trace(|| format!("{} drains", self.me()));
         self.draining.set(true);

@@ -1,4 +1,5 @@
-//! The simulated world: time, the store, the network, the processes, and the trace of what happened.
+//! The simulated world: time, the store, the network, the processes, and the trace of what
+//! happened.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -16,8 +17,8 @@ use crate::node::Node;
 use crate::random::Random;
 use crate::store::{Store, runs_once};
 
-/// How long a silent node still counts as alive: less than in production, so that a schedule contains
-/// many leases.
+/// How long a silent node still counts as alive: less than in production, so that a schedule
+/// contains many leases.
 pub const LEASE_MS: u64 = 2_000;
 /// The number of nodes.
 pub const NODES: usize = 3;

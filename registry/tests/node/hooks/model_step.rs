@@ -65,7 +65,8 @@ async fn what_a_durable_hook_adds_is_journalled_once_a_step_and_survives_a_kill(
     node.send(ID, "hello").await.unwrap();
     let added = |data: &EventData| matches!(data, EventData::ContextAdded(_));
     node.poll_for_event(ID, added).await;
-    // The text `drip`, which the hook added, makes the model stream half a sentence and then nothing.
+    // The text `drip`, which the hook added, makes the model stream half a sentence and then
+    // nothing.
     for times in [1, 2] {
         while node.model.call_count.load(Ordering::SeqCst) < times {
             tokio::time::sleep(std::time::Duration::from_millis(10)).await;
