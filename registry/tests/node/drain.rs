@@ -11,7 +11,7 @@ use crate::revival::{APPROVAL_AGENT, HOLD_AGENT, HOLD_ONCE_AGENT};
 use crate::test_cluster::TestCluster;
 use crate::test_node::results;
 
-const DEADLINE: Duration = Duration::from_secs(60);
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(60);
 
 fn suspended(data: &EventData) -> bool {
     matches!(data, EventData::Suspension(_))
@@ -31,7 +31,7 @@ async fn a_draining_node_takes_nothing_new_finishes_its_tool_and_hands_over() {
         assert!(matches!(busy, Err(RequestError::Rejected(_))), "{busy:?}");
         cluster.release_all();
     };
-    let (in_time, ()) = tokio::join!(cluster.node(0).runtime.drain(DEADLINE), meanwhile);
+    let (in_time, ()) = tokio::join!(cluster.node(0).runtime.drain(DRAIN_TIMEOUT), meanwhile);
     assert!(in_time, "a run was cut off");
     for id in ["x", "y", "z"] {
         assert_eq!(cluster.node(1).turn_end(id, 1).await, (TurnOutcome::Completed, None));
@@ -51,12 +51,12 @@ async fn what_a_drained_node_held_is_free_at_once() {
         cluster.node(0).send(&id, "go").await.unwrap();
         cluster.node(0).poll_for_event(&id, suspended).await;
     }
-    assert!(cluster.node(0).runtime.drain(DEADLINE).await);
+    assert!(cluster.node(0).runtime.drain(DRAIN_TIMEOUT).await);
     for n in 0..9 {
         assert_eq!(cluster.holder(&format!("x{n}")).await, None);
     }
     let me = cluster.node(0).conversations.cluster().standing().me();
-    assert!(cluster.shut_down(0, DEADLINE).await);
+    assert!(cluster.shut_down(0, DRAIN_TIMEOUT).await);
     assert!(!cluster.members.alive().contains(&me));
     tokio::time::sleep(Duration::from_secs(3)).await;
     assert_eq!(cluster.members.alive().len(), 2);
@@ -72,7 +72,7 @@ async fn what_a_drained_node_held_is_free_at_once() {
 #[tokio::test(start_paused = true)]
 async fn a_node_that_left_does_not_come_back() {
     let cluster = TestCluster::new(2, APPROVAL_AGENT).await;
-    cluster.node(0).runtime.drain(DEADLINE).await;
+    cluster.node(0).runtime.drain(DRAIN_TIMEOUT).await;
     cluster.node(0).runtime.leave().await;
     tokio::time::sleep(Duration::from_secs(3)).await;
     assert_eq!(cluster.members.alive().len(), 1);
@@ -85,7 +85,7 @@ async fn a_drain_that_times_out_cuts_off_runs_and_hands_them_over() {
         cluster.node(0).send(&format!("x{n}"), "go").await.unwrap();
     }
     cluster.node(0).wait_for_holds(9).await;
-    assert!(!cluster.node(0).runtime.drain(DEADLINE).await, "no run was cut off");
+    assert!(!cluster.node(0).runtime.drain(DRAIN_TIMEOUT).await, "no run was cut off");
     tokio::time::sleep(Duration::from_millis(200)).await;
     let taken = [1, 2].map(|n| cluster.node(n).tools.started.lock().unwrap().len());
     assert_eq!(taken.iter().sum::<usize>(), 9, "not every run was resumed elsewhere at once");
@@ -104,7 +104,7 @@ async fn what_must_not_run_twice_is_interrupted_when_a_drain_cuts_it_off() {
     let mut cluster = TestCluster::new(2, HOLD_ONCE_AGENT).await;
     cluster.node(0).send("x", "go").await.unwrap();
     cluster.node(0).wait_for_holds(1).await;
-    assert!(!cluster.shut_down(0, DEADLINE).await);
+    assert!(!cluster.shut_down(0, DRAIN_TIMEOUT).await);
     assert_eq!(cluster.node(1).turn_end("x", 1).await, (TurnOutcome::Completed, None));
     let interrupted =
         json!({"ok": false, "error": "tool call interrupted", "error_type": "INTERRUPTED"});
@@ -128,7 +128,7 @@ async fn a_cluster_in_which_every_node_drains_refuses_work_and_loses_nothing() {
     cluster.node(0).send("x", "go").await.unwrap();
     cluster.node(0).poll_for_event("x", suspended).await;
     for number in 0..2 {
-        assert!(cluster.node(number).runtime.drain(DEADLINE).await);
+        assert!(cluster.node(number).runtime.drain(DRAIN_TIMEOUT).await);
     }
     tokio::time::sleep(Duration::from_secs(1)).await;
     let refused = cluster.node(0).send("y", "go").await;

@@ -118,7 +118,9 @@ pub fn shrink(seed: u64, steps: Vec<Step>, mutation: Option<Mutation>) -> (Vec<S
             let mut fewer = steps.clone();
             fewer.drain(at..(at + size).min(steps.len()));
             match run(seed, &fewer, mutation) {
-                Err(shrunk_violation) => (steps, violation, shorter) = (fewer, shrunk_violation, true),
+                Err(shrunk_violation) => {
+                    (steps, violation, shorter) = (fewer, shrunk_violation, true)
+                }
                 Ok(_) => at += size,
             }
         }
