@@ -109,7 +109,7 @@ async fn lateness(cluster: &TestCluster, by: usize, id: &str) -> i64 {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_alarm_of_a_parked_conversation_rings_once_and_in_time() {
+async fn the_alarm_of_a_passivated_conversation_fires_once_and_in_time() {
     let cluster = TestCluster::new(3, APPROVAL_AGENT).await;
     for n in 0..30 {
         let id = format!("x{n}");
@@ -123,7 +123,7 @@ async fn the_alarm_of_a_parked_conversation_rings_once_and_in_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_alarm_rings_in_time_also_when_the_owner_of_its_share_died() {
+async fn an_alarm_fires_in_time_when_the_owner_of_its_partition_has_died() {
     let mut cluster = TestCluster::new(3, APPROVAL_AGENT).await;
     let id = cluster.id_in_partitions_of(2);
     cluster.node(0).send(&id, "go").await.unwrap();
@@ -139,7 +139,7 @@ async fn an_alarm_rings_in_time_also_when_the_owner_of_its_share_died() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_alarm_rings_in_time_also_when_everything_was_restarted() {
+async fn an_alarm_fires_in_time_when_every_node_was_restarted() {
     let mut cluster = TestCluster::new(3, APPROVAL_AGENT).await;
     for n in 0..9 {
         let id = format!("x{n}");
@@ -162,7 +162,7 @@ async fn an_alarm_rings_in_time_also_when_everything_was_restarted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_alarm_of_a_dead_holder_rings_in_time() {
+async fn an_alarm_of_a_dead_holder_fires_in_time() {
     let mut cluster = TestCluster::new(2, APPROVAL_AGENT).await;
     let id = cluster.id_in_partitions_of(1);
     cluster.node(0).send(&id, "go").await.unwrap();

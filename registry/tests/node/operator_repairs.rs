@@ -99,16 +99,18 @@ async fn a_retry_lets_a_conversation_out_of_quarantine() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_open_call_is_failed_live_or_parked_from_any_node() {
-    for (agent, parks) in [(HOLD_AGENT, false), (APPROVAL_AGENT, false), (APPROVAL_AGENT, true)] {
+async fn an_open_call_is_failed_live_or_passivated_from_any_node() {
+    for (agent, passivated) in
+        [(HOLD_AGENT, false), (APPROVAL_AGENT, false), (APPROVAL_AGENT, true)]
+    {
         let cluster = TestCluster::new(2, agent).await;
         cluster.node(0).send("x", "go").await.unwrap();
         if agent == HOLD_AGENT {
-            cluster.node(0).wait_for_holds(1).await
+            cluster.node(0).wait_for_holds(1).await;
         } else {
-            drop(cluster.node(0).poll_for_event("x", suspended).await)
+            drop(cluster.node(0).poll_for_event("x", suspended).await);
         }
-        if parks {
+        if passivated {
             cluster.node(0).wait_until_passivated("x").await;
         }
         let failed = cluster.node(1).deliver("x", fail("c")).await.unwrap();
@@ -173,7 +175,7 @@ async fn no_request_starts_a_conversation_elsewhere_during_its_move() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_parked_conversation_is_moved_and_released() {
+async fn a_passivated_conversation_is_moved_and_released() {
     let cluster = TestCluster::new(3, APPROVAL_AGENT).await;
     cluster.node(0).send("x", "go").await.unwrap();
     cluster.node(0).poll_for_event("x", suspended).await;
@@ -198,9 +200,9 @@ async fn what_must_not_run_twice_is_interrupted_only_by_force() {
         assert_eq!(refused, Err(MoveError::Runs(vec![CallId::new("c")])));
         assert_eq!(cluster.live_on("x"), [0], "the refused operation moved the conversation");
         if moves {
-            drop(conversations.move_to(&id("x"), None, true).await.unwrap())
+            drop(conversations.move_to(&id("x"), None, true).await.unwrap());
         } else {
-            assert!(conversations.release(&id("x"), true).await.unwrap())
+            assert!(conversations.release(&id("x"), true).await.unwrap());
         }
         assert_eq!(cluster.node(1).turn_end("x", 1).await, COMPLETED);
         let journal = cluster.node(1).journal("x").await;
@@ -272,9 +274,9 @@ async fn a_quarantined_conversation_is_moved_and_released() {
         cluster.release_all();
         let conversations = &cluster.node(1).conversations;
         if moves {
-            assert_eq!(conversations.move_to(&id("bad"), None, false).await.as_deref(), Ok("n1"))
+            assert_eq!(conversations.move_to(&id("bad"), None, false).await.as_deref(), Ok("n1"));
         } else {
-            assert_eq!(conversations.release(&id("bad"), false).await, Ok(true))
+            assert_eq!(conversations.release(&id("bad"), false).await, Ok(true));
         }
         assert_eq!(cluster.node(1).turn_end("bad", 1).await, COMPLETED);
         assert!(cluster.node(1).quarantine("bad").await.is_none());

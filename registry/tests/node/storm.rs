@@ -188,9 +188,9 @@ impl Storm {
         self.cluster.network.carry_everything();
         for number in 0..3 {
             if self.cluster.is_running(number) {
-                self.cluster.set_membership_down(number, false)
+                self.cluster.set_membership_down(number, false);
             } else {
-                self.cluster.start(number).await
+                self.cluster.start(number).await;
             }
             self.cluster.store(number).lose_replies.store(false, Ordering::SeqCst);
         }

@@ -143,9 +143,9 @@ async fn hooks_judge_a_users_own_call() {
         node.turn_end(ID, 1).await;
         let done = dispatched(&node, n, false).await.unwrap();
         if result.is_number() {
-            assert_eq!(done["result"]["args"]["n"], result, "{native}")
+            assert_eq!(done["result"]["args"]["n"], result, "{native}");
         } else {
-            assert_eq!(done, result, "{native}")
+            assert_eq!(done, result, "{native}");
         }
         assert_eq!(hook_fields(&node, "hook").len(), 1);
     }
