@@ -3,13 +3,24 @@
 
 use std::time::Duration;
 
-use abide_conversation::event::{EventData, TurnOutcome};
+use abide_conversation::event::{Event, EventData, TurnOutcome};
 use serde_json::json;
 use tokio::time::Instant;
 
 use crate::revival::{APPROVAL_AGENT, HOLD_AGENT, HOLD_ONCE_AGENT};
-use crate::test_cluster::{DeathMode, TestCluster, attempts};
+use crate::test_cluster::{DeathMode, TestCluster};
 use crate::test_node::{LEASE, results};
+
+/// The journalled attempts of a call, in order.
+fn attempts(events: &[Event], call: &str) -> Vec<u32> {
+    let attempt = |event: &Event| match &event.data {
+        EventData::ToolStarted(started) if started.call_id.as_str() == call => {
+            Some(started.attempt)
+        }
+        _ => None,
+    };
+    events.iter().filter_map(attempt).collect()
+}
 
 fn suspended(data: &EventData) -> bool {
     matches!(data, EventData::Suspension(_))

@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use abide_actors::clock::Clock;
 use abide_actors::journal::{Holder, StoreError};
-use abide_conversation::event::{Event, EventData};
 use abide_conversation::{ConversationId, Timestamp};
 use abide_registry::host::{HostMsg, RemoteCall};
 use abide_registry::membership::{Member, Membership, ObservedMember, Renewed};
@@ -481,15 +480,4 @@ impl Peers for TestPeers {
             watch::Sender::subscribe,
         )
     }
-}
-
-/// The journalled attempts of a call, in order.
-pub fn attempts(events: &[Event], call: &str) -> Vec<u32> {
-    let attempt = |event: &Event| match &event.data {
-        EventData::ToolStarted(started) if started.call_id.as_str() == call => {
-            Some(started.attempt)
-        }
-        _ => None,
-    };
-    events.iter().filter_map(attempt).collect()
 }
