@@ -1,8 +1,8 @@
-//! Defining, listing, reading and deleting agents.
+//! Agents: defined, listed, read, deleted.
 
 use serde_json::{Value, json};
 
-use crate::api::TestApi;
+use crate::api::Api;
 
 fn echo() -> Value {
     json!({"description": "Says it again.",
@@ -11,7 +11,7 @@ fn echo() -> Value {
 
 #[tokio::test]
 async fn an_agent_is_created_then_revised() {
-    let api = TestApi::start().await;
+    let api = Api::start().await;
     let first = api.put("/v1/agents/echo", echo()).await;
     assert_eq!((first.status, &first.body["name"]), (201, &json!("echo")));
     assert_eq!(first.body["warnings"], json!([]));
@@ -33,7 +33,7 @@ async fn an_agent_is_created_then_revised() {
 
 #[tokio::test]
 async fn a_definition_may_be_yaml() {
-    let api = TestApi::start().await;
+    let api = Api::start().await;
     let yaml = "model: {provider: scripted, script: [{text: hello}]}\n";
     let request = api.request("PUT", "/v1/agents/yaml").header("Content-Type", "application/yaml");
     assert_eq!(api.send(request.body(yaml)).await.status, 201);
@@ -41,7 +41,7 @@ async fn a_definition_may_be_yaml() {
 
 #[tokio::test]
 async fn a_refused_definition_names_tool_and_field() {
-    let api = TestApi::start().await;
+    let api = Api::start().await;
     let mut wrong = echo();
     wrong["tools"] = json!([{"name": "t", "executor": "human", "approval": "requires_approval"}]);
     let refused = api.put("/v1/agents/echo", wrong).await;
@@ -64,8 +64,8 @@ async fn a_refused_definition_names_tool_and_field() {
 }
 
 #[tokio::test]
-async fn an_invalid_name_is_refused() {
-    let api = TestApi::start().await;
+async fn a_name_that_cannot_be_is_refused() {
+    let api = Api::start().await;
     for name in ["Echo", "-a", "a%20b", "a.b", &"a".repeat(65), "%F0%9F%98%80"] {
         api.put(&format!("/v1/agents/{name}"), echo()).await.names("name");
         api.get(&format!("/v1/agents/{name}")).await.names("name");
@@ -74,25 +74,25 @@ async fn an_invalid_name_is_refused() {
 
 #[tokio::test]
 async fn a_repeated_definition_gets_the_first_answer() {
-    let api = TestApi::start().await;
-    let first = api.send_keyed("k", "PUT", "/v1/agents/echo", echo()).await;
-    let again = api.send_keyed("k", "PUT", "/v1/agents/echo", echo()).await;
+    let api = Api::start().await;
+    let first = api.keyed("k", "PUT", "/v1/agents/echo", echo()).await;
+    let again = api.keyed("k", "PUT", "/v1/agents/echo", echo()).await;
     assert_eq!((first.status, &first.body), (201, &again.body));
     assert_eq!(again.status, 201);
     let mut other = echo();
     other["max_steps"] = json!(3);
-    api.send_keyed("k", "PUT", "/v1/agents/echo", other).await.names("Idempotency-Key");
+    api.keyed("k", "PUT", "/v1/agents/echo", other).await.names("Idempotency-Key");
 }
 
 #[tokio::test]
 async fn a_repeated_delete_gets_the_first_answer() {
-    let api = TestApi::start().await;
+    let api = Api::start().await;
     let path = "/v1/agents/echo";
     for _ in 0..2 {
-        api.send_keyed("early", "DELETE", path, Value::Null).await.is_problem(404, "not-found");
+        api.keyed("early", "DELETE", path, Value::Null).await.is_problem(404, "not-found");
     }
     api.put(path, echo()).await;
     for _ in 0..2 {
-        assert_eq!(api.send_keyed("k", "DELETE", path, Value::Null).await.status, 204);
+        assert_eq!(api.keyed("k", "DELETE", path, Value::Null).await.status, 204);
     }
 }

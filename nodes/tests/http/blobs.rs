@@ -1,20 +1,20 @@
-//! Uploading, reading, referencing and deleting blobs, and reading the audit of model calls.
+//! Blobs: put, read, named in messages, deleted by operators; and the audit beside them.
 
 use reqwest::header::HeaderMap;
 use serde_json::{Value, json};
 
-use crate::api::{ApiResponse, TestApi};
+use crate::api::{Answer, Api};
 
-const MESSAGES_PATH: &str = "/v1/conversations/a/messages";
-/// The bytes 0 to 29 in base64.
+const AT: &str = "/v1/conversations/a/messages";
+/// 30 bytes, and mixed as bytes are.
 const BASE64: &str = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwd";
 
-async fn put(api: &TestApi, media_type: &str, bytes: &[u8]) -> ApiResponse {
+async fn put(api: &Api, media_type: &str, bytes: &[u8]) -> Answer {
     let request = api.request("POST", "/v1/blobs").header("Content-Type", media_type);
     api.send(request.body(bytes.to_vec())).await
 }
 
-async fn read(api: &TestApi, id: &str, headers: &[(&str, &str)]) -> (u16, HeaderMap, Vec<u8>) {
+async fn read(api: &Api, id: &str, headers: &[(&str, &str)]) -> (u16, HeaderMap, Vec<u8>) {
     let mut request = api.request("GET", &format!("/v1/blobs/{id}"));
     for (name, value) in headers {
         request = request.header(*name, *value);
@@ -24,8 +24,8 @@ async fn read(api: &TestApi, id: &str, headers: &[(&str, &str)]) -> (u16, Header
     (status, headers, response.bytes().await.unwrap().to_vec())
 }
 
-/// Calls the operators' API.
-async fn admin(api: &TestApi, method: &str, path: &str) -> (u16, Value) {
+/// Asks the operators' API.
+async fn admin(api: &Api, method: &str, path: &str) -> (u16, Value) {
     let url = format!("http://{}/admin{path}", api.node.admin);
     let method = reqwest::Method::from_bytes(method.as_bytes()).unwrap();
     let response = reqwest::Client::new().request(method, url).send().await.unwrap();
@@ -33,25 +33,25 @@ async fn admin(api: &TestApi, method: &str, path: &str) -> (u16, Value) {
     (status, response.json().await.unwrap_or(Value::Null))
 }
 
-async fn echo(api: &TestApi) {
+async fn echo(api: &Api) {
     let model = json!({"provider": "scripted", "script": [{"text": "{{ user }}"}]});
     let agent = json!({"model": model, "audit": {"ttl": "1h"}});
     assert_eq!(api.put("/v1/agents/echo", agent).await.status, 201);
 }
 
-/// Sends a message, waits for the end of its turn, and returns all messages.
-async fn send_content(api: &TestApi, content: Value) -> Value {
-    let sent = api.post(MESSAGES_PATH, json!({"agent": "echo", "content": content})).await;
+/// Says something, waits for the turn's end, and returns all messages.
+async fn said(api: &Api, content: Value) -> Value {
+    let sent = api.post(AT, json!({"agent": "echo", "content": content})).await;
     assert_eq!(sent.status, 202, "{sent:?}");
     let after = sent.body["seq"].as_u64().unwrap();
     let mut stream = api.stream(&format!("/v1/conversations/a/events?after={after}")).await;
-    stream.wait_for("turn_completed").await;
-    api.get(MESSAGES_PATH).await.body["messages"].clone()
+    stream.until("turn_completed").await;
+    api.get(AT).await.body["messages"].clone()
 }
 
 #[tokio::test]
 async fn bytes_are_kept_once_and_read_back_as_they_came() {
-    let api = TestApi::start().await;
+    let api = Api::start().await;
     let bytes: Vec<u8> = (0..200_000_u32).map(|n| (n * 7 / 3) as u8).collect();
     let first = put(&api, "image/png", &bytes).await;
     assert_eq!((first.status, &first.body["size"]), (201, &json!(200_000)));
@@ -83,7 +83,7 @@ async fn bytes_are_kept_once_and_read_back_as_they_came() {
 
 #[tokio::test]
 async fn nothing_that_is_stored_runs_in_our_origin() {
-    let api = TestApi::start().await;
+    let api = Api::start().await;
     for (media_type, disposition) in [
         ("text/html", "attachment"),
         ("image/svg+xml", "attachment"),
@@ -103,8 +103,8 @@ async fn nothing_that_is_stored_runs_in_our_origin() {
 }
 
 #[tokio::test]
-async fn an_invalid_blob_is_refused() {
-    let api = TestApi::start().await;
+async fn what_is_no_blob_is_refused() {
+    let api = Api::start().await;
     put(&api, "image/png", b"").await.names("body: is empty");
     for wrong in ["image", "image/", "/png", "a b/c", "x/y; z=\"ä\""] {
         put(&api, wrong, b"x").await.names("Content-Type: must be a media type");
@@ -117,14 +117,14 @@ async fn an_invalid_blob_is_refused() {
     let head = "POST /v1/blobs HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\
         Content-Type: image/png\r\nTransfer-Encoding: chunked\r\n\r\n1500000\r\n";
     let unannounced = [head.as_bytes(), &large].concat();
-    assert!(api.send_raw(&unannounced).await.starts_with("HTTP/1.1 413"));
+    assert!(api.raw(&unannounced).await.starts_with("HTTP/1.1 413"));
     let largest = put(&api, "image/png", &large[1..]).await;
     assert_eq!((largest.status, &largest.body["size"]), (201, &json!(20 << 20)));
 }
 
 #[tokio::test]
-async fn a_page_of_another_origin_cannot_put_a_blob_without_a_preflight() {
-    let api = TestApi::start().await;
+async fn a_page_of_another_origin_cannot_put_a_blob_unasked() {
+    let api = Api::start().await;
     let from_page = |media_type: &str| {
         let request = api.request("POST", "/v1/blobs").header("Origin", "https://evil.example");
         request.header("Content-Type", media_type).body("x")
@@ -133,19 +133,19 @@ async fn a_page_of_another_origin_cannot_put_a_blob_without_a_preflight() {
         ["text/plain", "Multipart/Form-Data; boundary=x", "application/x-www-form-urlencoded"]
     {
         api.send(from_page(simple)).await.is_problem(400, "invalid-request");
-        let keyed = from_page(simple).header("Idempotency-Key", "1");
-        assert_eq!(api.send(keyed).await.status, 201, "{simple}");
+        let asked = from_page(simple).header("Idempotency-Key", "1");
+        assert_eq!(api.send(asked).await.status, 201, "{simple}");
     }
     assert_eq!(api.send(from_page("image/png")).await.status, 201);
 }
 
 #[tokio::test]
 async fn a_message_names_blobs_and_the_model_reads_their_bytes() {
-    let api = TestApi::start().await;
+    let api = Api::start().await;
     echo(&api).await;
     let blob = put(&api, "image/png", &[7; 5_000]).await.body;
     let image = |id: &Value| json!({"type": "image", "source": {"type": "blob", "blobId": id}});
-    let messages = send_content(&api, json!([image(&blob["id"])])).await;
+    let messages = said(&api, json!([image(&blob["id"])])).await;
     let source = json!({"type": "blob", "blobId": blob["id"], "mimeType": "image/png",
         "size": 5_000});
     assert_eq!(messages[0]["content"][0]["source"], source);
@@ -155,30 +155,30 @@ async fn a_message_names_blobs_and_the_model_reads_their_bytes() {
     assert_eq!(admin(&api, "DELETE", &path).await.0, 204);
     assert_eq!(admin(&api, "DELETE", &path).await.0, 404);
     assert_eq!(read(&api, blob["id"].as_str().unwrap(), &[]).await.0, 404);
-    let deleted = api.post(MESSAGES_PATH, json!({"content": [image(&blob["id"])]})).await;
-    deleted.names("content[0].source.blobId: there is no such blob");
+    let gone = api.post(AT, json!({"content": [image(&blob["id"])]})).await;
+    gone.names("content[0].source.blobId: there is no such blob");
     let pdf = put(&api, "application/pdf", b"x").await.body;
     let text = json!({"type": "text", "text": "see"});
-    let wrong = api.post(MESSAGES_PATH, json!({"content": [text, image(&pdf["id"])]})).await;
+    let wrong = api.post(AT, json!({"content": [text, image(&pdf["id"])]})).await;
     wrong.names("content[1].source.blobId: the blob is application/pdf");
-    let wrong = api.post(MESSAGES_PATH, json!({"content": [image(&json!("blob_1"))]})).await;
+    let wrong = api.post(AT, json!({"content": [image(&json!("blob_1"))]})).await;
     wrong.names("content[0].source.blobId: must be an id that a blob has");
 }
 
 #[tokio::test]
 async fn a_messages_own_bytes_become_a_blob() {
-    let api = TestApi::start().await;
+    let api = Api::start().await;
     echo(&api).await;
     let data = BASE64.repeat(100);
     let source = json!({"type": "base64", "mimeType": "image/png", "data": data});
     let photo = json!({"type": "image", "altText": "a cat", "source": source});
-    let messages = send_content(&api, json!([photo])).await;
-    let stored = &messages[0]["content"][0];
-    assert_eq!((&stored["altText"], &stored["source"]["type"]), (&json!("a cat"), &json!("blob")));
+    let messages = said(&api, json!([photo])).await;
+    let kept = &messages[0]["content"][0];
+    assert_eq!((&kept["altText"], &kept["source"]["type"]), (&json!("a cat"), &json!("blob")));
     assert_eq!(messages[1]["content"][0]["text"], "[image/png, 3 kB: a cat]");
     let journal = api.get("/v1/conversations/a/journal?limit=100").await.body.to_string();
     assert!(!journal.contains(BASE64), "{journal}");
-    let id = stored["source"]["blobId"].as_str().unwrap();
+    let id = kept["source"]["blobId"].as_str().unwrap();
     assert_eq!(read(&api, id, &[]).await.2, (0..30).collect::<Vec<u8>>().repeat(100));
     assert_eq!(api.delete("/v1/conversations/a").await.status, 204);
     assert_eq!(read(&api, id, &[]).await.0, 200);
@@ -186,12 +186,12 @@ async fn a_messages_own_bytes_become_a_blob() {
 
 #[tokio::test]
 async fn operators_read_the_audit_newest_first() {
-    let api = TestApi::start().await;
+    let api = Api::start().await;
     echo(&api).await;
     for text in ["one", "two", "three"] {
-        send_content(&api, json!([{"type": "text", "text": text}])).await;
+        said(&api, json!([{"type": "text", "text": text}])).await;
     }
-    // The last entry may not be written yet.
+    // The last may still be on its way.
     let all = tokio::time::timeout(crate::api::DEADLINE, async {
         loop {
             let (status, all) = admin(&api, "GET", "/audit/a").await;

@@ -1,37 +1,37 @@
-//! Resolving, refusing, cancelling and dispatching calls, and the inbox.
+//! Calls: answered, refused, cancelled, dispatched; the inbox.
 
 use serde_json::{Value, json};
 
-use crate::api::TestApi;
+use crate::api::Api;
 
-fn resolution_path(call: &Value) -> String {
+fn at(call: &Value) -> String {
     format!("/v1/conversations/a/calls/{}/resolution", call.as_str().unwrap())
 }
 
 #[tokio::test]
 async fn an_approval_is_answered_once() {
-    let api = TestApi::start().await;
-    let open = api.send_and_wait_for("a", "write a mail", "suspended").await;
+    let api = Api::start().await;
+    let open = api.say_until("a", "write a mail", "suspended").await;
     let snapshot = api.get("/v1/conversations/a").await.body;
     assert_eq!(snapshot["state"], "awaiting_input");
     let pending = &snapshot["pending"][0];
     assert_eq!((&pending["kind"], &pending["suspension"]), (&json!("approval"), &json!(1)));
-    let path = resolution_path(&open["call_id"]);
+    let path = at(&open["call_id"]);
     let yes = api.post(&path, json!({"approved": true, "suspension": 1})).await;
     assert_eq!((yes.status, &yes.body["status"]), (200, &json!("accepted")));
     assert!(yes.body["seq"].is_u64());
     api.post(&path, json!({"approved": true})).await.is_problem(409, "call-not-open");
     let mut stream = api.stream("/v1/conversations/a/events?after=0").await;
-    let done = stream.wait_for("tool_call_resolved").await;
+    let done = stream.until("tool_call_resolved").await;
     assert_eq!(done.data["result"]["ok"], true);
-    stream.wait_for("turn_completed").await;
+    stream.until("turn_completed").await;
 }
 
 #[tokio::test]
-async fn an_answer_of_another_kind_or_suspension_is_stale() {
-    let api = TestApi::start().await;
-    let open = api.send_and_wait_for("a", "write a mail", "suspended").await;
-    let path = resolution_path(&open["call_id"]);
+async fn an_answer_of_another_form_or_number_is_stale() {
+    let api = Api::start().await;
+    let open = api.say_until("a", "write a mail", "suspended").await;
+    let path = at(&open["call_id"]);
     for body in [
         json!({"result": 1}),
         json!({"error": "no"}),
@@ -40,15 +40,15 @@ async fn an_answer_of_another_kind_or_suspension_is_stale() {
     ] {
         api.post(&path, body).await.is_problem(409, "call-not-open");
     }
-    let unknown = api.post(&resolution_path(&json!("call%2Fx")), json!({"approved": true})).await;
+    let unknown = api.post(&at(&json!("call%2Fx")), json!({"approved": true})).await;
     unknown.is_problem(409, "call-not-open");
 }
 
 #[tokio::test]
 async fn a_wrong_field_of_a_resolution_is_named() {
-    let api = TestApi::start().await;
-    let open = api.send_and_wait_for("a", "write a mail", "suspended").await;
-    let path = resolution_path(&open["call_id"]);
+    let api = Api::start().await;
+    let open = api.say_until("a", "write a mail", "suspended").await;
+    let path = at(&open["call_id"]);
     for (body, field) in [
         (json!({}), "approved"),
         (json!({"approved": null}), "approved"),
@@ -71,18 +71,18 @@ async fn a_wrong_field_of_a_resolution_is_named() {
     let edited = json!({"approved": true, "args": {"to": "c@d.e"}});
     assert_eq!(api.post(&path, edited).await.status, 200);
     let mut stream = api.stream("/v1/conversations/a/events?after=0").await;
-    let done = stream.wait_for("tool_call_resolved").await;
+    let done = stream.until("tool_call_resolved").await;
     assert_eq!(done.data["result"]["result"]["sent_to"], "c@d.e");
 }
 
 #[tokio::test]
 async fn a_denied_call_ends_as_denied() {
-    let api = TestApi::start().await;
-    let open = api.send_and_wait_for("a", "write a mail", "suspended").await;
+    let api = Api::start().await;
+    let open = api.say_until("a", "write a mail", "suspended").await;
     let no = json!({"approved": false, "reason": "not today"});
-    assert_eq!(api.post(&resolution_path(&open["call_id"]), no).await.status, 200);
+    assert_eq!(api.post(&at(&open["call_id"]), no).await.status, 200);
     let mut stream = api.stream("/v1/conversations/a/events?after=0").await;
-    let done = stream.wait_for("tool_call_errored").await.data;
+    let done = stream.until("tool_call_errored").await.data;
     let expected = json!({"ok": false, "error": "denied by approver: not today",
         "error_type": "DENIED"});
     assert_eq!(done["result"], expected);
@@ -90,49 +90,46 @@ async fn a_denied_call_ends_as_denied() {
 
 #[tokio::test]
 async fn an_answer_that_breaks_its_schema_leaves_the_call_open() {
-    let api = TestApi::start().await;
-    let open = api.send_and_wait_for("a", "choose a seat", "suspended").await;
+    let api = Api::start().await;
+    let open = api.say_until("a", "choose a seat", "suspended").await;
     assert_eq!(open["kind"], "elicitation");
-    let path = resolution_path(&open["call_id"]);
+    let path = at(&open["call_id"]);
     api.post(&path, json!({"result": "roof"})).await.names("result");
     api.post(&path, json!({"result": null})).await.names("result");
     api.post(&path, json!({"approved": true})).await.is_problem(409, "call-not-open");
-    let first = api.send_keyed("k", "POST", &path, json!({"result": "aisle"})).await;
-    let again = api.send_keyed("k", "POST", &path, json!({"result": "aisle"})).await;
+    let first = api.keyed("k", "POST", &path, json!({"result": "aisle"})).await;
+    let again = api.keyed("k", "POST", &path, json!({"result": "aisle"})).await;
     assert_eq!((first.status, &first.body), (200, &again.body));
-    api.send_keyed("k", "POST", &path, json!({"result": "window"})).await.names("Idempotency-Key");
+    api.keyed("k", "POST", &path, json!({"result": "window"})).await.names("Idempotency-Key");
 }
 
 #[tokio::test]
-async fn null_is_a_valid_result_of_a_client_call() {
-    let api = TestApi::start().await;
-    let open = api.send_and_wait_for("a", "where am I", "suspended").await;
+async fn null_is_an_answer_of_a_page() {
+    let api = Api::start().await;
+    let open = api.say_until("a", "where am I", "suspended").await;
     assert_eq!(open["kind"], "client_exec");
-    assert_eq!(
-        api.post(&resolution_path(&open["call_id"]), json!({"result": null})).await.status,
-        200
-    );
+    assert_eq!(api.post(&at(&open["call_id"]), json!({"result": null})).await.status, 200);
     let mut stream = api.stream("/v1/conversations/a/events?after=0").await;
-    let done = stream.wait_for("tool_call_resolved").await.data;
+    let done = stream.until("tool_call_resolved").await.data;
     assert_eq!(done["result"], json!({"ok": true, "result": null}));
 }
 
 #[tokio::test]
 async fn the_principal_of_an_answer_is_journalled() {
-    let api = TestApi::start().await;
-    let open = api.send_and_wait_for("a", "write a mail", "suspended").await;
-    let path = resolution_path(&open["call_id"]);
-    let post_as = |who: &str| {
+    let api = Api::start().await;
+    let open = api.say_until("a", "write a mail", "suspended").await;
+    let path = at(&open["call_id"]);
+    let ask = |who: &str| {
         let request = api.request("POST", &path).header("Abide-Principal", who);
         api.send(request.json(&json!({"approved": true})))
     };
-    post_as("system").await.names("Abide-Principal");
-    post_as("").await.names("Abide-Principal");
-    post_as(&"x".repeat(256)).await.names("Abide-Principal");
+    ask("system").await.names("Abide-Principal");
+    ask("").await.names("Abide-Principal");
+    ask(&"x".repeat(256)).await.names("Abide-Principal");
     let twice = api.request("POST", &path).header("Abide-Principal", "a");
     let twice = twice.header("Abide-Principal", "b").json(&json!({"approved": true}));
     api.send(twice).await.names("Abide-Principal");
-    assert_eq!(post_as("ada").await.status, 200);
+    assert_eq!(ask("ada").await.status, 200);
     let events = api.get("/v1/conversations/a/journal").await.body["events"].clone();
     let resolution = events.as_array().unwrap().iter().find(|event| event["type"] == "resolution");
     assert_eq!(resolution.unwrap()["data"]["by"], "ada");
@@ -140,9 +137,9 @@ async fn the_principal_of_an_answer_is_journalled() {
 
 #[tokio::test]
 async fn the_inbox_shows_what_waits() {
-    let api = TestApi::start().await;
-    api.send_and_wait_for("a", "write a mail", "suspended").await;
-    api.send_and_wait_for("b", "choose a seat", "suspended").await;
+    let api = Api::start().await;
+    api.say_until("a", "write a mail", "suspended").await;
+    api.say_until("b", "choose a seat", "suspended").await;
     let all = api.get("/v1/pending").await.body;
     assert_eq!(all["pending"].as_array().unwrap().len(), 2);
     for (query, conversation) in [
@@ -165,9 +162,9 @@ async fn the_inbox_shows_what_waits() {
 
 #[tokio::test]
 async fn a_cancel_ends_the_turn_once() {
-    let api = TestApi::start().await;
-    api.send_and_wait_for("a", "write a mail", "suspended").await;
-    let cancel = |key| api.send_keyed(key, "POST", "/v1/conversations/a/cancel", Value::Null);
+    let api = Api::start().await;
+    api.say_until("a", "write a mail", "suspended").await;
+    let cancel = |key| api.keyed(key, "POST", "/v1/conversations/a/cancel", Value::Null);
     assert_eq!(cancel("k").await.body, json!({"cancelled": true}));
     assert_eq!(cancel("k").await.body, json!({"cancelled": true}));
     assert_eq!(cancel("l").await.body, json!({"cancelled": false}));
@@ -176,7 +173,7 @@ async fn a_cancel_ends_the_turn_once() {
 
 #[tokio::test]
 async fn a_user_calls_a_tool_without_the_model() {
-    let api = TestApi::start().await;
+    let api = Api::start().await;
     api.post("/v1/conversations", json!({"id": "a", "agent": "demo"})).await;
     let path = "/v1/conversations/a/dispatch";
     let input = json!({"to": "a@b.c"});
@@ -204,28 +201,28 @@ async fn a_user_calls_a_tool_without_the_model() {
 
 #[tokio::test]
 async fn media_of_an_answer_are_kept_whole_and_only_named_to_the_model() {
-    let api = TestApi::start().await;
-    let ask_tool = json!({"name": "ask", "description": "Asks for a photo.", "executor": "human",
+    let api = Api::start().await;
+    let ask = json!({"name": "ask", "description": "Asks for a photo.", "executor": "human",
         "parameters": {"type": "object"}});
     let script = json!([{"calls": [{"name": "ask"}]}, {"text": "{{ results.ask }} {{ user }}"}]);
-    let agent = json!({"model": {"provider": "scripted", "script": script}, "tools": [ask_tool]});
+    let agent = json!({"model": {"provider": "scripted", "script": script}, "tools": [ask]});
     assert_eq!(api.put("/v1/agents/photos", agent).await.status, 201);
     let mut stream = {
-        let message = json!({"text": "Ask.", "agent": "photos"});
-        assert_eq!(api.post("/v1/conversations/a/messages", message).await.status, 202);
+        let said = json!({"text": "Ask.", "agent": "photos"});
+        assert_eq!(api.post("/v1/conversations/a/messages", said).await.status, 202);
         api.stream("/v1/conversations/a/events?after=0").await
     };
-    let suspended = stream.wait_for("suspended").await;
+    let asked = stream.until("suspended").await;
     let photo = json!({"type": "image",
         "source": {"type": "base64", "mimeType": "image/png", "data": "AAEC"}});
-    let call = suspended.data["call_id"].as_str().unwrap();
+    let call = asked.data["call_id"].as_str().unwrap();
     let answer = json!({"result": [{"type": "text", "text": "Here."}, photo]});
     let answered = api.post(&format!("/v1/conversations/a/calls/{call}/resolution"), answer).await;
     assert_eq!(answered.status, 200);
-    let resolved = stream.wait_for("tool_call_resolved").await;
+    let resolved = stream.until("tool_call_resolved").await;
     assert_eq!(resolved.data["result"]["result"][1], photo);
-    let prompt = stream.wait_for("message_completed").await.data["message"]["content"][0].clone();
-    let prompt = prompt["text"].as_str().unwrap();
-    assert!(prompt.contains("[image/png, 3 B]") && !prompt.contains("AAEC"), "{prompt}");
-    assert!(prompt.ends_with("Ask."), "{prompt}");
+    let told = stream.until("message_completed").await.data["message"]["content"][0].clone();
+    let told = told["text"].as_str().unwrap();
+    assert!(told.contains("[image/png, 3 B]") && !told.contains("AAEC"), "{told}");
+    assert!(told.ends_with("Ask."), "{told}");
 }

@@ -1,12 +1,12 @@
-//! Creating, listing, reading and deleting conversations, and reading their journals.
+//! Conversations: created, listed, read, deleted; their journals.
 
 use serde_json::{Value, json};
 
-use crate::api::TestApi;
+use crate::api::Api;
 
 #[tokio::test]
 async fn a_conversation_is_created_once() {
-    let api = TestApi::start().await;
+    let api = Api::start().await;
     let body =
         json!({"id": "A.b_c:d-1", "agent": "demo", "metadata": {"n": 1}, "assigns": {"a": 2}});
     let made = api.post("/v1/conversations", body.clone()).await;
@@ -23,22 +23,22 @@ async fn a_conversation_is_created_once() {
 }
 
 #[tokio::test]
-async fn an_id_is_generated_if_none_is_given() {
-    let api = TestApi::start().await;
+async fn an_id_is_made_if_none_is_given() {
+    let api = Api::start().await;
     let made = api.post("/v1/conversations", json!({"agent": "demo"})).await;
     assert!(made.body["id"].as_str().unwrap().starts_with("conv_"), "{made:?}");
 }
 
 #[tokio::test]
 async fn a_conversation_of_no_agent_is_refused() {
-    let api = TestApi::start().await;
+    let api = Api::start().await;
     let made = api.post("/v1/conversations", json!({"agent": "nobody"})).await;
     made.is_problem(409, "agent-missing");
 }
 
 #[tokio::test]
 async fn a_wrong_field_of_a_conversation_is_named() {
-    let api = TestApi::start().await;
+    let api = Api::start().await;
     let large: String = "x".repeat(70_000);
     for (body, field) in [
         (json!({}), "agent"),
@@ -66,7 +66,7 @@ async fn a_wrong_field_of_a_conversation_is_named() {
 
 #[tokio::test]
 async fn conversations_are_listed_in_pages() {
-    let api = TestApi::start().await;
+    let api = Api::start().await;
     for id in ["a", "b", "c"] {
         api.post("/v1/conversations", json!({"id": id, "agent": "demo"})).await;
     }
@@ -85,7 +85,7 @@ async fn conversations_are_listed_in_pages() {
 
 #[tokio::test]
 async fn a_wrong_query_is_named() {
-    let api = TestApi::start().await;
+    let api = Api::start().await;
     api.post("/v1/conversations", json!({"id": "a", "agent": "demo"})).await;
     for (path, field) in [
         ("/v1/conversations?limit=0", "limit"),
@@ -119,31 +119,30 @@ async fn a_wrong_query_is_named() {
 }
 
 #[tokio::test]
-async fn every_request_for_a_conversation_that_does_not_exist_is_answered_with_not_found() {
-    let api = TestApi::start().await;
+async fn nothing_is_known_of_a_conversation_that_does_not_exist() {
+    let api = Api::start().await;
     for id in ["none", "a%20b", "..%2F..%2Fetc", "%00", &"x".repeat(200), "%F0%9F%98%80"] {
         for path in ["", "/messages", "/journal", "/events"] {
             let answer = api.get(&format!("/v1/conversations/{id}{path}")).await;
             answer.is_problem(404, "not-found");
         }
-        let path_of = |call: &str| format!("/v1/conversations/{id}/{call}");
-        let sent = api.post(&path_of("messages"), json!({"text": "hello"})).await;
-        sent.is_problem(404, "not-found");
-        let dispatched =
-            api.post(&path_of("dispatch"), json!({"tool": "look_up", "input": {}})).await;
-        dispatched.is_problem(404, "not-found");
-        let resolved = api.post(&path_of("calls/c/resolution"), json!({"result": 1})).await;
-        resolved.is_problem(404, "not-found");
-        api.send(api.request("POST", &path_of("cancel"))).await.is_problem(404, "not-found");
+        let at = |call: &str| format!("/v1/conversations/{id}/{call}");
+        let said = api.post(&at("messages"), json!({"text": "hello"})).await;
+        said.is_problem(404, "not-found");
+        let ran = api.post(&at("dispatch"), json!({"tool": "look_up", "input": {}})).await;
+        ran.is_problem(404, "not-found");
+        let solved = api.post(&at("calls/c/resolution"), json!({"result": 1})).await;
+        solved.is_problem(404, "not-found");
+        api.send(api.request("POST", &at("cancel"))).await.is_problem(404, "not-found");
         api.delete(&format!("/v1/conversations/{id}")).await.is_problem(404, "not-found");
     }
 }
 
 #[tokio::test]
 async fn a_deleted_conversation_is_gone() {
-    let api = TestApi::start().await;
-    api.send_and_wait_for("a", "write a mail", "suspended").await;
-    let delete = || api.send_keyed("k", "DELETE", "/v1/conversations/a", Value::Null);
+    let api = Api::start().await;
+    api.say_until("a", "write a mail", "suspended").await;
+    let delete = || api.keyed("k", "DELETE", "/v1/conversations/a", Value::Null);
     assert_eq!(delete().await.status, 204);
     assert_eq!(delete().await.status, 204);
     api.delete("/v1/conversations/a").await.is_problem(404, "not-found");
@@ -153,8 +152,8 @@ async fn a_deleted_conversation_is_gone() {
 
 #[tokio::test]
 async fn a_journal_is_read_in_pages() {
-    let api = TestApi::start().await;
-    api.send_and_wait_for("a", "hello", "turn_completed").await;
+    let api = Api::start().await;
+    api.say_until("a", "hello", "turn_completed").await;
     let all = api.get("/v1/conversations/a/journal").await.body;
     let events = all["events"].as_array().unwrap();
     let seqs: Vec<u64> = events.iter().map(|event| event["seq"].as_u64().unwrap()).collect();
@@ -169,19 +168,19 @@ async fn a_journal_is_read_in_pages() {
 
 #[tokio::test]
 async fn a_repeated_creation_gets_the_first_answer() {
-    let api = TestApi::start().await;
+    let api = Api::start().await;
     let body = json!({"agent": "demo"});
-    let first = api.send_keyed("k", "POST", "/v1/conversations", body.clone()).await;
-    let again = api.send_keyed("k", "POST", "/v1/conversations", body).await;
+    let first = api.keyed("k", "POST", "/v1/conversations", body.clone()).await;
+    let again = api.keyed("k", "POST", "/v1/conversations", body).await;
     assert_eq!((first.status, again.status), (201, 201));
     assert_eq!(first.body, again.body);
     let other = json!({"agent": "demo", "metadata": {"n": 1}});
-    api.send_keyed("k", "POST", "/v1/conversations", other).await.names("Idempotency-Key");
+    api.keyed("k", "POST", "/v1/conversations", other).await.names("Idempotency-Key");
     let named = |id: &str| json!({"id": id, "agent": "demo"});
-    let first = api.send_keyed("n", "POST", "/v1/conversations", named("n1")).await;
-    let again = api.send_keyed("n", "POST", "/v1/conversations", named("n1")).await;
+    let first = api.keyed("n", "POST", "/v1/conversations", named("n1")).await;
+    let again = api.keyed("n", "POST", "/v1/conversations", named("n1")).await;
     assert_eq!((first.status, again.status), (201, 201));
     assert_eq!(first.body, again.body);
-    api.send_keyed("n", "POST", "/v1/conversations", named("n2")).await.names("Idempotency-Key");
+    api.keyed("n", "POST", "/v1/conversations", named("n2")).await.names("Idempotency-Key");
     assert_eq!(api.get("/v1/conversations/n2").await.status, 404);
 }

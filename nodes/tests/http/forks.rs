@@ -1,14 +1,14 @@
-//! Forking conversations over HTTP.
+//! Forks over HTTP.
 
 use serde_json::{Value, json};
 
-use crate::api::TestApi;
+use crate::api::Api;
 
 #[tokio::test]
 async fn a_fork_is_made_once_under_its_key_and_shows_where_it_came_from() {
-    let api = TestApi::start().await;
+    let api = Api::start().await;
     api.post("/v1/conversations", json!({"id": "x", "agent": "demo"})).await;
-    let keyed = |body: Value| api.send_keyed("k-1", "POST", "/v1/conversations/x/fork", body);
+    let keyed = |body: Value| api.keyed("k-1", "POST", "/v1/conversations/x/fork", body);
     let made = keyed(json!({"at_seq": 1})).await;
     assert_eq!(made.status, 201, "{made:?}");
     assert_eq!(keyed(json!({"at_seq": 1})).await.body, made.body);
@@ -25,7 +25,7 @@ async fn a_fork_is_made_once_under_its_key_and_shows_where_it_came_from() {
 
 #[tokio::test]
 async fn a_wrong_fork_is_refused_and_names_its_field() {
-    let api = TestApi::start().await;
+    let api = Api::start().await;
     api.post("/v1/conversations", json!({"id": "x", "agent": "demo"})).await;
     for (body, field) in [
         (json!({"at_seq": 0}), "at_seq"),

@@ -1,20 +1,19 @@
-//! The public API from outside: every operation, every refusal, each checked against the OpenAPI
-//! document.
+//! The public API from the outside: every call, every refusal, and what the document says of them.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod agents;
 mod api;
 mod blobs;
-mod browser_pages;
 mod calls;
 mod conversations;
+mod decisions;
+mod document;
 mod forks;
-mod hostile_bytes;
-mod js_module;
+mod hostile;
 mod messages;
-mod native_lifecycle;
-mod openapi_document;
-mod rejected_requests;
-mod remembered_decisions;
+mod module;
+mod natives;
+mod pages;
+mod refusals;
 mod spec;
 mod stream;

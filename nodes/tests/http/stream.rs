@@ -4,12 +4,12 @@ use reqwest::{RequestBuilder, Response};
 use serde_json::{Value, json};
 
 use crate::api::DEADLINE;
-use crate::spec::OpenApiSpec;
+use crate::spec::Spec;
 
-pub(crate) struct EventStream {
+pub(crate) struct Stream {
     response: Response,
-    buffer: String,
-    spec: OpenApiSpec,
+    read: String,
+    spec: Spec,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -19,27 +19,27 @@ pub(crate) struct Frame {
     pub(crate) id: Option<u64>,
 }
 
-impl EventStream {
+impl Stream {
     pub(crate) async fn open(request: RequestBuilder) -> Self {
         let response = request.send().await.unwrap();
         assert_eq!(response.status(), 200);
         assert_eq!(response.headers()["content-type"], "text/event-stream");
-        Self { response, buffer: String::new(), spec: OpenApiSpec::new() }
+        Self { response, read: String::new(), spec: Spec::new() }
     }
 
-    /// The next frame, checked against the document; `None` at the end of the stream.
+    /// The next frame, held against the document; `None` when the stream is over.
     pub(crate) async fn next(&mut self) -> Option<Frame> {
         loop {
-            if let Some((block, rest)) = self.buffer.split_once("\n\n") {
+            if let Some((block, rest)) = self.read.split_once("\n\n") {
                 let (block, rest) = (block.to_owned(), rest.to_owned());
-                self.buffer = rest;
+                self.read = rest;
                 if block.starts_with(':') {
                     continue;
                 }
                 return Some(self.frame(&block));
             }
             let chunk = tokio::time::timeout(DEADLINE, self.response.chunk()).await.unwrap();
-            self.buffer.push_str(std::str::from_utf8(&chunk.unwrap()?).unwrap());
+            self.read.push_str(std::str::from_utf8(&chunk.unwrap()?).unwrap());
         }
     }
 
@@ -57,17 +57,17 @@ impl EventStream {
         if let Some(id) = line("id") {
             whole["id"] = json!(id);
         }
-        self.spec.check_component("StreamFrame", &whole);
+        self.spec.fits("StreamFrame", &whole);
         frame
     }
 
-    /// The next frame of this event type.
-    pub(crate) async fn wait_for(&mut self, event: &str) -> Frame {
-        self.frames_until(event).await.pop().unwrap()
+    /// The first frame of this name from here on.
+    pub(crate) async fn until(&mut self, event: &str) -> Frame {
+        self.all_until(event).await.pop().unwrap()
     }
 
-    /// All frames up to the next one of this event type.
-    pub(crate) async fn frames_until(&mut self, event: &str) -> Vec<Frame> {
+    /// All frames up to the first of this name.
+    pub(crate) async fn all_until(&mut self, event: &str) -> Vec<Frame> {
         let mut all = Vec::new();
         loop {
             let frame = self.next().await.unwrap_or_else(|| panic!("no {event}: {all:?}"));

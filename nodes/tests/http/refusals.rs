@@ -1,12 +1,12 @@
-//! Requests that cannot be read, unknown paths and methods, and a node that drains.
+//! Requests that cannot be read, paths and methods that are not known, and a node that drains.
 
 use serde_json::{Value, json};
 
-use crate::api::TestApi;
+use crate::api::Api;
 
 #[tokio::test]
 async fn a_body_that_cannot_be_read_is_refused() {
-    let api = TestApi::start().await;
+    let api = Api::start().await;
     let deep =
         format!("{{\"agent\":\"demo\",\"metadata\":{}1{}}}", "[".repeat(500), "]".repeat(500));
     for body in [
@@ -27,7 +27,7 @@ async fn a_body_that_cannot_be_read_is_refused() {
 
 #[tokio::test]
 async fn a_body_of_another_type_is_refused() {
-    let api = TestApi::start().await;
+    let api = Api::start().await;
     let body = r#"{"agent":"demo"}"#;
     for media in ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data", "json"]
     {
@@ -45,9 +45,9 @@ async fn a_body_of_another_type_is_refused() {
 }
 
 #[tokio::test]
-async fn a_request_without_a_preflight_from_another_origin_changes_nothing() {
-    let api = TestApi::start().await;
-    api.send_and_wait_for("a", "mail", "suspended").await;
+async fn what_a_page_of_another_origin_can_send_unasked_changes_nothing() {
+    let api = Api::start().await;
+    api.say_until("a", "mail", "suspended").await;
     let admin = format!("http://{}/admin", api.node.admin);
     let client = reqwest::Client::new();
     let public = |path: &str| api.request("POST", path);
@@ -66,13 +66,13 @@ async fn a_request_without_a_preflight_from_another_origin_changes_nothing() {
     assert_eq!(api.get("/v1/conversations/a").await.body["state"], "awaiting_input");
     let own = cancel().header("Origin", "http://a").header("Content-Type", "application/json");
     assert_eq!(api.send(own).await.body, json!({"cancelled": true}));
-    let read = api.request("GET", "/v1/agents").header("Origin", "https://evil.example");
-    assert_eq!(api.send(read).await.status, 200);
+    let looks = api.request("GET", "/v1/agents").header("Origin", "https://evil.example");
+    assert_eq!(api.send(looks).await.status, 200);
 }
 
 #[tokio::test]
 async fn operators_get_problems_too() {
-    let api = TestApi::start().await;
+    let api = Api::start().await;
     let admin = format!("http://{}/admin", api.node.admin);
     let client = reqwest::Client::new();
     let large = "x".repeat(40_000);
@@ -90,7 +90,7 @@ async fn operators_get_problems_too() {
 
 #[tokio::test]
 async fn a_query_parameter_that_is_wrong_is_named() {
-    let api = TestApi::start().await;
+    let api = Api::start().await;
     for (query, parameter) in [
         ("conversations?limit=many", "limit: "),
         ("conversations?limit=0", "limit: "),
@@ -114,7 +114,7 @@ async fn a_query_parameter_that_is_wrong_is_named() {
 
 #[tokio::test]
 async fn a_body_past_its_bound_is_refused() {
-    let api = TestApi::start().await;
+    let api = Api::start().await;
     let text = "x".repeat(2 << 20);
     for path in ["/v1/conversations/a/messages", "/v1/conversations/a/dispatch"] {
         let refused = api.post(path, json!({"text": text})).await;
@@ -130,15 +130,15 @@ async fn a_body_past_its_bound_is_refused() {
 
 #[tokio::test]
 async fn an_unknown_path_is_not_found() {
-    let api = TestApi::start().await;
+    let api = Api::start().await;
     for path in ["/", "/v1", "/v1/agents/", "/v1/nothing", "/v1/conversations/a/nothing", "//v1"] {
         api.get(path).await.is_problem(404, "not-found");
     }
 }
 
 #[tokio::test]
-async fn an_unknown_method_is_refused_with_the_list_of_known_ones() {
-    let api = TestApi::start().await;
+async fn an_unknown_method_is_refused_with_those_that_are_known() {
+    let api = Api::start().await;
     for (method, path, allow) in [
         ("PATCH", "/v1/agents/demo", "PUT,GET,HEAD,DELETE"),
         ("DELETE", "/v1/agents", "GET,HEAD"),
@@ -159,7 +159,7 @@ async fn an_unknown_method_is_refused_with_the_list_of_known_ones() {
 
 #[tokio::test]
 async fn a_head_is_a_get_without_its_body() {
-    let api = TestApi::start().await;
+    let api = Api::start().await;
     api.post("/v1/conversations", json!({"id": "a", "agent": "demo"})).await;
     for (path, status) in [
         ("/v1/agents", 200),
@@ -173,11 +173,11 @@ async fn a_head_is_a_get_without_its_body() {
 }
 
 #[tokio::test]
-async fn a_draining_node_takes_no_work_and_still_answers_reads() {
-    let api = TestApi::start().await;
+async fn a_draining_node_takes_no_work_and_still_shows_what_is() {
+    let api = Api::start().await;
     api.post("/v1/conversations", json!({"id": "a", "agent": "demo"})).await;
     api.node.drain(std::time::Duration::from_secs(60)).await;
-    let refused = api.send_message("a", "hello").await;
+    let refused = api.say("a", "hello").await;
     refused.is_problem(503, "unavailable");
     assert!(refused.headers.contains_key("retry-after"));
     assert_eq!(api.get("/v1/conversations/a").await.status, 200);

@@ -1,4 +1,4 @@
-//! The native tools of a program start and stop with its node.
+//! A program's own native tools begin and end with its node.
 
 use std::sync::{Arc, Mutex};
 
@@ -10,10 +10,10 @@ use async_trait::async_trait;
 use clap::Parser;
 use serde_json::{Value, json};
 
-type Lifecycle = Arc<Mutex<Vec<&'static str>>>;
+type Seen = Arc<Mutex<Vec<&'static str>>>;
 
-/// A native tool that records its start and its stop; the second field is the result of its start.
-struct Pool(Lifecycle, Result<(), String>);
+/// Notes how it begins and ends.
+struct Pool(Seen, Result<(), String>);
 
 #[async_trait]
 impl NativeTool for Pool {
@@ -47,21 +47,21 @@ fn config(store: &str) -> Config {
 
 #[tokio::test]
 async fn native_tools_start_before_their_node_serves_and_stop_after_it() {
-    let lifecycle = Lifecycle::default();
-    let extensions = Extensions::new().with("pool", Pool(lifecycle.clone(), Ok(())));
-    let node = Node::start_with(config("memory"), None, extensions).await.unwrap();
-    assert_eq!(*lifecycle.lock().unwrap(), ["started"]);
+    let seen = Seen::default();
+    let natives = Extensions::new().with("pool", Pool(seen.clone(), Ok(())));
+    let node = Node::start_with(config("memory"), None, natives).await.unwrap();
+    assert_eq!(*seen.lock().unwrap(), ["started"]);
     node.stop().await;
-    assert_eq!(*lifecycle.lock().unwrap(), ["started", "stopped"]);
+    assert_eq!(*seen.lock().unwrap(), ["started", "stopped"]);
 }
 
 #[tokio::test]
 async fn a_native_tool_that_cannot_start_keeps_its_node_from_serving() {
-    let broken = Pool(Lifecycle::default(), Err("there is no database".to_owned()));
+    let broken = Pool(Seen::default(), Err("there is no database".to_owned()));
     let refused =
         Node::start_with(config("memory"), None, Extensions::new().with("pool", broken)).await;
-    let Err(StartError::Broken(error)) = refused else { panic!("it serves") };
-    assert_eq!(error, "the native tool pool did not start: there is no database");
+    let Err(StartError::Broken(why)) = refused else { panic!("it serves") };
+    assert_eq!(why, "the native tool pool did not start: there is no database");
 }
 
 #[tokio::test]
@@ -69,9 +69,9 @@ async fn the_tools_of_a_node_that_cannot_begin_are_stopped_again() {
     let dir = tempfile::tempdir().unwrap();
     let occupied = dir.path().join("file");
     std::fs::write(&occupied, "no store").unwrap();
-    let lifecycle = Lifecycle::default();
-    let extensions = Extensions::new().with("pool", Pool(lifecycle.clone(), Ok(())));
+    let seen = Seen::default();
+    let natives = Extensions::new().with("pool", Pool(seen.clone(), Ok(())));
     let store = format!("embedded:{}", occupied.display());
-    assert!(Node::start_with(config(&store), None, extensions).await.is_err());
-    assert_eq!(*lifecycle.lock().unwrap(), ["started", "stopped"]);
+    assert!(Node::start_with(config(&store), None, natives).await.is_err());
+    assert_eq!(*seen.lock().unwrap(), ["started", "stopped"]);
 }

@@ -1,8 +1,8 @@
-//! The OpenAPI document itself, which is checked in and served.
+//! The document itself: checked in, and served.
 
 use serde_json::Value;
 
-use crate::api::TestApi;
+use crate::api::Api;
 
 #[test]
 fn the_document_is_checked_in() {
@@ -32,7 +32,7 @@ fn every_reference_leads_somewhere() {
 
 #[tokio::test]
 async fn the_document_is_served() {
-    let api = TestApi::start().await;
+    let api = Api::start().await;
     let answer = api.get("/openapi.json").await;
     assert_eq!((answer.status, answer.media()), (200, "application/json"));
     assert_eq!(answer.body["openapi"], "3.1.0");

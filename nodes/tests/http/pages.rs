@@ -1,12 +1,12 @@
-//! What browser pages use: the console, the `abide.js` module, CORS, and client tools.
+//! What pages get: the console, the module for pages of others, and who may ask from elsewhere.
 
 use reqwest::Response;
 use reqwest::header::HeaderMap;
 use serde_json::json;
 
-use crate::api::TestApi;
+use crate::api::Api;
 
-async fn file(api: &TestApi, path: &str) -> Response {
+async fn file(api: &Api, path: &str) -> Response {
     let file = api.request("GET", path).send().await.unwrap();
     assert_eq!(file.status(), 200, "{path}");
     file
@@ -14,7 +14,7 @@ async fn file(api: &TestApi, path: &str) -> Response {
 
 #[tokio::test]
 async fn the_console_and_its_module_come_with_the_node() {
-    let api = TestApi::start().await;
+    let api = Api::start().await;
     for (path, media) in [
         ("/console/", "text/html; charset=utf-8"),
         ("/console/console.css", "text/css; charset=utf-8"),
@@ -38,13 +38,13 @@ async fn the_console_and_its_module_come_with_the_node() {
     for path in ["/console/index.html", "/console/package.json", "/console/%2e%2e"] {
         api.get(path).await.is_problem(404, "not-found");
     }
-    let refused = api.send(api.request("POST", "/console/")).await;
-    refused.is_problem(405, "invalid-request");
+    let said = api.send(api.request("POST", "/console/")).await;
+    said.is_problem(405, "invalid-request");
 }
 
 #[tokio::test]
-async fn a_file_that_the_browser_has_cached_is_not_sent_again() {
-    let api = TestApi::start().await;
+async fn a_browser_that_has_the_file_is_not_sent_it_again() {
+    let api = Api::start().await;
     let first = file(&api, "/console/abide.js").await;
     assert_eq!(first.headers()["cache-control"], "no-cache");
     let tag = first.headers()["etag"].to_str().unwrap().to_owned();
@@ -52,28 +52,26 @@ async fn a_file_that_the_browser_has_cached_is_not_sent_again() {
     for (known, status) in
         [(tag.clone(), 304), (format!("\"other\", W/{tag}"), 304), ("\"other\"".to_owned(), 200)]
     {
-        let request = api.request("GET", "/console/abide.js").header("If-None-Match", &known);
-        let again = request.send().await.unwrap();
+        let asked = api.request("GET", "/console/abide.js").header("If-None-Match", &known);
+        let again = asked.send().await.unwrap();
         assert_eq!(again.status(), status, "{known}");
         assert_eq!(again.headers()["etag"], tag);
         assert_eq!(again.bytes().await.unwrap().is_empty(), status == 304);
     }
 }
 
-/// The response to a CORS preflight, which a browser sends before a page's request to another
-/// origin.
-async fn preflight(api: &TestApi, origin: &str) -> HeaderMap {
-    let request = api.request("OPTIONS", "/v1/conversations/a/messages");
-    let request = request.header("Origin", origin).header("Access-Control-Request-Method", "POST");
+/// What a browser asks before it sends a page's request to another origin.
+async fn preflight(api: &Api, origin: &str) -> HeaderMap {
+    let asked = api.request("OPTIONS", "/v1/conversations/a/messages");
+    let asked = asked.header("Origin", origin).header("Access-Control-Request-Method", "POST");
     let headers = "content-type,idempotency-key,last-event-id,authorization";
-    let request = request.header("Access-Control-Request-Headers", headers);
-    request.send().await.unwrap().headers().clone()
+    let asked = asked.header("Access-Control-Request-Headers", headers);
+    asked.send().await.unwrap().headers().clone()
 }
 
 #[tokio::test]
-async fn a_page_of_an_allowed_origin_may_do_what_a_page_of_the_node_may() {
-    let api =
-        TestApi::start_with(&["--allow-origin", "https://a.example,https://b.example/"]).await;
+async fn a_page_of_an_origin_that_is_allowed_may_do_what_the_own_page_may() {
+    let api = Api::start_with(&["--allow-origin", "https://a.example,https://b.example/"]).await;
     for origin in ["https://a.example", "https://b.example"] {
         let headers = preflight(&api, origin).await;
         assert_eq!(headers["access-control-allow-origin"], origin);
@@ -81,12 +79,12 @@ async fn a_page_of_an_allowed_origin_may_do_what_a_page_of_the_node_may() {
         assert_eq!(headers["access-control-allow-methods"], "GET,POST,PUT,DELETE");
         let allowed = "content-type,authorization,idempotency-key,last-event-id";
         assert_eq!(headers["access-control-allow-headers"], allowed);
-        let request = api.request("POST", "/v1/conversations/a/messages").header("Origin", origin);
-        let answer = api.send(request.json(&json!({"agent": "demo", "text": ""}))).await;
-        answer.names("text");
-        assert_eq!(answer.headers["access-control-allow-origin"], origin);
-        assert_eq!(answer.headers["access-control-expose-headers"], "retry-after");
-        assert!(answer.headers["vary"].to_str().unwrap().contains("origin"));
+        let say = api.request("POST", "/v1/conversations/a/messages").header("Origin", origin);
+        let said = api.send(say.json(&json!({"agent": "demo", "text": ""}))).await;
+        said.names("text");
+        assert_eq!(said.headers["access-control-allow-origin"], origin);
+        assert_eq!(said.headers["access-control-expose-headers"], "retry-after");
+        assert!(said.headers["vary"].to_str().unwrap().contains("origin"));
         let plain = api.request("POST", "/v1/conversations/a/cancel").header("Origin", origin);
         let refused = api.send(plain).await;
         refused.is_problem(400, "invalid-request");
@@ -95,26 +93,26 @@ async fn a_page_of_an_allowed_origin_may_do_what_a_page_of_the_node_may() {
     for origin in ["https://evil.example", "http://a.example", "https://a.example:444", "null"] {
         let headers = preflight(&api, origin).await;
         assert!(!headers.contains_key("access-control-allow-origin"), "{origin}");
-        let read = api.request("GET", "/v1/agents").header("Origin", origin);
-        let answer = api.send(read).await;
-        assert!(!answer.headers.contains_key("access-control-allow-origin"), "{origin}");
+        let looks = api.request("GET", "/v1/agents").header("Origin", origin);
+        let looked = api.send(looks).await;
+        assert!(!looked.headers.contains_key("access-control-allow-origin"), "{origin}");
     }
 }
 
 #[tokio::test]
-async fn any_origin_is_allowed_if_the_operator_says_so_and_none_by_default() {
-    let open = TestApi::start_with(&["--allow-origin", "*"]).await;
+async fn any_origin_is_allowed_when_the_operator_says_so_and_none_when_nothing_is_said() {
+    let open = Api::start_with(&["--allow-origin", "*"]).await;
     let headers = preflight(&open, "https://evil.example").await;
     assert_eq!(headers["access-control-allow-origin"], "*");
     assert!(!headers.contains_key("access-control-allow-credentials"));
-    let closed = TestApi::start().await;
+    let closed = Api::start().await;
     let headers = preflight(&closed, "https://evil.example").await;
     assert!(headers.keys().all(|name| !name.as_str().starts_with("access-control")));
 }
 
-/// Waits until a client call is open in conversation `a`, and returns the path of its resolution.
-async fn open_client_call(api: &TestApi) -> String {
-    let open = api.send_and_wait_for("a", "where am I", "suspended").await;
+/// Waits until a page's call is open in conversation `a`, and returns where it is answered.
+async fn asked(api: &Api) -> String {
+    let open = api.say_until("a", "where am I", "suspended").await;
     assert_eq!((&open["tool"], &open["kind"]), (&json!("locate"), &json!("client_exec")));
     let call = open["call_id"].as_str().unwrap().to_owned();
     format!("/v1/conversations/a/calls/{call}/resolution")
@@ -122,9 +120,9 @@ async fn open_client_call(api: &TestApi) -> String {
 
 #[tokio::test]
 async fn a_page_cannot_answer_the_call_of_another_conversation() {
-    let api = TestApi::start().await;
-    let path = open_client_call(&api).await;
-    // A model may give calls of both conversations the same id.
+    let api = Api::start().await;
+    let path = asked(&api).await;
+    // The calls of both have the same id, as a model gives it.
     let other = path.replace("/a/", "/b/");
     api.post("/v1/conversations", json!({"id": "b", "agent": "demo"})).await;
     api.post(&other, json!({"result": "forged"})).await.is_problem(409, "call-not-open");
@@ -133,34 +131,34 @@ async fn a_page_cannot_answer_the_call_of_another_conversation() {
     assert_eq!(api.get("/v1/conversations/a").await.body["pending"].as_array().unwrap().len(), 1);
     assert_eq!(api.post(&path, json!({"result": "own"})).await.status, 200);
     let mut stream = api.stream("/v1/conversations/a/events?after=0").await;
-    let done = stream.wait_for("tool_call_resolved").await.data;
+    let done = stream.until("tool_call_resolved").await.data;
     assert_eq!(done["result"], json!({"ok": true, "result": "own"}));
 }
 
 #[tokio::test]
 async fn a_page_that_answers_twice_or_with_too_much_changes_nothing() {
-    let api = TestApi::start().await;
-    let path = open_client_call(&api).await;
+    let api = Api::start().await;
+    let path = asked(&api).await;
     let large = api.post(&path, json!({"result": "x".repeat(10 << 20)})).await;
     large.is_problem(413, "payload-too-large");
     let deep = format!("{{\"result\": {}1{}}}", "[".repeat(200), "]".repeat(200));
     let deep = api.request("POST", &path).header("Content-Type", "application/json").body(deep);
     api.send(deep).await.is_problem(400, "invalid-request");
     assert_eq!(api.get("/v1/conversations/a").await.body["state"], "awaiting_input");
-    // The largest result that fits into a request body.
-    let max_length = abide::http::extract::BODY_BYTES - json!({"result": ""}).to_string().len();
-    let largest = "x".repeat(max_length);
-    assert_eq!(api.post(&path, json!({"result": largest})).await.status, 200);
+    // As large as an answer may be, to the byte.
+    let room = abide::http::extract::BODY_BYTES - json!({"result": ""}).to_string().len();
+    let most = "x".repeat(room);
+    assert_eq!(api.post(&path, json!({"result": most})).await.status, 200);
     api.post(&path, json!({"result": 2})).await.is_problem(409, "call-not-open");
     let mut stream = api.stream("/v1/conversations/a/events?after=0").await;
-    let done = stream.wait_for("tool_call_resolved").await.data;
-    assert_eq!(done["result"]["result"], largest);
-    stream.wait_for("turn_completed").await;
+    let done = stream.until("tool_call_resolved").await.data;
+    assert_eq!(done["result"]["result"], most);
+    stream.until("turn_completed").await;
 }
 
 #[tokio::test]
 async fn a_conversation_has_the_client_tools_that_its_page_declares() {
-    let api = TestApi::start().await;
+    let api = Api::start().await;
     let script = json!([{"calls": [
         {"id": "map", "name": "show_map", "args": {"city": "Graz"}},
         {"id": "note", "name": "notify", "args": {}},
@@ -180,36 +178,36 @@ async fn a_conversation_has_the_client_tools_that_its_page_declares() {
     assert_eq!(api.post("/v1/conversations", new).await.status, 201);
     let mut stream = api.stream("/v1/conversations/c/events").await;
     api.post("/v1/conversations/c/messages", json!({"text": "go"})).await;
-    let frames = stream.frames_until("suspended").await;
+    let frames = stream.all_until("suspended").await;
     let waiting = &frames.last().unwrap().data;
     assert_eq!((&waiting["call_id"], &waiting["intent"]), (&json!("map"), &json!("render")));
     let path = "/v1/conversations/c/calls/map/resolution";
     api.post(path, json!({"result": "yes"})).await.names("result");
     assert_eq!(api.post(path, json!({"result": true})).await.status, 200);
-    let rest = stream.frames_until("turn_completed").await;
+    let rest = stream.all_until("turn_completed").await;
     let all: Vec<_> = frames.iter().chain(&rest).collect();
-    let frame_data = |event: &str, call: &str| {
-        let matches =
+    let of = |event: &str, call: &str| {
+        let is =
             |frame: &&&crate::stream::Frame| frame.event == event && frame.data["call_id"] == call;
-        all.iter().find(matches).map(|frame| frame.data.clone())
+        all.iter().find(is).map(|frame| frame.data.clone())
     };
-    // A call that requires no response reaches the page, and has its result at once.
-    assert_eq!(frame_data("tool_call_started", "note").unwrap()["tool"], "notify");
-    assert_eq!(frame_data("suspended", "note"), None);
-    let noted = frame_data("tool_call_resolved", "note").unwrap();
+    // What needs no answer tells the page what to show, and has its result at once.
+    assert_eq!(of("tool_call_started", "note").unwrap()["tool"], "notify");
+    assert_eq!(of("suspended", "note"), None);
+    let noted = of("tool_call_resolved", "note").unwrap();
     assert_eq!(noted["result"]["result"], json!({"shown": true}));
-    let bad = frame_data("tool_call_errored", "bad").unwrap();
+    let bad = of("tool_call_errored", "bad").unwrap();
     assert_eq!(bad["result"]["error_type"], "VALIDATION_ERROR");
-    // Another conversation of the agent does not have these tools.
+    // Another conversation of the agent has none of it.
     api.post("/v1/conversations/d/messages", json!({"agent": "a", "text": "go"})).await;
     let mut other = api.stream("/v1/conversations/d/events?after=0").await;
-    let unknown = other.wait_for("tool_call_errored").await;
+    let unknown = other.until("tool_call_errored").await;
     assert_eq!(unknown.data["result"]["error_type"], "TOOL_NOT_FOUND");
 }
 
 #[tokio::test]
 async fn only_a_page_s_own_tools_can_be_declared_on_a_conversation() {
-    let api = TestApi::start().await;
+    let api = Api::start().await;
     let parameters = json!({"type": "object"});
     for (more, field) in [
         (json!({"executor": "server", "run": {"native": "demo_look_up"}}), "tool t"),

@@ -1,8 +1,8 @@
-//! Requests whose bytes no honest client sends.
+//! Bytes that no honest client sends.
 
 use serde_json::{Value, json};
 
-use crate::api::TestApi;
+use crate::api::Api;
 
 fn problem(answer: &str, status: u16) -> Value {
     let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((answer, ""));
@@ -15,87 +15,86 @@ fn problem(answer: &str, status: u16) -> Value {
 
 #[tokio::test]
 async fn a_path_that_is_not_utf8_cannot_be_read() {
-    let api = TestApi::start().await;
+    let api = Api::start().await;
     for path in ["/v1/agents/%ff", "/v1/conversations/%c3%28", "/v1/conversations/%ff/journal"] {
         let request = format!("GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
-        let body = problem(&api.send_raw(request.as_bytes()).await, 400);
+        let body = problem(&api.raw(request.as_bytes()).await, 400);
         assert_eq!(body["type"], "/problems/invalid-request");
     }
 }
 
 #[tokio::test]
 async fn a_percent_sign_that_escapes_nothing_is_part_of_a_name() {
-    let api = TestApi::start().await;
+    let api = Api::start().await;
     for path in ["/v1/conversations/%", "/v1/conversations/%zz"] {
         let request = format!("GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
-        problem(&api.send_raw(request.as_bytes()).await, 404);
+        problem(&api.raw(request.as_bytes()).await, 404);
     }
 }
 
 #[tokio::test]
 async fn a_header_that_is_not_text_is_refused() {
-    let api = TestApi::start().await;
+    let api = Api::start().await;
     for name in ["Idempotency-Key", "Abide-Principal"] {
         let mut request = b"POST /v1/conversations/a/messages HTTP/1.1\r\nHost: a\r\n".to_vec();
         request.extend(b"Content-Type: application/json\r\nContent-Length: 2\r\n");
         request.extend(name.as_bytes());
         request.extend(b": \xff\xfe\r\nConnection: close\r\n\r\n{}");
-        let body = problem(&api.send_raw(&request).await, 422);
+        let body = problem(&api.raw(&request).await, 422);
         assert!(body["detail"].as_str().unwrap().contains(name), "{body}");
     }
 }
 
 #[tokio::test]
 async fn headers_past_their_bound_are_refused() {
-    let api = TestApi::start().await;
+    let api = Api::start().await;
     let large = "x".repeat(40_000);
     let request =
         format!("GET /v1/agents HTTP/1.1\r\nHost: a\r\nX: {large}\r\nConnection: close\r\n\r\n");
-    problem(&api.send_raw(request.as_bytes()).await, 431);
+    problem(&api.raw(request.as_bytes()).await, 431);
     let request =
         format!("GET /v1/agents?x={large} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
-    problem(&api.send_raw(request.as_bytes()).await, 431);
+    problem(&api.raw(request.as_bytes()).await, 431);
     let larger = "x".repeat(200_000);
     let request = format!("GET /v1/agents HTTP/1.1\r\nHost: a\r\nX: {larger}\r\n\r\n");
-    let answer = api.send_raw(request.as_bytes()).await;
+    let answer = api.raw(request.as_bytes()).await;
     assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 431 "), "{answer}");
 }
 
 #[tokio::test]
 async fn a_body_that_never_ends_is_cut() {
-    let api = TestApi::start().await;
+    let api = Api::start().await;
     let mut request = b"POST /v1/conversations/a/messages HTTP/1.1\r\nHost: a\r\n".to_vec();
     request.extend(b"Content-Type: application/json\r\nContent-Length: 99999999999\r\n\r\n");
     request.extend(vec![b' '; 4 << 20]);
-    problem(&api.send_raw(&request).await, 413);
+    problem(&api.raw(&request).await, 413);
 }
 
 #[tokio::test]
-async fn a_key_with_special_characters_is_one_key() {
-    let api = TestApi::start().await;
+async fn a_key_of_more_than_text_is_still_one_key() {
+    let api = Api::start().await;
     let key = "\"' OR 1=1; \u{7e}{}[]";
     let body = json!({"agent": "demo"});
-    let first = api.send_keyed(key, "POST", "/v1/conversations", body.clone()).await;
-    let again = api.send_keyed(key, "POST", "/v1/conversations", body).await;
+    let first = api.keyed(key, "POST", "/v1/conversations", body.clone()).await;
+    let again = api.keyed(key, "POST", "/v1/conversations", body).await;
     assert_eq!((first.status, &first.body), (201, &again.body));
     let long = "k".repeat(256);
-    let refused =
-        api.send_keyed(&long, "POST", "/v1/conversations", json!({"agent": "demo"})).await;
+    let refused = api.keyed(&long, "POST", "/v1/conversations", json!({"agent": "demo"})).await;
     refused.names("Idempotency-Key");
 }
 
 #[tokio::test]
 async fn a_target_of_another_form_is_not_found() {
-    let api = TestApi::start().await;
+    let api = Api::start().await;
     for line in ["OPTIONS *", "CONNECT a:80", "GET http://elsewhere/nothing", "POST /%2e%2e/v1"] {
         let request = format!("{line} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
-        problem(&api.send_raw(request.as_bytes()).await, 404);
+        problem(&api.raw(request.as_bytes()).await, 404);
     }
 }
 
 #[tokio::test]
-async fn an_invalid_field_is_named_and_not_echoed_in_full() {
-    let api = TestApi::start().await;
+async fn a_mistake_is_named_and_not_sent_back_whole() {
+    let api = Api::start().await;
     let name = "x".repeat(500_000);
     let refused = api.post("/v1/conversations", json!({"agent": "demo", name: 1})).await;
     assert!(refused.is_problem(422, "invalid-request").len() <= 2_000);
