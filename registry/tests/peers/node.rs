@@ -1,4 +1,5 @@
-//! A node of the tests: a cluster whose host echoes, told by lines what to do.
+//! The node that a child process runs: a mesh whose host echoes calls, controlled by lines on its
+//! input.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,10 +20,10 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-/// Where a process finds that it is a node.
-pub const VARIABLE: &str = "ABIDE_TEST_NODE";
-/// Marks the lines that a node says; the others are the test harness's.
-pub const MARK: &str = "@ ";
+/// The environment variable with the configuration of a child process.
+pub const CONFIG_VARIABLE: &str = "ABIDE_TEST_NODE";
+/// The prefix of the lines with a node's reports; other lines come from the test harness.
+pub const REPORT_PREFIX: &str = "@ ";
 
 #[derive(Clone, Serialize, Deserialize)]
 pub struct Config {
@@ -32,30 +33,30 @@ pub struct Config {
     pub secret: Option<String>,
 }
 
-/// Another node: name, process, address.
-pub type Other = (String, String, String);
+/// The name, process and address of another node.
+pub type PeerAddress = (String, String, String);
 
 #[derive(Serialize, Deserialize)]
 pub enum Order {
-    Members(Vec<Other>),
+    Members(Vec<PeerAddress>),
     Call { to: String, bytes: usize, first: u8, within_ms: u64 },
-    Calls { to: String, count: usize, at_a_time: usize, bytes: usize, first: u8, within_ms: u64 },
+    Calls { to: String, count: usize, concurrency: usize, bytes: usize, first: u8, within_ms: u64 },
     KillServer,
     Metrics,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Said {
+pub enum Report {
     Listens(String),
     Links(BTreeMap<String, String>),
-    /// The length of the answer, or why there is none; and how long it took.
+    /// The length of the reply or the error, and the milliseconds that the call took.
     Called(Result<usize, String>, u64),
-    /// How often each outcome came, and how long all took.
+    /// The number of calls per outcome, and the milliseconds that all calls took.
     CalledAll(BTreeMap<String, usize>, u64),
     Metrics(String),
 }
 
-/// What a call begins with to be answered, and what one that never is begins with.
+/// The first byte of a call that the host answers, and of one that it never answers.
 pub const ECHO: u8 = 0;
 pub const HOLD: u8 = 1;
 
@@ -91,21 +92,21 @@ impl Actor for Echo {
     }
 }
 
-fn say(said: &Said) {
+fn report(reports: &Report) {
     use std::io::Write;
-    let line = format!("{MARK}{}\n", serde_json::to_string(said).unwrap());
+    let line = format!("{REPORT_PREFIX}{}\n", serde_json::to_string(reports).unwrap());
     std::io::stdout().write_all(line.as_bytes()).unwrap();
 }
 
 #[test]
-fn this_binary_is_a_node_when_it_is_told_so() {
-    let Ok(config) = std::env::var(VARIABLE) else { return };
+fn this_binary_runs_a_node_when_it_has_a_configuration() {
+    let Ok(config) = std::env::var(CONFIG_VARIABLE) else { return };
     let runtime = tokio::runtime::Runtime::new().unwrap();
     runtime.block_on(run(serde_json::from_str(&config).unwrap()));
     std::process::exit(0);
 }
 
-/// Until its input ends: then nobody needs it any more.
+/// Runs a node until its input ends, since then its test has ended.
 async fn run(config: Config) {
     let filter = "info,abide_registry=debug,ractor_cluster=off,ractor=off";
     let log = tracing_subscriber::fmt().with_env_filter(filter).with_ansi(false);
@@ -113,7 +114,7 @@ async fn run(config: Config) {
     let metrics = PrometheusBuilder::new().install_recorder().unwrap();
     let (host, _) = Actor::spawn(None, Echo, ()).await.unwrap();
     let listener = TcpListener::bind(&config.listen).await.unwrap();
-    say(&Said::Listens(listener.local_addr().unwrap().to_string()));
+    report(&Report::Listens(listener.local_addr().unwrap().to_string()));
     let (members, receiver) = watch::channel(Vec::new());
     let Config { name, process, secret, .. } = config;
     let settings = MeshConfig { name, process, listener, secret, host, members: receiver };
@@ -123,7 +124,7 @@ async fn run(config: Config) {
         loop {
             let now = links.borrow_and_update().clone();
             let names = now.iter().map(|(process, link)| (process.clone(), name_of(*link)));
-            say(&Said::Links(names.collect()));
+            report(&Report::Links(names.collect()));
             if links.changed().await.is_err() {
                 return;
             }
@@ -131,11 +132,11 @@ async fn run(config: Config) {
     });
     let mut orders = BufReader::new(stdin()).lines();
     while let Some(order) = orders.next_line().await.unwrap() {
-        obey(serde_json::from_str(&order).unwrap(), &members, &cluster, &metrics).await;
+        carry_out(serde_json::from_str(&order).unwrap(), &members, &cluster, &metrics).await;
     }
 }
 
-async fn obey(
+async fn carry_out(
     order: Order,
     members: &watch::Sender<Vec<Member>>,
     cluster: &Arc<Mesh>,
@@ -149,13 +150,13 @@ async fn obey(
             let began = Instant::now();
             let called = call(cluster, &to, bytes, first, within_ms).await;
             let called = called.map_err(|unreached| format!("{unreached:?}"));
-            say(&Said::Called(called, millis(began)));
+            report(&Report::Called(called, millis(began)));
         }
-        Order::Calls { to, count, at_a_time, bytes, first, within_ms } => {
+        Order::Calls { to, count, concurrency, bytes, first, within_ms } => {
             let (mut outcomes, began) = (BTreeMap::new(), Instant::now());
             let mut calls = FuturesUnordered::new();
             for begun in 0..count {
-                if begun >= at_a_time {
+                if begun >= concurrency {
                     count_one(&mut outcomes, calls.next().await.unwrap());
                 }
                 calls.push(call(cluster, &to, bytes, first, within_ms));
@@ -163,7 +164,7 @@ async fn obey(
             while let Some(outcome) = calls.next().await {
                 count_one(&mut outcomes, outcome);
             }
-            say(&Said::CalledAll(outcomes, millis(began)));
+            report(&Report::CalledAll(outcomes, millis(began)));
         }
         Order::KillServer => {
             let all = ractor::registry::get_all_pids();
@@ -172,7 +173,7 @@ async fn obey(
             };
             all.into_iter().find(server).unwrap().kill();
         }
-        Order::Metrics => say(&Said::Metrics(metrics.render())),
+        Order::Metrics => report(&Report::Metrics(metrics.render())),
     }
 }
 
@@ -201,7 +202,7 @@ fn name_of(link: LinkState) -> String {
     format!("{link:?}")
 }
 
-fn member((node, process, address): Other) -> Member {
+fn member((node, process, address): PeerAddress) -> Member {
     Member {
         holder: Holder { node, incarnation: process.clone() },
         process,

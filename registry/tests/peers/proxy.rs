@@ -1,4 +1,4 @@
-//! A way between two nodes that can be cut, led elsewhere, or made to swallow everything.
+//! A proxy between two nodes that can cut, redirect or block their connections.
 
 use std::sync::{Arc, Mutex};
 
@@ -14,7 +14,7 @@ pub struct Proxy {
     to: Arc<Mutex<String>>,
     open: watch::Sender<bool>,
     cut: watch::Sender<()>,
-    forsaken: watch::Sender<()>,
+    abandoned: watch::Sender<()>,
     _accept: AbortOnDropHandle<()>,
 }
 
@@ -24,33 +24,39 @@ impl Proxy {
         let address = listener.local_addr().unwrap().to_string();
         let to = Arc::new(Mutex::new(to.to_owned()));
         let (open, cut) = (watch::Sender::new(true), watch::Sender::new(()));
-        let forsaken = watch::Sender::new(());
+        let abandoned = watch::Sender::new(());
         let (target, opened, cuts) = (to.clone(), open.subscribe(), cut.clone());
-        let left = forsaken.clone();
+        let abandon = abandoned.clone();
         let accept = tokio::spawn(async move {
-            let mut ways = JoinSet::new();
+            let mut connections = JoinSet::new();
             loop {
                 let (near, _) = listener.accept().await.unwrap();
                 let far = target.lock().unwrap().clone();
-                ways.spawn(carry(near, far, opened.clone(), cuts.subscribe(), left.subscribe()));
+                connections.spawn(carry(
+                    near,
+                    far,
+                    opened.clone(),
+                    cuts.subscribe(),
+                    abandon.subscribe(),
+                ));
             }
         });
-        Self { address, to, open, cut, forsaken, _accept: AbortOnDropHandle::new(accept) }
+        Self { address, to, open, cut, abandoned, _accept: AbortOnDropHandle::new(accept) }
     }
 
-    /// Cuts what there is; what comes next goes elsewhere.
-    pub fn lead_to(&self, to: &str) {
+    /// Cuts all connections, and leads new ones to another address.
+    pub fn redirect(&self, to: &str) {
         to.clone_into(&mut self.to.lock().unwrap());
         self.cut.send_replace(());
     }
 
-    /// Cuts what there is on the side of the one that dialled; the other hears nothing.
-    pub fn forsake(&self) {
-        self.forsaken.send_replace(());
+    /// Closes the dialling side of all connections; the dialled side stays open.
+    pub fn abandon_callee(&self) {
+        self.abandoned.send_replace(());
     }
 
-    /// While it isn't open nothing gets through, and nobody is told.
-    pub fn open(&self, open: bool) {
+    /// Lets bytes through, or silently holds them back.
+    pub fn set_open(&self, open: bool) {
         self.open.send_replace(open);
     }
 }
@@ -60,7 +66,7 @@ async fn carry(
     far: String,
     open: watch::Receiver<bool>,
     mut cut: watch::Receiver<()>,
-    mut forsaken: watch::Receiver<()>,
+    mut abandoned: watch::Receiver<()>,
 ) {
     let Ok(far) = TcpStream::connect(far).await else { return };
     let ((mut near_in, mut near_out), (mut far_in, mut far_out)) =
@@ -69,10 +75,10 @@ async fn carry(
         () = copy(&mut near_in, &mut far_out, open.clone()) => return,
         () = copy(&mut far_in, &mut near_out, open) => return,
         _ = cut.changed() => return,
-        _ = forsaken.changed() => {}
+        _ = abandoned.changed() => {}
     }
     drop((near_in, near_out));
-    // For as long as the other side holds on to it.
+    // The dialled side stays open until its node closes it.
     let _ = tokio::io::copy(&mut far_in, &mut tokio::io::sink()).await;
 }
 

@@ -1,4 +1,5 @@
-//! The actor of one simulated conversation: load, then decide, append, evolve, reconcile.
+//! The actor of one simulated conversation: load, then decide, append, evolve, reconcile, as in the
+//! product.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -17,12 +18,12 @@ use abide_conversation::{
 };
 use serde_json::json;
 
-use crate::exec::Once;
+use crate::activities;
+use crate::executor::OneShot;
 use crate::host::{HostMsg, Live};
 use crate::node::Node;
-use crate::script;
 
-/// A store that takes longer is away, and of a write the outcome is unknown.
+/// A store that takes longer counts as unavailable; the outcome of a write is then unknown.
 const DEADLINE: Duration = Duration::from_millis(1_500);
 /// How long an actor with nothing to do stays in memory.
 const PASSIVATE_AFTER: Duration = Duration::from_millis(400);
@@ -37,43 +38,44 @@ pub enum Msg {
     Resume,
 }
 
-/// What is asked of a conversation, and how it is known again when it is asked twice.
+/// A request to a conversation, with its idempotency key.
 #[derive(Clone)]
 pub struct Request {
     pub action: Action,
     pub key: Option<String>,
 }
 
-/// What became of it.
+/// What became of a request.
 #[derive(Clone, Debug)]
-#[allow(dead_code, reason = "why it failed is for whoever reads the story")]
+#[allow(dead_code, reason = "the trace prints why a request failed")]
 pub enum Outcome {
-    /// The last event of what was journalled.
+    /// Carried out; the `seq` of the last journalled event.
     Done(u64),
     Rejected(Rejection),
-    /// Surely not carried out, here.
+    /// Certainly not carried out by this actor.
     Untouched,
-    /// Nobody knows.
+    /// It is unknown whether the request was carried out.
     Lost,
     Unavailable(&'static str),
 }
 
-/// A request in a mailbox. Dropped before it is taken, it comes back untouched; after, it is lost.
+/// A request in a mailbox. A request that is dropped untaken comes back untouched; one that is
+/// dropped after it was taken counts as lost.
 pub struct Delivery {
-    /// Until it is taken.
+    /// `None` once it was taken.
     request: Option<Request>,
-    reply: Once<Outcome>,
+    reply: OneShot<Outcome>,
 }
 
 impl Delivery {
-    pub fn new(request: Request, reply: Once<Outcome>) -> Self {
+    pub fn new(request: Request, reply: OneShot<Outcome>) -> Self {
         Self { request: Some(request), reply }
     }
 }
 
 impl Drop for Delivery {
     fn drop(&mut self) {
-        self.reply.tell(if self.request.is_none() { Outcome::Lost } else { Outcome::Untouched });
+        self.reply.send(if self.request.is_none() { Outcome::Lost } else { Outcome::Untouched });
     }
 }
 
@@ -86,33 +88,38 @@ struct Actor {
     dormant: bool,
 }
 
-/// Lives, and tells the host how it ended.
+/// Runs the actor, and tells the host how it ended.
 pub async fn run(node: Rc<Node>, live: Rc<Live>, dead: Option<Holder>) {
     let held = Claim { holder: node.me(), epoch: 0 };
-    let (state, cached_seq, dormant) = Default::default();
-    let mut actor =
-        Actor { node: node.clone(), live: live.clone(), held, state, cached_seq, dormant };
-    let ended = actor.live(dead).await;
-    let restless = !wanted(&actor.state).is_empty();
+    let mut actor = Actor {
+        node: node.clone(),
+        live: live.clone(),
+        held,
+        state: State::default(),
+        cached_seq: 0,
+        dormant: false,
+    };
+    let result = actor.live(dead).await;
+    let has_work = !wanted(&actor.state).is_empty();
     live.ending.set(true);
-    over(&node, &live);
-    if ended.is_ok() {
-        give_up(&node, &live.id, &actor.held).await;
+    drop_work(&node, &live);
+    if result.is_ok() {
+        release(&node, &live.id, &actor.held).await;
     }
-    let death = ended.err();
-    node.cast(HostMsg::Ended { live, restless: restless && death.is_none(), death });
+    let exit_reason = result.err();
+    node.cast(HostMsg::Ended { live, has_work: has_work && exit_reason.is_none(), exit_reason });
 }
 
-/// What it ran ends with it; what waits in its mailbox goes back.
-pub fn over(node: &Node, live: &Live) {
+/// Ends the actor's activities, and drops its mailbox, whose requests go back to their senders.
+pub fn drop_work(node: &Node, live: &Live) {
     live.ending.set(true);
     let activities = live.activities.take();
     activities.values().for_each(|task| node.world.exec.abort(*task));
     drop(live.mailbox.take());
 }
 
-/// Gives a claim up; one that is not given up is taken in the end.
-pub async fn give_up(node: &Node, id: &ConversationId, held: &Claim) {
+/// Releases a claim. A claim whose release fails is taken over in the end.
+pub async fn release(node: &Node, id: &ConversationId, held: &Claim) {
     let (id, held) = (id.clone(), held.clone());
     let _ = node.ask(DEADLINE, move |store, _| store.release(&id, &held)).await;
 }
@@ -120,8 +127,8 @@ pub async fn give_up(node: &Node, id: &ConversationId, held: &Claim) {
 impl Actor {
     async fn live(&mut self, dead: Option<Holder>) -> Result<(), ExitReason> {
         self.load(dead).await?;
-        if let Some(record) = self.node.records.borrow_mut().get_mut(&self.live.id) {
-            record.record_start();
+        if let Some(history) = self.node.crash_histories.borrow_mut().get_mut(&self.live.id) {
+            history.record_start();
         }
         self.dormant = self.node.draining.get();
         if self.state.exists() && !self.dormant {
@@ -134,9 +141,9 @@ impl Actor {
             }
             match message {
                 Msg::Deliver(delivery) => self.deliver(delivery).await?,
-                Msg::Report(activity, ended) => {
+                Msg::Report(activity, result) => {
                     if self.live.activities.borrow_mut().remove(&activity).is_some() {
-                        self.act(ended.map_err(ActivityError::Refused)?).await?;
+                        self.act(result.map_err(ActivityError::Refused)?).await?;
                         self.reconcile();
                     }
                 }
@@ -144,35 +151,35 @@ impl Actor {
                 Msg::Leave => {}
                 Msg::Resume => self.reconcile(),
             }
-            if self.node.draining.get() && !self.works() {
+            if self.node.draining.get() && !self.has_running_work() {
                 return Ok(());
             }
         }
     }
 
     /// Whether a model or a tool runs.
-    fn works(&self) -> bool {
-        let works = |activity: &Activity| {
+    fn has_running_work(&self) -> bool {
+        let is_work = |activity: &Activity| {
             matches!(activity, Activity::CallModel { .. } | Activity::RunTool { .. })
         };
-        self.live.activities.borrow().keys().any(works)
+        self.live.activities.borrow().keys().any(is_work)
     }
 
-    /// The next message; `None` if nothing comes of an actor with nothing to do.
+    /// The next message; `None` when an idle actor is to be passivated.
     async fn next(&self) -> Option<Msg> {
         loop {
-            let seen = self.live.asked.count();
+            let seen = self.live.mailbox_changed.count();
             if let Some(message) = self.live.mailbox.borrow_mut().pop_front() {
                 return Some(message);
             }
-            let asked = self.live.asked.after(seen);
+            let mailbox_changed = self.live.mailbox_changed.after(seen);
             if !self.live.activities.borrow().is_empty() {
-                asked.await;
+                mailbox_changed.await;
                 continue;
             }
             let keeps = self.state.exists() && !self.dormant;
             let after = if keeps { PASSIVATE_AFTER } else { Duration::from_millis(20) };
-            self.node.world.exec.within(self.node.ms(after), asked).await?;
+            self.node.world.exec.within(self.node.ms(after), mailbox_changed).await?;
         }
     }
 
@@ -209,31 +216,35 @@ impl Actor {
             match self.node.ask(DEADLINE, move |store, _| store.answer(&id, &key)).await {
                 Ok(None) => {}
                 Ok(Some(first)) => {
-                    delivery.reply.tell(Outcome::Done(first));
+                    delivery.reply.send(Outcome::Done(first));
                     return Ok(());
                 }
                 Err(_) => {
-                    delivery.reply.tell(Outcome::Unavailable("the store is away"));
+                    delivery.reply.send(Outcome::Unavailable("the store is away"));
                     return Ok(());
                 }
             }
         }
         match decide(&self.state, self.command(action)) {
-            Err(rejection) => delivery.reply.tell(Outcome::Rejected(rejection)),
+            Err(rejection) => delivery.reply.send(Outcome::Rejected(rejection)),
             Ok(events) => {
                 let seq = events.last().map_or(0, |event| event.seq);
-                if let Err(refusal) = self.commit(events, key.map(|key| kept(key, seq))).await {
-                    delivery.reply.tell(Outcome::Unavailable("what became of it is unknown"));
+                if let Err(refusal) =
+                    self.commit(events, key.map(|key| stored_response(key, seq))).await
+                {
+                    delivery
+                        .reply
+                        .send(Outcome::Unavailable("the outcome of the write is unknown"));
                     return Err(refusal.into());
                 }
-                delivery.reply.tell(Outcome::Done(seq));
+                delivery.reply.send(Outcome::Done(seq));
             }
         }
         Ok(())
     }
 
     async fn act(&mut self, action: Action) -> Result<(), ExitReason> {
-        // One that came too late changes nothing.
+        // An action that came too late is rejected, and changes nothing.
         if let Ok(events) = decide(&self.state, self.command(action)) {
             self.commit(events, None).await?;
         }
@@ -268,7 +279,7 @@ impl Actor {
         Ok(())
     }
 
-    /// Ends what is no longer wanted, and starts what is wanted and does not run.
+    /// Ends activities that are no longer wanted, and starts wanted ones that do not run.
     fn reconcile(&self) {
         let wanted = wanted(&self.state);
         let mut running = self.live.activities.borrow_mut();
@@ -291,27 +302,27 @@ impl Actor {
             let (node, live, task) = (self.node.clone(), self.live.clone(), activity.clone());
             let turns = self.state.turns_started;
             let task = self.node.spawn(async move {
-                let ended = script::run(&node, &live.id, &task, turns).await;
-                live.cast(Msg::Report(task, ended));
+                let result = activities::run(&node, &live.id, &task, turns).await;
+                live.cast(Msg::Report(task, result));
             });
             running.insert(activity, task);
         }
     }
 }
 
-fn kept(key: String, seq: u64) -> StoredResponse {
+fn stored_response(key: String, seq: u64) -> StoredResponse {
     StoredResponse { key, fingerprint: String::new(), body: json!(seq), expires_at: Timestamp::MAX }
 }
 
 /// Everything that one decision writes.
 pub fn compose(
-    was: &State,
+    before: &State,
     next: &State,
     events: Vec<Event>,
     answer: Option<StoredResponse>,
     cached_seq: u64,
 ) -> Commit {
-    let (before, after) = (was.pending_calls(), next.pending_calls());
+    let (before, after) = (before.pending_calls(), next.pending_calls());
     let among = |all: &[PendingCall], one: &PendingCall| {
         all.iter().any(|it| (&it.call_id, it.suspension) == (&one.call_id, one.suspension))
     };

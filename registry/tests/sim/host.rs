@@ -1,4 +1,5 @@
-//! The supervisor of a simulated node: one message after another, as the product's.
+//! The host of a simulated node: it supervises the actors, one message after another, as the
+//! product's does.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
@@ -10,21 +11,22 @@ use abide_conversation::{Activity, ConversationId};
 use abide_registry::host::{CrashHistory, RestartDelay};
 
 use crate::actor::{self, Msg};
-use crate::broken::Broken;
-use crate::exec::{Once, Signal, TaskId};
+use crate::executor::{Notifier, OneShot, TaskId};
+use crate::mutation::Mutation;
 use crate::node::Node;
 
-/// Who waits for a live actor.
-pub type Waiting = Once<Option<Rc<Live>>>;
+/// The reply to a request for a live actor; `None` where the store refused the last one a moment
+/// ago.
+pub type ReplyTo = OneShot<Option<Rc<Live>>>;
 
 pub enum HostMsg {
-    /// `None` where the store refused the last one a moment ago.
-    Ensure(ConversationId, Option<Holder>, Waiting),
+    /// Starts an actor unless one is live, in place of a dead holder if there is one.
+    Ensure(ConversationId, Option<Holder>, ReplyTo),
     Revive(ConversationId),
     Ended {
         live: Rc<Live>,
-        death: Option<ExitReason>,
-        restless: bool,
+        exit_reason: Option<ExitReason>,
+        has_work: bool,
     },
     Abandon,
     Resume,
@@ -37,24 +39,24 @@ pub enum HostMsg {
 pub struct Live {
     pub id: ConversationId,
     pub number: u64,
-    /// The dead holder over whom it was started.
-    over: Option<Holder>,
+    /// The dead holder that the actor replaces.
+    replacing: Option<Holder>,
     pub mailbox: RefCell<VecDeque<Msg>>,
-    pub asked: Signal,
-    /// It takes no more messages.
+    pub mailbox_changed: Notifier,
+    /// Whether the actor is ending and takes no more messages.
     pub ending: Cell<bool>,
     pub task: Cell<TaskId>,
     pub activities: RefCell<BTreeMap<Activity, TaskId>>,
-    /// Its holding, once it has one.
+    /// The actor's claim, once it has one.
     pub held: RefCell<Option<abide_actors::journal::Claim>>,
 }
 
 impl Live {
-    /// Gives the message back if it is ending.
+    /// Sends a message; one to an ending actor is dropped, and a request in it goes back.
     pub fn cast(&self, message: Msg) {
         if !self.ending.get() {
             self.mailbox.borrow_mut().push_back(message);
-            self.asked.change();
+            self.mailbox_changed.change();
         }
     }
 }
@@ -62,7 +64,7 @@ impl Live {
 impl Node {
     pub fn cast(&self, message: HostMsg) {
         self.inbox.borrow_mut().push(message);
-        self.asked.change();
+        self.mailbox_changed.change();
     }
 
     pub fn live(&self, id: &ConversationId) -> Option<Rc<Live>> {
@@ -73,54 +75,62 @@ impl Node {
         self.table.borrow().contains_key(id)
     }
 
-    /// The host, for ever.
+    /// The loop of the host; it ends with the process.
     pub async fn host(self: Rc<Self>) {
         loop {
-            let seen = self.asked.count();
+            let seen = self.mailbox_changed.count();
             for message in self.inbox.take() {
-                self.judge(message);
+                self.handle(message);
             }
-            self.asked.after(seen).await;
+            self.mailbox_changed.after(seen).await;
         }
     }
 
-    fn judge(self: &Rc<Self>, message: HostMsg) {
+    fn handle(self: &Rc<Self>, message: HostMsg) {
         match message {
-            HostMsg::Ensure(id, over, reply) => self.ensure(id, over, Some(reply)),
+            HostMsg::Ensure(id, replacing, reply) => self.ensure(id, replacing, Some(reply)),
             HostMsg::Revive(id) => self.revive(id),
-            HostMsg::Ended { live, death, restless } => self.ended(&live, death, restless),
-            HostMsg::Abandon => {
-                self.records.borrow_mut().clear();
-                self.everybody().iter().for_each(|live| self.cut(live, false));
+            HostMsg::Ended { live, exit_reason, has_work } => {
+                self.ended(&live, exit_reason, has_work)
             }
-            HostMsg::Resume => self.everybody().iter().for_each(|live| live.cast(Msg::Resume)),
-            HostMsg::Leave => self.everybody().iter().for_each(|live| live.cast(Msg::Leave)),
-            HostMsg::Stop => self.everybody().iter().for_each(|live| self.cut(live, true)),
+            HostMsg::Abandon => {
+                self.crash_histories.borrow_mut().clear();
+                self.all_live().iter().for_each(|live| self.stop_actor(live, false));
+            }
+            HostMsg::Resume => self.all_live().iter().for_each(|live| live.cast(Msg::Resume)),
+            HostMsg::Leave => self.all_live().iter().for_each(|live| live.cast(Msg::Leave)),
+            HostMsg::Stop => self.all_live().iter().for_each(|live| self.stop_actor(live, true)),
         }
     }
 
-    fn everybody(&self) -> Vec<Rc<Live>> {
+    fn all_live(&self) -> Vec<Rc<Live>> {
         self.table.borrow().values().cloned().collect()
     }
 
-    /// Ends an actor between two of its steps; one that is stopped gives its claim up.
-    fn cut(self: &Rc<Self>, live: &Rc<Live>, gives_up: bool) {
+    /// Ends an actor between two of its steps, and releases its claim if `releases_claim`.
+    fn stop_actor(self: &Rc<Self>, live: &Rc<Live>, releases_claim: bool) {
         self.world.exec.abort(live.task.get());
-        actor::over(self, live);
-        let ended = HostMsg::Ended { live: live.clone(), death: None, restless: gives_up };
-        let held = live.held.borrow().clone().filter(|_| gives_up);
+        actor::drop_work(self, live);
+        let ended =
+            HostMsg::Ended { live: live.clone(), exit_reason: None, has_work: releases_claim };
+        let held = live.held.borrow().clone().filter(|_| releases_claim);
         let (node, id) = (self.clone(), live.id.clone());
         self.spawn(async move {
             if let Some(held) = held {
-                actor::give_up(&node, &id, &held).await;
+                actor::release(&node, &id, &held).await;
             }
             node.cast(ended);
         });
     }
 
-    fn ensure(self: &Rc<Self>, id: ConversationId, over: Option<Holder>, reply: Option<Waiting>) {
+    fn ensure(
+        self: &Rc<Self>,
+        id: ConversationId,
+        replacing: Option<Holder>,
+        reply: Option<ReplyTo>,
+    ) {
         let live = self.table.borrow().get(&id).cloned();
-        let pause = self.records.borrow().get(&id).and_then(|record| record.delay);
+        let pause = self.crash_histories.borrow().get(&id).and_then(|history| history.delay);
         let ensured = match (live, pause) {
             (Some(live), _) if !live.ending.get() => Some(live),
             (Some(_), _) | (None, Some(RestartDelay::AfterCrash)) => {
@@ -128,71 +138,77 @@ impl Node {
                 return;
             }
             (None, Some(RestartDelay::AfterRefusal)) => None,
-            (None, None) => Some(self.start(id, over)),
+            (None, None) => Some(self.start(id, replacing)),
         };
         if let Some(reply) = reply {
-            reply.tell(ensured);
+            reply.send(ensured);
         }
     }
 
-    fn start(self: &Rc<Self>, id: ConversationId, over: Option<Holder>) -> Rc<Live> {
+    fn start(self: &Rc<Self>, id: ConversationId, replacing: Option<Holder>) -> Rc<Live> {
         let live = Rc::new(Live {
             id: id.clone(),
             number: self.world.number(),
-            over: over.clone(),
+            replacing: replacing.clone(),
             mailbox: RefCell::default(),
-            asked: Signal::new(&self.world.exec),
+            mailbox_changed: Notifier::new(&self.world.exec),
             ending: Cell::default(),
             task: Cell::default(),
             activities: RefCell::default(),
             held: RefCell::default(),
         });
         self.table.borrow_mut().insert(id, live.clone());
-        live.task.set(self.spawn(actor::run(self.clone(), live.clone(), over)));
+        live.task.set(self.spawn(actor::run(self.clone(), live.clone(), replacing)));
         live
     }
 
     fn revive(self: &Rc<Self>, id: ConversationId) {
-        let over = self.records.borrow_mut().get_mut(&id).and_then(CrashHistory::revive);
+        let replacing =
+            self.crash_histories.borrow_mut().get_mut(&id).and_then(CrashHistory::revive);
         let waiting = self.waiting.borrow_mut().remove(&id).unwrap_or_default();
-        self.ensure(id.clone(), over, None);
+        self.ensure(id.clone(), replacing, None);
         for reply in waiting {
             self.ensure(id.clone(), None, Some(reply));
         }
     }
 
-    fn ended(self: &Rc<Self>, live: &Rc<Live>, death: Option<ExitReason>, restless: bool) {
+    fn ended(self: &Rc<Self>, live: &Rc<Live>, exit_reason: Option<ExitReason>, has_work: bool) {
         let id = live.id.clone();
         let present = self.table.borrow().get(&id).map(|live| live.number);
         if present != Some(live.number) {
             return;
         }
         self.table.borrow_mut().remove(&id);
-        let pause = death.as_ref().and_then(|death| {
-            self.world.tell(|| format!("{}: {id} ends: {death}", self.me()));
-            if *death == ExitReason::Refused(StoreError::Conflict) {
-                self.world.store.wrong(format!("{id}: its one writer meets another's journal"));
+        let pause = exit_reason.as_ref().and_then(|exit_reason| {
+            self.world.trace(|| format!("{}: {id} ends: {exit_reason}", self.me()));
+            if *exit_reason == ExitReason::Refused(StoreError::Conflict) {
+                self.world.store.report_violation(format!(
+                    "{id}: the only writer met events that it has not written"
+                ));
             }
-            let mut records = self.records.borrow_mut();
-            let record = records.entry(id.clone()).or_default();
-            let broken = self.world.broken;
-            let over = live.over.clone().filter(|_| broken != Some(Broken::ForgetsTheDead));
-            let pause = record.record_death(self.now(), Some(death), &death.to_string(), over);
-            let fenced = *death == ExitReason::Refused(StoreError::Fenced);
-            pause.filter(|_| !(fenced && broken == Some(Broken::LetsTheFencedRest)))
+            let mut crash_histories = self.crash_histories.borrow_mut();
+            let history = crash_histories.entry(id.clone()).or_default();
+            let mutation = self.world.mutation;
+            let replacing =
+                live.replacing.clone().filter(|_| mutation != Some(Mutation::DeadHolderForgotten));
+            let pause =
+                history.record_death(self.now(), Some(exit_reason), &exit_reason.to_string(), replacing);
+            let fenced = *exit_reason == ExitReason::Refused(StoreError::Fenced);
+            pause.filter(|_| !(fenced && mutation == Some(Mutation::FencedNotRestarted)))
         });
         let draining = self.draining.get();
-        if restless && draining {
+        if has_work && draining {
             let node = self.clone();
-            let left = id.clone();
-            // Handed over; whoever cannot is helped by those who sweep.
+            let orphan = id.clone();
+            // Handed over to another node; if this fails, the take-over of orphans starts it.
             self.spawn(async move {
-                node.start_anywhere(&left).await;
+                node.start_anywhere(&orphan).await;
             });
         }
-        let at_once = pause.is_some_and(|pause| pause.is_zero()) || restless && !draining;
-        let paused = self.records.borrow().get(&id).is_some_and(|record| record.delay.is_some());
-        if at_once || self.waiting.borrow().contains_key(&id) && !paused {
+        let immediate = pause.is_some_and(|pause| pause.is_zero()) || has_work && !draining;
+        let paused =
+            self.crash_histories.borrow().get(&id).is_some_and(|history| history.delay.is_some());
+        if immediate || self.waiting.borrow().contains_key(&id) && !paused {
             self.revive(id.clone());
         }
         if let Some(pause) = pause.filter(|pause| !pause.is_zero()) {

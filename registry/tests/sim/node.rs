@@ -1,7 +1,7 @@
-//! One process: what the shell of a node does, over the simulated store and network.
+//! One process: a re-implementation of the shell of a node, over the simulated store and network.
 //!
-//! It decides nothing itself: `Tenure`, `Lease`, `View`, `Search`, `Agenda` and `Record` are the
-//! product's, and so are the conversation's `decide`, `evolve` and `wanted`.
+//! It decides nothing itself: `LeaseTracker`, `Lease`, `ClusterView`, `locate`, `AlarmPlanner` and
+//! `CrashHistory` are the product's, and so are the core's `decide`, `evolve` and `wanted`.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashSet};
@@ -19,89 +19,89 @@ use abide_registry::membership::{Member, MemberState};
 use futures::future::{Either, ready};
 use tokio::time::Instant;
 
-use crate::broken::Broken;
-use crate::chance::Chance;
-use crate::exec::{LifeId, Once, Signal, TaskId};
-use crate::host::{HostMsg, Live, Waiting};
-use crate::shares::share;
+use crate::executor::{Notifier, OneShot, ProcessId, TaskId};
+use crate::host::{HostMsg, Live, ReplyTo};
+use crate::mutation::Mutation;
+use crate::partition_cache::share;
+use crate::random::Random;
 use crate::store::Store;
 use crate::world::{LEASE_MS, World};
 
-/// When the cluster's clock starts.
+/// The wall-clock time at which the simulation starts.
 const BEGINNING_MS: i64 = 1_800_000_000_000;
 
 pub struct Node {
     pub world: Rc<World>,
-    pub life: LifeId,
+    pub process_id: ProcessId,
     pub slot: usize,
     pub process: String,
     pub alive: Cell<bool>,
-    /// How much its clocks are wrong: by how much of a thousand, and by how many milliseconds.
+    /// The errors of the node's clocks: its rate in thousandths, and its offset in milliseconds.
     rate: u64,
     offset: i64,
-    pub chance: RefCell<Chance>,
-    /// How many of a hundred calls to the store have an accident.
-    pub rough: Cell<u64>,
-    /// The store cannot be reached.
-    pub away: Cell<bool>,
+    pub random: RefCell<Random>,
+    /// The percentage of calls to the store that have an accident.
+    pub accident_percent: Cell<u64>,
+    /// While set, the node cannot reach the store.
+    pub store_down: Cell<bool>,
     pub lease: RefCell<Lease>,
     pub view: RefCell<Rc<ClusterView>>,
-    pub views: Signal,
+    pub views: Notifier,
     pub links: RefCell<LinkStates>,
-    /// Links, state, or a doubt about the view.
-    pub around: Signal,
-    pub stale: Signal,
+    /// Notified when the links or the state of the node change.
+    pub heartbeat_inputs: Notifier,
+    pub view_doubts: Notifier,
     pub draining: Cell<bool>,
-    /// It was told to drain; one that is stopped does when it goes on.
-    pub retires: Cell<bool>,
+    /// The node was told to drain; a stopped process drains when it goes on.
+    pub shutdown_requested: Cell<bool>,
     pub state: Cell<MemberState>,
     pub dead: RefCell<HashSet<Holder>>,
     pub cache: RefCell<BTreeMap<ConversationId, Holder>>,
     pub inbox: RefCell<Vec<HostMsg>>,
-    pub asked: Signal,
+    pub mailbox_changed: Notifier,
     pub table: RefCell<BTreeMap<ConversationId, Rc<Live>>>,
-    pub records: RefCell<BTreeMap<ConversationId, CrashHistory>>,
-    pub waiting: RefCell<BTreeMap<ConversationId, Vec<Waiting>>>,
+    pub crash_histories: RefCell<BTreeMap<ConversationId, CrashHistory>>,
+    pub waiting: RefCell<BTreeMap<ConversationId, Vec<ReplyTo>>>,
 }
 
 impl Node {
-    pub fn new(world: &Rc<World>, life: LifeId, slot: usize) -> Rc<Self> {
-        let mut chance = Chance::new(world.seed, 100 + life as u64);
+    pub fn new(world: &Rc<World>, process_id: ProcessId, slot: usize) -> Rc<Self> {
+        let mut random = Random::new(world.seed, 100 + process_id as u64);
         let (name, exec) = (format!("n{slot}"), &world.exec);
-        let me = Holder { node: name.clone(), incarnation: format!("i{life}") };
+        let me = Holder { node: name.clone(), incarnation: format!("i{process_id}") };
         let view = ClusterView::with_share(me.clone(), Vec::new(), LinkStates::default(), share);
-        let (rate, offset) = (990 + chance.below(21), chance.below(301).cast_signed() - 150);
+        let (rate, offset) = (990 + random.below(21), random.below(301).cast_signed() - 150);
         Rc::new(Self {
             world: world.clone(),
-            life,
+            process_id,
             slot,
-            process: format!("{name}-p{life}"),
+            process: format!("{name}-p{process_id}"),
             alive: Cell::new(true),
             rate,
             offset,
-            chance: RefCell::new(chance),
-            rough: Cell::default(),
-            away: Cell::default(),
+            random: RefCell::new(random),
+            accident_percent: Cell::default(),
+            store_down: Cell::default(),
             lease: RefCell::new(Lease { me, until: None }),
             view: RefCell::new(Rc::new(view)),
-            views: Signal::new(exec),
+            views: Notifier::new(exec),
             links: RefCell::default(),
-            around: Signal::new(exec),
-            stale: Signal::new(exec),
+            heartbeat_inputs: Notifier::new(exec),
+            view_doubts: Notifier::new(exec),
             draining: Cell::default(),
-            retires: Cell::default(),
+            shutdown_requested: Cell::default(),
             state: Cell::new(MemberState::Up),
             dead: RefCell::default(),
             cache: RefCell::default(),
             inbox: RefCell::default(),
-            asked: Signal::new(exec),
+            mailbox_changed: Notifier::new(exec),
             table: RefCell::default(),
-            records: RefCell::default(),
+            crash_histories: RefCell::default(),
             waiting: RefCell::default(),
         })
     }
 
-    /// As it describes itself.
+    /// The node's own entry in the member table.
     pub fn member(&self) -> Member {
         Member {
             holder: self.me(),
@@ -131,33 +131,33 @@ impl Node {
     pub fn set_links(&self, links: LinkStates) {
         if *self.links.borrow() != links {
             *self.links.borrow_mut() = links;
-            self.around.change();
+            self.heartbeat_inputs.change();
         }
     }
 
     pub fn spawn(self: &Rc<Self>, work: impl Future<Output = ()> + 'static) -> TaskId {
-        self.world.exec.spawn(Some(self.life), work)
+        self.world.exec.spawn(Some(self.process_id), work)
     }
 
     pub fn below(&self, bound: u64) -> u64 {
-        self.chance.borrow_mut().below(bound)
+        self.random.borrow_mut().below(bound)
     }
 
-    /// What its steady clock says.
+    /// The time by the node's monotonic clock.
     pub fn instant(&self) -> Instant {
         static BEGINNING: OnceLock<Instant> = OnceLock::new();
-        let stands = self.world.broken == Some(Broken::StoppedClock);
-        let now = if stands { 0 } else { self.world.exec.now() };
+        let is_stopped = self.world.mutation == Some(Mutation::StoppedClock);
+        let now = if is_stopped { 0 } else { self.world.exec.now() };
         *BEGINNING.get_or_init(Instant::now) + Duration::from_millis(now * self.rate / 1_000)
     }
 
-    /// What time it thinks it is.
+    /// The time by the node's wall clock.
     pub fn now(&self) -> Timestamp {
         let now = i64::try_from(self.world.exec.now()).unwrap();
         Timestamp::from_millisecond(BEGINNING_MS + now + self.offset).unwrap()
     }
 
-    /// So long by its own clock.
+    /// The simulated milliseconds in which the node's own clock advances by `duration`.
     pub fn ms(&self, duration: Duration) -> u64 {
         u64::try_from(duration.as_millis()).unwrap() * 1_000 / self.rate
     }
@@ -166,81 +166,81 @@ impl Node {
         self.world.exec.sleep(self.ms(duration)).await;
     }
 
-    /// Asks the store for something that may be done twice.
+    /// Calls the store with an operation that may be carried out twice.
     pub fn ask<T: 'static>(
         &self,
         within: Duration,
-        what: impl Fn(&Store, u64) -> Result<T, StoreError> + 'static,
+        operation: impl Fn(&Store, u64) -> Result<T, StoreError> + 'static,
     ) -> impl Future<Output = Result<T, StoreError>> {
-        self.carry(within, true, what)
+        self.carry(within, true, operation)
     }
 
-    /// Asks the store, whose answer is late or lost; what was sent may be done or not, and long
-    /// after nobody waits for it.
+    /// Calls the store. The reply may be late or lost; in this case the operation may be carried
+    /// out or not, and possibly long after the caller has given up.
     pub fn carry<T: 'static>(
         &self,
         within: Duration,
         repeatable: bool,
-        what: impl Fn(&Store, u64) -> Result<T, StoreError> + 'static,
+        operation: impl Fn(&Store, u64) -> Result<T, StoreError> + 'static,
     ) -> impl Future<Output = Result<T, StoreError>> {
         let world = self.world.clone();
-        if self.away.get() {
+        if self.store_down.get() {
             let refused = async move {
                 world.exec.sleep(3).await;
-                Err(away())
+                Err(store_unavailable())
             };
             return Either::Left(refused);
         }
-        let accident = self.chance.borrow_mut().percent(self.rough.get());
-        if !accident && self.chance.borrow_mut().percent(70) {
-            return Either::Right(Either::Left(ready(what(&world.store, world.exec.now()))));
+        let accident = self.random.borrow_mut().percent(self.accident_percent.get());
+        if !accident && self.random.borrow_mut().percent(70) {
+            return Either::Right(Either::Left(ready(operation(&world.store, world.exec.now()))));
         }
-        let kind = if accident { self.below(4) } else { 9 };
-        let late = self.late(self.ms(within), kind, repeatable, what);
-        // Few calls are, and what waits for one is smaller without it.
+        let accident_kind = if accident { self.below(4) } else { 9 };
+        let late = self.late(self.ms(within), accident_kind, repeatable, operation);
+        // Few calls are late; boxing them keeps the futures of all callers small.
         Either::Right(Either::Right(Box::pin(late)))
     }
 
-    /// The same after a while, with this kind of accident.
+    /// Calls the store after a delay, with this kind of accident.
     async fn late<T: 'static>(
         &self,
         within: u64,
-        kind: u64,
+        accident_kind: u64,
         repeatable: bool,
-        what: impl Fn(&Store, u64) -> Result<T, StoreError> + 'static,
+        operation: impl Fn(&Store, u64) -> Result<T, StoreError> + 'static,
     ) -> Result<T, StoreError> {
         let (world, exec) = (self.world.clone(), self.world.exec.clone());
         let (mut before, after) = (self.below(15), self.below(15));
-        if kind == 0 {
+        if accident_kind == 0 {
             exec.sleep(before + after).await;
-            return Err(away());
+            return Err(store_unavailable());
         }
-        let answer = Once::new(&exec);
-        if kind == 1 {
+        let answer = OneShot::new(&exec);
+        if accident_kind == 1 {
             before += self.below(4_000);
-            let (told, exec) = (answer.clone(), exec.clone());
+            let (sender, exec) = (answer.clone(), exec.clone());
             let give_up = self.below(200);
             self.world.exec.spawn(None, async move {
                 exec.sleep(give_up).await;
-                told.tell(Err(away()));
+                sender.send(Err(store_unavailable()));
             });
         }
-        let (told, again) = (answer.clone(), self.below(3_000));
+        let (sender, again) = (answer.clone(), self.below(3_000));
         exec.spawn(None, async move {
             world.exec.sleep(before).await;
-            let done = what(&world.store, world.exec.now());
+            let done = operation(&world.store, world.exec.now());
             world.exec.sleep(after).await;
-            told.tell(if kind == 2 { Err(away()) } else { done });
-            if kind == 3 && repeatable {
+            sender.send(if accident_kind == 2 { Err(store_unavailable()) } else { done });
+            if accident_kind == 3 && repeatable {
                 world.exec.sleep(again).await;
-                // Whoever asked has its answer.
-                let _ = what(&world.store, world.exec.now());
+                // The caller has its reply; this is the repeat of a lost packet.
+                let _ = operation(&world.store, world.exec.now());
             }
         });
-        exec.within(within, answer.told()).await.unwrap_or_else(|| Err(away()))
+        exec.within(within, answer.wait()).await.unwrap_or_else(|| Err(store_unavailable()))
     }
 
-    /// Breaks the circle of what knows what.
+    /// Drops what refers back to the node, so that the world can be freed.
     pub fn forget(&self) {
         self.table.borrow_mut().clear();
         self.inbox.borrow_mut().clear();
@@ -249,6 +249,6 @@ impl Node {
     }
 }
 
-pub fn away() -> StoreError {
+pub fn store_unavailable() -> StoreError {
     StoreError::Unavailable("the store is away".to_owned())
 }

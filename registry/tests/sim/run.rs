@@ -1,69 +1,69 @@
-//! Runs schedules, and shortens those that fail.
+//! Runs schedules, and shrinks those that fail.
 
 use std::fmt::Write as _;
 
-use crate::broken::Broken;
-use crate::check;
-use crate::plan::{ROUGH_MS, Step, calm, schedule};
+use crate::invariants;
+use crate::mutation::Mutation;
+use crate::schedule::{FAULTS_MS, Step, end_faults, schedule};
 use crate::world::{NODES, World};
 
-/// How long it may take until everything is settled, once nothing goes wrong any more.
+/// How long everything may take to settle after the last fault.
 const CALM_MS: u64 = 25_000;
-/// How often that is looked at.
-const LOOK_MS: u64 = 200;
-/// No schedule has so many steps; one that has goes round in circles.
-const LONGEST: u64 = 400_000;
+/// How often the runner checks whether everything is settled.
+const CHECK_INTERVAL_MS: u64 = 200;
+/// The most steps of a run. No correct run has this many; one that does is in a live-lock.
+const MAX_STEPS: u64 = 400_000;
 
-/// What a schedule came to.
+/// What a schedule that passed did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Passed {
-    /// The same for the same schedule.
+pub struct RunSummary {
+    /// A hash of everything that was done; equal for equal schedules.
     pub trace: u64,
     pub commits: u64,
     pub claims: u64,
     pub fenced: u64,
     pub promises: u64,
     pub runs: u64,
-    /// Until everything was settled, from when everything was calm.
+    /// The time from the last fault until everything was settled.
     pub settled_ms: u64,
 }
 
-/// Runs a schedule to its end, or to the first thing that must not be.
-pub fn run(seed: u64, steps: &[Step], broken: Option<Broken>) -> Result<Passed, String> {
-    let world = World::new(seed, broken, false);
-    let done = live(&world, seed, steps);
+/// Runs a schedule to its end, or to the first violation.
+pub fn run(seed: u64, steps: &[Step], mutation: Option<Mutation>) -> Result<RunSummary, String> {
+    let world = World::new(seed, mutation, false);
+    let result = run_in(&world, seed, steps);
     world.end();
-    done
+    result
 }
 
-/// The same, told in lines.
-fn story(seed: u64, steps: &[Step], broken: Option<Broken>) -> Vec<String> {
-    let world = World::new(seed, broken, true);
-    // It is known how it ends.
-    let _ = live(&world, seed, steps);
+/// Runs a schedule again, and returns its trace, line by line.
+fn trace_lines(seed: u64, steps: &[Step], mutation: Option<Mutation>) -> Vec<String> {
+    let world = World::new(seed, mutation, true);
+    // The result is known already.
+    let _ = run_in(&world, seed, steps);
     world.end();
-    world.story.as_ref().map(|story| story.take()).unwrap_or_default()
+    world.trace_lines.as_ref().map(|trace_lines| trace_lines.take()).unwrap_or_default()
 }
 
-fn live(world: &std::rc::Rc<World>, seed: u64, steps: &[Step]) -> Result<Passed, String> {
+fn run_in(world: &std::rc::Rc<World>, seed: u64, steps: &[Step]) -> Result<RunSummary, String> {
     (0..NODES).for_each(|slot| world.start(slot));
-    let mut left = LONGEST;
+    let mut steps_left = MAX_STEPS;
     for step in steps {
-        until(world, step.at, &mut left)?;
+        run_until(world, step.at, &mut steps_left)?;
         step.carry_out(world);
     }
-    until(world, ROUGH_MS, &mut left)?;
-    calm(world, seed);
+    run_until(world, FAULTS_MS, &mut steps_left)?;
+    end_faults(world, seed);
     let begun = world.exec.now();
-    while !check::is_settled(world) {
+    while !invariants::is_settled(world) {
         if world.exec.now() > begun + CALM_MS {
-            return Err(check::unsettled(world).unwrap_or_default());
+            return Err(invariants::unsettled(world).unwrap_or_default());
         }
-        until(world, world.exec.now() + LOOK_MS, &mut left)?;
+        run_until(world, world.exec.now() + CHECK_INTERVAL_MS, &mut steps_left)?;
     }
-    match check::promises(world) {
-        Some(wrong) => Err(wrong),
-        None => Ok(Passed {
+    match invariants::promises(world) {
+        Some(violation) => Err(violation),
+        None => Ok(RunSummary {
             trace: world.store.trace.get(),
             commits: world.store.commits.get(),
             claims: world.store.claims.get(),
@@ -75,54 +75,56 @@ fn live(world: &std::rc::Rc<World>, seed: u64, steps: &[Step]) -> Result<Passed,
     }
 }
 
-fn until(world: &World, at: u64, left: &mut u64) -> Result<(), String> {
+fn run_until(world: &World, at: u64, steps_left: &mut u64) -> Result<(), String> {
     while world.exec.step(at) {
-        *left -= 1;
-        if *left == 0 {
-            return Err("it goes round in circles".to_owned());
+        *steps_left -= 1;
+        if *steps_left == 0 {
+            return Err("the run never ends: live-lock".to_owned());
         }
-        if let Some(wrong) = world.store.wrong.borrow().as_ref() {
-            return Err(wrong.clone());
+        if let Some(violation) = world.store.violation.borrow().as_ref() {
+            return Err(violation.clone());
         }
     }
     Ok(())
 }
 
-/// Runs the schedule of a seed. A failure is told with the shortest schedule found that fails.
-pub fn run_seed(seed: u64) -> Result<Passed, String> {
+/// Runs the schedule of a seed. A failure comes with the shortest failing schedule that was found.
+pub fn run_seed(seed: u64) -> Result<RunSummary, String> {
     let steps = schedule(seed);
-    let wrong = match run(seed, &steps, None) {
-        Ok(passed) => return Ok(passed),
-        Err(wrong) => wrong,
+    let violation = match run(seed, &steps, None) {
+        Ok(summary) => return Ok(summary),
+        Err(violation) => violation,
     };
-    let (steps, shorter) = shorten(seed, steps, None);
-    let mut told = format!("SIM_SEED={seed}: {wrong}\nshortened to: {shorter}\n");
+    let (steps, shorter) = shrink(seed, steps, None);
+    let mut report = format!("SIM_SEED={seed}: {violation}\nshrunk to: {shorter}\n");
     for step in &steps {
-        let _ = writeln!(told, "  {:>5} {:?}", step.at, step.what);
+        let _ = writeln!(report, "  {:>5} {:?}", step.at, step.operation);
     }
-    for line in story(seed, &steps, None) {
-        let _ = writeln!(told, "{line}");
+    for line in trace_lines(seed, &steps, None) {
+        let _ = writeln!(report, "{line}");
     }
-    Err(told)
+    Err(report)
 }
 
-/// Takes steps out of a schedule that fails, as long as it still does: halves first, then one by
-/// one.
-pub fn shorten(seed: u64, steps: Vec<Step>, broken: Option<Broken>) -> (Vec<Step>, String) {
+/// Takes steps out of a failing schedule as long as it still fails: halves first, then single
+/// steps.
+pub fn shrink(seed: u64, steps: Vec<Step>, mutation: Option<Mutation>) -> (Vec<Step>, String) {
     let mut steps = steps;
-    let mut wrong = run(seed, &steps, broken).err().unwrap_or_default();
+    let mut violation = run(seed, &steps, mutation).err().unwrap_or_default();
     let mut size = steps.len().div_ceil(2);
     while size > 0 {
         let (mut at, mut shorter) = (0, false);
         while at < steps.len() {
             let mut fewer = steps.clone();
             fewer.drain(at..(at + size).min(steps.len()));
-            match run(seed, &fewer, broken) {
-                Err(still) => (steps, wrong, shorter) = (fewer, still, true),
+            match run(seed, &fewer, mutation) {
+                Err(shrunk_violation) => {
+                    (steps, violation, shorter) = (fewer, shrunk_violation, true)
+                }
                 Ok(_) => at += size,
             }
         }
         size = if shorter && size == 1 { 1 } else { size / 2 };
     }
-    (steps, wrong)
+    (steps, violation)
 }

@@ -1,4 +1,5 @@
-//! The store of all nodes: the product's own store in memory, watched, and broken on purpose.
+//! The store of all nodes: the product's memory store, whose calls are checked, and which mutations
+//! break.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,24 +14,24 @@ use abide_registry::store::Store as _;
 use abide_registry::store::memory::Memory;
 use futures::FutureExt;
 
-use crate::broken::Broken;
-use crate::register::Register;
+use crate::member_table::MemberTable;
+use crate::mutation::Mutation;
 
-/// A page of it, larger than anything that is kept here.
+/// A page size that exceeds the size of anything in the simulation.
 const ALL: usize = 10_000;
 
-/// What of it happens, happens at once; delays are the network's.
+/// A call takes effect at once; the nodes' connections add the delays.
 pub struct Store {
     memory: Memory,
-    pub register: RefCell<Register>,
-    broken: Option<Broken>,
-    /// By conversation, the highest epoch that anybody ever held it under, and the last writer.
+    pub member_table: RefCell<MemberTable>,
+    mutation: Option<Mutation>,
+    /// The highest claimed epoch of each conversation; below, the last writer's claim.
     epochs: RefCell<BTreeMap<ConversationId, u64>>,
     writers: RefCell<BTreeMap<ConversationId, Claim>>,
     closed: RefCell<BTreeSet<(ConversationId, String, u32)>>,
     done: RefCell<BTreeSet<(ConversationId, String)>>,
-    pub wrong: RefCell<Option<String>>,
-    /// Folded over all that was done, in order.
+    pub violation: RefCell<Option<String>>,
+    /// A hash of everything that was done, in order.
     pub trace: Cell<u64>,
     pub commits: Cell<u64>,
     pub claims: Cell<u64>,
@@ -38,17 +39,17 @@ pub struct Store {
 }
 
 impl Store {
-    pub fn new(broken: Option<Broken>) -> Self {
-        let register = Register::new(broken == Some(Broken::PatientRegister));
+    pub fn new(mutation: Option<Mutation>) -> Self {
+        let member_table = MemberTable::new(mutation == Some(Mutation::NeverDeclaresDead));
         Self {
             memory: Memory::default(),
-            register: RefCell::new(register),
-            broken,
+            member_table: RefCell::new(member_table),
+            mutation,
             epochs: Default::default(),
             writers: Default::default(),
             closed: Default::default(),
             done: Default::default(),
-            wrong: Default::default(),
+            violation: Default::default(),
             trace: Default::default(),
             commits: Default::default(),
             claims: Default::default(),
@@ -56,24 +57,24 @@ impl Store {
         }
     }
 
-    /// An invariant does not hold; the first counts.
-    pub fn wrong(&self, what: String) {
-        self.wrong.borrow_mut().get_or_insert(what);
+    /// Reports the violation of an invariant; the first one counts.
+    pub fn report_violation(&self, what: String) {
+        self.violation.borrow_mut().get_or_insert(what);
     }
 
     pub fn enter(&self, me: &Member, now: u64) -> Renewed {
-        self.register.borrow_mut().enter(me, now)
+        self.member_table.borrow_mut().enter(me, now)
     }
 
     pub fn renew(&self, me: &Member, now: u64) -> Renewed {
-        self.register.borrow_mut().renew(me, now)
+        self.member_table.borrow_mut().renew(me, now)
     }
 
-    pub fn bury(&self, who: &Holder, suspect: bool, now: u64) -> Result<bool, StoreError> {
-        if self.broken == Some(Broken::BuriesTheLiving) {
+    pub fn declare_dead(&self, who: &Holder, suspect: bool, now: u64) -> Result<bool, StoreError> {
+        if self.mutation == Some(Mutation::DeclaresLivingDead) {
             return Ok(true);
         }
-        Ok(self.register.borrow_mut().bury(who, suspect, now))
+        Ok(self.member_table.borrow_mut().declare_dead(who, suspect, now))
     }
 
     pub fn claim(
@@ -84,29 +85,34 @@ impl Store {
         now: u64,
     ) -> Result<Claim, StoreError> {
         let before = self.holding(id)?;
-        let robbed = before.as_ref().map(|held| &held.holder);
-        let dead = match self.broken {
-            Some(Broken::ClaimIgnoresHolder) => robbed,
+        let former_holder = before.as_ref().map(|held| &held.holder);
+        let dead = match self.mutation {
+            Some(Mutation::ClaimIgnoresHolder) => former_holder,
             _ => dead,
         };
-        let after = at_once(self.memory.claim(id, me, dead))?;
+        let after = complete_now(self.memory.claim(id, me, dead))?;
         if before.as_ref() != Some(&after) {
             self.claims.set(self.claims.get() + 1);
-            self.note(&[id.as_str(), &after.holder.to_string()], after.epoch);
+            self.fold_into_trace(&[id.as_str(), &after.holder.to_string()], after.epoch);
             let highest = self.epochs.borrow_mut().insert(id.clone(), after.epoch).unwrap_or(0);
             if after.epoch <= highest {
-                self.wrong(format!("{id}: epoch {} is claimed after {highest}", after.epoch));
+                self.report_violation(format!(
+                    "{id}: epoch {} is claimed after {highest}",
+                    after.epoch
+                ));
             }
-            let alive = |held: &&Holder| self.register.borrow().silence(held, now).is_some();
-            if let Some(robbed) = robbed.filter(|held| *held != me).filter(alive) {
-                self.wrong(format!("{id}: {me} claims it from {robbed}, which is a member"));
+            let alive = |held: &&Holder| self.member_table.borrow().silence(held, now).is_some();
+            if let Some(former_holder) = former_holder.filter(|held| *held != me).filter(alive) {
+                self.report_violation(format!(
+                    "{id}: {me} claims it from {former_holder}, which is a member"
+                ));
             }
         }
         Ok(after)
     }
 
     pub fn release(&self, id: &ConversationId, held: &Claim) -> Result<(), StoreError> {
-        at_once(self.memory.release(id, held))
+        complete_now(self.memory.release(id, held))
     }
 
     pub fn append(
@@ -115,22 +121,22 @@ impl Store {
         held: &Claim,
         mut commit: Commit,
     ) -> Result<(), StoreError> {
-        if self.broken == Some(Broken::AckWithoutWrite) && commit.events.len() == 1 {
+        if self.mutation == Some(Mutation::AckWithoutWrite) && commit.events.len() == 1 {
             return Ok(());
         }
-        if self.broken == Some(Broken::NoActiveMark) {
+        if self.mutation == Some(Mutation::NoActiveMark) {
             commit.head.active = false;
         }
         let present = self.holding(id)?;
         let mut by = held;
-        if self.broken == Some(Broken::NoFence) {
+        if self.mutation == Some(Mutation::NoFence) {
             by = present.as_ref().unwrap_or(held);
-            self.follow(id, &mut commit);
+            self.renumber(id, &mut commit);
         }
-        let (last, closing) = closing(&commit);
-        match at_once(self.memory.append(id, by, commit)) {
+        let (last, closing_events) = closing_events(&commit);
+        match complete_now(self.memory.append(id, by, commit)) {
             Ok(()) => {
-                self.written(id, held, last, closing);
+                self.check_write(id, held, last, closing_events);
                 Ok(())
             }
             Err(refusal) => {
@@ -140,19 +146,23 @@ impl Store {
         }
     }
 
-    /// Appends without any rule, as a sweeper would that trusts nobody.
-    pub fn force(&self, id: &ConversationId, mut commit: Commit) -> Result<(), StoreError> {
+    /// Appends without any check, as a node would that bypasses the actor.
+    pub fn append_unchecked(
+        &self,
+        id: &ConversationId,
+        mut commit: Commit,
+    ) -> Result<(), StoreError> {
         let Some(held) = self.holding(id)? else { return Ok(()) };
-        self.follow(id, &mut commit);
-        let (last, closing) = closing(&commit);
-        at_once(self.memory.append(id, &held, commit))?;
-        self.written(id, &held, last, closing);
+        self.renumber(id, &mut commit);
+        let (last, closing_events) = closing_events(&commit);
+        complete_now(self.memory.append(id, &held, commit))?;
+        self.check_write(id, &held, last, closing_events);
         Ok(())
     }
 
     /// Numbers the events so that they follow the journal.
-    fn follow(&self, id: &ConversationId, commit: &mut Commit) {
-        let head = at_once(self.memory.head(id)).ok().flatten();
+    fn renumber(&self, id: &ConversationId, commit: &mut Commit) {
+        let head = complete_now(self.memory.head(id)).ok().flatten();
         let mut seq = head.map_or(0, |head| head.last_seq);
         for event in Arc::make_mut(&mut commit.events) {
             seq += 1;
@@ -161,16 +171,22 @@ impl Store {
         commit.head.last_seq = seq;
     }
 
-    /// What must hold of every write: of its last event, and of what it closes.
-    fn written(&self, id: &ConversationId, held: &Claim, last: u64, closing: Vec<EventData>) {
+    /// Checks what must hold for every write: who wrote it, and that it closes nothing twice.
+    fn check_write(
+        &self,
+        id: &ConversationId,
+        held: &Claim,
+        last: u64,
+        closing_events: Vec<EventData>,
+    ) {
         self.commits.set(self.commits.get() + 1);
-        self.note(&[id.as_str()], last ^ held.epoch << 32);
+        self.fold_into_trace(&[id.as_str()], last ^ held.epoch << 32);
         if let Some(last) = self.writers.borrow_mut().insert(id.clone(), held.clone())
             && (last.epoch > held.epoch || last.epoch == held.epoch && last != *held)
         {
-            self.wrong(format!("{id}: {held:?} writes after {last:?}"));
+            self.report_violation(format!("{id}: {held:?} writes after {last:?}"));
         }
-        for data in closing {
+        for data in closing_events {
             let twice = match &data {
                 EventData::Resolution(closed) => {
                     let key = (id.clone(), closed.call_id.to_string(), closed.suspension);
@@ -182,37 +198,37 @@ impl Store {
                 _ => false,
             };
             if twice {
-                self.wrong(format!("{id}: closed twice: {data:?}"));
+                self.report_violation(format!("{id}: closed twice: {data:?}"));
             }
         }
     }
 
-    fn note(&self, names: &[&str], number: u64) {
+    fn fold_into_trace(&self, names: &[&str], number: u64) {
         let fold = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
         let hash = names.iter().flat_map(|name| name.bytes()).fold(self.trace.get(), fold);
         self.trace.set(number.to_le_bytes().into_iter().fold(hash, fold));
     }
 
     pub fn load(&self, id: &ConversationId) -> Result<Option<StoredConversation>, StoreError> {
-        at_once(self.memory.load(id))
+        complete_now(self.memory.load(id))
     }
 
-    /// What was answered first.
+    /// The first answer to a request with this key.
     pub fn answer(&self, id: &ConversationId, key: &str) -> Result<Option<u64>, StoreError> {
-        let kept = at_once(self.memory.answer(id.as_str(), key, Timestamp::UNIX_EPOCH))?;
-        Ok(kept.and_then(|kept| kept.body.as_u64()))
+        let stored = complete_now(self.memory.answer(id.as_str(), key, Timestamp::UNIX_EPOCH))?;
+        Ok(stored.and_then(|stored| stored.body.as_u64()))
     }
 
     pub fn holding(&self, id: &ConversationId) -> Result<Option<Claim>, StoreError> {
-        at_once(self.memory.holding(id))
+        complete_now(self.memory.holding(id))
     }
 
     pub fn exists(&self, id: &ConversationId) -> Result<bool, StoreError> {
-        Ok(at_once(self.memory.head(id))?.is_some())
+        Ok(complete_now(self.memory.head(id))?.is_some())
     }
 
     pub fn events(&self, id: &ConversationId) -> Vec<Event> {
-        at_once(self.memory.events(id, 0, ALL)).unwrap()
+        complete_now(self.memory.events(id, 0, ALL)).unwrap()
     }
 
     pub fn due(
@@ -221,9 +237,9 @@ impl Store {
         until: Timestamp,
         limit: usize,
     ) -> Result<Vec<(ConversationId, Timestamp)>, StoreError> {
-        match self.broken {
-            Some(Broken::NoAlarms) => Ok(Vec::new()),
-            _ => at_once(self.memory.due(share, until, limit)),
+        match self.mutation {
+            Some(Mutation::NoAlarms) => Ok(Vec::new()),
+            _ => complete_now(self.memory.due(share, until, limit)),
         }
     }
 
@@ -231,25 +247,25 @@ impl Store {
         &self,
         share: &PartitionSet,
     ) -> Result<Vec<(ConversationId, Option<Claim>)>, StoreError> {
-        let page = at_once(self.memory.active(share, None, ALL));
+        let page = complete_now(self.memory.active(share, None, ALL));
         page.map(|page| page.items).map_err(|refused| StoreError::Unavailable(refused.to_string()))
     }
 
-    /// Everything that was ever begun, and its call's tools that must not run twice.
+    /// All conversations that were ever written.
     pub fn all(&self) -> Vec<ConversationId> {
         self.writers.borrow().keys().cloned().collect()
     }
 }
 
-/// The number of the last event that is to be written, and those that close something.
-fn closing(commit: &Commit) -> (u64, Vec<EventData>) {
+/// The `seq` of a commit's last event, and its events that close something.
+fn closing_events(commit: &Commit) -> (u64, Vec<EventData>) {
     let last = commit.events.last().map_or(0, |event| event.seq);
     let closes =
         |data: &&EventData| matches!(data, EventData::Resolution(_) | EventData::ToolResult(_));
     (last, commit.events.iter().map(|event| &event.data).filter(closes).cloned().collect())
 }
 
-/// Whether the call is of a tool that must not run twice.
+/// Whether a call's tool must not run twice.
 pub fn runs_once(events: &[Event], call: &str) -> bool {
     events.iter().any(|event| match &event.data {
         EventData::ToolCall(made) => {
@@ -261,7 +277,7 @@ pub fn runs_once(events: &[Event], call: &str) -> bool {
     })
 }
 
-/// The store in memory never waits.
-fn at_once<T>(asked: impl Future<Output = T>) -> T {
-    asked.now_or_never().expect("memory answers at once")
+/// The output of a future of the memory store, which never waits.
+fn complete_now<T>(future: impl Future<Output = T>) -> T {
+    future.now_or_never().expect("memory answers at once")
 }

@@ -1,4 +1,5 @@
-//! What runs on a simulated node as long as it lives: its membership, its alarms, its take-overs.
+//! The background tasks of a simulated node: its membership, its alarms, and the take-over of
+//! orphans.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -16,103 +17,108 @@ use abide_registry::takeover::{SWEEP_INTERVAL, may_orphan};
 use tokio::time::Instant;
 
 use crate::actor::{Outcome, Request, compose};
-use crate::broken::Broken;
-use crate::exec::{Once, either};
+use crate::executor::{OneShot, either};
 use crate::host::HostMsg;
+use crate::mutation::Mutation;
 use crate::node::Node;
-use crate::shares::share;
+use crate::partition_cache::share;
 use crate::world::LEASE_MS;
 
 const LEASE: Duration = Duration::from_millis(LEASE_MS);
-/// How soon after a renewal the next may be asked for.
-const BREATH: Duration = Duration::from_millis(20);
+/// The shortest time between two renewals.
+const MIN_RENEW_INTERVAL: Duration = Duration::from_millis(20);
 /// How long a wake may take.
-const PATIENCE: Duration = Duration::from_millis(2_000);
-/// How long to wait for a store that is away.
-const AWAY: Duration = Duration::from_millis(300);
-/// What a store takes at most.
+const WAKE_TIMEOUT: Duration = Duration::from_millis(2_000);
+/// How long to wait before an unavailable store is tried again.
+const UNAVAILABLE_DELAY: Duration = Duration::from_millis(300);
+/// The longest that a read of the store may take.
 const READ: Duration = Duration::from_millis(1_500);
 
 impl Node {
-    /// Begins to live: as a member first.
+    /// Enters the membership, and then starts the node's tasks.
     pub fn begin(self: &Rc<Self>) {
         let node = self.clone();
         self.spawn(async move {
-            let mut tenure = LeaseTracker::new(node.member(), LEASE);
+            let mut lease_tracker = LeaseTracker::new(node.member(), LEASE);
             loop {
-                let (asked, me) = (node.instant(), tenure.me.clone());
+                let (asked_at, me) = (node.instant(), lease_tracker.me.clone());
                 match node.ask(LEASE, move |store, now| Ok(store.enter(&me, now))).await {
                     Ok(Renewed::Alive { members, .. }) => {
-                        node.learn(&tenure, asked, members, LinkStates::default());
+                        node.apply_view(&lease_tracker, asked_at, members, LinkStates::default());
                         break;
                     }
-                    // The program would end, and be started again.
-                    Ok(Renewed::Evicted) => tenure.me = tenure.next_incarnation(node.incarnation()),
-                    Err(_) => node.sleep(BREATH).await,
+                    // The product's program would end here, and be started again.
+                    Ok(Renewed::Evicted) => {
+                        lease_tracker.me = lease_tracker.next_incarnation(node.incarnation())
+                    }
+                    Err(_) => node.sleep(MIN_RENEW_INTERVAL).await,
                 }
             }
             node.spawn(node.clone().host());
-            node.spawn(node.clone().wakes());
-            node.spawn(node.clone().sweeps());
-            node.clone().keep(tenure).await;
+            node.spawn(node.clone().wake_loop());
+            node.spawn(node.clone().takeover_loop());
+            node.clone().keep_membership(lease_tracker).await;
         });
     }
 
     fn incarnation(&self) -> String {
-        format!("i{}-{}", self.life, self.world.number())
+        format!("i{}-{}", self.process_id, self.world.number())
     }
 
-    async fn keep(self: Rc<Self>, mut tenure: LeaseTracker) {
+    async fn keep_membership(self: Rc<Self>, mut lease_tracker: LeaseTracker) {
         loop {
-            let (around, stale) = (self.around.count(), self.stale.count());
+            let (heartbeat_inputs, view_doubts) =
+                (self.heartbeat_inputs.count(), self.view_doubts.count());
             let links = self.links.borrow().clone();
-            for suspect in tenure.suspects(&self.seen(), &links) {
+            for suspect in lease_tracker.suspects(&self.seen(), &links) {
                 let who = suspect.holder.clone();
-                let buried = self.ask(LEASE, move |store, now| store.bury(&who, true, now)).await;
-                if buried.is_ok() {
-                    self.world.tell(|| format!("{} buries {}", self.me(), suspect.holder));
-                    tenure.mark_declared_dead(&suspect);
+                let declared_dead =
+                    self.ask(LEASE, move |store, now| store.declare_dead(&who, true, now)).await;
+                if declared_dead.is_ok() {
+                    self.world.trace(|| format!("{} declares {} dead", self.me(), suspect.holder));
+                    lease_tracker.mark_declared_dead(&suspect);
                 }
             }
-            (tenure.me.state, tenure.me.live_actors) =
+            (lease_tracker.me.state, lease_tracker.me.live_actors) =
                 (self.state.get(), self.table.borrow().len());
-            // Whoever cannot renew tries again.
-            let _ = self.renew(&mut tenure, links).await;
-            let looked = async {
+            // A failed renewal is tried again in the next round.
+            let _ = self.renew(&mut lease_tracker, links).await;
+            let change = async {
                 let doubt = async {
-                    self.sleep(BREATH).await;
-                    self.stale.after(stale).await;
+                    self.sleep(MIN_RENEW_INTERVAL).await;
+                    self.view_doubts.after(view_doubts).await;
                 };
-                let _ = either(self.around.after(around), doubt).await;
+                let _ = either(self.heartbeat_inputs.after(heartbeat_inputs), doubt).await;
             };
-            self.world.exec.within(self.ms(tenure.renew_interval()), looked).await;
+            self.world.exec.within(self.ms(lease_tracker.renew_interval()), change).await;
         }
     }
 
     async fn renew(
         self: &Rc<Self>,
-        tenure: &mut LeaseTracker,
+        lease_tracker: &mut LeaseTracker,
         links: LinkStates,
     ) -> Result<(), StoreError> {
-        let (asked, me) = (self.instant(), tenure.me.clone());
+        let (asked_at, me) = (self.instant(), lease_tracker.me.clone());
         match self.ask(LEASE, move |store, now| Ok(store.renew(&me, now))).await? {
             Renewed::Alive { members, .. } => {
-                if self.learn(tenure, asked, members, links) {
+                if self.apply_view(lease_tracker, asked_at, members, links) {
                     self.cast(HostMsg::Resume);
                 }
             }
             Renewed::Evicted => {
-                self.world.tell(|| format!("{} was declared dead", self.me()));
-                self.lease.borrow_mut().renew(tenure.me.holder.clone(), asked, asked);
-                let (me, others) = (tenure.me.holder.clone(), tenure.others(&self.seen()));
-                self.show(ClusterView::with_share(me, others, links.clone(), share));
+                self.world.trace(|| format!("{} was declared dead", self.me()));
+                self.lease.borrow_mut().renew(lease_tracker.me.holder.clone(), asked_at, asked_at);
+                let (me, others) =
+                    (lease_tracker.me.holder.clone(), lease_tracker.others(&self.seen()));
+                self.publish_view(ClusterView::with_share(me, others, links.clone(), share));
                 self.cast(HostMsg::Abandon);
-                let risen = tenure.next_incarnation(self.incarnation());
-                let (asked, me) = (self.instant(), risen.clone());
+                let rejoined_as = lease_tracker.next_incarnation(self.incarnation());
+                let (asked_at, me) = (self.instant(), rejoined_as.clone());
                 let entered = self.ask(LEASE, move |store, now| Ok(store.enter(&me, now)));
                 if let Renewed::Alive { members, .. } = entered.await? {
-                    tenure.me = risen;
-                    self.learn(tenure, asked, members, links);
+                    lease_tracker.me = rejoined_as;
+                    self.apply_view(lease_tracker, asked_at, members, links);
                     self.cast(HostMsg::Resume);
                 }
             }
@@ -120,71 +126,71 @@ impl Node {
         Ok(())
     }
 
-    /// Returns whether this node had lapsed until now.
-    fn learn(
+    /// Renews the lease and publishes the new view. Returns whether the lease had lapsed.
+    fn apply_view(
         &self,
-        tenure: &LeaseTracker,
-        asked: Instant,
+        lease_tracker: &LeaseTracker,
+        asked_at: Instant,
         members: Vec<abide_registry::membership::ObservedMember>,
         links: LinkStates,
     ) -> bool {
-        let (me, until) = (tenure.me.holder.clone(), tenure.valid_until(asked));
+        let (me, until) = (lease_tracker.me.holder.clone(), lease_tracker.valid_until(asked_at));
         let lapsed = self.lease.borrow_mut().renew(me.clone(), until, self.instant());
-        self.show(ClusterView::with_share(me, members, links, share));
+        self.publish_view(ClusterView::with_share(me, members, links, share));
         lapsed
     }
 
-    fn show(&self, view: ClusterView) {
+    fn publish_view(&self, view: ClusterView) {
         let before = self.view.replace(Rc::new(view));
-        crate::check::moves_little(&self.world, &before, &self.seen());
+        crate::invariants::check_partition_moves(&self.world, &before, &self.seen());
         self.views.change();
     }
 
-    /// Wakes the conversations of this node's share whose alarm is due.
-    async fn wakes(self: Rc<Self>) {
-        let agenda = Rc::new(RefCell::new((AlarmPlanner::default(), 0_usize)));
+    /// Wakes the conversations of this node's partitions whose alarm is due.
+    async fn wake_loop(self: Rc<Self>) {
+        let planner = Rc::new(RefCell::new((AlarmPlanner::default(), 0_usize)));
         loop {
             let now = self.now();
-            let look = agenda.borrow_mut().0.next_poll(now);
+            let poll = planner.borrow_mut().0.next_poll(now);
             let view = self.seen();
             let due = move |store: &crate::store::Store, _| {
-                store.due(&view.share, look.until, look.limit)
+                store.due(&view.share, poll.until, poll.limit)
             };
             let wait = match self.ask(READ, due).await {
                 Ok(alarms) => {
-                    let under_way = agenda.borrow().1;
-                    let (due, wait) = agenda.borrow_mut().0.plan(look, now, &alarms, under_way);
+                    let under_way = planner.borrow().1;
+                    let (due, wait) = planner.borrow_mut().0.plan(poll, now, &alarms, under_way);
                     for (id, _) in due {
-                        agenda.borrow_mut().1 += 1;
-                        let (node, agenda) = (self.clone(), agenda.clone());
+                        planner.borrow_mut().1 += 1;
+                        let (node, planner) = (self.clone(), planner.clone());
                         self.spawn(async move {
                             let woken = node.wake(&id).await;
-                            let mut agenda = agenda.borrow_mut();
-                            agenda.1 -= 1;
-                            agenda.0.finish(id, woken, node.now());
+                            let mut planner = planner.borrow_mut();
+                            planner.1 -= 1;
+                            planner.0.finish(id, woken, node.now());
                         });
                     }
                     wait
                 }
-                Err(_) => AWAY,
+                Err(_) => UNAVAILABLE_DELAY,
             };
             self.sleep(wait).await;
         }
     }
 
     async fn wake(self: &Rc<Self>, id: &ConversationId) -> bool {
-        if self.world.broken == Some(Broken::SweeperWithoutDoor) {
+        if self.world.mutation == Some(Mutation::WakeBypassesRouter) {
             return self.close(id).await;
         }
         let request = Request { action: Action::Wake, key: None };
-        let woken = self.world.exec.within(self.ms(PATIENCE), self.deliver(id, request)).await;
+        let woken = self.world.exec.within(self.ms(WAKE_TIMEOUT), self.deliver(id, request)).await;
         matches!(woken, Some(Outcome::Done(_)))
     }
 
-    /// What a sweeper must not do: it reads, decides by itself, and writes whatever has happened.
+    /// A mutation: reads, decides without the actor, and writes whatever has happened since.
     async fn close(&self, id: &ConversationId) -> bool {
-        let of = id.clone();
-        let Ok(Some(stored)) = self.ask(READ, move |store, _| store.load(&of)).await else {
+        let stored_id = id.clone();
+        let Ok(Some(stored)) = self.ask(READ, move |store, _| store.load(&stored_id)).await else {
             return false;
         };
         let state: State = replay(stored.state, &stored.events);
@@ -196,14 +202,14 @@ impl Node {
         self.sleep(Duration::from_millis(self.below(50))).await;
         let next = replay(state.clone(), &events);
         let commit = compose(&state, &next, events, None, next.seq);
-        self.world.store.force(id, commit).is_ok()
+        self.world.store.append_unchecked(id, commit).is_ok()
     }
 
-    /// Takes up what was running where nobody runs it any more.
-    async fn sweeps(self: Rc<Self>) {
+    /// Takes over active conversations whose holder is gone.
+    async fn takeover_loop(self: Rc<Self>) {
         loop {
             let view = self.seen();
-            self.sweep().await;
+            self.take_over_orphans().await;
             let changed = async {
                 loop {
                     let seen = self.views.count();
@@ -217,12 +223,12 @@ impl Node {
         }
     }
 
-    async fn sweep(self: &Rc<Self>) {
+    async fn take_over_orphans(self: &Rc<Self>) {
         let active = loop {
             let view = self.seen();
             match self.ask(READ, move |store, _| store.active(&view.share)).await {
                 Ok(active) => break active,
-                Err(_) => self.sleep(AWAY).await,
+                Err(_) => self.sleep(UNAVAILABLE_DELAY).await,
             }
         };
         let mut starts = Vec::new();
@@ -236,36 +242,36 @@ impl Node {
                 Orphan::IfDead(holder) => self.is_dead(holder).await.unwrap_or(false),
             };
             if orphan {
-                self.world.tell(|| format!("{me} takes up {id}"));
-                let (node, done) = (self.clone(), Once::new(&self.world.exec));
+                self.world.trace(|| format!("{me} takes up {id}"));
+                let (node, done) = (self.clone(), OneShot::new(&self.world.exec));
                 starts.push(done.clone());
-                self.spawn(async move { done.tell(node.start_anywhere(&id).await) });
+                self.spawn(async move { done.send(node.start_anywhere(&id).await) });
             }
         }
         for done in starts {
-            done.told().await;
+            done.wait().await;
         }
     }
 
-    /// Drains as a program that ends does: what is not done in time is cut off, and goes on
-    /// elsewhere.
-    pub async fn retire(self: Rc<Self>, patience: Duration) {
-        self.world.tell(|| format!("{} drains", self.me()));
+    /// Drains and ends, like a program that is shut down: work that is not done in time is cut off
+    /// and goes on elsewhere.
+    pub async fn shut_down(self: Rc<Self>, drain_timeout: Duration) {
+        self.world.trace(|| format!("{} drains", self.me()));
         self.draining.set(true);
         self.state.set(MemberState::Draining);
-        self.around.change();
+        self.heartbeat_inputs.change();
         self.cast(HostMsg::Leave);
         let emptied = async {
             while !self.table.borrow().is_empty() {
-                self.sleep(BREATH).await;
+                self.sleep(MIN_RENEW_INTERVAL).await;
             }
         };
-        if self.world.exec.within(self.ms(patience), emptied).await.is_none() {
+        if self.world.exec.within(self.ms(drain_timeout), emptied).await.is_none() {
             self.cast(HostMsg::Stop);
-            self.sleep(BREATH).await;
+            self.sleep(MIN_RENEW_INTERVAL).await;
         }
         let me = self.me();
-        let _ = self.ask(READ, move |store, now| store.bury(&me, true, now)).await;
-        self.world.kill(self.life, true);
+        let _ = self.ask(READ, move |store, now| store.declare_dead(&me, true, now)).await;
+        self.world.kill(self.process_id, true);
     }
 }

@@ -1,4 +1,5 @@
-//! Everything that there is: time, the store, the network, the processes, and their story.
+//! The simulated world: time, the store, the network, the processes, and the trace of what
+//! happened.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -10,19 +11,19 @@ use abide_conversation::ConversationId;
 use abide_registry::membership::LinkState;
 use abide_registry::placement::Policy;
 
-use crate::broken::Broken;
-use crate::chance::Chance;
-use crate::exec::{Exec, LifeId};
+use crate::executor::{Executor, ProcessId};
+use crate::mutation::Mutation;
 use crate::node::Node;
+use crate::random::Random;
 use crate::store::{Store, runs_once};
 
-/// How long a silent node is still believed alive. Shorter than in production, so that a schedule
-/// has many of them.
+/// How long a silent node still counts as alive: less than in production, so that a schedule
+/// contains many leases.
 pub const LEASE_MS: u64 = 2_000;
-/// How many nodes there are.
+/// The number of nodes.
 pub const NODES: usize = 3;
 
-/// What a client was promised.
+/// A request that was acknowledged to a client.
 pub struct Promise {
     pub id: ConversationId,
     pub text: Option<String>,
@@ -30,55 +31,55 @@ pub struct Promise {
 }
 
 pub struct World {
-    pub exec: Rc<Exec>,
+    pub exec: Rc<Executor>,
     pub store: Store,
-    pub broken: Option<Broken>,
+    pub mutation: Option<Mutation>,
     pub policy: Policy,
     pub seed: u64,
-    /// All processes that ever were.
-    pub lives: RefCell<Vec<Rc<Node>>>,
+    /// All processes that were ever started.
+    pub processes: RefCell<Vec<Rc<Node>>>,
     /// The process of each node, if it runs.
-    pub slots: RefCell<[Option<LifeId>; NODES]>,
-    /// What is out of order between two processes.
-    ways: RefCell<BTreeMap<(LifeId, LifeId), LinkState>>,
-    /// How many calls of a hundred between nodes have an accident.
-    pub rough: Cell<u64>,
-    chance: RefCell<Chance>,
+    pub slots: RefCell<[Option<ProcessId>; NODES]>,
+    /// The states of the links that are not in their normal state.
+    links: RefCell<BTreeMap<(ProcessId, ProcessId), LinkState>>,
+    /// The percentage of calls between nodes that have an accident.
+    pub accident_percent: Cell<u64>,
+    random: RefCell<Random>,
     pub runs: RefCell<BTreeMap<(ConversationId, String), u32>>,
     pub promises: RefCell<Vec<Promise>>,
     pub numbers: Cell<u64>,
-    /// The story so far, where somebody wants to read it.
-    pub story: Option<RefCell<Vec<String>>>,
+    /// The trace so far, if one was requested.
+    pub trace_lines: Option<RefCell<Vec<String>>>,
 }
 
 impl World {
-    pub fn new(seed: u64, broken: Option<Broken>, told: bool) -> Rc<Self> {
+    pub fn new(seed: u64, mutation: Option<Mutation>, traced: bool) -> Rc<Self> {
         let policies = [Policy::Local, Policy::Rendezvous, Policy::LeastLoaded];
         Rc::new(Self {
-            exec: Rc::new(Exec::default()),
-            store: Store::new(broken),
-            broken,
+            exec: Rc::new(Executor::default()),
+            store: Store::new(mutation),
+            mutation,
             policy: policies[usize::try_from(seed % 3).unwrap()],
             seed,
-            lives: RefCell::default(),
+            processes: RefCell::default(),
             slots: RefCell::default(),
-            ways: RefCell::default(),
-            rough: Cell::default(),
-            chance: RefCell::new(Chance::new(seed, 1)),
+            links: RefCell::default(),
+            accident_percent: Cell::default(),
+            random: RefCell::new(Random::new(seed, 1)),
             runs: RefCell::default(),
             promises: RefCell::default(),
             numbers: Cell::default(),
-            story: told.then(RefCell::default),
+            trace_lines: traced.then(RefCell::default),
         })
     }
 
-    /// A number for the network.
+    /// A random number for the network.
     pub fn below(&self, bound: u64) -> u64 {
-        self.chance.borrow_mut().below(bound)
+        self.random.borrow_mut().below(bound)
     }
 
     pub fn percent(&self, percent: u64) -> bool {
-        self.chance.borrow_mut().percent(percent)
+        self.random.borrow_mut().percent(percent)
     }
 
     pub fn number(&self) -> u64 {
@@ -86,16 +87,16 @@ impl World {
         self.numbers.get()
     }
 
-    /// Adds a line to the story.
-    pub fn tell(&self, line: impl FnOnce() -> String) {
-        if let Some(story) = &self.story {
-            story.borrow_mut().push(format!("{:>6} {}", self.exec.now(), line()));
+    /// Adds a line to the trace.
+    pub fn trace(&self, line: impl FnOnce() -> String) {
+        if let Some(trace_lines) = &self.trace_lines {
+            trace_lines.borrow_mut().push(format!("{:>6} {}", self.exec.now(), line()));
         }
     }
 
     pub fn node(&self, slot: usize) -> Option<Rc<Node>> {
-        let life = self.slots.borrow()[slot]?;
-        Some(self.lives.borrow()[life].clone())
+        let process_id = self.slots.borrow()[slot]?;
+        Some(self.processes.borrow()[process_id].clone())
     }
 
     pub fn running(&self) -> Vec<Rc<Node>> {
@@ -103,92 +104,98 @@ impl World {
     }
 
     pub fn process(&self, process: &str) -> Option<Rc<Node>> {
-        self.lives.borrow().iter().find(|node| node.process == process).cloned()
+        self.processes.borrow().iter().find(|node| node.process == process).cloned()
     }
 
-    /// Starts a process by the name of a node; one that goes by it already goes on.
+    /// Starts a process under the name of a node; another process of this name keeps running.
     pub fn start(self: &Rc<Self>, slot: usize) {
-        let life = self.lives.borrow().len();
-        let node = Node::new(self, life, slot);
-        self.lives.borrow_mut().push(node.clone());
-        self.slots.borrow_mut()[slot] = Some(life);
-        self.tell(|| format!("{} begins", node.process));
+        let process_id = self.processes.borrow().len();
+        let node = Node::new(self, process_id, slot);
+        self.processes.borrow_mut().push(node.clone());
+        self.slots.borrow_mut()[slot] = Some(process_id);
+        self.trace(|| format!("{} begins", node.process));
         self.relink();
         node.begin();
     }
 
-    /// Ends a process without a word; whoever dials it is refused, or hears nothing.
-    pub fn kill(&self, life: LifeId, refuses: bool) {
-        let node = self.lives.borrow()[life].clone();
-        self.tell(|| format!("{} is killed", node.process));
+    /// Ends a process without a shutdown. Later connections to it are refused, or get no answer.
+    pub fn kill(&self, process_id: ProcessId, refuses: bool) {
+        let node = self.processes.borrow()[process_id].clone();
+        self.trace(|| format!("{} is killed", node.process));
         node.alive.set(false);
-        self.exec.kill(life);
+        self.exec.kill(process_id);
         let mut slots = self.slots.borrow_mut();
-        if slots[node.slot] == Some(life) {
+        if slots[node.slot] == Some(process_id) {
             slots[node.slot] = None;
         }
-        let lives = self.lives.borrow().len();
-        let seen = if refuses { LinkState::Refused } else { LinkState::Connected };
-        self.ways.borrow_mut().extend((0..lives).map(|from| ((from, life), seen)));
+        let processes = self.processes.borrow().len();
+        let link_from_others = if refuses { LinkState::Refused } else { LinkState::Connected };
+        self.links
+            .borrow_mut()
+            .extend((0..processes).map(|from| ((from, process_id), link_from_others)));
         drop(slots);
         self.relink();
     }
 
-    pub fn link(&self, from: LifeId, to: LifeId, link: LinkState) {
-        self.ways.borrow_mut().insert((from, to), link);
+    pub fn link(&self, from: ProcessId, to: ProcessId, link: LinkState) {
+        self.links.borrow_mut().insert((from, to), link);
         self.relink();
     }
 
-    /// Every way between processes that live is good again.
+    /// Restores all links between live processes.
     pub fn mend(&self) {
-        let lives = self.lives.borrow();
-        self.ways.borrow_mut().retain(|(_, to), _| !lives[*to].alive.get());
-        drop(lives);
+        let processes = self.processes.borrow();
+        self.links.borrow_mut().retain(|(_, to), _| !processes[*to].alive.get());
+        drop(processes);
         self.relink();
     }
 
     fn relink(&self) {
-        let lives = self.lives.borrow();
-        let ways = self.ways.borrow();
-        for from in lives.iter().filter(|node| node.alive.get()) {
-            let way = |to: &Rc<Node>| {
-                let known = ways.get(&(from.life, to.life)).copied();
-                let link = known.unwrap_or(match to.alive.get() {
-                    true => LinkState::Connected,
-                    false => LinkState::Lost,
+        let processes = self.processes.borrow();
+        let links = self.links.borrow();
+        for from in processes.iter().filter(|node| node.alive.get()) {
+            let link = |to: &Rc<Node>| {
+                let set_link = links.get(&(from.process_id, to.process_id)).copied();
+                let link = set_link.unwrap_or(if to.alive.get() {
+                    LinkState::Connected
+                } else {
+                    LinkState::Lost
                 });
                 (to.process.clone(), link)
             };
-            let links = lives.iter().filter(|to| to.life != from.life).map(way).collect();
+            let links =
+                processes.iter().filter(|to| to.process_id != from.process_id).map(link).collect();
             from.set_links(Arc::new(links));
         }
     }
 
-    /// A tool begins to run.
+    /// Records the start of a tool run, and checks that it is allowed.
     pub fn run(&self, node: &Node, id: &ConversationId, call: &str) {
         let me = node.lease.borrow().me.clone();
-        self.tell(|| format!("{me} runs {call} of {id}"));
+        self.trace(|| format!("{me} runs {call} of {id}"));
         if self.is_lapsed(&me) {
-            self.store.wrong(format!("{me} starts {call} of {id} and could not renew its lease"));
+            self.store.report_violation(format!(
+                "{me} starts {call} of {id} and could not renew its lease"
+            ));
         }
         let mut runs = self.runs.borrow_mut();
         let count = runs.entry((id.clone(), call.to_owned())).or_default();
         *count += 1;
         if *count > 1 && runs_once(&self.store.events(id), call) {
-            self.store.wrong(format!("{id}: {call} runs twice"));
+            self.store.report_violation(format!("{id}: {call} runs twice"));
         }
     }
 
-    /// Whether others may believe it dead since it was silent too long.
+    /// Whether other nodes may count this holder as dead, since it was silent for too long.
     fn is_lapsed(&self, who: &Holder) -> bool {
-        let register = self.store.register.borrow();
-        let silence = register.silence(who, self.exec.now());
-        silence.is_some_and(|silent| silent > LEASE_MS) || register.has_silenced(who)
+        let member_table = self.store.member_table.borrow();
+        let silence = member_table.silence(who, self.exec.now());
+        silence.is_some_and(|silent| silent > LEASE_MS) || member_table.has_silenced(who)
     }
 
-    /// Forgets everything: what runs knows the world, which knows what runs.
+    /// Drops all tasks and processes, which refer to the world as it does to them.
     pub fn end(&self) {
         self.exec.clear();
-        self.lives.borrow_mut().drain(..).for_each(|node| node.forget());
+        self.processes.borrow_mut().drain(..).for_each(|node| node.forget());
     }
 }

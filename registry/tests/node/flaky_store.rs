@@ -1,0 +1,295 @@
+//! A memory store that can become unreachable, stop at a chosen write, or carry out a write and
+//! lose the reply.
+
+mod blobs_and_audit;
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use abide_actors::journal::{
+    Claim, Commit, ConversationSummary, Holder, InboxEntry, InboxFilter, Journal, StoreError,
+    StoredConversation, StoredResponse,
+};
+use abide_conversation::event::Event;
+use abide_conversation::remembered_decision::RememberedDecision;
+use abide_conversation::{AgentName, ConversationId, DecisionId, Revision, Timestamp};
+use abide_registry::partition::PartitionSet;
+use abide_registry::store::memory::Memory;
+use abide_registry::store::{HeadFilter, ListError, Page, Store, StoredAgent};
+use async_trait::async_trait;
+use tokio::sync::{Semaphore, watch};
+
+/// Stops the writer at one write, so that a test can act at exactly this moment.
+pub struct Checkpoint {
+    /// The number of the write, counted from 0.
+    write_number: usize,
+    /// Whether the writer stops before the write is done, or after.
+    before: bool,
+    writes: AtomicUsize,
+    reached: watch::Sender<Option<ConversationId>>,
+    /// A permit lets the writer go on.
+    pub resume: Semaphore,
+    /// Whether the writer gets the error of an unreachable store when it goes on.
+    pub refuse: AtomicBool,
+}
+
+impl Checkpoint {
+    pub fn new(write_number: usize, before: bool) -> Arc<Self> {
+        Arc::new(Self {
+            write_number,
+            before,
+            writes: AtomicUsize::default(),
+            reached: watch::Sender::new(None),
+            resume: Semaphore::new(0),
+            refuse: AtomicBool::default(),
+        })
+    }
+
+    /// Waits until the write is reached. Returns the conversation that it belongs to.
+    pub async fn wait_until_reached(&self) -> ConversationId {
+        let mut reached = self.reached.subscribe();
+        let id = reached.wait_for(Option::is_some).await.unwrap().clone();
+        id.unwrap()
+    }
+
+    /// The number of writes so far.
+    pub fn write_count(&self) -> usize {
+        self.writes.load(Ordering::SeqCst)
+    }
+
+    /// Holds the writer until the test resumes it. `Err` if the test chose to refuse the write.
+    async fn hold(&self, id: &ConversationId) -> Result<(), StoreError> {
+        self.reached.send_replace(Some(id.clone()));
+        self.resume.acquire().await.unwrap().forget();
+        if self.refuse.load(Ordering::SeqCst) {
+            return Err(StoreError::Unavailable("refused by the test".to_owned()));
+        }
+        Ok(())
+    }
+}
+
+#[derive(Default)]
+pub struct FlakyStore {
+    inner: Arc<Memory>,
+    /// While set, every operation fails.
+    pub unreachable: AtomicBool,
+    /// Loses the reply of the next append that succeeds.
+    pub lose_replies: AtomicBool,
+    /// While set, neither blobs nor audit entries are accepted.
+    pub full: AtomicBool,
+    /// How many blobs and audit entries were refused while the store was full.
+    pub refusals: AtomicUsize,
+    pub checkpoint: Mutex<Option<Arc<Checkpoint>>>,
+    /// The finished writes, in order.
+    writes: Arc<Mutex<Vec<Write>>>,
+}
+
+/// A finished write: its conversation, and the claim under which it was written.
+pub type Write = (ConversationId, Claim);
+
+impl FlakyStore {
+    /// One of several flaky connections to the same store.
+    pub fn sharing(inner: Arc<Memory>, writes: Arc<Mutex<Vec<Write>>>) -> Self {
+        Self { inner, writes, ..Self::default() }
+    }
+
+    /// The store, if it accepts blobs and audit entries.
+    fn with_room(&self) -> Result<&Memory, StoreError> {
+        if !self.full.load(Ordering::SeqCst) {
+            return self.reachable();
+        }
+        self.refusals.fetch_add(1, Ordering::SeqCst);
+        Err(StoreError::Unavailable("full".to_owned()))
+    }
+
+    fn reachable(&self) -> Result<&Memory, StoreError> {
+        if self.unreachable.load(Ordering::SeqCst) {
+            return Err(StoreError::Unavailable("unreachable".to_owned()));
+        }
+        Ok(&self.inner)
+    }
+}
+
+#[async_trait]
+impl Journal for FlakyStore {
+    async fn claim(
+        &self,
+        id: &ConversationId,
+        me: &Holder,
+        dead: Option<&Holder>,
+    ) -> Result<Claim, StoreError> {
+        self.reachable()?.claim(id, me, dead).await
+    }
+
+    async fn release(&self, id: &ConversationId, held: &Claim) -> Result<(), StoreError> {
+        self.reachable()?.release(id, held).await
+    }
+
+    async fn delete(
+        &self,
+        id: &ConversationId,
+        held: &Claim,
+        answer: Option<StoredResponse>,
+    ) -> Result<(), StoreError> {
+        self.reachable()?.delete(id, held, answer).await
+    }
+
+    async fn append(
+        &self,
+        id: &ConversationId,
+        held: &Claim,
+        commit: Commit,
+    ) -> Result<(), StoreError> {
+        let checkpoint = self.checkpoint.lock().unwrap().clone();
+        let checkpoint = checkpoint
+            .filter(|stop| stop.writes.fetch_add(1, Ordering::SeqCst) == stop.write_number);
+        if let Some(stop) = checkpoint.as_ref().filter(|stop| stop.before) {
+            stop.hold(id).await?;
+        }
+        self.reachable()?.append(id, held, commit).await?;
+        self.writes.lock().unwrap().push((id.clone(), held.clone()));
+        if let Some(stop) = checkpoint.filter(|stop| !stop.before) {
+            stop.hold(id).await?;
+        }
+        if self.lose_replies.swap(false, Ordering::SeqCst) {
+            return Err(StoreError::Unavailable("the reply was lost".to_owned()));
+        }
+        Ok(())
+    }
+
+    async fn load(&self, id: &ConversationId) -> Result<Option<StoredConversation>, StoreError> {
+        self.reachable()?.load(id).await
+    }
+
+    async fn events(
+        &self,
+        id: &ConversationId,
+        after: u64,
+        limit: usize,
+    ) -> Result<Vec<Event>, StoreError> {
+        self.reachable()?.events(id, after, limit).await
+    }
+
+    async fn events_before(
+        &self,
+        id: &ConversationId,
+        before: u64,
+        limit: usize,
+    ) -> Result<Vec<Event>, StoreError> {
+        self.reachable()?.events_before(id, before, limit).await
+    }
+
+    async fn answer(
+        &self,
+        scope: &str,
+        key: &str,
+        now: Timestamp,
+    ) -> Result<Option<StoredResponse>, StoreError> {
+        self.reachable()?.answer(scope, key, now).await
+    }
+}
+
+#[async_trait]
+impl Store for FlakyStore {
+    async fn holding(&self, id: &ConversationId) -> Result<Option<Claim>, StoreError> {
+        self.reachable()?.holding(id).await
+    }
+
+    async fn head(&self, id: &ConversationId) -> Result<Option<ConversationSummary>, StoreError> {
+        self.reachable()?.head(id).await
+    }
+
+    async fn conversations(
+        &self,
+        filter: &HeadFilter,
+        cursor: Option<&str>,
+        limit: usize,
+    ) -> Result<Page<(ConversationId, ConversationSummary)>, ListError> {
+        self.reachable()?.conversations(filter, cursor, limit).await
+    }
+
+    async fn inbox(
+        &self,
+        filter: &InboxFilter,
+        cursor: Option<&str>,
+        limit: usize,
+    ) -> Result<Page<InboxEntry>, ListError> {
+        self.reachable()?.inbox(filter, cursor, limit).await
+    }
+
+    async fn alarms(&self, limit: usize) -> Result<Vec<(ConversationId, Timestamp)>, StoreError> {
+        self.reachable()?.alarms(limit).await
+    }
+
+    async fn due(
+        &self,
+        share: &PartitionSet,
+        until: Timestamp,
+        limit: usize,
+    ) -> Result<Vec<(ConversationId, Timestamp)>, StoreError> {
+        self.reachable()?.due(share, until, limit).await
+    }
+
+    async fn active(
+        &self,
+        share: &PartitionSet,
+        cursor: Option<&str>,
+        limit: usize,
+    ) -> Result<Page<(ConversationId, Option<Claim>)>, ListError> {
+        self.reachable()?.active(share, cursor, limit).await
+    }
+
+    async fn reserve(
+        &self,
+        scope: &str,
+        answer: StoredResponse,
+        now: Timestamp,
+    ) -> Result<bool, StoreError> {
+        self.reachable()?.reserve(scope, answer, now).await
+    }
+
+    async fn put_agent(
+        &self,
+        agent: StoredAgent,
+        answer: Option<StoredResponse>,
+    ) -> Result<bool, StoreError> {
+        self.reachable()?.put_agent(agent, answer).await
+    }
+
+    async fn agent(&self, name: &AgentName) -> Result<Option<StoredAgent>, StoreError> {
+        self.reachable()?.agent(name).await
+    }
+
+    async fn newest(&self, name: &AgentName) -> Result<Option<Revision>, StoreError> {
+        self.reachable()?.newest(name).await
+    }
+
+    async fn revision(&self, revision: &Revision) -> Result<Option<StoredAgent>, StoreError> {
+        self.reachable()?.revision(revision).await
+    }
+
+    async fn agents(&self) -> Result<Vec<StoredAgent>, StoreError> {
+        self.reachable()?.agents().await
+    }
+
+    async fn delete_agent(
+        &self,
+        name: &AgentName,
+        answer: Option<StoredResponse>,
+    ) -> Result<bool, StoreError> {
+        self.reachable()?.delete_agent(name, answer).await
+    }
+
+    async fn set_decision(
+        &self,
+        agent: &AgentName,
+        id: &DecisionId,
+        decision: Option<&RememberedDecision>,
+    ) -> Result<bool, StoreError> {
+        self.reachable()?.set_decision(agent, id, decision).await
+    }
+
+    async fn decisions(&self, agent: &AgentName) -> Result<Vec<RememberedDecision>, StoreError> {
+        self.reachable()?.decisions(agent).await
+    }
+}

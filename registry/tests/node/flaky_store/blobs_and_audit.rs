@@ -1,0 +1,50 @@
+//! The blobs and the audit log of a flaky store.
+
+use abide_actors::audit::{AuditEntry, AuditLog};
+use abide_actors::blobs::{Blob, BlobInfo, Blobs};
+use abide_actors::journal::StoreError;
+use abide_conversation::{BlobId, ConversationId, Timestamp};
+use async_trait::async_trait;
+
+use super::FlakyStore;
+
+#[async_trait]
+impl Blobs for FlakyStore {
+    async fn put_blob(&self, id: &BlobId, blob: &Blob) -> Result<bool, StoreError> {
+        self.with_room()?.put_blob(id, blob).await
+    }
+
+    async fn blob_info(&self, id: &BlobId) -> Result<Option<BlobInfo>, StoreError> {
+        self.reachable()?.blob_info(id).await
+    }
+
+    async fn blob(&self, id: &BlobId) -> Result<Option<Blob>, StoreError> {
+        self.reachable()?.blob(id).await
+    }
+
+    async fn delete_blob(&self, id: &BlobId) -> Result<bool, StoreError> {
+        self.reachable()?.delete_blob(id).await
+    }
+}
+
+#[async_trait]
+impl AuditLog for FlakyStore {
+    async fn put_entry(
+        &self,
+        id: &ConversationId,
+        entry: &AuditEntry,
+        expires_at: Timestamp,
+    ) -> Result<(), StoreError> {
+        self.with_room()?.put_entry(id, entry, expires_at).await
+    }
+
+    async fn entries(
+        &self,
+        id: &ConversationId,
+        before: Option<&str>,
+        limit: usize,
+        now: Timestamp,
+    ) -> Result<Vec<AuditEntry>, StoreError> {
+        self.reachable()?.entries(id, before, limit, now).await
+    }
+}

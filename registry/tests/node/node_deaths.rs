@@ -1,0 +1,215 @@
+//! After the death of a node, its conversations go on elsewhere, once, and their alarms fire in
+//! time.
+
+use std::time::Duration;
+
+use abide_conversation::event::{Event, EventData, TurnOutcome};
+use serde_json::json;
+use tokio::time::Instant;
+
+use crate::revival::{APPROVAL_AGENT, HOLD_AGENT, HOLD_ONCE_AGENT};
+use crate::test_cluster::{DeathMode, TestCluster};
+use crate::test_node::{LEASE, results};
+
+/// The journalled attempts of a call, in order.
+fn attempts(events: &[Event], call: &str) -> Vec<u32> {
+    let attempt = |event: &Event| match &event.data {
+        EventData::ToolStarted(started) if started.call_id.as_str() == call => {
+            Some(started.attempt)
+        }
+        _ => None,
+    };
+    events.iter().filter_map(attempt).collect()
+}
+
+fn suspended(data: &EventData) -> bool {
+    matches!(data, EventData::Suspension(_))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_holder_that_died_unseen_is_replaced_after_its_lease() {
+    let mut cluster = TestCluster::new(3, APPROVAL_AGENT).await;
+    cluster.node(0).send("x", "go").await.unwrap();
+    cluster.node(0).poll_for_event("x", suspended).await;
+    cluster.kill(0, DeathMode::HalfOpen);
+    tokio::time::sleep(LEASE + Duration::from_secs(1)).await;
+    cluster.release_all();
+    let begun = Instant::now();
+    cluster.node(2).approve("x", "c").await.unwrap();
+    assert!(begun.elapsed() < Duration::from_millis(200));
+    assert_eq!(
+        cluster.live_on("x"),
+        [2],
+        "the conversation did not start on the node of the request"
+    );
+    assert_eq!(cluster.node(1).turn_end("x", 1).await, (TurnOutcome::Completed, None));
+    cluster.node(1).check("x").await;
+    cluster.check_writes();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_suspects_conversations_are_taken_at_once() {
+    let mut cluster = TestCluster::new(3, APPROVAL_AGENT).await;
+    cluster.node(0).send("x", "go").await.unwrap();
+    cluster.node(0).poll_for_event("x", suspended).await;
+    cluster.kill(0, DeathMode::ConnectionRefused);
+    cluster.release_all();
+    let begun = Instant::now();
+    cluster.node(1).approve("x", "c").await.unwrap();
+    assert!(begun.elapsed() < Duration::from_millis(200), "{:?}", begun.elapsed());
+    assert_eq!(cluster.node(1).turn_end("x", 1).await, (TurnOutcome::Completed, None));
+    cluster.node(1).check("x").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_ran_on_a_dead_node_goes_on_by_itself_once() {
+    for (mode, within) in [(DeathMode::ConnectionRefused, 200), (DeathMode::HalfOpen, 6_200)] {
+        let mut cluster = TestCluster::new(3, HOLD_AGENT).await;
+        for n in 0..9 {
+            cluster.node(0).send(&format!("x{n}"), "go").await.unwrap();
+        }
+        cluster.node(0).wait_for_holds(9).await;
+        cluster.kill(0, mode);
+        tokio::time::sleep(Duration::from_millis(within)).await;
+        let took = [1, 2].map(|n| cluster.node(n).tools.started.lock().unwrap().len());
+        assert_eq!(took.iter().sum::<usize>(), 9, "not every run was resumed without a request");
+        assert!(took[0] > 0 && took[1] > 0, "one of the nodes resumed nothing: {took:?}");
+        cluster.release_all();
+        for n in 0..9 {
+            let id = format!("x{n}");
+            assert_eq!(cluster.node(1).turn_end(&id, 1).await, (TurnOutcome::Completed, None));
+            let events = cluster.node(1).journal(&id).await;
+            assert_eq!(attempts(&events, "c"), [2]);
+            assert_eq!(results(&events, "c")[0]["result"]["attempt"], 2);
+            assert_eq!(cluster.run_count(&id, "c"), 2);
+            cluster.node(1).check(&id).await;
+        }
+        cluster.check_writes();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_must_not_run_twice_is_interrupted_by_a_death() {
+    let mut cluster = TestCluster::new(3, HOLD_ONCE_AGENT).await;
+    cluster.node(0).send("x", "go").await.unwrap();
+    cluster.node(0).wait_for_holds(1).await;
+    cluster.kill(0, DeathMode::ConnectionRefused);
+    cluster.release_all();
+    assert_eq!(cluster.node(1).turn_end("x", 1).await, (TurnOutcome::Completed, None));
+    let interrupted =
+        json!({"ok": false, "error": "tool call interrupted", "error_type": "INTERRUPTED"});
+    assert_eq!(results(&cluster.node(1).journal("x").await, "c"), [interrupted]);
+    assert_eq!(cluster.run_count("x", "c"), 1);
+    cluster.node(1).check("x").await;
+}
+
+/// How late the call of a passivated conversation expired, in milliseconds.
+async fn lateness(cluster: &TestCluster, by: usize, id: &str) -> i64 {
+    let events = cluster.node(by).journal(id).await;
+    let suspended_at = events.iter().find(|event| suspended(&event.data)).unwrap().at;
+    let left_ms = 599_900 - cluster.clock.now().duration_since(suspended_at).as_millis();
+    // Sleeps until shortly before the expiry, since polling until then would be slow.
+    tokio::time::sleep(Duration::from_millis(u64::try_from(left_ms).unwrap_or_default())).await;
+    let result =
+        cluster.node(by).poll_for_event(id, |data| matches!(data, EventData::ToolResult(_))).await;
+    assert_eq!(cluster.node(by).turn_end(id, 1).await, (TurnOutcome::Completed, None));
+    let results = results(&cluster.node(by).journal(id).await, "c");
+    assert_eq!(results.len(), 1);
+    assert_eq!(results[0]["error_type"], "EXPIRED");
+    i64::try_from(result.at.duration_since(suspended_at).as_millis()).unwrap() - 600_000
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_alarm_of_a_passivated_conversation_fires_once_and_in_time() {
+    let cluster = TestCluster::new(3, APPROVAL_AGENT).await;
+    for n in 0..30 {
+        let id = format!("x{n}");
+        cluster.node(n % 3).send(&id, "go").await.unwrap();
+        cluster.node(0).poll_for_event(&id, suspended).await;
+    }
+    for n in 0..30 {
+        let late_ms = lateness(&cluster, 0, &format!("x{n}")).await;
+        assert!((0..=200).contains(&late_ms), "{late_ms} ms");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_alarm_fires_in_time_when_the_owner_of_its_partition_has_died() {
+    let mut cluster = TestCluster::new(3, APPROVAL_AGENT).await;
+    let id = cluster.id_in_partitions_of(2);
+    cluster.node(0).send(&id, "go").await.unwrap();
+    cluster.node(0).poll_for_event(&id, suspended).await;
+    cluster.node(0).wait_until_passivated(&id).await;
+    let suspended_at = cluster.node(0).journal(&id).await;
+    let suspended_at = suspended_at.iter().find(|event| suspended(&event.data)).unwrap().at;
+    let left_ms = 599_990 - cluster.clock.now().duration_since(suspended_at).as_millis();
+    tokio::time::sleep(Duration::from_millis(u64::try_from(left_ms).unwrap())).await;
+    cluster.kill(2, DeathMode::ConnectionRefused);
+    let late_ms = lateness(&cluster, 0, &id).await;
+    assert!((0..=200).contains(&late_ms), "{late_ms} ms");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_alarm_fires_in_time_when_every_node_was_restarted() {
+    let mut cluster = TestCluster::new(3, APPROVAL_AGENT).await;
+    for n in 0..9 {
+        let id = format!("x{n}");
+        cluster.node(n % 3).send(&id, "go").await.unwrap();
+        cluster.node(0).poll_for_event(&id, suspended).await;
+    }
+    tokio::time::sleep(Duration::from_secs(599)).await;
+    for number in 0..3 {
+        cluster.kill(number, DeathMode::ConnectionRefused);
+    }
+    tokio::time::sleep(Duration::from_millis(900)).await;
+    for number in 0..3 {
+        cluster.start(number).await;
+    }
+    for n in 0..9 {
+        let late_ms = lateness(&cluster, n % 3, &format!("x{n}")).await;
+        assert!((0..=200).contains(&late_ms), "{late_ms} ms");
+    }
+    cluster.check_writes();
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_alarm_of_a_dead_holder_fires_in_time() {
+    let mut cluster = TestCluster::new(2, APPROVAL_AGENT).await;
+    let id = cluster.id_in_partitions_of(1);
+    cluster.node(0).send(&id, "go").await.unwrap();
+    cluster.node(0).poll_for_event(&id, suspended).await;
+    tokio::time::sleep(Duration::from_secs(595)).await;
+    cluster
+        .node(0)
+        .conversations
+        .start(&abide_conversation::ConversationId::new(&*id))
+        .await
+        .unwrap();
+    tokio::time::sleep(Duration::from_millis(4_900)).await;
+    cluster.kill(0, DeathMode::ConnectionRefused);
+    let late_ms = lateness(&cluster, 1, &id).await;
+    assert!((0..=200).contains(&late_ms), "{late_ms} ms");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cluster_that_died_whole_takes_up_what_ran() {
+    let mut cluster = TestCluster::new(3, HOLD_AGENT).await;
+    for n in 0..9 {
+        cluster.node(n % 3).send(&format!("x{n}"), "go").await.unwrap();
+    }
+    for number in 0..3 {
+        cluster.node(number).wait_for_holds(3).await;
+        cluster.kill(number, DeathMode::HalfOpen);
+    }
+    for number in 0..3 {
+        cluster.start(number).await;
+    }
+    cluster.release_all();
+    for n in 0..9 {
+        let id = format!("x{n}");
+        assert_eq!(cluster.node(0).turn_end(&id, 1).await, (TurnOutcome::Completed, None));
+        assert_eq!(cluster.run_count(&id, "c"), 2);
+        cluster.node(0).check(&id).await;
+    }
+    cluster.check_writes();
+}

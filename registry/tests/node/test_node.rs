@@ -1,0 +1,473 @@
+//! One node without HTTP; only its clock, its store and its model are made for tests.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use abide_actors::agent::{Format, from_text};
+use abide_actors::clock::Clock;
+use abide_actors::definition::Definition;
+use abide_actors::exec::{Launcher, Limits, Sandbox, Shell};
+use abide_actors::journal::Holder;
+use abide_actors::request::{
+    IdempotencyKey, Reply, Request, RequestError, ResolveRequest, SendRequest,
+};
+use abide_actors::tools::native::{Context, NativeTool};
+use abide_actors::tools::{BuiltinServices, Executors, Extensions, ToolReturn};
+use abide_actors::web_fetch::Fetcher;
+use abide_actors::workspace::Workspaces;
+use abide_conversation::command::{IfBusy, ResolutionAnswer};
+use abide_conversation::event::{AnswerFormat, Event, EventData, TurnOutcome};
+use abide_conversation::{AgentName, CallId, ConversationId, Principal, State, replay, wanted};
+use abide_registry::agent_catalog::AgentCatalog;
+use abide_registry::host::{HostMsg, Quarantined};
+use abide_registry::live::{self, Hub};
+use abide_registry::membership::{Member, MemberState, Membership};
+use abide_registry::peers::Peers;
+use abide_registry::placement::Policy;
+use abide_registry::router::Conversations;
+use abide_registry::runtime::{NodeRuntime, RuntimeDeps};
+use abide_registry::standalone::Standalone;
+use abide_registry::store::Store;
+use abide_registry::store::memory::Memory;
+use async_trait::async_trait;
+use ractor::ActorRef;
+use serde_json::{Value, json};
+use tokio::sync::{Semaphore, watch};
+
+use crate::elicitation::Seat;
+pub use crate::test_clock::clock;
+pub use crate::test_model::TestModel;
+
+/// How long a silent node still counts as alive.
+pub const LEASE: Duration = Duration::from_secs(5);
+/// How long an idle actor stays in memory.
+pub const PASSIVATE_AFTER: Duration = Duration::from_secs(30);
+/// Generous, since paused time advances as soon as every task waits: no test waits for it in real
+/// time.
+const DEADLINE: Duration = Duration::from_secs(7_200);
+
+pub struct TestNode {
+    pub conversations: Conversations,
+    pub store: Arc<dyn Store>,
+    pub catalog: Arc<AgentCatalog>,
+    pub hub: Hub,
+    pub tools: TestTools,
+    pub model: Arc<TestModel>,
+    pub runtime: NodeRuntime,
+}
+
+/// What a test node is built from.
+pub struct TestNodeDeps {
+    pub clock: Arc<dyn Clock>,
+    pub store: Arc<dyn Store>,
+    pub membership: Arc<dyn Membership>,
+    pub holder: Holder,
+    pub policy: Policy,
+    pub extensions: Extensions,
+}
+
+/// Controls the node's native tools, and records what they did.
+#[derive(Clone)]
+pub struct TestTools {
+    /// How many runs of `hold` were started.
+    pub runs: Arc<AtomicU32>,
+    /// A permit lets one `hold` return.
+    pub release: Arc<Semaphore>,
+    /// Every started run of `hold` and `nap`: conversation, call, attempt.
+    pub started: Arc<Mutex<Vec<(String, String, u32)>>>,
+    /// Every event that hooks received, as JSON.
+    pub hook_events: Arc<Mutex<Vec<Value>>>,
+}
+
+impl TestTools {
+    fn record_start(&self, context: &Context<'_>) {
+        let conversation = context.conversation.to_string();
+        self.started.lock().unwrap().push((
+            conversation,
+            context.call.to_string(),
+            context.attempt,
+        ));
+    }
+}
+
+impl Default for TestTools {
+    fn default() -> Self {
+        Self {
+            runs: Arc::default(),
+            release: Arc::new(Semaphore::new(0)),
+            started: Arc::default(),
+            hook_events: Arc::default(),
+        }
+    }
+}
+
+/// Services for the built-in tools: files live below a directory of this process, and no command
+/// can be started.
+fn builtin_services(clock: &Arc<dyn Clock>) -> BuiltinServices {
+    let base = std::env::temp_dir().join(format!("abide-shell-{}", std::process::id()));
+    let shell = Shell::new(Launcher::of("/nowhere"), Sandbox::Off, Limits::default());
+    BuiltinServices {
+        workspaces: Arc::new(Workspaces::new(base, clock.clone())),
+        shell: Arc::new(shell),
+        fetcher: Fetcher::new().unwrap(),
+    }
+}
+
+impl TestNode {
+    /// A node with one agent, `a`, of this definition.
+    pub async fn new(agent: &str) -> Self {
+        Self::with_store(Arc::new(Memory::default()), agent).await
+    }
+
+    pub async fn with_store(store: Arc<dyn Store>, agent: &str) -> Self {
+        Self::with_extensions(Extensions::new(), store, agent).await
+    }
+
+    pub async fn with_extensions(
+        extensions: Extensions,
+        store: Arc<dyn Store>,
+        agent: &str,
+    ) -> Self {
+        let standalone = Arc::new(Standalone::default());
+        let deps = TestNodeDeps {
+            clock: clock(),
+            store,
+            membership: standalone.clone(),
+            holder: Holder { node: "n".to_owned(), incarnation: "1".to_owned() },
+            policy: Policy::Local,
+            extensions,
+        };
+        Self::start(deps, agent, |_, _| async { Ok(standalone as Arc<dyn Peers>) }).await
+    }
+
+    /// One node of a cluster.
+    pub async fn start<F>(
+        deps: TestNodeDeps,
+        agent: &str,
+        connect: impl FnOnce(ActorRef<HostMsg>, watch::Receiver<Vec<Member>>) -> F,
+    ) -> Self
+    where
+        F: Future<Output = Result<Arc<dyn Peers>, String>>,
+    {
+        let TestNodeDeps { clock, store, membership, holder, policy, extensions } = deps;
+        let tools = TestTools::default();
+        let extensions = extensions
+            .with_tool("hold", Hold(tools.clone()))
+            .with_tool("nap", Nap(tools.clone()))
+            .with_tool("boom", Boom)
+            .with_tool("halt", Halt)
+            .with_tool("echo", Echo)
+            .with_tool("seat", Seat)
+            .with_hooks(crate::hooks::hooks(&tools));
+        let catalog = AgentCatalog::new(store.clone(), Arc::new(extensions.clone()), clock.clone());
+        let catalog = Arc::new(catalog);
+        let model = Arc::new(TestModel::default());
+        let runtime_deps = RuntimeDeps {
+            me: Member {
+                process: holder.to_string(),
+                holder,
+                address: String::new(),
+                state: MemberState::Up,
+                live_actors: 0,
+                version: String::new(),
+                wire: abide_registry::protocol::WIRE,
+                since: clock.now(),
+                lease_ms: u64::try_from(LEASE.as_millis()).unwrap(),
+            },
+            lease: LEASE,
+            store: store.clone(),
+            membership,
+            agents: catalog.clone(),
+            model: model.clone(),
+            executors: Executors::new(extensions, builtin_services(&clock), clock.clone()).unwrap(),
+            clock,
+            passivate_after: PASSIVATE_AFTER,
+            policy,
+            on_time: Box::new(|_, _| {}),
+        };
+        let runtime = NodeRuntime::start(runtime_deps, connect).await.unwrap();
+        let conversations = runtime.conversations.clone();
+        let hub = runtime.hub.clone();
+        let node = Self { conversations, store, catalog, hub, tools, model, runtime };
+        node.define(agent).await;
+        node
+    }
+
+    /// Publishes this definition as the newest of its name.
+    pub async fn define(&self, agent: &str) {
+        let source = from_text(agent, Format::Yaml).unwrap();
+        let parsed = Definition::parse(source, self.catalog.natives()).unwrap();
+        self.catalog.put(parsed.definition, None).await.unwrap();
+    }
+
+    pub async fn deliver(&self, id: &str, request: Request) -> Result<Reply, RequestError> {
+        self.deliver_keyed(id, request, Vec::new()).await
+    }
+
+    pub async fn deliver_keyed(
+        &self,
+        id: &str,
+        request: Request,
+        keys: Vec<IdempotencyKey>,
+    ) -> Result<Reply, RequestError> {
+        self.conversations.deliver(&ConversationId::new(id), request, keys).await
+    }
+
+    pub async fn send(&self, id: &str, text: &str) -> Result<Reply, RequestError> {
+        self.deliver(id, user_message(text, IfBusy::Reject)).await
+    }
+
+    pub async fn approve(&self, id: &str, call: &str) -> Result<Reply, RequestError> {
+        let answer = ResolutionAnswer::Approval { approved: true, reason: None, args: None };
+        self.resolve(id, call, answer).await
+    }
+
+    pub async fn resolve(
+        &self,
+        id: &str,
+        call: &str,
+        answer: ResolutionAnswer,
+    ) -> Result<Reply, RequestError> {
+        let resolution = ResolveRequest {
+            call: CallId::new(call),
+            suspension: None,
+            by: Principal::new("bob"),
+            answer,
+            remember: None,
+        };
+        self.deliver(id, Request::Resolve(resolution)).await
+    }
+
+    /// Crashes the conversation's actor, if there is one.
+    pub async fn kill(&self, id: &str) {
+        self.conversations.kill(&ConversationId::new(id)).await.unwrap();
+    }
+
+    pub async fn quarantine(&self, id: &str) -> Option<Quarantined> {
+        let details = self.conversations.get_actor(&ConversationId::new(id)).await;
+        details.ok().flatten().and_then(|details| details.quarantined)
+    }
+
+    pub async fn journal(&self, id: &str) -> Vec<Event> {
+        self.store.events(&ConversationId::new(id), 0, 10_000).await.unwrap()
+    }
+
+    /// Waits for a journalled event. Its subscription counts as a connected client.
+    pub async fn wait_for_event(&self, id: &str, matches: impl Fn(&EventData) -> bool) -> Event {
+        let mut signals = self.hub.subscribe(&ConversationId::new(id));
+        let event = async {
+            loop {
+                let events = self.journal(id).await;
+                if let Some(found) = events.into_iter().find(|event| matches(&event.data)) {
+                    return found;
+                }
+                signals.next().await;
+            }
+        };
+        tokio::time::timeout(DEADLINE, event).await.expect("the event never came")
+    }
+
+    /// Waits for a journalled event without a subscription, and so without counting as a client.
+    pub async fn poll_for_event(&self, id: &str, matches: impl Fn(&EventData) -> bool) -> Event {
+        let event = async {
+            loop {
+                let events = self.journal(id).await;
+                if let Some(found) = events.into_iter().find(|event| matches(&event.data)) {
+                    return found;
+                }
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        tokio::time::timeout(DEADLINE, event).await.expect("the event never came")
+    }
+
+    /// Waits for the end of the `n`th turn. Returns its outcome and reason.
+    pub async fn turn_end(&self, id: &str, n: usize) -> (TurnOutcome, Option<String>) {
+        let nth_end = async {
+            loop {
+                let events = self.journal(id).await;
+                let mut ends = events.into_iter().filter_map(|event| match event.data {
+                    EventData::TurnEnded(ended) => Some((ended.outcome, ended.reason)),
+                    _ => None,
+                });
+                if let Some(end) = ends.nth(n - 1) {
+                    return end;
+                }
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        tokio::time::timeout(DEADLINE, nth_end).await.expect("the turn never ended")
+    }
+
+    /// Waits until the conversation's actor has left memory.
+    pub async fn wait_until_passivated(&self, id: &str) {
+        let id = ConversationId::new(id);
+        let passivated = async {
+            while self.conversations.table().get(&id).is_some() {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        tokio::time::timeout(DEADLINE, passivated).await.expect("the actor never left memory");
+    }
+
+    /// Waits until `hold` was started this often.
+    pub async fn wait_for_holds(&self, runs: u32) {
+        let started = async {
+            while self.tools.runs.load(Ordering::SeqCst) < runs {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        tokio::time::timeout(DEADLINE, started).await.expect("the tool never ran");
+    }
+
+    /// The state that the journal folds to.
+    pub async fn state(&self, id: &str) -> State {
+        replay(State::default(), &self.journal(id).await)
+    }
+
+    /// Checks everything that must hold for a conversation whose turns have ended.
+    pub async fn check(&self, id: &str) {
+        let events = self.journal(id).await;
+        for (index, event) in events.iter().enumerate() {
+            assert_eq!(event.seq, index as u64 + 1, "seq has a gap");
+        }
+        let state = self.state(id).await;
+        assert!(
+            wanted(&state).is_empty() && state.turn.is_none(),
+            "the conversation has not settled: {state:?}"
+        );
+        let loaded = self.store.load(&ConversationId::new(id)).await.unwrap().unwrap();
+        assert_eq!(
+            replay(loaded.state, &loaded.events),
+            state,
+            "the cached state differs from the journal's fold"
+        );
+        for event in &events {
+            let EventData::AssistantMsg(reply) = &event.data else { continue };
+            for call in &reply.message.tool_calls {
+                let results = results(&events, call.id.as_str());
+                assert_eq!(results.len(), 1, "{} has not exactly one result", call.id);
+            }
+        }
+    }
+}
+
+/// The results of a call, as JSON envelopes.
+pub fn results(events: &[Event], call: &str) -> Vec<Value> {
+    let result = |event: &Event| match &event.data {
+        EventData::ToolResult(result) if result.call_id.as_str() == call => {
+            Some(serde_json::to_value(&result.outcome).unwrap())
+        }
+        _ => None,
+    };
+    events.iter().filter_map(result).collect()
+}
+
+pub fn user_message(text: &str, if_busy: IfBusy) -> Request {
+    Request::Send(SendRequest {
+        agent: Some(AgentName::new("a")),
+        content: vec![json!({"type": "text", "text": text})],
+        message_id: None,
+        principal: Principal::new("ada"),
+        assigns: Default::default(),
+        shape: AnswerFormat::Agent,
+        if_busy,
+    })
+}
+
+struct Hold(TestTools);
+struct Nap(TestTools);
+struct Boom;
+struct Halt;
+struct Echo;
+
+#[async_trait]
+impl NativeTool for Hold {
+    fn description(&self) -> String {
+        "Holds until it is released.".to_owned()
+    }
+
+    fn parameters(&self) -> Value {
+        json!({"type": "object"})
+    }
+
+    async fn run(&self, _args: Value, context: Context<'_>) -> ToolReturn {
+        self.0.record_start(&context);
+        self.0.runs.fetch_add(1, Ordering::SeqCst);
+        self.0.release.acquire().await.unwrap().forget();
+        ToolReturn::ok(json!({"attempt": context.attempt, "principal": context.principal}))
+    }
+}
+
+#[async_trait]
+impl NativeTool for Nap {
+    fn description(&self) -> String {
+        "Takes its time.".to_owned()
+    }
+
+    fn parameters(&self) -> Value {
+        json!({"type": "object", "properties": {"ms": {"type": "integer"}}, "required": ["ms"]})
+    }
+
+    async fn run(&self, args: Value, context: Context<'_>) -> ToolReturn {
+        self.0.record_start(&context);
+        let ms = args["ms"].as_u64().unwrap_or_default();
+        tokio::time::sleep(Duration::from_millis(ms)).await;
+        ToolReturn::ok(json!({"attempt": context.attempt}))
+    }
+}
+
+#[async_trait]
+impl NativeTool for Boom {
+    fn description(&self) -> String {
+        "Panics.".to_owned()
+    }
+
+    fn parameters(&self) -> Value {
+        json!({"type": "object"})
+    }
+
+    async fn run(&self, _args: Value, _context: Context<'_>) -> ToolReturn {
+        panic!("secret");
+    }
+}
+
+#[async_trait]
+impl NativeTool for Halt {
+    fn description(&self) -> String {
+        "Halts the turn.".to_owned()
+    }
+
+    fn parameters(&self) -> Value {
+        json!({"type": "object"})
+    }
+
+    async fn run(&self, _args: Value, _context: Context<'_>) -> ToolReturn {
+        ToolReturn::halt("enough")
+    }
+}
+
+#[async_trait]
+impl NativeTool for Echo {
+    fn description(&self) -> String {
+        "Returns its arguments.".to_owned()
+    }
+
+    fn parameters(&self) -> Value {
+        json!({
+            "type": "object",
+            "properties": {"n": {"type": "integer"}, "unit": {"type": "string", "default": "m"}},
+            "required": ["n"],
+        })
+    }
+
+    async fn run(&self, args: Value, context: Context<'_>) -> ToolReturn {
+        ToolReturn::ok(json!({"args": args, "assigns": context.assigns}))
+    }
+}
+
+/// Subscribes to a conversation; the subscription counts as a connected client.
+pub fn connect_client(node: &TestNode, id: &str) -> live::Subscription {
+    node.hub.subscribe(&ConversationId::new(id))
+}

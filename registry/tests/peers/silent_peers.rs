@@ -1,0 +1,75 @@
+//! Peers that are connected and send nothing.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::node::ECHO;
+use crate::node_process::{NodeProcess, pair};
+use crate::proxy::Proxy;
+
+/// The limit for a silent session, 7 s, with some tolerance.
+const MAX_SILENCE: Duration = Duration::from_secs(9);
+
+#[tokio::test]
+async fn a_stopped_peer_delays_no_call_past_its_deadline_and_comes_back_by_itself() {
+    let (mut a, mut b) = pair().await;
+    b.signal("STOP").await;
+    let stopped = Instant::now();
+    let (outcome, took) = a.call_with("p-b", 256, ECHO, 200).await;
+    assert_eq!(outcome, Err("Lost".to_owned()));
+    assert!((200..2_000).contains(&took), "it took {took} ms");
+
+    let took = a.wait_for_link("p-b", Some("Lost")).await - stopped;
+    assert!(took < MAX_SILENCE, "its session ended after {took:?}");
+    assert_eq!(a.metric("abide_peer_sessions_total{end=\"idle\"}").await, 1);
+    let (outcome, _) = a.call_with("p-b", 256, ECHO, 200).await;
+    assert_eq!(outcome, Err("Unconnected".to_owned()));
+
+    b.signal("CONT").await;
+    a.wait_for_link("p-b", Some("Connected")).await;
+    b.wait_for_link("p-a", Some("Connected")).await;
+    assert_eq!(a.call("p-b", 256, 10_000).await, Ok(256));
+    assert_eq!(b.call("p-a", 256, 10_000).await, Ok(256));
+    assert!(!a.was_link_ever("p-b", "Refused"));
+}
+
+#[tokio::test]
+async fn nothing_piles_up_before_a_stopped_peer() {
+    let (mut a, b) = pair().await;
+    b.signal("STOP").await;
+    let before = a.resident_mib();
+    // This would take 16 GiB if all calls were buffered.
+    let (outcomes, _) = a.calls("p-b", (65_536, 64, 256 << 10), ECHO, 100).await;
+    let grown = a.resident_mib().saturating_sub(before);
+    println!("{outcomes:?}; {grown} MiB more");
+    assert!(outcomes["Full"] + outcomes.get("Unconnected").unwrap_or(&0) > 60_000);
+    assert!(grown < 512, "{grown} MiB were buffered");
+    a.wait_for_link("p-b", Some("Lost")).await;
+    assert_eq!(a.metric("abide_peer_sessions_total{end=\"stalled\"}").await, 1);
+    b.signal("CONT").await;
+    a.wait_for_link("p-b", Some("Connected")).await;
+    assert_eq!(a.call("p-b", 256, 10_000).await, Ok(256));
+}
+
+#[tokio::test]
+async fn a_connection_that_is_dead_without_a_word_is_given_up_by_both_sides() {
+    let (mut a, mut b) =
+        tokio::join!(NodeProcess::start("a", "p-a"), NodeProcess::start("b", "p-b"));
+    let proxy = Proxy::start(&b.address).await;
+    a.set_members(&[b.peer_address_at(&proxy.address)]).await;
+    b.set_members(&[a.peer_address()]).await;
+    a.wait_for_link("p-b", Some("Connected")).await;
+    b.wait_for_link("p-a", Some("Connected")).await;
+    proxy.set_open(false);
+    let dead = Instant::now();
+    for (node, other) in [(&mut a, "p-b"), (&mut b, "p-a")] {
+        let took = node.wait_for_link(other, Some("Lost")).await - dead;
+        assert!(took < MAX_SILENCE, "{} took {took:?}", node.config.name);
+    }
+    proxy.set_open(true);
+    a.wait_for_link("p-b", Some("Connected")).await;
+    b.wait_for_link("p-a", Some("Connected")).await;
+    assert_eq!(a.call("p-b", 256, 10_000).await, Ok(256));
+    assert!(!a.was_link_ever("p-b", "Refused") && !b.was_link_ever("p-a", "Refused"));
+}

@@ -1,0 +1,145 @@
+//! The invariants: what must hold after every step, and what must hold once the faults are over.
+
+use std::collections::BTreeMap;
+
+use abide_conversation::event::{Event, EventData};
+use abide_conversation::{ConversationId, State, Timestamp, replay, wanted};
+use abide_registry::cluster_view::ClusterView;
+use abide_registry::membership::MemberState;
+use abide_registry::partition::PartitionSet;
+
+use crate::partition_cache::share;
+use crate::schedule::stored_state;
+use crate::world::World;
+
+/// Whether nothing is left to do: there is no turn, no alarm and no active conversation, and the
+/// nodes agree on the owner of each partition.
+pub fn is_settled(world: &World) -> bool {
+    // This is seldom true, so the expensive check comes last.
+    let idle = world.store.active(&PartitionSet::all()).is_ok_and(|active| active.is_empty())
+        && world.store.due(&PartitionSet::all(), Timestamp::MAX, 1).is_ok_and(|due| due.is_empty());
+    idle && unsettled(world).is_none()
+}
+
+/// What is left to do; `None` if nothing is.
+pub fn unsettled(world: &World) -> Option<String> {
+    for id in world.store.all() {
+        let state = stored_state(world, &id);
+        if state.turn.is_some() || !state.queue.is_empty() || !wanted(&state).is_empty() {
+            let holder = world.store.holding(&id).ok().flatten().map(|held| held.holder);
+            let wants: Vec<_> = wanted(&state).iter().map(ToString::to_string).collect();
+            return Some(format!("{id} never settles: held by {holder:?}, wants {wants:?}"));
+        }
+    }
+    if let Ok(alarms) = world.store.due(&PartitionSet::all(), Timestamp::MAX, 1)
+        && !alarms.is_empty()
+    {
+        return Some(format!("alarms remain: {alarms:?}"));
+    }
+    if world.store.active(&PartitionSet::all()).is_ok_and(|active| !active.is_empty()) {
+        return Some("settled conversations remain active".to_owned());
+    }
+    let shares: Vec<_> = world.running().iter().map(|node| node.seen().share.clone()).collect();
+    for partition in abide_registry::partition::Partition::all() {
+        let sweepers = shares.iter().filter(|share| share.contains(partition)).count();
+        if sweepers != 1 {
+            return Some(format!("{partition} has {sweepers} owners"));
+        }
+    }
+    None
+}
+
+/// The first violation of a promise to a client or of the form of a journal.
+pub fn promises(world: &World) -> Option<String> {
+    let journal = |id| (id, world.store.events(id));
+    let (all, promises) = (world.store.all(), world.promises.borrow());
+    let journals: BTreeMap<_, _> = all.iter().map(journal).collect();
+    for promise in promises.iter() {
+        let events = journals.get(&promise.id).map_or(&[][..], Vec::as_slice);
+        let holds = match &promise.text {
+            None => promise.seq == 0 || events.iter().any(|event| event.seq == promise.seq),
+            Some(text) => {
+                let is_message = |data: &EventData| match data {
+                    EventData::UserMsg(user) => user.message.text() == *text,
+                    _ => false,
+                };
+                events.iter().any(|event| event.seq <= promise.seq && is_message(&event.data))
+            }
+        };
+        if !holds {
+            return Some(format!("{} {:?}: acknowledged and lost", promise.id, promise.text));
+        }
+    }
+    journals.iter().find_map(|(id, events)| check_journal(world, id, events))
+}
+
+/// The first violation in the journal of one conversation.
+fn check_journal(world: &World, id: &ConversationId, events: &[Event]) -> Option<String> {
+    let mut counts = BTreeMap::new();
+    for (index, event) in events.iter().enumerate() {
+        if event.seq != index as u64 + 1 {
+            return Some(format!("{id}: event {} stands at index {index}", event.seq));
+        }
+        if let EventData::UserMsg(user) = &event.data {
+            *counts.entry(user.message.text()).or_insert(0) += 1;
+        }
+    }
+    if let Some((text, _)) = counts.iter().find(|(_, count)| **count > 1) {
+        return Some(format!("{id}: {text} is there twice"));
+    }
+    if replay(State::default(), events) != stored_state(world, id) {
+        return Some(format!("{id}: the stored state differs from the fold of the journal"));
+    }
+    let results = |call: &str| {
+        let is_result = |data: &EventData| match data {
+            EventData::ToolResult(done) => done.call_id.as_str() == call,
+            _ => false,
+        };
+        events.iter().filter(|event| is_result(&event.data)).count()
+    };
+    for event in events {
+        let EventData::ToolCall(call) = &event.data else { continue };
+        if results(call.call_id.as_str()) != 1 {
+            return Some(format!("{id}: {} does not have exactly one result", call.call_id));
+        }
+    }
+    None
+}
+
+/// Checks that when members leave, only their partitions move.
+pub fn check_partition_moves(world: &World, before: &ClusterView, now: &ClusterView) {
+    let (before_members, now_members) = (sweepers(before), sweepers(now));
+    if before_members == now_members
+        || !now_members.iter().all(|name| before_members.contains(name))
+        || before.me.node != now.me.node
+    {
+        return;
+    }
+    let remains = |name: &&str| now_members.contains(name);
+    let departed_partitions: Vec<PartitionSet> = before_members
+        .iter()
+        .filter(|name| !remains(name))
+        .map(|name| share(name, &before_members))
+        .collect();
+    let me = now.me.node.as_str();
+    if !now_members.contains(&me) || !before_members.contains(&me) {
+        return;
+    }
+    for partition in now.share.partitions() {
+        let mine = before.share.contains(partition);
+        if !mine && !departed_partitions.iter().any(|share| share.contains(partition)) {
+            world
+                .store
+                .report_violation(format!("{partition} moved to {me} from a member that remains"));
+        }
+    }
+    if let Some(lost) = before.share.partitions().find(|it| !now.share.contains(*it)) {
+        world.store.report_violation(format!("{lost} left {me} when another member left"));
+    }
+}
+
+/// The members among which a view divides the partitions.
+fn sweepers(view: &ClusterView) -> Vec<&str> {
+    let up = view.all().filter(|it| it.state == MemberState::Up && view.reaches(it));
+    up.map(|member| member.holder.node.as_str()).collect()
+}
