@@ -9,13 +9,13 @@ use tempfile::TempDir;
 use tokio::process::{Child, Command};
 use tokio::time::timeout;
 
-use crate::patience::LOOK;
+use crate::deadline::POLL_INTERVAL;
 
 /// Debian's package of this name has it; `.ci/run` installs it.
 pub const PROGRAM: &str = "/usr/bin/chromium";
 
 /// How long its start may take: it reads 300 MB, on a machine that builds and tests beside it.
-pub const START: Duration = Duration::from_secs(90);
+pub const START_TIMEOUT: Duration = Duration::from_secs(90);
 
 /// A browser that shows one page; it ends with this value, its profile too.
 pub struct Browser {
@@ -40,12 +40,12 @@ impl Browser {
         // Its helpers are to end with it.
         let child = command.process_group(0).kill_on_drop(true).spawn().unwrap();
         let runs = profile.path().join("DevToolsActivePort");
-        let started = timeout(START, async {
+        let started = timeout(START_TIMEOUT, async {
             while !runs.exists() {
-                tokio::time::sleep(LOOK).await;
+                tokio::time::sleep(POLL_INTERVAL).await;
             }
         });
-        assert!(started.await.is_ok(), "the browser did not run after {START:?}");
+        assert!(started.await.is_ok(), "the browser did not run after {START_TIMEOUT:?}");
         Self { child, _profile: profile }
     }
 }

@@ -6,10 +6,10 @@ use jiff::Timestamp;
 use reqwest::Method;
 use serde_json::{Value, json};
 
+use crate::deadline::{DEADLINE, poll};
 use crate::frames::Frames;
 use crate::history::{Exchange, History};
 use crate::journal::Journal;
-use crate::patience::{DEADLINE, look};
 
 /// What a node answered.
 #[derive(Clone, Debug, PartialEq)]
@@ -64,7 +64,7 @@ impl Client {
     }
 
     /// The same client, whose requests to the public API are noted as asked of this node.
-    pub fn recorded(mut self, history: &History, node: &str) -> Self {
+    pub fn with_history(mut self, history: &History, node: &str) -> Self {
         self.history = Some((history.clone(), node.to_owned()));
         self
     }
@@ -79,12 +79,12 @@ impl Client {
         self.at.read().unwrap().public.clone()
     }
 
-    pub(crate) fn unrecorded(mut self) -> Self {
+    pub(crate) fn without_history(mut self) -> Self {
         self.history = None;
         self
     }
 
-    pub(crate) fn moved(&self, to: Addresses) {
+    pub(crate) fn move_to(&self, to: Addresses) {
         *self.at.write().unwrap() = to;
     }
 
@@ -108,17 +108,17 @@ impl Client {
         if let Some(body) = body {
             request = request.json(body);
         }
-        let asked = Timestamp::now();
+        let sent_at = Timestamp::now();
         let answer = answer(request).await;
         if let Some((history, node)) = &self.history {
-            history.note(Exchange {
+            history.record(Exchange {
                 node: node.clone(),
                 method,
                 path: path.to_owned(),
                 key: key.map(str::to_owned),
                 body: body.cloned(),
-                asked,
-                ended: Timestamp::now(),
+                sent_at,
+                ended_at: Timestamp::now(),
                 answer: answer.clone(),
             });
         }
@@ -145,7 +145,7 @@ impl Client {
     }
 
     /// Says something; the conversation is made if it is new.
-    pub async fn say(&self, id: &str, agent: &str, text: &str) -> Value {
+    pub async fn send_message(&self, id: &str, agent: &str, text: &str) -> Value {
         let body = json!({"text": text, "agent": agent});
         self.post(&format!("/v1/conversations/{id}/messages"), &body).await.expect(202)
     }
@@ -186,10 +186,10 @@ impl Client {
     }
 
     /// Reads the journal until it says what is waited for. Reading starts no actor.
-    pub async fn until(&self, id: &str, what: &str, is: impl Fn(&Journal) -> bool) -> Journal {
+    pub async fn wait_for(&self, id: &str, what: &str, is: impl Fn(&Journal) -> bool) -> Journal {
         let mut last = None;
         let found = tokio::time::timeout(DEADLINE, async {
-            look(what, async || {
+            poll(what, async || {
                 last = self.try_journal(id).await;
                 last.clone().filter(&is)
             })
@@ -202,17 +202,17 @@ impl Client {
     }
 
     /// Waits for `turns` turns to have ended, and checks the journal as one that is at rest.
-    pub async fn settled(&self, id: &str, turns: usize) -> Journal {
+    pub async fn wait_until_settled(&self, id: &str, turns: usize) -> Journal {
         let what = format!("the end of turn {turns} of {id}");
         let journal =
-            self.until(id, &what, |journal| journal.of("turn_ended").count() >= turns).await;
+            self.wait_for(id, &what, |journal| journal.of("turn_ended").count() >= turns).await;
         journal.assert_settled();
         journal
     }
 
     /// Waits until a call is open as this kind, and returns its entry in the snapshot.
-    pub async fn pending(&self, id: &str, call: &str, kind: &str) -> Value {
-        look(&format!("{call} to be open as {kind}"), async || {
+    pub async fn wait_for_pending(&self, id: &str, call: &str, kind: &str) -> Value {
+        poll(&format!("{call} to be open as {kind}"), async || {
             let snapshot = self.get(&format!("/v1/conversations/{id}")).await.expect(200);
             let pending = snapshot["pending"].as_array().unwrap();
             let is = |entry: &&Value| entry["call_id"] == call && entry["kind"] == kind;

@@ -5,11 +5,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures::future::join_all;
 
+use crate::checks::Evidence;
 use crate::client::Client;
+use crate::deadline::poll;
 use crate::history::History;
 use crate::node::{Node, Site};
-use crate::patience::look;
-use crate::promises::Evidence;
 use crate::proxy::Proxy;
 use crate::redis::Redis;
 use crate::tool_server::ToolServer;
@@ -73,7 +73,7 @@ impl Plan {
     pub async fn start(self, redis: Redis, count: usize) -> Cluster {
         let mut cluster =
             Cluster { members: Vec::new(), redis, history: History::default(), plan: self };
-        cluster.members = (0..count).map(|place| cluster.member(place)).collect();
+        cluster.members = (0..count).map(|index| cluster.member(index)).collect();
         join_all(cluster.members.iter_mut().map(Member::start)).await;
         cluster
     }
@@ -106,7 +106,7 @@ struct Proxies {
 impl Member {
     async fn start(&mut self) {
         let node = match self.supervised {
-            true => look("a node to serve", async || self.site.try_start().await.ok()).await,
+            true => poll("a node to serve", async || self.site.try_start().await.ok()).await,
             false => self.site.start().await,
         };
         self.node = Some(node);
@@ -141,14 +141,14 @@ impl Cluster {
         self.members[node].site.name()
     }
 
-    /// Starts one more node, as the plan and the change say; its place is returned.
+    /// Starts one more node, as the plan and the change say; its index is returned.
     pub async fn join(&mut self, change: impl FnOnce(Site) -> Site) -> usize {
-        let place = self.members.len();
-        let mut member = self.member(place);
+        let index = self.members.len();
+        let mut member = self.member(index);
         member.site = change(member.site);
         member.start().await;
         self.members.push(member);
-        place
+        index
     }
 
     /// SIGKILL; returns when the process is gone.
@@ -179,14 +179,14 @@ impl Cluster {
     pub async fn terminate(&mut self, node: usize) {
         self.members[node].running().terminate();
         let mut process = self.members[node].node.take().unwrap();
-        let left = process.exited().await;
+        let left = process.wait_for_exit().await;
         assert!(left.success(), "{} left with {left}", self.name(node));
     }
 
     /// The nodes whose process has ended, unasked.
-    pub fn ended(&mut self) -> Vec<String> {
+    pub fn exited_nodes(&mut self) -> Vec<String> {
         let ended = |member: &mut Member| {
-            let status = member.node.as_mut()?.ended()?;
+            let status = member.node.as_mut()?.try_wait()?;
             Some(format!("{} ended with {status}", member.site.name()))
         };
         self.members.iter_mut().filter_map(ended).collect()
@@ -201,7 +201,7 @@ impl Cluster {
     /// Drains a node, and starts it again as this program.
     pub async fn replace(&mut self, node: usize, program: impl AsRef<Path>) {
         self.terminate(node).await;
-        self.members[node].site.becomes(program);
+        self.members[node].site.set_program(program);
         self.restart(node).await;
     }
 
@@ -219,7 +219,7 @@ impl Cluster {
     /// Waits until a node holds the conversation, as this node sees it.
     pub async fn holder(&self, seen_by: usize, conversation: &str) -> usize {
         let path = format!("/v1/conversations/{conversation}");
-        look(&format!("a holder of {conversation}"), async || {
+        poll(&format!("a holder of {conversation}"), async || {
             let answer = self.client(seen_by).ask(reqwest::Method::GET, &path, None, None).await?;
             let holder = answer.body["holder"]["node"].as_str()?;
             self.members.iter().position(|member| member.site.name() == holder)
@@ -239,11 +239,11 @@ impl Cluster {
 
     /// Some node that runs, is not stopped, and is not this one.
     pub fn other(&self, than: usize) -> usize {
-        let serves = |place: &usize| {
-            let member = &self.members[*place];
+        let serves = |index: &usize| {
+            let member = &self.members[*index];
             member.node.is_some() && !member.stopped.load(Ordering::Relaxed)
         };
-        let mut others = (0..self.members.len()).filter(|place| *place != than);
+        let mut others = (0..self.members.len()).filter(|index| *index != than);
         others.find(serves).expect("no other node serves")
     }
 
@@ -257,8 +257,8 @@ impl Cluster {
         self.members[node].proxies.as_ref().expect("the plan is without proxies")
     }
 
-    fn member(&self, place: usize) -> Member {
-        let (plan, name) = (&self.plan, format!("node-{place}"));
+    fn member(&self, index: usize) -> Member {
+        let (plan, name) = (&self.plan, format!("node-{index}"));
         let flags: Vec<&str> = plan.flags.iter().map(String::as_str).collect();
         let mut site = Site::new(&plan.program).named(&name).with(&flags);
         let mut url = self.redis.url().to_owned();
@@ -274,7 +274,7 @@ impl Cluster {
         if let Some(dir) = &plan.logs {
             site = site.with_log_at(&dir.join(format!("{name}.log")));
         }
-        let client = site.client.clone().recorded(&self.history, &name);
+        let client = site.client.clone().with_history(&self.history, &name);
         let (stopped, supervised) = (AtomicBool::new(false), plan.supervised);
         Member { node: None, stopped, site, client, proxies, supervised }
     }

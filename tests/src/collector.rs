@@ -14,7 +14,7 @@ use prost::Message;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
-use crate::patience::within;
+use crate::deadline::within;
 
 /// A span as it was sent.
 #[derive(Clone, Debug)]
@@ -45,23 +45,23 @@ impl Span {
 /// A collector on loopback, for as long as the value lives.
 pub struct Collector {
     address: String,
-    got: Got,
+    received: ReceivedSpans,
     server: tokio::task::JoinHandle<()>,
 }
 
 /// The spans, and all bytes that came.
 #[derive(Clone)]
-struct Got(watch::Sender<(Vec<Span>, Vec<u8>)>);
+struct ReceivedSpans(watch::Sender<(Vec<Span>, Vec<u8>)>);
 
 impl Collector {
     /// Serves on a free port.
     pub async fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap().to_string();
-        let got = Got(watch::channel(Default::default()).0);
-        let router = Router::new().route("/v1/traces", post(take)).with_state(got.clone());
+        let received = ReceivedSpans(watch::channel(Default::default()).0);
+        let router = Router::new().route("/v1/traces", post(take)).with_state(received.clone());
         let server = tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
-        Self { address, got, server }
+        Self { address, received, server }
     }
 
     /// What `--otlp` takes.
@@ -71,18 +71,18 @@ impl Collector {
 
     /// The spans so far.
     pub fn spans(&self) -> Vec<Span> {
-        self.got.0.borrow().0.clone()
+        self.received.0.borrow().0.clone()
     }
 
     /// All bytes so far.
     pub fn bytes(&self) -> Vec<u8> {
-        self.got.0.borrow().1.clone()
+        self.received.0.borrow().1.clone()
     }
 
     /// Waits until the spans are like this, and returns them.
-    pub async fn until(&self, what: &str, is: impl Fn(&[Span]) -> bool) -> Vec<Span> {
-        let mut got = self.got.0.subscribe();
-        within(what, got.wait_for(|(spans, _)| is(spans))).await.unwrap();
+    pub async fn wait_for(&self, what: &str, is: impl Fn(&[Span]) -> bool) -> Vec<Span> {
+        let mut received = self.received.0.subscribe();
+        within(what, received.wait_for(|(spans, _)| is(spans))).await.unwrap();
         self.spans()
     }
 }
@@ -93,7 +93,7 @@ impl Drop for Collector {
     }
 }
 
-async fn take(State(got): State<Got>, body: Bytes) -> StatusCode {
+async fn take(State(received): State<ReceivedSpans>, body: Bytes) -> StatusCode {
     let Ok(request) = ExportTraceServiceRequest::decode(&*body) else {
         return StatusCode::BAD_REQUEST;
     };
@@ -103,7 +103,7 @@ async fn take(State(got): State<Got>, body: Bytes) -> StatusCode {
         let of_scopes = sent.scope_spans.into_iter().flat_map(|scope| scope.spans);
         spans.extend(of_scopes.map(|span| read(span, &resource)));
     }
-    got.0.send_modify(|(known, bytes)| {
+    received.0.send_modify(|(known, bytes)| {
         known.extend(spans);
         bytes.extend_from_slice(&body);
     });

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::patience::{DEADLINE, within};
+use crate::deadline::{DEADLINE, within};
 
 /// One frame.
 #[derive(Clone, Debug, PartialEq)]
@@ -38,7 +38,7 @@ impl Frames {
     }
 
     /// Everything up to the first frame of this name.
-    pub async fn until(&mut self, name: &str) -> Vec<Frame> {
+    pub async fn wait_for(&mut self, name: &str) -> Vec<Frame> {
         let mut read = Vec::new();
         loop {
             match tokio::time::timeout(DEADLINE, self.read()).await {

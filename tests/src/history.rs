@@ -12,11 +12,11 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use crate::client::{Answer, Client};
+use crate::deadline::{POLL_INTERVAL, within};
 use crate::frames::{Frame, ids};
-use crate::patience::{LOOK, within};
 
 /// How long a reader believes in a stream that says nothing before it tries the next node.
-const SILENCE: Duration = Duration::from_secs(3);
+const SILENCE_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// One request to the public API and what became of it.
 #[derive(Clone, Debug)]
@@ -27,8 +27,8 @@ pub struct Exchange {
     /// Its `Idempotency-Key`.
     pub key: Option<String>,
     pub body: Option<Value>,
-    pub asked: Timestamp,
-    pub ended: Timestamp,
+    pub sent_at: Timestamp,
+    pub ended_at: Timestamp,
     /// The error when no whole answer came: then it may have been done, or not.
     pub answer: Result<Answer, String>,
 }
@@ -84,10 +84,10 @@ impl History {
     pub fn listen<'a>(&self, clients: impl IntoIterator<Item = &'a Client>, id: &str) -> Reader {
         // A client with a history in a task of the history would keep it alive for ever.
         let clients: Vec<Client> =
-            clients.into_iter().map(|client| client.clone().unrecorded()).collect();
+            clients.into_iter().map(|client| client.clone().without_history()).collect();
         let (frames, end) = (watch::channel(Vec::new()).0, watch::channel(None).0);
         let reader = Reader { conversation: id.to_owned(), frames, end };
-        self.0.reading.lock().unwrap().spawn(listening(clients, reader.clone()));
+        self.0.reading.lock().unwrap().spawn(run_reader(clients, reader.clone()));
         self.0.readers.lock().unwrap().push(reader.clone());
         reader
     }
@@ -97,7 +97,7 @@ impl History {
         self.0.readers.lock().unwrap().clone()
     }
 
-    pub(crate) fn note(&self, exchange: Exchange) {
+    pub(crate) fn record(&self, exchange: Exchange) {
         self.0.exchanges.lock().unwrap().push(exchange);
     }
 }
@@ -121,7 +121,7 @@ impl Reader {
         self.end.send_replace(Some(seq));
     }
 
-    async fn ended(&self) {
+    async fn wait_for_end(&self) {
         let (mut end, mut frames) = (self.end.subscribe(), self.frames.subscribe());
         // The senders are this reader's own.
         let _ = end.wait_for(|end| end.is_some()).await;
@@ -130,28 +130,28 @@ impl Reader {
     }
 
     /// Waits until it has heard what is waited for.
-    pub async fn until(&self, what: &str, is: impl Fn(&[Frame]) -> bool) -> Vec<Frame> {
+    pub async fn wait_for(&self, what: &str, is: impl Fn(&[Frame]) -> bool) -> Vec<Frame> {
         let mut heard = self.frames.subscribe();
         within(what, heard.wait_for(|frames| is(frames))).await.unwrap().clone()
     }
 }
 
-async fn listening(clients: Vec<Client>, reader: Reader) {
+async fn run_reader(clients: Vec<Client>, reader: Reader) {
     tokio::select! {
-        () = read(clients, reader.clone()) => {}
-        () = reader.ended() => {}
+        () = follow(clients, reader.clone()) => {}
+        () = reader.wait_for_end() => {}
     }
 }
 
-async fn read(clients: Vec<Client>, reader: Reader) {
+async fn follow(clients: Vec<Client>, reader: Reader) {
     for client in clients.iter().cycle() {
         let after = ids(&reader.frames.borrow()).last().copied().unwrap_or_default();
         let open = client.try_events(&reader.conversation, Some(after));
-        let Ok(Some(mut frames)) = timeout(SILENCE, open).await else {
-            tokio::time::sleep(LOOK).await;
+        let Ok(Some(mut frames)) = timeout(SILENCE_TIMEOUT, open).await else {
+            tokio::time::sleep(POLL_INTERVAL).await;
             continue;
         };
-        while let Ok(Some(frame)) = timeout(SILENCE, frames.read()).await {
+        while let Ok(Some(frame)) = timeout(SILENCE_TIMEOUT, frames.read()).await {
             reader.frames.send_modify(|read| read.push(frame));
         }
     }

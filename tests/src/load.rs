@@ -1,4 +1,4 @@
-//! Load on a real node over HTTP, closed loop: each lane begins its next conversation when its last
+//! Load on a real node over HTTP, closed loop: each worker begins its next conversation when its last
 //! one is done.
 //!
 //! A conversation is message → step → a gated call → resolution → tool → step → done. The model is
@@ -8,23 +8,23 @@
 //! and again, and it is what a page does.
 
 mod agent;
-mod bare;
+mod bare_node;
 mod client;
-mod compared;
+mod comparison;
+mod event_stream;
 mod floor;
-mod full;
-mod ground;
-mod long;
-mod model;
+mod full_store;
+mod idle_conversations;
+mod long_conversations;
+mod model_server;
 mod node;
-mod parallel;
-mod park;
+mod node_group;
+mod open_streams;
+mod parallel_tools;
 mod redis;
 mod report;
-mod speakers;
-mod stream;
-mod streams;
-mod traced;
+mod streaming_models;
+mod traced_turns;
 mod turns;
 
 use std::net::SocketAddr;
@@ -33,8 +33,8 @@ use std::path::{Path, PathBuf};
 use clap::{Parser, ValueEnum};
 
 use self::client::Client;
-use self::ground::Ground;
 use self::node::Node;
+use self::node_group::NodeGroup;
 use self::report::Report;
 use self::turns::Turns;
 
@@ -51,7 +51,7 @@ pub struct Load {
     /// How many turns each conversation has, one after another on one event stream
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1_000))]
     turns: u32,
-    /// Over a Redis that is started for it, so many nodes; each lane resolves at another node than it
+    /// Over a Redis that is started for it, so many nodes; each worker resolves at another node than it
     /// speaks at
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=16),
         conflicts_with = "url")]
@@ -123,58 +123,58 @@ pub enum Durability {
 /// Something was wrong; the numbers say nothing then.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
-pub struct Wrong(String);
+pub struct LoadError(String);
 
 /// Puts a node under load. Returns the table.
-pub async fn run(load: Load) -> Result<String, Wrong> {
+pub async fn run(load: Load) -> Result<String, LoadError> {
     let dir = match &load.dir {
         Some(dir) => tempfile::tempdir_in(dir),
         None => tempfile::tempdir(),
     };
-    let dir = dir.map_err(|error| wrong("a temporary directory", error))?;
+    let dir = dir.map_err(|error| load_error("a temporary directory", error))?;
     if let (Some(park), Some(_)) = (load.park, load.nodes) {
-        return Ok(park::shared::run(&load, park, dir.path()).await?.to_string());
+        return Ok(idle_conversations::over_redis::run(&load, park, dir.path()).await?.to_string());
     }
     if let Some(parked) = load.parked {
-        return Ok(full::run(&load, parked, dir.path()).await?.to_string());
+        return Ok(full_store::run(&load, parked, dir.path()).await?.to_string());
     }
     if load.traced {
-        return Ok(traced::run(&load, dir.path()).await?.to_string());
+        return Ok(traced_turns::run(&load, dir.path()).await?.to_string());
     }
     if let Some(against) = &load.against {
-        return Ok(compared::builds(&load, against, dir.path()).await?.to_string());
+        return Ok(comparison::builds(&load, against, dir.path()).await?.to_string());
     }
     if load.bare {
-        return Ok(bare::run(&load, dir.path()).await?.to_string());
+        return Ok(bare_node::run(&load, dir.path()).await?.to_string());
     }
     if let Some(redis) = &load.serve_bare {
-        return bare::serve(&load, redis).await.map(|()| String::new());
+        return bare_node::serve(&load, redis).await.map(|()| String::new());
     }
     if let Some(park) = load.park {
-        return Ok(park::run(&load, park, dir.path()).await?.to_string());
+        return Ok(idle_conversations::run(&load, park, dir.path()).await?.to_string());
     }
     if let Some(tools) = load.tools {
-        return Ok(parallel::run(&load, tools, dir.path()).await?.to_string());
+        return Ok(parallel_tools::run(&load, tools, dir.path()).await?.to_string());
     }
     if let Some(count) = load.streams {
-        return Ok(streams::run(&load, count, dir.path()).await?.to_string());
+        return Ok(open_streams::run(&load, count, dir.path()).await?.to_string());
     }
     if load.long {
-        return Ok(long::run(&load, dir.path()).await?.to_string());
+        return Ok(long_conversations::run(&load, dir.path()).await?.to_string());
     }
     if let Some(count) = load.speakers {
-        return Ok(speakers::run(&load, count, dir.path()).await?.to_string());
+        return Ok(streaming_models::run(&load, count, dir.path()).await?.to_string());
     }
     Ok(ordinary(&load, dir.path()).await?.to_string())
 }
 
 /// Turns, on one node by itself, on several over a Redis, or on one that runs already.
-async fn ordinary(load: &Load, dir: &Path) -> Result<Report, Wrong> {
+async fn ordinary(load: &Load, dir: &Path) -> Result<Report, LoadError> {
     const NAME: &str = "load";
     if load.nodes.is_some() {
-        let ground = Ground::start(load, dir, "30s", None).await?;
-        let turns = Turns::run(load, &ground.nodes, Some(&ground.redis), NAME).await?;
-        let redis = ground.stop().await?;
+        let group = NodeGroup::start(load, dir, "30s", None).await?;
+        let turns = Turns::run(load, &group.nodes, Some(&group.redis), NAME).await?;
+        let redis = group.stop().await?;
         let floor = floor::of(load, &turns, redis.store(load.durability).await?).await?;
         return Ok(Report::of_turns(load, &turns, floor));
     }
@@ -211,8 +211,8 @@ impl std::fmt::Display for Durability {
     }
 }
 
-fn wrong(what: &str, why: impl std::fmt::Display) -> Wrong {
-    Wrong(format!("{what}: {why}"))
+fn load_error(what: &str, why: impl std::fmt::Display) -> LoadError {
+    LoadError(format!("{what}: {why}"))
 }
 
 #[cfg(test)]

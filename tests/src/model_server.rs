@@ -13,7 +13,7 @@ use tokio::net::TcpListener;
 use tokio::sync::{mpsc, watch};
 use tokio_stream::wrappers::ReceiverStream;
 
-use crate::seen::Seen;
+use crate::request_log::RequestLog;
 
 /// A piece of a reply.
 #[derive(Clone, Debug)]
@@ -30,15 +30,15 @@ pub enum Piece {
 /// A model server on loopback. It answers each request with the next programmed reply, and with
 /// `Done.` when there is none.
 pub struct ModelServer {
-    pub seen: Seen,
+    pub requests: RequestLog,
     address: String,
-    desk: Desk,
+    shared: Shared,
     server: tokio::task::JoinHandle<()>,
 }
 
 #[derive(Clone)]
-struct Desk {
-    seen: Seen,
+struct Shared {
+    requests: RequestLog,
     replies: Arc<Mutex<VecDeque<Vec<Piece>>>>,
     open: watch::Sender<bool>,
 }
@@ -49,20 +49,20 @@ impl ModelServer {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap().to_string();
         let open = watch::channel(false).0;
-        let desk = Desk { seen: Seen::default(), replies: Arc::default(), open };
-        let router = Router::new().fallback(serve).with_state(desk.clone());
+        let shared = Shared { requests: RequestLog::default(), replies: Arc::default(), open };
+        let router = Router::new().fallback(serve).with_state(shared.clone());
         let server = tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
-        Self { seen: desk.seen.clone(), address, desk, server }
+        Self { requests: shared.requests.clone(), address, shared, server }
     }
 
     /// Programs the next reply.
     pub fn reply(&self, pieces: Vec<Piece>) {
-        self.desk.replies.lock().unwrap().push_back(pieces);
+        self.shared.replies.lock().unwrap().push_back(pieces);
     }
 
     /// Lets held replies go on.
     pub fn release(&self) {
-        self.desk.open.send_replace(true);
+        self.shared.open.send_replace(true);
     }
 
     /// The `model` of an agent that asks this server.
@@ -73,7 +73,7 @@ impl ModelServer {
 
     /// Fails if any request named a call without its result.
     pub fn assert_prompts_are_whole(&self) {
-        for request in self.seen.all() {
+        for request in self.requests.all() {
             let messages = request.body["messages"].as_array().unwrap();
             let calls = messages.iter().flat_map(|said| said["tool_calls"].as_array());
             let asked: BTreeSet<_> = calls.flatten().map(|call| call["id"].to_string()).collect();
@@ -91,13 +91,18 @@ impl Drop for ModelServer {
     }
 }
 
-async fn serve(State(desk): State<Desk>, uri: Uri, headers: HeaderMap, body: Bytes) -> Response {
-    desk.seen.note(uri.path(), &headers, &body);
-    let next = desk.replies.lock().unwrap().pop_front();
+async fn serve(
+    State(shared): State<Shared>,
+    uri: Uri,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Response {
+    shared.requests.record(uri.path(), &headers, &body);
+    let next = shared.replies.lock().unwrap().pop_front();
     let pieces = next.unwrap_or_else(|| vec![Piece::Text("Done.")]);
     // Larger than any reply that a test programs.
     let (bytes, stream) = mpsc::channel(64);
-    tokio::spawn(write(desk.open, pieces, bytes));
+    tokio::spawn(write(shared.open, pieces, bytes));
     let body = Body::from_stream(ReceiverStream::new(stream));
     ([(header::CONTENT_TYPE, "text/event-stream")], body).into_response()
 }

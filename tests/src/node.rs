@@ -11,11 +11,11 @@ use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
 
 use crate::client::{Addresses, Client};
-use crate::patience::within;
+use crate::deadline::within;
 use crate::signal::{signal, stop};
 
 /// What is shown of a log, in bytes: more than a test that fails soon writes.
-const SHOWN: u64 = 1 << 20;
+const MAX_PRINTED_LOG_BYTES: u64 = 1 << 20;
 
 /// Where one node lives: its directory, its flags, and the client that knows where it listens.
 /// When a test fails, its log is printed.
@@ -78,7 +78,7 @@ impl Site {
     }
 
     /// Starts this program from now on.
-    pub fn becomes(&mut self, program: impl AsRef<Path>) {
+    pub fn set_program(&mut self, program: impl AsRef<Path>) {
         self.program = program.as_ref().to_owned();
     }
 
@@ -119,7 +119,7 @@ impl Site {
         let mut line = String::new();
         within("the ready line", lines.read_line(&mut line)).await.unwrap();
         if line.is_empty() {
-            return Err(node.exited().await);
+            return Err(node.wait_for_exit().await);
         }
         let line = line.trim_end();
         let field = |name: &str| {
@@ -129,7 +129,7 @@ impl Site {
         assert!(line.starts_with("ready "), "{line}");
         let cluster = Some(field("cluster=")).filter(|address| address != "-");
         let (public, admin) = (field("public="), field("admin="));
-        self.client.moved(Addresses { public, admin, cluster });
+        self.client.move_to(Addresses { public, admin, cluster });
         Ok(node)
     }
 
@@ -176,7 +176,8 @@ impl Drop for Site {
         if std::thread::panicking() && self.log.starts_with(self.dir.path()) {
             let mut log = Vec::new();
             // A log that cannot be read shows nothing.
-            let _ = File::open(&self.log).and_then(|file| file.take(SHOWN).read_to_end(&mut log));
+            let _ = File::open(&self.log)
+                .and_then(|file| file.take(MAX_PRINTED_LOG_BYTES).read_to_end(&mut log));
             let (name, log) = (&self.name, String::from_utf8_lossy(&log));
             eprintln!("--- {name}'s standard error\n{log}---");
         }
@@ -218,12 +219,12 @@ impl Node {
     }
 
     /// How it ended, if it has.
-    pub fn ended(&mut self) -> Option<ExitStatus> {
+    pub fn try_wait(&mut self) -> Option<ExitStatus> {
         self.child.try_wait().unwrap()
     }
 
     /// Waits for the process to end by itself.
-    pub async fn exited(&mut self) -> ExitStatus {
+    pub async fn wait_for_exit(&mut self) -> ExitStatus {
         within("the process's end", self.child.wait()).await.unwrap()
     }
 }

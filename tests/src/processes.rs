@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::patience::look;
+use crate::deadline::poll;
 
 /// Words that no other process has among its arguments; `sleep` takes them for some hours.
 #[derive(Clone, Debug)]
@@ -25,9 +25,9 @@ impl fmt::Display for Mark {
 
 impl Mark {
     /// Waits until so many processes have the mark; one that is dead has no arguments.
-    pub async fn is_on(&self, count: usize) {
+    pub async fn wait_for_count(&self, count: usize) {
         let what = format!("{count} processes with {self}");
-        look(&what, async || (self.count() == count).then_some(())).await;
+        poll(&what, async || (self.count() == count).then_some(())).await;
     }
 
     fn count(&self) -> usize {

@@ -10,18 +10,18 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use crate::patience::within;
+use crate::deadline::within;
 
 /// Connections at once, more than any test opens; a further one is closed.
-const CONNECTIONS: usize = 256;
+const MAX_CONNECTIONS: usize = 256;
 /// What one read takes.
-const CHUNK: usize = 16 * 1024;
+const CHUNK_BYTES: usize = 16 * 1024;
 /// Chunks that wait for their time in one direction; then the sender is slowed down.
-const DELAYED: usize = 64;
+const MAX_DELAYED_CHUNKS: usize = 64;
 
 /// A direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
+pub enum Direction {
     ToTarget,
     ToClient,
 }
@@ -52,10 +52,10 @@ struct Link {
 }
 
 impl Faults {
-    fn link(&self, way: Way) -> Link {
-        match way {
-            Way::ToTarget => self.to_target,
-            Way::ToClient => self.to_client,
+    fn link(&self, direction: Direction) -> Link {
+        match direction {
+            Direction::ToTarget => self.to_target,
+            Direction::ToClient => self.to_client,
         }
     }
 }
@@ -64,14 +64,14 @@ impl Proxy {
     /// To a target that is not known yet: until `aim`, whoever connects is hung up on.
     pub fn start() -> Self {
         // Bound and never listening: nobody else gets the port while connections are refused.
-        let kept = socket("127.0.0.1:0".parse().unwrap());
-        let address = kept.local_addr().unwrap();
+        let reserved = socket("127.0.0.1:0".parse().unwrap());
+        let address = reserved.local_addr().unwrap();
         let faults = watch::channel(Faults::default()).0;
         let (listening, listens) = watch::channel(true);
         let serve = serve(listen(address), faults.subscribe(), listening);
         // It ends when nobody can tell it of faults any more.
         tokio::spawn(async move {
-            let _kept = kept;
+            let _reserved = reserved;
             serve.await;
         });
         Self { address, faults, listens }
@@ -106,13 +106,13 @@ impl Proxy {
     }
 
     /// What is read from now on in this direction arrives so much later.
-    pub fn delay(&self, way: Way, delay: Duration) {
-        self.link(way, |link| link.delay = delay);
+    pub fn delay(&self, direction: Direction, delay: Duration) {
+        self.link(direction, |link| link.delay = delay);
     }
 
     /// What is sent in this direction is lost, and nobody is told: a half-open connection.
-    pub fn swallow(&self, way: Way) {
-        self.link(way, |link| link.swallows = true);
+    pub fn swallow(&self, direction: Direction) {
+        self.link(direction, |link| link.swallows = true);
     }
 
     /// Ends all faults. Connections that lost bytes are closed, as no network leaves a hole.
@@ -123,10 +123,10 @@ impl Proxy {
         self.listening(true).await;
     }
 
-    fn link(&self, way: Way, change: impl FnOnce(&mut Link)) {
-        self.faults.send_modify(|faults| match way {
-            Way::ToTarget => change(&mut faults.to_target),
-            Way::ToClient => change(&mut faults.to_client),
+    fn link(&self, direction: Direction, change: impl FnOnce(&mut Link)) {
+        self.faults.send_modify(|faults| match direction {
+            Direction::ToTarget => change(&mut faults.to_target),
+            Direction::ToClient => change(&mut faults.to_client),
         });
     }
 
@@ -146,7 +146,7 @@ fn socket(address: SocketAddr) -> TcpSocket {
 
 fn listen(address: SocketAddr) -> TcpListener {
     // As many as may be open.
-    socket(address).listen(CONNECTIONS as u32).unwrap()
+    socket(address).listen(MAX_CONNECTIONS as u32).unwrap()
 }
 
 async fn serve(
@@ -173,7 +173,7 @@ async fn serve(
         tokio::select! {
             changed = faults.changed() => if changed.is_err() { return },
             Some(_) = open.join_next() => {}
-            accepted = accepted => if let Ok((client, _)) = accepted && open.len() < CONNECTIONS {
+            accepted = accepted => if let Ok((client, _)) = accepted && open.len() < MAX_CONNECTIONS {
                 open.spawn(connection(client, faults.clone()));
             },
         }
@@ -195,8 +195,8 @@ async fn connection(client: TcpStream, mut faults: watch::Receiver<Faults>) {
         let ((from_client, to_client), (from_target, to_target)) =
             (client.into_split(), target.into_split());
         tokio::try_join!(
-            carry(from_client, to_target, Way::ToTarget, there),
-            carry(from_target, to_client, Way::ToClient, back),
+            carry(from_client, to_target, Direction::ToTarget, there),
+            carry(from_target, to_client, Direction::ToClient, back),
         )
         .ok()
     };
@@ -207,46 +207,46 @@ async fn connection(client: TcpStream, mut faults: watch::Receiver<Faults>) {
 }
 
 /// The connection cannot go on.
-struct Broken;
+struct ConnectionBroken;
 
 /// Carries one direction to its end, which the other side is told of: a dropped half says so.
 async fn carry(
     from: OwnedReadHalf,
     to: OwnedWriteHalf,
-    way: Way,
+    direction: Direction,
     faults: watch::Receiver<Faults>,
-) -> Result<(), Broken> {
-    let (chunks, due) = mpsc::channel(DELAYED);
-    tokio::try_join!(read(from, way, faults, chunks), write(to, due)).map(|_| ())
+) -> Result<(), ConnectionBroken> {
+    let (chunks, due) = mpsc::channel(MAX_DELAYED_CHUNKS);
+    tokio::try_join!(read(from, direction, faults, chunks), write(to, due)).map(|_| ())
 }
 
 async fn read(
     mut from: OwnedReadHalf,
-    way: Way,
+    direction: Direction,
     mut faults: watch::Receiver<Faults>,
     chunks: mpsc::Sender<(Instant, Vec<u8>)>,
-) -> Result<(), Broken> {
-    let mut chunk = vec![0; CHUNK];
+) -> Result<(), ConnectionBroken> {
+    let mut chunk = vec![0; CHUNK_BYTES];
     loop {
-        let length = from.read(&mut chunk).await.map_err(|_| Broken)?;
-        let link = faults.borrow().link(way);
+        let length = from.read(&mut chunk).await.map_err(|_| ConnectionBroken)?;
+        let link = faults.borrow().link(direction);
         if link.swallows {
-            return swallow(from, way, &mut faults).await;
+            return swallow(from, direction, &mut faults).await;
         }
         if length == 0 {
             return Ok(());
         }
         let due = Instant::now() + link.delay;
-        chunks.send((due, chunk[..length].to_vec())).await.map_err(|_| Broken)?;
+        chunks.send((due, chunk[..length].to_vec())).await.map_err(|_| ConnectionBroken)?;
     }
 }
 
 /// Reads and forgets, until the fault ends.
 async fn swallow(
     mut from: OwnedReadHalf,
-    way: Way,
+    direction: Direction,
     faults: &mut watch::Receiver<Faults>,
-) -> Result<(), Broken> {
+) -> Result<(), ConnectionBroken> {
     let forget = async {
         // Even the end is lost: only the healed network says that this connection is over.
         let _ = tokio::io::copy(&mut from, &mut tokio::io::sink()).await;
@@ -254,18 +254,18 @@ async fn swallow(
     };
     tokio::select! {
         () = forget => {}
-        _ = faults.wait_for(|now| !now.link(way).swallows) => {}
+        _ = faults.wait_for(|now| !now.link(direction).swallows) => {}
     }
-    Err(Broken)
+    Err(ConnectionBroken)
 }
 
 async fn write(
     mut to: OwnedWriteHalf,
     mut chunks: mpsc::Receiver<(Instant, Vec<u8>)>,
-) -> Result<(), Broken> {
+) -> Result<(), ConnectionBroken> {
     while let Some((due, chunk)) = chunks.recv().await {
         tokio::time::sleep_until(due).await;
-        to.write_all(&chunk).await.map_err(|_| Broken)?;
+        to.write_all(&chunk).await.map_err(|_| ConnectionBroken)?;
     }
     Ok(())
 }

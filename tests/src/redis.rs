@@ -10,14 +10,14 @@ use std::time::Duration;
 
 use redis::{AsyncConnectionConfig, FromRedisValue};
 
-use crate::patience::look;
+use crate::deadline::poll;
 use container::Container;
 use process::Process;
 
 /// How long a command may take: more than a server that writes to its disk needs.
-const RESPONSE: Duration = Duration::from_secs(10);
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Ports tried before a start has failed: another process may take a free one first.
-const PORTS: usize = 5;
+const MAX_PORT_TRIES: usize = 5;
 /// What every server of ours is started with: it keeps what it acknowledged.
 const FLAGS: [&str; 8] =
     ["--appendonly", "yes", "--appendfsync", "always", "--save", "", "--protected-mode", "no"];
@@ -178,8 +178,8 @@ impl Redis {
     /// As Redis or the connection gives them.
     pub async fn try_ask<T: FromRedisValue>(&self, words: &[&str]) -> redis::RedisResult<T> {
         let times = AsyncConnectionConfig::new()
-            .set_connection_timeout(Some(RESPONSE))
-            .set_response_timeout(Some(RESPONSE));
+            .set_connection_timeout(Some(RESPONSE_TIMEOUT))
+            .set_response_timeout(Some(RESPONSE_TIMEOUT));
         let client = redis::Client::open(self.url.as_str())?;
         let mut connection = client.get_multiplexed_async_connection_with_config(&times).await?;
         let mut command = redis::cmd(words[0]);
@@ -191,7 +191,7 @@ impl Redis {
 
     /// Waits until it serves; while it reads its file it does not.
     async fn answers(&self) {
-        look("Redis to answer", async || self.try_ask::<String>(&["PING"]).await.ok()).await;
+        poll("Redis to answer", async || self.try_ask::<String>(&["PING"]).await.ok()).await;
     }
 }
 

@@ -3,7 +3,7 @@
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 use tokio::process::Child;
 
-use crate::patience::look;
+use crate::deadline::poll;
 
 /// Sends a signal to a process that was not waited for yet.
 pub(crate) fn signal(child: &Child, signal: Signal) {
@@ -16,7 +16,7 @@ pub(crate) async fn stop(child: &Child) {
     // Only asks for the stop: the process's end is for whoever waits for the process.
     let asked = WaitIdOptions::STOPPED | WaitIdOptions::NOHANG;
     let stopped = async || waitid(WaitId::Pid(pid(child)), asked).unwrap().map(|_| ());
-    look("a process to stop", stopped).await;
+    poll("a process to stop", stopped).await;
 }
 
 fn pid(child: &Child) -> Pid {

@@ -11,12 +11,12 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
-use crate::seen::Seen;
+use crate::request_log::RequestLog;
 
 /// How long `/slow` takes: long enough to be killed within.
-const SLOW: Duration = Duration::from_millis(40);
+const SLOW_ANSWER_TIME: Duration = Duration::from_millis(40);
 /// The longest pause that is made.
-const LONGEST: Duration = Duration::from_secs(10);
+const MAX_PAUSE: Duration = Duration::from_secs(10);
 
 /// A server of tools on loopback.
 ///
@@ -34,15 +34,15 @@ const LONGEST: Duration = Duration::from_secs(10);
 /// | `/deny` | as a hook that denies |
 /// | `/drop` | breaks the connection within the body |
 pub struct ToolServer {
-    pub seen: Seen,
+    pub requests: RequestLog,
     address: String,
     open: watch::Sender<bool>,
     server: tokio::task::JoinHandle<()>,
 }
 
 #[derive(Clone)]
-struct Desk {
-    seen: Seen,
+struct Shared {
+    requests: RequestLog,
     open: watch::Sender<bool>,
 }
 
@@ -51,11 +51,11 @@ impl ToolServer {
     pub async fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap().to_string();
-        let desk = Desk { seen: Seen::default(), open: watch::channel(false).0 };
-        let (seen, open) = (desk.seen.clone(), desk.open.clone());
-        let router = Router::new().fallback(serve).with_state(desk);
+        let shared = Shared { requests: RequestLog::default(), open: watch::channel(false).0 };
+        let (requests, open) = (shared.requests.clone(), shared.open.clone());
+        let router = Router::new().fallback(serve).with_state(shared);
         let server = tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
-        Self { seen, address, open, server }
+        Self { requests, address, open, server }
     }
 
     /// The address of a behaviour, such as `/hold`.
@@ -75,8 +75,13 @@ impl Drop for ToolServer {
     }
 }
 
-async fn serve(State(desk): State<Desk>, uri: Uri, headers: HeaderMap, body: Bytes) -> Response {
-    desk.seen.note(uri.path(), &headers, &body);
+async fn serve(
+    State(shared): State<Shared>,
+    uri: Uri,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Response {
+    shared.requests.record(uri.path(), &headers, &body);
     let asked: Value = serde_json::from_slice(&body).unwrap_or_default();
     let answer = json!({"did": asked["args"], "attempt": asked["attempt"]});
     match uri.path() {
@@ -85,17 +90,17 @@ async fn serve(State(desk): State<Desk>, uri: Uri, headers: HeaderMap, body: Byt
         "/deny" => axum::Json(json!({"deny": "not today"})).into_response(),
         "/around" => Redirect::temporary("/around").into_response(),
         "/slow" => {
-            tokio::time::sleep(SLOW).await;
+            tokio::time::sleep(SLOW_ANSWER_TIME).await;
             axum::Json(answer).into_response()
         }
         "/pause" => {
             let pause = asked["args"]["pause_ms"].as_u64().unwrap_or_default();
-            tokio::time::sleep(Duration::from_millis(pause).min(LONGEST)).await;
+            tokio::time::sleep(Duration::from_millis(pause).min(MAX_PAUSE)).await;
             axum::Json(answer).into_response()
         }
         "/hold" => {
-            // The sender lives in the desk: this cannot fail.
-            let _ = desk.open.subscribe().wait_for(|open| *open).await;
+            // The sender lives in the shared: this cannot fail.
+            let _ = shared.open.subscribe().wait_for(|open| *open).await;
             axum::Json(answer).into_response()
         }
         "/hang" => std::future::pending().await,

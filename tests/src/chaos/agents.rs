@@ -16,7 +16,7 @@ pub(super) struct Shape {
 }
 
 /// How long what soon expires waits.
-pub(super) const SOON: &str = "1500ms";
+pub(super) const SHORT_TIMEOUT: &str = "1500ms";
 
 fn shape(agent: &'static str, definition: Value) -> Shape {
     Shape { agent, definition, dispatch: None, family: false }
@@ -69,12 +69,16 @@ pub(super) fn shapes(tools: &ToolServer) -> Vec<Shape> {
         shape(
             "hasty",
             all_at_once(vec![
-                tool("ask", json!({"executor": "human", "timeout": SOON})),
+                tool("ask", json!({"executor": "human", "timeout": SHORT_TIMEOUT})),
                 tool(
                     "page",
-                    json!({"executor": "client", "approval": "requires_approval", "timeout": SOON}),
+                    json!({"executor": "client", "approval": "requires_approval", "timeout": SHORT_TIMEOUT}),
                 ),
-                run("send", "/slow", json!({"approval": "requires_approval", "timeout": SOON})),
+                run(
+                    "send",
+                    "/slow",
+                    json!({"approval": "requires_approval", "timeout": SHORT_TIMEOUT}),
+                ),
                 pausing.clone(),
             ]),
         ),

@@ -3,20 +3,20 @@
 use reqwest::Method;
 use tokio::time::Instant;
 
-use super::ground::Ground;
-use super::links::{Fronts, cut};
-use super::notes::Notes;
-use super::schedule::{Between, Episode, Fault, NODES, Trouble};
+use super::client_proxies::{ClientProxies, cut};
+use super::fault_log::FaultLog;
+use super::redis_setup::RedisSetup;
+use super::schedule::{Between, Episode, Fault, NODES, RedisFault};
 use crate::cluster::Cluster;
-use crate::patience::{look, try_look};
+use crate::deadline::{poll, try_poll};
 use crate::proxy::Proxy;
 
 /// All that can break.
 pub(super) struct Faults<'a> {
     pub(super) cluster: &'a mut Cluster,
-    pub(super) ground: Ground,
-    pub(super) fronts: Fronts,
-    pub(super) notes: Notes,
+    pub(super) redis_setup: RedisSetup,
+    pub(super) client_proxies: ClientProxies,
+    pub(super) fault_log: FaultLog,
 }
 
 impl Faults<'_> {
@@ -41,10 +41,10 @@ impl Faults<'_> {
         for fault in faults {
             self.end(fault).await;
         }
-        self.notes.lasted(began.elapsed());
-        match self.cluster.ended().as_slice() {
+        self.fault_log.record_duration(began.elapsed());
+        match self.cluster.exited_nodes().as_slice() {
             [] => Ok(()),
-            ended => Err(format!("{}\n{}", ended.join(", "), self.notes.told())),
+            ended => Err(format!("{}\n{}", ended.join(", "), self.fault_log.lines())),
         }
     }
 
@@ -55,7 +55,7 @@ impl Faults<'_> {
     /// They do not find together, although nothing is broken any more.
     pub(super) async fn together(&self) -> Result<(), String> {
         for (place, client) in self.cluster.clients().enumerate() {
-            let whole = try_look(async || {
+            let whole = try_poll(async || {
                 let answer = client.try_admin(Method::GET, "/admin/nodes").await?;
                 let nodes = answer.body["nodes"].as_array()?.clone();
                 let up = nodes.iter().filter(|node| node["state"] == "up").count();
@@ -63,15 +63,18 @@ impl Faults<'_> {
             });
             if whole.await.is_none() {
                 let name = self.cluster.name(place);
-                return Err(format!("{name} does not see all nodes up\n{}", self.notes.told()));
+                return Err(format!(
+                    "{name} does not see all nodes up\n{}",
+                    self.fault_log.lines()
+                ));
             }
         }
         Ok(())
     }
 
     async fn begin(&mut self, fault: Fault) {
-        self.notes.fault(&format!("breaks: {fault:?}"));
-        self.notes.count(kind(fault));
+        self.fault_log.record(&format!("breaks: {fault:?}"));
+        self.fault_log.count(kind(fault));
         match fault {
             Fault::Kill(node) => self.cluster.kill(node).await,
             Fault::KillAll => {
@@ -83,9 +86,9 @@ impl Faults<'_> {
             Fault::Terminate(node) => self.cluster.terminate(node).await,
             Fault::Drain(node) => self.drain(node).await,
             Fault::Link(between, broken) => cut(self.link(between), broken).await,
-            Fault::Store(trouble) => self.ground.begin(self.cluster, trouble).await,
+            Fault::Store(redis_fault) => self.redis_setup.begin(self.cluster, redis_fault).await,
         }
-        self.notes.fault(&format!("broken: {fault:?}"));
+        self.fault_log.record(&format!("broken: {fault:?}"));
     }
 
     async fn end(&mut self, fault: Fault) {
@@ -100,14 +103,14 @@ impl Faults<'_> {
             }
             Fault::Stop(node) => self.cluster.cont(node),
             Fault::Link(between, _) => self.link(between).heal().await,
-            Fault::Store(trouble) => self.ground.end(self.cluster, trouble).await,
+            Fault::Store(redis_fault) => self.redis_setup.end(self.cluster, redis_fault).await,
         }
-        self.notes.fault(&format!("healed: {fault:?}"));
+        self.fault_log.record(&format!("healed: {fault:?}"));
     }
 
     async fn restart(&mut self, node: usize) {
         self.cluster.restart(node).await;
-        self.fronts.follow(self.cluster, node);
+        self.client_proxies.follow(self.cluster, node);
     }
 
     /// Asked of another node; returns when the node says that it has given all away.
@@ -115,12 +118,12 @@ impl Faults<'_> {
         let name = self.cluster.name(node).to_owned();
         let other = self.cluster.client(self.cluster.other(node));
         let path = format!("/admin/nodes/{name}/drain");
-        look("the drain to be accepted", async || {
+        poll("the drain to be accepted", async || {
             let answer = other.try_admin(Method::POST, &path).await?;
             (answer.status == 202).then_some(())
         })
         .await;
-        look("the node to be drained", async || {
+        poll("the node to be drained", async || {
             let answer = other.try_admin(Method::GET, "/admin/nodes").await?;
             let nodes = answer.body["nodes"].as_array()?.clone();
             nodes.iter().any(|it| it["name"] == name && it["state"] == "drained").then_some(())
@@ -133,7 +136,7 @@ impl Faults<'_> {
         match between {
             Between::Redis(node) => self.cluster.to_redis(node),
             Between::Peers(node) => self.cluster.to_node(node),
-            Between::Clients(node) => self.fronts.of(node),
+            Between::Clients(node) => self.client_proxies.of(node),
         }
     }
 }
@@ -149,8 +152,8 @@ fn kind(fault: Fault) -> &'static str {
         Fault::Link(Between::Redis(_), _) => "broken link to Redis",
         Fault::Link(Between::Peers(_), _) => "broken link to peers",
         Fault::Link(Between::Clients(_), _) => "broken link to clients",
-        Fault::Store(Trouble::Killed) => "Redis killed",
-        Fault::Store(Trouble::ReplicaKilled) => "replica killed",
+        Fault::Store(RedisFault::Killed) => "Redis killed",
+        Fault::Store(RedisFault::ReplicaKilled) => "replica killed",
         Fault::Store(_) => "Redis stopped or full",
     }
 }

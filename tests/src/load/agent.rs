@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::{Client, Wrong};
+use super::{Client, LoadError};
 
 /// Its name.
 pub(super) const NAME: &str = "load";
@@ -10,7 +10,7 @@ pub(super) const NAME: &str = "load";
 pub(super) const CALL: &str = "call_1_1";
 
 /// Defines it over HTTP.
-pub(super) async fn define(client: &mut Client) -> Result<(), Wrong> {
+pub(super) async fn define(client: &mut Client) -> Result<(), LoadError> {
     let definition = json!({
         "name": NAME,
         "system_prompt": "You are under load.",

@@ -10,50 +10,54 @@ use abide_registry::store::embedded::{self, Embedded};
 use abide_registry::store::floor::Floor;
 
 use super::turns::Turns;
-use super::{Durability, Load, Wrong, wrong};
+use super::{Durability, Load, LoadError, load_error};
 
 /// What a floor's event takes beside its text.
-const FRAME_BYTES: usize = 110;
+const EVENT_FRAME_BYTES: usize = 110;
 /// Commits before the clock starts.
-const WARM: usize = 500;
+const WARM_UP_COMMITS: usize = 500;
 /// More commits than this make the rate no truer.
-const COMMITS: u64 = 50_000;
+const MAX_COMMITS: u64 = 50_000;
 
 /// The bare rate of a new store on the same disk.
-pub(super) struct Bare {
+pub(super) struct FloorRate {
     pub(super) commits: usize,
     pub(super) bytes: usize,
     pub(super) took: Duration,
 }
 
-impl Bare {
+impl FloorRate {
     pub(super) fn rate(&self) -> f64 {
         self.commits as f64 / self.took.as_secs_f64()
     }
 }
 
 /// Measures it with as many commits as the turns made, of their mean size, with as many in flight.
-pub(super) async fn rate(load: &Load, turns: &Turns, dir: &Path) -> Result<Bare, Wrong> {
+pub(super) async fn rate(load: &Load, turns: &Turns, dir: &Path) -> Result<FloorRate, LoadError> {
     let durability = match load.durability {
         Durability::Fsync => embedded::Durability::Fsync,
         Durability::Os => embedded::Durability::Os,
     };
-    let store = Embedded::open(dir, durability).map_err(|error| wrong("the floor", error))?;
+    let store = Embedded::open(dir, durability).map_err(|error| load_error("the floor", error))?;
     of(load, turns, Arc::new(store)).await
 }
 
 /// The same of any store.
-pub(super) async fn of(load: &Load, turns: &Turns, store: Arc<dyn Store>) -> Result<Bare, Wrong> {
+pub(super) async fn of(
+    load: &Load,
+    turns: &Turns,
+    store: Arc<dyn Store>,
+) -> Result<FloorRate, LoadError> {
     let me = Holder { node: "floor".to_owned(), incarnation: "1".to_owned() };
-    let refused = |refusal| wrong("the floor", refusal);
-    let lanes = load.concurrency as usize;
-    let mut floor = Floor::new(store, &me, lanes).await.map_err(refused)?;
-    let commits = usize::try_from(turns.counted.commits.clamp(1, COMMITS)).unwrap_or(1);
-    let a_turn = turns.counted.commits as f64 / f64::from(turns.count);
+    let refused = |refusal| load_error("the floor", refusal);
+    let workers = load.concurrency as usize;
+    let mut floor = Floor::new(store, &me, workers).await.map_err(refused)?;
+    let commits = usize::try_from(turns.counters.commits.clamp(1, MAX_COMMITS)).unwrap_or(1);
+    let a_turn = turns.counters.commits as f64 / f64::from(turns.count);
     let bytes = (turns.turn_bytes as f64 / a_turn.max(1.0)) as usize;
-    let text = bytes.saturating_sub(FRAME_BYTES);
-    floor.run(WARM, text).await.map_err(refused)?;
+    let text = bytes.saturating_sub(EVENT_FRAME_BYTES);
+    floor.run(WARM_UP_COMMITS, text).await.map_err(refused)?;
     let started = Instant::now();
     floor.run(commits, text).await.map_err(refused)?;
-    Ok(Bare { commits, bytes, took: started.elapsed() })
+    Ok(FloorRate { commits, bytes, took: started.elapsed() })
 }

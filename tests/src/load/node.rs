@@ -10,13 +10,13 @@ use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
 
 use super::client::Client;
-use super::{Load, Wrong, wrong};
+use super::{Load, LoadError, load_error};
 use crate::program;
 
 /// A node that takes longer to start has failed; repairing a large file is part of it.
-const START: Duration = Duration::from_secs(120);
+const START_TIMEOUT: Duration = Duration::from_secs(120);
 /// Longer than a node drains.
-const STOP: Duration = Duration::from_secs(40);
+const STOP_TIMEOUT: Duration = Duration::from_secs(40);
 
 /// What /proc counts in, on every Linux.
 const TICK_MS: u64 = 10;
@@ -43,7 +43,7 @@ pub(super) struct Start<'a> {
     pub(super) otlp: Option<&'a str>,
 }
 
-/// What a node has counted since it started.
+/// What a node has counters since it started.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Counters {
     pub(super) commits: u64,
@@ -61,7 +61,11 @@ impl Node {
     }
 
     /// Starts one on a store directory and waits until it serves.
-    pub(super) async fn start(load: &Load, store: &Path, passivate: &str) -> Result<Self, Wrong> {
+    pub(super) async fn start(
+        load: &Load,
+        store: &Path,
+        passivate: &str,
+    ) -> Result<Self, LoadError> {
         let url = format!("embedded:{}", store.display());
         let dir = store.parent().unwrap_or(store);
         let start = Start { store: &url, passivate, dir, name: "load", otlp: None };
@@ -69,8 +73,8 @@ impl Node {
     }
 
     /// The same on any store.
-    pub(super) async fn start_as(load: &Load, start: &Start<'_>) -> Result<Self, Wrong> {
-        let program = program::release(load.binary.as_deref()).await.map_err(Wrong)?;
+    pub(super) async fn start_as(load: &Load, start: &Start<'_>) -> Result<Self, LoadError> {
+        let program = program::release(load.binary.as_deref()).await.map_err(LoadError)?;
         let Start { store, passivate, dir, name, otlp } = start;
         let mut command = Command::new(&program);
         command
@@ -84,29 +88,30 @@ impl Node {
     }
 
     /// Starts this program as a bare node over a Redis.
-    pub(super) async fn start_bare(load: &Load, redis: &str) -> Result<Self, Wrong> {
-        let me = std::env::current_exe().map_err(|error| wrong("this program", error))?;
+    pub(super) async fn start_bare(load: &Load, redis: &str) -> Result<Self, LoadError> {
+        let me = std::env::current_exe().map_err(|error| load_error("this program", error))?;
         let mut command = Command::new(me);
         command.args(["--serve-bare", redis, "--durability", &load.durability.to_string()]);
         Self::ready(command).await
     }
 
     /// Starts a process and waits until it says that it serves, and where.
-    async fn ready(mut command: Command) -> Result<Self, Wrong> {
+    async fn ready(mut command: Command) -> Result<Self, LoadError> {
         let started = Instant::now();
         let spawned = command.stdout(Stdio::piped()).kill_on_drop(true).spawn();
         let program = command.as_std().get_program().to_string_lossy();
-        let mut child = spawned.map_err(|error| wrong(&program, error))?;
-        let said = child.stdout.take().ok_or_else(|| Wrong("no standard output".to_owned()))?;
+        let mut child = spawned.map_err(|error| load_error(&program, error))?;
+        let said = child.stdout.take().ok_or_else(|| LoadError("no standard output".to_owned()))?;
         let mut lines = BufReader::new(said).lines();
-        let line = tokio::time::timeout(START, lines.next_line()).await;
-        let line = line.map_err(|_| Wrong(format!("the node was not ready within {START:?}")))?;
-        let line = line.map_err(|error| wrong("the ready line", error))?.unwrap_or_default();
+        let line = tokio::time::timeout(START_TIMEOUT, lines.next_line()).await;
+        let line = line
+            .map_err(|_| LoadError(format!("the node was not ready within {START_TIMEOUT:?}")))?;
+        let line = line.map_err(|error| load_error("the ready line", error))?.unwrap_or_default();
         let ready_after = started.elapsed();
         let address = |key: &str| {
             let field = line.split(' ').find_map(|field| field.strip_prefix(key));
             let address = field.and_then(|field| field.parse().ok());
-            address.ok_or_else(|| Wrong(format!("the node said {line:?} instead of ready")))
+            address.ok_or_else(|| LoadError(format!("the node said {line:?} instead of ready")))
         };
         let (public, admin) = (address("public=")?, address("admin=")?);
         Ok(Self { public, admin, child: Some(child), ready_after, started })
@@ -117,30 +122,30 @@ impl Node {
         self.started.elapsed()
     }
 
-    pub(super) async fn counters(&self) -> Result<Counters, Wrong> {
+    pub(super) async fn counters(&self) -> Result<Counters, LoadError> {
         let mut client = Client::new(self.admin);
         let (_, text) = client.ask(Method::GET, "/metrics", None).await?;
         Ok(Counters::parse(text.as_str().unwrap_or_default()))
     }
 
     /// Its process, if the load program started it.
-    pub(super) fn pid(&self) -> Result<u32, Wrong> {
+    pub(super) fn pid(&self) -> Result<u32, LoadError> {
         let child = self.child.as_ref().and_then(Child::id);
-        child.ok_or_else(|| Wrong("the node's process is not ours".to_owned()))
+        child.ok_or_else(|| LoadError("the node's process is not ours".to_owned()))
     }
 
     /// Its resident memory in kB.
-    pub(super) fn resident_kb(&self) -> Result<u64, Wrong> {
+    pub(super) fn resident_kb(&self) -> Result<u64, LoadError> {
         let path = format!("/proc/{}/status", self.pid()?);
-        let status = std::fs::read_to_string(&path).map_err(|error| wrong(&path, error))?;
+        let status = std::fs::read_to_string(&path).map_err(|error| load_error(&path, error))?;
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
         let kb = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse().ok());
-        kb.ok_or_else(|| Wrong(format!("{path}: has no VmRSS")))
+        kb.ok_or_else(|| LoadError(format!("{path}: has no VmRSS")))
     }
 
-    /// What its threads have worked, in the kernel and out of it; unlike the time that passes, it
+    /// What its threads have cpu_time, in the kernel and out of it; unlike the time that passes, it
     /// depends little on what else the machine does. `None` of a node that runs elsewhere.
-    pub(super) fn worked(&self) -> Option<Duration> {
+    pub(super) fn cpu_time(&self) -> Option<Duration> {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.pid().ok()?)).ok()?;
         // The name, in brackets, may hold anything; user and system time are the 12th and 13th after.
         let mut times = stat.rsplit_once(')')?.1.split_whitespace().skip(11);
@@ -150,25 +155,28 @@ impl Node {
     }
 
     /// SIGKILL.
-    pub(super) async fn kill(mut self) -> Result<(), Wrong> {
+    pub(super) async fn kill(mut self) -> Result<(), LoadError> {
         match &mut self.child {
-            Some(child) => child.kill().await.map_err(|error| wrong("killing the node", error)),
+            Some(child) => {
+                child.kill().await.map_err(|error| load_error("killing the node", error))
+            }
             None => Ok(()),
         }
     }
 
     /// Lets it drain, if it is the load program's own. It must exit with 0.
-    pub(super) async fn stop(mut self) -> Result<(), Wrong> {
+    pub(super) async fn stop(mut self) -> Result<(), LoadError> {
         let Some(mut child) = self.child.take() else { return Ok(()) };
         let pid = child.id().map(|pid| pid.to_string()).unwrap_or_default();
         let asked = Command::new("kill").args(["-TERM", &pid]).status().await;
-        asked.map_err(|error| wrong("kill", error))?;
-        let status = tokio::time::timeout(STOP, child.wait()).await;
-        let status = status.map_err(|_| Wrong(format!("the node ran on for {STOP:?}")))?;
-        let status = status.map_err(|error| wrong("the node", error))?;
+        asked.map_err(|error| load_error("kill", error))?;
+        let status = tokio::time::timeout(STOP_TIMEOUT, child.wait()).await;
+        let status =
+            status.map_err(|_| LoadError(format!("the node ran on for {STOP_TIMEOUT:?}")))?;
+        let status = status.map_err(|error| load_error("the node", error))?;
         match status.success() {
             true => Ok(()),
-            false => Err(Wrong(format!("the node ended with {status}"))),
+            false => Err(LoadError(format!("the node ended with {status}"))),
         }
     }
 }

@@ -6,8 +6,8 @@ use testcontainers::core::{IntoContainerPort, WaitFor};
 use testcontainers::runners::AsyncRunner;
 use testcontainers::{ContainerAsync, GenericImage, ImageExt};
 
-use super::{FLAGS, PORTS, free_port};
-use crate::patience::{DEADLINE, look, within};
+use super::{FLAGS, MAX_PORT_TRIES, free_port};
+use crate::deadline::{DEADLINE, poll, within};
 
 const PORT: u16 = 6379;
 
@@ -33,7 +33,7 @@ impl Container {
     pub(super) async fn start() -> (Self, u16) {
         let docker = docker().await.unwrap_or_else(|why| panic!("Docker does not answer: {why}"));
         let mut last = None;
-        for _ in 0..PORTS {
+        for _ in 0..MAX_PORT_TRIES {
             let port = free_port();
             match run(port).await {
                 Ok(container) => {
@@ -50,7 +50,7 @@ impl Container {
         within("a kill", self.docker.kill_container(id, None)).await.unwrap();
         // The answer comes before the end.
         let gone = async || (!self.here().is_running().await.unwrap()).then_some(());
-        look("the container's end", gone).await;
+        poll("the container's end", gone).await;
     }
 
     pub(super) async fn restart(&mut self) {

@@ -7,8 +7,8 @@ use tempfile::TempDir;
 use tokio::net::TcpStream;
 use tokio::process::{Child, Command};
 
-use super::{FLAGS, PORTS, free_port};
-use crate::patience::{look, within};
+use super::{FLAGS, MAX_PORT_TRIES, free_port};
+use crate::deadline::{poll, within};
 use crate::signal::{signal, stop};
 
 /// It dies with this value, and its directory goes.
@@ -22,7 +22,7 @@ pub(super) struct Process {
 impl Process {
     pub(super) async fn start(flags: &[&str]) -> (Self, u16) {
         let flags: Vec<String> = flags.iter().map(|flag| flag.to_string()).collect();
-        for _ in 0..PORTS {
+        for _ in 0..MAX_PORT_TRIES {
             let (dir, port) = (directory(), free_port());
             let child = spawn(&dir, port, &flags);
             let mut process = Self { child, dir, port, flags: flags.clone() };
@@ -35,7 +35,7 @@ impl Process {
 
     /// Waits until it listens; `false` when it ended instead.
     async fn listens(&mut self) -> bool {
-        look("redis-server to listen", async || {
+        poll("redis-server to listen", async || {
             if self.child.try_wait().unwrap().is_some() {
                 return Some(false);
             }

@@ -7,7 +7,7 @@ use tempfile::TempDir;
 use tokio::process::{Child, Command};
 
 use super::free_port;
-use crate::patience::look;
+use crate::deadline::poll;
 
 /// A server on a free port of loopback.
 pub struct Server {
@@ -35,7 +35,7 @@ impl Server {
         std::fs::write(&file, lines).unwrap();
         let file = file.display().to_string();
         let sentinel = Self::spawn_in(dir, &[&file, "--sentinel"]).await;
-        look("the sentinel to know a replica", async || {
+        poll("the sentinel to know a replica", async || {
             let known: Vec<redis::Value> =
                 sentinel.ask(&["SENTINEL", "REPLICAS", "main"]).await.ok()?;
             (known.len() == 1).then_some(())
@@ -55,7 +55,7 @@ impl Server {
         command.args(["--bind", "127.0.0.1", "--port", &port.to_string()]);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let server = Self { port, _child: command.spawn().unwrap(), _dir: dir };
-        look("a server to answer", async || server.ask::<String>(&["PING"]).await.ok()).await;
+        poll("a server to answer", async || server.ask::<String>(&["PING"]).await.ok()).await;
         server
     }
 

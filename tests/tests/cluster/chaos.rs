@@ -3,12 +3,12 @@
 use std::cell::{Cell, RefCell};
 use std::time::Duration;
 
-use abide_tests::chance::Chance;
 use abide_tests::client::{Answer, Client, resolution};
+use abide_tests::deadline::poll;
 use abide_tests::frames::{Frame, ids};
 use abide_tests::journal::Journal;
 use abide_tests::node::Site;
-use abide_tests::patience::look;
+use abide_tests::random::SeededRandom;
 use abide_tests::tool_server::ToolServer;
 use futures::future::join_all;
 use reqwest::Method;
@@ -53,14 +53,14 @@ async fn killed_again_and_again(site: Site, seed: u64) {
         join_all((0..CLIENTS).map(|n| talk_and_listen(&site.client, format!("c{n}"), &over)));
     let kills = async {
         let given = std::env::var("CHAOS_SEED").ok().and_then(|seed| seed.parse().ok());
-        let mut chance = Chance(given.unwrap_or(seed));
+        let mut random = SeededRandom(given.unwrap_or(seed));
         for _ in 0..ROUNDS {
             // The moment is the point: this waits for nothing.
-            tokio::time::sleep(Duration::from_millis(chance.below(250))).await;
+            tokio::time::sleep(Duration::from_millis(random.below(250))).await;
             node.kill().await;
-            if chance.below(3) == 0 {
+            if random.below(3) == 0 {
                 let starting = site.launch();
-                tokio::time::sleep(Duration::from_millis(chance.below(120))).await;
+                tokio::time::sleep(Duration::from_millis(random.below(120))).await;
                 starting.kill().await;
             }
             node = site.start().await;
@@ -71,7 +71,7 @@ async fn killed_again_and_again(site: Site, seed: u64) {
     let (clients, _node) = futures::join!(clients, kills);
     for (n, promises) in clients.into_iter().enumerate() {
         let turns = promises.turns.len();
-        let journal = site.client.settled(&format!("c{n}"), turns).await;
+        let journal = site.client.wait_until_settled(&format!("c{n}"), turns).await;
         assert_eq!(journal.outcomes(), vec!["completed"; turns]);
         kept(&journal, &promises);
         heard_whole(&site.client, &format!("c{n}"), &journal, promises.frames).await;
@@ -92,7 +92,7 @@ async fn talk_and_listen(client: &Client, id: String, over: &Cell<bool>) -> Prom
 async fn listen(client: &Client, id: &str, read: &RefCell<Vec<Frame>>) {
     loop {
         let after = ids(&read.borrow()).last().copied().unwrap_or_default();
-        let open = look("a stream", async || client.try_events(id, Some(after)).await);
+        let open = poll("a stream", async || client.try_events(id, Some(after)).await);
         let mut frames = open.await;
         while let Some(frame) = frames.next().await {
             read.borrow_mut().push(frame);
@@ -140,7 +140,7 @@ async fn converse(client: &Client, id: String, over: &Cell<bool>) -> Promises {
 
 /// Repeats a request until it is answered by anything but "not now".
 async fn insist(client: &Client, path: &str, key: Option<&str>, body: &Value) -> Answer {
-    look(path, async || {
+    poll(path, async || {
         let answer = client.ask(Method::POST, path, key, Some(body)).await?;
         (answer.status != 503).then_some(answer)
     })
@@ -149,7 +149,7 @@ async fn insist(client: &Client, path: &str, key: Option<&str>, body: &Value) ->
 
 /// The next call that waits for somebody; `None` once the turn has ended.
 async fn next_open(client: &Client, id: &str, turn: &Value) -> Option<Value> {
-    look("a call that waits, or the end of the turn", async || {
+    poll("a call that waits, or the end of the turn", async || {
         let path = format!("/v1/conversations/{id}");
         let snapshot = client.ask(Method::GET, &path, None, None).await?;
         let snapshot = (snapshot.status == 200).then_some(snapshot.body)?;
@@ -186,7 +186,7 @@ fn kept(journal: &Journal, promises: &Promises) {
 /// Every run had the key of its call, and no attempt was made twice.
 fn attempts_rise(tools: &ToolServer) {
     let mut last = std::collections::HashMap::<String, u64>::new();
-    for run in tools.seen.all() {
+    for run in tools.requests.all() {
         let key = run.header("idempotency-key").to_owned();
         let [conversation, call] = [&run.body["conversation_id"], &run.body["call_id"]];
         assert_eq!(key, format!("{}/{}", conversation.as_str().unwrap(), call.as_str().unwrap()));

@@ -1,8 +1,8 @@
 //! What `bash` started never outlives its call, and runs again only when it may.
 
 use abide_tests::client::Client;
+use abide_tests::deadline::poll;
 use abide_tests::node::{Node, Site};
-use abide_tests::patience::look;
 use abide_tests::processes::Mark;
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -28,8 +28,8 @@ async fn running(site: &Site, mark: &Mark, definition: impl Fn(Value) -> Value) 
     let node = site.start().await;
     let bash = call("it", "bash", json!({"command": stubborn(mark)}));
     site.client.define("a", &definition(steps(&[vec![bash]]))).await;
-    site.client.say("c", "a", "go").await;
-    mark.is_on(PROCESSES).await;
+    site.client.send_message("c", "a", "go").await;
+    mark.wait_for_count(PROCESSES).await;
     node
 }
 
@@ -57,8 +57,8 @@ async fn a_cancelled_turn_leaves_no_process_of_its_command() {
     let (site, mark) = (site(), Mark::default());
     let _node = running(&site, &mark, able).await;
     assert_eq!(site.client.cancel("c").await.expect(200), json!({"cancelled": true}));
-    mark.is_on(0).await;
-    let journal = site.client.settled("c", 1).await;
+    mark.wait_for_count(0).await;
+    let journal = site.client.wait_until_settled("c", 1).await;
     assert_eq!(journal.result("it")["error_type"], "CANCELLED");
     assert_eq!(journal.outcomes(), ["cancelled"]);
 }
@@ -68,10 +68,10 @@ async fn a_deleted_conversation_leaves_no_process_of_its_command() {
     let (site, mark) = (site(), Mark::default());
     let _node = running(&site, &mark, able).await;
     assert_eq!(deleted(&site.client).await, 204);
-    mark.is_on(0).await;
+    mark.wait_for_count(0).await;
     site.client.get("/v1/conversations/c").await.expect_problem(404, "not-found");
     let files = site.dir().join("files/c");
-    look("its files to be gone", async || (!files.exists()).then_some(())).await;
+    poll("its files to be gone", async || (!files.exists()).then_some(())).await;
 }
 
 #[tokio::test]
@@ -80,12 +80,12 @@ async fn a_crashed_actor_leaves_only_the_processes_of_the_next_attempt() {
     let _node = running(&site, &mark, able).await;
     let killed = site.client.admin(Method::POST, "/admin/actors/c/kill").await;
     assert_eq!(killed.status, 202);
-    look("the command to run again", async || (runs(&site) == 2).then_some(())).await;
-    mark.is_on(PROCESSES).await;
+    poll("the command to run again", async || (runs(&site) == 2).then_some(())).await;
+    mark.wait_for_count(PROCESSES).await;
     let_go(&site);
-    let journal = site.client.settled("c", 1).await;
+    let journal = site.client.wait_until_settled("c", 1).await;
     assert_eq!(journal.result("it")["result"], "exit 0\nrun\nrun\n");
-    mark.is_on(0).await;
+    mark.wait_for_count(0).await;
 }
 
 #[tokio::test]
@@ -93,8 +93,8 @@ async fn a_node_that_is_terminated_leaves_no_process_and_its_successor_runs_the_
     let (site, mark) = (site(), Mark::default());
     let mut node = running(&site, &mark, able).await;
     node.terminate();
-    assert!(node.exited().await.success());
-    mark.is_on(0).await;
+    assert!(node.wait_for_exit().await.success());
+    mark.wait_for_count(0).await;
     again(&site, &mark).await;
 }
 
@@ -103,7 +103,7 @@ async fn a_killed_node_leaves_no_process_and_its_successor_runs_the_command_agai
     let (site, mark) = (site(), Mark::default());
     let node = running(&site, &mark, able).await;
     node.kill().await;
-    mark.is_on(0).await;
+    mark.wait_for_count(0).await;
     again(&site, &mark).await;
 }
 
@@ -111,13 +111,13 @@ async fn a_killed_node_leaves_no_process_and_its_successor_runs_the_command_agai
 async fn again(site: &Site, mark: &Mark) {
     assert_eq!(runs(site), 1);
     let _node = site.start().await;
-    mark.is_on(PROCESSES).await;
+    mark.wait_for_count(PROCESSES).await;
     assert_eq!(site.client.snapshot("c").await["in_flight"][0]["attempt"], 2);
     let_go(site);
-    let journal = site.client.settled("c", 1).await;
+    let journal = site.client.wait_until_settled("c", 1).await;
     assert_eq!(journal.result("it")["result"], "exit 0\nrun\nrun\n");
     assert_eq!(journal.outcomes(), ["completed"]);
-    mark.is_on(0).await;
+    mark.wait_for_count(0).await;
 }
 
 #[tokio::test]
@@ -129,10 +129,10 @@ async fn a_command_that_must_not_be_repeated_ends_as_interrupted_after_a_kill() 
     };
     let node = running(&site, &mark, once).await;
     node.kill().await;
-    mark.is_on(0).await;
+    mark.wait_for_count(0).await;
     let _node = site.start().await;
-    let journal = site.client.settled("c", 1).await;
+    let journal = site.client.wait_until_settled("c", 1).await;
     assert_eq!(journal.result("it")["error_type"], "INTERRUPTED");
     assert_eq!((journal.outcomes(), runs(&site)), (vec!["completed"], 1));
-    mark.is_on(0).await;
+    mark.wait_for_count(0).await;
 }

@@ -18,17 +18,17 @@ async fn a_stream_that_was_killed_is_asked_for_again() {
     let mut frames = site.client.events("c", None).await;
     model.reply(vec![Piece::Text("Half a sent"), Piece::Hold]);
     model.reply(vec![Piece::Text("A whole "), Piece::Text("sentence.")]);
-    site.client.say("c", "a", "speak").await;
-    let heard = frames.until("text_delta").await;
+    site.client.send_message("c", "a", "speak").await;
+    let heard = frames.wait_for("text_delta").await;
     assert_eq!(heard.last().unwrap().data["text"], "Half a sent");
     node.kill().await;
 
     let _node = site.start().await;
-    let journal = site.client.settled("c", 1).await;
+    let journal = site.client.wait_until_settled("c", 1).await;
     assert_eq!(journal.outcomes(), ["completed"]);
     assert_eq!(journal.of("assistant_msg").count(), 1);
     assert_eq!(journal.last_text(), "A whole sentence.");
-    assert_eq!(model.seen.all().len(), 2);
+    assert_eq!(model.requests.all().len(), 2);
     model.assert_prompts_are_whole();
 }
 
@@ -39,14 +39,14 @@ async fn a_run_that_was_killed_is_dispatched_again_under_the_same_key() {
     let hold = http("hold", &tools, "/hold", json!({}));
     site.client.define("a", &agent(model.model(), vec![hold])).await;
     model.reply(vec![Piece::Text("I run it."), Piece::Call("call_1", "hold", json!({"n": 7}))]);
-    site.client.say("c", "a", "run").await;
-    let first = tools.seen.nth(1).await;
+    site.client.send_message("c", "a", "run").await;
+    let first = tools.requests.nth(1).await;
     node.kill().await;
 
     let _node = site.start().await;
-    let second = tools.seen.nth(2).await;
+    let second = tools.requests.nth(2).await;
     tools.release();
-    let journal = site.client.settled("c", 1).await;
+    let journal = site.client.wait_until_settled("c", 1).await;
     assert_eq!(first.header("idempotency-key"), "c/call_1");
     assert_eq!(second.header("idempotency-key"), "c/call_1");
     assert_eq!((&first.body["attempt"], &second.body["attempt"]), (&json!(1), &json!(2)));
@@ -54,7 +54,7 @@ async fn a_run_that_was_killed_is_dispatched_again_under_the_same_key() {
     assert_eq!(second.body["turn_id"], first.body["turn_id"]);
     assert_eq!(journal.result("call_1")["result"], json!({"did": {"n": 7}, "attempt": 2}));
     assert_eq!((journal.outcomes(), journal.last_text()), (vec!["completed"], "Done.".into()));
-    assert_eq!((tools.seen.all().len(), model.seen.all().len()), (2, 2));
+    assert_eq!((tools.requests.all().len(), model.requests.all().len()), (2, 2));
     model.assert_prompts_are_whole();
 }
 
@@ -64,16 +64,16 @@ async fn a_run_that_must_not_be_repeated_is_interrupted_by_a_kill() {
     let node = site.start().await;
     let once = http("once", &tools, "/hold", json!({"on_interrupt": "fail"}));
     site.client.define("a", &calls_once(vec![once])).await;
-    site.client.say("c", "a", "run").await;
-    tools.seen.nth(1).await;
+    site.client.send_message("c", "a", "run").await;
+    tools.requests.nth(1).await;
     node.kill().await;
 
     let _node = site.start().await;
-    let journal = site.client.settled("c", 1).await;
+    let journal = site.client.wait_until_settled("c", 1).await;
     assert_eq!(journal.outcomes(), ["completed"]);
     assert_eq!(journal.result("once")["error"], "tool call interrupted");
     assert_eq!(journal.result("once")["error_type"], "INTERRUPTED");
-    assert_eq!(tools.seen.all().len(), 1);
+    assert_eq!(tools.requests.all().len(), 1);
 }
 
 /// Kills the node while one call waits, answers it afterwards, and returns the call's result.
@@ -81,18 +81,18 @@ async fn killed_while_waiting(tool: Value, kind: &str, answer: Value) -> Value {
     let site = Site::new(ABIDE);
     let node = site.start().await;
     site.client.define("a", &calls_once(vec![tool])).await;
-    site.client.say("c", "a", "go").await;
-    let before = site.client.pending("c", "it", kind).await;
+    site.client.send_message("c", "a", "go").await;
+    let before = site.client.wait_for_pending("c", "it", kind).await;
     node.kill().await;
 
     let _node = site.start().await;
-    let after = site.client.pending("c", "it", kind).await;
+    let after = site.client.wait_for_pending("c", "it", kind).await;
     assert_eq!(before, after, "a restart changes nothing of what waits, its deadline included");
     let inbox = site.client.get("/v1/pending").await.expect(200);
     assert_eq!(inbox["pending"].as_array().unwrap().len(), 1);
     assert_eq!(inbox["pending"][0]["expires_at"], before["expires_at"]);
     site.client.resolve("c", "it", answer.clone()).await.expect(200);
-    let journal = site.client.settled("c", 1).await;
+    let journal = site.client.wait_until_settled("c", 1).await;
     assert_eq!(journal.outcomes(), ["completed"]);
     assert_eq!(journal.of("suspension").count(), 1);
     site.client.resolve("c", "it", answer).await.expect_problem(409, "call-not-open");
@@ -105,7 +105,7 @@ async fn an_approval_survives_a_kill() {
     let gated = http("it", &tools, "/answer", json!({"approval": "requires_approval"}));
     let result = killed_while_waiting(gated, "approval", json!({"approved": true})).await;
     assert_eq!(result["result"], json!({"did": {"n": 1}, "attempt": 1}));
-    assert_eq!(tools.seen.all().len(), 1);
+    assert_eq!(tools.requests.all().len(), 1);
 }
 
 #[tokio::test]
@@ -126,13 +126,13 @@ async fn a_gated_client_call_killed_between_its_suspensions_waits_for_the_page()
     let site = Site::new(ABIDE);
     let node = site.start().await;
     site.client.define("a", &calls_once(vec![gated_client("it")])).await;
-    site.client.say("c", "a", "go").await;
-    let first = site.client.pending("c", "it", "approval").await;
+    site.client.send_message("c", "a", "go").await;
+    let first = site.client.wait_for_pending("c", "it", "approval").await;
     site.client.resolve("c", "it", json!({"approved": true})).await.expect(200);
     node.kill().await;
 
     let node = site.start().await;
-    let second = site.client.pending("c", "it", "client_exec").await;
+    let second = site.client.wait_for_pending("c", "it", "client_exec").await;
     assert_eq!((&first["suspension"], &second["suspension"]), (&json!(1), &json!(2)));
     let again = site.client.resolve("c", "it", json!({"approved": true})).await;
     again.expect_problem(409, "call-not-open");
@@ -141,9 +141,9 @@ async fn a_gated_client_call_killed_between_its_suspensions_waits_for_the_page()
     node.kill().await;
 
     let _node = site.start().await;
-    assert_eq!(site.client.pending("c", "it", "client_exec").await, second);
+    assert_eq!(site.client.wait_for_pending("c", "it", "client_exec").await, second);
     site.client.resolve("c", "it", json!({"result": {"lat": 1}})).await.expect(200);
-    let journal = site.client.settled("c", 1).await;
+    let journal = site.client.wait_until_settled("c", 1).await;
     assert_eq!(journal.outcomes(), ["completed"]);
     assert_eq!(journal.result("it")["result"], json!({"lat": 1}));
     assert_eq!((journal.of("suspension").count(), journal.of("resolution").count()), (2, 2));
@@ -158,13 +158,13 @@ async fn killed_after_a_resolution(tool: Value, kind: &str, answer: Value) -> Va
     // More than once: what the kill meets is a matter of microseconds.
     for round in 0..4 {
         let id = format!("c{round}");
-        site.client.say(&id, "a", "go").await;
-        site.client.pending(&id, "it", kind).await;
+        site.client.send_message(&id, "a", "go").await;
+        site.client.wait_for_pending(&id, "it", kind).await;
         let accepted = site.client.resolve(&id, "it", answer.clone()).await.expect(200);
         node.kill().await;
 
         node = site.start().await;
-        let journal = site.client.settled(&id, 1).await;
+        let journal = site.client.wait_until_settled(&id, 1).await;
         let seq = accepted["seq"].as_u64().unwrap();
         let resolved = journal.of("resolution").find(|event| event["seq"] == seq);
         assert!(resolved.is_some(), "{seq} is not a resolution: {journal:#?}");
@@ -190,7 +190,7 @@ async fn an_acknowledged_denial_goes_on_by_itself_after_a_kill() {
     let denial = json!({"approved": false, "reason": "too late"});
     let result = killed_after_a_resolution(gated, "approval", denial).await;
     assert_eq!(result["error"], "denied by approver: too late");
-    assert_eq!(tools.seen.all().len(), 0);
+    assert_eq!(tools.requests.all().len(), 0);
 }
 
 #[tokio::test]
@@ -213,13 +213,13 @@ async fn a_mixed_turn_that_was_killed_has_both_its_calls() {
     let node = site.start().await;
     let runs = http("runs", &tools, "/hold", json!({}));
     site.client.define("a", &calls_once(vec![runs, human("waits")])).await;
-    site.client.say("c", "a", "both").await;
-    tools.seen.nth(1).await;
-    site.client.pending("c", "waits", "elicitation").await;
+    site.client.send_message("c", "a", "both").await;
+    tools.requests.nth(1).await;
+    site.client.wait_for_pending("c", "waits", "elicitation").await;
     node.kill().await;
 
     let _node = site.start().await;
-    let again = tools.seen.nth(2).await;
+    let again = tools.requests.nth(2).await;
     assert_eq!((again.header("idempotency-key"), &again.body["attempt"]), ("c/runs", &json!(2)));
     let snapshot = site.client.snapshot("c").await;
     assert_eq!(snapshot["state"], "awaiting_input");
@@ -229,7 +229,7 @@ async fn a_mixed_turn_that_was_killed_has_both_its_calls() {
     site.client.resolve("c", "waits", json!({"result": "yes"})).await.expect(200);
     assert_eq!(site.client.journal("c").await.outcomes().len(), 0, "the run is still open");
     tools.release();
-    let journal = site.client.settled("c", 1).await;
+    let journal = site.client.wait_until_settled("c", 1).await;
     assert_eq!(journal.outcomes(), ["completed"]);
     assert_eq!(journal.result("waits")["result"], "yes");
     assert_eq!(journal.result("runs")["result"]["attempt"], 2);
@@ -242,11 +242,11 @@ async fn an_acknowledged_message_goes_on_by_itself_after_a_kill() {
     site.client.define("a", &calls_once(vec![])).await;
     for round in 0..4 {
         let id = format!("c{round}");
-        let sent = site.client.say(&id, "a", "go").await;
+        let sent = site.client.send_message(&id, "a", "go").await;
         node.kill().await;
 
         node = site.start().await;
-        let journal = site.client.settled(&id, 1).await;
+        let journal = site.client.wait_until_settled(&id, 1).await;
         assert_eq!(journal.outcomes(), ["completed"]);
         let said = journal.of("user_msg").next().unwrap();
         assert_eq!((&said["turn_id"], journal.of("user_msg").count()), (&sent["turn_id"], 1));

@@ -21,7 +21,7 @@ async fn a_start_with_2000_parked_conversations_touches_none_of_them() {
     let made = stream::iter(0..PARKED).for_each_concurrent(AT_ONCE, |n| {
         let client = site.client.clone();
         async move {
-            client.say(&format!("c{n}"), "a", "go").await;
+            client.send_message(&format!("c{n}"), "a", "go").await;
         }
     });
     made.await;
@@ -31,7 +31,7 @@ async fn a_start_with_2000_parked_conversations_touches_none_of_them() {
 
     let _node = site.start().await;
     site.client.resolve("c1000", "ask", json!({"result": 1})).await.expect(200);
-    let journal = site.client.settled("c1000", 1).await;
+    let journal = site.client.wait_until_settled("c1000", 1).await;
     assert_eq!(journal.outcomes(), ["completed"]);
     let live = site.client.admin(Method::GET, "/admin/actors").await.expect(200);
     assert!(live["actors"].as_array().unwrap().len() <= 1, "{live:#}");
@@ -41,7 +41,7 @@ async fn a_start_with_2000_parked_conversations_touches_none_of_them() {
 
 /// Counts what is open, page by page, once there is as much as is waited for.
 async fn open(site: &Site, enough: usize) -> usize {
-    abide_tests::patience::look("the inbox to be full", async || {
+    abide_tests::deadline::poll("the inbox to be full", async || {
         let (mut count, mut cursor) = (0, String::new());
         loop {
             let path = format!("/v1/pending?limit=1000{cursor}");

@@ -30,8 +30,8 @@ async fn a_call_that_waits_for_input_goes_on_on_another_node_after_a_kill() {
     let node = site.start().await;
     let asks = call("it", "docs_ask", json!({"to": "ann"}));
     site.client.define("a", &with_docs(&[vec![asks]])).await;
-    site.client.say("c", "a", "go").await;
-    let open = site.client.pending("c", "it", "elicitation").await;
+    site.client.send_message("c", "a", "go").await;
+    let open = site.client.wait_for_pending("c", "it", "elicitation").await;
     assert_eq!(open["message"], "Send to ann?");
     node.kill().await;
 
@@ -40,7 +40,7 @@ async fn a_call_that_waits_for_input_goes_on_on_another_node_after_a_kill() {
     let wrong = json!({"result": {"ok": "perhaps"}});
     site.client.resolve("c", "it", wrong).await.expect_problem(422, "invalid-request");
     site.client.resolve("c", "it", json!({"result": {"ok": true}})).await.expect(200);
-    let journal = site.client.settled("c", 1).await;
+    let journal = site.client.wait_until_settled("c", 1).await;
     assert_eq!(journal.outcomes(), ["completed"]);
     let result = journal.of("tool_result").next().unwrap();
     let said: Value = serde_json::from_str(result["data"]["result"].as_str().unwrap()).unwrap();

@@ -83,8 +83,8 @@ async fn each_mistake_is_the_error_that_its_tool_promises() {
     site.client.define("a", &definition).await;
     site.client.post("/v1/conversations", &json!({"id": "c", "agent": "a"})).await.expect(201);
     let mut frames = site.client.events("c", None).await;
-    site.client.say("c", "a", "go").await;
-    let read = frames.until("turn_completed").await;
+    site.client.send_message("c", "a", "go").await;
+    let read = frames.wait_for("turn_completed").await;
     assert_eq!(end_of(&read, "prepare").0.data["result"]["result"], "exit 0\n");
     for (n, (name, args, code)) in mistakes.iter().enumerate() {
         let (ended, next) = end_of(&read, &format!("m{n}"));

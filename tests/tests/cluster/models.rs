@@ -87,14 +87,14 @@ async fn told(wire: &Wire) -> Journal {
     let said = json!({"agent": "a", "content": [text, image]});
     let path = "/v1/conversations/c/messages";
     site.client.post(path, &said).await.expect(202);
-    let journal = site.client.settled("c", 1).await;
+    let journal = site.client.wait_until_settled("c", 1).await;
     let ends: Vec<&Value> = journal.of("turn_ended").collect();
     assert_eq!(journal.outcomes(), ["completed"], "{ends:#?}");
     let schema = json!({"type": "object", "properties": {"seen": {"type": "integer"}},
         "required": ["seen"], "additionalProperties": false});
     let said = json!({"text": "How many?", "schema": schema});
     site.client.post(path, &said).await.expect(202);
-    site.client.settled("c", 2).await
+    site.client.wait_until_settled("c", 2).await
 }
 
 /// What the journal must have of the story.

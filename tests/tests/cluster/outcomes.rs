@@ -42,15 +42,15 @@ async fn a_tool_over_http_answers_shows_fails_or_ends_the_turn() {
         let new = json!({"id": name, "agent": name});
         site.client.post("/v1/conversations", &new).await.expect(201);
         let mut frames = site.client.events(name, None).await;
-        site.client.say(name, name, "go").await;
+        site.client.send_message(name, name, "go").await;
         let last = if name == "halt" { "turn_halted" } else { "turn_completed" };
-        let read = frames.until(last).await;
+        let read = frames.wait_for(last).await;
         let frame = |name: &str| read.iter().position(|frame| frame.name == name);
         let ended = if name == "error" { "tool_call_errored" } else { "tool_call_resolved" };
         let ended = frame(ended).unwrap();
         assert_eq!(read[ended].data, json!({"call_id": "it", "result": result}));
         assert_eq!(frame("tool_ui"), (name == "ui").then_some(ended + 1), "{name}");
-        let journal = site.client.settled(name, 1).await;
+        let journal = site.client.wait_until_settled(name, 1).await;
         assert_eq!(journal.result("it")["ui"], ui);
         if name == "halt" {
             assert_eq!(read.last().unwrap().data["reason"], "enough");

@@ -34,9 +34,9 @@ async fn a_message_id_is_known_after_a_kill() {
     site.client.post(path, &other).await.expect_problem(422, "invalid-request");
     let new = json!({"text": "hello", "message_id": "n"});
     site.client.post(path, &new).await.expect_problem(409, "turn-in-flight");
-    site.client.pending("c", "ask", "elicitation").await;
+    site.client.wait_for_pending("c", "ask", "elicitation").await;
     site.client.resolve("c", "ask", json!({"result": 1})).await.expect(200);
-    let journal = site.client.settled("c", 1).await;
+    let journal = site.client.wait_until_settled("c", 1).await;
     assert_eq!(site.client.post(path, &body).await, first);
     assert_eq!(site.client.journal("c").await, journal);
     assert_eq!(journal.of("user_msg").count(), 1);
@@ -57,14 +57,14 @@ async fn every_mutating_call_gives_its_first_answer_again_after_a_kill() {
     let mut answers = Vec::new();
     for (n, (method, path, body)) in calls.iter().enumerate() {
         if path.ends_with("resolution") {
-            site.client.pending("c", "ask", "elicitation").await;
+            site.client.wait_for_pending("c", "ask", "elicitation").await;
         }
         let key = format!("key-{n}");
         let answer = keyed(&site.client, method.clone(), path, &key, body).await;
         assert!([200, 201, 202].contains(&answer.status), "{path}: {:#}", answer.body);
         answers.push(answer);
     }
-    let journal = site.client.settled("c", 1).await;
+    let journal = site.client.wait_until_settled("c", 1).await;
     node.kill().await;
 
     let _node = site.start().await;
@@ -87,8 +87,8 @@ async fn a_cancel_gives_its_first_answer_again_after_a_kill() {
     let site = Site::new(ABIDE);
     let node = site.start().await;
     site.client.define("a", &calls_once(vec![human("ask")])).await;
-    site.client.say("c", "a", "go").await;
-    site.client.pending("c", "ask", "elicitation").await;
+    site.client.send_message("c", "a", "go").await;
+    site.client.wait_for_pending("c", "ask", "elicitation").await;
     let path = "/v1/conversations/c/cancel";
     let cancel = async || site.client.ask(Method::POST, path, Some("k"), None).await.unwrap();
     let first = cancel().await;
@@ -98,7 +98,7 @@ async fn a_cancel_gives_its_first_answer_again_after_a_kill() {
     let _node = site.start().await;
     assert_eq!(cancel().await, first);
     assert_eq!(site.client.cancel("c").await.expect(200), json!({"cancelled": false}));
-    assert_eq!(site.client.settled("c", 1).await.outcomes(), ["cancelled"]);
+    assert_eq!(site.client.wait_until_settled("c", 1).await.outcomes(), ["cancelled"]);
 }
 
 #[tokio::test]
@@ -109,12 +109,12 @@ async fn a_dispatch_that_was_killed_runs_on_and_its_repeat_joins_it() {
     let new = json!({"id": "c", "agent": "a"});
     site.client.post("/v1/conversations", &new).await.expect(201);
     let asking = tokio::spawn(dispatch(site.client.clone()));
-    let first = tools.seen.nth(1).await;
+    let first = tools.requests.nth(1).await;
     node.kill().await;
     assert_eq!(asking.await.unwrap(), None, "the killed node answered");
 
     let _node = site.start().await;
-    let second = tools.seen.nth(2).await;
+    let second = tools.requests.nth(2).await;
     assert_eq!(first.header("idempotency-key"), second.header("idempotency-key"));
     assert_eq!((&first.body["attempt"], &second.body["attempt"]), (&json!(1), &json!(2)));
     let again = tokio::spawn(dispatch(site.client.clone()));
@@ -124,7 +124,7 @@ async fn a_dispatch_that_was_killed_runs_on_and_its_repeat_joins_it() {
     assert_eq!(dispatch(site.client.clone()).await.unwrap().expect(200), answer);
     let journal = site.client.journal("c").await;
     journal.assert_settled();
-    assert_eq!((journal.of("dispatch").count(), tools.seen.all().len()), (1, 2));
+    assert_eq!((journal.of("dispatch").count(), tools.requests.all().len()), (1, 2));
     assert_eq!(journal.of("turn_started").count(), 0);
 }
 
@@ -139,8 +139,8 @@ async fn of_racing_answers_one_is_accepted_also_when_the_node_is_killed_among_th
     let node = site.start().await;
     site.client.define("a", &calls_once(vec![human("ask")])).await;
     for id in CONVERSATIONS {
-        site.client.say(id, "a", "go").await;
-        site.client.pending(id, "ask", "elicitation").await;
+        site.client.send_message(id, "a", "go").await;
+        site.client.wait_for_pending(id, "ask", "elicitation").await;
     }
     let (first, told) = tokio::sync::oneshot::channel();
     let first = std::sync::Mutex::new(Some(first));
@@ -173,7 +173,7 @@ async fn of_racing_answers_one_is_accepted_also_when_the_node_is_killed_among_th
             assert!(accepted.is_empty(), "{answered:#?}");
             site.client.resolve(id, "ask", json!({"result": "late"})).await.expect(200);
         }
-        let journal = site.client.settled(id, 1).await;
+        let journal = site.client.wait_until_settled(id, 1).await;
         assert_eq!(journal.of("resolution").count(), 1);
         if let Some((n, _)) = accepted.first() {
             assert_eq!(journal.result("ask")["result"], **n);

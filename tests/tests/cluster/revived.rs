@@ -13,17 +13,17 @@ async fn a_queued_message_is_still_queued_after_a_kill() {
     let (site, tools) = (Site::new(ABIDE), ToolServer::start().await);
     let node = site.start().await;
     site.client.define("a", &calls_once(vec![http("it", &tools, "/hold", json!({}))])).await;
-    site.client.say("c", "a", "one").await;
-    tools.seen.nth(1).await;
+    site.client.send_message("c", "a", "one").await;
+    tools.requests.nth(1).await;
     let queued = json!({"text": "two", "if_busy": "queue"});
     let queued = site.client.post("/v1/conversations/c/messages", &queued).await.expect(202);
     node.kill().await;
 
     let _node = site.start().await;
-    tools.seen.nth(2).await;
+    tools.requests.nth(2).await;
     assert_eq!(site.client.snapshot("c").await["queued"], 1);
     tools.release();
-    let journal = site.client.settled("c", 2).await;
+    let journal = site.client.wait_until_settled("c", 2).await;
     assert_eq!(journal.outcomes(), ["completed", "completed"]);
     assert_eq!(journal.of("turn_ended").last().unwrap()["turn_id"], queued["turn_id"]);
     assert_eq!(journal.of("user_msg").count(), 2);
@@ -34,14 +34,14 @@ async fn a_node_of_another_name_takes_up_what_a_killed_one_ran() {
     let (site, tools) = (Site::new(ABIDE), ToolServer::start().await);
     let node = site.start().await;
     site.client.define("a", &calls_once(vec![http("it", &tools, "/hold", json!({}))])).await;
-    site.client.say("c", "a", "go").await;
-    tools.seen.nth(1).await;
+    site.client.send_message("c", "a", "go").await;
+    tools.requests.nth(1).await;
     let before = site.client.snapshot("c").await;
     node.kill().await;
 
     let site = site.named("another");
     let _node = site.start().await;
-    tools.seen.nth(2).await;
+    tools.requests.nth(2).await;
     let after = site.client.snapshot("c").await;
     assert_eq!(
         (&before["holder"]["node"], &after["holder"]["node"]),
@@ -49,7 +49,7 @@ async fn a_node_of_another_name_takes_up_what_a_killed_one_ran() {
     );
     assert!(after["holder"]["epoch"].as_u64() > before["holder"]["epoch"].as_u64());
     tools.release();
-    assert_eq!(site.client.settled("c", 1).await.outcomes(), ["completed"]);
+    assert_eq!(site.client.wait_until_settled("c", 1).await.outcomes(), ["completed"]);
 }
 
 #[tokio::test]
@@ -61,14 +61,14 @@ async fn a_revived_run_is_still_its_approvers_with_the_arguments_that_were_edite
     let said = json!({"text": "go", "agent": "a", "assigns": {"tenant": 7}});
     let path = "/v1/conversations/c/messages";
     site.client.clone().named("ann").post(path, &said).await.expect(202);
-    site.client.pending("c", "it", "approval").await;
+    site.client.wait_for_pending("c", "it", "approval").await;
     let edited = json!({"approved": true, "args": {"n": 2}});
     site.client.clone().named("bob").resolve("c", "it", edited).await.expect(200);
-    let first = tools.seen.nth(1).await;
+    let first = tools.requests.nth(1).await;
     node.kill().await;
 
     let _node = site.start().await;
-    let second = tools.seen.nth(2).await;
+    let second = tools.requests.nth(2).await;
     tools.release();
     for (run, attempt) in [(&first, 1), (&second, 2)] {
         assert_eq!(run.body["principal"], "bob");
@@ -76,7 +76,7 @@ async fn a_revived_run_is_still_its_approvers_with_the_arguments_that_were_edite
         assert_eq!(run.body["assigns"], json!({"tenant": 7}));
         assert_eq!(run.body["attempt"], attempt);
     }
-    let journal = site.client.settled("c", 1).await;
+    let journal = site.client.wait_until_settled("c", 1).await;
     assert_eq!(journal.outcomes(), ["completed"]);
     assert_eq!(journal.of("user_msg").next().unwrap()["data"]["principal"], "ann");
     let resolution = journal.of("resolution").next().unwrap();
@@ -93,8 +93,8 @@ async fn an_open_turn_ends_on_its_revision_though_its_agent_was_deleted_before_t
     let node = site.start().await;
     let gated = http("it", &tools, "/answer", json!({"approval": "requires_approval"}));
     site.client.define("a", &calls_once(vec![gated])).await;
-    site.client.say("c", "a", "go").await;
-    site.client.pending("c", "it", "approval").await;
+    site.client.send_message("c", "a", "go").await;
+    site.client.wait_for_pending("c", "it", "approval").await;
     site.client.define("a", &calls_once(vec![])).await;
     let deleted = site.client.ask(reqwest::Method::DELETE, "/v1/agents/a", None, None).await;
     assert_eq!(deleted.unwrap().status, 204);
@@ -102,7 +102,7 @@ async fn an_open_turn_ends_on_its_revision_though_its_agent_was_deleted_before_t
 
     let _node = site.start().await;
     site.client.resolve("c", "it", json!({"approved": true})).await.expect(200);
-    let journal = site.client.settled("c", 1).await;
+    let journal = site.client.wait_until_settled("c", 1).await;
     assert_eq!(journal.outcomes(), ["completed"]);
     assert_eq!(journal.result("it")["result"]["attempt"], 1);
     let more = site.client.post("/v1/conversations/c/messages", &json!({"text": "more"})).await;
@@ -119,15 +119,15 @@ async fn a_message_that_interrupts_is_not_lost_to_a_kill() {
     model.reply(vec![Piece::Text("I was say"), Piece::Hold]);
     model.reply(vec![Piece::Text("Half"), Piece::Hold]);
     model.reply(vec![Piece::Text("Better.")]);
-    site.client.say("c", "a", "one").await;
-    frames.until("text_delta").await;
+    site.client.send_message("c", "a", "one").await;
+    frames.wait_for("text_delta").await;
     let interrupts = json!({"text": "two", "if_busy": "interrupt"});
     site.client.post("/v1/conversations/c/messages", &interrupts).await.expect(202);
-    model.seen.nth(2).await;
+    model.requests.nth(2).await;
     node.kill().await;
 
     let _node = site.start().await;
-    let journal = site.client.settled("c", 2).await;
+    let journal = site.client.wait_until_settled("c", 2).await;
     assert_eq!(journal.outcomes(), ["cancelled", "completed"]);
     let said: Vec<_> = journal.of("assistant_msg").map(|event| &event["data"]).collect();
     assert_eq!((said.len(), &said[0]["status"]), (2, &json!("cancelled")));
@@ -145,13 +145,13 @@ async fn a_client_call_without_a_page_ends_after_a_kill_as_it_would_have_before(
     site.client.define("a", &graceful).await;
     site.client.post("/v1/conversations", &json!({"id": "c", "agent": "a"})).await.expect(201);
     let page = site.client.events("c", None).await;
-    site.client.say("c", "a", "go").await;
-    site.client.pending("c", "page", "client_exec").await;
+    site.client.send_message("c", "a", "go").await;
+    site.client.wait_for_pending("c", "page", "client_exec").await;
     node.kill().await;
     drop(page);
 
     let _node = site.start().await;
-    let journal = site.client.settled("c", 1).await;
+    let journal = site.client.wait_until_settled("c", 1).await;
     assert_eq!(journal.outcomes(), ["completed"]);
     assert_eq!(journal.result("page")["error"], "no client connected");
     assert_eq!(journal.result("page")["error_type"], "NO_CLIENT");

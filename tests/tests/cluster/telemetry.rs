@@ -5,8 +5,8 @@ mod planted;
 use std::collections::BTreeMap;
 
 use abide_tests::collector::{Collector, Span};
+use abide_tests::deadline::poll;
 use abide_tests::node::Site;
-use abide_tests::patience::look;
 use abide_tests::tool_server::ToolServer;
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -28,7 +28,7 @@ pub(crate) async fn metrics(site: &Site) -> BTreeMap<String, f64> {
 
 /// The metrics once they have `name`: a commit can be read before its actor has counted it.
 async fn counted(site: &Site, name: &str) -> BTreeMap<String, f64> {
-    look(name, async || Some(metrics(site).await).filter(|seen| seen.contains_key(name))).await
+    poll(name, async || Some(metrics(site).await).filter(|seen| seen.contains_key(name))).await
 }
 
 /// An agent whose one call waits for an approval, then for the tool server.
@@ -57,15 +57,15 @@ async fn a_turn_is_one_trace_across_an_approval_and_a_kill() {
     let said = reqwest::Client::new().post(url).header("traceparent", sender);
     let said = said.json(&json!({"text": "go", "agent": "a"})).send().await.unwrap();
     assert_eq!(said.status(), 202);
-    site.client.pending("c", "send", "approval").await;
-    collector.until("the first step", |spans| spans.len() >= 2).await;
+    site.client.wait_for_pending("c", "send", "approval").await;
+    collector.wait_for("the first step", |spans| spans.len() >= 2).await;
     node.kill().await;
 
     let node = site.start().await;
     site.client.resolve("c", "send", json!({"approved": true})).await.expect(200);
-    site.client.settled("c", 1).await;
+    site.client.wait_until_settled("c", 1).await;
     let root = |spans: &[Span]| spans.iter().any(|span| span.name == "invoke_agent a");
-    let spans = collector.until("the root", root).await;
+    let spans = collector.wait_for("the root", root).await;
     let root = one(&spans, "invoke_agent a");
     assert_eq!((root.parent.as_str(), root.get("abide.outcome")), ("", "completed"));
     assert_eq!(root.get("gen_ai.conversation.id"), "c");
@@ -87,7 +87,7 @@ async fn a_turn_is_one_trace_across_an_approval_and_a_kill() {
     assert_eq!(waited.get("abide.outcome"), "resolved");
     let epochs: Vec<&str> = [one(&spans, "revive"), ran].map(|span| span.get("abide.epoch")).into();
     assert_eq!(epochs, [root.get("abide.epoch"); 2], "the holding in which it ended");
-    let asked = tools.seen.nth(1).await;
+    let asked = tools.requests.nth(1).await;
     assert_eq!(asked.header("traceparent"), format!("00-{}-{}-01", ran.trace, ran.id));
 
     let [request] = others[..] else { panic!("{others:#?}") };
@@ -105,10 +105,10 @@ async fn what_waits_to_be_exported_is_exported_when_the_node_ends() {
     let site = Site::new(ABIDE).with(&["--otlp", &collector.url()]);
     let mut node = site.start().await;
     site.client.define("a", &says_done()).await;
-    site.client.say("c", "a", "go").await;
-    site.client.settled("c", 1).await;
+    site.client.send_message("c", "a", "go").await;
+    site.client.wait_until_settled("c", 1).await;
     node.terminate();
-    assert!(node.exited().await.success());
+    assert!(node.wait_for_exit().await.success());
     one(&collector.spans(), "invoke_agent a");
 }
 
@@ -119,11 +119,11 @@ async fn a_collector_that_is_away_costs_spans_and_one_line() {
     let _node = site.start().await;
     site.client.define("a", &says_done()).await;
     for turn in 1..=3 {
-        site.client.say("c", "a", "go").await;
-        site.client.settled("c", turn).await;
+        site.client.send_message("c", "a", "go").await;
+        site.client.wait_until_settled("c", turn).await;
         let lost = r#"abide_spans_dropped_total{cause="export"}"#;
         let turns = 2.0 * turn as f64;
-        look("the lost spans", async || {
+        poll("the lost spans", async || {
             metrics(&site).await.get(lost).filter(|lost| **lost >= turns).copied()
         })
         .await;
@@ -149,8 +149,8 @@ async fn a_turn_is_counted_once_whoever_dies_in_between() {
     let site = Site::new(ABIDE);
     let node = site.start().await;
     site.client.define("a", &gated(&tools)).await;
-    site.client.say("c", "a", "go").await;
-    site.client.pending("c", "send", "approval").await;
+    site.client.send_message("c", "a", "go").await;
+    site.client.wait_for_pending("c", "send", "approval").await;
     let step = r#"abide_steps_total{outcome="complete"}"#;
     let turn = r#"abide_turns_total{outcome="completed"}"#;
     let call = r#"abide_calls_total{executor="server",outcome="ok"}"#;
@@ -163,12 +163,12 @@ async fn a_turn_is_counted_once_whoever_dies_in_between() {
     let _node = site.start().await;
     // The node is its own cluster: it counts what waits.
     let waiting = r#"abide_open_suspensions{kind="approval"}"#;
-    look("the open suspension", async || {
+    poll("the open suspension", async || {
         metrics(&site).await.get(waiting).filter(|open| **open == 1.0).copied()
     })
     .await;
     site.client.resolve("c", "send", json!({"approved": true})).await.expect(200);
-    site.client.settled("c", 1).await;
+    site.client.wait_until_settled("c", 1).await;
     let seen = counted(&site, turn).await;
     assert_eq!([step, turn, call].map(|name| seen[name]), [1.0; 3], "{seen:#?}");
     assert!(!seen.contains_key(opened), "a replay opens nothing: {seen:#?}");
@@ -190,8 +190,8 @@ async fn every_line_about_a_run_says_of_which_conversation_turn_call_node_and_ep
     let site = Site::new(ABIDE).with(&["--log-format", "json"]);
     let _node = site.start().await;
     site.client.define("a", &agent).await;
-    let turn = site.client.say("c", "a", "go").await["turn_id"].clone();
-    site.client.settled("c", 1).await;
+    let turn = site.client.send_message("c", "a", "go").await["turn_id"].clone();
+    site.client.wait_until_settled("c", 1).await;
     let log = site.log();
     let lines: Vec<Value> =
         log.lines().map(|line| serde_json::from_str(line).expect(line)).collect();

@@ -108,9 +108,9 @@ async fn each_built_in_tool_answers_and_what_it_shows_comes_right_after_its_resu
     site.client.define("a", &able(steps(&calls))).await;
     site.client.post("/v1/conversations", &json!({"id": "c", "agent": "a"})).await.expect(201);
     let mut frames = site.client.events("c", None).await;
-    site.client.say("c", "a", "go").await;
-    let read = frames.until("turn_completed").await;
-    let journal = site.client.settled("c", 1).await;
+    site.client.send_message("c", "a", "go").await;
+    let read = frames.wait_for("turn_completed").await;
+    let journal = site.client.wait_until_settled("c", 1).await;
     for (call, text, ui) in &ten {
         let name = call["name"].as_str().unwrap();
         let (ended, next) = end_of(&read, name);
@@ -127,7 +127,7 @@ async fn each_built_in_tool_answers_and_what_it_shows_comes_right_after_its_resu
     }
     assert_eq!(ids(&read), journal.mirrored());
     for after in [0].into_iter().chain(ids(&read)).filter(|id| *id < *ids(&read).last().unwrap()) {
-        let again = site.client.events("c", Some(after)).await.until("turn_completed").await;
+        let again = site.client.events("c", Some(after)).await.wait_for("turn_completed").await;
         let missed = |frame: &Frame| frame.id.is_some_and(|id| id > after);
         let first = read.iter().position(missed).unwrap();
         let all = mirrors(&read);
@@ -152,8 +152,8 @@ async fn the_list_and_the_phase_are_frames_and_in_the_snapshot_also_after_a_kill
     let mut frames = site.client.events("c", None).await;
     let before = frames.next().await.unwrap().data;
     assert_eq!((&before["todos"], &before["phase"]), (&json!([]), &json!("default")));
-    site.client.say("c", "a", "go").await;
-    let read = frames.until("turn_completed").await;
+    site.client.send_message("c", "a", "go").await;
+    let read = frames.wait_for("turn_completed").await;
     let said = |name: &str| read.iter().find(|frame| frame.name == name).unwrap();
     assert_eq!(said("todos_changed").data, json!({"todos": todos}));
     assert_eq!(said("phase_changed").data, json!({"phase": "plan"}));

@@ -4,8 +4,8 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
+use abide_tests::book_blocks::blocks;
 use abide_tests::node::Site;
-use abide_tests::walk::blocks;
 use tokio::process::Command;
 
 use crate::ABIDE;
@@ -184,7 +184,7 @@ async fn left_in_order(site: &Site, said: &str) {
     let all = all["conversations"].as_array().unwrap();
     assert!(!all.is_empty(), "the walk talked to nobody: {said}");
     for conversation in all {
-        let journal = site.client.settled(conversation["id"].as_str().unwrap(), 1).await;
+        let journal = site.client.wait_until_settled(conversation["id"].as_str().unwrap(), 1).await;
         let outcomes = journal.outcomes();
         assert!(outcomes.iter().all(|outcome| *outcome == "completed"), "{journal:#?}\n{said}");
     }

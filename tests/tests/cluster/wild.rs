@@ -3,12 +3,12 @@
 use std::cell::Cell;
 use std::time::Duration;
 
-use abide_tests::chance::Chance;
 use abide_tests::client::{Client, resolution};
+use abide_tests::deadline::poll;
 use abide_tests::frames::ids;
 use abide_tests::journal::Journal;
 use abide_tests::node::Site;
-use abide_tests::patience::look;
+use abide_tests::random::SeededRandom;
 use abide_tests::tool_server::ToolServer;
 use futures::future::join_all;
 use reqwest::Method;
@@ -34,14 +34,14 @@ async fn whatever_is_asked_whenever_the_node_is_killed_every_turn_ends_once() {
     let seed: u64 = given.unwrap_or(SEED);
     let over = Cell::new(false);
     let clients = join_all((0..CONVERSATIONS).map(|n| {
-        let chance = Chance(seed.wrapping_mul(1_000) + n);
-        act(&site.client, format!("c{n}"), chance, &over)
+        let random = SeededRandom(seed.wrapping_mul(1_000) + n);
+        act(&site.client, format!("c{n}"), random, &over)
     }));
     let kills = async {
-        let mut chance = Chance(seed);
+        let mut random = SeededRandom(seed);
         for _ in 0..ROUNDS {
             // The moment is the point: this waits for nothing.
-            tokio::time::sleep(Duration::from_millis(chance.below(400))).await;
+            tokio::time::sleep(Duration::from_millis(random.below(400))).await;
             node.kill().await;
             node = site.start().await;
         }
@@ -87,7 +87,12 @@ fn wild_agent(tools: &ToolServer) -> Value {
 }
 
 /// Does this and that with one conversation until it is over.
-async fn act(client: &Client, id: String, mut chance: Chance, over: &Cell<bool>) -> Vec<Sent> {
+async fn act(
+    client: &Client,
+    id: String,
+    mut random: SeededRandom,
+    over: &Cell<bool>,
+) -> Vec<Sent> {
     let base = format!("/v1/conversations/{id}");
     let post = async |path: &str, body: Value| {
         client.ask(Method::POST, &format!("{base}/{path}"), None, Some(&body)).await
@@ -97,10 +102,10 @@ async fn act(client: &Client, id: String, mut chance: Chance, over: &Cell<bool>)
         if over.get() {
             break;
         }
-        match chance.below(10) {
+        match random.below(10) {
             0..4 => {
                 let name = format!("m{n}");
-                let busy = ["reject", "queue", "interrupt"][chance.below(3) as usize];
+                let busy = ["reject", "queue", "interrupt"][random.below(3) as usize];
                 let body = json!({"text": name, "message_id": name, "agent": "a", "if_busy": busy});
                 let answer = post("messages", body).await.filter(|answer| answer.status == 202);
                 sent.extend(answer.map(|answer| (name, answer.body["turn_id"].clone())));
@@ -111,25 +116,25 @@ async fn act(client: &Client, id: String, mut chance: Chance, over: &Cell<bool>)
                 let path = format!("/admin/actors/{id}/kill");
                 drop(client.try_admin(Method::POST, &path).await);
             }
-            _ => answer_one(client, &id, &mut chance).await,
+            _ => answer_one(client, &id, &mut random).await,
         }
         // A pace that leaves turns some time: this waits for nothing.
-        tokio::time::sleep(Duration::from_millis(chance.below(30))).await;
+        tokio::time::sleep(Duration::from_millis(random.below(30))).await;
     }
     sent
 }
 
 /// Answers the call that waits longest, this way or that.
-async fn answer_one(client: &Client, id: &str, chance: &mut Chance) {
+async fn answer_one(client: &Client, id: &str, random: &mut SeededRandom) {
     let snapshot = client.ask(Method::GET, &format!("/v1/conversations/{id}"), None, None).await;
     let Some(snapshot) = snapshot else { return };
     let open = &snapshot.body["pending"][0];
     let Some(call) = open["call_id"].as_str() else { return };
-    let answer = match (open["kind"] == "approval", chance.below(4)) {
+    let answer = match (open["kind"] == "approval", random.below(4)) {
         (true, 0) => json!({"approved": false}),
         (true, _) => json!({"approved": true}),
         (false, 0) => json!({"error": "no"}),
-        (false, _) => json!({"result": chance.below(100)}),
+        (false, _) => json!({"result": random.below(100)}),
     };
     let path = resolution(id, call);
     let answered = client.ask(Method::POST, &path, None, Some(&answer)).await;
@@ -140,13 +145,13 @@ async fn answer_one(client: &Client, id: &str, chance: &mut Chance) {
 
 /// Waits until nothing runs, waits or is queued any more.
 async fn at_rest(client: &Client, id: &str) -> Journal {
-    look("the conversation to come to rest", async || {
+    poll("the conversation to come to rest", async || {
         let snapshot = client.snapshot(id).await;
         (snapshot["state"] == "idle" && snapshot["queued"] == 0).then_some(())
     })
     .await;
     let rested = |journal: &Journal| journal.of("dispatch").count() >= distinct_dispatches(journal);
-    client.until(id, "every dispatch to end", rested).await
+    client.wait_for(id, "every dispatch to end", rested).await
 }
 
 fn distinct_dispatches(journal: &Journal) -> usize {

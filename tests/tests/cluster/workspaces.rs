@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
+use abide_tests::deadline::poll;
 use abide_tests::node::Site;
-use abide_tests::patience::look;
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -27,8 +27,8 @@ async fn a_node_without_a_sandbox_says_so() {
 
 /// Another turn of `c`, in which it reads its file; the event of the result.
 async fn read_again(site: &Site, turn: usize) -> Value {
-    site.client.say("c", "reads", "again").await;
-    let journal = site.client.settled("c", turn).await;
+    site.client.send_message("c", "reads", "again").await;
+    let journal = site.client.wait_until_settled("c", turn).await;
     assert_eq!(journal.outcomes(), vec!["completed"; turn]);
     journal.of("tool_result").last().unwrap()["data"].clone()
 }
@@ -42,8 +42,8 @@ async fn storage_that_is_gone_is_an_error_that_everybody_is_told_and_nothing_is_
     let write = json!({"steps": [{"calls": [write]}]});
     let model = json!({"provider": "scripted", "script": [read, write]});
     site.client.define("reads", &able(model)).await;
-    site.client.say("c", "reads", "go").await;
-    site.client.settled("c", 1).await;
+    site.client.send_message("c", "reads", "go").await;
+    site.client.wait_until_settled("c", 1).await;
     let (files, away) = (site.dir().join("files"), site.dir().join("away"));
     let marker = files.join(".abide-storage");
     let mut turns = 1;
@@ -87,8 +87,8 @@ async fn a_child_whose_agent_works_elsewhere_finds_its_files_there() {
     site.client
         .define("a", &able(steps(&[vec![ask("before")], vec![write], vec![ask("after")]])))
         .await;
-    site.client.say("c", "a", "go").await;
-    let journal = site.client.settled("c", 1).await;
+    site.client.send_message("c", "a", "go").await;
+    let journal = site.client.wait_until_settled("c", 1).await;
     for call in ["before", "after"] {
         let said = journal.result(call)["result"].as_str().unwrap();
         assert!(said.contains("other"), "{call}: {said}");
@@ -128,16 +128,16 @@ async fn a_kill_in_the_middle_of_writes_never_leaves_half_a_file() {
     };
     let steps = steps(&letters.iter().map(write).collect::<Vec<_>>());
     site.client.define("a", &able(steps)).await;
-    site.client.say("c", "a", "go").await;
+    site.client.send_message("c", "a", "go").await;
     let dir = site.dir().join("files/c");
     for kill in 0..KILLS {
         let newest = letters[3 * kill + 1];
-        look("a write", async || whole(&dir).contains(&newest).then_some(())).await;
+        poll("a write", async || whole(&dir).contains(&newest).then_some(())).await;
         node.kill().await;
         assert!(!whole(&dir).is_empty());
         node = site.start().await;
     }
-    let journal = site.client.settled("c", 1).await;
+    let journal = site.client.wait_until_settled("c", 1).await;
     assert_eq!(journal.outcomes(), ["completed"]);
     assert_eq!(whole(&dir), ['m'; FILES]);
 }

@@ -3,9 +3,9 @@
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use abide_tests::chance::Chance;
 use abide_tests::client::{Answer, Client, resolution};
-use abide_tests::patience::look;
+use abide_tests::deadline::poll;
+use abide_tests::random::SeededRandom;
 use abide_tests::tool_server::ToolServer;
 use futures::future::join_all;
 use reqwest::Method;
@@ -24,7 +24,7 @@ const ENOUGH: usize = 300;
 /// One client, who goes from node to node.
 struct Caller<'t> {
     nodes: Vec<Client>,
-    chance: Chance,
+    random: SeededRandom,
     id: String,
     told: &'t AtomicUsize,
     asked: usize,
@@ -33,7 +33,7 @@ struct Caller<'t> {
 impl Caller<'_> {
     /// Asks some node, and once another one when the first does not answer or says "not now".
     async fn ask(&mut self, path: &str, key: Option<&str>, body: Option<&Value>) -> Option<Answer> {
-        let first = self.chance.below(self.nodes.len() as u64) as usize;
+        let first = self.random.below(self.nodes.len() as u64) as usize;
         for at in [first, first + 1] {
             let client = &self.nodes[at % self.nodes.len()];
             let answer = client.ask(Method::POST, path, key, body).await;
@@ -61,7 +61,7 @@ impl Caller<'_> {
             let (nodes, path) = (self.nodes.clone(), format!("/v1/conversations/{}", self.id));
             let mut turn = 0;
             // What runs, runs for itself; whatever waits is for this client.
-            let open = look("a call that waits, or rest", async || {
+            let open = poll("a call that waits, or rest", async || {
                 turn += 1;
                 let client = &nodes[turn % nodes.len()];
                 let answer = client.ask(Method::GET, &path, None, None).await?;
@@ -78,7 +78,7 @@ impl Caller<'_> {
             let Some(open) = open else { return };
             self.asked += 1;
             let key = format!("k{}", self.asked);
-            if self.chance.below(12) == 0 {
+            if self.random.below(12) == 0 {
                 self.ask(&format!("{path}/cancel"), Some(&key), None).await;
                 continue;
             }
@@ -95,7 +95,7 @@ impl Caller<'_> {
     async fn converse(mut self, over: &AtomicBool) {
         while !over.load(Ordering::Relaxed) || self.told.load(Ordering::Relaxed) < ENOUGH {
             self.say().await;
-            if self.chance.below(3) == 0 {
+            if self.random.below(3) == 0 {
                 self.say().await;
             }
             self.settle().await;
@@ -116,7 +116,7 @@ async fn nothing_that_was_acknowledged_is_lost_when_nodes_are_killed() {
     let (told, over) = (AtomicUsize::new(0), AtomicBool::new(false));
     let caller = |n: u64| Caller {
         nodes: cluster.clients().cloned().collect(),
-        chance: Chance(seed + n),
+        random: SeededRandom(seed + n),
         id: format!("c{n}"),
         told: &told,
         asked: 0,
@@ -126,13 +126,13 @@ async fn nothing_that_was_acknowledged_is_lost_when_nodes_are_killed() {
         cluster.history.listen(&caller.nodes, &caller.id);
     }
     let kills = async {
-        let mut chance = Chance(seed);
+        let mut random = SeededRandom(seed);
         for _ in 0..KILLS {
-            let node = chance.below(3) as usize;
+            let node = random.below(3) as usize;
             // The moment is the point: this waits for nothing.
-            tokio::time::sleep(Duration::from_millis(chance.below(500))).await;
+            tokio::time::sleep(Duration::from_millis(random.below(500))).await;
             cluster.kill(node).await;
-            tokio::time::sleep(Duration::from_millis(chance.below(300))).await;
+            tokio::time::sleep(Duration::from_millis(random.below(300))).await;
             cluster.restart(node).await;
         }
         over.store(true, Ordering::Relaxed);
@@ -140,7 +140,7 @@ async fn nothing_that_was_acknowledged_is_lost_when_nodes_are_killed() {
     tokio::join!(kills, join_all(callers.into_iter().map(|caller| caller.converse(&over))));
     together(&cluster).await;
     let evidence = cluster.evidence(&[&tools]).await;
-    evidence.assert_kept();
+    evidence.assert_no_violations();
     let resolved: usize =
         evidence.journals.values().map(|journal| journal.of("resolution").count()).sum();
     let told = told.into_inner();

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use abide_registry::partition::{Partition, PartitionSet};
+use abide_tests::checks::Evidence;
+use abide_tests::checks::alarms::late;
 use abide_tests::client::Client;
 use abide_tests::cluster::Cluster;
-use abide_tests::promises::Evidence;
-use abide_tests::promises::alarms::late;
 use futures::future::join_all;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
@@ -28,8 +28,8 @@ fn asks(timeout: Duration) -> Value {
 /// Starts these conversations on one node, and returns when the last of them waits.
 async fn wait(client: &Client, ids: &[String]) -> Vec<Timestamp> {
     join_all(ids.iter().map(|id| async move {
-        client.say(id, "asks", "go").await;
-        time(&client.pending(id, "ask", "elicitation").await["expires_at"])
+        client.send_message(id, "asks", "go").await;
+        time(&client.wait_for_pending(id, "ask", "elicitation").await["expires_at"])
     }))
     .await
 }
@@ -42,11 +42,11 @@ fn names(kind: &str, count: usize) -> Vec<String> {
 async fn expired(cluster: &Cluster, ids: &[String]) -> Evidence {
     let client = cluster.client(cluster.other(usize::MAX));
     for id in ids {
-        let journal = client.settled(id, 1).await;
+        let journal = client.wait_until_settled(id, 1).await;
         assert_eq!(journal.result("ask")["error_type"], "EXPIRED");
     }
     let evidence = cluster.evidence(&[]).await;
-    evidence.assert_kept();
+    evidence.assert_no_violations();
     evidence
 }
 
@@ -122,7 +122,7 @@ async fn what_was_due_while_nobody_lived_rings_at_the_start_and_no_deadline_is_m
         }
     }
     for id in &early {
-        cluster.client(0).settled(id, 1).await;
+        cluster.client(0).wait_until_settled(id, 1).await;
     }
     let took = started.elapsed();
     println!("measured alarms that were due before the start: {took:?} after it");
@@ -151,7 +151,7 @@ async fn three_hundred_at_once_ring_within_a_second_under_load() {
         let client = cluster.client(batch % 3);
         client.define("asks", &asks(left)).await;
         let ids = names(&format!("c{batch}"), 25);
-        join_all(ids.iter().map(|id| client.say(id, "asks", "go"))).await;
+        join_all(ids.iter().map(|id| client.send_message(id, "asks", "go"))).await;
         all.extend(ids);
     }
     assert!(Timestamp::now() < due, "the machine is too slow to have them due at once");
@@ -161,7 +161,7 @@ async fn three_hundred_at_once_ring_within_a_second_under_load() {
         async move {
             let mut said = 0;
             while Timestamp::now() < due + LOADED {
-                client.say(&format!("load-{task}-{said}"), "speaks", "go").await;
+                client.send_message(&format!("load-{task}-{said}"), "speaks", "go").await;
                 said += 1;
             }
             said

@@ -11,7 +11,7 @@ async fn half_a_minute_of_chaos_breaks_no_promise() {
         seed: Some(20_261_122),
         minutes: 0.5,
         store: None,
-        lanes: 12,
+        workers: 12,
         binary: Some(ABIDE.into()),
         keep: None,
     };

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use abide_tests::checks::alarms::late;
 use abide_tests::cluster::Cluster;
-use abide_tests::promises::alarms::late;
 use abide_tests::tool_server::ToolServer;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
@@ -50,22 +50,23 @@ async fn everything_happens_at_the_time_of_the_store_wherever_it_happens() {
         // Answered by another node than the one that holds it.
         let (expires, answered) = (format!("expires-{place}"), format!("answered-{place}"));
         for id in [&expires, &answered] {
-            cluster.client(place).say(id, "a", "go").await;
+            cluster.client(place).send_message(id, "a", "go").await;
         }
-        let entry = cluster.client(asked).pending(&expires, "ask", "elicitation").await;
+        let entry = cluster.client(asked).wait_for_pending(&expires, "ask", "elicitation").await;
         let wait = time(&entry["expires_at"]).duration_since(time(&entry["suspended_at"]));
         assert_eq!(wait, SignedDuration::from_secs(3));
-        cluster.client(asked).pending(&answered, "ask", "elicitation").await;
+        cluster.client(asked).wait_for_pending(&answered, "ask", "elicitation").await;
         cluster.client(asked).resolve(&answered, "ask", json!({"result": 1})).await.expect(200);
-        cluster.client(asked).settled(&answered, 1).await;
+        cluster.client(asked).wait_until_settled(&answered, 1).await;
     }
     all_parked(cluster.client(2)).await;
     for (place, asked) in places {
-        let journal = cluster.client(asked).settled(&format!("expires-{place}"), 1).await;
+        let journal =
+            cluster.client(asked).wait_until_settled(&format!("expires-{place}"), 1).await;
         assert_eq!(journal.result("ask")["error_type"], "EXPIRED");
     }
     let evidence = cluster.evidence(&[&tools]).await;
-    evidence.assert_kept();
+    evidence.assert_no_violations();
     let after = Timestamp::now();
     for (id, journal) in &evidence.journals {
         // A millisecond is lost in the rounding, a few in the way to the store.
@@ -82,13 +83,13 @@ async fn everything_happens_at_the_time_of_the_store_wherever_it_happens() {
     }
 
     // A holder an hour ahead dies; one an hour behind takes over, and the deadline stays.
-    cluster.client(1).say("moves", "a", "go").await;
-    let entry = cluster.client(0).pending("moves", "ask", "elicitation").await;
+    cluster.client(1).send_message("moves", "a", "go").await;
+    let entry = cluster.client(0).wait_for_pending("moves", "ask", "elicitation").await;
     cluster.kill(1).await;
-    let moved = cluster.client(2).pending("moves", "ask", "elicitation").await;
+    let moved = cluster.client(2).wait_for_pending("moves", "ask", "elicitation").await;
     assert_eq!(moved["expires_at"], entry["expires_at"]);
-    cluster.client(2).settled("moves", 1).await;
+    cluster.client(2).wait_until_settled("moves", 1).await;
     let evidence = cluster.evidence(&[&tools]).await;
-    evidence.assert_kept();
+    evidence.assert_no_violations();
     assert_eq!(late(&evidence, Duration::from_millis(200) * FACTOR), [""; 0]);
 }

@@ -2,7 +2,7 @@
 
 use abide_registry::partition::Partition;
 use abide_tests::cluster::Cluster;
-use abide_tests::patience::look;
+use abide_tests::deadline::poll;
 use abide_tests::tool_server::ToolServer;
 use reqwest::Method;
 use serde_json::json;
@@ -17,9 +17,9 @@ async fn working(tools: &ToolServer, bad: &[&str]) -> Cluster {
     let hold = calls_once(vec![http("hold", tools, "/hold", json!({}))]);
     cluster.client(0).define("a", &hold).await;
     for id in bad.iter().chain([&"good"]) {
-        cluster.client(0).say(id, "a", "go").await;
+        cluster.client(0).send_message(id, "a", "go").await;
     }
-    tools.seen.nth(bad.len() + 1).await;
+    tools.requests.nth(bad.len() + 1).await;
     cluster
 }
 
@@ -39,7 +39,7 @@ async fn crash(cluster: &Cluster, id: &str, seen_by: &[usize]) {
 
 async fn given_up(cluster: &Cluster, id: &str, seen_by: &[usize]) {
     for node in seen_by {
-        let actor = look(&format!("{id} to be quarantined"), async || {
+        let actor = poll(&format!("{id} to be quarantined"), async || {
             let path = format!("/admin/actors/{id}");
             let actor = cluster.client(*node).try_admin(Method::GET, &path).await?.body;
             (actor["state"] == "quarantined").then_some(actor)
@@ -75,22 +75,22 @@ async fn it_is_quarantined_seen_from_every_node_and_released_from_any() {
     let released = cluster.client(1).admin(Method::POST, &kill("bad")).await;
     assert_eq!(released.status, 202);
     given_up(&cluster, "bad", &[1, 0, 2]).await;
-    assert_eq!(tools.seen.all().len(), 2, "a call that was not committed was made");
+    assert_eq!(tools.requests.all().len(), 2, "a call that was not committed was made");
 
     spoil(&cluster, "bad", "-1000").await;
     let released = cluster.client(2).admin(Method::POST, &kill("bad")).await;
     assert_eq!(released.status, 202);
-    let again = tools.seen.nth(3).await;
+    let again = tools.requests.nth(3).await;
     assert_eq!(
         (&again.body["conversation_id"], &again.body["attempt"]),
         (&json!("bad"), &json!(2))
     );
     tools.release();
     for id in ["bad", "good"] {
-        let journal = cluster.client(1).settled(id, 1).await;
+        let journal = cluster.client(1).wait_until_settled(id, 1).await;
         assert_eq!(journal.outcomes(), ["completed"]);
     }
-    cluster.evidence(&[&tools]).await.assert_kept();
+    cluster.evidence(&[&tools]).await.assert_no_violations();
 }
 
 #[tokio::test]
@@ -110,9 +110,9 @@ async fn it_is_deleted_from_any_node_and_its_name_is_free() {
         }
     }
     tools.release();
-    cluster.client(2).say("bad", "a", "go").await;
+    cluster.client(2).send_message("bad", "a", "go").await;
     for id in ["bad", "good"] {
-        let journal = cluster.client(1).settled(id, 1).await;
+        let journal = cluster.client(1).wait_until_settled(id, 1).await;
         assert_eq!(journal.outcomes(), ["completed"]);
     }
 }
@@ -126,12 +126,12 @@ async fn when_its_holder_dies_it_does_not_take_the_next_node_down() {
     cluster.kill(0).await;
     given_up(&cluster, "bad", &[1, 2]).await;
     all_up(cluster.client(1), 2).await;
-    let again = tools.seen.nth(3).await;
+    let again = tools.requests.nth(3).await;
     assert_eq!(again.body["conversation_id"], "good");
     tools.release();
-    cluster.client(2).settled("good", 1).await;
+    cluster.client(2).wait_until_settled("good", 1).await;
     for client in [cluster.client(1), cluster.client(2)] {
-        client.say(&format!("new-{}", client.public_address()), "a", "go").await;
+        client.send_message(&format!("new-{}", client.public_address()), "a", "go").await;
     }
     // The one that is left takes it over too, and goes on serving.
     let holder = admin(cluster.client(1), "/admin/actors/bad").await;
@@ -143,6 +143,6 @@ async fn when_its_holder_dies_it_does_not_take_the_next_node_down() {
     spoil(&cluster, "bad", "-1000").await;
     let released = cluster.client(last).admin(Method::POST, &kill("bad")).await;
     assert_eq!(released.status, 202);
-    cluster.client(last).settled("bad", 1).await;
-    cluster.evidence(&[&tools]).await.assert_kept();
+    cluster.client(last).wait_until_settled("bad", 1).await;
+    cluster.evidence(&[&tools]).await.assert_no_violations();
 }

@@ -3,8 +3,8 @@
 use std::time::Instant;
 
 use abide_tests::cluster::Cluster;
+use abide_tests::deadline::poll;
 use abide_tests::model_server::{ModelServer, Piece};
-use abide_tests::patience::look;
 use abide_tests::tool_server::ToolServer;
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -22,7 +22,7 @@ async fn running(cluster: &Cluster, tools: &ToolServer) {
     let first = cluster.client(0);
     first.define("running", &calls_once(vec![http("hold", tools, "/hold", json!({}))])).await;
     say(first, "running", "running", "go").await;
-    tools.seen.nth(1).await;
+    tools.requests.nth(1).await;
 }
 
 /// One of node 0 that waits for a person.
@@ -30,7 +30,7 @@ async fn parked(cluster: &Cluster, id: &str) {
     let first = cluster.client(0);
     first.define("parked", &calls_once(vec![human("ask")])).await;
     say(first, id, "parked", "go").await;
-    first.pending(id, "ask", "elicitation").await;
+    first.wait_for_pending(id, "ask", "elicitation").await;
 }
 
 #[tokio::test]
@@ -43,7 +43,7 @@ async fn a_terminated_node_finishes_what_runs_and_its_conversations_go_on_elsewh
     first.define("speaking", &agent(model.model(), vec![then])).await;
     model.reply(vec![Piece::Text("One "), Piece::Hold, Piece::Call("then", "then", json!({}))]);
     say(&first, "speaking", "speaking", "go").await;
-    model.seen.nth(1).await;
+    model.requests.nth(1).await;
     let name = cluster.name(0).to_owned();
     let released = async {
         is(&other, &name, "draining").await;
@@ -52,20 +52,24 @@ async fn a_terminated_node_finishes_what_runs_and_its_conversations_go_on_elsewh
     };
     tokio::join!(cluster.terminate(0), released);
     let left = Instant::now();
-    look("the node to be no member", async || member(&other, &name).await.is_null().then_some(()))
+    poll("the node to be no member", async || member(&other, &name).await.is_null().then_some(()))
         .await;
     let took = left.elapsed();
     println!("measured a node that left is no member after {took:?}");
     assert!(took <= AFTER_LEASE * SLACK, "it was a member for {took:?}");
 
-    let run = other.settled("running", 1).await;
+    let run = other.wait_until_settled("running", 1).await;
     assert_eq!((run.outcomes(), run.last_text()), (vec!["completed"], "Done.".to_owned()));
     assert_eq!(run.result("hold")["result"]["attempt"], 1);
-    let spoken = other.settled("speaking", 1).await;
+    let spoken = other.wait_until_settled("speaking", 1).await;
     assert_eq!(spoken.result("then")["ok"], true);
-    assert_eq!((model.seen.all().len(), tools.seen.all().len()), (2, 2), "something ran twice");
+    assert_eq!(
+        (model.requests.all().len(), tools.requests.all().len()),
+        (2, 2),
+        "something ran twice"
+    );
     model.assert_prompts_are_whole();
-    cluster.evidence(&[&tools]).await.assert_kept();
+    cluster.evidence(&[&tools]).await.assert_no_violations();
 }
 
 #[tokio::test]
@@ -81,13 +85,13 @@ async fn a_node_is_drained_from_another_one_and_says_so_everywhere() {
     for client in cluster.clients() {
         is(client, &name, "drained").await;
     }
-    let run = other.settled("running", 1).await;
+    let run = other.wait_until_settled("running", 1).await;
     assert_eq!(run.result("hold")["result"]["attempt"], 1);
     let rows = other.admin(Method::GET, &format!("/admin/actors?node={name}")).await.expect(200);
     assert_eq!(rows["actors"], json!([]));
     assert_eq!(other.admin(Method::POST, "/admin/nodes/nobody/drain").await.status, 404);
     cluster.terminate(0).await;
-    cluster.evidence(&[&tools]).await.assert_kept();
+    cluster.evidence(&[&tools]).await.assert_no_violations();
 }
 
 #[tokio::test]
@@ -97,13 +101,13 @@ async fn a_drain_that_takes_too_long_cuts_off_and_hands_over() {
     running(&cluster, &tools).await;
     let other = cluster.client(1).clone();
     cluster.terminate(0).await;
-    let again = tools.seen.nth(2).await;
+    let again = tools.requests.nth(2).await;
     assert_eq!(again.body["attempt"], 2);
     tools.release();
-    let run = other.settled("running", 1).await;
+    let run = other.wait_until_settled("running", 1).await;
     assert_eq!(run.result("hold")["result"]["attempt"], 2);
-    assert_eq!(tools.seen.all().len(), 2);
-    cluster.evidence(&[&tools]).await.assert_kept();
+    assert_eq!(tools.requests.all().len(), 2);
+    cluster.evidence(&[&tools]).await.assert_no_violations();
 }
 
 #[tokio::test]
@@ -118,12 +122,12 @@ async fn a_draining_node_gives_its_parked_conversations_up_at_once_and_takes_no_
     let drained = Instant::now();
     first.admin(Method::POST, &format!("/admin/nodes/{name}/drain")).await.expect(202);
     for (id, client) in [("p1", other), ("p2", cluster.client(2))] {
-        look("the conversation to be given up", async || {
+        poll("the conversation to be given up", async || {
             held(other, id).await.0.is_empty().then_some(())
         })
         .await;
         client.resolve(id, "ask", json!({"result": "yes"})).await.expect(200);
-        other.settled(id, 1).await;
+        other.wait_until_settled(id, 1).await;
         assert_ne!(held(other, id).await.0, name);
     }
     let took = drained.elapsed();
@@ -140,11 +144,11 @@ async fn a_draining_node_gives_its_parked_conversations_up_at_once_and_takes_no_
     other.post("/v1/conversations/running/messages", &more).await.expect(202);
     tools.release();
     is(other, name, "drained").await;
-    assert_eq!(other.settled("running", 2).await.outcomes(), ["completed", "completed"]);
+    assert_eq!(other.wait_until_settled("running", 2).await.outcomes(), ["completed", "completed"]);
     assert_ne!(held(other, "running").await.0, name);
-    let runs = tools.seen.all();
+    let runs = tools.requests.all();
     assert!(runs.iter().all(|run| run.body["attempt"] == 1), "a drain cut a tool off");
-    cluster.evidence(&[&tools]).await.assert_kept();
+    cluster.evidence(&[&tools]).await.assert_no_violations();
 }
 
 #[tokio::test]

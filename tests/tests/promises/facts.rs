@@ -2,7 +2,7 @@
 
 use abide_tests::client::Client;
 use abide_tests::cluster::{Cluster, Plan};
-use abide_tests::patience::{look, within};
+use abide_tests::deadline::{poll, within};
 use abide_tests::redis::Redis;
 use jiff::Timestamp;
 use reqwest::Method;
@@ -36,7 +36,7 @@ pub(crate) async fn node(client: &Client, name: &str) -> Value {
 
 /// Waits until a node sees so many nodes that are up.
 pub(crate) async fn all_up(client: &Client, count: usize) {
-    look(&format!("{count} nodes that are up"), async || {
+    poll(&format!("{count} nodes that are up"), async || {
         let nodes = client.try_admin(Method::GET, "/admin/nodes").await?.body["nodes"].take();
         let up = nodes.as_array()?.iter().filter(|node| node["state"] == "up").count();
         (up == count && nodes.as_array()?.len() == count).then_some(())
@@ -54,7 +54,7 @@ pub(crate) async fn whole(cluster: &Cluster) {
 
 /// Waits until no actor lives.
 pub(crate) async fn all_parked(client: &Client) {
-    look("every actor to be passivated", async || {
+    poll("every actor to be passivated", async || {
         let live = admin(client, "/admin/actors").await;
         live["actors"].as_array().unwrap().is_empty().then_some(())
     })
@@ -63,7 +63,7 @@ pub(crate) async fn all_parked(client: &Client) {
 
 /// Waits until the node says that it is ready, or that it is not.
 pub(crate) async fn readiness(client: &Client, status: u16) {
-    look(&format!("/readyz to answer {status}"), async || {
+    poll(&format!("/readyz to answer {status}"), async || {
         let answer = client.try_admin(Method::GET, "/readyz").await?;
         (answer.status == status).then_some(())
     })
@@ -104,7 +104,7 @@ pub(crate) async fn is_unavailable(client: &Client, id: &str, agent: &str) {
 pub(crate) async fn insist(client: &Client, id: &str, agent: &str, message: &str) -> Value {
     let path = format!("/v1/conversations/{id}/messages");
     let body = json!({"text": "go", "agent": agent, "message_id": message, "if_busy": "queue"});
-    look(&format!("{message} to be accepted"), async || {
+    poll(&format!("{message} to be accepted"), async || {
         let answer = client.ask(Method::POST, &path, None, Some(&body)).await?;
         assert!([202, 503].contains(&answer.status), "{answer:#?}");
         (answer.status == 202).then_some(answer.body)

@@ -23,8 +23,8 @@ async fn three_deep(cluster: &Cluster, mark: &Mark) -> [String; 2] {
     let middle = child(cluster.client(1), "root").await;
     let last = child(cluster.client(1), &middle).await;
     // The shell that waits, and the two sleeps.
-    mark.is_on(3).await;
-    cluster.client(2).pending(&last, "who", "elicitation").await;
+    mark.wait_for_count(3).await;
+    cluster.client(2).wait_for_pending(&last, "who", "elicitation").await;
     let inbox = cluster.client(2).get("/v1/pending?conversation=root").await.expect(200);
     assert_eq!(inbox["pending"][0]["conversation_id"], last);
     assert_eq!(inbox["pending"][0]["root_conversation_id"], "root");
@@ -37,9 +37,9 @@ async fn a_cancelled_root_stops_its_grandchilds_command_and_empties_the_inbox() 
     let [middle, last] = three_deep(&cluster, &mark).await;
     let cancelled = cluster.client(2).cancel("root").await.expect(200);
     assert_eq!(cancelled, json!({"cancelled": true}));
-    mark.is_on(0).await;
+    mark.wait_for_count(0).await;
     for id in ["root", &middle, &last] {
-        let journal = cluster.client(1).settled(id, 1).await;
+        let journal = cluster.client(1).wait_until_settled(id, 1).await;
         assert_eq!(journal.outcomes(), ["cancelled"], "{id}");
     }
     for client in cluster.clients() {
@@ -54,7 +54,7 @@ async fn a_deleted_root_takes_its_children_along() {
     let path = "/v1/conversations/root";
     let deleted = cluster.client(2).ask(Method::DELETE, path, None, None).await.unwrap();
     assert_eq!(deleted.status, 204, "{:#}", deleted.body);
-    mark.is_on(0).await;
+    mark.wait_for_count(0).await;
     for client in cluster.clients() {
         for id in ["root", &middle, &last] {
             let gone = client.get(&format!("/v1/conversations/{id}")).await;

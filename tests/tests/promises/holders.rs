@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use abide_tests::cluster::{Cluster, Plan};
+use abide_tests::deadline::poll;
 use abide_tests::journal::Journal;
 use abide_tests::model_server::{ModelServer, Piece};
-use abide_tests::patience::look;
-use abide_tests::proxy::Way;
+use abide_tests::proxy::Direction;
 use abide_tests::tool_server::ToolServer;
 use futures::future::join_all;
 use reqwest::Method;
@@ -39,9 +39,9 @@ async fn begun() -> Story {
     for id in IDS {
         say(first, id, id, "go").await;
     }
-    first.pending("parked", "send", "approval").await;
-    tools.seen.nth(1).await;
-    model.seen.nth(1).await;
+    first.wait_for_pending("parked", "send", "approval").await;
+    tools.requests.nth(1).await;
+    model.requests.nth(1).await;
     Story { cluster, tools, model }
 }
 
@@ -49,12 +49,12 @@ async fn begun() -> Story {
 /// then each conversation lives on one other node.
 async fn rejoined(cluster: &Cluster, former: &Value) {
     let (name, other) = (cluster.name(0), cluster.client(1));
-    look("the node to be a member again", async || {
+    poll("the node to be a member again", async || {
         let now = member(other, name).await;
         (now["state"] == "up" && now["incarnation"] != *former).then_some(())
     })
     .await;
-    look("each conversation to live once", async || {
+    poll("each conversation to live once", async || {
         let mut live = Vec::new();
         for (place, client) in cluster.clients().enumerate() {
             let path = format!("/admin/actors?node={}", cluster.name(place));
@@ -83,14 +83,14 @@ async fn a_stopped_holder_that_wakes_writes_nothing_and_drops_its_actors() {
     let denied = tokio::spawn(denied);
     resolve(other, "parked", "send", json!({"approved": true})).await.expect(200);
     // The tool of the one, and that of the other again.
-    tools.seen.nth(3).await;
-    model.seen.nth(2).await;
+    tools.requests.nth(3).await;
+    model.requests.nth(2).await;
     // The first answers reach the sockets of the stopped node.
     tools.release();
     model.release();
     let mut settled: Vec<Journal> = Vec::new();
     for id in IDS {
-        settled.push(other.settled(id, 1).await);
+        settled.push(other.wait_until_settled(id, 1).await);
     }
     cluster.cont(0);
     let denied = denied.await.unwrap().status;
@@ -103,12 +103,16 @@ async fn a_stopped_holder_that_wakes_writes_nothing_and_drops_its_actors() {
     }
     assert_eq!(settled[2].last_text(), "Whole.");
     assert_eq!(settled[1].result("hold")["result"]["attempt"], 2);
-    assert_eq!((tools.seen.all().len(), model.seen.all().len()), (3, 2), "it started something");
+    assert_eq!(
+        (tools.requests.all().len(), model.requests.all().len()),
+        (3, 2),
+        "it started something"
+    );
 
     say(stopped, "speaking", "speaking", "go on").await;
-    other.settled("speaking", 2).await;
+    other.wait_until_settled("speaking", 2).await;
     model.assert_prompts_are_whole();
-    cluster.evidence(&[&tools]).await.assert_kept();
+    cluster.evidence(&[&tools]).await.assert_no_violations();
 }
 
 #[tokio::test]
@@ -119,35 +123,35 @@ async fn a_holder_that_was_stopped_after_its_commit_does_not_start_the_tool() {
     let gated = http("send", &tools, "/answer", json!({"approval": "requires_approval"}));
     stopped.define("a", &calls_once(vec![gated])).await;
     say(stopped, "c", "a", "go").await;
-    stopped.pending("c", "send", "approval").await;
+    stopped.wait_for_pending("c", "send", "approval").await;
     let former = member(other, "node-0").await["incarnation"].clone();
     // Shorter than what is left of a lease by far, and time enough to stop it in between.
-    cluster.to_redis(0).delay(Way::ToClient, Duration::from_millis(500));
+    cluster.to_redis(0).delay(Direction::ToClient, Duration::from_millis(500));
     let client = stopped.clone();
     let told =
         tokio::spawn(
             async move { client.resolve("c", "send", json!({"approved": true})).await.status },
         );
-    other.until("c", "the approval", |journal| journal.of("resolution").count() == 1).await;
+    other.wait_for("c", "the approval", |journal| journal.of("resolution").count() == 1).await;
     cluster.stop(0).await;
     // What Redis answered waits in the socket of the stopped node.
-    let settled = other.settled("c", 1).await;
+    let settled = other.wait_until_settled("c", 1).await;
     assert_eq!(settled.outcomes(), ["completed"]);
     let (node, _) = held(other, "c").await;
     assert_ne!(node, "node-0");
-    let runs = tools.seen.all().len();
+    let runs = tools.requests.all().len();
     cluster.to_redis(0).heal().await;
     cluster.cont(0);
     // It was accepted, or whoever asked does not know.
     assert!([200, 503].contains(&told.await.unwrap()));
-    look("the node to be a member again", async || {
+    poll("the node to be a member again", async || {
         (member(other, "node-0").await["incarnation"] != former).then_some(())
     })
     .await;
     together(&cluster).await;
-    assert_eq!(tools.seen.all().len(), runs, "it started the tool");
+    assert_eq!(tools.requests.all().len(), runs, "it started the tool");
     assert_eq!(stopped.journal("c").await, settled);
-    cluster.evidence(&[&tools]).await.assert_kept();
+    cluster.evidence(&[&tools]).await.assert_no_violations();
 }
 
 #[tokio::test]
@@ -160,7 +164,7 @@ async fn the_epoch_grows_whenever_a_conversation_moves() {
         let place = (turn - 1) % 3;
         let client = cluster.client(place).clone();
         say(&client, "c", "a", &format!("m{turn}")).await;
-        client.settled("c", turn).await;
+        client.wait_until_settled("c", turn).await;
         let (node, epoch) = held(&client, "c").await;
         assert_eq!(node, cluster.name(place));
         epochs.push(epoch);
@@ -177,5 +181,5 @@ async fn the_epoch_grows_whenever_a_conversation_moves() {
         }
     }
     assert!(epochs.windows(2).all(|two| two[0] < two[1]), "{epochs:?}");
-    cluster.evidence(&[]).await.assert_kept();
+    cluster.evidence(&[]).await.assert_no_violations();
 }

@@ -16,7 +16,7 @@ const KILLED: Duration = Duration::from_millis(250);
 async fn parked(cluster: &Cluster, id: &str) {
     let first = cluster.client(0);
     say(first, id, "a", "go").await;
-    first.pending(id, "send", "approval").await;
+    first.wait_for_pending(id, "send", "approval").await;
 }
 
 /// Resolves it elsewhere, and says how long after `since` it was accepted.
@@ -50,7 +50,7 @@ async fn a_resolution_is_accepted_elsewhere_soon_after_a_kill() {
     let median = (took[9] + took[10]) / 2;
     println!("measured a resolution after SIGKILL: median {median:?}, all {took:?}");
     assert!(median <= KILLED * SLACK, "the median of {took:?} is {median:?}");
-    cluster.evidence(&[&tools]).await.assert_kept();
+    cluster.evidence(&[&tools]).await.assert_no_violations();
 }
 
 #[tokio::test]
@@ -68,5 +68,5 @@ async fn a_resolution_is_accepted_elsewhere_when_a_stopped_holders_lease_is_over
     took.sort();
     println!("measured a resolution after SIGSTOP: all {took:?}, the lease is {LEASE:?}");
     assert!(took[1] <= LEASE + AFTER_LEASE * SLACK, "the median of {took:?}");
-    cluster.evidence(&[&tools]).await.assert_kept();
+    cluster.evidence(&[&tools]).await.assert_no_violations();
 }

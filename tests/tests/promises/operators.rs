@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use abide_tests::client::Client;
 use abide_tests::cluster::{Cluster, Plan};
-use abide_tests::patience::look;
+use abide_tests::deadline::poll;
 use abide_tests::redis::Redis;
 use abide_tests::tool_server::ToolServer;
 use reqwest::Method;
@@ -29,11 +29,11 @@ async fn inhabited(count: usize) -> Cluster {
     let speaks = json!({"provider": "scripted", "script": [{"text": "Done."}]});
     cluster.client(0).define("speaks", &agent(speaks, vec![])).await;
     for (place, client) in cluster.clients().enumerate() {
-        client.say(&format!("idle-{place}"), "speaks", "go").await;
-        client.settled(&format!("idle-{place}"), 1).await;
+        client.send_message(&format!("idle-{place}"), "speaks", "go").await;
+        client.wait_until_settled(&format!("idle-{place}"), 1).await;
         for id in [format!("a-{place}"), format!("b-{place}")] {
-            client.say(&id, "asks", "go").await;
-            client.pending(&id, "ask", "elicitation").await;
+            client.send_message(&id, "asks", "go").await;
+            client.wait_for_pending(&id, "ask", "elicitation").await;
         }
     }
     cluster
@@ -110,7 +110,7 @@ async fn an_actor_is_killed_from_another_node_and_revived_where_it_was() {
         let before = admin(cluster.client(from), &path).await;
         let killed = cluster.client(from).admin(Method::POST, &format!("{path}/kill")).await;
         assert_eq!(killed.status, 202);
-        let after = look("the actor to be revived", async || {
+        let after = poll("the actor to be revived", async || {
             let after = cluster.client(from).try_admin(Method::GET, &path).await?.body;
             (after["restarts"] != before["restarts"] && !after["node"].is_null()).then_some(after)
         })
@@ -121,7 +121,7 @@ async fn an_actor_is_killed_from_another_node_and_revived_where_it_was() {
     let missing = cluster.client(0).admin(Method::POST, "/admin/actors/nobody/kill").await;
     missing.expect_problem(404, "not-found");
     cluster.client(1).resolve("a-0", "ask", json!({"result": 1})).await.expect(200);
-    cluster.client(1).settled("a-0", 1).await;
+    cluster.client(1).wait_until_settled("a-0", 1).await;
 }
 
 #[tokio::test]
@@ -129,8 +129,8 @@ async fn a_node_is_drained_from_another_one() {
     let (cluster, tools) = (inhabited(3).await, ToolServer::start().await);
     let hold = calls_once(vec![http("hold", &tools, "/hold", json!({}))]);
     cluster.client(0).define("holds", &hold).await;
-    cluster.client(2).say("works", "holds", "go").await;
-    tools.seen.nth(1).await;
+    cluster.client(2).send_message("works", "holds", "go").await;
+    tools.requests.nth(1).await;
     let missing = cluster.client(0).admin(Method::POST, "/admin/nodes/nobody/drain").await;
     missing.expect_problem(404, "not-found");
     let asked = cluster.client(0).admin(Method::POST, "/admin/nodes/node-2/drain").await;
@@ -142,19 +142,19 @@ async fn a_node_is_drained_from_another_one() {
     is_called(&cluster, "drained").await;
     let left = admin(cluster.client(0), "/admin/actors?node=node-2").await;
     assert_eq!(ids(&left), [""; 0]);
-    let journal = cluster.client(1).settled("works", 1).await;
+    let journal = cluster.client(1).wait_until_settled("works", 1).await;
     assert_eq!(journal.result("hold")["result"]["attempt"], 1, "it was let finish");
     let body = json!({"result": 1});
     cluster.client(1).resolve("a-2", "ask", body).await.expect(200);
-    cluster.client(0).settled("a-2", 1).await;
-    assert_eq!(tools.seen.all().len(), 1);
+    cluster.client(0).wait_until_settled("a-2", 1).await;
+    assert_eq!(tools.requests.all().len(), 1);
 }
 
 /// Waits until every node calls node-2 so.
 async fn is_called(cluster: &Cluster, state: &str) {
     for client in cluster.clients() {
         let called = async || (node(client, "node-2").await["state"] == state).then_some(());
-        look(&format!("node-2 to be {state}"), called).await;
+        poll(&format!("node-2 to be {state}"), called).await;
     }
 }
 
@@ -178,7 +178,7 @@ async fn a_stopped_node_is_suspect_and_keeps_nobody_waiting() {
         let answer = client.admin(method, path).await;
         (path, answer.status, began.elapsed())
     });
-    let suspect = look("the stopped node to be suspect", async || {
+    let suspect = poll("the stopped node to be suspect", async || {
         let node = node(client, "node-2").await;
         (node["state"] == "suspect").then_some(node)
     });
@@ -190,7 +190,7 @@ async fn a_stopped_node_is_suspect_and_keeps_nobody_waiting() {
         assert!(took < BOUND * 2, "{path} took {took:?}");
     }
     let gone = async || node(client, "node-2").await.is_null().then_some(());
-    look("the stopped node to be gone", gone).await;
+    poll("the stopped node to be gone", gone).await;
     for path in ["/admin/actors", "/admin/actors/a-2", "/admin/alarms"] {
         let began = Instant::now();
         admin(client, path).await;

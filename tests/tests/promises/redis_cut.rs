@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use abide_tests::cluster::{Cluster, Plan};
-use abide_tests::patience::look;
-use abide_tests::proxy::Way;
+use abide_tests::deadline::poll;
+use abide_tests::proxy::Direction;
 use abide_tests::redis::Redis;
 use abide_tests::tool_server::ToolServer;
 use serde_json::json;
@@ -21,9 +21,9 @@ async fn proxied(tools: &ToolServer) -> Cluster {
     let run = |path| http("run", tools, path, json!({}));
     cluster.client(0).define("quick", &calls_once(vec![run("/answer")])).await;
     cluster.client(0).define("holds", &calls_once(vec![run("/hold"), human("ask")])).await;
-    cluster.client(2).say("c", "holds", "go").await;
-    tools.seen.nth(1).await;
-    cluster.client(2).pending("c", "ask", "elicitation").await;
+    cluster.client(2).send_message("c", "holds", "go").await;
+    tools.requests.nth(1).await;
+    cluster.client(2).wait_for_pending("c", "ask", "elicitation").await;
     cluster
 }
 
@@ -37,11 +37,11 @@ async fn is_out_and_comes_back(cluster: &Cluster, tools: &ToolServer) {
     };
     let others = async {
         insist(cluster.client(0), "beside", "quick", "m").await;
-        cluster.client(1).settled("beside", 1).await;
+        cluster.client(1).wait_until_settled("beside", 1).await;
         let beside = began.elapsed();
         // The one that is out may have it for as long as its lease.
-        tools.seen.nth(2 + 1).await;
-        look("an answer to be accepted", async || {
+        tools.requests.nth(2 + 1).await;
+        poll("an answer to be accepted", async || {
             let answer = cluster.client(0).resolve("c", "ask", json!({"result": 1})).await;
             assert!([200, 503].contains(&answer.status), "{answer:#?}");
             (answer.status == 200).then_some(())
@@ -55,7 +55,7 @@ async fn is_out_and_comes_back(cluster: &Cluster, tools: &ToolServer) {
     };
     tokio::join!(out, others);
     tools.release();
-    cluster.client(1).settled("c", 1).await;
+    cluster.client(1).wait_until_settled("c", 1).await;
     cluster.to_redis(2).heal().await;
     back(cluster, tools).await;
 }
@@ -64,9 +64,9 @@ async fn back(cluster: &Cluster, tools: &ToolServer) {
     readiness(cluster.client(2), 200).await;
     whole(cluster).await;
     insist(cluster.client(2), "after", "quick", "m").await;
-    cluster.client(0).settled("after", 1).await;
-    cluster.client(2).settled("c", 1).await;
-    cluster.evidence(&[tools]).await.assert_kept();
+    cluster.client(0).wait_until_settled("after", 1).await;
+    cluster.client(2).wait_until_settled("c", 1).await;
+    cluster.evidence(&[tools]).await.assert_no_violations();
 }
 
 #[tokio::test]
@@ -82,7 +82,7 @@ async fn a_node_that_redis_refuses_is_out_until_it_is_let_in() {
 async fn a_node_whose_questions_are_lost_is_out_until_they_arrive() {
     let tools = ToolServer::start().await;
     let cluster = proxied(&tools).await;
-    cluster.to_redis(2).swallow(Way::ToTarget);
+    cluster.to_redis(2).swallow(Direction::ToTarget);
     is_out_and_comes_back(&cluster, &tools).await;
 }
 
@@ -91,16 +91,16 @@ async fn a_node_whose_answers_are_lost_is_out_or_carries_on_until_they_arrive() 
     let tools = ToolServer::start().await;
     let cluster = proxied(&tools).await;
     // What it asks is done, and it does not know.
-    cluster.to_redis(2).swallow(Way::ToClient);
+    cluster.to_redis(2).swallow(Direction::ToClient);
     is_unavailable(cluster.client(2), "unknown", "quick").await;
     readiness(cluster.client(2), 503).await;
     insist(cluster.client(0), "beside", "quick", "m").await;
-    cluster.client(1).settled("beside", 1).await;
+    cluster.client(1).wait_until_settled("beside", 1).await;
     cluster.to_redis(2).heal().await;
     tools.release();
     readiness(cluster.client(2), 200).await;
     cluster.client(0).resolve("c", "ask", json!({"result": 1})).await.expect(200);
-    cluster.client(0).settled("c", 1).await;
+    cluster.client(0).wait_until_settled("c", 1).await;
     back(&cluster, &tools).await;
 }
 
@@ -108,20 +108,20 @@ async fn a_node_whose_answers_are_lost_is_out_or_carries_on_until_they_arrive() 
 async fn a_node_whose_redis_is_slow_is_slow_and_no_more() {
     let tools = ToolServer::start().await;
     let cluster = proxied(&tools).await;
-    for way in [Way::ToTarget, Way::ToClient] {
+    for way in [Direction::ToTarget, Direction::ToClient] {
         cluster.to_redis(2).delay(way, Duration::from_millis(150));
     }
     let began = Instant::now();
     insist(cluster.client(2), "slow", "quick", "m").await;
     assert!(began.elapsed() > Duration::from_millis(300));
-    cluster.client(0).settled("slow", 1).await;
+    cluster.client(0).wait_until_settled("slow", 1).await;
     let began = Instant::now();
     insist(cluster.client(0), "beside", "quick", "m").await;
-    cluster.client(0).settled("beside", 1).await;
+    cluster.client(0).wait_until_settled("beside", 1).await;
     assert!(began.elapsed() < Duration::from_secs(1) * FACTOR);
     tools.release();
     cluster.client(0).resolve("c", "ask", json!({"result": 1})).await.expect(200);
-    cluster.client(1).settled("c", 1).await;
+    cluster.client(1).wait_until_settled("c", 1).await;
     assert_eq!(metric(cluster.client(2), "abide_burials_total").await, 0.0, "taken for dead");
     cluster.to_redis(2).heal().await;
     back(&cluster, &tools).await;

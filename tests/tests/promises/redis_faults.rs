@@ -2,7 +2,7 @@
 
 use abide_tests::client::Client;
 use abide_tests::cluster::Cluster;
-use abide_tests::patience::look;
+use abide_tests::deadline::poll;
 use abide_tests::tool_server::ToolServer;
 use futures::future::join_all;
 use jiff::{SignedDuration, Timestamp};
@@ -23,11 +23,11 @@ async fn busy(tools: &ToolServer) -> Cluster {
     client.define("holds", &calls_once(vec![http("run", tools, "/hold", json!({}))])).await;
     client.define("asks", &calls_once(vec![human("ask")])).await;
     for (place, client) in cluster.clients().enumerate() {
-        client.say(&format!("holds-{place}"), "holds", "go").await;
-        client.say(&format!("asks-{place}"), "asks", "go").await;
-        client.pending(&format!("asks-{place}"), "ask", "elicitation").await;
+        client.send_message(&format!("holds-{place}"), "holds", "go").await;
+        client.send_message(&format!("asks-{place}"), "asks", "go").await;
+        client.wait_for_pending(&format!("asks-{place}"), "ask", "elicitation").await;
     }
-    tools.seen.nth(3).await;
+    tools.requests.nth(3).await;
     cluster
 }
 
@@ -36,12 +36,12 @@ async fn goes_on(cluster: &Cluster, tools: &ToolServer) {
     tools.release();
     for place in 0..3 {
         let client = cluster.client((place + 1) % 3);
-        client.settled(&format!("holds-{place}"), 1).await;
+        client.wait_until_settled(&format!("holds-{place}"), 1).await;
         client.resolve(&format!("asks-{place}"), "ask", json!({"result": 1})).await.expect(200);
-        client.settled(&format!("asks-{place}"), 1).await;
+        client.wait_until_settled(&format!("asks-{place}"), 1).await;
         insist(client, &format!("new-{place}"), "quick", &format!("new-{place}")).await;
     }
-    cluster.evidence(&[tools]).await.assert_kept();
+    cluster.evidence(&[tools]).await.assert_no_violations();
 }
 
 async fn all_are_ready(cluster: &Cluster) {
@@ -75,7 +75,7 @@ async fn what_was_acknowledged_outlives_a_redis_that_is_killed_in_mid_load() {
     for kill in 0..2 {
         let killed = tokio::select! {
             _ = &mut load => None,
-            _ = tools.seen.nth(20 * (kill + 1)) => Some(()),
+            _ = tools.requests.nth(20 * (kill + 1)) => Some(()),
         };
         killed.expect("the load is over before Redis is killed");
         cluster.redis.kill().await;
@@ -170,7 +170,8 @@ async fn after_a_redis_that_comes_back_empty_the_old_is_gone_and_the_new_works()
     let old = admin(cluster.client(0), "/admin/actors").await.to_string();
     assert!(!old.contains("holds-") && !old.contains("asks-"), "{old}");
     for place in 0..3 {
-        let journal = cluster.client((place + 1) % 3).settled(&format!("new-1-{place}"), 1).await;
+        let journal =
+            cluster.client((place + 1) % 3).wait_until_settled(&format!("new-1-{place}"), 1).await;
         assert_eq!(journal.outcomes(), ["completed"]);
         let gone = cluster.client(place).get("/v1/conversations/holds-0").await;
         gone.expect_problem(404, "not-found");
@@ -179,7 +180,7 @@ async fn after_a_redis_that_comes_back_empty_the_old_is_gone_and_the_new_works()
 
 /// Waits until it is found that there is no such conversation; a node may need a moment.
 async fn is_gone(client: &Client, method: Method, path: &str) {
-    look(&format!("{path} to be gone"), async || {
+    poll(&format!("{path} to be gone"), async || {
         let answer = client.ask(method.clone(), path, None, None).await?;
         // That there is nothing to cancel promises nothing.
         let nothing = answer.body == json!({"cancelled": false});
@@ -207,14 +208,14 @@ async fn begins_anew(cluster: &Cluster, round: usize) {
     for (place, client) in cluster.clients().enumerate() {
         readiness(client, 200).await;
         let id = format!("new-{round}-{place}");
-        look("the demo agent to be there again", async || {
+        poll("the demo agent to be there again", async || {
             let body = json!({"text": "hello", "agent": "demo", "message_id": "m"});
             let path = format!("/v1/conversations/{id}/messages");
             let answer = client.ask(Method::POST, &path, None, Some(&body)).await?;
             (answer.status == 202).then_some(())
         })
         .await;
-        client.settled(&id, 1).await;
+        client.wait_until_settled(&id, 1).await;
     }
     for client in cluster.clients() {
         all_up(client, 3).await;

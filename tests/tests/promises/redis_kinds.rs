@@ -1,7 +1,7 @@
 //! The same promises over a watched pair that fails over, and over a cluster of three primaries.
 
 use abide_tests::cluster::{Cluster, Plan};
-use abide_tests::patience::look;
+use abide_tests::deadline::poll;
 use abide_tests::redis::servers::Server;
 use abide_tests::redis::{Redis, free_port};
 use abide_tests::tool_server::ToolServer;
@@ -24,8 +24,8 @@ async fn asked(cluster: &Cluster, tools: &ToolServer) {
     let quick = calls_once(vec![http("run", tools, "/answer", json!({}))]);
     cluster.client(0).define("quick", &quick).await;
     for id in ["a", "b", "c"] {
-        cluster.client(0).say(id, "gated", "go").await;
-        cluster.client(1).pending(id, "run", "approval").await;
+        cluster.client(0).send_message(id, "gated", "go").await;
+        cluster.client(1).wait_for_pending(id, "run", "approval").await;
     }
 }
 
@@ -39,11 +39,11 @@ async fn approved(cluster: &mut Cluster, tools: &ToolServer) {
             assert!([200, 503].contains(&answer.status), "{answer:#?}");
             (answer.status == 200).then_some(())
         };
-        look("an approval to be accepted", approve).await;
-        let journal = cluster.client(2).settled(id, 1).await;
+        poll("an approval to be accepted", approve).await;
+        let journal = cluster.client(2).wait_until_settled(id, 1).await;
         assert_eq!(journal.outcomes(), ["completed"]);
     }
-    cluster.evidence(&[tools]).await.assert_kept();
+    cluster.evidence(&[tools]).await.assert_no_violations();
 }
 
 #[tokio::test]
@@ -53,7 +53,7 @@ async fn a_failover_in_mid_commit_loses_nothing_that_a_replica_acknowledged() {
     let port = primary.address().rsplit_once(':').unwrap().1.to_owned();
     let of = ["--replicaof", "127.0.0.1", &port, "--repl-diskless-sync-delay", "0"];
     let replica = Server::start(&of).await;
-    look("the replica to be in step", async || {
+    poll("the replica to be in step", async || {
         let info: String = replica.ask(&["INFO", "replication"]).await.ok()?;
         info.contains("master_link_status:up").then_some(())
     })
@@ -75,9 +75,9 @@ async fn a_failover_in_mid_commit_loses_nothing_that_a_replica_acknowledged() {
         }
     }));
     let failover = async {
-        tools.seen.nth(8).await;
+        tools.requests.nth(8).await;
         cluster.redis.kill().await;
-        look("the replica to be the primary", async || {
+        poll("the replica to be the primary", async || {
             let role: Vec<redis::Value> = replica.ask(&["ROLE"]).await.ok()?;
             (role.first() == Some(&redis::Value::BulkString(b"master".to_vec()))).then_some(())
         })
@@ -114,7 +114,7 @@ async fn three_primaries_carry_a_story_that_outlives_its_holder() {
         server.ask::<()>(&["CLUSTER", "MEET", "127.0.0.1", &port, &first.1]).await.unwrap();
     }
     for (server, _) in &servers {
-        look("the cluster to be whole", async || {
+        poll("the cluster to be whole", async || {
             let info: String = server.ask(&["CLUSTER", "INFO"]).await.ok()?;
             let slots: Vec<redis::Value> = server.ask(&["CLUSTER", "SLOTS"]).await.ok()?;
             (info.contains("cluster_state:ok") && slots.len() == 3).then_some(())

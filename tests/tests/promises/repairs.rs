@@ -1,7 +1,7 @@
 //! Operators repair conversations through any node, and every promise is kept.
 
 use abide_tests::cluster::Cluster;
-use abide_tests::patience::look;
+use abide_tests::deadline::poll;
 use abide_tests::tool_server::ToolServer;
 use serde_json::{Value, json};
 
@@ -25,16 +25,16 @@ async fn busy(tools: &ToolServer) -> Cluster {
         ("later", later),
     ] {
         first.define(name, &definition).await;
-        first.say(name, name, "go").await;
+        first.send_message(name, name, "go").await;
     }
-    tools.seen.nth(2).await;
-    first.pending("asks", "ask", "elicitation").await;
+    tools.requests.nth(2).await;
+    first.wait_for_pending("asks", "ask", "elicitation").await;
     cluster
 }
 
 /// What an operator can do, by what is asked why.
 async fn can(cluster: &Cluster, id: &str, waits_for: &str) -> Value {
-    look(&format!("{id} to wait for {waits_for}"), async || {
+    poll(&format!("{id} to wait for {waits_for}"), async || {
         let why = admin(cluster.client(2), &format!("/admin/actors/{id}")).await["why"].take();
         let waits = why["waits_for"].as_str()?.contains(waits_for);
         waits.then(|| why["operators_can"].clone())
@@ -52,7 +52,7 @@ async fn every_verb_works_through_a_node_that_is_not_the_holder() {
     assert_eq!(retries[0], "POST /admin/actors/later/retry");
     let retried = other.repair("later", "retry", None).await.expect(200);
     assert!(retried["retried"][0].as_str().unwrap().starts_with("model step 1 of "), "{retried}");
-    assert_eq!(third.settled("later", 1).await.outcomes(), ["failed"]);
+    assert_eq!(third.wait_until_settled("later", 1).await.outcomes(), ["failed"]);
 
     let fails = can(&cluster, "asks", "an answer to ask").await;
     assert_eq!(fails[0], "POST /admin/actors/asks/calls/ask/fail");
@@ -61,7 +61,7 @@ async fn every_verb_works_through_a_node_that_is_not_the_holder() {
     let failed = ann.repair("asks", "calls/ask/fail", Some(&error)).await.expect(200);
     assert_eq!(failed["status"], "failed");
     third.repair("asks", "calls/ask/fail", None).await.expect_problem(409, "call-not-open");
-    let journal = third.settled("asks", 1).await;
+    let journal = third.wait_until_settled("asks", 1).await;
     assert_eq!(journal.outcomes(), ["completed"]);
     assert_eq!(journal.result("ask")["error"], "nobody is there");
     let resolutions: Vec<&Value> = journal.of("resolution").collect();
@@ -77,9 +77,9 @@ async fn every_verb_works_through_a_node_that_is_not_the_holder() {
     }
     tools.release();
     for id in ["once", "holds"] {
-        third.settled(id, 1).await;
+        third.wait_until_settled(id, 1).await;
     }
-    cluster.evidence(&[&tools]).await.assert_kept();
+    cluster.evidence(&[&tools]).await.assert_no_violations();
 }
 
 #[tokio::test]
@@ -92,7 +92,7 @@ async fn a_conversation_moves_with_its_stream_and_is_released() {
     let to = json!({"node": cluster.name(1)});
     let moved = third.repair("holds", "move", Some(&to)).await.expect(200);
     assert_eq!(moved, to);
-    tools.seen.nth(3).await;
+    tools.requests.nth(3).await;
     third.repair("holds", "move", Some(&to)).await.expect_problem(409, "conflict");
     let nowhere = json!({"node": "nowhere"});
     third.repair("holds", "move", Some(&nowhere)).await.expect_problem(404, "not-found");
@@ -104,7 +104,7 @@ async fn a_conversation_moves_with_its_stream_and_is_released() {
     }
     let forced = other.repair("once", "release", Some(&json!({"force": true}))).await;
     assert_eq!(forced.expect(200), json!({"released": true}));
-    let journal = third.settled("once", 1).await;
+    let journal = third.wait_until_settled("once", 1).await;
     assert_eq!(journal.result("run")["error_type"], "INTERRUPTED");
 
     let released = other.repair("asks", "release", None).await.expect(200);
@@ -113,10 +113,10 @@ async fn a_conversation_moves_with_its_stream_and_is_released() {
     third.resolve("asks", "ask", json!({"result": 1})).await.expect(200);
     assert_eq!(third.snapshot("asks").await["holder"]["node"], cluster.name(2));
     tools.release();
-    frames.until("turn_completed").await;
-    let journal = other.settled("holds", 1).await;
+    frames.wait_for("turn_completed").await;
+    let journal = other.wait_until_settled("holds", 1).await;
     assert_eq!(journal.result("run")["result"]["attempt"], 2);
     other.repair("later", "retry", None).await.expect(200);
-    third.settled("later", 1).await;
-    cluster.evidence(&[&tools]).await.assert_kept();
+    third.wait_until_settled("later", 1).await;
+    cluster.evidence(&[&tools]).await.assert_no_violations();
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use abide_tests::client::{Answer, Client, resolution};
 use abide_tests::cluster::{Cluster, Plan};
-use abide_tests::patience::look;
+use abide_tests::deadline::poll;
 use abide_tests::redis::Redis;
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -33,7 +33,7 @@ pub(crate) async fn begin(plan: Plan) -> Cluster {
 /// Waits until each of the three sees all of them up.
 pub(crate) async fn together(cluster: &Cluster) {
     for client in cluster.clients() {
-        look("all nodes to be up", async || {
+        poll("all nodes to be up", async || {
             let nodes = nodes(client).await?;
             let up = nodes.iter().filter(|node| node["state"] == "up").count();
             (up == 3).then_some(())
@@ -56,7 +56,7 @@ pub(crate) async fn member(client: &Client, name: &str) -> Value {
 
 /// Waits until a node sees another in this state.
 pub(crate) async fn is(client: &Client, name: &str, state: &str) {
-    look(&format!("{name} to be {state}"), async || {
+    poll(&format!("{name} to be {state}"), async || {
         (member(client, name).await["state"] == state).then_some(())
     })
     .await;
@@ -83,7 +83,7 @@ pub(crate) async fn say(client: &Client, id: &str, agent: &str, name: &str) {
 
 /// Asks again while the answer is "not now": a disk that other tests keep busy is away for seconds.
 pub(crate) async fn insist(client: &Client, path: &str, key: Option<&str>, body: &Value) -> Answer {
-    look(path, async || {
+    poll(path, async || {
         let answer = client.ask(Method::POST, path, key, Some(body)).await?;
         (answer.status != 503).then_some(answer)
     })

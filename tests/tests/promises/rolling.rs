@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use abide_tests::client::{Answer, Client};
-use abide_tests::patience::look;
+use abide_tests::deadline::poll;
 use abide_tests::tool_server::ToolServer;
 use futures::future::join_all;
 use reqwest::Method;
@@ -86,7 +86,7 @@ async fn a_rolling_restart_under_load_fails_nothing_that_one_retry_would_not_sav
         for node in 0..3 {
             // Every node has work when its turn comes.
             let so_far = load.asked.load(Ordering::Relaxed);
-            look("load", async || {
+            poll("load", async || {
                 (load.asked.load(Ordering::Relaxed) >= so_far + 10 * CLIENTS).then_some(())
             })
             .await;
@@ -102,10 +102,10 @@ async fn a_rolling_restart_under_load_fails_nothing_that_one_retry_would_not_sav
         (load.asked.load(Ordering::Relaxed), load.retried.load(Ordering::Relaxed));
     println!("measured: of {asked} requests in a rolling restart {retried} were asked twice");
     for (client, turns) in turns.into_iter().enumerate() {
-        let journal = cluster.client(0).settled(&format!("c{client}"), turns).await;
+        let journal = cluster.client(0).wait_until_settled(&format!("c{client}"), turns).await;
         assert_eq!(journal.outcomes(), vec!["completed"; turns]);
     }
-    let attempts = tools.seen.all().into_iter().map(|run| run.body["attempt"].clone());
+    let attempts = tools.requests.all().into_iter().map(|run| run.body["attempt"].clone());
     assert!(attempts.into_iter().all(|attempt| attempt == 1), "a drain cut a tool off");
-    cluster.evidence(&[&tools]).await.assert_kept();
+    cluster.evidence(&[&tools]).await.assert_no_violations();
 }

@@ -1,7 +1,7 @@
 //! What a node does not start on, in one clear line, and who goes by a name.
 
+use abide_tests::deadline::poll;
 use abide_tests::node::Site;
-use abide_tests::patience::look;
 use abide_tests::proxy::Proxy;
 use abide_tests::redis::Redis;
 use reqwest::Method;
@@ -123,24 +123,24 @@ async fn of_two_nodes_of_one_name_the_newer_stays_and_the_older_says_so_and_stay
     whole(&cluster).await;
     let client = cluster.client(0);
     client.define("a", &calls_once(vec![human("ask")])).await;
-    client.say("c", "a", "go").await;
-    client.pending("c", "ask", "elicitation").await;
+    client.send_message("c", "a", "go").await;
+    client.wait_for_pending("c", "ask", "elicitation").await;
     let older = node(cluster.client(1), "node-0").await;
 
     let newer = cluster.join(|site| site.named("node-0")).await;
     readiness(cluster.client(0), 503).await;
-    let now = look("the newer one to be node-0", async || {
+    let now = poll("the newer one to be node-0", async || {
         let now = node(cluster.client(1), "node-0").await;
         (now["address"] == json!(cluster.client(newer).cluster_address())).then_some(now)
     })
     .await;
     assert_ne!(now["incarnation"], older["incarnation"]);
     cluster.client(newer).resolve("c", "ask", json!({"result": 1})).await.expect(200);
-    cluster.client(1).settled("c", 1).await;
+    cluster.client(1).wait_until_settled("c", 1).await;
 
     // The older one tries again and again, and nothing comes of it.
     let burials = metric(cluster.client(0), "abide_burials_total").await;
-    look("the older one to try a few times more", async || {
+    poll("the older one to try a few times more", async || {
         let tries = metric(cluster.client(0), "abide_burials_total").await - burials;
         (tries >= 3.0).then_some(())
     })
@@ -160,5 +160,5 @@ async fn of_two_nodes_of_one_name_the_newer_stays_and_the_older_says_so_and_stay
     let log = cluster.log(0);
     let told = log.lines().filter(|line| line.contains("another process goes by the name node-0"));
     assert_eq!(told.count(), 1, "{log}");
-    cluster.evidence(&[]).await.assert_kept();
+    cluster.evidence(&[]).await.assert_no_violations();
 }

@@ -66,7 +66,7 @@ pub(crate) async fn child(client: &Client, id: &str) -> String {
         assert!(children.len() <= 1, "{id} asks {children:?}");
         children.into_iter().next()
     };
-    let journal = client.until(id, "a child", |journal| named(journal).is_some()).await;
+    let journal = client.wait_for(id, "a child", |journal| named(journal).is_some()).await;
     named(&journal).unwrap()
 }
 
@@ -121,7 +121,7 @@ impl Story {
     pub(crate) async fn ends(&self, said: &str, cost: &Value) {
         let client = self.third();
         for root in (0..self.roots).map(|number| format!("c{number}")) {
-            let journal = client.settled(&root, 1).await;
+            let journal = client.wait_until_settled(&root, 1).await;
             assert_eq!(journal.outcomes(), ["completed"], "{root}");
             assert_eq!(journal.about("tool_result", "ask").count(), 1, "{root}");
             assert_eq!(journal.result("ask")["result"], said, "{:#}", journal.result("ask"));
@@ -129,9 +129,9 @@ impl Story {
             assert_eq!(journal.result("ask")["ui"]["payload"]["subagent_id"], child);
             assert_eq!(journal.last_text(), said, "{root}");
             assert_eq!(&client.snapshot(&root).await["usage"], cost, "{root}");
-            let its = client.settled(&child, 1).await;
+            let its = client.wait_until_settled(&child, 1).await;
             assert_eq!((its.outcomes(), its.of("user_msg").count()), (vec!["completed"], 1));
-            client.until(&child, "it to have told", |its| its.of("told").count() == 1).await;
+            client.wait_for(&child, "it to have told", |its| its.of("told").count() == 1).await;
         }
         let all = client.get(PAGE).await.expect(200);
         assert_eq!(all["conversations"].as_array().unwrap().len(), 2 * self.roots, "{all:#}");

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use abide_tests::client::Client;
 use abide_tests::cluster::Cluster;
-use abide_tests::patience::{look, within};
+use abide_tests::deadline::{poll, within};
 use futures::future::join_all;
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -22,10 +22,10 @@ const SERVED: Duration = Duration::from_secs(1);
 /// A conversation goes from one node to the other and back.
 async fn is_served(cluster: &Cluster, id: &str) {
     let began = Instant::now();
-    cluster.client(0).say(id, "a", "go").await;
-    cluster.client(1).pending(id, "ask", "elicitation").await;
+    cluster.client(0).send_message(id, "a", "go").await;
+    cluster.client(1).wait_for_pending(id, "ask", "elicitation").await;
     cluster.client(1).resolve(id, "ask", json!({"result": 1})).await.expect(200);
-    cluster.client(1).settled(id, 1).await;
+    cluster.client(1).wait_until_settled(id, 1).await;
     let took = began.elapsed();
     assert!(took < SERVED * FACTOR, "{id} took {took:?}");
 }
@@ -70,7 +70,7 @@ async fn garbage_and_silence_are_hung_up_on_and_told_of_once() {
         let _ = within("the end", stranger.read_to_end(&mut Vec::new())).await;
     }
     let client = cluster.client(0);
-    look("the silent ones to be counted", async || {
+    poll("the silent ones to be counted", async || {
         (counted(client, "silent").await == 10.0).then_some(())
     })
     .await;
@@ -78,7 +78,7 @@ async fn garbage_and_silence_are_hung_up_on_and_told_of_once() {
     let lines = ["silent", "garbage"].map(|cause| told(&cluster, 0, cause));
     // One in ten seconds.
     assert!(lines.iter().all(|lines| (1..=3).contains(lines)), "{lines:?}");
-    cluster.evidence(&[]).await.assert_kept();
+    cluster.evidence(&[]).await.assert_no_violations();
 }
 
 #[tokio::test]
@@ -101,7 +101,7 @@ async fn a_flood_of_connections_and_of_bytes_keeps_nobody_from_being_served() {
         is_served(&cluster, &format!("c{n}")).await;
     }
     let client = cluster.client(0);
-    look("the crowd to be counted", async || {
+    poll("the crowd to be counted", async || {
         (counted(client, "crowded").await > 200.0).then_some(())
     })
     .await;
@@ -110,7 +110,7 @@ async fn a_flood_of_connections_and_of_bytes_keeps_nobody_from_being_served() {
         assert_eq!(node(client, cluster.name(place)).await["state"], "up");
     }
     drop((silent, floods));
-    cluster.evidence(&[]).await.assert_kept();
+    cluster.evidence(&[]).await.assert_no_violations();
 }
 
 #[tokio::test]
@@ -121,7 +121,7 @@ async fn a_node_with_another_secret_is_refused_and_the_others_go_on() {
     cluster.client(0).define("a", &calls_once(vec![asks])).await;
     let stranger = cluster.join(|site| site.with_env("ABIDE_CLUSTER_SECRET", "not the same")).await;
     for place in 0..2 {
-        look("the stranger to be refused", async || {
+        poll("the stranger to be refused", async || {
             (counted(cluster.client(place), "secret").await > 0.0).then_some(())
         })
         .await;
@@ -134,15 +134,15 @@ async fn a_node_with_another_secret_is_refused_and_the_others_go_on() {
         cluster.client(n % 2).say(id, "a", "go").await;
     }
     for id in &ids {
-        let journal = cluster.client(0).settled(id, 1).await;
+        let journal = cluster.client(0).wait_until_settled(id, 1).await;
         assert_eq!(journal.result("ask")["error_type"], "EXPIRED");
     }
     for place in 0..2 {
         assert!((1..=3).contains(&told(&cluster, place, "secret")), "{}", cluster.log(place));
     }
     let evidence = cluster.evidence(&[]).await;
-    evidence.assert_kept();
+    evidence.assert_no_violations();
     let late = Duration::from_secs(1) * FACTOR;
-    assert_eq!(abide_tests::promises::alarms::late(&evidence, late), [""; 0]);
+    assert_eq!(abide_tests::checks::alarms::late(&evidence, late), [""; 0]);
     cluster.terminate(stranger).await;
 }

@@ -7,7 +7,7 @@ use abide_tests::cluster::{Cluster, Plan};
 use abide_tests::frames::{Frame, Frames, ids};
 use abide_tests::journal::Journal;
 use abide_tests::model_server::{ModelServer, Piece};
-use abide_tests::proxy::Way;
+use abide_tests::proxy::Direction;
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -43,7 +43,7 @@ fn heard_whole(read: &[Frame], journal: &Journal) {
 /// Everything up to the first word of the second message, live: while it is spoken, for a reader
 /// who hears of the end first has no use for it.
 async fn speaks(frames: &mut Frames) -> Vec<Frame> {
-    let read = frames.until("text_delta").await;
+    let read = frames.wait_for("text_delta").await;
     assert_eq!(read.last().unwrap().data["text"], "One ");
     read
 }
@@ -56,13 +56,13 @@ async fn answer(client: &Client) {
 async fn a_reader_at_another_node_hears_everything_with_its_deltas() {
     let cluster = three(LEASE, &[]).await;
     let (model, mut frames) = begun(&cluster, 1).await;
-    let mut read = frames.until("suspended").await;
+    let mut read = frames.wait_for("suspended").await;
     // Through a third node: neither the holder nor the reader's.
     answer(cluster.client(2)).await;
     read.extend(speaks(&mut frames).await);
     model.release();
-    read.extend(frames.until("turn_completed").await);
-    let journal = cluster.client(1).settled("c", 1).await;
+    read.extend(frames.wait_for("turn_completed").await);
+    let journal = cluster.client(1).wait_until_settled("c", 1).await;
     heard_whole(&read, &journal);
     assert_eq!(read.iter().filter(|frame| frame.name == "snapshot").count(), 1);
     model.assert_prompts_are_whole();
@@ -72,16 +72,16 @@ async fn a_reader_at_another_node_hears_everything_with_its_deltas() {
 async fn the_holder_goes(lease: &str, go: impl AsyncFnOnce(&mut Cluster)) {
     let mut cluster = three(lease, &[]).await;
     let (model, mut frames) = begun(&cluster, 1).await;
-    let mut read = frames.until("suspended").await;
+    let mut read = frames.wait_for("suspended").await;
     go(&mut cluster).await;
     answer(cluster.client(2)).await;
     read.extend(speaks(&mut frames).await);
     model.release();
-    read.extend(frames.until("turn_completed").await);
-    let journal = cluster.client(1).settled("c", 1).await;
+    read.extend(frames.wait_for("turn_completed").await);
+    let journal = cluster.client(1).wait_until_settled("c", 1).await;
     heard_whole(&read, &journal);
     assert_ne!(held(cluster.client(1), "c").await.0, "node-0");
-    cluster.evidence(&[]).await.assert_kept();
+    cluster.evidence(&[]).await.assert_no_violations();
 }
 
 #[tokio::test]
@@ -107,19 +107,19 @@ async fn a_stream_goes_on_when_the_holder_is_stopped() {
 async fn the_connection_breaks(fault: impl AsyncFnOnce(&Cluster)) {
     let cluster = begin(Plan::new(ABIDE).with(&["--lease", LEASE]).proxied()).await;
     let (model, mut frames) = begun(&cluster, 1).await;
-    let mut read = frames.until("suspended").await;
+    let mut read = frames.wait_for("suspended").await;
     model.release();
     // Node 0 dialled node 1.
     fault(&cluster).await;
     answer(cluster.client(0)).await;
-    read.extend(frames.until("turn_completed").await);
-    let journal = cluster.client(0).settled("c", 1).await;
+    read.extend(frames.wait_for("turn_completed").await);
+    let journal = cluster.client(0).wait_until_settled("c", 1).await;
     heard_whole(&read, &journal);
     cluster.to_node(1).heal().await;
     say(cluster.client(1), "c", "a", "m2").await;
-    read.extend(frames.until("turn_completed").await);
-    heard_whole(&read, &cluster.client(0).settled("c", 2).await);
-    cluster.evidence(&[]).await.assert_kept();
+    read.extend(frames.wait_for("turn_completed").await);
+    heard_whole(&read, &cluster.client(0).wait_until_settled("c", 2).await);
+    cluster.evidence(&[]).await.assert_no_violations();
 }
 
 #[tokio::test]
@@ -130,8 +130,8 @@ async fn a_stream_has_all_frames_although_the_connection_to_the_holder_is_cut() 
 #[tokio::test]
 async fn a_stream_has_all_frames_although_the_connection_to_the_holder_is_half_open() {
     let half_open = async |cluster: &Cluster| {
-        cluster.to_node(1).swallow(Way::ToTarget);
-        cluster.to_node(1).swallow(Way::ToClient);
+        cluster.to_node(1).swallow(Direction::ToTarget);
+        cluster.to_node(1).swallow(Direction::ToClient);
     };
     the_connection_breaks(half_open).await;
 }
@@ -139,7 +139,7 @@ async fn a_stream_has_all_frames_although_the_connection_to_the_holder_is_half_o
 #[tokio::test]
 async fn a_stream_has_all_frames_although_the_connection_to_the_holder_is_slow() {
     let slow = async |cluster: &Cluster| {
-        for way in [Way::ToTarget, Way::ToClient] {
+        for way in [Direction::ToTarget, Direction::ToClient] {
             cluster.to_node(1).delay(way, Duration::from_millis(300));
         }
     };
@@ -150,19 +150,19 @@ async fn a_stream_has_all_frames_although_the_connection_to_the_holder_is_slow()
 async fn a_reader_goes_on_at_another_node_where_it_was() {
     let mut cluster = three(LEASE, &[]).await;
     let (model, mut frames) = begun(&cluster, 1).await;
-    let mut read = frames.until("suspended").await;
+    let mut read = frames.wait_for("suspended").await;
     drop(frames);
     model.release();
     cluster.kill(1).await;
     let mut frames = cluster.client(2).events("c", ids(&read).last().copied()).await;
     answer(cluster.client(2)).await;
-    read.extend(frames.until("tool_call_resolved").await);
+    read.extend(frames.wait_for("tool_call_resolved").await);
     drop(frames);
     let mut frames = cluster.client(0).events("c", ids(&read).last().copied()).await;
-    read.extend(frames.until("turn_completed").await);
-    heard_whole(&read, &cluster.client(0).settled("c", 1).await);
+    read.extend(frames.wait_for("turn_completed").await);
+    heard_whole(&read, &cluster.client(0).wait_until_settled("c", 1).await);
     assert_eq!(read.iter().filter(|frame| frame.name == "snapshot").count(), 3);
-    cluster.evidence(&[]).await.assert_kept();
+    cluster.evidence(&[]).await.assert_no_violations();
 }
 
 #[tokio::test]
@@ -184,7 +184,7 @@ async fn readers_that_read_nothing_harm_nobody_and_cost_little() {
         idle.push(cluster.client(1).events("c", None).await);
     }
     let reader = cluster.history.listen([cluster.client(1)], "c");
-    reader.until("the snapshot", |frames| !frames.is_empty()).await;
+    reader.wait_for("the snapshot", |frames| !frames.is_empty()).await;
     let before = [0, 1].map(|node| cluster.memory(node));
     for turn in 1..=TURNS {
         let body = json!({"text": "go", "message_id": turn.to_string(), "if_busy": "queue"});
@@ -193,11 +193,11 @@ async fn readers_that_read_nothing_harm_nobody_and_cost_little() {
     }
     let ended =
         |frames: &[Frame]| frames.iter().filter(|frame| frame.is_terminal()).count() == TURNS;
-    reader.until("the end of the last turn", ended).await;
+    reader.wait_for("the end of the last turn", ended).await;
     let grown = [0, 1].map(|node| cluster.memory(node).saturating_sub(before[node]) >> 20);
     println!("measured {READERS} readers that read nothing cost the two nodes {grown:?} MiB");
     assert!(grown.iter().all(|grown| *grown < BOUND >> 20), "the nodes grew by {grown:?} MiB");
-    cluster.evidence(&[]).await.assert_kept();
+    cluster.evidence(&[]).await.assert_no_violations();
     drop(idle);
 }
 
@@ -214,17 +214,17 @@ async fn a_page_at_another_node_is_a_client_of_the_holder() {
     first.post("/v1/conversations", &new).await.expect(201);
     let page = cluster.client(1).events("seen", None).await;
     say(first, "seen", "a", "go").await;
-    first.pending("seen", "map", "client_exec").await;
+    first.wait_for_pending("seen", "map", "client_exec").await;
     // The grace of a call that is younger and has no page tells that ours is over.
     say(first, "unseen", "a", "go").await;
-    let without = first.settled("unseen", 1).await;
+    let without = first.wait_until_settled("unseen", 1).await;
     assert_eq!(without.result("map")["error_type"], "NO_CLIENT");
     let still = first.journal("seen").await;
     assert_eq!(*still.result("map"), Value::Null, "the page at node 1 is not seen: {still:#?}");
     drop(page);
-    let gone = first.settled("seen", 1).await;
+    let gone = first.wait_until_settled("seen", 1).await;
     assert_eq!(gone.result("map")["error_type"], "NO_CLIENT");
-    cluster.evidence(&[]).await.assert_kept();
+    cluster.evidence(&[]).await.assert_no_violations();
 }
 
 #[tokio::test]
@@ -241,11 +241,11 @@ async fn of_two_pages_at_two_nodes_the_one_that_stays_keeps_the_call_open() {
     let leaves = cluster.client(1).events("seen", None).await;
     let stays = cluster.client(2).events("seen", None).await;
     say(first, "seen", "a", "go").await;
-    first.pending("seen", "map", "client_exec").await;
+    first.wait_for_pending("seen", "map", "client_exec").await;
     drop(leaves);
     // The grace of a call that begins after that page has left tells that it would be over.
     say(first, "unseen", "a", "go").await;
-    let without = first.settled("unseen", 1).await;
+    let without = first.wait_until_settled("unseen", 1).await;
     assert_eq!(without.result("map")["error_type"], "NO_CLIENT");
     assert_eq!(*first.journal("seen").await.result("map"), Value::Null);
     let path = "/v1/conversations/seen/calls/map/resolution";
@@ -253,8 +253,8 @@ async fn of_two_pages_at_two_nodes_the_one_that_stays_keeps_the_call_open() {
     insist(cluster.client(2), path, None, &answer).await.expect(200);
     let second = insist(cluster.client(1), path, None, &json!({"result": 2})).await;
     second.expect_problem(409, "call-not-open");
-    let journal = first.settled("seen", 1).await;
+    let journal = first.wait_until_settled("seen", 1).await;
     assert_eq!(journal.result("map")["result"], json!({"lat": 1}));
     drop(stays);
-    cluster.evidence(&[]).await.assert_kept();
+    cluster.evidence(&[]).await.assert_no_violations();
 }

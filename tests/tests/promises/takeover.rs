@@ -34,8 +34,8 @@ async fn begun(lease: &str) -> Story {
     }
     say(first, "queued", "running", "first").await;
     queue(first, "second").await;
-    model.seen.nth(1).await;
-    tools.seen.nth(3).await;
+    model.requests.nth(1).await;
+    tools.requests.nth(3).await;
     Story { cluster, tools, model }
 }
 
@@ -48,26 +48,26 @@ async fn queue(client: &Client, text: &str) {
 async fn goes_on(story: &Story) {
     let Story { cluster, tools, model } = story;
     let other = cluster.client(1);
-    model.seen.nth(2).await;
-    tools.seen.nth(5).await;
+    model.requests.nth(2).await;
+    tools.requests.nth(5).await;
     tools.release();
-    let spoken = other.settled("speaking", 1).await;
+    let spoken = other.wait_until_settled("speaking", 1).await;
     assert_eq!((spoken.outcomes(), spoken.of("assistant_msg").count()), (vec!["completed"], 1));
     assert_eq!(spoken.last_text(), "A whole sentence.");
-    let run = other.settled("running", 1).await;
+    let run = other.wait_until_settled("running", 1).await;
     assert_eq!(run.result("hold")["result"]["attempt"], 2);
-    let once = other.settled("once", 1).await;
+    let once = other.wait_until_settled("once", 1).await;
     assert_eq!(once.outcomes(), ["completed"]);
     assert_eq!(once.result("once")["error_type"], "INTERRUPTED");
-    let queued = other.settled("queued", 2).await;
+    let queued = other.wait_until_settled("queued", 2).await;
     assert_eq!(queued.outcomes(), ["completed", "completed"]);
-    let all = tools.seen.all();
+    let all = tools.requests.all();
     let seen = |key: &str| all.iter().filter(|run| run.header("idempotency-key") == key).count();
     assert_eq!(
         ["once/once", "running/hold", "queued/hold", "queued/hold~2"].map(seen),
         [1, 2, 2, 1]
     );
-    assert_eq!(model.seen.all().len(), 2);
+    assert_eq!(model.requests.all().len(), 2);
     model.assert_prompts_are_whole();
 }
 
@@ -76,14 +76,14 @@ async fn what_ran_on_a_killed_node_goes_on_elsewhere_by_itself() {
     // Long enough that nothing here can have waited for its end.
     let mut story = begun("1m").await;
     let reader = story.cluster.history.listen(story.cluster.clients(), "speaking");
-    reader.until("a delta", |frames| frames.iter().any(|one| one.name == "snapshot")).await;
+    reader.wait_for("a delta", |frames| frames.iter().any(|one| one.name == "snapshot")).await;
     story.cluster.kill(0).await;
     goes_on(&story).await;
     for id in ["speaking", "running", "once", "queued"] {
         let (node, epoch) = held(story.cluster.client(1), id).await;
         assert!(node != "node-0" && epoch > 1, "{id} is held by {node:?} in epoch {epoch}");
     }
-    story.cluster.evidence(&[&story.tools]).await.assert_kept();
+    story.cluster.evidence(&[&story.tools]).await.assert_no_violations();
 }
 
 #[tokio::test]
@@ -93,14 +93,14 @@ async fn what_ran_on_a_stopped_node_goes_on_elsewhere_when_its_lease_is_over() {
     let stopped = Timestamp::now();
     goes_on(&story).await;
     let bound = SignedDuration::try_from(LEASE + AFTER_LEASE * SLACK).unwrap();
-    for again in &story.tools.seen.all()[3..5] {
+    for again in &story.tools.requests.all()[3..5] {
         let after = again.at.duration_since(stopped);
         println!("measured a tool of a stopped node ran again after {after:?}");
         assert!(after <= bound, "{} ran again after {after:?}", again.header("idempotency-key"));
     }
     story.cluster.cont(0);
     together(&story.cluster).await;
-    story.cluster.evidence(&[&story.tools]).await.assert_kept();
+    story.cluster.evidence(&[&story.tools]).await.assert_no_violations();
 }
 
 #[tokio::test]
@@ -112,18 +112,18 @@ async fn a_killed_node_that_is_there_again_at_once_takes_nothing_over_twice() {
     for n in 0..RUNS {
         say(&client, &format!("c{n}"), "a", "go").await;
     }
-    tools.seen.nth(RUNS).await;
+    tools.requests.nth(RUNS).await;
     cluster.restart(0).await;
-    tools.seen.nth(2 * RUNS).await;
+    tools.requests.nth(2 * RUNS).await;
     together(&cluster).await;
     let rows = client.admin(Method::GET, "/admin/actors").await.expect(200);
     assert_eq!(rows["actors"].as_array().unwrap().len(), RUNS);
     tools.release();
     for n in 0..RUNS {
-        let journal = client.settled(&format!("c{n}"), 1).await;
+        let journal = client.wait_until_settled(&format!("c{n}"), 1).await;
         assert_eq!(journal.result("hold")["result"]["attempt"], 2);
         assert_eq!(journal.outcomes(), ["completed"]);
     }
-    assert_eq!(tools.seen.all().len(), 2 * RUNS);
-    cluster.evidence(&[&tools]).await.assert_kept();
+    assert_eq!(tools.requests.all().len(), 2 * RUNS);
+    cluster.evidence(&[&tools]).await.assert_no_violations();
 }

@@ -27,11 +27,11 @@ fn holding(tools: &ToolServer, before: Value, after: Value) -> Value {
 async fn moved(cluster: &mut Cluster, tools: &ToolServer, agent: &Value) -> Journal {
     cluster.client(0).define("a", agent).await;
     say(cluster.client(0), "c", "a", "go").await;
-    tools.seen.nth(1).await;
+    tools.requests.nth(1).await;
     cluster.kill(0).await;
-    tools.seen.nth(2).await;
+    tools.requests.nth(2).await;
     tools.release();
-    let journal = cluster.client(1).settled("c", 1).await;
+    let journal = cluster.client(1).wait_until_settled("c", 1).await;
     assert_eq!(journal.outcomes(), ["completed"]);
     assert_ne!(held(cluster.client(1), "c").await.0, "node-0");
     journal
@@ -50,7 +50,7 @@ async fn files_on_shared_storage_are_there_on_the_next_node() {
     let journal = moved(&mut cluster, &tools, &writes_then_reads(&tools)).await;
     assert_eq!(journal.result("read")["result"], "1\tkept");
     assert_eq!(journal.result("read")["ui"]["kind"], "file");
-    cluster.evidence(&[&tools]).await.assert_kept();
+    cluster.evidence(&[&tools]).await.assert_no_violations();
 }
 
 async fn readiness(client: &Client) -> String {
@@ -75,10 +75,10 @@ async fn files_that_did_not_move_along_are_missed_aloud_until_their_storage_is_m
 
     std::fs::rename(from, to).unwrap();
     say(cluster.client(holder), "c", "a", "again").await;
-    let journal = cluster.client(holder).settled("c", 2).await;
+    let journal = cluster.client(holder).wait_until_settled("c", 2).await;
     assert_eq!(journal.result("read~2")["result"], "1\tkept");
     assert_eq!(readiness(cluster.client(holder)).await, "ready\n");
-    cluster.evidence(&[&tools]).await.assert_kept();
+    cluster.evidence(&[&tools]).await.assert_no_violations();
 }
 
 #[tokio::test]
@@ -92,15 +92,15 @@ async fn files_of_a_first_command_that_was_cancelled_are_missed_aloud_too() {
     let model = json!({"provider": "scripted", "script": script});
     cluster.client(0).define("a", &able(model)).await;
     say(cluster.client(0), "c", "a", "first").await;
-    mark.is_on(2).await;
+    mark.wait_for_count(2).await;
     assert_eq!(cluster.client(0).cancel("c").await.expect(200), json!({"cancelled": true}));
-    mark.is_on(0).await;
+    mark.wait_for_count(0).await;
     cluster.kill(0).await;
     say(cluster.client(1), "c", "a", "then").await;
-    let journal = cluster.client(1).settled("c", 2).await;
+    let journal = cluster.client(1).wait_until_settled("c", 2).await;
     let error = journal.result("glob")["error"].as_str().unwrap_or_default();
     assert!(error.starts_with("workspace_unavailable: "), "{:#}", journal.result("glob"));
-    cluster.evidence(&[]).await.assert_kept();
+    cluster.evidence(&[]).await.assert_no_violations();
 }
 
 async fn phase(client: &Client) -> Value {
@@ -119,7 +119,7 @@ async fn a_conversation_that_plans_still_plans_on_the_next_node() {
     let planned = journal.about("tool_call", "write").next().unwrap();
     assert_eq!(planned["data"]["gate"]["rule"], "phase: plan", "{planned}");
     assert_eq!(phase(cluster.client(1)).await, "plan");
-    cluster.evidence(&[&tools]).await.assert_kept();
+    cluster.evidence(&[&tools]).await.assert_no_violations();
 }
 
 #[tokio::test]
@@ -133,13 +133,13 @@ async fn the_exit_from_a_plan_is_approved_on_the_next_node_and_what_follows_may_
     agent["permissions"]["phase"] = json!("plan");
     cluster.client(0).define("a", &agent).await;
     say(cluster.client(0), "c", "a", "go").await;
-    let asked = cluster.client(0).pending("c", "exit", "approval").await;
+    let asked = cluster.client(0).wait_for_pending("c", "exit", "approval").await;
     assert_eq!(asked["args"]["reason"], "the plan");
     cluster.kill(0).await;
     assert_eq!(phase(cluster.client(1)).await, "plan");
     resolve(cluster.client(1), "c", "exit", json!({"approved": true})).await.expect(200);
-    cluster.client(2).until("c", "the exit", |journal| !journal.result("exit").is_null()).await;
-    let journal = cluster.client(2).settled("c", 1).await;
+    cluster.client(2).wait_for("c", "the exit", |journal| !journal.result("exit").is_null()).await;
+    let journal = cluster.client(2).wait_until_settled("c", 1).await;
     assert_eq!(journal.result("early")["error_type"], "PERMISSION_DENIED");
     assert_eq!(journal.result("exit")["result"], "exited plan mode");
     assert_eq!(journal.result("late")["result"], "wrote 1 bytes to a");
@@ -147,7 +147,7 @@ async fn the_exit_from_a_plan_is_approved_on_the_next_node_and_what_follows_may_
     cluster.kill(holder).await;
     let left = cluster.other(holder);
     assert_eq!(phase(cluster.client(left)).await, "default");
-    cluster.evidence(&[]).await.assert_kept();
+    cluster.evidence(&[]).await.assert_no_violations();
 }
 
 #[tokio::test]
@@ -160,15 +160,15 @@ async fn a_command_that_moved_ends_on_the_node_that_was_stopped_when_it_goes_on(
     cluster.client(0).define("a", &able(steps(&calls))).await;
     say(cluster.client(0), "c", "a", "go").await;
     // The shell that waits, and the two sleeps.
-    mark.is_on(3).await;
+    mark.wait_for_count(3).await;
     cluster.stop(0).await;
-    mark.is_on(6).await;
+    mark.wait_for_count(6).await;
     cluster.cont(0);
-    mark.is_on(3).await;
+    mark.wait_for_count(3).await;
     let snapshot = cluster.client(1).snapshot("c").await;
     assert_eq!(snapshot["in_flight"][0]["attempt"], 2);
     assert_ne!(snapshot["holder"]["node"], "node-0");
     assert_eq!(cluster.client(2).cancel("c").await.expect(200), json!({"cancelled": true}));
-    mark.is_on(0).await;
-    cluster.evidence(&[]).await.assert_kept();
+    mark.wait_for_count(0).await;
+    cluster.evidence(&[]).await.assert_no_violations();
 }

@@ -93,11 +93,11 @@ impl Work {
             }
             self.cluster.history.listen(self.cluster.clients(), &id);
             let (call, kind, _) = &shape.asked[0];
-            client.pending(&id, call, kind).await;
+            client.wait_for_pending(&id, call, kind).await;
         }
         say(client, &format!("boss-{round}"), "boss", "go").await;
         let kid = child(client, &format!("boss-{round}")).await;
-        client.until(&kid, "its question", |its| its.of("suspension").count() == 1).await;
+        client.wait_for(&kid, "its question", |its| its.of("suspension").count() == 1).await;
     }
 
     /// Answers all that a round waits for, each call at the next of these nodes, and each first
@@ -109,12 +109,12 @@ impl Work {
             let id = Self::id(shape, round);
             for (call, kind, answer) in &shape.asked {
                 let at = next();
-                at.pending(&id, call, kind).await;
+                at.wait_for_pending(&id, call, kind).await;
                 let said = resolve(at, &id, call, kind, answer).await;
                 let again = resolve(next(), &id, call, kind, answer).await;
                 assert_eq!(again, said, "{id}: a repeat gets the first answer");
             }
-            let journal = next().settled(&id, shape.turns).await;
+            let journal = next().wait_until_settled(&id, shape.turns).await;
             assert_eq!(journal.outcomes(), vec!["completed"; shape.turns], "{id}");
             // What was said first is known to every build.
             say(next(), &id, shape.name, "first").await;
@@ -122,9 +122,9 @@ impl Work {
         let boss = format!("boss-{round}");
         let kid = child(next(), &boss).await;
         let at = next();
-        at.pending(&kid, "ask", "elicitation").await;
+        at.wait_for_pending(&kid, "ask", "elicitation").await;
         resolve(at, &kid, "ask", "elicitation", &json!({"result": "yes"})).await;
-        let journal = next().settled(&boss, 1).await;
+        let journal = next().wait_until_settled(&boss, 1).await;
         assert_eq!((journal.outcomes(), journal.last_text()), (vec!["completed"], "Done.".into()));
     }
 
@@ -138,7 +138,7 @@ impl Work {
                 json!({"text": name, "agent": "says", "message_id": name, "if_busy": "queue"});
             insist(client, "/v1/conversations/long/messages", None, &said).await.expect(202);
         }
-        client.settled("long", before + turns).await;
+        client.wait_until_settled("long", before + turns).await;
     }
 }
 
@@ -166,7 +166,7 @@ async fn old(tools: ToolServer) -> Work {
 async fn a_cluster_is_replaced_by_another_build_node_by_node_and_one_node_goes_back() {
     let mut work = old(ToolServer::start().await).await;
     say(work.cluster.client(0), "holds", "holds", "go").await;
-    work.tools.seen.nth(1).await;
+    work.tools.requests.nth(1).await;
     work.begin(1, 0).await;
     work.begin(2, 1).await;
     work.speak(2, "old", TURNS).await;
@@ -195,11 +195,11 @@ async fn a_cluster_is_replaced_by_another_build_node_by_node_and_one_node_goes_b
     assert_eq!(recall(work.cluster.client(2)).await, kept);
 
     work.tools.release();
-    let held = work.cluster.client(0).settled("holds", 1).await;
+    let held = work.cluster.client(0).wait_until_settled("holds", 1).await;
     assert_eq!(held.outcomes(), ["completed"]);
-    let said = work.cluster.client(0).settled("long", 3 * TURNS + 1).await;
+    let said = work.cluster.client(0).wait_until_settled("long", 3 * TURNS + 1).await;
     assert!(said.outcomes().iter().all(|outcome| *outcome == "completed"));
-    work.cluster.evidence(&[&work.tools]).await.assert_kept();
+    work.cluster.evidence(&[&work.tools]).await.assert_no_violations();
 }
 
 #[tokio::test]
@@ -208,24 +208,24 @@ async fn an_embedded_store_of_the_previous_build_goes_on() {
     let node = site.start().await;
     site.client.define("says", &agent(json!({"provider": "scripted", "script": []}), vec![])).await;
     site.client.define("asks", &calls_once(vec![human("ask")])).await;
-    site.client.say("asks", "asks", "go").await;
-    site.client.pending("asks", "ask", "elicitation").await;
+    site.client.send_message("asks", "asks", "go").await;
+    site.client.wait_for_pending("asks", "ask", "elicitation").await;
     for turn in 1..=TURNS {
-        site.client.say("long", "says", &turn.to_string()).await;
-        site.client.settled("long", turn).await;
+        site.client.send_message("long", "says", &turn.to_string()).await;
+        site.client.wait_until_settled("long", turn).await;
     }
     let before = (site.client.journal("long").await, remember(&site.client).await);
     node.kill().await;
 
-    site.becomes(ABIDE);
+    site.set_program(ABIDE);
     let node = site.start().await;
     assert_eq!((site.client.journal("long").await, recall(&site.client).await), before);
-    site.client.say("long", "says", "more").await;
-    site.client.settled("long", TURNS + 1).await;
+    site.client.send_message("long", "says", "more").await;
+    site.client.wait_until_settled("long", TURNS + 1).await;
     let pending = site.client.get("/v1/pending").await.expect(200);
     assert_eq!(pending["pending"][0]["conversation_id"], "asks");
     site.client.resolve("asks", "ask", json!({"result": "yes"})).await.expect(200);
-    assert_eq!(site.client.settled("asks", 1).await.outcomes(), ["completed"]);
+    assert_eq!(site.client.wait_until_settled("asks", 1).await.outcomes(), ["completed"]);
     node.kill().await;
 }
 

@@ -117,12 +117,12 @@ async fn scene(format: &str, content: &str) -> Told {
     let said = said.header("Idempotency-Key", "PLANTED-idempotency-key");
     let said = said.header("Authorization", "Bearer PLANTED-authorization");
     assert_eq!(said.send().await.unwrap().status(), 202);
-    client.pending("c", "ask", "elicitation").await;
+    client.wait_for_pending("c", "ask", "elicitation").await;
     client.resolve("c", "ask", json!({"result": "PLANTED-resolution"})).await.expect(200);
-    client.settled("c", 1).await;
+    client.wait_until_settled("c", 1).await;
 
-    client.say("d", "b", "PLANTED-message").await;
-    let failed = client.settled("d", 1).await;
+    client.send_message("d", "b", "PLANTED-message").await;
+    let failed = client.wait_until_settled("d", 1).await;
     assert!(format!("{failed:?}").contains("answered 400"), "{failed:#?}");
     let wrong = json!({"PLANTED-not-json": "PLANTED-not-json"});
     let refused = client.post("/v1/conversations/c/messages", &wrong).await;
@@ -132,8 +132,8 @@ async fn scene(format: &str, content: &str) -> Told {
     client.post("/v1/conversations/c/dispatch", &own).await.expect(200);
     let metrics = client.admin(Method::GET, "/metrics").await.expect(200);
     node.terminate();
-    assert!(node.exited().await.success());
-    let sent = [model.seen.nth(1).await, tools.seen.nth(1).await];
+    assert!(node.wait_for_exit().await.success());
+    let sent = [model.requests.nth(1).await, tools.requests.nth(1).await];
     assert!(sent[0].header("authorization").contains(API_KEY), "the key was used");
     Told {
         log: site.log(),

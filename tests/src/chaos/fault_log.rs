@@ -1,0 +1,78 @@
+//! What was broken when, and who held what, for the story.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+/// Shared by all parts of a run.
+#[derive(Clone, Default)]
+pub(super) struct FaultLog(Arc<Mutex<Inner>>);
+
+#[derive(Default)]
+struct Inner {
+    faults: Vec<(Timestamp, String)>,
+    counts: BTreeMap<&'static str, u64>,
+    holders: BTreeMap<String, Vec<(Timestamp, String)>>,
+    longest: Duration,
+}
+
+impl FaultLog {
+    /// Something breaks or heals now.
+    pub(super) fn record(&self, what: &str) {
+        self.0.lock().unwrap().faults.push((Timestamp::now(), what.to_owned()));
+    }
+
+    /// One more fault of a kind.
+    pub(super) fn count(&self, kind: &'static str) {
+        *self.0.lock().unwrap().counts.entry(kind).or_default() += 1;
+    }
+
+    /// Who was seen to hold a conversation.
+    pub(super) fn record_holder(&self, conversation: &str, by: &str) {
+        let mut inner = self.0.lock().unwrap();
+        let seen = inner.holders.entry(conversation.to_owned()).or_default();
+        if seen.last().is_none_or(|(_, last)| last != by) {
+            seen.push((Timestamp::now(), by.to_owned()));
+        }
+    }
+
+    /// So long something was broken without a break.
+    pub(super) fn record_duration(&self, time: Duration) {
+        let mut inner = self.0.lock().unwrap();
+        inner.longest = inner.longest.max(time);
+    }
+
+    pub(super) fn longest_fault(&self) -> Duration {
+        self.0.lock().unwrap().longest
+    }
+
+    pub(super) fn faults(&self) -> Vec<(Timestamp, String)> {
+        self.0.lock().unwrap().faults.clone()
+    }
+
+    pub(super) fn holders(&self, conversation: &str) -> Vec<(Timestamp, String)> {
+        self.0.lock().unwrap().holders.get(conversation).cloned().unwrap_or_default()
+    }
+
+    /// How many faults there were, by kind.
+    pub(super) fn counts(&self) -> String {
+        let inner = self.0.lock().unwrap();
+        let counts = inner.counts.iter().map(|(kind, count)| format!("{count} {kind}"));
+        counts.collect::<Vec<_>>().join(", ")
+    }
+
+    /// The faults, a line each.
+    pub(super) fn lines(&self) -> String {
+        let lines = self.faults().into_iter().map(|(at, what)| format!("{at} {what}"));
+        lines.collect::<Vec<_>>().join("\n")
+    }
+}
+
+/// Tells whoever watches; the report is another thing.
+pub(super) fn print_progress(line: &str) {
+    // Nobody may be watching.
+    let _ = writeln!(std::io::stderr(), "{line}");
+}

@@ -1,0 +1,140 @@
+//! What a client is answered is one of the answers that the contract knows, and true.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use serde_json::Value;
+
+use super::Evidence;
+use crate::history::Exchange;
+use crate::journal::Journal;
+
+/// Nobody is told that the program broke or that something is not there which is; a repeat gets the
+/// first answer; a call that is said not to be open is not.
+pub fn check(evidence: &Evidence) -> Vec<String> {
+    let answers = evidence.exchanges.iter().filter_map(|exchange| {
+        let why = unexpected(evidence, exchange).or_else(|| untrue(evidence, exchange))?;
+        Some(format!("{}: {why}", told(exchange)))
+    });
+    answers.chain(repeats(evidence)).collect()
+}
+
+fn told(exchange: &Exchange) -> String {
+    let Exchange { node, method, path, answer, .. } = exchange;
+    let answer = answer.as_ref().map_or(String::new(), |it| format!("{} {}", it.status, it.body));
+    format!("{node} {method} {path} -> {answer}")
+}
+
+fn unexpected(evidence: &Evidence, exchange: &Exchange) -> Option<String> {
+    let status = exchange.answer.as_ref().ok()?.status;
+    let id = exchange.conversation()?;
+    match status {
+        200..=299 | 409 | 429 | 503 | 422 => None,
+        404 if evidence.may_be_gone(id) || !evidence.was_there(id, exchange.sent_at) => None,
+        404 => Some("it is there".to_owned()),
+        _ => Some("nobody may be told that".to_owned()),
+    }
+}
+
+/// Answers to one key, or to one message, that differ.
+fn repeats(evidence: &Evidence) -> Vec<String> {
+    let mut first: BTreeMap<_, &Exchange> = BTreeMap::new();
+    let mut violations = Vec::new();
+    for exchange in evidence.exchanges.iter().filter(|exchange| exchange.acknowledged().is_some()) {
+        let body = exchange.body.as_ref().unwrap_or(&Value::Null);
+        let named = exchange.key.as_deref().or(body["message_id"].as_str());
+        let Some(name) = named else { continue };
+        let known = first.entry((&exchange.path, name)).or_insert(exchange);
+        if known.acknowledged() != exchange.acknowledged() {
+            violations.push(format!("{}, and before: {}", told(exchange), told(known)));
+        }
+    }
+    violations
+}
+
+/// Who answers a call that waits, and is told that it does not.
+fn untrue(evidence: &Evidence, exchange: &Exchange) -> Option<String> {
+    let refused = exchange.answer.as_ref().ok().filter(|answer| answer.status == 409)?;
+    if exchange.verb() != "resolution" || refused.body["type"] != "/problems/call-not-open" {
+        return None;
+    }
+    let journal = evidence.journals.get(exchange.conversation()?)?;
+    let call = exchange.path.split('/').nth(5)?;
+    let approves = exchange.body.as_ref().is_some_and(|body| !body["approved"].is_null());
+    let (asked, ended) = open(journal, call, approves)?;
+    let waited = asked < exchange.sent_at && exchange.ended_at < ended;
+    waited.then(|| format!("it waited from {asked} to {ended}"))
+}
+
+/// From when to when a call waited for an approval, or for another answer: to its deadline at the
+/// latest, also when the expiry was written later.
+fn open(journal: &Journal, call: &str, approval: bool) -> Option<(Timestamp, Timestamp)> {
+    let mut asked = journal.about("suspension", call);
+    let asked = asked.find(|event| (event["data"]["kind"] == "approval") == approval)?;
+    let later = |event: &&Value| event["seq"].as_u64() > asked["seq"].as_u64();
+    let ends = |event: &&Value| {
+        let kind = event["type"].as_str().unwrap_or_default();
+        event["data"]["call_id"] == call && ["resolution", "tool_result"].contains(&kind)
+    };
+    let end = journal.0.iter().filter(later).find(ends)?;
+    let time = |value: &Value| value.as_str()?.parse::<Timestamp>().ok();
+    let (end, due) = (time(&end["at"])?, time(&asked["data"]["expires_at"])?);
+    Some((time(&asked["at"])?, end.min(due)))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::checks::fixtures::{evidence, expect, second};
+
+    #[test]
+    fn answers_of_the_contract_keep_the_promise() {
+        assert_eq!(check(&evidence()), [""; 0]);
+    }
+
+    #[test]
+    fn an_internal_error_and_a_wrong_not_found_are_seen() {
+        let mut evidence = evidence();
+        evidence.exchanges[0].answer.as_mut().unwrap().status = 500;
+        expect(check, &evidence, "nobody may be told that");
+        evidence.exchanges[0].answer.as_mut().unwrap().status = 202;
+        let mut again = evidence.exchanges[3].clone();
+        (again.sent_at, again.ended_at) = (second(50), second(51));
+        again.answer.as_mut().unwrap().status = 404;
+        evidence.exchanges.push(again);
+        expect(check, &evidence, "it is there");
+        evidence.exchanges.last_mut().unwrap().sent_at = second(0);
+        assert_eq!(check(&evidence), [""; 0], "nobody had said so yet");
+    }
+
+    #[test]
+    fn another_answer_to_a_repeat_is_seen() {
+        let mut evidence = evidence();
+        let mut again = evidence.exchanges[0].clone();
+        evidence.exchanges.push(again.clone());
+        assert_eq!(check(&evidence), [""; 0]);
+        again.answer.as_mut().unwrap().body["turn_id"] = json!("t9");
+        evidence.exchanges.push(again);
+        expect(check, &evidence, "and before");
+    }
+
+    #[test]
+    fn a_call_that_is_open_and_said_not_to_be_is_seen() {
+        let mut evidence = evidence();
+        let exchange = &mut evidence.exchanges[1];
+        let answer = exchange.answer.as_mut().unwrap();
+        (answer.status, answer.body) = (409, json!({"type": "/problems/call-not-open"}));
+        // It waited from second 6 to second 8.
+        (exchange.sent_at, exchange.ended_at) = (second(6), second(9));
+        assert_eq!(check(&evidence), [""; 0]);
+        let half = jiff::SignedDuration::from_millis(500);
+        (evidence.exchanges[1].sent_at, evidence.exchanges[1].ended_at) =
+            (second(6) + half, second(7));
+        expect(check, &evidence, "it waited from");
+        // After its deadline it does not wait, although nobody has written that yet.
+        evidence.journal().0[5]["data"]["expires_at"] = json!((second(6) + half).to_string());
+        assert_eq!(check(&evidence), [""; 0]);
+    }
+}
