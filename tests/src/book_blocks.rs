@@ -1,6 +1,6 @@
-//! Walks: the shell blocks of the README and of the book, as a newcomer would paste them.
+//! The shell blocks of the README and the book, as a newcomer would paste them.
 
-/// The contents of the ```` ```sh ```` blocks within the markers of this name, in order. The error
+/// The contents of the ```` ```sh ```` blocks between the markers of this name, in order. The error
 /// says what is missing.
 pub fn blocks(page: &str, name: &str) -> Result<Vec<String>, String> {
     let (begin, end) = (format!("<!-- {name} -->"), format!("<!-- /{name} -->"));
@@ -15,9 +15,10 @@ pub fn blocks(page: &str, name: &str) -> Result<Vec<String>, String> {
         }
         rest = after;
     }
-    match blocks.is_empty() {
-        true => Err(format!("no ```sh blocks between {begin} and {end}")),
-        false => Ok(blocks),
+    if blocks.is_empty() {
+        Err(format!("no ```sh blocks between {begin} and {end}"))
+    } else {
+        Ok(blocks)
     }
 }
 

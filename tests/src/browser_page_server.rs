@@ -1,4 +1,5 @@
-//! The origin of a test's pages: they act by themselves, tell what they do, and wait to be let go.
+//! The server of a test's browser pages, which act by themselves, report what they do, and wait to
+//! be released.
 
 use axum::Router;
 use axum::body::Bytes;
@@ -21,12 +22,12 @@ const ABIDE_JS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../nodes/console/ab
 ///
 /// | path | what it does |
 /// |---|---|
-/// | `/` | a page that runs the test's module, `/page.js`; `/abide.js` is beside it |
-/// | `/told` | notes what a page tells |
-/// | `/held` | the same, and answers once released |
-/// | `/leave` | answers with the name of who is to leave, once somebody is |
+/// | `/` | a page that runs the test's module, `/page.js`, which imports `/abide.js` |
+/// | `/report` | records a report of a page |
+/// | `/hold` | records a report of a page, and answers once released |
+/// | `/leave` | answers, once a page is dismissed, with its name |
 pub struct PageServer {
-    /// What pages told.
+    /// The pages' reports.
     pub requests: RequestLog,
     address: String,
     shared: Shared,
@@ -58,31 +59,31 @@ impl PageServer {
                 "/page.js",
                 get(move |State(shared): State<Shared>| file(shared.script.to_owned())),
             )
-            .route("/told", post(told))
-            .route("/held", post(held))
+            .route("/report", post(report))
+            .route("/hold", post(hold))
             .route("/leave", get(leave))
             .with_state(shared.clone());
         let server = tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
         Self { requests: shared.requests.clone(), address, shared, server }
     }
 
-    /// Where its pages are from, as a browser says it.
+    /// The origin of its pages, as a browser sends it.
     pub fn origin(&self) -> String {
         format!("http://{}", self.address)
     }
 
-    /// Lets every held page go on, those to come included.
+    /// Releases every held page, including later ones.
     pub fn release(&self) {
         self.shared.open.send_replace(true);
     }
 
-    /// Tells this page to leave.
+    /// Dismisses the page of this name.
     pub fn dismiss(&self, name: &str) {
         self.shared.leaver.send_replace(name.to_owned());
     }
 
-    /// What pages told under this key, in order.
-    pub fn told(&self, key: &str) -> Vec<Value> {
+    /// The reports that have this key, in order.
+    pub fn reports(&self, key: &str) -> Vec<Value> {
         let all = self.requests.all().into_iter().map(|request| request.body);
         all.filter(|body| body.get(key).is_some()).collect()
     }
@@ -94,18 +95,22 @@ impl Drop for PageServer {
     }
 }
 
-async fn told(State(shared): State<Shared>, headers: HeaderMap, body: Bytes) -> impl IntoResponse {
-    shared.requests.record("/told", &headers, &body);
+async fn report(
+    State(shared): State<Shared>,
+    headers: HeaderMap,
+    body: Bytes,
+) -> impl IntoResponse {
+    shared.requests.record("/report", &headers, &body);
 }
 
-async fn held(State(shared): State<Shared>, headers: HeaderMap, body: Bytes) -> impl IntoResponse {
-    shared.requests.record("/held", &headers, &body);
-    // The sender lives in the shared: this cannot fail.
+async fn hold(State(shared): State<Shared>, headers: HeaderMap, body: Bytes) -> impl IntoResponse {
+    shared.requests.record("/hold", &headers, &body);
+    // The sender is part of the shared state: this cannot fail.
     let _ = shared.open.subscribe().wait_for(|open| *open).await;
 }
 
 async fn leave(State(shared): State<Shared>) -> impl IntoResponse {
     let mut leaver = shared.leaver.subscribe();
-    let named = leaver.wait_for(|name| !name.is_empty()).await;
-    named.map(|name| name.clone()).unwrap_or_default()
+    let name = leaver.wait_for(|name| !name.is_empty()).await;
+    name.map(|name| name.clone()).unwrap_or_default()
 }

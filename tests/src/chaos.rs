@@ -1,8 +1,8 @@
 //! Three nodes, many conversations of every shape, and whatever can break, by a seed.
 //!
-//! The seed decides the kind of Redis, the faults with their order and lengths, and what each worker
-//! of conversations is and does. Time is real, so the same seed meets other moments: it makes the
-//! same kind of run, not the same run.
+//! The seed decides the kind of Redis, the faults with their order and lengths, and what each
+//! worker of conversations is and does. Time is real, so the same seed meets other moments: it
+//! makes the same kind of run, not the same run.
 
 mod agents;
 mod attend;

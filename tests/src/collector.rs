@@ -1,4 +1,4 @@
-//! A collector that keeps the spans that it is sent.
+//! An OTLP collector that records the spans that it receives.
 
 use std::collections::BTreeMap;
 
@@ -16,27 +16,27 @@ use tokio::sync::watch;
 
 use crate::deadline::within;
 
-/// A span as it was sent.
+/// A span as it was exported.
 #[derive(Clone, Debug)]
 pub struct Span {
     pub trace: String,
     pub id: String,
-    /// Empty, if it is a root.
+    /// Empty for a root span.
     pub parent: String,
     pub name: String,
     pub kind: i32,
-    /// In nanoseconds.
+    /// The duration in nanoseconds.
     pub took: u64,
     pub failed: bool,
     /// The trace and the id of each span that it is linked to.
     pub links: Vec<(String, String)>,
     pub attributes: BTreeMap<String, String>,
-    /// What is said of the process that sent it.
+    /// The attributes of the process that sent it.
     pub resource: BTreeMap<String, String>,
 }
 
 impl Span {
-    /// An attribute; empty if it is not there.
+    /// The value of an attribute; empty if the span has no such attribute.
     pub fn get(&self, name: &str) -> &str {
         self.attributes.get(name).map(String::as_str).unwrap_or_default()
     }
@@ -49,7 +49,7 @@ pub struct Collector {
     server: tokio::task::JoinHandle<()>,
 }
 
-/// The spans, and all bytes that came.
+/// The spans, and all bytes that were received.
 #[derive(Clone)]
 struct ReceivedSpans(watch::Sender<(Vec<Span>, Vec<u8>)>);
 
@@ -64,25 +64,25 @@ impl Collector {
         Self { address, received, server }
     }
 
-    /// What `--otlp` takes.
+    /// The collector's URL, for `--otlp`.
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
     }
 
-    /// The spans so far.
+    /// The spans that were received so far.
     pub fn spans(&self) -> Vec<Span> {
         self.received.0.borrow().0.clone()
     }
 
-    /// All bytes so far.
+    /// All bytes that were received so far.
     pub fn bytes(&self) -> Vec<u8> {
         self.received.0.borrow().1.clone()
     }
 
-    /// Waits until the spans are like this, and returns them.
-    pub async fn wait_for(&self, what: &str, is: impl Fn(&[Span]) -> bool) -> Vec<Span> {
+    /// Waits until the condition holds for the spans, and returns them.
+    pub async fn wait_for(&self, what: &str, condition: impl Fn(&[Span]) -> bool) -> Vec<Span> {
         let mut received = self.received.0.subscribe();
-        within(what, received.wait_for(|(spans, _)| is(spans))).await.unwrap();
+        within(what, received.wait_for(|(spans, _)| condition(spans))).await.unwrap();
         self.spans()
     }
 }

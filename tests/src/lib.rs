@@ -1,5 +1,6 @@
-//! The harness: real processes, the servers that they talk to, and what must be true of journals.
-#![allow(clippy::unwrap_used, clippy::print_stderr)] // A harness fails by panicking, as tests do.
+//! The test harness: real processes, the servers that they talk to, and checks of what they
+//! recorded.
+#![allow(clippy::unwrap_used, clippy::print_stderr)] // The harness fails by panicking, as tests do.
 
 pub mod book_blocks;
 pub mod browser;

@@ -1,11 +1,11 @@
-//! Load on a real node over HTTP, closed loop: each worker begins its next conversation when its last
-//! one is done.
+//! Load on a real node over HTTP, closed loop: each worker begins its next conversation when its
+//! last one is done.
 //!
 //! A conversation is message → step → a gated call → resolution → tool → step → done. The model is
 //! scripted, without delay; the tool is the demo's native `demo_send_email`, which returns at once,
 //! so that what is measured is the node. The load program learns that a call waits and that a turn
-//! has ended from the conversation's event stream: one stream a turn disturbs less than asking again
-//! and again, and it is what a page does.
+//! has ended from the conversation's event stream: one stream a turn disturbs less than asking
+//! again and again, and it is what a page does.
 
 mod agent;
 mod bare_node;
@@ -51,8 +51,8 @@ pub struct Load {
     /// How many turns each conversation has, one after another on one event stream
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1_000))]
     turns: u32,
-    /// Over a Redis that is started for it, so many nodes; each worker resolves at another node than it
-    /// speaks at
+    /// Over a Redis that is started for it, so many nodes; each worker resolves at another node
+    /// than it speaks at
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=16),
         conflicts_with = "url")]
     nodes: Option<u32>,

@@ -1,4 +1,4 @@
-//! A TCP proxy that breaks connections as networks do.
+//! A TCP proxy that breaks connections the way networks do.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -12,22 +12,22 @@ use tokio::time::Instant;
 
 use crate::deadline::within;
 
-/// Connections at once, more than any test opens; a further one is closed.
+/// Concurrent connections: more than any test opens. A further connection is closed.
 const MAX_CONNECTIONS: usize = 256;
-/// What one read takes.
+/// The size of one read.
 const CHUNK_BYTES: usize = 16 * 1024;
-/// Chunks that wait for their time in one direction; then the sender is slowed down.
+/// Delayed chunks per direction; beyond them the sender is slowed down.
 const MAX_DELAYED_CHUNKS: usize = 64;
 
-/// A direction.
+/// A direction of the bytes on a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
     ToTarget,
     ToClient,
 }
 
-/// A free port of loopback whose connections go on to a target, until told otherwise. It ends,
-/// with all its connections, when it is dropped.
+/// A proxy on a free loopback port, whose connections lead to a target. Dropping it ends it with
+/// all its connections.
 pub struct Proxy {
     address: SocketAddr,
     faults: watch::Sender<Faults>,
@@ -38,13 +38,13 @@ pub struct Proxy {
 struct Faults {
     target: Option<String>,
     refuses: bool,
-    /// Counts up; what was open before is closed.
+    /// Counts up; each increment closes the connections that are open.
     cuts: u64,
     to_target: Link,
     to_client: Link,
 }
 
-/// What happens to the bytes of one direction.
+/// The faults of one direction.
 #[derive(Clone, Copy, Default)]
 struct Link {
     delay: Duration,
@@ -61,15 +61,15 @@ impl Faults {
 }
 
 impl Proxy {
-    /// To a target that is not known yet: until `aim`, whoever connects is hung up on.
+    /// Starts a proxy without a target: until `aim`, every connection is closed at once.
     pub fn start() -> Self {
-        // Bound and never listening: nobody else gets the port while connections are refused.
+        // Bound but never listening: it reserves the port while connections are refused.
         let reserved = socket("127.0.0.1:0".parse().unwrap());
         let address = reserved.local_addr().unwrap();
         let faults = watch::channel(Faults::default()).0;
         let (listening, listens) = watch::channel(true);
         let serve = serve(listen(address), faults.subscribe(), listening);
-        // It ends when nobody can tell it of faults any more.
+        // The task ends when the proxy, which has the sender of the faults, is dropped.
         tokio::spawn(async move {
             let _reserved = reserved;
             serve.await;
@@ -77,50 +77,53 @@ impl Proxy {
         Self { address, faults, listens }
     }
 
-    /// To this host and port.
+    /// Starts a proxy to this host and port.
     pub fn to(target: &str) -> Self {
         let proxy = Self::start();
         proxy.aim(target);
         proxy
     }
 
-    /// Where it listens.
+    /// The address on which the proxy listens.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Sends connections from now on there.
+    /// Sets the target of new connections.
     pub fn aim(&self, target: &str) {
         self.faults.send_modify(|faults| faults.target = Some(target.to_owned()));
     }
 
-    /// Closes every connection; new ones are welcome.
+    /// Closes every open connection; new ones are accepted.
     pub fn cut(&self) {
         self.faults.send_modify(|faults| faults.cuts += 1);
     }
 
-    /// New connections are refused, as by a machine where nobody listens; open ones stay.
+    /// Refuses new connections, like a machine on which nothing listens; open ones stay.
     pub async fn refuse(&self) {
         self.faults.send_modify(|faults| faults.refuses = true);
-        self.listening(false).await;
+        self.wait_until_listening(false).await;
     }
 
-    /// What is read from now on in this direction arrives so much later.
+    /// Delays everything that is read from now on in this direction.
     pub fn delay(&self, direction: Direction, delay: Duration) {
         self.link(direction, |link| link.delay = delay);
     }
 
-    /// What is sent in this direction is lost, and nobody is told: a half-open connection.
+    /// Loses everything that is sent in this direction without a sign: a half-open connection.
     pub fn swallow(&self, direction: Direction) {
         self.link(direction, |link| link.swallows = true);
     }
 
-    /// Ends all faults. Connections that lost bytes are closed, as no network leaves a hole.
+    /// Ends all faults. Connections that lost bytes are closed: TCP never leaves a hole in a
+    /// stream.
     pub async fn heal(&self) {
         self.faults.send_modify(|faults| {
-            (faults.refuses, faults.to_target, faults.to_client) = Default::default();
+            faults.refuses = false;
+            faults.to_target = Link::default();
+            faults.to_client = Link::default();
         });
-        self.listening(true).await;
+        self.wait_until_listening(true).await;
     }
 
     fn link(&self, direction: Direction, change: impl FnOnce(&mut Link)) {
@@ -130,10 +133,10 @@ impl Proxy {
         });
     }
 
-    async fn listening(&self, is: bool) {
+    async fn wait_until_listening(&self, expected: bool) {
         let mut listens = self.listens.clone();
-        let changed = listens.wait_for(|listens| *listens == is);
-        within("a proxy to follow", changed).await.unwrap();
+        let changed = listens.wait_for(|listens| *listens == expected);
+        within("the proxy to change whether it listens", changed).await.unwrap();
     }
 }
 
@@ -145,7 +148,7 @@ fn socket(address: SocketAddr) -> TcpSocket {
 }
 
 fn listen(address: SocketAddr) -> TcpListener {
-    // As many as may be open.
+    // The backlog is as long as there may be connections.
     socket(address).listen(MAX_CONNECTIONS as u32).unwrap()
 }
 
@@ -180,7 +183,7 @@ async fn serve(
     }
 }
 
-/// One connection, to its end.
+/// Serves one connection until it ends.
 async fn connection(client: TcpStream, mut faults: watch::Receiver<Faults>) {
     let (cuts, target) = {
         let faults = faults.borrow();
@@ -190,10 +193,10 @@ async fn connection(client: TcpStream, mut faults: watch::Receiver<Faults>) {
     let (there, back) = (faults.clone(), faults.clone());
     let both = async {
         let target = TcpStream::connect(&target).await.ok()?;
-        // Small messages are what the delays are measured with.
+        // Tests measure the delays with small messages.
         let _ = (client.set_nodelay(true), target.set_nodelay(true));
-        let ((from_client, to_client), (from_target, to_target)) =
-            (client.into_split(), target.into_split());
+        let (from_client, to_client) = client.into_split();
+        let (from_target, to_target) = target.into_split();
         tokio::try_join!(
             carry(from_client, to_target, Direction::ToTarget, there),
             carry(from_target, to_client, Direction::ToClient, back),
@@ -206,10 +209,11 @@ async fn connection(client: TcpStream, mut faults: watch::Receiver<Faults>) {
     }
 }
 
-/// The connection cannot go on.
+/// The connection is over and must be closed.
 struct ConnectionBroken;
 
-/// Carries one direction to its end, which the other side is told of: a dropped half says so.
+/// Carries one direction to its end. Dropping the write half then signals the end to the other
+/// side.
 async fn carry(
     from: OwnedReadHalf,
     to: OwnedWriteHalf,
@@ -241,19 +245,19 @@ async fn read(
     }
 }
 
-/// Reads and forgets, until the fault ends.
+/// Reads and discards until the fault ends.
 async fn swallow(
     mut from: OwnedReadHalf,
     direction: Direction,
     faults: &mut watch::Receiver<Faults>,
 ) -> Result<(), ConnectionBroken> {
-    let forget = async {
-        // Even the end is lost: only the healed network says that this connection is over.
+    let discard = async {
+        // Even the end of the stream is lost: the connection ends only once the network is healed.
         let _ = tokio::io::copy(&mut from, &mut tokio::io::sink()).await;
         std::future::pending::<()>().await;
     };
     tokio::select! {
-        () = forget => {}
+        () = discard => {}
         _ = faults.wait_for(|now| !now.link(direction).swallows) => {}
     }
     Err(ConnectionBroken)

@@ -1,10 +1,10 @@
-//! SeededRandom that repeats itself: the same seed, the same choices.
+//! A seeded random generator: the same seed makes the same choices.
 
-/// A generator of the splitmix64 kind.
+/// A splitmix64 generator; the field is its state.
 pub struct SeededRandom(pub u64);
 
 impl SeededRandom {
-    /// The next number, below `bound`.
+    /// Returns the next number, which is below `bound`.
     pub fn below(&mut self, bound: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -1,4 +1,4 @@
-//! What a server was asked, in order, and a way to wait for it.
+//! A log of the requests to a test server, and a way to wait for them.
 
 use jiff::Timestamp;
 use serde_json::Value;
@@ -6,25 +6,25 @@ use tokio::sync::watch;
 
 use crate::deadline::within;
 
-/// One request as it came in.
+/// One request as it was received.
 #[derive(Clone, Debug)]
 pub struct Request {
     pub path: String,
-    /// Names in lower case.
+    /// The names are in lower case.
     pub headers: Vec<(String, String)>,
     pub body: Value,
     pub at: Timestamp,
 }
 
 impl Request {
-    /// A header's value; empty when it is not there.
+    /// The value of a header; empty when the request has no such header.
     pub fn header(&self, name: &str) -> &str {
         let found = self.headers.iter().find(|(known, _)| known == name);
         found.map(|(_, value)| value.as_str()).unwrap_or_default()
     }
 }
 
-/// All requests so far.
+/// All requests that were received so far.
 #[derive(Clone)]
 pub struct RequestLog(watch::Sender<Vec<Request>>);
 
@@ -40,7 +40,7 @@ impl RequestLog {
         self.0.borrow().clone()
     }
 
-    /// Waits until there were `count` requests, and returns the last of those.
+    /// Waits for the request number `count`, counted from 1, and returns it.
     pub async fn nth(&self, count: usize) -> Request {
         let mut all = self.0.subscribe();
         let what = format!("request {count} to a server");

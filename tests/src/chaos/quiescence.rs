@@ -7,8 +7,8 @@ use crate::checks::Evidence;
 use crate::client::Client;
 use crate::deadline::try_poll;
 
-/// What is leftovers at a node's public and operators' borders: open suspensions, conversations that are
-/// not idle, alarms, live actors that have something to do, and quarantined conversations.
+/// What is leftovers at a node's public and operators' borders: open suspensions, conversations
+/// that are not idle, alarms, live actors that have something to do, and quarantined conversations.
 pub(super) async fn leftovers(client: &Client, evidence: &Evidence) -> Vec<String> {
     let client = client.clone().without_history();
     let mut leftovers = Vec::new();

@@ -32,8 +32,8 @@ struct Round {
 pub(super) enum Order {
     /// Each has the machine to itself.
     Alternately,
-    /// They share it at every moment, so that whatever slows it down slows both: what a turn costs is
-    /// told apart far more finely than how many there are.
+    /// They share it at every moment, so that whatever slows it down slows both: what a turn costs
+    /// is told apart far more finely than how many there are.
     AtOnce,
 }
 

@@ -147,7 +147,8 @@ impl Node {
     /// depends little on what else the machine does. `None` of a node that runs elsewhere.
     pub(super) fn cpu_time(&self) -> Option<Duration> {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.pid().ok()?)).ok()?;
-        // The name, in brackets, may hold anything; user and system time are the 12th and 13th after.
+        // The name, in brackets, may hold anything; user and system time are the 12th and 13th
+        // after.
         let mut times = stat.rsplit_once(')')?.1.split_whitespace().skip(11);
         let (user, system) =
             (times.next()?.parse::<u64>().ok()?, times.next()?.parse::<u64>().ok()?);

@@ -110,7 +110,8 @@ impl NodeGroup {
         self.redis.wait_until_quiet().await
     }
 
-    /// Waits until each node is connected to all others: only then does it see at once that one dies.
+    /// Waits until each node is connected to all others: only then does it see at once that one
+    /// dies.
     pub(super) async fn wait_until_connected(&self) -> Result<(), LoadError> {
         let others = self.nodes.len().saturating_sub(1) as u64;
         let linked = async {

@@ -30,8 +30,8 @@ const BURST_TIMEOUT: Duration = Duration::from_secs(120);
 /// What was measured.
 pub(super) struct StreamsMeasurement {
     pub(super) count: u32,
-    /// What a stream takes of resident memory, in kB: as one of many of one conversation, and as the
-    /// only one of its conversation.
+    /// What a stream takes of resident memory, in kB: as one of many of one conversation, and as
+    /// the only one of its conversation.
     pub(super) shared_kb: f64,
     pub(super) own_kb: f64,
     /// From a request that is one commit to its answer, sorted: while nothing is said, and during

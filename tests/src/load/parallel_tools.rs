@@ -23,7 +23,8 @@ const TURNS_PER_AGENT: u32 = 25;
 /// What was measured.
 pub(super) struct ParallelMeasurement {
     pub(super) tools: u32,
-    /// From the message to the frame that ends the turn, of turns with the slowest tool alone, sorted.
+    /// From the message to the frame that ends the turn, of turns with the slowest tool alone,
+    /// sorted.
     pub(super) alone: Vec<Duration>,
     /// The same, of turns with all tools at once.
     pub(super) together: Vec<Duration>,

@@ -21,7 +21,8 @@ const TOKENS_PER_MESSAGE: u32 = 1_000;
 /// What was measured.
 pub(super) struct StreamingMeasurement {
     pub(super) count: u32,
-    /// From the provider's byte to the listener's frame, of the first token of one that speaks alone.
+    /// From the provider's byte to the listener's frame, of the first token of one that speaks
+    /// alone.
     pub(super) first_alone: Vec<Duration>,
     /// The same of all tokens while all speak.
     pub(super) tokens: Vec<Duration>,

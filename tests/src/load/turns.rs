@@ -42,8 +42,8 @@ struct Timing {
 }
 
 impl Turns {
-    /// Lanes speak at one node each, and resolve at the next. Conversations stay: a second run on the
-    /// same store needs another name.
+    /// Lanes speak at one node each, and resolve at the next. Conversations stay: a second run on
+    /// the same store needs another name.
     pub(super) async fn run(
         load: &Load,
         nodes: &[Node],

@@ -1,4 +1,4 @@
-//! A Redis that is a process of this machine.
+//! A Redis as a process of this machine.
 
 use std::process::Stdio;
 
@@ -11,7 +11,7 @@ use super::{FLAGS, MAX_PORT_TRIES, free_port};
 use crate::deadline::{poll, within};
 use crate::signal::{signal, stop};
 
-/// It dies with this value, and its directory goes.
+/// A process; dropping the value kills it and removes its directory.
 pub(super) struct Process {
     child: Child,
     dir: TempDir,
@@ -30,10 +30,10 @@ impl Process {
                 return (process, port);
             }
         }
-        panic!("redis-server does not start; it says why when it is started by hand")
+        panic!("redis-server does not start; start it by hand to see why")
     }
 
-    /// Waits until it listens; `false` when it ended instead.
+    /// Waits until the server listens; `false` when it exited instead.
     async fn listens(&mut self) -> bool {
         poll("redis-server to listen", async || {
             if self.child.try_wait().unwrap().is_some() {
@@ -69,8 +69,8 @@ impl Process {
     }
 }
 
-/// In memory, where the machine offers that: its disk, which may stop for seconds beside a build, is
-/// not what is tested.
+/// A directory in memory if the machine has one: the disk, which may stall for seconds during a
+/// build, is not under test.
 fn directory() -> TempDir {
     tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
 }

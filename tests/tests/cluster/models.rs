@@ -75,7 +75,8 @@ fn definition(wire: &Wire, url: &str) -> Value {
     agent
 }
 
-/// The first turn asks with an image and ends after its calls; the second wants a structured answer.
+/// The first turn asks with an image and ends after its calls; the second wants a structured
+/// answer.
 async fn told(wire: &Wire) -> Journal {
     let sdk = Sdk::start(wire.provider).await;
     let site = Site::new(ABIDE);

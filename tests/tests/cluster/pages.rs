@@ -37,17 +37,17 @@ async fn create(client: &Client, definition: &Value) {
 }
 
 /// Waits until a page has told so much under a key, and returns it.
-async fn told(pages: &PageServer, key: &str, count: usize) -> Vec<Value> {
+async fn wait_for_reports(pages: &PageServer, key: &str, count: usize) -> Vec<Value> {
     let what = format!("{count} times {key}");
-    let all = || Some(pages.told(key)).filter(|told| told.len() >= count);
+    let all = || Some(pages.reports(key)).filter(|told| told.len() >= count);
     poll(&what, async || all()).await
 }
 
 /// The ids of the frames that a page told.
-async fn heard(pages: &PageServer, name: &str, last: &str) -> Vec<u64> {
+async fn frame_ids(pages: &PageServer, name: &str, last: &str) -> Vec<u64> {
     let of = |told: &Value| told["name"] == name;
     let all = poll(&format!("{name} to hear {last}"), async || {
-        let all: Vec<Value> = pages.told("frame").into_iter().filter(of).collect();
+        let all: Vec<Value> = pages.reports("frame").into_iter().filter(of).collect();
         all.iter().any(|told| told["frame"] == last).then_some(all)
     })
     .await;
@@ -70,9 +70,9 @@ async fn a_page_executes_the_call_that_was_pending_when_it_came() {
     assert!(journal.result("elsewhere").is_null());
     site.client.resolve("c", "elsewhere", json!({"result": 1})).await.expect(200);
     site.client.wait_until_settled("c", 1).await;
-    heard(&pages, "only", "turn_completed").await;
-    assert_eq!(pages.told("ran").len(), 1);
-    assert_eq!(pages.told("error"), Vec::<Value>::new());
+    frame_ids(&pages, "only", "turn_completed").await;
+    assert_eq!(pages.reports("ran").len(), 1);
+    assert_eq!(pages.reports("error"), Vec::<Value>::new());
 }
 
 #[tokio::test]
@@ -82,14 +82,14 @@ async fn a_page_approves_a_call_and_then_executes_it() {
     create(&site.client, &calls_once(vec![gated_client("locate")])).await;
     pages.release();
     let _page = browse(&pages, &[site.client.public_address()], "name=only").await;
-    told(&pages, "frame", 1).await;
+    wait_for_reports(&pages, "frame", 1).await;
     site.client.send_message("c", "a", "go").await;
     let journal = site.client.wait_until_settled("c", 1).await;
     let kinds: Vec<_> = journal.of("resolution").map(|event| &event["data"]["kind"]).collect();
     assert_eq!(kinds, ["approval", "client_exec"]);
     assert_eq!(journal.result("locate")["result"], json!({"by": "only"}));
-    assert_eq!(heard(&pages, "only", "turn_completed").await, journal.mirrored());
-    assert_eq!(pages.told("approved")[0]["approved"], "accepted");
+    assert_eq!(frame_ids(&pages, "only", "turn_completed").await, journal.mirrored());
+    assert_eq!(pages.reports("approved")[0]["approved"], "accepted");
 }
 
 #[tokio::test]
@@ -102,13 +102,13 @@ async fn of_two_pages_of_one_browser_one_executes_a_call() {
     create(&site.client, &agent(steps(&calls), vec![client("locate")])).await;
     pages.release();
     let _browser = browse(&pages, &[site.client.public_address()], "frames=a,b").await;
-    told(&pages, "frame", 2).await;
+    wait_for_reports(&pages, "frame", 2).await;
     site.client.send_message("c", "a", "go").await;
     let journal = site.client.wait_until_settled("c", 1).await;
     for page in ["a", "b"] {
-        assert_eq!(heard(&pages, page, "turn_completed").await, journal.mirrored());
+        assert_eq!(frame_ids(&pages, page, "turn_completed").await, journal.mirrored());
     }
-    let ran: Vec<_> = pages.told("ran").iter().map(|told| told["ran"].clone()).collect();
+    let ran: Vec<_> = pages.reports("ran").iter().map(|told| told["ran"].clone()).collect();
     assert_eq!(ran, names, "each call is executed once");
 }
 
@@ -120,11 +120,11 @@ async fn a_page_that_leaves_gives_its_call_to_the_one_that_stays() {
     graceful["client_grace"] = json!("10s");
     create(&site.client, &graceful).await;
     let _browser = browse(&pages, &[site.client.public_address()], "frames=a,b").await;
-    told(&pages, "frame", 2).await;
+    wait_for_reports(&pages, "frame", 2).await;
     site.client.send_message("c", "a", "go").await;
-    let first = told(&pages, "ran", 1).await[0]["name"].as_str().unwrap().to_owned();
+    let first = wait_for_reports(&pages, "ran", 1).await[0]["name"].as_str().unwrap().to_owned();
     pages.dismiss(&first);
-    let ran = told(&pages, "ran", 2).await;
+    let ran = wait_for_reports(&pages, "ran", 2).await;
     assert_ne!(ran[1]["name"], first);
     pages.release();
     let journal = site.client.wait_until_settled("c", 1).await;
@@ -139,18 +139,18 @@ async fn a_page_answers_although_its_node_is_killed_while_its_tool_runs() {
     create(cluster.client(0), &calls_once(vec![client("locate")])).await;
     let nodes: Vec<String> = cluster.clients().map(Client::public_address).collect();
     let _page = browse(&pages, &nodes, "name=only").await;
-    told(&pages, "frame", 1).await;
+    wait_for_reports(&pages, "frame", 1).await;
     cluster.client(0).send_message("c", "a", "go").await;
     assert_eq!(cluster.holder(0, "c").await, 0);
-    told(&pages, "ran", 1).await;
+    wait_for_reports(&pages, "ran", 1).await;
     cluster.kill(0).await;
     pages.release();
     let journal = cluster.client(1).wait_until_settled("c", 1).await;
     assert_eq!(journal.result("locate")["result"], json!({"by": "only"}));
     // Over both nodes: no frame is lost, and none comes twice.
-    assert_eq!(heard(&pages, "only", "turn_completed").await, journal.mirrored());
-    assert_eq!(pages.told("ran").len(), 1);
-    assert_eq!(pages.told("error"), Vec::<Value>::new());
+    assert_eq!(frame_ids(&pages, "only", "turn_completed").await, journal.mirrored());
+    assert_eq!(pages.reports("ran").len(), 1);
+    assert_eq!(pages.reports("error"), Vec::<Value>::new());
     cluster.evidence(&[]).await.assert_no_violations();
 }
 
@@ -162,15 +162,15 @@ async fn a_page_goes_on_with_a_node_that_was_killed_and_started_again() {
     create(&site.client, &calls_once(vec![client("locate")])).await;
     let _page = browse(&pages, &[proxy.address().to_string()], "name=only").await;
     site.client.send_message("c", "a", "go").await;
-    told(&pages, "ran", 1).await;
+    wait_for_reports(&pages, "ran", 1).await;
     node.kill().await;
     pages.release();
     let _node = site.start().await;
     proxy.aim(&site.client.public_address());
     let journal = site.client.wait_until_settled("c", 1).await;
     assert_eq!(journal.result("locate")["result"], json!({"by": "only"}));
-    heard(&pages, "only", "turn_completed").await;
-    assert_eq!(pages.told("ran").len(), 1);
+    frame_ids(&pages, "only", "turn_completed").await;
+    assert_eq!(pages.reports("ran").len(), 1);
 }
 
 #[tokio::test]

@@ -7,8 +7,8 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 /// So many lines of each file are frozen, and this is the beginning of their SHA-256. Whoever
-/// appends lines may freeze them too; whoever finds another digest has changed what was written once,
-/// and must take that back.
+/// appends lines may freeze them too; whoever finds another digest has changed what was written
+/// once, and must take that back.
 const FROZEN: [(&str, usize, &str); 3] = [
     ("journals.jsonl", 9, "49bb2e2f4edc3d3b"),
     ("stored.jsonl", 30, "d58cd12d1d585e26"),

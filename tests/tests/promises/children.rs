@@ -1,4 +1,5 @@
-//! Conversations that ask each other from node to node: every question has one answer, whoever dies.
+//! Conversations that ask each other from node to node: every question has one answer, whoever
+//! dies.
 
 use abide_tests::deadline::poll;
 use abide_tests::journal::Journal;

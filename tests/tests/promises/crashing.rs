@@ -30,7 +30,8 @@ async fn spoil(cluster: &Cluster, id: &str, by: &str) {
     let _: i64 = cluster.redis.ask(&["HINCRBY", &key, "seq", by]).await;
 }
 
-/// Crashes a spoilt conversation once, and waits until it is given up; as every node that runs sees.
+/// Crashes a spoilt conversation once, and waits until it is given up; as every node that runs
+/// sees.
 async fn crash(cluster: &Cluster, id: &str, seen_by: &[usize]) {
     let killed = cluster.client(seen_by[0]).admin(Method::POST, &kill(id)).await;
     assert_eq!(killed.status, 202);

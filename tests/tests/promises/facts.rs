@@ -87,7 +87,8 @@ pub(crate) async fn moment(moment: Timestamp) {
     tokio::time::sleep(left.try_into().unwrap_or_default()).await;
 }
 
-/// Says something to a new conversation, which must be answered "unavailable" and when to try again.
+/// Says something to a new conversation, which must be answered "unavailable" and when to try
+/// again.
 pub(crate) async fn is_unavailable(client: &Client, id: &str, agent: &str) {
     let url = format!("http://{}/v1/conversations/{id}/messages", client.public_address());
     let http = reqwest::Client::builder().no_proxy().build().unwrap();

@@ -131,7 +131,7 @@ async fn a_node_with_another_secret_is_refused_and_the_others_go_on() {
     }
     let ids: Vec<String> = (0..24).map(|n| format!("expires-{n}")).collect();
     for (n, id) in ids.iter().enumerate() {
-        cluster.client(n % 2).say(id, "a", "go").await;
+        cluster.client(n % 2).send_message(id, "a", "go").await;
     }
     for id in &ids {
         let journal = cluster.client(0).wait_until_settled(id, 1).await;

@@ -229,7 +229,8 @@ async fn an_embedded_store_of_the_previous_build_goes_on() {
     node.kill().await;
 }
 
-/// Makes a conversation under a key; what is kept of that beside the journal is what `recall` returns.
+/// Makes a conversation under a key; what is kept of that beside the journal is what `recall`
+/// returns.
 async fn remember(client: &Client) -> [Value; 2] {
     let body = json!({"id": "named", "agent": "says", "metadata": {"plan": "gold"}});
     let made = client.ask(Method::POST, "/v1/conversations", Some("once"), Some(&body)).await;

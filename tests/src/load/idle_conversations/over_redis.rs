@@ -36,7 +36,8 @@ pub(in super::super) struct MemoryUse {
     pub(in super::super) dataset: u64,
 }
 
-/// Parks, kills the first node, and resolves one: at the next node, or at the same one started again.
+/// Parks, kills the first node, and resolves one: at the next node, or at the same one started
+/// again.
 pub(in super::super) async fn run(
     load: &Load,
     count: u32,
@@ -83,8 +84,8 @@ async fn memory_use(group: &NodeGroup) -> Result<MemoryUse, LoadError> {
     Ok(MemoryUse { nodes_kb: group.resident_kb()?, redis: info.memory, dataset: info.dataset })
 }
 
-/// Approves the call until that is accepted: while nobody has seen yet that a node is dead, it may be
-/// answered that it is unavailable.
+/// Approves the call until that is accepted: while nobody has seen yet that a node is dead, it may
+/// be answered that it is unavailable.
 pub(in super::super) async fn resolve_with_retries(
     client: &mut Client,
     id: &str,
