@@ -1,4 +1,4 @@
-//! The promises of the contract, held against what clients, readers and tools saw.
+//! Checks of the API's promises, against the records of clients, stream readers and tools.
 
 pub mod acknowledged;
 pub mod alarms;
@@ -26,33 +26,34 @@ use crate::journal::Journal;
 use crate::request_log::Request;
 use crate::tool_server::ToolServer;
 
-/// Journals that are read at once: enough to be soon done, and no load on nodes that are watched.
+/// How many journals are read concurrently: fast enough, and no load on nodes that a test measures.
 const MAX_CONCURRENT_READS: usize = 8;
 
-/// All that is known after a test.
+/// Everything that a test has recorded.
 #[derive(Clone, Debug, Default)]
 pub struct Evidence {
     pub exchanges: Vec<Exchange>,
-    /// Of every conversation that is there.
+    /// The journal of every conversation that exists.
     pub journals: BTreeMap<String, Journal>,
-    /// What each reader heard, from the first event on; and of which conversation.
+    /// The conversation and the frames of each stream reader, from the first event on.
     pub streams: Vec<(String, Vec<Frame>)>,
-    /// The requests to the tools, in the order of their arrival.
+    /// The requests to the tools, in the order in which they arrived.
     pub runs: Vec<Request>,
 }
 
 impl Evidence {
-    /// Waits until every conversation is at rest and every reader has heard its end, or until the
-    /// deadline: what is missing then is for the promises to tell.
+    /// Waits until every conversation is at rest and every reader has received its end, or until
+    /// the deadline: the checks then report what is missing.
     pub async fn gather(client: &Client, history: &History, tools: &[&ToolServer]) -> Self {
         let client = client.clone().without_history();
         let mut evidence = Self { exchanges: history.exchanges(), ..Self::default() };
         let mut all = history.conversations();
-        all.extend(try_poll(async || listed(&client).await).await.unwrap_or_default());
+        all.extend(try_poll(async || list_conversations(&client).await).await.unwrap_or_default());
         let deadline = Instant::now() + DEADLINE;
         let journals = futures::stream::iter(all).map(|id| {
-            let (client, wanted) = (&client, evidence.must_be_there(&id));
-            async move { (at_rest(client, &id, wanted, deadline).await, id) }
+            let client = &client;
+            let is_required = evidence.must_exist(&id);
+            async move { (journal_at_rest(client, &id, is_required, deadline).await, id) }
         });
         let journals: Vec<_> = journals.buffer_unordered(MAX_CONCURRENT_READS).collect().await;
         let journals = journals.into_iter().filter_map(|(journal, id)| Some((id, journal?)));
@@ -67,7 +68,7 @@ impl Evidence {
         evidence
     }
 
-    /// Everything that was promised and not kept.
+    /// The broken promises, one line each.
     pub fn violations(&self) -> Vec<String> {
         let checks = [
             journals::check,
@@ -88,28 +89,28 @@ impl Evidence {
         assert!(violations.is_empty(), "{violations:#?}");
     }
 
-    /// Whether somebody was told that this conversation is there, and nobody deleted it.
-    fn must_be_there(&self, id: &str) -> bool {
-        let mut about = self.about(id);
-        let told = about.any(|exchange| exchange.acknowledged().is_some());
-        told && !self.was_deleted(id)
+    /// Whether a request for this conversation was acknowledged, and no client sent a deletion.
+    fn must_exist(&self, id: &str) -> bool {
+        let is_acknowledged = self.about(id).any(|exchange| exchange.acknowledged().is_some());
+        is_acknowledged && !self.was_deleted(id)
     }
 
-    /// Whether somebody was told by then that it is there, and nobody asked for its deletion.
-    fn was_there(&self, id: &str, by: Timestamp) -> bool {
-        let told =
+    /// Whether a request for the conversation was acknowledged before `by`, and no client sent a
+    /// deletion.
+    fn existed(&self, id: &str, by: Timestamp) -> bool {
+        let is_earlier =
             |exchange: &Exchange| exchange.acknowledged().is_some() && exchange.ended_at < by;
-        self.about(id).any(told) && !self.was_deleted(id)
+        self.about(id).any(is_earlier) && !self.was_deleted(id)
     }
 
-    /// Whether somebody asked for its deletion; one without an answer may have been one.
+    /// Whether a client sent a deletion; without an answer it may have taken effect.
     fn was_deleted(&self, id: &str) -> bool {
         self.about(id).any(|exchange| exchange.method == Method::DELETE)
     }
 
-    /// Whether it may have been there and be gone: it was deleted, or is the child of one that was,
-    /// of which no client knows.
-    fn may_be_gone(&self, id: &str) -> bool {
+    /// Whether the conversation may rightly be missing: it was deleted, or it may be a child,
+    /// unknown to all clients, of one that was deleted.
+    fn may_be_missing(&self, id: &str) -> bool {
         let deletions = self.exchanges.iter().any(|exchange| exchange.method == Method::DELETE);
         let unknown = self.about(id).next().is_none();
         !self.journals.contains_key(id) && (self.was_deleted(id) || deletions && unknown)
@@ -120,8 +121,8 @@ impl Evidence {
     }
 }
 
-/// Every conversation of the store; `None` when that cannot be said now.
-async fn listed(client: &Client) -> Option<BTreeSet<String>> {
+/// All conversations of the store; `None` when they cannot be listed now.
+async fn list_conversations(client: &Client) -> Option<BTreeSet<String>> {
     let (mut all, mut after) = (BTreeSet::new(), String::new());
     loop {
         let path = format!("/v1/conversations?limit=1000{after}");
@@ -135,18 +136,24 @@ async fn listed(client: &Client) -> Option<BTreeSet<String>> {
     }
 }
 
-/// The journal once nothing is open in it, or as it was last at the deadline. One that need not be
-/// there is not waited for.
-async fn at_rest(client: &Client, id: &str, wanted: bool, deadline: Instant) -> Option<Journal> {
+/// The journal once nothing is open in it, or its last state at the deadline. A journal that need
+/// not exist is not waited for.
+async fn journal_at_rest(
+    client: &Client,
+    id: &str,
+    is_required: bool,
+    deadline: Instant,
+) -> Option<Journal> {
     let mut last = client.try_journal(id).await;
-    let rests = |last: &Option<Journal>| last.as_ref().map_or(!wanted, |it| it.open().is_empty());
-    let looking = async {
-        while !rests(&last) {
+    let is_at_rest =
+        |last: &Option<Journal>| last.as_ref().map_or(!is_required, |it| it.open().is_empty());
+    let polling = async {
+        while !is_at_rest(&last) {
             tokio::time::sleep(POLL_INTERVAL).await;
             last = client.try_journal(id).await.or(last.take());
         }
     };
-    // What is open then is seen in the journal.
-    let _ = timeout_at(deadline, looking).await;
+    // The checks see in the journal what is still open.
+    let _ = timeout_at(deadline, polling).await;
     last
 }

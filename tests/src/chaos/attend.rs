@@ -1,4 +1,4 @@
-//! What a worker does while a turn runs: it answers what waits, and interferes.
+//! A worker's part in a running turn: it resolves open calls, cancels, and dispatches tools.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -10,15 +10,16 @@ use super::agents::Shape;
 use super::worker::Worker;
 use crate::client::resolution;
 
-/// Between two looks at a conversation: people are slow, and looks are load.
+/// The pause between two polls of a conversation: people are slow, and polling is load.
 const LOOK_INTERVAL_MS: u64 = 120;
 
 impl Worker {
-    /// Looks, answers and interferes until the conversation is idle, or it is too late.
+    /// Polls, resolves and interferes until the conversation is idle, or the run is over.
     pub(super) async fn attend(&mut self, id: &str, shape: &Shape) {
         let mut ignored = BTreeSet::new();
         let mut idle = 0;
-        // Nothing runs only when two looks say so: between a message and its turn it is idle too.
+        // Only two idle polls mean idle: a conversation is also idle between a message and its
+        // turn.
         while idle < 2 && !self.context.gives_up() {
             let pause = LOOK_INTERVAL_MS + self.random.below(LOOK_INTERVAL_MS);
             tokio::time::sleep(Duration::from_millis(pause)).await;
@@ -34,18 +35,19 @@ impl Worker {
                 continue;
             }
             idle = 0;
-            let inbox = shape.family || self.random.below(2) == 0;
-            let pending = match inbox {
-                true => self.inbox(id).await,
-                false => snapshot["pending"].as_array().cloned(),
+            let from_inbox = shape.has_sub_agents || self.random.below(2) == 0;
+            let pending = if from_inbox {
+                self.inbox(id).await
+            } else {
+                snapshot["pending"].as_array().cloned()
             };
             for entry in pending.unwrap_or_default() {
                 let name = format!("{}/{}", entry["call_id"], entry["suspension"]);
-                let late = Self::is_hasty(&entry) && self.random.below(2) == 0;
+                let late = Self::expires_soon(&entry) && self.random.below(2) == 0;
                 if late {
                     ignored.insert(name.clone());
                 }
-                // Some think about it until the next look.
+                // Some take until the next poll to think.
                 if !ignored.contains(&name) && self.random.below(4) != 0 {
                     self.answer(id, &entry).await;
                 }
@@ -66,12 +68,12 @@ impl Worker {
         node.ask(Method::GET, &path, None, None).await?.body["pending"].as_array().cloned()
     }
 
-    /// An answer; sometimes two at once at two nodes, sometimes the same one again.
+    /// Resolves a call; sometimes twice at once through two nodes, sometimes with a repeat.
     async fn answer(&mut self, root: &str, entry: &Value) {
         let id = entry["conversation_id"].as_str().unwrap_or(root).to_owned();
         let Some(call) = entry["call_id"].as_str() else { return };
         let path = resolution(&id, call);
-        let (body, other) = (self.says(entry), self.says(entry));
+        let (body, other) = (self.resolution_of(entry), self.resolution_of(entry));
         match self.random.below(6) {
             0 => {
                 let (one, two) = (self.node().clone(), self.node().clone());
@@ -83,17 +85,17 @@ impl Worker {
             1 => {
                 self.insist(&path, None, Some(&body)).await;
             }
-            often => {
+            choice => {
                 let key = self.key(&id);
                 self.insist(&path, Some(&key), Some(&body)).await;
-                if often == 2 {
+                if choice == 2 {
                     self.insist(&path, Some(&key), Some(&body)).await;
                 }
             }
         }
     }
 
-    fn says(&mut self, entry: &Value) -> Value {
+    fn resolution_of(&mut self, entry: &Value) -> Value {
         let pauses = entry["args"]["pause_ms"].is_u64();
         let mut body = match (entry["kind"].as_str(), self.random.below(6)) {
             (Some("approval"), 0) => json!({"approved": false, "reason": "no"}),
@@ -108,7 +110,7 @@ impl Worker {
         body
     }
 
-    /// Now and then somebody cancels, or calls a tool by hand.
+    /// Occasionally cancels the turn or dispatches a tool.
     async fn interfere(&mut self, id: &str, shape: &Shape) {
         let key = self.key(id);
         let key = (self.random.below(2) == 0).then_some(key);

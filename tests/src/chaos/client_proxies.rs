@@ -1,4 +1,4 @@
-//! Proxies between the nodes and their clients, and what breaks any link.
+//! Proxies between the nodes and their clients, and the faults of links.
 
 use std::time::Duration;
 
@@ -7,10 +7,10 @@ use crate::client::{Addresses, Client};
 use crate::cluster::Cluster;
 use crate::proxy::{Direction, Proxy};
 
-/// Slower than any sane network, and faster than every deadline.
+/// The delay of a slow link: slower than any sane network, and faster than every deadline.
 const SLOW_LINK_DELAY: Duration = Duration::from_millis(300);
 
-/// What clients dial instead of the nodes.
+/// The proxies that clients dial instead of the nodes.
 pub(super) struct ClientProxies(Vec<Proxy>);
 
 impl ClientProxies {
@@ -18,7 +18,7 @@ impl ClientProxies {
         Self(cluster.clients().map(|client| Proxy::to(&client.public_address())).collect())
     }
 
-    /// Clients that reach the nodes through these, with all that they ask noted.
+    /// Clients that reach the nodes through the proxies, with their requests recorded.
     pub(super) fn clients(&self, cluster: &Cluster) -> Vec<Client> {
         let client = |(index, front): (usize, &Proxy)| {
             let client = Client::default().with_history(&cluster.history, cluster.name(index));
@@ -33,13 +33,13 @@ impl ClientProxies {
         &self.0[node]
     }
 
-    /// A node has started again, and listens elsewhere.
+    /// Follows a restarted node to its new address.
     pub(super) fn follow(&self, cluster: &Cluster, node: usize) {
         self.0[node].aim(&cluster.client(node).public_address());
     }
 }
 
-/// Breaks a link; `Proxy::heal` ends it.
+/// Causes a fault on a link; `Proxy::heal` ends it.
 pub(super) async fn cut(link: &Proxy, how: LinkFault) {
     match how {
         LinkFault::Cut => link.cut(),

@@ -1,4 +1,4 @@
-//! What was broken when, and who held what, for the story.
+//! A log of the faults of a run, and of the holders of each conversation, for the report.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-/// Shared by all parts of a run.
+/// The log, shared by all parts of a run.
 #[derive(Clone, Default)]
 pub(super) struct FaultLog(Arc<Mutex<Inner>>);
 
@@ -20,17 +20,17 @@ struct Inner {
 }
 
 impl FaultLog {
-    /// Something breaks or heals now.
+    /// Records an event with the current time.
     pub(super) fn record(&self, what: &str) {
         self.0.lock().unwrap().faults.push((Timestamp::now(), what.to_owned()));
     }
 
-    /// One more fault of a kind.
+    /// Counts a fault by its kind.
     pub(super) fn count(&self, kind: &'static str) {
         *self.0.lock().unwrap().counts.entry(kind).or_default() += 1;
     }
 
-    /// Who was seen to hold a conversation.
+    /// Records the holder of a conversation, if it has changed.
     pub(super) fn record_holder(&self, conversation: &str, by: &str) {
         let mut inner = self.0.lock().unwrap();
         let seen = inner.holders.entry(conversation.to_owned()).or_default();
@@ -39,7 +39,7 @@ impl FaultLog {
         }
     }
 
-    /// So long something was broken without a break.
+    /// Records for how long faults lasted without interruption.
     pub(super) fn record_duration(&self, time: Duration) {
         let mut inner = self.0.lock().unwrap();
         inner.longest = inner.longest.max(time);
@@ -57,22 +57,22 @@ impl FaultLog {
         self.0.lock().unwrap().holders.get(conversation).cloned().unwrap_or_default()
     }
 
-    /// How many faults there were, by kind.
+    /// The number of faults of each kind.
     pub(super) fn counts(&self) -> String {
         let inner = self.0.lock().unwrap();
         let counts = inner.counts.iter().map(|(kind, count)| format!("{count} {kind}"));
         counts.collect::<Vec<_>>().join(", ")
     }
 
-    /// The faults, a line each.
+    /// The faults, one line each.
     pub(super) fn lines(&self) -> String {
         let lines = self.faults().into_iter().map(|(at, what)| format!("{at} {what}"));
         lines.collect::<Vec<_>>().join("\n")
     }
 }
 
-/// Tells whoever watches; the report is another thing.
+/// Prints a line to standard error; the report goes elsewhere.
 pub(super) fn print_progress(line: &str) {
-    // Nobody may be watching.
+    // A closed standard error is no failure.
     let _ = writeln!(std::io::stderr(), "{line}");
 }

@@ -1,4 +1,4 @@
-//! Breaks what the schedule says, and heals it.
+//! Causes and heals the faults of the schedule.
 
 use reqwest::Method;
 use tokio::time::Instant;
@@ -11,7 +11,7 @@ use crate::cluster::Cluster;
 use crate::deadline::{poll, try_poll};
 use crate::proxy::Proxy;
 
-/// All that can break.
+/// Everything that can be broken.
 pub(super) struct Faults<'a> {
     pub(super) cluster: &'a mut Cluster,
     pub(super) redis_setup: RedisSetup,
@@ -20,18 +20,17 @@ pub(super) struct Faults<'a> {
 }
 
 impl Faults<'_> {
-    /// Breaks all of an episode, leaves it so for its time, and heals it.
+    /// Causes all faults of an episode, waits for its duration, and heals them.
     ///
     /// # Errors
-    ///
-    /// A node that ended by itself.
+    /// A node that exited by itself.
     pub(super) async fn play(&mut self, episode: &Episode) -> Result<(), String> {
         let began = Instant::now();
         for fault in &episode.faults {
             self.begin(*fault).await;
         }
-        tokio::time::sleep(episode.lasts).await;
-        // What nodes need to start is healed before they are.
+        tokio::time::sleep(episode.duration).await;
+        // Redis and the links are healed first: nodes need them to start.
         let mut faults = episode.faults.clone();
         faults.sort_by_key(|fault| match fault {
             Fault::Store(_) => 0,
@@ -48,21 +47,21 @@ impl Faults<'_> {
         }
     }
 
-    /// Waits until every node sees all of them up again.
+    /// Waits until every node sees all nodes up again.
     ///
     /// # Errors
     ///
-    /// They do not find together, although nothing is broken any more.
-    pub(super) async fn together(&self) -> Result<(), String> {
-        for (place, client) in self.cluster.clients().enumerate() {
-            let whole = try_poll(async || {
+    /// A node that does not see all nodes up, although nothing is broken any more.
+    pub(super) async fn wait_until_all_up(&self) -> Result<(), String> {
+        for (index, client) in self.cluster.clients().enumerate() {
+            let all_up = try_poll(async || {
                 let answer = client.try_admin(Method::GET, "/admin/nodes").await?;
                 let nodes = answer.body["nodes"].as_array()?.clone();
                 let up = nodes.iter().filter(|node| node["state"] == "up").count();
                 (up as u64 == NODES && nodes.len() == up).then_some(())
             });
-            if whole.await.is_none() {
-                let name = self.cluster.name(place);
+            if all_up.await.is_none() {
+                let name = self.cluster.name(index);
                 return Err(format!(
                     "{name} does not see all nodes up\n{}",
                     self.fault_log.lines()
@@ -73,7 +72,7 @@ impl Faults<'_> {
     }
 
     async fn begin(&mut self, fault: Fault) {
-        self.fault_log.record(&format!("breaks: {fault:?}"));
+        self.fault_log.record(&format!("causing {fault:?}"));
         self.fault_log.count(kind(fault));
         match fault {
             Fault::Kill(node) => self.cluster.kill(node).await,
@@ -85,10 +84,10 @@ impl Faults<'_> {
             Fault::Stop(node) => self.cluster.stop(node).await,
             Fault::Terminate(node) => self.cluster.terminate(node).await,
             Fault::Drain(node) => self.drain(node).await,
-            Fault::Link(between, broken) => cut(self.link(between), broken).await,
+            Fault::Link(between, link_fault) => cut(self.link(between), link_fault).await,
             Fault::Store(redis_fault) => self.redis_setup.begin(self.cluster, redis_fault).await,
         }
-        self.fault_log.record(&format!("broken: {fault:?}"));
+        self.fault_log.record(&format!("caused {fault:?}"));
     }
 
     async fn end(&mut self, fault: Fault) {
@@ -105,7 +104,7 @@ impl Faults<'_> {
             Fault::Link(between, _) => self.link(between).heal().await,
             Fault::Store(redis_fault) => self.redis_setup.end(self.cluster, redis_fault).await,
         }
-        self.fault_log.record(&format!("healed: {fault:?}"));
+        self.fault_log.record(&format!("healed {fault:?}"));
     }
 
     async fn restart(&mut self, node: usize) {
@@ -113,7 +112,7 @@ impl Faults<'_> {
         self.client_proxies.follow(self.cluster, node);
     }
 
-    /// Asked of another node; returns when the node says that it has given all away.
+    /// Drains a node through another one, and terminates it once it reports that it has drained.
     async fn drain(&mut self, node: usize) {
         let name = self.cluster.name(node).to_owned();
         let other = self.cluster.client(self.cluster.other(node));
@@ -141,7 +140,7 @@ impl Faults<'_> {
     }
 }
 
-/// For the numbers.
+/// The name of a fault's kind, for the summary.
 fn kind(fault: Fault) -> &'static str {
     match fault {
         Fault::Kill(_) => "SIGKILL",

@@ -1,4 +1,4 @@
-//! When all is settled, nothing is leftovers that waits, runs or is to wake.
+//! Checks that nothing waits, runs or has an alarm once everything has settled.
 
 use reqwest::Method;
 use serde_json::Value;
@@ -7,7 +7,7 @@ use crate::checks::Evidence;
 use crate::client::Client;
 use crate::deadline::try_poll;
 
-/// What is leftovers at a node's public and operators' borders: open suspensions, conversations
+/// What is left, as a node's public and operators' APIs show it: open suspensions, conversations
 /// that are not idle, alarms, live actors that have something to do, and quarantined conversations.
 pub(super) async fn leftovers(client: &Client, evidence: &Evidence) -> Vec<String> {
     let client = client.clone().without_history();
@@ -19,7 +19,7 @@ pub(super) async fn leftovers(client: &Client, evidence: &Evidence) -> Vec<Strin
         ("has something to do", false, "/admin/actors?limit=1000", "actors"),
     ] {
         let mut last = vec![Value::String(format!("{path} was not answered"))];
-        // The last writes may only just be done.
+        // The last writes may just have been made.
         try_poll(async || {
             last = all(&client, public, path, rows).await?;
             last.is_empty().then_some(())
@@ -37,17 +37,18 @@ pub(super) async fn leftovers(client: &Client, evidence: &Evidence) -> Vec<Strin
     leftovers
 }
 
-/// The rows of all pages that should not be there; `None` when they cannot be read now.
+/// The rows of all pages that are not idle; `None` when they cannot be read now.
 async fn all(client: &Client, public: bool, path: &str, rows: &str) -> Option<Vec<Value>> {
     let (mut all, mut after) = (Vec::new(), String::new());
     loop {
         let path = format!("{path}{after}");
-        let page = match public {
-            true => client.ask(Method::GET, &path, None, None).await?,
-            false => client.try_admin(Method::GET, &path).await?,
+        let page = if public {
+            client.ask(Method::GET, &path, None, None).await?
+        } else {
+            client.try_admin(Method::GET, &path).await?
         };
-        let here = page.body[rows].as_array()?;
-        all.extend(here.iter().filter(|row| row["state"] != "idle").cloned());
+        let found = page.body[rows].as_array()?;
+        all.extend(found.iter().filter(|row| row["state"] != "idle").cloned());
         match page.body["cursor"].as_str() {
             Some(cursor) => after = format!("&cursor={cursor}"),
             None => return Some(all),

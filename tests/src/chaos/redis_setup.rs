@@ -1,4 +1,4 @@
-//! The Redis under the nodes: one, a primary pair that fails over, or a cluster of three.
+//! The Redis of a run: one server, a pair that fails over, or a cluster of three primaries.
 
 use clap::ValueEnum;
 
@@ -11,20 +11,20 @@ use crate::redis::{Redis, free_port};
 /// The first slot of each primary, and the one after the last.
 const SLOTS: [u16; 4] = [0, 5_461, 10_923, 16_384];
 
-/// What a run's Redis is.
+/// The kind of a run's Redis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum RedisKind {
-    /// One server that writes everything to its disk.
+    /// One server that syncs every write to its disk.
     One,
-    /// A primary and a replica, and a sentinel that fails over.
+    /// A primary, a replica, and a sentinel that fails over.
     Pair,
     /// Three primaries that share the keys.
     Three,
 }
 
 impl RedisKind {
-    /// By the seed: half of all runs have one.
-    pub(super) fn of(seed: u64) -> Self {
+    /// The kind for a seed: half of all seeds have one server.
+    pub(super) fn for_seed(seed: u64) -> Self {
         match seed % 4 {
             0 | 1 => Self::One,
             2 => Self::Pair,
@@ -33,7 +33,7 @@ impl RedisKind {
     }
 }
 
-/// The servers besides the first one, which is the cluster's own.
+/// The servers in addition to the first one, which belongs to the cluster.
 pub(super) enum RedisSetup {
     One,
     Pair { other: Box<Redis>, sentinel: Server },
@@ -41,7 +41,7 @@ pub(super) enum RedisSetup {
 }
 
 impl RedisSetup {
-    /// The servers, the first of them apart.
+    /// Starts the servers. The first one is returned separately.
     pub(super) async fn start(kind: RedisKind) -> (Self, Redis) {
         match kind {
             RedisKind::One => (Self::One, Redis::process().await),
@@ -50,7 +50,7 @@ impl RedisSetup {
         }
     }
 
-    /// Over this store.
+    /// Adds the flags of this store to a plan.
     pub(super) fn plan(&self, plan: Plan) -> Plan {
         match self {
             Self::One => plan,
@@ -64,7 +64,7 @@ impl RedisSetup {
         }
     }
 
-    /// Breaks it; returns when it is target.
+    /// Causes a fault. Returns when it has taken effect.
     pub(super) async fn begin(&mut self, cluster: &mut Cluster, redis_fault: RedisFault) {
         let primary = self.primary().await;
         let first = &mut cluster.redis;
@@ -72,10 +72,7 @@ impl RedisSetup {
             Self::One => first,
             Self::Pair { other, .. } => {
                 let is_first = primary.as_deref() == Some(first.address());
-                match is_first == (redis_fault == RedisFault::ReplicaKilled) {
-                    true => other,
-                    false => first,
-                }
+                if is_first == (redis_fault == RedisFault::ReplicaKilled) { other } else { first }
             }
             Self::Three { others, next } => {
                 *next = (*next + 1) % 3;
@@ -96,16 +93,19 @@ impl RedisSetup {
         }
     }
 
-    /// Heals it; returns when it keeps its promises again.
+    /// Heals a fault. Returns when Redis keeps its promises again.
     pub(super) async fn end(&mut self, cluster: &mut Cluster, redis_fault: RedisFault) {
         let primary = self.primary().await;
         let first = &mut cluster.redis;
         let target: &mut Redis = match self {
             Self::One => first,
-            Self::Pair { other, .. } => match primary.as_deref() == Some(first.address()) {
-                true => other,
-                false => first,
-            },
+            Self::Pair { other, .. } => {
+                if primary.as_deref() == Some(first.address()) {
+                    other
+                } else {
+                    first
+                }
+            }
             Self::Three { others, next } => others.get_mut(*next).unwrap_or(first),
         };
         match redis_fault {
@@ -118,11 +118,11 @@ impl RedisSetup {
             follow(target, host, port).await;
         }
         if let Self::Three { others, .. } = self {
-            whole(others.iter().chain([&cluster.redis])).await;
+            wait_until_all_slots_served(others.iter().chain([&cluster.redis])).await;
         }
     }
 
-    /// The primary that a sentinel names; `None` without one.
+    /// The primary that the sentinel names; `None` without a sentinel.
     async fn primary(&self) -> Option<String> {
         let Self::Pair { sentinel, .. } = self else { return None };
         Some(poll("the sentinel to name a primary", async || named_primary(sentinel).await).await)
@@ -135,10 +135,10 @@ async fn named_primary(sentinel: &Server) -> Option<String> {
     Some(address.join(":"))
 }
 
-/// Makes it a replica, and waits until it has everything.
+/// Makes the server a replica, and waits until it is in sync.
 async fn follow(redis: &Redis, host: &str, port: &str) {
     redis.ask::<()>(&["REPLICAOF", host, port]).await;
-    poll("the replica to be in step", async || {
+    poll("the replica to be in sync", async || {
         let info: String = redis.try_ask(&["INFO", "replication"]).await.ok()?;
         info.contains("master_link_status:up").then_some(())
     })
@@ -146,8 +146,9 @@ async fn follow(redis: &Redis, host: &str, port: &str) {
 }
 
 async fn pair() -> (RedisSetup, Redis) {
-    let soon = ["--repl-diskless-sync-delay", "0"];
-    let (first, other) = (Redis::process_with(&soon).await, Redis::process_with(&soon).await);
+    let no_delay = ["--repl-diskless-sync-delay", "0"];
+    let (first, other) =
+        (Redis::process_with(&no_delay).await, Redis::process_with(&no_delay).await);
     if let Some((host, port)) = first.address().rsplit_once(':') {
         follow(&other, host, port).await;
     }
@@ -157,15 +158,15 @@ async fn pair() -> (RedisSetup, Redis) {
 
 async fn three() -> (RedisSetup, Redis) {
     let mut servers = Vec::new();
-    for place in 0..3 {
+    for index in 0..3 {
         let bus = free_port().to_string();
         let flags = ["--cluster-enabled", "yes", "--cluster-node-timeout", "2000"];
-        // Whatever a dead one had is away, and the rest is served.
+        // The slots of a dead primary are unavailable; the others are served.
         let more = ["--cluster-require-full-coverage", "no", "--cluster-port", &bus];
         let server = Redis::process_with(&[&flags[..], &more].concat()).await;
-        let (first, last) = (SLOTS[place].to_string(), (SLOTS[place + 1] - 1).to_string());
+        let (first, last) = (SLOTS[index].to_string(), (SLOTS[index + 1] - 1).to_string());
         server.ask::<()>(&["CLUSTER", "ADDSLOTSRANGE", &first, &last]).await;
-        let epoch = (place + 1).to_string();
+        let epoch = (index + 1).to_string();
         server.ask::<()>(&["CLUSTER", "SET-CONFIG-EPOCH", &epoch]).await;
         servers.push((server, bus));
     }
@@ -174,16 +175,16 @@ async fn three() -> (RedisSetup, Redis) {
         let port = first.address().rsplit(':').next().unwrap_or_default();
         server.ask::<()>(&["CLUSTER", "MEET", "127.0.0.1", port, &bus]).await;
     }
-    whole(servers.iter().map(|(server, _)| server).chain([&first])).await;
+    wait_until_all_slots_served(servers.iter().map(|(server, _)| server).chain([&first])).await;
     let others = servers.into_iter().map(|(server, _)| server).collect();
     (RedisSetup::Three { others, next: 0 }, first)
 }
 
-/// Waits until each of them knows all slots to be served: a node that starts earlier ends at once,
-/// as it does without any Redis.
-async fn whole(servers: impl Iterator<Item = &Redis>) {
+/// Waits until each server sees all slots served: a node that starts earlier exits at once, as it
+/// does without a Redis.
+async fn wait_until_all_slots_served(servers: impl Iterator<Item = &Redis>) {
     for server in servers {
-        poll("the cluster to be whole", async || {
+        poll("all slots to be served", async || {
             let info: String = server.try_ask(&["CLUSTER", "INFO"]).await.ok()?;
             let slots: Vec<redis::Value> = server.try_ask(&["CLUSTER", "SLOTS"]).await.ok()?;
             (info.contains("cluster_state:ok")

@@ -1,4 +1,4 @@
-//! The shortest story of what went wrong: only the conversations concerned, in the order of time.
+//! The report of broken promises: only the conversations concerned, in chronological order.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -10,27 +10,27 @@ use super::fault_log::FaultLog;
 use crate::checks::Evidence;
 use crate::history::Exchange;
 
-/// Lines of a story that are printed; the file has all.
+/// The lines of a report that are printed; the file has all of them.
 pub(super) const MAX_PRINTED_LINES: usize = 250;
-/// Conversations that are told of; the first broken promise is often the cause of the others.
+/// The conversations that are reported; the first broken promise is often the cause of the others.
 const MAX_CONVERSATIONS: usize = 3;
-/// Characters of a line's JSON: enough to see what it is.
+/// The characters of a line's JSON: enough to recognise it.
 const MAX_LINE_CHARS: usize = 220;
 
-/// The promises that were not kept, then what happened to the first conversations concerned.
+/// The broken promises, then the history of the first conversations concerned.
 pub(super) fn of(
-    wrong: &[String],
+    violations: &[String],
     evidence: &Evidence,
     fault_log: &FaultLog,
     logs: &Path,
 ) -> String {
-    let mut lines: Vec<String> = wrong.iter().map(|wrong| format!("BROKEN {wrong}")).collect();
-    let mut told = BTreeSet::new();
-    for wrong in wrong {
-        let concerned = concerned(wrong, evidence);
-        for id in concerned {
-            if told.len() < MAX_CONVERSATIONS && told.insert(id.clone()) {
-                lines.push(format!("\n{id}, in the order of time:"));
+    let mut lines: Vec<String> =
+        violations.iter().map(|violation| format!("BROKEN {violation}")).collect();
+    let mut reported = BTreeSet::new();
+    for violation in violations {
+        for id in concerned(violation, evidence) {
+            if reported.len() < MAX_CONVERSATIONS && reported.insert(id.clone()) {
+                lines.push(format!("\n{id}, in chronological order:"));
                 lines.extend(about(&id, evidence, fault_log, logs));
             }
         }
@@ -38,12 +38,13 @@ pub(super) fn of(
     lines.join("\n")
 }
 
-/// The conversations that a sentence names, and the parents of those that are children.
-fn concerned(wrong: &str, evidence: &Evidence) -> Vec<String> {
+/// The conversations that a violation names, and their parents.
+fn concerned(violation: &str, evidence: &Evidence) -> Vec<String> {
     let is_part = |c: char| c.is_ascii_alphanumeric() || "_-".contains(c);
-    let words: BTreeSet<&str> = wrong.split(|c| !is_part(c)).collect();
-    let asked = evidence.exchanges.iter().filter_map(Exchange::conversation);
-    let known: BTreeSet<&str> = evidence.journals.keys().map(String::as_str).chain(asked).collect();
+    let words: BTreeSet<&str> = violation.split(|c| !is_part(c)).collect();
+    let requested = evidence.exchanges.iter().filter_map(Exchange::conversation);
+    let known: BTreeSet<&str> =
+        evidence.journals.keys().map(String::as_str).chain(requested).collect();
     let mut all: Vec<String> = known.intersection(&words).map(|id| id.to_string()).collect();
     for id in all.clone() {
         let created = evidence.journals.get(&id).and_then(|journal| journal.of("created").next());
@@ -53,7 +54,7 @@ fn concerned(wrong: &str, evidence: &Evidence) -> Vec<String> {
     all
 }
 
-/// Faults, holders, requests, events, runs and log lines, from its first request on.
+/// The faults, holders, requests, events, tool runs and log lines of a conversation, in order.
 fn about(id: &str, evidence: &Evidence, fault_log: &FaultLog, logs: &Path) -> Vec<String> {
     let mut lines: Vec<(Timestamp, String)> = Vec::new();
     for exchange in evidence.exchanges.iter().filter(|it| it.conversation() == Some(id)) {
@@ -65,11 +66,11 @@ fn about(id: &str, evidence: &Evidence, fault_log: &FaultLog, logs: &Path) -> Ve
             Ok(answer) => format!("{} {}", answer.status, short(&answer.body)),
             Err(why) => format!("no answer: {}", cut(why)),
         };
-        let asked = exchange.sent_at.strftime("%T%.3f");
-        lines.push((exchange.ended_at, format!("{node} -> {method} of {asked}: {answer}")));
+        let sent_at = exchange.sent_at.strftime("%T%.3f");
+        lines.push((exchange.ended_at, format!("{node} -> {method} of {sent_at}: {answer}")));
     }
     for event in evidence.journals.get(id).iter().flat_map(|journal| &journal.0) {
-        let (seq, kind, turn) = (&event["seq"], &event["type"], &event["turn_id"]);
+        let [seq, kind, turn] = ["seq", "type", "turn_id"].map(|name| &event[name]);
         let line = format!("journal {seq} {kind} {turn} {}", short(&event["data"]));
         lines.push((time(&event["at"]), line));
     }
@@ -77,7 +78,7 @@ fn about(id: &str, evidence: &Evidence, fault_log: &FaultLog, logs: &Path) -> Ve
         lines.push((run.at, format!("tool {} <- {}", run.path, short(&run.body))));
     }
     lines.extend(fault_log.holders(id).into_iter().map(|(at, by)| (at, format!("held by {by}"))));
-    lines.extend(logged(id, logs));
+    lines.extend(log_lines(id, logs));
     let first = lines.iter().map(|(at, _)| *at).min().unwrap_or(Timestamp::MAX);
     let last = lines.iter().map(|(at, _)| *at).max().unwrap_or(Timestamp::MIN);
     let faults = fault_log.faults().into_iter().filter(|(at, _)| (first..=last).contains(at));
@@ -86,8 +87,8 @@ fn about(id: &str, evidence: &Evidence, fault_log: &FaultLog, logs: &Path) -> Ve
     lines.into_iter().map(|(at, line)| format!("{} {line}", at.strftime("%T%.3f"))).collect()
 }
 
-/// What the nodes' logs say of it.
-fn logged(id: &str, logs: &Path) -> Vec<(Timestamp, String)> {
+/// The lines of the nodes' logs that name the conversation.
+fn log_lines(id: &str, logs: &Path) -> Vec<(Timestamp, String)> {
     let files = std::fs::read_dir(logs).into_iter().flatten().flatten();
     let files = files.filter(|file| file.path().extension().is_some_and(|it| it == "log"));
     let mut lines = Vec::new();
@@ -122,7 +123,7 @@ mod tests {
     use crate::journal::Journal;
 
     #[test]
-    fn a_sentence_concerns_whom_it_names_and_nobody_else() {
+    fn a_violation_concerns_the_conversations_that_it_names_and_no_others() {
         let mut evidence = Evidence::default();
         for id in ["c1-1", "c1-12", "conv_x"] {
             evidence.journals.insert(id.to_owned(), Journal(Vec::new()));

@@ -1,31 +1,31 @@
-//! What breaks, when and for how long, by the seed alone.
+//! The schedule of faults, determined by the seed alone.
 
 use std::time::Duration;
 
 use super::redis_setup::RedisKind;
 use crate::random::SeededRandom;
 
-/// Nodes there are.
+/// The number of nodes.
 pub(super) const NODES: u64 = 3;
 
-/// One way to break something. A number is a node's place.
+/// A fault. A number is the index of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fault {
-    /// SIGKILL; started again under its name.
+    /// SIGKILL, then a restart under the same name.
     Kill(usize),
-    /// All three of them, at once.
+    /// SIGKILL of all nodes at once.
     KillAll,
     /// SIGSTOP, then SIGCONT.
     Stop(usize),
-    /// SIGTERM; started again when it has left.
+    /// SIGTERM, then a restart once the node has exited.
     Terminate(usize),
-    /// Told by an operator to drain, then restarted.
+    /// Drained by an operator, then restarted.
     Drain(usize),
     Link(Between, LinkFault),
     Store(RedisFault),
 }
 
-/// The two ends of a network's link.
+/// A link between a node and Redis, its peers or its clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Between {
     Redis(usize),
@@ -37,39 +37,39 @@ pub(super) enum Between {
 pub(super) enum LinkFault {
     /// Every connection is closed, once.
     Cut,
-    /// And new ones are refused.
+    /// Every connection is closed, and new ones are refused.
     Refused,
-    /// What is sent is lost, both ways, and nobody is told.
+    /// Bytes are lost in both directions without a sign.
     HalfOpen,
-    /// Only what comes back is lost.
+    /// Only answers are lost.
     AnswersLost,
     Slow,
 }
 
-/// What happens to Redis.
+/// A fault of Redis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RedisFault {
-    /// SIGKILL and a restart; of a watched pair, a fail-over.
+    /// SIGKILL and a restart; a pair fails over.
     Killed,
     Stopped,
     RefusesWrites,
     Full,
-    /// Of a pair, the other one is killed.
+    /// The replica of a pair is killed.
     ReplicaKilled,
 }
 
-/// What breaks together, and for how long.
+/// Faults that happen together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Episode {
-    /// How long all is well before.
+    /// The time without faults before the episode.
     pub(super) pause: Duration,
     pub(super) faults: Vec<Fault>,
-    pub(super) lasts: Duration,
-    /// How many actors are crashed at its beginning, by an operator.
+    pub(super) duration: Duration,
+    /// How many actors an operator crashes at its beginning.
     pub(super) crashed: u64,
 }
 
-/// Episodes without end.
+/// An endless sequence of episodes.
 pub(super) struct Schedule {
     random: SeededRandom,
     kind: RedisKind,
@@ -80,7 +80,7 @@ impl Schedule {
         Self { random, kind }
     }
 
-    /// The next one: one fault, or two of different places.
+    /// The next episode: one fault, or two that do not clash.
     pub(super) fn episode(&mut self) -> Episode {
         let first = self.fault();
         let mut faults = vec![first];
@@ -90,15 +90,15 @@ impl Schedule {
                 faults.push(second);
             }
         }
-        let lasts = match self.random.below(4) {
-            // Longer than the lease: others take over.
+        let duration = match self.random.below(4) {
+            // Longer than the lease, so that others take over.
             0 => 3_000 + self.random.below(3_000),
             _ => 100 + self.random.below(1_900),
         };
         Episode {
             pause: Duration::from_millis(200 + self.random.below(2_500)),
             faults,
-            lasts: Duration::from_millis(lasts),
+            duration: Duration::from_millis(duration),
             crashed: if self.random.below(4) == 0 { 1 + self.random.below(3) } else { 0 },
         }
     }
@@ -143,24 +143,24 @@ impl Schedule {
     }
 }
 
-/// Whether two faults cannot be at once: they break the same place, or the first one's end needs
-/// what the second one breaks. A node leaves in peace only while it has its Redis and its peers.
+/// Whether two faults cannot overlap: they break the same thing, or healing the first one needs
+/// what the second one breaks. A node drains cleanly only while it has its Redis and its peers.
 fn clash(one: Fault, other: Fault) -> bool {
-    let leaves = |fault| matches!(fault, Fault::Terminate(_) | Fault::Drain(_));
-    let place = |fault| match fault {
+    let drains = |fault| matches!(fault, Fault::Terminate(_) | Fault::Drain(_));
+    let node_of = |fault| match fault {
         Fault::Kill(node) | Fault::Stop(node) | Fault::Terminate(node) | Fault::Drain(node) => {
             Some(node)
         }
         Fault::KillAll | Fault::Link(..) | Fault::Store(_) => None,
     };
     match (one, other) {
-        _ if leaves(one) || leaves(other) => true,
+        _ if drains(one) || drains(other) => true,
         (Fault::KillAll, fault) | (fault, Fault::KillAll) => {
-            place(fault).is_some() || fault == Fault::KillAll
+            node_of(fault).is_some() || fault == Fault::KillAll
         }
         (Fault::Link(one, _), Fault::Link(other, _)) => one == other,
         (Fault::Store(_), Fault::Store(_)) => true,
-        (one, other) => place(one).is_some() && place(one) == place(other),
+        (one, other) => node_of(one).is_some() && node_of(one) == node_of(other),
     }
 }
 
@@ -182,8 +182,8 @@ mod tests {
     #[test]
     fn every_fault_comes_and_no_place_breaks_twice_at_once() {
         let all = episodes(7, RedisKind::One);
-        for wanted in [Fault::Kill(0), Fault::KillAll, Fault::Stop(2), Fault::Drain(1)] {
-            assert!(all.iter().any(|episode| episode.faults.contains(&wanted)), "{wanted:?}");
+        for expected in [Fault::Kill(0), Fault::KillAll, Fault::Stop(2), Fault::Drain(1)] {
+            assert!(all.iter().any(|episode| episode.faults.contains(&expected)), "{expected:?}");
         }
         for episode in &all {
             if let [one, other] = episode.faults[..] {

@@ -1,4 +1,4 @@
-//! One worker of conversations: each begins when the last one is done.
+//! A worker, which runs one conversation after another.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::agents::{Shape, kids, shapes};
+use super::agents::{Shape, shapes, sub_agents};
 use super::client_proxies::ClientProxies;
 use super::fault_log::FaultLog;
 use super::schedule::Episode;
@@ -19,7 +19,7 @@ use crate::history::{History, Reader};
 use crate::random::SeededRandom;
 use crate::tool_server::ToolServer;
 
-/// Between two tries of what was not answered.
+/// The pause before a request without a definite answer is repeated.
 const RETRY_INTERVAL: Duration = Duration::from_millis(150);
 
 /// What the workers of a run share.
@@ -28,10 +28,10 @@ pub(super) struct RunContext {
     pub(super) clients: Vec<Client>,
     admins: Vec<Client>,
     pub(super) shapes: Vec<Shape>,
-    kids: Vec<(&'static str, Value)>,
+    sub_agents: Vec<(&'static str, Value)>,
     pub(super) fault_log: FaultLog,
     history: History,
-    /// No conversation begins any more, and until when those that run may end.
+    /// Set when no more conversations begin: the time by which the running ones must end.
     end: watch::Sender<Option<Instant>>,
     active: std::sync::Mutex<Vec<String>>,
 }
@@ -49,7 +49,7 @@ impl RunContext {
             clients: client_proxies.clients(cluster),
             admins: cluster.clients().cloned().collect(),
             shapes: shapes(tools),
-            kids: kids(tools),
+            sub_agents: sub_agents(tools),
             fault_log,
             history: cluster.history.clone(),
             end: watch::channel(None).0,
@@ -59,7 +59,7 @@ impl RunContext {
 
     pub(super) async fn define(&self, cluster: &Cluster) {
         let client = cluster.client(0);
-        for (name, definition) in &self.kids {
+        for (name, definition) in &self.sub_agents {
             client.define(name, definition).await;
         }
         for shape in &self.shapes {
@@ -75,12 +75,12 @@ impl RunContext {
         self.end.borrow().is_some()
     }
 
-    /// Whether what is not done by now never will be.
+    /// Whether the time is over by which everything must have ended.
     pub(super) fn gives_up(&self) -> bool {
         self.end.borrow().is_some_and(|until| Instant::now() > until)
     }
 
-    /// Crashes as many actors as the episode says, each conversation's once in its life: more would
+    /// Crashes as many actors as the episode says, at most one per conversation: more crashes would
     /// rightly put it into quarantine.
     pub(super) async fn crash_actors(&self, episode: &Episode) {
         for number in 0..episode.crashed {
@@ -93,12 +93,12 @@ impl RunContext {
     }
 }
 
-/// One of them.
+/// A worker of a run.
 pub(super) struct Worker {
     pub(super) context: Arc<RunContext>,
     pub(super) random: SeededRandom,
     number: u64,
-    /// Requests so far: each has a key of its own.
+    /// The number of requests so far, from which their keys are made.
     requests: u64,
 }
 
@@ -108,7 +108,7 @@ impl Worker {
         Self { context: context.clone(), random, number, requests: 0 }
     }
 
-    /// Conversation after conversation, until it is over.
+    /// Runs conversations until the run is over.
     pub(super) async fn run(mut self) {
         let mut conversations = 0;
         while !self.context.is_over() {
@@ -127,7 +127,7 @@ impl Worker {
         let turns = 1 + self.random.below(4);
         for turn in 0..turns {
             self.send_message(id, shape, turn).await;
-            // The next message may find this turn at work.
+            // The next message may then arrive during this turn.
             if self.random.below(3) == 0 {
                 tokio::time::sleep(Duration::from_millis(self.random.below(400))).await;
             } else {
@@ -147,7 +147,7 @@ impl Worker {
         }
     }
 
-    /// A message; which one it is when the answer got lost is told by its name or its key.
+    /// Sends a message under a message id or an idempotency key, so that it can be repeated.
     async fn send_message(&mut self, id: &str, shape: &Shape, turn: u64) {
         let text = self.random.below(1_200).to_string();
         let busy = ["queue", "queue", "interrupt", "reject"][self.random.below(4) as usize];
@@ -166,7 +166,8 @@ impl Worker {
         }
     }
 
-    /// Whether it is gone; a deletion is repeated until that is known.
+    /// Deletes a conversation, repeating the request until the outcome is known. Returns whether it
+    /// is gone.
     async fn delete(&mut self, id: &str) -> bool {
         let path = format!("/v1/conversations/{id}");
         loop {
@@ -181,19 +182,19 @@ impl Worker {
         }
     }
 
-    /// The reader goes once it has heard the end; of what is gone there is none.
+    /// Lets the reader end at the journal's last frame, or at once if the conversation is gone.
     async fn leave(&mut self, id: &str, reader: &Reader, gone: bool) {
         let journal = self.node().clone().without_history().try_journal(id).await;
         let mirrored = journal.filter(|_| !gone).map(|journal| journal.mirrored());
         match mirrored.and_then(|mirrored| mirrored.last().copied()) {
             Some(last) => reader.ends_at(last),
             None if gone => reader.ends_at(0),
-            // It listens on; the run's end tells what it missed.
+            // It reads on; the checks at the end report what it missed.
             None => {}
         }
     }
 
-    /// Asks until it is answered by anything but "not now"; of any node, each time another one.
+    /// Repeats a request, each time at a random node, until the answer is anything but "try later".
     pub(super) async fn insist(
         &mut self,
         path: &str,
@@ -217,16 +218,16 @@ impl Worker {
         &self.context.clients[index as usize]
     }
 
-    /// A key that nothing else has.
+    /// A unique idempotency key.
     pub(super) fn key(&mut self, id: &str) -> String {
         self.requests += 1;
         format!("{id}/{}", self.requests)
     }
 
-    /// Whether a suspension would soon expire by its own time.
-    pub(super) fn is_hasty(entry: &Value) -> bool {
+    /// Whether a suspension has a short time-out.
+    pub(super) fn expires_soon(entry: &Value) -> bool {
         let time = |name: &str| entry[name].as_str()?.parse::<Timestamp>().ok();
-        let lasts = time("expires_at").zip(time("suspended_at"));
-        lasts.is_some_and(|(end, start)| end.duration_since(start).as_secs() < 5)
+        let timeout = time("expires_at").zip(time("suspended_at"));
+        timeout.is_some_and(|(end, start)| end.duration_since(start).as_secs() < 5)
     }
 }

@@ -1,4 +1,5 @@
-//! What was answered with a 2xx is in the journal, where the answer says.
+//! Checks that whatever was acknowledged with a 2xx is in the journal, at the place that the answer
+//! gives.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,7 +9,8 @@ use super::Evidence;
 use crate::history::Exchange;
 use crate::journal::Journal;
 
-/// No acknowledged conversation, message, resolution or cancel is lost, and none is there twice.
+/// No acknowledged conversation, message, resolution or cancellation is lost or in the journal
+/// twice.
 pub fn check(evidence: &Evidence) -> Vec<String> {
     let mut violations = Vec::new();
     for exchange in &evidence.exchanges {
@@ -17,23 +19,23 @@ pub fn check(evidence: &Evidence) -> Vec<String> {
         };
         let lost = match evidence.journals.get(id) {
             Some(journal) => lost(exchange, answer, journal),
-            None if evidence.must_be_there(id) => Some("the conversation is gone".to_owned()),
+            None if evidence.must_exist(id) => Some("the conversation is gone".to_owned()),
             None => None,
         };
-        let told = |why| format!("{} {} -> {answer}: {why}", exchange.method, exchange.path);
-        violations.extend(lost.map(told));
+        let describe = |why| format!("{} {} -> {answer}: {why}", exchange.method, exchange.path);
+        violations.extend(lost.map(describe));
     }
     violations.extend(accepted_twice(evidence));
     violations.extend(forks(evidence));
     for (id, journal) in &evidence.journals {
-        violations.extend(said_twice(id, journal));
+        violations.extend(duplicate_messages(id, journal));
         violations.extend(dispatches(evidence, id, journal));
         violations.extend(cancels(evidence, id, journal));
     }
     violations
 }
 
-/// What of an acknowledged request the journal lacks.
+/// Why an acknowledged request is not in the journal; `None` if it is.
 fn lost(exchange: &Exchange, answer: &Value, journal: &Journal) -> Option<String> {
     let kind = match (exchange.method.as_str(), exchange.verb()) {
         ("POST", "messages") => "user_msg",
@@ -46,7 +48,7 @@ fn lost(exchange: &Exchange, answer: &Value, journal: &Journal) -> Option<String
     };
     let body = exchange.body.as_ref().unwrap_or(&Value::Null);
     let data = &event["data"];
-    let same = match kind {
+    let is_same = match kind {
         "user_msg" => {
             let text = &data["message"]["content"][0]["text"];
             event["turn_id"] == answer["turn_id"]
@@ -58,10 +60,11 @@ fn lost(exchange: &Exchange, answer: &Value, journal: &Journal) -> Option<String
             data["call_id"] == call && data["approved"] == body["approved"]
         }
     };
-    (event["type"] != kind || !same).then(|| format!("this is there: {event}"))
+    (event["type"] != kind || !is_same).then(|| format!("the journal has {event}"))
 }
 
-/// One resolution closes a suspension: an event that two of them were told is theirs.
+/// Two different resolutions that were both answered with the same event: only one can have closed
+/// the suspension.
 fn accepted_twice(evidence: &Evidence) -> Vec<String> {
     let mut winners: BTreeMap<_, Vec<&Exchange>> = BTreeMap::new();
     for exchange in &evidence.exchanges {
@@ -76,45 +79,50 @@ fn accepted_twice(evidence: &Evidence) -> Vec<String> {
     twice.map(|all| format!("{} was accepted {} times", all[0].path, all.len())).collect()
 }
 
-/// A fork that somebody was told of is there.
+/// Acknowledged forks that are missing.
 fn forks(evidence: &Evidence) -> Vec<String> {
-    let told = evidence.exchanges.iter().filter(|exchange| exchange.verb() == "fork");
-    let told = told.filter_map(|exchange| exchange.acknowledged()?["id"].as_str());
-    let gone = told.filter(|id| !evidence.journals.contains_key(*id) && !evidence.was_deleted(id));
+    let forks = evidence.exchanges.iter().filter(|exchange| exchange.verb() == "fork");
+    let ids = forks.filter_map(|exchange| exchange.acknowledged()?["id"].as_str());
+    let gone = ids.filter(|id| !evidence.journals.contains_key(*id) && !evidence.was_deleted(id));
     gone.map(|id| format!("fork {id} is gone")).collect()
 }
 
-/// Whoever heard the result of a dispatch finds it in the journal, each its own.
+/// Every acknowledged dispatch has an event of its own in the journal.
 fn dispatches(evidence: &Evidence, id: &str, journal: &Journal) -> Option<String> {
     let mut keys = BTreeSet::new();
-    let told = evidence
+    let answered = evidence
         .about(id)
         .filter(|exchange| exchange.verb() == "dispatch" && exchange.acknowledged().is_some());
-    let told = told.filter(|exchange| exchange.key.as_ref().is_none_or(|key| keys.insert(key)));
-    let (told, there) = (told.count(), journal.of("dispatch").count());
-    (told > there).then(|| format!("journal {id}: {told} dispatches were told, {there} are there"))
+    let answered =
+        answered.filter(|exchange| exchange.key.as_ref().is_none_or(|key| keys.insert(key)));
+    let (answered, journalled) = (answered.count(), journal.of("dispatch").count());
+    (answered > journalled).then(|| {
+        format!("journal {id}: {answered} dispatches were acknowledged, {journalled} are there")
+    })
 }
 
-fn said_twice(id: &str, journal: &Journal) -> Vec<String> {
+/// Messages whose id is in the journal twice.
+fn duplicate_messages(id: &str, journal: &Journal) -> Vec<String> {
     let mut names = BTreeSet::new();
-    let said = journal.of("user_msg").filter_map(|event| event["data"]["message_id"].as_str());
-    let twice = said.filter(|name| !names.insert(*name));
+    let message_ids =
+        journal.of("user_msg").filter_map(|event| event["data"]["message_id"].as_str());
+    let twice = message_ids.filter(|name| !names.insert(*name));
     twice.map(|name| format!("journal {id}: message {name} is there twice")).collect()
 }
 
-/// Whoever was told that they ended a turn did end one of their own.
+/// Every acknowledged cancellation ended a turn of its own.
 fn cancels(evidence: &Evidence, id: &str, journal: &Journal) -> Option<String> {
     let mut keys = BTreeSet::new();
-    let told = evidence.exchanges.iter().filter(|exchange| {
+    let cancelled = evidence.exchanges.iter().filter(|exchange| {
         let ended = exchange.acknowledged().is_some_and(|answer| answer["cancelled"] == true);
         ended && exchange.conversation() == Some(id) && exchange.verb() == "cancel"
     });
-    let told = told.filter(|exchange| exchange.key.as_ref().is_none_or(|key| keys.insert(key)));
-    let (told, ended) = (
-        told.count(),
-        journal.outcomes().into_iter().filter(|outcome| *outcome == "cancelled").count(),
-    );
-    (told > ended).then(|| format!("journal {id}: {told} turns were cancelled, {ended} are there"))
+    let cancelled =
+        cancelled.filter(|exchange| exchange.key.as_ref().is_none_or(|key| keys.insert(key)));
+    let cancelled = cancelled.count();
+    let ended = journal.outcomes().into_iter().filter(|outcome| *outcome == "cancelled").count();
+    (cancelled > ended)
+        .then(|| format!("journal {id}: {cancelled} turns were cancelled, {ended} are there"))
 }
 
 #[cfg(test)]
@@ -162,7 +170,7 @@ mod tests {
         for (field, other) in [("call_id", json!("once")), ("approved", json!(false))] {
             let mut evidence = evidence();
             evidence.journal().0[7]["data"][field] = other;
-            expect(check, &evidence, "resolution -> {\"seq\":8}: this is there");
+            expect(check, &evidence, "resolution -> {\"seq\":8}: the journal has");
         }
     }
 
@@ -195,7 +203,7 @@ mod tests {
         dispatch.path = "/v1/conversations/c/dispatch".to_owned();
         evidence.exchanges.extend([fork, dispatch]);
         expect(check, &evidence, "fork f is gone");
-        expect(check, &evidence, "1 dispatches were told, 0 are there");
+        expect(check, &evidence, "1 dispatches were acknowledged, 0 are there");
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! A deadline ends what waits, once, not before its time, and nothing answers after it.
+//! Checks deadlines: a suspension expires once, not before its deadline, and is not resolved after
+//! it.
 
 use std::time::Duration;
 
@@ -8,19 +9,19 @@ use serde_json::Value;
 use super::Evidence;
 use crate::journal::Journal;
 
-/// One suspension and how it ended.
-struct Waited<'a> {
+/// One suspension and the event that ended it.
+struct Suspension<'a> {
     id: &'a str,
     call: &'a str,
     due: Timestamp,
     end: &'a Value,
 }
 
-/// No suspension expires before its deadline or twice, and none is answered after it.
+/// No suspension expires twice or before its deadline, and none is resolved after it.
 pub fn check(evidence: &Evidence) -> Vec<String> {
     let mut violations = Vec::new();
     for (id, journal) in &evidence.journals {
-        for Waited { call, due, end, .. } in waits(id, journal) {
+        for Suspension { call, due, end, .. } in suspensions(id, journal) {
             let at = time(&end["at"]);
             if is_expiry(end) && at < due {
                 violations.push(format!("{id}/{call} expired at {at}, before {due}"));
@@ -38,29 +39,28 @@ pub fn check(evidence: &Evidence) -> Vec<String> {
     violations
 }
 
-/// The suspensions that ended more than this after their deadline, or were left open.
+/// The suspensions that ended more than `tolerance` after their deadline, or are still open.
 ///
-/// Not a part of `check`: how late an alarm may be depends on what the test did to the cluster.
-pub fn late(evidence: &Evidence, by: Duration) -> Vec<String> {
-    let all = evidence.journals.iter().flat_map(|(id, journal)| waits(id, journal));
-    let late =
-        all.filter(|waited| waited.end.is_null() || time(&waited.end["at"]) > waited.due + by);
-    late.map(|Waited { id, call, due, end }| format!("{id}/{call} was due at {due}: {end}"))
+/// Not a part of `check`: how late an alarm may be depends on the faults that the test caused.
+pub fn late(evidence: &Evidence, tolerance: Duration) -> Vec<String> {
+    let all = evidence.journals.iter().flat_map(|(id, journal)| suspensions(id, journal));
+    let late = all.filter(|it| it.end.is_null() || time(&it.end["at"]) > it.due + tolerance);
+    late.map(|Suspension { id, call, due, end }| format!("{id}/{call} was due at {due}: {end}"))
         .collect()
 }
 
-/// Every suspension with the event that ended it; null when none did.
-fn waits<'a>(id: &'a str, journal: &'a Journal) -> Vec<Waited<'a>> {
-    let suspended = journal.0.iter().enumerate().filter(|(_, event)| event["type"] == "suspension");
-    let waits = suspended.map(|(place, event)| {
+/// Every suspension with the event that ended it, or null if it is still open.
+fn suspensions<'a>(id: &'a str, journal: &'a Journal) -> Vec<Suspension<'a>> {
+    let opened = journal.0.iter().enumerate().filter(|(_, event)| event["type"] == "suspension");
+    let all = opened.map(|(index, event)| {
         let ends = |later: &&Value| {
             let kind = later["type"].as_str().unwrap_or_default();
             ["resolution", "tool_result"].contains(&kind) && call(later) == call(event)
         };
-        let end = journal.0[place + 1..].iter().find(ends).unwrap_or(&Value::Null);
-        Waited { id, call: call(event), due: time(&event["data"]["expires_at"]), end }
+        let end = journal.0[index + 1..].iter().find(ends).unwrap_or(&Value::Null);
+        Suspension { id, call: call(event), due: time(&event["data"]["expires_at"]), end }
     });
-    waits.collect()
+    all.collect()
 }
 
 fn is_expiry(event: &Value) -> bool {
@@ -71,7 +71,7 @@ fn call(event: &Value) -> &str {
     event["data"]["call_id"].as_str().unwrap_or_default()
 }
 
-/// A missing time is one long ago.
+/// Parses a timestamp; a missing one is the epoch.
 fn time(value: &Value) -> Timestamp {
     value.as_str().and_then(|text| text.parse().ok()).unwrap_or(Timestamp::UNIX_EPOCH)
 }

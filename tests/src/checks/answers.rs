@@ -1,4 +1,4 @@
-//! What a client is answered is one of the answers that the contract knows, and true.
+//! Checks that every answer to a client is one that the API allows, and true.
 
 use std::collections::BTreeMap;
 
@@ -9,17 +9,17 @@ use super::Evidence;
 use crate::history::Exchange;
 use crate::journal::Journal;
 
-/// Nobody is told that the program broke or that something is not there which is; a repeat gets the
-/// first answer; a call that is said not to be open is not.
+/// No answer reports an internal error, or the absence of a conversation that exists; a repeat gets
+/// the first answer; a call that is reported as not open is not open.
 pub fn check(evidence: &Evidence) -> Vec<String> {
     let answers = evidence.exchanges.iter().filter_map(|exchange| {
         let why = unexpected(evidence, exchange).or_else(|| untrue(evidence, exchange))?;
-        Some(format!("{}: {why}", told(exchange)))
+        Some(format!("{}: {why}", describe(exchange)))
     });
     answers.chain(repeats(evidence)).collect()
 }
 
-fn told(exchange: &Exchange) -> String {
+fn describe(exchange: &Exchange) -> String {
     let Exchange { node, method, path, answer, .. } = exchange;
     let answer = answer.as_ref().map_or(String::new(), |it| format!("{} {}", it.status, it.body));
     format!("{node} {method} {path} -> {answer}")
@@ -30,29 +30,33 @@ fn unexpected(evidence: &Evidence, exchange: &Exchange) -> Option<String> {
     let id = exchange.conversation()?;
     match status {
         200..=299 | 409 | 429 | 503 | 422 => None,
-        404 if evidence.may_be_gone(id) || !evidence.was_there(id, exchange.sent_at) => None,
-        404 => Some("it is there".to_owned()),
-        _ => Some("nobody may be told that".to_owned()),
+        404 if evidence.may_be_missing(id) || !evidence.existed(id, exchange.sent_at) => None,
+        404 => Some("the conversation exists".to_owned()),
+        _ => Some("no client may get this status".to_owned()),
     }
 }
 
-/// Answers to one key, or to one message, that differ.
+/// Different answers to the same idempotency key or message id.
 fn repeats(evidence: &Evidence) -> Vec<String> {
     let mut first: BTreeMap<_, &Exchange> = BTreeMap::new();
     let mut violations = Vec::new();
     for exchange in evidence.exchanges.iter().filter(|exchange| exchange.acknowledged().is_some()) {
         let body = exchange.body.as_ref().unwrap_or(&Value::Null);
-        let named = exchange.key.as_deref().or(body["message_id"].as_str());
-        let Some(name) = named else { continue };
-        let known = first.entry((&exchange.path, name)).or_insert(exchange);
-        if known.acknowledged() != exchange.acknowledged() {
-            violations.push(format!("{}, and before: {}", told(exchange), told(known)));
+        let name = exchange.key.as_deref().or(body["message_id"].as_str());
+        let Some(name) = name else { continue };
+        let first_answer = first.entry((&exchange.path, name)).or_insert(exchange);
+        if first_answer.acknowledged() != exchange.acknowledged() {
+            violations.push(format!(
+                "{}, and before: {}",
+                describe(exchange),
+                describe(first_answer)
+            ));
         }
     }
     violations
 }
 
-/// Who answers a call that waits, and is told that it does not.
+/// A resolution that was refused as `call-not-open` although the call was open.
 fn untrue(evidence: &Evidence, exchange: &Exchange) -> Option<String> {
     let refused = exchange.answer.as_ref().ok().filter(|answer| answer.status == 409)?;
     if exchange.verb() != "resolution" || refused.body["type"] != "/problems/call-not-open" {
@@ -61,25 +65,25 @@ fn untrue(evidence: &Evidence, exchange: &Exchange) -> Option<String> {
     let journal = evidence.journals.get(exchange.conversation()?)?;
     let call = exchange.path.split('/').nth(5)?;
     let approves = exchange.body.as_ref().is_some_and(|body| !body["approved"].is_null());
-    let (asked, ended) = open(journal, call, approves)?;
-    let waited = asked < exchange.sent_at && exchange.ended_at < ended;
-    waited.then(|| format!("it waited from {asked} to {ended}"))
+    let (opened, closed) = open_interval(journal, call, approves)?;
+    let was_open = opened < exchange.sent_at && exchange.ended_at < closed;
+    was_open.then(|| format!("it was open from {opened} to {closed}"))
 }
 
-/// From when to when a call waited for an approval, or for another answer: to its deadline at the
-/// latest, also when the expiry was written later.
-fn open(journal: &Journal, call: &str, approval: bool) -> Option<(Timestamp, Timestamp)> {
-    let mut asked = journal.about("suspension", call);
-    let asked = asked.find(|event| (event["data"]["kind"] == "approval") == approval)?;
-    let later = |event: &&Value| event["seq"].as_u64() > asked["seq"].as_u64();
+/// The time during which a call was open for an approval, or for another answer: at most until its
+/// deadline, even when the expiry was written later.
+fn open_interval(journal: &Journal, call: &str, approval: bool) -> Option<(Timestamp, Timestamp)> {
+    let mut suspension = journal.about("suspension", call);
+    let suspension = suspension.find(|event| (event["data"]["kind"] == "approval") == approval)?;
+    let later = |event: &&Value| event["seq"].as_u64() > suspension["seq"].as_u64();
     let ends = |event: &&Value| {
         let kind = event["type"].as_str().unwrap_or_default();
         event["data"]["call_id"] == call && ["resolution", "tool_result"].contains(&kind)
     };
     let end = journal.0.iter().filter(later).find(ends)?;
     let time = |value: &Value| value.as_str()?.parse::<Timestamp>().ok();
-    let (end, due) = (time(&end["at"])?, time(&asked["data"]["expires_at"])?);
-    Some((time(&asked["at"])?, end.min(due)))
+    let (end, due) = (time(&end["at"])?, time(&suspension["data"]["expires_at"])?);
+    Some((time(&suspension["at"])?, end.min(due)))
 }
 
 #[cfg(test)]
@@ -98,15 +102,15 @@ mod tests {
     fn an_internal_error_and_a_wrong_not_found_are_seen() {
         let mut evidence = evidence();
         evidence.exchanges[0].answer.as_mut().unwrap().status = 500;
-        expect(check, &evidence, "nobody may be told that");
+        expect(check, &evidence, "no client may get this status");
         evidence.exchanges[0].answer.as_mut().unwrap().status = 202;
         let mut again = evidence.exchanges[3].clone();
         (again.sent_at, again.ended_at) = (second(50), second(51));
         again.answer.as_mut().unwrap().status = 404;
         evidence.exchanges.push(again);
-        expect(check, &evidence, "it is there");
+        expect(check, &evidence, "the conversation exists");
         evidence.exchanges.last_mut().unwrap().sent_at = second(0);
-        assert_eq!(check(&evidence), [""; 0], "nobody had said so yet");
+        assert_eq!(check(&evidence), [""; 0], "nothing had been acknowledged yet");
     }
 
     #[test]
@@ -126,14 +130,14 @@ mod tests {
         let exchange = &mut evidence.exchanges[1];
         let answer = exchange.answer.as_mut().unwrap();
         (answer.status, answer.body) = (409, json!({"type": "/problems/call-not-open"}));
-        // It waited from second 6 to second 8.
+        // The call was open from second 6 to second 8.
         (exchange.sent_at, exchange.ended_at) = (second(6), second(9));
         assert_eq!(check(&evidence), [""; 0]);
         let half = jiff::SignedDuration::from_millis(500);
         (evidence.exchanges[1].sent_at, evidence.exchanges[1].ended_at) =
             (second(6) + half, second(7));
-        expect(check, &evidence, "it waited from");
-        // After its deadline it does not wait, although nobody has written that yet.
+        expect(check, &evidence, "it was open from");
+        // After its deadline the call is not open, although no event says so yet.
         evidence.journal().0[5]["data"]["expires_at"] = json!((second(6) + half).to_string());
         assert_eq!(check(&evidence), [""; 0]);
     }

@@ -1,4 +1,4 @@
-//! Evidence of one conversation that kept every promise, for the checks to be tried on.
+//! Evidence of one conversation that keeps every promise, for the tests of the checks to break.
 
 use jiff::Timestamp;
 use reqwest::Method;
@@ -14,7 +14,7 @@ use crate::request_log::Request;
 /// The conversation `c`: the turn `t1` calls `send`, which is approved and then runs twice, and
 /// `once`, which expires; `t2` is cancelled.
 pub(super) fn evidence() -> Evidence {
-    let heard = frames();
+    let streams = vec![("c".to_owned(), frames())];
     let exchanges = vec![
         post("c/messages", json!({"text": "go", "message_id": "m1"}), 202, sent("t1", 2)),
         post("c/calls/send/resolution", json!({"approved": true}), 200, json!({"seq": 8})),
@@ -24,7 +24,7 @@ pub(super) fn evidence() -> Evidence {
     Evidence {
         exchanges,
         journals: [("c".to_owned(), journal())].into(),
-        streams: vec![("c".to_owned(), heard)],
+        streams,
         runs: vec![run("send", 1), run("send", 2)],
     }
 }
@@ -35,7 +35,7 @@ impl Evidence {
     }
 }
 
-/// Fails unless one of the violations says so.
+/// Fails unless one of the violations contains these words.
 pub(super) fn expect(check: fn(&Evidence) -> Vec<String>, evidence: &Evidence, words: &str) {
     let violations = check(evidence);
     assert!(
@@ -70,16 +70,16 @@ fn sent(turn: &str, seq: u64) -> Value {
     json!({"conversation_id": "c", "turn_id": turn, "seq": seq})
 }
 
-/// Event `n` happens in second `n`; suspensions wait for six seconds.
+/// Event `n` happens in second `n`; suspensions expire after six seconds.
 fn journal() -> Journal {
-    let said = |text: &str| json!({"content": [{"type": "text", "text": text}]});
+    let message = |text: &str| json!({"content": [{"type": "text", "text": text}]});
     let suspension = |call: &str, due| {
         let due = second(due).to_string();
         json!({"call_id": call, "kind": "approval", "suspension": 1, "expires_at": due})
     };
     let events = [
         ("created", Value::Null, json!({})),
-        ("user_msg", json!("t1"), json!({"message": said("go"), "message_id": "m1"})),
+        ("user_msg", json!("t1"), json!({"message": message("go"), "message_id": "m1"})),
         ("turn_started", json!("t1"), json!({})),
         ("tool_call", json!("t1"), json!({"call_id": "send", "started": false})),
         (
@@ -95,7 +95,7 @@ fn journal() -> Journal {
         ("tool_result", json!("t1"), json!({"call_id": "send", "ok": true})),
         ("tool_result", json!("t1"), json!({"call_id": "once", "error_type": "EXPIRED"})),
         ("turn_ended", json!("t1"), json!({"outcome": "completed"})),
-        ("user_msg", json!("t2"), json!({"message": said("again")})),
+        ("user_msg", json!("t2"), json!({"message": message("again")})),
         ("turn_started", json!("t2"), json!({})),
         ("turn_ended", json!("t2"), json!({"outcome": "cancelled"})),
     ];

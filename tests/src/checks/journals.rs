@@ -1,9 +1,9 @@
-//! Journals have no gaps, and in the end nothing is open in them.
+//! Checks that journals have no gaps, and that nothing is open at their end.
 
 use super::Evidence;
 
-/// Every journal is sound and at rest: `seq` counts from 1, every turn that started has ended
-/// once, every call has one result.
+/// Every journal is sound and at rest: `seq` counts from 1, every started turn has ended once, and
+/// every call has one result.
 pub fn check(evidence: &Evidence) -> Vec<String> {
     let violations = evidence.journals.iter().flat_map(|(id, journal)| {
         let open = journal.open().into_iter().map(|open| format!("{open} is open at the end"));

@@ -1,19 +1,19 @@
-//! Nobody is asked twice: what was once answered stands, whoever died since.
+//! Checks that no question is asked twice: an answer stands, whichever node dies afterwards.
 
 use std::collections::BTreeSet;
 
 use super::Evidence;
 
-/// A call waits at most once for an approval, once for a person and once for a page.
+/// A call is suspended at most once each for an approval, a person and a client.
 pub fn check(evidence: &Evidence) -> Vec<String> {
     let mut violations = Vec::new();
     for (id, journal) in &evidence.journals {
-        let mut asked = BTreeSet::new();
-        // What a tool asks for that had begun to run, it may ask for again.
+        let mut questions = BTreeSet::new();
+        // A tool that runs again may ask its own questions again.
         let first = journal.of("suspension").filter(|event| event["data"]["requests"].is_null());
         for event in first {
             let (call, kind) = (&event["data"]["call_id"], &event["data"]["kind"]);
-            if !asked.insert((call.to_string(), kind.to_string())) {
+            if !questions.insert((call.to_string(), kind.to_string())) {
                 violations.push(format!("journal {id}: {call} is asked twice for {kind}"));
             }
         }

@@ -1,4 +1,4 @@
-//! A reader of the stream misses nothing that is journalled, and hears nothing twice.
+//! Checks that stream readers receive every journalled frame, and each one once.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,12 +6,12 @@ use super::Evidence;
 use crate::frames::{Frame, ids};
 use crate::journal::Journal;
 
-/// Over all its connections, each reader heard every journalled frame once and in order, and each
-/// turn's end once, as the journal tells it.
+/// Over all its connections, each reader received every journalled frame once and in order, and the
+/// end of each turn once, with the journal's outcome.
 pub fn check(evidence: &Evidence) -> Vec<String> {
     let violations = evidence.streams.iter().flat_map(|(id, frames)| {
         let violations = match evidence.journals.get(id) {
-            Some(journal) => order(frames).into_iter().chain(against(journal, frames)).collect(),
+            Some(journal) => order(frames).into_iter().chain(compare(journal, frames)).collect(),
             None => order(frames),
         };
         violations.into_iter().map(move |why| format!("stream of {id}: {why}"))
@@ -21,36 +21,40 @@ pub fn check(evidence: &Evidence) -> Vec<String> {
 
 fn order(frames: &[Frame]) -> Vec<String> {
     let ids = ids(frames);
-    let back = ids.windows(2).filter(|two| two[1] <= two[0]);
-    back.map(|two| format!("id {} comes after {}", two[1], two[0])).collect()
+    let descents = ids.windows(2).filter(|two| two[1] <= two[0]);
+    descents.map(|two| format!("id {} comes after {}", two[1], two[0])).collect()
 }
 
-fn against(journal: &Journal, frames: &[Frame]) -> Vec<String> {
-    let heard: BTreeSet<u64> = ids(frames).into_iter().collect();
-    let told: BTreeSet<u64> = journal.mirrored().into_iter().collect();
-    let missed = told.difference(&heard).map(|id| format!("id {id} was never heard"));
-    let invented = heard.difference(&told).map(|id| format!("id {id} is not in the journal"));
+fn compare(journal: &Journal, frames: &[Frame]) -> Vec<String> {
+    let received: BTreeSet<u64> = ids(frames).into_iter().collect();
+    let expected: BTreeSet<u64> = journal.mirrored().into_iter().collect();
+    let missed = expected.difference(&received).map(|id| format!("id {id} was never received"));
+    let invented =
+        received.difference(&expected).map(|id| format!("id {id} is not in the journal"));
     missed.chain(invented).chain(ends(journal, frames)).collect()
 }
 
 fn ends(journal: &Journal, frames: &[Frame]) -> Vec<String> {
-    let mut heard: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    let mut received: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for frame in frames.iter().filter(|frame| frame.is_terminal()) {
         let turn = frame.data["turn_id"].as_str().unwrap_or_default();
-        heard.entry(turn).or_default().push(&frame.name);
+        received.entry(turn).or_default().push(&frame.name);
     }
     let mut violations = Vec::new();
     for event in journal.of("turn_ended") {
         let turn = event["turn_id"].as_str().unwrap_or_default();
-        let said = format!("turn_{}", event["data"]["outcome"].as_str().unwrap_or_default());
-        let ends = heard.remove(turn).unwrap_or_default();
-        if ends != [said.as_str()] {
+        let expected = format!("turn_{}", event["data"]["outcome"].as_str().unwrap_or_default());
+        let ends = received.remove(turn).unwrap_or_default();
+        if ends != [expected.as_str()] {
             violations
-                .push(format!("turn {turn} ended as {said}, and was heard to end as {ends:?}"));
+                .push(format!("turn {turn} ended as {expected}, and the stream has {ends:?}"));
         }
     }
-    violations
-        .extend(heard.into_keys().map(|turn| format!("turn {turn} was heard to end, and did not")));
+    violations.extend(
+        received
+            .into_keys()
+            .map(|turn| format!("turn {turn} ended in the stream, and not in the journal")),
+    );
     violations
 }
 
@@ -68,10 +72,10 @@ mod tests {
     fn a_gap_is_seen_at_the_end_too() {
         let mut evidence = evidence();
         evidence.streams[0].1.remove(2);
-        expect(check, &evidence, "id 7 was never heard");
+        expect(check, &evidence, "id 7 was never received");
         evidence.streams[0].1.pop();
-        expect(check, &evidence, "id 16 was never heard");
-        expect(check, &evidence, "turn t2 ended as turn_cancelled, and was heard to end as []");
+        expect(check, &evidence, "id 16 was never received");
+        expect(check, &evidence, "turn t2 ended as turn_cancelled, and the stream has []");
     }
 
     #[test]
@@ -102,6 +106,6 @@ mod tests {
         let mut evidence = evidence();
         evidence.journal().0.truncate(13);
         expect(check, &evidence, "id 15 is not in the journal");
-        expect(check, &evidence, "turn t2 was heard to end, and did not");
+        expect(check, &evidence, "turn t2 ended in the stream, and not in the journal");
     }
 }

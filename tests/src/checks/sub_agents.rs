@@ -1,4 +1,4 @@
-//! Every call that asks another agent has one child, which ends and whose answer is heard.
+//! Checks sub-agents: every call to another agent has one child, which ends and answers once.
 
 use std::collections::BTreeMap;
 
@@ -7,51 +7,52 @@ use serde_json::Value;
 use super::Evidence;
 use crate::journal::Journal;
 
-/// A child is that of one call, of a parent that knows it; it works for one turn, and what it
-/// answers is what the call ended with.
+/// A child belongs to exactly one call of a parent that knows it, gets one message, and answers
+/// once.
 pub fn check(evidence: &Evidence) -> Vec<String> {
-    let asked = asked(evidence);
+    let calls = calls_by_child(evidence);
     let mut violations = Vec::new();
     for (id, journal) in &evidence.journals {
         let Some(parent) = parent(journal) else { continue };
-        let of = |name: &str| parent[name].as_str().unwrap_or_default().to_owned();
-        let (root, call) = (of("conversation_id"), of("call_id"));
-        let mut say = |why: &str| violations.push(format!("child {id} of {root}/{call}: {why}"));
-        match asked.get(id.as_str()) {
-            Some(calls) if calls.len() > 1 => say("several calls ask it"),
-            Some(calls) if calls[0] != (root.as_str(), call.as_str()) => say("another asks it"),
+        let field = |name: &str| parent[name].as_str().unwrap_or_default().to_owned();
+        let (root, call) = (field("conversation_id"), field("call_id"));
+        let mut report = |why: &str| violations.push(format!("child {id} of {root}/{call}: {why}"));
+        match calls.get(id.as_str()) {
+            Some(calls) if calls.len() > 1 => report("several calls ask it"),
+            Some(calls) if calls[0] != (root.as_str(), call.as_str()) => report("another asks it"),
             Some(_) => {}
-            None if evidence.may_be_gone(&root) => say("it outlived its parent"),
-            None => say("its parent does not know it"),
+            None if evidence.may_be_missing(&root) => report("it outlived its parent"),
+            None => report("its parent does not know it"),
         }
         if journal.of("user_msg").count() > 1 {
-            say("it was asked twice");
+            report("it was asked twice");
         }
         if journal.outcomes() == ["completed"] && journal.of("told").count() > 1 {
-            say("it answered twice");
+            report("it answered twice");
         }
     }
     violations
 }
 
-/// The calls that each child is to answer.
-fn asked(evidence: &Evidence) -> BTreeMap<&str, Vec<(&str, &str)>> {
-    let mut asked = BTreeMap::<&str, Vec<_>>::new();
+/// The calls that name each child.
+fn calls_by_child(evidence: &Evidence) -> BTreeMap<&str, Vec<(&str, &str)>> {
+    let mut calls = BTreeMap::<&str, Vec<_>>::new();
     for (id, journal) in &evidence.journals {
-        // A fork has the other's calls, not its children.
-        let own = journal.0.iter().rposition(|event| event["type"] == "forked").map_or(0, |at| at);
+        // A fork copies calls, but not their children.
+        let own =
+            journal.0.iter().rposition(|event| event["type"] == "forked").map_or(0, |index| index);
         for event in &journal.0[own..] {
             let (data, kind) = (&event["data"], event["type"].as_str().unwrap_or_default());
             let child = data["child"].as_str();
-            // A dispatch that starts again asks the child that it asked before.
+            // A later attempt of a dispatch uses the same child.
             let first = kind == "tool_call" || kind == "dispatch_started" && data["attempt"] == 1;
             if let (Some(child), true) = (child, first) {
                 let call = data["call_id"].as_str().unwrap_or_default();
-                asked.entry(child).or_default().push((id.as_str(), call));
+                calls.entry(child).or_default().push((id.as_str(), call));
             }
         }
     }
-    asked
+    calls
 }
 
 fn parent(journal: &Journal) -> Option<&Value> {
@@ -68,7 +69,7 @@ mod tests {
     use crate::checks::fixtures::{evidence, expect};
 
     /// The call `send` of `c` is answered by the child `k`.
-    fn family() -> Evidence {
+    fn with_child() -> Evidence {
         let mut evidence = evidence();
         evidence.journal().0[3]["data"]["child"] = json!("k");
         let mut child = evidence.journal().clone();
@@ -80,12 +81,12 @@ mod tests {
 
     #[test]
     fn a_child_of_one_call_keeps_the_promise() {
-        assert_eq!(check(&family()), [""; 0]);
+        assert_eq!(check(&with_child()), [""; 0]);
     }
 
     #[test]
     fn a_child_that_nobody_or_somebody_else_asks_is_seen() {
-        let mut evidence = family();
+        let mut evidence = with_child();
         evidence.journal().0[4]["data"]["child"] = json!("k");
         expect(check, &evidence, "several calls ask it");
         evidence.journal().0[3]["data"] = json!({});
@@ -96,7 +97,7 @@ mod tests {
 
     #[test]
     fn a_child_that_is_asked_twice_or_outlives_its_parent_is_seen() {
-        let mut evidence = family();
+        let mut evidence = with_child();
         let child = evidence.journals.get_mut("k").unwrap();
         let again = child.0[1].clone();
         child.0.push(again);

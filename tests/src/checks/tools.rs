@@ -1,4 +1,5 @@
-//! A tool runs again under the same key as a higher attempt, and never when it must not.
+//! Checks tool runs: a repeated run has the same key and a higher attempt, and none repeats that
+//! must not.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,48 +8,51 @@ use serde_json::Value;
 use super::Evidence;
 use crate::request_log::Request;
 
-/// What the journals say about one key.
+/// The attempts that the journals contain for one key.
 #[derive(Default)]
-struct Planned {
+struct JournalledAttempts {
     attempts: BTreeSet<u64>,
-    once: bool,
+    runs_once: bool,
 }
 
-/// Every request to a tool has the key of its call and an attempt that is journalled, higher than
-/// every one that arrived before; the arguments stay; `on_interrupt: fail` came at most once.
+/// Every request to a tool has the key of its call and a journalled attempt, higher than each
+/// earlier one; the arguments never change; a call with `on_interrupt: fail` runs at most once.
 pub fn check(evidence: &Evidence) -> Vec<String> {
-    let planned = planned(evidence);
+    let journalled = journalled_attempts(evidence);
     let mut runs: BTreeMap<&str, Vec<&Request>> = BTreeMap::new();
     for run in &evidence.runs {
         runs.entry(run.header("idempotency-key")).or_default().push(run);
     }
     let mut violations = Vec::new();
     for (key, runs) in runs {
-        let mut say = |why: String| violations.push(format!("runs of {key:?}: {why}"));
-        let planned = planned.get(key);
+        let mut report = |why: String| violations.push(format!("runs of {key:?}: {why}"));
+        let journalled = journalled.get(key);
         let conversation = key.split_once('/').map_or(key, |(conversation, _)| conversation);
-        if planned.is_none() && !evidence.may_be_gone(conversation) {
-            say("no journal has such a call".to_owned());
+        if journalled.is_none() && !evidence.may_be_missing(conversation) {
+            report("no journal has such a call".to_owned());
         }
-        if runs.len() > 1 && planned.is_some_and(|planned| planned.once) {
-            say(format!("must not be repeated, and ran {} times", runs.len()));
+        if runs.len() > 1 && journalled.is_some_and(|attempts| attempts.runs_once) {
+            report(format!("must not be repeated, and ran {} times", runs.len()));
         }
         for run in &runs {
-            let of = |name: &str| run.body[name].as_str().unwrap_or_default().to_owned();
-            let meant = format!("{}/{}", of("conversation_id"), of("call_id"));
-            if meant != key {
-                say(format!("is about {meant}"));
+            let field = |name: &str| run.body[name].as_str().unwrap_or_default().to_owned();
+            let expected = format!("{}/{}", field("conversation_id"), field("call_id"));
+            if expected != key {
+                report(format!("is about {expected}"));
             }
-            if planned.is_some_and(|planned| !planned.attempts.contains(&attempt(run))) {
-                say(format!("attempt {} is not journalled", attempt(run)));
+            if journalled.is_some_and(|known| !known.attempts.contains(&attempt(run))) {
+                report(format!("attempt {} is not journalled", attempt(run)));
             }
         }
         for two in runs.windows(2) {
             if attempt(two[1]) <= attempt(two[0]) {
-                say(format!("attempt {} comes after {}", attempt(two[1]), attempt(two[0])));
+                report(format!("attempt {} comes after {}", attempt(two[1]), attempt(two[0])));
             }
             if two[1].body["args"] != two[0].body["args"] {
-                say(format!("args change from {} to {}", two[0].body["args"], two[1].body["args"]));
+                report(format!(
+                    "args change from {} to {}",
+                    two[0].body["args"], two[1].body["args"]
+                ));
             }
         }
     }
@@ -59,8 +63,8 @@ fn attempt(run: &Request) -> u64 {
     run.body["attempt"].as_u64().unwrap_or_default()
 }
 
-fn planned(evidence: &Evidence) -> BTreeMap<String, Planned> {
-    let mut all = BTreeMap::<String, Planned>::new();
+fn journalled_attempts(evidence: &Evidence) -> BTreeMap<String, JournalledAttempts> {
+    let mut all = BTreeMap::<String, JournalledAttempts>::new();
     for (id, journal) in &evidence.journals {
         for event in &journal.0 {
             let data = &event["data"];
@@ -69,9 +73,9 @@ fn planned(evidence: &Evidence) -> BTreeMap<String, Planned> {
                 Some("tool_started" | "dispatch_started") => data["attempt"].as_u64(),
                 _ => continue,
             };
-            let planned = all.entry(format!("{id}/{}", text(&data["call_id"]))).or_default();
-            planned.attempts.extend(attempt);
-            planned.once |= data["on_interrupt"] == "fail";
+            let journalled = all.entry(format!("{id}/{}", text(&data["call_id"]))).or_default();
+            journalled.attempts.extend(attempt);
+            journalled.runs_once |= data["on_interrupt"] == "fail";
         }
     }
     all

@@ -1,8 +1,7 @@
-//! A node that answers, journals and tells, and decides nothing: no node over the same HTTP server
-//! and the same client of Redis makes more turns.
-//!
-//! Each request of a turn is parsed and answered, each commit of a turn is written by the same
-//! script with the same events, and each frame is sent, all as a real node did it once.
+//! A node that answers, journals and streams without deciding anything: an upper bound for turns
+//! per second with the same HTTP server and Redis client. Each request of a turn is parsed and
+//! answered, each commit of a turn is written by the same script with the same events, and each
+//! frame is sent, all as recorded from a real node.
 
 use std::collections::HashMap;
 use std::io::Write;
@@ -16,7 +15,7 @@ use abide_actors::journal::{
 use abide_conversation::{ConversationId, Event, State, replay, wanted};
 use abide_registry::store::Store;
 use axum::body::{Body, Bytes};
-use axum::extract::{Path as Of, State as With};
+use axum::extract::{Path as UrlPath, State as Shared};
 use axum::http::StatusCode;
 use axum::response::IntoResponse;
 use axum::routing::{get, post, put};
@@ -34,10 +33,11 @@ use super::node_group::NodeGroup;
 use super::report::Report;
 use super::{Load, LoadError, load_error, redis};
 
-/// The journal of a turn under load, and how many of its events each commit has.
+/// The journal of a turn under load.
 const JOURNAL: &str = include_str!("bare_node/journal.jsonl");
+/// How many of the journal's events each commit has.
 const EVENTS_PER_COMMIT: [usize; 5] = [3, 3, 2, 1, 2];
-/// The frames that followed the commits but the first.
+/// The frames that follow each commit except the first.
 const FRAMES: [&str; 4] = [
     include_str!("bare_node/suspended.frames"),
     include_str!("bare_node/resolved.frames"),
@@ -56,25 +56,25 @@ pub(super) async fn run(load: &Load, dir: &Path) -> Result<Report, LoadError> {
     comparison::report(load, Order::Alternately, &sides)
 }
 
-/// What the handlers work with.
+/// The state of the handlers.
 #[derive(Clone)]
 struct Bare {
     store: Arc<dyn Store>,
     me: Holder,
     commits: Arc<[Commit]>,
     committed: Arc<AtomicU64>,
-    /// The turns that run.
+    /// The running turns.
     turns: Arc<Mutex<HashMap<String, Turn>>>,
 }
 
 struct Turn {
     claim: Claim,
     frames: UnboundedSender<Bytes>,
-    /// Until somebody listens.
+    /// The receiver of the frames, until a client opens the stream.
     unread: Option<UnboundedReceiver<Bytes>>,
 }
 
-/// Why a request was not answered as it should be.
+/// Why a request failed.
 struct RequestError(String);
 
 impl From<StoreError> for RequestError {
@@ -89,7 +89,7 @@ impl IntoResponse for RequestError {
     }
 }
 
-/// Serves over a Redis until SIGTERM, and says where, as a node does.
+/// Serves over a Redis until SIGTERM, and prints a ready line as a node does.
 pub(super) async fn serve(load: &Load, url: &str) -> Result<(), LoadError> {
     let bare = Bare {
         store: redis::open(url, load.durability).await?,
@@ -117,18 +117,21 @@ pub(super) async fn serve(load: &Load, url: &str) -> Result<(), LoadError> {
     }
 }
 
-/// The commits of a turn, with the heads and the open calls that they had.
+/// The commits of a turn, with their summaries and open calls.
 fn commits() -> Result<Vec<Commit>, LoadError> {
     let events = JOURNAL.lines().map(|line| abide_conversation::from_json(line.as_bytes()));
     let events: Result<Vec<Event>, _> = events.collect();
     let events = events.map_err(|error| load_error("the bare journal", error))?;
-    let (mut left, mut state, mut commits) = (&*events, State::default(), Vec::new());
+    let mut remaining = &*events;
+    let mut state = State::default();
+    let mut commits = Vec::new();
     for count in EVENTS_PER_COMMIT {
-        let (now, rest) = left.split_at_checked(count).unwrap_or((left, &[]));
-        let open = state.pending();
-        state = replay(state, now);
-        let is = state.pending();
-        let closed = open.iter().filter(|open| !is.iter().any(|it| it.call_id == open.call_id));
+        let (current, rest) = remaining.split_at_checked(count).unwrap_or((remaining, &[]));
+        let before = state.pending();
+        state = replay(state, current);
+        let after = state.pending();
+        let closed =
+            before.iter().filter(|open| !after.iter().any(|it| it.call_id == open.call_id));
         commits.push(Commit {
             head: ConversationSummary {
                 agent: state.agent.clone().ok_or_else(|| LoadError("no agent".to_owned()))?,
@@ -139,7 +142,7 @@ fn commits() -> Result<Vec<Commit>, LoadError> {
                 alarm: state.alarm(),
                 active: !wanted(&state).is_empty(),
             },
-            events: now.into(),
+            events: current.into(),
             closed: closed
                 .map(|open| ClosedSuspension {
                     call_id: open.call_id.clone(),
@@ -147,11 +150,11 @@ fn commits() -> Result<Vec<Commit>, LoadError> {
                     expires_at: open.expires_at,
                 })
                 .collect(),
-            opened: is.into_iter().filter(|_| open.is_empty()).collect(),
+            opened: after.into_iter().filter(|_| before.is_empty()).collect(),
             state: None,
             answers: Vec::new(),
         });
-        left = rest;
+        remaining = rest;
     }
     Ok(commits)
 }
@@ -168,7 +171,7 @@ impl Bare {
         Ok(())
     }
 
-    /// Makes these commits and tells of each; whoever listens waits in vain if one fails.
+    /// Makes these commits and sends the frames of each. After a failed commit no more frames come.
     async fn commit_and_stream(
         self,
         (id, claim): (ConversationId, Claim),
@@ -179,7 +182,7 @@ impl Bare {
             if self.commit(&id, &claim, n).await.is_err() {
                 return;
             }
-            // A page that went hears nothing.
+            // A client that has disconnected gets no frames.
             let _ = frames.send(Bytes::from_static(FRAMES[n - 1].as_bytes()));
         }
     }
@@ -190,8 +193,8 @@ impl Bare {
 }
 
 async fn send_message(
-    With(bare): With<Bare>,
-    Of(id): Of<String>,
+    Shared(bare): Shared<Bare>,
+    UrlPath(id): UrlPath<String>,
     Json(_): Json<Value>,
 ) -> Result<(StatusCode, Json<Value>), RequestError> {
     let conversation = ConversationId::new(id.clone());
@@ -206,8 +209,8 @@ async fn send_message(
 }
 
 async fn listen(
-    With(bare): With<Bare>,
-    Of(id): Of<String>,
+    Shared(bare): Shared<Bare>,
+    UrlPath(id): UrlPath<String>,
 ) -> Result<impl IntoResponse, RequestError> {
     let unread = bare.turns().get_mut(&id).and_then(|turn| turn.unread.take());
     let unread = unread.ok_or_else(|| RequestError("no such turn".to_owned()))?;
@@ -216,8 +219,8 @@ async fn listen(
 }
 
 async fn resolve(
-    With(bare): With<Bare>,
-    Of((id, _)): Of<(String, String)>,
+    Shared(bare): Shared<Bare>,
+    UrlPath((id, _)): UrlPath<(String, String)>,
     Json(_): Json<Value>,
 ) -> Result<Json<Value>, RequestError> {
     let turn = bare.turns().remove(&id).ok_or_else(|| RequestError("no such turn".to_owned()))?;
@@ -233,7 +236,7 @@ async fn journal() -> Json<Value> {
     Json(json!({"events": events.collect::<Vec<Value>>()}))
 }
 
-async fn metrics(With(bare): With<Bare>) -> String {
+async fn metrics(Shared(bare): Shared<Bare>) -> String {
     format!("abide_store_commits_total {}\n", bare.committed.load(Ordering::Relaxed))
 }
 

@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::client::Client;
 use super::{LoadError, load_error};
 
-/// A frame larger than this is none of the load agent's.
+/// More than any frame of the load agent has.
 const MAX_FRAME_BYTES: usize = 1 << 20;
 
 /// An open stream; dropping it closes it.
@@ -28,7 +28,7 @@ impl Stream {
         Ok(Self { pieces: body.into_data_stream(), unread: Vec::new() })
     }
 
-    /// The next frame; the stream of a turn that has not ended has one.
+    /// Reads the next frame. The stream of a running turn always has one.
     pub(super) async fn next(&mut self) -> Result<Frame, LoadError> {
         loop {
             if let Some(end) = self.unread.windows(2).position(|two| two == b"\n\n") {
@@ -49,7 +49,7 @@ impl Stream {
 }
 
 impl Frame {
-    /// `None` for a comment.
+    /// Parses a block of lines; `None` for a comment.
     fn parse(block: &[u8]) -> Option<Self> {
         let block = String::from_utf8_lossy(block);
         let field = |key: &str| block.lines().find_map(|line| line.strip_prefix(key));

@@ -1,4 +1,5 @@
-//! What nothing built on the store can exceed: its bare commit rate, of the same bytes.
+//! The store's bare commit rate with commits of the same size, which nothing built on the store can
+//! exceed.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -12,14 +13,14 @@ use abide_registry::store::floor::Floor;
 use super::turns::Turns;
 use super::{Durability, Load, LoadError, load_error};
 
-/// What a floor's event takes beside its text.
+/// The bytes of a floor's event in addition to its text.
 const EVENT_FRAME_BYTES: usize = 110;
-/// Commits before the clock starts.
+/// Commits before the measurement starts.
 const WARM_UP_COMMITS: usize = 500;
-/// More commits than this make the rate no truer.
+/// More commits than this do not make the rate more precise.
 const MAX_COMMITS: u64 = 50_000;
 
-/// The bare rate of a new store on the same disk.
+/// The measured commit rate of a store.
 pub(super) struct FloorRate {
     pub(super) commits: usize,
     pub(super) bytes: usize,
@@ -32,32 +33,37 @@ impl FloorRate {
     }
 }
 
-/// Measures it with as many commits as the turns made, of their mean size, with as many in flight.
-pub(super) async fn rate(load: &Load, turns: &Turns, dir: &Path) -> Result<FloorRate, LoadError> {
+/// Measures a new embedded store on the same disk, with as many commits as the turns made, of their
+/// mean size, with as many in flight.
+pub(super) async fn measure_embedded(
+    load: &Load,
+    turns: &Turns,
+    dir: &Path,
+) -> Result<FloorRate, LoadError> {
     let durability = match load.durability {
         Durability::Fsync => embedded::Durability::Fsync,
         Durability::Os => embedded::Durability::Os,
     };
     let store = Embedded::open(dir, durability).map_err(|error| load_error("the floor", error))?;
-    of(load, turns, Arc::new(store)).await
+    measure(load, turns, Arc::new(store)).await
 }
 
-/// The same of any store.
-pub(super) async fn of(
+/// Measures any store.
+pub(super) async fn measure(
     load: &Load,
     turns: &Turns,
     store: Arc<dyn Store>,
 ) -> Result<FloorRate, LoadError> {
     let me = Holder { node: "floor".to_owned(), incarnation: "1".to_owned() };
-    let refused = |refusal| load_error("the floor", refusal);
+    let failed = |refusal| load_error("the floor", refusal);
     let workers = load.concurrency as usize;
-    let mut floor = Floor::new(store, &me, workers).await.map_err(refused)?;
+    let mut floor = Floor::new(store, &me, workers).await.map_err(failed)?;
     let commits = usize::try_from(turns.counters.commits.clamp(1, MAX_COMMITS)).unwrap_or(1);
-    let a_turn = turns.counters.commits as f64 / f64::from(turns.count);
-    let bytes = (turns.turn_bytes as f64 / a_turn.max(1.0)) as usize;
+    let commits_per_turn = turns.counters.commits as f64 / f64::from(turns.count);
+    let bytes = (turns.turn_bytes as f64 / commits_per_turn.max(1.0)) as usize;
     let text = bytes.saturating_sub(EVENT_FRAME_BYTES);
-    floor.run(WARM_UP_COMMITS, text).await.map_err(refused)?;
+    floor.run(WARM_UP_COMMITS, text).await.map_err(failed)?;
     let started = Instant::now();
-    floor.run(commits, text).await.map_err(refused)?;
+    floor.run(commits, text).await.map_err(failed)?;
     Ok(FloorRate { commits, bytes, took: started.elapsed() })
 }

@@ -1,4 +1,4 @@
-//! Turns with many conversations in the store, compared with turns in one that has none.
+//! Compares turns over a store with many conversations with turns over an empty one.
 
 use std::path::Path;
 use std::time::Duration;
@@ -11,20 +11,21 @@ use super::node_group::NodeGroup;
 use super::report::Report;
 use super::{Load, LoadError, turns};
 
-/// How often a node of each is killed, alone and with another beside it.
+/// How often a node of each group is killed, first a single node and then one of two.
 const KILLS_PER_GROUP: usize = 11;
 
-/// What kills came to.
+/// The recovery times after kills.
 #[derive(Default)]
 struct Kills {
-    /// From the start after the kill to the ready line, and to the first resolution.
+    /// From the restart to the ready line.
     ready: Vec<Duration>,
+    /// From the restart to the first accepted resolution.
     restarted: Vec<Duration>,
-    /// From the kill to the first resolution at the other node.
+    /// From the kill to the first accepted resolution at the other node.
     taken_over: Vec<Duration>,
 }
 
-/// Fills one store, measures both by turns, and kills nodes of both.
+/// Fills one store, compares the turns of both, and kills nodes of both.
 pub(super) async fn run(load: &Load, parked: u32, dir: &Path) -> Result<Report, LoadError> {
     let mut empty = NodeGroup::start(load, &dir.join("empty"), PASSIVATE_AFTER, None).await?;
     let mut full = NodeGroup::start(load, &dir.join("full"), PASSIVATE_AFTER, None).await?;
@@ -38,7 +39,7 @@ pub(super) async fn run(load: &Load, parked: u32, dir: &Path) -> Result<Report, 
     let idle = [empty.idle().await?, full.idle().await?];
     let groups = [("empty", &empty), ("full", &full)];
     let sides = comparison::turns(load, Order::Alternately, groups).await?;
-    let kills = kills(load, [&mut empty, &mut full]).await?;
+    let kills = measure_kills(load, [&mut empty, &mut full]).await?;
     idle_conversations::expect_open_calls(&full.nodes[0], parked).await?;
     empty.stop().await?;
     full.stop().await?;
@@ -48,8 +49,14 @@ pub(super) async fn run(load: &Load, parked: u32, dir: &Path) -> Result<Report, 
     report.row("parked", &["0".to_owned(), filled, String::new()]);
     let redis = (after.0.saturating_sub(before.0)) as f64 / 1e6;
     let nodes = (after.1 as f64 - before.1 as f64) * 1_024.0 / 1e6;
-    report.row("they hold, Redis", &[String::new(), format!("{redis:.0} MB"), String::new()]);
-    report.row("they hold, nodes", &[String::new(), format!("{nodes:.0} MB"), String::new()]);
+    report.row(
+        "memory of the parked, Redis",
+        &[String::new(), format!("{redis:.0} MB"), String::new()],
+    );
+    report.row(
+        "memory of the parked, nodes",
+        &[String::new(), format!("{nodes:.0} MB"), String::new()],
+    );
     let a_second = |cpu_time: Duration| cpu_time.as_secs_f64() * 1_000.0;
     report.compare("idle nodes, a second", " ms", 1, idle.map(|idle| a_second(idle.nodes)));
     report.compare("idle Redis, a second", " ms", 1, idle.map(|idle| a_second(idle.redis)));
@@ -64,9 +71,11 @@ pub(super) async fn run(load: &Load, parked: u32, dir: &Path) -> Result<Report, 
     Ok(report)
 }
 
-/// Kills the first node of each again and again: with nobody beside it, if that is how it runs, and
-/// with another.
-async fn kills(load: &Load, mut groups: [&mut NodeGroup; 2]) -> Result<[Kills; 2], LoadError> {
+/// Kills the first node of each group repeatedly: first as the only node, then as one of two.
+async fn measure_kills(
+    load: &Load,
+    mut groups: [&mut NodeGroup; 2],
+) -> Result<[Kills; 2], LoadError> {
     let mut kills = [Kills::default(), Kills::default()];
     for group in &mut groups {
         group.nodes.truncate(1);
@@ -74,7 +83,7 @@ async fn kills(load: &Load, mut groups: [&mut NodeGroup; 2]) -> Result<[Kills; 2
     for n in 0..KILLS_PER_GROUP {
         for (group, kills) in groups.iter_mut().zip(&mut kills) {
             let id = format!("restarted-{n}");
-            waiting(group, &id).await?;
+            start_suspended(group, &id).await?;
             group.kill(0).await?;
             group.revive(load, 0).await?;
             let node = &group.nodes[0];
@@ -94,7 +103,7 @@ async fn kills(load: &Load, mut groups: [&mut NodeGroup; 2]) -> Result<[Kills; 2
         for (group, kills) in groups.iter_mut().zip(&mut kills) {
             let id = format!("taken-over-{n}");
             group.wait_until_connected().await?;
-            waiting(group, &id).await?;
+            start_suspended(group, &id).await?;
             let mut other = Client::new(group.nodes[1].public);
             let killed = group.kill(0).await?;
             idle_conversations::over_redis::resolve_with_retries(&mut other, &id).await?;
@@ -105,8 +114,8 @@ async fn kills(load: &Load, mut groups: [&mut NodeGroup; 2]) -> Result<[Kills; 2
     Ok(kills)
 }
 
-/// A conversation whose actor lives at the first node, and whose call waits.
-async fn waiting(group: &NodeGroup, id: &str) -> Result<(), LoadError> {
+/// Starts a conversation on the first node, and waits until its call is suspended.
+async fn start_suspended(group: &NodeGroup, id: &str) -> Result<(), LoadError> {
     let mut client = Client::new(group.nodes[0].public);
     turns::send_message(&mut client, id).await?;
     turns::wait_for_suspension(&mut Stream::open(&client, id).await?).await?;

@@ -1,4 +1,5 @@
-//! Conversations that wait for a person: what they hold, and how soon a node serves them again.
+//! Conversations that wait for a person: the memory that they take, and how soon a node serves them
+//! after a restart.
 
 pub(super) mod over_redis;
 
@@ -17,17 +18,17 @@ use super::node::Node;
 use super::report::Report;
 use super::{Load, LoadError, agent, load_error, turns};
 
-/// How soon an actor with nothing to do leaves.
+/// `--passivate-after` of the nodes.
 pub(super) const PASSIVATE_AFTER: &str = "1s";
-/// How long the last of them may take to leave.
+/// How long the last actors may take to be passivated.
 const SETTLE_TIMEOUT: Duration = Duration::from_secs(120);
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// What was measured.
+/// The measurements.
 pub(super) struct IdleMeasurement {
     pub(super) count: u32,
     pub(super) took: Duration,
-    /// From the last message until no actor was left.
+    /// From the last message until no actor was live.
     pub(super) passivated_after: Duration,
     pub(super) resident_kb: Resident,
     pub(super) ready_after: Duration,
@@ -35,14 +36,15 @@ pub(super) struct IdleMeasurement {
     pub(super) store_bytes: u64,
 }
 
-/// Resident memory: before the first, with the first half parked, with all of them.
+/// The resident memory before the first conversation, with half of them parked, and with all of
+/// them.
 pub(super) struct Resident {
     pub(super) before: u64,
     pub(super) half: u64,
     pub(super) all: u64,
 }
 
-/// Parks, kills, starts again, and resolves one.
+/// Parks the conversations, kills and restarts the node, and resolves one of them.
 pub(super) async fn run(load: &Load, count: u32, dir: &Path) -> Result<Report, LoadError> {
     let store = dir.join("store");
     let node = Node::start(load, &store, PASSIVATE_AFTER).await?;
@@ -60,7 +62,7 @@ pub(super) async fn run(load: &Load, count: u32, dir: &Path) -> Result<Report, L
     let store_bytes = size.map_err(|error| load_error("the store's file", error))?.len();
 
     let node = Node::start(load, &store, PASSIVATE_AFTER).await?;
-    let (ready_after, id) = (node.ready_after, name(count / 2));
+    let (ready_after, id) = (node.ready_after, conversation_id(count / 2));
     let mut client = Client::new(node.public);
     turns::resolve(&mut client, &id, agent::CALL).await?;
     let accepted_after = node.age();
@@ -81,28 +83,30 @@ pub(super) async fn run(load: &Load, count: u32, dir: &Path) -> Result<Report, L
     ))
 }
 
-fn name(n: u32) -> String {
+fn conversation_id(n: u32) -> String {
     format!("parked-{n}")
 }
 
-/// Parks them, each worker at a node of its own. Returns how long it took.
+/// Parks the conversations of a range, with the workers spread over the nodes. Returns how long it
+/// took.
 pub(super) async fn park(
     load: &Load,
     nodes: &[Node],
-    which: std::ops::Range<u32>,
+    numbers: std::ops::Range<u32>,
 ) -> Result<Duration, LoadError> {
     let started = Instant::now();
-    let next = Arc::new(AtomicU32::new(which.start));
+    let next = Arc::new(AtomicU32::new(numbers.start));
     let mut workers = JoinSet::new();
     for node in nodes.iter().cycle().take(load.concurrency as usize) {
-        let (next, end, mut client) = (next.clone(), which.end, Client::new(node.public));
+        let next = next.clone();
+        let mut client = Client::new(node.public);
         workers.spawn(async move {
             loop {
                 let n = next.fetch_add(1, Ordering::Relaxed);
-                if n >= end {
+                if n >= numbers.end {
                     return Ok(());
                 }
-                turns::send_message(&mut client, &name(n)).await?;
+                turns::send_message(&mut client, &conversation_id(n)).await?;
             }
         });
     }
@@ -112,7 +116,7 @@ pub(super) async fn park(
     Ok(started.elapsed())
 }
 
-/// Waits until no actor is left.
+/// Waits until no actor is live. Returns how long it took.
 pub(super) async fn wait_until_passivated(node: &Node) -> Result<Duration, LoadError> {
     let started = Instant::now();
     while started.elapsed() < SETTLE_TIMEOUT {
@@ -124,7 +128,7 @@ pub(super) async fn wait_until_passivated(node: &Node) -> Result<Duration, LoadE
     Err(LoadError(format!("actors were still live after {SETTLE_TIMEOUT:?}")))
 }
 
-/// The inbox has so many open calls, no more and no fewer.
+/// Fails unless the inbox has exactly `count` open calls.
 pub(super) async fn expect_open_calls(node: &Node, count: u32) -> Result<(), LoadError> {
     let mut client = Client::new(node.public);
     let (mut found, mut path) = (0, "/v1/pending?limit=1000".to_owned());
@@ -140,28 +144,30 @@ pub(super) async fn expect_open_calls(node: &Node, count: u32) -> Result<(), Loa
     }
 }
 
-/// The turn that was resolved after the restart completes.
+/// Waits for the end of the turn that was resolved after the restart, and fails unless it
+/// completed.
 pub(super) async fn expect_completion(client: &mut Client, id: &str) -> Result<(), LoadError> {
     let mut stream = Stream::open(client, id).await?;
-    let over = async {
+    let end = async {
         loop {
             let frame = stream.next().await?;
-            let over = match frame.name.as_str() {
+            let is_over = match frame.name.as_str() {
                 "snapshot" => frame.json()?["state"] == "idle",
                 name => name.starts_with("turn_"),
             };
-            if over {
+            if is_over {
                 return Ok::<_, LoadError>(());
             }
         }
     };
-    let over = tokio::time::timeout(SETTLE_TIMEOUT, over).await;
-    over.map_err(|_| LoadError(format!("{id}: was not over within {SETTLE_TIMEOUT:?}")))??;
+    let end = tokio::time::timeout(SETTLE_TIMEOUT, end).await;
+    end.map_err(|_| LoadError(format!("{id}: had not ended within {SETTLE_TIMEOUT:?}")))??;
     let path = format!("/v1/conversations/{id}/journal?limit=1000");
     let (_, page) = client.ask(Method::GET, &path, None).await?;
     let last = page["events"].as_array().and_then(|events| events.last());
-    match last.is_some_and(|last| last["data"]["outcome"] == "completed") {
-        true => Ok(()),
-        false => Err(LoadError(format!("{id}: the turn did not complete: {last:?}"))),
+    if last.is_some_and(|last| last["data"]["outcome"] == "completed") {
+        Ok(())
+    } else {
+        Err(LoadError(format!("{id}: the turn did not complete: {last:?}")))
     }
 }

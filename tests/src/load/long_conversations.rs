@@ -1,4 +1,4 @@
-//! Conversations of many events: what a step of theirs costs by itself, whatever lies behind it.
+//! Measures the cost of a step in conversations with many events.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -14,28 +14,29 @@ use super::report::Report;
 use super::{Load, LoadError, idle_conversations};
 
 const AGENT: &str = "long";
-/// How soon an actor with nothing to do leaves: longer than between two steps.
+/// `--passivate-after`: longer than the pause between two steps.
 const PASSIVATE_AFTER: &str = "500ms";
-/// The journal lengths that are measured.
+/// The journal lengths that are measured, in events.
 const JOURNAL_LENGTHS: [u64; 3] = [10, 1_000, 100_000];
-/// A turn is that many events: a message, its start, an answer, its end.
+/// The events of a turn: a message, its start, a reply, its end.
 const EVENTS_PER_TURN: u64 = 4;
-/// How many of the events the model reads.
+/// How many of the events fit into the model's context.
 const CONTEXT_EVENTS: u64 = 1_000;
-/// Messages that wait at once while a journal is made; a conversation takes a hundred.
+/// Messages that are queued at once while a journal grows; a conversation accepts a hundred.
 const MAX_QUEUED_MESSAGES: u64 = 64;
-/// Steps that are measured of each, of a live actor and of one that must be revived.
+/// Steps of a live actor that are measured per conversation.
 const LIVE_STEPS: usize = 100;
+/// Steps that revive an actor that are measured per conversation.
 const REVIVED_STEPS: usize = 20;
 
-/// What was measured of one conversation.
+/// The measurements of one conversation.
 pub(super) struct LongMeasurement {
     pub(super) events: u64,
-    /// From the message to the head of the request at the provider, sorted.
+    /// From the message to the head of the provider's request, sorted.
     pub(super) live: Vec<Duration>,
-    /// The same, of one whose actor had left memory.
+    /// The same for steps that had to revive the actor, sorted.
     pub(super) revived: Vec<Duration>,
-    /// By how much the node's resident memory grew over all steps, for each of them.
+    /// The growth of the node's resident memory per step.
     pub(super) grown_kb: f64,
 }
 
@@ -46,14 +47,15 @@ pub(super) async fn run(load: &Load, dir: &Path) -> Result<Report, LoadError> {
     let mut measured = Vec::new();
     for events in JOURNAL_LENGTHS {
         let id = format!("long-{events}");
-        // Without a delay, and with as many tokens as a short answer has.
-        let says = "Something that was said at some time, of no great length.";
-        let scripted = agent(json!({"provider": "scripted", "script": [{"text": says}]}));
-        // What lies further back than the context reaches is made with a short one: that is faster.
+        // Without delay, and about as long as a short answer.
+        let reply = "Something that was said at some time, of no great length.";
+        let scripted = agent(json!({"provider": "scripted", "script": [{"text": reply}]}));
+        // Events beyond the context are made with a small context, which is faster.
         let mut forgetful = scripted.clone();
-        (forgetful["working_budget"], forgetful["injection_reserve"]) = (json!(400), json!(1));
+        forgetful["working_budget"] = json!(400);
+        forgetful["injection_reserve"] = json!(1);
         client.define(AGENT, forgetful).await?;
-        client.tell(Method::POST, "/v1/conversations", json!({"id": id, "agent": AGENT})).await?;
+        client.send(Method::POST, "/v1/conversations", json!({"id": id, "agent": AGENT})).await?;
         grow(&mut client, &id, events.saturating_sub(CONTEXT_EVENTS)).await?;
         client.define(AGENT, scripted).await?;
         grow(&mut client, &id, events.min(CONTEXT_EVENTS)).await?;
@@ -64,7 +66,7 @@ pub(super) async fn run(load: &Load, dir: &Path) -> Result<Report, LoadError> {
     Ok(Report::of_long(load, &measured))
 }
 
-/// Lets the conversation go on for so many events.
+/// Adds `events` events to the conversation.
 async fn grow(client: &mut Client, id: &str, events: u64) -> Result<(), LoadError> {
     let mut stream = Stream::open(client, id).await?;
     let path = format!("/v1/conversations/{id}/messages");
@@ -72,8 +74,8 @@ async fn grow(client: &mut Client, id: &str, events: u64) -> Result<(), LoadErro
     let (mut sent, mut done) = (0, 0);
     while done < turns {
         while sent < turns && sent - done < MAX_QUEUED_MESSAGES {
-            let said = json!({"text": format!("message {sent}"), "if_busy": "queue"});
-            client.tell(Method::POST, &path, said).await?;
+            let message = json!({"text": format!("message {sent}"), "if_busy": "queue"});
+            client.send(Method::POST, &path, message).await?;
             sent += 1;
         }
         while stream.next().await?.name != "turn_completed" {}
@@ -90,7 +92,7 @@ async fn steps(
     events: u64,
 ) -> Result<LongMeasurement, LoadError> {
     let mut stream = Stream::open(client, id).await?;
-    // The first may have to reduce what the script has left behind.
+    // The first steps may have to reduce the context that the script has left.
     for _ in 0..3 {
         step(client, &mut stream, model, id).await?;
     }
@@ -110,7 +112,7 @@ async fn steps(
     Ok(LongMeasurement { events, live, revived, grown_kb })
 }
 
-/// One turn of one step; how long it took until the provider was asked.
+/// Runs one turn of one step. Returns the time from the message to the provider's request.
 async fn step(
     client: &mut Client,
     stream: &mut Stream,
@@ -120,7 +122,7 @@ async fn step(
     model.take_request_times();
     let began = Instant::now();
     let path = format!("/v1/conversations/{id}/messages");
-    client.tell(Method::POST, &path, json!({"text": "What was said?"})).await?;
+    client.send(Method::POST, &path, json!({"text": "What was said?"})).await?;
     loop {
         let frame = stream.next().await?;
         match frame.name.as_str() {
@@ -129,10 +131,10 @@ async fn step(
             _ => {}
         }
     }
-    let asked = model.take_request_times().first().copied();
-    asked
-        .map(|asked| asked - began)
-        .ok_or_else(|| LoadError("the provider was not asked".to_owned()))
+    let requested = model.take_request_times().first().copied();
+    requested
+        .map(|requested| requested - began)
+        .ok_or_else(|| LoadError("the provider got no request".to_owned()))
 }
 
 fn agent(model: Value) -> Value {

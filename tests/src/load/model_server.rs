@@ -1,5 +1,5 @@
-//! A model's provider under the load program's control: it notes when it is asked, and writes the
-//! moment at which it speaks into what it says.
+//! A model provider of the load program, which records when requests arrive and writes into each
+//! token the time at which it was sent.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -17,10 +17,10 @@ use tokio_stream::StreamExt;
 
 use super::{LoadError, load_error};
 
-/// How often a token comes: a hundred a second.
+/// The interval between two tokens: a hundred per second.
 pub(super) const TOKEN_INTERVAL: Duration = Duration::from_millis(10);
 
-/// Speaks chat completions on a loopback port, until the program ends.
+/// A chat-completions server on a loopback port, which runs until the program ends.
 #[derive(Clone)]
 pub(super) struct Model {
     address: String,
@@ -40,45 +40,46 @@ impl Model {
             requested_at: Arc::default(),
         };
         let router = Router::new()
-            .route("/{tokens}/chat/completions", post(speak))
+            .route("/{tokens}/chat/completions", post(stream_reply))
             .with_state(model.clone());
-        // A provider's byte counts from when it is on its way.
+        // Bytes are sent at once: their time is measured.
         let listener = listener.tap_io(|io| drop(io.set_nodelay(true)));
         tokio::spawn(async move { axum::serve(listener, router).await });
         Ok(model)
     }
 
-    /// The `model` of an agent whose messages have so many tokens, one every [`TOKEN_INTERVAL`].
+    /// The `model` section of an agent whose messages have `tokens` tokens, one every
+    /// [`TOKEN_INTERVAL`].
     pub(super) fn settings(&self, tokens: u32) -> Value {
         let base_url = format!("http://{}/{tokens}", self.address);
         json!({"provider": "openai", "name": "load", "base_url": base_url})
     }
 
-    /// When it was asked since the last time.
+    /// Takes the times of the requests since the last call.
     pub(super) fn take_request_times(&self) -> Vec<Instant> {
         std::mem::take(&mut *self.requested_at.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// How long ago a token was said, by its text.
+    /// How long ago a token was sent, by its text.
     pub(super) fn age(&self, token: &str) -> Option<Duration> {
-        let said = Duration::from_nanos(token.trim().parse().ok()?);
-        Some(self.began.elapsed().saturating_sub(said))
+        let sent_at = Duration::from_nanos(token.trim().parse().ok()?);
+        Some(self.began.elapsed().saturating_sub(sent_at))
     }
 }
 
-/// The request is read whole first: what is asked counts from its head.
-async fn speak(State(model): State<Model>, Path(tokens): Path<u32>, body: Body) -> Response {
+/// Streams the tokens. A request counts from its head; the rest is read before the answer begins.
+async fn stream_reply(State(model): State<Model>, Path(tokens): Path<u32>, body: Body) -> Response {
     model.requested_at.lock().unwrap_or_else(PoisonError::into_inner).push(Instant::now());
     if axum::body::to_bytes(body, usize::MAX).await.is_err() {
         return axum::http::StatusCode::BAD_REQUEST.into_response();
     }
-    let paces = tokio_stream::wrappers::IntervalStream::new(tokio::time::interval(TOKEN_INTERVAL));
-    let said = move |_| {
+    let ticks = tokio_stream::wrappers::IntervalStream::new(tokio::time::interval(TOKEN_INTERVAL));
+    let token = move |_| {
         let nanos = model.began.elapsed().as_nanos();
         chunk(json!({"content": format!("{nanos} ")}), Value::Null)
     };
     let end = [chunk(json!({}), json!("stop")), "data: [DONE]\n\n".to_owned()];
-    let pieces = paces.take(tokens as usize).map(said).chain(tokio_stream::iter(end));
+    let pieces = ticks.take(tokens as usize).map(token).chain(tokio_stream::iter(end));
     let pieces = pieces.map(|piece| Ok::<_, std::convert::Infallible>(Bytes::from(piece)));
     ([(header::CONTENT_TYPE, "text/event-stream")], Body::from_stream(pieces)).into_response()
 }

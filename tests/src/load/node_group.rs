@@ -1,4 +1,4 @@
-//! A Redis, and nodes over it.
+//! A group of nodes over one Redis.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -8,24 +8,24 @@ use super::node::{Node, Start};
 use super::redis::Redis;
 use super::{Load, LoadError, agent, idle_conversations, load_error};
 
-/// How long a node that does nothing is watched.
+/// For how long idle nodes are measured.
 const IDLE_WATCH_TIME: Duration = Duration::from_secs(10);
-/// How long nodes may take to find each other: several heartbeats.
+/// How long nodes may take to connect to each other: several heartbeats.
 const LINK_TIMEOUT: Duration = Duration::from_secs(30);
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Dropping it kills all of it.
+/// A Redis and its nodes. Dropping the value kills all of them.
 pub(super) struct NodeGroup {
     pub(super) redis: Redis,
     pub(super) nodes: Vec<Node>,
     dir: PathBuf,
-    /// How soon an actor with nothing to do leaves.
+    /// The nodes' `--passivate-after`.
     passivate: &'static str,
-    /// Where the nodes send their traces, if they do.
+    /// The collector of the nodes' traces, if they export them.
     otlp: Option<String>,
 }
 
-/// What they do in a second while nobody asks them.
+/// The processor time per second while there is no load.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Idle {
     pub(super) nodes: Duration,
@@ -33,7 +33,7 @@ pub(super) struct Idle {
 }
 
 impl NodeGroup {
-    /// As many nodes as were asked for, and one if none were.
+    /// Starts `load.nodes` nodes, or one.
     pub(super) async fn start(
         load: &Load,
         dir: &Path,
@@ -47,7 +47,7 @@ impl NodeGroup {
         Ok(group)
     }
 
-    /// One bare node.
+    /// Starts one bare node.
     pub(super) async fn bare(load: &Load, dir: &Path) -> Result<Self, LoadError> {
         let mut group = Self::empty(load, dir, idle_conversations::PASSIVATE_AFTER, None).await?;
         group.nodes.push(Node::start_bare(load, &group.redis.url).await?);
@@ -71,13 +71,13 @@ impl NodeGroup {
         Ok(())
     }
 
-    /// SIGKILL.
+    /// Sends SIGKILL to a node. Returns when it is gone.
     pub(super) async fn kill(&mut self, n: usize) -> Result<Instant, LoadError> {
         self.nodes.remove(n).kill().await?;
         Ok(Instant::now())
     }
 
-    /// Starts the node that was killed there.
+    /// Restarts the node that was killed at this index.
     pub(super) async fn revive(&mut self, load: &Load, n: usize) -> Result<(), LoadError> {
         self.nodes.insert(n, self.node(load, n).await?);
         Ok(())
@@ -102,7 +102,7 @@ impl NodeGroup {
         agent::define(&mut Client::new(first.public)).await
     }
 
-    /// Waits until no actor is left, and Redis does nothing of its own accord.
+    /// Waits until no actor is live and Redis does no background work.
     pub(super) async fn wait_until_quiet(&self) -> Result<(), LoadError> {
         for node in &self.nodes {
             idle_conversations::wait_until_passivated(node).await?;
@@ -110,8 +110,7 @@ impl NodeGroup {
         self.redis.wait_until_quiet().await
     }
 
-    /// Waits until each node is connected to all others: only then does it see at once that one
-    /// dies.
+    /// Waits until each node is connected to all others: only then does it notice a death at once.
     pub(super) async fn wait_until_connected(&self) -> Result<(), LoadError> {
         let others = self.nodes.len().saturating_sub(1) as u64;
         let linked = async {
@@ -128,12 +127,12 @@ impl NodeGroup {
         })?
     }
 
-    /// What the nodes' memory is together.
+    /// The nodes' total resident memory.
     pub(super) fn resident_kb(&self) -> Result<u64, LoadError> {
         self.nodes.iter().map(Node::resident_kb).sum()
     }
 
-    /// Watches them for a while.
+    /// Measures the processor time while there is no load.
     pub(super) async fn idle(&self) -> Result<Idle, LoadError> {
         let nodes = || self.nodes.iter().map(Node::cpu_time).sum::<Option<Duration>>();
         let (before, redis) = (nodes(), self.redis.info().await?.cpu_time);
@@ -145,7 +144,7 @@ impl NodeGroup {
         Ok(Idle { nodes: cpu_time.div_f64(seconds), redis: redis.div_f64(seconds) })
     }
 
-    /// Lets the nodes drain; each must exit with 0.
+    /// Drains the nodes; each must exit with 0.
     pub(super) async fn stop(self) -> Result<Redis, LoadError> {
         for node in self.nodes {
             node.stop().await?;

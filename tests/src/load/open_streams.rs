@@ -1,4 +1,5 @@
-//! Many open streams: what they hold, and what a burst of deltas to all of them costs a commit.
+//! Many open event streams: their memory, and how much a burst of deltas to all of them delays
+//! commits.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -14,37 +15,39 @@ use super::node::Node;
 use super::report::Report;
 use super::{Load, LoadError, load_error};
 
-/// The agent whose model says so many words in a burst, a delta each.
+/// The agent whose model sends a burst of deltas.
 const AGENT: &str = "bursts";
+/// The deltas of a burst, one word each.
 pub(super) const DELTAS_PER_BURST: usize = 100;
 /// The conversation that all streams follow.
 const SHARED_CONVERSATION: &str = "watched";
-/// How soon an actor with nothing to do leaves: it is not to be counters.
+/// `--passivate-after`, short so that idle actors are not part of the memory.
 const PASSIVATE_AFTER: &str = "1s";
-/// Commits while nothing is said, and bursts.
+/// Commits that are measured without a burst.
 const QUIET_COMMITS: usize = 500;
+/// Bursts that are measured.
 const BURSTS: usize = 10;
 /// How long one burst may take to reach all readers.
 const BURST_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// What was measured.
+/// The measurements.
 pub(super) struct StreamsMeasurement {
     pub(super) count: u32,
-    /// What a stream takes of resident memory, in kB: as one of many of one conversation, and as
-    /// the only one of its conversation.
+    /// The resident memory per stream in kB, for many streams of one conversation.
     pub(super) shared_kb: f64,
+    /// The resident memory per stream in kB, for one stream per conversation.
     pub(super) own_kb: f64,
-    /// From a request that is one commit to its answer, sorted: while nothing is said, and during
-    /// bursts.
+    /// From a request that makes one commit to its answer, without a burst, sorted.
     pub(super) quiet: Vec<Duration>,
+    /// The same during bursts, sorted.
     pub(super) bursts: Vec<Duration>,
-    /// From a burst's message until every reader has delivered the end of its turn, sorted.
+    /// From a burst's message until every reader has received the end of its turn, sorted.
     pub(super) delivered: Vec<Duration>,
-    /// How many deltas came, of those that were said to all.
+    /// The share of the deltas that arrived.
     pub(super) deltas: f64,
 }
 
-/// Opens streams, and lets the model speak to all of them while another client commits.
+/// Opens streams, and lets the model send bursts to them while another client commits.
 pub(super) async fn run(load: &Load, count: u32, dir: &Path) -> Result<Report, LoadError> {
     let node = Node::start(load, &dir.join("store"), PASSIVATE_AFTER).await?;
     let mut client = Client::new(node.public);
@@ -56,7 +59,7 @@ pub(super) async fn run(load: &Load, count: u32, dir: &Path) -> Result<Report, L
     for n in 0..count {
         create(&mut client, &own(n)).await?;
     }
-    // One of each, so that what the first one brings is not counters.
+    // One of each, so that one-time allocations are not measured.
     let warm = [open(&node, SHARED_CONVERSATION).await?, open(&node, &own(0)).await?];
     idle_conversations::wait_until_passivated(&node).await?;
     let before = node.resident_kb()?;
@@ -64,20 +67,23 @@ pub(super) async fn run(load: &Load, count: u32, dir: &Path) -> Result<Report, L
     for n in 0..count {
         alone.push(open(&node, &own(n)).await?);
     }
-    let own_kb = grown(before, node.resident_kb()?, count);
+    let own_kb = kb_per_stream(before, node.resident_kb()?, count);
     let before = node.resident_kb()?;
     let mut readers = Vec::new();
     for _ in 0..count {
         readers.push(open(&node, SHARED_CONVERSATION).await?);
     }
-    let shared_kb = grown(before, node.resident_kb()?, count);
+    let shared_kb = kb_per_stream(before, node.resident_kb()?, count);
     drop((warm, alone));
 
     let quiet = commits(&mut client, "quiet", QUIET_COMMITS).await?;
-    let (mut bursts, mut delivered, mut deltas) = (Vec::new(), Vec::new(), 0);
+    let mut bursts = Vec::new();
+    let mut delivered = Vec::new();
+    let mut deltas = 0;
     for number in 0..BURSTS {
         let burst = burst(&node, &mut client, readers, number).await?;
-        (readers, deltas) = (burst.readers, deltas + burst.deltas);
+        readers = burst.readers;
+        deltas += burst.deltas;
         bursts.extend(burst.commits);
         delivered.push(burst.delivered);
     }
@@ -87,7 +93,9 @@ pub(super) async fn run(load: &Load, count: u32, dir: &Path) -> Result<Report, L
         timings.sort();
         timings
     };
-    let (quiet, bursts, delivered) = (sorted(quiet), sorted(bursts), sorted(delivered));
+    let quiet = sorted(quiet);
+    let bursts = sorted(bursts);
+    let delivered = sorted(delivered);
     let deltas = deltas as f64 / (count as usize * DELTAS_PER_BURST * BURSTS) as f64;
     let measured =
         StreamsMeasurement { count, shared_kb, own_kb, quiet, bursts, delivered, deltas };
@@ -101,7 +109,7 @@ struct Burst {
     deltas: usize,
 }
 
-/// One message, whose answer all readers hear to its end, and commits meanwhile.
+/// Sends one message whose reply all readers receive, and commits in the meantime.
 async fn burst(
     node: &Node,
     client: &mut Client,
@@ -112,17 +120,19 @@ async fn burst(
     for reader in readers {
         reading.spawn(to_the_end(reader));
     }
-    let mut speaker = Client::new(node.public);
-    let (path, said) =
-        (format!("/v1/conversations/{SHARED_CONVERSATION}/messages"), json!({"text": "go"}));
+    let mut sender = Client::new(node.public);
+    let path = format!("/v1/conversations/{SHARED_CONVERSATION}/messages");
+    let message = json!({"text": "go"});
     let started = Instant::now();
-    let speak = tokio::spawn(async move { speaker.tell(Method::POST, &path, said).await });
-    let (mut commits, mut readers, mut deltas) = (Vec::new(), Vec::new(), 0);
+    let sending = tokio::spawn(async move { sender.send(Method::POST, &path, message).await });
+    let mut commits = Vec::new();
+    let mut readers = Vec::new();
+    let mut deltas = 0;
     while started.elapsed() < BURST_TIMEOUT {
         let name = format!("burst-{number}-{}", commits.len());
-        let asked = Instant::now();
+        let requested = Instant::now();
         create(client, &name).await?;
-        commits.push(asked.elapsed());
+        commits.push(requested.elapsed());
         while let Some(read) = reading.try_join_next() {
             let (reader, delivered) = read.map_err(|error| load_error("a reader", error))??;
             readers.push(reader);
@@ -130,14 +140,14 @@ async fn burst(
         }
         if reading.is_empty() {
             let delivered = started.elapsed();
-            speak.await.map_err(|error| load_error("the speaker", error))??;
+            sending.await.map_err(|error| load_error("the message", error))??;
             return Ok(Burst { readers, commits, delivered, deltas });
         }
     }
     Err(LoadError(format!("a burst was not delivered within {BURST_TIMEOUT:?}")))
 }
 
-/// Reads to the end of the turn. Returns how many deltas there were.
+/// Reads to the end of the turn. Returns the number of deltas.
 async fn to_the_end(mut reader: Stream) -> Result<(Stream, usize), LoadError> {
     let mut deltas = 0;
     loop {
@@ -153,7 +163,7 @@ fn own(n: u32) -> String {
     format!("own-{n}")
 }
 
-fn grown(before: u64, after: u64, streams: u32) -> f64 {
+fn kb_per_stream(before: u64, after: u64, streams: u32) -> f64 {
     (after as f64 - before as f64) / f64::from(streams)
 }
 
@@ -164,7 +174,7 @@ async fn open(node: &Node, conversation: &str) -> Result<Stream, LoadError> {
     Ok(stream)
 }
 
-/// How long each of so many commits takes, one after another.
+/// Makes `count` commits one after another. Returns how long each took.
 async fn commits(
     client: &mut Client,
     name: &str,
@@ -182,5 +192,5 @@ async fn commits(
 /// Makes a conversation, which is one commit.
 async fn create(client: &mut Client, id: &str) -> Result<(), LoadError> {
     let new = json!({"id": id, "agent": AGENT});
-    client.tell(Method::POST, "/v1/conversations", new).await
+    client.send(Method::POST, "/v1/conversations", new).await
 }

@@ -1,4 +1,4 @@
-//! Many tools in one turn: how much longer than the slowest of them the turn takes.
+//! Compares turns that call many tools at once with turns that call the slowest of them alone.
 
 use std::time::{Duration, Instant};
 
@@ -15,22 +15,21 @@ use super::node::Node;
 use super::report::Report;
 use super::{Load, LoadError, load_error};
 
-/// What the slowest tool takes; the others take less, in equal steps.
+/// How long the slowest tool takes; the others take less, in equal steps.
 const SLOWEST_MS: u32 = 200;
-/// Turns of each kind.
+/// Turns per agent.
 const TURNS_PER_AGENT: u32 = 25;
 
-/// What was measured.
+/// The measurements.
 pub(super) struct ParallelMeasurement {
     pub(super) tools: u32,
-    /// From the message to the frame that ends the turn, of turns with the slowest tool alone,
-    /// sorted.
+    /// From the message to the frame that ends the turn, with the slowest tool alone, sorted.
     pub(super) alone: Vec<Duration>,
-    /// The same, of turns with all tools at once.
+    /// From the message to the frame that ends the turn, with all tools at once, sorted.
     pub(super) together: Vec<Duration>,
 }
 
-/// Lets turns call the slowest tool, and all of them, by turns.
+/// Alternates turns that call the slowest tool with turns that call all of them.
 pub(super) async fn run(
     load: &Load,
     tools: u32,
@@ -52,7 +51,7 @@ pub(super) async fn run(
     Ok(Report::of_parallel(load, &ParallelMeasurement { tools, alone, together }))
 }
 
-/// A server whose path says how many milliseconds an answer takes.
+/// Starts a server whose path is the time of an answer in milliseconds.
 async fn serve() -> Result<String, LoadError> {
     let listener =
         TcpListener::bind("127.0.0.1:0").await.map_err(|error| load_error("tools", error))?;
@@ -62,7 +61,7 @@ async fn serve() -> Result<String, LoadError> {
         Json(json!({"took_ms": ms}))
     };
     let router = Router::new().route("/{ms}", post(answer));
-    // It ends with the program.
+    // The server runs until the program ends.
     tokio::spawn(async move { axum::serve(listener, router).await });
     Ok(format!("http://{at}"))
 }
@@ -88,7 +87,7 @@ async fn define(
     client.define(name, definition).await
 }
 
-/// How long one turn of the agent takes.
+/// Runs one turn of the agent. Returns how long it took.
 async fn turn(client: &mut Client, agent: &str, n: u32) -> Result<Duration, LoadError> {
     let id = format!("{agent}-{n}");
     let new = json!({"id": id, "agent": agent});

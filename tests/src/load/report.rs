@@ -1,4 +1,4 @@
-//! What was measured, as a table.
+//! The tables of the measurements.
 
 use std::fmt;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use super::parallel_tools::ParallelMeasurement;
 use super::streaming_models::StreamingMeasurement;
 use super::turns::Turns;
 
-/// Rows of a name and values, printed as Markdown.
+/// Rows of a name and its values, displayed as a Markdown table.
 pub(super) struct Report {
     head: Vec<String>,
     rows: Vec<Vec<String>>,
@@ -143,9 +143,9 @@ impl Report {
             ("memory a stream, many of one conversation", format!("{shared_kb:.1} kB")),
             ("memory a stream, each of its own conversation", format!("{own_kb:.1} kB")),
             ("a burst", format!("{DELTAS_PER_BURST} deltas to {count} streams")),
-            ("burst → heard by all, p50 / p99", both(delivered)),
-            ("deltas that came", format!("{:.1} %", deltas * 100.0)),
-            ("commit, nothing said, p50 / p99", both(quiet)),
+            ("burst → received by all, p50 / p99", both(delivered)),
+            ("deltas that arrived", format!("{:.1} %", deltas * 100.0)),
+            ("commit, no burst, p50 / p99", both(quiet)),
             ("commit, during a burst, p50 / p99", both(bursts)),
             ("delay of a commit, p50 / p99", format!("{} / {}", delay(50), delay(99))),
         ])
@@ -163,25 +163,32 @@ impl Report {
         report
     }
 
-    pub(super) fn of_speakers(load: &Load, speakers: &StreamingMeasurement) -> Self {
-        let StreamingMeasurement { count, first_alone, tokens, delivered, took, spoken, cpu_time } =
-            speakers;
+    pub(super) fn of_streaming_models(load: &Load, measured: &StreamingMeasurement) -> Self {
+        let StreamingMeasurement {
+            count,
+            first_alone,
+            tokens,
+            delivered,
+            took,
+            expected,
+            cpu_time,
+        } = measured;
         let cores = cpu_time.map(|cpu_time| cpu_time.as_secs_f64() / took.as_secs_f64());
         Self::of([
             (
-                "models that speak at once",
+                "models that stream at once",
                 format!("{count}, a token every {TOKEN_INTERVAL:?} each"),
             ),
             ("durability", load.durability.to_string()),
             ("provider's byte → listener, first token, alone, p50 / p99", both(first_alone)),
             ("provider's byte → listener, all at once, p50 / p99", both(tokens)),
-            ("tokens that came", format!("{:.1} %", delivered * 100.0)),
-            ("took, of a speech of", format!("{} of {}", ms(*took), ms(*spoken))),
+            ("tokens that arrived", format!("{:.1} %", delivered * 100.0)),
+            ("took, at the model's rate", format!("{} of {}", ms(*took), ms(*expected))),
             ("the node's cores", cores.map_or("not known".to_owned(), |it| format!("{it:.2}"))),
         ])
     }
 
-    /// A table that compares two.
+    /// A table that compares two sides.
     pub(super) fn of_sides(one: &str, other: &str) -> Self {
         let head = ["measured", one, other, "ratio"].map(str::to_owned).into();
         Self { head, rows: Vec::new() }
@@ -194,7 +201,7 @@ impl Report {
         self.rows.push(row);
     }
 
-    /// Adds a row of two numbers, and the second by the first.
+    /// Adds a row of two numbers and their ratio, the second divided by the first.
     pub(super) fn compare(
         &mut self,
         name: &str,
@@ -202,8 +209,8 @@ impl Report {
         digits: usize,
         [one, other]: [f64; 2],
     ) {
-        let shown = |value: f64| format!("{value:.digits$}{unit}");
-        self.row(name, &[shown(one), shown(other), format!("{:.2}", other / one)]);
+        let format = |value: f64| format!("{value:.digits$}{unit}");
+        self.row(name, &[format(one), format(other), format!("{:.2}", other / one)]);
     }
 
     fn of<const N: usize>(rows: [(&str, String); N]) -> Self {
@@ -228,7 +235,7 @@ pub(super) fn quantile_ms(sorted: &[Duration], percent: usize) -> f64 {
     quantile(sorted, percent).as_secs_f64() * 1_000.0
 }
 
-/// The smallest value that so many percent of all do not exceed.
+/// The smallest value that `percent` percent of all values do not exceed.
 fn quantile(sorted: &[Duration], percent: usize) -> Duration {
     let rank = (sorted.len() * percent).div_ceil(100).max(1);
     sorted.get(rank - 1).copied().unwrap_or_default()
@@ -249,7 +256,7 @@ mod tests {
     use super::quantile;
 
     #[test]
-    fn a_quantile_is_the_value_that_so_many_do_not_exceed() {
+    fn a_quantile_is_the_value_that_its_percentage_does_not_exceed() {
         let sorted: Vec<_> = (1..=200).map(Duration::from_millis).collect();
         assert_eq!(quantile(&sorted, 50), Duration::from_millis(100));
         assert_eq!(quantile(&sorted, 99), Duration::from_millis(198));

@@ -1,4 +1,4 @@
-//! Many models that speak at once, each to one listener: how late their tokens come.
+//! Many models that stream at once, each to one listener: how late their tokens arrive.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -15,24 +15,24 @@ use super::report::Report;
 use super::{Load, LoadError, load_error};
 
 const AGENT: &str = "speaker";
-/// Tokens of a message: ten seconds of speech.
+/// Tokens of a message: ten seconds at the model's rate.
 const TOKENS_PER_MESSAGE: u32 = 1_000;
 
-/// What was measured.
+/// The measurements.
 pub(super) struct StreamingMeasurement {
     pub(super) count: u32,
-    /// From the provider's byte to the listener's frame, of the first token of one that speaks
-    /// alone.
+    /// From the provider's byte to the listener's frame, for the first token of a model that
+    /// streams alone.
     pub(super) first_alone: Vec<Duration>,
-    /// The same of all tokens while all speak.
+    /// The same for all tokens while all models stream.
     pub(super) tokens: Vec<Duration>,
-    /// How many tokens came, of those that were said. Several may come in one frame: a token counts
-    /// when it is in one.
+    /// The share of the tokens that arrived. Several may arrive in one frame.
     pub(super) delivered: f64,
-    /// From the first message to the last turn's end, and how long it is at the model's pace.
+    /// From the first message to the end of the last turn.
     pub(super) took: Duration,
-    pub(super) spoken: Duration,
-    /// The node's processor time meanwhile.
+    /// How long a message takes at the model's rate.
+    pub(super) expected: Duration,
+    /// The node's processor time while all models stream.
     pub(super) cpu_time: Option<Duration>,
 }
 
@@ -45,7 +45,7 @@ pub(super) async fn run(load: &Load, count: u32, dir: &Path) -> Result<Report, L
     for n in 0..50 {
         let id = format!("alone-{n}");
         let stream = conversation(&mut client, &id).await?;
-        speak(&mut client, &id).await?;
+        send_message(&mut client, &id).await?;
         first_alone.extend(listen(stream, model.clone()).await?.first());
     }
     client.define(AGENT, json!({"model": model.settings(TOKENS_PER_MESSAGE)})).await?;
@@ -56,7 +56,7 @@ pub(super) async fn run(load: &Load, count: u32, dir: &Path) -> Result<Report, L
     }
     let (began, cpu_time) = (Instant::now(), node.cpu_time());
     for n in 0..count {
-        speak(&mut client, &format!("speaker-{n}")).await?;
+        send_message(&mut client, &format!("speaker-{n}")).await?;
     }
     let mut tokens = Vec::new();
     while let Some(delivered) = listening.join_next().await {
@@ -68,22 +68,22 @@ pub(super) async fn run(load: &Load, count: u32, dir: &Path) -> Result<Report, L
     first_alone.sort();
     tokens.sort();
     let delivered = tokens.len() as f64 / (f64::from(count) * f64::from(TOKENS_PER_MESSAGE));
-    let spoken = TOKEN_INTERVAL * TOKENS_PER_MESSAGE;
+    let expected = TOKEN_INTERVAL * TOKENS_PER_MESSAGE;
     let measured =
-        StreamingMeasurement { count, first_alone, tokens, delivered, took, spoken, cpu_time };
-    Ok(Report::of_speakers(load, &measured))
+        StreamingMeasurement { count, first_alone, tokens, delivered, took, expected, cpu_time };
+    Ok(Report::of_streaming_models(load, &measured))
 }
 
-/// How late each token came, to the turn's end.
+/// Reads to the end of the turn. Returns how late each token arrived.
 async fn listen(mut stream: Stream, model: Model) -> Result<Vec<Duration>, LoadError> {
     let mut late = Vec::new();
     loop {
         let frame = stream.next().await?;
         match frame.name.as_str() {
             "text_delta" => {
-                let said = frame.json()?;
-                let said = said["text"].as_str().unwrap_or_default();
-                late.extend(said.split_whitespace().filter_map(|token| model.age(token)));
+                let delta = frame.json()?;
+                let text = delta["text"].as_str().unwrap_or_default();
+                late.extend(text.split_whitespace().filter_map(|token| model.age(token)));
             }
             "turn_completed" => return Ok(late),
             "turn_failed" | "turn_halted" => return Err(LoadError(frame.data)),
@@ -92,14 +92,14 @@ async fn listen(mut stream: Stream, model: Model) -> Result<Vec<Duration>, LoadE
     }
 }
 
-/// A new conversation, and a listener to it.
+/// Creates a conversation, and opens its event stream.
 async fn conversation(client: &mut Client, id: &str) -> Result<Stream, LoadError> {
-    client.tell(Method::POST, "/v1/conversations", json!({"id": id, "agent": AGENT})).await?;
+    client.send(Method::POST, "/v1/conversations", json!({"id": id, "agent": AGENT})).await?;
     Stream::open(client, id).await
 }
 
-async fn speak(client: &mut Client, id: &str) -> Result<(), LoadError> {
+async fn send_message(client: &mut Client, id: &str) -> Result<(), LoadError> {
     client
-        .tell(Method::POST, &format!("/v1/conversations/{id}/messages"), json!({"text": "Speak."}))
+        .send(Method::POST, &format!("/v1/conversations/{id}/messages"), json!({"text": "Speak."}))
         .await
 }

@@ -1,4 +1,4 @@
-//! Whole turns, one after another in every worker.
+//! Measures whole turns, which every worker runs one after another.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -14,25 +14,25 @@ use super::node::{Counters, Node};
 use super::redis::Redis;
 use super::{Load, LoadError, agent};
 
-/// A turn that takes longer has not completed.
+/// How long a turn may take.
 const TURN_TIMEOUT: Duration = Duration::from_secs(60);
-/// Turns before the clock starts, so that code and pages are warm.
+/// Turns before the measurement starts, so that caches are warm.
 pub(super) const WARM_UP_TURNS: u32 = 200;
 
-/// What was measured of all turns.
+/// The measurements of all turns.
 pub(super) struct Turns {
     pub(super) count: u32,
     pub(super) took: Duration,
     pub(super) counters: Counters,
-    /// What the nodes' threads cpu_time for them.
+    /// The processor time of the nodes' threads.
     pub(super) cpu_time: Option<Duration>,
-    /// The same of Redis.
+    /// The processor time of Redis.
     pub(super) redis_cpu_time: Option<Duration>,
     /// From the resolution to its 200, sorted.
     pub(super) accepted: Vec<Duration>,
     /// From the resolution to the frame that ends the turn, sorted.
     pub(super) ended: Vec<Duration>,
-    /// The events of one turn as JSON.
+    /// The bytes of one turn's events as JSON.
     pub(super) turn_bytes: usize,
 }
 
@@ -42,8 +42,8 @@ struct Timing {
 }
 
 impl Turns {
-    /// Lanes speak at one node each, and resolve at the next. Conversations stay: a second run on
-    /// the same store needs another name.
+    /// Runs the turns. Each worker sends messages to one node and resolves at the next.
+    /// Conversations stay: a second run on the same store needs another name.
     pub(super) async fn run(
         load: &Load,
         nodes: &[Node],
@@ -54,19 +54,22 @@ impl Turns {
         let mut client = Client::new(first.public);
         agent::define(&mut client).await?;
         let name = format!("{name}-{}", std::process::id());
-        workers(load, nodes, format!("{name}-warm"), WARM_UP_TURNS.div_ceil(load.turns)).await?;
+        run_workers(load, nodes, format!("{name}-warm"), WARM_UP_TURNS.div_ceil(load.turns))
+            .await?;
         let journal = journal_bytes(&mut client, &format!("{name}-warm-0")).await?;
         let turn_bytes = journal / load.turns as usize;
-        let (idle, redis_cpu_time) = (cpu_time(nodes), redis_cpu_time(redis).await?);
-        let (before, started) = (counters(nodes).await?, Instant::now());
-        let timings = workers(load, nodes, name, load.conversations).await?;
-        let (took, after) = (started.elapsed(), counters(nodes).await?);
-        let (idle, redis_cpu_time) =
-            ((idle, cpu_time(nodes)), (redis_cpu_time, self::redis_cpu_time(redis).await?));
-        let since = |(before, after): (Option<Duration>, Option<Duration>)| {
+        let cpu_before = cpu_time(nodes);
+        let redis_before = redis_cpu_time(redis).await?;
+        let before = counters(nodes).await?;
+        let started = Instant::now();
+        let timings = run_workers(load, nodes, name, load.conversations).await?;
+        let took = started.elapsed();
+        let after = counters(nodes).await?;
+        let difference = |before: Option<Duration>, after: Option<Duration>| {
             before.zip(after).map(|(before, after)| after.saturating_sub(before))
         };
-        let (cpu_time, redis_cpu_time) = (since(idle), since(redis_cpu_time));
+        let cpu_time = difference(cpu_before, cpu_time(nodes));
+        let redis_cpu_time = difference(redis_before, redis_cpu_time(redis).await?);
         let mut accepted: Vec<_> = timings.iter().map(|timing| timing.accepted).collect();
         let mut ended: Vec<_> = timings.iter().map(|timing| timing.ended).collect();
         accepted.sort();
@@ -76,8 +79,8 @@ impl Turns {
         Ok(Self { count, took, counters, cpu_time, redis_cpu_time, accepted, ended, turn_bytes })
     }
 
-    /// Both together, as if one had gone on where the other ended.
-    pub(super) fn and(mut self, other: Self) -> Self {
+    /// The sum of two measurements.
+    pub(super) fn plus(mut self, other: Self) -> Self {
         let sum = |one: Option<Duration>, other| one.zip(other).map(|(one, other)| one + other);
         self.count += other.count;
         self.took += other.took;
@@ -111,7 +114,7 @@ async fn counters(nodes: &[Node]) -> Result<Counters, LoadError> {
     Ok(all)
 }
 
-async fn workers(
+async fn run_workers(
     load: &Load,
     nodes: &[Node],
     name: String,
@@ -120,10 +123,10 @@ async fn workers(
     let turns = load.turns;
     let (next, name) = (Arc::new(AtomicU32::new(0)), Arc::new(name));
     let mut workers = JoinSet::new();
-    let places = nodes.iter().zip(nodes.iter().cycle().skip(1)).cycle();
-    for (speaks, resolves) in places.take(load.concurrency as usize) {
+    let pairs = nodes.iter().zip(nodes.iter().cycle().skip(1)).cycle();
+    for (sends, resolves) in pairs.take(load.concurrency as usize) {
         let (next, name) = (next.clone(), name.clone());
-        let mut client = Client::new(speaks.public);
+        let mut client = Client::new(sends.public);
         let mut other = Client::new(resolves.public);
         workers.spawn(async move {
             let mut timings = Vec::new();
@@ -133,7 +136,7 @@ async fn workers(
                     return Ok(timings);
                 }
                 let id = format!("{name}-{n}");
-                timings.extend(talk(&mut client, &mut other, &id, turns).await?);
+                timings.extend(run_conversation(&mut client, &mut other, &id, turns).await?);
             }
         });
     }
@@ -146,8 +149,8 @@ async fn workers(
     Ok(timings)
 }
 
-/// All turns of a conversation, listened to on one stream.
-async fn talk(
+/// Runs all turns of a conversation on one event stream.
+async fn run_conversation(
     client: &mut Client,
     other: &mut Client,
     id: &str,
@@ -156,12 +159,12 @@ async fn talk(
     let mut stream = None;
     let mut timings = Vec::new();
     for _ in 0..turns {
-        timings.push(turn(client, other, id, &mut stream).await?);
+        timings.push(run_turn(client, other, id, &mut stream).await?);
     }
     Ok(timings)
 }
 
-async fn turn(
+async fn run_turn(
     client: &mut Client,
     other: &mut Client,
     id: &str,
@@ -191,7 +194,7 @@ async fn turn(
     turn.and_then(|turn| turn).map_err(|LoadError(why)| LoadError(format!("{id}: {why}")))
 }
 
-/// Says the message that creates the conversation.
+/// Sends the message, the first of which creates the conversation.
 pub(super) async fn send_message(client: &mut Client, id: &str) -> Result<(), LoadError> {
     let path = format!("/v1/conversations/{id}/messages");
     let body = json!({"agent": agent::NAME, "text": "Tell Ada that the load is on."});
@@ -201,7 +204,7 @@ pub(super) async fn send_message(client: &mut Client, id: &str) -> Result<(), Lo
     }
 }
 
-/// Approves the call. Returns what the node answers.
+/// Approves the call. Returns the node's answer.
 pub(super) async fn ask_to_resolve(
     client: &mut Client,
     id: &str,
@@ -219,7 +222,7 @@ pub(super) async fn resolve(client: &mut Client, id: &str, call: &str) -> Result
     }
 }
 
-/// Waits until the call is open, and returns its id.
+/// Waits until the call is suspended, and returns its id.
 pub(super) async fn wait_for_suspension(stream: &mut Stream) -> Result<String, LoadError> {
     loop {
         let frame = stream.next().await?;
@@ -237,7 +240,7 @@ pub(super) async fn wait_for_suspension(stream: &mut Stream) -> Result<String, L
     }
 }
 
-/// Waits until the turn has completed, with one good result of its call.
+/// Waits until the turn has completed with exactly one successful result of its call.
 async fn wait_for_completion(stream: &mut Stream, call: &str) -> Result<(), LoadError> {
     let mut results = 0;
     loop {
@@ -248,7 +251,7 @@ async fn wait_for_completion(stream: &mut Stream, call: &str) -> Result<(), Load
                 let good = data["call_id"] == call
                     && data["result"]["result"]["sent_to"] == "ada@example.com";
                 if !good {
-                    return Err(LoadError(format!("the result is none: {data}")));
+                    return Err(LoadError(format!("the result is wrong: {data}")));
                 }
                 results += 1;
             }
@@ -264,7 +267,7 @@ async fn wait_for_completion(stream: &mut Stream, call: &str) -> Result<(), Load
     }
 }
 
-/// How many bytes the events of a conversation have.
+/// The bytes of a conversation's events.
 async fn journal_bytes(client: &mut Client, id: &str) -> Result<usize, LoadError> {
     let path = format!("/v1/conversations/{id}/journal?limit=1000");
     let (_, page) = client.ask(Method::GET, &path, None).await?;

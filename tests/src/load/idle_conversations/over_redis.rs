@@ -1,4 +1,5 @@
-//! The same over a Redis, by one node or several: what is parked holds Redis' memory, not theirs.
+//! Idle conversations over a Redis, on one node or several: they take memory of Redis, not of the
+//! nodes.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -9,26 +10,28 @@ use super::super::client::Client;
 use super::super::node_group::{Idle, NodeGroup};
 use super::super::report::Report;
 use super::super::{Load, LoadError, agent, turns};
-use super::{PASSIVATE_AFTER, SETTLE_TIMEOUT, expect_completion, expect_open_calls, name, park};
+use super::{
+    PASSIVATE_AFTER, SETTLE_TIMEOUT, conversation_id, expect_completion, expect_open_calls, park,
+};
 
-/// Asked again so soon: less than what is measured.
+/// The pause before a repeated resolution: less than the measured times.
 const RETRY_INTERVAL: Duration = Duration::from_millis(2);
 
-/// What was measured.
+/// The measurements.
 pub(in super::super) struct SharedMeasurement {
     pub(in super::super) count: u32,
     pub(in super::super) took: Duration,
-    /// Before the first, with the first half parked, with all of them.
+    /// The memory before the first conversation, with half of them parked, and with all of them.
     pub(in super::super) memory: [MemoryUse; 3],
     pub(in super::super) live_actors: u64,
     pub(in super::super) idle: Idle,
-    /// From its start to its ready line, where the only node was killed.
+    /// From the restart to the ready line, if the only node was killed.
     pub(in super::super) ready_after: Option<Duration>,
-    /// From the kill to the 200, at another node if there is one.
+    /// From the kill to the accepted resolution, at another node if there is one.
     pub(in super::super) accepted_after: Duration,
 }
 
-/// Memory.
+/// The memory in use.
 #[derive(Clone, Copy, Debug)]
 pub(in super::super) struct MemoryUse {
     pub(in super::super) nodes_kb: u64,
@@ -36,8 +39,8 @@ pub(in super::super) struct MemoryUse {
     pub(in super::super) dataset: u64,
 }
 
-/// Parks, kills the first node, and resolves one: at the next node, or at the same one started
-/// again.
+/// Parks the conversations, kills the first node, and resolves one of them at another node, or at
+/// the same one after a restart.
 pub(in super::super) async fn run(
     load: &Load,
     count: u32,
@@ -59,14 +62,13 @@ pub(in super::super) async fn run(
     for node in &group.nodes {
         live_actors += node.counters().await?.live_actors;
     }
-    let id = name(count / 2);
+    let id = conversation_id(count / 2);
     let killed = group.kill(0).await?;
-    let ready_after = match group.nodes.is_empty() {
-        true => {
-            group.revive(load, 0).await?;
-            Some(group.nodes[0].ready_after)
-        }
-        false => None,
+    let ready_after = if group.nodes.is_empty() {
+        group.revive(load, 0).await?;
+        Some(group.nodes[0].ready_after)
+    } else {
+        None
     };
     let mut client = Client::new(group.nodes[0].public);
     resolve_with_retries(&mut client, &id).await?;
@@ -84,17 +86,17 @@ async fn memory_use(group: &NodeGroup) -> Result<MemoryUse, LoadError> {
     Ok(MemoryUse { nodes_kb: group.resident_kb()?, redis: info.memory, dataset: info.dataset })
 }
 
-/// Approves the call until that is accepted: while nobody has seen yet that a node is dead, it may
-/// be answered that it is unavailable.
+/// Approves the call until the approval is accepted: the answer may be 503 until the death of the
+/// holder has been noticed.
 pub(in super::super) async fn resolve_with_retries(
     client: &mut Client,
     id: &str,
 ) -> Result<(), LoadError> {
-    let asked = Instant::now();
+    let started = Instant::now();
     loop {
         match turns::ask_to_resolve(client, id, agent::CALL).await? {
             (StatusCode::OK, _) => return Ok(()),
-            (status, _) if status.is_server_error() && asked.elapsed() < SETTLE_TIMEOUT => {
+            (status, _) if status.is_server_error() && started.elapsed() < SETTLE_TIMEOUT => {
                 tokio::time::sleep(RETRY_INTERVAL).await;
             }
             (status, answer) => {
