@@ -1,4 +1,4 @@
-//! Deadlines are absolute: they pass while nobody is alive, and a restart does not move them.
+//! Deadlines are absolute: they pass while no node is running, and a restart does not move them.
 
 use abide_tests::node::Site;
 use jiff::{SignedDuration, Timestamp};
@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 use crate::ABIDE;
 use crate::agents::{calls_once, gated_client, tool};
 
-/// Waits until a moment has passed; nothing else can be waited for while the node is dead.
-async fn has_passed(moment: Timestamp) {
+/// Sleeps past a moment; while the node is dead there is nothing else to wait for.
+async fn sleep_past(moment: Timestamp) {
     let left = moment.duration_since(Timestamp::now());
     tokio::time::sleep(left.try_into().unwrap_or_default()).await;
     while Timestamp::now() <= moment {
@@ -30,7 +30,7 @@ async fn a_deadline_that_passed_while_the_node_was_dead_expires_at_the_start() {
     let pending = site.client.wait_for_pending("c", "asks", "elicitation").await;
     node.kill().await;
     let due = time(&pending["expires_at"]);
-    has_passed(due).await;
+    sleep_past(due).await;
 
     let _node = site.start().await;
     let journal = site.client.wait_until_settled("c", 1).await;
@@ -51,7 +51,7 @@ async fn an_answer_that_comes_after_the_deadline_is_late_even_right_after_the_st
     site.client.send_message("c", "a", "ask").await;
     let pending = site.client.wait_for_pending("c", "asks", "elicitation").await;
     node.kill().await;
-    has_passed(time(&pending["expires_at"])).await;
+    sleep_past(time(&pending["expires_at"])).await;
 
     let _node = site.start().await;
     let late = site.client.resolve("c", "asks", json!({"result": 1})).await;
@@ -77,7 +77,7 @@ async fn a_restart_does_not_give_a_call_its_full_time_again() {
     assert_eq!(expired["data"]["error_type"], "EXPIRED");
     let (due, at) = (time(&pending["expires_at"]), time(&expired["at"]));
     assert!(at >= due, "expired at {at}, before {due}");
-    // Less than the whole time over again, whatever the machine is busy with.
+    // Less than the whole time-out again, even on a busy machine.
     assert!(at.duration_since(due) < SignedDuration::from_secs(3), "due {due}, expired {at}");
 }
 
@@ -95,7 +95,7 @@ async fn the_second_suspension_has_a_deadline_of_its_own_that_survives_a_kill() 
     node.kill().await;
     let due = time(&second["expires_at"]);
     assert!(due > time(&first["expires_at"]));
-    has_passed(time(&first["expires_at"])).await;
+    sleep_past(time(&first["expires_at"])).await;
 
     let _node = site.start().await;
     let journal = site.client.wait_until_settled("c", 1).await;
@@ -112,7 +112,7 @@ async fn a_parked_conversation_is_woken_by_its_deadline() {
     site.client.define("a", &calls_once(vec![asks])).await;
     site.client.send_message("c", "a", "ask").await;
     let pending = site.client.wait_for_pending("c", "asks", "elicitation").await;
-    crate::operators::all_parked(&site).await;
+    crate::operators::wait_until_passivated(&site).await;
     let alarms = site.client.admin(reqwest::Method::GET, "/admin/alarms").await.expect(200);
     assert_eq!(alarms["alarms"][0]["conversation_id"], "c");
     assert_eq!(alarms["alarms"][0]["due_at"], pending["expires_at"]);

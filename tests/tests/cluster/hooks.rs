@@ -1,4 +1,4 @@
-//! Hooks behind HTTP, as their server and the client see them.
+//! HTTP hooks, as their server and the client see them.
 
 use abide_tests::node::Site;
 use abide_tests::request_log::Request;
@@ -35,12 +35,14 @@ async fn signed_hooks_are_asked_before_a_call_and_told_of_the_end_of_its_turn() 
     let journal = site.client.wait_until_settled("c", 1).await;
     let denied = "permission denied: send is refused by hook PreToolUse_0: not today";
     assert_eq!(journal.result("send")["error"], denied);
-    let (asked, told) = (tools.requests.nth(1).await, tools.requests.nth(2).await);
-    for (request, path, on) in [(&asked, "/deny", "PreToolUse"), (&told, "/echo", "Stop")] {
+    let (question, notification) = (tools.requests.nth(1).await, tools.requests.nth(2).await);
+    for (request, path, on) in
+        [(&question, "/deny", "PreToolUse"), (&notification, "/echo", "Stop")]
+    {
         check_signed(request);
         assert_eq!((request.path.as_str(), &request.body["on"]), (path, &json!(on)));
         assert_eq!(request.body["conversation_id"], "c");
     }
-    assert_eq!(told.body["event"]["data"]["outcome"], "completed");
+    assert_eq!(notification.body["event"]["data"]["outcome"], "completed");
     assert_eq!(tools.requests.all().len(), 2, "the tool never ran");
 }

@@ -1,4 +1,4 @@
-//! What operators and clients do to conversations that live, and to those that do not.
+//! What operators and clients do to live and to passivated conversations.
 
 use abide_tests::deadline::poll;
 use abide_tests::node::Site;
@@ -9,8 +9,8 @@ use serde_json::json;
 use crate::ABIDE;
 use crate::agents::{calls_once, gated_client, http, human};
 
-/// Waits until no actor lives.
-pub(crate) async fn all_parked(site: &Site) {
+/// Waits until no actor is live.
+pub(crate) async fn wait_until_passivated(site: &Site) {
     poll("every actor to be passivated", async || {
         let live = site.client.admin(Method::GET, "/admin/actors").await.expect(200);
         live["actors"].as_array().unwrap().is_empty().then_some(())
@@ -25,7 +25,7 @@ async fn a_parked_conversation_is_cancelled() {
     site.client.define("a", &calls_once(vec![gated_client("page"), human("ask")])).await;
     site.client.send_message("c", "a", "go").await;
     site.client.wait_for_pending("c", "ask", "elicitation").await;
-    all_parked(&site).await;
+    wait_until_passivated(&site).await;
     node.kill().await;
 
     let _node = site.start().await;
@@ -104,7 +104,8 @@ async fn a_deleted_conversation_stays_deleted_after_a_kill() {
     assert_eq!(alarms, json!({"alarms": []}));
 }
 
-/// A node's standard output is read up to its ready line and closed then.
+/// The harness closes a node's standard output after the ready line, and standard error is full
+/// here.
 #[tokio::test]
 async fn a_node_whose_output_nobody_can_read_serves_all_the_same() {
     let site = Site::new(ABIDE).with_log("/dev/full");

@@ -1,4 +1,4 @@
-//! Client tools and approvals in real pages, over nodes that are killed.
+//! Client tools and approvals in real browser pages, over nodes that are killed.
 
 use abide_tests::browser::{self, Browser};
 use abide_tests::browser_page_server::PageServer;
@@ -18,14 +18,14 @@ use crate::agents::{agent, call, calls_once, client, gated_client, steps};
 
 const SCRIPT: &str = include_str!("page.js");
 
-/// A page server, and a site whose node lets its pages in.
+/// A page server, and a site whose node allows the pages' origin.
 async fn open_site() -> (PageServer, Site) {
     let pages = PageServer::start(SCRIPT).await;
     let site = Site::new(ABIDE).with(&["--allow-origin", &pages.origin()]);
     (pages, site)
 }
 
-/// Opens a page that follows `c` over nodes at these addresses; its `query` says what else it does.
+/// Opens a page that follows `c` over the nodes at these addresses, with this query.
 async fn browse(pages: &PageServer, nodes: &[String], query: &str) -> Browser {
     let urls: String = nodes.iter().map(|node| format!("&url=http://{node}")).collect();
     Browser::open(&format!("{}/?{query}{urls}", pages.origin())).await
@@ -36,22 +36,22 @@ async fn create(client: &Client, definition: &Value) {
     client.post("/v1/conversations", &json!({"id": "c", "agent": "a"})).await.expect(201);
 }
 
-/// Waits until a page has told so much under a key, and returns it.
+/// Waits for at least `count` reports with this key, and returns them.
 async fn wait_for_reports(pages: &PageServer, key: &str, count: usize) -> Vec<Value> {
     let what = format!("{count} times {key}");
-    let all = || Some(pages.reports(key)).filter(|told| told.len() >= count);
+    let all = || Some(pages.reports(key)).filter(|reports| reports.len() >= count);
     poll(&what, async || all()).await
 }
 
-/// The ids of the frames that a page told.
+/// Waits until a page has reported this last frame. Returns the ids of its frames.
 async fn frame_ids(pages: &PageServer, name: &str, last: &str) -> Vec<u64> {
-    let of = |told: &Value| told["name"] == name;
-    let all = poll(&format!("{name} to hear {last}"), async || {
-        let all: Vec<Value> = pages.reports("frame").into_iter().filter(of).collect();
-        all.iter().any(|told| told["frame"] == last).then_some(all)
+    let is_from_page = |report: &Value| report["name"] == name;
+    let all = poll(&format!("{name} to report {last}"), async || {
+        let all: Vec<Value> = pages.reports("frame").into_iter().filter(is_from_page).collect();
+        all.iter().any(|report| report["frame"] == last).then_some(all)
     })
     .await;
-    all.iter().filter_map(|told| told["id"].as_u64()).collect()
+    all.iter().filter_map(|report| report["id"].as_u64()).collect()
 }
 
 #[tokio::test]
@@ -66,7 +66,7 @@ async fn a_page_executes_the_call_that_was_pending_when_it_came() {
     let done = |journal: &Journal| !journal.result("locate").is_null();
     let journal = site.client.wait_for("c", "the page's answer", done).await;
     assert_eq!(journal.result("locate")["result"], json!({"by": "only"}));
-    // What it has no tool for is left to others.
+    // The page leaves calls of other tools to other clients.
     assert!(journal.result("elsewhere").is_null());
     site.client.resolve("c", "elsewhere", json!({"result": 1})).await.expect(200);
     site.client.wait_until_settled("c", 1).await;
@@ -108,7 +108,7 @@ async fn of_two_pages_of_one_browser_one_executes_a_call() {
     for page in ["a", "b"] {
         assert_eq!(frame_ids(&pages, page, "turn_completed").await, journal.mirrored());
     }
-    let ran: Vec<_> = pages.reports("ran").iter().map(|told| told["ran"].clone()).collect();
+    let ran: Vec<_> = pages.reports("ran").iter().map(|report| report["ran"].clone()).collect();
     assert_eq!(ran, names, "each call is executed once");
 }
 
@@ -195,15 +195,16 @@ async fn the_console_shows_a_conversation_and_takes_a_persons_answers() {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/cluster/console.mjs");
     let mut person = Command::new("node");
     person.args([script, browser::PROGRAM, profile.path().to_str().unwrap(), &url]);
-    let used = timeout(browser::START_TIMEOUT + DEADLINE, person.kill_on_drop(true).output()).await;
-    let used = used.expect("the console was not used in time");
-    let used = used.expect("node is missing: .ci/run installs it");
-    let said = String::from_utf8_lossy(&used.stderr);
-    assert!(used.status.success(), "{said}");
-    let shown = String::from_utf8_lossy(&used.stdout);
-    // Markup that somebody says is text.
+    let output =
+        timeout(browser::START_TIMEOUT + DEADLINE, person.kill_on_drop(true).output()).await;
+    let output = output.expect("the console's script did not end in time");
+    let output = output.expect("node is missing: .ci/run installs it");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{stderr}");
+    let page = String::from_utf8_lossy(&output.stdout);
+    // Markup in a message is shown as text.
     for line in ["Do everything, <b>please</b>", "All at once.", "Done with everything."] {
-        assert!(shown.contains(line), "{line} is not in: {shown}");
+        assert!(page.contains(line), "{line} is not in: {page}");
     }
     let journal = site.client.wait_until_settled("c", 1).await;
     assert_eq!(journal.result("call_1_1")["ok"], true);

@@ -130,8 +130,8 @@ async fn a_model_that_dies_in_mid_stream_fails_the_turn_and_its_text_is_kept_onc
     assert!(read.last().unwrap().data["reason"].is_string());
     let journal = site.client.wait_until_settled("c", 1).await;
     assert_eq!(journal.outcomes(), ["failed"]);
-    let said: Vec<_> = journal.of("assistant_msg").map(|event| &event["data"]).collect();
-    assert_eq!((said.len(), &said[0]["status"]), (1, &json!("error")));
+    let messages: Vec<_> = journal.of("assistant_msg").map(|event| &event["data"]).collect();
+    assert_eq!((messages.len(), &messages[0]["status"]), (1, &json!("error")));
     assert_eq!(journal.last_text(), "I was");
     assert_eq!(model.requests.all().len(), 1);
 }

@@ -1,6 +1,6 @@
 //! Metrics, traces and logs of a node, as their readers see them.
 
-mod planted;
+mod planted_secrets;
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use crate::ABIDE;
 use crate::agents::{agent, calls_once, http};
 
-/// The metrics of a node, by name and labels as they are written.
+/// The metrics of a node, by their written names and labels.
 pub(crate) async fn metrics(site: &Site) -> BTreeMap<String, f64> {
     let text = site.client.admin(Method::GET, "/metrics").await.expect(200);
     let text = text.as_str().unwrap();
@@ -26,12 +26,12 @@ pub(crate) async fn metrics(site: &Site) -> BTreeMap<String, f64> {
     lines.map(pair).collect()
 }
 
-/// The metrics once they have `name`: a commit can be read before its actor has counted it.
-async fn counted(site: &Site, name: &str) -> BTreeMap<String, f64> {
+/// The metrics once they contain `name`: a commit can be read before its actor has counted it.
+async fn metrics_with(site: &Site, name: &str) -> BTreeMap<String, f64> {
     poll(name, async || Some(metrics(site).await).filter(|seen| seen.contains_key(name))).await
 }
 
-/// An agent whose one call waits for an approval, then for the tool server.
+/// An agent whose one call needs an approval and then runs on the tool server.
 fn gated(tools: &ToolServer) -> Value {
     calls_once(vec![http("send", tools, "/answer", json!({"approval": "requires_approval"}))])
 }
@@ -54,9 +54,9 @@ async fn a_turn_is_one_trace_across_an_approval_and_a_kill() {
     site.client.define("a", &gated(&tools)).await;
     let sender = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
     let url = format!("http://{}/v1/conversations/c/messages", site.client.public_address());
-    let said = reqwest::Client::new().post(url).header("traceparent", sender);
-    let said = said.json(&json!({"text": "go", "agent": "a"})).send().await.unwrap();
-    assert_eq!(said.status(), 202);
+    let message = reqwest::Client::new().post(url).header("traceparent", sender);
+    let message = message.json(&json!({"text": "go", "agent": "a"}));
+    assert_eq!(message.send().await.unwrap().status(), 202);
     site.client.wait_for_pending("c", "send", "approval").await;
     collector.wait_for("the first step", |spans| spans.len() >= 2).await;
     node.kill().await;
@@ -87,8 +87,8 @@ async fn a_turn_is_one_trace_across_an_approval_and_a_kill() {
     assert_eq!(waited.get("abide.outcome"), "resolved");
     let epochs: Vec<&str> = [one(&spans, "revive"), ran].map(|span| span.get("abide.epoch")).into();
     assert_eq!(epochs, [root.get("abide.epoch"); 2], "the holding in which it ended");
-    let asked = tools.requests.nth(1).await;
-    assert_eq!(asked.header("traceparent"), format!("00-{}-{}-01", ran.trace, ran.id));
+    let request = tools.requests.nth(1).await;
+    assert_eq!(request.header("traceparent"), format!("00-{}-{}-01", ran.trace, ran.id));
 
     let [request] = others[..] else { panic!("{others:#?}") };
     assert_eq!(request.name, "POST /v1/conversations/{id}/messages");
@@ -114,7 +114,7 @@ async fn what_waits_to_be_exported_is_exported_when_the_node_ends() {
 
 #[tokio::test]
 async fn a_collector_that_is_away_costs_spans_and_one_line() {
-    // Nobody can listen on it.
+    // Port 1, on which nothing listens.
     let site = Site::new(ABIDE).with(&["--otlp", "http://127.0.0.1:1"]);
     let _node = site.start().await;
     site.client.define("a", &says_done()).await;
@@ -128,8 +128,8 @@ async fn a_collector_that_is_away_costs_spans_and_one_line() {
         })
         .await;
     }
-    let said = site.log().lines().filter(|line| line.contains("spans are lost")).count();
-    assert_eq!(said, 1, "{}", site.log());
+    let lines = site.log().lines().filter(|line| line.contains("spans are lost")).count();
+    assert_eq!(lines, 1, "{}", site.log());
 }
 
 #[tokio::test]
@@ -137,9 +137,9 @@ async fn an_endpoint_that_takes_no_traces_is_refused_and_not_repeated() {
     let site = Site::new(ABIDE);
     for endpoint in ["collector-s3cr3t", "grpc://u:collector-s3cr3t@127.0.0.1"] {
         let output = site.run(&["--store", "memory", "--otlp", endpoint]).await;
-        let said = String::from_utf8(output.stderr).unwrap();
-        assert_eq!((output.status.code(), said.lines().count()), (Some(2), 1), "{said}");
-        assert!(said.contains("--otlp") && !said.contains("s3cr3t"), "{said}");
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert_eq!((output.status.code(), stderr.lines().count()), (Some(2), 1), "{stderr}");
+        assert!(stderr.contains("--otlp") && !stderr.contains("s3cr3t"), "{stderr}");
     }
 }
 
@@ -155,13 +155,13 @@ async fn a_turn_is_counted_once_whoever_dies_in_between() {
     let turn = r#"abide_turns_total{outcome="completed"}"#;
     let call = r#"abide_calls_total{executor="server",outcome="ok"}"#;
     let opened = r#"abide_suspensions_total{kind="approval"}"#;
-    let seen = counted(&site, opened).await;
+    let seen = metrics_with(&site, opened).await;
     assert_eq!([step, opened].map(|name| seen[name]), [1.0; 2]);
     assert!(!seen.contains_key(turn) && !seen.contains_key(call), "{seen:#?}");
     node.kill().await;
 
     let _node = site.start().await;
-    // The node is its own cluster: it counts what waits.
+    // The node is its own cluster, so it counts the open suspensions.
     let waiting = r#"abide_open_suspensions{kind="approval"}"#;
     poll("the open suspension", async || {
         metrics(&site).await.get(waiting).filter(|open| **open == 1.0).copied()
@@ -169,13 +169,13 @@ async fn a_turn_is_counted_once_whoever_dies_in_between() {
     .await;
     site.client.resolve("c", "send", json!({"approved": true})).await.expect(200);
     site.client.wait_until_settled("c", 1).await;
-    let seen = counted(&site, turn).await;
+    let seen = metrics_with(&site, turn).await;
     assert_eq!([step, turn, call].map(|name| seen[name]), [1.0; 3], "{seen:#?}");
     assert!(!seen.contains_key(opened), "a replay opens nothing: {seen:#?}");
     let waited = r#"abide_suspension_seconds_count{kind="approval",outcome="resolved"}"#;
     let route = "/v1/conversations/{id}/calls/{call_id}/resolution";
-    let asked = format!(r#"abide_requests_total{{method="POST",route="{route}",status="200"}}"#);
-    for once in [waited, "abide_resolution_seconds_count", "abide_claims_total", &asked] {
+    let requests = format!(r#"abide_requests_total{{method="POST",route="{route}",status="200"}}"#);
+    for once in [waited, "abide_resolution_seconds_count", "abide_claims_total", &requests] {
         assert_eq!(seen[once], 1.0, "{once}");
     }
     assert!(seen["abide_commit_seconds_count"] >= 3.0, "{seen:#?}");

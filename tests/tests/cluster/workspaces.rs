@@ -1,4 +1,4 @@
-//! The files of conversations: whole after a kill, and never missed in silence.
+//! Workspace files are whole after a kill, and missing storage is always reported.
 
 use std::path::Path;
 
@@ -25,7 +25,7 @@ async fn a_node_without_a_sandbox_says_so() {
     assert!(site.log().contains("sandbox: off"));
 }
 
-/// Another turn of `c`, in which it reads its file; the event of the result.
+/// Runs another turn of `c`, in which it reads its file. Returns the data of the result.
 async fn read_again(site: &Site, turn: usize) -> Value {
     site.client.send_message("c", "reads", "again").await;
     let journal = site.client.wait_until_settled("c", turn).await;
@@ -44,12 +44,12 @@ async fn storage_that_is_gone_is_an_error_that_everybody_is_told_and_nothing_is_
     site.client.define("reads", &able(model)).await;
     site.client.send_message("c", "reads", "go").await;
     site.client.wait_until_settled("c", 1).await;
-    let (files, away) = (site.dir().join("files"), site.dir().join("away"));
+    let (files, moved_away) = (site.dir().join("files"), site.dir().join("away"));
     let marker = files.join(".abide-storage");
     let mut turns = 1;
     // The marker, the conversation's directory, and all of it; before and after a restart.
     for (lost, restarts) in [(&marker, false), (&files.join("c"), true), (&files, true)] {
-        std::fs::rename(lost, &away).unwrap();
+        std::fs::rename(lost, &moved_away).unwrap();
         if restarts {
             node.kill().await;
             node = site.start().await;
@@ -63,7 +63,7 @@ async fn storage_that_is_gone_is_an_error_that_everybody_is_told_and_nothing_is_
         assert!(log.contains("no workspace") && log.contains(error), "{error} is not in {log}");
         assert!(!lost.exists(), "{lost:?} was made");
 
-        std::fs::rename(&away, lost).unwrap();
+        std::fs::rename(&moved_away, lost).unwrap();
         turns += 1;
         assert_eq!(read_again(&site, turns).await["result"], "1\tkept");
         assert_eq!(readiness(&site).await, "ready\n");
@@ -90,24 +90,24 @@ async fn a_child_whose_agent_works_elsewhere_finds_its_files_there() {
     site.client.send_message("c", "a", "go").await;
     let journal = site.client.wait_until_settled("c", 1).await;
     for call in ["before", "after"] {
-        let said = journal.result(call)["result"].as_str().unwrap();
-        assert!(said.contains("other"), "{call}: {said}");
+        let result = journal.result(call)["result"].as_str().unwrap();
+        assert!(result.contains("other"), "{call}: {result}");
     }
 }
 
-/// Each file has one letter, so often.
-const LENGTH: usize = 50_000;
+/// The length of each file, which repeats one letter.
+const FILE_LENGTH: usize = 50_000;
 const FILES: usize = 4;
 const KILLS: usize = 4;
 
-/// The files that are there, each of which must be whole; the letter of each.
-fn whole(dir: &Path) -> Vec<char> {
+/// The letters of the existing files, each of which must be whole.
+fn letters_of_files(dir: &Path) -> Vec<char> {
     let mut letters = Vec::new();
     for number in 0..FILES {
         let Ok(content) = std::fs::read_to_string(dir.join(format!("f{number}"))) else { continue };
         let letter = content.chars().next();
         let one = content.chars().all(|other| Some(other) == letter);
-        assert!(one && content.len() == LENGTH, "f{number} is {} bytes: {one}", content.len());
+        assert!(one && content.len() == FILE_LENGTH, "f{number} is {} bytes: {one}", content.len());
         letters.extend(letter);
     }
     letters
@@ -119,7 +119,7 @@ async fn a_kill_in_the_middle_of_writes_never_leaves_half_a_file() {
     let mut node = site.start().await;
     let letters: Vec<char> = ('a'..='m').collect();
     let write = |letter: &char| {
-        let content = format!("{{{{ '{letter}' * {LENGTH} }}}}");
+        let content = format!("{{{{ '{letter}' * {FILE_LENGTH} }}}}");
         let write = |number| {
             let args = json!({"path": format!("f{number}"), "content": content});
             call(&format!("{letter}{number}"), "write", args)
@@ -132,12 +132,12 @@ async fn a_kill_in_the_middle_of_writes_never_leaves_half_a_file() {
     let dir = site.dir().join("files/c");
     for kill in 0..KILLS {
         let newest = letters[3 * kill + 1];
-        poll("a write", async || whole(&dir).contains(&newest).then_some(())).await;
+        poll("a write", async || letters_of_files(&dir).contains(&newest).then_some(())).await;
         node.kill().await;
-        assert!(!whole(&dir).is_empty());
+        assert!(!letters_of_files(&dir).is_empty());
         node = site.start().await;
     }
     let journal = site.client.wait_until_settled("c", 1).await;
     assert_eq!(journal.outcomes(), ["completed"]);
-    assert_eq!(whole(&dir), ['m'; FILES]);
+    assert_eq!(letters_of_files(&dir), ['m'; FILES]);
 }

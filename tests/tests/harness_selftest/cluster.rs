@@ -1,5 +1,4 @@
-//! Nodes are killed, stopped, ended and started again, each by itself. What makes them a cluster
-//! is not used here: each has a store of its own.
+//! `Cluster` kills, stops, terminates and restarts single nodes. Each node has its own store here, so the nodes do not form a cluster.
 
 use std::time::Duration;
 
@@ -9,7 +8,7 @@ use reqwest::Method;
 
 use crate::ABIDE;
 
-async fn alone(count: usize) -> Cluster {
+async fn independent_nodes(count: usize) -> Cluster {
     let plan = Plan::new(ABIDE).with_store("memory").with(&["--lease", "2s"]).proxied();
     plan.start(Redis::process().await, count).await
 }
@@ -21,7 +20,7 @@ async fn is_up(cluster: &Cluster, node: usize) -> bool {
 
 #[tokio::test]
 async fn each_node_has_its_name_and_dies_alone() {
-    let mut cluster = alone(3).await;
+    let mut cluster = independent_nodes(3).await;
     for node in 0..3 {
         let nodes = cluster.client(node).admin(Method::GET, "/admin/nodes").await.expect(200);
         assert_eq!(nodes["nodes"][0]["name"], format!("node-{node}"));
@@ -40,7 +39,7 @@ async fn each_node_has_its_name_and_dies_alone() {
 
 #[tokio::test]
 async fn a_stopped_node_answers_when_it_goes_on() {
-    let cluster = alone(2).await;
+    let cluster = independent_nodes(2).await;
     cluster.stop(0).await;
     assert_eq!(cluster.other(usize::MAX), 1);
     let mut answer = Box::pin(is_up(&cluster, 0));
@@ -53,7 +52,7 @@ async fn a_stopped_node_answers_when_it_goes_on() {
 
 #[tokio::test]
 async fn an_ended_node_is_gone_and_may_come_back() {
-    let mut cluster = alone(2).await;
+    let mut cluster = independent_nodes(2).await;
     cluster.terminate(0).await;
     assert!(!is_up(&cluster, 0).await);
     cluster.restart(0).await;
@@ -62,7 +61,7 @@ async fn an_ended_node_is_gone_and_may_come_back() {
 
 #[tokio::test]
 async fn a_nodes_proxies_lead_to_redis_and_to_the_node() {
-    let cluster = alone(2).await;
+    let cluster = independent_nodes(2).await;
     let url = format!("redis://{}", cluster.to_redis(1).address());
     let client = ::redis::Client::open(url).unwrap();
     assert!(client.get_multiplexed_async_connection().await.is_ok());

@@ -1,4 +1,5 @@
-//! What clients, readers and tools saw of a node that was killed is gathered whole.
+//! The evidence of a killed node is complete: its clients' requests, readers' frames and tools'
+//! runs.
 
 use abide_tests::checks::Evidence;
 use abide_tests::history::History;
@@ -24,7 +25,9 @@ fn agent(tools: &ToolServer) -> serde_json::Value {
 
 #[tokio::test]
 async fn the_evidence_of_a_killed_node_is_whole_and_keeps_every_promise() {
-    let (site, tools, history) = (Site::new(ABIDE), ToolServer::start().await, History::default());
+    let site = Site::new(ABIDE);
+    let tools = ToolServer::start().await;
+    let history = History::default();
     let node = site.start().await;
     let client = site.client.clone().with_history(&history, "test");
     client.define("a", &agent(&tools)).await;
@@ -44,14 +47,14 @@ async fn the_evidence_of_a_killed_node_is_whole_and_keeps_every_promise() {
     let evidence = Evidence::gather(&client, &history, &[&tools]).await;
     evidence.assert_no_violations();
 
-    let promised = evidence.exchanges.iter().filter(|one| one.method != reqwest::Method::GET);
-    let told: Vec<_> = promised
+    let writes = evidence.exchanges.iter().filter(|one| one.method != reqwest::Method::GET);
+    let statuses: Vec<_> = writes
         .map(|one| (one.verb().to_owned(), one.answer.as_ref().ok().map(|one| one.status)))
         .collect();
     let expected = [("", Some(201)), ("messages", Some(202)), ("resolution", Some(200))];
     let expected = expected.map(|(verb, status)| (verb.to_owned(), status));
-    assert_eq!(told[..3], expected);
-    assert_eq!(told[3..], [("cancel".to_owned(), None)]);
+    assert_eq!(statuses[..3], expected);
+    assert_eq!(statuses[3..], [("cancel".to_owned(), None)]);
     let journal = &evidence.journals["c"];
     assert_eq!(journal.outcomes(), ["completed"]);
     assert_eq!(journal.result("once")["error_type"], "INTERRUPTED");
@@ -63,7 +66,9 @@ async fn the_evidence_of_a_killed_node_is_whole_and_keeps_every_promise() {
 
 #[tokio::test]
 async fn what_a_journal_lacks_is_told_by_the_evidence() {
-    let (site, tools, history) = (Site::new(ABIDE), ToolServer::start().await, History::default());
+    let site = Site::new(ABIDE);
+    let tools = ToolServer::start().await;
+    let history = History::default();
     let _node = site.start().await;
     let client = site.client.clone().with_history(&history, "test");
     let agent = json!({"model": {"provider": "scripted", "script": [{"text": "Done."}]}});

@@ -1,4 +1,4 @@
-//! The harness does what the tests of the cluster rely on.
+//! Tests of the harness itself: it does what the tests of the cluster rely on.
 #![allow(clippy::unwrap_used)]
 
 mod cluster;

@@ -1,4 +1,4 @@
-//! The proxy breaks connections the way it says.
+//! The proxy causes the faults that its documentation promises.
 
 use std::io::ErrorKind;
 use std::time::{Duration, Instant};
@@ -9,14 +9,14 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
-/// How long a silence is listened to.
-const SILENCE: Duration = Duration::from_millis(100);
+/// How long a connection must be silent.
+const SILENCE_TIME: Duration = Duration::from_millis(100);
 
-/// Sends back what it reads, and counts it.
+/// Starts a server that echoes bytes and counts them.
 async fn echo() -> (String, watch::Receiver<usize>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
-    let (count, heard) = watch::channel(0);
+    let (count, received) = watch::channel(0);
     tokio::spawn(async move {
         while let Ok((mut client, _)) = listener.accept().await {
             let count = count.clone();
@@ -29,27 +29,27 @@ async fn echo() -> (String, watch::Receiver<usize>) {
             });
         }
     });
-    (address, heard)
+    (address, received)
 }
 
 async fn connect(proxy: &Proxy) -> TcpStream {
     within("a connection", TcpStream::connect(proxy.address())).await.unwrap()
 }
 
-async fn comes_back(client: &mut TcpStream) {
+async fn expect_echo(client: &mut TcpStream) {
     client.write_all(b"word").await.unwrap();
     let mut back = [0; 4];
     within("the echo", client.read_exact(&mut back)).await.unwrap();
     assert_eq!(&back, b"word");
 }
 
-/// Whether the other side has hung up, one way or the other.
+/// Whether the other side has closed the connection, cleanly or not.
 async fn is_closed(client: &mut TcpStream) -> bool {
     matches!(within("the end", client.read(&mut [0; 4])).await, Ok(0) | Err(_))
 }
 
 async fn is_silent(client: &mut TcpStream) -> bool {
-    tokio::time::timeout(SILENCE, client.read(&mut [0; 4])).await.is_err()
+    tokio::time::timeout(SILENCE_TIME, client.read(&mut [0; 4])).await.is_err()
 }
 
 #[tokio::test]
@@ -57,10 +57,10 @@ async fn what_is_cut_is_closed_and_may_come_back() {
     let (echo, _) = echo().await;
     let proxy = Proxy::to(&echo);
     let mut client = connect(&proxy).await;
-    comes_back(&mut client).await;
+    expect_echo(&mut client).await;
     proxy.cut();
     assert!(is_closed(&mut client).await);
-    comes_back(&mut connect(&proxy).await).await;
+    expect_echo(&mut connect(&proxy).await).await;
 }
 
 #[tokio::test]
@@ -68,58 +68,63 @@ async fn a_refusal_is_one_of_the_machine_and_leaves_what_is_open() {
     let (echo, _) = echo().await;
     let proxy = Proxy::to(&echo);
     let mut client = connect(&proxy).await;
-    comes_back(&mut client).await;
+    expect_echo(&mut client).await;
     for _ in 0..3 {
         proxy.refuse().await;
         let refused = TcpStream::connect(proxy.address()).await.unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::ConnectionRefused);
-        comes_back(&mut client).await;
+        expect_echo(&mut client).await;
         proxy.heal().await;
-        comes_back(&mut connect(&proxy).await).await;
+        expect_echo(&mut connect(&proxy).await).await;
     }
 }
 
 #[tokio::test]
 async fn each_direction_is_as_late_as_was_asked() {
-    let (echo, heard) = echo().await;
+    let (echo, received) = echo().await;
     let proxy = Proxy::to(&echo);
     let mut client = connect(&proxy).await;
     let late = Duration::from_millis(150);
-    for way in [Direction::ToTarget, Direction::ToClient] {
-        proxy.delay(way, late);
-        let before = *heard.borrow();
+    for direction in [Direction::ToTarget, Direction::ToClient] {
+        proxy.delay(direction, late);
+        let before = *received.borrow();
         let sent = Instant::now();
         client.write_all(b"word").await.unwrap();
-        let mut counts = heard.clone();
+        let mut counts = received.clone();
         let arrived = within("the word", counts.wait_for(|count| *count > before)).await;
         drop(arrived);
-        assert_eq!(sent.elapsed() >= late, way == Direction::ToTarget, "{:?}", sent.elapsed());
+        assert_eq!(
+            sent.elapsed() >= late,
+            direction == Direction::ToTarget,
+            "{:?}",
+            sent.elapsed()
+        );
         within("the echo", client.read_exact(&mut [0; 4])).await.unwrap();
         assert!(sent.elapsed() >= late);
         proxy.heal().await;
     }
-    comes_back(&mut client).await;
+    expect_echo(&mut client).await;
 }
 
 #[tokio::test]
 async fn a_half_open_connection_stays_and_loses_one_direction_until_it_heals() {
-    let (echo, mut heard) = echo().await;
+    let (echo, mut received) = echo().await;
     let proxy = Proxy::to(&echo);
-    for way in [Direction::ToTarget, Direction::ToClient] {
+    for direction in [Direction::ToTarget, Direction::ToClient] {
         let mut client = connect(&proxy).await;
-        comes_back(&mut client).await;
-        let before = *heard.borrow_and_update();
-        proxy.swallow(way);
+        expect_echo(&mut client).await;
+        let before = *received.borrow_and_update();
+        proxy.swallow(direction);
         client.write_all(b"word").await.unwrap();
-        if way == Direction::ToClient {
-            within("the word", heard.wait_for(|count| *count == before + 4)).await.unwrap();
+        if direction == Direction::ToClient {
+            within("the word", received.wait_for(|count| *count == before + 4)).await.unwrap();
         }
         assert!(is_silent(&mut client).await);
-        let arrived = if way == Direction::ToClient { 4 } else { 0 };
-        assert_eq!(*heard.borrow(), before + arrived);
+        let arrived = if direction == Direction::ToClient { 4 } else { 0 };
+        assert_eq!(*received.borrow(), before + arrived);
         proxy.heal().await;
         assert!(is_closed(&mut client).await, "a hole in the stream");
-        comes_back(&mut connect(&proxy).await).await;
+        expect_echo(&mut connect(&proxy).await).await;
     }
 }
 
@@ -130,12 +135,12 @@ async fn an_end_is_told_to_the_other_side_and_a_dropped_proxy_ends_everything() 
     assert!(is_closed(&mut connect(&proxy).await).await, "nowhere to go");
     proxy.aim(&echo);
     let mut client = connect(&proxy).await;
-    comes_back(&mut client).await;
+    expect_echo(&mut client).await;
     client.shutdown().await.unwrap();
     assert!(is_closed(&mut client).await);
 
     let mut client = connect(&proxy).await;
-    comes_back(&mut client).await;
+    expect_echo(&mut client).await;
     let address = proxy.address();
     drop(proxy);
     assert!(is_closed(&mut client).await);

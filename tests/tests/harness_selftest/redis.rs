@@ -1,4 +1,4 @@
-//! A Redis of the harness keeps what it acknowledged, and fails as it is told to.
+//! The harness's Redis keeps what it acknowledged, and has the faults that tests cause.
 
 use abide_tests::redis::Redis;
 
@@ -10,7 +10,7 @@ async fn value(redis: &Redis) -> Option<String> {
     redis.ask(&["GET", "key"]).await
 }
 
-async fn goes_through_it_all(mut redis: Redis) {
+async fn exercise_faults(mut redis: Redis) {
     let url = redis.url().to_owned();
     set(&redis).await;
     redis.restart().await;
@@ -44,12 +44,12 @@ async fn goes_through_it_all(mut redis: Redis) {
 
 #[tokio::test]
 async fn a_process_keeps_what_it_acknowledged_and_fails_as_told() {
-    goes_through_it_all(Redis::process().await).await;
+    exercise_faults(Redis::process().await).await;
 }
 
 #[tokio::test]
 async fn what_the_machine_offers_keeps_what_it_acknowledged_and_fails_as_told() {
-    goes_through_it_all(Redis::own().await).await;
+    exercise_faults(Redis::own().await).await;
 }
 
 #[tokio::test]

@@ -1,4 +1,5 @@
-//! The way of one node to Redis is cut, half open or slow; the others go on, and it comes back.
+//! One node's connection to Redis is cut, half-open or slow; the others go on, and the node
+//! recovers.
 
 use std::time::Duration;
 
@@ -12,12 +13,16 @@ use tokio::time::Instant;
 
 use crate::ABIDE;
 use crate::agents::{calls_once, http, human};
-use crate::facts::{FACTOR, SHORT, insist, is_unavailable, metric, readiness, whole};
+use crate::cluster_state::{
+    LOAD_FACTOR, SHORT_LEASE_FLAGS, expect_unavailable, metric, send_until_accepted,
+    wait_for_readiness, wait_until_connected,
+};
 
-/// Three nodes behind proxies; the last has a tool running, and asks.
-async fn proxied(tools: &ToolServer) -> Cluster {
-    let cluster = Plan::new(ABIDE).with(&SHORT).proxied().start(Redis::own().await, 3).await;
-    whole(&cluster).await;
+/// Starts three nodes behind proxies; the last one runs a tool and waits for a person.
+async fn start_proxied(tools: &ToolServer) -> Cluster {
+    let cluster =
+        Plan::new(ABIDE).with(&SHORT_LEASE_FLAGS).proxied().start(Redis::own().await, 3).await;
+    wait_until_connected(&cluster).await;
     let run = |path| http("run", tools, path, json!({}));
     cluster.client(0).define("quick", &calls_once(vec![run("/answer")])).await;
     cluster.client(0).define("holds", &calls_once(vec![run("/hold"), human("ask")])).await;
@@ -27,19 +32,19 @@ async fn proxied(tools: &ToolServer) -> Cluster {
     cluster
 }
 
-/// The node is out, the others take over what it did; when its way is healed it is one of them.
-async fn is_out_and_comes_back(cluster: &Cluster, tools: &ToolServer) {
+/// Fails unless the node is unavailable, the others take over its work, and it rejoins once healed.
+async fn expect_takeover_and_recovery(cluster: &Cluster, tools: &ToolServer) {
     let began = Instant::now();
     let out = async {
-        is_unavailable(cluster.client(2), "never", "quick").await;
-        readiness(cluster.client(2), 503).await;
-        is_unavailable(cluster.client(2), "never", "quick").await;
+        expect_unavailable(cluster.client(2), "never", "quick").await;
+        wait_for_readiness(cluster.client(2), 503).await;
+        expect_unavailable(cluster.client(2), "never", "quick").await;
     };
     let others = async {
-        insist(cluster.client(0), "beside", "quick", "m").await;
+        send_until_accepted(cluster.client(0), "beside", "quick", "m").await;
         cluster.client(1).wait_until_settled("beside", 1).await;
         let beside = began.elapsed();
-        // The one that is out may have it for as long as its lease.
+        // The unavailable node may hold the conversation until its lease ends.
         tools.requests.nth(2 + 1).await;
         poll("an answer to be accepted", async || {
             let answer = cluster.client(0).resolve("c", "ask", json!({"result": 1})).await;
@@ -51,19 +56,19 @@ async fn is_out_and_comes_back(cluster: &Cluster, tools: &ToolServer) {
             "measured beside a node without its store: {beside:?}, its turn: {:?}",
             began.elapsed()
         );
-        assert!(beside < Duration::from_secs(1) * FACTOR, "{beside:?}");
+        assert!(beside < Duration::from_secs(1) * LOAD_FACTOR, "{beside:?}");
     };
     tokio::join!(out, others);
     tools.release();
     cluster.client(1).wait_until_settled("c", 1).await;
     cluster.to_redis(2).heal().await;
-    back(cluster, tools).await;
+    expect_recovered(cluster, tools).await;
 }
 
-async fn back(cluster: &Cluster, tools: &ToolServer) {
-    readiness(cluster.client(2), 200).await;
-    whole(cluster).await;
-    insist(cluster.client(2), "after", "quick", "m").await;
+async fn expect_recovered(cluster: &Cluster, tools: &ToolServer) {
+    wait_for_readiness(cluster.client(2), 200).await;
+    wait_until_connected(cluster).await;
+    send_until_accepted(cluster.client(2), "after", "quick", "m").await;
     cluster.client(0).wait_until_settled("after", 1).await;
     cluster.client(2).wait_until_settled("c", 1).await;
     cluster.evidence(&[tools]).await.assert_no_violations();
@@ -72,57 +77,57 @@ async fn back(cluster: &Cluster, tools: &ToolServer) {
 #[tokio::test]
 async fn a_node_that_redis_refuses_is_out_until_it_is_let_in() {
     let tools = ToolServer::start().await;
-    let cluster = proxied(&tools).await;
+    let cluster = start_proxied(&tools).await;
     cluster.to_redis(2).refuse().await;
     cluster.to_redis(2).cut();
-    is_out_and_comes_back(&cluster, &tools).await;
+    expect_takeover_and_recovery(&cluster, &tools).await;
 }
 
 #[tokio::test]
 async fn a_node_whose_questions_are_lost_is_out_until_they_arrive() {
     let tools = ToolServer::start().await;
-    let cluster = proxied(&tools).await;
+    let cluster = start_proxied(&tools).await;
     cluster.to_redis(2).swallow(Direction::ToTarget);
-    is_out_and_comes_back(&cluster, &tools).await;
+    expect_takeover_and_recovery(&cluster, &tools).await;
 }
 
 #[tokio::test]
 async fn a_node_whose_answers_are_lost_is_out_or_carries_on_until_they_arrive() {
     let tools = ToolServer::start().await;
-    let cluster = proxied(&tools).await;
-    // What it asks is done, and it does not know.
+    let cluster = start_proxied(&tools).await;
+    // Its commands take effect, but it gets no answers.
     cluster.to_redis(2).swallow(Direction::ToClient);
-    is_unavailable(cluster.client(2), "unknown", "quick").await;
-    readiness(cluster.client(2), 503).await;
-    insist(cluster.client(0), "beside", "quick", "m").await;
+    expect_unavailable(cluster.client(2), "unknown", "quick").await;
+    wait_for_readiness(cluster.client(2), 503).await;
+    send_until_accepted(cluster.client(0), "beside", "quick", "m").await;
     cluster.client(1).wait_until_settled("beside", 1).await;
     cluster.to_redis(2).heal().await;
     tools.release();
-    readiness(cluster.client(2), 200).await;
+    wait_for_readiness(cluster.client(2), 200).await;
     cluster.client(0).resolve("c", "ask", json!({"result": 1})).await.expect(200);
     cluster.client(0).wait_until_settled("c", 1).await;
-    back(&cluster, &tools).await;
+    expect_recovered(&cluster, &tools).await;
 }
 
 #[tokio::test]
 async fn a_node_whose_redis_is_slow_is_slow_and_no_more() {
     let tools = ToolServer::start().await;
-    let cluster = proxied(&tools).await;
+    let cluster = start_proxied(&tools).await;
     for way in [Direction::ToTarget, Direction::ToClient] {
         cluster.to_redis(2).delay(way, Duration::from_millis(150));
     }
     let began = Instant::now();
-    insist(cluster.client(2), "slow", "quick", "m").await;
+    send_until_accepted(cluster.client(2), "slow", "quick", "m").await;
     assert!(began.elapsed() > Duration::from_millis(300));
     cluster.client(0).wait_until_settled("slow", 1).await;
     let began = Instant::now();
-    insist(cluster.client(0), "beside", "quick", "m").await;
+    send_until_accepted(cluster.client(0), "beside", "quick", "m").await;
     cluster.client(0).wait_until_settled("beside", 1).await;
-    assert!(began.elapsed() < Duration::from_secs(1) * FACTOR);
+    assert!(began.elapsed() < Duration::from_secs(1) * LOAD_FACTOR);
     tools.release();
     cluster.client(0).resolve("c", "ask", json!({"result": 1})).await.expect(200);
     cluster.client(1).wait_until_settled("c", 1).await;
     assert_eq!(metric(cluster.client(2), "abide_burials_total").await, 0.0, "taken for dead");
     cluster.to_redis(2).heal().await;
-    back(&cluster, &tools).await;
+    expect_recovered(&cluster, &tools).await;
 }

@@ -1,4 +1,4 @@
-//! Killed again and again at moments that nobody chose, while clients go on.
+//! A node is killed repeatedly at random moments while clients go on.
 
 use std::cell::{Cell, RefCell};
 use std::time::Duration;
@@ -17,31 +17,31 @@ use serde_json::{Value, json};
 use crate::ABIDE;
 use crate::agents::{calls_once, gated_client, http, human};
 
-/// Another one may be given as CHAOS_SEED.
+/// The default seed; CHAOS_SEED overrides it.
 const SEED: u64 = 20_261_121;
 const ROUNDS: u32 = 15;
 const CLIENTS: usize = 5;
 
-/// What a client was promised.
+/// What the node has acknowledged to a client.
 #[derive(Default)]
 struct Promises {
     turns: Vec<(String, Value)>,
     resolutions: Vec<(String, u64)>,
-    /// What its reader of the event stream had.
+    /// The frames of its event stream.
     frames: Vec<Frame>,
 }
 
 #[tokio::test]
 async fn what_was_acknowledged_is_there_whenever_the_node_was_killed() {
-    killed_again_and_again(Site::new(ABIDE), SEED).await;
+    kill_repeatedly(Site::new(ABIDE), SEED).await;
 }
 
 #[tokio::test]
 async fn what_was_acknowledged_without_fsync_survives_the_process() {
-    killed_again_and_again(Site::new(ABIDE).with(&["--durability", "os"]), SEED + 1).await;
+    kill_repeatedly(Site::new(ABIDE).with(&["--durability", "os"]), SEED + 1).await;
 }
 
-async fn killed_again_and_again(site: Site, seed: u64) {
+async fn kill_repeatedly(site: Site, seed: u64) {
     let tools = ToolServer::start().await;
     let mut node = site.start().await;
     let gated = http("send", &tools, "/slow", json!({"approval": "requires_approval"}));
@@ -55,7 +55,7 @@ async fn killed_again_and_again(site: Site, seed: u64) {
         let given = std::env::var("CHAOS_SEED").ok().and_then(|seed| seed.parse().ok());
         let mut random = SeededRandom(given.unwrap_or(seed));
         for _ in 0..ROUNDS {
-            // The moment is the point: this waits for nothing.
+            // A random moment is the point: this waits for nothing.
             tokio::time::sleep(Duration::from_millis(random.below(250))).await;
             node.kill().await;
             if random.below(3) == 0 {
@@ -73,18 +73,18 @@ async fn killed_again_and_again(site: Site, seed: u64) {
         let turns = promises.turns.len();
         let journal = site.client.wait_until_settled(&format!("c{n}"), turns).await;
         assert_eq!(journal.outcomes(), vec!["completed"; turns]);
-        kept(&journal, &promises);
-        heard_whole(&site.client, &format!("c{n}"), &journal, promises.frames).await;
+        assert_promises_kept(&journal, &promises);
+        assert_stream_complete(&site.client, &format!("c{n}"), &journal, promises.frames).await;
     }
     attempts_rise(&tools);
 }
 
-/// A client whose page listens all the time, and finds its place again after every kill.
+/// A client whose event stream is always open and is resumed after every kill.
 async fn talk_and_listen(client: &Client, id: String, over: &Cell<bool>) -> Promises {
     let frames = RefCell::new(Vec::new());
     let promises = tokio::select! {
         promises = converse(client, id.clone(), over) => promises,
-        () = listen(client, &id, &frames) => unreachable!("a page listens for ever"),
+        () = listen(client, &id, &frames) => unreachable!("a stream is read for ever"),
     };
     Promises { frames: frames.into_inner(), ..promises }
 }
@@ -100,8 +100,14 @@ async fn listen(client: &Client, id: &str, read: &RefCell<Vec<Frame>>) {
     }
 }
 
-/// Reads on to the journal's end; then there was no gap, nothing twice, and one end a turn.
-async fn heard_whole(client: &Client, id: &str, journal: &Journal, mut read: Vec<Frame>) {
+/// Reads to the journal's end, and fails if the stream has a gap, a duplicate, or not one end per
+/// turn.
+async fn assert_stream_complete(
+    client: &Client,
+    id: &str,
+    journal: &Journal,
+    mut read: Vec<Frame>,
+) {
     let expected = journal.mirrored();
     let mut frames = client.events(id, ids(&read).last().copied().or(Some(0))).await;
     while ids(&read).last() < expected.last() {
@@ -112,14 +118,14 @@ async fn heard_whole(client: &Client, id: &str, journal: &Journal, mut read: Vec
     assert_eq!(ends, journal.outcomes().len());
 }
 
-/// Turn after turn until it is over: says something, answers whatever is asked.
+/// Runs turns until the test is over: sends a message, and resolves every call.
 async fn converse(client: &Client, id: String, over: &Cell<bool>) -> Promises {
     let mut promises = Promises::default();
     while promises.turns.is_empty() || !over.get() {
         let name = format!("m{}", promises.turns.len());
         let body = json!({"text": name, "agent": "a", "message_id": name});
         let path = format!("/v1/conversations/{id}/messages");
-        let sent = insist(client, &path, None, &body).await.expect(202);
+        let sent = retry_post(client, &path, None, &body).await.expect(202);
         let turn = sent["turn_id"].clone();
         promises.turns.push((name, turn.clone()));
         while let Some(open) = next_open(client, &id, &turn).await {
@@ -130,7 +136,7 @@ async fn converse(client: &Client, id: String, over: &Cell<bool>) -> Promises {
             };
             let key = format!("{call}/{kind}");
             let path = resolution(&id, call);
-            let accepted = insist(client, &path, Some(&key), &answer).await.expect(200);
+            let accepted = retry_post(client, &path, Some(&key), &answer).await.expect(200);
             let seq = accepted["seq"].as_u64().unwrap();
             promises.resolutions.push((call.to_owned(), seq));
         }
@@ -138,8 +144,8 @@ async fn converse(client: &Client, id: String, over: &Cell<bool>) -> Promises {
     promises
 }
 
-/// Repeats a request until it is answered by anything but "not now".
-async fn insist(client: &Client, path: &str, key: Option<&str>, body: &Value) -> Answer {
+/// Repeats a request while the answer is missing or 503.
+async fn retry_post(client: &Client, path: &str, key: Option<&str>, body: &Value) -> Answer {
     poll(path, async || {
         let answer = client.ask(Method::POST, path, key, Some(body)).await?;
         (answer.status != 503).then_some(answer)
@@ -147,9 +153,9 @@ async fn insist(client: &Client, path: &str, key: Option<&str>, body: &Value) ->
     .await
 }
 
-/// The next call that waits for somebody; `None` once the turn has ended.
+/// The next open call; `None` once the turn has ended.
 async fn next_open(client: &Client, id: &str, turn: &Value) -> Option<Value> {
-    poll("a call that waits, or the end of the turn", async || {
+    poll("an open call, or the end of the turn", async || {
         let path = format!("/v1/conversations/{id}");
         let snapshot = client.ask(Method::GET, &path, None, None).await?;
         let snapshot = (snapshot.status == 200).then_some(snapshot.body)?;
@@ -161,12 +167,12 @@ async fn next_open(client: &Client, id: &str, turn: &Value) -> Option<Value> {
     .await
 }
 
-fn kept(journal: &Journal, promises: &Promises) {
+fn assert_promises_kept(journal: &Journal, promises: &Promises) {
     for (name, turn) in &promises.turns {
-        let said: Vec<_> =
+        let messages: Vec<_> =
             journal.of("user_msg").filter(|event| event["data"]["message_id"] == **name).collect();
-        assert_eq!(said.len(), 1, "message {name}: {said:#?}");
-        assert_eq!(said[0]["turn_id"], *turn);
+        assert_eq!(messages.len(), 1, "message {name}: {messages:#?}");
+        assert_eq!(messages[0]["turn_id"], *turn);
     }
     for (call, seq) in &promises.resolutions {
         let event = &journal.0[usize::try_from(*seq).unwrap() - 1];
@@ -183,7 +189,7 @@ fn kept(journal: &Journal, promises: &Promises) {
     assert_eq!(failed, None);
 }
 
-/// Every run had the key of its call, and no attempt was made twice.
+/// Fails unless every run had the key of its call and a new attempt.
 fn attempts_rise(tools: &ToolServer) {
     let mut last = std::collections::HashMap::<String, u64>::new();
     for run in tools.requests.all() {

@@ -1,4 +1,4 @@
-//! Strangers at the door of the cluster: told of once, counted, and no harm to anybody.
+//! Connections from foreign peers are logged at a limited rate, counted, and harmless.
 
 use std::time::Duration;
 
@@ -12,38 +12,38 @@ use tokio::net::TcpStream;
 use tokio::time::Instant;
 
 use crate::agents::{calls_once, human, tool};
-use crate::facts::{FACTOR, cluster, metric, node, whole};
+use crate::cluster_state::{LOAD_FACTOR, cluster, metric, node, wait_until_connected};
 
-const REFUSED: &str = "abide_peers_refused_total";
+const REFUSED_METRIC: &str = "abide_peers_refused_total";
 
-/// How long a request to another node may take beside all of them.
-const SERVED: Duration = Duration::from_secs(1);
+/// How long a conversation between the nodes may take while foreign peers connect.
+const MAX_SERVE_TIME: Duration = Duration::from_secs(1);
 
-/// A conversation goes from one node to the other and back.
-async fn is_served(cluster: &Cluster, id: &str) {
+/// Fails unless a conversation between the two nodes works in time.
+async fn expect_served(cluster: &Cluster, id: &str) {
     let began = Instant::now();
     cluster.client(0).send_message(id, "a", "go").await;
     cluster.client(1).wait_for_pending(id, "ask", "elicitation").await;
     cluster.client(1).resolve(id, "ask", json!({"result": 1})).await.expect(200);
     cluster.client(1).wait_until_settled(id, 1).await;
     let took = began.elapsed();
-    assert!(took < SERVED * FACTOR, "{id} took {took:?}");
+    assert!(took < MAX_SERVE_TIME * LOAD_FACTOR, "{id} took {took:?}");
 }
 
-/// The lines of a log that tell of strangers for this reason.
-fn told(cluster: &Cluster, node: usize, cause: &str) -> usize {
+/// The number of log lines about peers refused for this cause.
+fn refusal_lines(cluster: &Cluster, node: usize, cause: &str) -> usize {
     let cause = format!("\"cause\":\"{cause}\"");
     let is = |line: &&str| line.contains("a node is refused") && line.contains(&cause);
     cluster.log(node).lines().filter(is).count()
 }
 
-async fn counted(client: &Client, cause: &str) -> f64 {
-    metric(client, &format!("{REFUSED}{{cause=\"{cause}\"}}")).await
+async fn refused_count(client: &Client, cause: &str) -> f64 {
+    metric(client, &format!("{REFUSED_METRIC}{{cause=\"{cause}\"}}")).await
 }
 
 async fn pair() -> Cluster {
     let cluster = cluster(2, &[]).await;
-    whole(&cluster).await;
+    wait_until_connected(&cluster).await;
     cluster.client(0).define("a", &calls_once(vec![human("ask")])).await;
     cluster
 }
@@ -58,25 +58,25 @@ async fn garbage_and_silence_are_hung_up_on_and_told_of_once() {
     let cluster = pair().await;
     let silent = join_all((0..10).map(|_| connect(&cluster))).await;
     for n in 0..50 {
-        let mut stranger = connect(&cluster).await;
-        // What it hears, and when it is hung up on, is the door's.
-        let _ = stranger.write_all(&[b'x'; 300]).await;
-        let _ = within("the end", stranger.read_to_end(&mut Vec::new())).await;
+        let mut foreign = connect(&cluster).await;
+        // The node decides what it answers and when it hangs up.
+        let _ = foreign.write_all(&[b'x'; 300]).await;
+        let _ = within("the end", foreign.read_to_end(&mut Vec::new())).await;
         if n % 10 == 0 {
-            is_served(&cluster, &format!("c{n}")).await;
+            expect_served(&cluster, &format!("c{n}")).await;
         }
     }
-    for mut stranger in silent {
-        let _ = within("the end", stranger.read_to_end(&mut Vec::new())).await;
+    for mut foreign in silent {
+        let _ = within("the end", foreign.read_to_end(&mut Vec::new())).await;
     }
     let client = cluster.client(0);
     poll("the silent ones to be counted", async || {
-        (counted(client, "silent").await == 10.0).then_some(())
+        (refused_count(client, "silent").await == 10.0).then_some(())
     })
     .await;
-    assert_eq!(counted(client, "garbage").await, 50.0);
-    let lines = ["silent", "garbage"].map(|cause| told(&cluster, 0, cause));
-    // One in ten seconds.
+    assert_eq!(refused_count(client, "garbage").await, 50.0);
+    let lines = ["silent", "garbage"].map(|cause| refusal_lines(&cluster, 0, cause));
+    // At most one line in ten seconds.
     assert!(lines.iter().all(|lines| (1..=3).contains(lines)), "{lines:?}");
     cluster.evidence(&[]).await.assert_no_violations();
 }
@@ -88,8 +88,8 @@ async fn a_flood_of_connections_and_of_bytes_keeps_nobody_from_being_served() {
     let flood = |address: String| async move {
         let bytes = vec![0x16; 64 << 10];
         loop {
-            let Ok(mut stranger) = TcpStream::connect(&address).await else { continue };
-            while stranger.write_all(&bytes).await.is_ok() {}
+            let Ok(mut foreign) = TcpStream::connect(&address).await else { continue };
+            while foreign.write_all(&bytes).await.is_ok() {}
         }
     };
     let mut floods = tokio::task::JoinSet::new();
@@ -98,16 +98,16 @@ async fn a_flood_of_connections_and_of_bytes_keeps_nobody_from_being_served() {
     }
     let silent = join_all((0..300).map(|_| connect(&cluster))).await;
     for n in 0..5 {
-        is_served(&cluster, &format!("c{n}")).await;
+        expect_served(&cluster, &format!("c{n}")).await;
     }
     let client = cluster.client(0);
     poll("the crowd to be counted", async || {
-        (counted(client, "crowded").await > 200.0).then_some(())
+        (refused_count(client, "crowded").await > 200.0).then_some(())
     })
     .await;
-    assert!((1..=3).contains(&told(&cluster, 0, "crowded")));
-    for place in 0..2 {
-        assert_eq!(node(client, cluster.name(place)).await["state"], "up");
+    assert!((1..=3).contains(&refusal_lines(&cluster, 0, "crowded")));
+    for index in 0..2 {
+        assert_eq!(node(client, cluster.name(index)).await["state"], "up");
     }
     drop((silent, floods));
     cluster.evidence(&[]).await.assert_no_violations();
@@ -116,18 +116,18 @@ async fn a_flood_of_connections_and_of_bytes_keeps_nobody_from_being_served() {
 #[tokio::test]
 async fn a_node_with_another_secret_is_refused_and_the_others_go_on() {
     let mut cluster = cluster(2, &[]).await;
-    whole(&cluster).await;
+    wait_until_connected(&cluster).await;
     let asks = tool("ask", json!({"executor": "human", "timeout": "3s"}));
     cluster.client(0).define("a", &calls_once(vec![asks])).await;
-    let stranger = cluster.join(|site| site.with_env("ABIDE_CLUSTER_SECRET", "not the same")).await;
-    for place in 0..2 {
-        poll("the stranger to be refused", async || {
-            (counted(cluster.client(place), "secret").await > 0.0).then_some(())
+    let foreign = cluster.join(|site| site.with_env("ABIDE_CLUSTER_SECRET", "not the same")).await;
+    for index in 0..2 {
+        poll("the foreign node to be refused", async || {
+            (refused_count(cluster.client(index), "secret").await > 0.0).then_some(())
         })
         .await;
     }
     for n in 0..3 {
-        is_served(&cluster, &format!("c{n}")).await;
+        expect_served(&cluster, &format!("c{n}")).await;
     }
     let ids: Vec<String> = (0..24).map(|n| format!("expires-{n}")).collect();
     for (n, id) in ids.iter().enumerate() {
@@ -137,12 +137,16 @@ async fn a_node_with_another_secret_is_refused_and_the_others_go_on() {
         let journal = cluster.client(0).wait_until_settled(id, 1).await;
         assert_eq!(journal.result("ask")["error_type"], "EXPIRED");
     }
-    for place in 0..2 {
-        assert!((1..=3).contains(&told(&cluster, place, "secret")), "{}", cluster.log(place));
+    for index in 0..2 {
+        assert!(
+            (1..=3).contains(&refusal_lines(&cluster, index, "secret")),
+            "{}",
+            cluster.log(index)
+        );
     }
     let evidence = cluster.evidence(&[]).await;
     evidence.assert_no_violations();
-    let late = Duration::from_secs(1) * FACTOR;
+    let late = Duration::from_secs(1) * LOAD_FACTOR;
     assert_eq!(abide_tests::checks::alarms::late(&evidence, late), [""; 0]);
-    cluster.terminate(stranger).await;
+    cluster.terminate(foreign).await;
 }

@@ -1,4 +1,4 @@
-//! What is the same after a kill: queues, principals, arguments, revisions, who is connected.
+//! What survives a kill: queues, principals, arguments, revisions, connected clients.
 
 use abide_tests::model_server::{ModelServer, Piece};
 use abide_tests::node::Site;
@@ -58,9 +58,9 @@ async fn a_revived_run_is_still_its_approvers_with_the_arguments_that_were_edite
     let node = site.start().await;
     let gated = http("it", &tools, "/hold", json!({"approval": "requires_approval"}));
     site.client.define("a", &calls_once(vec![gated])).await;
-    let said = json!({"text": "go", "agent": "a", "assigns": {"tenant": 7}});
+    let message = json!({"text": "go", "agent": "a", "assigns": {"tenant": 7}});
     let path = "/v1/conversations/c/messages";
-    site.client.clone().named("ann").post(path, &said).await.expect(202);
+    site.client.clone().named("ann").post(path, &message).await.expect(202);
     site.client.wait_for_pending("c", "it", "approval").await;
     let edited = json!({"approved": true, "args": {"n": 2}});
     site.client.clone().named("bob").resolve("c", "it", edited).await.expect(200);
@@ -129,9 +129,9 @@ async fn a_message_that_interrupts_is_not_lost_to_a_kill() {
     let _node = site.start().await;
     let journal = site.client.wait_until_settled("c", 2).await;
     assert_eq!(journal.outcomes(), ["cancelled", "completed"]);
-    let said: Vec<_> = journal.of("assistant_msg").map(|event| &event["data"]).collect();
-    assert_eq!((said.len(), &said[0]["status"]), (2, &json!("cancelled")));
-    assert_eq!(said[0]["message"]["content"][0]["text"], "I was say");
+    let messages: Vec<_> = journal.of("assistant_msg").map(|event| &event["data"]).collect();
+    assert_eq!((messages.len(), &messages[0]["status"]), (2, &json!("cancelled")));
+    assert_eq!(messages[0]["message"]["content"][0]["text"], "I was say");
     assert_eq!(journal.last_text(), "Better.");
     model.assert_prompts_are_whole();
 }

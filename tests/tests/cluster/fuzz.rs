@@ -1,4 +1,4 @@
-//! Everything that may be asked, at moments that nobody chose, of a node that is killed.
+//! Random requests to a node that is killed at random moments.
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -17,30 +17,30 @@ use serde_json::{Value, json};
 use crate::ABIDE;
 use crate::agents::{agent, client, gated_client, http, human};
 
-/// Another one may be given as CHAOS_SEED.
+/// The default seed; CHAOS_SEED overrides it.
 const SEED: u64 = 7_311;
 const ROUNDS: u32 = 10;
 const CONVERSATIONS: u64 = 6;
 
-/// A message that was acknowledged: its `message_id`, and the turn that it was promised.
+/// An acknowledged message: its `message_id` and its turn.
 type Sent = (String, Value);
 
 #[tokio::test]
 async fn whatever_is_asked_whenever_the_node_is_killed_every_turn_ends_once() {
     let site = Site::new(ABIDE).with(&["--passivate-after", "20ms"]);
     let (mut node, tools) = (site.start().await, ToolServer::start().await);
-    site.client.define("a", &wild_agent(&tools)).await;
+    site.client.define("a", &fuzz_agent(&tools)).await;
     let given = std::env::var("CHAOS_SEED").ok().and_then(|seed| seed.parse().ok());
     let seed: u64 = given.unwrap_or(SEED);
     let over = Cell::new(false);
     let clients = join_all((0..CONVERSATIONS).map(|n| {
         let random = SeededRandom(seed.wrapping_mul(1_000) + n);
-        act(&site.client, format!("c{n}"), random, &over)
+        send_random_requests(&site.client, format!("c{n}"), random, &over)
     }));
     let kills = async {
         let mut random = SeededRandom(seed);
         for _ in 0..ROUNDS {
-            // The moment is the point: this waits for nothing.
+            // A random moment is the point: this waits for nothing.
             tokio::time::sleep(Duration::from_millis(random.below(400))).await;
             node.kill().await;
             node = site.start().await;
@@ -51,15 +51,15 @@ async fn whatever_is_asked_whenever_the_node_is_killed_every_turn_ends_once() {
     let (clients, _node) = futures::join!(clients, kills);
     for (n, sent) in clients.into_iter().enumerate() {
         let id = format!("c{n}");
-        let journal = at_rest(&site.client, &id).await;
+        let journal = wait_until_at_rest(&site.client, &id).await;
         journal.assert_settled();
-        kept(&journal, &sent);
-        told_whole(&site.client, &id, &journal).await;
+        assert_messages_journalled(&journal, &sent);
+        assert_stream_complete(&site.client, &id, &journal).await;
     }
 }
 
-/// Every kind of call, some that fail, and questions that soon expire.
-fn wild_agent(tools: &ToolServer) -> Value {
+/// Every kind of call, including failing ones, and questions with short time-outs.
+fn fuzz_agent(tools: &ToolServer) -> Value {
     let call = |name: &str| json!({"name": name, "args": {"n": 1}});
     let soon = |mut tool: Value| {
         tool["timeout"] = json!("400ms");
@@ -86,8 +86,8 @@ fn wild_agent(tools: &ToolServer) -> Value {
     agent(json!({"provider": "scripted", "script": script}), tools)
 }
 
-/// Does this and that with one conversation until it is over.
-async fn act(
+/// Sends random requests about one conversation until the test is over.
+async fn send_random_requests(
     client: &Client,
     id: String,
     mut random: SeededRandom,
@@ -118,13 +118,13 @@ async fn act(
             }
             _ => answer_one(client, &id, &mut random).await,
         }
-        // A pace that leaves turns some time: this waits for nothing.
+        // Leaves turns some time; this waits for nothing.
         tokio::time::sleep(Duration::from_millis(random.below(30))).await;
     }
     sent
 }
 
-/// Answers the call that waits longest, this way or that.
+/// Resolves the oldest open call with a random answer.
 async fn answer_one(client: &Client, id: &str, random: &mut SeededRandom) {
     let snapshot = client.ask(Method::GET, &format!("/v1/conversations/{id}"), None, None).await;
     let Some(snapshot) = snapshot else { return };
@@ -143,8 +143,8 @@ async fn answer_one(client: &Client, id: &str, random: &mut SeededRandom) {
     }
 }
 
-/// Waits until nothing runs, waits or is queued any more.
-async fn at_rest(client: &Client, id: &str) -> Journal {
+/// Waits until nothing is running, suspended or queued.
+async fn wait_until_at_rest(client: &Client, id: &str) -> Journal {
     poll("the conversation to come to rest", async || {
         let snapshot = client.snapshot(id).await;
         (snapshot["state"] == "idle" && snapshot["queued"] == 0).then_some(())
@@ -159,20 +159,20 @@ fn distinct_dispatches(journal: &Journal) -> usize {
     started.collect::<std::collections::BTreeSet<_>>().len()
 }
 
-fn kept(journal: &Journal, sent: &[Sent]) {
+fn assert_messages_journalled(journal: &Journal, sent: &[Sent]) {
     for (name, turn) in sent {
-        let said: Vec<_> =
+        let messages: Vec<_> =
             journal.of("user_msg").filter(|event| event["data"]["message_id"] == **name).collect();
-        assert_eq!(said.len(), 1, "message {name}: {journal:#?}");
-        assert_eq!(said[0]["turn_id"], *turn);
+        assert_eq!(messages.len(), 1, "message {name}: {journal:#?}");
+        assert_eq!(messages[0]["turn_id"], *turn);
         let ends = journal.of("turn_ended").filter(|event| event["turn_id"] == *turn).count();
         assert_eq!(ends, 1, "turn {turn} of {name}: {journal:#?}");
     }
     assert_eq!(journal.of("user_msg").count(), journal.of("turn_ended").count());
 }
 
-/// The stream from the beginning tells every turn, its start and its one end.
-async fn told_whole(client: &Client, id: &str, journal: &Journal) {
+/// Fails unless the stream from the beginning has the start and the one end of every turn.
+async fn assert_stream_complete(client: &Client, id: &str, journal: &Journal) {
     let expected = journal.mirrored();
     let mut frames = client.events(id, Some(0)).await;
     let mut read = Vec::new();

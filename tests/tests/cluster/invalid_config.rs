@@ -1,4 +1,4 @@
-//! Bad configuration: one line that names it, exit 2, and nothing written.
+//! Bad configuration is refused with one line that names it, exit code 2, and nothing written.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use abide_tests::node::Site;
 
 use crate::ABIDE;
 
-/// Runs the program with these flags, which it must refuse in one line that has these words.
+/// Runs the program with these flags, which it must refuse in one line that contains these words.
 async fn refuses(site: &Site, flags: &[&str], words: &[&str]) {
     let ports = ["--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"];
     let store = format!("embedded:{}", site.store().display());
@@ -17,11 +17,11 @@ async fn refuses(site: &Site, flags: &[&str], words: &[&str]) {
         }
     }
     let output = site.run(&all).await;
-    let said = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(2), "{flags:?}: {said}");
-    assert_eq!(said.lines().count(), 1, "{flags:?} must be refused in one line: {said}");
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{flags:?}: {stderr}");
+    assert_eq!(stderr.lines().count(), 1, "{flags:?} must be refused in one line: {stderr}");
     for word in words {
-        assert!(said.contains(word), "{flags:?}: {word} is not named in: {said}");
+        assert!(stderr.contains(word), "{flags:?}: {word} is not named in: {stderr}");
     }
     assert_eq!(String::from_utf8(output.stdout).unwrap(), "");
 }
@@ -32,7 +32,7 @@ async fn refuses_and_writes_nothing(site: &Site, flags: &[&str], words: &[&str])
     assert_eq!(contents(site.dir()), before, "{flags:?} wrote something");
 }
 
-/// All files below a directory, with what is in them.
+/// All files below a directory, with their contents.
 fn contents(dir: &Path) -> Vec<(String, Vec<u8>)> {
     let mut files = Vec::new();
     for entry in std::fs::read_dir(dir).unwrap() {

@@ -1,4 +1,4 @@
-//! Many conversations that wait cost a start nothing.
+//! Many parked conversations do not slow a start down.
 
 use abide_tests::node::Site;
 use futures::{StreamExt, stream};
@@ -7,26 +7,27 @@ use serde_json::{Value, json};
 
 use crate::ABIDE;
 use crate::agents::{calls_once, human};
-use crate::operators::all_parked;
+use crate::operators::wait_until_passivated;
 
-const PARKED: usize = 2_000;
-/// How many are made at once; they share their fsyncs.
-const AT_ONCE: usize = 64;
+const PARKED_CONVERSATIONS: usize = 2_000;
+/// How many are created concurrently; they share fsyncs.
+const MAX_CONCURRENT_CREATES: usize = 64;
 
 #[tokio::test]
 async fn a_start_with_2000_parked_conversations_touches_none_of_them() {
     let site = Site::new(ABIDE).with(&["--passivate-after", "20ms"]);
     let node = site.start().await;
     site.client.define("a", &calls_once(vec![human("ask")])).await;
-    let made = stream::iter(0..PARKED).for_each_concurrent(AT_ONCE, |n| {
-        let client = site.client.clone();
-        async move {
-            client.send_message(&format!("c{n}"), "a", "go").await;
-        }
-    });
+    let made =
+        stream::iter(0..PARKED_CONVERSATIONS).for_each_concurrent(MAX_CONCURRENT_CREATES, |n| {
+            let client = site.client.clone();
+            async move {
+                client.send_message(&format!("c{n}"), "a", "go").await;
+            }
+        });
     made.await;
-    assert_eq!(open(&site, PARKED).await, PARKED);
-    all_parked(&site).await;
+    assert_eq!(open(&site, PARKED_CONVERSATIONS).await, PARKED_CONVERSATIONS);
+    wait_until_passivated(&site).await;
     node.kill().await;
 
     let _node = site.start().await;
@@ -35,11 +36,11 @@ async fn a_start_with_2000_parked_conversations_touches_none_of_them() {
     assert_eq!(journal.outcomes(), ["completed"]);
     let live = site.client.admin(Method::GET, "/admin/actors").await.expect(200);
     assert!(live["actors"].as_array().unwrap().len() <= 1, "{live:#}");
-    assert_eq!(open(&site, PARKED - 1).await, PARKED - 1);
+    assert_eq!(open(&site, PARKED_CONVERSATIONS - 1).await, PARKED_CONVERSATIONS - 1);
     assert_eq!(site.client.snapshot("c7").await["holder"], Value::Null);
 }
 
-/// Counts what is open, page by page, once there is as much as is waited for.
+/// Counts the open calls, page by page, once there are at least `enough`.
 async fn open(site: &Site, enough: usize) -> usize {
     abide_tests::deadline::poll("the inbox to be full", async || {
         let (mut count, mut cursor) = (0, String::new());

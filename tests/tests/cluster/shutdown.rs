@@ -1,4 +1,4 @@
-//! SIGTERM: what runs may finish.
+//! SIGTERM: running work may finish.
 
 use abide_tests::deadline::poll;
 use abide_tests::model_server::{ModelServer, Piece};
@@ -10,7 +10,7 @@ use serde_json::json;
 use crate::ABIDE;
 use crate::agents::{agent, calls_once, http, human};
 
-async fn is_draining(site: &Site) {
+async fn wait_until_draining(site: &Site) {
     poll("the node to say that it drains", async || {
         let ready = site.client.admin(Method::GET, "/readyz").await;
         (ready.status == 503).then_some(())
@@ -18,14 +18,14 @@ async fn is_draining(site: &Site) {
     .await;
 }
 
-/// A node that was asked to stop while a tool runs.
-async fn asked_to_stop(site: &Site, tools: &ToolServer) -> Node {
+/// Starts a node, and terminates it while a tool runs.
+async fn terminate_while_running(site: &Site, tools: &ToolServer) -> Node {
     let node = site.start().await;
     site.client.define("a", &calls_once(vec![http("runs", tools, "/hold", json!({}))])).await;
     site.client.send_message("c", "a", "run").await;
     tools.requests.nth(1).await;
     node.terminate();
-    is_draining(site).await;
+    wait_until_draining(site).await;
     assert_eq!(site.client.admin(Method::GET, "/healthz").await.status, 200, "it is alive");
     node
 }
@@ -33,7 +33,7 @@ async fn asked_to_stop(site: &Site, tools: &ToolServer) -> Node {
 #[tokio::test]
 async fn a_node_that_is_asked_to_stop_waits_for_a_running_tool_and_exits_0() {
     let (site, tools) = (Site::new(ABIDE), ToolServer::start().await);
-    let mut node = asked_to_stop(&site, &tools).await;
+    let mut node = terminate_while_running(&site, &tools).await;
     let new = json!({"text": "more", "agent": "a"});
     let refused = site.client.post("/v1/conversations/d/messages", &new).await;
     refused.expect_problem(503, "unavailable");
@@ -56,7 +56,7 @@ async fn a_node_that_is_asked_to_stop_lets_the_model_finish_its_message() {
     site.client.send_message("c", "a", "speak").await;
     model.requests.nth(1).await;
     node.terminate();
-    is_draining(&site).await;
+    wait_until_draining(&site).await;
     model.release();
     assert_eq!(node.wait_for_exit().await.code(), Some(0));
 
@@ -73,7 +73,7 @@ async fn a_node_that_is_asked_to_stop_lets_the_model_finish_its_message() {
 async fn a_second_request_to_stop_does_not_wait() {
     let (site, tools) =
         (Site::new(ABIDE).with(&["--drain-timeout", "1h"]), ToolServer::start().await);
-    let mut node = asked_to_stop(&site, &tools).await;
+    let mut node = terminate_while_running(&site, &tools).await;
     node.terminate();
     node.wait_for_exit().await;
 
@@ -88,7 +88,7 @@ async fn a_second_request_to_stop_does_not_wait() {
 async fn a_tool_that_outlasts_the_drain_runs_again_after_the_start() {
     let (site, tools) =
         (Site::new(ABIDE).with(&["--drain-timeout", "300ms"]), ToolServer::start().await);
-    let mut node = asked_to_stop(&site, &tools).await;
+    let mut node = terminate_while_running(&site, &tools).await;
     assert_eq!(node.wait_for_exit().await.code(), Some(0));
 
     let _node = site.start().await;
@@ -125,7 +125,7 @@ async fn a_node_that_an_operator_drained_says_so_and_stays_until_it_is_stopped()
     assert_eq!(nodes["nodes"][0]["state"], "up");
     let path = format!("/admin/nodes/{}/drain", nodes["nodes"][0]["name"].as_str().unwrap());
     site.client.admin(Method::POST, &path).await.expect(202);
-    is_draining(&site).await;
+    wait_until_draining(&site).await;
     tools.release();
     poll("the node to say that it is drained", async || {
         let nodes = site.client.admin(Method::GET, "/admin/nodes").await.expect(200);

@@ -1,4 +1,4 @@
-//! What becomes of a whole family when its root is cancelled or deleted.
+//! Cancelling or deleting a root also ends its descendants.
 
 use abide_tests::cluster::Cluster;
 use abide_tests::processes::Mark;
@@ -6,10 +6,10 @@ use reqwest::Method;
 use serde_json::json;
 
 use crate::agents::{agent, call, human};
-use crate::rig::{say, three};
-use crate::story::{PAGE, asks, child};
+use crate::sub_agent_scenario::{ALL_CONVERSATIONS, calls_agent, child};
+use crate::three_nodes::{send_message, start_three};
 
-/// `root` asks `middle`, which asks `last`, which runs a command and asks a person.
+/// Starts `root`, which calls `middle`, which calls `last`, which runs a command and asks a person.
 async fn three_deep(cluster: &Cluster, mark: &Mark) -> [String; 2] {
     let command = format!("setsid sleep {mark} > /dev/null 2>&1 & sleep {mark}");
     let calls =
@@ -17,12 +17,12 @@ async fn three_deep(cluster: &Cluster, mark: &Mark) -> [String; 2] {
     let model = json!({"provider": "scripted", "script": [{"calls": calls}]});
     let last = agent(model, vec![json!({"builtin": ["bash"]}), human("who")]);
     cluster.client(0).define("last", &last).await;
-    cluster.client(0).define("middle", &asks("last")).await;
-    cluster.client(0).define("boss", &asks("middle")).await;
-    say(cluster.client(0), "root", "boss", "go").await;
+    cluster.client(0).define("middle", &calls_agent("last")).await;
+    cluster.client(0).define("boss", &calls_agent("middle")).await;
+    send_message(cluster.client(0), "root", "boss", "go").await;
     let middle = child(cluster.client(1), "root").await;
     let last = child(cluster.client(1), &middle).await;
-    // The shell that waits, and the two sleeps.
+    // The waiting shell and the two sleeps.
     mark.wait_for_count(3).await;
     cluster.client(2).wait_for_pending(&last, "who", "elicitation").await;
     let inbox = cluster.client(2).get("/v1/pending?conversation=root").await.expect(200);
@@ -33,7 +33,8 @@ async fn three_deep(cluster: &Cluster, mark: &Mark) -> [String; 2] {
 
 #[tokio::test]
 async fn a_cancelled_root_stops_its_grandchilds_command_and_empties_the_inbox() {
-    let (cluster, mark) = (three("5s", &["--placement", "rendezvous"]).await, Mark::default());
+    let (cluster, mark) =
+        (start_three("5s", &["--placement", "rendezvous"]).await, Mark::default());
     let [middle, last] = three_deep(&cluster, &mark).await;
     let cancelled = cluster.client(2).cancel("root").await.expect(200);
     assert_eq!(cancelled, json!({"cancelled": true}));
@@ -49,7 +50,8 @@ async fn a_cancelled_root_stops_its_grandchilds_command_and_empties_the_inbox() 
 
 #[tokio::test]
 async fn a_deleted_root_takes_its_children_along() {
-    let (cluster, mark) = (three("5s", &["--placement", "rendezvous"]).await, Mark::default());
+    let (cluster, mark) =
+        (start_three("5s", &["--placement", "rendezvous"]).await, Mark::default());
     let [middle, last] = three_deep(&cluster, &mark).await;
     let path = "/v1/conversations/root";
     let deleted = cluster.client(2).ask(Method::DELETE, path, None, None).await.unwrap();
@@ -60,7 +62,7 @@ async fn a_deleted_root_takes_its_children_along() {
             let gone = client.get(&format!("/v1/conversations/{id}")).await;
             gone.expect_problem(404, "not-found");
         }
-        assert_eq!(client.get(PAGE).await.expect(200)["conversations"], json!([]));
+        assert_eq!(client.get(ALL_CONVERSATIONS).await.expect(200)["conversations"], json!([]));
         assert_eq!(client.get("/v1/pending").await.expect(200)["pending"], json!([]));
     }
 }

@@ -1,4 +1,4 @@
-//! SIGKILL at the named moments; each turn goes on after the restart, with one result a call.
+//! SIGKILL at chosen moments: each turn goes on after the restart, with one result per call.
 
 use abide_tests::model_server::{ModelServer, Piece};
 use abide_tests::node::Site;
@@ -19,8 +19,8 @@ async fn a_stream_that_was_killed_is_asked_for_again() {
     model.reply(vec![Piece::Text("Half a sent"), Piece::Hold]);
     model.reply(vec![Piece::Text("A whole "), Piece::Text("sentence.")]);
     site.client.send_message("c", "a", "speak").await;
-    let heard = frames.wait_for("text_delta").await;
-    assert_eq!(heard.last().unwrap().data["text"], "Half a sent");
+    let read = frames.wait_for("text_delta").await;
+    assert_eq!(read.last().unwrap().data["text"], "Half a sent");
     node.kill().await;
 
     let _node = site.start().await;
@@ -87,7 +87,7 @@ async fn killed_while_waiting(tool: Value, kind: &str, answer: Value) -> Value {
 
     let _node = site.start().await;
     let after = site.client.wait_for_pending("c", "it", kind).await;
-    assert_eq!(before, after, "a restart changes nothing of what waits, its deadline included");
+    assert_eq!(before, after, "a restart changed an open call or its deadline");
     let inbox = site.client.get("/v1/pending").await.expect(200);
     assert_eq!(inbox["pending"].as_array().unwrap().len(), 1);
     assert_eq!(inbox["pending"][0]["expires_at"], before["expires_at"]);
@@ -149,13 +149,14 @@ async fn a_gated_client_call_killed_between_its_suspensions_waits_for_the_page()
     assert_eq!((journal.of("suspension").count(), journal.of("resolution").count()), (2, 2));
 }
 
-/// Kills as soon as the 200 of a resolution is read; then nobody asks for anything but the journal.
+/// Kills the node as soon as the 200 of a resolution has been read, and then only reads the
+/// journal.
 async fn killed_after_a_resolution(tool: Value, kind: &str, answer: Value) -> Value {
     let site = Site::new(ABIDE);
     let mut node = site.start().await;
     site.client.define("a", &calls_once(vec![tool])).await;
     let mut last = Value::Null;
-    // More than once: what the kill meets is a matter of microseconds.
+    // Several times: what the kill interrupts is a matter of microseconds.
     for round in 0..4 {
         let id = format!("c{round}");
         site.client.send_message(&id, "a", "go").await;
@@ -248,7 +249,7 @@ async fn an_acknowledged_message_goes_on_by_itself_after_a_kill() {
         node = site.start().await;
         let journal = site.client.wait_until_settled(&id, 1).await;
         assert_eq!(journal.outcomes(), ["completed"]);
-        let said = journal.of("user_msg").next().unwrap();
-        assert_eq!((&said["turn_id"], journal.of("user_msg").count()), (&sent["turn_id"], 1));
+        let message = journal.of("user_msg").next().unwrap();
+        assert_eq!((&message["turn_id"], journal.of("user_msg").count()), (&sent["turn_id"], 1));
     }
 }

@@ -1,23 +1,24 @@
-//! The rules refuse an overlay of which one side was changed.
+//! The rules refuse an overlay in which one of two matching places was changed.
 
-use crate::built::Overlay;
+use crate::overlay::Overlay;
 
-/// One text for another, the first that is there, and a part of what the rules then say.
+/// A text, its replacement at the first occurrence, and a part of the mistake that the rules then
+/// report.
 type Change<'a> = (&'a str, &'a str, &'a str);
 
-fn refused(overlay: &str, changes: &[Change<'_>]) {
+fn assert_refused(overlay: &str, changes: &[Change<'_>]) {
     let built = Overlay::build(overlay);
     for (from, to, expected) in changes {
         assert!(built.text.contains(from), "{overlay} has no {from:?}");
         let mistakes = Overlay { text: built.text.replacen(from, to, 1) }.mistakes();
-        let told = mistakes.iter().any(|mistake| mistake.contains(expected));
-        assert!(told, "{from:?} became {to:?}; not {expected:?}, but {mistakes:?}");
+        let is_reported = mistakes.iter().any(|mistake| mistake.contains(expected));
+        assert!(is_reported, "{from:?} became {to:?}; not {expected:?}, but {mistakes:?}");
     }
 }
 
 #[test]
 fn a_port_that_is_changed_on_one_side_is_refused() {
-    refused(
+    assert_refused(
         "production-redis",
         &[
             ("containerPort: 8080", "containerPort: 8081", "listens on Some(8080)"),
@@ -54,8 +55,8 @@ fn an_operators_port_that_the_public_could_reach_is_refused() {
         ("    ports:\n    - port: admin\n      protocol: TCP\n", "", "opens every port"),
         ("type: ClusterIP", "type: LoadBalancer", "open to the outside"),
     ];
-    refused("single", &changes);
-    refused("production", &changes);
+    assert_refused("single", &changes);
+    assert_refused("production", &changes);
 }
 
 #[test]
@@ -70,7 +71,7 @@ fn a_selector_or_a_label_that_is_changed_on_one_side_is_refused() {
         changed("  podSelector:\n    matchLabels:\n      ", "  policyTypes:\n  - Ingress\n---");
     let peer = changed("  - from:\n    - podSelector:\n        matchLabels:\n          ", "");
     let budget = changed("  maxUnavailable: 1\n  selector:\n    matchLabels:\n      ", "");
-    refused(
+    assert_refused(
         "production-redis",
         &[
             (&service.0, &service.1, "does not select one kind of pod"),
@@ -86,7 +87,7 @@ fn a_selector_or_a_label_that_is_changed_on_one_side_is_refused() {
 
 #[test]
 fn a_name_that_nothing_has_is_refused() {
-    refused(
+    assert_refused(
         "production-redis",
         &[
             ("key: cluster-secret", "key: secret", "no Secret abide has secret"),
@@ -104,19 +105,19 @@ fn a_name_that_nothing_has_is_refused() {
             ("name: ABIDE_NODE", "name: ABIDE_NAME", "does not know ABIDE_NAME"),
             ("name: ABIDE_CLUSTER_SECRET", "name: SECRET", "no cluster secret"),
             ("--agents=/etc/abide/agents", "--agents=/etc/agents", "not the agents' ConfigMap"),
-            ("provider: scripted", "provider: scrypted", "the agents are none"),
+            ("provider: scripted", "provider: scrypted", "the agents are invalid"),
             ("value: /var/lib/abide/workspaces", "value: /srv/workspaces", "is on no volume"),
         ],
     );
     let store = "embedded:/var/lib/abide/store";
-    refused("single", &[(store, "embedded:/srv", "/srv is on no volume")]);
+    assert_refused("single", &[(store, "embedded:/srv", "/srv is on no volume")]);
 }
 
 #[test]
 fn a_node_that_has_too_little_time_to_drain_is_refused() {
     let grace = "terminationGracePeriodSeconds: 45";
     for overlay in ["single", "production", "production-redis"] {
-        refused(
+        assert_refused(
             overlay,
             &[
                 (grace, "terminationGracePeriodSeconds: 30", "has 30s to end, and needs 40s"),
@@ -131,7 +132,7 @@ fn a_node_that_has_too_little_time_to_drain_is_refused() {
 
 #[test]
 fn nodes_that_cannot_be_many_are_refused() {
-    refused(
+    assert_refused(
         "production",
         &[
             ("maxUnavailable: 1", "maxUnavailable: 3", "no budget"),
@@ -146,12 +147,12 @@ fn nodes_that_cannot_be_many_are_refused() {
             ("kubernetes.io/hostname", "kubernetes.io/os", "not spread"),
         ],
     );
-    refused("single", &[("  replicas: 1", "  replicas: 2", "of one pod only")]);
+    assert_refused("single", &[("  replicas: 1", "  replicas: 2", "of one pod only")]);
 }
 
 #[test]
 fn a_pod_that_may_more_than_it_needs_is_refused() {
-    refused(
+    assert_refused(
         "single",
         &[
             ("readOnlyRootFilesystem: true", "readOnlyRootFilesystem: false", "writes to its root"),
@@ -176,12 +177,12 @@ fn a_pod_that_may_more_than_it_needs_is_refused() {
 
 #[test]
 fn a_field_that_kubernetes_does_not_know_is_refused() {
-    refused(
+    assert_refused(
         "production",
         &[
             ("runAsNonRoot", "runAsNonroot", "runAsNonroot is not a field"),
             ("minReadySeconds: 5", "minReadySeconds: five", "invalid type"),
-            ("kind: Service\n", "kind: Ingress\n", "no rule looks at this kind"),
+            ("kind: Service\n", "kind: Ingress\n", "no rule checks this kind"),
         ],
     );
 }

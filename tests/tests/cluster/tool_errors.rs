@@ -1,4 +1,4 @@
-//! The errors of the built-in tools, as those see them who read the stream.
+//! The errors of the built-in tools, as readers of the event stream see them.
 
 use abide_tests::node::Site;
 use abide_tests::tool_server::ToolServer;
@@ -8,8 +8,8 @@ use crate::ABIDE;
 use crate::agents::{able, agent, call, steps};
 use crate::tools::end_of;
 
-/// A call that fails, and the code that its error begins with.
-fn mistakes(tools: &ToolServer) -> Vec<(&'static str, Value, &'static str)> {
+/// Failing calls, each with the code with which its error begins.
+fn failing_calls(tools: &ToolServer) -> Vec<(&'static str, Value, &'static str)> {
     let edit = |old| json!({"path": "two", "old_string": old, "new_string": "x"});
     let todo = |todo: Value| json!({"todos": [todo]});
     vec![
@@ -56,7 +56,7 @@ fn mistakes(tools: &ToolServer) -> Vec<(&'static str, Value, &'static str)> {
     ]
 }
 
-/// A node whose conversation `c` has a file of 10 GB before it begins.
+/// A node whose conversation `c` starts with a file of 10 GB.
 fn files() -> Site {
     let site = Site::new(ABIDE).with(&["--workspaces", "files"]);
     let dir = site.dir().join("files/c");
@@ -69,11 +69,12 @@ fn files() -> Site {
 async fn each_mistake_is_the_error_that_its_tool_promises() {
     let (site, tools) = (files(), ToolServer::start().await);
     let _node = site.start().await;
-    let mistakes = mistakes(&tools);
+    let failing = failing_calls(&tools);
     let prepare = "echo 2 2 > two; mkfifo pipe; ln -s /etc/passwd out";
-    let wrong = mistakes.iter().enumerate();
-    let wrong = wrong.map(|(n, (name, args, _))| call(&format!("m{n}"), name, args.clone()));
-    let calls = [vec![call("prepare", "bash", json!({"command": prepare}))], wrong.collect()];
+    let numbered = failing.iter().enumerate();
+    let tried =
+        numbered.map(|(n, (name, args, _))| call(&format!("m{n}"), name, args.clone())).collect();
+    let calls = [vec![call("prepare", "bash", json!({"command": prepare}))], tried];
     let mut definition = able(steps(&calls));
     let hurried = json!({"name": "hurried", "description": "Asks one that is slow.",
         "parameters": {"type": "object"}, "run": {"agent": "slow"}, "run_timeout": "300ms"});
@@ -86,7 +87,7 @@ async fn each_mistake_is_the_error_that_its_tool_promises() {
     site.client.send_message("c", "a", "go").await;
     let read = frames.wait_for("turn_completed").await;
     assert_eq!(end_of(&read, "prepare").0.data["result"]["result"], "exit 0\n");
-    for (n, (name, args, code)) in mistakes.iter().enumerate() {
+    for (n, (name, args, code)) in failing.iter().enumerate() {
         let (ended, next) = end_of(&read, &format!("m{n}"));
         assert_eq!(ended.name, "tool_call_errored", "{name} {args}: {:#}", ended.data);
         assert_ne!(next.name, "tool_ui");

@@ -1,4 +1,4 @@
-//! Words that are planted everywhere, and must come up nowhere.
+//! Secrets and content that are planted in every input must not appear in any telemetry.
 
 use abide_tests::collector::Collector;
 use abide_tests::model_server::{ModelServer, Piece};
@@ -16,10 +16,10 @@ use crate::agents::{agent, http, human};
 
 const PASSWORD: &str = "PLANTED-redis-password";
 const API_KEY: &str = "PLANTED-api-key";
-/// The beginning of what is written as base64.
+/// A webhook secret, whose base64 is planted text.
 const WEBHOOK: &str = "whsec_UExBTlRFRC13ZWJob29rLXNlY3JldC1zZWNyZXQ=";
 
-/// What comes up nowhere, whatever is switched on.
+/// Secrets, which never appear, whatever is switched on.
 const SECRETS: [&str; 7] = [
     PASSWORD,
     API_KEY,
@@ -29,7 +29,7 @@ const SECRETS: [&str; 7] = [
     "PLANTED-authorization",
     "PLANTED-idempotency-key",
 ];
-/// What spans show if they may.
+/// Content that spans contain when that is switched on.
 const CONTENT: [&str; 6] = [
     "PLANTED-system-prompt",
     "PLANTED-message",
@@ -38,8 +38,8 @@ const CONTENT: [&str; 6] = [
     "PLANTED-resolution",
     "PLANTED-last-words",
 ];
-/// What nothing shows.
-const REST: [&str; 6] = [
+/// Content that never appears.
+const HIDDEN_CONTENT: [&str; 6] = [
     "PLANTED-assigns",
     "PLANTED-metadata",
     "PLANTED-message-id",
@@ -48,15 +48,15 @@ const REST: [&str; 6] = [
     "PLANTED-reason",
 ];
 
-/// All that a node told.
-struct Told {
+/// Everything that a node emitted.
+struct Telemetry {
     log: String,
     metrics: String,
     spans: String,
 }
 
-/// A provider that repeats in its error what it was asked.
-async fn repeating() -> String {
+/// Starts a provider that repeats the request in its error.
+async fn start_echoing_provider() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let refuse = async |body: String| {
@@ -82,8 +82,8 @@ fn definition(model: &ModelServer, tools: &ToolServer) -> Value {
     agent
 }
 
-/// Says, calls, asks, fails and is refused, all with planted words.
-async fn scene(format: &str, content: &str) -> Told {
+/// Runs messages, calls, questions, failures and refusals, all with planted words.
+async fn run_scenario(format: &str, content: &str) -> Telemetry {
     let (redis, collector) = (Redis::own().await, Collector::start().await);
     let (model, tools) = (ModelServer::start().await, ToolServer::start().await);
     redis.ask::<()>(&["CONFIG", "SET", "requirepass", PASSWORD]).await;
@@ -98,7 +98,8 @@ async fn scene(format: &str, content: &str) -> Told {
     let mut node = site.start().await;
     let client = &site.client;
     client.define("a", &definition(&model, &tools)).await;
-    let refusing = json!({"provider": "openai", "name": "test", "base_url": repeating().await});
+    let refusing =
+        json!({"provider": "openai", "name": "test", "base_url": start_echoing_provider().await});
     client.define("b", &agent(refusing, vec![])).await;
 
     let args = json!({"to": "PLANTED-tool-args"});
@@ -113,10 +114,10 @@ async fn scene(format: &str, content: &str) -> Told {
     client.post("/v1/conversations", &created).await.expect(201);
     let url = format!("http://{}/v1/conversations/c/messages", client.public_address());
     let body = json!({"text": "PLANTED-message", "message_id": "PLANTED-message-id"});
-    let said = reqwest::Client::new().post(url).json(&body);
-    let said = said.header("Idempotency-Key", "PLANTED-idempotency-key");
-    let said = said.header("Authorization", "Bearer PLANTED-authorization");
-    assert_eq!(said.send().await.unwrap().status(), 202);
+    let message = reqwest::Client::new().post(url).json(&body);
+    let message = message.header("Idempotency-Key", "PLANTED-idempotency-key");
+    let message = message.header("Authorization", "Bearer PLANTED-authorization");
+    assert_eq!(message.send().await.unwrap().status(), 202);
     client.wait_for_pending("c", "ask", "elicitation").await;
     client.resolve("c", "ask", json!({"result": "PLANTED-resolution"})).await.expect(200);
     client.wait_until_settled("c", 1).await;
@@ -135,45 +136,47 @@ async fn scene(format: &str, content: &str) -> Told {
     assert!(node.wait_for_exit().await.success());
     let sent = [model.requests.nth(1).await, tools.requests.nth(1).await];
     assert!(sent[0].header("authorization").contains(API_KEY), "the key was used");
-    Told {
+    Telemetry {
         log: site.log(),
         metrics: metrics.to_string(),
         spans: String::from_utf8_lossy(&collector.bytes()).into_owned(),
     }
 }
 
-fn assert_hidden(words: &[&str], place: &str, told: &str) {
+fn assert_hidden(words: &[&str], source: &str, text: &str) {
     for word in words {
-        let line = told.lines().find(|line| line.contains(word));
-        assert!(line.is_none(), "{word} is in the {place}: {}", line.unwrap());
+        let line = text.lines().find(|line| line.contains(word));
+        assert!(line.is_none(), "{word} is in the {source}: {}", line.unwrap());
     }
-    assert!(!told.is_empty(), "nothing is in the {place}");
+    assert!(!text.is_empty(), "the {source} is empty");
 }
 
 #[tokio::test]
 async fn nothing_that_was_said_and_no_secret_is_in_logs_metrics_or_traces() {
     for format in ["json", "text"] {
-        let told = scene(format, "false").await;
-        assert!(told.spans.contains("execute_tool send"), "{}", told.spans);
-        for (place, told) in
-            [("log", &told.log), ("metrics", &told.metrics), ("spans", &told.spans)]
+        let telemetry = run_scenario(format, "false").await;
+        assert!(telemetry.spans.contains("execute_tool send"), "{}", telemetry.spans);
+        for (source, text) in
+            [("log", &telemetry.log), ("metrics", &telemetry.metrics), ("spans", &telemetry.spans)]
         {
-            assert_hidden(&SECRETS, place, told);
-            assert_hidden(&CONTENT, place, told);
-            assert_hidden(&REST, place, told);
-            assert_hidden(&["PLANTED"], place, told);
+            assert_hidden(&SECRETS, source, text);
+            assert_hidden(&CONTENT, source, text);
+            assert_hidden(&HIDDEN_CONTENT, source, text);
+            assert_hidden(&["PLANTED"], source, text);
         }
     }
 }
 
 #[tokio::test]
 async fn what_was_said_is_on_spans_when_that_is_switched_on_and_secrets_still_are_not() {
-    let told = scene("json", "true").await;
+    let telemetry = run_scenario("json", "true").await;
     for word in CONTENT {
-        assert!(told.spans.contains(word), "{word} is not in the spans: {}", told.spans);
+        assert!(telemetry.spans.contains(word), "{word} is not in the spans: {}", telemetry.spans);
     }
-    for (place, told) in [("log", &told.log), ("metrics", &told.metrics), ("spans", &told.spans)] {
-        assert_hidden(&SECRETS, place, told);
+    for (source, text) in
+        [("log", &telemetry.log), ("metrics", &telemetry.metrics), ("spans", &telemetry.spans)]
+    {
+        assert_hidden(&SECRETS, source, text);
     }
-    assert_hidden(&["PLANTED"], "metrics", &told.metrics);
+    assert_hidden(&["PLANTED"], "metrics", &telemetry.metrics);
 }

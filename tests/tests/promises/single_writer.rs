@@ -1,4 +1,4 @@
-//! One holder writes, however long another believes that it is the one.
+//! Only one holder can write, even while another node still believes that it is the holder.
 
 use std::time::Duration;
 
@@ -14,20 +14,22 @@ use serde_json::{Value, json};
 
 use crate::ABIDE;
 use crate::agents::{agent, calls_once, http};
-use crate::rig::{begin, held, member, resolve, say, three, together};
+use crate::three_nodes::{
+    holder_and_epoch, member, resolve, send_message, start_cluster, start_three, wait_until_all_up,
+};
 
-/// The conversations of the story; each does something else when its holder is stopped.
+/// The conversations of the scenario; each is in another state when its holder is stopped.
 const IDS: [&str; 3] = ["parked", "running", "speaking"];
 
-struct Story {
+struct Scenario {
     cluster: Cluster,
     tools: ToolServer,
     model: ModelServer,
 }
 
-/// All three live on node 0: one waits for an approval, a tool of one runs, one's model speaks.
-async fn begun() -> Story {
-    let cluster = three("2s", &[]).await;
+/// Starts all three on node 0: one waits for an approval, one runs a tool, one streams a reply.
+async fn start_scenario() -> Scenario {
+    let cluster = start_three("2s", &[]).await;
     let (tools, model) = (ToolServer::start().await, ModelServer::start().await);
     let first = cluster.client(0);
     let gated = http("send", &tools, "/answer", json!({"approval": "requires_approval"}));
@@ -37,43 +39,43 @@ async fn begun() -> Story {
     model.reply(vec![Piece::Text("Half"), Piece::Hold]);
     model.reply(vec![Piece::Text("Whole.")]);
     for id in IDS {
-        say(first, id, id, "go").await;
+        send_message(first, id, id, "go").await;
     }
     first.wait_for_pending("parked", "send", "approval").await;
     tools.requests.nth(1).await;
     model.requests.nth(1).await;
-    Story { cluster, tools, model }
+    Scenario { cluster, tools, model }
 }
 
-/// Waits until node 0, which was taken for dead, is a member again and has dropped its actors;
-/// then each conversation lives on one other node.
-async fn rejoined(cluster: &Cluster, former: &Value) {
+/// Waits until node 0, which was declared dead, is a member again and has dropped its actors, so
+/// that each conversation is live on exactly one other node.
+async fn wait_until_rejoined(cluster: &Cluster, former: &Value) {
     let (name, other) = (cluster.name(0), cluster.client(1));
     poll("the node to be a member again", async || {
         let now = member(other, name).await;
         (now["state"] == "up" && now["incarnation"] != *former).then_some(())
     })
     .await;
-    poll("each conversation to live once", async || {
+    poll("each conversation to be live once", async || {
         let mut live = Vec::new();
-        for (place, client) in cluster.clients().enumerate() {
-            let path = format!("/admin/actors?node={}", cluster.name(place));
+        for (index, client) in cluster.clients().enumerate() {
+            let path = format!("/admin/actors?node={}", cluster.name(index));
             let rows = client.try_admin(Method::GET, &path).await?.body["actors"].clone();
             let ids = rows.as_array()?.iter().map(|row| row["conversation_id"].clone());
-            live.extend(ids.map(|id| (id.as_str().unwrap().to_owned(), place)));
+            live.extend(ids.map(|id| (id.as_str().unwrap().to_owned(), index)));
         }
         live.sort();
         let ids: Vec<_> = live.iter().map(|(id, _)| id.as_str()).collect();
-        (ids == IDS && live.iter().all(|(_, place)| *place != 0)).then_some(())
+        (ids == IDS && live.iter().all(|(_, index)| *index != 0)).then_some(())
     })
     .await;
 }
 
 #[tokio::test]
 async fn a_stopped_holder_that_wakes_writes_nothing_and_drops_its_actors() {
-    let Story { cluster, tools, model } = begun().await;
+    let Scenario { cluster, tools, model } = start_scenario().await;
     let (stopped, other) = (cluster.client(0), cluster.client(1));
-    let before = join_all(IDS.map(|id| held(other, id))).await;
+    let before = join_all(IDS.map(|id| holder_and_epoch(other, id))).await;
     assert!(before.iter().all(|(node, epoch)| node == "node-0" && *epoch > 0), "{before:?}");
     let former = member(other, "node-0").await["incarnation"].clone();
     cluster.stop(0).await;
@@ -82,7 +84,7 @@ async fn a_stopped_holder_that_wakes_writes_nothing_and_drops_its_actors() {
     let denied = async move { client.resolve("parked", "send", json!({"approved": false})).await };
     let denied = tokio::spawn(denied);
     resolve(other, "parked", "send", json!({"approved": true})).await.expect(200);
-    // The tool of the one, and that of the other again.
+    // The approved tool runs, and the running one runs again.
     tools.requests.nth(3).await;
     model.requests.nth(2).await;
     // The first answers reach the sockets of the stopped node.
@@ -95,10 +97,10 @@ async fn a_stopped_holder_that_wakes_writes_nothing_and_drops_its_actors() {
     cluster.cont(0);
     let denied = denied.await.unwrap().status;
     assert!([409, 503].contains(&denied), "what was resolved was answered {denied}");
-    rejoined(&cluster, &former).await;
+    wait_until_rejoined(&cluster, &former).await;
     for (id, (settled, (_, epoch))) in IDS.iter().zip(settled.iter().zip(&before)) {
         assert_eq!(stopped.journal(id).await, *settled, "the stopped node wrote");
-        let (node, now) = held(stopped, id).await;
+        let (node, now) = holder_and_epoch(stopped, id).await;
         assert!(node != "node-0" && now > *epoch, "{id} is held by {node} in epoch {now}");
     }
     assert_eq!(settled[2].last_text(), "Whole.");
@@ -109,7 +111,7 @@ async fn a_stopped_holder_that_wakes_writes_nothing_and_drops_its_actors() {
         "it started something"
     );
 
-    say(stopped, "speaking", "speaking", "go on").await;
+    send_message(stopped, "speaking", "speaking", "go on").await;
     other.wait_until_settled("speaking", 2).await;
     model.assert_prompts_are_whole();
     cluster.evidence(&[&tools]).await.assert_no_violations();
@@ -117,38 +119,38 @@ async fn a_stopped_holder_that_wakes_writes_nothing_and_drops_its_actors() {
 
 #[tokio::test]
 async fn a_holder_that_was_stopped_after_its_commit_does_not_start_the_tool() {
-    let cluster = begin(Plan::new(ABIDE).with(&["--lease", "2s"]).proxied()).await;
+    let cluster = start_cluster(Plan::new(ABIDE).with(&["--lease", "2s"]).proxied()).await;
     let tools = ToolServer::start().await;
     let (stopped, other) = (cluster.client(0), cluster.client(1));
     let gated = http("send", &tools, "/answer", json!({"approval": "requires_approval"}));
     stopped.define("a", &calls_once(vec![gated])).await;
-    say(stopped, "c", "a", "go").await;
+    send_message(stopped, "c", "a", "go").await;
     stopped.wait_for_pending("c", "send", "approval").await;
     let former = member(other, "node-0").await["incarnation"].clone();
-    // Shorter than what is left of a lease by far, and time enough to stop it in between.
+    // Much shorter than the rest of the lease, and long enough to stop the node in between.
     cluster.to_redis(0).delay(Direction::ToClient, Duration::from_millis(500));
     let client = stopped.clone();
-    let told =
+    let status =
         tokio::spawn(
             async move { client.resolve("c", "send", json!({"approved": true})).await.status },
         );
     other.wait_for("c", "the approval", |journal| journal.of("resolution").count() == 1).await;
     cluster.stop(0).await;
-    // What Redis answered waits in the socket of the stopped node.
+    // Redis' answer waits in the socket of the stopped node.
     let settled = other.wait_until_settled("c", 1).await;
     assert_eq!(settled.outcomes(), ["completed"]);
-    let (node, _) = held(other, "c").await;
+    let (node, _) = holder_and_epoch(other, "c").await;
     assert_ne!(node, "node-0");
     let runs = tools.requests.all().len();
     cluster.to_redis(0).heal().await;
     cluster.cont(0);
-    // It was accepted, or whoever asked does not know.
-    assert!([200, 503].contains(&told.await.unwrap()));
+    // The approval was accepted, or its outcome is unknown to the client.
+    assert!([200, 503].contains(&status.await.unwrap()));
     poll("the node to be a member again", async || {
         (member(other, "node-0").await["incarnation"] != former).then_some(())
     })
     .await;
-    together(&cluster).await;
+    wait_until_all_up(&cluster).await;
     assert_eq!(tools.requests.all().len(), runs, "it started the tool");
     assert_eq!(stopped.journal("c").await, settled);
     cluster.evidence(&[&tools]).await.assert_no_violations();
@@ -156,26 +158,26 @@ async fn a_holder_that_was_stopped_after_its_commit_does_not_start_the_tool() {
 
 #[tokio::test]
 async fn the_epoch_grows_whenever_a_conversation_moves() {
-    let mut cluster = three("2s", &[]).await;
+    let mut cluster = start_three("2s", &[]).await;
     let scripted = json!({"provider": "scripted", "script": [{"text": "Done."}]});
     cluster.client(0).define("a", &agent(scripted, vec![])).await;
     let mut epochs = Vec::new();
     for turn in 1..=4 {
-        let place = (turn - 1) % 3;
-        let client = cluster.client(place).clone();
-        say(&client, "c", "a", &format!("m{turn}")).await;
+        let index = (turn - 1) % 3;
+        let client = cluster.client(index).clone();
+        send_message(&client, "c", "a", &format!("m{turn}")).await;
         client.wait_until_settled("c", turn).await;
-        let (node, epoch) = held(&client, "c").await;
-        assert_eq!(node, cluster.name(place));
+        let (node, epoch) = holder_and_epoch(&client, "c").await;
+        assert_eq!(node, cluster.name(index));
         epochs.push(epoch);
         match turn {
-            1 => cluster.kill(place).await,
-            2 => cluster.stop(place).await,
+            1 => cluster.kill(index).await,
+            2 => cluster.stop(index).await,
             3 => {
                 cluster.restart(0).await;
                 cluster.cont(1);
-                together(&cluster).await;
-                cluster.terminate(place).await;
+                wait_until_all_up(&cluster).await;
+                cluster.terminate(index).await;
             }
             _ => {}
         }

@@ -12,15 +12,15 @@ use crate::objects::Objects;
 use crate::rules;
 
 pub(crate) const OVERLAYS: [&str; 3] = ["single", "production", "production-redis"];
-/// The version that `objects` has the types of.
+/// The Kubernetes version of the types in `objects`.
 const KUBERNETES: &str = "1.34";
 
-/// A Secret's name, and what it has under which key.
+/// Secrets by name, each with its values by key.
 pub(crate) type Secrets = BTreeMap<String, BTreeMap<String, String>>;
 
 static SECRETS: LazyLock<Secrets> = LazyLock::new(secrets);
 
-/// What one overlay gives to a cluster, as text, so that a test can change it.
+/// The objects of one overlay as text, so that a test can change it.
 pub(crate) struct Overlay {
     pub(crate) text: String,
 }
@@ -30,7 +30,7 @@ impl Overlay {
         Self { text: kustomize(&deploy().join("k8s/overlays").join(name)) }
     }
 
-    /// What does not belong together; what cannot be read, too.
+    /// The mistakes that the rules find; a parse error is one, too.
     pub(crate) fn mistakes(&self) -> Vec<String> {
         match Objects::read(&self.text) {
             Ok(objects) => rules::mistakes(&objects, &SECRETS),
@@ -38,8 +38,8 @@ impl Overlay {
         }
     }
 
-    /// What `kubernetes-validate --strict` says when it is content.
-    pub(crate) fn validated(&self) -> String {
+    /// The output of a successful `kubernetes-validate --strict`.
+    pub(crate) fn validate(&self) -> String {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("built.yaml");
         std::fs::write(&file, &self.text).unwrap();
@@ -48,7 +48,7 @@ impl Overlay {
     }
 }
 
-/// The Secrets of `k8s/secrets`, made with every key that its first lines name.
+/// Builds the Secrets of `k8s/secrets` with every key that the file's first lines name.
 pub(crate) fn secrets() -> Secrets {
     let source = deploy().join("k8s/secrets/kustomization.yaml");
     let text = std::fs::read_to_string(&source).unwrap();
@@ -57,13 +57,13 @@ pub(crate) fn secrets() -> Secrets {
     let examples = text.lines().filter_map(|line| line.strip_prefix("#   echo "));
     let script: String = examples.map(|line| format!("echo {line}\n")).collect();
     run(Command::new("sh").args(["-euc", &script]).current_dir(dir.path()));
-    kustomize(dir.path()).split("\n---\n").map(decoded).collect()
+    kustomize(dir.path()).split("\n---\n").map(decode_secret).collect()
 }
 
-fn decoded(document: &str) -> (String, BTreeMap<String, String>) {
+fn decode_secret(document: &str) -> (String, BTreeMap<String, String>) {
     let mut value: Value = serde_saphyr::from_str(document).unwrap();
     for encoded in value["data"].as_object_mut().unwrap().values_mut() {
-        // Long ones are written in lines, which Kubernetes' own type here does not read.
+        // Long values are split into lines, which the Rust type of a Secret does not parse.
         *encoded = encoded.as_str().unwrap().split_whitespace().collect::<String>().into();
     }
     let secret: Secret = serde_json::from_value(value).unwrap();
@@ -89,12 +89,12 @@ fn tool(name: &str) -> PathBuf {
     program
 }
 
-/// What the program says, if it ends well.
+/// The output of a program, which must succeed.
 fn run(command: &mut Command) -> String {
     let output = command.output().unwrap();
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    let complaint = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{command:?}: {said}{complaint}");
-    // One of the two tools tells its good news as complaints.
-    if said.is_empty() { complaint.into_owned() } else { said }
+    let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{command:?}: {stdout}{stderr}");
+    // One of the tools reports success on standard error.
+    if stdout.is_empty() { stderr.into_owned() } else { stdout }
 }

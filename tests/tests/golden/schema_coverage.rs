@@ -1,10 +1,11 @@
-//! Which parts of a JSON Schema some values have used: every field, with and without, every choice.
+//! The parts of a JSON Schema that a set of values covers: every field, present and absent, and
+//! every choice.
 
 use std::collections::BTreeSet;
 
 use serde_json::{Map, Value};
 
-/// The named schemas that others refer to.
+/// The named schemas, to which `$ref`s refer.
 pub(crate) struct Schemas<'s>(pub(crate) &'s Map<String, Value>);
 
 /// A part of a schema, such as `Resolution.reason: absent`.
@@ -13,17 +14,18 @@ type Parts = BTreeSet<String>;
 impl Schemas<'_> {
     /// All parts of the schema of this name, and of those that it refers to.
     pub(crate) fn parts(&self, name: &str) -> Parts {
-        let (mut parts, mut seen) = (Parts::new(), BTreeSet::new());
+        let mut parts = Parts::new();
+        let mut visited = BTreeSet::new();
         let mut names = vec![name.to_owned()];
         while let Some(name) = names.pop() {
-            if seen.insert(name.clone()) {
-                self.parts_of(&name, &self.0[&name], &mut parts, &mut names);
+            if visited.insert(name.clone()) {
+                self.collect_parts(&name, &self.0[&name], &mut parts, &mut names);
             }
         }
         parts
     }
 
-    fn parts_of(&self, at: &str, schema: &Value, parts: &mut Parts, names: &mut Vec<String>) {
+    fn collect_parts(&self, at: &str, schema: &Value, parts: &mut Parts, names: &mut Vec<String>) {
         if let Some(name) = reference(schema) {
             names.push(name.to_owned());
         }
@@ -35,60 +37,60 @@ impl Schemas<'_> {
             if !is_required(schema, name) {
                 parts.insert(format!("{at}.{name}: absent"));
             }
-            self.parts_of(&format!("{at}.{name}"), field, parts, names);
+            self.collect_parts(&format!("{at}.{name}"), field, parts, names);
         }
         for (number, choice) in choices(schema) {
             parts.insert(format!("{at}: choice {number}"));
-            self.parts_of(&format!("{at}#{number}"), choice, parts, names);
+            self.collect_parts(&format!("{at}#{number}"), choice, parts, names);
         }
         for part in list(schema, "allOf") {
-            self.parts_of(at, part, parts, names);
+            self.collect_parts(at, part, parts, names);
         }
         for inner in ["items", "additionalProperties"] {
             if schema[inner].is_object() {
-                self.parts_of(&format!("{at}[]"), &schema[inner], parts, names);
+                self.collect_parts(&format!("{at}[]"), &schema[inner], parts, names);
             }
         }
     }
 
-    /// Adds the parts of the schema of this name that a value uses.
-    pub(crate) fn used(&self, name: &str, value: &Value, used: &mut Parts) {
-        self.used_of(name, &self.0[name], value, used);
+    /// Adds the parts of the schema of this name that a value covers.
+    pub(crate) fn cover(&self, name: &str, value: &Value, covered: &mut Parts) {
+        self.cover_schema(name, &self.0[name], value, covered);
     }
 
-    fn used_of(&self, at: &str, schema: &Value, value: &Value, used: &mut Parts) {
+    fn cover_schema(&self, at: &str, schema: &Value, value: &Value, covered: &mut Parts) {
         if let Some(name) = reference(schema) {
-            self.used(name, value, used);
+            self.cover(name, value, covered);
         }
         if list(schema, "enum").contains(value) {
-            used.insert(format!("{at}: {value}"));
+            covered.insert(format!("{at}: {value}"));
         }
         for (name, field) in fields(schema) {
             match value.get(name) {
                 Some(value) => {
-                    used.insert(format!("{at}.{name}: present"));
-                    self.used_of(&format!("{at}.{name}"), field, value, used);
+                    covered.insert(format!("{at}.{name}: present"));
+                    self.cover_schema(&format!("{at}.{name}"), field, value, covered);
                 }
-                None => drop(used.insert(format!("{at}.{name}: absent"))),
+                None => drop(covered.insert(format!("{at}.{name}: absent"))),
             }
         }
         if let Some((number, choice)) = choices(schema).find(|(_, choice)| self.fits(choice, value))
         {
-            used.insert(format!("{at}: choice {number}"));
-            self.used_of(&format!("{at}#{number}"), choice, value, used);
+            covered.insert(format!("{at}: choice {number}"));
+            self.cover_schema(&format!("{at}#{number}"), choice, value, covered);
         }
         for part in list(schema, "allOf") {
-            self.used_of(at, part, value, used);
+            self.cover_schema(at, part, value, covered);
         }
         for value in value.as_array().into_iter().flatten() {
-            self.used_of(&format!("{at}[]"), &schema["items"], value, used);
+            self.cover_schema(&format!("{at}[]"), &schema["items"], value, covered);
         }
         for value in value.as_object().into_iter().flat_map(Map::values) {
-            self.used_of(&format!("{at}[]"), &schema["additionalProperties"], value, used);
+            self.cover_schema(&format!("{at}[]"), &schema["additionalProperties"], value, covered);
         }
     }
 
-    /// Whether a value is of this choice: choices differ in their constants, fields or types.
+    /// Whether a value matches this choice: choices differ in their constants, fields or types.
     fn fits(&self, choice: &Value, value: &Value) -> bool {
         if let Some(name) = reference(choice) {
             return self.fits(&self.0[name], value);
@@ -124,7 +126,7 @@ fn is_required(schema: &Value, name: &str) -> bool {
     list(schema, "required").iter().any(|required| required == name)
 }
 
-/// The choices of a schema by their numbers; that a value may be null is none.
+/// The choices of a schema by their numbers, without `null`.
 fn choices(schema: &Value) -> impl Iterator<Item = (usize, &Value)> {
     let choices = list(schema, "oneOf").iter().enumerate();
     choices.filter(|(_, choice)| choice["type"] != "null")

@@ -1,4 +1,4 @@
-//! Requests that are repeated across a kill: one effect, the first answer.
+//! Requests that are repeated across a kill have one effect and get the first answer.
 
 use abide_tests::client::{Answer, Client, resolution};
 use abide_tests::node::Site;
@@ -10,11 +10,17 @@ use serde_json::{Value, json};
 use crate::ABIDE;
 use crate::agents::{calls_once, http, human};
 
-/// Those that are raced for.
+/// The conversations whose calls are resolved concurrently.
 const CONVERSATIONS: [&str; 12] =
     ["c0", "c1", "c2", "c3", "c4", "c5", "c6", "c7", "c8", "c9", "c10", "c11"];
 
-async fn keyed(client: &Client, method: Method, path: &str, key: &str, body: &Value) -> Answer {
+async fn send_with_key(
+    client: &Client,
+    method: Method,
+    path: &str,
+    key: &str,
+    body: &Value,
+) -> Answer {
     client.ask(method, path, Some(key), Some(body)).await.unwrap()
 }
 
@@ -60,7 +66,7 @@ async fn every_mutating_call_gives_its_first_answer_again_after_a_kill() {
             site.client.wait_for_pending("c", "ask", "elicitation").await;
         }
         let key = format!("key-{n}");
-        let answer = keyed(&site.client, method.clone(), path, &key, body).await;
+        let answer = send_with_key(&site.client, method.clone(), path, &key, body).await;
         assert!([200, 201, 202].contains(&answer.status), "{path}: {:#}", answer.body);
         answers.push(answer);
     }
@@ -70,11 +76,11 @@ async fn every_mutating_call_gives_its_first_answer_again_after_a_kill() {
     let _node = site.start().await;
     for (n, (method, path, body)) in calls.iter().enumerate() {
         let key = format!("key-{n}");
-        let again = keyed(&site.client, method.clone(), path, &key, body).await;
+        let again = send_with_key(&site.client, method.clone(), path, &key, body).await;
         assert_eq!(again, answers[n], "{method} {path}");
         let mut other = body.clone();
         other["metadata"] = json!({"other": true});
-        let other = keyed(&site.client, method.clone(), path, &key, &other).await;
+        let other = send_with_key(&site.client, method.clone(), path, &key, &other).await;
         assert_eq!(other.status, 422, "{method} {path}: {:#}", other.body);
     }
     assert_eq!(site.client.journal("c").await, journal);
@@ -142,28 +148,28 @@ async fn of_racing_answers_one_is_accepted_also_when_the_node_is_killed_among_th
         site.client.send_message(id, "a", "go").await;
         site.client.wait_for_pending(id, "ask", "elicitation").await;
     }
-    let (first, told) = tokio::sync::oneshot::channel();
-    let first = std::sync::Mutex::new(Some(first));
+    let (answered, first_answer) = tokio::sync::oneshot::channel();
+    let answered = std::sync::Mutex::new(Some(answered));
     let answers = join_all(CONVERSATIONS.iter().flat_map(|id| {
-        let (client, first) = (&site.client, &first);
+        let (client, answered) = (&site.client, &answered);
         (0..8).map(move |n| async move {
             let body = json!({"result": n});
             let path = resolution(id, "ask");
             let answer = client.ask(Method::POST, &path, None, Some(&body)).await;
-            // The first answer is the sign to kill.
-            first.lock().unwrap().take().map(|first| first.send(()));
+            // The first answer triggers the kill.
+            answered.lock().unwrap().take().map(|answered| answered.send(()));
             (id, n, answer)
         })
     }));
     let kill = async {
-        told.await.unwrap();
+        first_answer.await.unwrap();
         node.kill().await;
     };
     let (answers, ()) = futures::join!(answers, kill);
 
     let _node = site.start().await;
     for id in CONVERSATIONS {
-        let mine = answers.iter().filter(|(of, ..)| **of == id);
+        let mine = answers.iter().filter(|(conversation, ..)| **conversation == id);
         let answered: Vec<_> = mine.filter_map(|(_, n, a)| Some((n, a.as_ref()?))).collect();
         let accepted: Vec<_> = answered.iter().filter(|(_, a)| a.status == 200).collect();
         let refused = answered.iter().filter(|(_, a)| a.status == 409).count();

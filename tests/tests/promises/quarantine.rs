@@ -1,4 +1,4 @@
-//! A conversation whose actor cannot live harms nobody, and operators get it out again.
+//! A conversation whose actor keeps crashing is quarantined, harms no other, and can be released.
 
 use abide_registry::partition::Partition;
 use abide_tests::cluster::Cluster;
@@ -8,12 +8,12 @@ use reqwest::Method;
 use serde_json::json;
 
 use crate::agents::{calls_once, http};
-use crate::facts::{admin, all_up, cluster, whole};
+use crate::cluster_state::{admin, cluster, wait_for_up_nodes, wait_until_connected};
 
-/// A cluster on whose first node these conversations and `good` have a tool running.
-async fn working(tools: &ToolServer, bad: &[&str]) -> Cluster {
+/// Starts a cluster on whose first node these conversations and `good` have a running tool.
+async fn start_working_cluster(tools: &ToolServer, bad: &[&str]) -> Cluster {
     let cluster = cluster(3, &[]).await;
-    whole(&cluster).await;
+    wait_until_connected(&cluster).await;
     let hold = calls_once(vec![http("hold", tools, "/hold", json!({}))]);
     cluster.client(0).define("a", &hold).await;
     for id in bad.iter().chain([&"good"]) {
@@ -23,22 +23,21 @@ async fn working(tools: &ToolServer, bad: &[&str]) -> Cluster {
     cluster
 }
 
-/// Makes every commit of the conversation fail as one that a bug composed, or ends that: its actor
-/// dies of it, and so does the next one.
-async fn spoil(cluster: &Cluster, id: &str, by: &str) {
+/// Shifts the conversation's `seq` in Redis, so that every commit conflicts and its actors crash;
+/// the opposite shift repairs it.
+async fn shift_seq(cluster: &Cluster, id: &str, by: &str) {
     let key = format!("abide:{{{}}}:c:{id}", Partition::of(id));
     let _: i64 = cluster.redis.ask(&["HINCRBY", &key, "seq", by]).await;
 }
 
-/// Crashes a spoilt conversation once, and waits until it is given up; as every node that runs
-/// sees.
+/// Crashes a corrupted conversation once, and waits until these nodes see it quarantined.
 async fn crash(cluster: &Cluster, id: &str, seen_by: &[usize]) {
     let killed = cluster.client(seen_by[0]).admin(Method::POST, &kill(id)).await;
     assert_eq!(killed.status, 202);
-    given_up(cluster, id, seen_by).await;
+    expect_quarantined(cluster, id, seen_by).await;
 }
 
-async fn given_up(cluster: &Cluster, id: &str, seen_by: &[usize]) {
+async fn expect_quarantined(cluster: &Cluster, id: &str, seen_by: &[usize]) {
     for node in seen_by {
         let actor = poll(&format!("{id} to be quarantined"), async || {
             let path = format!("/admin/actors/{id}");
@@ -63,8 +62,8 @@ fn kill(id: &str) -> String {
 #[tokio::test]
 async fn it_is_quarantined_seen_from_every_node_and_released_from_any() {
     let tools = ToolServer::start().await;
-    let cluster = working(&tools, &["bad"]).await;
-    spoil(&cluster, "bad", "1000").await;
+    let cluster = start_working_cluster(&tools, &["bad"]).await;
+    shift_seq(&cluster, "bad", "1000").await;
     crash(&cluster, "bad", &[0, 1, 2]).await;
     for client in cluster.clients() {
         let cancel = client.cancel("bad").await;
@@ -72,13 +71,13 @@ async fn it_is_quarantined_seen_from_every_node_and_released_from_any() {
         let good = admin(client, "/admin/actors/good").await;
         assert_eq!((&good["restarts"], &good["node"]), (&json!(0), &json!("node-0")));
     }
-    // Released before it is well, it is given up again.
+    // Released before it is repaired, it is quarantined again.
     let released = cluster.client(1).admin(Method::POST, &kill("bad")).await;
     assert_eq!(released.status, 202);
-    given_up(&cluster, "bad", &[1, 0, 2]).await;
+    expect_quarantined(&cluster, "bad", &[1, 0, 2]).await;
     assert_eq!(tools.requests.all().len(), 2, "a call that was not committed was made");
 
-    spoil(&cluster, "bad", "-1000").await;
+    shift_seq(&cluster, "bad", "-1000").await;
     let released = cluster.client(2).admin(Method::POST, &kill("bad")).await;
     assert_eq!(released.status, 202);
     let again = tools.requests.nth(3).await;
@@ -97,9 +96,9 @@ async fn it_is_quarantined_seen_from_every_node_and_released_from_any() {
 #[tokio::test]
 async fn it_is_deleted_from_any_node_and_its_name_is_free() {
     let tools = ToolServer::start().await;
-    let cluster = working(&tools, &["bad", "worse"]).await;
+    let cluster = start_working_cluster(&tools, &["bad", "worse"]).await;
     for (id, from) in [("bad", 1), ("worse", 0)] {
-        spoil(&cluster, id, "1000").await;
+        shift_seq(&cluster, id, "1000").await;
         crash(&cluster, id, &[0, 1]).await;
         let path = format!("/v1/conversations/{id}");
         let deleted = cluster.client(from).ask(Method::DELETE, &path, None, None).await;
@@ -121,12 +120,12 @@ async fn it_is_deleted_from_any_node_and_its_name_is_free() {
 #[tokio::test]
 async fn when_its_holder_dies_it_does_not_take_the_next_node_down() {
     let tools = ToolServer::start().await;
-    let mut cluster = working(&tools, &["bad"]).await;
-    spoil(&cluster, "bad", "1000").await;
+    let mut cluster = start_working_cluster(&tools, &["bad"]).await;
+    shift_seq(&cluster, "bad", "1000").await;
     crash(&cluster, "bad", &[0, 1, 2]).await;
     cluster.kill(0).await;
-    given_up(&cluster, "bad", &[1, 2]).await;
-    all_up(cluster.client(1), 2).await;
+    expect_quarantined(&cluster, "bad", &[1, 2]).await;
+    wait_for_up_nodes(cluster.client(1), 2).await;
     let again = tools.requests.nth(3).await;
     assert_eq!(again.body["conversation_id"], "good");
     tools.release();
@@ -134,14 +133,14 @@ async fn when_its_holder_dies_it_does_not_take_the_next_node_down() {
     for client in [cluster.client(1), cluster.client(2)] {
         client.send_message(&format!("new-{}", client.public_address()), "a", "go").await;
     }
-    // The one that is left takes it over too, and goes on serving.
+    // The last node takes it over, too, and keeps serving.
     let holder = admin(cluster.client(1), "/admin/actors/bad").await;
     assert_eq!(holder["state"], "quarantined");
     let next = cluster.holder(1, "bad").await;
     cluster.kill(next).await;
     let last = cluster.other(next);
-    given_up(&cluster, "bad", &[last]).await;
-    spoil(&cluster, "bad", "-1000").await;
+    expect_quarantined(&cluster, "bad", &[last]).await;
+    shift_seq(&cluster, "bad", "-1000").await;
     let released = cluster.client(last).admin(Method::POST, &kill("bad")).await;
     assert_eq!(released.status, 202);
     cluster.client(last).wait_until_settled("bad", 1).await;
