@@ -1,5 +1,7 @@
 //! Runs many conversations of every shape on three nodes while a seeded schedule of faults breaks
-//! them. The seed decides the kind of Redis, the faults with their order and lengths, and the
+//! them.
+//!
+//! The seed decides the kind of Redis, the faults with their order and lengths, and the
 //! conversations of each worker. Time is real, so a repeated seed makes the same kind of run, not
 //! the same run.
 

@@ -1,9 +1,11 @@
 //! Closed-loop load on a real node over HTTP: each worker begins its next conversation when its
-//! last one is done. A conversation is message → step → a gated call → resolution → tool → step →
-//! done. The model is scripted, without delay; the tool is the demo's native `demo_send_email`,
-//! which returns at once, so that the node itself is measured. The load program learns from the
-//! conversation's event stream that a call is suspended and that a turn has ended: one stream per
-//! turn is less load than polling, and it is what a browser client does.
+//! last one is done.
+//!
+//! A conversation is message → step → a gated call → resolution → tool → step → done. The model is
+//! scripted, without delay; the tool is the demo's native `demo_send_email`, which returns at once,
+//! so that the node itself is measured. The load program learns from the conversation's event
+//! stream that a call is suspended and that a turn has ended: one stream per turn is less load than
+//! polling, and it is what a browser client does.
 
 mod agent;
 mod bare_node;

@@ -25,8 +25,9 @@ const FLAGS: [&str; 8] =
 /// A server on loopback, at one address for as long as the value lives. Dropping the value removes
 /// it, also when the test fails.
 ///
-/// It is the server that `TEST_REDIS_URL` names; else a container of the local image
-/// `redis:7`, when Docker answers; else a process of `redis-server`. With `TEST_REDIS=container` a Docker that does not answer is a failure; with `TEST_REDIS=process` Docker is not used.
+/// It is the server that `TEST_REDIS_URL` names; else a container of the local image `redis:7`,
+/// when Docker answers; else a process of `redis-server`. With `TEST_REDIS=container` a Docker that
+/// does not answer is a failure; with `TEST_REDIS=process` Docker is not used.
 pub struct Redis {
     server: Server,
     url: String,
@@ -45,7 +46,7 @@ impl Redis {
     /// time.
     pub async fn start() -> Self {
         match std::env::var("TEST_REDIS_URL") {
-            Ok(url) => Self::given(url).await,
+            Ok(url) => Self::from_env(url).await,
             Err(_) => Self::own().await,
         }
     }
@@ -65,7 +66,7 @@ impl Redis {
     /// Starts a server in a container.
     pub async fn container() -> Self {
         let (container, port) = Container::start().await;
-        Self::serving(Server::Container(Box::new(container)), port).await
+        Self::serve_on(Server::Container(Box::new(container)), port).await
     }
 
     /// Starts a server as a process.
@@ -76,16 +77,16 @@ impl Redis {
     /// Starts a server as a process, with these additional settings.
     pub async fn process_with(flags: &[&str]) -> Self {
         let (process, port) = Process::start(flags).await;
-        Self::serving(Server::Process(Box::new(process)), port).await
+        Self::serve_on(Server::Process(Box::new(process)), port).await
     }
 
-    async fn serving(server: Server, port: u16) -> Self {
+    async fn serve_on(server: Server, port: u16) -> Self {
         let redis = Self { server, url: format!("redis://127.0.0.1:{port}") };
-        redis.answers().await;
+        redis.wait_until_ready().await;
         redis
     }
 
-    async fn given(url: String) -> Self {
+    async fn from_env(url: String) -> Self {
         let path = std::env::temp_dir().join("abide-tests.redis");
         let file = File::options().create(true).append(true).open(path).unwrap();
         // Waits as long as the tests before this one take; the test runner bounds them all.
@@ -123,7 +124,7 @@ impl Redis {
             Server::Container(container) => container.restart().await,
             Server::Process(process) => process.restart().await,
         }
-        self.answers().await;
+        self.wait_until_ready().await;
     }
 
     /// Restarts the server at the same address without its data.
@@ -133,7 +134,7 @@ impl Redis {
             Server::Container(container) => container.restart_empty().await,
             Server::Process(process) => process.restart_empty().await,
         }
-        self.answers().await;
+        self.wait_until_ready().await;
     }
 
     /// Stops the server: it does nothing any more, and its connections stay open.
@@ -191,7 +192,7 @@ impl Redis {
     }
 
     /// Waits until the server answers, which it does not while it loads its file.
-    async fn answers(&self) {
+    async fn wait_until_ready(&self) {
         poll("Redis to answer", async || self.try_ask::<String>(&["PING"]).await.ok()).await;
     }
 }

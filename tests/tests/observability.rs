@@ -112,9 +112,9 @@ fn the_dashboard_shows_every_metric_and_no_other() {
     let targets = panels.iter().filter_map(|panel| panel["targets"].as_array()).flatten();
     let expressions: Vec<String> =
         targets.map(|target| target["expr"].as_str().unwrap().to_owned()).collect();
-    let shown = assert_listed("the dashboard", &expressions);
+    let panel_metrics = assert_listed("the dashboard", &expressions);
     for Metric { name, .. } in METRICS {
-        assert!(shown.contains(name), "{name} is on no panel");
+        assert!(panel_metrics.contains(name), "{name} is on no panel");
     }
     let ids: BTreeSet<i64> = panels.iter().map(|panel| panel["id"].as_i64().unwrap()).collect();
     assert_eq!(ids.len(), panels.len(), "panels have ids of their own");

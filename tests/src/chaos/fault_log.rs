@@ -33,9 +33,9 @@ impl FaultLog {
     /// Records the holder of a conversation, if it has changed.
     pub(super) fn record_holder(&self, conversation: &str, by: &str) {
         let mut inner = self.0.lock().unwrap();
-        let seen = inner.holders.entry(conversation.to_owned()).or_default();
-        if seen.last().is_none_or(|(_, last)| last != by) {
-            seen.push((Timestamp::now(), by.to_owned()));
+        let known = inner.holders.entry(conversation.to_owned()).or_default();
+        if known.last().is_none_or(|(_, last)| last != by) {
+            known.push((Timestamp::now(), by.to_owned()));
         }
     }
 

@@ -17,13 +17,13 @@ pub fn check(evidence: &Evidence) -> Vec<String> {
         let Some((id, answer)) = exchange.conversation().zip(exchange.acknowledged()) else {
             continue;
         };
-        let lost = match evidence.journals.get(id) {
-            Some(journal) => lost(exchange, answer, journal),
+        let problem = match evidence.journals.get(id) {
+            Some(journal) => missing_event(exchange, answer, journal),
             None if evidence.must_exist(id) => Some("the conversation is gone".to_owned()),
             None => None,
         };
         let describe = |why| format!("{} {} -> {answer}: {why}", exchange.method, exchange.path);
-        violations.extend(lost.map(describe));
+        violations.extend(problem.map(describe));
     }
     violations.extend(accepted_twice(evidence));
     violations.extend(forks(evidence));
@@ -36,7 +36,7 @@ pub fn check(evidence: &Evidence) -> Vec<String> {
 }
 
 /// Why an acknowledged request is not in the journal; `None` if it is.
-fn lost(exchange: &Exchange, answer: &Value, journal: &Journal) -> Option<String> {
+fn missing_event(exchange: &Exchange, answer: &Value, journal: &Journal) -> Option<String> {
     let kind = match (exchange.method.as_str(), exchange.verb()) {
         ("POST", "messages") => "user_msg",
         ("POST", "resolution") => "resolution",

@@ -1,7 +1,8 @@
 //! A node that answers, journals and streams without deciding anything: an upper bound for turns
-//! per second with the same HTTP server and Redis client. Each request of a turn is parsed and
-//! answered, each commit of a turn is written by the same script with the same events, and each
-//! frame is sent, all as recorded from a real node.
+//! per second with the same HTTP server and Redis client.
+//!
+//! Each request of a turn is parsed and answered, each commit of a turn is written by the same
+//! script with the same events, and each frame is sent, all as recorded from a real node.
 
 use std::collections::HashMap;
 use std::io::Write;

@@ -182,9 +182,9 @@ async fn commits(
 ) -> Result<Vec<Duration>, LoadError> {
     let mut timings = Vec::new();
     for n in 0..count {
-        let asked = Instant::now();
+        let requested = Instant::now();
         create(client, &format!("{name}-{n}")).await?;
-        timings.push(asked.elapsed());
+        timings.push(requested.elapsed());
     }
     Ok(timings)
 }

@@ -26,7 +26,7 @@ impl Process {
             let (dir, port) = (directory(), free_port());
             let child = spawn(&dir, port, &flags);
             let mut process = Self { child, dir, port, flags: flags.clone() };
-            if process.listens().await {
+            if process.wait_until_listening().await {
                 return (process, port);
             }
         }
@@ -34,7 +34,7 @@ impl Process {
     }
 
     /// Waits until the server listens; `false` when it exited instead.
-    async fn listens(&mut self) -> bool {
+    async fn wait_until_listening(&mut self) -> bool {
         poll("redis-server to listen", async || {
             if self.child.try_wait().unwrap().is_some() {
                 return Some(false);
@@ -51,7 +51,7 @@ impl Process {
     pub(super) async fn restart(&mut self) {
         self.kill().await;
         self.child = spawn(&self.dir, self.port, &self.flags);
-        assert!(self.listens().await, "redis-server does not start again");
+        assert!(self.wait_until_listening().await, "redis-server does not start again");
     }
 
     pub(super) async fn restart_empty(&mut self) {

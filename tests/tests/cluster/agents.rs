@@ -33,7 +33,7 @@ pub(crate) fn gated_client(name: &str) -> Value {
     tool(name, json!({"executor": "client", "approval": "requires_approval"}))
 }
 
-/// An agent whose model calls each of its tools once in one step, then says `Done.` The call of
+/// An agent whose model calls each of its tools once in one step, then replies `Done.` The call of
 /// the tool `NAME` has the id `NAME`; later turns add `~2`, `~3` to it.
 pub(crate) fn calls_once(tools: Vec<Value>) -> Value {
     let calls: Vec<Value> = tools
@@ -48,7 +48,7 @@ pub(crate) fn agent(model: Value, tools: Vec<Value>) -> Value {
     json!({"model": model, "client_grace": null, "tools": tools})
 }
 
-/// A model that makes these calls, those of each list in one step, then says `Done.`
+/// A model that makes these calls, those of each list in one step, then replies `Done.`
 pub(crate) fn steps(lists: &[Vec<Value>]) -> Value {
     let steps: Vec<Value> = lists.iter().map(|calls| json!({"calls": calls})).collect();
     json!({"provider": "scripted", "script": steps})

@@ -30,8 +30,8 @@ async fn whatever_is_asked_whenever_the_node_is_killed_every_turn_ends_once() {
     let site = Site::new(ABIDE).with(&["--passivate-after", "20ms"]);
     let (mut node, tools) = (site.start().await, ToolServer::start().await);
     site.client.define("a", &fuzz_agent(&tools)).await;
-    let given = std::env::var("CHAOS_SEED").ok().and_then(|seed| seed.parse().ok());
-    let seed: u64 = given.unwrap_or(SEED);
+    let from_env = std::env::var("CHAOS_SEED").ok().and_then(|seed| seed.parse().ok());
+    let seed: u64 = from_env.unwrap_or(SEED);
     let over = Cell::new(false);
     let clients = join_all((0..CONVERSATIONS).map(|n| {
         let random = SeededRandom(seed.wrapping_mul(1_000) + n);

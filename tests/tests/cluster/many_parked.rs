@@ -18,14 +18,14 @@ async fn a_start_with_2000_parked_conversations_touches_none_of_them() {
     let site = Site::new(ABIDE).with(&["--passivate-after", "20ms"]);
     let node = site.start().await;
     site.client.define("a", &calls_once(vec![human("ask")])).await;
-    let made =
+    let creations =
         stream::iter(0..PARKED_CONVERSATIONS).for_each_concurrent(MAX_CONCURRENT_CREATES, |n| {
             let client = site.client.clone();
             async move {
                 client.send_message(&format!("c{n}"), "a", "go").await;
             }
         });
-    made.await;
+    creations.await;
     assert_eq!(open(&site, PARKED_CONVERSATIONS).await, PARKED_CONVERSATIONS);
     wait_until_passivated(&site).await;
     node.kill().await;

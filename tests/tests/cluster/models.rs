@@ -114,14 +114,14 @@ async fn assert_scenario_journalled(provider: Provider) {
     };
     assert_eq!(of("text"), "I look.");
     assert_eq!(of("reasoning"), if provider.thinks { "Hm. So." } else { "" });
-    let made: Vec<(&Value, &Value)> = journal
+    let calls_made: Vec<(&Value, &Value)> = journal
         .of("tool_call")
         .filter(|call| call["data"]["tool"] == "look")
         .map(|call| (&call["data"]["args"], &call["data"]["executor"]))
         .collect();
     let client = json!("client");
     let args = [json!({"at": "left"}), json!({"at": "right", "id": 12345678901234567_u64})];
-    assert_eq!(made, [(&args[0], &client), (&args[1], &client)]);
+    assert_eq!(calls_made, [(&args[0], &client), (&args[1], &client)]);
     assert_eq!((&calls["stop"], &after["stop"]), (&json!("tool_calls"), &json!("end")));
     assert_eq!(after["message"]["content"], json!([{"type": "text", "text": "Both."}]));
     assert_eq!(answer["message"]["object"], json!({"seen": 2}));

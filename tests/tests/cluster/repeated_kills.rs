@@ -52,8 +52,8 @@ async fn kill_repeatedly(site: Site, seed: u64) {
     let clients =
         join_all((0..CLIENTS).map(|n| talk_and_listen(&site.client, format!("c{n}"), &over)));
     let kills = async {
-        let given = std::env::var("CHAOS_SEED").ok().and_then(|seed| seed.parse().ok());
-        let mut random = SeededRandom(given.unwrap_or(seed));
+        let from_env = std::env::var("CHAOS_SEED").ok().and_then(|seed| seed.parse().ok());
+        let mut random = SeededRandom(from_env.unwrap_or(seed));
         for _ in 0..ROUNDS {
             // A random moment is the point: this waits for nothing.
             tokio::time::sleep(Duration::from_millis(random.below(250))).await;

@@ -29,7 +29,7 @@ async fn a_stream_that_resumes_after_kills_has_no_gap_and_nothing_twice() {
 
     let node = site.start().await;
     site.client.resolve("c", "it", json!({"approved": true})).await.expect(200);
-    // By now the tool ran and the model speaks again; the reader has missed both.
+    // By now the tool has run and the model streams again; the reader has missed both.
     model.requests.nth(2).await;
     let mut frames = site.client.events("c", ids(&read).last().copied()).await;
     read.extend(frames.wait_for("tool_call_resolved").await);

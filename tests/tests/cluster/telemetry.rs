@@ -28,7 +28,7 @@ pub(crate) async fn metrics(site: &Site) -> BTreeMap<String, f64> {
 
 /// The metrics once they contain `name`: a commit can be read before its actor has counted it.
 async fn metrics_with(site: &Site, name: &str) -> BTreeMap<String, f64> {
-    poll(name, async || Some(metrics(site).await).filter(|seen| seen.contains_key(name))).await
+    poll(name, async || Some(metrics(site).await).filter(|counts| counts.contains_key(name))).await
 }
 
 /// An agent whose one call needs an approval and then runs on the tool server.
@@ -155,9 +155,9 @@ async fn a_turn_is_counted_once_whoever_dies_in_between() {
     let turn = r#"abide_turns_total{outcome="completed"}"#;
     let call = r#"abide_calls_total{executor="server",outcome="ok"}"#;
     let opened = r#"abide_suspensions_total{kind="approval"}"#;
-    let seen = metrics_with(&site, opened).await;
-    assert_eq!([step, opened].map(|name| seen[name]), [1.0; 2]);
-    assert!(!seen.contains_key(turn) && !seen.contains_key(call), "{seen:#?}");
+    let counts = metrics_with(&site, opened).await;
+    assert_eq!([step, opened].map(|name| counts[name]), [1.0; 2]);
+    assert!(!counts.contains_key(turn) && !counts.contains_key(call), "{counts:#?}");
     node.kill().await;
 
     let _node = site.start().await;
@@ -169,16 +169,16 @@ async fn a_turn_is_counted_once_whoever_dies_in_between() {
     .await;
     site.client.resolve("c", "send", json!({"approved": true})).await.expect(200);
     site.client.wait_until_settled("c", 1).await;
-    let seen = metrics_with(&site, turn).await;
-    assert_eq!([step, turn, call].map(|name| seen[name]), [1.0; 3], "{seen:#?}");
-    assert!(!seen.contains_key(opened), "a replay opens nothing: {seen:#?}");
+    let counts = metrics_with(&site, turn).await;
+    assert_eq!([step, turn, call].map(|name| counts[name]), [1.0; 3], "{counts:#?}");
+    assert!(!counts.contains_key(opened), "a replay opens nothing: {counts:#?}");
     let waited = r#"abide_suspension_seconds_count{kind="approval",outcome="resolved"}"#;
     let route = "/v1/conversations/{id}/calls/{call_id}/resolution";
     let requests = format!(r#"abide_requests_total{{method="POST",route="{route}",status="200"}}"#);
     for once in [waited, "abide_resolution_seconds_count", "abide_claims_total", &requests] {
-        assert_eq!(seen[once], 1.0, "{once}");
+        assert_eq!(counts[once], 1.0, "{once}");
     }
-    assert!(seen["abide_commit_seconds_count"] >= 3.0, "{seen:#?}");
+    assert!(counts["abide_commit_seconds_count"] >= 3.0, "{counts:#?}");
 }
 
 #[tokio::test]

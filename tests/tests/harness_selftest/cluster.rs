@@ -1,4 +1,5 @@
-//! `Cluster` kills, stops, terminates and restarts single nodes. Each node has its own store here, so the nodes do not form a cluster.
+//! `Cluster` kills, stops, terminates and restarts single nodes. Each node has its own store here,
+//! so the nodes do not form a cluster.
 
 use std::time::Duration;
 

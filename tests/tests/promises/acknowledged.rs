@@ -114,8 +114,8 @@ async fn nothing_that_was_acknowledged_is_lost_when_nodes_are_killed() {
     let once = http("once", &tools, "/slow", json!({"on_interrupt": "fail"}));
     let tools_of = vec![gated, human("ask"), gated_client("page"), client("map"), plain, once];
     cluster.client(0).define("a", &calls_once(tools_of)).await;
-    let given = std::env::var("CHAOS_SEED").ok().and_then(|seed| seed.parse().ok());
-    let seed: u64 = given.unwrap_or(SEED);
+    let from_env = std::env::var("CHAOS_SEED").ok().and_then(|seed| seed.parse().ok());
+    let seed: u64 = from_env.unwrap_or(SEED);
     let (acknowledged, over) = (AtomicUsize::new(0), AtomicBool::new(false));
     let caller = |n: u64| Caller {
         nodes: cluster.clients().cloned().collect(),

@@ -120,7 +120,8 @@ async fn a_draining_node_gives_its_parked_conversations_up_at_once_and_takes_no_
     for id in ["p1", "p2"] {
         start_parked(&cluster, id).await;
     }
-    let (name, first, other) = (cluster.name(0), cluster.client(0), cluster.client(1));
+    let name = cluster.name(0);
+    let (first, other) = (cluster.client(0), cluster.client(1));
     let drained = Instant::now();
     first.admin(Method::POST, &format!("/admin/nodes/{name}/drain")).await.expect(202);
     for (id, client) in [("p1", other), ("p2", cluster.client(2))] {

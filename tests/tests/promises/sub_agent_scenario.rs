@@ -13,7 +13,7 @@ pub(crate) const MAX_ROOTS: usize = 16;
 /// The path that lists all roots and children of a test.
 pub(crate) const ALL_CONVERSATIONS: &str = "/v1/conversations?limit=1000";
 
-/// Whose nodes are killed.
+/// The conversations whose nodes are killed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Victims {
     Parents,

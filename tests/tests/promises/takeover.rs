@@ -1,4 +1,4 @@
-//! Work of a node that is gone goes on elsewhere without any request.
+//! Work of a node that is gone continues on other nodes without any request.
 
 use abide_tests::client::Client;
 use abide_tests::cluster::Cluster;

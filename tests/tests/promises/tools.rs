@@ -133,8 +133,8 @@ async fn the_exit_from_a_plan_is_approved_on_the_next_node_and_what_follows_may_
     agent["permissions"]["phase"] = json!("plan");
     cluster.client(0).define("a", &agent).await;
     send_message(cluster.client(0), "c", "a", "go").await;
-    let asked = cluster.client(0).wait_for_pending("c", "exit", "approval").await;
-    assert_eq!(asked["args"]["reason"], "the plan");
+    let approval = cluster.client(0).wait_for_pending("c", "exit", "approval").await;
+    assert_eq!(approval["args"]["reason"], "the plan");
     cluster.kill(0).await;
     assert_eq!(phase(cluster.client(1)).await, "plan");
     resolve(cluster.client(1), "c", "exit", json!({"approved": true})).await.expect(200);

@@ -238,15 +238,15 @@ async fn an_embedded_store_of_the_previous_build_goes_on() {
 /// journal.
 async fn create_with_key(client: &Client) -> [Value; 2] {
     let body = json!({"id": "named", "agent": "says", "metadata": {"plan": "gold"}});
-    let made = client.ask(Method::POST, "/v1/conversations", Some("once"), Some(&body)).await;
-    made.unwrap().expect(201);
+    let answer = client.ask(Method::POST, "/v1/conversations", Some("once"), Some(&body)).await;
+    answer.unwrap().expect(201);
     repeat_creation(client).await
 }
 
 /// The answer to the repeated creation, and the conversation's metadata.
 async fn repeat_creation(client: &Client) -> [Value; 2] {
     let body = json!({"id": "named", "agent": "says", "metadata": {"plan": "gold"}});
-    let made = client.ask(Method::POST, "/v1/conversations", Some("once"), Some(&body)).await;
+    let answer = client.ask(Method::POST, "/v1/conversations", Some("once"), Some(&body)).await;
     let snapshot = client.snapshot("named").await;
-    [made.unwrap().expect(201), snapshot["metadata"].clone()]
+    [answer.unwrap().expect(201), snapshot["metadata"].clone()]
 }

@@ -1,4 +1,4 @@
-"""What every provider's server says, request by request: it thinks and calls; it ends; it answers."""
+"""The replies of every provider's server, one per request: it thinks and calls; it ends; it answers."""
 
 THINKING = ["Hm.", " So."]
 SIGNATURE = "U0lHTkVE"
@@ -10,7 +10,7 @@ CALLS = [
 AFTER = "Both."
 ANSWER = '{"seen": 2}'
 
-# What it is asked with.
+# Parts of the requests.
 PNG = "iVBORw0KGgo="
 SCHEMA = {
     "type": "object",
@@ -22,7 +22,7 @@ SCHEMA = {
 INPUT, OUTPUT, CACHED = 100, 20, 40
 
 
-def expect(found, wanted, what):
-    """Fails with both, which the client then tells."""
-    if found != wanted:
-        raise ValueError(f"{what} is {found!r}, not {wanted!r}")
+def expect(found, expected, what):
+    """Fails with both values, which the client then reports."""
+    if found != expected:
+        raise ValueError(f"{what} is {found!r}, not {expected!r}")

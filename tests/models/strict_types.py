@@ -1,4 +1,4 @@
-"""An SDK's request types as a judge: what a `TypedDict` does not know is an error."""
+"""Validates requests strictly against an SDK's types: a field that a `TypedDict` does not have is an error."""
 
 import functools
 import sys
@@ -8,7 +8,7 @@ from pydantic import ConfigDict, TypeAdapter
 
 
 def forbid(package):
-    """Makes every `TypedDict` of a package refuse other fields than its own."""
+    """Makes every `TypedDict` of a package refuse unknown fields."""
     for name, module in list(sys.modules.items()):
         if name.startswith(package):
             for kind in vars(module).values():
@@ -22,13 +22,13 @@ def adapter(kind):
 
 
 def read(kind, body):
-    """The body as this type reads it; lists too, which are otherwise only read when they are used."""
-    return whole(adapter(kind).validate_python(body))
+    """Parses the body as this type, including lists, which are otherwise parsed lazily."""
+    return evaluate(adapter(kind).validate_python(body))
 
 
-def whole(value):
+def evaluate(value):
     if isinstance(value, dict):
-        return {key: whole(field) for key, field in value.items()}
+        return {key: evaluate(field) for key, field in value.items()}
     if hasattr(value, "__next__") or isinstance(value, (list, tuple)):
-        return [whole(item) for item in value]
+        return [evaluate(item) for item in value]
     return value
