@@ -94,7 +94,7 @@ mod tests {
     use crate::checks::fixtures::{evidence, expect, second};
 
     #[test]
-    fn answers_of_the_contract_keep_the_promise() {
+    fn answers_that_the_api_allows_keep_the_promise() {
         assert_eq!(check(&evidence()), [""; 0]);
     }
 
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_that_is_open_and_said_not_to_be_is_seen() {
+    fn an_open_call_that_is_reported_as_not_open_is_seen() {
         let mut evidence = evidence();
         let exchange = &mut evidence.exchanges[1];
         let answer = exchange.answer.as_mut().unwrap();

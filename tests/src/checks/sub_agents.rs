@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn a_child_that_nobody_or_somebody_else_asks_is_seen() {
+    fn a_child_without_a_call_or_with_another_is_seen() {
         let mut evidence = with_child();
         evidence.journal().0[4]["data"]["child"] = json!("k");
         expect(check, &evidence, "several calls ask it");
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn a_child_that_is_asked_twice_or_outlives_its_parent_is_seen() {
+    fn a_child_with_two_messages_or_without_its_parent_is_seen() {
         let mut evidence = with_child();
         let child = evidence.journals.get_mut("k").unwrap();
         let again = child.0[1].clone();

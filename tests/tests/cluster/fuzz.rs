@@ -26,7 +26,7 @@ const CONVERSATIONS: u64 = 6;
 type Sent = (String, Value);
 
 #[tokio::test]
-async fn whatever_is_asked_whenever_the_node_is_killed_every_turn_ends_once() {
+async fn every_turn_ends_once_under_random_requests_and_kills() {
     let site = Site::new(ABIDE).with(&["--passivate-after", "20ms"]);
     let (mut node, tools) = (site.start().await, ToolServer::start().await);
     site.client.define("a", &fuzz_agent(&tools)).await;

@@ -140,7 +140,7 @@ async fn dispatch(client: Client) -> Option<Answer> {
 }
 
 #[tokio::test]
-async fn of_racing_answers_one_is_accepted_also_when_the_node_is_killed_among_them() {
+async fn one_of_racing_answers_is_accepted_even_if_the_node_is_killed_meanwhile() {
     let site = Site::new(ABIDE);
     let node = site.start().await;
     site.client.define("a", &calls_once(vec![human("ask")])).await;

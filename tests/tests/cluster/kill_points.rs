@@ -9,7 +9,7 @@ use crate::ABIDE;
 use crate::agents::{agent, calls_once, client, gated_client, http, human};
 
 #[tokio::test]
-async fn a_stream_that_was_killed_is_asked_for_again() {
+async fn a_model_stream_that_a_kill_interrupts_is_requested_again() {
     let (site, model) = (Site::new(ABIDE), ModelServer::start().await);
     let node = site.start().await;
     site.client.define("a", &agent(model.model(), vec![])).await;

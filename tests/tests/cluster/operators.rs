@@ -107,7 +107,7 @@ async fn a_deleted_conversation_stays_deleted_after_a_kill() {
 /// The harness closes a node's standard output after the ready line, and standard error is full
 /// here.
 #[tokio::test]
-async fn a_node_whose_output_nobody_can_read_serves_all_the_same() {
+async fn a_node_whose_output_cannot_be_written_keeps_serving() {
     let site = Site::new(ABIDE).with_log("/dev/full");
     let _node = site.start().await;
     site.client.define("a", &calls_once(vec![human("ask")])).await;

@@ -99,7 +99,7 @@ async fn a_tool_that_outlasts_the_drain_runs_again_after_the_start() {
 }
 
 #[tokio::test]
-async fn a_node_whose_conversations_only_wait_stops_at_once_though_pages_listen() {
+async fn a_node_whose_conversations_only_wait_stops_at_once_despite_open_streams() {
     let site = Site::new(ABIDE).with(&["--drain-timeout", "1h"]);
     let mut node = site.start().await;
     site.client.define("a", &calls_once(vec![human("ask")])).await;

@@ -49,7 +49,7 @@ async fn a_stream_that_resumes_after_kills_has_no_gap_and_nothing_twice() {
 }
 
 #[tokio::test]
-async fn a_stream_from_the_beginning_tells_a_finished_turn_whole_after_a_kill() {
+async fn a_stream_from_the_beginning_has_a_finished_turn_whole_after_a_kill() {
     let (site, model) = (Site::new(ABIDE), ModelServer::start().await);
     let node = site.start().await;
     site.client.define("a", &agent(model.model(), vec![])).await;

@@ -144,7 +144,7 @@ async fn an_endpoint_that_takes_no_traces_is_refused_and_not_repeated() {
 }
 
 #[tokio::test]
-async fn a_turn_is_counted_once_whoever_dies_in_between() {
+async fn a_turn_is_counted_once_across_a_kill() {
     let tools = ToolServer::start().await;
     let site = Site::new(ABIDE);
     let node = site.start().await;

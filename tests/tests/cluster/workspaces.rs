@@ -34,7 +34,7 @@ async fn read_again(site: &Site, turn: usize) -> Value {
 }
 
 #[tokio::test]
-async fn storage_that_is_gone_is_an_error_that_everybody_is_told_and_nothing_is_made() {
+async fn missing_storage_is_an_error_that_is_reported_everywhere_and_nothing_is_created() {
     let site = Site::new(ABIDE).with(&["--workspaces", "files"]);
     let mut node = site.start().await;
     let write = call("write", "write", json!({"path": "a", "content": "kept"}));

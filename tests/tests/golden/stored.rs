@@ -12,7 +12,7 @@ use abide_registry::store::StoredAgent;
 use crate::golden_types::{check, golden};
 
 #[test]
-fn all_that_was_ever_stored_beside_the_journals_still_means_the_same() {
+fn everything_that_was_ever_stored_in_addition_to_journals_still_parses_the_same() {
     let types = [
         golden::<ConversationSummary>("Head"),
         golden::<(ConversationStatus, Timestamp)>("HeadOnRedis"),

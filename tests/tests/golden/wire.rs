@@ -14,7 +14,7 @@ use abide_registry::protocol::{Call, CallOutcome, Envelope, LiveUpdate};
 use crate::golden_types::{check, golden, internally_tagged};
 
 #[test]
-fn every_message_between_nodes_that_was_ever_sent_still_means_the_same() {
+fn every_message_between_nodes_that_was_ever_sent_still_parses_the_same() {
     let types = [
         golden::<Envelope>("Envelope"),
         golden::<Call>("Ask"),

@@ -65,7 +65,7 @@ async fn the_evidence_of_a_killed_node_is_whole_and_keeps_every_promise() {
 }
 
 #[tokio::test]
-async fn what_a_journal_lacks_is_told_by_the_evidence() {
+async fn evidence_with_a_truncated_journal_has_violations() {
     let site = Site::new(ABIDE);
     let tools = ToolServer::start().await;
     let history = History::default();

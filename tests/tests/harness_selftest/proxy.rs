@@ -80,7 +80,7 @@ async fn a_refusal_is_one_of_the_machine_and_leaves_what_is_open() {
 }
 
 #[tokio::test]
-async fn each_direction_is_as_late_as_was_asked() {
+async fn each_direction_has_the_requested_delay() {
     let (echo, received) = echo().await;
     let proxy = Proxy::to(&echo);
     let mut client = connect(&proxy).await;
@@ -129,7 +129,7 @@ async fn a_half_open_connection_stays_and_loses_one_direction_until_it_heals() {
 }
 
 #[tokio::test]
-async fn an_end_is_told_to_the_other_side_and_a_dropped_proxy_ends_everything() {
+async fn an_end_reaches_the_other_side_and_a_dropped_proxy_ends_every_connection() {
     let (echo, _) = echo().await;
     let proxy = Proxy::start();
     assert!(is_closed(&mut connect(&proxy).await).await, "nowhere to go");

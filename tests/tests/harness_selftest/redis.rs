@@ -43,12 +43,12 @@ async fn exercise_faults(mut redis: Redis) {
 }
 
 #[tokio::test]
-async fn a_process_keeps_what_it_acknowledged_and_fails_as_told() {
+async fn a_redis_process_keeps_what_it_acknowledged_and_has_every_fault() {
     exercise_faults(Redis::process().await).await;
 }
 
 #[tokio::test]
-async fn what_the_machine_offers_keeps_what_it_acknowledged_and_fails_as_told() {
+async fn the_default_redis_keeps_what_it_acknowledged_and_has_every_fault() {
     exercise_faults(Redis::own().await).await;
 }
 

@@ -82,7 +82,7 @@ async fn parked_conversations_expire_in_time_and_each_once() {
 }
 
 #[tokio::test]
-async fn the_alarms_of_a_node_that_dies_just_before_ring_in_time() {
+async fn the_alarms_of_a_node_that_dies_just_before_fire_in_time() {
     let mut cluster = cluster(3, &["--passivate-after", "20ms"]).await;
     wait_until_connected(&cluster).await;
     cluster.client(0).define("asks", &asks(Duration::from_millis(2_500))).await;
@@ -102,7 +102,7 @@ async fn the_alarms_of_a_node_that_dies_just_before_ring_in_time() {
 }
 
 #[tokio::test]
-async fn what_was_due_while_nobody_lived_rings_at_the_start_and_no_deadline_is_moved() {
+async fn alarms_that_were_due_without_a_node_fire_at_the_start_and_no_deadline_moves() {
     let mut cluster = cluster(3, &[]).await;
     wait_until_connected(&cluster).await;
     cluster.client(0).define("asks", &asks(Duration::from_millis(2_000))).await;
@@ -147,7 +147,7 @@ async fn what_was_due_while_nobody_lived_rings_at_the_start_and_no_deadline_is_m
 }
 
 #[tokio::test]
-async fn three_hundred_at_once_ring_within_a_second_under_load() {
+async fn three_hundred_alarms_at_once_fire_within_a_second_under_load() {
     let cluster = cluster(3, &["--passivate-after", "20ms"]).await;
     wait_until_connected(&cluster).await;
     let speaks = json!({"provider": "scripted", "script": [{"text": "Done."}]});

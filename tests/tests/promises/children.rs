@@ -61,7 +61,7 @@ async fn a_kill_while_the_childs_tool_runs_ends_in_one_answer() {
 }
 
 #[tokio::test]
-async fn a_kill_while_the_child_waits_ends_in_one_answer_by_whoever_approves_elsewhere() {
+async fn a_kill_while_the_child_waits_ends_in_one_answer_approved_elsewhere() {
     for victims in ALL_VICTIMS {
         let tools = ToolServer::start().await;
         let gated = http("send", &tools, "/answer", json!({"approval": "requires_approval"}));
@@ -93,7 +93,7 @@ async fn a_kill_while_the_child_waits_ends_in_one_answer_by_whoever_approves_els
 }
 
 #[tokio::test]
-async fn a_kill_between_the_childs_end_and_its_telling_ends_in_one_answer() {
+async fn a_kill_between_the_childs_end_and_its_notification_ends_in_one_answer() {
     for victims in ALL_VICTIMS {
         let tools = ToolServer::start().await;
         let agent = sub_agent(http("hold", &tools, "/hold", json!({})));

@@ -161,7 +161,7 @@ async fn wait_for_state_everywhere(cluster: &Cluster, state: &str) {
 }
 
 #[tokio::test]
-async fn a_stopped_node_is_suspect_and_keeps_nobody_waiting() {
+async fn a_stopped_node_is_suspect_and_delays_no_answer() {
     let cluster = start_with_conversations(3).await;
     cluster.stop(2).await;
     let client = cluster.client(0);

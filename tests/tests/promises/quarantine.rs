@@ -60,7 +60,7 @@ fn kill(id: &str) -> String {
 }
 
 #[tokio::test]
-async fn it_is_quarantined_seen_from_every_node_and_released_from_any() {
+async fn a_crashing_conversation_is_quarantined_for_every_node_and_released_from_any() {
     let tools = ToolServer::start().await;
     let cluster = start_working_cluster(&tools, &["bad"]).await;
     shift_seq(&cluster, "bad", "1000").await;
@@ -94,7 +94,7 @@ async fn it_is_quarantined_seen_from_every_node_and_released_from_any() {
 }
 
 #[tokio::test]
-async fn it_is_deleted_from_any_node_and_its_name_is_free() {
+async fn a_quarantined_conversation_is_deleted_from_any_node_and_its_id_is_free() {
     let tools = ToolServer::start().await;
     let cluster = start_working_cluster(&tools, &["bad", "worse"]).await;
     for (id, from) in [("bad", 1), ("worse", 0)] {
@@ -118,7 +118,7 @@ async fn it_is_deleted_from_any_node_and_its_name_is_free() {
 }
 
 #[tokio::test]
-async fn when_its_holder_dies_it_does_not_take_the_next_node_down() {
+async fn a_quarantined_conversation_whose_holder_dies_does_not_take_the_next_node_down() {
     let tools = ToolServer::start().await;
     let mut cluster = start_working_cluster(&tools, &["bad"]).await;
     shift_seq(&cluster, "bad", "1000").await;

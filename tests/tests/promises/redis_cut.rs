@@ -75,7 +75,7 @@ async fn expect_recovered(cluster: &Cluster, tools: &ToolServer) {
 }
 
 #[tokio::test]
-async fn a_node_that_redis_refuses_is_out_until_it_is_let_in() {
+async fn a_node_that_redis_refuses_is_unavailable_until_it_is_accepted() {
     let tools = ToolServer::start().await;
     let cluster = start_proxied(&tools).await;
     cluster.to_redis(2).refuse().await;
@@ -84,7 +84,7 @@ async fn a_node_that_redis_refuses_is_out_until_it_is_let_in() {
 }
 
 #[tokio::test]
-async fn a_node_whose_questions_are_lost_is_out_until_they_arrive() {
+async fn a_node_whose_commands_are_lost_is_unavailable_until_they_arrive() {
     let tools = ToolServer::start().await;
     let cluster = start_proxied(&tools).await;
     cluster.to_redis(2).swallow(Direction::ToTarget);
@@ -92,7 +92,7 @@ async fn a_node_whose_questions_are_lost_is_out_until_they_arrive() {
 }
 
 #[tokio::test]
-async fn a_node_whose_answers_are_lost_is_out_or_carries_on_until_they_arrive() {
+async fn a_node_whose_answers_are_lost_is_unavailable_until_they_arrive() {
     let tools = ToolServer::start().await;
     let cluster = start_proxied(&tools).await;
     // Its commands take effect, but it gets no answers.
@@ -110,7 +110,7 @@ async fn a_node_whose_answers_are_lost_is_out_or_carries_on_until_they_arrive() 
 }
 
 #[tokio::test]
-async fn a_node_whose_redis_is_slow_is_slow_and_no_more() {
+async fn a_node_whose_redis_is_slow_is_only_slow() {
     let tools = ToolServer::start().await;
     let cluster = start_proxied(&tools).await;
     for way in [Direction::ToTarget, Direction::ToClient] {

@@ -138,7 +138,7 @@ async fn a_redis_that_refuses_writes_makes_nodes_unready_until_it_takes_them() {
 }
 
 #[tokio::test]
-async fn after_a_redis_that_was_stopped_nobody_takes_over_by_mistake() {
+async fn after_a_redis_that_was_stopped_no_node_takes_over_by_mistake() {
     let tools = ToolServer::start().await;
     let cluster = start_busy_cluster(&tools).await;
     let before = incarnations(cluster.client(0)).await;

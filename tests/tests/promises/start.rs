@@ -62,7 +62,7 @@ async fn a_redis_that_cannot_promise_the_durability_is_refused_by_its_setting() 
 }
 
 #[tokio::test]
-async fn a_password_that_is_wrong_is_refused_and_one_that_is_right_is_not_told() {
+async fn a_wrong_password_is_refused_and_no_password_is_printed() {
     let (site, redis) = (Site::new(ABIDE), Redis::own().await);
     redis.ask::<()>(&["CONFIG", "SET", "appendfsync", "everysec"]).await;
     redis.ask::<()>(&["CONFIG", "SET", "requirepass", "other"]).await;
@@ -79,7 +79,7 @@ async fn a_password_that_is_wrong_is_refused_and_one_that_is_right_is_not_told()
 }
 
 #[tokio::test]
-async fn a_redis_that_is_away_is_told_in_one_line() {
+async fn a_redis_that_is_away_is_reported_in_one_line() {
     // The proxy reserves the port, so that no other server gets it.
     let (site, nobody) = (Site::new(ABIDE), Proxy::start());
     nobody.refuse().await;
@@ -128,7 +128,7 @@ async fn without_a_secret_every_address_must_be_loopback() {
 }
 
 #[tokio::test]
-async fn of_two_nodes_of_one_name_the_newer_stays_and_the_older_says_so_and_stays_out() {
+async fn the_newer_of_two_nodes_of_one_name_stays_and_the_older_reports_it_and_stays_out() {
     let mut cluster = cluster(2, &[]).await;
     wait_until_connected(&cluster).await;
     let client = cluster.client(0);

@@ -169,7 +169,7 @@ async fn a_reader_goes_on_at_another_node_where_it_was() {
 }
 
 #[tokio::test]
-async fn readers_that_read_nothing_harm_nobody_and_cost_little() {
+async fn readers_that_read_nothing_cost_little_and_delay_no_other() {
     const READERS: usize = 20;
     const TURNS: usize = 20;
     // Without a bound one node would buffer 256 MB for the readers, less the sockets' buffers.
@@ -238,7 +238,7 @@ async fn a_page_at_another_node_is_a_client_of_the_holder() {
 }
 
 #[tokio::test]
-async fn of_two_pages_at_two_nodes_the_one_that_stays_keeps_the_call_open() {
+async fn one_of_two_pages_at_two_nodes_keeps_the_call_open_when_the_other_leaves() {
     let cluster = start_three(LEASE, &[]).await;
     let first = cluster.client(0);
     let calls = json!([{"id": "map", "name": "map", "args": {}}]);

@@ -59,7 +59,7 @@ async fn readiness(client: &Client) -> String {
 }
 
 #[tokio::test]
-async fn files_that_did_not_move_along_are_missed_aloud_until_their_storage_is_mounted() {
+async fn files_that_did_not_move_are_reported_as_missing_until_their_storage_is_mounted() {
     let tools = ToolServer::start().await;
     let mut cluster = start_three(LEASE, &["--workspaces", "files"]).await;
     let journal = run_with_takeover(&mut cluster, &tools, &writes_then_reads(&tools)).await;
@@ -82,7 +82,7 @@ async fn files_that_did_not_move_along_are_missed_aloud_until_their_storage_is_m
 }
 
 #[tokio::test]
-async fn files_of_a_first_command_that_was_cancelled_are_missed_aloud_too() {
+async fn files_of_a_cancelled_first_command_are_reported_as_missing_too() {
     let mark = Mark::default();
     let mut cluster = start_three(LEASE, &["--workspaces", "files"]).await;
     let bash = call("bash", "bash", json!({"command": format!("echo > a; sleep {mark}; :")}));

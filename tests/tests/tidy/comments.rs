@@ -80,7 +80,7 @@ fn mistakes(path: &str, source: &str, marks: &[&'static str]) -> Vec<String> {
 }
 
 #[test]
-fn no_comment_begins_without_a_subject_or_counts_by_so_many() {
+fn every_comment_begins_with_a_subject_and_names_its_numbers() {
     let mut found = Vec::new();
     for path in files() {
         let Some((_, marks)) = MARKS.iter().find(|(end, _)| path.ends_with(end)) else { continue };

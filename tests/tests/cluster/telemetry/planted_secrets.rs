@@ -152,7 +152,7 @@ fn assert_hidden(words: &[&str], source: &str, text: &str) {
 }
 
 #[tokio::test]
-async fn nothing_that_was_said_and_no_secret_is_in_logs_metrics_or_traces() {
+async fn no_content_and_no_secret_is_in_logs_metrics_or_traces() {
     for format in ["json", "text"] {
         let telemetry = run_scenario(format, "false").await;
         assert!(telemetry.spans.contains("execute_tool send"), "{}", telemetry.spans);
@@ -168,7 +168,7 @@ async fn nothing_that_was_said_and_no_secret_is_in_logs_metrics_or_traces() {
 }
 
 #[tokio::test]
-async fn what_was_said_is_on_spans_when_that_is_switched_on_and_secrets_still_are_not() {
+async fn content_is_on_spans_when_that_is_switched_on_and_secrets_never_are() {
     let telemetry = run_scenario("json", "true").await;
     for word in CONTENT {
         assert!(telemetry.spans.contains(word), "{word} is not in the spans: {}", telemetry.spans);
