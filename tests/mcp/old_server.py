@@ -1,4 +1,4 @@
-"""A server of the protocol before 2026-07-28 for the tests: `old_server.py stdio | http [PORT]`."""
+"""A test server of the MCP version before 2026-07-28: `old_server.py stdio | http [PORT]`."""
 
 import os
 import socket

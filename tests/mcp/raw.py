@@ -1,4 +1,4 @@
-"""A server that does what no library lets one do, over stdio: `raw.py MODE`."""
+"""An MCP server over stdio that misbehaves in ways that no library allows: `raw.py MODE`."""
 
 import json
 import sys
@@ -8,7 +8,7 @@ mode = sys.argv[1]
 TOOLS = [{"name": "echo", "inputSchema": {"type": "object"}}]
 
 
-def say(message):
+def send(message):
     print(json.dumps({"jsonrpc": "2.0", **message}), flush=True)
 
 
@@ -33,24 +33,24 @@ def call(id):
             sys.stdout.write("x" * 65536)
     if mode == "nag":
         for n in range(200_000):
-            say({"id": f"n{n}", "method": "elicitation/create",
+            send({"id": f"n{n}", "method": "elicitation/create",
                  "params": {"message": "?", "requestedSchema": {"type": "object", "properties": {}}}})
         time.sleep(60)
     if mode == "nonsense":
-        return say({"id": id, "result": {"anything": [1]}})
-    say({"id": id, "result": {"content": [{"type": "text", "text": "echoed"}]}})
+        return send({"id": id, "result": {"anything": [1]}})
+    send({"id": id, "result": {"content": [{"type": "text", "text": "echoed"}]}})
 
 
 for line in sys.stdin:
     message = json.loads(line)
     method, id = message.get("method"), message.get("id")
     if method == "server/discover" and mode != "silent":
-        say({"id": id, "error": {"code": -32601, "message": "what?"}})
+        send({"id": id, "error": {"code": -32601, "message": "what?"}})
     elif method == "initialize":
-        say({"id": id, "result": {
+        send({"id": id, "result": {
             "protocolVersion": "2025-03-26", "capabilities": {"tools": {}},
             "serverInfo": {"name": "raw", "version": "0"}}})
     elif method == "tools/list":
-        say({"id": id, "result": listing(message.get("params"))})
+        send({"id": id, "result": listing(message.get("params"))})
     elif method == "tools/call":
         call(id)

@@ -1,7 +1,7 @@
-"""A server of the newest protocol for the tests, `server.py stdio | http [PORT]`.
+"""A test server of the newest MCP version: `server.py stdio | http [PORT]`.
 
-Its state is in memory, but for what `ask` needs: that comes back with the answer, sealed in nothing,
-so that any process of this program can go on with it.
+Its state is in memory, except for the state of `ask`, which comes back with the answer, unencrypted, so
+that any process of this program can continue.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from mcp.server.stdio import stdio_server
 from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, ToolsListChanged
 
 PIXEL = base64.b64encode(b"a pixel").decode()
-PAGE = 5
+PAGE_SIZE = 5
 
 bus = InMemorySubscriptionBus()
 extra: list[str] = []
@@ -71,7 +71,7 @@ def tool(name, parameters):
     )
 
 
-def listed():
+def all_tools():
     return [tool(name, parameters) for name, parameters in PLAIN.items()] + [
         tool(name, schema()) for name in extra
     ]
@@ -79,16 +79,16 @@ def listed():
 
 async def on_list_tools(ctx, params):
     begin = int(params.cursor) if params and params.cursor else 0
-    tools = listed()
-    end = begin + PAGE
+    tools = all_tools()
+    end = begin + PAGE_SIZE
     return types.ListToolsResult(
         tools=tools[begin:end], next_cursor=str(end) if end < len(tools) else None,
         ttl_ms=600_000, cache_scope="private",
     )
 
 
-def text(said):
-    return types.CallToolResult(content=[types.TextContent(text=said)])
+def text(content):
+    return types.CallToolResult(content=[types.TextContent(text=content)])
 
 
 def form(message, **properties):
@@ -98,7 +98,7 @@ def form(message, **properties):
     ))
 
 
-def asked(requests, state):
+def input_required(requests, state):
     return types.InputRequiredResult(input_requests=requests, request_state=json.dumps(state))
 
 
@@ -140,27 +140,30 @@ async def on_call_tool(ctx, params):
         case "liar":
             return types.CallToolResult(content=[], structured_content={"n": "seven"})
         case "ask" if state is None:
-            return asked({"confirm": form(f"Send to {args.get('to')}?", ok={"type": "boolean"})},
-                         {"to": args.get("to"), "by": os.getpid()})
+            return input_required(
+                {"confirm": form(f"Send to {args.get('to')}?", ok={"type": "boolean"})},
+                {"to": args.get("to"), "by": os.getpid()},
+            )
         case "ask":
             return text(json.dumps({"answer": answer(params, "confirm"), "state": state,
                                     "other": state["by"] != os.getpid()}))
         case "ask_twice" if state is None:
-            return asked({"first": form("First?", a=TEXT)}, ["first"])
+            return input_required({"first": form("First?", a=TEXT)}, ["first"])
         case "ask_twice" if state == ["first"]:
-            said = answer(params, "first")["content"]["a"]
-            return asked({"second": form("Second?", b=TEXT), "third": form("Third?", c=TEXT)}, [said])
+            first = answer(params, "first")["content"]["a"]
+            forms = {"second": form("Second?", b=TEXT), "third": form("Third?", c=TEXT)}
+            return input_required(forms, [first])
         case "ask_twice":
-            said = [answer(params, name)["content"] for name in ("second", "third")]
-            return text(json.dumps([state, said]))
+            answers = [answer(params, name)["content"] for name in ("second", "third")]
+            return text(json.dumps([state, answers]))
         case "busy":
             rounds = state or 0
             if rounds < 2:
                 return types.InputRequiredResult(request_state=json.dumps(rounds + 1))
             return text(f"after {rounds} rounds")
         case "sample":
-            return asked({"x": types.CreateMessageRequest(params=types.CreateMessageRequestParams(
-                messages=[], max_tokens=1))}, None)
+            params = types.CreateMessageRequestParams(messages=[], max_tokens=1)
+            return input_required({"x": types.CreateMessageRequest(params=params)}, None)
         case "meta":
             return text(json.dumps(dict(ctx.params.get("_meta", {}))))
         case "env":
@@ -213,14 +216,14 @@ def over_http():
     listener.listen()
     print(listener.getsockname()[1], flush=True)
     app = server.streamable_http_app()
-    if needed := os.environ.get("NEEDED_TOKEN"):
-        app = guarded(app, needed)
+    if token := os.environ.get("NEEDED_TOKEN"):
+        app = require_token(app, token)
     uvicorn.Server(uvicorn.Config(app, log_level="warning")).run(sockets=[listener])
 
 
-def guarded(app, needed):
+def require_token(app, token):
     async def wrapped(scope, receive, send):
-        if scope["type"] == "http" and dict(scope["headers"]).get(b"x-token") != needed.encode():
+        if scope["type"] == "http" and dict(scope["headers"]).get(b"x-token") != token.encode():
             await send({"type": "http.response.start", "status": 403, "headers": []})
             return await send({"type": "http.response.body", "body": b"no"})
         return await app(scope, receive, send)

@@ -1,8 +1,8 @@
-"""A model server that is made of a provider's own Python SDK: `server.py PROVIDER`.
+"""A model server built on a provider's own Python SDK: `server.py PROVIDER`.
 
-Every request is read by the SDK's request types, which refuse what they do not know, and answered
-with a stream of what its response types write. The story is that of `story.py`, a reply a request.
-It prints its address, and then runs until it is killed.
+Every request is parsed by the SDK's request types, which refuse unknown fields, and is answered with a
+stream that its response types serialise. The replies are those of `scenario.py`, one per request. The
+server prints its address, and then runs until it is killed.
 """
 
 import importlib
@@ -12,23 +12,23 @@ import traceback
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 provider = importlib.import_module(f"providers.{sys.argv[1]}")
-asked = 0
+request_count = 0
 
 
 class Handler(BaseHTTPRequestHandler):
     def do_POST(self):
-        global asked
+        global request_count
         body = self.rfile.read(int(self.headers["content-length"]))
         try:
             if self.path != provider.PATH:
-                raise ValueError(f"asked at {self.path}, not at {provider.PATH}")
-            provider.check(asked, json.loads(body))
-            reply = provider.reply(asked)
+                raise ValueError(f"the path is {self.path}, not {provider.PATH}")
+            provider.check(request_count, json.loads(body))
+            reply = provider.reply(request_count)
         except Exception as error:
             traceback.print_exc()
             answer = json.dumps({"error": {"message": f"{type(error).__name__}: {error}"}})
             return self.answer(400, "application/json", [answer])
-        asked += 1
+        request_count += 1
         self.answer(200, provider.TYPE, reply)
 
     def answer(self, status, kind, pieces):

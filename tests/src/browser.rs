@@ -1,4 +1,4 @@
-//! A real browser, without a window, on a profile of its own.
+//! A real headless browser with its own temporary profile.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -9,48 +9,48 @@ use tempfile::TempDir;
 use tokio::process::{Child, Command};
 use tokio::time::timeout;
 
-use crate::patience::LOOK;
+use crate::deadline::POLL_INTERVAL;
 
-/// Debian's package of this name has it; `.ci/run` installs it.
+/// The browser's program, from Debian's package `chromium`, which `.ci/run` installs.
 pub const PROGRAM: &str = "/usr/bin/chromium";
 
-/// How long its start may take: it reads 300 MB, on a machine that builds and tests beside it.
-pub const START: Duration = Duration::from_secs(90);
+/// How long a start may take: the browser reads 300 MB on a machine that also builds and tests.
+pub const START_TIMEOUT: Duration = Duration::from_secs(90);
 
-/// A browser that shows one page; it ends with this value, its profile too.
+/// A browser that shows one page. Dropping the value ends the process and removes its profile.
 pub struct Browser {
     child: Child,
     _profile: TempDir,
 }
 
 impl Browser {
-    /// Opens a page; returns when the browser runs.
+    /// Opens a page. Returns when the browser is running.
     pub async fn open(url: &str) -> Self {
         assert_installed();
         let profile = tempfile::tempdir().unwrap();
         let mut command = Command::new(PROGRAM);
         command.args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic"]);
         command.args(["--no-first-run", "--disable-background-networking", "--disable-sync"]);
-        // What a container has in /dev/shm may be too little.
+        // A container's /dev/shm may be too small.
         command.args(["--disable-component-update", "--disable-dev-shm-usage"]);
-        // It notes in its profile that it listens, and then it runs.
+        // The browser writes the file `DevToolsActivePort` into its profile once it is running.
         command.args(["--remote-debugging-port=0"]);
         command.arg(format!("--user-data-dir={}", profile.path().display())).arg(url);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        // Its helpers are to end with it.
+        // A process group of its own, so that its child processes end with it.
         let child = command.process_group(0).kill_on_drop(true).spawn().unwrap();
-        let runs = profile.path().join("DevToolsActivePort");
-        let started = timeout(START, async {
-            while !runs.exists() {
-                tokio::time::sleep(LOOK).await;
+        let port_file = profile.path().join("DevToolsActivePort");
+        let started = timeout(START_TIMEOUT, async {
+            while !port_file.exists() {
+                tokio::time::sleep(POLL_INTERVAL).await;
             }
         });
-        assert!(started.await.is_ok(), "the browser did not run after {START:?}");
+        assert!(started.await.is_ok(), "the browser was not running after {START_TIMEOUT:?}");
         Self { child, _profile: profile }
     }
 }
 
-/// Fails with one clear line when there is no browser.
+/// Fails with one clear line when the browser is not installed.
 pub fn assert_installed() {
     assert!(Path::new(PROGRAM).exists(), "{PROGRAM} is missing: .ci/run installs it");
 }
@@ -59,7 +59,7 @@ impl Drop for Browser {
     fn drop(&mut self) {
         let pid = self.child.id().and_then(|pid| Pid::from_raw(pid as i32));
         if let Some(group) = pid {
-            // It may have ended by itself.
+            // The browser may have ended by itself.
             let _ = kill_process_group(group, Signal::KILL);
         }
     }

@@ -1,20 +1,21 @@
-//! Three nodes, many conversations of every shape, and whatever can break, by a seed.
+//! Runs many conversations of every shape on three nodes while a seeded schedule of faults breaks
+//! them.
 //!
-//! The seed decides the kind of Redis, the faults with their order and lengths, and what each lane
-//! of conversations is and does. Time is real, so the same seed meets other moments: it makes the
-//! same kind of run, not the same run.
+//! The seed decides the kind of Redis, the faults with their order and lengths, and the
+//! conversations of each worker. Time is real, so a repeated seed makes the same kind of run, not
+//! the same run.
 
 mod agents;
-mod asking;
+mod attend;
+mod client_proxies;
+mod fault_log;
 mod faults;
-mod ground;
-mod lane;
-mod links;
-mod notes;
-mod numbers;
-mod rest;
+mod quiescence;
+mod redis_setup;
+mod report;
 mod schedule;
-mod story;
+mod summary;
+mod worker;
 
 use std::panic::AssertUnwindSafe;
 use std::path::{Path, PathBuf};
@@ -27,138 +28,140 @@ use futures::future::join_all;
 use jiff::Timestamp;
 use tokio::time::{Instant, timeout_at};
 
+use self::fault_log::FaultLog;
 use self::faults::Faults;
-use self::ground::Ground;
-pub use self::ground::Kind;
-use self::lane::{Lane, World};
-use self::notes::Notes;
+pub use self::redis_setup::RedisKind;
+use self::redis_setup::RedisSetup;
 use self::schedule::Schedule;
-use crate::chance::Chance;
+use self::worker::{RunContext, Worker};
+use crate::checks::{Evidence, alarms};
 use crate::cluster::{Cluster, Plan};
 use crate::program;
-use crate::promises::{Evidence, alarms};
+use crate::random::SeededRandom;
 use crate::tool_server::ToolServer;
 
-/// How long a silent node is believed alive.
+/// How long a silent node counts as alive.
 const LEASE: Duration = Duration::from_secs(2);
-/// How long all may take to come to rest once nothing breaks any more: the longest time-out of a
-/// call that anything waits for, and the machine's own slowness.
-const SETTLE: Duration = Duration::from_secs(90);
-/// How late an expiry may be that nothing hindered: an alarm's claim, a revival, a busy machine.
-const LATE: Duration = Duration::from_secs(10);
+/// How long everything may take to come to rest after the last fault: the longest time-out of a
+/// call, and the slowness of the machine.
+const SETTLE_TIMEOUT: Duration = Duration::from_secs(90);
+/// How late an expiry may be without faults: an alarm's claim, a revival, a busy machine.
+const MAX_ALARM_DELAY: Duration = Duration::from_secs(10);
 
-/// Breaks three nodes and their Redis in every way, while conversations go on; then checks every
-/// promise against the journals, the tools' record and the clients' own histories.
+/// Breaks three nodes and their Redis in every way while conversations go on, then checks every
+/// promise against the journals, the tools' logs and the clients' own histories.
 #[derive(Clone, Debug, Parser)]
 #[command(name = "chaos")]
 pub struct Chaos {
-    /// Decides what happens; by the clock if not given
+    /// The seed of everything that happens; by the clock if not given
     #[arg(long)]
     pub seed: Option<u64>,
-    /// How long faults happen
+    /// For how many minutes faults happen
     #[arg(long, default_value_t = 1.0)]
     pub minutes: f64,
-    /// The Redis; by the seed if not given
+    /// The kind of Redis; by the seed if not given
     #[arg(long, value_enum)]
-    pub store: Option<Kind>,
-    /// How many conversations at once
+    pub store: Option<RedisKind>,
+    /// How many concurrent conversations
     #[arg(long, default_value_t = 24, value_parser = clap::value_parser!(u64).range(1..=200))]
-    pub lanes: u64,
-    /// The node's program; else it is built in release
+    pub workers: u64,
+    /// The node's program; a release build of this source if not given
     #[arg(long)]
     pub binary: Option<PathBuf>,
-    /// Where the nodes' logs are kept when a promise was broken; a new temporary directory if not
-    /// given
+    /// The directory for the nodes' logs when a promise was broken; a new temporary directory if
+    /// not given
     #[arg(long)]
     pub keep: Option<PathBuf>,
 }
 
-/// Runs it. Returns a line of numbers.
+/// Runs the faults and the checks. Returns a one-line summary.
 ///
 /// # Errors
 ///
-/// What was promised and not kept, with the story of the conversations concerned.
+/// The broken promises, with a report of the conversations concerned.
 pub async fn run(chaos: Chaos) -> Result<String, String> {
     let seed = chaos.seed.unwrap_or_else(|| Timestamp::now().as_second().unsigned_abs());
-    let kind = chaos.store.unwrap_or_else(|| Kind::of(seed));
-    notes::say(&format!("seed {seed}: {} minutes over {kind:?}", chaos.minutes));
+    let kind = chaos.store.unwrap_or_else(|| RedisKind::for_seed(seed));
+    fault_log::print_progress(&format!("seed {seed}: {} minutes over {kind:?}", chaos.minutes));
     let program = program::release(chaos.binary.as_deref()).await?;
-    let kept = match &chaos.keep {
+    let output = match &chaos.keep {
         Some(dir) => dir.join(format!("chaos-{seed}")),
         None => tempfile::Builder::new().prefix("chaos-").tempdir().map_err(text)?.keep(),
     };
-    std::fs::create_dir_all(&kept).map_err(text)?;
-    let (notes, dir) = (Notes::default(), kept.clone());
-    let run = AssertUnwindSafe(broken(chaos, seed, kind, program, notes.clone(), dir));
-    // The harness fails by panicking; what it panics about is on standard error.
+    std::fs::create_dir_all(&output).map_err(text)?;
+    let (fault_log, dir) = (FaultLog::default(), output.clone());
+    let run = AssertUnwindSafe(run_faults(chaos, seed, kind, program, fault_log.clone(), dir));
+    // The harness fails by panicking; the panic's message is on standard error.
     let outcome = run
         .catch_unwind()
         .await
-        .unwrap_or_else(|_| Err(format!("the run itself broke, as said above\n{}", notes.told())));
+        .unwrap_or_else(|_| Err(format!("the harness panicked, see above\n{}", fault_log.lines())));
     match outcome {
-        Ok(numbers) => {
-            let _ = std::fs::remove_dir_all(&kept);
-            Ok(format!("seed {seed} kept every promise: {numbers}"))
+        Ok(summary) => {
+            let _ = std::fs::remove_dir_all(&output);
+            Ok(format!("seed {seed} kept every promise: {summary}"))
         }
-        Err(story) => {
-            std::fs::write(kept.join("story.txt"), &story).map_err(text)?;
-            let story: Vec<&str> = story.lines().take(story::SHOWN).collect();
+        Err(report) => {
+            std::fs::write(output.join("report.txt"), &report).map_err(text)?;
+            let printed: Vec<&str> = report.lines().take(report::MAX_PRINTED_LINES).collect();
             Err(format!(
-                "seed {seed} broke a promise\n{}\nall of it, and the nodes' logs: {}",
-                story.join("\n"),
-                kept.display()
+                "seed {seed} broke a promise\n{}\nthe whole report and the nodes' logs: {}",
+                printed.join("\n"),
+                output.display()
             ))
         }
     }
 }
 
-async fn broken(
+async fn run_faults(
     chaos: Chaos,
     seed: u64,
-    kind: Kind,
+    kind: RedisKind,
     program: PathBuf,
-    notes: Notes,
-    kept: PathBuf,
+    fault_log: FaultLog,
+    output: PathBuf,
 ) -> Result<String, String> {
-    let (ground, redis) = Ground::start(kind).await;
+    let (redis_setup, redis) = RedisSetup::start(kind).await;
     let workspaces = tempfile::tempdir().map_err(text)?;
-    let (mut cluster, tools) = (
-        plan(&program, &ground, workspaces.path(), &kept).start(redis, 3).await,
-        ToolServer::start().await,
-    );
-    let fronts = links::Fronts::before(&cluster);
-    let world = Arc::new(World::new(seed, &cluster, &fronts, &tools, notes.clone()));
-    world.define(&cluster).await;
-    let lanes = (0..chaos.lanes).map(|number| tokio::spawn(Lane::new(&world, number).run()));
-    let lanes: Vec<_> = lanes.collect();
+    let plan = plan(&program, &redis_setup, workspaces.path(), &output);
+    let mut cluster = plan.start(redis, 3).await;
+    let tools = ToolServer::start().await;
+    let client_proxies = client_proxies::ClientProxies::before(&cluster);
+    let context =
+        Arc::new(RunContext::new(seed, &cluster, &client_proxies, &tools, fault_log.clone()));
+    context.define(&cluster).await;
+    let workers =
+        (0..chaos.workers).map(|number| tokio::spawn(Worker::new(&context, number).run()));
+    let workers: Vec<_> = workers.collect();
 
     let end = Instant::now() + Duration::from_secs_f64(chaos.minutes * 60.0);
-    let mut faults = Faults { cluster: &mut cluster, ground, fronts, notes: notes.clone() };
-    let mut schedule = Schedule::new(Chance(seed), kind);
+    let mut faults =
+        Faults { cluster: &mut cluster, redis_setup, client_proxies, fault_log: fault_log.clone() };
+    let mut schedule = Schedule::new(SeededRandom(seed), kind);
     while Instant::now() < end {
         let episode = schedule.episode();
         tokio::time::sleep(episode.pause).await;
-        world.crash_actors(&episode).await;
+        context.crash_actors(&episode).await;
         faults.play(&episode).await?;
     }
-    faults.together().await?;
-    notes.fault("everything is whole again");
-    world.end(Instant::now() + SETTLE);
-    let lanes = timeout_at(Instant::now() + SETTLE * 2, join_all(lanes)).await;
-    let lanes = lanes.map_err(|_| "lanes of conversations hang, which is the harness's fault")?;
-    for lane in lanes {
-        lane.map_err(|panic| format!("a lane broke: {panic}"))?;
+    faults.wait_until_all_up().await?;
+    fault_log.record("all faults are healed");
+    context.end(Instant::now() + SETTLE_TIMEOUT);
+    let workers = timeout_at(Instant::now() + SETTLE_TIMEOUT * 2, join_all(workers)).await;
+    let workers = workers.map_err(|_| "workers hang, which is a fault of the harness")?;
+    for worker in workers {
+        worker.map_err(|panic| format!("a worker panicked: {panic}"))?;
     }
-    judge(&cluster, &world, &tools, &notes, &kept).await
+    check(&cluster, &context, &tools, &fault_log, &output).await
 }
 
-fn plan(program: &Path, ground: &Ground, workspaces: &Path, logs: &Path) -> Plan {
+fn plan(program: &Path, redis_setup: &RedisSetup, workspaces: &Path, logs: &Path) -> Plan {
     let lease = format!("{}s", LEASE.as_secs());
     let workspaces = workspaces.display().to_string();
     let plan = Plan::new(program).proxied().supervised().with_logs_in(logs).with(&[
         "--lease",
         &lease,
-        // Sooner than usual, so that conversations are revived all the time.
+        // Short, so that conversations are revived all the time.
         "--passivate-after",
         "1s",
         "--drain-timeout",
@@ -170,37 +173,36 @@ fn plan(program: &Path, ground: &Ground, workspaces: &Path, logs: &Path) -> Plan
         "--workspaces",
         &workspaces,
     ]);
-    ground.plan(plan)
+    redis_setup.plan(plan)
 }
 
-async fn judge(
+async fn check(
     cluster: &Cluster,
-    world: &World,
+    context: &RunContext,
     tools: &ToolServer,
-    notes: &Notes,
-    kept: &Path,
+    fault_log: &FaultLog,
+    output: &Path,
 ) -> Result<String, String> {
     let evidence = cluster.evidence(&[tools]).await;
-    let mut wrong = evidence.violations();
-    wrong.extend(refused(&evidence));
-    wrong.extend(alarms::late(&evidence, notes.longest() + LATE));
-    wrong.extend(rest::left(cluster.client(0), &evidence).await);
-    let numbers = numbers::of(&evidence, notes, world);
-    if wrong.is_empty() {
-        return Ok(numbers);
+    let mut violations = evidence.violations();
+    violations.extend(refused_requests(&evidence));
+    violations.extend(alarms::late(&evidence, fault_log.longest_fault() + MAX_ALARM_DELAY));
+    violations.extend(quiescence::leftovers(cluster.client(0), &evidence).await);
+    let summary = summary::of(&evidence, fault_log, context);
+    if violations.is_empty() {
+        return Ok(summary);
     }
-    let lines = story::of(&wrong, &evidence, notes, kept);
-    Err(format!("{numbers}\n{lines}"))
+    let lines = report::of(&violations, &evidence, fault_log, output);
+    Err(format!("{summary}\n{lines}"))
 }
 
-/// No request of ours is wrong: a key that was used is used for the same again.
-fn refused(evidence: &Evidence) -> Vec<String> {
-    let asked = evidence.exchanges.iter();
-    let wrong = asked.filter_map(|exchange| {
+/// Requests that were refused as invalid, although the workers never send an invalid one.
+fn refused_requests(evidence: &Evidence) -> Vec<String> {
+    let violations = evidence.exchanges.iter().filter_map(|exchange| {
         let answer = exchange.answer.as_ref().ok().filter(|answer| answer.status == 422)?;
         Some(format!("{} {} was refused: {}", exchange.method, exchange.path, answer.body))
     });
-    wrong.collect()
+    violations.collect()
 }
 
 fn text(error: impl std::fmt::Display) -> String {

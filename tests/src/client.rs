@@ -1,4 +1,4 @@
-//! A client written from the contract alone. It finds its node again after a restart.
+//! An HTTP client, written from the public API alone, that finds its node again after a restart.
 
 use std::sync::{Arc, RwLock};
 
@@ -6,12 +6,12 @@ use jiff::Timestamp;
 use reqwest::Method;
 use serde_json::{Value, json};
 
+use crate::deadline::{DEADLINE, poll};
 use crate::frames::Frames;
 use crate::history::{Exchange, History};
 use crate::journal::Journal;
-use crate::patience::{DEADLINE, look};
 
-/// What a node answered.
+/// A node's answer: its status and its body.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Answer {
     pub status: u16,
@@ -19,20 +19,20 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// The body of an answer that must have this status.
+    /// Fails unless the answer has this status; returns the body.
     pub fn expect(self, status: u16) -> Value {
         assert_eq!(self.status, status, "{:#}", self.body);
         self.body
     }
 
-    /// Fails unless it is this problem.
+    /// Fails unless the answer is this problem.
     pub fn expect_problem(self, status: u16, name: &str) {
         let body = self.expect(status);
         assert_eq!(body["type"], format!("/problems/{name}"), "{body:#}");
     }
 }
 
-/// Where the node listens now.
+/// The addresses on which the node listens now.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Addresses {
     pub(crate) public: String,
@@ -40,7 +40,7 @@ pub(crate) struct Addresses {
     pub(crate) cluster: Option<String>,
 }
 
-/// A client of one node, whichever process it is.
+/// A client of one node, across all processes that run it in turn.
 #[derive(Clone)]
 pub struct Client {
     http: reqwest::Client,
@@ -57,38 +57,38 @@ impl Default for Client {
 }
 
 impl Client {
-    /// The same client, on behalf of somebody.
+    /// Sends every request on behalf of this principal.
     pub fn named(mut self, principal: &'static str) -> Self {
         self.principal = Some(principal);
         self
     }
 
-    /// The same client, whose requests to the public API are noted as asked of this node.
-    pub fn recorded(mut self, history: &History, node: &str) -> Self {
+    /// Records every request to the public API in this history, as sent to this node.
+    pub fn with_history(mut self, history: &History, node: &str) -> Self {
         self.history = Some((history.clone(), node.to_owned()));
         self
     }
 
-    /// Where other nodes reach this one, if they can.
+    /// The address at which other nodes reach this one, if there is one.
     pub fn cluster_address(&self) -> Option<String> {
         self.at.read().unwrap().cluster.clone()
     }
 
-    /// Where clients reach it.
+    /// The address at which clients reach this node.
     pub fn public_address(&self) -> String {
         self.at.read().unwrap().public.clone()
     }
 
-    pub(crate) fn unrecorded(mut self) -> Self {
+    pub(crate) fn without_history(mut self) -> Self {
         self.history = None;
         self
     }
 
-    pub(crate) fn moved(&self, to: Addresses) {
+    pub(crate) fn move_to(&self, to: Addresses) {
         *self.at.write().unwrap() = to;
     }
 
-    /// Asks the public API; `None` when no whole answer came.
+    /// Sends a request to the public API. `None` when no complete answer came.
     pub async fn ask(
         &self,
         method: Method,
@@ -108,30 +108,30 @@ impl Client {
         if let Some(body) = body {
             request = request.json(body);
         }
-        let asked = Timestamp::now();
+        let sent_at = Timestamp::now();
         let answer = answer(request).await;
         if let Some((history, node)) = &self.history {
-            history.note(Exchange {
+            history.record(Exchange {
                 node: node.clone(),
                 method,
                 path: path.to_owned(),
                 key: key.map(str::to_owned),
                 body: body.cloned(),
-                asked,
-                ended: Timestamp::now(),
+                sent_at,
+                ended_at: Timestamp::now(),
                 answer: answer.clone(),
             });
         }
         answer.ok()
     }
 
-    /// A call that must be answered.
+    /// Sends a GET, which must be answered.
     pub async fn get(&self, path: &str) -> Answer {
         let answer = self.ask(Method::GET, path, None, None).await;
         answer.unwrap_or_else(|| panic!("no answer to GET {path}"))
     }
 
-    /// A call that must be answered.
+    /// Sends a POST, which must be answered.
     pub async fn post(&self, path: &str, body: &Value) -> Answer {
         let answer = self.ask(Method::POST, path, None, Some(body)).await;
         answer.unwrap_or_else(|| panic!("no answer to POST {path}"))
@@ -144,13 +144,13 @@ impl Client {
         assert!([200, 201].contains(&answer.status), "{:#}", answer.body);
     }
 
-    /// Says something; the conversation is made if it is new.
-    pub async fn say(&self, id: &str, agent: &str, text: &str) -> Value {
+    /// Sends a message, which creates the conversation if it is new. Returns the body of the 202.
+    pub async fn send_message(&self, id: &str, agent: &str, text: &str) -> Value {
         let body = json!({"text": text, "agent": agent});
         self.post(&format!("/v1/conversations/{id}/messages"), &body).await.expect(202)
     }
 
-    /// Answers a call.
+    /// Resolves a call.
     pub async fn resolve(&self, id: &str, call: &str, body: Value) -> Answer {
         self.post(&resolution(id, call), &body).await
     }
@@ -164,7 +164,7 @@ impl Client {
         self.get(&format!("/v1/conversations/{id}")).await.expect(200)
     }
 
-    /// The whole journal; `None` when the conversation, the node or its store is not there.
+    /// Reads the whole journal. `None` when the conversation, the node or its store is not there.
     pub async fn try_journal(&self, id: &str) -> Option<Journal> {
         let mut events = Vec::new();
         loop {
@@ -185,34 +185,39 @@ impl Client {
         self.try_journal(id).await.unwrap()
     }
 
-    /// Reads the journal until it says what is waited for. Reading starts no actor.
-    pub async fn until(&self, id: &str, what: &str, is: impl Fn(&Journal) -> bool) -> Journal {
+    /// Polls the journal until the condition holds. Reading a journal starts no actor.
+    pub async fn wait_for(
+        &self,
+        id: &str,
+        what: &str,
+        condition: impl Fn(&Journal) -> bool,
+    ) -> Journal {
         let mut last = None;
         let found = tokio::time::timeout(DEADLINE, async {
-            look(what, async || {
+            poll(what, async || {
                 last = self.try_journal(id).await;
-                last.clone().filter(&is)
+                last.clone().filter(&condition)
             })
             .await
         });
         match found.await {
             Ok(found) => found,
-            Err(_) => panic!("waited in vain for {what}: {last:#?}"),
+            Err(_) => panic!("timed out waiting for {what}: {last:#?}"),
         }
     }
 
-    /// Waits for `turns` turns to have ended, and checks the journal as one that is at rest.
-    pub async fn settled(&self, id: &str, turns: usize) -> Journal {
+    /// Waits until `turns` turns have ended, and checks that nothing is open in the journal.
+    pub async fn wait_until_settled(&self, id: &str, turns: usize) -> Journal {
         let what = format!("the end of turn {turns} of {id}");
         let journal =
-            self.until(id, &what, |journal| journal.of("turn_ended").count() >= turns).await;
+            self.wait_for(id, &what, |journal| journal.of("turn_ended").count() >= turns).await;
         journal.assert_settled();
         journal
     }
 
-    /// Waits until a call is open as this kind, and returns its entry in the snapshot.
-    pub async fn pending(&self, id: &str, call: &str, kind: &str) -> Value {
-        look(&format!("{call} to be open as {kind}"), async || {
+    /// Waits until a call has an open suspension of this kind. Returns its entry in the snapshot.
+    pub async fn wait_for_pending(&self, id: &str, call: &str, kind: &str) -> Value {
+        poll(&format!("{call} to be open as {kind}"), async || {
             let snapshot = self.get(&format!("/v1/conversations/{id}")).await.expect(200);
             let pending = snapshot["pending"].as_array().unwrap();
             let is = |entry: &&Value| entry["call_id"] == call && entry["kind"] == kind;
@@ -221,13 +226,13 @@ impl Client {
         .await
     }
 
-    /// Opens the event stream, after this event if one is given.
+    /// Opens the event stream, starting after this event if one is given.
     pub async fn events(&self, id: &str, after: Option<u64>) -> Frames {
         let opened = self.try_events(id, after).await;
         opened.unwrap_or_else(|| panic!("no event stream of {id}"))
     }
 
-    /// The same; `None` when the conversation is not there, or the node is not.
+    /// Opens the event stream. `None` when the conversation or the node is not there.
     pub async fn try_events(&self, id: &str, after: Option<u64>) -> Option<Frames> {
         let base = self.at.read().unwrap().public.clone();
         let mut request = self.http.get(format!("http://{base}/v1/conversations/{id}/events"));
@@ -238,13 +243,13 @@ impl Client {
         Some(Frames { response, unread: Vec::new() })
     }
 
-    /// Asks the operators' API.
+    /// Sends a request to the operators' API, which must be answered.
     pub async fn admin(&self, method: Method, path: &str) -> Answer {
         let answer = self.try_admin(method, path).await;
         answer.unwrap_or_else(|| panic!("no answer to {path}"))
     }
 
-    /// What an operator does about a conversation, on behalf of whom the client is.
+    /// Applies an operator's verb to a conversation, on behalf of the client's principal.
     pub async fn repair(&self, id: &str, verb: &str, body: Option<&Value>) -> Answer {
         let base = self.at.read().unwrap().admin.clone();
         let url = format!("http://{base}/admin/actors/{id}/{verb}");
@@ -258,7 +263,7 @@ impl Client {
         answer(request).await.unwrap_or_else(|why| panic!("no answer to {verb} {id}: {why}"))
     }
 
-    /// The same; `None` when no whole answer came.
+    /// Sends a request to the operators' API. `None` when no complete answer came.
     pub async fn try_admin(&self, method: Method, path: &str) -> Option<Answer> {
         let base = self.at.read().unwrap().admin.clone();
         let request = self.http.request(method, format!("http://{base}{path}"));
@@ -266,7 +271,7 @@ impl Client {
     }
 }
 
-/// The path that takes a call's answer.
+/// The path to which the resolution of a call is posted.
 pub fn resolution(id: &str, call: &str) -> String {
     format!("/v1/conversations/{id}/calls/{call}/resolution")
 }

@@ -1,15 +1,15 @@
-//! Nodes over one Redis, each a real process, and what may happen to them.
+//! A cluster of real processes over one Redis, which tests kill, stop, cut off and restart.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures::future::join_all;
 
+use crate::checks::Evidence;
 use crate::client::Client;
+use crate::deadline::poll;
 use crate::history::History;
 use crate::node::{Node, Site};
-use crate::patience::look;
-use crate::promises::Evidence;
 use crate::proxy::Proxy;
 use crate::redis::Redis;
 use crate::tool_server::ToolServer;
@@ -25,7 +25,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Nodes of this program.
+    /// Plans nodes of this program.
     pub fn new(program: impl AsRef<Path>) -> Self {
         let program = program.as_ref().to_owned();
         Self {
@@ -44,7 +44,7 @@ impl Plan {
         self
     }
 
-    /// Another `--store` than the url of the cluster's Redis.
+    /// Sets `--store`, which otherwise is the URL of the cluster's Redis.
     pub fn with_store(mut self, store: &str) -> Self {
         self.store = Some(store.to_owned());
         self
@@ -56,35 +56,35 @@ impl Plan {
         self
     }
 
-    /// Starts a node again that ends before it serves, as a supervisor does: it may not find its
-    /// store.
+    /// Restarts a node that exits before it serves, as a supervisor would: its store may be away.
     pub fn supervised(mut self) -> Self {
         self.supervised = true;
         self
     }
 
-    /// Keeps the nodes' logs there, as `NAME.log`, instead of printing them when a test fails.
+    /// Writes the nodes' logs into this directory as `NAME.log`, instead of printing them when a
+    /// test fails.
     pub fn with_logs_in(mut self, dir: &Path) -> Self {
         self.logs = Some(dir.to_owned());
         self
     }
 
-    /// Starts so many nodes at once, and waits until all serve.
+    /// Starts `count` nodes at once, and waits until all serve.
     pub async fn start(self, redis: Redis, count: usize) -> Cluster {
         let mut cluster =
             Cluster { members: Vec::new(), redis, history: History::default(), plan: self };
-        cluster.members = (0..count).map(|place| cluster.member(place)).collect();
+        cluster.members = (0..count).map(|index| cluster.member(index)).collect();
         join_all(cluster.members.iter_mut().map(Member::start)).await;
         cluster
     }
 }
 
-/// Nodes `node-0`, `node-1` and so on. They die with this value, then Redis; when a test fails,
-/// the log of each is printed.
+/// Nodes `node-0`, `node-1` and so on. Dropping the value kills them, then Redis; when a test
+/// fails, the log of each node is printed.
 pub struct Cluster {
     members: Vec<Member>,
     pub redis: Redis,
-    /// What the clients of this cluster ask and hear.
+    /// The requests of this cluster's clients and the streams that they read.
     pub history: History,
     plan: Plan,
 }
@@ -105,28 +105,32 @@ struct Proxies {
 
 impl Member {
     async fn start(&mut self) {
-        let node = match self.supervised {
-            true => look("a node to serve", async || self.site.try_start().await.ok()).await,
-            false => self.site.start().await,
+        let node = if self.supervised {
+            poll("a node to serve", async || self.site.try_start().await.ok()).await
+        } else {
+            self.site.start().await
         };
         self.node = Some(node);
         self.stopped.store(false, Ordering::Relaxed);
         if let (Some(proxies), Some(address)) = (&self.proxies, self.site.client.cluster_address())
         {
             let proxy = proxies.to_node.address().to_string();
-            assert_ne!(address, proxy, "the ready line names what listens, not what is advertised");
+            assert_ne!(
+                address, proxy,
+                "the ready line names the address that listens, not the advertised one"
+            );
             proxies.to_node.aim(&address);
         }
     }
 
     fn running(&self) -> &Node {
         let name = self.site.name();
-        self.node.as_ref().unwrap_or_else(|| panic!("{name} does not run"))
+        self.node.as_ref().unwrap_or_else(|| panic!("{name} is not running"))
     }
 }
 
 impl Cluster {
-    /// A client of one node, wherever it listens now. What it asks is in the history.
+    /// A client of one node, wherever that listens now. Its requests are recorded in the history.
     pub fn client(&self, node: usize) -> &Client {
         &self.members[node].client
     }
@@ -141,85 +145,87 @@ impl Cluster {
         self.members[node].site.name()
     }
 
-    /// Starts one more node, as the plan and the change say; its place is returned.
+    /// Starts one more node, by the plan as modified by `change`. Returns its index.
     pub async fn join(&mut self, change: impl FnOnce(Site) -> Site) -> usize {
-        let place = self.members.len();
-        let mut member = self.member(place);
+        let index = self.members.len();
+        let mut member = self.member(index);
         member.site = change(member.site);
         member.start().await;
         self.members.push(member);
-        place
+        index
     }
 
-    /// SIGKILL; returns when the process is gone.
+    /// Sends SIGKILL. Returns when the process is gone.
     pub async fn kill(&mut self, node: usize) {
         if let Some(node) = self.members[node].node.take() {
             node.kill().await;
         }
     }
 
-    /// SIGSTOP: from the return on it does nothing any more, and its connections stay.
+    /// Sends SIGSTOP. After the return the process does nothing any more; its connections stay
+    /// open.
     pub async fn stop(&self, node: usize) {
         self.members[node].running().stop().await;
         self.members[node].stopped.store(true, Ordering::Relaxed);
     }
 
-    /// SIGCONT.
+    /// Sends SIGCONT.
     pub fn cont(&self, node: usize) {
         self.members[node].running().cont();
         self.members[node].stopped.store(false, Ordering::Relaxed);
     }
 
-    /// The memory that a node holds, in bytes.
+    /// A node's resident memory in bytes.
     pub fn memory(&self, node: usize) -> u64 {
         self.members[node].running().memory()
     }
 
-    /// SIGTERM; returns when it has drained and left with 0.
+    /// Sends SIGTERM. Returns when the node has drained and exited with 0.
     pub async fn terminate(&mut self, node: usize) {
         self.members[node].running().terminate();
         let mut process = self.members[node].node.take().unwrap();
-        let left = process.exited().await;
-        assert!(left.success(), "{} left with {left}", self.name(node));
+        let status = process.wait_for_exit().await;
+        assert!(status.success(), "{} exited with {status}", self.name(node));
     }
 
-    /// The nodes whose process has ended, unasked.
-    pub fn ended(&mut self) -> Vec<String> {
-        let ended = |member: &mut Member| {
-            let status = member.node.as_mut()?.ended()?;
-            Some(format!("{} ended with {status}", member.site.name()))
+    /// The nodes whose processes have exited by themselves, each with its exit status.
+    pub fn exited_nodes(&mut self) -> Vec<String> {
+        let exited = |member: &mut Member| {
+            let status = member.node.as_mut()?.try_wait()?;
+            Some(format!("{} exited with {status}", member.site.name()))
         };
-        self.members.iter_mut().filter_map(ended).collect()
+        self.members.iter_mut().filter_map(exited).collect()
     }
 
-    /// Starts a node again under its name and its cluster address, killed first if it runs.
+    /// Restarts a node under its name and its cluster address, after killing it if it is running.
     pub async fn restart(&mut self, node: usize) {
         self.kill(node).await;
         self.members[node].start().await;
     }
 
-    /// Drains a node, and starts it again as this program.
+    /// Drains a node, and restarts it with this program.
     pub async fn replace(&mut self, node: usize, program: impl AsRef<Path>) {
         self.terminate(node).await;
-        self.members[node].site.becomes(program);
+        self.members[node].site.set_program(program);
         self.restart(node).await;
     }
 
-    /// The proxy between a node and Redis; the plan must ask for proxies.
+    /// The proxy between a node and Redis. The plan must have asked for proxies.
     pub fn to_redis(&self, node: usize) -> &Proxy {
         &self.proxies(node).to_redis
     }
 
-    /// The proxy that the other nodes dial to reach this one. A connection that this one dialled
-    /// goes through the proxy of the other.
+    /// The proxy that the other nodes dial to reach this one. A connection that this node dialled
+    /// goes through the other node's proxy.
     pub fn to_node(&self, node: usize) -> &Proxy {
         &self.proxies(node).to_node
     }
 
-    /// Waits until a node holds the conversation, as this node sees it.
+    /// Waits until some node holds the conversation, as the node `seen_by` sees it. Returns its
+    /// index.
     pub async fn holder(&self, seen_by: usize, conversation: &str) -> usize {
         let path = format!("/v1/conversations/{conversation}");
-        look(&format!("a holder of {conversation}"), async || {
+        poll(&format!("a holder of {conversation}"), async || {
             let answer = self.client(seen_by).ask(reqwest::Method::GET, &path, None, None).await?;
             let holder = answer.body["holder"]["node"].as_str()?;
             self.members.iter().position(|member| member.site.name() == holder)
@@ -227,38 +233,39 @@ impl Cluster {
         .await
     }
 
-    /// All that a node's processes wrote to standard error so far.
+    /// Everything that a node's processes have written to standard error.
     pub fn log(&self, node: usize) -> String {
         self.members[node].site.log()
     }
 
-    /// A node's own directory, in which it runs.
+    /// The working directory of a node.
     pub fn dir(&self, node: usize) -> &Path {
         self.members[node].site.dir()
     }
 
-    /// Some node that runs, is not stopped, and is not this one.
+    /// The first node that is running, is not stopped, and is not `than`.
     pub fn other(&self, than: usize) -> usize {
-        let serves = |place: &usize| {
-            let member = &self.members[*place];
+        let serves = |index: &usize| {
+            let member = &self.members[*index];
             member.node.is_some() && !member.stopped.load(Ordering::Relaxed)
         };
-        let mut others = (0..self.members.len()).filter(|place| *place != than);
+        let mut others = (0..self.members.len()).filter(|index| *index != than);
         others.find(serves).expect("no other node serves")
     }
 
-    /// What the history, the journals and the tools say, once every conversation is at rest.
+    /// Gathers the history, the journals and the tools' records, once every conversation is at
+    /// rest.
     pub async fn evidence(&self, tools: &[&ToolServer]) -> Evidence {
         let client = self.client(self.other(usize::MAX));
         Evidence::gather(client, &self.history, tools).await
     }
 
     fn proxies(&self, node: usize) -> &Proxies {
-        self.members[node].proxies.as_ref().expect("the plan is without proxies")
+        self.members[node].proxies.as_ref().expect("the plan has no proxies")
     }
 
-    fn member(&self, place: usize) -> Member {
-        let (plan, name) = (&self.plan, format!("node-{place}"));
+    fn member(&self, index: usize) -> Member {
+        let (plan, name) = (&self.plan, format!("node-{index}"));
         let flags: Vec<&str> = plan.flags.iter().map(String::as_str).collect();
         let mut site = Site::new(&plan.program).named(&name).with(&flags);
         let mut url = self.redis.url().to_owned();
@@ -274,7 +281,7 @@ impl Cluster {
         if let Some(dir) = &plan.logs {
             site = site.with_log_at(&dir.join(format!("{name}.log")));
         }
-        let client = site.client.clone().recorded(&self.history, &name);
+        let client = site.client.clone().with_history(&self.history, &name);
         let (stopped, supervised) = (AtomicBool::new(false), plan.supervised);
         Member { node: None, stopped, site, client, proxies, supervised }
     }

@@ -1,4 +1,4 @@
-//! A collector that keeps the spans that it is sent.
+//! An OTLP collector that records the spans that it receives.
 
 use std::collections::BTreeMap;
 
@@ -14,29 +14,29 @@ use prost::Message;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
-use crate::patience::within;
+use crate::deadline::within;
 
-/// A span as it was sent.
+/// A span as it was exported.
 #[derive(Clone, Debug)]
 pub struct Span {
     pub trace: String,
     pub id: String,
-    /// Empty, if it is a root.
+    /// Empty for a root span.
     pub parent: String,
     pub name: String,
     pub kind: i32,
-    /// In nanoseconds.
+    /// The duration in nanoseconds.
     pub took: u64,
     pub failed: bool,
     /// The trace and the id of each span that it is linked to.
     pub links: Vec<(String, String)>,
     pub attributes: BTreeMap<String, String>,
-    /// What is said of the process that sent it.
+    /// The attributes of the process that sent it.
     pub resource: BTreeMap<String, String>,
 }
 
 impl Span {
-    /// An attribute; empty if it is not there.
+    /// The value of an attribute; empty if the span has no such attribute.
     pub fn get(&self, name: &str) -> &str {
         self.attributes.get(name).map(String::as_str).unwrap_or_default()
     }
@@ -45,44 +45,44 @@ impl Span {
 /// A collector on loopback, for as long as the value lives.
 pub struct Collector {
     address: String,
-    got: Got,
+    received: ReceivedSpans,
     server: tokio::task::JoinHandle<()>,
 }
 
-/// The spans, and all bytes that came.
+/// The spans, and all bytes that were received.
 #[derive(Clone)]
-struct Got(watch::Sender<(Vec<Span>, Vec<u8>)>);
+struct ReceivedSpans(watch::Sender<(Vec<Span>, Vec<u8>)>);
 
 impl Collector {
     /// Serves on a free port.
     pub async fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap().to_string();
-        let got = Got(watch::channel(Default::default()).0);
-        let router = Router::new().route("/v1/traces", post(take)).with_state(got.clone());
+        let received = ReceivedSpans(watch::channel(Default::default()).0);
+        let router = Router::new().route("/v1/traces", post(take)).with_state(received.clone());
         let server = tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
-        Self { address, got, server }
+        Self { address, received, server }
     }
 
-    /// What `--otlp` takes.
+    /// The collector's URL, for `--otlp`.
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
     }
 
-    /// The spans so far.
+    /// The spans that were received so far.
     pub fn spans(&self) -> Vec<Span> {
-        self.got.0.borrow().0.clone()
+        self.received.0.borrow().0.clone()
     }
 
-    /// All bytes so far.
+    /// All bytes that were received so far.
     pub fn bytes(&self) -> Vec<u8> {
-        self.got.0.borrow().1.clone()
+        self.received.0.borrow().1.clone()
     }
 
-    /// Waits until the spans are like this, and returns them.
-    pub async fn until(&self, what: &str, is: impl Fn(&[Span]) -> bool) -> Vec<Span> {
-        let mut got = self.got.0.subscribe();
-        within(what, got.wait_for(|(spans, _)| is(spans))).await.unwrap();
+    /// Waits until the condition holds for the spans, and returns them.
+    pub async fn wait_for(&self, what: &str, condition: impl Fn(&[Span]) -> bool) -> Vec<Span> {
+        let mut received = self.received.0.subscribe();
+        within(what, received.wait_for(|(spans, _)| condition(spans))).await.unwrap();
         self.spans()
     }
 }
@@ -93,7 +93,7 @@ impl Drop for Collector {
     }
 }
 
-async fn take(State(got): State<Got>, body: Bytes) -> StatusCode {
+async fn take(State(received): State<ReceivedSpans>, body: Bytes) -> StatusCode {
     let Ok(request) = ExportTraceServiceRequest::decode(&*body) else {
         return StatusCode::BAD_REQUEST;
     };
@@ -103,7 +103,7 @@ async fn take(State(got): State<Got>, body: Bytes) -> StatusCode {
         let of_scopes = sent.scope_spans.into_iter().flat_map(|scope| scope.spans);
         spans.extend(of_scopes.map(|span| read(span, &resource)));
     }
-    got.0.send_modify(|(known, bytes)| {
+    received.0.send_modify(|(known, bytes)| {
         known.extend(spans);
         bytes.extend_from_slice(&body);
     });

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::patience::{DEADLINE, within};
+use crate::deadline::{DEADLINE, within};
 
 /// One frame.
 #[derive(Clone, Debug, PartialEq)]
@@ -13,14 +13,14 @@ pub struct Frame {
 }
 
 impl Frame {
-    /// Whether it is one of the four that end a turn.
+    /// Whether this is one of the four frames that end a turn.
     pub fn is_terminal(&self) -> bool {
         ["turn_completed", "turn_cancelled", "turn_halted", "turn_failed"]
             .contains(&self.name.as_str())
     }
 }
 
-/// The ids of these frames, in order.
+/// The ids of those frames that have one, in order.
 pub fn ids(frames: &[Frame]) -> Vec<u64> {
     frames.iter().filter_map(|frame| frame.id).collect()
 }
@@ -37,14 +37,14 @@ impl Frames {
         within("a frame", self.read()).await
     }
 
-    /// Everything up to the first frame of this name.
-    pub async fn until(&mut self, name: &str) -> Vec<Frame> {
+    /// Reads up to and including the first frame of this name.
+    pub async fn wait_for(&mut self, name: &str) -> Vec<Frame> {
         let mut read = Vec::new();
         loop {
             match tokio::time::timeout(DEADLINE, self.read()).await {
                 Ok(Some(frame)) => read.push(frame),
                 Ok(None) => panic!("the stream ended before {name}: {read:#?}"),
-                Err(_) => panic!("waited in vain for {name}: {read:#?}"),
+                Err(_) => panic!("timed out waiting for {name}: {read:#?}"),
             }
             if read.last().is_some_and(|frame| frame.name == name) {
                 return read;
@@ -63,7 +63,7 @@ impl Frames {
         }
     }
 
-    /// Everything that still comes, until the stream breaks.
+    /// Reads the remaining frames, until the stream breaks.
     pub async fn rest(&mut self) -> Vec<Frame> {
         let mut read = Vec::new();
         while let Some(frame) = self.next().await {
@@ -83,10 +83,12 @@ impl Frames {
     }
 }
 
-/// A block of lines; `None` for a comment.
+/// Parses a block of lines; `None` for a comment.
 fn frame(block: &str) -> Option<Frame> {
     let fields = block.lines().filter_map(|line| line.split_once(": "));
-    let (mut name, mut id, mut data) = (String::new(), None, Vec::new());
+    let mut name = String::new();
+    let mut id = None;
+    let mut data = Vec::new();
     for (field, value) in fields {
         match field {
             "event" => name = value.to_owned(),

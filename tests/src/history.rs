@@ -1,4 +1,5 @@
-//! What clients asked, were answered and heard, to be held against the journals afterwards.
+//! The requests, answers and streams of a test's clients, to be checked against the journals
+//! afterwards.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
@@ -12,11 +13,11 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use crate::client::{Answer, Client};
+use crate::deadline::{POLL_INTERVAL, within};
 use crate::frames::{Frame, ids};
-use crate::patience::{LOOK, within};
 
-/// How long a reader believes in a stream that says nothing before it tries the next node.
-const SILENCE: Duration = Duration::from_secs(3);
+/// How long a reader waits on a silent stream before it tries the next node.
+const SILENCE_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// One request to the public API and what became of it.
 #[derive(Clone, Debug)]
@@ -27,20 +28,20 @@ pub struct Exchange {
     /// Its `Idempotency-Key`.
     pub key: Option<String>,
     pub body: Option<Value>,
-    pub asked: Timestamp,
-    pub ended: Timestamp,
-    /// The error when no whole answer came: then it may have been done, or not.
+    pub sent_at: Timestamp,
+    pub ended_at: Timestamp,
+    /// `Err` when no complete answer came: the request may or may not have taken effect.
     pub answer: Result<Answer, String>,
 }
 
 impl Exchange {
-    /// The body of an answer that promises something.
+    /// The body of a 2xx answer, which is a promise.
     pub fn acknowledged(&self) -> Option<&Value> {
         let answer = self.answer.as_ref().ok()?;
         (200..300).contains(&answer.status).then_some(&answer.body)
     }
 
-    /// The conversation that it is about.
+    /// The conversation that the request is about.
     pub fn conversation(&self) -> Option<&str> {
         let (path, _) = self.path.split_once('?').unwrap_or((&self.path, ""));
         match path.strip_prefix("/v1/conversations")?.strip_prefix('/') {
@@ -49,13 +50,14 @@ impl Exchange {
         }
     }
 
-    /// What is asked of the conversation: `messages`, `cancel`; empty for the conversation itself.
+    /// The last segment of the path, such as `messages` or `cancel`; empty for the conversation
+    /// itself.
     pub fn verb(&self) -> &str {
         self.path.split('/').next_back().filter(|_| self.path.split('/').count() > 4).unwrap_or("")
     }
 }
 
-/// Shared by the clients of one test.
+/// The history of one test, shared by its clients.
 #[derive(Clone, Default)]
 pub struct History(Arc<Inner>);
 
@@ -63,46 +65,46 @@ pub struct History(Arc<Inner>);
 struct Inner {
     exchanges: Mutex<Vec<Exchange>>,
     readers: Mutex<Vec<Reader>>,
-    reading: Mutex<JoinSet<()>>,
+    reader_tasks: Mutex<JoinSet<()>>,
 }
 
 impl History {
-    /// Every request, in the order of the answers.
+    /// Every request, in the order in which they were answered.
     pub fn exchanges(&self) -> Vec<Exchange> {
         self.0.exchanges.lock().unwrap().clone()
     }
 
-    /// The conversations that were asked anything.
+    /// The conversations to which anything but a GET was sent.
     pub fn conversations(&self) -> BTreeSet<String> {
         let exchanges = self.0.exchanges.lock().unwrap();
-        let asked = exchanges.iter().filter(|exchange| exchange.method != Method::GET);
-        asked.filter_map(|exchange| exchange.conversation().map(str::to_owned)).collect()
+        let writes = exchanges.iter().filter(|exchange| exchange.method != Method::GET);
+        writes.filter_map(|exchange| exchange.conversation().map(str::to_owned)).collect()
     }
 
-    /// Reads a conversation's stream from its first event, from one node after another: the next
-    /// one when a stream ends, is refused, or has been silent for three seconds.
+    /// Reads a conversation's stream from its first event on, and moves on to the next node when a
+    /// stream ends, is refused, or has been silent for three seconds.
     pub fn listen<'a>(&self, clients: impl IntoIterator<Item = &'a Client>, id: &str) -> Reader {
-        // A client with a history in a task of the history would keep it alive for ever.
+        // The tasks belong to the history: a client that refers to it would keep it alive for ever.
         let clients: Vec<Client> =
-            clients.into_iter().map(|client| client.clone().unrecorded()).collect();
+            clients.into_iter().map(|client| client.clone().without_history()).collect();
         let (frames, end) = (watch::channel(Vec::new()).0, watch::channel(None).0);
         let reader = Reader { conversation: id.to_owned(), frames, end };
-        self.0.reading.lock().unwrap().spawn(listening(clients, reader.clone()));
+        self.0.reader_tasks.lock().unwrap().spawn(run_reader(clients, reader.clone()));
         self.0.readers.lock().unwrap().push(reader.clone());
         reader
     }
 
-    /// Every reader there is.
+    /// All readers.
     pub fn readers(&self) -> Vec<Reader> {
         self.0.readers.lock().unwrap().clone()
     }
 
-    pub(crate) fn note(&self, exchange: Exchange) {
+    pub(crate) fn record(&self, exchange: Exchange) {
         self.0.exchanges.lock().unwrap().push(exchange);
     }
 }
 
-/// A reader of one conversation's stream, and what it has heard.
+/// A reader of one conversation's stream, with the frames that it has received.
 #[derive(Clone)]
 pub struct Reader {
     pub conversation: String,
@@ -111,47 +113,47 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// All frames so far, those of every connection in one row.
+    /// All frames so far, over all connections.
     pub fn frames(&self) -> Vec<Frame> {
         self.frames.borrow().clone()
     }
 
-    /// It need not listen any more, once it has heard this event or a later one.
+    /// Lets the reader end once it has received this event or a later one.
     pub fn ends_at(&self, seq: u64) {
         self.end.send_replace(Some(seq));
     }
 
-    async fn ended(&self) {
+    async fn wait_for_end(&self) {
         let (mut end, mut frames) = (self.end.subscribe(), self.frames.subscribe());
         // The senders are this reader's own.
         let _ = end.wait_for(|end| end.is_some()).await;
         let end = *self.end.borrow();
-        let _ = frames.wait_for(|heard| ids(heard).last().copied() >= end || end == Some(0)).await;
+        let _ = frames.wait_for(|read| ids(read).last().copied() >= end || end == Some(0)).await;
     }
 
-    /// Waits until it has heard what is waited for.
-    pub async fn until(&self, what: &str, is: impl Fn(&[Frame]) -> bool) -> Vec<Frame> {
-        let mut heard = self.frames.subscribe();
-        within(what, heard.wait_for(|frames| is(frames))).await.unwrap().clone()
+    /// Waits until the condition holds for the frames, and returns them.
+    pub async fn wait_for(&self, what: &str, condition: impl Fn(&[Frame]) -> bool) -> Vec<Frame> {
+        let mut read = self.frames.subscribe();
+        within(what, read.wait_for(|frames| condition(frames))).await.unwrap().clone()
     }
 }
 
-async fn listening(clients: Vec<Client>, reader: Reader) {
+async fn run_reader(clients: Vec<Client>, reader: Reader) {
     tokio::select! {
-        () = read(clients, reader.clone()) => {}
-        () = reader.ended() => {}
+        () = follow(clients, reader.clone()) => {}
+        () = reader.wait_for_end() => {}
     }
 }
 
-async fn read(clients: Vec<Client>, reader: Reader) {
+async fn follow(clients: Vec<Client>, reader: Reader) {
     for client in clients.iter().cycle() {
         let after = ids(&reader.frames.borrow()).last().copied().unwrap_or_default();
         let open = client.try_events(&reader.conversation, Some(after));
-        let Ok(Some(mut frames)) = timeout(SILENCE, open).await else {
-            tokio::time::sleep(LOOK).await;
+        let Ok(Some(mut frames)) = timeout(SILENCE_TIMEOUT, open).await else {
+            tokio::time::sleep(POLL_INTERVAL).await;
             continue;
         };
-        while let Ok(Some(frame)) = timeout(SILENCE, frames.read()).await {
+        while let Ok(Some(frame)) = timeout(SILENCE_TIMEOUT, frames.read()).await {
             reader.frames.send_modify(|read| read.push(frame));
         }
     }

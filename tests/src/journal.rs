@@ -1,10 +1,10 @@
-//! A journal as a client reads it, and what must be true of every one.
+//! A journal as a client reads it, and the rules that every journal keeps.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-/// The events of one conversation, from the first.
+/// All events of one conversation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Journal(pub Vec<Value>);
 
@@ -19,7 +19,7 @@ impl Journal {
         self.of(kind).filter(move |event| event["data"]["call_id"] == call)
     }
 
-    /// The result of a call: the event's data, or null.
+    /// The data of a call's `tool_result`, or null.
     pub fn result(&self, call: &str) -> &Value {
         self.about("tool_result", call).next().map_or(&Value::Null, |event| &event["data"])
     }
@@ -36,7 +36,7 @@ impl Journal {
         blocks.into_iter().flatten().filter_map(|block| block["text"].as_str()).collect()
     }
 
-    /// The `seq` of every event that readers of the stream have a frame with an id of.
+    /// The `seq` of every event that has a frame with an id in the event stream.
     pub fn mirrored(&self) -> Vec<u64> {
         let has_frames = |event: &&Value| match event["type"].as_str().unwrap_or_default() {
             "turn_started" | "assistant_msg" | "tool_started" | "suspension" | "tool_result"
@@ -47,10 +47,10 @@ impl Journal {
         self.0.iter().filter(has_frames).filter_map(|event| event["seq"].as_u64()).collect()
     }
 
-    /// Fails unless everything holds that holds at any moment.
+    /// Fails unless the journal keeps the rules that hold at any moment.
     pub fn assert_sound(&self) {
-        let wrong = self.violations();
-        assert!(wrong.is_empty(), "{wrong:#?}\n{self:#?}");
+        let violations = self.violations();
+        assert!(violations.is_empty(), "{violations:#?}\n{self:#?}");
     }
 
     /// Fails unless the journal is sound and nothing is open in it.
@@ -60,32 +60,35 @@ impl Journal {
         assert!(open.is_empty(), "open at the end: {open:?}\n{self:#?}");
     }
 
-    /// Everything in it that must not be in any journal.
+    /// The broken rules, one line each.
     pub fn violations(&self) -> Vec<String> {
         self.fold().1
     }
 
-    /// What is open at its end: calls, dispatches, the turn, messages whose turn did not start.
+    /// What is open at the journal's end: calls, dispatches, the turn, messages whose turn has not
+    /// started.
     pub fn open(&self) -> Vec<String> {
         let fold = self.fold().0;
         let calls = fold.open_calls.keys().map(|call| format!("call {call}"));
         let dispatches = fold.dispatches.keys().map(|call| format!("dispatch {call}"));
         let turns = fold.turn.iter().map(|turn| format!("turn {turn}"));
-        let said = fold.said.difference(&fold.turns).map(|turn| format!("message of {turn}"));
-        calls.chain(dispatches).chain(turns).chain(said).collect()
+        let messages =
+            fold.message_turns.difference(&fold.turns).map(|turn| format!("message of {turn}"));
+        calls.chain(dispatches).chain(turns).chain(messages).collect()
     }
 
     fn fold(&self) -> (Fold, Vec<String>) {
-        let (mut fold, mut wrong) = (Fold::default(), Vec::new());
-        for (place, event) in self.0.iter().enumerate() {
-            if event["seq"] != place as u64 + 1 {
-                wrong.push(format!("event {} has seq {}", place + 1, event["seq"]));
+        let mut fold = Fold::default();
+        let mut violations = Vec::new();
+        for (index, event) in self.0.iter().enumerate() {
+            if event["seq"] != index as u64 + 1 {
+                violations.push(format!("event {} has seq {}", index + 1, event["seq"]));
             }
-            if let Err(why) = fold.take(event) {
-                wrong.push(format!("seq {}: {why}", event["seq"]));
+            if let Err(why) = fold.apply(event) {
+                violations.push(format!("seq {}: {why}", event["seq"]));
             }
         }
-        (fold, wrong)
+        (fold, violations)
     }
 }
 
@@ -93,8 +96,8 @@ impl Journal {
 struct Fold {
     turn: Option<String>,
     turns: BTreeSet<String>,
-    /// The turns of messages.
-    said: BTreeSet<String>,
+    /// The turns that messages were appended for.
+    message_turns: BTreeSet<String>,
     calls: BTreeSet<String>,
     open_calls: BTreeMap<String, OpenCall>,
     dispatches: BTreeMap<String, u64>,
@@ -105,18 +108,18 @@ struct Fold {
 struct OpenCall {
     attempt: u64,
     suspensions: u64,
-    /// Whether the last suspension waits.
-    waits: bool,
+    /// Whether the last suspension is still open.
+    is_suspended: bool,
 }
 
 impl Fold {
-    fn take(&mut self, event: &Value) -> Result<(), String> {
+    fn apply(&mut self, event: &Value) -> Result<(), String> {
         let data = &event["data"];
         let turn = event["turn_id"].as_str().unwrap_or_default();
         let call = data["call_id"].as_str().unwrap_or_default();
         match event["type"].as_str().ok_or("no type")? {
             "user_msg" => {
-                self.said.insert(turn.to_owned());
+                self.message_turns.insert(turn.to_owned());
             }
             "turn_started" => {
                 ensure(self.turn.is_none(), "a turn starts within a turn")?;
@@ -134,20 +137,27 @@ impl Fold {
             }
             "suspension" => {
                 let open = self.open(call)?;
-                ensure(!open.waits, "a call waits twice at once")?;
-                ensure(data["suspension"] == open.suspensions + 1, "suspensions are not counted")?;
-                (open.suspensions, open.waits) = (open.suspensions + 1, true);
+                ensure(!open.is_suspended, "a call has two open suspensions")?;
+                ensure(
+                    data["suspension"] == open.suspensions + 1,
+                    "a suspension has the wrong number",
+                )?;
+                open.suspensions += 1;
+                open.is_suspended = true;
             }
             "resolution" => {
                 let open = self.open(call)?;
-                let meant = data["suspension"] == open.suspensions;
-                ensure(open.waits && meant, "a resolution of what does not wait")?;
-                open.waits = false;
+                let is_current = data["suspension"] == open.suspensions;
+                ensure(
+                    open.is_suspended && is_current,
+                    "a resolution of a suspension that is not open",
+                )?;
+                open.is_suspended = false;
             }
             "tool_started" => {
                 let open = self.open(call)?;
                 let attempt = data["attempt"].as_u64().unwrap_or_default();
-                ensure(!open.waits, "a call starts while it waits")?;
+                ensure(!open.is_suspended, "a call starts while it is suspended")?;
                 ensure(attempt > open.attempt, "an attempt that is not higher")?;
                 open.attempt = attempt;
             }
@@ -155,8 +165,11 @@ impl Fold {
                 let open = self.open_calls.remove(call).ok_or("a result of a call not open")?;
                 let error = data["error_type"].as_str().unwrap_or_default();
                 let closes = ["EXPIRED", "CANCELLED", "NO_CLIENT"].contains(&error);
-                ensure(!open.waits || closes, "a result while the call waits")?;
-                ensure(open.waits || error != "EXPIRED", "an expiry of what does not wait")?;
+                ensure(!open.is_suspended || closes, "a result while the call is suspended")?;
+                ensure(
+                    open.is_suspended || error != "EXPIRED",
+                    "an expiry of a suspension that is not open",
+                )?;
             }
             "dispatch_started" => {
                 let attempt = data["attempt"].as_u64().unwrap_or_default();

@@ -1,26 +1,27 @@
-//! The harness: real processes, the servers that they talk to, and what must be true of journals.
-#![allow(clippy::unwrap_used, clippy::print_stderr)] // A harness fails by panicking, as tests do.
+//! The test harness: real processes, the servers that they talk to, and checks of what they
+//! recorded.
+#![allow(clippy::unwrap_used, clippy::print_stderr)] // The harness fails by panicking, as tests do.
 
+pub mod book_blocks;
 pub mod browser;
-pub mod chance;
+pub mod browser_page_server;
 pub mod chaos;
+pub mod checks;
 pub mod client;
 pub mod cluster;
 pub mod collector;
+pub mod deadline;
 pub mod frames;
 pub mod history;
 pub mod journal;
 pub mod load;
 pub mod model_server;
 pub mod node;
-pub mod page_server;
-pub mod patience;
 pub mod processes;
 pub mod program;
-pub mod promises;
 pub mod proxy;
+pub mod random;
 pub mod redis;
-pub mod seen;
+pub mod request_log;
 mod signal;
 pub mod tool_server;
-pub mod walk;

@@ -1,30 +1,30 @@
-//! Load on a real node over HTTP, closed loop: each lane begins its next conversation when its last
-//! one is done.
+//! Closed-loop load on a real node over HTTP: each worker begins its next conversation when its
+//! last one is done.
 //!
 //! A conversation is message → step → a gated call → resolution → tool → step → done. The model is
 //! scripted, without delay; the tool is the demo's native `demo_send_email`, which returns at once,
-//! so that what is measured is the node. The load program learns that a call waits and that a turn
-//! has ended from the conversation's event stream: one stream a turn disturbs less than asking again
-//! and again, and it is what a page does.
+//! so that the node itself is measured. The load program learns from the conversation's event
+//! stream that a call is suspended and that a turn has ended: one stream per turn is less load than
+//! polling, and it is what a browser client does.
 
 mod agent;
-mod bare;
+mod bare_node;
 mod client;
-mod compared;
+mod comparison;
+mod event_stream;
 mod floor;
-mod full;
-mod ground;
-mod long;
-mod model;
+mod full_store;
+mod idle_conversations;
+mod long_conversations;
+mod model_server;
 mod node;
-mod parallel;
-mod park;
+mod node_group;
+mod open_streams;
+mod parallel_tools;
 mod redis;
 mod report;
-mod speakers;
-mod stream;
-mod streams;
-mod traced;
+mod streaming_models;
+mod traced_turns;
 mod turns;
 
 use std::net::SocketAddr;
@@ -33,149 +33,150 @@ use std::path::{Path, PathBuf};
 use clap::{Parser, ValueEnum};
 
 use self::client::Client;
-use self::ground::Ground;
 use self::node::Node;
+use self::node_group::NodeGroup;
 use self::report::Report;
 use self::turns::Turns;
 
-/// Puts a node under load and prints what it did, as a table.
+/// Puts a node under load and prints the measurements as a table.
 #[derive(Clone, Debug, Parser)]
 #[command(name = "load")]
 pub struct Load {
     /// How many conversations
     #[arg(long, default_value_t = 5_000, value_parser = clap::value_parser!(u32).range(1..))]
     conversations: u32,
-    /// How many of them at once
+    /// How many concurrent conversations
     #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=2_000))]
     concurrency: u32,
     /// How many turns each conversation has, one after another on one event stream
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1_000))]
     turns: u32,
-    /// Over a Redis that is started for it, so many nodes; each lane resolves at another node than it
-    /// speaks at
+    /// How many nodes, over a Redis that is started for them; each worker resolves at another node
+    /// than it sends messages to
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=16),
         conflicts_with = "url")]
     nodes: Option<u32>,
-    /// The public address of a running node, such as 127.0.0.1:8080; else one is started
+    /// The public address of a running node, such as 127.0.0.1:8080; if not given, a node is
+    /// started
     #[arg(long, requires = "admin", conflicts_with_all = ["binary", "park"])]
-    url: Option<At>,
+    url: Option<Address>,
     /// The operators' address of that node
     #[arg(long, requires = "url")]
-    admin: Option<At>,
-    /// What the node promises with a 2xx; of a running node, what it was started with
+    admin: Option<Address>,
+    /// The durability of a 2xx; for a running node, the one that it was started with
     #[arg(long, value_enum, default_value_t = Durability::Fsync)]
     durability: Durability,
-    /// Parks so many conversations in front of their approval, instead of finishing them
+    /// Parks N conversations in front of their approval, instead of finishing them
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     park: Option<u32>,
-    /// Parks so many conversations in the store of one Redis and none in another, and compares the
-    /// turns of both, how idle they are, and how soon they go on after a SIGKILL
+    /// Parks N conversations in one Redis and none in another, and compares the turns of both,
+    /// their idle processor time, and their recovery after a SIGKILL
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..), requires = "nodes",
         conflicts_with_all = ["url", "park"])]
     parked: Option<u32>,
-    /// Compares turns without and with traces that are exported
+    /// Compares turns without and with exported traces
     #[arg(long, requires = "nodes", conflicts_with_all = ["url", "park", "parked"])]
     traced: bool,
     /// Compares turns with those of another build of the program
     #[arg(long, requires = "nodes", conflicts_with_all = ["url", "park", "parked", "traced"])]
     against: Option<PathBuf>,
-    /// Compares turns with those of a node that only answers and journals
+    /// Compares turns with those of a bare node, which only answers and journals
     #[arg(long, requires = "nodes",
         conflicts_with_all = ["url", "park", "parked", "traced", "against"])]
     bare: bool,
-    /// Serves as that node over a Redis, instead
+    /// Serves as that bare node over a Redis
     #[arg(long, hide = true)]
     serve_bare: Option<String>,
-    /// How often two are compared, alternately
+    /// How many rounds a comparison has
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1_000))]
     rounds: u32,
-    /// Lets turns call so many HTTP tools at once, and measures against the slowest alone
+    /// Lets turns call N HTTP tools at once, and compares them with turns that call the slowest
+    /// alone
     #[arg(long, value_parser = clap::value_parser!(u32).range(2..=100),
         conflicts_with_all = ["url", "park", "nodes"])]
     tools: Option<u32>,
-    /// Opens so many event streams, instead, and measures what they hold and what they delay
+    /// Opens N event streams, and measures their memory and how much they delay commits
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=5_000),
         conflicts_with_all = ["url", "park", "nodes"])]
     streams: Option<u32>,
-    /// Lets conversations of 10, 1,000 and 100,000 events take steps, instead, and measures what a
-    /// step costs by itself
+    /// Measures the cost of a step in conversations of 10, 1,000 and 100,000 events
     #[arg(long, conflicts_with_all = ["url", "park", "nodes"])]
     long: bool,
-    /// Lets so many models speak at once, instead, a hundred tokens a second each
+    /// Lets N models stream at once, a hundred tokens per second each
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=5_000),
         conflicts_with_all = ["url", "park", "nodes"])]
     speakers: Option<u32>,
-    /// Where the store is put; the system's temporary directory if not given
+    /// The directory of the store; the system's temporary directory if not given
     #[arg(long)]
     dir: Option<PathBuf>,
-    /// The node's program; else it is built in release
+    /// The node's program; a release build of this source if not given
     #[arg(long)]
     binary: Option<PathBuf>,
 }
 
-/// What a 2xx promises.
+/// The durability that a 2xx promises.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Durability {
     Fsync,
     Os,
 }
 
-/// Something was wrong; the numbers say nothing then.
+/// Why a measurement is not valid.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
-pub struct Wrong(String);
+pub struct LoadError(String);
 
-/// Puts a node under load. Returns the table.
-pub async fn run(load: Load) -> Result<String, Wrong> {
+/// Puts a node under load. Returns the table of measurements.
+pub async fn run(load: Load) -> Result<String, LoadError> {
     let dir = match &load.dir {
         Some(dir) => tempfile::tempdir_in(dir),
         None => tempfile::tempdir(),
     };
-    let dir = dir.map_err(|error| wrong("a temporary directory", error))?;
+    let dir = dir.map_err(|error| load_error("a temporary directory", error))?;
     if let (Some(park), Some(_)) = (load.park, load.nodes) {
-        return Ok(park::shared::run(&load, park, dir.path()).await?.to_string());
+        return Ok(idle_conversations::over_redis::run(&load, park, dir.path()).await?.to_string());
     }
     if let Some(parked) = load.parked {
-        return Ok(full::run(&load, parked, dir.path()).await?.to_string());
+        return Ok(full_store::run(&load, parked, dir.path()).await?.to_string());
     }
     if load.traced {
-        return Ok(traced::run(&load, dir.path()).await?.to_string());
+        return Ok(traced_turns::run(&load, dir.path()).await?.to_string());
     }
     if let Some(against) = &load.against {
-        return Ok(compared::builds(&load, against, dir.path()).await?.to_string());
+        return Ok(comparison::builds(&load, against, dir.path()).await?.to_string());
     }
     if load.bare {
-        return Ok(bare::run(&load, dir.path()).await?.to_string());
+        return Ok(bare_node::run(&load, dir.path()).await?.to_string());
     }
     if let Some(redis) = &load.serve_bare {
-        return bare::serve(&load, redis).await.map(|()| String::new());
+        return bare_node::serve(&load, redis).await.map(|()| String::new());
     }
     if let Some(park) = load.park {
-        return Ok(park::run(&load, park, dir.path()).await?.to_string());
+        return Ok(idle_conversations::run(&load, park, dir.path()).await?.to_string());
     }
     if let Some(tools) = load.tools {
-        return Ok(parallel::run(&load, tools, dir.path()).await?.to_string());
+        return Ok(parallel_tools::run(&load, tools, dir.path()).await?.to_string());
     }
     if let Some(count) = load.streams {
-        return Ok(streams::run(&load, count, dir.path()).await?.to_string());
+        return Ok(open_streams::run(&load, count, dir.path()).await?.to_string());
     }
     if load.long {
-        return Ok(long::run(&load, dir.path()).await?.to_string());
+        return Ok(long_conversations::run(&load, dir.path()).await?.to_string());
     }
     if let Some(count) = load.speakers {
-        return Ok(speakers::run(&load, count, dir.path()).await?.to_string());
+        return Ok(streaming_models::run(&load, count, dir.path()).await?.to_string());
     }
-    Ok(ordinary(&load, dir.path()).await?.to_string())
+    Ok(plain_turns(&load, dir.path()).await?.to_string())
 }
 
-/// Turns, on one node by itself, on several over a Redis, or on one that runs already.
-async fn ordinary(load: &Load, dir: &Path) -> Result<Report, Wrong> {
+/// Measures plain turns: on one node, on several over a Redis, or on one that is already running.
+async fn plain_turns(load: &Load, dir: &Path) -> Result<Report, LoadError> {
     const NAME: &str = "load";
     if load.nodes.is_some() {
-        let ground = Ground::start(load, dir, "30s", None).await?;
-        let turns = Turns::run(load, &ground.nodes, Some(&ground.redis), NAME).await?;
-        let redis = ground.stop().await?;
-        let floor = floor::of(load, &turns, redis.store(load.durability).await?).await?;
+        let group = NodeGroup::start(load, dir, "30s", None).await?;
+        let turns = Turns::run(load, &group.nodes, Some(&group.redis), NAME).await?;
+        let redis = group.stop().await?;
+        let floor = floor::measure(load, &turns, redis.store(load.durability).await?).await?;
         return Ok(Report::of_turns(load, &turns, floor));
     }
     let node = match (&load.url, &load.admin) {
@@ -184,15 +185,15 @@ async fn ordinary(load: &Load, dir: &Path) -> Result<Report, Wrong> {
     };
     let turns = Turns::run(load, std::slice::from_ref(&node), None, NAME).await?;
     node.stop().await?;
-    let floor = floor::rate(load, &turns, &dir.join("floor")).await?;
+    let floor = floor::measure_embedded(load, &turns, &dir.join("floor")).await?;
     Ok(Report::of_turns(load, &turns, floor))
 }
 
-/// An address, also when it is written as a URL.
+/// An address, which may be written as a URL.
 #[derive(Clone, Copy, Debug)]
-struct At(SocketAddr);
+struct Address(SocketAddr);
 
-impl std::str::FromStr for At {
+impl std::str::FromStr for Address {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -211,8 +212,8 @@ impl std::fmt::Display for Durability {
     }
 }
 
-fn wrong(what: &str, why: impl std::fmt::Display) -> Wrong {
-    Wrong(format!("{what}: {why}"))
+fn load_error(what: &str, why: impl std::fmt::Display) -> LoadError {
+    LoadError(format!("{what}: {why}"))
 }
 
 #[cfg(test)]

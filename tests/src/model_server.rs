@@ -1,4 +1,4 @@
-//! A server that speaks chat completions, reply by reply as a test says.
+//! A chat-completions server that answers with the replies that a test has programmed.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex};
@@ -13,32 +13,32 @@ use tokio::net::TcpListener;
 use tokio::sync::{mpsc, watch};
 use tokio_stream::wrappers::ReceiverStream;
 
-use crate::seen::Seen;
+use crate::request_log::RequestLog;
 
-/// A piece of a reply.
+/// A part of a programmed reply.
 #[derive(Clone, Debug)]
 pub enum Piece {
     Text(&'static str),
     /// id, name, arguments
     Call(&'static str, &'static str, Value),
-    /// Nothing more comes until the server is released.
+    /// The reply pauses here until the server is released.
     Hold,
     /// The connection breaks here.
     Die,
 }
 
-/// A model server on loopback. It answers each request with the next programmed reply, and with
+/// A model server on loopback. Each request is answered with the next programmed reply, or with
 /// `Done.` when there is none.
 pub struct ModelServer {
-    pub seen: Seen,
+    pub requests: RequestLog,
     address: String,
-    desk: Desk,
+    shared: Shared,
     server: tokio::task::JoinHandle<()>,
 }
 
 #[derive(Clone)]
-struct Desk {
-    seen: Seen,
+struct Shared {
+    requests: RequestLog,
     replies: Arc<Mutex<VecDeque<Vec<Piece>>>>,
     open: watch::Sender<bool>,
 }
@@ -49,38 +49,39 @@ impl ModelServer {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap().to_string();
         let open = watch::channel(false).0;
-        let desk = Desk { seen: Seen::default(), replies: Arc::default(), open };
-        let router = Router::new().fallback(serve).with_state(desk.clone());
+        let shared = Shared { requests: RequestLog::default(), replies: Arc::default(), open };
+        let router = Router::new().fallback(serve).with_state(shared.clone());
         let server = tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
-        Self { seen: desk.seen.clone(), address, desk, server }
+        Self { requests: shared.requests.clone(), address, shared, server }
     }
 
     /// Programs the next reply.
     pub fn reply(&self, pieces: Vec<Piece>) {
-        self.desk.replies.lock().unwrap().push_back(pieces);
+        self.shared.replies.lock().unwrap().push_back(pieces);
     }
 
-    /// Lets held replies go on.
+    /// Lets held replies go on, including later ones.
     pub fn release(&self) {
-        self.desk.open.send_replace(true);
+        self.shared.open.send_replace(true);
     }
 
-    /// The `model` of an agent that asks this server.
+    /// The `model` section of an agent that uses this server.
     pub fn model(&self) -> Value {
         let base_url = format!("http://{}/v1", self.address);
         json!({"provider": "openai", "name": "test", "base_url": base_url})
     }
 
-    /// Fails if any request named a call without its result.
+    /// Fails if a request contained a call without its result, or a result without its call.
     pub fn assert_prompts_are_whole(&self) {
-        for request in self.seen.all() {
+        for request in self.requests.all() {
             let messages = request.body["messages"].as_array().unwrap();
-            let calls = messages.iter().flat_map(|said| said["tool_calls"].as_array());
-            let asked: BTreeSet<_> = calls.flatten().map(|call| call["id"].to_string()).collect();
-            let results = messages.iter().filter(|said| said["role"] == "tool");
-            let answered: BTreeSet<_> =
-                results.map(|said| said["tool_call_id"].to_string()).collect();
-            assert_eq!(asked, answered, "calls and results in {:#}", request.body);
+            let calls = messages.iter().flat_map(|message| message["tool_calls"].as_array());
+            let call_ids: BTreeSet<_> =
+                calls.flatten().map(|call| call["id"].to_string()).collect();
+            let results = messages.iter().filter(|message| message["role"] == "tool");
+            let result_ids: BTreeSet<_> =
+                results.map(|message| message["tool_call_id"].to_string()).collect();
+            assert_eq!(call_ids, result_ids, "calls and results in {:#}", request.body);
         }
     }
 }
@@ -91,20 +92,25 @@ impl Drop for ModelServer {
     }
 }
 
-async fn serve(State(desk): State<Desk>, uri: Uri, headers: HeaderMap, body: Bytes) -> Response {
-    desk.seen.note(uri.path(), &headers, &body);
-    let next = desk.replies.lock().unwrap().pop_front();
+async fn serve(
+    State(shared): State<Shared>,
+    uri: Uri,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Response {
+    shared.requests.record(uri.path(), &headers, &body);
+    let next = shared.replies.lock().unwrap().pop_front();
     let pieces = next.unwrap_or_else(|| vec![Piece::Text("Done.")]);
-    // Larger than any reply that a test programs.
+    // More than the parts of any programmed reply.
     let (bytes, stream) = mpsc::channel(64);
-    tokio::spawn(write(desk.open, pieces, bytes));
+    tokio::spawn(write(shared.open, pieces, bytes));
     let body = Body::from_stream(ReceiverStream::new(stream));
     ([(header::CONTENT_TYPE, "text/event-stream")], body).into_response()
 }
 
-type Written = Result<String, std::io::Error>;
+type Chunk = Result<String, std::io::Error>;
 
-async fn write(open: watch::Sender<bool>, pieces: Vec<Piece>, bytes: mpsc::Sender<Written>) {
+async fn write(open: watch::Sender<bool>, pieces: Vec<Piece>, bytes: mpsc::Sender<Chunk>) {
     let chunk = |delta: Value, finish: Value| {
         let choice = json!({"index": 0, "delta": delta, "finish_reason": finish});
         Ok(format!("data: {}\n\n", json!({"id": "c", "choices": [choice]})))
@@ -117,12 +123,13 @@ async fn write(open: watch::Sender<bool>, pieces: Vec<Piece>, bytes: mpsc::Sende
                 let function = json!({"name": name, "arguments": args.to_string()});
                 let call =
                     json!({"index": calls, "id": id, "type": "function", "function": function});
-                (calls, finish) = (calls + 1, "tool_calls");
+                calls += 1;
+                finish = "tool_calls";
                 chunk(json!({"tool_calls": [call]}), Value::Null)
             }
             Piece::Hold => {
                 tokio::select! {
-                    () = opened(open.subscribe()) => continue,
+                    () = wait_until_open(open.subscribe()) => continue,
                     () = bytes.closed() => return,
                 }
             }
@@ -136,7 +143,7 @@ async fn write(open: watch::Sender<bool>, pieces: Vec<Piece>, bytes: mpsc::Sende
     let _ = bytes.send(Ok("data: [DONE]\n\n".to_owned())).await;
 }
 
-async fn opened(mut gate: watch::Receiver<bool>) {
-    // A gate whose server is gone stays as it is.
+async fn wait_until_open(mut gate: watch::Receiver<bool>) {
+    // The sender is gone with its server: then nothing is left to wait for.
     let _ = gate.wait_for(|open| *open).await;
 }

@@ -1,4 +1,4 @@
-//! A process of the program, on a directory that outlives it.
+//! One node: a directory that stays, and the processes that run on it in turn.
 
 use std::fs::{File, OpenOptions};
 use std::io::Read;
@@ -11,14 +11,14 @@ use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
 
 use crate::client::{Addresses, Client};
-use crate::patience::within;
+use crate::deadline::within;
 use crate::signal::{signal, stop};
 
-/// What is shown of a log, in bytes: more than a test that fails soon writes.
-const SHOWN: u64 = 1 << 20;
+/// How much of a failed test's log is printed: more than a test that fails early writes.
+const MAX_PRINTED_LOG_BYTES: u64 = 1 << 20;
 
-/// Where one node lives: its directory, its flags, and the client that knows where it listens.
-/// When a test fails, its log is printed.
+/// The setup of one node: its directory, its flags, and the client that knows its addresses. When a
+/// test fails, the node's log is printed.
 pub struct Site {
     pub client: Client,
     dir: TempDir,
@@ -31,7 +31,7 @@ pub struct Site {
 }
 
 impl Site {
-    /// A new directory for a node of this program.
+    /// Makes a new directory for a node of this program.
     pub fn new(program: impl AsRef<Path>) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let program = program.as_ref().to_owned();
@@ -46,13 +46,13 @@ impl Site {
         self
     }
 
-    /// Adds a variable to its environment, which has no other of Abide's.
+    /// Adds a variable to the environment, which contains no other `ABIDE_…` variable.
     pub fn with_env(mut self, name: &str, value: &str) -> Self {
         self.environment.push((name.to_owned(), value.to_owned()));
         self
     }
 
-    /// Writes the log there, where it stays; it is not printed then.
+    /// Writes the log to this file, which stays; the log is then not printed.
     pub fn with_log_at(mut self, file: &Path) -> Self {
         self.log = file.to_owned();
         self
@@ -64,21 +64,21 @@ impl Site {
         self
     }
 
-    /// Sends the node's standard error elsewhere.
+    /// Redirects the node's standard error to this path.
     pub fn with_log(mut self, log: &str) -> Self {
         self.log = log.into();
         self
     }
 
-    /// Another store than the embedded one, as `--store` takes it. The node then keeps the
-    /// cluster's address that it first had.
+    /// Sets `--store`, which otherwise is an embedded store. The node then keeps its first cluster
+    /// address across restarts.
     pub fn with_store(mut self, store: &str) -> Self {
         self.store = Some(store.to_owned());
         self
     }
 
-    /// Starts this program from now on.
-    pub fn becomes(&mut self, program: impl AsRef<Path>) {
+    /// Replaces the program for later starts.
+    pub fn set_program(&mut self, program: impl AsRef<Path>) {
         self.program = program.as_ref().to_owned();
     }
 
@@ -87,39 +87,39 @@ impl Site {
         &self.name
     }
 
-    /// The node's directory; its embedded store is `store` in it.
+    /// The node's directory.
     pub fn dir(&self) -> &Path {
         self.dir.path()
     }
 
-    /// The node's embedded store.
+    /// The directory of the node's embedded store.
     pub fn store(&self) -> PathBuf {
         self.dir().join("store")
     }
 
-    /// All that its processes wrote to standard error so far.
+    /// Everything that its processes have written to standard error.
     pub fn log(&self) -> String {
         String::from_utf8_lossy(&std::fs::read(&self.log).unwrap()).into_owned()
     }
 
-    /// Starts a process and waits until it serves.
+    /// Starts a process, and waits until it serves.
     pub async fn start(&self) -> Node {
         let started = self.try_start().await;
-        started.unwrap_or_else(|status| panic!("the node never served: {status:?}"))
+        started.unwrap_or_else(|status| panic!("the node exited before it served: {status:?}"))
     }
 
-    /// The same.
+    /// Starts a process, and waits until it serves.
     ///
     /// # Errors
     ///
-    /// How the process ended before it served.
+    /// The exit status of a process that ended before it served.
     pub async fn try_start(&self) -> Result<Node, ExitStatus> {
         let mut node = self.launch();
         let mut lines = BufReader::new(node.child.stdout.take().unwrap());
         let mut line = String::new();
         within("the ready line", lines.read_line(&mut line)).await.unwrap();
         if line.is_empty() {
-            return Err(node.exited().await);
+            return Err(node.wait_for_exit().await);
         }
         let line = line.trim_end();
         let field = |name: &str| {
@@ -129,11 +129,11 @@ impl Site {
         assert!(line.starts_with("ready "), "{line}");
         let cluster = Some(field("cluster=")).filter(|address| address != "-");
         let (public, admin) = (field("public="), field("admin="));
-        self.client.moved(Addresses { public, admin, cluster });
+        self.client.move_to(Addresses { public, admin, cluster });
         Ok(node)
     }
 
-    /// Starts a process, and waits for nothing.
+    /// Starts a process without waiting for it.
     pub fn launch(&self) -> Node {
         let mut command = self.command();
         let embedded = || format!("embedded:{}", self.store().display());
@@ -147,7 +147,7 @@ impl Site {
         Node { child: command.spawn().unwrap() }
     }
 
-    /// Runs the program to its end with these arguments; for those that are refused.
+    /// Runs the program with these arguments until it exits, for arguments that are refused.
     pub async fn run(&self, arguments: &[&str]) -> std::process::Output {
         let mut command = self.command();
         command.args(arguments).stderr(Stdio::piped());
@@ -175,41 +175,43 @@ impl Drop for Site {
     fn drop(&mut self) {
         if std::thread::panicking() && self.log.starts_with(self.dir.path()) {
             let mut log = Vec::new();
-            // A log that cannot be read shows nothing.
-            let _ = File::open(&self.log).and_then(|file| file.take(SHOWN).read_to_end(&mut log));
+            // A log that cannot be read is printed as empty.
+            let _ = File::open(&self.log)
+                .and_then(|file| file.take(MAX_PRINTED_LOG_BYTES).read_to_end(&mut log));
             let (name, log) = (&self.name, String::from_utf8_lossy(&log));
             eprintln!("--- {name}'s standard error\n{log}---");
         }
     }
 }
 
-/// A running process; it dies with this value.
+/// A running process, which is killed when the value is dropped.
 pub struct Node {
     child: Child,
 }
 
 impl Node {
-    /// SIGKILL; returns when the process is gone.
+    /// Sends SIGKILL. Returns when the process is gone.
     pub async fn kill(mut self) {
         self.child.kill().await.unwrap();
     }
 
-    /// SIGTERM.
+    /// Sends SIGTERM.
     pub fn terminate(&self) {
         signal(&self.child, Signal::TERM);
     }
 
-    /// SIGSTOP: from the return on it does nothing any more, and its connections stay.
+    /// Sends SIGSTOP. After the return the process does nothing any more; its connections stay
+    /// open.
     pub async fn stop(&self) {
         stop(&self.child).await;
     }
 
-    /// SIGCONT: it goes on where it was stopped.
+    /// Sends SIGCONT: the process continues where it was stopped.
     pub fn cont(&self) {
         signal(&self.child, Signal::CONT);
     }
 
-    /// The memory that it holds, in bytes.
+    /// The resident memory in bytes.
     pub fn memory(&self) -> u64 {
         let pid = self.child.id().expect("a process that is waited for has no memory");
         let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
@@ -217,13 +219,13 @@ impl Node {
         line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1024
     }
 
-    /// How it ended, if it has.
-    pub fn ended(&mut self) -> Option<ExitStatus> {
+    /// The exit status, if the process has exited.
+    pub fn try_wait(&mut self) -> Option<ExitStatus> {
         self.child.try_wait().unwrap()
     }
 
-    /// Waits for the process to end by itself.
-    pub async fn exited(&mut self) -> ExitStatus {
+    /// Waits for the process to exit by itself.
+    pub async fn wait_for_exit(&mut self) -> ExitStatus {
         within("the process's end", self.child.wait()).await.unwrap()
     }
 }

@@ -1,11 +1,11 @@
-//! The processes of the machine, found by what is among their arguments.
+//! Finds processes of the machine by a mark among their arguments.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::patience::look;
+use crate::deadline::poll;
 
-/// Words that no other process has among its arguments; `sleep` takes them for some hours.
+/// An argument that no other process has, and that `sleep` takes for some hours.
 #[derive(Clone, Debug)]
 pub struct Mark(String);
 
@@ -24,15 +24,15 @@ impl fmt::Display for Mark {
 }
 
 impl Mark {
-    /// Waits until so many processes have the mark; one that is dead has no arguments.
-    pub async fn is_on(&self, count: usize) {
+    /// Waits until exactly `count` processes have the mark; a dead process has no arguments.
+    pub async fn wait_for_count(&self, count: usize) {
         let what = format!("{count} processes with {self}");
-        look(&what, async || (self.count() == count).then_some(())).await;
+        poll(&what, async || (self.count() == count).then_some(())).await;
     }
 
     fn count(&self) -> usize {
         let processes = std::fs::read_dir("/proc").unwrap().flatten();
-        // A process may end while it is looked at.
+        // A process may end while it is being read.
         let arguments = processes.filter_map(|it| std::fs::read(it.path().join("cmdline")).ok());
         arguments.filter(|line| String::from_utf8_lossy(line).contains(&self.0)).count()
     }

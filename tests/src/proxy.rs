@@ -1,4 +1,4 @@
-//! A TCP proxy that breaks connections as networks do.
+//! A TCP proxy that breaks connections the way networks do.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -10,24 +10,24 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use crate::patience::within;
+use crate::deadline::within;
 
-/// Connections at once, more than any test opens; a further one is closed.
-const CONNECTIONS: usize = 256;
-/// What one read takes.
-const CHUNK: usize = 16 * 1024;
-/// Chunks that wait for their time in one direction; then the sender is slowed down.
-const DELAYED: usize = 64;
+/// Concurrent connections: more than any test opens. A further connection is closed.
+const MAX_CONNECTIONS: usize = 256;
+/// The size of one read.
+const CHUNK_BYTES: usize = 16 * 1024;
+/// Delayed chunks per direction; beyond them the sender is slowed down.
+const MAX_DELAYED_CHUNKS: usize = 64;
 
-/// A direction.
+/// A direction of the bytes on a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
+pub enum Direction {
     ToTarget,
     ToClient,
 }
 
-/// A free port of loopback whose connections go on to a target, until told otherwise. It ends,
-/// with all its connections, when it is dropped.
+/// A proxy on a free loopback port, whose connections lead to a target. Dropping it ends it with
+/// all its connections.
 pub struct Proxy {
     address: SocketAddr,
     faults: watch::Sender<Faults>,
@@ -38,13 +38,13 @@ pub struct Proxy {
 struct Faults {
     target: Option<String>,
     refuses: bool,
-    /// Counts up; what was open before is closed.
+    /// Counts up; each increment closes the connections that are open.
     cuts: u64,
     to_target: Link,
     to_client: Link,
 }
 
-/// What happens to the bytes of one direction.
+/// The faults of one direction.
 #[derive(Clone, Copy, Default)]
 struct Link {
     delay: Duration,
@@ -52,88 +52,91 @@ struct Link {
 }
 
 impl Faults {
-    fn link(&self, way: Way) -> Link {
-        match way {
-            Way::ToTarget => self.to_target,
-            Way::ToClient => self.to_client,
+    fn link(&self, direction: Direction) -> Link {
+        match direction {
+            Direction::ToTarget => self.to_target,
+            Direction::ToClient => self.to_client,
         }
     }
 }
 
 impl Proxy {
-    /// To a target that is not known yet: until `aim`, whoever connects is hung up on.
+    /// Starts a proxy without a target: until `aim`, every connection is closed at once.
     pub fn start() -> Self {
-        // Bound and never listening: nobody else gets the port while connections are refused.
-        let kept = socket("127.0.0.1:0".parse().unwrap());
-        let address = kept.local_addr().unwrap();
+        // Bound but never listening: it reserves the port while connections are refused.
+        let reserved = socket("127.0.0.1:0".parse().unwrap());
+        let address = reserved.local_addr().unwrap();
         let faults = watch::channel(Faults::default()).0;
         let (listening, listens) = watch::channel(true);
         let serve = serve(listen(address), faults.subscribe(), listening);
-        // It ends when nobody can tell it of faults any more.
+        // The task ends when the proxy, which has the sender of the faults, is dropped.
         tokio::spawn(async move {
-            let _kept = kept;
+            let _reserved = reserved;
             serve.await;
         });
         Self { address, faults, listens }
     }
 
-    /// To this host and port.
+    /// Starts a proxy to this host and port.
     pub fn to(target: &str) -> Self {
         let proxy = Self::start();
         proxy.aim(target);
         proxy
     }
 
-    /// Where it listens.
+    /// The address on which the proxy listens.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Sends connections from now on there.
+    /// Sets the target of new connections.
     pub fn aim(&self, target: &str) {
         self.faults.send_modify(|faults| faults.target = Some(target.to_owned()));
     }
 
-    /// Closes every connection; new ones are welcome.
+    /// Closes every open connection; new ones are accepted.
     pub fn cut(&self) {
         self.faults.send_modify(|faults| faults.cuts += 1);
     }
 
-    /// New connections are refused, as by a machine where nobody listens; open ones stay.
+    /// Refuses new connections, like a machine on which nothing listens; open ones stay.
     pub async fn refuse(&self) {
         self.faults.send_modify(|faults| faults.refuses = true);
-        self.listening(false).await;
+        self.wait_until_listening(false).await;
     }
 
-    /// What is read from now on in this direction arrives so much later.
-    pub fn delay(&self, way: Way, delay: Duration) {
-        self.link(way, |link| link.delay = delay);
+    /// Delays everything that is read from now on in this direction.
+    pub fn delay(&self, direction: Direction, delay: Duration) {
+        self.link(direction, |link| link.delay = delay);
     }
 
-    /// What is sent in this direction is lost, and nobody is told: a half-open connection.
-    pub fn swallow(&self, way: Way) {
-        self.link(way, |link| link.swallows = true);
+    /// Loses everything that is sent in this direction without a sign: a half-open connection.
+    pub fn swallow(&self, direction: Direction) {
+        self.link(direction, |link| link.swallows = true);
     }
 
-    /// Ends all faults. Connections that lost bytes are closed, as no network leaves a hole.
+    /// Ends all faults. Connections that lost bytes are closed: TCP never leaves a hole in a
+    /// stream.
     pub async fn heal(&self) {
         self.faults.send_modify(|faults| {
-            (faults.refuses, faults.to_target, faults.to_client) = Default::default();
+            faults.refuses = false;
+            faults.to_target = Link::default();
+            faults.to_client = Link::default();
         });
-        self.listening(true).await;
+        self.wait_until_listening(true).await;
     }
 
-    fn link(&self, way: Way, change: impl FnOnce(&mut Link)) {
-        self.faults.send_modify(|faults| match way {
-            Way::ToTarget => change(&mut faults.to_target),
-            Way::ToClient => change(&mut faults.to_client),
+    fn link(&self, direction: Direction, change: impl FnOnce(&mut Link)) {
+        self.faults.send_modify(|faults| match direction {
+            Direction::ToTarget => change(&mut faults.to_target),
+            Direction::ToClient => change(&mut faults.to_client),
         });
     }
 
-    async fn listening(&self, is: bool) {
+    async fn wait_until_listening(&self, expected: bool) {
         let mut listens = self.listens.clone();
-        let changed = listens.wait_for(|listens| *listens == is);
-        within("a proxy to follow", changed).await.unwrap();
+        let changed = listens.wait_for(|listens| *listens == expected);
+        within("the proxy to change whether it listens", changed).await.unwrap();
     }
 }
 
@@ -145,8 +148,8 @@ fn socket(address: SocketAddr) -> TcpSocket {
 }
 
 fn listen(address: SocketAddr) -> TcpListener {
-    // As many as may be open.
-    socket(address).listen(CONNECTIONS as u32).unwrap()
+    // The backlog is as long as there may be connections.
+    socket(address).listen(MAX_CONNECTIONS as u32).unwrap()
 }
 
 async fn serve(
@@ -173,14 +176,14 @@ async fn serve(
         tokio::select! {
             changed = faults.changed() => if changed.is_err() { return },
             Some(_) = open.join_next() => {}
-            accepted = accepted => if let Ok((client, _)) = accepted && open.len() < CONNECTIONS {
+            accepted = accepted => if let Ok((client, _)) = accepted && open.len() < MAX_CONNECTIONS {
                 open.spawn(connection(client, faults.clone()));
             },
         }
     }
 }
 
-/// One connection, to its end.
+/// Serves one connection until it ends.
 async fn connection(client: TcpStream, mut faults: watch::Receiver<Faults>) {
     let (cuts, target) = {
         let faults = faults.borrow();
@@ -190,13 +193,13 @@ async fn connection(client: TcpStream, mut faults: watch::Receiver<Faults>) {
     let (there, back) = (faults.clone(), faults.clone());
     let both = async {
         let target = TcpStream::connect(&target).await.ok()?;
-        // Small messages are what the delays are measured with.
+        // Tests measure the delays with small messages.
         let _ = (client.set_nodelay(true), target.set_nodelay(true));
-        let ((from_client, to_client), (from_target, to_target)) =
-            (client.into_split(), target.into_split());
+        let (from_client, to_client) = client.into_split();
+        let (from_target, to_target) = target.into_split();
         tokio::try_join!(
-            carry(from_client, to_target, Way::ToTarget, there),
-            carry(from_target, to_client, Way::ToClient, back),
+            carry(from_client, to_target, Direction::ToTarget, there),
+            carry(from_target, to_client, Direction::ToClient, back),
         )
         .ok()
     };
@@ -206,66 +209,67 @@ async fn connection(client: TcpStream, mut faults: watch::Receiver<Faults>) {
     }
 }
 
-/// The connection cannot go on.
-struct Broken;
+/// The connection is over and must be closed.
+struct ConnectionBroken;
 
-/// Carries one direction to its end, which the other side is told of: a dropped half says so.
+/// Carries one direction to its end. Dropping the write half then signals the end to the other
+/// side.
 async fn carry(
     from: OwnedReadHalf,
     to: OwnedWriteHalf,
-    way: Way,
+    direction: Direction,
     faults: watch::Receiver<Faults>,
-) -> Result<(), Broken> {
-    let (chunks, due) = mpsc::channel(DELAYED);
-    tokio::try_join!(read(from, way, faults, chunks), write(to, due)).map(|_| ())
+) -> Result<(), ConnectionBroken> {
+    let (chunks, due) = mpsc::channel(MAX_DELAYED_CHUNKS);
+    tokio::try_join!(read(from, direction, faults, chunks), write(to, due)).map(|_| ())
 }
 
 async fn read(
     mut from: OwnedReadHalf,
-    way: Way,
+    direction: Direction,
     mut faults: watch::Receiver<Faults>,
     chunks: mpsc::Sender<(Instant, Vec<u8>)>,
-) -> Result<(), Broken> {
-    let mut chunk = vec![0; CHUNK];
+) -> Result<(), ConnectionBroken> {
+    let mut chunk = vec![0; CHUNK_BYTES];
     loop {
-        let length = from.read(&mut chunk).await.map_err(|_| Broken)?;
-        let link = faults.borrow().link(way);
+        let length = from.read(&mut chunk).await.map_err(|_| ConnectionBroken)?;
+        let link = faults.borrow().link(direction);
         if link.swallows {
-            return swallow(from, way, &mut faults).await;
+            return swallow(from, direction, &mut faults).await;
         }
         if length == 0 {
             return Ok(());
         }
         let due = Instant::now() + link.delay;
-        chunks.send((due, chunk[..length].to_vec())).await.map_err(|_| Broken)?;
+        chunks.send((due, chunk[..length].to_vec())).await.map_err(|_| ConnectionBroken)?;
     }
 }
 
-/// Reads and forgets, until the fault ends.
+/// Reads and discards until the fault ends.
 async fn swallow(
     mut from: OwnedReadHalf,
-    way: Way,
+    direction: Direction,
     faults: &mut watch::Receiver<Faults>,
-) -> Result<(), Broken> {
-    let forget = async {
-        // Even the end is lost: only the healed network says that this connection is over.
+) -> Result<(), ConnectionBroken> {
+    let discard = async {
+        // Even the end of the stream is lost: the connection ends only once the network is healed.
         let _ = tokio::io::copy(&mut from, &mut tokio::io::sink()).await;
         std::future::pending::<()>().await;
     };
     tokio::select! {
-        () = forget => {}
-        _ = faults.wait_for(|now| !now.link(way).swallows) => {}
+        () = discard => {}
+        _ = faults.wait_for(|now| !now.link(direction).swallows) => {}
     }
-    Err(Broken)
+    Err(ConnectionBroken)
 }
 
 async fn write(
     mut to: OwnedWriteHalf,
     mut chunks: mpsc::Receiver<(Instant, Vec<u8>)>,
-) -> Result<(), Broken> {
+) -> Result<(), ConnectionBroken> {
     while let Some((due, chunk)) = chunks.recv().await {
         tokio::time::sleep_until(due).await;
-        to.write_all(&chunk).await.map_err(|_| Broken)?;
+        to.write_all(&chunk).await.map_err(|_| ConnectionBroken)?;
     }
     Ok(())
 }

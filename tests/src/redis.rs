@@ -1,4 +1,4 @@
-//! A Redis for one test, and what can go wrong with one.
+//! A Redis for one test, and the faults that the test can cause in it.
 
 mod container;
 mod process;
@@ -10,46 +10,48 @@ use std::time::Duration;
 
 use redis::{AsyncConnectionConfig, FromRedisValue};
 
-use crate::patience::look;
+use crate::deadline::poll;
 use container::Container;
 use process::Process;
 
-/// How long a command may take: more than a server that writes to its disk needs.
-const RESPONSE: Duration = Duration::from_secs(10);
-/// Ports tried before a start has failed: another process may take a free one first.
-const PORTS: usize = 5;
-/// What every server of ours is started with: it keeps what it acknowledged.
+/// How long a command may take: more than a server needs that syncs to its disk.
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(10);
+/// How many ports are tried before a start fails: another process may take a free port first.
+const MAX_PORT_TRIES: usize = 5;
+/// The settings of every server of ours: it never loses what it acknowledged.
 const FLAGS: [&str; 8] =
     ["--appendonly", "yes", "--appendfsync", "always", "--save", "", "--protected-mode", "no"];
 
-/// A server on loopback, at one address for as long as the value lives; nothing of it is left
-/// behind, also when the test fails.
+/// A server on loopback, at one address for as long as the value lives. Dropping the value removes
+/// it, also when the test fails.
 ///
-/// Where it comes from: the one that `TEST_REDIS_URL` names; else a container of the local image
-/// `redis:7`, when Docker answers; else a process of `redis-server`. `TEST_REDIS=container` makes
-/// a Docker that does not answer a failure, `TEST_REDIS=process` asks for no Docker.
+/// It is the server that `TEST_REDIS_URL` names; else a container of the local image `redis:7`,
+/// when Docker answers; else a process of `redis-server`. With `TEST_REDIS=container` a Docker that
+/// does not answer is a failure; with `TEST_REDIS=process` Docker is not used.
 pub struct Redis {
     server: Server,
     url: String,
 }
 
 enum Server {
-    /// Somebody else's: it cannot be killed. The file keeps other tests out.
+    /// The server of `TEST_REDIS_URL`, which cannot be killed. The file's lock keeps other tests
+    /// out.
     Given(#[allow(dead_code)] File),
     Container(Box<Container>),
     Process(Box<Process>),
 }
 
 impl Redis {
-    /// An empty one. That of `TEST_REDIS_URL` is emptied, and is one test's at a time.
+    /// Starts an empty server. The server of `TEST_REDIS_URL` is emptied, and serves one test at a
+    /// time.
     pub async fn start() -> Self {
         match std::env::var("TEST_REDIS_URL") {
-            Ok(url) => Self::given(url).await,
+            Ok(url) => Self::from_env(url).await,
             Err(_) => Self::own().await,
         }
     }
 
-    /// An empty one that may be killed: never that of `TEST_REDIS_URL`.
+    /// Starts an empty server that may be killed: never that of `TEST_REDIS_URL`.
     pub async fn own() -> Self {
         let wish = std::env::var("TEST_REDIS").unwrap_or_default();
         match wish.as_str() {
@@ -61,52 +63,52 @@ impl Redis {
         }
     }
 
-    /// One in a container.
+    /// Starts a server in a container.
     pub async fn container() -> Self {
         let (container, port) = Container::start().await;
-        Self::serving(Server::Container(Box::new(container)), port).await
+        Self::serve_on(Server::Container(Box::new(container)), port).await
     }
 
-    /// One in a process.
+    /// Starts a server as a process.
     pub async fn process() -> Self {
         Self::process_with(&[]).await
     }
 
-    /// One in a process, with these settings too.
+    /// Starts a server as a process, with these additional settings.
     pub async fn process_with(flags: &[&str]) -> Self {
         let (process, port) = Process::start(flags).await;
-        Self::serving(Server::Process(Box::new(process)), port).await
+        Self::serve_on(Server::Process(Box::new(process)), port).await
     }
 
-    async fn serving(server: Server, port: u16) -> Self {
+    async fn serve_on(server: Server, port: u16) -> Self {
         let redis = Self { server, url: format!("redis://127.0.0.1:{port}") };
-        redis.answers().await;
+        redis.wait_until_ready().await;
         redis
     }
 
-    async fn given(url: String) -> Self {
+    async fn from_env(url: String) -> Self {
         let path = std::env::temp_dir().join("abide-tests.redis");
         let file = File::options().create(true).append(true).open(path).unwrap();
-        // As long as the tests before this one; the runner bounds them all.
+        // Waits as long as the tests before this one take; the test runner bounds them all.
         let locked = tokio::task::spawn_blocking(move || file.lock().map(|()| file));
         let redis = Self { server: Server::Given(locked.await.unwrap().unwrap()), url };
         let () = redis.ask(&["FLUSHDB"]).await;
         redis
     }
 
-    /// What a node's `--store` takes.
+    /// The URL for a node's `--store`.
     pub fn url(&self) -> &str {
         &self.url
     }
 
-    /// Host and port, for a proxy.
+    /// The host and port, for a proxy.
     pub fn address(&self) -> &str {
         let rest = self.url.strip_prefix("redis://").unwrap_or(&self.url);
         let rest = rest.rsplit_once('@').map_or(rest, |(_, rest)| rest);
         rest.split('/').next().unwrap_or(rest)
     }
 
-    /// Kills it as hard as it goes; `restart` brings it back.
+    /// Kills the server without warning; `restart` brings it back.
     pub async fn kill(&mut self) {
         match &mut self.server {
             Server::Given(_) => cannot("killed"),
@@ -115,27 +117,27 @@ impl Redis {
         }
     }
 
-    /// Starts it again, killed first if it runs, at the same address and with what it had kept.
+    /// Restarts the server at the same address with its data, after killing it if it is running.
     pub async fn restart(&mut self) {
         match &mut self.server {
             Server::Given(_) => cannot("restarted"),
             Server::Container(container) => container.restart().await,
             Server::Process(process) => process.restart().await,
         }
-        self.answers().await;
+        self.wait_until_ready().await;
     }
 
-    /// The same, and all that it had kept is gone.
+    /// Restarts the server at the same address without its data.
     pub async fn restart_empty(&mut self) {
         match &mut self.server {
             Server::Given(_) => cannot("restarted"),
             Server::Container(container) => container.restart_empty().await,
             Server::Process(process) => process.restart_empty().await,
         }
-        self.answers().await;
+        self.wait_until_ready().await;
     }
 
-    /// It does nothing any more, and its connections stay.
+    /// Stops the server: it does nothing any more, and its connections stay open.
     pub async fn stop(&self) {
         match &self.server {
             Server::Given(_) => cannot("stopped"),
@@ -144,7 +146,7 @@ impl Redis {
         }
     }
 
-    /// It goes on where it was stopped.
+    /// Lets the server continue where it was stopped.
     pub async fn cont(&self) {
         match &self.server {
             Server::Given(_) => cannot("stopped"),
@@ -153,33 +155,33 @@ impl Redis {
         }
     }
 
-    /// Whether it answers every write with `NOREPLICAS`; it starts without.
+    /// Sets whether the server answers every write with `NOREPLICAS`. It does not at its start.
     pub async fn refuse_writes(&self, refuse: bool) {
         let replicas = if refuse { "1" } else { "0" };
         let () = self.ask(&["CONFIG", "SET", "min-replicas-to-write", replicas]).await;
     }
 
-    /// Whether it is full: it then answers what needs memory with `OOM`.
+    /// Sets whether the server is full: it then answers commands that need memory with `OOM`.
     pub async fn fill(&self, full: bool) {
         let bytes = if full { "1" } else { "0" };
         let () = self.ask(&["CONFIG", "SET", "maxmemory", bytes]).await;
     }
 
-    /// The answer to one command, which must be one.
+    /// Sends one command, which must succeed.
     pub async fn ask<T: FromRedisValue>(&self, words: &[&str]) -> T {
         let answer = self.try_ask(words).await;
         answer.unwrap_or_else(|error| panic!("{words:?}: {error}"))
     }
 
-    /// The answer to one command, over a connection of its own.
+    /// Sends one command over a new connection.
     ///
     /// # Errors
     ///
-    /// As Redis or the connection gives them.
+    /// Those of Redis and of the connection.
     pub async fn try_ask<T: FromRedisValue>(&self, words: &[&str]) -> redis::RedisResult<T> {
         let times = AsyncConnectionConfig::new()
-            .set_connection_timeout(Some(RESPONSE))
-            .set_response_timeout(Some(RESPONSE));
+            .set_connection_timeout(Some(RESPONSE_TIMEOUT))
+            .set_response_timeout(Some(RESPONSE_TIMEOUT));
         let client = redis::Client::open(self.url.as_str())?;
         let mut connection = client.get_multiplexed_async_connection_with_config(&times).await?;
         let mut command = redis::cmd(words[0]);
@@ -189,9 +191,9 @@ impl Redis {
         command.query_async(&mut connection).await
     }
 
-    /// Waits until it serves; while it reads its file it does not.
-    async fn answers(&self) {
-        look("Redis to answer", async || self.try_ask::<String>(&["PING"]).await.ok()).await;
+    /// Waits until the server answers, which it does not while it loads its file.
+    async fn wait_until_ready(&self) {
+        poll("Redis to answer", async || self.try_ask::<String>(&["PING"]).await.ok()).await;
     }
 }
 
@@ -199,7 +201,7 @@ fn cannot(what: &str) -> ! {
     panic!("the Redis of TEST_REDIS_URL cannot be {what}: take `Redis::own`")
 }
 
-/// A port that nobody listened on a moment ago.
+/// A port on which nothing listened a moment ago.
 pub fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }

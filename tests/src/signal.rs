@@ -1,25 +1,26 @@
-//! Signals to processes that the tests started.
+//! Sends signals to processes that the tests started.
 
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 use tokio::process::Child;
 
-use crate::patience::look;
+use crate::deadline::poll;
 
-/// Sends a signal to a process that was not waited for yet.
+/// Sends a signal to a process that has not been waited for yet.
 pub(crate) fn signal(child: &Child, signal: Signal) {
     kill_process(pid(child), signal).unwrap();
 }
 
-/// SIGSTOP; returns when every thread of the process has stopped, which is later than the signal.
+/// Sends SIGSTOP. Returns when every thread of the process has stopped, which is later than the
+/// signal.
 pub(crate) async fn stop(child: &Child) {
     signal(child, Signal::STOP);
-    // Only asks for the stop: the process's end is for whoever waits for the process.
-    let asked = WaitIdOptions::STOPPED | WaitIdOptions::NOHANG;
-    let stopped = async || waitid(WaitId::Pid(pid(child)), asked).unwrap().map(|_| ());
-    look("a process to stop", stopped).await;
+    // Waits for the stop only: the exit status is left to the owner of the process.
+    let options = WaitIdOptions::STOPPED | WaitIdOptions::NOHANG;
+    let stopped = async || waitid(WaitId::Pid(pid(child)), options).unwrap().map(|_| ());
+    poll("a process to stop", stopped).await;
 }
 
 fn pid(child: &Child) -> Pid {
-    let pid = child.id().expect("a process that is waited for gets no signals");
+    let pid = child.id().expect("a process that has been waited for gets no signals");
     Pid::from_raw(i32::try_from(pid).unwrap()).unwrap()
 }

@@ -1,4 +1,4 @@
-//! Tools over HTTP: the path says how one behaves.
+//! A server of HTTP tools; the path selects a tool's behaviour.
 
 use std::time::Duration;
 
@@ -11,12 +11,12 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
-use crate::seen::Seen;
+use crate::request_log::RequestLog;
 
-/// How long `/slow` takes: long enough to be killed within.
-const SLOW: Duration = Duration::from_millis(40);
-/// The longest pause that is made.
-const LONGEST: Duration = Duration::from_secs(10);
+/// How long `/slow` takes: long enough for a kill to hit it.
+const SLOW_ANSWER_TIME: Duration = Duration::from_millis(40);
+/// The upper bound of `/pause`.
+const MAX_PAUSE: Duration = Duration::from_secs(10);
 
 /// A server of tools on loopback.
 ///
@@ -24,25 +24,25 @@ const LONGEST: Duration = Duration::from_secs(10);
 /// |---|---|
 /// | `/answer` | answers at once with `{"did": args, "attempt": n}` |
 /// | `/echo` | answers at once with the args themselves |
-/// | `/around` | leads to itself |
-/// | `/slow` | the same, after 40 ms |
-/// | `/pause` | the same, after as many milliseconds as `args.pause_ms` says |
-/// | `/hold` | the same, once released |
+/// | `/around` | redirects to itself |
+/// | `/slow` | like `/answer`, after 40 ms |
+/// | `/pause` | like `/answer`, after `args.pause_ms` milliseconds |
+/// | `/hold` | like `/answer`, once released |
 /// | `/hang` | never answers |
 /// | `/fail` | answers 500 |
-/// | `/stream` | two lines of progress, then the same as `/answer`, as ndjson |
-/// | `/deny` | as a hook that denies |
-/// | `/drop` | breaks the connection within the body |
+/// | `/stream` | two lines of progress, then like `/answer`, as ndjson |
+/// | `/deny` | answers like a hook that denies |
+/// | `/drop` | breaks the connection in the middle of the body |
 pub struct ToolServer {
-    pub seen: Seen,
+    pub requests: RequestLog,
     address: String,
     open: watch::Sender<bool>,
     server: tokio::task::JoinHandle<()>,
 }
 
 #[derive(Clone)]
-struct Desk {
-    seen: Seen,
+struct Shared {
+    requests: RequestLog,
     open: watch::Sender<bool>,
 }
 
@@ -51,19 +51,19 @@ impl ToolServer {
     pub async fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap().to_string();
-        let desk = Desk { seen: Seen::default(), open: watch::channel(false).0 };
-        let (seen, open) = (desk.seen.clone(), desk.open.clone());
-        let router = Router::new().fallback(serve).with_state(desk);
+        let shared = Shared { requests: RequestLog::default(), open: watch::channel(false).0 };
+        let (requests, open) = (shared.requests.clone(), shared.open.clone());
+        let router = Router::new().fallback(serve).with_state(shared);
         let server = tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
-        Self { seen, address, open, server }
+        Self { requests, address, open, server }
     }
 
-    /// The address of a behaviour, such as `/hold`.
+    /// The URL of a behaviour, such as `/hold`.
     pub fn url(&self, path: &str) -> String {
         format!("http://{}{path}", self.address)
     }
 
-    /// Lets every held request go, those to come included.
+    /// Releases every held request, including later ones.
     pub fn release(&self) {
         self.open.send_replace(true);
     }
@@ -75,27 +75,32 @@ impl Drop for ToolServer {
     }
 }
 
-async fn serve(State(desk): State<Desk>, uri: Uri, headers: HeaderMap, body: Bytes) -> Response {
-    desk.seen.note(uri.path(), &headers, &body);
-    let asked: Value = serde_json::from_slice(&body).unwrap_or_default();
-    let answer = json!({"did": asked["args"], "attempt": asked["attempt"]});
+async fn serve(
+    State(shared): State<Shared>,
+    uri: Uri,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Response {
+    shared.requests.record(uri.path(), &headers, &body);
+    let request: Value = serde_json::from_slice(&body).unwrap_or_default();
+    let answer = json!({"did": request["args"], "attempt": request["attempt"]});
     match uri.path() {
         "/answer" => axum::Json(answer).into_response(),
-        "/echo" => axum::Json(&asked["args"]).into_response(),
+        "/echo" => axum::Json(&request["args"]).into_response(),
         "/deny" => axum::Json(json!({"deny": "not today"})).into_response(),
         "/around" => Redirect::temporary("/around").into_response(),
         "/slow" => {
-            tokio::time::sleep(SLOW).await;
+            tokio::time::sleep(SLOW_ANSWER_TIME).await;
             axum::Json(answer).into_response()
         }
         "/pause" => {
-            let pause = asked["args"]["pause_ms"].as_u64().unwrap_or_default();
-            tokio::time::sleep(Duration::from_millis(pause).min(LONGEST)).await;
+            let pause = request["args"]["pause_ms"].as_u64().unwrap_or_default();
+            tokio::time::sleep(Duration::from_millis(pause).min(MAX_PAUSE)).await;
             axum::Json(answer).into_response()
         }
         "/hold" => {
-            // The sender lives in the desk: this cannot fail.
-            let _ = desk.open.subscribe().wait_for(|open| *open).await;
+            // The sender is part of the shared state: this cannot fail.
+            let _ = shared.open.subscribe().wait_for(|open| *open).await;
             axum::Json(answer).into_response()
         }
         "/hang" => std::future::pending().await,

@@ -1,4 +1,4 @@
-//! What is emitted, listed, shown and watched are the same metrics.
+//! The metrics that are emitted, listed, shown on the dashboard and watched by alerts are the same.
 #![allow(clippy::unwrap_used)]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,7 +19,7 @@ fn read(path: &str) -> String {
     fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
-/// What the program is made of, without its tests.
+/// The sources of the program, without the test package.
 fn sources() -> String {
     let list = ["ls-files", "--cached", "--others", "--exclude-standard", "--", "*/src/*.rs"];
     let listed = Command::new("git").args(list).current_dir(root()).output().unwrap();
@@ -28,13 +28,13 @@ fn sources() -> String {
     ours.filter(|path| root().join(path).exists()).map(read).collect()
 }
 
-/// The names in a text that look like metrics of the program.
+/// The words in a text that look like names of metrics.
 fn named(text: &str) -> BTreeSet<&str> {
     let word = |c: char| !(c.is_ascii_alphanumeric() || c == '_');
     text.split(word).filter(|word| word.starts_with("abide_") && word.len() > 6).collect()
 }
 
-/// Every use of a macro of `metrics`: the kind, the name, and the labels.
+/// The kind, name and labels of every use of a macro of `metrics`.
 fn emitted(sources: &str) -> Vec<(MetricKind, String, BTreeSet<String>)> {
     let mut found = Vec::new();
     let macros = [
@@ -47,7 +47,7 @@ fn emitted(sources: &str) -> Vec<(MetricKind, String, BTreeSet<String>)> {
             let rest = &sources[at + "metrics::".len() + open.len()..];
             let inside = &rest[..closed(rest)];
             let words: Vec<&str> = inside.split('"').collect();
-            // Whoever describes the list names none of it.
+            // The code that describes the list contains no names.
             if !words[0].trim().is_empty() {
                 continue;
             }
@@ -60,7 +60,7 @@ fn emitted(sources: &str) -> Vec<(MetricKind, String, BTreeSet<String>)> {
     found
 }
 
-/// Where the parenthesis closes that was open before.
+/// The position of the parenthesis that closes the one before the text.
 fn closed(text: &str) -> usize {
     let mut depth = 1;
     let closes = |c: char| {
@@ -99,7 +99,9 @@ fn assert_listed(of: &str, expressions: &[String]) -> BTreeSet<&'static str> {
                 MetricKind::Counter | MetricKind::Gauge => metric.name == name,
             };
             let metric = METRICS.iter().find(spelt);
-            used.insert(metric.unwrap_or_else(|| panic!("{of} uses {name}, of no list")).name);
+            used.insert(
+                metric.unwrap_or_else(|| panic!("{of} uses {name}, which is not listed")).name,
+            );
         }
     }
     used
@@ -113,15 +115,15 @@ fn the_dashboard_shows_every_metric_and_no_other() {
     let targets = panels.iter().filter_map(|panel| panel["targets"].as_array()).flatten();
     let expressions: Vec<String> =
         targets.map(|target| target["expr"].as_str().unwrap().to_owned()).collect();
-    let shown = assert_listed("the dashboard", &expressions);
+    let panel_metrics = assert_listed("the dashboard", &expressions);
     for Metric { name, .. } in METRICS {
-        assert!(shown.contains(name), "{name} is on no panel");
+        assert!(panel_metrics.contains(name), "{name} is on no panel");
     }
     let ids: BTreeSet<i64> = panels.iter().map(|panel| panel["id"].as_i64().unwrap()).collect();
     assert_eq!(ids.len(), panels.len(), "panels have ids of their own");
 }
 
-/// Each with its name first.
+/// The alerts, each with its name first.
 fn alerts(rules: &str) -> Vec<(&str, &str)> {
     let alerts = rules.split("- alert: ").skip(1);
     alerts.map(|alert| (alert.lines().next().unwrap().trim(), alert)).collect()

@@ -1,4 +1,4 @@
-"""Anthropic's messages."""
+"""Anthropic's Messages API."""
 
 import json
 
@@ -26,57 +26,57 @@ from anthropic.types import (
 from anthropic.types.message_create_params import MessageCreateParamsStreaming
 from anthropic.types.raw_message_delta_event import Delta
 
-import story
-import typed
+import scenario
+import strict_types
 
 PATH = "/messages"
 TYPE = "text/event-stream"
 
-typed.forbid("anthropic.types")
+strict_types.forbid("anthropic.types")
 
 
 def check(number, body):
-    request = typed.read(MessageCreateParamsStreaming, body)
-    said = request["messages"]
+    request = strict_types.read(MessageCreateParamsStreaming, body)
+    messages = request["messages"]
     if number == 0:
-        image = said[-1]["content"][1]["source"]
-        source = {"type": "base64", "media_type": "image/png", "data": story.PNG}
-        story.expect(image, source, "the image")
+        image = messages[-1]["content"][1]["source"]
+        source = {"type": "base64", "media_type": "image/png", "data": scenario.PNG}
+        scenario.expect(image, source, "the image")
         return
     sent = [block.to_dict() for block in blocks()]
-    story.expect(unmarked(body["messages"][1]["content"]), sent, "what goes back")
-    results = [block["tool_use_id"] for block in said[2]["content"]]
-    story.expect(results, [id for id, _, _ in story.CALLS], "the results")
+    scenario.expect(without_cache_marks(body["messages"][1]["content"]), sent, "what goes back")
+    results = [block["tool_use_id"] for block in messages[2]["content"]]
+    scenario.expect(results, [id for id, _, _ in scenario.CALLS], "the results")
     if number == 2:
         schema = request["output_config"]["format"]["schema"]
-        story.expect(schema, story.SCHEMA, "the schema")
+        scenario.expect(schema, scenario.SCHEMA, "the schema")
 
 
-def unmarked(blocks):
-    """Without the marks of the cache."""
+def without_cache_marks(blocks):
+    """The blocks without their cache marks."""
     return [{key: it[key] for key in it if key != "cache_control"} for it in blocks]
 
 
 def reply(number):
-    made = [list(blocks()), [text(story.AFTER)], [text(story.ANSWER)]][number]
-    # What was cached is counted apart from the rest.
-    fresh = story.INPUT - story.CACHED
-    usage = Usage(input_tokens=fresh, cache_read_input_tokens=story.CACHED, output_tokens=1)
+    made = [list(blocks()), [text(scenario.AFTER)], [text(scenario.ANSWER)]][number]
+    # Cached tokens are counted separately.
+    fresh = scenario.INPUT - scenario.CACHED
+    usage = Usage(input_tokens=fresh, cache_read_input_tokens=scenario.CACHED, output_tokens=1)
     message = {"id": "msg", "type": "message", "role": "assistant", "model": "m", "content": []}
     yield data(RawMessageStartEvent(type="message_start", message=Message(**message, usage=usage)))
     for index, block in enumerate(made):
         yield from map(data, stream(index, block))
     reason = "tool_use" if number == 0 else "end_turn"
-    usage = MessageDeltaUsage(output_tokens=story.OUTPUT)
+    usage = MessageDeltaUsage(output_tokens=scenario.OUTPUT)
     end = RawMessageDeltaEvent(type="message_delta", delta=Delta(stop_reason=reason), usage=usage)
     yield data(end)
     yield data(RawMessageStopEvent(type="message_stop"))
 
 
 def blocks():
-    """The story's first message."""
-    thought = "".join(story.THINKING)
-    yield ThinkingBlock(type="thinking", thinking=thought, signature=story.SIGNATURE)
+    """The first message of the scenario."""
+    thought = "".join(scenario.THINKING)
+    yield ThinkingBlock(type="thinking", thinking=thought, signature=scenario.SIGNATURE)
     yield text("I ")
     query = {"query": "cats"}
     yield ServerToolUseBlock(type="server_tool_use", id="srv", name="web_search", input=query)
@@ -89,7 +89,7 @@ def blocks():
     kind = "web_search_tool_result"
     yield WebSearchToolResultBlock(type=kind, tool_use_id="srv", content=[page])
     yield text("look.")
-    for id, name, args in story.CALLS:
+    for id, name, args in scenario.CALLS:
         yield ToolUseBlock(type="tool_use", id=id, name=name, input=args)
 
 
@@ -102,7 +102,7 @@ def stream(index, block):
     begun = block.model_copy()
     if block.type == "thinking":
         begun.thinking = begun.signature = ""
-        deltas = [ThinkingDelta(type="thinking_delta", thinking=it) for it in story.THINKING]
+        deltas = [ThinkingDelta(type="thinking_delta", thinking=it) for it in scenario.THINKING]
         deltas.append(SignatureDelta(type="signature_delta", signature=block.signature))
     elif block.type == "text":
         begun.text = ""

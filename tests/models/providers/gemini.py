@@ -1,4 +1,4 @@
-"""Gemini: what we send is compared with what its SDK would send of the same."""
+"""Gemini: our request is compared with the one that its SDK would send."""
 
 import json
 
@@ -6,7 +6,7 @@ from google import genai
 from google.genai import _common, models, types
 from pydantic.alias_generators import to_camel
 
-import story
+import scenario
 
 NAME = "gemini-3-pro"
 PATH = f"/models/{NAME}:streamGenerateContent?alt=sse"
@@ -29,27 +29,27 @@ def check(number, body):
     theirs.pop("_url")
     if not theirs["generationConfig"]:
         theirs.pop("generationConfig")
-    story.expect(spelled(body), spelled(theirs), "the request")
+    scenario.expect(normalize(body), normalize(theirs), "the request")
     if number == 0:
         image = contents[-1]["parts"][1]
-        blob = {"mimeType": "image/png", "data": story.PNG}
-        story.expect(image, {"inlineData": blob}, "the image")
+        blob = {"mimeType": "image/png", "data": scenario.PNG}
+        scenario.expect(image, {"inlineData": blob}, "the image")
         return
-    sent = [json.loads(written(part)) for part in items()]
-    story.expect(contents[1]["parts"], sent, "what goes back")
+    sent = [json.loads(to_json(part)) for part in items()]
+    scenario.expect(contents[1]["parts"], sent, "what goes back")
     results = [part["functionResponse"]["id"] for part in contents[2]["parts"]]
-    story.expect(results, [id for id, _, _ in story.CALLS], "the results")
+    scenario.expect(results, [id for id, _, _ in scenario.CALLS], "the results")
     if number == 2:
-        story.expect(config["responseJsonSchema"], story.SCHEMA, "the schema")
+        scenario.expect(config["responseJsonSchema"], scenario.SCHEMA, "the schema")
 
 
-def spelled(body):
-    """With names in one of the two spellings that the wire takes, and tools in one order."""
+def normalize(body):
+    """The body with names in one of the two accepted spellings, and tools in a fixed order."""
     if isinstance(body, list):
-        return [spelled(item) for item in body]
+        return [normalize(item) for item in body]
     if not isinstance(body, dict):
         return body
-    body = {to_camel(key): spelled(field) for key, field in body.items()}
+    body = {to_camel(key): normalize(field) for key, field in body.items()}
     if "tools" in body:
         body["tools"].sort(key=json.dumps)
     return body
@@ -60,22 +60,22 @@ def reply(number):
 
 
 def items():
-    """The story's first message; text that streamed is one part."""
-    yield types.Part(text="".join(story.THINKING), thought=True)
-    yield types.Part(text=story.TEXT[0])
+    """The first message of the scenario, with streamed text as one part."""
+    yield types.Part(text="".join(scenario.THINKING), thought=True)
+    yield types.Part(text=scenario.TEXT[0])
     code = types.ExecutableCode(id="run", code="print(1)", language=types.Language.PYTHON)
     yield types.Part(executable_code=code)
     result = types.CodeExecutionResult(id="run", outcome=types.Outcome.OUTCOME_OK, output="1\n")
     yield types.Part(code_execution_result=result)
-    yield types.Part(text=story.TEXT[1])
-    made = [types.FunctionCall(id=id, name=name, args=args) for id, name, args in story.CALLS]
+    yield types.Part(text=scenario.TEXT[1])
+    made = [types.FunctionCall(id=id, name=name, args=args) for id, name, args in scenario.CALLS]
     first, second = [types.Part(function_call=call) for call in made]
     first.thought_signature = b"SIGNED"
     yield from [first, second]
 
 
 def calls():
-    for text in story.THINKING:
+    for text in scenario.THINKING:
         yield chunk(types.Part(text=text, thought=True))
     _, text, code, result, *rest = items()
     for part in [text, code]:
@@ -85,12 +85,12 @@ def calls():
 
 
 def after():
-    yield chunk(types.Part(text=story.AFTER))
+    yield chunk(types.Part(text=scenario.AFTER))
     yield end()
 
 
 def answer():
-    yield chunk(types.Part(text=story.ANSWER))
+    yield chunk(types.Part(text=scenario.ANSWER))
     yield end()
 
 
@@ -101,18 +101,18 @@ def chunk(*parts):
 
 def end():
     usage = types.GenerateContentResponseUsageMetadata(
-        prompt_token_count=story.INPUT,
-        cached_content_token_count=story.CACHED,
-        candidates_token_count=story.OUTPUT - 5,
+        prompt_token_count=scenario.INPUT,
+        cached_content_token_count=scenario.CACHED,
+        candidates_token_count=scenario.OUTPUT - 5,
         thoughts_token_count=5,
     )
     stop = types.Candidate(finish_reason=types.FinishReason.STOP, index=0)
     return types.GenerateContentResponse(candidates=[stop], usage_metadata=usage)
 
 
-def written(value):
+def to_json(value):
     return value.model_dump_json(by_alias=True, exclude_none=True)
 
 
 def data(chunk):
-    return f"data: {written(chunk)}\r\n\r\n"
+    return f"data: {to_json(chunk)}\r\n\r\n"

@@ -1,14 +1,14 @@
-"""Ollama's chat."""
+"""Ollama's chat API."""
 
 from ollama import ChatResponse, Image, Message
 from ollama._types import ChatRequest, SubscriptableBaseModel
 
-import story
+import scenario
 
 PATH = "/api/chat"
 TYPE = "application/x-ndjson"
 
-# What the server knows and its SDK leaves to it.
+# Fields that the server accepts and its SDK has no types for.
 UNTYPED = ["truncate", "shift"]
 
 
@@ -19,30 +19,30 @@ def forbid(kind):
         forbid(more)
 
 
-# Twice, since a type is built of those that it has.
+# Twice, because a type is built from its field types.
 forbid(SubscriptableBaseModel)
 forbid(SubscriptableBaseModel)
 
 
 def check(number, body):
     request = {key: field for key, field in body.items() if key not in UNTYPED}
-    said = [typed(message) for message in request.pop("messages")]
+    messages = [to_sdk_message(message) for message in request.pop("messages")]
     ChatRequest.model_validate(request)
     if number == 0:
-        story.expect(body["messages"][-1]["images"], [story.PNG], "the images")
+        scenario.expect(body["messages"][-1]["images"], [scenario.PNG], "the images")
     if number == 1:
         results = [it for it in body["messages"] if it["role"] == "tool"]
         ids = [call["id"] for call in body["messages"][-3]["tool_calls"]]
-        story.expect([it["tool_call_id"] for it in results], ids, "the results")
-        story.expect(said[-3].thinking, "".join(story.THINKING), "the thinking")
+        scenario.expect([it["tool_call_id"] for it in results], ids, "the results")
+        scenario.expect(messages[-3].thinking, "".join(scenario.THINKING), "the thinking")
     if number == 2:
-        # Beside tools a format would forbid calls.
-        found = '"additionalProperties":false' in said[0].content
-        story.expect(found, True, "the schema's place in the system prompt")
+        # With tools, a format would forbid calls.
+        found = '"additionalProperties":false' in messages[0].content
+        scenario.expect(found, True, "the schema's place in the system prompt")
 
 
-def typed(message):
-    """A message as the SDK has it, which knows no ids of calls."""
+def to_sdk_message(message):
+    """A message as the SDK's type, which has no ids of calls."""
     message = {key: field for key, field in message.items() if key != "tool_call_id"}
     if "images" in message:
         message["images"] = [Image(value=image) for image in message["images"]]
@@ -58,28 +58,28 @@ def reply(number):
         Message(role="assistant", content=""),
         done=True,
         done_reason="stop",
-        prompt_eval_count=story.INPUT,
-        eval_count=story.OUTPUT,
+        prompt_eval_count=scenario.INPUT,
+        eval_count=scenario.OUTPUT,
     ))
 
 
 def calls():
-    for text in story.THINKING:
+    for text in scenario.THINKING:
         yield chunk(Message(role="assistant", content="", thinking=text))
-    for text in story.TEXT:
+    for text in scenario.TEXT:
         yield chunk(Message(role="assistant", content=text))
-    for _, name, args in story.CALLS:
+    for _, name, args in scenario.CALLS:
         function = Message.ToolCall.Function(name=name, arguments=args)
         made = [Message.ToolCall(function=function)]
         yield chunk(Message(role="assistant", content="", tool_calls=made))
 
 
 def after():
-    yield chunk(Message(role="assistant", content=story.AFTER))
+    yield chunk(Message(role="assistant", content=scenario.AFTER))
 
 
 def answer():
-    yield chunk(Message(role="assistant", content=story.ANSWER))
+    yield chunk(Message(role="assistant", content=scenario.ANSWER))
 
 
 def chunk(message, done=False, **more):

@@ -1,4 +1,4 @@
-"""Chat completions."""
+"""OpenAI's chat completions."""
 
 import json
 
@@ -13,36 +13,36 @@ from openai.types.chat.chat_completion_chunk import (
 from openai.types.chat.completion_create_params import CompletionCreateParamsStreaming
 from openai.types.completion_usage import PromptTokensDetails
 
-import story
-import typed
+import scenario
+import strict_types
 
 PATH = "/chat/completions"
 TYPE = "text/event-stream"
 
-typed.forbid("openai.types")
+strict_types.forbid("openai.types")
 
 
 def check(number, body):
-    request = typed.read(CompletionCreateParamsStreaming, body)
+    request = strict_types.read(CompletionCreateParamsStreaming, body)
     messages = request["messages"]
     if number == 0:
         image = messages[-1]["content"][1]["image_url"]["url"]
-        story.expect(image, f"data:image/png;base64,{story.PNG}", "the image")
+        scenario.expect(image, f"data:image/png;base64,{scenario.PNG}", "the image")
     if number == 1:
         results = [it["tool_call_id"] for it in messages if it["role"] == "tool"]
-        story.expect(results, [id for id, _, _ in story.CALLS], "the results")
+        scenario.expect(results, [id for id, _, _ in scenario.CALLS], "the results")
     if number == 2:
         schema = request["response_format"]["json_schema"]["schema"]
-        story.expect(schema, story.SCHEMA, "the schema")
+        scenario.expect(schema, scenario.SCHEMA, "the schema")
 
 
 def reply(number):
     yield from map(data, [calls, after, answer][number]())
-    details = PromptTokensDetails(cached_tokens=story.CACHED)
+    details = PromptTokensDetails(cached_tokens=scenario.CACHED)
     usage = CompletionUsage(
-        prompt_tokens=story.INPUT,
-        completion_tokens=story.OUTPUT,
-        total_tokens=story.INPUT + story.OUTPUT,
+        prompt_tokens=scenario.INPUT,
+        completion_tokens=scenario.OUTPUT,
+        total_tokens=scenario.INPUT + scenario.OUTPUT,
         prompt_tokens_details=details,
     )
     yield data(chunk([], usage=usage))
@@ -50,9 +50,9 @@ def reply(number):
 
 
 def calls():
-    for text in story.TEXT:
+    for text in scenario.TEXT:
         yield delta(content=text)
-    for index, (id, name, args) in enumerate(story.CALLS):
+    for index, (id, name, args) in enumerate(scenario.CALLS):
         function = ChoiceDeltaToolCallFunction(name=name, arguments="")
         yield delta(tool_calls=[fragment(index, function, id=id, type="function")])
         text = json.dumps(args)
@@ -62,12 +62,12 @@ def calls():
 
 
 def after():
-    yield delta(content=story.AFTER)
+    yield delta(content=scenario.AFTER)
     yield end("stop")
 
 
 def answer():
-    yield delta(content=story.ANSWER)
+    yield delta(content=scenario.ANSWER)
     yield end("stop")
 
 

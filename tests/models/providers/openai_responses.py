@@ -1,4 +1,4 @@
-"""OpenAI's responses."""
+"""OpenAI's Responses API."""
 
 import itertools
 import json
@@ -27,48 +27,48 @@ from openai.types.responses.response_reasoning_item import Summary
 from openai.types.responses.response_reasoning_summary_part_added_event import Part
 from openai.types.responses.response_usage import InputTokensDetails, OutputTokensDetails
 
-import story
-import typed
+import scenario
+import strict_types
 
 PATH = "/responses"
 TYPE = "text/event-stream"
 
-typed.forbid("openai.types")
+strict_types.forbid("openai.types")
 
 
 def check(number, body):
-    request = typed.read(ResponseCreateParamsStreaming, body)
-    said = request["input"]
+    request = strict_types.read(ResponseCreateParamsStreaming, body)
+    items_sent = request["input"]
     if number == 0:
-        image = said[-1]["content"][1]["image_url"]
-        story.expect(image, f"data:image/png;base64,{story.PNG}", "the image")
+        image = items_sent[-1]["content"][1]["image_url"]
+        scenario.expect(image, f"data:image/png;base64,{scenario.PNG}", "the image")
         return
-    results = [it["call_id"] for it in said if it.get("type") == "function_call_output"]
-    story.expect(results, [id for id, _, _ in story.CALLS], "the results")
+    results = [it["call_id"] for it in items_sent if it.get("type") == "function_call_output"]
+    scenario.expect(results, [id for id, _, _ in scenario.CALLS], "the results")
     sent = [item.to_dict() for item in items()]
-    story.expect(body["input"][1 : 1 + len(sent)], sent, "what goes back")
+    scenario.expect(body["input"][1 : 1 + len(sent)], sent, "what goes back")
     if number == 2:
-        story.expect(request["text"]["format"]["schema"], story.SCHEMA, "the schema")
+        scenario.expect(request["text"]["format"]["schema"], scenario.SCHEMA, "the schema")
 
 
 def reply(number):
     order = itertools.count()
-    made = [list(items()), [message("m2", story.AFTER)], [message("m3", story.ANSWER)]][number]
+    made = [list(items()), [message("m2", scenario.AFTER)], [message("m3", scenario.ANSWER)]][number]
     for event in [ResponseCreatedEvent(**whole("response.created", []))] + stream(made):
         yield data(event, next(order))
     yield data(ResponseCompletedEvent(**whole("response.completed", made)), next(order))
 
 
 def items():
-    """The story's first message."""
-    summary = [Summary(type="summary_text", text="".join(story.THINKING))]
-    sealed = story.SIGNATURE
+    """The first message of the scenario."""
+    summary = [Summary(type="summary_text", text="".join(scenario.THINKING))]
+    sealed = scenario.SIGNATURE
     yield ResponseReasoningItem(id="r", type="reasoning", summary=summary, encrypted_content=sealed)
     action = ActionSearch(type="search", query="cats", queries=["cats"])
     kind = "web_search_call"
     yield ResponseFunctionWebSearch(id="w", type=kind, status="completed", action=action)
-    yield message("m1", "".join(story.TEXT))
-    for id, name, args in story.CALLS:
+    yield message("m1", "".join(scenario.TEXT))
+    for id, name, args in scenario.CALLS:
         yield ResponseFunctionToolCall(
             id=f"fc_{id}",
             call_id=id,
@@ -80,9 +80,9 @@ def items():
 
 
 def message(id, text):
-    said = ResponseOutputText(type="output_text", text=text, annotations=[])
+    content = ResponseOutputText(type="output_text", text=text, annotations=[])
     kind = {"type": "message", "role": "assistant", "status": "completed"}
-    return ResponseOutputMessage(id=id, content=[said], **kind)
+    return ResponseOutputMessage(id=id, content=[content], **kind)
 
 
 def stream(made):
@@ -105,7 +105,7 @@ def deltas(item, place):
         kind = "response.reasoning_summary_part.added"
         yield ResponseReasoningSummaryPartAddedEvent(type=kind, part=part, **place)
         kind = "response.reasoning_summary_text.delta"
-        for text in story.THINKING:
+        for text in scenario.THINKING:
             yield ResponseReasoningSummaryTextDeltaEvent(type=kind, delta=text, **place)
     elif item.type == "message":
         kind, text = "response.output_text.delta", item.content[0].text
@@ -122,11 +122,11 @@ def deltas(item, place):
 
 def whole(kind, output):
     usage = ResponseUsage(
-        input_tokens=story.INPUT,
-        input_tokens_details=InputTokensDetails(cached_tokens=story.CACHED, cache_write_tokens=0),
-        output_tokens=story.OUTPUT,
+        input_tokens=scenario.INPUT,
+        input_tokens_details=InputTokensDetails(cached_tokens=scenario.CACHED, cache_write_tokens=0),
+        output_tokens=scenario.OUTPUT,
         output_tokens_details=OutputTokensDetails(reasoning_tokens=5),
-        total_tokens=story.INPUT + story.OUTPUT,
+        total_tokens=scenario.INPUT + scenario.OUTPUT,
     )
     response = Response(
         id="resp",

@@ -1,4 +1,4 @@
-//! The chaos program: what becomes of the promises when everything breaks, again and again.
+//! The chaos program: breaks a cluster in every way, again and again, and checks every promise.
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -9,10 +9,10 @@ use clap::Parser;
 #[tokio::main]
 async fn main() -> ExitCode {
     let (text, code) = match chaos::run(Chaos::parse()).await {
-        Ok(numbers) => (numbers, ExitCode::SUCCESS),
-        Err(story) => (story, ExitCode::FAILURE),
+        Ok(summary) => (summary, ExitCode::SUCCESS),
+        Err(report) => (report, ExitCode::FAILURE),
     };
-    // Nobody reads it; the exit code tells.
+    // A closed pipe is no failure: the exit code is the result.
     let _ = writeln!(std::io::stdout(), "{text}");
     code
 }

@@ -1,4 +1,5 @@
-//! The load program: what a node does in a second, and what a waiting conversation costs.
+//! The load program: how many turns a node completes per second, and what a waiting conversation
+//! costs.
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -6,21 +7,22 @@ use std::process::ExitCode;
 use abide_tests::load::{self, Load};
 use clap::Parser;
 
-/// It shares the machine with what it measures, and opens a connection a turn.
+/// The program shares the machine with what it measures and opens one connection per turn, so a
+/// fast allocator keeps it from distorting the result.
 #[global_allocator]
 static MEMORY: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    let measured = load::run(Load::parse()).await;
-    let (text, code) = match measured {
+    let (text, code) = match load::run(Load::parse()).await {
         Ok(report) => (report, ExitCode::SUCCESS),
-        Err(wrong) => (format!("load: {wrong}"), ExitCode::FAILURE),
+        Err(error) => (format!("load: {error}"), ExitCode::FAILURE),
     };
-    // Nobody reads the report; the exit code tells.
-    let _ = match code == ExitCode::SUCCESS {
-        true => writeln!(std::io::stdout(), "{text}"),
-        false => writeln!(std::io::stderr(), "{text}"),
+    // A closed pipe is no failure: the exit code is the result.
+    let _ = if code == ExitCode::SUCCESS {
+        writeln!(std::io::stdout(), "{text}")
+    } else {
+        writeln!(std::io::stderr(), "{text}")
     };
     code
 }

@@ -1,34 +1,34 @@
-//! The shapes of conversations. Agents are data.
+//! The agents of a chaos run, as definitions.
 
 use serde_json::{Value, json};
 
 use crate::tool_server::ToolServer;
 
-/// What a conversation is, and what may be done to it besides talking.
+/// An agent and what a worker may do with its conversations in addition to sending messages.
 #[derive(Clone, Debug)]
 pub(super) struct Shape {
     pub(super) agent: &'static str,
     pub(super) definition: Value,
-    /// A tool that its user may call.
+    /// A tool that the user may dispatch.
     pub(super) dispatch: Option<&'static str>,
-    /// Whether others work for it: then what waits is in the inbox, under its name.
-    pub(super) family: bool,
+    /// Whether it has sub-agents, whose open calls are only in the inbox of the root.
+    pub(super) has_sub_agents: bool,
 }
 
-/// How long what soon expires waits.
-pub(super) const SOON: &str = "1500ms";
+/// The time-out of suspensions that are meant to expire.
+pub(super) const SHORT_TIMEOUT: &str = "1500ms";
 
 fn shape(agent: &'static str, definition: Value) -> Shape {
-    Shape { agent, definition, dispatch: None, family: false }
+    Shape { agent, definition, dispatch: None, has_sub_agents: false }
 }
 
-/// All shapes, over this server's tools. Those that are only asked by others are not among them.
+/// All shapes that users talk to, with tools on this server.
 pub(super) fn shapes(tools: &ToolServer) -> Vec<Shape> {
     let run = |name: &str, path: &str, more: Value| http(name, tools, path, more);
     let gated = json!({"approval": "requires_approval"});
     let once = json!({"on_interrupt": "fail"});
     let pausing = run("look", "/pause", json!({}));
-    let family = |agent, definition| Shape { family: true, ..shape(agent, definition) };
+    let parent = |agent, definition| Shape { has_sub_agents: true, ..shape(agent, definition) };
     vec![
         Shape {
             dispatch: Some("look"),
@@ -69,12 +69,16 @@ pub(super) fn shapes(tools: &ToolServer) -> Vec<Shape> {
         shape(
             "hasty",
             all_at_once(vec![
-                tool("ask", json!({"executor": "human", "timeout": SOON})),
+                tool("ask", json!({"executor": "human", "timeout": SHORT_TIMEOUT})),
                 tool(
                     "page",
-                    json!({"executor": "client", "approval": "requires_approval", "timeout": SOON}),
+                    json!({"executor": "client", "approval": "requires_approval", "timeout": SHORT_TIMEOUT}),
                 ),
-                run("send", "/slow", json!({"approval": "requires_approval", "timeout": SOON})),
+                run(
+                    "send",
+                    "/slow",
+                    json!({"approval": "requires_approval", "timeout": SHORT_TIMEOUT}),
+                ),
                 pausing.clone(),
             ]),
         ),
@@ -106,23 +110,23 @@ pub(super) fn shapes(tools: &ToolServer) -> Vec<Shape> {
                 vec![],
             ),
         ),
-        wrong(pausing.clone()),
+        failing_model(pausing.clone()),
         planner(run("look", "/pause", json!({"read_only": true})), run("send", "/slow", json!({}))),
-        family("boss", asks(&["kid"])),
-        family("chief", asks(&["boss", "kid"])),
+        parent("boss", calls_agents(&["kid"])),
+        parent("chief", calls_agents(&["boss", "kid"])),
         forgetful(run("look", "/slow", json!({}))),
     ]
 }
 
-/// The agents that only others ask.
-pub(super) fn kids(tools: &ToolServer) -> Vec<(&'static str, Value)> {
+/// The agents that are only sub-agents of others.
+pub(super) fn sub_agents(tools: &ToolServer) -> Vec<(&'static str, Value)> {
     let gated = http("send", tools, "/pause", json!({"approval": "requires_approval"}));
     let look = http("look", tools, "/pause", json!({}));
     vec![("kid", all_at_once(vec![gated, look]))]
 }
 
-/// Its model fails, or never comes to an end.
-fn wrong(look: Value) -> Shape {
+/// A model that fails or never ends its turn.
+fn failing_model(look: Value) -> Shape {
     let step = json!({"calls": [{"name": "look", "args": {"pause_ms": 1}}]});
     let script = json!([
         {"when": "[02468]$", "steps": [{"text": "I fail.", "error": {"message": "no"}}]},
@@ -131,7 +135,7 @@ fn wrong(look: Value) -> Shape {
     shape("wrong", agent(json!({"provider": "scripted", "script": script}), vec![look]))
 }
 
-/// Plans, writes what it planned, and reads it again; half of what it tries is refused.
+/// Plans, writes a file, and reads it again; about half of its calls are refused.
 fn planner(look: Value, send: Value) -> Shape {
     let call = |name: &str, args: Value| json!({"name": name, "args": args});
     let todos = json!([{"content": "write", "status": "pending"}]);
@@ -150,7 +154,7 @@ fn planner(look: Value, send: Value) -> Shape {
     Shape { dispatch: Some("look"), ..shape("planner", definition) }
 }
 
-/// Long-winded in a small context: old results go, and it writes summaries.
+/// Long texts in a small context, so that old results are omitted and summaries are written.
 fn forgetful(look: Value) -> Shape {
     let text = "Much is said about little. ".repeat(40);
     let script = json!([{"text": text, "calls": [{"name": "look", "args": {}}]}, {"text": text}]);
@@ -161,12 +165,12 @@ fn forgetful(look: Value) -> Shape {
     shape("forgetful", definition)
 }
 
-/// Asks each of these agents, at once.
-fn asks(whom: &[&str]) -> Value {
-    let tools: Vec<Value> = whom
+/// Calls all of these agents in one step.
+fn calls_agents(names: &[&str]) -> Value {
+    let tools: Vec<Value> = names
         .iter()
-        .map(|whom| {
-            tool(&format!("ask_{whom}"), json!({"run": {"agent": whom}, "run_timeout": "5m"}))
+        .map(|name| {
+            tool(&format!("ask_{name}"), json!({"run": {"agent": name}, "run_timeout": "5m"}))
         })
         .collect();
     all_at_once(tools)
@@ -180,23 +184,24 @@ fn all_at_once(tools: Vec<Value>) -> Value {
     agent(json!({"provider": "scripted", "script": script}), tools)
 }
 
-/// Calls its tools in one step after another.
+/// Calls one tool per step.
 fn in_steps(tools: Vec<Value>) -> Value {
     let steps: Vec<Value> = tools.iter().map(|tool| json!({"calls": [call(tool)]})).collect();
     agent(json!({"provider": "scripted", "script": steps}), tools)
 }
 
-/// How long the tool takes is what the user said last: a number of milliseconds.
+/// A call of the tool, which takes as long as the last user message says, in milliseconds.
 fn call(tool: &Value) -> Value {
-    let args = match tool["run"]["native"].is_null() {
-        true => json!("{\"pause_ms\": {{ user | int }}, \"prompt\": \"{{ user }}\"}"),
-        false => json!({"to": "a@b.c", "subject": "{{ user }}"}),
+    let args = if tool["run"]["native"].is_null() {
+        json!("{\"pause_ms\": {{ user | int }}, \"prompt\": \"{{ user }}\"}")
+    } else {
+        json!({"to": "a@b.c", "subject": "{{ user }}"})
     };
     json!({"id": tool["name"], "name": tool["name"], "args": args})
 }
 
 fn agent(model: Value, tools: Vec<Value>) -> Value {
-    // Pages come and go with the nodes: a call waits for one as long as for a person.
+    // Clients come and go with the nodes: a call waits for one as long as for a person.
     json!({"model": model, "client_grace": null, "max_steps": 8, "tools": tools,
         "suspension_timeout": "10m", "system_prompt": "You are tried."})
 }
@@ -213,8 +218,8 @@ fn tool(name: &str, more: Value) -> Value {
     tool
 }
 
-fn merge(into: &mut Value, more: Value) {
+fn merge(target: &mut Value, more: Value) {
     for (key, value) in more.as_object().into_iter().flatten() {
-        into[key] = value.clone();
+        target[key] = value.clone();
     }
 }

@@ -1,37 +1,36 @@
-//! Breaks what the schedule says, and heals it.
+//! Causes and heals the faults of the schedule.
 
 use reqwest::Method;
 use tokio::time::Instant;
 
-use super::ground::Ground;
-use super::links::{Fronts, cut};
-use super::notes::Notes;
-use super::schedule::{Between, Episode, Fault, NODES, Trouble};
+use super::client_proxies::{ClientProxies, cut};
+use super::fault_log::FaultLog;
+use super::redis_setup::RedisSetup;
+use super::schedule::{Between, Episode, Fault, NODES, RedisFault};
 use crate::cluster::Cluster;
-use crate::patience::{look, try_look};
+use crate::deadline::{poll, try_poll};
 use crate::proxy::Proxy;
 
-/// All that can break.
+/// Everything that can be broken.
 pub(super) struct Faults<'a> {
     pub(super) cluster: &'a mut Cluster,
-    pub(super) ground: Ground,
-    pub(super) fronts: Fronts,
-    pub(super) notes: Notes,
+    pub(super) redis_setup: RedisSetup,
+    pub(super) client_proxies: ClientProxies,
+    pub(super) fault_log: FaultLog,
 }
 
 impl Faults<'_> {
-    /// Breaks all of an episode, leaves it so for its time, and heals it.
+    /// Causes all faults of an episode, waits for its duration, and heals them.
     ///
     /// # Errors
-    ///
-    /// A node that ended by itself.
+    /// A node that exited by itself.
     pub(super) async fn play(&mut self, episode: &Episode) -> Result<(), String> {
         let began = Instant::now();
         for fault in &episode.faults {
             self.begin(*fault).await;
         }
-        tokio::time::sleep(episode.lasts).await;
-        // What nodes need to start is healed before they are.
+        tokio::time::sleep(episode.duration).await;
+        // Redis and the links are healed first: nodes need them to start.
         let mut faults = episode.faults.clone();
         faults.sort_by_key(|fault| match fault {
             Fault::Store(_) => 0,
@@ -41,37 +40,40 @@ impl Faults<'_> {
         for fault in faults {
             self.end(fault).await;
         }
-        self.notes.lasted(began.elapsed());
-        match self.cluster.ended().as_slice() {
+        self.fault_log.record_duration(began.elapsed());
+        match self.cluster.exited_nodes().as_slice() {
             [] => Ok(()),
-            ended => Err(format!("{}\n{}", ended.join(", "), self.notes.told())),
+            ended => Err(format!("{}\n{}", ended.join(", "), self.fault_log.lines())),
         }
     }
 
-    /// Waits until every node sees all of them up again.
+    /// Waits until every node sees all nodes up again.
     ///
     /// # Errors
     ///
-    /// They do not find together, although nothing is broken any more.
-    pub(super) async fn together(&self) -> Result<(), String> {
-        for (place, client) in self.cluster.clients().enumerate() {
-            let whole = try_look(async || {
+    /// A node that does not see all nodes up, although nothing is broken any more.
+    pub(super) async fn wait_until_all_up(&self) -> Result<(), String> {
+        for (index, client) in self.cluster.clients().enumerate() {
+            let all_up = try_poll(async || {
                 let answer = client.try_admin(Method::GET, "/admin/nodes").await?;
                 let nodes = answer.body["nodes"].as_array()?.clone();
                 let up = nodes.iter().filter(|node| node["state"] == "up").count();
                 (up as u64 == NODES && nodes.len() == up).then_some(())
             });
-            if whole.await.is_none() {
-                let name = self.cluster.name(place);
-                return Err(format!("{name} does not see all nodes up\n{}", self.notes.told()));
+            if all_up.await.is_none() {
+                let name = self.cluster.name(index);
+                return Err(format!(
+                    "{name} does not see all nodes up\n{}",
+                    self.fault_log.lines()
+                ));
             }
         }
         Ok(())
     }
 
     async fn begin(&mut self, fault: Fault) {
-        self.notes.fault(&format!("breaks: {fault:?}"));
-        self.notes.count(kind(fault));
+        self.fault_log.record(&format!("causing {fault:?}"));
+        self.fault_log.count(kind(fault));
         match fault {
             Fault::Kill(node) => self.cluster.kill(node).await,
             Fault::KillAll => {
@@ -82,10 +84,10 @@ impl Faults<'_> {
             Fault::Stop(node) => self.cluster.stop(node).await,
             Fault::Terminate(node) => self.cluster.terminate(node).await,
             Fault::Drain(node) => self.drain(node).await,
-            Fault::Link(between, broken) => cut(self.link(between), broken).await,
-            Fault::Store(trouble) => self.ground.begin(self.cluster, trouble).await,
+            Fault::Link(between, link_fault) => cut(self.link(between), link_fault).await,
+            Fault::Store(redis_fault) => self.redis_setup.begin(self.cluster, redis_fault).await,
         }
-        self.notes.fault(&format!("broken: {fault:?}"));
+        self.fault_log.record(&format!("caused {fault:?}"));
     }
 
     async fn end(&mut self, fault: Fault) {
@@ -100,27 +102,27 @@ impl Faults<'_> {
             }
             Fault::Stop(node) => self.cluster.cont(node),
             Fault::Link(between, _) => self.link(between).heal().await,
-            Fault::Store(trouble) => self.ground.end(self.cluster, trouble).await,
+            Fault::Store(redis_fault) => self.redis_setup.end(self.cluster, redis_fault).await,
         }
-        self.notes.fault(&format!("healed: {fault:?}"));
+        self.fault_log.record(&format!("healed {fault:?}"));
     }
 
     async fn restart(&mut self, node: usize) {
         self.cluster.restart(node).await;
-        self.fronts.follow(self.cluster, node);
+        self.client_proxies.follow(self.cluster, node);
     }
 
-    /// Asked of another node; returns when the node says that it has given all away.
+    /// Drains a node through another one, and terminates it once it reports that it has drained.
     async fn drain(&mut self, node: usize) {
         let name = self.cluster.name(node).to_owned();
         let other = self.cluster.client(self.cluster.other(node));
         let path = format!("/admin/nodes/{name}/drain");
-        look("the drain to be accepted", async || {
+        poll("the drain to be accepted", async || {
             let answer = other.try_admin(Method::POST, &path).await?;
             (answer.status == 202).then_some(())
         })
         .await;
-        look("the node to be drained", async || {
+        poll("the node to be drained", async || {
             let answer = other.try_admin(Method::GET, "/admin/nodes").await?;
             let nodes = answer.body["nodes"].as_array()?.clone();
             nodes.iter().any(|it| it["name"] == name && it["state"] == "drained").then_some(())
@@ -133,12 +135,12 @@ impl Faults<'_> {
         match between {
             Between::Redis(node) => self.cluster.to_redis(node),
             Between::Peers(node) => self.cluster.to_node(node),
-            Between::Clients(node) => self.fronts.of(node),
+            Between::Clients(node) => self.client_proxies.of(node),
         }
     }
 }
 
-/// For the numbers.
+/// The name of a fault's kind, for the summary.
 fn kind(fault: Fault) -> &'static str {
     match fault {
         Fault::Kill(_) => "SIGKILL",
@@ -149,8 +151,8 @@ fn kind(fault: Fault) -> &'static str {
         Fault::Link(Between::Redis(_), _) => "broken link to Redis",
         Fault::Link(Between::Peers(_), _) => "broken link to peers",
         Fault::Link(Between::Clients(_), _) => "broken link to clients",
-        Fault::Store(Trouble::Killed) => "Redis killed",
-        Fault::Store(Trouble::ReplicaKilled) => "replica killed",
+        Fault::Store(RedisFault::Killed) => "Redis killed",
+        Fault::Store(RedisFault::ReplicaKilled) => "replica killed",
         Fault::Store(_) => "Redis stopped or full",
     }
 }

@@ -1,31 +1,31 @@
-//! What breaks, when and for how long, by the seed alone.
+//! The schedule of faults, determined by the seed alone.
 
 use std::time::Duration;
 
-use super::ground::Kind;
-use crate::chance::Chance;
+use super::redis_setup::RedisKind;
+use crate::random::SeededRandom;
 
-/// Nodes there are.
+/// The number of nodes.
 pub(super) const NODES: u64 = 3;
 
-/// One way to break something. A number is a node's place.
+/// A fault. A number is the index of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fault {
-    /// SIGKILL; started again under its name.
+    /// SIGKILL, then a restart under the same name.
     Kill(usize),
-    /// All three of them, at once.
+    /// SIGKILL of all nodes at once.
     KillAll,
     /// SIGSTOP, then SIGCONT.
     Stop(usize),
-    /// SIGTERM; started again when it has left.
+    /// SIGTERM, then a restart once the node has exited.
     Terminate(usize),
-    /// Told by an operator to drain, then restarted.
+    /// Drained by an operator, then restarted.
     Drain(usize),
-    Link(Between, Broken),
-    Store(Trouble),
+    Link(Between, LinkFault),
+    Store(RedisFault),
 }
 
-/// The two ends of a network's link.
+/// A link between a node and Redis, its peers or its clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Between {
     Redis(usize),
@@ -34,126 +34,133 @@ pub(super) enum Between {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Broken {
+pub(super) enum LinkFault {
     /// Every connection is closed, once.
     Cut,
-    /// And new ones are refused.
+    /// Every connection is closed, and new ones are refused.
     Refused,
-    /// What is sent is lost, both ways, and nobody is told.
+    /// Bytes are lost in both directions without a sign.
     HalfOpen,
-    /// Only what comes back is lost.
+    /// Only answers are lost.
     AnswersLost,
     Slow,
 }
 
-/// What happens to Redis.
+/// A fault of Redis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Trouble {
-    /// SIGKILL and a restart; of a watched pair, a fail-over.
+pub(super) enum RedisFault {
+    /// SIGKILL and a restart; a pair fails over.
     Killed,
     Stopped,
     RefusesWrites,
     Full,
-    /// Of a pair, the other one is killed.
+    /// The replica of a pair is killed.
     ReplicaKilled,
 }
 
-/// What breaks together, and for how long.
+/// Faults that happen together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Episode {
-    /// How long all is well before.
+    /// The time without faults before the episode.
     pub(super) pause: Duration,
     pub(super) faults: Vec<Fault>,
-    pub(super) lasts: Duration,
-    /// How many actors are crashed at its beginning, by an operator.
+    pub(super) duration: Duration,
+    /// How many actors an operator crashes at its beginning.
     pub(super) crashed: u64,
 }
 
-/// Episodes without end.
+/// An endless sequence of episodes.
 pub(super) struct Schedule {
-    chance: Chance,
-    kind: Kind,
+    random: SeededRandom,
+    kind: RedisKind,
 }
 
 impl Schedule {
-    pub(super) fn new(chance: Chance, kind: Kind) -> Self {
-        Self { chance, kind }
+    pub(super) fn new(random: SeededRandom, kind: RedisKind) -> Self {
+        Self { random, kind }
     }
 
-    /// The next one: one fault, or two of different places.
+    /// The next episode: one fault, or two that do not clash.
     pub(super) fn episode(&mut self) -> Episode {
         let first = self.fault();
         let mut faults = vec![first];
-        if self.chance.below(3) == 0 {
+        if self.random.below(3) == 0 {
             let second = self.fault();
             if !clash(first, second) {
                 faults.push(second);
             }
         }
-        let lasts = match self.chance.below(4) {
-            // Longer than the lease: others take over.
-            0 => 3_000 + self.chance.below(3_000),
-            _ => 100 + self.chance.below(1_900),
+        let duration = match self.random.below(4) {
+            // Longer than the lease, so that others take over.
+            0 => 3_000 + self.random.below(3_000),
+            _ => 100 + self.random.below(1_900),
         };
         Episode {
-            pause: Duration::from_millis(200 + self.chance.below(2_500)),
+            pause: Duration::from_millis(200 + self.random.below(2_500)),
             faults,
-            lasts: Duration::from_millis(lasts),
-            crashed: if self.chance.below(4) == 0 { 1 + self.chance.below(3) } else { 0 },
+            duration: Duration::from_millis(duration),
+            crashed: if self.random.below(4) == 0 { 1 + self.random.below(3) } else { 0 },
         }
     }
 
     fn fault(&mut self) -> Fault {
         // Below the number of nodes, which fits.
-        let node = self.chance.below(NODES) as usize;
-        match self.chance.below(20) {
+        let node = self.random.below(NODES) as usize;
+        match self.random.below(20) {
             0..=4 => Fault::Kill(node),
             5 => Fault::KillAll,
             6..=8 => Fault::Stop(node),
             9 => Fault::Terminate(node),
             10 => Fault::Drain(node),
-            11..=12 => Fault::Link(Between::Peers(node), self.broken()),
-            13..=14 => Fault::Link(Between::Clients(node), self.broken()),
-            15..=16 if self.kind == Kind::One => Fault::Link(Between::Redis(node), self.broken()),
-            _ => Fault::Store(self.trouble()),
+            11..=12 => Fault::Link(Between::Peers(node), self.link_fault()),
+            13..=14 => Fault::Link(Between::Clients(node), self.link_fault()),
+            15..=16 if self.kind == RedisKind::One => {
+                Fault::Link(Between::Redis(node), self.link_fault())
+            }
+            _ => Fault::Store(self.redis_fault()),
         }
     }
 
-    fn broken(&mut self) -> Broken {
-        let all =
-            [Broken::Cut, Broken::Refused, Broken::HalfOpen, Broken::AnswersLost, Broken::Slow];
-        all[self.chance.below(all.len() as u64) as usize]
+    fn link_fault(&mut self) -> LinkFault {
+        let all = [
+            LinkFault::Cut,
+            LinkFault::Refused,
+            LinkFault::HalfOpen,
+            LinkFault::AnswersLost,
+            LinkFault::Slow,
+        ];
+        all[self.random.below(all.len() as u64) as usize]
     }
 
-    fn trouble(&mut self) -> Trouble {
-        match (self.kind, self.chance.below(8)) {
-            (Kind::One, 4) => Trouble::RefusesWrites,
-            (Kind::One | Kind::Three, 5) => Trouble::Full,
-            (Kind::One | Kind::Three, 6..) => Trouble::Stopped,
-            (Kind::Pair, 5..) => Trouble::ReplicaKilled,
-            _ => Trouble::Killed,
+    fn redis_fault(&mut self) -> RedisFault {
+        match (self.kind, self.random.below(8)) {
+            (RedisKind::One, 4) => RedisFault::RefusesWrites,
+            (RedisKind::One | RedisKind::Three, 5) => RedisFault::Full,
+            (RedisKind::One | RedisKind::Three, 6..) => RedisFault::Stopped,
+            (RedisKind::Pair, 5..) => RedisFault::ReplicaKilled,
+            _ => RedisFault::Killed,
         }
     }
 }
 
-/// Whether two faults cannot be at once: they break the same place, or the first one's end needs
-/// what the second one breaks. A node leaves in peace only while it has its Redis and its peers.
+/// Whether two faults cannot overlap: they break the same thing, or healing the first one needs
+/// what the second one breaks. A node drains cleanly only while it has its Redis and its peers.
 fn clash(one: Fault, other: Fault) -> bool {
-    let leaves = |fault| matches!(fault, Fault::Terminate(_) | Fault::Drain(_));
-    let place = |fault| match fault {
+    let drains = |fault| matches!(fault, Fault::Terminate(_) | Fault::Drain(_));
+    let node_of = |fault| match fault {
         Fault::Kill(node) | Fault::Stop(node) | Fault::Terminate(node) | Fault::Drain(node) => {
             Some(node)
         }
         Fault::KillAll | Fault::Link(..) | Fault::Store(_) => None,
     };
     match (one, other) {
-        _ if leaves(one) || leaves(other) => true,
+        _ if drains(one) || drains(other) => true,
         (Fault::KillAll, fault) | (fault, Fault::KillAll) => {
-            place(fault).is_some() || fault == Fault::KillAll
+            node_of(fault).is_some() || fault == Fault::KillAll
         }
         (Fault::Link(one, _), Fault::Link(other, _)) => one == other,
         (Fault::Store(_), Fault::Store(_)) => true,
-        (one, other) => place(one).is_some() && place(one) == place(other),
+        (one, other) => node_of(one).is_some() && node_of(one) == node_of(other),
     }
 }
 
@@ -161,22 +168,22 @@ fn clash(one: Fault, other: Fault) -> bool {
 mod tests {
     use super::*;
 
-    fn episodes(seed: u64, kind: Kind) -> Vec<Episode> {
-        let mut schedule = Schedule::new(Chance(seed), kind);
+    fn episodes(seed: u64, kind: RedisKind) -> Vec<Episode> {
+        let mut schedule = Schedule::new(SeededRandom(seed), kind);
         (0..2_000).map(|_| schedule.episode()).collect()
     }
 
     #[test]
     fn the_same_seed_makes_the_same_schedule_and_another_one_another() {
-        assert_eq!(episodes(1, Kind::One), episodes(1, Kind::One));
-        assert_ne!(episodes(1, Kind::One), episodes(2, Kind::One));
+        assert_eq!(episodes(1, RedisKind::One), episodes(1, RedisKind::One));
+        assert_ne!(episodes(1, RedisKind::One), episodes(2, RedisKind::One));
     }
 
     #[test]
     fn every_fault_comes_and_no_place_breaks_twice_at_once() {
-        let all = episodes(7, Kind::One);
-        for wanted in [Fault::Kill(0), Fault::KillAll, Fault::Stop(2), Fault::Drain(1)] {
-            assert!(all.iter().any(|episode| episode.faults.contains(&wanted)), "{wanted:?}");
+        let all = episodes(7, RedisKind::One);
+        for expected in [Fault::Kill(0), Fault::KillAll, Fault::Stop(2), Fault::Drain(1)] {
+            assert!(all.iter().any(|episode| episode.faults.contains(&expected)), "{expected:?}");
         }
         for episode in &all {
             if let [one, other] = episode.faults[..] {
@@ -191,9 +198,9 @@ mod tests {
             let redis = |fault: &Fault| matches!(fault, Fault::Link(Between::Redis(_), _));
             episode.faults.iter().any(redis)
         };
-        assert!(!episodes(3, Kind::Pair).iter().any(links));
-        let replica = Fault::Store(Trouble::ReplicaKilled);
+        assert!(!episodes(3, RedisKind::Pair).iter().any(links));
+        let replica = Fault::Store(RedisFault::ReplicaKilled);
         let has = |kind| episodes(3, kind).iter().any(|it| it.faults.contains(&replica));
-        assert_eq!((has(Kind::One), has(Kind::Pair)), (false, true));
+        assert_eq!((has(RedisKind::One), has(RedisKind::Pair)), (false, true));
     }
 }

@@ -2,15 +2,15 @@
 
 use serde_json::json;
 
-use super::{Client, Wrong};
+use super::{Client, LoadError};
 
-/// Its name.
+/// The agent's name.
 pub(super) const NAME: &str = "load";
-/// How the scripted model names the call of its first step.
+/// The id that the scripted model gives to the call of its first step.
 pub(super) const CALL: &str = "call_1_1";
 
-/// Defines it over HTTP.
-pub(super) async fn define(client: &mut Client) -> Result<(), Wrong> {
+/// Defines the agent over HTTP.
+pub(super) async fn define(client: &mut Client) -> Result<(), LoadError> {
     let definition = json!({
         "name": NAME,
         "system_prompt": "You are under load.",

@@ -1,4 +1,4 @@
-//! The node under load: a process of its own.
+//! The node under load, as a process.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -10,23 +10,23 @@ use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
 
 use super::client::Client;
-use super::{Load, Wrong, wrong};
+use super::{Load, LoadError, load_error};
 use crate::program;
 
-/// A node that takes longer to start has failed; repairing a large file is part of it.
-const START: Duration = Duration::from_secs(120);
-/// Longer than a node drains.
-const STOP: Duration = Duration::from_secs(40);
+/// How long a start may take, including the repair of a large store.
+const START_TIMEOUT: Duration = Duration::from_secs(120);
+/// How long a stop may take: longer than a node drains.
+const STOP_TIMEOUT: Duration = Duration::from_secs(40);
 
-/// What /proc counts in, on every Linux.
+/// The unit of processor times in /proc, on every Linux.
 const TICK_MS: u64 = 10;
 
-/// A node, and its process if the load program started it. Dropping it kills the process.
+/// A node, and its process if the load program started it. Dropping the value kills the process.
 pub(super) struct Node {
     pub(super) public: SocketAddr,
     pub(super) admin: SocketAddr,
     child: Option<Child>,
-    /// From its start to its ready line.
+    /// The time from its start to its ready line.
     pub(super) ready_after: Duration,
     started: Instant,
 }
@@ -34,43 +34,47 @@ pub(super) struct Node {
 /// How a node is started.
 pub(super) struct Start<'a> {
     pub(super) store: &'a str,
-    /// How soon an actor with nothing to do leaves.
+    /// `--passivate-after`.
     pub(super) passivate: &'a str,
-    /// Where it runs.
+    /// The working directory.
     pub(super) dir: &'a Path,
     pub(super) name: &'a str,
-    /// Where it sends its traces, if it does.
+    /// The collector of its traces, if it exports them.
     pub(super) otlp: Option<&'a str>,
 }
 
-/// What a node has counted since it started.
+/// A node's counters since its start.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Counters {
     pub(super) commits: u64,
     pub(super) fsyncs: u64,
     pub(super) live_actors: u64,
     pub(super) dropped_spans: u64,
-    /// Nodes that it is connected to.
+    /// The number of nodes to which it is connected.
     pub(super) peers: u64,
 }
 
 impl Node {
-    /// A node that runs already.
+    /// A node that is already running.
     pub(super) fn running(public: SocketAddr, admin: SocketAddr) -> Self {
         Self { public, admin, child: None, ready_after: Duration::ZERO, started: Instant::now() }
     }
 
-    /// Starts one on a store directory and waits until it serves.
-    pub(super) async fn start(load: &Load, store: &Path, passivate: &str) -> Result<Self, Wrong> {
+    /// Starts a node on a store directory, and waits until it serves.
+    pub(super) async fn start(
+        load: &Load,
+        store: &Path,
+        passivate: &str,
+    ) -> Result<Self, LoadError> {
         let url = format!("embedded:{}", store.display());
         let dir = store.parent().unwrap_or(store);
         let start = Start { store: &url, passivate, dir, name: "load", otlp: None };
         Self::start_as(load, &start).await
     }
 
-    /// The same on any store.
-    pub(super) async fn start_as(load: &Load, start: &Start<'_>) -> Result<Self, Wrong> {
-        let program = program::release(load.binary.as_deref()).await.map_err(Wrong)?;
+    /// Starts a node on any store, and waits until it serves.
+    pub(super) async fn start_as(load: &Load, start: &Start<'_>) -> Result<Self, LoadError> {
+        let program = program::release(load.binary.as_deref()).await.map_err(LoadError)?;
         let Start { store, passivate, dir, name, otlp } = start;
         let mut command = Command::new(&program);
         command
@@ -84,91 +88,101 @@ impl Node {
     }
 
     /// Starts this program as a bare node over a Redis.
-    pub(super) async fn start_bare(load: &Load, redis: &str) -> Result<Self, Wrong> {
-        let me = std::env::current_exe().map_err(|error| wrong("this program", error))?;
+    pub(super) async fn start_bare(load: &Load, redis: &str) -> Result<Self, LoadError> {
+        let me = std::env::current_exe().map_err(|error| load_error("this program", error))?;
         let mut command = Command::new(me);
         command.args(["--serve-bare", redis, "--durability", &load.durability.to_string()]);
         Self::ready(command).await
     }
 
-    /// Starts a process and waits until it says that it serves, and where.
-    async fn ready(mut command: Command) -> Result<Self, Wrong> {
+    /// Starts a process and waits for its ready line, which contains its addresses.
+    async fn ready(mut command: Command) -> Result<Self, LoadError> {
         let started = Instant::now();
         let spawned = command.stdout(Stdio::piped()).kill_on_drop(true).spawn();
         let program = command.as_std().get_program().to_string_lossy();
-        let mut child = spawned.map_err(|error| wrong(&program, error))?;
-        let said = child.stdout.take().ok_or_else(|| Wrong("no standard output".to_owned()))?;
-        let mut lines = BufReader::new(said).lines();
-        let line = tokio::time::timeout(START, lines.next_line()).await;
-        let line = line.map_err(|_| Wrong(format!("the node was not ready within {START:?}")))?;
-        let line = line.map_err(|error| wrong("the ready line", error))?.unwrap_or_default();
+        let mut child = spawned.map_err(|error| load_error(&program, error))?;
+        let stdout =
+            child.stdout.take().ok_or_else(|| LoadError("no standard output".to_owned()))?;
+        let mut lines = BufReader::new(stdout).lines();
+        let line = tokio::time::timeout(START_TIMEOUT, lines.next_line()).await;
+        let line = line
+            .map_err(|_| LoadError(format!("the node was not ready within {START_TIMEOUT:?}")))?;
+        let line = line.map_err(|error| load_error("the ready line", error))?.unwrap_or_default();
         let ready_after = started.elapsed();
         let address = |key: &str| {
             let field = line.split(' ').find_map(|field| field.strip_prefix(key));
             let address = field.and_then(|field| field.parse().ok());
-            address.ok_or_else(|| Wrong(format!("the node said {line:?} instead of ready")))
+            address.ok_or_else(|| {
+                LoadError(format!("the node printed {line:?} instead of its ready line"))
+            })
         };
         let (public, admin) = (address("public=")?, address("admin=")?);
         Ok(Self { public, admin, child: Some(child), ready_after, started })
     }
 
-    /// How long ago it was started.
+    /// The time since its start.
     pub(super) fn age(&self) -> Duration {
         self.started.elapsed()
     }
 
-    pub(super) async fn counters(&self) -> Result<Counters, Wrong> {
+    pub(super) async fn counters(&self) -> Result<Counters, LoadError> {
         let mut client = Client::new(self.admin);
         let (_, text) = client.ask(Method::GET, "/metrics", None).await?;
         Ok(Counters::parse(text.as_str().unwrap_or_default()))
     }
 
-    /// Its process, if the load program started it.
-    pub(super) fn pid(&self) -> Result<u32, Wrong> {
+    /// The id of its process, if the load program started it.
+    pub(super) fn pid(&self) -> Result<u32, LoadError> {
         let child = self.child.as_ref().and_then(Child::id);
-        child.ok_or_else(|| Wrong("the node's process is not ours".to_owned()))
+        child.ok_or_else(|| LoadError("the node's process is not ours".to_owned()))
     }
 
     /// Its resident memory in kB.
-    pub(super) fn resident_kb(&self) -> Result<u64, Wrong> {
+    pub(super) fn resident_kb(&self) -> Result<u64, LoadError> {
         let path = format!("/proc/{}/status", self.pid()?);
-        let status = std::fs::read_to_string(&path).map_err(|error| wrong(&path, error))?;
+        let status = std::fs::read_to_string(&path).map_err(|error| load_error(&path, error))?;
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
         let kb = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse().ok());
-        kb.ok_or_else(|| Wrong(format!("{path}: has no VmRSS")))
+        kb.ok_or_else(|| LoadError(format!("{path}: has no VmRSS")))
     }
 
-    /// What its threads have worked, in the kernel and out of it; unlike the time that passes, it
-    /// depends little on what else the machine does. `None` of a node that runs elsewhere.
-    pub(super) fn worked(&self) -> Option<Duration> {
+    /// The processor time of its threads, in the kernel and in user mode. Unlike elapsed time, it
+    /// depends little on other load on the machine. `None` for a node that the load program did not
+    /// start.
+    pub(super) fn cpu_time(&self) -> Option<Duration> {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.pid().ok()?)).ok()?;
-        // The name, in brackets, may hold anything; user and system time are the 12th and 13th after.
+        // The name, in brackets, may contain anything; user and system time are the 12th and 13th
+        // fields after it.
         let mut times = stat.rsplit_once(')')?.1.split_whitespace().skip(11);
-        let (user, system) =
-            (times.next()?.parse::<u64>().ok()?, times.next()?.parse::<u64>().ok()?);
+        let user = times.next()?.parse::<u64>().ok()?;
+        let system = times.next()?.parse::<u64>().ok()?;
         Some(Duration::from_millis((user + system) * TICK_MS))
     }
 
-    /// SIGKILL.
-    pub(super) async fn kill(mut self) -> Result<(), Wrong> {
+    /// Sends SIGKILL. Returns when the process is gone.
+    pub(super) async fn kill(mut self) -> Result<(), LoadError> {
         match &mut self.child {
-            Some(child) => child.kill().await.map_err(|error| wrong("killing the node", error)),
+            Some(child) => {
+                child.kill().await.map_err(|error| load_error("killing the node", error))
+            }
             None => Ok(()),
         }
     }
 
-    /// Lets it drain, if it is the load program's own. It must exit with 0.
-    pub(super) async fn stop(mut self) -> Result<(), Wrong> {
+    /// Drains the node, if the load program started it. It must exit with 0.
+    pub(super) async fn stop(mut self) -> Result<(), LoadError> {
         let Some(mut child) = self.child.take() else { return Ok(()) };
         let pid = child.id().map(|pid| pid.to_string()).unwrap_or_default();
-        let asked = Command::new("kill").args(["-TERM", &pid]).status().await;
-        asked.map_err(|error| wrong("kill", error))?;
-        let status = tokio::time::timeout(STOP, child.wait()).await;
-        let status = status.map_err(|_| Wrong(format!("the node ran on for {STOP:?}")))?;
-        let status = status.map_err(|error| wrong("the node", error))?;
-        match status.success() {
-            true => Ok(()),
-            false => Err(Wrong(format!("the node ended with {status}"))),
+        let signalled = Command::new("kill").args(["-TERM", &pid]).status().await;
+        signalled.map_err(|error| load_error("kill", error))?;
+        let status = tokio::time::timeout(STOP_TIMEOUT, child.wait()).await;
+        let status =
+            status.map_err(|_| LoadError(format!("the node ran on for {STOP_TIMEOUT:?}")))?;
+        let status = status.map_err(|error| load_error("the node", error))?;
+        if status.success() {
+            Ok(())
+        } else {
+            Err(LoadError(format!("the node exited with {status}")))
         }
     }
 }

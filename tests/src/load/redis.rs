@@ -1,4 +1,4 @@
-//! The Redis that several nodes share under load: a process of its own.
+//! The Redis that several nodes share under load, as a process.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -9,36 +9,36 @@ use abide_registry::store::Store;
 use abide_registry::store::redis::{self, RedisUrl};
 use tokio::process::{Child, Command};
 
-use super::{Durability, Wrong, wrong};
+use super::{Durability, LoadError, load_error};
 
-/// A server that takes longer has failed.
-const START: Duration = Duration::from_secs(10);
-/// How long it may rewrite its file: gigabytes, on a busy disk.
-const REWRITE: Duration = Duration::from_secs(300);
-const LOOK_EVERY: Duration = Duration::from_millis(200);
+/// How long a start may take.
+const START_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long the rewrite of its file may take: gigabytes, on a busy disk.
+const REWRITE_TIMEOUT: Duration = Duration::from_secs(300);
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
-/// Dropping it kills the server.
+/// A server, which is killed when the value is dropped.
 pub(super) struct Redis {
     pub(super) url: String,
     _server: Child,
 }
 
-/// What a server says of itself.
+/// A part of the server's `INFO`.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Info {
-    /// All that it has allocated, and that without what it needs for itself.
+    /// All memory that it has allocated.
     pub(super) memory: u64,
     pub(super) dataset: u64,
-    /// Its processor time; that of a child that rewrites its file is not in it.
-    pub(super) worked: Duration,
-    pub(super) rewrites: bool,
+    /// Its processor time, without that of a child process that is_rewriting its file.
+    pub(super) cpu_time: Duration,
+    pub(super) is_rewriting: bool,
 }
 
 impl Redis {
-    /// Starts one that keeps what it is given, as the durability asks.
-    pub(super) async fn start(durability: Durability, dir: &Path) -> Result<Self, Wrong> {
+    /// Starts a server with the settings of this durability.
+    pub(super) async fn start(durability: Durability, dir: &Path) -> Result<Self, LoadError> {
         let free = std::net::TcpListener::bind("127.0.0.1:0").and_then(|port| port.local_addr());
-        let port = free.map_err(|error| wrong("a free port", error))?.port().to_string();
+        let port = free.map_err(|error| load_error("a free port", error))?.port().to_string();
         let fsync = match durability {
             Durability::Fsync => "always",
             Durability::Os => "everysec",
@@ -50,56 +50,56 @@ impl Redis {
             .stdout(Stdio::null())
             .kill_on_drop(true)
             .spawn()
-            .map_err(|error| wrong("redis-server", error))?;
+            .map_err(|error| load_error("redis-server", error))?;
         let redis = Self { url: format!("redis://127.0.0.1:{port}"), _server: server };
         let up = async {
             while redis.store(durability).await.is_err() {
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
         };
-        let up = tokio::time::timeout(START, up).await;
-        up.map_err(|_| Wrong(format!("redis-server did not answer within {START:?}")))?;
+        let up = tokio::time::timeout(START_TIMEOUT, up).await;
+        up.map_err(|_| LoadError(format!("redis-server did not answer within {START_TIMEOUT:?}")))?;
         Ok(redis)
     }
 
-    /// Opens it as a node does.
-    pub(super) async fn store(&self, durability: Durability) -> Result<Arc<dyn Store>, Wrong> {
+    /// Opens the store as a node does.
+    pub(super) async fn store(&self, durability: Durability) -> Result<Arc<dyn Store>, LoadError> {
         open(&self.url, durability).await
     }
 
-    /// What it says of itself now.
-    pub(super) async fn info(&self) -> Result<Info, Wrong> {
-        let asked = async {
+    /// Reads its `INFO`.
+    pub(super) async fn info(&self) -> Result<Info, LoadError> {
+        let reply = async {
             let client = ::redis::Client::open(self.url.as_str())?;
             let mut connection = client.get_multiplexed_async_connection().await?;
             ::redis::cmd("INFO").query_async::<String>(&mut connection).await
         };
-        let text = asked.await.map_err(|error| wrong("INFO", error))?;
-        Info::parse(&text).ok_or_else(|| Wrong(format!("INFO says no memory: {text:?}")))
+        let text = reply.await.map_err(|error| load_error("INFO", error))?;
+        Info::parse(&text).ok_or_else(|| LoadError(format!("INFO has no memory: {text:?}")))
     }
 
-    /// Waits until it does not rewrite its file.
-    pub(super) async fn quiet(&self) -> Result<(), Wrong> {
+    /// Waits until it is not rewriting its file.
+    pub(super) async fn wait_until_quiet(&self) -> Result<(), LoadError> {
         let quiet = async {
-            while self.info().await?.rewrites {
-                tokio::time::sleep(LOOK_EVERY).await;
+            while self.info().await?.is_rewriting {
+                tokio::time::sleep(POLL_INTERVAL).await;
             }
             Ok(())
         };
-        let quiet = tokio::time::timeout(REWRITE, quiet).await;
-        quiet.map_err(|_| Wrong(format!("Redis rewrote its file for {REWRITE:?}")))?
+        let quiet = tokio::time::timeout(REWRITE_TIMEOUT, quiet).await;
+        quiet.map_err(|_| LoadError(format!("Redis rewrote its file for {REWRITE_TIMEOUT:?}")))?
     }
 }
 
 /// Opens a store as a node does.
-pub(super) async fn open(at: &str, durability: Durability) -> Result<Arc<dyn Store>, Wrong> {
-    let url: RedisUrl = at.parse().map_err(|error| wrong(at, error))?;
+pub(super) async fn open(at: &str, durability: Durability) -> Result<Arc<dyn Store>, LoadError> {
+    let url: RedisUrl = at.parse().map_err(|error| load_error(at, error))?;
     let durability = match durability {
         Durability::Fsync => redis::Durability::Fsync,
         Durability::Os => redis::Durability::Os,
     };
     let store = redis::Redis::open(&url, durability).await;
-    Ok(Arc::new(store.map_err(|error| wrong(at, error))?))
+    Ok(Arc::new(store.map_err(|error| load_error(at, error))?))
 }
 
 impl Info {
@@ -112,8 +112,8 @@ impl Info {
         Some(Self {
             memory: field("used_memory")?.parse().ok()?,
             dataset: field("used_memory_dataset")?.parse().ok()?,
-            worked: Duration::from_secs_f64(seconds("used_cpu_sys")? + seconds("used_cpu_user")?),
-            rewrites: ["aof_rewrite_in_progress", "aof_rewrite_scheduled"]
+            cpu_time: Duration::from_secs_f64(seconds("used_cpu_sys")? + seconds("used_cpu_user")?),
+            is_rewriting: ["aof_rewrite_in_progress", "aof_rewrite_scheduled"]
                 .iter()
                 .any(|name| field(name) == Some("1")),
         })
@@ -127,12 +127,12 @@ mod tests {
     use super::Info;
 
     #[test]
-    fn what_redis_says_is_read_by_whole_names() {
+    fn fields_of_info_are_read_by_whole_names() {
         let text = "# Memory\r\nused_memory_rss:9\r\nused_memory:5\r\nused_memory_dataset:3\r\n\
                     used_cpu_sys:0.25\r\nused_cpu_user:0.5\r\nused_cpu_sys_children:7\r\n\
                     aof_rewrite_in_progress:0\r\naof_rewrite_scheduled:1\r\n";
-        let worked = Duration::from_millis(750);
-        let read = Info { memory: 5, dataset: 3, worked, rewrites: true };
+        let cpu_time = Duration::from_millis(750);
+        let read = Info { memory: 5, dataset: 3, cpu_time, is_rewriting: true };
         assert_eq!(Info::parse(text), Some(read));
         assert_eq!(Info::parse("used_memory:5\r\n"), None);
     }

@@ -1,36 +1,39 @@
-//! What was measured, as a table.
+//! The tables of the measurements.
 
 use std::fmt;
 use std::time::Duration;
 
 use super::Load;
-use super::floor::Bare;
-use super::long::Long;
-use super::model::PACE;
-use super::parallel::Parallel;
-use super::park::Parked;
-use super::park::shared::{Held, Shared};
-use super::speakers::Speakers;
-use super::streams::{Streams, WORDS};
+use super::floor::FloorRate;
+use super::idle_conversations::IdleMeasurement;
+use super::idle_conversations::over_redis::{MemoryUse, SharedMeasurement};
+use super::long_conversations::LongMeasurement;
+use super::model_server::TOKEN_INTERVAL;
+use super::open_streams::{DELTAS_PER_BURST, StreamsMeasurement};
+use super::parallel_tools::ParallelMeasurement;
+use super::streaming_models::StreamingMeasurement;
 use super::turns::Turns;
 
-/// Rows of a name and values, printed as Markdown.
+/// Rows of a name and its values, displayed as a Markdown table.
 pub(super) struct Report {
     head: Vec<String>,
     rows: Vec<Vec<String>>,
 }
 
 impl Report {
-    pub(super) fn of_turns(load: &Load, turns: &Turns, floor: Bare) -> Self {
-        let (seconds, counted) = (turns.took.as_secs_f64(), turns.counted);
-        let commits_a_second = counted.commits as f64 / seconds;
-        let shared = match counted.fsyncs {
+    pub(super) fn of_turns(load: &Load, turns: &Turns, floor: FloorRate) -> Self {
+        let (seconds, counters) = (turns.took.as_secs_f64(), turns.counters);
+        let commits_a_second = counters.commits as f64 / seconds;
+        let shared = match counters.fsyncs {
             0 => "no fsyncs".to_owned(),
-            fsyncs => format!("{:.1}", counted.commits as f64 / fsyncs as f64),
+            fsyncs => format!("{:.1}", counters.commits as f64 / fsyncs as f64),
         };
-        let worked = turns.worked.map(|worked| format!("{:.2} ms", mean_ms(worked, turns.count)));
-        let worked = worked.unwrap_or_else(|| "not known".to_owned());
-        let stored = turns.stored.map(|stored| format!("{:.2} ms", mean_ms(stored, turns.count)));
+        let cpu_time =
+            turns.cpu_time.map(|cpu_time| format!("{:.2} ms", mean_ms(cpu_time, turns.count)));
+        let cpu_time = cpu_time.unwrap_or_else(|| "not known".to_owned());
+        let redis_cpu_time = turns
+            .redis_cpu_time
+            .map(|redis_cpu_time| format!("{:.2} ms", mean_ms(redis_cpu_time, turns.count)));
         let bare = format!("{:.0} ({} of {} bytes)", floor.rate(), floor.commits, floor.bytes);
         let rows = [
             ("turns", format!("{}, {} conversations at once", turns.count, load.concurrency)),
@@ -38,11 +41,14 @@ impl Report {
             ("nodes", load.nodes.map_or("1".to_owned(), |nodes| format!("{nodes}, over Redis"))),
             ("durability", load.durability.to_string()),
             ("turns/s", format!("{:.0}", f64::from(turns.count) / seconds)),
-            ("nodes' processor time a turn", worked),
-            ("Redis' processor time a turn", stored.unwrap_or_else(|| "no Redis".to_owned())),
+            ("nodes' processor time a turn", cpu_time),
+            (
+                "Redis' processor time a turn",
+                redis_cpu_time.unwrap_or_else(|| "no Redis".to_owned()),
+            ),
             ("resolution → 200, p50 / p99", both(&turns.accepted)),
             ("resolution → turn end, p50 / p99", both(&turns.ended)),
-            ("commits a turn", format!("{:.2}", counted.commits as f64 / f64::from(turns.count))),
+            ("commits a turn", format!("{:.2}", counters.commits as f64 / f64::from(turns.count))),
             ("commits per fsync", shared),
             ("commits/s", format!("{commits_a_second:.0}")),
             ("floor, commits/s", bare),
@@ -51,7 +57,7 @@ impl Report {
         Self::of(rows)
     }
 
-    pub(super) fn of_parallel(load: &Load, parallel: &Parallel) -> Self {
+    pub(super) fn of_parallel(load: &Load, parallel: &ParallelMeasurement) -> Self {
         let middle = |all: &[Duration]| all[all.len() / 2].as_secs_f64();
         let ratio = middle(&parallel.together) / middle(&parallel.alone);
         Self::of([
@@ -63,7 +69,7 @@ impl Report {
         ])
     }
 
-    pub(super) fn of_parked(load: &Load, parked: &Parked) -> Self {
+    pub(super) fn of_parked(load: &Load, parked: &IdleMeasurement) -> Self {
         let count = f64::from(parked.count);
         let kb = &parked.resident_kb;
         let grown = |from: u64, to: u64, count: f64| {
@@ -88,17 +94,17 @@ impl Report {
         ])
     }
 
-    pub(super) fn of_shared(load: &Load, shared: &Shared) -> Self {
-        let [before, half, all] = shared.held;
+    pub(super) fn of_shared(load: &Load, shared: &SharedMeasurement) -> Self {
+        let [before, half, all] = shared.memory;
         let count = f64::from(shared.count);
         let rate = count / shared.took.as_secs_f64();
-        let mb = |of: fn(&Held) -> u64| {
+        let mb = |of: fn(&MemoryUse) -> u64| {
             format!("{} / {} / {} MB", of(&before) >> 20, of(&half) >> 20, of(&all) >> 20)
         };
-        let grown = |of: fn(&Held) -> u64| {
+        let grown = |of: fn(&MemoryUse) -> u64| {
             let second = f64::from(shared.count - shared.count / 2);
             let each =
-                |from: &Held, count: f64| (of(&all) as f64 - of(from) as f64) / count.max(1.0);
+                |from: &MemoryUse, count: f64| (of(&all) as f64 - of(from) as f64) / count.max(1.0);
             format!("{:.0} / {:.0} kB", each(&before, count), each(&half, second))
         };
         let nodes = load.nodes.unwrap_or(1);
@@ -108,11 +114,14 @@ impl Report {
             ("nodes", format!("{nodes}, over Redis")),
             ("durability", load.durability.to_string()),
             ("parking them all", format!("{:.1} s ({rate:.0}/s)", shared.took.as_secs_f64())),
-            ("Redis, before / half parked / all parked", mb(|held| held.redis)),
-            ("Redis, per 1,000 parked, of all / of the second half", grown(|held| held.redis)),
-            ("Redis' dataset, the same", grown(|held| held.dataset)),
-            ("nodes' memory, before / half parked / all parked", mb(|held| held.nodes_kb << 10)),
-            ("nodes' memory, per 1,000 parked, the same", grown(|held| held.nodes_kb << 10)),
+            ("Redis, before / half parked / all parked", mb(|memory| memory.redis)),
+            ("Redis, per 1,000 parked, of all / of the second half", grown(|memory| memory.redis)),
+            ("Redis' dataset, the same", grown(|memory| memory.dataset)),
+            (
+                "nodes' memory, before / half parked / all parked",
+                mb(|memory| memory.nodes_kb << 10),
+            ),
+            ("nodes' memory, per 1,000 parked, the same", grown(|memory| memory.nodes_kb << 10)),
             ("live actors", shared.live_actors.to_string()),
             ("idle nodes, processor time a second", ms(shared.idle.nodes)),
             ("idle Redis, processor time a second", ms(shared.idle.redis)),
@@ -121,8 +130,9 @@ impl Report {
         ])
     }
 
-    pub(super) fn of_streams(load: &Load, streams: &Streams) -> Self {
-        let Streams { count, shared_kb, own_kb, quiet, bursts, heard, deltas } = streams;
+    pub(super) fn of_streams(load: &Load, streams: &StreamsMeasurement) -> Self {
+        let StreamsMeasurement { count, shared_kb, own_kb, quiet, bursts, delivered, deltas } =
+            streams;
         let delay = |percent| {
             let delay = quantile(bursts, percent).saturating_sub(quantile(quiet, percent));
             ms(delay)
@@ -132,18 +142,18 @@ impl Report {
             ("durability", load.durability.to_string()),
             ("memory a stream, many of one conversation", format!("{shared_kb:.1} kB")),
             ("memory a stream, each of its own conversation", format!("{own_kb:.1} kB")),
-            ("a burst", format!("{WORDS} deltas to {count} streams")),
-            ("burst → heard by all, p50 / p99", both(heard)),
-            ("deltas that came", format!("{:.1} %", deltas * 100.0)),
-            ("commit, nothing said, p50 / p99", both(quiet)),
+            ("a burst", format!("{DELTAS_PER_BURST} deltas to {count} streams")),
+            ("burst → received by all, p50 / p99", both(delivered)),
+            ("deltas that arrived", format!("{:.1} %", deltas * 100.0)),
+            ("commit, no burst, p50 / p99", both(quiet)),
             ("commit, during a burst, p50 / p99", both(bursts)),
             ("delay of a commit, p50 / p99", format!("{} / {}", delay(50), delay(99))),
         ])
     }
 
-    pub(super) fn of_long(load: &Load, measured: &[Long]) -> Self {
+    pub(super) fn of_long(load: &Load, measured: &[LongMeasurement]) -> Self {
         let mut report = Self::of([("durability", load.durability.to_string())]);
-        for Long { events, live, revived, grown_kb } in measured {
+        for LongMeasurement { events, live, revived, grown_kb } in measured {
             let mut row =
                 |what: &str, value| report.row(&format!("{events} events: {what}"), &[value]);
             row("message → provider asked, p50 / p99", both(live));
@@ -153,21 +163,32 @@ impl Report {
         report
     }
 
-    pub(super) fn of_speakers(load: &Load, speakers: &Speakers) -> Self {
-        let Speakers { count, first_alone, tokens, heard, took, spoken, worked } = speakers;
-        let cores = worked.map(|worked| worked.as_secs_f64() / took.as_secs_f64());
+    pub(super) fn of_streaming_models(load: &Load, measured: &StreamingMeasurement) -> Self {
+        let StreamingMeasurement {
+            count,
+            first_alone,
+            tokens,
+            delivered,
+            took,
+            expected,
+            cpu_time,
+        } = measured;
+        let cores = cpu_time.map(|cpu_time| cpu_time.as_secs_f64() / took.as_secs_f64());
         Self::of([
-            ("models that speak at once", format!("{count}, a token every {PACE:?} each")),
+            (
+                "models that stream at once",
+                format!("{count}, a token every {TOKEN_INTERVAL:?} each"),
+            ),
             ("durability", load.durability.to_string()),
             ("provider's byte → listener, first token, alone, p50 / p99", both(first_alone)),
             ("provider's byte → listener, all at once, p50 / p99", both(tokens)),
-            ("tokens that came", format!("{:.1} %", heard * 100.0)),
-            ("took, of a speech of", format!("{} of {}", ms(*took), ms(*spoken))),
+            ("tokens that arrived", format!("{:.1} %", delivered * 100.0)),
+            ("took, at the model's rate", format!("{} of {}", ms(*took), ms(*expected))),
             ("the node's cores", cores.map_or("not known".to_owned(), |it| format!("{it:.2}"))),
         ])
     }
 
-    /// A table that compares two.
+    /// A table that compares two sides.
     pub(super) fn of_sides(one: &str, other: &str) -> Self {
         let head = ["measured", one, other, "ratio"].map(str::to_owned).into();
         Self { head, rows: Vec::new() }
@@ -180,7 +201,7 @@ impl Report {
         self.rows.push(row);
     }
 
-    /// Adds a row of two numbers, and the second by the first.
+    /// Adds a row of two numbers and their ratio, the second divided by the first.
     pub(super) fn compare(
         &mut self,
         name: &str,
@@ -188,8 +209,8 @@ impl Report {
         digits: usize,
         [one, other]: [f64; 2],
     ) {
-        let shown = |value: f64| format!("{value:.digits$}{unit}");
-        self.row(name, &[shown(one), shown(other), format!("{:.2}", other / one)]);
+        let format = |value: f64| format!("{value:.digits$}{unit}");
+        self.row(name, &[format(one), format(other), format!("{:.2}", other / one)]);
     }
 
     fn of<const N: usize>(rows: [(&str, String); N]) -> Self {
@@ -214,7 +235,7 @@ pub(super) fn quantile_ms(sorted: &[Duration], percent: usize) -> f64 {
     quantile(sorted, percent).as_secs_f64() * 1_000.0
 }
 
-/// The smallest value that so many percent of all do not exceed.
+/// The smallest value that `percent` percent of all values do not exceed.
 fn quantile(sorted: &[Duration], percent: usize) -> Duration {
     let rank = (sorted.len() * percent).div_ceil(100).max(1);
     sorted.get(rank - 1).copied().unwrap_or_default()
@@ -235,7 +256,7 @@ mod tests {
     use super::quantile;
 
     #[test]
-    fn a_quantile_is_the_value_that_so_many_do_not_exceed() {
+    fn a_quantile_is_the_value_that_its_percentage_does_not_exceed() {
         let sorted: Vec<_> = (1..=200).map(Duration::from_millis).collect();
         assert_eq!(quantile(&sorted, 50), Duration::from_millis(100));
         assert_eq!(quantile(&sorted, 99), Duration::from_millis(198));

@@ -1,4 +1,4 @@
-//! Whole turns, one after another in every lane.
+//! Measures whole turns, which every worker runs one after another.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -9,30 +9,30 @@ use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
 use super::client::Client;
+use super::event_stream::Stream;
 use super::node::{Counters, Node};
 use super::redis::Redis;
-use super::stream::Stream;
-use super::{Load, Wrong, agent};
+use super::{Load, LoadError, agent};
 
-/// A turn that takes longer has not completed.
-const PATIENCE: Duration = Duration::from_secs(60);
-/// Turns before the clock starts, so that code and pages are warm.
-pub(super) const WARM: u32 = 200;
+/// How long a turn may take.
+const TURN_TIMEOUT: Duration = Duration::from_secs(60);
+/// Turns before the measurement starts, so that caches are warm.
+pub(super) const WARM_UP_TURNS: u32 = 200;
 
-/// What was measured of all turns.
+/// The measurements of all turns.
 pub(super) struct Turns {
     pub(super) count: u32,
     pub(super) took: Duration,
-    pub(super) counted: Counters,
-    /// What the nodes' threads worked for them.
-    pub(super) worked: Option<Duration>,
-    /// The same of Redis.
-    pub(super) stored: Option<Duration>,
+    pub(super) counters: Counters,
+    /// The processor time of the nodes' threads.
+    pub(super) cpu_time: Option<Duration>,
+    /// The processor time of Redis.
+    pub(super) redis_cpu_time: Option<Duration>,
     /// From the resolution to its 200, sorted.
     pub(super) accepted: Vec<Duration>,
     /// From the resolution to the frame that ends the turn, sorted.
     pub(super) ended: Vec<Duration>,
-    /// The events of one turn as JSON.
+    /// The bytes of one turn's events as JSON.
     pub(super) turn_bytes: usize,
 }
 
@@ -42,47 +42,51 @@ struct Timing {
 }
 
 impl Turns {
-    /// Lanes speak at one node each, and resolve at the next. Conversations stay: a second run on the
-    /// same store needs another name.
+    /// Runs the turns. Each worker sends messages to one node and resolves at the next.
+    /// Conversations stay: a second run on the same store needs another name.
     pub(super) async fn run(
         load: &Load,
         nodes: &[Node],
         redis: Option<&Redis>,
         name: &str,
-    ) -> Result<Self, Wrong> {
-        let [first, ..] = nodes else { return Err(Wrong("there is no node".to_owned())) };
+    ) -> Result<Self, LoadError> {
+        let [first, ..] = nodes else { return Err(LoadError("there is no node".to_owned())) };
         let mut client = Client::new(first.public);
         agent::define(&mut client).await?;
         let name = format!("{name}-{}", std::process::id());
-        lanes(load, nodes, format!("{name}-warm"), WARM.div_ceil(load.turns)).await?;
-        let journal = journalled(&mut client, &format!("{name}-warm-0")).await?;
+        run_workers(load, nodes, format!("{name}-warm"), WARM_UP_TURNS.div_ceil(load.turns))
+            .await?;
+        let journal = journal_bytes(&mut client, &format!("{name}-warm-0")).await?;
         let turn_bytes = journal / load.turns as usize;
-        let (idle, stored) = (worked(nodes), stored(redis).await?);
-        let (before, started) = (counters(nodes).await?, Instant::now());
-        let timings = lanes(load, nodes, name, load.conversations).await?;
-        let (took, after) = (started.elapsed(), counters(nodes).await?);
-        let (idle, stored) = ((idle, worked(nodes)), (stored, self::stored(redis).await?));
-        let since = |(before, after): (Option<Duration>, Option<Duration>)| {
+        let cpu_before = cpu_time(nodes);
+        let redis_before = redis_cpu_time(redis).await?;
+        let before = counters(nodes).await?;
+        let started = Instant::now();
+        let timings = run_workers(load, nodes, name, load.conversations).await?;
+        let took = started.elapsed();
+        let after = counters(nodes).await?;
+        let difference = |before: Option<Duration>, after: Option<Duration>| {
             before.zip(after).map(|(before, after)| after.saturating_sub(before))
         };
-        let (worked, stored) = (since(idle), since(stored));
+        let cpu_time = difference(cpu_before, cpu_time(nodes));
+        let redis_cpu_time = difference(redis_before, redis_cpu_time(redis).await?);
         let mut accepted: Vec<_> = timings.iter().map(|timing| timing.accepted).collect();
         let mut ended: Vec<_> = timings.iter().map(|timing| timing.ended).collect();
         accepted.sort();
         ended.sort();
         let count = load.conversations.saturating_mul(load.turns);
-        let counted = after.since(before);
-        Ok(Self { count, took, counted, worked, stored, accepted, ended, turn_bytes })
+        let counters = after.since(before);
+        Ok(Self { count, took, counters, cpu_time, redis_cpu_time, accepted, ended, turn_bytes })
     }
 
-    /// Both together, as if one had gone on where the other ended.
-    pub(super) fn and(mut self, other: Self) -> Self {
+    /// The sum of two measurements.
+    pub(super) fn plus(mut self, other: Self) -> Self {
         let sum = |one: Option<Duration>, other| one.zip(other).map(|(one, other)| one + other);
         self.count += other.count;
         self.took += other.took;
-        self.counted = self.counted.plus(other.counted);
-        self.worked = sum(self.worked, other.worked);
-        self.stored = sum(self.stored, other.stored);
+        self.counters = self.counters.plus(other.counters);
+        self.cpu_time = sum(self.cpu_time, other.cpu_time);
+        self.redis_cpu_time = sum(self.redis_cpu_time, other.redis_cpu_time);
         self.accepted.extend(other.accepted);
         self.ended.extend(other.ended);
         self.accepted.sort();
@@ -91,18 +95,18 @@ impl Turns {
     }
 }
 
-async fn stored(redis: Option<&Redis>) -> Result<Option<Duration>, Wrong> {
+async fn redis_cpu_time(redis: Option<&Redis>) -> Result<Option<Duration>, LoadError> {
     match redis {
-        Some(redis) => Ok(Some(redis.info().await?.worked)),
+        Some(redis) => Ok(Some(redis.info().await?.cpu_time)),
         None => Ok(None),
     }
 }
 
-fn worked(nodes: &[Node]) -> Option<Duration> {
-    nodes.iter().map(Node::worked).sum()
+fn cpu_time(nodes: &[Node]) -> Option<Duration> {
+    nodes.iter().map(Node::cpu_time).sum()
 }
 
-async fn counters(nodes: &[Node]) -> Result<Counters, Wrong> {
+async fn counters(nodes: &[Node]) -> Result<Counters, LoadError> {
     let mut all = Counters::default();
     for node in nodes {
         all = all.plus(node.counters().await?);
@@ -110,21 +114,21 @@ async fn counters(nodes: &[Node]) -> Result<Counters, Wrong> {
     Ok(all)
 }
 
-async fn lanes(
+async fn run_workers(
     load: &Load,
     nodes: &[Node],
     name: String,
     conversations: u32,
-) -> Result<Vec<Timing>, Wrong> {
+) -> Result<Vec<Timing>, LoadError> {
     let turns = load.turns;
     let (next, name) = (Arc::new(AtomicU32::new(0)), Arc::new(name));
-    let mut lanes = JoinSet::new();
-    let places = nodes.iter().zip(nodes.iter().cycle().skip(1)).cycle();
-    for (speaks, resolves) in places.take(load.concurrency as usize) {
+    let mut workers = JoinSet::new();
+    let pairs = nodes.iter().zip(nodes.iter().cycle().skip(1)).cycle();
+    for (sends, resolves) in pairs.take(load.concurrency as usize) {
         let (next, name) = (next.clone(), name.clone());
-        let mut client = Client::new(speaks.public);
+        let mut client = Client::new(sends.public);
         let mut other = Client::new(resolves.public);
-        lanes.spawn(async move {
+        workers.spawn(async move {
             let mut timings = Vec::new();
             loop {
                 let n = next.fetch_add(1, Ordering::Relaxed);
@@ -132,101 +136,101 @@ async fn lanes(
                     return Ok(timings);
                 }
                 let id = format!("{name}-{n}");
-                timings.extend(talk(&mut client, &mut other, &id, turns).await?);
+                timings.extend(run_conversation(&mut client, &mut other, &id, turns).await?);
             }
         });
     }
     let mut timings = Vec::new();
-    while let Some(lane) = lanes.join_next().await {
-        let lane: Result<Vec<Timing>, Wrong> =
-            lane.map_err(|error| Wrong(format!("a lane: {error}")))?;
-        timings.extend(lane?);
+    while let Some(worker) = workers.join_next().await {
+        let worker: Result<Vec<Timing>, LoadError> =
+            worker.map_err(|error| LoadError(format!("a worker: {error}")))?;
+        timings.extend(worker?);
     }
     Ok(timings)
 }
 
-/// All turns of a conversation, listened to on one stream.
-async fn talk(
+/// Runs all turns of a conversation on one event stream.
+async fn run_conversation(
     client: &mut Client,
     other: &mut Client,
     id: &str,
     turns: u32,
-) -> Result<Vec<Timing>, Wrong> {
+) -> Result<Vec<Timing>, LoadError> {
     let mut stream = None;
     let mut timings = Vec::new();
     for _ in 0..turns {
-        timings.push(turn(client, other, id, &mut stream).await?);
+        timings.push(run_turn(client, other, id, &mut stream).await?);
     }
     Ok(timings)
 }
 
-async fn turn(
+async fn run_turn(
     client: &mut Client,
     other: &mut Client,
     id: &str,
     stream: &mut Option<Stream>,
-) -> Result<Timing, Wrong> {
+) -> Result<Timing, LoadError> {
     let turn = async {
-        say(client, id).await?;
+        send_message(client, id).await?;
         let stream = match stream {
             Some(open) => open,
             None => stream.insert(Stream::open(client, id).await?),
         };
-        let call = suspended(stream).await?;
+        let call = wait_for_suspension(stream).await?;
         let sent = Instant::now();
         let resolved = async {
             resolve(other, id, &call).await?;
             Ok(sent.elapsed())
         };
         let ended = async {
-            completed(stream, &call).await?;
+            wait_for_completion(stream, &call).await?;
             Ok(sent.elapsed())
         };
         let (accepted, ended) = tokio::try_join!(resolved, ended)?;
         Ok(Timing { accepted, ended })
     };
-    let turn = tokio::time::timeout(PATIENCE, turn).await;
-    let turn = turn.map_err(|_| Wrong(format!("did not complete within {PATIENCE:?}")));
-    turn.and_then(|turn| turn).map_err(|Wrong(why)| Wrong(format!("{id}: {why}")))
+    let turn = tokio::time::timeout(TURN_TIMEOUT, turn).await;
+    let turn = turn.map_err(|_| LoadError(format!("did not complete within {TURN_TIMEOUT:?}")));
+    turn.and_then(|turn| turn).map_err(|LoadError(why)| LoadError(format!("{id}: {why}")))
 }
 
-/// Says the message that creates the conversation.
-pub(super) async fn say(client: &mut Client, id: &str) -> Result<(), Wrong> {
+/// Sends the message, the first of which creates the conversation.
+pub(super) async fn send_message(client: &mut Client, id: &str) -> Result<(), LoadError> {
     let path = format!("/v1/conversations/{id}/messages");
     let body = json!({"agent": agent::NAME, "text": "Tell Ada that the load is on."});
     match client.ask(Method::POST, &path, Some(body)).await? {
         (StatusCode::ACCEPTED, _) => Ok(()),
-        (status, answer) => Err(Wrong(format!("the message: {status} {answer}"))),
+        (status, answer) => Err(LoadError(format!("the message: {status} {answer}"))),
     }
 }
 
-/// Approves the call. Returns what the node answers.
+/// Approves the call. Returns the node's answer.
 pub(super) async fn ask_to_resolve(
     client: &mut Client,
     id: &str,
     call: &str,
-) -> Result<(StatusCode, Value), Wrong> {
+) -> Result<(StatusCode, Value), LoadError> {
     let path = format!("/v1/conversations/{id}/calls/{call}/resolution");
     client.ask(Method::POST, &path, Some(json!({"approved": true}))).await
 }
 
 /// Approves the call, which must be accepted.
-pub(super) async fn resolve(client: &mut Client, id: &str, call: &str) -> Result<(), Wrong> {
+pub(super) async fn resolve(client: &mut Client, id: &str, call: &str) -> Result<(), LoadError> {
     match ask_to_resolve(client, id, call).await? {
         (StatusCode::OK, _) => Ok(()),
-        (status, answer) => Err(Wrong(format!("the resolution: {status} {answer}"))),
+        (status, answer) => Err(LoadError(format!("the resolution: {status} {answer}"))),
     }
 }
 
-/// Waits until the call is open, and returns its id.
-pub(super) async fn suspended(stream: &mut Stream) -> Result<String, Wrong> {
+/// Waits until the call is suspended, and returns its id.
+pub(super) async fn wait_for_suspension(stream: &mut Stream) -> Result<String, LoadError> {
     loop {
         let frame = stream.next().await?;
         let open = match frame.name.as_str() {
             "snapshot" => frame.json()?.pointer("/pending/0/call_id").cloned(),
             "suspended" => frame.json()?.pointer("/call_id").cloned(),
             "turn_completed" | "turn_failed" | "turn_halted" | "turn_cancelled" => {
-                return Err(Wrong(format!("{} before its call: {}", frame.name, frame.data)));
+                return Err(LoadError(format!("{} before its call: {}", frame.name, frame.data)));
             }
             _ => continue,
         };
@@ -236,8 +240,8 @@ pub(super) async fn suspended(stream: &mut Stream) -> Result<String, Wrong> {
     }
 }
 
-/// Waits until the turn has completed, with one good result of its call.
-async fn completed(stream: &mut Stream, call: &str) -> Result<(), Wrong> {
+/// Waits until the turn has completed with exactly one successful result of its call.
+async fn wait_for_completion(stream: &mut Stream, call: &str) -> Result<(), LoadError> {
     let mut results = 0;
     loop {
         let frame = stream.next().await?;
@@ -247,13 +251,13 @@ async fn completed(stream: &mut Stream, call: &str) -> Result<(), Wrong> {
                 let good = data["call_id"] == call
                     && data["result"]["result"]["sent_to"] == "ada@example.com";
                 if !good {
-                    return Err(Wrong(format!("the result is none: {data}")));
+                    return Err(LoadError(format!("the result is wrong: {data}")));
                 }
                 results += 1;
             }
             "turn_completed" if results == 1 => return Ok(()),
             "turn_completed" | "turn_failed" | "turn_halted" | "turn_cancelled" => {
-                return Err(Wrong(format!(
+                return Err(LoadError(format!(
                     "{} with {results} results: {}",
                     frame.name, frame.data
                 )));
@@ -263,12 +267,12 @@ async fn completed(stream: &mut Stream, call: &str) -> Result<(), Wrong> {
     }
 }
 
-/// How many bytes the events of a conversation have.
-async fn journalled(client: &mut Client, id: &str) -> Result<usize, Wrong> {
+/// The bytes of a conversation's events.
+async fn journal_bytes(client: &mut Client, id: &str) -> Result<usize, LoadError> {
     let path = format!("/v1/conversations/{id}/journal?limit=1000");
     let (_, page) = client.ask(Method::GET, &path, None).await?;
     match page["events"].as_array() {
         Some(events) => Ok(events.iter().map(|event| event.to_string().len()).sum()),
-        None => Err(Wrong(format!("{path}: has no events"))),
+        None => Err(LoadError(format!("{path}: has no events"))),
     }
 }

@@ -1,4 +1,4 @@
-//! A Redis that is a process of this machine.
+//! A Redis as a process of this machine.
 
 use std::process::Stdio;
 
@@ -7,11 +7,11 @@ use tempfile::TempDir;
 use tokio::net::TcpStream;
 use tokio::process::{Child, Command};
 
-use super::{FLAGS, PORTS, free_port};
-use crate::patience::{look, within};
+use super::{FLAGS, MAX_PORT_TRIES, free_port};
+use crate::deadline::{poll, within};
 use crate::signal::{signal, stop};
 
-/// It dies with this value, and its directory goes.
+/// A process; dropping the value kills it and removes its directory.
 pub(super) struct Process {
     child: Child,
     dir: TempDir,
@@ -22,20 +22,20 @@ pub(super) struct Process {
 impl Process {
     pub(super) async fn start(flags: &[&str]) -> (Self, u16) {
         let flags: Vec<String> = flags.iter().map(|flag| flag.to_string()).collect();
-        for _ in 0..PORTS {
+        for _ in 0..MAX_PORT_TRIES {
             let (dir, port) = (directory(), free_port());
             let child = spawn(&dir, port, &flags);
             let mut process = Self { child, dir, port, flags: flags.clone() };
-            if process.listens().await {
+            if process.wait_until_listening().await {
                 return (process, port);
             }
         }
-        panic!("redis-server does not start; it says why when it is started by hand")
+        panic!("redis-server does not start; start it by hand to see why")
     }
 
-    /// Waits until it listens; `false` when it ended instead.
-    async fn listens(&mut self) -> bool {
-        look("redis-server to listen", async || {
+    /// Waits until the server listens; `false` when it exited instead.
+    async fn wait_until_listening(&mut self) -> bool {
+        poll("redis-server to listen", async || {
             if self.child.try_wait().unwrap().is_some() {
                 return Some(false);
             }
@@ -51,7 +51,7 @@ impl Process {
     pub(super) async fn restart(&mut self) {
         self.kill().await;
         self.child = spawn(&self.dir, self.port, &self.flags);
-        assert!(self.listens().await, "redis-server does not start again");
+        assert!(self.wait_until_listening().await, "redis-server does not start again");
     }
 
     pub(super) async fn restart_empty(&mut self) {
@@ -69,8 +69,8 @@ impl Process {
     }
 }
 
-/// In memory, where the machine offers that: its disk, which may stop for seconds beside a build, is
-/// not what is tested.
+/// A directory in memory if the machine has one: the disk, which may stall for seconds during a
+/// build, is not under test.
 fn directory() -> TempDir {
     tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
 }

@@ -1,4 +1,4 @@
-//! More of `redis-server` than one: processes in directories of their own, which die with the test.
+//! Additional `redis-server` processes, such as replicas and sentinels, each in its own directory.
 
 use std::process::Stdio;
 
@@ -7,9 +7,9 @@ use tempfile::TempDir;
 use tokio::process::{Child, Command};
 
 use super::free_port;
-use crate::patience::look;
+use crate::deadline::poll;
 
-/// A server on a free port of loopback.
+/// A server on a free loopback port, which is killed when the value is dropped.
 pub struct Server {
     pub port: u16,
     _child: Child,
@@ -17,13 +17,14 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts one with these settings, which keeps what it acknowledged.
+    /// Starts a server with these settings that never loses what it acknowledged.
     pub async fn start(args: &[&str]) -> Self {
         let all = [&["--appendonly", "yes", "--save", ""], args].concat();
         Self::spawn(&all).await
     }
 
-    /// Starts a sentinel that watches this primary as `main`, alone.
+    /// Starts a single sentinel that watches this primary as `main`, and waits until it knows one
+    /// replica.
     pub async fn sentinel(primary: &str) -> Self {
         let primary = primary.replace(':', " ");
         let lines = format!(
@@ -35,7 +36,7 @@ impl Server {
         std::fs::write(&file, lines).unwrap();
         let file = file.display().to_string();
         let sentinel = Self::spawn_in(dir, &[&file, "--sentinel"]).await;
-        look("the sentinel to know a replica", async || {
+        poll("the sentinel to know a replica", async || {
             let known: Vec<redis::Value> =
                 sentinel.ask(&["SENTINEL", "REPLICAS", "main"]).await.ok()?;
             (known.len() == 1).then_some(())
@@ -55,11 +56,11 @@ impl Server {
         command.args(["--bind", "127.0.0.1", "--port", &port.to_string()]);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let server = Self { port, _child: command.spawn().unwrap(), _dir: dir };
-        look("a server to answer", async || server.ask::<String>(&["PING"]).await.ok()).await;
+        poll("a server to answer", async || server.ask::<String>(&["PING"]).await.ok()).await;
         server
     }
 
-    /// The answer to one command.
+    /// Sends one command.
     pub async fn ask<T: FromRedisValue>(&self, words: &[&str]) -> RedisResult<T> {
         let client = redis::Client::open(("127.0.0.1", self.port))?;
         let mut connection = client.get_multiplexed_async_connection().await?;
@@ -67,7 +68,7 @@ impl Server {
     }
 }
 
-/// In memory, as that of the harness' own servers.
+/// A directory in memory if the machine has one, as for the servers of `Redis::process`.
 fn directory() -> TempDir {
     tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
 }

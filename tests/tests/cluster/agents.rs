@@ -1,9 +1,9 @@
-//! The agents of the tests. Agents are data.
+//! Agent definitions of the tests.
 
 use abide_tests::tool_server::ToolServer;
 use serde_json::{Value, json};
 
-/// One tool, and what makes it the one that it is.
+/// A tool definition with these additional fields.
 pub(crate) fn tool(name: &str, more: Value) -> Value {
     let mut tool = json!({"name": name, "description": name});
     tool["parameters"] = json!({"type": "object"});
@@ -11,29 +11,29 @@ pub(crate) fn tool(name: &str, more: Value) -> Value {
     tool
 }
 
-/// A tool of the tool server.
+/// An HTTP tool on the tool server.
 pub(crate) fn http(name: &str, server: &ToolServer, path: &str, more: Value) -> Value {
     let mut tool = tool(name, json!({"run": {"http": {"url": server.url(path)}}}));
     merge(&mut tool, more);
     tool
 }
 
-/// A person's.
+/// A tool that a person answers.
 pub(crate) fn human(name: &str) -> Value {
     tool(name, json!({"executor": "human"}))
 }
 
-/// A page's; it may wait although no page is connected, since its agent has no grace.
+/// A client tool. It waits even when no client is connected: its agent has no `client_grace`.
 pub(crate) fn client(name: &str) -> Value {
     tool(name, json!({"executor": "client"}))
 }
 
-/// A page's, behind a gate.
+/// A client tool that needs an approval.
 pub(crate) fn gated_client(name: &str) -> Value {
     tool(name, json!({"executor": "client", "approval": "requires_approval"}))
 }
 
-/// An agent whose model calls each of its tools once in one step, then says `Done.` The call of
+/// An agent whose model calls each of its tools once in one step, then replies `Done.` The call of
 /// the tool `NAME` has the id `NAME`; later turns add `~2`, `~3` to it.
 pub(crate) fn calls_once(tools: Vec<Value>) -> Value {
     let calls: Vec<Value> = tools
@@ -48,7 +48,7 @@ pub(crate) fn agent(model: Value, tools: Vec<Value>) -> Value {
     json!({"model": model, "client_grace": null, "tools": tools})
 }
 
-/// A model that makes these calls, those of each list in one step, then says `Done.`
+/// A model that makes these calls, those of each list in one step, then replies `Done.`
 pub(crate) fn steps(lists: &[Vec<Value>]) -> Value {
     let steps: Vec<Value> = lists.iter().map(|calls| json!({"calls": calls})).collect();
     json!({"provider": "scripted", "script": steps})
@@ -59,15 +59,15 @@ pub(crate) fn call(id: &str, name: &str, args: Value) -> Value {
     json!({"id": id, "name": name, "args": args})
 }
 
-/// An agent with all built-in tools, which may fetch from this machine; without a person.
+/// An agent with all built-in tools, without approvals, which may fetch from this machine.
 pub(crate) fn able(model: Value) -> Value {
     let mut agent = agent(model, vec![json!({"builtin": "all"})]);
     agent["permissions"] = json!({"allowed_hosts": ["127.0.0.1"]});
     agent
 }
 
-fn merge(into: &mut Value, more: Value) {
+fn merge(target: &mut Value, more: Value) {
     for (key, value) in more.as_object().unwrap() {
-        into[key] = value.clone();
+        target[key] = value.clone();
     }
 }

@@ -1,6 +1,6 @@
-// Uses the console as a person would, through the browser's own debugging pipe: says something,
-// approves, is refused, answers. Prints what the page shows at the end; what the browser complains
-// of, other than answers that the page expects, ends it with an error.
+// Uses the console as a person would, through the browser's debugging pipe: sends a message, approves
+// a call, gets refusals, and answers. Prints the page's text at the end. Any error that the browser
+// reports, other than HTTP answers that the page expects, makes the script fail.
 import { spawn } from "node:child_process";
 
 const [program, profile, url] = process.argv.slice(2);
@@ -11,38 +11,38 @@ const stdio = ["ignore", "ignore", "ignore", "pipe", "pipe"];
 const browser = spawn(program, flags, { stdio });
 const [, , , to, from] = browser.stdio;
 const waiting = new Map();
-const complaints = [];
+const errors = [];
 let rest = "";
 from.on("data", (bytes) => {
   const messages = (rest + bytes).split("\0");
   rest = messages.pop();
   for (const { id, result, error, method, params } of messages.map((text) => JSON.parse(text))) {
     if (id) waiting.get(id)(error ? Promise.reject(new Error(error.message)) : result);
-    const said = params?.entry ?? params?.exceptionDetails;
-    if (said && said.source !== "network") complaints.push(`${method}: ${said.text}`);
+    const entry = params?.entry ?? params?.exceptionDetails;
+    if (entry && entry.source !== "network") errors.push(`${method}: ${entry.text}`);
   }
 });
 
 let sessionId;
-function ask(method, params = {}) {
+function request(method, params = {}) {
   const id = waiting.size + 1;
   const answer = new Promise((resolve) => waiting.set(id, resolve));
   to.write(`${JSON.stringify({ id, method, params, sessionId })}\0`);
   return answer;
 }
 
-const { targetId } = await ask("Target.createTarget", { url: "about:blank" });
-({ sessionId } = await ask("Target.attachToTarget", { targetId, flatten: true }));
-await Promise.all([ask("Log.enable"), ask("Runtime.enable"), ask("Page.navigate", { url })]);
+const { targetId } = await request("Target.createTarget", { url: "about:blank" });
+({ sessionId } = await request("Target.attachToTarget", { targetId, flatten: true }));
+await Promise.all([request("Log.enable"), request("Runtime.enable"), request("Page.navigate", { url })]);
 
 async function run(expression) {
   const { result, exceptionDetails } =
-    await ask("Runtime.evaluate", { expression, returnByValue: true });
+    await request("Runtime.evaluate", { expression, returnByValue: true });
   if (exceptionDetails) throw new Error(`${expression}: ${exceptionDetails.text}`);
   return result.value;
 }
 
-/** Waits until the page shows it; whoever started this has a deadline. */
+/** Waits until the expression holds on the page; the test that runs this script has a deadline. */
 async function until(expression) {
   while (!(await run(expression).catch(() => false))) {
     await new Promise((done) => setTimeout(done, 10));
@@ -70,11 +70,11 @@ await press("#pending", "Answer");
 await until(`${$("#trouble")}.textContent.includes("JSON")`);
 await type("#pending form:nth-child(2) input", '"window"');
 await press("#pending", "Approve");
-// What was typed is still there when another question goes.
+// Typed text stays when another question disappears.
 await questions(1);
 await press("#pending", "Answer");
 await idle();
 process.stdout.write(await run("document.body.innerText"));
 browser.kill("SIGKILL");
-if (complaints.length > 0) throw new Error(complaints.join("\n"));
+if (errors.length > 0) throw new Error(errors.join("\n"));
 process.exit(0);

@@ -1,7 +1,7 @@
-//! Hooks behind HTTP, as their server and the client see them.
+//! HTTP hooks, as their server and the client see them.
 
 use abide_tests::node::Site;
-use abide_tests::seen::Request;
+use abide_tests::request_log::Request;
 use abide_tests::tool_server::ToolServer;
 use axum::http::{HeaderMap, HeaderName};
 use serde_json::json;
@@ -31,16 +31,18 @@ async fn signed_hooks_are_asked_before_a_call_and_told_of_the_end_of_its_turn() 
     let mut agent = calls_once(vec![http("send", &tools, "/answer", json!({}))]);
     agent["hooks"] = json!([hook("PreToolUse", "/deny"), hook("Stop", "/echo")]);
     site.client.define("a", &agent).await;
-    site.client.say("c", "a", "go").await;
-    let journal = site.client.settled("c", 1).await;
+    site.client.send_message("c", "a", "go").await;
+    let journal = site.client.wait_until_settled("c", 1).await;
     let denied = "permission denied: send is refused by hook PreToolUse_0: not today";
     assert_eq!(journal.result("send")["error"], denied);
-    let (asked, told) = (tools.seen.nth(1).await, tools.seen.nth(2).await);
-    for (request, path, on) in [(&asked, "/deny", "PreToolUse"), (&told, "/echo", "Stop")] {
+    let (question, notification) = (tools.requests.nth(1).await, tools.requests.nth(2).await);
+    for (request, path, on) in
+        [(&question, "/deny", "PreToolUse"), (&notification, "/echo", "Stop")]
+    {
         check_signed(request);
         assert_eq!((request.path.as_str(), &request.body["on"]), (path, &json!(on)));
         assert_eq!(request.body["conversation_id"], "c");
     }
-    assert_eq!(told.body["event"]["data"]["outcome"], "completed");
-    assert_eq!(tools.seen.all().len(), 2, "the tool never ran");
+    assert_eq!(notification.body["event"]["data"]["outcome"], "completed");
+    assert_eq!(tools.requests.all().len(), 2, "the tool never ran");
 }

@@ -1,28 +1,28 @@
-//! One node of real processes: killed at any moment, started again, and nothing is lost.
+//! One node as a real process: it is killed at any moment and restarted, and nothing is lost.
 #![allow(clippy::unwrap_used)]
 
+mod after_kill;
 mod agents;
-mod chaos;
+mod book_walks;
 mod commands;
 mod deadlines;
+mod fuzz;
 mod hooks;
-mod killed;
-mod many;
+mod idempotency;
+mod invalid_config;
+mod kill_points;
+mod many_parked;
 mod mcp;
-mod mistakes;
 mod models;
 mod operators;
 mod outcomes;
 mod pages;
-mod refused;
-mod repeats;
-mod revived;
-mod stopped;
+mod repeated_kills;
+mod shutdown;
 mod streams;
 mod telemetry;
+mod tool_errors;
 mod tools;
-mod walk;
-mod wild;
 mod workspaces;
 
 /// The program, built from the sources of package `abide` for these tests.

@@ -1,4 +1,4 @@
-//! Tools of MCP servers: one that asks a person, across the death of its node and of its server.
+//! MCP tools: one that asks a person, across the death of its node and of its server.
 
 use std::path::PathBuf;
 
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::ABIDE;
 use crate::agents::{agent, call, steps};
 
-/// The server of the tests, as a process of whichever node uses it.
+/// The tests' MCP server, as a child process of the node that uses it.
 fn server() -> Value {
     let home = PathBuf::from(std::env::var("HOME").unwrap());
     let cache = std::env::var("XDG_CACHE_HOME").map_or(home.join(".cache"), PathBuf::from);
@@ -30,8 +30,8 @@ async fn a_call_that_waits_for_input_goes_on_on_another_node_after_a_kill() {
     let node = site.start().await;
     let asks = call("it", "docs_ask", json!({"to": "ann"}));
     site.client.define("a", &with_docs(&[vec![asks]])).await;
-    site.client.say("c", "a", "go").await;
-    let open = site.client.pending("c", "it", "elicitation").await;
+    site.client.send_message("c", "a", "go").await;
+    let open = site.client.wait_for_pending("c", "it", "elicitation").await;
     assert_eq!(open["message"], "Send to ann?");
     node.kill().await;
 
@@ -40,13 +40,13 @@ async fn a_call_that_waits_for_input_goes_on_on_another_node_after_a_kill() {
     let wrong = json!({"result": {"ok": "perhaps"}});
     site.client.resolve("c", "it", wrong).await.expect_problem(422, "invalid-request");
     site.client.resolve("c", "it", json!({"result": {"ok": true}})).await.expect(200);
-    let journal = site.client.settled("c", 1).await;
+    let journal = site.client.wait_until_settled("c", 1).await;
     assert_eq!(journal.outcomes(), ["completed"]);
     let result = journal.of("tool_result").next().unwrap();
-    let said: Value = serde_json::from_str(result["data"]["result"].as_str().unwrap()).unwrap();
-    assert_eq!(said["answer"], json!({"action": "accept", "content": {"ok": true}}));
-    // What the server needed came from the journal: it is another process.
-    assert_eq!((&said["state"]["to"], &said["other"]), (&json!("ann"), &json!(true)));
+    let answer: Value = serde_json::from_str(result["data"]["result"].as_str().unwrap()).unwrap();
+    assert_eq!(answer["answer"], json!({"action": "accept", "content": {"ok": true}}));
+    // The server's state came from the journal: the server is another process now.
+    assert_eq!((&answer["state"]["to"], &answer["other"]), (&json!("ann"), &json!(true)));
 }
 
 #[tokio::test]

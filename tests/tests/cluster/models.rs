@@ -1,5 +1,5 @@
-//! Every adapter against its provider's own Python SDK: its types read what we send, and write what
-//! we read.
+//! Every model adapter against its provider's own Python SDK, whose types parse our requests and
+//! build our responses.
 
 use std::path::PathBuf;
 use std::process::Stdio;
@@ -15,25 +15,25 @@ use tokio::time::timeout;
 use crate::ABIDE;
 use crate::agents::{agent, tool};
 
-/// How long an SDK may take to be imported: some are thousands of files.
-const IMPORT: Duration = Duration::from_secs(120);
+/// How long the import of an SDK may take: some have thousands of files.
+const IMPORT_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// What a provider has beside text, calls and structured answers.
-struct Wire {
-    provider: &'static str,
+/// A provider and its features in addition to text, calls and structured answers.
+struct Provider {
+    name: &'static str,
     model: &'static str,
     thinks: bool,
     hosted: Option<Hosted>,
 }
 
-/// A tool that the provider runs, and its one run in the story.
+/// A tool that the provider runs, and its one run in the scenario.
 struct Hosted {
     options: Value,
     args: Value,
     result: Value,
 }
 
-/// A server that is made of the SDK; it ends with the value.
+/// A server built on the SDK, which is killed when the value is dropped.
 struct Sdk {
     url: String,
     _process: Child,
@@ -51,23 +51,25 @@ impl Sdk {
         command.stdin(Stdio::null()).stdout(Stdio::piped());
         let mut process = command.spawn().unwrap();
         let mut lines = BufReader::new(process.stdout.take().unwrap()).lines();
-        let line = timeout(IMPORT, lines.next_line()).await.expect("the SDK's server never served");
-        let url = line.unwrap().expect("the SDK's server says where it serves");
+        let line = timeout(IMPORT_TIMEOUT, lines.next_line())
+            .await
+            .expect("the SDK's server did not start");
+        let url = line.unwrap().expect("the SDK's server prints its address");
         Self { url, _process: process }
     }
 }
 
 const PNG: &str = "iVBORw0KGgo=";
 
-fn definition(wire: &Wire, url: &str) -> Value {
-    let model = json!({"provider": wire.provider, "name": wire.model, "base_url": url,
+fn definition(provider: &Provider, url: &str) -> Value {
+    let model = json!({"provider": provider.name, "name": provider.model, "base_url": url,
         "temperature": 0.5, "max_tokens": 4000});
     let parameters = json!({"type": "object", "properties": {
         "at": {"type": "string"}, "id": {"type": "integer"}}, "required": ["at"]});
     let look = json!({"executor": "client", "requires_response": false,
         "default_result": "a cat", "parameters": parameters});
-    let hosted = wire.hosted.as_ref().map(|hosted| {
-        let options = json!({wire.provider: hosted.options});
+    let hosted = provider.hosted.as_ref().map(|hosted| {
+        let options = json!({provider.name: hosted.options});
         tool("hosted", json!({"executor": "provider", "provider_options": options}))
     });
     let mut agent = agent(model, [tool("look", look)].into_iter().chain(hosted).collect());
@@ -75,57 +77,58 @@ fn definition(wire: &Wire, url: &str) -> Value {
     agent
 }
 
-/// The first turn asks with an image and ends after its calls; the second wants a structured answer.
-async fn told(wire: &Wire) -> Journal {
-    let sdk = Sdk::start(wire.provider).await;
+/// Runs two turns: the first sends an image and ends after its calls, the second asks for a
+/// structured answer.
+async fn run_scenario(provider: &Provider) -> Journal {
+    let sdk = Sdk::start(provider.name).await;
     let site = Site::new(ABIDE);
     let _node = site.start().await;
-    site.client.define("a", &definition(wire, &sdk.url)).await;
+    site.client.define("a", &definition(provider, &sdk.url)).await;
     let image = json!({"type": "image",
         "source": {"type": "base64", "mimeType": "image/png", "data": PNG}});
     let text = json!({"type": "text", "text": "What is on it?"});
-    let said = json!({"agent": "a", "content": [text, image]});
+    let message = json!({"agent": "a", "content": [text, image]});
     let path = "/v1/conversations/c/messages";
-    site.client.post(path, &said).await.expect(202);
-    let journal = site.client.settled("c", 1).await;
+    site.client.post(path, &message).await.expect(202);
+    let journal = site.client.wait_until_settled("c", 1).await;
     let ends: Vec<&Value> = journal.of("turn_ended").collect();
     assert_eq!(journal.outcomes(), ["completed"], "{ends:#?}");
     let schema = json!({"type": "object", "properties": {"seen": {"type": "integer"}},
         "required": ["seen"], "additionalProperties": false});
-    let said = json!({"text": "How many?", "schema": schema});
-    site.client.post(path, &said).await.expect(202);
-    site.client.settled("c", 2).await
+    let message = json!({"text": "How many?", "schema": schema});
+    site.client.post(path, &message).await.expect(202);
+    site.client.wait_until_settled("c", 2).await
 }
 
-/// What the journal must have of the story.
-async fn is_told_whole(wire: Wire) {
-    let journal = told(&wire).await;
+/// Runs the scenario, and fails unless the journal has all of it.
+async fn assert_scenario_journalled(provider: Provider) {
+    let journal = run_scenario(&provider).await;
     let ends: Vec<&Value> = journal.of("turn_ended").collect();
     assert_eq!(journal.outcomes(), ["completed", "completed"], "{ends:#?}");
-    let said: Vec<&Value> = journal.of("assistant_msg").map(|event| &event["data"]).collect();
-    let [calls, after, answer] = said[..] else { panic!("{said:#?}") };
+    let messages: Vec<&Value> = journal.of("assistant_msg").map(|event| &event["data"]).collect();
+    let [calls, after, answer] = messages[..] else { panic!("{messages:#?}") };
     let blocks = calls["message"]["content"].as_array().unwrap();
     let of = |kind: &str| -> String {
         let texts = blocks.iter().filter(|block| block["type"] == kind);
         texts.filter_map(|block| block["text"].as_str()).collect()
     };
     assert_eq!(of("text"), "I look.");
-    assert_eq!(of("reasoning"), if wire.thinks { "Hm. So." } else { "" });
-    let made: Vec<(&Value, &Value)> = journal
+    assert_eq!(of("reasoning"), if provider.thinks { "Hm. So." } else { "" });
+    let calls_made: Vec<(&Value, &Value)> = journal
         .of("tool_call")
         .filter(|call| call["data"]["tool"] == "look")
         .map(|call| (&call["data"]["args"], &call["data"]["executor"]))
         .collect();
     let client = json!("client");
     let args = [json!({"at": "left"}), json!({"at": "right", "id": 12345678901234567_u64})];
-    assert_eq!(made, [(&args[0], &client), (&args[1], &client)]);
+    assert_eq!(calls_made, [(&args[0], &client), (&args[1], &client)]);
     assert_eq!((&calls["stop"], &after["stop"]), (&json!("tool_calls"), &json!("end")));
     assert_eq!(after["message"]["content"], json!([{"type": "text", "text": "Both."}]));
     assert_eq!(answer["message"]["object"], json!({"seen": 2}));
     let usage = &calls["usage"];
     assert_eq!((&usage["input_tokens"], &usage["output_tokens"]), (&json!(100), &json!(20)));
-    assert_eq!(calls.get("verbatim").is_some(), wire.thinks || wire.hosted.is_some());
-    if let Some(hosted) = &wire.hosted {
+    assert_eq!(calls.get("verbatim").is_some(), provider.thinks || provider.hosted.is_some());
+    if let Some(hosted) = &provider.hosted {
         let call = journal.of("tool_call").find(|call| call["data"]["tool"] == "hosted");
         let call = &call.unwrap()["data"];
         assert_eq!((&call["executor"], &call["args"]), (&json!("provider"), &hosted.args));
@@ -137,7 +140,8 @@ async fn is_told_whole(wire: Wire) {
 #[tokio::test]
 async fn openai_s_own_types_agree() {
     let hosted = None;
-    is_told_whole(Wire { provider: "openai", model: "m", thinks: false, hosted }).await;
+    assert_scenario_journalled(Provider { name: "openai", model: "m", thinks: false, hosted })
+        .await;
 }
 
 #[tokio::test]
@@ -147,8 +151,8 @@ async fn gemini_s_own_types_agree() {
         args: json!({"language": "PYTHON", "code": "print(1)"}),
         result: json!({"id": "run", "outcome": "OUTCOME_OK", "output": "1\n"}),
     };
-    let (provider, model) = ("gemini", "gemini-3-pro");
-    is_told_whole(Wire { provider, model, thinks: true, hosted: Some(hosted) }).await;
+    let (name, model) = ("gemini", "gemini-3-pro");
+    assert_scenario_journalled(Provider { name, model, thinks: true, hosted: Some(hosted) }).await;
 }
 
 #[tokio::test]
@@ -158,14 +162,14 @@ async fn openai_responses_own_types_agree() {
         "action": search});
     let options = json!({"type": "web_search"});
     let hosted = Some(Hosted { options, args: search, result: run });
-    let (provider, model) = ("openai_responses", "m");
-    is_told_whole(Wire { provider, model, thinks: true, hosted }).await;
+    let (name, model) = ("openai_responses", "m");
+    assert_scenario_journalled(Provider { name, model, thinks: true, hosted }).await;
 }
 
 #[tokio::test]
 async fn ollama_s_own_types_agree() {
     let hosted = None;
-    is_told_whole(Wire { provider: "ollama", model: "m", thinks: true, hosted }).await;
+    assert_scenario_journalled(Provider { name: "ollama", model: "m", thinks: true, hosted }).await;
 }
 
 #[tokio::test]
@@ -175,6 +179,6 @@ async fn anthropic_s_own_types_agree() {
     let options = json!({"type": "web_search_20250305", "name": "web_search"});
     let args = json!({"query": "cats"});
     let hosted = Some(Hosted { options, args, result: json!([page]) });
-    let (provider, model) = ("anthropic", "claude-sonnet-4-5");
-    is_told_whole(Wire { provider, model, thinks: true, hosted }).await;
+    let (name, model) = ("anthropic", "claude-sonnet-4-5");
+    assert_scenario_journalled(Provider { name, model, thinks: true, hosted }).await;
 }

@@ -7,10 +7,10 @@ use serde_json::{Value, json};
 
 use crate::ABIDE;
 use crate::agents::{able, agent, call, http, steps};
-use crate::tools::kid;
+use crate::tools::sub_agent;
 
-/// What a tool over HTTP may answer, and what becomes of it.
-fn four() -> [(&'static str, Value, Value, Value); 4] {
+/// The four answers of an HTTP tool, each with its result and its UI.
+fn http_outcomes() -> [(&'static str, Value, Value, Value); 4] {
     let ui = json!({"kind": "map", "payload": [1, 2]});
     let error = json!({"ok": false, "error": "no", "error_type": "TOOL_ERROR"});
     [
@@ -35,22 +35,22 @@ fn four() -> [(&'static str, Value, Value, Value); 4] {
 async fn a_tool_over_http_answers_shows_fails_or_ends_the_turn() {
     let (site, tools) = (Site::new(ABIDE), ToolServer::start().await);
     let _node = site.start().await;
-    for (name, answer, result, ui) in four() {
+    for (name, answer, result, ui) in http_outcomes() {
         let model = steps(&[vec![call("it", "echo", answer)]]);
         let echo = http("echo", &tools, "/echo", json!({}));
         site.client.define(name, &agent(model, vec![echo])).await;
         let new = json!({"id": name, "agent": name});
         site.client.post("/v1/conversations", &new).await.expect(201);
         let mut frames = site.client.events(name, None).await;
-        site.client.say(name, name, "go").await;
+        site.client.send_message(name, name, "go").await;
         let last = if name == "halt" { "turn_halted" } else { "turn_completed" };
-        let read = frames.until(last).await;
+        let read = frames.wait_for(last).await;
         let frame = |name: &str| read.iter().position(|frame| frame.name == name);
         let ended = if name == "error" { "tool_call_errored" } else { "tool_call_resolved" };
         let ended = frame(ended).unwrap();
         assert_eq!(read[ended].data, json!({"call_id": "it", "result": result}));
         assert_eq!(frame("tool_ui"), (name == "ui").then_some(ended + 1), "{name}");
-        let journal = site.client.settled(name, 1).await;
+        let journal = site.client.wait_until_settled(name, 1).await;
         assert_eq!(journal.result("it")["ui"], ui);
         if name == "halt" {
             assert_eq!(read.last().unwrap().data["reason"], "enough");
@@ -71,10 +71,10 @@ async fn a_user_calls_every_kind_of_tool_and_is_answered_as_a_model_is() {
     let mut definition = able(steps(&[]));
     let echo = http("echo", &tools, "/echo", json!({}));
     definition["tools"].as_array_mut().unwrap().push(echo);
-    site.client.define("kid", &kid()).await;
+    site.client.define("kid", &sub_agent()).await;
     site.client.define("a", &definition).await;
     site.client.post("/v1/conversations", &json!({"id": "c", "agent": "a"})).await.expect(201);
-    for (_, answer, mut result, ui) in four() {
+    for (_, answer, mut result, ui) in http_outcomes() {
         if !ui.is_null() {
             result["ui"] = ui;
         }
@@ -82,7 +82,7 @@ async fn a_user_calls_every_kind_of_tool_and_is_answered_as_a_model_is() {
     }
     let url = tools.url("/echo");
     let todos = json!([{"content": "look", "status": "pending"}]);
-    for (tool, input, result, shown) in [
+    for (tool, input, result, ui_kind) in [
         ("write", json!({"path": "a", "content": "b\n"}), "wrote 2 bytes to a", None),
         ("read", json!({"path": "a"}), "1\tb", Some("file")),
         (
@@ -101,7 +101,7 @@ async fn a_user_calls_every_kind_of_tool_and_is_answered_as_a_model_is() {
     ] {
         let answer = dispatch(&site.client, tool, input).await.expect(200);
         assert_eq!((&answer["ok"], &answer["result"]), (&json!(true), &json!(result)), "{tool}");
-        assert_eq!(answer["ui"]["kind"].as_str(), shown, "{tool}");
+        assert_eq!(answer["ui"]["kind"].as_str(), ui_kind, "{tool}");
     }
     let after = site.client.snapshot("c").await;
     assert_eq!((&after["todos"], &after["phase"]), (&todos, &json!("plan")));

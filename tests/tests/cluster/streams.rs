@@ -22,24 +22,24 @@ async fn a_stream_that_resumes_after_kills_has_no_gap_and_nothing_twice() {
     model.reply(vec![Piece::Text("Wait. "), Piece::Call("it", "it", json!({}))]);
     model.reply(vec![Piece::Text("Half"), Piece::Hold]);
     model.reply(vec![Piece::Text("Whole.")]);
-    site.client.say("c", "a", "go").await;
-    let mut read = frames.until("suspended").await;
+    site.client.send_message("c", "a", "go").await;
+    let mut read = frames.wait_for("suspended").await;
     node.kill().await;
     read.extend(frames.rest().await);
 
     let node = site.start().await;
     site.client.resolve("c", "it", json!({"approved": true})).await.expect(200);
-    // By now the tool ran and the model speaks again; the reader has missed both.
-    model.seen.nth(2).await;
+    // By now the tool has run and the model streams again; the reader has missed both.
+    model.requests.nth(2).await;
     let mut frames = site.client.events("c", ids(&read).last().copied()).await;
-    read.extend(frames.until("tool_call_resolved").await);
+    read.extend(frames.wait_for("tool_call_resolved").await);
     node.kill().await;
     read.extend(frames.rest().await);
 
     let _node = site.start().await;
-    let journal = site.client.settled("c", 1).await;
+    let journal = site.client.wait_until_settled("c", 1).await;
     let mut frames = site.client.events("c", ids(&read).last().copied()).await;
-    read.extend(frames.until("turn_completed").await);
+    read.extend(frames.wait_for("turn_completed").await);
     assert_eq!(ids(&read), journal.mirrored());
     assert_eq!(read.iter().filter(|frame| frame.is_terminal()).count(), 1);
     assert_eq!(read.iter().filter(|frame| frame.name == "snapshot").count(), 3);
@@ -49,20 +49,20 @@ async fn a_stream_that_resumes_after_kills_has_no_gap_and_nothing_twice() {
 }
 
 #[tokio::test]
-async fn a_stream_from_the_beginning_tells_a_finished_turn_whole_after_a_kill() {
+async fn a_stream_from_the_beginning_has_a_finished_turn_whole_after_a_kill() {
     let (site, model) = (Site::new(ABIDE), ModelServer::start().await);
     let node = site.start().await;
     site.client.define("a", &agent(model.model(), vec![])).await;
-    site.client.say("c", "a", "one").await;
-    site.client.settled("c", 1).await;
-    site.client.say("c", "a", "two").await;
-    let journal = site.client.settled("c", 2).await;
+    site.client.send_message("c", "a", "one").await;
+    site.client.wait_until_settled("c", 1).await;
+    site.client.send_message("c", "a", "two").await;
+    let journal = site.client.wait_until_settled("c", 2).await;
     node.kill().await;
 
     let _node = site.start().await;
     let mut frames = site.client.events("c", Some(0)).await;
-    let mut read = frames.until("turn_completed").await;
-    read.extend(frames.until("turn_completed").await);
+    let mut read = frames.wait_for("turn_completed").await;
+    read.extend(frames.wait_for("turn_completed").await);
     assert_eq!(read[0].name, "snapshot");
     assert_eq!(ids(&read), journal.mirrored());
 }
@@ -73,8 +73,8 @@ async fn the_first_frame_is_a_snapshot_of_what_waits_after_a_kill() {
     let node = site.start().await;
     let gated = http("it", &tools, "/answer", json!({"approval": "requires_approval"}));
     site.client.define("a", &crate::agents::calls_once(vec![gated])).await;
-    site.client.say("c", "a", "go").await;
-    let pending = site.client.pending("c", "it", "approval").await;
+    site.client.send_message("c", "a", "go").await;
+    let pending = site.client.wait_for_pending("c", "it", "approval").await;
     node.kill().await;
 
     let _node = site.start().await;
@@ -100,15 +100,15 @@ async fn a_stream_outlives_the_actor_that_it_shows() {
         let killed = site.client.admin(reqwest::Method::POST, "/admin/actors/c/kill").await;
         assert_eq!(killed.status, 202);
     };
-    site.client.say("c", "a", "go").await;
-    let mut read = frames.until("text_delta").await;
+    site.client.send_message("c", "a", "go").await;
+    let mut read = frames.wait_for("text_delta").await;
     kill().await;
-    tools.seen.nth(1).await;
+    tools.requests.nth(1).await;
     kill().await;
-    tools.seen.nth(2).await;
+    tools.requests.nth(2).await;
     tools.release();
-    read.extend(frames.until("turn_completed").await);
-    let journal = site.client.settled("c", 1).await;
+    read.extend(frames.wait_for("turn_completed").await);
+    let journal = site.client.wait_until_settled("c", 1).await;
     assert_eq!(ids(&read), journal.mirrored());
     assert_eq!(read.iter().filter(|frame| frame.is_terminal()).count(), 1);
     model.assert_prompts_are_whole();
@@ -123,15 +123,15 @@ async fn a_model_that_dies_in_mid_stream_fails_the_turn_and_its_text_is_kept_onc
     site.client.post("/v1/conversations", &new).await.expect(201);
     let mut frames = site.client.events("c", None).await;
     model.reply(vec![Piece::Text("I was"), Piece::Hold, Piece::Die]);
-    site.client.say("c", "a", "go").await;
-    frames.until("text_delta").await;
+    site.client.send_message("c", "a", "go").await;
+    frames.wait_for("text_delta").await;
     model.release();
-    let read = frames.until("turn_failed").await;
+    let read = frames.wait_for("turn_failed").await;
     assert!(read.last().unwrap().data["reason"].is_string());
-    let journal = site.client.settled("c", 1).await;
+    let journal = site.client.wait_until_settled("c", 1).await;
     assert_eq!(journal.outcomes(), ["failed"]);
-    let said: Vec<_> = journal.of("assistant_msg").map(|event| &event["data"]).collect();
-    assert_eq!((said.len(), &said[0]["status"]), (1, &json!("error")));
+    let messages: Vec<_> = journal.of("assistant_msg").map(|event| &event["data"]).collect();
+    assert_eq!((messages.len(), &messages[0]["status"]), (1, &json!("error")));
     assert_eq!(journal.last_text(), "I was");
-    assert_eq!(model.seen.all().len(), 1);
+    assert_eq!(model.requests.all().len(), 1);
 }

@@ -1,12 +1,12 @@
 //! Metrics, traces and logs of a node, as their readers see them.
 
-mod planted;
+mod planted_secrets;
 
 use std::collections::BTreeMap;
 
 use abide_tests::collector::{Collector, Span};
+use abide_tests::deadline::poll;
 use abide_tests::node::Site;
-use abide_tests::patience::look;
 use abide_tests::tool_server::ToolServer;
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use crate::ABIDE;
 use crate::agents::{agent, calls_once, http};
 
-/// The metrics of a node, by name and labels as they are written.
+/// The metrics of a node, by their written names and labels.
 pub(crate) async fn metrics(site: &Site) -> BTreeMap<String, f64> {
     let text = site.client.admin(Method::GET, "/metrics").await.expect(200);
     let text = text.as_str().unwrap();
@@ -26,12 +26,12 @@ pub(crate) async fn metrics(site: &Site) -> BTreeMap<String, f64> {
     lines.map(pair).collect()
 }
 
-/// The metrics once they have `name`: a commit can be read before its actor has counted it.
-async fn counted(site: &Site, name: &str) -> BTreeMap<String, f64> {
-    look(name, async || Some(metrics(site).await).filter(|seen| seen.contains_key(name))).await
+/// The metrics once they contain `name`: a commit can be read before its actor has counted it.
+async fn metrics_with(site: &Site, name: &str) -> BTreeMap<String, f64> {
+    poll(name, async || Some(metrics(site).await).filter(|counts| counts.contains_key(name))).await
 }
 
-/// An agent whose one call waits for an approval, then for the tool server.
+/// An agent whose one call needs an approval and then runs on the tool server.
 fn gated(tools: &ToolServer) -> Value {
     calls_once(vec![http("send", tools, "/answer", json!({"approval": "requires_approval"}))])
 }
@@ -54,18 +54,18 @@ async fn a_turn_is_one_trace_across_an_approval_and_a_kill() {
     site.client.define("a", &gated(&tools)).await;
     let sender = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
     let url = format!("http://{}/v1/conversations/c/messages", site.client.public_address());
-    let said = reqwest::Client::new().post(url).header("traceparent", sender);
-    let said = said.json(&json!({"text": "go", "agent": "a"})).send().await.unwrap();
-    assert_eq!(said.status(), 202);
-    site.client.pending("c", "send", "approval").await;
-    collector.until("the first step", |spans| spans.len() >= 2).await;
+    let message = reqwest::Client::new().post(url).header("traceparent", sender);
+    let message = message.json(&json!({"text": "go", "agent": "a"}));
+    assert_eq!(message.send().await.unwrap().status(), 202);
+    site.client.wait_for_pending("c", "send", "approval").await;
+    collector.wait_for("the first step", |spans| spans.len() >= 2).await;
     node.kill().await;
 
     let node = site.start().await;
     site.client.resolve("c", "send", json!({"approved": true})).await.expect(200);
-    site.client.settled("c", 1).await;
+    site.client.wait_until_settled("c", 1).await;
     let root = |spans: &[Span]| spans.iter().any(|span| span.name == "invoke_agent a");
-    let spans = collector.until("the root", root).await;
+    let spans = collector.wait_for("the root", root).await;
     let root = one(&spans, "invoke_agent a");
     assert_eq!((root.parent.as_str(), root.get("abide.outcome")), ("", "completed"));
     assert_eq!(root.get("gen_ai.conversation.id"), "c");
@@ -87,8 +87,8 @@ async fn a_turn_is_one_trace_across_an_approval_and_a_kill() {
     assert_eq!(waited.get("abide.outcome"), "resolved");
     let epochs: Vec<&str> = [one(&spans, "revive"), ran].map(|span| span.get("abide.epoch")).into();
     assert_eq!(epochs, [root.get("abide.epoch"); 2], "the holding in which it ended");
-    let asked = tools.seen.nth(1).await;
-    assert_eq!(asked.header("traceparent"), format!("00-{}-{}-01", ran.trace, ran.id));
+    let request = tools.requests.nth(1).await;
+    assert_eq!(request.header("traceparent"), format!("00-{}-{}-01", ran.trace, ran.id));
 
     let [request] = others[..] else { panic!("{others:#?}") };
     assert_eq!(request.name, "POST /v1/conversations/{id}/messages");
@@ -105,31 +105,31 @@ async fn what_waits_to_be_exported_is_exported_when_the_node_ends() {
     let site = Site::new(ABIDE).with(&["--otlp", &collector.url()]);
     let mut node = site.start().await;
     site.client.define("a", &says_done()).await;
-    site.client.say("c", "a", "go").await;
-    site.client.settled("c", 1).await;
+    site.client.send_message("c", "a", "go").await;
+    site.client.wait_until_settled("c", 1).await;
     node.terminate();
-    assert!(node.exited().await.success());
+    assert!(node.wait_for_exit().await.success());
     one(&collector.spans(), "invoke_agent a");
 }
 
 #[tokio::test]
 async fn a_collector_that_is_away_costs_spans_and_one_line() {
-    // Nobody can listen on it.
+    // Port 1, on which nothing listens.
     let site = Site::new(ABIDE).with(&["--otlp", "http://127.0.0.1:1"]);
     let _node = site.start().await;
     site.client.define("a", &says_done()).await;
     for turn in 1..=3 {
-        site.client.say("c", "a", "go").await;
-        site.client.settled("c", turn).await;
+        site.client.send_message("c", "a", "go").await;
+        site.client.wait_until_settled("c", turn).await;
         let lost = r#"abide_spans_dropped_total{cause="export"}"#;
         let turns = 2.0 * turn as f64;
-        look("the lost spans", async || {
+        poll("the lost spans", async || {
             metrics(&site).await.get(lost).filter(|lost| **lost >= turns).copied()
         })
         .await;
     }
-    let said = site.log().lines().filter(|line| line.contains("spans lost")).count();
-    assert_eq!(said, 1, "{}", site.log());
+    let lines = site.log().lines().filter(|line| line.contains("spans lost")).count();
+    assert_eq!(lines, 1, "{}", site.log());
 }
 
 #[tokio::test]
@@ -137,48 +137,48 @@ async fn an_endpoint_that_takes_no_traces_is_refused_and_not_repeated() {
     let site = Site::new(ABIDE);
     for endpoint in ["collector-s3cr3t", "grpc://u:collector-s3cr3t@127.0.0.1"] {
         let output = site.run(&["--store", "memory", "--otlp", endpoint]).await;
-        let said = String::from_utf8(output.stderr).unwrap();
-        assert_eq!((output.status.code(), said.lines().count()), (Some(2), 1), "{said}");
-        assert!(said.contains("--otlp") && !said.contains("s3cr3t"), "{said}");
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert_eq!((output.status.code(), stderr.lines().count()), (Some(2), 1), "{stderr}");
+        assert!(stderr.contains("--otlp") && !stderr.contains("s3cr3t"), "{stderr}");
     }
 }
 
 #[tokio::test]
-async fn a_turn_is_counted_once_whoever_dies_in_between() {
+async fn a_turn_is_counted_once_across_a_kill() {
     let tools = ToolServer::start().await;
     let site = Site::new(ABIDE);
     let node = site.start().await;
     site.client.define("a", &gated(&tools)).await;
-    site.client.say("c", "a", "go").await;
-    site.client.pending("c", "send", "approval").await;
+    site.client.send_message("c", "a", "go").await;
+    site.client.wait_for_pending("c", "send", "approval").await;
     let step = r#"abide_steps_total{outcome="complete"}"#;
     let turn = r#"abide_turns_total{outcome="completed"}"#;
     let call = r#"abide_calls_total{executor="server",outcome="ok"}"#;
     let opened = r#"abide_suspensions_total{kind="approval"}"#;
-    let seen = counted(&site, opened).await;
-    assert_eq!([step, opened].map(|name| seen[name]), [1.0; 2]);
-    assert!(!seen.contains_key(turn) && !seen.contains_key(call), "{seen:#?}");
+    let counts = metrics_with(&site, opened).await;
+    assert_eq!([step, opened].map(|name| counts[name]), [1.0; 2]);
+    assert!(!counts.contains_key(turn) && !counts.contains_key(call), "{counts:#?}");
     node.kill().await;
 
     let _node = site.start().await;
-    // The node is its own cluster: it counts what waits.
+    // The node is its own cluster, so it counts the open suspensions.
     let waiting = r#"abide_open_suspensions{kind="approval"}"#;
-    look("the open suspension", async || {
+    poll("the open suspension", async || {
         metrics(&site).await.get(waiting).filter(|open| **open == 1.0).copied()
     })
     .await;
     site.client.resolve("c", "send", json!({"approved": true})).await.expect(200);
-    site.client.settled("c", 1).await;
-    let seen = counted(&site, turn).await;
-    assert_eq!([step, turn, call].map(|name| seen[name]), [1.0; 3], "{seen:#?}");
-    assert!(!seen.contains_key(opened), "a replay opens nothing: {seen:#?}");
+    site.client.wait_until_settled("c", 1).await;
+    let counts = metrics_with(&site, turn).await;
+    assert_eq!([step, turn, call].map(|name| counts[name]), [1.0; 3], "{counts:#?}");
+    assert!(!counts.contains_key(opened), "a replay opens nothing: {counts:#?}");
     let waited = r#"abide_suspension_seconds_count{kind="approval",outcome="resolved"}"#;
     let route = "/v1/conversations/{id}/calls/{call_id}/resolution";
-    let asked = format!(r#"abide_requests_total{{method="POST",route="{route}",status="200"}}"#);
-    for once in [waited, "abide_resolution_seconds_count", "abide_claims_total", &asked] {
-        assert_eq!(seen[once], 1.0, "{once}");
+    let requests = format!(r#"abide_requests_total{{method="POST",route="{route}",status="200"}}"#);
+    for once in [waited, "abide_resolution_seconds_count", "abide_claims_total", &requests] {
+        assert_eq!(counts[once], 1.0, "{once}");
     }
-    assert!(seen["abide_commit_seconds_count"] >= 3.0, "{seen:#?}");
+    assert!(counts["abide_commit_seconds_count"] >= 3.0, "{counts:#?}");
 }
 
 #[tokio::test]
@@ -190,8 +190,8 @@ async fn every_line_about_a_run_says_of_which_conversation_turn_call_node_and_ep
     let site = Site::new(ABIDE).with(&["--log-format", "json"]);
     let _node = site.start().await;
     site.client.define("a", &agent).await;
-    let turn = site.client.say("c", "a", "go").await["turn_id"].clone();
-    site.client.settled("c", 1).await;
+    let turn = site.client.send_message("c", "a", "go").await["turn_id"].clone();
+    site.client.wait_until_settled("c", 1).await;
     let log = site.log();
     let lines: Vec<Value> =
         log.lines().map(|line| serde_json::from_str(line).expect(line)).collect();

@@ -1,4 +1,4 @@
-//! The ten built-in tools of one node, as those see them who read the stream.
+//! The ten built-in tools, as readers of the event stream see them.
 
 use abide_tests::frames::{Frame, ids};
 use abide_tests::node::Site;
@@ -8,12 +8,12 @@ use serde_json::{Value, json};
 use crate::ABIDE;
 use crate::agents::{able, agent, call, steps};
 
-/// Answers in a word what it was asked.
-pub(crate) fn kid() -> Value {
+/// A sub-agent that repeats its prompt.
+pub(crate) fn sub_agent() -> Value {
     agent(json!({"provider": "scripted", "script": [{"text": "kid heard {{ user }}"}]}), vec![])
 }
 
-/// The frames of the call's end: that of its result, and what comes right after it.
+/// The frame of the call's result, and the frame right after it.
 pub(crate) fn end_of<'f>(frames: &'f [Frame], call: &str) -> (&'f Frame, &'f Frame) {
     let ends = |frame: &Frame| ["tool_call_resolved", "tool_call_errored"].contains(&&*frame.name);
     let of_call = |frame: &Frame| ends(frame) && frame.data["call_id"] == call;
@@ -22,14 +22,14 @@ pub(crate) fn end_of<'f>(frames: &'f [Frame], call: &str) -> (&'f Frame, &'f Fra
     (&frames[found[0]], &frames[found[0] + 1])
 }
 
-/// What the journal says, without what is only live.
+/// The frames of journalled events, without those that are only live.
 fn mirrors(frames: &[Frame]) -> Vec<Frame> {
     let live = ["snapshot", "state_changed", "text_delta", "thinking_delta", "tool_progress"];
     frames.iter().filter(|frame| !live.contains(&frame.name.as_str())).cloned().collect()
 }
 
-/// A call for each tool, what the model reads of its result, and what people are shown.
-fn ten(tools: &ToolServer) -> Vec<(Value, &'static str, Value)> {
+/// A call of each tool, its result for the model, and its UI for people.
+fn calls_of_all_tools(tools: &ToolServer) -> Vec<(Value, &'static str, Value)> {
     let matches = |pattern, item| json!({"kind": "matches", "payload": {"pattern": pattern, "count": 1, "items": [item]}});
     let url = tools.url("/echo");
     let path = "src/a.txt";
@@ -85,33 +85,33 @@ fn ten(tools: &ToolServer) -> Vec<(Value, &'static str, Value)> {
     ]
 }
 
-/// Fails unless what is shown is all of this; how long it took, and the child's name, nobody knows.
-fn assert_shown(shown: &Value, expected: &Value) {
-    let mut shown = shown.clone();
-    let payload = shown["payload"].as_object_mut().unwrap();
+/// Fails unless the UI is the expected one, except for the duration and the child's id.
+fn assert_ui(ui: &Value, expected: &Value) {
+    let mut ui = ui.clone();
+    let payload = ui["payload"].as_object_mut().unwrap();
     if ["process", "subagent"].contains(&expected["kind"].as_str().unwrap()) {
         assert!(payload.remove("duration_ms").unwrap().is_u64());
     }
     if expected["kind"] == "subagent" {
         assert!(payload.remove("subagent_id").unwrap().is_string());
     }
-    assert_eq!(shown, *expected);
+    assert_eq!(ui, *expected);
 }
 
 #[tokio::test]
 async fn each_built_in_tool_answers_and_what_it_shows_comes_right_after_its_result() {
     let (site, tools) = (Site::new(ABIDE), ToolServer::start().await);
     let _node = site.start().await;
-    let ten = ten(&tools);
-    let calls: Vec<Vec<Value>> = ten.iter().map(|(call, ..)| vec![call.clone()]).collect();
-    site.client.define("kid", &kid()).await;
+    let expected = calls_of_all_tools(&tools);
+    let calls: Vec<Vec<Value>> = expected.iter().map(|(call, ..)| vec![call.clone()]).collect();
+    site.client.define("kid", &sub_agent()).await;
     site.client.define("a", &able(steps(&calls))).await;
     site.client.post("/v1/conversations", &json!({"id": "c", "agent": "a"})).await.expect(201);
     let mut frames = site.client.events("c", None).await;
-    site.client.say("c", "a", "go").await;
-    let read = frames.until("turn_completed").await;
-    let journal = site.client.settled("c", 1).await;
-    for (call, text, ui) in &ten {
+    site.client.send_message("c", "a", "go").await;
+    let read = frames.wait_for("turn_completed").await;
+    let journal = site.client.wait_until_settled("c", 1).await;
+    for (call, text, ui) in &expected {
         let name = call["name"].as_str().unwrap();
         let (ended, next) = end_of(&read, name);
         assert_eq!(ended.data["result"], json!({"ok": true, "result": text}), "{name}");
@@ -121,19 +121,20 @@ async fn each_built_in_tool_answers_and_what_it_shows_comes_right_after_its_resu
             assert_eq!(journal.result(name)["ui"], Value::Null);
         } else {
             assert_eq!((next.name.as_str(), &next.data["call_id"]), ("tool_ui", &call["id"]));
-            assert_shown(&json!({"kind": next.data["kind"], "payload": next.data["payload"]}), ui);
-            assert_shown(&journal.result(name)["ui"], ui);
+            assert_ui(&json!({"kind": next.data["kind"], "payload": next.data["payload"]}), ui);
+            assert_ui(&journal.result(name)["ui"], ui);
         }
     }
     assert_eq!(ids(&read), journal.mirrored());
     for after in [0].into_iter().chain(ids(&read)).filter(|id| *id < *ids(&read).last().unwrap()) {
-        let again = site.client.events("c", Some(after)).await.until("turn_completed").await;
+        let again = site.client.events("c", Some(after)).await.wait_for("turn_completed").await;
         let missed = |frame: &Frame| frame.id.is_some_and(|id| id > after);
         let first = read.iter().position(missed).unwrap();
         let all = mirrors(&read);
-        let heard = mirrors(&again);
-        assert!(all.ends_with(&heard), "after {after}: {heard:#?}");
-        assert!(heard.len() >= mirrors(&read[first..]).len(), "after {after}: {heard:#?}");
+        let received = mirrors(&again);
+        assert!(all.ends_with(&received), "after {after}: {received:#?}");
+        let count = mirrors(&read[first..]).len();
+        assert!(received.len() >= count, "after {after}: {received:#?}");
     }
 }
 
@@ -152,11 +153,11 @@ async fn the_list_and_the_phase_are_frames_and_in_the_snapshot_also_after_a_kill
     let mut frames = site.client.events("c", None).await;
     let before = frames.next().await.unwrap().data;
     assert_eq!((&before["todos"], &before["phase"]), (&json!([]), &json!("default")));
-    site.client.say("c", "a", "go").await;
-    let read = frames.until("turn_completed").await;
-    let said = |name: &str| read.iter().find(|frame| frame.name == name).unwrap();
-    assert_eq!(said("todos_changed").data, json!({"todos": todos}));
-    assert_eq!(said("phase_changed").data, json!({"phase": "plan"}));
+    site.client.send_message("c", "a", "go").await;
+    let read = frames.wait_for("turn_completed").await;
+    let frame = |name: &str| read.iter().find(|frame| frame.name == name).unwrap();
+    assert_eq!(frame("todos_changed").data, json!({"todos": todos}));
+    assert_eq!(frame("phase_changed").data, json!({"phase": "plan"}));
     let refused = &end_of(&read, "write").0.data["result"];
     assert_eq!(refused["error_type"], "PERMISSION_DENIED", "{refused}");
     assert!(refused["error"].as_str().unwrap().starts_with("permission denied: "), "{refused}");

@@ -1,9 +1,9 @@
-//! The files of conversations: whole after a kill, and never missed in silence.
+//! Workspace files are whole after a kill, and missing storage is always reported.
 
 use std::path::Path;
 
+use abide_tests::deadline::poll;
 use abide_tests::node::Site;
-use abide_tests::patience::look;
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -25,16 +25,16 @@ async fn a_node_without_a_sandbox_says_so() {
     assert!(site.log().contains("sandbox: off"));
 }
 
-/// Another turn of `c`, in which it reads its file; the event of the result.
+/// Runs another turn of `c`, in which it reads its file. Returns the data of the result.
 async fn read_again(site: &Site, turn: usize) -> Value {
-    site.client.say("c", "reads", "again").await;
-    let journal = site.client.settled("c", turn).await;
+    site.client.send_message("c", "reads", "again").await;
+    let journal = site.client.wait_until_settled("c", turn).await;
     assert_eq!(journal.outcomes(), vec!["completed"; turn]);
     journal.of("tool_result").last().unwrap()["data"].clone()
 }
 
 #[tokio::test]
-async fn storage_that_is_gone_is_an_error_that_everybody_is_told_and_nothing_is_made() {
+async fn missing_storage_is_an_error_that_is_reported_everywhere_and_nothing_is_created() {
     let site = Site::new(ABIDE).with(&["--workspaces", "files"]);
     let mut node = site.start().await;
     let write = call("write", "write", json!({"path": "a", "content": "kept"}));
@@ -42,14 +42,14 @@ async fn storage_that_is_gone_is_an_error_that_everybody_is_told_and_nothing_is_
     let write = json!({"steps": [{"calls": [write]}]});
     let model = json!({"provider": "scripted", "script": [read, write]});
     site.client.define("reads", &able(model)).await;
-    site.client.say("c", "reads", "go").await;
-    site.client.settled("c", 1).await;
-    let (files, away) = (site.dir().join("files"), site.dir().join("away"));
+    site.client.send_message("c", "reads", "go").await;
+    site.client.wait_until_settled("c", 1).await;
+    let (files, moved_away) = (site.dir().join("files"), site.dir().join("away"));
     let marker = files.join(".abide-storage");
     let mut turns = 1;
     // The marker, the conversation's directory, and all of it; before and after a restart.
     for (lost, restarts) in [(&marker, false), (&files.join("c"), true), (&files, true)] {
-        std::fs::rename(lost, &away).unwrap();
+        std::fs::rename(lost, &moved_away).unwrap();
         if restarts {
             node.kill().await;
             node = site.start().await;
@@ -66,7 +66,7 @@ async fn storage_that_is_gone_is_an_error_that_everybody_is_told_and_nothing_is_
         );
         assert!(!lost.exists(), "{lost:?} was made");
 
-        std::fs::rename(&away, lost).unwrap();
+        std::fs::rename(&moved_away, lost).unwrap();
         turns += 1;
         assert_eq!(read_again(&site, turns).await["result"], "1\tkept");
         assert_eq!(readiness(&site).await, "ready\n");
@@ -90,27 +90,27 @@ async fn a_child_whose_agent_works_elsewhere_finds_its_files_there() {
     site.client
         .define("a", &able(steps(&[vec![ask("before")], vec![write], vec![ask("after")]])))
         .await;
-    site.client.say("c", "a", "go").await;
-    let journal = site.client.settled("c", 1).await;
+    site.client.send_message("c", "a", "go").await;
+    let journal = site.client.wait_until_settled("c", 1).await;
     for call in ["before", "after"] {
-        let said = journal.result(call)["result"].as_str().unwrap();
-        assert!(said.contains("other"), "{call}: {said}");
+        let result = journal.result(call)["result"].as_str().unwrap();
+        assert!(result.contains("other"), "{call}: {result}");
     }
 }
 
-/// Each file has one letter, so often.
-const LENGTH: usize = 50_000;
+/// The length of each file, which repeats one letter.
+const FILE_LENGTH: usize = 50_000;
 const FILES: usize = 4;
 const KILLS: usize = 4;
 
-/// The files that are there, each of which must be whole; the letter of each.
-fn whole(dir: &Path) -> Vec<char> {
+/// The letters of the existing files, each of which must be whole.
+fn letters_of_files(dir: &Path) -> Vec<char> {
     let mut letters = Vec::new();
     for number in 0..FILES {
         let Ok(content) = std::fs::read_to_string(dir.join(format!("f{number}"))) else { continue };
         let letter = content.chars().next();
         let one = content.chars().all(|other| Some(other) == letter);
-        assert!(one && content.len() == LENGTH, "f{number} is {} bytes: {one}", content.len());
+        assert!(one && content.len() == FILE_LENGTH, "f{number} is {} bytes: {one}", content.len());
         letters.extend(letter);
     }
     letters
@@ -122,7 +122,7 @@ async fn a_kill_in_the_middle_of_writes_never_leaves_half_a_file() {
     let mut node = site.start().await;
     let letters: Vec<char> = ('a'..='m').collect();
     let write = |letter: &char| {
-        let content = format!("{{{{ '{letter}' * {LENGTH} }}}}");
+        let content = format!("{{{{ '{letter}' * {FILE_LENGTH} }}}}");
         let write = |number| {
             let args = json!({"path": format!("f{number}"), "content": content});
             call(&format!("{letter}{number}"), "write", args)
@@ -131,16 +131,16 @@ async fn a_kill_in_the_middle_of_writes_never_leaves_half_a_file() {
     };
     let steps = steps(&letters.iter().map(write).collect::<Vec<_>>());
     site.client.define("a", &able(steps)).await;
-    site.client.say("c", "a", "go").await;
+    site.client.send_message("c", "a", "go").await;
     let dir = site.dir().join("files/c");
     for kill in 0..KILLS {
         let newest = letters[3 * kill + 1];
-        look("a write", async || whole(&dir).contains(&newest).then_some(())).await;
+        poll("a write", async || letters_of_files(&dir).contains(&newest).then_some(())).await;
         node.kill().await;
-        assert!(!whole(&dir).is_empty());
+        assert!(!letters_of_files(&dir).is_empty());
         node = site.start().await;
     }
-    let journal = site.client.settled("c", 1).await;
+    let journal = site.client.wait_until_settled("c", 1).await;
     assert_eq!(journal.outcomes(), ["completed"]);
-    assert_eq!(whole(&dir), ['m'; FILES]);
+    assert_eq!(letters_of_files(&dir), ['m'; FILES]);
 }

@@ -1,4 +1,4 @@
-//! Journals as they were stored: each event reads, is written again as it was, and folds as it did.
+//! Stored journals: each event parses, serialises as it was stored, and folds to the same state.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -9,12 +9,12 @@ use abide_conversation::{Event, State, checked_fold, evolve, from_json, replay};
 use abide_registry::store::STATE_FORMAT;
 use serde_json::Value;
 
-use crate::covered::Schemas;
-use crate::lines::{includes, path, texts};
+use crate::lines::{includes, lines, path};
+use crate::schema_coverage::Schemas;
 
 const JOURNALS: &str = "journals.jsonl";
-/// Parts of the schemas that no program writes: what goes without saying.
-const UNWRITTEN: [&str; 2] = ["Shape: choice 0", "Shape#0: \"agent\""];
+/// Parts of the schemas that no program writes, because they are defaults.
+const NEVER_WRITTEN_PARTS: [&str; 2] = ["Shape: choice 0", "Shape#0: \"agent\""];
 
 /// Events, by journal and `seq`, that were written by hand to cover every field, at places where no
 /// conversation can have them. Journals that are appended later need no such exception.
@@ -38,7 +38,7 @@ const HAND_WRITTEN: [(usize, u64); 17] = [
     (5, 8),
 ];
 
-/// The journals, each as what was stored and as what is read of it.
+/// The journals: each event as it was stored, and as it parses.
 fn journals() -> Vec<Vec<(Value, Event)>> {
     let read = |stored: Value| {
         let event = from_json(stored.to_string().as_bytes());
@@ -46,7 +46,7 @@ fn journals() -> Vec<Vec<(Value, Event)>> {
         (stored, event)
     };
     let journal = |line: &String| serde_json::from_str::<Vec<Value>>(line).unwrap();
-    texts(JOURNALS).iter().map(|line| journal(line).into_iter().map(read).collect()).collect()
+    lines(JOURNALS).iter().map(|line| journal(line).into_iter().map(read).collect()).collect()
 }
 
 #[test]
@@ -54,7 +54,7 @@ fn every_event_that_was_ever_stored_is_written_again_as_it_was() {
     for (stored, event) in journals().into_iter().flatten() {
         assert!(
             !matches!(event.data, EventData::Unknown(_)),
-            "a type that is known no more: {stored}"
+            "an event type that is no longer known: {stored}"
         );
         let written = serde_json::to_value(&event).unwrap();
         assert!(includes(&written, &stored), "stored {stored}\nwritten {written}");
@@ -78,49 +78,50 @@ fn only_hand_written_events_are_impossible() {
     assert_eq!(impossible, HAND_WRITTEN);
 }
 
-/// With the schemas of the API, which a test holds against the code: a type, a field or a constant
-/// that is new has no line yet.
+/// Compares with the schemas of the API, which another test compares with the code: a new type,
+/// field or constant has no line yet.
 #[test]
 fn every_kind_of_event_and_every_field_of_it_is_among_them() {
     let file = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../nodes/openapi.json");
     let api: Value = serde_json::from_slice(&fs::read(file).unwrap()).unwrap();
     let schemas = Schemas(api["components"]["schemas"].as_object().unwrap());
-    let mut used = BTreeSet::new();
+    let mut covered = BTreeSet::new();
     for (stored, _) in journals().into_iter().flatten() {
-        schemas.used("JournalEvent", &stored, &mut used);
+        schemas.cover("JournalEvent", &stored, &mut covered);
     }
     let parts = schemas.parts("JournalEvent");
-    // Whether an event is one of a turn goes with its type.
-    let is_wanted =
-        |part: &&String| !part.contains("Event.turn_id") && !UNWRITTEN.contains(&part.as_str());
-    let missing: Vec<_> = parts.difference(&used).filter(is_wanted).collect();
+    // Whether an event has a turn depends on its type.
+    let is_required = |part: &&String| {
+        !part.contains("Event.turn_id") && !NEVER_WRITTEN_PARTS.contains(&part.as_str())
+    };
+    let missing: Vec<_> = parts.difference(&covered).filter(is_required).collect();
     assert!(parts.len() > 300, "{}", parts.len());
     assert!(missing.is_empty(), "{JOURNALS} has no event with {missing:#?}");
 }
 
-/// The folds are those of one format of the cached state, and its shape is that of the cache: a
-/// node of another build must not read a cache that it would misread.
+/// The states belong to one format of the cached state: a node of another build must not read a
+/// cache that it would misread.
 #[test]
 fn every_journal_folds_to_the_state_that_its_format_has() {
     let name = format!("states/{STATE_FORMAT}.jsonl");
-    let states: Vec<String> = journals().into_iter().map(folded).collect();
-    let known = if path(&name).exists() { texts(&name) } else { Vec::new() };
-    let places = (0..states.len()).filter(|place| known.get(*place) != states.get(*place));
-    if let Some(place) = places.into_iter().next() {
+    let states: Vec<String> = journals().into_iter().map(fold).collect();
+    let known = if path(&name).exists() { lines(&name) } else { Vec::new() };
+    let differing = (0..states.len()).filter(|index| known.get(*index) != states.get(*index));
+    if let Some(index) = differing.into_iter().next() {
         let now = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("states.jsonl");
         fs::write(&now, states.join("\n") + "\n").unwrap();
-        let known = known.get(place).map_or("nothing", String::as_str);
+        let known = known.get(index).map_or("nothing", String::as_str);
         panic!(
-            "journal {place} folds to {}\nand not to {known}\nWhere the fold or the shape of the \
+            "journal {index} folds to {}\nand not to {known}\nWhere the fold or the shape of the \
              state has changed, raise STATE_FORMAT, and make {} the file {name}. Where journals \
              were appended, append their states.",
-            states[place],
+            states[index],
             now.display(),
         );
     }
 }
 
-fn folded(journal: Vec<(Value, Event)>) -> String {
+fn fold(journal: Vec<(Value, Event)>) -> String {
     let events = journal.iter().map(|(_, event)| event);
     let state = replay(State::default(), events);
     let written = serde_json::to_string(&state).unwrap();

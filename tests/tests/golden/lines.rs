@@ -1,4 +1,4 @@
-//! The golden files as they are in the tree: their first lines stay as they are.
+//! Reads the golden files, whose first lines are frozen.
 
 use std::fs;
 use std::path::PathBuf;
@@ -6,10 +6,10 @@ use std::path::PathBuf;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-/// So many lines of each file are frozen, and this is the beginning of their SHA-256. Whoever
-/// appends lines may freeze them too; whoever finds another digest has changed what was written once,
-/// and must take that back.
-const FROZEN: [(&str, usize, &str); 3] = [
+/// The number of frozen lines of each file, and the beginning of their SHA-256. Appended lines may
+/// be frozen, too. A different digest means that a frozen line was changed, and the change must be
+/// reverted.
+const FROZEN_LINES: [(&str, usize, &str); 3] = [
     ("journals.jsonl", 9, "49bb2e2f4edc3d3b"),
     ("stored.jsonl", 30, "d58cd12d1d585e26"),
     ("wire.jsonl", 116, "1e42784b5d1bdfe4"),
@@ -21,12 +21,12 @@ pub(crate) fn path(name: &str) -> PathBuf {
 }
 
 /// The lines of a file, as text.
-pub(crate) fn texts(name: &str) -> Vec<String> {
+pub(crate) fn lines(name: &str) -> Vec<String> {
     let text = fs::read_to_string(path(name)).unwrap();
     text.lines().map(str::to_owned).collect()
 }
 
-/// Whether `whole` has all that `part` has: a program may write more than older ones did.
+/// Whether `whole` contains all of `part`: a program may write more than older ones did.
 pub(crate) fn includes(whole: &Value, part: &Value) -> bool {
     match (whole, part) {
         (Value::Object(whole), Value::Object(part)) => {
@@ -43,10 +43,10 @@ pub(crate) fn includes(whole: &Value, part: &Value) -> bool {
 
 #[test]
 fn what_was_written_once_stays_as_it_is() {
-    for (name, count, digest) in FROZEN {
-        let lines = texts(name);
-        assert!(lines.len() >= count, "{name}: lines are gone");
-        let frozen = lines[..count].join("\n");
+    for (name, count, digest) in FROZEN_LINES {
+        let all = lines(name);
+        assert!(all.len() >= count, "{name}: lines are gone");
+        let frozen = all[..count].join("\n");
         let now: String = Sha256::digest(frozen)[..8].iter().map(|b| format!("{b:02x}")).collect();
         assert_eq!(now, digest, "{name}: one of the first {count} lines was changed");
     }

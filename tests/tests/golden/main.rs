@@ -1,14 +1,15 @@
-//! What was ever written is read for ever: journals, what else is stored, what nodes tell each other.
+//! Everything that was ever written can be read for ever: journals, other stored data, and messages
+//! between nodes.
 //!
-//! The files of `tests/golden` are only appended to. Where a test says that something has no line,
-//! append one as this program writes it; where it says that a line no longer reads, or reads
-//! differently, it is the program that must change, for journals and older nodes have such lines.
+//! The files of `tests/golden` are append-only. If a test says that something has no line, append
+//! one as this program writes it. If a test says that a line no longer parses, or parses
+//! differently, the program must change: journals and older nodes contain such lines.
 #![allow(clippy::unwrap_used)]
 
-mod covered;
+mod golden_types;
 mod journals;
-mod kinds;
 mod lines;
+mod schema_coverage;
 mod stored;
 mod variants;
 mod wire;

@@ -1,4 +1,4 @@
-//! What is stored besides journals, as older builds stored it.
+//! Data that is stored in addition to journals, as older builds stored it.
 
 use abide_actors::audit::AuditEntry;
 use abide_actors::journal::{
@@ -9,22 +9,22 @@ use abide_conversation::remembered_decision::RememberedDecision;
 use abide_conversation::state::ConversationStatus;
 use abide_registry::store::StoredAgent;
 
-use crate::kinds::{check, kind};
+use crate::golden_types::{check, golden};
 
 #[test]
-fn all_that_was_ever_stored_beside_the_journals_still_means_the_same() {
-    let kinds = [
-        kind::<ConversationSummary>("Head"),
-        kind::<(ConversationStatus, Timestamp)>("HeadOnRedis"),
-        kind::<ConversationStatus>("Activeness"),
-        kind::<Holder>("Holder"),
-        kind::<Claim>("Holding"),
-        kind::<StoreError>("Refusal"),
-        kind::<InboxEntry>("InboxEntry"),
-        kind::<StoredResponse>("Answer"),
-        kind::<StoredAgent>("StoredAgent"),
-        kind::<RememberedDecision>("Remembered"),
-        kind::<AuditEntry>("Entry"),
+fn everything_that_was_ever_stored_in_addition_to_journals_still_parses_the_same() {
+    let types = [
+        golden::<ConversationSummary>("Head"),
+        golden::<(ConversationStatus, Timestamp)>("HeadOnRedis"),
+        golden::<ConversationStatus>("Activeness"),
+        golden::<Holder>("Holder"),
+        golden::<Claim>("Holding"),
+        golden::<StoreError>("Refusal"),
+        golden::<InboxEntry>("InboxEntry"),
+        golden::<StoredResponse>("Answer"),
+        golden::<StoredAgent>("StoredAgent"),
+        golden::<RememberedDecision>("Remembered"),
+        golden::<AuditEntry>("Entry"),
     ];
-    check("stored.jsonl", &kinds);
+    check("stored.jsonl", &types);
 }

@@ -1,4 +1,4 @@
-//! The variants of an enum, or the fields of a struct, as its own way of being read lists them.
+//! The variants of an enum or the fields of a struct, as its `Deserialize` lists them.
 
 use std::fmt;
 
@@ -6,30 +6,32 @@ use serde::de::value::MapDeserializer;
 use serde::de::{self, Deserialize, Deserializer, Visitor};
 use serde::forward_to_deserialize_any;
 
-/// The variants of an enum or the fields of a struct; nothing of what is no such thing.
-pub(crate) fn listed<T: for<'de> Deserialize<'de>>() -> &'static [&'static str] {
-    T::deserialize(Asking).err().map_or(&[], |Listing(names)| names)
+/// The variants of an enum or the fields of a struct; empty for other types.
+pub(crate) fn serde_names<T: for<'de> Deserialize<'de>>() -> &'static [&'static str] {
+    T::deserialize(NameRecorder).err().map_or(&[], |RecordedNames(names)| names)
 }
 
-/// The variants of an enum that names them in a field of this name.
-pub(crate) fn tagged<T: for<'de> Deserialize<'de>>(tag: &'static str) -> &'static [&'static str] {
-    // Nothing is called that.
+/// The variants of an enum with this tag field.
+pub(crate) fn tagged_names<T: for<'de> Deserialize<'de>>(
+    tag: &'static str,
+) -> &'static [&'static str] {
+    // No variant has this name, so that the error lists all.
     let map = [(tag, "\u{0}")].into_iter();
-    T::deserialize(MapDeserializer::new(map)).err().map_or(&[], |Listing(names)| names)
+    T::deserialize(MapDeserializer::new(map)).err().map_or(&[], |RecordedNames(names)| names)
 }
 
-/// Learns what a type wants to be read from, and has nothing to read.
-struct Asking;
+/// A deserializer without input, which records the names that a type asks for.
+struct NameRecorder;
 
-/// The error that carries what was learnt.
+/// The error that carries the recorded names.
 #[derive(Debug)]
-struct Listing(&'static [&'static str]);
+struct RecordedNames(&'static [&'static str]);
 
-impl<'de> Deserializer<'de> for Asking {
-    type Error = Listing;
+impl<'de> Deserializer<'de> for NameRecorder {
+    type Error = RecordedNames;
 
-    fn deserialize_any<V: Visitor<'de>>(self, _: V) -> Result<V::Value, Listing> {
-        Err(Listing(&[]))
+    fn deserialize_any<V: Visitor<'de>>(self, _: V) -> Result<V::Value, RecordedNames> {
+        Err(RecordedNames(&[]))
     }
 
     fn deserialize_struct<V: Visitor<'de>>(
@@ -37,8 +39,8 @@ impl<'de> Deserializer<'de> for Asking {
         _: &'static str,
         fields: &'static [&'static str],
         _: V,
-    ) -> Result<V::Value, Listing> {
-        Err(Listing(fields))
+    ) -> Result<V::Value, RecordedNames> {
+        Err(RecordedNames(fields))
     }
 
     fn deserialize_enum<V: Visitor<'de>>(
@@ -46,8 +48,8 @@ impl<'de> Deserializer<'de> for Asking {
         _: &'static str,
         variants: &'static [&'static str],
         _: V,
-    ) -> Result<V::Value, Listing> {
-        Err(Listing(variants))
+    ) -> Result<V::Value, RecordedNames> {
+        Err(RecordedNames(variants))
     }
 
     forward_to_deserialize_any! {
@@ -56,7 +58,7 @@ impl<'de> Deserializer<'de> for Asking {
     }
 }
 
-impl de::Error for Listing {
+impl de::Error for RecordedNames {
     fn custom<T: fmt::Display>(_: T) -> Self {
         Self(&[])
     }
@@ -66,10 +68,10 @@ impl de::Error for Listing {
     }
 }
 
-impl fmt::Display for Listing {
+impl fmt::Display for RecordedNames {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{self:?}")
     }
 }
 
-impl std::error::Error for Listing {}
+impl std::error::Error for RecordedNames {}

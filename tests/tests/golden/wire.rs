@@ -1,4 +1,4 @@
-//! What nodes tell each other, as older builds say it.
+//! Messages between nodes, as older builds send them.
 
 use abide_actors::live::{Delta, Signal};
 use abide_actors::request::{
@@ -11,37 +11,37 @@ use abide_registry::actor_view::{ActorDetails, ActorSummary};
 use abide_registry::membership::{Member, MemberState};
 use abide_registry::protocol::{CallOutcome, CallRequest, Envelope, LiveUpdate};
 
-use crate::kinds::{check, kind, kind_by};
+use crate::golden_types::{check, golden, internally_tagged};
 
 #[test]
-fn every_message_between_nodes_that_was_ever_sent_still_means_the_same() {
-    let kinds = [
-        kind::<Envelope>("Envelope"),
-        kind::<CallRequest>("Ask"),
-        kind::<CallOutcome>("Answer"),
-        kind::<LiveUpdate>("Told"),
-        kind::<Signal>("Signal"),
-        kind::<Delta>("Delta"),
-        kind::<Request>("Request"),
-        kind::<SendRequest>("SendRequest"),
-        kind::<ResolveRequest>("ResolveRequest"),
-        kind::<RememberRequest>("RememberRequest"),
-        kind::<DispatchRequest>("DispatchRequest"),
-        kind::<SpawnRequest>("SpawnRequest"),
-        kind::<ForkRequest>("ForkRequest"),
-        kind::<Create>("Create"),
-        kind::<ChildEnded>("ChildEnded"),
-        kind::<IfBusy>("IfBusy"),
-        kind::<command::ResolutionAnswer>("CallAnswer"),
-        kind::<IdempotencyKey>("RepeatKey"),
-        kind_by::<Reply>("Reply", "reply"),
-        kind::<RequestError>("Failure"),
-        kind::<Rejection>("Rejection"),
-        kind::<Inspection>("Inspection"),
-        kind::<ActorDetails>("Sight"),
-        kind::<ActorSummary>("Row"),
-        kind::<Member>("Member"),
-        kind::<MemberState>("MemberState"),
+fn every_message_between_nodes_that_was_ever_sent_still_parses_the_same() {
+    let types = [
+        golden::<Envelope>("Envelope"),
+        golden::<CallRequest>("Ask"),
+        golden::<CallOutcome>("Answer"),
+        golden::<LiveUpdate>("Told"),
+        golden::<Signal>("Signal"),
+        golden::<Delta>("Delta"),
+        golden::<Request>("Request"),
+        golden::<SendRequest>("SendRequest"),
+        golden::<ResolveRequest>("ResolveRequest"),
+        golden::<RememberRequest>("RememberRequest"),
+        golden::<DispatchRequest>("DispatchRequest"),
+        golden::<SpawnRequest>("SpawnRequest"),
+        golden::<ForkRequest>("ForkRequest"),
+        golden::<Create>("Create"),
+        golden::<ChildEnded>("ChildEnded"),
+        golden::<IfBusy>("IfBusy"),
+        golden::<command::ResolutionAnswer>("CallAnswer"),
+        golden::<IdempotencyKey>("RepeatKey"),
+        internally_tagged::<Reply>("Reply", "reply"),
+        golden::<RequestError>("Failure"),
+        golden::<Rejection>("Rejection"),
+        golden::<Inspection>("Inspection"),
+        golden::<ActorDetails>("Sight"),
+        golden::<ActorSummary>("Row"),
+        golden::<Member>("Member"),
+        golden::<MemberState>("MemberState"),
     ];
-    check("wire.jsonl", &kinds);
+    check("wire.jsonl", &types);
 }

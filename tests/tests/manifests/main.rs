@@ -1,14 +1,13 @@
-//! The manifests of `deploy`: what is built out of them is what Kubernetes knows, and what belongs
-//! together agrees.
+//! The manifests of `deploy`: Kubernetes knows every field, and all references between them agree.
 #![allow(clippy::unwrap_used)]
 
-mod built;
-mod changed;
+mod broken_overlays;
 mod objects;
+mod overlay;
 mod rules;
 mod workload;
 
-use built::{OVERLAYS, Overlay};
+use overlay::{OVERLAYS, Overlay};
 use serde_json::Value;
 
 #[test]
@@ -22,20 +21,20 @@ fn the_overlays_hold_together() {
 #[test]
 fn kubernetes_knows_every_field_of_the_overlays() {
     for name in OVERLAYS {
-        let said = Overlay::build(name).validated();
-        assert!(said.contains("passed for resource statefulset/abide"), "{name}: {said}");
+        let output = Overlay::build(name).validate();
+        assert!(output.contains("passed for resource statefulset/abide"), "{name}: {output}");
     }
 }
 
 #[test]
 fn the_secrets_example_makes_what_the_overlays_refer_to() {
-    let made = built::secrets();
-    assert_eq!(made.keys().collect::<Vec<_>>(), ["abide", "abide-keys"]);
+    let secrets = overlay::secrets();
+    assert_eq!(secrets.keys().collect::<Vec<_>>(), ["abide", "abide-keys"]);
 }
 
 #[test]
 fn the_compose_file_publishes_on_loopback_only() {
-    let text = std::fs::read_to_string(built::deploy().join("compose.yaml")).unwrap();
+    let text = std::fs::read_to_string(overlay::deploy().join("compose.yaml")).unwrap();
     let compose: Value = serde_saphyr::from_str(&text).unwrap();
     let services = compose["services"].as_object().unwrap();
     let ports = services.values().filter_map(|service| service["ports"].as_array()).flatten();

@@ -1,4 +1,4 @@
-//! Kubernetes' own types of what an overlay gives to a cluster, read without forgiving a field.
+//! The objects of an overlay, parsed strictly into Kubernetes' own types.
 
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
@@ -11,7 +11,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-/// All of them, by kind.
+/// All objects of an overlay, by kind.
 #[derive(Debug, Default)]
 pub(crate) struct Objects {
     pub(crate) accounts: Vec<ServiceAccount>,
@@ -27,8 +27,7 @@ pub(crate) struct Objects {
 }
 
 impl Objects {
-    /// Reads documents of YAML. A field that its type does not have is refused, and so is a kind
-    /// that no rule looks at.
+    /// Parses YAML documents. Unknown fields are refused, and so are kinds that no rule checks.
     pub(crate) fn read(text: &str) -> Result<Self, String> {
         let mut objects = Self::default();
         for document in text.split("\n---\n") {
@@ -51,26 +50,26 @@ impl Objects {
             "Service" => self.services.push(strict(value)?),
             "ServiceAccount" => self.accounts.push(strict(value)?),
             "StatefulSet" => self.sets.push(strict(value)?),
-            _ => return Err("no rule looks at this kind".to_owned()),
+            _ => return Err("no rule checks this kind".to_owned()),
         }
         Ok(())
     }
 }
 
-/// The types skip what they do not know: what is written back must be all that was read.
+/// Parses strictly: the types skip unknown fields, so the value written back must equal the source.
 fn strict<T: DeserializeOwned + Serialize>(source: &Value) -> Result<T, String> {
     let typed: T = serde_json::from_value(source.clone()).map_err(|why| why.to_string())?;
     let back = serde_json::to_value(&typed).map_err(|why| why.to_string())?;
-    match lost(source, &back) {
+    match first_difference(source, &back) {
         None => Ok(typed),
         Some(path) => Err(format!("{path} is not a field that Kubernetes knows")),
     }
 }
 
 /// The path of the first difference.
-fn lost(source: &Value, back: &Value) -> Option<String> {
+fn first_difference(source: &Value, back: &Value) -> Option<String> {
     let inner = |name: String, source: &Value, back: &Value| {
-        lost(source, back).map(|path| format!(".{name}{path}"))
+        first_difference(source, back).map(|path| format!(".{name}{path}"))
     };
     match (source, back) {
         (Value::Object(fields), Value::Object(_)) => fields.iter().find_map(|(name, value)| {

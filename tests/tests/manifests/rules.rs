@@ -1,5 +1,4 @@
-//! What belongs together in the manifests, as a function of the objects: no mistakes, or a line
-//! for each.
+//! The rules of the manifests, as a function of the objects that returns one line per mistake.
 
 mod network;
 mod node;
@@ -8,27 +7,27 @@ mod references;
 mod scale;
 mod services;
 
-use crate::built::Secrets;
 use crate::objects::Objects;
+use crate::overlay::Secrets;
 use crate::workload::Workload;
 
-/// What the rules look at.
-pub(crate) struct Scene<'a> {
+/// The input of the rules.
+pub(crate) struct Manifests<'a> {
     pub(crate) objects: &'a Objects,
     pub(crate) workloads: Vec<Workload<'a>>,
-    /// Those that the user makes beside the overlay.
+    /// The Secrets that the user makes in addition to the overlay.
     pub(crate) secrets: &'a Secrets,
 }
 
-/// Every mistake in the objects, given the Secrets that are made beside them.
+/// Every mistake in the objects, given the Secrets that the user makes.
 pub(crate) fn mistakes(objects: &Objects, secrets: &Secrets) -> Vec<String> {
     let workloads = objects.sets.iter().map(Workload::of).collect();
-    let scene = Scene { objects, workloads, secrets };
+    let manifests = Manifests { objects, workloads, secrets };
     let mut mistakes = Mistakes::default();
     for rule in
         [pods::rule, references::rule, services::rule, network::rule, node::rule, scale::rule]
     {
-        rule(&scene, &mut mistakes);
+        rule(&manifests, &mut mistakes);
     }
     mistakes.0
 }
@@ -37,10 +36,10 @@ pub(crate) fn mistakes(objects: &Objects, secrets: &Secrets) -> Vec<String> {
 pub(crate) struct Mistakes(Vec<String>);
 
 impl Mistakes {
-    /// Notes the claim if it does not hold.
-    pub(crate) fn unless(&mut self, holds: bool, claim: impl FnOnce() -> String) {
+    /// Records the mistake unless the condition holds.
+    pub(crate) fn unless(&mut self, holds: bool, mistake: impl FnOnce() -> String) {
         if !holds {
-            self.0.push(claim());
+            self.0.push(mistake());
         }
     }
 }

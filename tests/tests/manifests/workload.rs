@@ -1,4 +1,4 @@
-//! A StatefulSet as the rules look at it, and the program that it starts.
+//! A StatefulSet as the rules see it, and the configuration of the program that it starts.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::{Container, EnvVar, PodSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
-use crate::built::Secrets;
+use crate::overlay::Secrets;
 
 pub(crate) type Labels = BTreeMap<String, String>;
 
@@ -36,7 +36,7 @@ impl<'a> Workload<'a> {
         }
     }
 
-    /// Whether it is the program, and not the Redis beside it.
+    /// Whether the container is Abide, in contrast to Redis.
     pub(crate) fn is_node(&self) -> bool {
         self.container.name == "abide"
     }
@@ -47,15 +47,15 @@ impl<'a> Workload<'a> {
         port.map(|port| port.container_port)
     }
 
-    /// The name of a port of its container that is meant so, by name or by number.
-    pub(crate) fn names(&self, meant: &IntOrString) -> Option<&'a str> {
+    /// The name of the container's port that a reference means, by name or by number.
+    pub(crate) fn port_name(&self, reference: &IntOrString) -> Option<&'a str> {
         let ports = self.container.ports.iter().flatten();
-        let is = |number: i32, name: Option<&str>| match meant {
-            IntOrString::Int(meant) => *meant == number,
-            IntOrString::String(meant) => Some(meant.as_str()) == name,
+        let is_meant = |number: i32, name: Option<&str>| match reference {
+            IntOrString::Int(reference) => *reference == number,
+            IntOrString::String(reference) => Some(reference.as_str()) == name,
         };
         let mut names =
-            ports.into_iter().filter(|port| is(port.container_port, port.name.as_deref()));
+            ports.into_iter().filter(|port| is_meant(port.container_port, port.name.as_deref()));
         names.next().and_then(|port| port.name.as_deref())
     }
 
@@ -68,18 +68,18 @@ impl<'a> Workload<'a> {
         labels.iter().all(|(key, value)| self.labels.get(key) == Some(value))
     }
 
-    /// The environment as the kubelet makes it: in order, each value with the ones before it.
+    /// The environment as the kubelet makes it: each value can refer to earlier variables.
     pub(crate) fn environment(&self, secrets: &Secrets) -> Result<Labels, String> {
         let mut known = Labels::new();
         for variable in self.container.env.iter().flatten() {
             let value = value(variable, secrets)?;
-            known.insert(variable.name.clone(), expanded(&value, &known)?);
+            known.insert(variable.name.clone(), expand(&value, &known)?);
         }
         Ok(known)
     }
 
-    /// What the program would make of its arguments and its environment.
-    pub(crate) fn configured(&self, secrets: &Secrets) -> Result<Config, String> {
+    /// The configuration that the program would parse from its arguments and environment.
+    pub(crate) fn parse_config(&self, secrets: &Secrets) -> Result<Config, String> {
         let environment = self.environment(secrets)?;
         let mut words = vec!["abide".to_owned()];
         let command = Cli::command();
@@ -96,7 +96,7 @@ impl<'a> Workload<'a> {
             }
         }
         for word in self.container.args.iter().flatten() {
-            words.push(expanded(word, &environment)?);
+            words.push(expand(word, &environment)?);
         }
         Cli::try_parse_from(words).map(|cli| cli.serve).map_err(|why| why.to_string())
     }
@@ -111,16 +111,19 @@ fn value(variable: &EnvVar, secrets: &Secrets) -> Result<String, String> {
         return match field.field_path.as_str() {
             "metadata.name" => Ok("abide-0".to_owned()),
             "status.podIP" => Ok("10.1.2.3".to_owned()),
-            other => Err(format!("{name}: nobody says what {other} is")),
+            other => Err(format!("{name}: the value of {other} is unknown")),
         };
     }
-    let Some(wanted) = &source.secret_key_ref else { return Err(format!("{name}: from where?")) };
-    let found = secrets.get(&wanted.name).and_then(|secret| secret.get(&wanted.key));
-    found.cloned().ok_or(format!("{name}: no Secret {} has {}", wanted.name, wanted.key))
+    let Some(key_ref) = &source.secret_key_ref else {
+        return Err(format!("{name}: has no source"));
+    };
+    let found = secrets.get(&key_ref.name).and_then(|secret| secret.get(&key_ref.key));
+    found.cloned().ok_or(format!("{name}: no Secret {} has {}", key_ref.name, key_ref.key))
 }
 
-/// The text with `$(NAME)` replaced, which Kubernetes leaves as it is when it does not know it.
-fn expanded(text: &str, known: &Labels) -> Result<String, String> {
+/// Replaces `$(NAME)` in the text. Kubernetes leaves unknown names as they are; here they are a
+/// mistake.
+fn expand(text: &str, known: &Labels) -> Result<String, String> {
     let mut parts = text.split("$(");
     let mut whole = parts.next().unwrap_or_default().to_owned();
     for part in parts {

@@ -1,35 +1,39 @@
-//! Alarms ring once and in time, whoever dies before.
+//! Alarms fire once and in time, whichever nodes die before.
 
 use std::time::Duration;
 
 use abide_registry::partition::{Partition, PartitionSet};
+use abide_tests::checks::Evidence;
+use abide_tests::checks::alarms::late;
 use abide_tests::client::Client;
 use abide_tests::cluster::Cluster;
-use abide_tests::promises::Evidence;
-use abide_tests::promises::alarms::late;
 use futures::future::join_all;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::agents::{agent, calls_once, tool};
-use crate::facts::{FACTOR, all_parked, cluster, moment, time, whole};
+use crate::cluster_state::{
+    LOAD_FACTOR, cluster, sleep_until, time, wait_until_connected, wait_until_passivated,
+};
 
-/// How late an alarm may be on a machine that has nothing else to do, and under load.
-const IDLE: Duration = Duration::from_millis(200);
-const LOADED: Duration = Duration::from_secs(1);
+/// How late an alarm may be on an idle machine.
+const IDLE_TOLERANCE: Duration = Duration::from_millis(200);
+/// How late an alarm may be under load.
+const LOADED_TOLERANCE: Duration = Duration::from_secs(1);
 
-/// An agent that asks and waits so long.
+/// An agent that asks a person, with this time-out.
 fn asks(timeout: Duration) -> Value {
     let timeout = format!("{}ms", timeout.as_millis());
     calls_once(vec![tool("ask", json!({"executor": "human", "timeout": timeout}))])
 }
 
-/// Starts these conversations on one node, and returns when the last of them waits.
-async fn wait(client: &Client, ids: &[String]) -> Vec<Timestamp> {
+/// Starts these conversations on one node, and waits until all are suspended. Returns their
+/// deadlines.
+async fn start_suspended(client: &Client, ids: &[String]) -> Vec<Timestamp> {
     join_all(ids.iter().map(|id| async move {
-        client.say(id, "asks", "go").await;
-        time(&client.pending(id, "ask", "elicitation").await["expires_at"])
+        client.send_message(id, "asks", "go").await;
+        time(&client.wait_for_pending(id, "ask", "elicitation").await["expires_at"])
     }))
     .await
 }
@@ -38,20 +42,20 @@ fn names(kind: &str, count: usize) -> Vec<String> {
     (0..count).map(|n| format!("{kind}-{n}")).collect()
 }
 
-/// Waits until all have expired, each once, and returns what was seen of them.
-async fn expired(cluster: &Cluster, ids: &[String]) -> Evidence {
+/// Waits until all have expired, and checks that each did once. Returns the evidence.
+async fn expect_expired(cluster: &Cluster, ids: &[String]) -> Evidence {
     let client = cluster.client(cluster.other(usize::MAX));
     for id in ids {
-        let journal = client.settled(id, 1).await;
+        let journal = client.wait_until_settled(id, 1).await;
         assert_eq!(journal.result("ask")["error_type"], "EXPIRED");
     }
     let evidence = cluster.evidence(&[]).await;
-    evidence.assert_kept();
+    evidence.assert_no_violations();
     evidence
 }
 
-/// How late the last of them was.
-fn latest(evidence: &Evidence, ids: &[String]) -> SignedDuration {
+/// The largest delay of an expiry.
+fn largest_delay(evidence: &Evidence, ids: &[String]) -> SignedDuration {
     let late = ids.iter().map(|id| {
         let journal = &evidence.journals[id];
         let due = time(&journal.about("suspension", "ask").next().unwrap()["data"]["expires_at"]);
@@ -63,54 +67,54 @@ fn latest(evidence: &Evidence, ids: &[String]) -> SignedDuration {
 #[tokio::test]
 async fn parked_conversations_expire_in_time_and_each_once() {
     let cluster = cluster(3, &["--passivate-after", "20ms"]).await;
-    whole(&cluster).await;
+    wait_until_connected(&cluster).await;
     cluster.client(0).define("asks", &asks(Duration::from_millis(2_500))).await;
     let mut all = Vec::new();
-    for (place, client) in cluster.clients().enumerate() {
-        let ids = names(&format!("c{place}"), 10);
-        wait(client, &ids).await;
+    for (index, client) in cluster.clients().enumerate() {
+        let ids = names(&format!("c{index}"), 10);
+        start_suspended(client, &ids).await;
         all.extend(ids);
     }
-    all_parked(cluster.client(0)).await;
-    let evidence = expired(&cluster, &all).await;
-    println!("measured the latest of 30 idle alarms: {:?}", latest(&evidence, &all));
-    assert_eq!(late(&evidence, IDLE * FACTOR), [""; 0]);
+    wait_until_passivated(cluster.client(0)).await;
+    let evidence = expect_expired(&cluster, &all).await;
+    println!("measured the latest of 30 idle alarms: {:?}", largest_delay(&evidence, &all));
+    assert_eq!(late(&evidence, IDLE_TOLERANCE * LOAD_FACTOR), [""; 0]);
 }
 
 #[tokio::test]
-async fn the_alarms_of_a_node_that_dies_just_before_ring_in_time() {
+async fn the_alarms_of_a_node_that_dies_just_before_fire_in_time() {
     let mut cluster = cluster(3, &["--passivate-after", "20ms"]).await;
-    whole(&cluster).await;
+    wait_until_connected(&cluster).await;
     cluster.client(0).define("asks", &asks(Duration::from_millis(2_500))).await;
-    // Held by the first node, looked after by the last.
+    // Held by the first node; their alarms belong to the last one.
     let members = ["node-0", "node-1", "node-2"];
     let share = PartitionSet::of("node-2", &members);
     let mut ids = names("c", 60);
     ids.retain(|id| share.contains(Partition::of(id)));
     assert!(ids.len() > 5);
-    let due = wait(cluster.client(0), &ids).await;
+    let due = start_suspended(cluster.client(0), &ids).await;
     let first = due.iter().min().unwrap();
-    moment(first.checked_sub(SignedDuration::from_millis(150)).unwrap()).await;
+    sleep_until(first.checked_sub(SignedDuration::from_millis(150)).unwrap()).await;
     cluster.kill(2).await;
-    let evidence = expired(&cluster, &ids).await;
-    println!("measured the latest alarm of a node that died: {:?}", latest(&evidence, &ids));
-    assert_eq!(late(&evidence, IDLE * FACTOR), [""; 0]);
+    let evidence = expect_expired(&cluster, &ids).await;
+    println!("measured the latest alarm of a node that died: {:?}", largest_delay(&evidence, &ids));
+    assert_eq!(late(&evidence, IDLE_TOLERANCE * LOAD_FACTOR), [""; 0]);
 }
 
 #[tokio::test]
-async fn what_was_due_while_nobody_lived_rings_at_the_start_and_no_deadline_is_moved() {
+async fn alarms_that_were_due_without_a_node_fire_at_the_start_and_no_deadline_moves() {
     let mut cluster = cluster(3, &[]).await;
-    whole(&cluster).await;
+    wait_until_connected(&cluster).await;
     cluster.client(0).define("asks", &asks(Duration::from_millis(2_000))).await;
     let early = names("early", 6);
-    let due = wait(cluster.client(0), &early).await;
+    let due = start_suspended(cluster.client(0), &early).await;
     cluster.client(1).define("asks", &asks(Duration::from_millis(5_000))).await;
     let later = names("later", 6);
-    let later_due = wait(cluster.client(1), &later).await;
+    let later_due = start_suspended(cluster.client(1), &later).await;
     for node in 0..3 {
         cluster.kill(node).await;
     }
-    moment(*due.iter().max().unwrap()).await;
+    sleep_until(*due.iter().max().unwrap()).await;
     for node in 0..3 {
         cluster.restart(node).await;
     }
@@ -122,26 +126,30 @@ async fn what_was_due_while_nobody_lived_rings_at_the_start_and_no_deadline_is_m
         }
     }
     for id in &early {
-        cluster.client(0).settled(id, 1).await;
+        cluster.client(0).wait_until_settled(id, 1).await;
     }
     let took = started.elapsed();
     println!("measured alarms that were due before the start: {took:?} after it");
-    assert!(took < LOADED * FACTOR, "{took:?}");
-    let evidence = expired(&cluster, &[early, later.clone()].concat()).await;
-    let latest = latest(&evidence, &later);
+    assert!(took < LOADED_TOLERANCE * LOAD_FACTOR, "{took:?}");
+    let evidence = expect_expired(&cluster, &[early, later.clone()].concat()).await;
+    let latest = largest_delay(&evidence, &later);
     println!("measured the latest alarm after a restart: {latest:?}");
-    // Those that were due when the nodes began to serve are late for a reason.
-    let bound = IDLE * FACTOR + Duration::try_from(Timestamp::now().duration_since(at)).unwrap();
+    // Alarms that were due before the nodes served are rightly late.
+    let bound = IDLE_TOLERANCE * LOAD_FACTOR
+        + Duration::try_from(Timestamp::now().duration_since(at)).unwrap();
     assert!(latest < SignedDuration::try_from(bound).unwrap());
     if later_due.iter().all(|due| *due > at) {
-        assert!(latest < SignedDuration::try_from(IDLE * FACTOR).unwrap(), "{latest:?}");
+        assert!(
+            latest < SignedDuration::try_from(IDLE_TOLERANCE * LOAD_FACTOR).unwrap(),
+            "{latest:?}"
+        );
     }
 }
 
 #[tokio::test]
-async fn three_hundred_at_once_ring_within_a_second_under_load() {
+async fn three_hundred_alarms_at_once_fire_within_a_second_under_load() {
     let cluster = cluster(3, &["--passivate-after", "20ms"]).await;
-    whole(&cluster).await;
+    wait_until_connected(&cluster).await;
     let speaks = json!({"provider": "scripted", "script": [{"text": "Done."}]});
     cluster.client(0).define("speaks", &agent(speaks, vec![])).await;
     let due = Timestamp::now().checked_add(SignedDuration::from_secs(8)).unwrap();
@@ -151,25 +159,25 @@ async fn three_hundred_at_once_ring_within_a_second_under_load() {
         let client = cluster.client(batch % 3);
         client.define("asks", &asks(left)).await;
         let ids = names(&format!("c{batch}"), 25);
-        join_all(ids.iter().map(|id| client.say(id, "asks", "go"))).await;
+        join_all(ids.iter().map(|id| client.send_message(id, "asks", "go"))).await;
         all.extend(ids);
     }
     assert!(Timestamp::now() < due, "the machine is too slow to have them due at once");
-    moment(due - LOADED / 2).await;
+    sleep_until(due - LOADED_TOLERANCE / 2).await;
     let load = (0..3).map(|task| {
         let client = cluster.client(task % 3);
         async move {
-            let mut said = 0;
-            while Timestamp::now() < due + LOADED {
-                client.say(&format!("load-{task}-{said}"), "speaks", "go").await;
-                said += 1;
+            let mut sent = 0;
+            while Timestamp::now() < due + LOADED_TOLERANCE {
+                client.send_message(&format!("load-{task}-{sent}"), "speaks", "go").await;
+                sent += 1;
             }
-            said
+            sent
         }
     });
-    let said: usize = join_all(load).await.into_iter().sum();
-    let evidence = expired(&cluster, &all).await;
-    let latest = latest(&evidence, &all);
-    println!("measured the latest of 300 alarms at once beside {said} turns: {latest:?}");
-    assert_eq!(late(&evidence, LOADED * FACTOR), [""; 0]);
+    let sent: usize = join_all(load).await.into_iter().sum();
+    let evidence = expect_expired(&cluster, &all).await;
+    let latest = largest_delay(&evidence, &all);
+    println!("measured the latest of 300 alarms at once during {sent} turns: {latest:?}");
+    assert_eq!(late(&evidence, LOADED_TOLERANCE * LOAD_FACTOR), [""; 0]);
 }

@@ -1,32 +1,32 @@
-//! What the cluster promises, against real nodes that are killed, stopped, cut off and lied to.
-#![allow(clippy::unwrap_used, clippy::print_stdout)] // What is measured is printed.
+//! The cluster's promises, tested on real nodes that are killed, stopped and cut off.
+#![allow(clippy::unwrap_used, clippy::print_stdout)] // Measurements are printed.
 
 mod acknowledged;
-#[allow(dead_code)] // Not every agent of the single node is one of the cluster's.
+#[allow(dead_code)] // These tests do not use every agent of the tests of one node.
 #[path = "../cluster/agents.rs"]
 mod agents;
 mod alarms;
 mod chaos;
 mod children;
 mod clocks;
-mod crashing;
+mod cluster_state;
 mod drain;
-mod facts;
-mod families;
-mod holders;
+mod foreign_peers;
 mod latency;
 mod operators;
+mod quarantine;
 mod redis_cut;
 mod redis_faults;
 mod redis_kinds;
 mod repairs;
-mod rig;
 mod rolling;
+mod single_writer;
 mod start;
-mod story;
-mod strangers;
 mod streams;
+mod sub_agent_scenario;
+mod sub_agent_trees;
 mod takeover;
+mod three_nodes;
 mod tools;
 mod upgrade;
 

@@ -1,11 +1,11 @@
-//! What operators see and do, from whichever node, also while one is stopped.
+//! Operators see and do the same through any node, also while another one is stopped.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
 use abide_tests::client::Client;
 use abide_tests::cluster::{Cluster, Plan};
-use abide_tests::patience::look;
+use abide_tests::deadline::poll;
 use abide_tests::redis::Redis;
 use abide_tests::tool_server::ToolServer;
 use reqwest::Method;
@@ -14,26 +14,28 @@ use tokio::time::Instant;
 
 use crate::ABIDE;
 use crate::agents::{agent, calls_once, http, human};
-use crate::facts::{FACTOR, admin, node, readiness, time, whole};
+use crate::cluster_state::{
+    LOAD_FACTOR, admin, node, time, wait_for_readiness, wait_until_connected,
+};
 
-/// How long an answer may take that asks a node which is stopped.
-const BOUND: Duration = Duration::from_secs(7);
+/// How long an answer may take that involves a stopped node.
+const MAX_ANSWER_TIME: Duration = Duration::from_secs(7);
 
-/// Two conversations on each node that wait for an answer, and an idle one.
-async fn inhabited(count: usize) -> Cluster {
-    // Long enough to be seen as suspect.
+/// Starts a cluster with two suspended conversations and an idle one on each node.
+async fn start_with_conversations(count: usize) -> Cluster {
+    // Long enough that a stopped node is seen as suspect.
     let plan = Plan::new(ABIDE).with(&["--lease", "4s"]);
     let cluster = plan.start(Redis::own().await, count).await;
-    whole(&cluster).await;
+    wait_until_connected(&cluster).await;
     cluster.client(0).define("asks", &calls_once(vec![human("ask")])).await;
     let speaks = json!({"provider": "scripted", "script": [{"text": "Done."}]});
     cluster.client(0).define("speaks", &agent(speaks, vec![])).await;
-    for (place, client) in cluster.clients().enumerate() {
-        client.say(&format!("idle-{place}"), "speaks", "go").await;
-        client.settled(&format!("idle-{place}"), 1).await;
-        for id in [format!("a-{place}"), format!("b-{place}")] {
-            client.say(&id, "asks", "go").await;
-            client.pending(&id, "ask", "elicitation").await;
+    for (index, client) in cluster.clients().enumerate() {
+        client.send_message(&format!("idle-{index}"), "speaks", "go").await;
+        client.wait_until_settled(&format!("idle-{index}"), 1).await;
+        for id in [format!("a-{index}"), format!("b-{index}")] {
+            client.send_message(&id, "asks", "go").await;
+            client.wait_for_pending(&id, "ask", "elicitation").await;
         }
     }
     cluster
@@ -46,17 +48,17 @@ fn ids(actors: &Value) -> Vec<String> {
 
 #[tokio::test]
 async fn everything_is_seen_from_every_node() {
-    let cluster = inhabited(3).await;
+    let cluster = start_with_conversations(3).await;
     for client in cluster.clients() {
-        for place in 0..3 {
-            let name = cluster.name(place);
+        for index in 0..3 {
+            let name = cluster.name(index);
             let node = node(client, name).await;
             assert_eq!(node["state"], "up", "{node:#}");
-            assert_eq!(node["address"], json!(cluster.client(place).cluster_address()));
+            assert_eq!(node["address"], json!(cluster.client(index).cluster_address()));
             assert!(node["heartbeat_age_ms"].as_u64().unwrap() < 4_000, "{node:#}");
             assert!(node["incarnation"].is_string() && node["version"].is_string(), "{node:#}");
             let here = admin(client, &format!("/admin/actors?node={name}")).await;
-            let lives = ["a", "b", "idle"].map(|kind| format!("{kind}-{place}"));
+            let lives = ["a", "b", "idle"].map(|kind| format!("{kind}-{index}"));
             assert_eq!(ids(&here), lives);
             assert!(here["actors"].as_array().unwrap().iter().all(|row| row["node"] == *name));
         }
@@ -64,13 +66,13 @@ async fn everything_is_seen_from_every_node() {
         assert_eq!(ids(&idle), ["idle-0", "idle-1", "idle-2"]);
         let waiting = admin(client, "/admin/actors?state=awaiting_input").await;
         assert_eq!(ids(&waiting), ["a-0", "a-1", "a-2", "b-0", "b-1", "b-2"]);
-        assert_eq!(walk(client).await.len(), 9);
-        looks(client).await;
+        assert_eq!(all_actor_ids(client).await.len(), 9);
+        check_details(client).await;
     }
 }
 
-/// All rows, two at a time.
-async fn walk(client: &Client) -> BTreeSet<String> {
+/// The ids of all rows, read two at a time.
+async fn all_actor_ids(client: &Client) -> BTreeSet<String> {
     let (mut all, mut cursor) = (BTreeSet::new(), String::new());
     for _ in 0..9 {
         let page = admin(client, &format!("/admin/actors?limit=2{cursor}")).await;
@@ -83,14 +85,14 @@ async fn walk(client: &Client) -> BTreeSet<String> {
     panic!("the list has no end");
 }
 
-/// One conversation of another node, and its alarm.
-async fn looks(client: &Client) {
+/// Checks the conversations and alarms of all nodes, as one node shows them.
+async fn check_details(client: &Client) {
     let alarms = admin(client, "/admin/alarms?limit=3").await;
     assert_eq!(alarms["alarms"].as_array().unwrap().len(), 3);
     assert!(alarms["alarms"].as_array().unwrap().iter().all(|row| row["lag_ms"] == 0));
-    for place in 0..3 {
-        let actor = admin(client, &format!("/admin/actors/a-{place}")).await;
-        assert_eq!(actor["node"], format!("node-{place}"));
+    for index in 0..3 {
+        let actor = admin(client, &format!("/admin/actors/a-{index}")).await;
+        assert_eq!(actor["node"], format!("node-{index}"));
         assert!(actor["epoch"].as_u64().unwrap() > 0, "{actor:#}");
         assert_eq!((&actor["state"], &actor["open_calls"]), (&json!("awaiting_input"), &json!(1)));
         let why = &actor["why"];
@@ -104,13 +106,13 @@ async fn looks(client: &Client) {
 
 #[tokio::test]
 async fn an_actor_is_killed_from_another_node_and_revived_where_it_was() {
-    let cluster = inhabited(2).await;
-    for (from, place) in [(0, 1), (1, 0), (0, 0)] {
-        let path = format!("/admin/actors/a-{place}");
+    let cluster = start_with_conversations(2).await;
+    for (from, index) in [(0, 1), (1, 0), (0, 0)] {
+        let path = format!("/admin/actors/a-{index}");
         let before = admin(cluster.client(from), &path).await;
         let killed = cluster.client(from).admin(Method::POST, &format!("{path}/kill")).await;
         assert_eq!(killed.status, 202);
-        let after = look("the actor to be revived", async || {
+        let after = poll("the actor to be revived", async || {
             let after = cluster.client(from).try_admin(Method::GET, &path).await?.body;
             (after["restarts"] != before["restarts"] && !after["node"].is_null()).then_some(after)
         })
@@ -121,49 +123,49 @@ async fn an_actor_is_killed_from_another_node_and_revived_where_it_was() {
     let missing = cluster.client(0).admin(Method::POST, "/admin/actors/nobody/kill").await;
     missing.expect_problem(404, "not-found");
     cluster.client(1).resolve("a-0", "ask", json!({"result": 1})).await.expect(200);
-    cluster.client(1).settled("a-0", 1).await;
+    cluster.client(1).wait_until_settled("a-0", 1).await;
 }
 
 #[tokio::test]
 async fn a_node_is_drained_from_another_one() {
-    let (cluster, tools) = (inhabited(3).await, ToolServer::start().await);
+    let (cluster, tools) = (start_with_conversations(3).await, ToolServer::start().await);
     let hold = calls_once(vec![http("hold", &tools, "/hold", json!({}))]);
     cluster.client(0).define("holds", &hold).await;
-    cluster.client(2).say("works", "holds", "go").await;
-    tools.seen.nth(1).await;
+    cluster.client(2).send_message("works", "holds", "go").await;
+    tools.requests.nth(1).await;
     let missing = cluster.client(0).admin(Method::POST, "/admin/nodes/nobody/drain").await;
     missing.expect_problem(404, "not-found");
-    let asked = cluster.client(0).admin(Method::POST, "/admin/nodes/node-2/drain").await;
-    assert_eq!(asked.status, 202);
-    is_called(&cluster, "draining").await;
-    readiness(cluster.client(2), 503).await;
+    let accepted = cluster.client(0).admin(Method::POST, "/admin/nodes/node-2/drain").await;
+    assert_eq!(accepted.status, 202);
+    wait_for_state_everywhere(&cluster, "draining").await;
+    wait_for_readiness(cluster.client(2), 503).await;
     assert_eq!(cluster.client(2).admin(Method::GET, "/healthz").await.status, 200);
     tools.release();
-    is_called(&cluster, "drained").await;
+    wait_for_state_everywhere(&cluster, "drained").await;
     let left = admin(cluster.client(0), "/admin/actors?node=node-2").await;
     assert_eq!(ids(&left), [""; 0]);
-    let journal = cluster.client(1).settled("works", 1).await;
+    let journal = cluster.client(1).wait_until_settled("works", 1).await;
     assert_eq!(journal.result("hold")["result"]["attempt"], 1, "it was let finish");
     let body = json!({"result": 1});
     cluster.client(1).resolve("a-2", "ask", body).await.expect(200);
-    cluster.client(0).settled("a-2", 1).await;
-    assert_eq!(tools.seen.all().len(), 1);
+    cluster.client(0).wait_until_settled("a-2", 1).await;
+    assert_eq!(tools.requests.all().len(), 1);
 }
 
-/// Waits until every node calls node-2 so.
-async fn is_called(cluster: &Cluster, state: &str) {
+/// Waits until every node sees node-2 in this state.
+async fn wait_for_state_everywhere(cluster: &Cluster, state: &str) {
     for client in cluster.clients() {
         let called = async || (node(client, "node-2").await["state"] == state).then_some(());
-        look(&format!("node-2 to be {state}"), called).await;
+        poll(&format!("node-2 to be {state}"), called).await;
     }
 }
 
 #[tokio::test]
-async fn a_stopped_node_is_suspect_and_keeps_nobody_waiting() {
-    let cluster = inhabited(3).await;
+async fn a_stopped_node_is_suspect_and_delays_no_answer() {
+    let cluster = start_with_conversations(3).await;
     cluster.stop(2).await;
     let client = cluster.client(0);
-    let asked = [
+    let requests = [
         (Method::GET, "/admin/nodes"),
         (Method::GET, "/admin/actors"),
         (Method::GET, "/admin/actors?node=node-2"),
@@ -174,11 +176,11 @@ async fn a_stopped_node_is_suspect_and_keeps_nobody_waiting() {
         (Method::POST, "/admin/nodes/node-2/drain"),
     ];
     let began = Instant::now();
-    let answers = asked.map(|(method, path)| async move {
+    let answers = requests.map(|(method, path)| async move {
         let answer = client.admin(method, path).await;
         (path, answer.status, began.elapsed())
     });
-    let suspect = look("the stopped node to be suspect", async || {
+    let suspect = poll("the stopped node to be suspect", async || {
         let node = node(client, "node-2").await;
         (node["state"] == "suspect").then_some(node)
     });
@@ -187,15 +189,15 @@ async fn a_stopped_node_is_suspect_and_keeps_nobody_waiting() {
     for (path, status, took) in answers {
         println!("measured {path} with a stopped node: {status} after {took:?}");
         assert!([200, 202, 404, 503].contains(&status), "{path}: {status}");
-        assert!(took < BOUND * 2, "{path} took {took:?}");
+        assert!(took < MAX_ANSWER_TIME * 2, "{path} took {took:?}");
     }
     let gone = async || node(client, "node-2").await.is_null().then_some(());
-    look("the stopped node to be gone", gone).await;
+    poll("the stopped node to be gone", gone).await;
     for path in ["/admin/actors", "/admin/actors/a-2", "/admin/alarms"] {
         let began = Instant::now();
         admin(client, path).await;
-        assert!(began.elapsed() < Duration::from_secs(1) * FACTOR, "{path}");
+        assert!(began.elapsed() < Duration::from_secs(1) * LOAD_FACTOR, "{path}");
     }
     cluster.cont(2);
-    whole(&cluster).await;
+    wait_until_connected(&cluster).await;
 }

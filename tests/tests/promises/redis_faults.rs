@@ -1,8 +1,9 @@
-//! Redis is killed, full, stopped or empty: nothing acknowledged is lost, nobody is restarted.
+//! Redis is killed, full, stopped or empty: nothing acknowledged is lost, and no node needs a
+//! restart.
 
 use abide_tests::client::Client;
 use abide_tests::cluster::Cluster;
-use abide_tests::patience::look;
+use abide_tests::deadline::poll;
 use abide_tests::tool_server::ToolServer;
 use futures::future::join_all;
 use jiff::{SignedDuration, Timestamp};
@@ -10,47 +11,49 @@ use reqwest::Method;
 use serde_json::json;
 
 use crate::agents::{calls_once, http, human};
-use crate::facts::{
-    SHORT, admin, all_up, cluster, insist, is_unavailable, metric, moment, readiness, whole,
+use crate::cluster_state::{
+    SHORT_LEASE_FLAGS, admin, cluster, expect_unavailable, metric, send_until_accepted,
+    sleep_until, wait_for_readiness, wait_for_up_nodes, wait_until_connected,
 };
 
-/// Three nodes; on each, one conversation has a tool running and another waits for an answer.
-async fn busy(tools: &ToolServer) -> Cluster {
-    let cluster = cluster(3, &SHORT).await;
-    whole(&cluster).await;
+/// Starts three nodes, each with one conversation that runs a tool and one that waits for a person.
+async fn start_busy_cluster(tools: &ToolServer) -> Cluster {
+    let cluster = cluster(3, &SHORT_LEASE_FLAGS).await;
+    wait_until_connected(&cluster).await;
     let client = cluster.client(0);
     client.define("quick", &calls_once(vec![http("run", tools, "/answer", json!({}))])).await;
     client.define("holds", &calls_once(vec![http("run", tools, "/hold", json!({}))])).await;
     client.define("asks", &calls_once(vec![human("ask")])).await;
-    for (place, client) in cluster.clients().enumerate() {
-        client.say(&format!("holds-{place}"), "holds", "go").await;
-        client.say(&format!("asks-{place}"), "asks", "go").await;
-        client.pending(&format!("asks-{place}"), "ask", "elicitation").await;
+    for (index, client) in cluster.clients().enumerate() {
+        client.send_message(&format!("holds-{index}"), "holds", "go").await;
+        client.send_message(&format!("asks-{index}"), "asks", "go").await;
+        client.wait_for_pending(&format!("asks-{index}"), "ask", "elicitation").await;
     }
-    tools.seen.nth(3).await;
+    tools.requests.nth(3).await;
     cluster
 }
 
-/// What waited and what ran goes on, each through another node than the one that held it.
-async fn goes_on(cluster: &Cluster, tools: &ToolServer) {
+/// Finishes the running and the waiting conversations, each through another node than its holder.
+async fn finish_all_work(cluster: &Cluster, tools: &ToolServer) {
     tools.release();
-    for place in 0..3 {
-        let client = cluster.client((place + 1) % 3);
-        client.settled(&format!("holds-{place}"), 1).await;
-        client.resolve(&format!("asks-{place}"), "ask", json!({"result": 1})).await.expect(200);
-        client.settled(&format!("asks-{place}"), 1).await;
-        insist(client, &format!("new-{place}"), "quick", &format!("new-{place}")).await;
+    for index in 0..3 {
+        let client = cluster.client((index + 1) % 3);
+        client.wait_until_settled(&format!("holds-{index}"), 1).await;
+        client.resolve(&format!("asks-{index}"), "ask", json!({"result": 1})).await.expect(200);
+        client.wait_until_settled(&format!("asks-{index}"), 1).await;
+        send_until_accepted(client, &format!("new-{index}"), "quick", &format!("new-{index}"))
+            .await;
     }
-    cluster.evidence(&[tools]).await.assert_kept();
+    cluster.evidence(&[tools]).await.assert_no_violations();
 }
 
-async fn all_are_ready(cluster: &Cluster) {
+async fn wait_until_all_ready(cluster: &Cluster) {
     for client in cluster.clients() {
-        readiness(client, 200).await;
+        wait_for_readiness(client, 200).await;
     }
 }
 
-/// Nodes that were not started again, and never taken for dead, are the ones that there were.
+/// The incarnations of all nodes, which change with a restart or when a node is declared dead.
 async fn incarnations(client: &Client) -> Vec<String> {
     let nodes = admin(client, "/admin/nodes").await["nodes"].take();
     nodes.as_array().unwrap().iter().map(|node| node["incarnation"].to_string()).collect()
@@ -59,7 +62,7 @@ async fn incarnations(client: &Client) -> Vec<String> {
 #[tokio::test]
 async fn what_was_acknowledged_outlives_a_redis_that_is_killed_in_mid_load() {
     let tools = ToolServer::start().await;
-    let mut cluster = busy(&tools).await;
+    let mut cluster = start_busy_cluster(&tools).await;
     let before = incarnations(cluster.client(0)).await;
     let clients: Vec<Client> = cluster.clients().cloned().collect();
     let load = (0..6).map(|task| {
@@ -67,7 +70,8 @@ async fn what_was_acknowledged_outlives_a_redis_that_is_killed_in_mid_load() {
         async move {
             for n in 0..20 {
                 let client = &clients[(task + n) % 3];
-                insist(client, &format!("c{task}"), "quick", &format!("m{task}-{n}")).await;
+                send_until_accepted(client, &format!("c{task}"), "quick", &format!("m{task}-{n}"))
+                    .await;
             }
         }
     });
@@ -75,14 +79,14 @@ async fn what_was_acknowledged_outlives_a_redis_that_is_killed_in_mid_load() {
     for kill in 0..2 {
         let killed = tokio::select! {
             _ = &mut load => None,
-            _ = tools.seen.nth(20 * (kill + 1)) => Some(()),
+            _ = tools.requests.nth(20 * (kill + 1)) => Some(()),
         };
         killed.expect("the load is over before Redis is killed");
         cluster.redis.kill().await;
         let away = async {
-            for (place, client) in clients.iter().enumerate() {
-                readiness(client, 503).await;
-                is_unavailable(client, &format!("never-{place}"), "quick").await;
+            for (index, client) in clients.iter().enumerate() {
+                wait_for_readiness(client, 503).await;
+                expect_unavailable(client, &format!("never-{index}"), "quick").await;
             }
         };
         tokio::select! {
@@ -92,14 +96,14 @@ async fn what_was_acknowledged_outlives_a_redis_that_is_killed_in_mid_load() {
         cluster.redis.restart().await;
     }
     load.await;
-    all_are_ready(&cluster).await;
-    goes_on(&cluster, &tools).await;
+    wait_until_all_ready(&cluster).await;
+    finish_all_work(&cluster, &tools).await;
     for client in cluster.clients() {
-        all_up(client, 3).await;
+        wait_for_up_nodes(client, 3).await;
     }
     let after = incarnations(cluster.client(0)).await;
     println!(
-        "measured {} taken for dead in two kills of Redis",
+        "measured {} declared dead in two kills of Redis",
         after.iter().filter(|one| !before.contains(one)).count()
     );
 }
@@ -107,81 +111,85 @@ async fn what_was_acknowledged_outlives_a_redis_that_is_killed_in_mid_load() {
 #[tokio::test]
 async fn a_redis_that_refuses_writes_makes_nodes_unready_until_it_takes_them() {
     let tools = ToolServer::start().await;
-    let cluster = busy(&tools).await;
+    let cluster = start_busy_cluster(&tools).await;
     for full in [false, true] {
-        match full {
-            false => cluster.redis.refuse_writes(true).await,
-            true => cluster.redis.fill(true).await,
+        if full {
+            cluster.redis.fill(true).await;
+        } else {
+            cluster.redis.refuse_writes(true).await;
         }
-        for (place, client) in cluster.clients().enumerate() {
-            is_unavailable(client, &format!("never-{full}-{place}"), "quick").await;
-            readiness(client, 503).await;
-            is_unavailable(client, &format!("never-{full}-{place}"), "quick").await;
+        for (index, client) in cluster.clients().enumerate() {
+            expect_unavailable(client, &format!("never-{full}-{index}"), "quick").await;
+            wait_for_readiness(client, 503).await;
+            expect_unavailable(client, &format!("never-{full}-{index}"), "quick").await;
         }
-        match full {
-            false => cluster.redis.refuse_writes(false).await,
-            true => cluster.redis.fill(false).await,
+        if full {
+            cluster.redis.fill(false).await;
+        } else {
+            cluster.redis.refuse_writes(false).await;
         }
-        all_are_ready(&cluster).await;
-        for (place, client) in cluster.clients().enumerate() {
-            insist(client, &format!("c{place}"), "quick", &format!("{full}-{place}")).await;
+        wait_until_all_ready(&cluster).await;
+        for (index, client) in cluster.clients().enumerate() {
+            send_until_accepted(client, &format!("c{index}"), "quick", &format!("{full}-{index}"))
+                .await;
         }
     }
-    goes_on(&cluster, &tools).await;
+    finish_all_work(&cluster, &tools).await;
 }
 
 #[tokio::test]
-async fn after_a_redis_that_was_stopped_nobody_takes_over_by_mistake() {
+async fn after_a_redis_that_was_stopped_no_node_takes_over_by_mistake() {
     let tools = ToolServer::start().await;
-    let cluster = busy(&tools).await;
+    let cluster = start_busy_cluster(&tools).await;
     let before = incarnations(cluster.client(0)).await;
     cluster.redis.stop().await;
-    // Twice the lease.
+    // After twice the lease.
     let later = Timestamp::now().checked_add(SignedDuration::from_secs(4)).unwrap();
-    for (place, client) in cluster.clients().enumerate() {
-        readiness(client, 503).await;
-        is_unavailable(client, &format!("never-{place}"), "quick").await;
+    for (index, client) in cluster.clients().enumerate() {
+        wait_for_readiness(client, 503).await;
+        expect_unavailable(client, &format!("never-{index}"), "quick").await;
     }
-    moment(later).await;
+    sleep_until(later).await;
     cluster.redis.cont().await;
-    all_are_ready(&cluster).await;
+    wait_until_all_ready(&cluster).await;
     assert_eq!(incarnations(cluster.client(1)).await, before);
-    for (place, client) in cluster.clients().enumerate() {
-        assert_eq!(metric(client, "abide_burials_total").await, 0.0, "taken for dead");
-        let path = format!("/admin/actors/asks-{place}");
-        let kept = admin(cluster.client((place + 1) % 3), &path).await;
-        assert_eq!(kept["node"], cluster.name(place));
+    for (index, client) in cluster.clients().enumerate() {
+        assert_eq!(metric(client, "abide_burials_total").await, 0.0, "a node was declared dead");
+        let path = format!("/admin/actors/asks-{index}");
+        let actor = admin(cluster.client((index + 1) % 3), &path).await;
+        assert_eq!(actor["node"], cluster.name(index));
     }
-    goes_on(&cluster, &tools).await;
+    finish_all_work(&cluster, &tools).await;
 }
 
 #[tokio::test]
 async fn after_a_redis_that_comes_back_empty_the_old_is_gone_and_the_new_works() {
     let tools = ToolServer::start().await;
-    let mut cluster = busy(&tools).await;
+    let mut cluster = start_busy_cluster(&tools).await;
     for round in 0..2 {
         match round {
             0 => cluster.redis.ask::<()>(&["FLUSHALL"]).await,
             _ => cluster.redis.restart_empty().await,
         }
-        begins_anew(&cluster, round).await;
+        expect_empty_and_usable(&cluster, round).await;
     }
     tools.release();
     let old = admin(cluster.client(0), "/admin/actors").await.to_string();
     assert!(!old.contains("holds-") && !old.contains("asks-"), "{old}");
-    for place in 0..3 {
-        let journal = cluster.client((place + 1) % 3).settled(&format!("new-1-{place}"), 1).await;
+    for index in 0..3 {
+        let journal =
+            cluster.client((index + 1) % 3).wait_until_settled(&format!("new-1-{index}"), 1).await;
         assert_eq!(journal.outcomes(), ["completed"]);
-        let gone = cluster.client(place).get("/v1/conversations/holds-0").await;
+        let gone = cluster.client(index).get("/v1/conversations/holds-0").await;
         gone.expect_problem(404, "not-found");
     }
 }
 
-/// Waits until it is found that there is no such conversation; a node may need a moment.
-async fn is_gone(client: &Client, method: Method, path: &str) {
-    look(&format!("{path} to be gone"), async || {
+/// Waits until a node answers that the conversation does not exist.
+async fn wait_until_gone(client: &Client, method: Method, path: &str) {
+    poll(&format!("{path} to be gone"), async || {
         let answer = client.ask(method.clone(), path, None, None).await?;
-        // That there is nothing to cancel promises nothing.
+        // "Nothing was cancelled" is a valid answer, too.
         let nothing = answer.body == json!({"cancelled": false});
         assert!([404, 503].contains(&answer.status) || nothing, "{answer:#?}");
         (answer.status == 404).then_some(())
@@ -189,34 +197,34 @@ async fn is_gone(client: &Client, method: Method, path: &str) {
     .await;
 }
 
-/// The old conversations are gone on every node, and new ones work with the agent that every node
-/// brings.
-async fn begins_anew(cluster: &Cluster, round: usize) {
+/// Fails unless the old conversations are gone on every node, and new ones work with the demo
+/// agent.
+async fn expect_empty_and_usable(cluster: &Cluster, round: usize) {
     let mut old: Vec<String> =
-        (0..3).flat_map(|place| [format!("holds-{place}"), format!("asks-{place}")]).collect();
+        (0..3).flat_map(|index| [format!("holds-{index}"), format!("asks-{index}")]).collect();
     if round > 0 {
-        old.extend((0..3).map(|place| format!("new-0-{place}")));
+        old.extend((0..3).map(|index| format!("new-0-{index}")));
     }
     for client in cluster.clients() {
         for id in &old {
             let path = format!("/v1/conversations/{id}");
-            is_gone(client, Method::GET, &path).await;
-            is_gone(client, Method::POST, &format!("{path}/cancel")).await;
+            wait_until_gone(client, Method::GET, &path).await;
+            wait_until_gone(client, Method::POST, &format!("{path}/cancel")).await;
         }
     }
-    for (place, client) in cluster.clients().enumerate() {
-        readiness(client, 200).await;
-        let id = format!("new-{round}-{place}");
-        look("the demo agent to be there again", async || {
+    for (index, client) in cluster.clients().enumerate() {
+        wait_for_readiness(client, 200).await;
+        let id = format!("new-{round}-{index}");
+        poll("the demo agent to be there again", async || {
             let body = json!({"text": "hello", "agent": "demo", "message_id": "m"});
             let path = format!("/v1/conversations/{id}/messages");
             let answer = client.ask(Method::POST, &path, None, Some(&body)).await?;
             (answer.status == 202).then_some(())
         })
         .await;
-        client.settled(&id, 1).await;
+        client.wait_until_settled(&id, 1).await;
     }
     for client in cluster.clients() {
-        all_up(client, 3).await;
+        wait_for_up_nodes(client, 3).await;
     }
 }

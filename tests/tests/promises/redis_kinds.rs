@@ -1,7 +1,7 @@
-//! The same promises over a watched pair that fails over, and over a cluster of three primaries.
+//! The promises over a Redis pair that fails over, and over a Redis cluster of three primaries.
 
 use abide_tests::cluster::{Cluster, Plan};
-use abide_tests::patience::look;
+use abide_tests::deadline::poll;
 use abide_tests::redis::servers::Server;
 use abide_tests::redis::{Redis, free_port};
 use abide_tests::tool_server::ToolServer;
@@ -10,27 +10,27 @@ use serde_json::json;
 
 use crate::ABIDE;
 use crate::agents::{calls_once, http};
-use crate::facts::{insist, readiness, whole};
+use crate::cluster_state::{send_until_accepted, wait_for_readiness, wait_until_connected};
 
 /// The first slot of each primary, and the one after the last.
 const SLOTS: [u16; 4] = [0, 5_461, 10_923, 16_384];
 
-/// Three nodes; the first holds conversations that wait for an approval.
-async fn asked(cluster: &Cluster, tools: &ToolServer) {
-    whole(cluster).await;
+/// Starts conversations on the first node that wait for an approval.
+async fn start_suspended(cluster: &Cluster, tools: &ToolServer) {
+    wait_until_connected(cluster).await;
     let gated = json!({"approval": "requires_approval"});
     let agent = calls_once(vec![http("run", tools, "/answer", gated)]);
     cluster.client(0).define("gated", &agent).await;
     let quick = calls_once(vec![http("run", tools, "/answer", json!({}))]);
     cluster.client(0).define("quick", &quick).await;
     for id in ["a", "b", "c"] {
-        cluster.client(0).say(id, "gated", "go").await;
-        cluster.client(1).pending(id, "run", "approval").await;
+        cluster.client(0).send_message(id, "gated", "go").await;
+        cluster.client(1).wait_for_pending(id, "run", "approval").await;
     }
 }
 
-/// The holder is killed, and others take the approvals.
-async fn approved(cluster: &mut Cluster, tools: &ToolServer) {
+/// Kills the holder, and approves the calls through the other nodes.
+async fn approve_elsewhere(cluster: &mut Cluster, tools: &ToolServer) {
     cluster.kill(0).await;
     for (n, id) in ["a", "b", "c"].into_iter().enumerate() {
         let client = cluster.client(1 + n % 2);
@@ -39,11 +39,11 @@ async fn approved(cluster: &mut Cluster, tools: &ToolServer) {
             assert!([200, 503].contains(&answer.status), "{answer:#?}");
             (answer.status == 200).then_some(())
         };
-        look("an approval to be accepted", approve).await;
-        let journal = cluster.client(2).settled(id, 1).await;
+        poll("an approval to be accepted", approve).await;
+        let journal = cluster.client(2).wait_until_settled(id, 1).await;
         assert_eq!(journal.outcomes(), ["completed"]);
     }
-    cluster.evidence(&[tools]).await.assert_kept();
+    cluster.evidence(&[tools]).await.assert_no_violations();
 }
 
 #[tokio::test]
@@ -51,9 +51,9 @@ async fn a_failover_in_mid_commit_loses_nothing_that_a_replica_acknowledged() {
     let (primary, tools) = (Redis::process().await, ToolServer::start().await);
     primary.ask::<()>(&["CONFIG", "SET", "repl-diskless-sync-delay", "0"]).await;
     let port = primary.address().rsplit_once(':').unwrap().1.to_owned();
-    let of = ["--replicaof", "127.0.0.1", &port, "--repl-diskless-sync-delay", "0"];
-    let replica = Server::start(&of).await;
-    look("the replica to be in step", async || {
+    let flags = ["--replicaof", "127.0.0.1", &port, "--repl-diskless-sync-delay", "0"];
+    let replica = Server::start(&flags).await;
+    poll("the replica to be in sync", async || {
         let info: String = replica.ask(&["INFO", "replication"]).await.ok()?;
         info.contains("master_link_status:up").then_some(())
     })
@@ -62,7 +62,7 @@ async fn a_failover_in_mid_commit_loses_nothing_that_a_replica_acknowledged() {
     let store = format!("redis+sentinel://127.0.0.1:{}/main", sentinel.port);
     let plan = Plan::new(ABIDE).with_store(&store).with(&["--durability", "replicas=1"]);
     let mut cluster = plan.start(primary, 3).await;
-    asked(&cluster, &tools).await;
+    start_suspended(&cluster, &tools).await;
 
     let clients: Vec<_> = cluster.clients().cloned().collect();
     let load = join_all((0..4).map(|task| {
@@ -70,41 +70,47 @@ async fn a_failover_in_mid_commit_loses_nothing_that_a_replica_acknowledged() {
         async move {
             for n in 0..10 {
                 let message = format!("m{task}-{n}");
-                insist(&clients[(task + n) % 3], &format!("c{task}"), "quick", &message).await;
+                send_until_accepted(
+                    &clients[(task + n) % 3],
+                    &format!("c{task}"),
+                    "quick",
+                    &message,
+                )
+                .await;
             }
         }
     }));
     let failover = async {
-        tools.seen.nth(8).await;
+        tools.requests.nth(8).await;
         cluster.redis.kill().await;
-        look("the replica to be the primary", async || {
+        poll("the replica to be the primary", async || {
             let role: Vec<redis::Value> = replica.ask(&["ROLE"]).await.ok()?;
             (role.first() == Some(&redis::Value::BulkString(b"master".to_vec()))).then_some(())
         })
         .await;
-        // Until somebody follows the new primary, nothing is acknowledged.
+        // Nothing is acknowledged until a replica follows the new primary.
         cluster.redis.restart().await;
         let new = replica.port.to_string();
         cluster.redis.ask::<()>(&["REPLICAOF", "127.0.0.1", &new]).await;
     };
     tokio::join!(load, failover);
     for client in cluster.clients() {
-        readiness(client, 200).await;
+        wait_for_readiness(client, 200).await;
     }
-    approved(&mut cluster, &tools).await;
+    approve_elsewhere(&mut cluster, &tools).await;
 }
 
 #[tokio::test]
 async fn three_primaries_carry_a_story_that_outlives_its_holder() {
     let tools = ToolServer::start().await;
     let mut servers = Vec::new();
-    for place in 0..3 {
+    for index in 0..3 {
         let bus = free_port().to_string();
         let args = ["--cluster-enabled", "yes", "--cluster-node-timeout", "2000"];
         let server = Server::start(&[&args[..], &["--cluster-port", &bus]].concat()).await;
-        let (first, last) = (SLOTS[place].to_string(), (SLOTS[place + 1] - 1).to_string());
+        let (first, last) = (SLOTS[index].to_string(), (SLOTS[index + 1] - 1).to_string());
         server.ask::<()>(&["CLUSTER", "ADDSLOTSRANGE", &first, &last]).await.unwrap();
-        let epoch = (place + 1).to_string();
+        let epoch = (index + 1).to_string();
         server.ask::<()>(&["CLUSTER", "SET-CONFIG-EPOCH", &epoch]).await.unwrap();
         servers.push((server, bus));
     }
@@ -114,7 +120,7 @@ async fn three_primaries_carry_a_story_that_outlives_its_holder() {
         server.ask::<()>(&["CLUSTER", "MEET", "127.0.0.1", &port, &first.1]).await.unwrap();
     }
     for (server, _) in &servers {
-        look("the cluster to be whole", async || {
+        poll("all slots to be served", async || {
             let info: String = server.ask(&["CLUSTER", "INFO"]).await.ok()?;
             let slots: Vec<redis::Value> = server.ask(&["CLUSTER", "SLOTS"]).await.ok()?;
             (info.contains("cluster_state:ok") && slots.len() == 3).then_some(())
@@ -123,14 +129,14 @@ async fn three_primaries_carry_a_story_that_outlives_its_holder() {
     }
     let store = format!("redis+cluster://127.0.0.1:{}", first.0.port);
     let plan = Plan::new(ABIDE).with_store(&store).with(&["--durability", "os"]);
-    // Only the three are used; the one that comes with the harness stays empty.
+    // Only the three primaries are used; the harness's own Redis stays empty.
     let mut cluster = plan.start(Redis::process().await, 3).await;
-    asked(&cluster, &tools).await;
+    start_suspended(&cluster, &tools).await;
     for n in 0..8 {
         let client = cluster.client(n % 3);
-        insist(client, &format!("c{n}"), "quick", "m").await;
+        send_until_accepted(client, &format!("c{n}"), "quick", "m").await;
     }
-    approved(&mut cluster, &tools).await;
+    approve_elsewhere(&mut cluster, &tools).await;
     let keys: u64 = cluster.redis.ask(&["DBSIZE"]).await;
     assert_eq!(keys, 0);
 }

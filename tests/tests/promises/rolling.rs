@@ -1,50 +1,51 @@
-//! Three nodes are restarted one after another, and no client has to ask more than twice.
+//! In a rolling restart of three nodes no client needs more than one retry.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use abide_tests::client::{Answer, Client};
-use abide_tests::patience::look;
+use abide_tests::deadline::poll;
 use abide_tests::tool_server::ToolServer;
 use futures::future::join_all;
 use reqwest::Method;
 use serde_json::{Value, json};
 
 use crate::agents::{calls_once, http};
-use crate::rig::{three, together};
+use crate::three_nodes::{start_three, wait_until_all_up};
 
 const CLIENTS: usize = 6;
 
-/// The load, and what became of it.
+/// The load and its counters.
 struct Load {
     nodes: Vec<Client>,
     over: AtomicBool,
-    asked: AtomicUsize,
+    requests: AtomicUsize,
     retried: AtomicUsize,
 }
 
 impl Load {
-    /// Asks a node, and once another one when the first does not answer or says "not now".
-    async fn ask(&self, at: usize, method: Method, path: &str, body: Option<&Value>) -> Answer {
+    /// Sends a request to a node, and once to the next when the first does not answer or answers
+    /// 5xx.
+    async fn ask(&self, node: usize, method: Method, path: &str, body: Option<&Value>) -> Answer {
         let key = body.map(|body| body["message_id"].as_str().unwrap());
-        let once = async |at: usize| {
-            let client = &self.nodes[at % self.nodes.len()];
+        let once = async |node: usize| {
+            let client = &self.nodes[node % self.nodes.len()];
             client.ask(method.clone(), path, key, body).await
         };
-        self.asked.fetch_add(1, Ordering::Relaxed);
-        let first = once(at).await;
+        self.requests.fetch_add(1, Ordering::Relaxed);
+        let first = once(node).await;
         if let Some(answer) = first.clone().filter(|answer| answer.status < 500) {
             return answer;
         }
         self.retried.fetch_add(1, Ordering::Relaxed);
-        let second = once(at + 1).await;
+        let second = once(node + 1).await;
         match second {
             Some(answer) if answer.status < 500 => answer,
             second => panic!("no retry saved {method} {path}: {first:?}, then {second:?}"),
         }
     }
 
-    /// Turn after turn, each asked of the next node, until it is over. Returns how many.
+    /// Runs turns, each through the next node, until the load ends. Returns their number.
     async fn converse(&self, client: usize) -> usize {
         let id = format!("c{client}");
         let mut turns = 0;
@@ -52,16 +53,16 @@ impl Load {
             let name = format!("m{turns}");
             let path = format!("/v1/conversations/{id}/messages");
             let body = json!({"text": name, "agent": "a", "message_id": name, "if_busy": "queue"});
-            let at = client + turns;
-            let sent = self.ask(at, Method::POST, &path, Some(&body)).await.expect(202);
+            let node = client + turns;
+            let sent = self.ask(node, Method::POST, &path, Some(&body)).await.expect(202);
             turns += 1;
             loop {
                 let path = format!("/v1/conversations/{id}");
-                let snapshot = self.ask(at + turns, Method::GET, &path, None).await.expect(200);
+                let snapshot = self.ask(node + turns, Method::GET, &path, None).await.expect(200);
                 if snapshot["turn"]["id"] != sent["turn_id"] && snapshot["queued"] == 0 {
                     break;
                 }
-                // Nothing to wait for but the next look of a client that polls.
+                // This client polls; there is nothing else to wait for.
                 tokio::time::sleep(Duration::from_millis(10)).await;
             }
         }
@@ -71,7 +72,7 @@ impl Load {
 
 #[tokio::test]
 async fn a_rolling_restart_under_load_fails_nothing_that_one_retry_would_not_save() {
-    let (mut cluster, tools) = (three("5s", &[]).await, ToolServer::start().await);
+    let (mut cluster, tools) = (start_three("5s", &[]).await, ToolServer::start().await);
     cluster
         .client(0)
         .define("a", &calls_once(vec![http("slow", &tools, "/slow", json!({}))]))
@@ -79,33 +80,33 @@ async fn a_rolling_restart_under_load_fails_nothing_that_one_retry_would_not_sav
     let load = Load {
         nodes: cluster.clients().cloned().collect(),
         over: AtomicBool::new(false),
-        asked: AtomicUsize::new(0),
+        requests: AtomicUsize::new(0),
         retried: AtomicUsize::new(0),
     };
     let restarts = async {
         for node in 0..3 {
-            // Every node has work when its turn comes.
-            let so_far = load.asked.load(Ordering::Relaxed);
-            look("load", async || {
-                (load.asked.load(Ordering::Relaxed) >= so_far + 10 * CLIENTS).then_some(())
+            // Every node has work before its restart.
+            let so_far = load.requests.load(Ordering::Relaxed);
+            poll("load", async || {
+                (load.requests.load(Ordering::Relaxed) >= so_far + 10 * CLIENTS).then_some(())
             })
             .await;
             cluster.terminate(node).await;
             cluster.restart(node).await;
-            together(&cluster).await;
+            wait_until_all_up(&cluster).await;
         }
         load.over.store(true, Ordering::Relaxed);
     };
     let clients = join_all((0..CLIENTS).map(|client| load.converse(client)));
     let (turns, ()) = tokio::join!(clients, restarts);
-    let (asked, retried) =
-        (load.asked.load(Ordering::Relaxed), load.retried.load(Ordering::Relaxed));
-    println!("measured: of {asked} requests in a rolling restart {retried} were asked twice");
+    let (requests, retried) =
+        (load.requests.load(Ordering::Relaxed), load.retried.load(Ordering::Relaxed));
+    println!("measured: of {requests} requests in a rolling restart {retried} were retried");
     for (client, turns) in turns.into_iter().enumerate() {
-        let journal = cluster.client(0).settled(&format!("c{client}"), turns).await;
+        let journal = cluster.client(0).wait_until_settled(&format!("c{client}"), turns).await;
         assert_eq!(journal.outcomes(), vec!["completed"; turns]);
     }
-    let attempts = tools.seen.all().into_iter().map(|run| run.body["attempt"].clone());
+    let attempts = tools.requests.all().into_iter().map(|run| run.body["attempt"].clone());
     assert!(attempts.into_iter().all(|attempt| attempt == 1), "a drain cut a tool off");
-    cluster.evidence(&[&tools]).await.assert_kept();
+    cluster.evidence(&[&tools]).await.assert_no_violations();
 }

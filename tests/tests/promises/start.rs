@@ -1,7 +1,7 @@
-//! What a node does not start on, in one clear line, and who goes by a name.
+//! A node refuses to start on bad settings with one clear line; two nodes of one name.
 
+use abide_tests::deadline::poll;
 use abide_tests::node::Site;
-use abide_tests::patience::look;
 use abide_tests::proxy::Proxy;
 use abide_tests::redis::Redis;
 use reqwest::Method;
@@ -9,24 +9,30 @@ use serde_json::json;
 
 use crate::ABIDE;
 use crate::agents::{calls_once, human};
-use crate::facts::{admin, cluster, metric, node, readiness, whole};
+use crate::cluster_state::{
+    admin, cluster, metric, node, wait_for_readiness, wait_until_connected,
+};
 
 const PASSWORD: &str = "s3cr3t-and-long";
 
-/// Runs the program, which must end with this code and one line that has these words.
+/// Runs the program, which must exit with this code and one line that contains these words.
 async fn refuses(site: &Site, store: &str, flags: &[&str], code: i32, words: &[&str]) {
     let ports = ["--listen", "--admin-listen", "--cluster-listen"];
     let mut all = vec!["--store", store];
     all.extend(ports.iter().flat_map(|flag| [*flag, "127.0.0.1:0"]));
     all.extend(flags);
     let output = site.run(&all).await;
-    let said = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(code), "{store} {flags:?}: {said}");
-    assert_eq!(said.lines().count(), 1, "{store} {flags:?} must be refused in one line: {said}");
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(code), "{store} {flags:?}: {stderr}");
+    assert_eq!(
+        stderr.lines().count(),
+        1,
+        "{store} {flags:?} must be refused in one line: {stderr}"
+    );
     for word in words {
-        assert!(said.contains(word), "{store} {flags:?}: {word} is not named in: {said}");
+        assert!(stderr.contains(word), "{store} {flags:?}: {word} is not named in: {stderr}");
     }
-    assert!(!said.contains(PASSWORD), "a password is told: {said}");
+    assert!(!stderr.contains(PASSWORD), "a password is printed: {stderr}");
     assert_eq!(String::from_utf8(output.stdout).unwrap(), "");
 }
 
@@ -56,7 +62,7 @@ async fn a_redis_that_cannot_promise_the_durability_is_refused_by_its_setting() 
 }
 
 #[tokio::test]
-async fn a_password_that_is_wrong_is_refused_and_one_that_is_right_is_not_told() {
+async fn a_wrong_password_is_refused_and_no_password_is_printed() {
     let (site, redis) = (Site::new(ABIDE), Redis::own().await);
     redis.ask::<()>(&["CONFIG", "SET", "appendfsync", "everysec"]).await;
     redis.ask::<()>(&["CONFIG", "SET", "requirepass", "other"]).await;
@@ -73,8 +79,8 @@ async fn a_password_that_is_wrong_is_refused_and_one_that_is_right_is_not_told()
 }
 
 #[tokio::test]
-async fn a_redis_that_is_away_is_told_in_one_line() {
-    // Its port stays taken: nobody else's server gets it.
+async fn a_redis_that_is_away_is_reported_in_one_line() {
+    // The proxy reserves the port, so that no other server gets it.
     let (site, nobody) = (Site::new(ABIDE), Proxy::start());
     nobody.refuse().await;
     let address = nobody.address().to_string();
@@ -106,9 +112,13 @@ async fn without_a_secret_every_address_must_be_loopback() {
             all.extend([address, open]);
         }
         let output = site.run(&all).await;
-        let said = String::from_utf8(output.stderr).unwrap();
-        assert_eq!((output.status.code(), said.lines().count()), (Some(2), 1), "{flag}: {said}");
-        assert!(said.contains("ABIDE_CLUSTER_SECRET"), "{flag}: {said}");
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(
+            (output.status.code(), stderr.lines().count()),
+            (Some(2), 1),
+            "{flag}: {stderr}"
+        );
+        assert!(stderr.contains("ABIDE_CLUSTER_SECRET"), "{flag}: {stderr}");
     }
     let site = Site::new(ABIDE)
         .with_store(redis.url())
@@ -118,29 +128,29 @@ async fn without_a_secret_every_address_must_be_loopback() {
 }
 
 #[tokio::test]
-async fn of_two_nodes_of_one_name_the_newer_stays_and_the_older_says_so_and_stays_out() {
+async fn the_newer_of_two_nodes_of_one_name_stays_and_the_older_reports_it_and_stays_out() {
     let mut cluster = cluster(2, &[]).await;
-    whole(&cluster).await;
+    wait_until_connected(&cluster).await;
     let client = cluster.client(0);
     client.define("a", &calls_once(vec![human("ask")])).await;
-    client.say("c", "a", "go").await;
-    client.pending("c", "ask", "elicitation").await;
+    client.send_message("c", "a", "go").await;
+    client.wait_for_pending("c", "ask", "elicitation").await;
     let older = node(cluster.client(1), "node-0").await;
 
     let newer = cluster.join(|site| site.named("node-0")).await;
-    readiness(cluster.client(0), 503).await;
-    let now = look("the newer one to be node-0", async || {
+    wait_for_readiness(cluster.client(0), 503).await;
+    let now = poll("the newer one to be node-0", async || {
         let now = node(cluster.client(1), "node-0").await;
         (now["address"] == json!(cluster.client(newer).cluster_address())).then_some(now)
     })
     .await;
     assert_ne!(now["incarnation"], older["incarnation"]);
     cluster.client(newer).resolve("c", "ask", json!({"result": 1})).await.expect(200);
-    cluster.client(1).settled("c", 1).await;
+    cluster.client(1).wait_until_settled("c", 1).await;
 
-    // The older one tries again and again, and nothing comes of it.
+    // The older one keeps trying to rejoin, without success.
     let burials = metric(cluster.client(0), "abide_burials_total").await;
-    look("the older one to try a few times more", async || {
+    poll("the older one to try a few times more", async || {
         let tries = metric(cluster.client(0), "abide_burials_total").await - burials;
         (tries >= 3.0).then_some(())
     })
@@ -151,14 +161,14 @@ async fn of_two_nodes_of_one_name_the_newer_stays_and_the_older_says_so_and_stay
         admin(cluster.client(1), "/admin/nodes").await["nodes"].as_array().unwrap().len(),
         2
     );
-    readiness(cluster.client(newer), 200).await;
+    wait_for_readiness(cluster.client(newer), 200).await;
     let body = json!({"text": "go", "agent": "a"});
     let refused = cluster.client(0).post("/v1/conversations/d/messages", &body).await;
     refused.expect_problem(503, "unavailable");
     let healthy = cluster.client(0).admin(Method::GET, "/healthz").await;
     assert_eq!(healthy.status, 200);
     let log = cluster.log(0);
-    let told = log.lines().filter(|line| line.contains("another process goes by the name node-0"));
-    assert_eq!(told.count(), 1, "{log}");
-    cluster.evidence(&[]).await.assert_kept();
+    let lines = log.lines().filter(|line| line.contains("another process goes by the name node-0"));
+    assert_eq!(lines.count(), 1, "{log}");
+    cluster.evidence(&[]).await.assert_no_violations();
 }

@@ -1,4 +1,4 @@
-//! Files and phases of a conversation that moves from node to node.
+//! Files and phases of conversations that move between nodes.
 
 use abide_tests::client::Client;
 use abide_tests::cluster::Cluster;
@@ -9,12 +9,12 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 use crate::agents::{able, call, http, steps};
-use crate::rig::{held, resolve, say, three};
+use crate::three_nodes::{holder_and_epoch, resolve, send_message, start_three};
 
-/// Long enough that nothing here can have waited for its end.
+/// A lease that never ends in these tests.
 const LEASE: &str = "1m";
 
-/// An agent that does this, waits for the tool server, and then does that.
+/// An agent that makes the first call, waits for the tool server, and makes the second call.
 fn holding(tools: &ToolServer, before: Value, after: Value) -> Value {
     let hold = call("hold", "hold", json!({}));
     let mut agent = able(steps(&[vec![before], vec![hold], vec![after]]));
@@ -23,17 +23,17 @@ fn holding(tools: &ToolServer, before: Value, after: Value) -> Value {
     agent
 }
 
-/// Conversation `c` begins on node 0, which is killed while its tool is held; then it goes on.
-async fn moved(cluster: &mut Cluster, tools: &ToolServer, agent: &Value) -> Journal {
+/// Runs conversation `c`, whose holder, node 0, is killed while its tool is held.
+async fn run_with_takeover(cluster: &mut Cluster, tools: &ToolServer, agent: &Value) -> Journal {
     cluster.client(0).define("a", agent).await;
-    say(cluster.client(0), "c", "a", "go").await;
-    tools.seen.nth(1).await;
+    send_message(cluster.client(0), "c", "a", "go").await;
+    tools.requests.nth(1).await;
     cluster.kill(0).await;
-    tools.seen.nth(2).await;
+    tools.requests.nth(2).await;
     tools.release();
-    let journal = cluster.client(1).settled("c", 1).await;
+    let journal = cluster.client(1).wait_until_settled("c", 1).await;
     assert_eq!(journal.outcomes(), ["completed"]);
-    assert_ne!(held(cluster.client(1), "c").await.0, "node-0");
+    assert_ne!(holder_and_epoch(cluster.client(1), "c").await.0, "node-0");
     journal
 }
 
@@ -46,11 +46,11 @@ fn writes_then_reads(tools: &ToolServer) -> Value {
 async fn files_on_shared_storage_are_there_on_the_next_node() {
     let (files, tools) = (tempfile::tempdir().unwrap(), ToolServer::start().await);
     let shared = ["--workspaces", files.path().to_str().unwrap()];
-    let mut cluster = three(LEASE, &shared).await;
-    let journal = moved(&mut cluster, &tools, &writes_then_reads(&tools)).await;
+    let mut cluster = start_three(LEASE, &shared).await;
+    let journal = run_with_takeover(&mut cluster, &tools, &writes_then_reads(&tools)).await;
     assert_eq!(journal.result("read")["result"], "1\tkept");
     assert_eq!(journal.result("read")["ui"]["kind"], "file");
-    cluster.evidence(&[&tools]).await.assert_kept();
+    cluster.evidence(&[&tools]).await.assert_no_violations();
 }
 
 async fn readiness(client: &Client) -> String {
@@ -59,10 +59,10 @@ async fn readiness(client: &Client) -> String {
 }
 
 #[tokio::test]
-async fn files_that_did_not_move_along_are_missed_aloud_until_their_storage_is_mounted() {
+async fn files_that_did_not_move_are_reported_as_missing_until_their_storage_is_mounted() {
     let tools = ToolServer::start().await;
-    let mut cluster = three(LEASE, &["--workspaces", "files"]).await;
-    let journal = moved(&mut cluster, &tools, &writes_then_reads(&tools)).await;
+    let mut cluster = start_three(LEASE, &["--workspaces", "files"]).await;
+    let journal = run_with_takeover(&mut cluster, &tools, &writes_then_reads(&tools)).await;
     let holder = cluster.holder(1, "c").await;
     let error = journal.result("read")["error"].as_str().unwrap();
     assert!(error.starts_with("workspace_unavailable: "), "{error}");
@@ -74,33 +74,33 @@ async fn files_that_did_not_move_along_are_missed_aloud_until_their_storage_is_m
     assert!(!to.exists(), "a directory was made");
 
     std::fs::rename(from, to).unwrap();
-    say(cluster.client(holder), "c", "a", "again").await;
-    let journal = cluster.client(holder).settled("c", 2).await;
+    send_message(cluster.client(holder), "c", "a", "again").await;
+    let journal = cluster.client(holder).wait_until_settled("c", 2).await;
     assert_eq!(journal.result("read~2")["result"], "1\tkept");
     assert_eq!(readiness(cluster.client(holder)).await, "ready\n");
-    cluster.evidence(&[&tools]).await.assert_kept();
+    cluster.evidence(&[&tools]).await.assert_no_violations();
 }
 
 #[tokio::test]
-async fn files_of_a_first_command_that_was_cancelled_are_missed_aloud_too() {
+async fn files_of_a_cancelled_first_command_are_reported_as_missing_too() {
     let mark = Mark::default();
-    let mut cluster = three(LEASE, &["--workspaces", "files"]).await;
+    let mut cluster = start_three(LEASE, &["--workspaces", "files"]).await;
     let bash = call("bash", "bash", json!({"command": format!("echo > a; sleep {mark}; :")}));
     let rule = |when, call| json!({"when": when, "steps": [{"calls": [call]}]});
     let glob = call("glob", "glob", json!({"pattern": "*"}));
     let script = [rule("first", bash), rule("then", glob)];
     let model = json!({"provider": "scripted", "script": script});
     cluster.client(0).define("a", &able(model)).await;
-    say(cluster.client(0), "c", "a", "first").await;
-    mark.is_on(2).await;
+    send_message(cluster.client(0), "c", "a", "first").await;
+    mark.wait_for_count(2).await;
     assert_eq!(cluster.client(0).cancel("c").await.expect(200), json!({"cancelled": true}));
-    mark.is_on(0).await;
+    mark.wait_for_count(0).await;
     cluster.kill(0).await;
-    say(cluster.client(1), "c", "a", "then").await;
-    let journal = cluster.client(1).settled("c", 2).await;
+    send_message(cluster.client(1), "c", "a", "then").await;
+    let journal = cluster.client(1).wait_until_settled("c", 2).await;
     let error = journal.result("glob")["error"].as_str().unwrap_or_default();
     assert!(error.starts_with("workspace_unavailable: "), "{:#}", journal.result("glob"));
-    cluster.evidence(&[]).await.assert_kept();
+    cluster.evidence(&[]).await.assert_no_violations();
 }
 
 async fn phase(client: &Client) -> Value {
@@ -110,36 +110,36 @@ async fn phase(client: &Client) -> Value {
 #[tokio::test]
 async fn a_conversation_that_plans_still_plans_on_the_next_node() {
     let tools = ToolServer::start().await;
-    let mut cluster = three(LEASE, &[]).await;
+    let mut cluster = start_three(LEASE, &[]).await;
     let enter = call("enter", "plan_mode", json!({"action": "enter"}));
     let write = call("write", "write", json!({"path": "a", "content": "b"}));
-    let journal = moved(&mut cluster, &tools, &holding(&tools, enter, write)).await;
+    let journal = run_with_takeover(&mut cluster, &tools, &holding(&tools, enter, write)).await;
     let refused = journal.result("write");
     assert_eq!(refused["error_type"], "PERMISSION_DENIED", "{refused}");
     let planned = journal.about("tool_call", "write").next().unwrap();
     assert_eq!(planned["data"]["gate"]["rule"], "phase: plan", "{planned}");
     assert_eq!(phase(cluster.client(1)).await, "plan");
-    cluster.evidence(&[&tools]).await.assert_kept();
+    cluster.evidence(&[&tools]).await.assert_no_violations();
 }
 
 #[tokio::test]
 async fn the_exit_from_a_plan_is_approved_on_the_next_node_and_what_follows_may_write() {
     let files = tempfile::tempdir().unwrap();
     let shared = ["--workspaces", files.path().to_str().unwrap()];
-    let mut cluster = three(LEASE, &shared).await;
+    let mut cluster = start_three(LEASE, &shared).await;
     let write = |id| vec![call(id, "write", json!({"path": "a", "content": "b"}))];
     let exit = vec![call("exit", "plan_mode", json!({"action": "exit", "reason": "the plan"}))];
     let mut agent = able(steps(&[write("early"), exit, write("late")]));
     agent["permissions"]["phase"] = json!("plan");
     cluster.client(0).define("a", &agent).await;
-    say(cluster.client(0), "c", "a", "go").await;
-    let asked = cluster.client(0).pending("c", "exit", "approval").await;
-    assert_eq!(asked["args"]["reason"], "the plan");
+    send_message(cluster.client(0), "c", "a", "go").await;
+    let approval = cluster.client(0).wait_for_pending("c", "exit", "approval").await;
+    assert_eq!(approval["args"]["reason"], "the plan");
     cluster.kill(0).await;
     assert_eq!(phase(cluster.client(1)).await, "plan");
     resolve(cluster.client(1), "c", "exit", json!({"approved": true})).await.expect(200);
-    cluster.client(2).until("c", "the exit", |journal| !journal.result("exit").is_null()).await;
-    let journal = cluster.client(2).settled("c", 1).await;
+    cluster.client(2).wait_for("c", "the exit", |journal| !journal.result("exit").is_null()).await;
+    let journal = cluster.client(2).wait_until_settled("c", 1).await;
     assert_eq!(journal.result("early")["error_type"], "PERMISSION_DENIED");
     assert_eq!(journal.result("exit")["result"], "exited plan mode");
     assert_eq!(journal.result("late")["result"], "wrote 1 bytes to a");
@@ -147,28 +147,28 @@ async fn the_exit_from_a_plan_is_approved_on_the_next_node_and_what_follows_may_
     cluster.kill(holder).await;
     let left = cluster.other(holder);
     assert_eq!(phase(cluster.client(left)).await, "default");
-    cluster.evidence(&[]).await.assert_kept();
+    cluster.evidence(&[]).await.assert_no_violations();
 }
 
 #[tokio::test]
 async fn a_command_that_moved_ends_on_the_node_that_was_stopped_when_it_goes_on() {
     let (files, mark) = (tempfile::tempdir().unwrap(), Mark::default());
     let shared = ["--workspaces", files.path().to_str().unwrap()];
-    let cluster = three("2s", &shared).await;
+    let cluster = start_three("2s", &shared).await;
     let command = format!("setsid sleep {mark} > /dev/null 2>&1 & sleep {mark}");
     let calls = [vec![call("bash", "bash", json!({"command": command}))]];
     cluster.client(0).define("a", &able(steps(&calls))).await;
-    say(cluster.client(0), "c", "a", "go").await;
-    // The shell that waits, and the two sleeps.
-    mark.is_on(3).await;
+    send_message(cluster.client(0), "c", "a", "go").await;
+    // The waiting shell and the two sleeps.
+    mark.wait_for_count(3).await;
     cluster.stop(0).await;
-    mark.is_on(6).await;
+    mark.wait_for_count(6).await;
     cluster.cont(0);
-    mark.is_on(3).await;
+    mark.wait_for_count(3).await;
     let snapshot = cluster.client(1).snapshot("c").await;
     assert_eq!(snapshot["in_flight"][0]["attempt"], 2);
     assert_ne!(snapshot["holder"]["node"], "node-0");
     assert_eq!(cluster.client(2).cancel("c").await.expect(200), json!({"cancelled": true}));
-    mark.is_on(0).await;
-    cluster.evidence(&[]).await.assert_kept();
+    mark.wait_for_count(0).await;
+    cluster.evidence(&[]).await.assert_no_violations();
 }

@@ -1,4 +1,4 @@
-//! Two builds work on one store: the one that `.ci/previous-build` keeps, and today's.
+//! Two builds work on one store: the previous one, which `.ci/previous-build` builds, and this one.
 
 use std::path::PathBuf;
 
@@ -11,14 +11,15 @@ use serde_json::{Value, json};
 
 use crate::ABIDE;
 use crate::agents::{agent, calls_once, client, gated_client, http, human};
-use crate::rig::{begin, insist, say, together};
-use crate::story::{asks, child};
+use crate::sub_agent_scenario::{calls_agent, child};
+use crate::three_nodes::{retry_post, send_message, start_cluster, wait_until_all_up};
 
-/// The directory that `.ci/previous-build` makes, by the revision that it builds.
+/// The directory that `.ci/previous-build` makes for its revision.
 const PREVIOUS: &str = "previous-f3d0ecf";
-/// Cuts the tool that never ends off, so that each node's replacement runs it again.
-const DRAIN: [&str; 4] = ["--placement", "rendezvous", "--drain-timeout", "1s"];
-/// Turns of the long conversation on each build: four events each, so that each stores its state.
+/// The drain time-out cuts off the tool that never ends, so that each replaced node runs it again.
+const REPLACE_FLAGS: [&str; 4] = ["--placement", "rendezvous", "--drain-timeout", "1s"];
+/// Turns of the long conversation per build, of four events each: enough that each build caches a
+/// state.
 const TURNS: usize = 18;
 
 fn previous() -> PathBuf {
@@ -29,21 +30,22 @@ fn previous() -> PathBuf {
     program
 }
 
-/// A conversation that waits for answers, under the agent of this name.
+/// A kind of conversation that waits for answers, with the agent of this name.
 struct Shape {
     name: &'static str,
     agent: Value,
-    /// What it is asked, in order: the call, its kind, and the answer.
-    asked: Vec<(&'static str, &'static str, Value)>,
+    /// The answers that it needs, in order: the call, its kind, and the answer.
+    answers: Vec<(&'static str, &'static str, Value)>,
     turns: usize,
 }
 
 fn shapes(tools: &ToolServer) -> Vec<Shape> {
     let gate = json!({"approval": "requires_approval"});
     let gated = |name| http(name, tools, "/answer", gate.clone());
-    let (yes, said) = (json!({"approved": true}), json!({"result": {"said": "yes"}}));
+    let yes = json!({"approved": true});
+    let result = json!({"result": {"said": "yes"}});
     let no = json!({"approved": false, "reason": "not today"});
-    let shape = |name, tools, asked| Shape { name, agent: calls_once(tools), asked, turns: 1 };
+    let shape = |name, tools, answers| Shape { name, agent: calls_once(tools), answers, turns: 1 };
     let mixed = vec![
         http("auto", tools, "/answer", json!({})),
         gated("gated"),
@@ -52,21 +54,22 @@ fn shapes(tools: &ToolServer) -> Vec<Shape> {
     ];
     let all = vec![
         ("page", "approval", yes.clone()),
-        ("ask", "elicitation", said.clone()),
+        ("ask", "elicitation", result.clone()),
         ("gated", "approval", yes.clone()),
-        ("page", "client_exec", said.clone()),
+        ("page", "client_exec", result.clone()),
     ];
-    let queued = vec![("ask", "elicitation", said.clone()), ("ask~2", "elicitation", said.clone())];
+    let queued =
+        vec![("ask", "elicitation", result.clone()), ("ask~2", "elicitation", result.clone())];
     vec![
         shape("approved", vec![gated("send")], vec![("send", "approval", yes)]),
         shape("denied", vec![gated("send")], vec![("send", "approval", no)]),
-        shape("page", vec![client("page")], vec![("page", "client_exec", said.clone())]),
+        shape("page", vec![client("page")], vec![("page", "client_exec", result.clone())]),
         shape("mixed", mixed, all),
         Shape { turns: 2, ..shape("queued", vec![human("ask")], queued) },
     ]
 }
 
-/// All that is under way in one cluster, and the tools that it uses.
+/// The running work of a cluster.
 struct Work {
     cluster: Cluster,
     tools: ToolServer,
@@ -78,85 +81,87 @@ impl Work {
         format!("{}-{round}", shape.name)
     }
 
-    /// Begins one conversation of each shape, each listened to, and waits until all are parked.
+    /// Starts one conversation of each shape with a stream reader, and waits until all are
+    /// suspended.
     async fn begin(&self, round: usize, node: usize) {
         let client = self.cluster.client(node);
         for shape in &self.shapes {
             let id = Self::id(shape, round);
-            say(client, &id, shape.name, "first").await;
+            send_message(client, &id, shape.name, "first").await;
             for turn in 1..shape.turns {
                 let next =
                     json!({"text": "next", "if_busy": "queue", "message_id": turn.to_string()});
-                insist(client, &format!("/v1/conversations/{id}/messages"), None, &next)
+                retry_post(client, &format!("/v1/conversations/{id}/messages"), None, &next)
                     .await
                     .expect(202);
             }
             self.cluster.history.listen(self.cluster.clients(), &id);
-            let (call, kind, _) = &shape.asked[0];
-            client.pending(&id, call, kind).await;
+            let (call, kind, _) = &shape.answers[0];
+            client.wait_for_pending(&id, call, kind).await;
         }
-        say(client, &format!("boss-{round}"), "boss", "go").await;
+        send_message(client, &format!("boss-{round}"), "boss", "go").await;
         let kid = child(client, &format!("boss-{round}")).await;
-        client.until(&kid, "its question", |its| its.of("suspension").count() == 1).await;
+        client.wait_for(&kid, "its question", |its| its.of("suspension").count() == 1).await;
     }
 
-    /// Answers all that a round waits for, each call at the next of these nodes, and each first
-    /// answer twice.
+    /// Answers all calls of a round, each through the next of these nodes, and sends each answer
+    /// twice.
     async fn answer(&self, round: usize, nodes: &[usize]) {
         let mut clients = nodes.iter().map(|node| self.cluster.client(*node)).cycle();
         let mut next = || clients.next().unwrap();
         for shape in &self.shapes {
             let id = Self::id(shape, round);
-            for (call, kind, answer) in &shape.asked {
+            for (call, kind, answer) in &shape.answers {
                 let at = next();
-                at.pending(&id, call, kind).await;
-                let said = resolve(at, &id, call, kind, answer).await;
+                at.wait_for_pending(&id, call, kind).await;
+                let first = resolve(at, &id, call, kind, answer).await;
                 let again = resolve(next(), &id, call, kind, answer).await;
-                assert_eq!(again, said, "{id}: a repeat gets the first answer");
+                assert_eq!(again, first, "{id}: a repeat gets the first answer");
             }
-            let journal = next().settled(&id, shape.turns).await;
+            let journal = next().wait_until_settled(&id, shape.turns).await;
             assert_eq!(journal.outcomes(), vec!["completed"; shape.turns], "{id}");
-            // What was said first is known to every build.
-            say(next(), &id, shape.name, "first").await;
+            // Every build knows the id of the first message.
+            send_message(next(), &id, shape.name, "first").await;
         }
         let boss = format!("boss-{round}");
         let kid = child(next(), &boss).await;
         let at = next();
-        at.pending(&kid, "ask", "elicitation").await;
+        at.wait_for_pending(&kid, "ask", "elicitation").await;
         resolve(at, &kid, "ask", "elicitation", &json!({"result": "yes"})).await;
-        let journal = next().settled(&boss, 1).await;
+        let journal = next().wait_until_settled(&boss, 1).await;
         assert_eq!((journal.outcomes(), journal.last_text()), (vec!["completed"], "Done.".into()));
     }
 
-    /// Says so much to one conversation at once, and waits for all of it to be answered.
-    async fn speak(&self, node: usize, name: &str, turns: usize) {
+    /// Sends messages to the long conversation at once, and waits for the ends of their turns.
+    async fn send_messages(&self, node: usize, name: &str, turns: usize) {
         let client = self.cluster.client(node);
         let before = client.try_journal("long").await.map_or(0, |it| it.of("turn_ended").count());
         for turn in 1..=turns {
             let name = format!("{name} {turn}");
-            let said =
+            let message =
                 json!({"text": name, "agent": "says", "message_id": name, "if_busy": "queue"});
-            insist(client, "/v1/conversations/long/messages", None, &said).await.expect(202);
+            retry_post(client, "/v1/conversations/long/messages", None, &message).await.expect(202);
         }
-        client.settled("long", before + turns).await;
+        client.wait_until_settled("long", before + turns).await;
     }
 }
 
-/// Answers a call, under a name of this suspension's own.
+/// Resolves a call under an idempotency key of this suspension.
 async fn resolve(at: &Client, id: &str, call: &str, kind: &str, answer: &Value) -> Value {
     let key = format!("{id}/{call}/{kind}");
-    insist(at, &resolution(id, call), Some(&key), answer).await.expect(200)
+    retry_post(at, &resolution(id, call), Some(&key), answer).await.expect(200)
 }
 
-/// Three nodes of the previous build, with all of its agents, and a tool that never ends.
-async fn old(tools: ToolServer) -> Work {
-    let cluster = begin(Plan::new(previous()).with(&["--lease", "5s"]).with(&DRAIN)).await;
+/// Starts three nodes of the previous build, and defines all agents.
+async fn start_previous(tools: ToolServer) -> Work {
+    let cluster =
+        start_cluster(Plan::new(previous()).with(&["--lease", "5s"]).with(&REPLACE_FLAGS)).await;
     let (first, shapes) = (cluster.client(0), shapes(&tools));
     for shape in &shapes {
         first.define(shape.name, &shape.agent).await;
     }
     first.define("kid", &calls_once(vec![human("ask")])).await;
-    first.define("boss", &asks("kid")).await;
+    first.define("boss", &calls_agent("kid")).await;
     first.define("says", &agent(json!({"provider": "scripted", "script": []}), vec![])).await;
     first.define("holds", &calls_once(vec![http("hold", &tools, "/hold", json!({}))])).await;
     Work { cluster, tools, shapes }
@@ -164,42 +169,42 @@ async fn old(tools: ToolServer) -> Work {
 
 #[tokio::test]
 async fn a_cluster_is_replaced_by_another_build_node_by_node_and_one_node_goes_back() {
-    let mut work = old(ToolServer::start().await).await;
-    say(work.cluster.client(0), "holds", "holds", "go").await;
-    work.tools.seen.nth(1).await;
+    let mut work = start_previous(ToolServer::start().await).await;
+    send_message(work.cluster.client(0), "holds", "holds", "go").await;
+    work.tools.requests.nth(1).await;
     work.begin(1, 0).await;
     work.begin(2, 1).await;
-    work.speak(2, "old", TURNS).await;
-    let kept = remember(work.cluster.client(0)).await;
+    work.send_messages(2, "old", TURNS).await;
+    let created = create_with_key(work.cluster.client(0)).await;
 
     work.cluster.replace(0, ABIDE).await;
-    together(&work.cluster).await;
+    wait_until_all_up(&work.cluster).await;
     work.begin(3, 0).await;
     work.answer(1, &[0, 1, 2]).await;
-    work.speak(0, "new", TURNS).await;
+    work.send_messages(0, "new", TURNS).await;
 
     for node in 1..3 {
         work.cluster.replace(node, ABIDE).await;
-        together(&work.cluster).await;
+        wait_until_all_up(&work.cluster).await;
     }
     work.answer(2, &[0, 1, 2]).await;
     work.begin(4, 1).await;
-    assert_eq!(recall(work.cluster.client(1)).await, kept);
+    assert_eq!(repeat_creation(work.cluster.client(1)).await, created);
 
     work.cluster.replace(2, previous()).await;
-    together(&work.cluster).await;
+    wait_until_all_up(&work.cluster).await;
     work.answer(3, &[2]).await;
     work.answer(4, &[2, 0]).await;
-    work.speak(2, "old again", TURNS).await;
-    work.speak(0, "new again", 1).await;
-    assert_eq!(recall(work.cluster.client(2)).await, kept);
+    work.send_messages(2, "old again", TURNS).await;
+    work.send_messages(0, "new again", 1).await;
+    assert_eq!(repeat_creation(work.cluster.client(2)).await, created);
 
     work.tools.release();
-    let held = work.cluster.client(0).settled("holds", 1).await;
+    let held = work.cluster.client(0).wait_until_settled("holds", 1).await;
     assert_eq!(held.outcomes(), ["completed"]);
-    let said = work.cluster.client(0).settled("long", 3 * TURNS + 1).await;
-    assert!(said.outcomes().iter().all(|outcome| *outcome == "completed"));
-    work.cluster.evidence(&[&work.tools]).await.assert_kept();
+    let long = work.cluster.client(0).wait_until_settled("long", 3 * TURNS + 1).await;
+    assert!(long.outcomes().iter().all(|outcome| *outcome == "completed"));
+    work.cluster.evidence(&[&work.tools]).await.assert_no_violations();
 }
 
 #[tokio::test]
@@ -208,39 +213,40 @@ async fn an_embedded_store_of_the_previous_build_goes_on() {
     let node = site.start().await;
     site.client.define("says", &agent(json!({"provider": "scripted", "script": []}), vec![])).await;
     site.client.define("asks", &calls_once(vec![human("ask")])).await;
-    site.client.say("asks", "asks", "go").await;
-    site.client.pending("asks", "ask", "elicitation").await;
+    site.client.send_message("asks", "asks", "go").await;
+    site.client.wait_for_pending("asks", "ask", "elicitation").await;
     for turn in 1..=TURNS {
-        site.client.say("long", "says", &turn.to_string()).await;
-        site.client.settled("long", turn).await;
+        site.client.send_message("long", "says", &turn.to_string()).await;
+        site.client.wait_until_settled("long", turn).await;
     }
-    let before = (site.client.journal("long").await, remember(&site.client).await);
+    let before = (site.client.journal("long").await, create_with_key(&site.client).await);
     node.kill().await;
 
-    site.becomes(ABIDE);
+    site.set_program(ABIDE);
     let node = site.start().await;
-    assert_eq!((site.client.journal("long").await, recall(&site.client).await), before);
-    site.client.say("long", "says", "more").await;
-    site.client.settled("long", TURNS + 1).await;
+    assert_eq!((site.client.journal("long").await, repeat_creation(&site.client).await), before);
+    site.client.send_message("long", "says", "more").await;
+    site.client.wait_until_settled("long", TURNS + 1).await;
     let pending = site.client.get("/v1/pending").await.expect(200);
     assert_eq!(pending["pending"][0]["conversation_id"], "asks");
     site.client.resolve("asks", "ask", json!({"result": "yes"})).await.expect(200);
-    assert_eq!(site.client.settled("asks", 1).await.outcomes(), ["completed"]);
+    assert_eq!(site.client.wait_until_settled("asks", 1).await.outcomes(), ["completed"]);
     node.kill().await;
 }
 
-/// Makes a conversation under a key; what is kept of that beside the journal is what `recall` returns.
-async fn remember(client: &Client) -> [Value; 2] {
+/// Creates a conversation under an idempotency key. Returns what the store has in addition to its
+/// journal.
+async fn create_with_key(client: &Client) -> [Value; 2] {
     let body = json!({"id": "named", "agent": "says", "metadata": {"plan": "gold"}});
-    let made = client.ask(Method::POST, "/v1/conversations", Some("once"), Some(&body)).await;
-    made.unwrap().expect(201);
-    recall(client).await
+    let answer = client.ask(Method::POST, "/v1/conversations", Some("once"), Some(&body)).await;
+    answer.unwrap().expect(201);
+    repeat_creation(client).await
 }
 
-/// What the same request is answered now, and what the conversation says of itself.
-async fn recall(client: &Client) -> [Value; 2] {
+/// The answer to the repeated creation, and the conversation's metadata.
+async fn repeat_creation(client: &Client) -> [Value; 2] {
     let body = json!({"id": "named", "agent": "says", "metadata": {"plan": "gold"}});
-    let made = client.ask(Method::POST, "/v1/conversations", Some("once"), Some(&body)).await;
+    let answer = client.ask(Method::POST, "/v1/conversations", Some("once"), Some(&body)).await;
     let snapshot = client.snapshot("named").await;
-    [made.unwrap().expect(201), snapshot["metadata"].clone()]
+    [answer.unwrap().expect(201), snapshot["metadata"].clone()]
 }

@@ -183,10 +183,10 @@ fn same_names<'a>(
     rows: &BTreeMap<String, String>,
     names: impl Iterator<Item = &'a str>,
 ) {
-    let told: BTreeSet<&str> = rows.keys().map(String::as_str).collect();
+    let documented: BTreeSet<&str> = rows.keys().map(String::as_str).collect();
     let names: BTreeSet<&str> = names.collect();
-    let missing: Vec<_> = names.difference(&told).collect();
-    let gone: Vec<_> = told.difference(&names).collect();
+    let missing: Vec<_> = names.difference(&documented).collect();
+    let gone: Vec<_> = documented.difference(&names).collect();
     assert!(missing.is_empty() && gone.is_empty(), "{page}: missing {missing:?}, gone {gone:?}");
 }
 
@@ -212,9 +212,12 @@ fn every_flag_is_in_the_page_of_flags_with_its_variable_and_default() {
     assert!(flags.len() >= 18, "{flags:?}");
     same_names("flags.md", &rows, flags.keys().map(String::as_str));
     for (flag, attribute) in &flags {
-        let told = [quoted(attribute, "env"), quoted(attribute, "default_value")];
-        for value in told.into_iter().flatten() {
-            assert!(rows[flag].contains(&format!("`{value}`")), "{flag}: {value} is not told");
+        let documented = [quoted(attribute, "env"), quoted(attribute, "default_value")];
+        for value in documented.into_iter().flatten() {
+            assert!(
+                rows[flag].contains(&format!("`{value}`")),
+                "{flag}: {value} is not documented"
+            );
         }
     }
 }
@@ -227,8 +230,12 @@ fn every_metric_is_in_the_page_of_metrics_with_its_type_and_labels() {
         let labels: Vec<String> = metric.labels.iter().map(|label| format!("`{label}`")).collect();
         let labels = if labels.is_empty() { "—".to_owned() } else { labels.join(", ") };
         let kind = format!("{:?}", metric.kind).to_lowercase();
-        let told = format!(" | {kind} | {labels} | ");
-        assert!(rows[metric.name].starts_with(&told), "{} is not told as{told}", metric.name);
+        let documented = format!(" | {kind} | {labels} | ");
+        assert!(
+            rows[metric.name].starts_with(&documented),
+            "{} is not documented as{documented}",
+            metric.name
+        );
     }
 }
 

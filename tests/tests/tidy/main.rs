@@ -2,6 +2,9 @@
 #![allow(clippy::unwrap_used)]
 
 mod book;
+mod comments;
+mod idiom;
+mod names;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -129,7 +132,7 @@ fn every_test_that_the_page_of_features_names_exists() {
     }
 }
 
-/// Names of tests are sentences; no other name has so many words.
+/// Names of tests are sentences; no other name has as many words.
 fn is_test(name: &str) -> bool {
     name.split('_').count() >= 4 && name.chars().all(|c| c.is_ascii_lowercase() || c == '_')
 }

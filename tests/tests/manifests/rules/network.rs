@@ -1,15 +1,15 @@
-//! NetworkPolicies: nothing passes but what is said, each port has its own callers, and what must
-//! pass is said.
+//! NetworkPolicies: everything is denied by default, each port has its own callers, and all
+//! required traffic is allowed.
 
 use k8s_openapi::api::networking::v1::{
     NetworkPolicy, NetworkPolicyPeer, NetworkPolicyPort, NetworkPolicySpec,
 };
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
-use crate::rules::{Mistakes, Scene};
+use crate::rules::{Manifests, Mistakes};
 use crate::workload::Workload;
 
-/// Who may call a port: namespaces with this label, or the nodes.
+/// The callers of each port: namespaces with this label, or the nodes.
 const CALLERS: [(&str, Caller); 4] = [
     ("public", Caller::Namespaces("abide-public")),
     ("admin", Caller::Namespaces("abide-operators")),
@@ -23,30 +23,30 @@ enum Caller {
     Nodes,
 }
 
-pub(crate) fn rule(scene: &Scene<'_>, mistakes: &mut Mistakes) {
+pub(crate) fn rule(manifests: &Manifests<'_>, mistakes: &mut Mistakes) {
     let denies = |spec: &NetworkPolicySpec| {
         let everyone = spec.pod_selector.as_ref().is_none_or(|it| it.match_labels.is_none());
         let both = spec.policy_types.as_ref().is_some_and(|types| types.len() == 2);
         everyone && both && spec.ingress.is_none() && spec.egress.is_none()
     };
-    mistakes.unless(specs(scene).any(|(_, spec)| denies(spec)), || {
+    mistakes.unless(specs(manifests).any(|(_, spec)| denies(spec)), || {
         "no policy denies what the others do not allow".to_owned()
     });
-    for (name, spec) in specs(scene) {
-        let to: Vec<_> = scene.workloads.iter().filter(|it| selected(spec, it)).collect();
+    for (name, spec) in specs(manifests) {
+        let to: Vec<_> = manifests.workloads.iter().filter(|it| selected(spec, it)).collect();
         mistakes.unless(!to.is_empty(), || format!("NetworkPolicy {name} is for no pod"));
         for workload in to {
             for rule in spec.ingress.iter().flatten() {
                 let ports = rule.ports.as_deref().unwrap_or_default();
-                called(scene, (name, workload), ports, rule.from.as_deref(), mistakes);
+                check_callers(manifests, (name, workload), ports, rule.from.as_deref(), mistakes);
             }
         }
     }
-    for workload in &scene.workloads {
-        reached(scene, workload, mistakes);
+    for workload in &manifests.workloads {
+        check_reachable(manifests, workload, mistakes);
     }
-    if let Some(node) = scene.workloads.iter().find(|it| it.is_node()) {
-        let out = |port, protocol| goes_out(scene, node, port, protocol);
+    if let Some(node) = manifests.workloads.iter().find(|it| it.is_node()) {
+        let out = |port, protocol| goes_out(manifests, node, port, protocol);
         let needs = [(53, "UDP"), (53, "TCP"), (443, "TCP")];
         for (port, protocol) in needs.into_iter().filter(|(port, protocol)| !out(*port, protocol)) {
             mistakes.unless(false, || format!("nodes cannot go out by {protocol} to {port}"));
@@ -54,9 +54,9 @@ pub(crate) fn rule(scene: &Scene<'_>, mistakes: &mut Mistakes) {
     }
 }
 
-/// That one rule lets in only who may call each of its ports.
-fn called(
-    scene: &Scene<'_>,
+/// Checks that a rule allows only the callers of each of its ports.
+fn check_callers(
+    manifests: &Manifests<'_>,
     (name, workload): (&str, &Workload<'_>),
     ports: &[NetworkPolicyPort],
     from: Option<&[NetworkPolicyPeer]>,
@@ -64,7 +64,7 @@ fn called(
 ) {
     mistakes.unless(!ports.is_empty(), || format!("NetworkPolicy {name} opens every port"));
     for port in ports {
-        let meant = port.port.as_ref().and_then(|port| workload.names(port));
+        let meant = port.port.as_ref().and_then(|port| workload.port_name(port));
         let caller = meant.and_then(|meant| CALLERS.iter().find(|(name, _)| *name == meant));
         let Some((port, caller)) = caller else {
             mistakes
@@ -72,21 +72,21 @@ fn called(
             continue;
         };
         let from = from.unwrap_or_default();
-        let right = from.iter().all(|peer| is(scene, peer, *caller));
+        let right = from.iter().all(|peer| is_caller(manifests, peer, *caller));
         mistakes.unless(!from.is_empty() && right, || {
             format!("NetworkPolicy {name} lets others in than those who may call {port}")
         });
     }
 }
 
-fn is(scene: &Scene<'_>, peer: &NetworkPolicyPeer, caller: Caller) -> bool {
+fn is_caller(manifests: &Manifests<'_>, peer: &NetworkPolicyPeer, caller: Caller) -> bool {
     match (caller, &peer.namespace_selector, &peer.pod_selector, &peer.ip_block) {
         (Caller::Namespaces(label), Some(selector), None, None) => selector
             .match_labels
             .iter()
             .flatten()
             .any(|(key, value)| key == label && value == "true"),
-        (Caller::Nodes, None, Some(selector), None) => scene
+        (Caller::Nodes, None, Some(selector), None) => manifests
             .workloads
             .iter()
             .all(|workload| workload.is_selected_by(selector) == workload.is_node()),
@@ -94,15 +94,15 @@ fn is(scene: &Scene<'_>, peer: &NetworkPolicyPeer, caller: Caller) -> bool {
     }
 }
 
-/// That every port of a pod has a policy that lets somebody in, and that nodes may go out to it.
-fn reached(scene: &Scene<'_>, workload: &Workload<'_>, mistakes: &mut Mistakes) {
-    let node = scene.workloads.iter().find(|it| it.is_node());
+/// Checks that every port of a pod is reachable, and that nodes can connect to it if they must.
+fn check_reachable(manifests: &Manifests<'_>, workload: &Workload<'_>, mistakes: &mut Mistakes) {
+    let node = manifests.workloads.iter().find(|it| it.is_node());
     for port in workload.container.ports.iter().flatten().filter_map(|port| port.name.as_deref()) {
         let named = |ports: &Option<Vec<NetworkPolicyPort>>| {
             let mut ports = ports.iter().flatten().filter_map(|port| port.port.as_ref());
-            ports.any(|meant| workload.names(meant) == Some(port))
+            ports.any(|meant| workload.port_name(meant) == Some(port))
         };
-        let mut into = specs(scene).filter(|(_, spec)| selected(spec, workload));
+        let mut into = specs(manifests).filter(|(_, spec)| selected(spec, workload));
         let enters = into.any(|(_, spec)| spec.ingress.iter().flatten().any(|it| named(&it.ports)));
         mistakes.unless(enters, || format!("nobody can reach {port} of {}", workload.name));
         let by_nodes =
@@ -110,7 +110,8 @@ fn reached(scene: &Scene<'_>, workload: &Workload<'_>, mistakes: &mut Mistakes) 
         let aims = |peer: &NetworkPolicyPeer| {
             peer.pod_selector.as_ref().is_some_and(|it| workload.is_selected_by(it))
         };
-        let mut out = specs(scene).filter(|(_, spec)| node.is_some_and(|it| selected(spec, it)));
+        let mut out =
+            specs(manifests).filter(|(_, spec)| node.is_some_and(|it| selected(spec, it)));
         let leaves = out.any(|(_, spec)| {
             let mut rules = spec.egress.iter().flatten();
             rules.any(|it| named(&it.ports) && it.to.iter().flatten().any(aims))
@@ -121,8 +122,8 @@ fn reached(scene: &Scene<'_>, workload: &Workload<'_>, mistakes: &mut Mistakes) 
     }
 }
 
-fn goes_out(scene: &Scene<'_>, node: &Workload<'_>, port: i32, protocol: &str) -> bool {
-    let mut rules = specs(scene)
+fn goes_out(manifests: &Manifests<'_>, node: &Workload<'_>, port: i32, protocol: &str) -> bool {
+    let mut rules = specs(manifests)
         .filter(|(_, spec)| selected(spec, node))
         .flat_map(|(_, spec)| spec.egress.iter().flatten());
     rules.any(|rule| {
@@ -132,10 +133,12 @@ fn goes_out(scene: &Scene<'_>, node: &Workload<'_>, port: i32, protocol: &str) -
     })
 }
 
-fn specs<'a>(scene: &'a Scene<'_>) -> impl Iterator<Item = (&'a str, &'a NetworkPolicySpec)> {
+fn specs<'a>(
+    manifests: &'a Manifests<'_>,
+) -> impl Iterator<Item = (&'a str, &'a NetworkPolicySpec)> {
     let named =
         |policy: &'a NetworkPolicy| Some((policy.metadata.name.as_deref()?, policy.spec.as_ref()?));
-    scene.objects.policies.iter().filter_map(named)
+    manifests.objects.policies.iter().filter_map(named)
 }
 
 fn selected(spec: &NetworkPolicySpec, workload: &Workload<'_>) -> bool {

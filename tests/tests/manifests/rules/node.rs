@@ -1,5 +1,4 @@
-//! The nodes: their flags are the program's, and agree with their ports, probes, volumes and the
-//! time that they have to end.
+//! The nodes: their flags parse, and agree with their ports, probes, volumes and termination time.
 
 use std::path::Path;
 use std::time::Duration;
@@ -9,21 +8,22 @@ use abide_actors::agent;
 use abide_actors::tools::Extensions;
 use k8s_openapi::api::core::v1::Probe;
 
-use crate::rules::{Mistakes, Scene};
+use crate::rules::{Manifests, Mistakes};
 use crate::workload::Workload;
 
-/// After `--drain-timeout`: what is cut off, the membership, open connections, and a margin.
-const LAST_WORDS: Duration = Duration::from_secs(10);
-/// The store may take two seconds to answer `/readyz`.
-const PROBED_WITHIN: i32 = 3;
+/// The shutdown time after `--drain-timeout`: cut-off work, the membership, open connections, and a
+/// margin.
+const SHUTDOWN_MARGIN: Duration = Duration::from_secs(10);
+/// The least time-out of a readiness probe: the store may take two seconds to answer `/readyz`.
+const MIN_PROBE_TIMEOUT_SECONDS: i32 = 3;
 
-pub(crate) fn rule(scene: &Scene<'_>, mistakes: &mut Mistakes) {
-    for workload in scene.workloads.iter().filter(|it| it.is_node()) {
-        match workload.configured(scene.secrets) {
+pub(crate) fn rule(manifests: &Manifests<'_>, mistakes: &mut Mistakes) {
+    for workload in manifests.workloads.iter().filter(|it| it.is_node()) {
+        match workload.parse_config(manifests.secrets) {
             Ok(config) => {
                 ports(workload, &config, mistakes);
-                cluster(scene, workload, &config, mistakes);
-                files(scene, workload, &config, mistakes);
+                cluster(manifests, workload, &config, mistakes);
+                files(manifests, workload, &config, mistakes);
                 ends(workload, &config, mistakes);
             }
             Err(why) => mistakes.unless(false, || why),
@@ -50,11 +50,16 @@ fn ports(workload: &Workload<'_>, config: &Config, mistakes: &mut Mistakes) {
     }
 }
 
-fn cluster(scene: &Scene<'_>, workload: &Workload<'_>, config: &Config, mistakes: &mut Mistakes) {
+fn cluster(
+    manifests: &Manifests<'_>,
+    workload: &Workload<'_>,
+    config: &Config,
+    mistakes: &mut Mistakes,
+) {
     if !matches!(config.store, StoreUrl::Redis(_)) {
         return;
     }
-    let environment = workload.environment(scene.secrets).unwrap_or_default();
+    let environment = workload.environment(manifests.secrets).unwrap_or_default();
     let secret = environment.get("ABIDE_CLUSTER_SECRET");
     mistakes.unless(secret.is_some_and(|it| it.len() >= 32), || "no cluster secret".to_owned());
     let dialled = format!("10.1.2.3:{}", config.cluster_listen.port());
@@ -64,16 +69,22 @@ fn cluster(scene: &Scene<'_>, workload: &Workload<'_>, config: &Config, mistakes
     mistakes.unless(config.node.as_deref() == Some("abide-0"), || "no node's name".to_owned());
 }
 
-/// What it reads and writes is on a volume, and the agents that it is given are agents.
-fn files(scene: &Scene<'_>, workload: &Workload<'_>, config: &Config, mistakes: &mut Mistakes) {
+/// Checks that its files are on volumes, and that its agents are valid.
+fn files(
+    manifests: &Manifests<'_>,
+    workload: &Workload<'_>,
+    config: &Config,
+    mistakes: &mut Mistakes,
+) {
     let mounts = || workload.container.volume_mounts.iter().flatten();
     let embedded = match &config.store {
         StoreUrl::Embedded(dir) => Some(dir.as_path()),
         StoreUrl::Memory | StoreUrl::Redis(_) => None,
     };
     for dir in [embedded, config.workspaces.as_deref()].into_iter().flatten() {
-        let kept = mounts().any(|it| dir.starts_with(&it.mount_path) && it.read_only.is_none());
-        mistakes.unless(kept, || format!("{} is on no volume", dir.display()));
+        let is_on_volume =
+            mounts().any(|it| dir.starts_with(&it.mount_path) && it.read_only.is_none());
+        mistakes.unless(is_on_volume, || format!("{} is on no volume", dir.display()));
     }
     mistakes.unless(mounts().any(|it| it.mount_path == "/tmp"), || {
         "commands of agents have nowhere to write".to_owned()
@@ -83,7 +94,7 @@ fn files(scene: &Scene<'_>, workload: &Workload<'_>, config: &Config, mistakes: 
     let volumes = || workload.pod.volumes.iter().flatten();
     let volume = mount.and_then(|mount| volumes().find(|it| it.name == mount.name));
     let config = volume.and_then(|volume| volume.config_map.as_ref());
-    let mut configs = scene.objects.configs.iter();
+    let mut configs = manifests.objects.configs.iter();
     let found = config.and_then(|config| {
         configs.find(|it| it.metadata.name.as_deref() == Some(config.name.as_str()))
     });
@@ -97,16 +108,16 @@ fn files(scene: &Scene<'_>, workload: &Workload<'_>, config: &Config, mistakes: 
     }
     let loaded = agent::load_dir(dir.path(), &Extensions::new());
     let right = loaded.as_ref().is_ok_and(|loaded| !loaded.is_empty());
-    mistakes.unless(right, || format!("the agents are none: {:?}", loaded.err()));
+    mistakes.unless(right, || format!("the agents are invalid: {:?}", loaded.err()));
 }
 
 fn ends(workload: &Workload<'_>, config: &Config, mistakes: &mut Mistakes) {
     let lifecycle = workload.container.lifecycle.as_ref();
     let before = lifecycle.and_then(|it| it.pre_stop.as_ref()?.sleep.as_ref());
     let before = before.map_or(0, |sleep| sleep.seconds);
-    mistakes.unless(before > 0, || "gateways do not hear in time that a pod goes".to_owned());
+    mistakes.unless(before > 0, || "gateways do not learn in time that a pod ends".to_owned());
     let before = Duration::from_secs(u64::try_from(before).unwrap_or_default());
-    let needed = before + config.drain_timeout + LAST_WORDS;
+    let needed = before + config.drain_timeout + SHUTDOWN_MARGIN;
     let given = workload.pod.termination_grace_period_seconds.unwrap_or(30);
     let given = Duration::from_secs(u64::try_from(given).unwrap_or_default());
     mistakes
@@ -124,15 +135,15 @@ fn probes(workload: &Workload<'_>, mistakes: &mut Mistakes) {
         let asks = |probe: &Probe| {
             let get = probe.http_get.as_ref();
             get.is_some_and(|get| {
-                get.path.as_deref() == Some(path) && workload.names(&get.port) == Some("admin")
+                get.path.as_deref() == Some(path) && workload.port_name(&get.port) == Some("admin")
             })
         };
         mistakes.unless(probe.as_ref().is_some_and(asks), || {
             format!("the {name} probe does not ask {path} of the operators' port")
         });
     }
-    let patience = container.readiness_probe.as_ref().and_then(|it| it.timeout_seconds);
-    mistakes.unless(patience.is_some_and(|it| it >= PROBED_WITHIN), || {
+    let timeout = container.readiness_probe.as_ref().and_then(|it| it.timeout_seconds);
+    mistakes.unless(timeout.is_some_and(|it| it >= MIN_PROBE_TIMEOUT_SECONDS), || {
         "the readiness probe gives up before the store may answer".to_owned()
     });
 }

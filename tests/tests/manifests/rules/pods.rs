@@ -1,13 +1,13 @@
-//! Every pod: may as little as possible, says what it needs, and is found by its own selector.
+//! Every pod has minimal rights, states its resources, and is matched by its own selector.
 
-use crate::rules::{Mistakes, Scene};
+use crate::rules::{Manifests, Mistakes};
 use crate::workload::Workload;
 
-pub(crate) fn rule(scene: &Scene<'_>, mistakes: &mut Mistakes) {
-    mistakes.unless(scene.workloads.iter().filter(|it| it.is_node()).count() == 1, || {
+pub(crate) fn rule(manifests: &Manifests<'_>, mistakes: &mut Mistakes) {
+    mistakes.unless(manifests.workloads.iter().filter(|it| it.is_node()).count() == 1, || {
         "there is not one StatefulSet of nodes".to_owned()
     });
-    for workload in &scene.workloads {
+    for workload in &manifests.workloads {
         let name = workload.name;
         mistakes.unless(workload.is_selected_by(&workload.spec.selector), || {
             format!("{name}: its selector does not select its own pods")
@@ -16,16 +16,16 @@ pub(crate) fn rule(scene: &Scene<'_>, mistakes: &mut Mistakes) {
         mistakes.unless(tag.is_some_and(|(_, tag)| tag != "latest"), || {
             format!("{name}: its image has no version")
         });
-        confined(workload, mistakes);
+        check_confinement(workload, mistakes);
         let resources = workload.container.resources.as_ref();
         let requests = resources.and_then(|it| it.requests.as_ref());
         let limits = resources.and_then(|it| it.limits.as_ref());
         let asks = requests.is_some_and(|it| it.contains_key("cpu") && it.contains_key("memory"));
         mistakes.unless(asks && limits.is_some_and(|it| it.contains_key("memory")), || {
-            format!("{name}: says not what it needs, or not the most memory that it may take")
+            format!("{name}: does not state its requests, or not the most memory that it may take")
         });
     }
-    for namespace in &scene.objects.namespaces {
+    for namespace in &manifests.objects.namespaces {
         let labels = namespace.metadata.labels.as_ref();
         let level = labels.and_then(|it| it.get("pod-security.kubernetes.io/enforce"));
         mistakes.unless(level.is_some_and(|level| level == "restricted"), || {
@@ -34,7 +34,7 @@ pub(crate) fn rule(scene: &Scene<'_>, mistakes: &mut Mistakes) {
     }
 }
 
-fn confined(workload: &Workload<'_>, mistakes: &mut Mistakes) {
+fn check_confinement(workload: &Workload<'_>, mistakes: &mut Mistakes) {
     let name = workload.name;
     let pod = workload.pod.security_context.as_ref();
     let own = workload.container.security_context.as_ref();

@@ -1,38 +1,39 @@
-//! What a pod names is there: volumes, ConfigMaps, Secrets, claims, its account.
+//! Everything that a pod refers to exists: volumes, ConfigMaps, Secrets, claims, its account.
 
 use std::collections::BTreeSet;
 
 use k8s_openapi::api::core::v1::Volume;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-use crate::rules::{Mistakes, Scene};
+use crate::rules::{Manifests, Mistakes};
 use crate::workload::Workload;
 
-pub(crate) fn rule(scene: &Scene<'_>, mistakes: &mut Mistakes) {
-    for workload in &scene.workloads {
+pub(crate) fn rule(manifests: &Manifests<'_>, mistakes: &mut Mistakes) {
+    for workload in &manifests.workloads {
         mounts(workload, mistakes);
         for volume in workload.pod.volumes.iter().flatten() {
-            mistakes.unless(is_there(scene, volume), || {
-                format!("{}: what its volume {} is of is not there", workload.name, volume.name)
+            mistakes.unless(is_there(manifests, volume), || {
+                format!("{}: the source of its volume {} is not there", workload.name, volume.name)
             });
         }
         let account = workload.pod.service_account_name.as_deref();
-        let accounts = scene.objects.accounts.iter().map(|account| &account.metadata);
+        let accounts = manifests.objects.accounts.iter().map(|account| &account.metadata);
         mistakes.unless(account.is_none_or(|name| named(accounts, name)), || {
             format!("{}: its account is not there", workload.name)
         });
-        if let Err(why) = workload.environment(scene.secrets) {
+        if let Err(why) = workload.environment(manifests.secrets) {
             mistakes.unless(false, || format!("{}: {why}", workload.name));
         }
         for source in workload.container.env_from.iter().flatten() {
             let secret = source.secret_ref.as_ref();
-            mistakes.unless(secret.is_some_and(|it| scene.secrets.contains_key(&it.name)), || {
-                format!("{}: nothing makes what its variables are from", workload.name)
-            });
+            mistakes
+                .unless(secret.is_some_and(|it| manifests.secrets.contains_key(&it.name)), || {
+                    format!("{}: nothing makes what its variables are from", workload.name)
+                });
         }
     }
-    let kept = scene.objects.secrets.is_empty();
-    mistakes.unless(kept, || "a Secret is in the repository".to_owned());
+    let has_no_secrets = manifests.objects.secrets.is_empty();
+    mistakes.unless(has_no_secrets, || "a Secret is in the repository".to_owned());
 }
 
 /// Every mount has its volume, and every volume is mounted.
@@ -50,12 +51,12 @@ fn mounts(workload: &Workload<'_>, mistakes: &mut Mistakes) {
     }
 }
 
-fn is_there(scene: &Scene<'_>, volume: &Volume) -> bool {
+fn is_there(manifests: &Manifests<'_>, volume: &Volume) -> bool {
     if let Some(config) = &volume.config_map {
-        return named(scene.objects.configs.iter().map(|it| &it.metadata), &config.name);
+        return named(manifests.objects.configs.iter().map(|it| &it.metadata), &config.name);
     }
     if let Some(claim) = &volume.persistent_volume_claim {
-        return named(scene.objects.claims.iter().map(|it| &it.metadata), &claim.claim_name);
+        return named(manifests.objects.claims.iter().map(|it| &it.metadata), &claim.claim_name);
     }
     volume.empty_dir.is_some()
 }

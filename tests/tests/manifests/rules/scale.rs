@@ -1,16 +1,16 @@
-//! How many nodes: what scales, protects and spreads them means them, and they share what they
-//! must.
+//! Scaling: scalers, budgets and spread constraints refer to the nodes, and several nodes can share
+//! their volumes.
 
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
-use crate::rules::{Mistakes, Scene};
+use crate::rules::{Manifests, Mistakes};
 use crate::workload::Workload;
 
-pub(crate) fn rule(scene: &Scene<'_>, mistakes: &mut Mistakes) {
-    for scaler in &scene.objects.scalers {
+pub(crate) fn rule(manifests: &Manifests<'_>, mistakes: &mut Mistakes) {
+    for scaler in &manifests.objects.scalers {
         let Some(spec) = &scaler.spec else { continue };
         let target = &spec.scale_target_ref;
-        let workload = scene.workloads.iter().find(|workload| {
+        let workload = manifests.workloads.iter().find(|workload| {
             (target.kind.as_str(), target.name.as_str()) == ("StatefulSet", workload.name)
         });
         mistakes.unless(workload.is_some(), || format!("nothing to scale is {}", target.name));
@@ -22,20 +22,25 @@ pub(crate) fn rule(scene: &Scene<'_>, mistakes: &mut Mistakes) {
             mistakes.unless(workload.spec.replicas.is_none(), || {
                 format!("{}: every apply sets back how many there are", workload.name)
             });
-            many(scene, workload, least, mistakes);
+            check_replicated(manifests, workload, least, mistakes);
         }
     }
-    let scaled = !scene.objects.scalers.is_empty();
-    for workload in scene.workloads.iter().filter(|it| !(scaled && it.is_node())) {
+    let scaled = !manifests.objects.scalers.is_empty();
+    for workload in manifests.workloads.iter().filter(|it| !(scaled && it.is_node())) {
         mistakes.unless(workload.spec.replicas == Some(1), || {
             format!("{}: its volume is of one pod only", workload.name)
         });
     }
 }
 
-/// Nodes of which there are several.
-fn many(scene: &Scene<'_>, workload: &Workload<'_>, least: i32, mistakes: &mut Mistakes) {
-    let budgets = || scene.objects.budgets.iter().filter_map(|budget| budget.spec.as_ref());
+/// Checks a workload with several pods.
+fn check_replicated(
+    manifests: &Manifests<'_>,
+    workload: &Workload<'_>,
+    least: i32,
+    mistakes: &mut Mistakes,
+) {
+    let budgets = || manifests.objects.budgets.iter().filter_map(|budget| budget.spec.as_ref());
     let mine =
         budgets().find(|it| it.selector.as_ref().is_some_and(|it| workload.is_selected_by(it)));
     let most = mine.and_then(|budget| budget.max_unavailable.as_ref());
@@ -51,7 +56,7 @@ fn many(scene: &Scene<'_>, workload: &Workload<'_>, least: i32, mistakes: &mut M
     });
     for volume in workload.pod.volumes.iter().flatten() {
         let Some(wanted) = &volume.persistent_volume_claim else { continue };
-        let mut claims = scene.objects.claims.iter();
+        let mut claims = manifests.objects.claims.iter();
         let claim = claims.find(|it| it.metadata.name.as_ref() == Some(&wanted.claim_name));
         let modes = claim.and_then(|claim| claim.spec.as_ref()?.access_modes.as_ref());
         mistakes.unless(modes.is_some_and(|it| it.iter().any(|it| it == "ReadWriteMany")), || {
