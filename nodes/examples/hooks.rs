@@ -30,7 +30,7 @@ struct RedactDigits;
 #[async_trait]
 impl Hook for RedactDigits {
     async fn call(&self, event: &HookEvent) -> HookReply {
-        match &event.what {
+        match &event.payload {
             HookPayload::Stream { text, .. } => {
                 HookReply::Show(text.replace(|c: char| c.is_ascii_digit(), "#"))
             }
@@ -45,7 +45,7 @@ struct ProtectFiles;
 #[async_trait]
 impl Hook for ProtectFiles {
     async fn call(&self, event: &HookEvent) -> HookReply {
-        match &event.what {
+        match &event.payload {
             HookPayload::Call { args, .. } if args["path"] == "contract.pdf" => {
                 HookReply::Deny("contract.pdf is protected".to_owned())
             }
@@ -71,7 +71,7 @@ fn extensions() -> Extensions {
     let delete = typed("Deletes a file.", |file: File, _| {
         Box::pin(async move { format!("deleted {}", file.path) })
     });
-    Extensions::new().with("delete", delete).with_hooks(hooks())
+    Extensions::new().with_tool("delete", delete).with_hooks(hooks())
 }
 
 // ANCHOR: agent

@@ -19,7 +19,7 @@ struct PrintRuns;
 
 #[async_trait]
 impl Middleware for PrintRuns {
-    async fn around(&self, run: &Run, next: Next<'_>) -> ToolReturn {
+    async fn call(&self, run: &Run, next: Next<'_>) -> ToolReturn {
         let returned = next.run().await;
         println!("{} -> {}", run.grant.args(), json!(returned.outcome));
         returned
@@ -31,7 +31,7 @@ struct LimitPayments;
 
 #[async_trait]
 impl Middleware for LimitPayments {
-    async fn around(&self, run: &Run, next: Next<'_>) -> ToolReturn {
+    async fn call(&self, run: &Run, next: Next<'_>) -> ToolReturn {
         match run.grant.args()["amount"].as_f64() {
             Some(amount) if amount > 100.0 => ToolReturn::error("more than 100 is refused"),
             _ => next.run().await,
@@ -41,7 +41,7 @@ impl Middleware for LimitPayments {
 
 fn middlewares() -> Middlewares {
     // The first is around every tool of every agent; the other around those of agents that name it.
-    Middlewares::new().everywhere(PrintRuns).with("limit_payments", LimitPayments)
+    Middlewares::new().with_global(PrintRuns).with_named("limit_payments", LimitPayments)
 }
 // ANCHOR_END: middleware
 
@@ -54,7 +54,7 @@ fn extensions() -> Extensions {
     let pay = typed("Pays an amount.", |payment: Payment, _| {
         Box::pin(async move { format!("paid {}", payment.amount) })
     });
-    Extensions::new().with("pay", pay).with_middlewares(middlewares())
+    Extensions::new().with_tool("pay", pay).with_middlewares(middlewares())
 }
 
 fn agent() -> Value {

@@ -53,8 +53,8 @@ fn extensions() -> Extensions {
         })
     });
     Extensions::new()
-        .with("count_words", CountWords)
-        .with("exchange", exchange)
+        .with_tool("count_words", CountWords)
+        .with_tool("exchange", exchange)
         .provide(DollarRate(1.5))
 }
 // ANCHOR_END: typed

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::process::{self, ExitCode};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use abide_actors::exec::{self, CONFINE, LAUNCH, Launcher};
+use abide_actors::exec::{self, CONFINE_SUBCOMMAND, LAUNCH_SUBCOMMAND, Launcher};
 
 /// Whether this process can be started once more as a launcher.
 static GUARDED: AtomicBool = AtomicBool::new(false);
@@ -30,8 +30,8 @@ pub fn run_launcher_if_asked() {
 fn requested_stage(arguments: impl IntoIterator<Item = OsString>) -> Option<fn() -> ExitCode> {
     let mut arguments = arguments.into_iter().skip(1);
     let stage: fn() -> ExitCode = match arguments.next()?.to_str()? {
-        LAUNCH => exec::launch,
-        CONFINE => exec::confine,
+        LAUNCH_SUBCOMMAND => exec::launch,
+        CONFINE_SUBCOMMAND => exec::confine,
         _ => return None,
     };
     arguments.next().is_none().then_some(stage)

@@ -33,7 +33,7 @@
 //! abide::run_launcher_if_asked();
 //! # tokio::runtime::Runtime::new()?.block_on(async {
 //! let node = Node::builder(Config::new(StoreUrl::Memory))
-//!     .extensions(Extensions::new().with("add", Add))
+//!     .extensions(Extensions::new().with_tool("add", Add))
 //!     .agent(json!({
 //!         "name": "adder",
 //!         "model": {"provider": "scripted", "script": [{"text": "hello"}]},
@@ -80,12 +80,13 @@ pub use node::{Node, NodeBuilder};
 pub use start_error::StartError;
 pub use telemetry::{TraceExporter, start_logging, start_metrics};
 
+pub use abide_actors::definition::HookPoint;
 pub use abide_actors::hooks::{
-    Hook, HookContext, HookEvent, HookPayload, HookPoint, Hooks, Reply as HookReply,
+    Hook, HookContext, HookEvent, HookPayload, Hooks, Reply as HookReply,
 };
-pub use abide_actors::tools::Run;
 pub use abide_actors::tools::middleware::{Middleware, Middlewares, Next};
-pub use abide_actors::tools::native::{Context, Extensions, NativeTool, ToolReturn, typed};
+pub use abide_actors::tools::native::{Context, NativeTool, typed};
+pub use abide_actors::tools::{Extensions, Run, ToolReturn};
 pub use abide_conversation::elicitation::{InputRequest, PendingInput};
 pub use abide_conversation::message::{ErrorType, Outcome, Ui};
 pub use abide_conversation::{AgentName, CallId, ConversationId, Principal, TurnId};

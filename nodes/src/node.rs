@@ -9,9 +9,6 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use abide_actors::model::http::{HttpModel, HttpTimeouts};
-use abide_actors::model::providers::ProviderSet;
-use abide_actors::services::Executors;
 use abide_actors::tools::Extensions;
 use abide_registry::membership::MemberState;
 use abide_registry::runtime::NodeRuntime;

@@ -19,7 +19,7 @@ impl ReadinessNotes {
 
     /// One line for each fault, those of the workspaces as of now.
     pub(crate) fn lines(&self) -> Vec<String> {
-        let current = self.workspaces.troubles().into_iter();
+        let current = self.workspaces.storage_problems().into_iter();
         self.permanent.iter().cloned().chain(current).collect()
     }
 }

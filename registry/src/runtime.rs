@@ -59,7 +59,7 @@ impl RuntimeDeps {
         let work = TaskTracker::new();
         let Executors { runner, hooks, mcp, workspaces } = self.executors.clone();
         Arc::new(Services {
-            lease: standing: lease,
+            lease,
             journal: self.store.clone(),
             blobs: self.store.clone(),
             audit: Recorder::new(self.store.clone(), work.clone()),

@@ -85,6 +85,7 @@ pub enum HookPoint {
 
 impl HookPoint {
     /// The names that definitions use.
+    #[cfg(test)]
     pub(crate) const WORDS: &str = "pre, post, stream, PreToolUse, PostToolUse, \
         PostToolUseFailure, SessionStart, SessionEnd, UserPromptSubmit, Stop, StopFailure, \
         SubagentStart, SubagentStop, PreCompact, PostCompact, PermissionDenied, Notification";

@@ -5,12 +5,13 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
-use abide_actors::agent::Definition;
 use abide_actors::clock::Clock;
+use abide_actors::definition::Definition;
 use abide_actors::journal::Holder;
-use abide_actors::model::http::{Limits, Wire};
-use abide_actors::model::providers::Models;
-use abide_actors::tools::{BuiltinServices, Extensions, Runner};
+use abide_actors::model::http::{HttpModel, HttpTimeouts};
+use abide_actors::model::providers::ProviderSet;
+use abide_actors::services::Executors;
+use abide_actors::tools::{BuiltinServices, Extensions};
 use abide_registry::agent_catalog::AgentCatalog;
 use abide_registry::membership::{Member, MemberState};
 use abide_registry::peers::{Mesh, MeshConfig, Peers};
@@ -65,8 +66,8 @@ impl Blueprint {
             store: store.clone(),
             membership: opened.membership,
             agents: catalog.clone(),
-            model: Arc::new(Models::new(provider_client(&clock))),
-            runner: Arc::new(runner(&extensions, tools.services, &clock)?),
+            model: Arc::new(ProviderSet::new(provider_client(&clock))),
+            executors: executors(&extensions, tools.services, &clock)?,
             clock: clock.clone(),
             passivate_after: config.passivate_after,
             policy: config.placement,
@@ -118,7 +119,7 @@ async fn begin(
     secret: Option<String>,
 ) -> Result<NodeRuntime, StartError> {
     let (name, process) = (deps.me.holder.node.clone(), deps.me.process.clone());
-    let begun = NodeRuntime::begin(deps, move |host, members| async move {
+    let begun = NodeRuntime::start(deps, move |host, members| async move {
         let Some(listener) = listener else { return Ok(Arc::new(Standalone::default()) as _) };
         let config = MeshConfig { name, process, listener, secret, host, members };
         let mesh = Mesh::start(config).await.map_err(|error| error.to_string())?;
@@ -162,17 +163,17 @@ fn member(config: &Config, clock: &dyn Clock, address: SocketAddr) -> Member {
     }
 }
 
-fn provider_client(clock: &Arc<dyn Clock>) -> Wire {
-    Wire::new(clock.clone(), Limits::default(), |name: &str| std::env::var(name).ok())
+fn provider_client(clock: &Arc<dyn Clock>) -> HttpModel {
+    HttpModel::new(clock.clone(), HttpTimeouts::default(), |name: &str| std::env::var(name).ok())
 }
 
-fn runner(
+fn executors(
     extensions: &Extensions,
     services: BuiltinServices,
     clock: &Arc<dyn Clock>,
-) -> Result<Runner, StartError> {
-    let runner = Runner::new(extensions.clone(), services, clock.clone());
-    runner.map_err(|error| StartError::Broken(error.to_string()))
+) -> Result<Executors, StartError> {
+    let executors = Executors::new(extensions.clone(), services, clock.clone());
+    executors.map_err(|error| StartError::Broken(error.to_string()))
 }
 
 async fn listen(address: SocketAddr) -> Result<TcpListener, StartError> {

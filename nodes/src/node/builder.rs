@@ -4,7 +4,8 @@ use std::net::IpAddr;
 use std::path::Path;
 use std::sync::Arc;
 
-use abide_actors::agent::{self, Definition, Parsed};
+use abide_actors::agent::{self, Parsed};
+use abide_actors::definition::Definition;
 use abide_actors::tools::Extensions;
 use metrics_exporter_prometheus::PrometheusHandle;
 use serde_json::Value;

@@ -2,12 +2,12 @@
 
 use std::sync::{Arc, Mutex};
 
-use abide::config::Config;
-use abide::node::{Node, StartError};
-use abide_actors::tools::{Extensions, ToolReturn};
-use abide_actors::tools::native::{Context, NativeTool};
-use async_trait::async_trait;
 use abide::StoreUrl;
+use abide::config::Config;
+use abide::{Node, StartError};
+use abide_actors::tools::native::{Context, NativeTool};
+use abide_actors::tools::{Extensions, ToolReturn};
+use async_trait::async_trait;
 use serde_json::{Value, json};
 
 type Log = Arc<Mutex<Vec<&'static str>>>;
@@ -49,7 +49,7 @@ impl NativeTool for Pool {
 }
 
 async fn start(store: StoreUrl, pool: Pool) -> Result<Node, StartError> {
-    let extensions = Extensions::new().with("pool", pool);
+    let extensions = Extensions::new().with_tool("pool", pool);
     Node::builder(Config::new(store)).extensions(extensions).start().await
 }
 

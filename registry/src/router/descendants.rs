@@ -42,7 +42,8 @@ impl Conversations {
         id: &ConversationId,
     ) -> Result<(), RequestError> {
         let Some(state) = self.stored_state(id).await? else { return Ok(()) };
-        let awaited = state.owed_report.is_some() || state.turns_started <= 1 && state.turn.is_some();
+        let awaited =
+            state.owed_report.is_some() || state.turns_started <= 1 && state.turn.is_some();
         let Some(parent) = state.parent.filter(|_| awaited) else { return Ok(()) };
         let reason = "sub_agent_failed: its conversation was deleted".to_owned();
         let ended = ChildEnded {

@@ -84,7 +84,10 @@ async fn over_a_hundred_steps_the_prefix_changes_only_where_the_journal_says_so(
         assert!(total_bytes(&texts) < 15_000, "a prompt exceeds the budget");
     }
     let marks = node.state(ID).await.context.marks;
-    assert!(marks.read_from > events.len() as u64 / 2, "the model reads more than the tail: {marks:?}");
+    assert!(
+        marks.read_from > events.len() as u64 / 2,
+        "the model reads more than the tail: {marks:?}"
+    );
     let first = prompts.last().unwrap().messages[0].text();
     assert_eq!(first, "[Earlier turns of this conversation are not shown.]");
     node.check(ID).await;

@@ -200,7 +200,9 @@ async fn no_tool_of_any_kind_does_what_a_list_or_the_phase_refuses() {
                     assert_eq!(reply, Reply::Dispatched { outcome, ui: None });
                 }
                 let dispatched = node.journal(ID).await.pop().unwrap();
-                let EventData::DispatchFinished(done) = dispatched.data else { panic!("{dispatched:?}") };
+                let EventData::DispatchFinished(done) = dispatched.data else {
+                    panic!("{dispatched:?}")
+                };
                 assert_eq!(done.gate.unwrap().rule, rule);
             }
             assert!(!events.iter().any(|event| matches!(event.data, EventData::Suspension(_))));

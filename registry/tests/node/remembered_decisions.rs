@@ -33,7 +33,10 @@ async fn an_agents_decision_survives_the_node_that_took_it() {
     cluster.node(0).deliver("x", remembering(Scope::Agent)).await.unwrap();
     cluster.kill(0, DeathMode::ConnectionRefused);
     cluster.release_all();
-    cluster.node(1).poll_for_event("x", |data| matches!(data, EventData::DecisionPublished(_))).await;
+    cluster
+        .node(1)
+        .poll_for_event("x", |data| matches!(data, EventData::DecisionPublished(_)))
+        .await;
     cluster.node(1).send("y", "go").await.unwrap();
     assert_eq!(cluster.node(1).turn_end("y", 1).await, (TurnOutcome::Completed, None));
     assert!(!cluster.node(1).journal("y").await.iter().any(|event| suspended(&event.data)));

@@ -12,8 +12,9 @@ use abide_actors::journal::Holder;
 use abide_actors::request::{
     IdempotencyKey, Reply, Request, RequestError, ResolveRequest, SendRequest,
 };
+use abide_actors::services::Executors;
 use abide_actors::tools::native::{Context, NativeTool};
-use abide_actors::tools::{BuiltinServices, Executors, Extensions, ToolReturn};
+use abide_actors::tools::{BuiltinServices, Extensions, ToolReturn};
 use abide_actors::web_fetch::Fetcher;
 use abide_actors::workspace::Workspaces;
 use abide_conversation::command::{IfBusy, ResolutionAnswer};

@@ -81,7 +81,8 @@ async fn a_users_own_call_runs_beside_a_turn_and_outside_its_context() {
     let reply = node.deliver("x", dispatch("say", json!({"n": 1}), false)).await.unwrap();
     let result = json!({"args": {"n": 1, "unit": "m"}, "assigns": {"site": "one"}});
     assert_eq!(reply, Reply::Dispatched { outcome: Outcome::Ok(result), ui: None });
-    let done = node.wait_for_event("x", |data| matches!(data, EventData::DispatchFinished(_))).await;
+    let done =
+        node.wait_for_event("x", |data| matches!(data, EventData::DispatchFinished(_))).await;
     assert!(done.turn_id.is_none());
     node.tools.release.add_permits(1);
     node.turn_end("x", 1).await;

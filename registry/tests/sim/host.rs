@@ -191,8 +191,12 @@ impl Node {
             let mutation = self.world.mutation;
             let replacing =
                 live.replacing.clone().filter(|_| mutation != Some(Mutation::DeadHolderForgotten));
-            let pause =
-                history.record_death(self.now(), Some(exit_reason), &exit_reason.to_string(), replacing);
+            let pause = history.record_death(
+                self.now(),
+                Some(exit_reason),
+                &exit_reason.to_string(),
+                replacing,
+            );
             let fenced = *exit_reason == ExitReason::Refused(StoreError::Fenced);
             pause.filter(|_| !(fenced && mutation == Some(Mutation::FencedNotRestarted)))
         });

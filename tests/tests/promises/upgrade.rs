@@ -15,7 +15,7 @@ use crate::sub_agent_scenario::{calls_agent, child};
 use crate::three_nodes::{retry_post, send_message, start_cluster, wait_until_all_up};
 
 /// The directory that `.ci/previous-build` makes for its revision.
-const PREVIOUS: &str = "previous-f3d0ecf";
+const PREVIOUS: &str = "previous-1d8b9ee";
 /// The drain time-out cuts off the tool that never ends, so that each replaced node runs it again.
 const REPLACE_FLAGS: [&str; 4] = ["--placement", "rendezvous", "--drain-timeout", "1s"];
 /// Turns of the long conversation per build, of four events each: enough that each build caches a

@@ -16,6 +16,7 @@ use crate::definition::Audience;
 pub struct ToolDocument {
     /// Of every tool.
     #[schema(value_type = Option<String>, pattern = "^[A-Za-z0-9_-]{1,64}$")]
+    #[expect(dead_code, reason = "taken out of the entry before the rest is read")]
     pub(in crate::agent) name: Option<Value>,
     /// `all`, or a list of names; nothing else stands beside it.
     pub(in crate::agent) builtin: Option<Value>,
@@ -24,6 +25,7 @@ pub struct ToolDocument {
     /// `retention`, `run_timeout`, `streaming`, `strict` and `timeout`. What the server says of its
     /// tools loosens none of these.
     #[schema(value_type = Option<String>)]
+    #[expect(dead_code, reason = "taken out of the entry before the rest is read")]
     pub(in crate::agent) mcp: Option<Value>,
     #[schema(value_type = Option<String>, max_length = 16384)]
     pub(in crate::agent) description: Option<Text<16_384>>,
