@@ -9,29 +9,29 @@ use async_trait::async_trait;
 use crate::definition::Definition;
 use crate::journal::StoreError;
 
-/// Where definitions are found.
+/// The stored agents, as the conversations of a node read them.
 #[async_trait]
 pub trait Agents: Send + Sync + 'static {
     /// The newest revision of an agent; `None` if there is no such agent, or no longer.
     async fn newest(&self, name: &AgentName) -> Result<Option<Arc<Definition>>, StoreError>;
 
-    /// One revision, also of an agent that was deleted, for the turns that began with it.
+    /// One revision, also of a deleted agent: a turn ends on the revision that it began with.
     async fn revision(&self, revision: &Revision) -> Result<Option<Arc<Definition>>, StoreError>;
 
-    /// The same, if it is at hand: the store is not asked.
-    fn kept(&self, revision: &Revision) -> Option<Arc<Definition>>;
+    /// One revision if it is cached; never reads the store.
+    fn cached(&self, revision: &Revision) -> Option<Arc<Definition>>;
 
-    /// Keeps a decision for all conversations of the agent; again is harmless.
+    /// Stores a decision for all conversations of the agent. Storing it again is harmless.
     async fn remember(
         &self,
         agent: &AgentName,
         decision: &RememberedDecision,
     ) -> Result<(), StoreError>;
 
-    /// The decisions that hold for all conversations of the agent, oldest first; some may have
+    /// The decisions that apply to all conversations of the agent, oldest first. Some may have
     /// expired.
     async fn decisions(&self, agent: &AgentName) -> Result<Vec<RememberedDecision>, StoreError>;
 
-    /// Whether there was such a decision; now there is none.
+    /// Deletes a decision; returns whether there was one.
     async fn revoke(&self, agent: &AgentName, decision: &DecisionId) -> Result<bool, StoreError>;
 }

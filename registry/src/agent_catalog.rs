@@ -94,8 +94,8 @@ impl Agents for AgentCatalog {
     }
 
     async fn revision(&self, revision: &Revision) -> Result<Option<Arc<Definition>>, StoreError> {
-        if let Some(kept) = self.kept(revision) {
-            return Ok(Some(kept));
+        if let Some(cached) = self.cached(revision) {
+            return Ok(Some(cached));
         }
         let stored = self.store.revision(revision).await?;
         match stored {
@@ -104,7 +104,7 @@ impl Agents for AgentCatalog {
         }
     }
 
-    fn kept(&self, revision: &Revision) -> Option<Arc<Definition>> {
+    fn cached(&self, revision: &Revision) -> Option<Arc<Definition>> {
         let parsed = self.parsed.read().unwrap_or_else(PoisonError::into_inner);
         parsed.get(revision).cloned()
     }

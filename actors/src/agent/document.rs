@@ -31,7 +31,7 @@ pub(in crate::agent) use tool::{
 #[serde(deny_unknown_fields)]
 #[schema(as = AgentDefinition)]
 pub struct AgentDocument {
-    /// In a PUT it may be left out; the path has it.
+    /// Optional in a PUT: the path names the agent.
     #[schema(value_type = Option<AgentName>)]
     pub(super) name: Option<Text<64>>,
     #[schema(value_type = Option<String>, max_length = 16384)]
@@ -58,7 +58,7 @@ pub struct AgentDocument {
     /// A JSON Schema: every turn is then structured.
     #[schema(value_type = Option<Map<String, Value>>)]
     pub(super) response_format: Option<Value>,
-    /// Handed to every tool call; a conversation's and a message's own win.
+    /// Passed to every tool call; a conversation's and a message's assigns override it.
     pub(super) assigns: Option<Map<String, Value>>,
     pub(super) workspace: Option<WorkspaceDocument>,
     pub(super) permissions: Option<PermissionsDocument>,
@@ -73,11 +73,11 @@ pub struct AgentDocument {
     pub(super) tools: Option<Items<256>>,
     #[schema(value_type = Option<Vec<HookDocument>>, max_items = 64)]
     pub(super) hooks: Option<Items<64>>,
-    /// What `pre` hooks may add to one step, in tokens. More halts the turn.
+    /// The tokens that `pre` hooks may add to one step. More halts the turn.
     #[schema(value_type = Option<u32>, default = 4000, minimum = 1, maximum = 1_000_000)]
     pub(super) injection_reserve: Option<Whole<1, 1_000_000>>,
-    /// How many tokens a prompt may have, what hooks may add included; never more than three
-    /// quarters of the model's window. What is over it is reduced: old results by their `retention`,
+    /// The tokens that a prompt may have, including the additions of hooks; never more than three
+    /// quarters of the model's window. A longer prompt is reduced: old results by their `retention`,
     /// then the oldest turns.
     #[schema(value_type = Option<u32>, default = 30000, minimum = 1, maximum = 10_000_000)]
     pub(super) working_budget: Option<Whole<1, 10_000_000>>,
@@ -96,7 +96,7 @@ pub(super) struct BudgetDocument {
     pub(super) max_conversation_cost: Option<Dollars>,
 }
 
-/// How the oldest turns are summarized, when a turn has ended and beside those that follow.
+/// How the oldest turns are summarized: after a turn has ended, in parallel with the next ones.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = SummarySettings)]
@@ -104,7 +104,7 @@ pub(super) struct SummaryDocument {
     /// The agent's own if absent.
     #[schema(value_type = Option<ModelSettings>)]
     pub(super) model: Option<Value>,
-    /// What the model is told to do; there is a good one.
+    /// The instructions for the summarizing model; there is a good default.
     #[schema(value_type = Option<String>, max_length = 16384)]
     pub(super) prompt: Option<Text<16_384>>,
     /// A context of more tokens is summarized. By default three fifths of what `working_budget`
@@ -113,7 +113,7 @@ pub(super) struct SummaryDocument {
     pub(super) over: Option<Whole<1, 10_000_000>>,
 }
 
-/// Keeps for operators what was sent to the model and what came back; left out, nothing is kept.
+/// Records the requests to the model and its replies for operators; without it, nothing is recorded.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = AuditSettings)]
@@ -137,7 +137,7 @@ pub(super) struct WorkspaceDocument {
     pub(super) shared: Option<bool>,
 }
 
-/// What the agent may do by itself.
+/// The limits on what the agent does by itself.
 #[derive(Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = PermissionSettings)]

@@ -15,7 +15,7 @@ pub fn parse(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// The same, or none at all.
+/// Reads a duration of at most 365 days, which may be zero.
 pub(super) fn parse_or_zero(text: &str) -> Result<Duration, String> {
     let form = || "must be a duration such as \"300s\", \"5m\" or \"250ms\"".to_owned();
     let signed: SignedDuration = text.parse().map_err(|_| form())?;

@@ -96,7 +96,7 @@ impl LiveConversation {
         let definition = match cache {
             Some((cached, definition)) if cached == revision => definition.clone(),
             Some(_) | None => {
-                let found = self.services.agents.kept(revision);
+                let found = self.services.agents.cached(revision);
                 *cache = Some((revision.clone(), found.clone()));
                 found
             }

@@ -3,6 +3,7 @@
 
 mod book;
 mod comments;
+mod floors;
 mod idiom;
 mod names;
 

@@ -6,17 +6,17 @@ use utoipa::ToSchema;
 use super::{HttpDocument, Span, Text};
 use crate::definition::HookPoint;
 
-/// Who is asked, or told, on the way of a conversation: `http` or `native`, exactly one of them.
+/// A hook is called, or notified, at a point of a conversation: exactly one of `http` and `native`.
 ///
 /// A server is sent a POST with the event as JSON (`hook`, `on`, `conversation_id`, `turn_id`,
 /// `principal`, `assigns`, and what happens) and answers 2xx with a JSON object of at most one key,
 /// or without a body; anything else is a failure. To `pre`: `content` (blocks or a text, for the end
 /// of the context) or `halt` (a reason); a failure halts the turn. To `post`: `halt` or `refuse` (a
 /// reason; the model is asked once more, a second refusal in a turn halts it). To `stream`: `text`,
-/// which stands in place of what was said. To `PreToolUse`: `deny` (a reason), `args` (judged as if
-/// the model had given them) or `halt`; a failure denies. The other events are told after their
-/// commit, in the order of the conversation's journal and at most once: a node that dies, or whose
-/// queue is full, loses them.
+/// which replaces the model's text. To `PreToolUse`: `deny` (a reason), `args` (checked as if
+/// the model had given them) or `halt`; a failure denies. The other points are notified after
+/// their commit, in the order of the conversation's journal and at most once: a node that dies, or
+/// whose queue is full, loses notifications.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = HookDefinition)]
@@ -26,7 +26,7 @@ pub(in crate::agent) struct HookDocument {
     pub(in crate::agent) name: Option<Text<64>>,
     #[schema(value_type = HookPoint)]
     pub(in crate::agent) on: Option<HookPoint>,
-    /// A regular expression that the tool's whole name satisfies, in upper or lower case; of hooks on
+    /// A regular expression that the tool's whole name satisfies, in upper or lower case; for hooks on
     /// tools only.
     #[schema(value_type = Option<String>, example = "write|edit")]
     pub(in crate::agent) r#match: Option<Text<4_096>>,
@@ -37,13 +37,14 @@ pub(in crate::agent) struct HookDocument {
     /// A duration of at most 60s: how long one call may take in all.
     #[schema(value_type = Option<String>, default = "5s")]
     pub(in crate::agent) timeout: Option<Span>,
-    /// Of `pre` hooks: neighbours with the same text are asked at once, and may only add.
+    /// `pre` hooks only: neighbours with the same text are called at once, and may only add.
     #[schema(value_type = Option<String>)]
     pub(in crate::agent) parallel: Option<Text<64>>,
-    /// Of `pre` hooks: what it adds is journalled, once a step; else it is for one step only.
+    /// `pre` hooks only: its additions are journalled, once a step; otherwise they are for one
+    /// step only.
     #[schema(default = false)]
     pub(in crate::agent) durable: Option<bool>,
-    /// Of `post` hooks: a failure halts the turn; of `stream` hooks: a failure fails it.
+    /// `post` hooks: a failure halts the turn; `stream` hooks: a failure fails it.
     #[schema(default = false)]
     pub(in crate::agent) fail_closed: Option<bool>,
 }

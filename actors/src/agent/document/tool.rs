@@ -14,7 +14,7 @@ use crate::definition::Audience;
 #[serde(deny_unknown_fields)]
 #[schema(as = ToolDefinition)]
 pub struct ToolDocument {
-    /// Of every tool.
+    /// Required, except for a set.
     #[schema(value_type = Option<String>, pattern = "^[A-Za-z0-9_-]{1,64}$")]
     #[expect(dead_code, reason = "taken out of the entry before the rest is read")]
     pub(in crate::agent) name: Option<Value>,
@@ -37,7 +37,7 @@ pub struct ToolDocument {
     /// `auto` (default), `requires_approval`, or `{"when": CONDITION}`, a CEL expression over
     /// `args`, `principal` and `conversation`. For `server` and `client` tools only.
     pub(in crate::agent) approval: Option<Value>,
-    /// Of a server tool: the program's middleware around its runs, within the agent's own, outermost
+    /// Server tools only: the program's middleware around its runs, inside the agent's own, outermost
     /// first.
     #[schema(value_type = Option<Vec<String>>, max_items = 16)]
     pub(in crate::agent) middleware: Option<Items<16>>,
@@ -45,9 +45,9 @@ pub struct ToolDocument {
     /// A duration: how long one run may take.
     #[schema(value_type = Option<String>, default = "60s")]
     pub(in crate::agent) run_timeout: Option<Span>,
-    /// What happens to a run whose node dies; `redispatch` if absent.
+    /// The fate of a run whose node dies; `redispatch` if absent.
     pub(in crate::agent) on_interrupt: Option<OnInterrupt>,
-    /// A duration, of its suspensions; overrides `suspension_timeout`.
+    /// A duration: how long its suspensions wait; overrides `suspension_timeout`.
     #[schema(value_type = Option<String>)]
     pub(in crate::agent) timeout: Option<Span>,
     /// Whether it reports progress while it runs.
@@ -56,7 +56,7 @@ pub struct ToolDocument {
     /// Whether it changes nothing, and so may run while the conversation plans.
     #[schema(default = false)]
     pub(in crate::agent) read_only: Option<bool>,
-    /// Whether every call is to be decided anew: no decision about it may be remembered.
+    /// Whether every call needs a decision of its own: none may be remembered.
     #[schema(default = false)]
     pub(in crate::agent) strict: Option<bool>,
     /// `compute` if absent.
@@ -68,12 +68,12 @@ pub struct ToolDocument {
     /// A template over `args`, `principal` and `conversation`.
     #[schema(value_type = Option<String>, example = "Send to {{args.to}}?")]
     pub(in crate::agent) confirmation_message: Option<Text<16_384>>,
-    /// Of a client tool: whether its page must answer.
+    /// Client tools only: whether the page must answer.
     #[schema(default = true)]
     pub(in crate::agent) requires_response: Option<bool>,
-    /// Of a client tool: the result when no response is required.
+    /// Client tools only: the result when no response is required.
     pub(in crate::agent) default_result: Option<Value>,
-    /// Of a human or client tool: a JSON Schema that an answer must satisfy.
+    /// Human and client tools only: a JSON Schema that an answer must satisfy.
     #[schema(value_type = Option<Map<String, Value>>)]
     pub(in crate::agent) result_schema: Option<Value>,
     /// Provider name to opaque JSON, merged into the wire definition.
@@ -127,8 +127,8 @@ pub(in crate::agent) struct HttpDocument {
     pub(in crate::agent) signing_secret_env: Option<Text<128>>,
 }
 
-/// How long a tool's results are shown to the model once its prompt is over the budget; later ones
-/// read `[result expired]`.
+/// How long a tool's results are shown to the model once its prompt is over the budget; expired
+/// results read `[result expired]`.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = RetentionSettings)]

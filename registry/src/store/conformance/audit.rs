@@ -36,7 +36,7 @@ fn entry(name: &str, seconds: i64) -> AuditEntry {
     }
 }
 
-async fn kept(store: &dyn Store, of: &str, now: i64) -> Vec<String> {
+async fn entry_ids(store: &dyn Store, of: &str, now: i64) -> Vec<String> {
     let entries = store.entries(&id(of), None, 2_000, at(now)).await.unwrap();
     entries.into_iter().map(|entry| entry.id).collect()
 }
@@ -63,12 +63,16 @@ pub(in super::super) async fn an_entry_of_the_audit_expires(store: Arc<dyn Store
     for (name, expires_at) in [("long", 60), ("short", 10)] {
         store.put_entry(&id("a"), &entry(name, 0), at(expires_at)).await.unwrap();
     }
-    assert_eq!(kept(&*store, "a", 9).await, ["audit_short", "audit_long"]);
-    assert_eq!(kept(&*store, "a", 10).await, ["audit_long"]);
+    assert_eq!(entry_ids(&*store, "a", 9).await, ["audit_short", "audit_long"]);
+    assert_eq!(entry_ids(&*store, "a", 10).await, ["audit_long"]);
     store.put_entry(&id("a"), &entry("late", 30), at(90)).await.unwrap();
-    assert_eq!(kept(&*store, "a", 0).await, ["audit_late", "audit_long"], "it is not even there");
-    assert_eq!(kept(&*store, "a", 60).await, ["audit_late"]);
-    assert!(kept(&*store, "a", 90).await.is_empty());
+    assert_eq!(
+        entry_ids(&*store, "a", 0).await,
+        ["audit_late", "audit_long"],
+        "it is not even there"
+    );
+    assert_eq!(entry_ids(&*store, "a", 60).await, ["audit_late"]);
+    assert!(entry_ids(&*store, "a", 90).await.is_empty());
 }
 
 pub(in super::super) async fn the_audit_keeps_the_newest_of_many(store: Arc<dyn Store>) {
@@ -78,7 +82,7 @@ pub(in super::super) async fn the_audit_keeps_the_newest_of_many(store: Arc<dyn 
         let entry = entry(&n.to_string(), n);
         store.put_entry(&id("a"), &entry, at(n + 10_000)).await.unwrap();
     }
-    let kept = kept(&*store, "a", many).await;
+    let kept = entry_ids(&*store, "a", many).await;
     assert_eq!(kept.len(), MAX_ENTRIES);
     assert_eq!(kept.last().unwrap(), "audit_5");
     assert_eq!(kept.first().unwrap(), &format!("audit_{}", many - 1));
@@ -94,12 +98,12 @@ pub(in super::super) async fn the_audit_goes_with_its_conversation(store: Arc<dy
         }
     }
     store.delete(&id("a"), &held, None).await.unwrap();
-    assert!(kept(&*store, "a", 0).await.is_empty());
+    assert!(entry_ids(&*store, "a", 0).await.is_empty());
     store.put_entry(&id("a"), &entry("late", 1), at(60)).await.unwrap();
-    assert!(kept(&*store, "a", 0).await.is_empty());
+    assert!(entry_ids(&*store, "a", 0).await.is_empty());
     created(&*store, "a").await;
-    assert!(kept(&*store, "a", 0).await.is_empty());
+    assert!(entry_ids(&*store, "a", 0).await.is_empty());
     store.put_entry(&id("a"), &entry("new", 1), at(60)).await.unwrap();
-    assert_eq!(kept(&*store, "a", 0).await, ["audit_new"]);
-    assert_eq!(kept(&*store, "a:b", 0).await.len(), 20);
+    assert_eq!(entry_ids(&*store, "a", 0).await, ["audit_new"]);
+    assert_eq!(entry_ids(&*store, "a:b", 0).await.len(), 20);
 }

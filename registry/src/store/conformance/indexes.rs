@@ -13,7 +13,7 @@ use super::made::*;
 use crate::partition::{Partition, PartitionSet};
 
 /// Conversation, call and suspension of all entries, read in pages of two, in order.
-async fn shown(store: &dyn Store, filter: &InboxFilter) -> Vec<(String, String, u32)> {
+async fn list_inbox(store: &dyn Store, filter: &InboxFilter) -> Vec<(String, String, u32)> {
     let (mut shown, mut cursor) = (Vec::new(), None);
     for _ in 0..9 {
         let page = store.inbox(filter, cursor.as_deref(), 2).await.unwrap();
@@ -55,10 +55,10 @@ pub(in super::super) async fn the_inbox_is_ordered_by_deadline_and_pages(store: 
         ("a", "call_1", 2),
         ("a", "call_4", 1),
     ];
-    assert_eq!(shown(&*store, &InboxFilter::default()).await, named(&order));
+    assert_eq!(list_inbox(&*store, &InboxFilter::default()).await, named(&order));
     let of_a = InboxFilter { conversation: Some(id("a")), ..Default::default() };
     let order = [("a", "call_3", 1), ("a", "call_1", 2), ("a", "call_4", 1)];
-    assert_eq!(shown(&*store, &of_a).await, named(&order));
+    assert_eq!(list_inbox(&*store, &of_a).await, named(&order));
     let all = store.inbox(&InboxFilter::default(), None, 6).await.unwrap();
     assert_eq!((all.items.len(), all.cursor), (6, None));
     assert_eq!(all.items[0].pending, pending("call_3", 1, 30));
@@ -78,7 +78,7 @@ pub(in super::super) async fn the_inbox_is_filtered(store: Arc<dyn Store>) {
     store.append(&id("b"), &held, other).await.unwrap();
 
     let all = InboxFilter::default();
-    let by = async |filter: InboxFilter| shown(&*store, &filter).await;
+    let by = async |filter: InboxFilter| list_inbox(&*store, &filter).await;
     let of_kind = InboxFilter { kind: Some(SuspensionKind::Elicitation), ..all.clone() };
     assert_eq!(by(of_kind).await, named(&[("a", "call_2", 1)]));
     let of_tool = InboxFilter { tool: Some("send_email".to_owned()), ..all.clone() };
@@ -100,9 +100,9 @@ pub(in super::super) async fn a_closed_suspension_leaves_the_inbox(store: Arc<dy
     second.opened.push(pending("call_1", 2, 90));
     store.append(&id("a"), &held, second).await.unwrap();
     let left = named(&[("a", "call_2", 1), ("a", "call_1", 2)]);
-    assert_eq!(shown(&*store, &InboxFilter::default()).await, left);
+    assert_eq!(list_inbox(&*store, &InboxFilter::default()).await, left);
     let of_a = InboxFilter { conversation: Some(id("a")), ..Default::default() };
-    assert_eq!(shown(&*store, &of_a).await, left);
+    assert_eq!(list_inbox(&*store, &of_a).await, left);
 }
 
 pub(in super::super) async fn those_that_wait_are_told_once_each(store: Arc<dyn Store>) {
@@ -332,7 +332,7 @@ pub(in super::super) async fn a_deletion_leaves_nothing_but_its_answer(store: Ar
     let kept = store.answer("a", "key:2", at(0)).await;
     assert_eq!(kept, Ok(Some(answer("key:2", "gone", 60))));
     let left = named(&[("a:b", "call_1", 1), ("a:b", "call_2", 1)]);
-    assert_eq!(shown(&*store, &InboxFilter::default()).await, left);
+    assert_eq!(list_inbox(&*store, &InboxFilter::default()).await, left);
     assert_eq!(store.alarms(9).await.unwrap(), [(id("a:b"), at(60))]);
     assert_eq!(active(&*store, &PartitionSet::all()).await, ["a:b"]);
     let heads = store.conversations(&Default::default(), None, 9).await.unwrap();

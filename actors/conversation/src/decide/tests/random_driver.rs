@@ -106,7 +106,7 @@ impl RandomRun {
             25 if roll.how % 3 == 2 => {
                 summarized(&self.state, u64::from(roll.which), roll.ms as u8)
             }
-            25 => self.hooked(roll),
+            25 => self.hook_action(roll),
             26 => Action::RevokeDecision(DecisionId::new(format!("dec_{}", roll.how % 4))),
             27 => self.remembered(roll),
             28 if roll.how.is_multiple_of(2) => fail(&self.some_call(roll)),
@@ -243,7 +243,7 @@ impl RandomRun {
         }
     }
 
-    fn hooked(&self, roll: Roll) -> Action {
+    fn hook_action(&self, roll: Roll) -> Action {
         let turn = self.state.turn.as_ref();
         let step = turn.map_or(0, |turn| turn.step) + [1, 1, 1, 0, 2][usize::from(roll.how % 5)];
         let turn = turn.map_or(TurnId::new("none"), |turn| turn.id.clone());

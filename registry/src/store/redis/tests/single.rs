@@ -30,7 +30,7 @@ impl Single {
                 (own.url(), Some(own))
             }
         };
-        let size: u64 = asked(&url, &["DBSIZE"]).await;
+        let size: u64 = query(&url, &["DBSIZE"]).await;
         assert_eq!(size, 0, "the database at {url} is not empty; its data would be lost");
         let store = Arc::new(Redis::open(&url, Durability::Os).await.unwrap());
         Self { url, store, _own: own }
@@ -42,7 +42,7 @@ impl Single {
     }
 }
 
-async fn asked<T: redis::FromRedisValue>(url: &RedisUrl, command: &[&str]) -> T {
+async fn query<T: redis::FromRedisValue>(url: &RedisUrl, command: &[&str]) -> T {
     let client = redis::Client::open(url.server(&url.hosts()[0]).unwrap()).unwrap();
     let mut server = client.get_multiplexed_async_connection().await.unwrap();
     words(command).query_async(&mut server).await.unwrap()

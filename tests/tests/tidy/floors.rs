@@ -1,0 +1,122 @@
+//! The floors of each crate: a top-level module imports from floors below its own and from nowhere
+//! else, so that no two modules import each other in a circle.
+
+use std::collections::BTreeSet;
+
+use crate::sources;
+
+/// A crate, and its top-level modules from the ground floor up. The modules of one floor do not
+/// know each other.
+struct House {
+    source: &'static str,
+    floors: &'static [&'static [&'static str]],
+}
+
+const HOUSES: [House; 4] = [
+    House {
+        source: "actors/conversation/src",
+        floors: &[
+            &["context", "elicitation", "ids", "json", "usage"],
+            &["activity", "call_ids", "fork", "message", "remembered_decision"],
+            &["permission"],
+            &["parent"],
+            &["event"],
+            &["command", "state"],
+            &["evolve", "wanted"],
+            &["checked_fold", "decide"],
+        ],
+    },
+    House {
+        source: "actors/src",
+        floors: &[
+            &["assigns", "clock", "environment", "exec", "journal", "limits", "live", "trace"],
+            &[
+                "backoff",
+                "blobs",
+                "expressions",
+                "node_lease",
+                "recent_events",
+                "streaming",
+                "web_fetch",
+                "workspace",
+            ],
+            &["model", "request"],
+            &["audit", "conversation_client", "definition", "diagnosis", "metric"],
+            &["agents", "context", "signed_post"],
+            &["hooks"],
+            &["tools"],
+            &["agent", "services", "snapshot"],
+            &["activity"],
+            &["conversation"],
+        ],
+    },
+    House {
+        source: "registry/src",
+        floors: &[
+            &["host", "member", "partition"],
+            &["actor_view", "cluster_view"],
+            &["membership", "placement", "protocol"],
+            &["peers", "store"],
+            &["agent_catalog", "cluster_client", "standalone"],
+            &["live", "suspension_metrics"],
+            &["router"],
+            &["alarms", "runtime", "takeover"],
+        ],
+    },
+    House {
+        source: "nodes/src",
+        floors: &[
+            &["clock", "config", "demo", "launcher", "readiness", "server", "start_error"],
+            &["seed_agents", "telemetry"],
+            &["http"],
+            &["admin"],
+            &["node"],
+        ],
+    },
+];
+
+#[test]
+fn no_two_modules_of_a_crate_import_each_other_in_a_circle() {
+    let sources = sources();
+    for House { source, floors } in HOUSES {
+        let floor = |module: &str| floors.iter().position(|floor| floor.contains(&module));
+        for (path, text) in &sources {
+            let Some(module) = module(path, source).filter(|_| !is_test(path)) else { continue };
+            let own = floor(module).unwrap_or_else(|| panic!("{path}: {module} is on no floor"));
+            for imported in imports(text).into_iter().filter(|imported| *imported != module) {
+                let below = floor(imported).is_none_or(|floor| floor < own);
+                assert!(
+                    below,
+                    "{path}: {module} imports {imported}, which is not on a lower floor"
+                );
+            }
+        }
+    }
+}
+
+/// The top-level module that a file below `source` belongs to; the crate's root belongs to none.
+fn module<'p>(path: &'p str, source: &str) -> Option<&'p str> {
+    let inside = path.strip_prefix(source)?.strip_prefix('/')?;
+    let module = inside.split(['/', '.']).next()?;
+    (module != "lib" && module != "main").then_some(module)
+}
+
+fn is_test(path: &str) -> bool {
+    path.ends_with("/tests.rs") || path.contains("/tests/") || path.contains("fixtures")
+}
+
+/// What a module imports from its crate: `crate::name` in code that is not a test's.
+fn imports(source: &str) -> BTreeSet<&str> {
+    let code = source.split("#[cfg(test)]\n").next().unwrap_or_default();
+    let lines = code.lines().filter(|line| !line.trim_start().starts_with("//"));
+    let paths = lines.flat_map(|line| line.split("crate::").skip(1));
+    let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    paths.filter_map(|path| path.split(|c| !is_name(c)).next()).collect()
+}
+
+#[test]
+fn an_import_is_found_in_code_and_in_no_comment_or_test() {
+    let source = "use crate::one::A;\n// crate::two\nlet x = crate::three::f();\n\
+        #[cfg(test)]\nmod tests {\n    use crate::four::B;\n}\n";
+    assert_eq!(imports(source), BTreeSet::from(["one", "three"]));
+}
