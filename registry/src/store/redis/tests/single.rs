@@ -37,7 +37,7 @@ impl Single {
     }
 
     async fn fresh(&self) -> Arc<dyn Store> {
-        asked::<()>(&self.url, &["FLUSHDB"]).await;
+        query::<()>(&self.url, &["FLUSHDB"]).await;
         Arc::clone(&self.store) as Arc<dyn Store>
     }
 }
