@@ -14,7 +14,7 @@ const COMMAND: &str = "ABIDE_TEST_COMMAND";
 /// Starts this test program again, as a node that runs one command and prints its output.
 fn start_node(command: &str, secret: &str) -> Child {
     Command::new(env::current_exe().unwrap())
-        .args(["--exact", "killed_node::a_node_runs_the_command_of_its_environment", "--nocapture"])
+        .args(["--exact", "killed_node::a_node_runs_the_command_that_it_is_given", "--nocapture"])
         .env(COMMAND, command)
         .env("ABIDE_TEST_SECRET", secret)
         .stdin(Stdio::null())
@@ -26,7 +26,7 @@ fn start_node(command: &str, secret: &str) -> Child {
 
 /// Does nothing unless another test here started it.
 #[tokio::test]
-async fn a_node_runs_the_command_of_its_environment() {
+async fn a_node_runs_the_command_that_it_is_given() {
     if let Ok(command) = env::var(COMMAND) {
         let shell = TestShell::around(Shell::new(launcher(), Sandbox::Auto, Limits::default()));
         let ended = shell.run(&command).await;

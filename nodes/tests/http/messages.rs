@@ -101,15 +101,15 @@ async fn a_wrong_field_of_a_block_is_named_with_its_place() {
         (json!({"type": "user_action"}), "content[1].action: is missing"),
         (
             json!({"type": "tool_use", "toolUseId": "c", "name": "t", "input": {}}),
-            "content[1].type: a block of this type is the model's",
+            "content[1].type: only a model may write a block of this type",
         ),
         (
             json!({"type": "tool_result", "toolUseId": "c", "name": "t", "content": []}),
-            "content[1].type: a block of this type is the model's",
+            "content[1].type: only a model may write a block of this type",
         ),
         (
             json!({"type": "reasoning", "text": "hm"}),
-            "content[1].type: a block of this type is the model's",
+            "content[1].type: only a model may write a block of this type",
         ),
         (json!({"text": "typeless"}), "content[1]: a block is an object with a type"),
     ] {

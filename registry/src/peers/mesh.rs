@@ -79,7 +79,7 @@ impl Mesh {
         let connector = Connector {
             handshake,
             server,
-            events: events,
+            events,
             clients: clients.clone(),
             links: link_sender,
             peers: BTreeMap::new(),

@@ -34,7 +34,7 @@ pub trait Call: Into<CallRequest> + Send {
     fn encode(answer: Self::Answer) -> CallOutcome;
 
     /// The answer that was received; an outcome that does not answer this call comes back.
-    fn decode(outcome: CallOutcome) -> Result<Self::Answer, CallOutcome>;
+    fn decode(outcome: CallOutcome) -> Result<Self::Answer, Box<CallOutcome>>;
 }
 
 /// Carries a request to a conversation that lives on the other node, or is to live there.
@@ -116,10 +116,10 @@ macro_rules! impl_call {
                 CallOutcome::$outcome(answer)
             }
 
-            fn decode(outcome: CallOutcome) -> Result<$answer, CallOutcome> {
+            fn decode(outcome: CallOutcome) -> Result<$answer, Box<CallOutcome>> {
                 match outcome {
                     CallOutcome::$outcome(answer) => Ok(answer),
-                    other => Err(other),
+                    other => Err(Box::new(other)),
                 }
             }
         }
@@ -147,10 +147,10 @@ macro_rules! impl_unit_call {
                 CallOutcome::$outcome
             }
 
-            fn decode(outcome: CallOutcome) -> Result<(), CallOutcome> {
+            fn decode(outcome: CallOutcome) -> Result<(), Box<CallOutcome>> {
                 match outcome {
                     CallOutcome::$outcome => Ok(()),
-                    other => Err(other),
+                    other => Err(Box::new(other)),
                 }
             }
         }

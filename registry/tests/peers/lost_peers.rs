@@ -81,7 +81,7 @@ async fn a_peer_that_was_never_connected_never_counts_as_refused() {
     a.set_members(&[("b".to_owned(), "p-b".to_owned(), address.clone())]).await;
     drop(within("a connection", listener.accept()).await.unwrap());
     drop(listener);
-    a.wait_for_log("missed=Some(Nobody)").await;
+    a.wait_for_log("error=Some(Refused)").await;
     a.wait_for_link("p-b", Some("Lost")).await;
     let _b = NodeProcess::with("b", "p-b", &address, Some("a secret")).await;
     a.wait_for_link("p-b", Some("Connected")).await;

@@ -52,7 +52,7 @@ async fn the_readmes_sixty_seconds_work_when_pasted() {
     let site = Site::new(ABIDE);
     let output = run_blocks(&site, README, "sixty", own_address()).await;
     assert!(output.contains(r#""status":"accepted""#), "the call was approved: {output}");
-    assert!(output.contains("The tool output"), "the turn went on: {output}");
+    assert!(output.contains("The tool said"), "the turn went on: {output}");
     assert_all_completed(&site, &output).await;
 }
 
@@ -67,7 +67,7 @@ async fn the_five_minutes_work_when_pasted() {
 async fn three_nodes_work_when_pasted() {
     let output = run_blocks_with_build(THREE_NODES, "nodes").await;
     assert!(output.contains(r#""status":"accepted""#), "{output}");
-    assert!(output.contains("The tool output"), "the turn went on: {output}");
+    assert!(output.contains("The tool said"), "the turn went on: {output}");
 }
 
 #[tokio::test]
@@ -87,7 +87,7 @@ async fn an_mcp_server_works_when_pasted() {
 async fn a_long_conversation_works_when_pasted() {
     let output = run_blocks_with_build(LONG_CONVERSATIONS, "lasts").await;
     assert!(output.contains(r#""reason":"max_conversation_tokens""#), "it was halted: {output}");
-    assert!(output.contains("You output: Else"), "the fork went on: {output}");
+    assert!(output.contains("You said: Else"), "the fork went on: {output}");
     assert!(output.contains(r#""media_type":"image/gif""#), "the blob was stored: {output}");
     assert!(output.contains(r#""entries""#), "the audit was read: {output}");
 }
@@ -109,7 +109,7 @@ async fn what_operators_do_by_the_runbook_works_when_pasted() {
         r#""type":"/problems/call-not-open""#,
         r#"{"cancelled":true}"#,
         r#"{"node":"node-2"}"#,
-        r#""detail":"the conversation is on node node-2""#,
+        r#""detail":"the conversation is on node node-2 already""#,
         r#"{"node":"node-1"}"#,
         r#"{"released":true}"#,
         r#"{"retried":["model step 1 of turn_"#,

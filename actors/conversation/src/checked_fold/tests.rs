@@ -8,9 +8,9 @@ use crate::{CallId, Event, State, from_json};
 
 /// Folds events, given as type, turn and data, and numbers them from 1.
 fn fold(events: &[(&str, Option<&str>, Value)]) -> Result<State, IllegalEvent> {
-    let numbered = events.iter().zip(1_u64..);
-    numbered.fold(Ok(State::default()), |state, ((kind, turn, data), seq)| {
-        checked_fold(state?, &event(seq, kind, *turn, data))
+    let mut numbered = events.iter().zip(1_u64..);
+    numbered.try_fold(State::default(), |state, ((kind, turn, data), seq)| {
+        checked_fold(state, &event(seq, kind, *turn, data))
     })
 }
 

@@ -96,7 +96,7 @@ fn what_is_wrong_in_a_directory_is_named_by_its_file() {
     fs::write(path("b.json"), "{").unwrap();
     assert!(load().contains("b.json: definition: "), "{}", load());
     fs::write(path("b.json"), r#"{"name": "two", "x": 1}"#).unwrap();
-    assert!(load().contains("model: is missing; x: is not a known key"), "{}", load());
+    assert!(load().contains("x: is not a known key; model: is missing"), "{}", load());
     fs::write(path("b.json"), b"\xff\xfe").unwrap();
     assert!(load().contains("b.json"), "{}", load());
     fs::write(path("b.json"), " ".repeat(MAX_DEFINITION_BYTES + 1)).unwrap();

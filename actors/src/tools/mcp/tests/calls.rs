@@ -27,7 +27,7 @@ async fn results_of_every_form_come_back_over_either_transport() {
         assert_eq!(blocks[1]["source"]["mimeType"], "image/png");
         let error = rig.error("broken", json!({})).await;
         assert!(!error.contains("secret"), "{error}");
-        assert!(rig.error("liar", json!({})).await.contains("not what it lists"));
+        assert!(rig.error("liar", json!({})).await.contains("violates its output schema"));
         assert_eq!(rig.text("busy", json!({})).await, "after 2 rounds");
     }
 }

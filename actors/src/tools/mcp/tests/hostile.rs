@@ -43,7 +43,7 @@ async fn a_server_that_sends_garbage_or_asks_too_often_ends_the_call() {
 #[tokio::test]
 async fn an_answer_that_is_no_result_is_an_error() {
     let rig = Rig::new(raw("nonsense"));
-    assert!(rig.error("echo", json!({})).await.contains("no result"));
+    assert!(rig.error("echo", json!({})).await.contains("not a tool result"));
 }
 
 #[tokio::test]
