@@ -53,21 +53,21 @@ pub struct Definition {
     pub workspace: Option<WorkspaceRoot>,
     /// What is around the runs of all its server tools, outermost first.
     pub middleware: Vec<String>,
-    /// In the order in which they were declared; of one that an MCP server has, its own part.
+    /// In the order of the document. A tool picked from an MCP server has only the definition's part.
     pub tools: Vec<Tool>,
-    /// In that order, too.
+    /// The sets of MCP servers, in the order of the document.
     pub sets: Vec<McpToolSet>,
-    /// The same.
+    /// In the order of the document.
     pub hooks: Vec<HookSpec>,
-    /// What `pre` hooks may add to one step, in tokens.
+    /// The tokens that `pre` hooks may add to one step.
     pub injection_reserve: u32,
-    /// How many tokens a prompt may have before it is reduced, what hooks add included.
+    /// The tokens that a prompt may have before it is reduced, including the additions of hooks.
     pub working_budget: u32,
     /// `None`: nothing is summarized.
     pub summary: Option<SummaryPolicy>,
     /// The document as it was given.
     pub source: Value,
-    /// Of `source`.
+    /// The first 16 hex digits of the SHA-256 of the canonical `source`.
     pub revision: Revision,
 }
 

@@ -1,19 +1,19 @@
 //! Hooks: code of the program, or a server, that a conversation asks or notifies as it proceeds.
 //!
 //! ```
-//! use abide_actors::hooks::{Hook, HookEvent, HookPayload, Hooks, Reply};
+//! use abide_actors::hooks::{Hook, HookEvent, HookPayload, Hooks, HookReply};
 //! use abide_actors::tools::Extensions;
 //!
 //! struct Guard;
 //!
 //! #[async_trait::async_trait]
 //! impl Hook for Guard {
-//!     async fn call(&self, event: &HookEvent) -> Reply {
+//!     async fn call(&self, event: &HookEvent) -> HookReply {
 //!         match &event.payload {
 //!             HookPayload::Call { args, .. } if args["path"] == "/etc/passwd" => {
-//!                 Reply::Deny("not that file".to_owned())
+//!                 HookReply::Deny("not that file".to_owned())
 //!             }
-//!             _ => Reply::GoOn,
+//!             _ => HookReply::GoOn,
 //!         }
 //!     }
 //! }
@@ -42,7 +42,7 @@ pub(crate) use caller::HookCallError;
 pub use caller::HookCaller;
 pub(crate) use event::newest_messages;
 pub use event::{HookContext, HookEvent, HookPayload, Kind};
-pub use reply::Reply;
+pub use reply::HookReply;
 
 /// A hook that runs in this process.
 ///
@@ -51,7 +51,7 @@ pub use reply::Reply;
 #[async_trait]
 pub trait Hook: Send + Sync + 'static {
     /// Handles an event within the declared `timeout`. The reply to a notification is ignored.
-    async fn call(&self, event: &HookEvent) -> Reply;
+    async fn call(&self, event: &HookEvent) -> HookReply;
 }
 
 /// The hooks that a program offers, by the name that definitions use.

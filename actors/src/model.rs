@@ -33,8 +33,8 @@ use utoipa::ToSchema;
 
 use crate::limits::encoded_len;
 
-/// How many calls of one message are carried out, as many as providers allow. Each further call
-/// gets an error as its result: no model makes so many calls on purpose.
+/// The calls of one message that are carried out, as many as providers allow. Each further call
+/// gets an error as its result: no model makes more calls on purpose.
 pub const MAX_CALLS_PER_MESSAGE: usize = 128;
 
 /// Which model speaks, and how: the `model` of a definition.

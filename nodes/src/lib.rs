@@ -81,9 +81,7 @@ pub use start_error::StartError;
 pub use telemetry::{TraceExporter, start_logging, start_metrics};
 
 pub use abide_actors::definition::HookPoint;
-pub use abide_actors::hooks::{
-    Hook, HookContext, HookEvent, HookPayload, Hooks, Reply as HookReply,
-};
+pub use abide_actors::hooks::{Hook, HookContext, HookEvent, HookPayload, HookReply, Hooks};
 pub use abide_actors::tools::middleware::{Middleware, Middlewares, Next};
 pub use abide_actors::tools::native::{Context, NativeTool, typed};
 pub use abide_actors::tools::{Extensions, Run, ToolReturn};

@@ -18,7 +18,7 @@ use async_trait::async_trait;
 use tokio::sync::watch;
 
 use crate::member::LinkStates;
-pub use mesh::{Mesh, MeshConfig, StartError};
+pub use mesh::{Mesh, MeshConfig, MeshError};
 pub use peer_client::MAX_MESSAGE_BYTES;
 
 /// Why a call was not answered.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use jiff::SignedDuration;
 
 /// Nothing in a definition lasts longer: 365 days.
-const LONGEST: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+const MAX_DURATION: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
 /// Reads a duration of more than nothing and at most 365 days.
 pub fn parse(text: &str) -> Result<Duration, String> {
@@ -20,7 +20,7 @@ pub(super) fn parse_or_zero(text: &str) -> Result<Duration, String> {
     let form = || "must be a duration such as \"300s\", \"5m\" or \"250ms\"".to_owned();
     let signed: SignedDuration = text.parse().map_err(|_| form())?;
     let duration = Duration::try_from(signed).map_err(|_| form())?;
-    if duration > LONGEST {
+    if duration > MAX_DURATION {
         return Err("must be at most 365 days (8760h)".to_owned());
     }
     if duration.subsec_nanos() % 1_000_000 != 0 {
@@ -39,7 +39,7 @@ mod tests {
         {
             assert_eq!(parse(text), Ok(Duration::from_millis(ms)), "{text}");
         }
-        assert_eq!(parse("8760h"), Ok(LONGEST));
+        assert_eq!(parse("8760h"), Ok(MAX_DURATION));
         assert_eq!(parse_or_zero("0s"), Ok(Duration::ZERO));
     }
 

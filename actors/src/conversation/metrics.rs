@@ -233,7 +233,9 @@ impl<'a> EndedTurn<'a> {
     fn of(before: &'a State, events: &'a [Event], end: &Event) -> Option<Self> {
         let open = before.turn.as_ref().filter(|turn| Some(&turn.id) == end.turn_id.as_ref());
         let mut ended_turn = open.map(|turn| {
-            let (at, agent, revision) = (turn.started_at, &turn.agent, &turn.revision);
+            let at = turn.started_at;
+            let agent = &turn.agent;
+            let revision = &turn.revision;
             Self { at, agent, revision, usage: turn.usage }
         });
         for event in events.iter().filter(|event| event.turn_id == end.turn_id) {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::notifier::Notifier;
-use super::{Hook, HookContext, HookEvent, HookPayload, Hooks, Reply};
+use super::{Hook, HookContext, HookEvent, HookPayload, HookReply, Hooks};
 use crate::clock::Clock;
 use crate::definition::{HookSpec, HookTarget};
 use crate::environment::Env;
@@ -45,7 +45,7 @@ impl HookCaller {
         hook: &HookSpec,
         context: &HookContext,
         payload: HookPayload,
-    ) -> Result<Reply, HookCallError> {
+    ) -> Result<HookReply, HookCallError> {
         let event =
             HookEvent { hook: hook.name.clone(), on: hook.on, context: context.clone(), payload };
         let reply = match &hook.target {
@@ -67,7 +67,7 @@ impl HookCaller {
         Err(HookCallError(hook.name.clone()))
     }
 
-    async fn post(&self, hook: &HookSpec, event: HookEvent) -> Result<Reply, String> {
+    async fn post(&self, hook: &HookSpec, event: HookEvent) -> Result<HookReply, String> {
         let HookTarget::Http(endpoint) = &hook.target else {
             return Err("is not a server".to_owned());
         };
@@ -76,14 +76,14 @@ impl HookCaller {
         let key = self.clock.id("hook");
         let response = self.client.post(endpoint, &hook.name, &key, body, None).await?;
         let body = self.client.body(response).await?;
-        if hook.on.is_notified() { Ok(Reply::GoOn) } else { Reply::parse(hook.on, &body) }
+        if hook.on.is_notified() { Ok(HookReply::GoOn) } else { HookReply::parse(hook.on, &body) }
     }
 }
 
 /// Runs the hook in its own task: a panic ends there, and a hook that never yields blocks no other.
-async fn call_native(native: Arc<dyn Hook>, event: HookEvent) -> Result<Reply, String> {
+async fn call_native(native: Arc<dyn Hook>, event: HookEvent) -> Result<HookReply, String> {
     let on = event.on;
     let task = AbortOnDropHandle::new(tokio::spawn(async move { native.call(&event).await }));
     let reply = task.await.map_err(|error| format!("it crashed: {error}"))?;
-    if on.is_notified() { Ok(Reply::GoOn) } else { reply.check(on) }
+    if on.is_notified() { Ok(HookReply::GoOn) } else { reply.check(on) }
 }

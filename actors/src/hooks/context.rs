@@ -5,7 +5,7 @@ use abide_conversation::message::Message;
 use futures::future::join_all;
 use serde_json::Value;
 
-use super::{HookCallError, HookCaller, HookContext, HookPayload, Reply};
+use super::{HookCallError, HookCaller, HookContext, HookPayload, HookReply};
 use crate::definition::HookSpec;
 use crate::model::prompt;
 use crate::model::tokens::TokenCounter;
@@ -50,26 +50,26 @@ pub(crate) async fn collect_additions(
         let replies = group.iter().map(|hook| caller.ask(hook, context, payload.clone()));
         for (hook, reply) in group.iter().zip(join_all(replies).await) {
             match reply.map_err(|error| error.to_string())? {
-                Reply::Add(content) if content.is_empty() => {}
-                Reply::Add(content) => {
+                HookReply::Add(content) if content.is_empty() => {}
+                HookReply::Add(content) => {
                     reserve.take(&hook.name, &content)?;
                     added.push(AddedContext { hook: hook.name.clone(), content });
                 }
-                Reply::Halt(reason) if hook.parallel.is_none() => {
+                HookReply::Halt(reason) if hook.parallel.is_none() => {
                     return Err(format!("hook {}: {reason}", hook.name));
                 }
-                Reply::Halt(_) => {
+                HookReply::Halt(_) => {
                     tracing::warn!(
                         hook = hook.name,
                         "hook failed: a hook of a parallel group may only add"
                     );
                     return Err(HookCallError(hook.name.clone()).to_string());
                 }
-                Reply::GoOn
-                | Reply::Refuse(_)
-                | Reply::Show(_)
-                | Reply::Deny(_)
-                | Reply::Args(_) => {}
+                HookReply::GoOn
+                | HookReply::Refuse(_)
+                | HookReply::Show(_)
+                | HookReply::Deny(_)
+                | HookReply::Args(_) => {}
             }
         }
     }

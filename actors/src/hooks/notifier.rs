@@ -34,7 +34,7 @@ pub(crate) struct Notification {
     pub(crate) event: Option<Arc<Event>>,
 }
 
-/// Whose hooks are notified, as far as it is known without reading the store.
+/// The owner of the hooks to notify, as far as it is known without reading the store.
 #[derive(Clone, Debug)]
 pub(crate) enum HookOwner {
     Definition(Arc<Definition>),

@@ -2,7 +2,7 @@
 
 use abide_conversation::command::MessageVerdict;
 
-use super::{HookCaller, HookContext, HookPayload, Reply};
+use super::{HookCaller, HookContext, HookPayload, HookReply};
 use crate::definition::{HookPoint, HookSpec};
 
 /// Asks the hooks in the order of their declaration. The first that objects to the message decides.
@@ -14,14 +14,20 @@ pub(crate) async fn judge_message(
 ) -> MessageVerdict {
     for hook in hooks.iter().filter(|hook| hook.on == HookPoint::Post) {
         match caller.ask(hook, context, payload.clone()).await {
-            Ok(Reply::Halt(reason)) => {
+            Ok(HookReply::Halt(reason)) => {
                 return MessageVerdict::Halt(format!("hook {}: {reason}", hook.name));
             }
-            Ok(Reply::Refuse(reason)) => {
+            Ok(HookReply::Refuse(reason)) => {
                 return MessageVerdict::Refuse { hook: hook.name.clone(), reason };
             }
             Err(error) if hook.fail_closed => return MessageVerdict::Halt(error.to_string()),
-            Ok(Reply::GoOn | Reply::Add(_) | Reply::Show(_) | Reply::Deny(_) | Reply::Args(_))
+            Ok(
+                HookReply::GoOn
+                | HookReply::Add(_)
+                | HookReply::Show(_)
+                | HookReply::Deny(_)
+                | HookReply::Args(_),
+            )
             | Err(_) => {}
         }
     }

@@ -12,7 +12,7 @@ use crate::limits::{MAX_ERROR_BYTES, MAX_VALUE_BYTES, cut, encoded_len};
 /// A reply that does not fit its [`HookPoint`] counts as a failure, except where nobody waits for
 /// one.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Reply {
+pub enum HookReply {
     /// `{}`, or no body at all.
     GoOn,
     /// On `pre`: `content`, blocks or one text, is added at the end of the context.
@@ -30,7 +30,7 @@ pub enum Reply {
     Args(Value),
 }
 
-impl Reply {
+impl HookReply {
     /// Adds one text to the context.
     pub fn add(text: impl Into<String>) -> Self {
         Self::Add(vec![text_block(text)])

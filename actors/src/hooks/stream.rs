@@ -6,7 +6,7 @@ use std::sync::Arc;
 use futures::future::BoxFuture;
 use futures::stream::{StreamExt, unfold};
 
-use super::{HookCaller, HookContext, HookPayload, Kind, Reply};
+use super::{HookCaller, HookContext, HookPayload, HookReply, Kind};
 use crate::definition::Definition;
 use crate::definition::{HookPoint, HookSpec};
 use crate::model::{ModelError, ReplyChunk, ReplyEnd, ReplyStream};
@@ -217,14 +217,14 @@ impl Filter {
         let payload =
             HookPayload::Stream { step: self.step, kind, text: text.to_owned(), r#final: is_final };
         match self.caller.ask(hook, &self.context, payload).await {
-            Ok(Reply::Show(text)) => Ok(Some(text)),
+            Ok(HookReply::Show(text)) => Ok(Some(text)),
             Ok(
-                Reply::GoOn
-                | Reply::Add(_)
-                | Reply::Halt(_)
-                | Reply::Refuse(_)
-                | Reply::Deny(_)
-                | Reply::Args(_),
+                HookReply::GoOn
+                | HookReply::Add(_)
+                | HookReply::Halt(_)
+                | HookReply::Refuse(_)
+                | HookReply::Deny(_)
+                | HookReply::Args(_),
             ) => Ok(None),
             Err(error) if hook.fail_closed => Err(ModelError::permanent(error.to_string())),
             Err(error) => {

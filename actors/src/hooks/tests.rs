@@ -86,21 +86,21 @@ fn payload(on: &str) -> HookPayload {
 }
 
 /// The parsed reply of a hook at this URL.
-async fn ask(on: &str, url: &str) -> Result<Reply, HookCallError> {
+async fn ask(on: &str, url: &str) -> Result<HookReply, HookCallError> {
     let http = json!({"url": url, "headers": {"x-team": "a"}, "signing_secret_env": "SECRET"});
     let hook = json!({"on": on, "name": "h", "http": http, "timeout": "2s"});
     let definition = definition(json!([hook]), &Extensions::new());
     caller(Hooks::new()).ask(&definition.hooks[0], &context(), payload(on)).await
 }
 
-async fn reply_to(on: &str, status: u16, answer: &str) -> Result<Reply, HookCallError> {
+async fn reply_to(on: &str, status: u16, answer: &str) -> Result<HookReply, HookCallError> {
     ask(on, &server(status, answer).await.0).await
 }
 
 #[tokio::test]
 async fn a_server_gets_the_signed_event_and_its_answer_is_read() {
     let (url, received) = server(200, r#"{"args": {"to": "b"}}"#).await;
-    assert_eq!(ask("PreToolUse", &url).await, Ok(Reply::Args(json!({"to": "b"}))));
+    assert_eq!(ask("PreToolUse", &url).await, Ok(HookReply::Args(json!({"to": "b"}))));
     let (headers, body) = received.lock().unwrap().remove(0);
     Webhook::new(SECRET).unwrap().verify(&body, &headers).unwrap();
     assert_eq!(headers["x-team"], "a");
@@ -115,23 +115,23 @@ async fn a_server_gets_the_signed_event_and_its_answer_is_read() {
 #[tokio::test]
 async fn each_answer_is_read_where_it_fits() {
     for (on, answer, reply) in [
-        ("pre", "{}", Reply::GoOn),
-        ("pre", "", Reply::GoOn),
-        ("pre", r#"{"content": "known"}"#, Reply::add("known")),
+        ("pre", "{}", HookReply::GoOn),
+        ("pre", "", HookReply::GoOn),
+        ("pre", r#"{"content": "known"}"#, HookReply::add("known")),
         (
             "pre",
             r#"{"content": [{"type": "json", "data": 1}]}"#,
-            Reply::Add(vec![json!({"type": "json", "data": 1})]),
+            HookReply::Add(vec![json!({"type": "json", "data": 1})]),
         ),
-        ("pre", r#"{"halt": "no"}"#, Reply::Halt("no".to_owned())),
-        ("post", r#"{"refuse": "no"}"#, Reply::Refuse("no".to_owned())),
-        ("PreToolUse", r#"{"deny": "no"}"#, Reply::Deny("no".to_owned())),
-        ("stream", r#"{"text": ""}"#, Reply::Show(String::new())),
-        ("Stop", "thanks", Reply::GoOn),
+        ("pre", r#"{"halt": "no"}"#, HookReply::Halt("no".to_owned())),
+        ("post", r#"{"refuse": "no"}"#, HookReply::Refuse("no".to_owned())),
+        ("PreToolUse", r#"{"deny": "no"}"#, HookReply::Deny("no".to_owned())),
+        ("stream", r#"{"text": ""}"#, HookReply::Show(String::new())),
+        ("Stop", "thanks", HookReply::GoOn),
     ] {
         assert_eq!(reply_to(on, 200, answer).await, Ok(reply), "{on} {answer}");
     }
-    assert_eq!(reply_to("pre", 204, "").await, Ok(Reply::GoOn));
+    assert_eq!(reply_to("pre", 204, "").await, Ok(HookReply::GoOn));
 }
 
 #[tokio::test]
@@ -167,13 +167,15 @@ struct Slow(Arc<Mutex<Vec<(String, bool)>>>);
 
 #[async_trait]
 impl Hook for Slow {
-    async fn call(&self, event: &HookEvent) -> Reply {
-        let HookPayload::Stream { text, r#final, .. } = &event.payload else { return Reply::GoOn };
+    async fn call(&self, event: &HookEvent) -> HookReply {
+        let HookPayload::Stream { text, r#final, .. } = &event.payload else {
+            return HookReply::GoOn;
+        };
         tokio::time::sleep(Duration::from_secs(1)).await;
         let mut received = self.0.lock().unwrap();
         received.push((text.clone(), *r#final));
         let all: String = received.iter().map(|(text, _)| text.as_str()).collect();
-        Reply::Show(if *r#final { format!("[{all}]") } else { String::new() })
+        HookReply::Show(if *r#final { format!("[{all}]") } else { String::new() })
     }
 }
 

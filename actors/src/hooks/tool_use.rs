@@ -4,7 +4,7 @@ use abide_conversation::CallId;
 use abide_conversation::event::Executor;
 use serde_json::Value;
 
-use super::{HookCaller, HookContext, HookPayload, Reply};
+use super::{HookCaller, HookContext, HookPayload, HookReply};
 use crate::definition::{HookPoint, HookSpec};
 
 /// The call that hooks are asked about.
@@ -57,13 +57,14 @@ pub(crate) async fn ask(
         };
         let rule = |reason: &str| format!("hook {}: {reason}", hook.name);
         match caller.ask(hook, context, payload).await {
-            Ok(Reply::Deny(reason)) => return ToolUseVerdict::Deny(rule(&reason)),
-            Ok(Reply::Halt(reason)) => return ToolUseVerdict::Halt(rule(&reason)),
-            Ok(Reply::Args(new_args)) => {
+            Ok(HookReply::Deny(reason)) => return ToolUseVerdict::Deny(rule(&reason)),
+            Ok(HookReply::Halt(reason)) => return ToolUseVerdict::Halt(rule(&reason)),
+            Ok(HookReply::Args(new_args)) => {
                 args = new_args;
                 changed_by = Some(hook.name.clone());
             }
-            Ok(Reply::GoOn | Reply::Add(_) | Reply::Refuse(_) | Reply::Show(_)) => {}
+            Ok(HookReply::GoOn | HookReply::Add(_) | HookReply::Refuse(_) | HookReply::Show(_)) => {
+            }
             Err(_) => return ToolUseVerdict::Deny(rule("failed")),
         }
     }

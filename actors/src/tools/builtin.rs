@@ -116,7 +116,7 @@ impl Builtin {
                 let path = argument(args, "path")?.as_str()?;
                 Some(format!("file: {}", path.trim_start_matches("./")))
             }
-            // Of several calls the last one counts.
+            // The last of several calls counts.
             Self::TodoWrite | Self::PlanMode => Some(self.name().to_owned()),
             Self::Glob | Self::Grep | Self::Bash | Self::WebFetch | Self::SpawnAgent => None,
         }

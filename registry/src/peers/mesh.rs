@@ -41,7 +41,7 @@ pub struct MeshConfig {
 
 /// Why the mesh does not start.
 #[derive(Debug, thiserror::Error)]
-pub enum StartError {
+pub enum MeshError {
     #[error("the cluster secret cannot be turned into a key: {0}")]
     Keys(#[from] rustls::Error),
     #[error("the node's name cannot be sent to others: {0}")]
@@ -60,7 +60,7 @@ pub struct Mesh {
 impl Mesh {
     /// Accepts connections from now on, and keeps one to every member as long as it is a member. A
     /// process can have one mesh.
-    pub async fn start(config: MeshConfig) -> Result<Self, StartError> {
+    pub async fn start(config: MeshConfig) -> Result<Self, MeshError> {
         let MeshConfig { name, process, listener, secret, host, members } = config;
         let keys = Keys::derive(secret.as_deref())?;
         let to = Some(process.clone());

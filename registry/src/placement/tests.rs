@@ -97,7 +97,9 @@ fn a_suspect_an_unknown_and_a_former_incarnation_are_confirmed_first() {
 
 #[test]
 fn a_holder_that_was_confirmed_dead_is_replaced() {
-    let (id, view, dead) = (ConversationId::new("x"), view(), holder("d"));
+    let id = ConversationId::new("x");
+    let view = view();
+    let dead = holder("d");
     let rules = PlacementRules { policy: Policy::Local, only_here: false, draining: false };
     let replaced = Step::StartHere { replacing: Some(dead.clone()) };
     assert_eq!(locate(&id, Some(&dead), Some(&dead), &view, rules), replaced);

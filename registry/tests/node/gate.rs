@@ -129,7 +129,9 @@ async fn start_node(agent: &str) -> TestNode {
 }
 
 fn dispatch(case: &ToolCase, approved: bool) -> Request {
-    let (tool, input, principal) = (case.name.to_owned(), case.args.clone(), Principal::new("ada"));
+    let tool = case.name.to_owned();
+    let input = case.args.clone();
+    let principal = Principal::new("ada");
     Request::Dispatch(DispatchRequest { tool, input, approved, principal })
 }
 
@@ -370,9 +372,15 @@ async fn with_forged_journal(
     let held = store.claim(&id, &before, None).await.unwrap();
     let mut head = original.store.head(&id).await.unwrap().unwrap();
     head.last_seq = last as u64 + 1;
-    let (opened, closed, state, answers) = Default::default();
     let events = events.into();
-    let commit = Commit { events, head, opened, closed, state, answers };
+    let commit = Commit {
+        events,
+        head,
+        opened: Vec::new(),
+        closed: Vec::new(),
+        state: None,
+        answers: Vec::new(),
+    };
     store.append(&id, &held, commit).await.unwrap();
     store.release(&id, &held).await.unwrap();
     let node = TestNode::with_store(store, agent).await;

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use abide_actors::definition::HookPoint;
-use abide_actors::hooks::{Hook, HookEvent, HookPayload, Hooks, Reply};
+use abide_actors::hooks::{Hook, HookEvent, HookPayload, HookReply, Hooks};
 use async_trait::async_trait;
 use serde_json::{Value, json};
 
@@ -44,42 +44,42 @@ struct TestHook(&'static str, TestTools);
 
 #[async_trait]
 impl Hook for TestHook {
-    async fn call(&self, event: &HookEvent) -> Reply {
+    async fn call(&self, event: &HookEvent) -> HookReply {
         self.1.hook_events.lock().unwrap().push(json!(event));
         match (self.0, &event.payload) {
-            ("add", _) => Reply::add(event.hook.as_str()),
+            ("add", _) => HookReply::add(event.hook.as_str()),
             ("nap", _) => {
                 tokio::time::sleep(Duration::from_secs(1)).await;
                 match event.on {
-                    HookPoint::Pre => Reply::add(event.hook.as_str()),
-                    _ => Reply::GoOn,
+                    HookPoint::Pre => HookReply::add(event.hook.as_str()),
+                    _ => HookReply::GoOn,
                 }
             }
             ("hold", _) => {
                 self.1.runs.fetch_add(1, Ordering::SeqCst);
                 self.1.release.acquire().await.unwrap().forget();
-                Reply::GoOn
+                HookReply::GoOn
             }
-            ("halt", _) => Reply::Halt("enough".to_owned()),
-            ("refuse", _) => Reply::Refuse("rude".to_owned()),
-            ("deny", _) => Reply::Deny("not today".to_owned()),
+            ("halt", _) => HookReply::Halt("enough".to_owned()),
+            ("refuse", _) => HookReply::Refuse("rude".to_owned()),
+            ("deny", _) => HookReply::Deny("not today".to_owned()),
             ("change", HookPayload::Call { args, .. }) => {
-                Reply::Args(json!({"n": args["n"].as_i64().unwrap() + 1}))
+                HookReply::Args(json!({"n": args["n"].as_i64().unwrap() + 1}))
             }
-            ("spoil", _) => Reply::Args(json!({"n": "none"})),
-            ("shout", HookPayload::Stream { text, .. }) => Reply::Show(text.to_uppercase()),
+            ("spoil", _) => HookReply::Args(json!({"n": "none"})),
+            ("shout", HookPayload::Stream { text, .. }) => HookReply::Show(text.to_uppercase()),
             ("hang", _) => std::future::pending().await,
             ("panic", _) => panic!("the test asked for this panic"),
-            ("flood", _) => Reply::add("x".repeat(17_000)),
+            ("flood", _) => HookReply::add("x".repeat(17_000)),
             ("by_number", HookPayload::Call { args, .. }) => match args["n"].as_i64() {
-                Some(20) => Reply::Deny("not today".to_owned()),
-                Some(21) => Reply::Halt("enough".to_owned()),
-                Some(22) => Reply::Args(json!({"n": 23})),
+                Some(20) => HookReply::Deny("not today".to_owned()),
+                Some(21) => HookReply::Halt("enough".to_owned()),
+                Some(22) => HookReply::Args(json!({"n": 23})),
                 Some(24) => panic!("the test asked for this panic"),
-                Some(25) => Reply::Args(json!([])),
-                _ => Reply::GoOn,
+                Some(25) => HookReply::Args(json!([])),
+                _ => HookReply::GoOn,
             },
-            _ => Reply::GoOn,
+            _ => HookReply::GoOn,
         }
     }
 }

@@ -20,8 +20,9 @@ const TURNS: usize = 20;
 
 /// A journal of two events, one of them unknown, whose writer has released it.
 async fn written() -> Arc<Memory> {
-    let (store, id, agent) =
-        (Arc::new(Memory::default()), ConversationId::new("x"), AgentName::new("a"));
+    let store = Arc::new(Memory::default());
+    let id = ConversationId::new("x");
+    let agent = AgentName::new("a");
     let newer = Holder { node: "newer".to_owned(), incarnation: "1".to_owned() };
     let held = store.claim(&id, &newer, None).await.unwrap();
     let at = Timestamp::UNIX_EPOCH;

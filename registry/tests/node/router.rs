@@ -80,7 +80,9 @@ async fn when_nodes_start_one_conversation_at_once_one_holds_it_and_all_are_serv
 #[tokio::test(start_paused = true)]
 async fn a_stale_cached_answer_is_corrected() {
     let cluster = TestCluster::new(3, APPROVAL_AGENT).await;
-    let (zero, one, two) = (cluster.node(0), cluster.node(1), cluster.node(2));
+    let zero = cluster.node(0);
+    let one = cluster.node(1);
+    let two = cluster.node(2);
     one.send("x", "go").await.unwrap();
     let busy = zero.send("x", "now").await;
     assert!(matches!(busy, Err(RequestError::Rejected(_))), "{busy:?}");

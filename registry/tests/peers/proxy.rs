@@ -25,7 +25,9 @@ impl Proxy {
         let to = Arc::new(Mutex::new(to.to_owned()));
         let (open, cut) = (watch::Sender::new(true), watch::Sender::new(()));
         let abandoned = watch::Sender::new(());
-        let (target, opened, cuts) = (to.clone(), open.subscribe(), cut.clone());
+        let target = to.clone();
+        let opened = open.subscribe();
+        let cuts = cut.clone();
         let abandon = abandoned.clone();
         let accept = tokio::spawn(async move {
             let mut connections = JoinSet::new();

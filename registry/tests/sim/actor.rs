@@ -299,7 +299,9 @@ impl Actor {
             if held_back || running.contains_key(&activity) {
                 continue;
             }
-            let (node, live, task) = (self.node.clone(), self.live.clone(), activity.clone());
+            let node = self.node.clone();
+            let live = self.live.clone();
+            let task = activity.clone();
             let turns = self.state.turns_started;
             let task = self.node.spawn(async move {
                 let result = activities::run(&node, &live.id, &task, turns).await;

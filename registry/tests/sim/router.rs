@@ -20,7 +20,7 @@ pub const DEADLINE: Duration = Duration::from_millis(3_000);
 /// How often a delivery looks for the next actor when the one that it found is ending.
 const MAX_DELIVERY_ATTEMPTS: usize = 8;
 /// How long to wait for a change of the cluster view before looking again.
-const MOMENT: Duration = Duration::from_millis(100);
+const RETRY_INTERVAL: Duration = Duration::from_millis(100);
 /// The longest that a read of the store may take.
 const READ: Duration = Duration::from_millis(1_500);
 
@@ -82,7 +82,7 @@ impl Node {
                 if matches!(answer, Err(CallError::Lost)) && !repeatable {
                     return Outcome::Lost;
                 }
-                self.changed(seen, MOMENT).await;
+                self.changed(seen, RETRY_INTERVAL).await;
                 Outcome::Untouched
             }
         }
@@ -153,17 +153,17 @@ impl Node {
                 Step::NoNode => return Ok(None),
                 Step::ConfirmDead(holder) => match self.is_dead(&holder).await {
                     Some(true) => confirmed_dead = Some(holder),
-                    Some(false) => self.changed(seen, MOMENT).await,
+                    Some(false) => self.changed(seen, RETRY_INTERVAL).await,
                     None => return Err(Outcome::Unavailable("the store is away")),
                 },
-                Step::AwaitView => self.changed(seen, MOMENT).await,
+                Step::AwaitView => self.changed(seen, RETRY_INTERVAL).await,
             }
         }
     }
 
     async fn stay_sound(&self) -> Result<(), Failed> {
         if !self.is_sound() {
-            self.changed(self.views.count(), MOMENT).await;
+            self.changed(self.views.count(), RETRY_INTERVAL).await;
         }
         if self.is_sound() {
             Ok(())

@@ -51,14 +51,16 @@ const VAGUE_CONSTANTS: [&str; 33] = [
 const ALLOWED_NAMES: [(&str, &str); 0] = [];
 
 /// Public types of one crate that share a name, as `crate name`, and the reason why they may.
-const ALLOWED_DOUBLES: [(&str, &str); 3] = [
+const ALLOWED_DOUBLES: [(&str, &str); 4] = [
     ("actors/conversation ChildEnded", "the command and the event that it results in"),
     ("actors/conversation ChildStarted", "the command and the event that it results in"),
     ("registry Durability", "each store's own level of durability, always qualified by its module"),
+    ("registry OpenError", "each store's own reasons, always qualified by its module"),
 ];
 
 /// Types that derive `thiserror::Error` under another name, and the reason why they may.
-const ALLOWED_ERRORS: [(&str, &str); 2] = [
+const ALLOWED_ERRORS: [(&str, &str); 3] = [
+    ("IllegalEvent", "the event that a checked fold refuses, named like `Rejection` of a command"),
     ("ExitReason", "why an actor ended, which ractor carries as an error whether it is one or not"),
     ("McpUnavailable", "a state of an MCP server that the model is shown, too"),
 ];

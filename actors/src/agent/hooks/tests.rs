@@ -7,15 +7,15 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::agent::{DefinitionError, Parsed};
-use crate::hooks::{Hook, HookEvent, Hooks, Reply};
+use crate::hooks::{Hook, HookEvent, HookReply, Hooks};
 use crate::tools::fixtures::{extensions, source};
 
 struct Guard;
 
 #[async_trait]
 impl Hook for Guard {
-    async fn call(&self, _event: &HookEvent) -> Reply {
-        Reply::GoOn
+    async fn call(&self, _event: &HookEvent) -> HookReply {
+        HookReply::GoOn
     }
 }
 

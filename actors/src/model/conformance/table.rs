@@ -2,7 +2,7 @@
 
 use super::{CASES, DIALECTS, run_cases};
 
-const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy/docs/src/guide/models.md");
+const BOOK_PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy/docs/src/guide/models.md");
 const BEGIN: &str = "<!-- conformance -->\n";
 const END: &str = "<!-- /conformance -->";
 
@@ -23,9 +23,9 @@ async fn table() -> String {
 
 #[tokio::test]
 async fn the_guide_to_models_lists_what_every_provider_passes() {
-    let page = std::fs::read_to_string(PAGE).unwrap();
+    let page = std::fs::read_to_string(BOOK_PAGE).unwrap();
     let (_, after) = page.split_once(BEGIN).expect("the page has the table's first marker");
     let (written, _) = after.split_once(END).expect("the page has the table's last marker");
     let table = table().await;
-    assert!(written == table, "the table in {PAGE} should be:\n{table}");
+    assert!(written == table, "the table in {BOOK_PAGE} should be:\n{table}");
 }

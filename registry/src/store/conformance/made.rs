@@ -65,7 +65,9 @@ pub(in super::super) fn commit(first: u64, last: u64) -> Commit {
         active: false,
     };
     let events = (first..=last).map(event).collect();
-    let (opened, closed, answers) = (Vec::new(), Vec::new(), Vec::new());
+    let opened = Vec::new();
+    let closed = Vec::new();
+    let answers = Vec::new();
     Commit { events, head, opened, closed, state: None, answers }
 }
 

@@ -32,7 +32,9 @@ impl AuditLog for Embedded {
         entry: &AuditEntry,
         expires_at: Timestamp,
     ) -> Result<(), StoreError> {
-        let (id, key, json) = (id.clone(), entry.key(), write::json(entry)?);
+        let id = id.clone();
+        let key = entry.key();
+        let json = write::json(entry)?;
         let entry = EncodedEntry { id, key, at: entry.at, expires_at, json };
         self.write(Write::Audit(entry)).await.map(|_| ())
     }
@@ -111,7 +113,9 @@ impl<'t> Audit<'t> {
 
     /// Keeps an entry of an existing conversation; the oldest entries beyond the maximum go.
     pub(super) fn keep(&mut self, entry: &EncodedEntry) -> Result<(), Error> {
-        let (id, key, expires_at) = (entry.id.as_str(), &entry.key[..], nanos(entry.expires_at));
+        let id = entry.id.as_str();
+        let key = &entry.key[..];
+        let expires_at = nanos(entry.expires_at);
         self.entries.insert((id, key), entry.json.as_slice())?;
         self.kept.insert((id, key), expires_at)?;
         self.expiries.insert((expires_at, id, key), ())?;

@@ -38,7 +38,9 @@ async fn hooks_are_notified_of_a_conversation_in_the_order_of_its_journal() {
     node.poll_for_event(ID, |data| matches!(data, EventData::Suspension(_))).await;
     node.approve(ID, "c").await.unwrap();
     node.turn_end(ID, 1).await;
-    let (tool, input, principal) = ("echo".to_owned(), json!({"n": 1}), Principal::new("ann"));
+    let tool = "echo".to_owned();
+    let input = json!({"n": 1});
+    let principal = Principal::new("ann");
     let own = Request::Dispatch(DispatchRequest { tool, input, approved: false, principal });
     node.deliver(ID, own).await.unwrap();
     node.deliver(ID, Request::Delete).await.unwrap();

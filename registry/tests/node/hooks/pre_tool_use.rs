@@ -32,7 +32,9 @@ fn edit(n: u32) -> ResolutionAnswer {
 }
 
 fn echo(n: u32, approved: bool) -> Request {
-    let (tool, input, principal) = ("echo".to_owned(), json!({"n": n}), Principal::new("ada"));
+    let tool = "echo".to_owned();
+    let input = json!({"n": n});
+    let principal = Principal::new("ada");
     Request::Dispatch(DispatchRequest { tool, input, approved, principal })
 }
 

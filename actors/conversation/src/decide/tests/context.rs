@@ -11,9 +11,15 @@ fn marks(since: u64, expired: u64) -> ContextMarks {
 }
 
 fn reduced(step: u32, marks: ContextMarks, why: ReductionReason) -> Action {
-    let (results, turns, tokens_before, tokens_after) = (1, 1, 900, 500);
-    let reduced =
-        ContextReduced { step, marks, reason: why, results, turns, tokens_before, tokens_after };
+    let reduced = ContextReduced {
+        step,
+        marks,
+        reason: why,
+        results: 1,
+        turns: 1,
+        tokens_before: 900,
+        tokens_after: 500,
+    };
     Action::ContextReduced { turn: TurnId::new("turn_1"), reduced }
 }
 

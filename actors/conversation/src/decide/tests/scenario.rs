@@ -402,14 +402,13 @@ pub(super) fn answer_error(call: &str, error: &str) -> Action {
 pub(super) fn returned(call: &str, attempt: u32) -> Action {
     let outcome = Outcome::Ok(json!("done"));
     let call = CallId::new(call);
-    let (ui, halt, changes) = (None, None, Vec::new());
     Action::ToolReturned(ToolReturned {
         call,
         attempt,
         outcome,
-        ui,
-        halt,
-        changes,
+        ui: None,
+        halt: None,
+        changes: Vec::new(),
         input_request: None,
         effective_args: None,
     })

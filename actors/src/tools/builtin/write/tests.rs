@@ -135,7 +135,9 @@ async fn a_reader_never_sees_a_part() {
     let versions = ["a".repeat(300_000), "b".repeat(300_000)];
     space.file("file", &versions[0]);
     let ended = Arc::new(AtomicBool::new(false));
-    let (path, known, ends) = (space.path("file"), versions.clone(), Arc::clone(&ended));
+    let path = space.path("file");
+    let known = versions.clone();
+    let ends = Arc::clone(&ended);
     let reading = thread::spawn(move || {
         let mut reads = 0;
         while !ends.load(Ordering::Relaxed) {

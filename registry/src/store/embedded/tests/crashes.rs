@@ -31,10 +31,7 @@ fn child(test: &str, dir: &Path) -> Child {
 
 /// Appends for ever and prints `ack <lane> <seq>` after each acknowledged append.
 async fn append_for_ever(dir: &Path) {
-    let durability = match dir.ends_with("fsync") {
-        true => Durability::Fsync,
-        false => Durability::Os,
-    };
+    let durability = if dir.ends_with("fsync") { Durability::Fsync } else { Durability::Os };
     let store = Arc::new(Embedded::open(dir, durability).unwrap());
     let mut lanes = JoinSet::new();
     for lane in 0..LANES {

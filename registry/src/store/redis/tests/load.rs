@@ -72,7 +72,10 @@ async fn append(
     count: &AtomicUsize,
     stop: &AtomicBool,
 ) -> Vec<Event> {
-    let (mut kept, mut tries, mut held, mut last) = (Vec::new(), 0, None, 0);
+    let mut kept = Vec::new();
+    let mut tries = 0;
+    let mut held = None;
+    let mut last = 0;
     while !stop.load(Ordering::SeqCst) {
         let Some(holding) = &held else {
             held = store.claim(&id(name), &holder("n"), None).await.ok();

@@ -24,7 +24,9 @@ pub(super) fn system_event(block: &Value) -> Option<String> {
 /// How an entity changed; `None` if the block names none.
 pub(super) fn state_change(block: &Value) -> Option<String> {
     let of = field(block, "field").map(|name| format!(".{name}")).unwrap_or_default();
-    let (from, to, by) = (&block["from"], &block["to"], after("by", block, "trigger"));
+    let from = &block["from"];
+    let to = &block["to"];
+    let by = after("by", block, "trigger");
     let default =
         || Some(format!("state change: {}{of} from {from} to {to}{by}", field(block, "entity")?));
     one_line_or(block, default)
