@@ -1,4 +1,4 @@
-//! What hooks add to a turn, refuse in it, and how they end it.
+//! Hooks add messages to a turn, refuse messages in it, or end it.
 
 use serde_json::json;
 
