@@ -80,7 +80,7 @@ fn summary(
     }
 }
 
-/// Refuses a window that is too small for the system prompt, the tools and a conversation besides.
+/// Refuses a window in which the system prompt and the tools alone leave no room for messages.
 /// Checks only a window that the definition states: the size of any other is uncertain.
 pub(super) fn check(mistakes: &mut Mistakes, definition: &Definition) {
     let Some(window) = definition.model.window else { return };

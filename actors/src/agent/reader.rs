@@ -25,7 +25,7 @@ pub(super) struct Mistakes {
 }
 
 impl Mistakes {
-    /// No mistakes yet of the fields below `prefix`; `tool` is `None` for the agent's own fields.
+    /// An empty list, for the fields below `prefix`; `tool` is `None` for the agent's own fields.
     pub(super) fn new(tool: Option<&str>, prefix: &str) -> Self {
         Self { tool: tool.map(str::to_owned), prefix: prefix.to_owned(), list: Vec::new() }
     }

@@ -1,4 +1,4 @@
-//! Hooks add messages to a turn, refuse messages in it, or end it.
+//! Hooks add content to a turn, refuse a message, change arguments, or end the turn.
 
 use serde_json::json;
 
