@@ -156,11 +156,11 @@ impl FromStr for StoreUrl {
 /// What a 2xx to a mutating call guarantees about the change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Durability {
-    /// It survives the machine.
+    /// The change survives a crash of the machine.
     Fsync,
-    /// It survives the process.
+    /// The change survives a crash of the process.
     Os,
-    /// `N` replicas have it.
+    /// `N` replicas have the change.
     Replicas(NonZeroU8),
 }
 
@@ -252,7 +252,7 @@ mod tests {
         let ports = ["listen", "admin-listen", "cluster-listen"];
         let flags = ports.map(|name| format!("--{name}=127.0.0.1:0"));
         let arguments = ["abide", "--store=memory"].map(str::to_owned).into_iter().chain(flags);
-        // The environment of whoever runs the tests is no default.
+        // Without environment variables: those of the person who runs the tests are not defaults.
         let command = Cli::command().mut_args(|argument| argument.env(Resettable::Reset));
         let matches = command.get_matches_from(arguments);
         let parsed = Cli::from_arg_matches(&matches).unwrap().serve;

@@ -56,8 +56,9 @@ impl PartitionSet {
         Self([u64::MAX; PARTITIONS / 64])
     }
 
-    /// The share of `me` among these members, by rendezvous hashing: when a member comes or goes,
-    /// only the partitions that it gets or had move. Empty if `me` is not among the members.
+    /// The share of `me` among these members, by rendezvous hashing: when a member joins or leaves,
+    /// only the partitions that it gets or had change hands. Empty if `me` is not among the
+    /// members.
     pub fn of(me: &str, members: &[&str]) -> Self {
         let is_mine = |partition: Partition| {
             let best =

@@ -12,7 +12,8 @@ use crate::model::{ModelSettings, Provider, ToolSpec};
 
 const DEFAULT_BUDGET_TOKENS: u32 = 30_000;
 const DEFAULT_RESERVE_TOKENS: u32 = 4_000;
-/// How much of its budget a context takes when it is summarized: before anything has to be dropped.
+/// A context is summarized when it takes this share of its budget: before anything has to be
+/// dropped.
 const SUMMARIZE_OVER_PERCENT: u64 = 60;
 
 /// How much the model reads, and when the conversation is summarized.
@@ -40,7 +41,8 @@ pub(super) fn settings(
     ContextSettings { injection_reserve, working_budget, summary }
 }
 
-/// `false`, or an object; a scripted agent's conversations are summarized only if it says so.
+/// Reads `summary`: `false` or an object. The conversations of a scripted agent are summarized only
+/// if its definition has an object.
 fn summary(
     mistakes: &mut Mistakes,
     value: Option<Value>,
@@ -78,8 +80,8 @@ fn summary(
     }
 }
 
-/// A model must be able to read what its definition says, and something besides. Only a window that
-/// the definition names is held against it: of others nobody is sure.
+/// Refuses a window in which the system prompt and the tools alone leave no room for messages.
+/// Checks only a window that the definition states: the size of any other is uncertain.
 pub(super) fn check(mistakes: &mut Mistakes, definition: &Definition) {
     let Some(window) = definition.model.window else { return };
     let spec = |tool: &Tool| ToolSpec {

@@ -1,8 +1,8 @@
-//! An agent's definition as it is written: one struct a section, which is both what is parsed and
-//! the schema of the OpenAPI document (reference/agent-definition.md).
+//! An agent's definition as written: one struct per section. The structs are what is parsed, and
+//! also the schema in the OpenAPI document (reference/agent-definition.md).
 //!
-//! Unknown keys are mistakes; null is the same as absent. What a section means is decided where it
-//! becomes a [`Definition`](crate::definition::Definition).
+//! Unknown keys are mistakes; null is the same as absent. The code that turns a section into a part
+//! of a [`Definition`](crate::definition::Definition) decides what it means.
 
 mod hook;
 mod leaf;

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use jiff::SignedDuration;
 
-/// Nothing in a definition lasts longer: 365 days.
+/// The longest duration in a definition: 365 days.
 const MAX_DURATION: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
-/// Reads a duration of more than nothing and at most 365 days.
+/// Reads a positive duration of at most 365 days.
 pub fn parse(text: &str) -> Result<Duration, String> {
     match parse_or_zero(text)? {
         Duration::ZERO => Err("must be longer than nothing".to_owned()),

@@ -11,13 +11,13 @@ use crate::definition::Endpoint;
 /// Headers that one server may be sent.
 const MAX_HEADERS: usize = 32;
 const MAX_VARIABLE_BYTES: usize = 128;
-/// Headers that the connection gives a meaning.
+/// Headers that HTTP itself interprets.
 const RESERVED_HEADERS: [&str; 6] =
     ["host", "content-type", "content-length", "transfer-encoding", "connection", "upgrade"];
 pub(super) const NOT_A_VARIABLE: &str =
     "must be the name of a variable, [A-Za-z0-9_]+, and none of this program's own";
 
-/// The `http` at `prefix`: of a server tool's `run`, or of a hook.
+/// Reads the `http` section at `prefix`, which belongs to a server tool's `run` or to a hook.
 pub(super) fn http(mistakes: &mut Mistakes, prefix: &str, http: HttpDocument) -> Option<Endpoint> {
     let url = url(mistakes, prefix, http.url);
     let headers = headers(mistakes, prefix, http.headers, is_reserved_for_tools);
@@ -94,8 +94,8 @@ pub(super) fn secret_headers(
     headers
 }
 
-/// Whether a definition may name this variable. Whoever reads a variable of the program's own may
-/// read the cluster's secret.
+/// Whether a definition may name this variable. The program's own variables are refused: one of
+/// them holds the cluster's secret.
 pub(super) fn is_variable(name: &str) -> bool {
     let is_legal = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let is_own = name.to_ascii_uppercase().starts_with("ABIDE_");

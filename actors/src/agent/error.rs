@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// One mistake: which tool, which field, and what about it.
+/// One mistake: the tool, the field, and what is wrong with it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DefinitionError {
     /// `None` for the agent's own fields.

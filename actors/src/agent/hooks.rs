@@ -14,7 +14,7 @@ use crate::tools::Extensions;
 
 /// How long one call of a hook may take, unless the hook says otherwise.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(5);
-/// A turn waits for its hooks.
+/// Bounded because a turn waits for its hooks.
 const MAX_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Reads the hooks; those with mistakes are left out.
@@ -121,7 +121,8 @@ fn matcher(
     Matcher::compile(&source).map_err(|message| mistakes.wrong(field, message)).ok()
 }
 
-/// Some hooks fail closed whatever is said, and for the rest nobody waits.
+/// Refuses a `fail_closed` that cannot take effect: `pre` and `PreToolUse` hooks always fail
+/// closed, and nobody waits for a hook that is only notified.
 fn check_fail_closed(
     mistakes: &mut Mistakes,
     field: &str,
@@ -142,7 +143,7 @@ fn check_fail_closed(
 /// Warns of hooks that are never called.
 pub(super) fn warnings(definition: &Definition) -> Vec<String> {
     let names: Vec<&str> = definition.tools.iter().map(|tool| tool.name.as_str()).collect();
-    // What servers offer is not known here.
+    // The tools of MCP servers are not known before the servers list them.
     let all_known = definition.sets.is_empty();
     let of_hook = |hook: &HookSpec| {
         let compacts = matches!(hook.on, HookPoint::PreCompact | HookPoint::PostCompact);

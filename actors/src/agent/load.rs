@@ -14,9 +14,9 @@ use crate::definition::Definition;
 use crate::limits::one_line;
 use crate::tools::Extensions;
 
-/// Values that a YAML document may come to, aliases followed: a bomb ends here.
+/// The most values of a YAML document with its aliases expanded. Stops a YAML bomb.
 const MOST_NODES: usize = 100_000;
-/// The longest message of a parser that is passed on.
+/// The bytes of a parser's message that a mistake repeats.
 const LONGEST_MESSAGE: usize = 300;
 
 /// How a definition is written.
@@ -41,7 +41,7 @@ pub enum LoadError {
 
 /// Reads a document; the error says where it is wrong.
 ///
-/// Duplicate keys, keys that are no text and documents that unfold without end are errors.
+/// Errors are duplicate keys, keys that are not texts, and documents that expand without end.
 pub fn from_text(text: &str, format: Format) -> Result<Value, DefinitionError> {
     let wrong = |message: String| DefinitionError {
         tool: None,

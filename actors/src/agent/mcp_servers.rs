@@ -11,12 +11,12 @@ use super::endpoint;
 use super::reader::Mistakes;
 use crate::definition::{McpServer, McpTransport};
 
-/// A model step lists them all at once.
+/// Bounded because a model step lists the tools of all servers at once.
 const MAX_SERVERS: usize = 16;
-/// Names are the beginning of tools' names, and those have 64 bytes.
+/// A server's name begins the names of its tools, which have at most 64 bytes.
 const MAX_NAME_BYTES: usize = 32;
 const MAX_ARG_BYTES: usize = 4_096;
-/// A server that takes longer to connect and to list its tools is away.
+/// A server that takes longer to connect and to list its tools counts as unavailable.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The servers by name.
@@ -42,7 +42,7 @@ pub(super) fn servers(mistakes: &mut Mistakes, given: Option<Map<String, Value>>
     }
     let begins = |name: &String| servers.keys().any(|other| name.starts_with(&format!("{other}_")));
     for name in servers.keys().filter(|name| begins(name)) {
-        // A tool of one server could else be taken for a tool of the other.
+        // Otherwise a tool of one server could be taken for a tool of the other.
         mistakes.wrong(&format!("mcp_servers.{name}"), "begins with the name of another and _");
     }
     servers

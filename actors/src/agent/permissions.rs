@@ -55,10 +55,11 @@ pub(super) fn workspace(
     Some(WorkspaceRoot { root: root?, shared })
 }
 
-/// Warns of names in the lists that no tool of this agent has; children's tools may have them.
+/// Warns of names in the lists that no tool of this agent has. They are no mistakes, because a
+/// child's tools may have these names.
 pub(super) fn warnings(definition: &Definition) -> Vec<String> {
     let Permissions { allowed_tools, disallowed_tools, .. } = &definition.permissions;
-    // What a server lists is not known here, only how its tools' names begin.
+    // The tools that an MCP server lists are not known here, only the prefix of their names.
     let in_set = |name: &String| {
         let mut sets = definition.sets.iter();
         sets.any(|set| name.strip_prefix(&set.template.name).is_some_and(|it| it.starts_with('_')))

@@ -11,8 +11,8 @@ use crate::limits::cut;
 const MAX_QUOTED_BYTES: usize = 64;
 /// The longest message of a mistake, in bytes.
 const MAX_MESSAGE_BYTES: usize = 500;
-/// Mistakes of shape that one section may have before the rest of it is left unread. Each costs
-/// another pass over the section.
+/// How many fields of one section may have a wrong shape before the rest of it is left unread. Each
+/// costs another pass over the section.
 const MAX_SHAPE_MISTAKES: usize = 64;
 
 /// The mistakes of a definition, or of one of its tools, found so far.
@@ -25,7 +25,7 @@ pub(super) struct Mistakes {
 }
 
 impl Mistakes {
-    /// Mistakes of the fields below `prefix`, of a tool or of the agent itself.
+    /// An empty list, for the fields below `prefix`; `tool` is `None` for the agent's own fields.
     pub(super) fn new(tool: Option<&str>, prefix: &str) -> Self {
         Self { tool: tool.map(str::to_owned), prefix: prefix.to_owned(), list: Vec::new() }
     }
@@ -37,7 +37,7 @@ impl Mistakes {
         self.list.push(DefinitionError { tool: self.tool.clone(), field, message });
     }
 
-    /// Adds that a field is missing, unless it is there and its shape is wrong.
+    /// Adds that a field is missing, unless it was given in a wrong shape.
     pub(super) fn missing(&mut self, field: &str) {
         if !self.has(field) {
             self.wrong(field, "is missing");
@@ -72,7 +72,8 @@ impl Mistakes {
             let path: Vec<Segment> = error.path().iter().cloned().collect();
             let message = error.into_inner().to_string();
             if message.contains(NOT_A_WORD) && replace(&mut value, &path, Value::from("")) {
-                // The mistake of an empty word names the words that are legal.
+                // Read again with an empty word here: the error then lists the words that are
+                // legal.
                 continue;
             }
             let (path, message) = match message.strip_prefix("missing field `") {
@@ -94,7 +95,7 @@ impl Mistakes {
     }
 }
 
-/// How serde refuses a value that is no text where one of several words must stand.
+/// The text in serde's error for a value that is no string where an enum's word is expected.
 const NOT_A_WORD: &str = "expected string or map";
 
 /// The path of a field within a section, as mistakes name it.
@@ -137,7 +138,7 @@ fn remove(value: &mut Value, path: &[Segment]) -> bool {
     object.and_then(|object| object.remove(key)).is_some()
 }
 
-/// What serde says of a wrong shape, in the words of this program.
+/// Rewords serde's error about a wrong shape for the author of the definition.
 fn reworded(message: &str) -> String {
     if message.starts_with("unknown field") {
         return "is not a known key".to_owned();

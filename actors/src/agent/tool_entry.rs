@@ -60,7 +60,7 @@ struct ClientTools {
     tools: Items<256>,
 }
 
-/// What entries may name.
+/// What the names in entries may refer to.
 pub(super) struct KnownNames<'a> {
     pub(super) extensions: &'a Extensions,
     pub(super) servers: &'a Servers,
@@ -93,7 +93,7 @@ pub(super) fn tools(
                 continue;
             };
             if entries.sets.iter().any(|set| set.template.name == template.name) {
-                // It would be open which set's rules hold.
+                // With two sets of one server, it would be unclear whose rules apply.
                 mistakes.wrong(&format!("{field}.mcp"), "is the set of a server that has one");
                 continue;
             }
@@ -177,7 +177,8 @@ fn builtins(mistakes: &mut Mistakes, field: &str, set: &Value) -> Vec<Builtin> {
     Vec::new()
 }
 
-/// A tool whose name is wrong is named as it was given, or else by its place.
+/// Adds that a tool's name is wrong. The mistake names the tool as it was given, or else by its
+/// place.
 fn misnamed(mistakes: &mut Mistakes, field: &str, given: Option<&str>) {
     let legal = "must be [A-Za-z0-9_-]{1,64}";
     let Some(given) = given else {
@@ -258,7 +259,7 @@ fn check_rules(mistakes: &mut Mistakes, document: &ToolDocument, executor: Execu
     }
 }
 
-/// Settings that change nothing are legal, and worth a warning.
+/// Warns of settings that have no effect. They are legal.
 fn warn_idle(document: &ToolDocument, name: &str, executor: Executor, warnings: &mut Vec<String>) {
     for (field, is_given) in [
         ("run_timeout", document.run_timeout.is_some()),
@@ -314,7 +315,7 @@ fn template(mistakes: &mut Mistakes, source: Option<Text<16_384>>) -> Option<Tem
     compiled.map_err(|message| mistakes.wrong("confirmation_message", message)).ok()
 }
 
-/// By provider, an object each.
+/// Reads `provider_options`: one object per provider.
 fn provider_options(
     mistakes: &mut Mistakes,
     options: Option<Map<String, Value>>,

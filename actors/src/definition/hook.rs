@@ -21,7 +21,7 @@ pub struct HookSpec {
     /// Unique in its agent.
     pub name: String,
     pub on: HookPoint,
-    /// The tools whose calls the hook is called for; `None` for all.
+    /// Selects the tools for whose calls the hook is called; `None` selects all.
     pub matching: Option<Matcher>,
     pub target: HookTarget,
     /// The time that one call of the hook may take.
@@ -90,7 +90,7 @@ impl HookPoint {
         PostToolUseFailure, SessionStart, SessionEnd, UserPromptSubmit, Stop, StopFailure, \
         SubagentStart, SubagentStop, PreCompact, PostCompact, PermissionDenied, Notification";
 
-    /// Whether it is about one call of a tool, so that `match` means something.
+    /// Whether the point concerns one call of a tool, so that `match` applies.
     pub fn is_about_a_tool(self) -> bool {
         match self {
             Self::PreToolUse

@@ -14,7 +14,7 @@ use crate::expressions::schema::Schema;
 pub struct McpServer {
     /// Its name in the definition, and the prefix of its tools' names.
     pub name: String,
-    /// A key of the whole configuration except the name: servers with equal keys share a session.
+    /// Identifies the whole configuration except the name: servers with equal keys share a session.
     pub key: String,
     pub transport: McpTransport,
     /// How long connecting and listing may take.
@@ -50,7 +50,7 @@ pub struct McpToolRef {
     pub output: Option<Schema>,
 }
 
-/// All tools of a server, in its order.
+/// All tools of a server, in the order in which it lists them.
 #[derive(Clone, Debug)]
 pub struct McpToolSet {
     /// The index of the declared tool before which they are inserted.

@@ -12,9 +12,9 @@ pub struct Permissions {
     /// `None`: all.
     pub allowed_tools: Option<BTreeSet<String>>,
     pub disallowed_tools: BTreeSet<String>,
-    /// Hosts, else refused, that `web_fetch` may reach.
+    /// Hosts that `web_fetch` may reach although it would otherwise refuse them.
     pub allowed_hosts: BTreeSet<String>,
-    /// Whether commands may use the network, where the sandbox could keep them from it.
+    /// Whether commands may use the network. Matters only where the sandbox can block it.
     pub network: bool,
 }
 

@@ -46,9 +46,9 @@ pub(super) use chain::{Chain, Terminal};
 /// crashed`. Like the tool, they may run again for the same call with a higher attempt number.
 ///
 /// If a child conversation answers the call, middleware surrounds only the start of the child:
-/// `next` returns null as soon as the child may be started, and it is started if the whole chain
-/// then ends with a result and no halt. Middleware never sees the child's answer, which may come
-/// hours later.
+/// `next` returns null as soon as the child may be started. The child is started only if the whole
+/// chain then ends with a result and no halt. Middleware never sees the child's answer, which may
+/// come hours later.
 #[async_trait]
 pub trait Middleware: Send + Sync + 'static {
     /// Handles a run: returns the result of `next`, changed or not, or a result in its place.

@@ -34,7 +34,7 @@ use crate::{seed_agents, server, telemetry};
 /// The lease of a node that has its store to itself.
 const ENDLESS_LEASE: Duration = Duration::from_secs(100 * 365 * 86_400);
 
-/// What a node is composed of; all of it is checked.
+/// The parts of a node, already checked.
 pub(super) struct Blueprint {
     pub(super) config: Config,
     pub(super) extensions: Arc<Extensions>,

@@ -44,7 +44,7 @@ use std::ops::Range;
 use mutation::Mutation;
 use run::{RunSummary, run, run_seed, shrink};
 
-/// Half of a schedule's time goes into short-lived allocations.
+/// mimalloc, because half of a schedule's time goes into short-lived allocations.
 #[global_allocator]
 static MEMORY: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

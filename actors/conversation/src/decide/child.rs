@@ -11,7 +11,7 @@ use crate::ids::{ConversationId, TurnId};
 use crate::state::{Call, CallPhase};
 use crate::usage::Usage;
 
-/// On the child's side: the parent's one message starts the first turn, however often it arrives.
+/// Runs in the child. The parent's message starts the first turn once, even if it arrives again.
 pub(super) fn spawn(draft: &mut Draft, spawn: Send) -> Result<(), Rejection> {
     if !draft.state.exists() {
         return send(draft, spawn);
@@ -26,7 +26,7 @@ pub(super) fn spawn(draft: &mut Draft, spawn: Send) -> Result<(), Rejection> {
     }
 }
 
-/// The child took up the call. Nothing runs for the call here until the child ends.
+/// The child accepted the call. This conversation runs nothing for the call until the child ends.
 pub(super) fn child_started(
     draft: &mut Draft,
     started: command::ChildStarted,
@@ -95,7 +95,7 @@ pub(super) fn child_released(
     Ok(())
 }
 
-/// On the child's side: the parent has the report.
+/// Runs in the child: the parent has received its report.
 pub(super) fn parent_notified(draft: &mut Draft, turn_id: TurnId) -> Result<(), Rejection> {
     if draft.state.owed_report.as_ref().is_none_or(|owed| owed.turn != turn_id) {
         return Err(Rejection::Stale);

@@ -21,8 +21,8 @@ impl<'de, const MAX: usize> Deserialize<'de> for Text<MAX> {
     }
 }
 
-/// A whole number from `MIN` to `MAX`. `5.0` is one: it has the canonical form of `5`, so that the
-/// two must mean the same.
+/// A whole number from `MIN` to `MAX`. `5.0` is accepted: its canonical form is `5`, so both must
+/// mean the same.
 #[derive(Clone, Copy)]
 pub(in crate::agent) struct Whole<const MIN: u32, const MAX: u32>(pub(in crate::agent) u32);
 
@@ -36,7 +36,7 @@ impl<'de, const MIN: u32, const MAX: u32> Deserialize<'de> for Whole<MIN, MAX> {
     }
 }
 
-/// An amount of dollars, more than nothing.
+/// A positive amount of dollars.
 #[derive(Clone, Copy)]
 pub(in crate::agent) struct Dollars(pub(in crate::agent) Cost);
 
@@ -48,7 +48,7 @@ impl<'de> Deserialize<'de> for Dollars {
     }
 }
 
-/// A duration of more than nothing, such as `5m`.
+/// A positive duration, such as `5m`.
 #[derive(Clone, Copy)]
 pub(in crate::agent) struct Span(pub(in crate::agent) Duration);
 
@@ -59,7 +59,7 @@ impl<'de> Deserialize<'de> for Span {
     }
 }
 
-/// A duration that may be nothing.
+/// A duration that may be zero.
 #[derive(Clone, Copy)]
 pub(in crate::agent) struct SpanOrZero(pub(in crate::agent) Duration);
 

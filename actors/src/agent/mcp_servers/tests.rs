@@ -1,4 +1,4 @@
-//! What is refused of MCP servers and of entries that name them, by tool and field.
+//! Which MCP servers, and which entries that name them, are refused, by tool and field.
 
 #![allow(clippy::unwrap_used)]
 

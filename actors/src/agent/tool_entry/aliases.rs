@@ -21,7 +21,8 @@ pub(super) fn aliases(mistakes: &mut Mistakes, items: Option<Items<16>>) -> Vec<
     aliases
 }
 
-/// Warns of aliases that reach another tool: names come before them, and of two the first wins.
+/// Warns of aliases that name another tool: a tool's name wins over an alias, and the first of two
+/// equal aliases wins over the second.
 pub(super) fn warn(tools: &[Tool], warnings: &mut Vec<String>) {
     let mut first: BTreeMap<&str, &str> = BTreeMap::new();
     for tool in tools {

@@ -23,7 +23,7 @@ pub(super) struct ToolDescription {
     pub(super) run_timeout: Option<Duration>,
 }
 
-/// A child may wait for people, each as long as its suspensions do.
+/// Long because a child may wait for people, for each as long as its suspensions allow.
 const CHILD_TIMEOUT: Duration = Duration::from_secs(3_600);
 
 /// Takes `run` out of the entry; `None` if it is wrong, or missing where it must be.
@@ -42,7 +42,7 @@ pub(super) fn read(
             None
         }
         (Executor::Human | Executor::Client | Executor::Provider, Some(target)) => {
-            // A client learns of its mistakes in `run` along with this one.
+            // Reads `run` all the same, so that its mistakes are reported together with this one.
             run(mistakes, target, known);
             mistakes.wrong("run", "is for a server tool only");
             None
@@ -129,7 +129,7 @@ fn agent(mistakes: &mut Mistakes, Text(name): Text<256>) -> Option<ToolDescripti
     Some(ToolDescription { target, run_timeout: Some(CHILD_TIMEOUT), ..ToolDescription::default() })
 }
 
-/// One tool of a server, which brings the rest along when it is listed.
+/// One tool of an MCP server. Its real parameters and description come when the server lists it.
 fn mcp(
     mistakes: &mut Mistakes,
     McpToolDocument { server, tool }: McpToolDocument,

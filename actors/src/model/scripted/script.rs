@@ -165,7 +165,7 @@ impl Script {
         }
     }
 
-    /// Compiles a template, whose name is its own text.
+    /// Compiles a template and stores it under its own text as the name.
     fn compile(&mut self, text: &str, at: &str) -> Result<(), String> {
         let added = self.templates.add_template_owned(text.to_owned(), text.to_owned());
         added.map_err(|error| format!("{at}: {}", reason(&error)))

@@ -41,7 +41,8 @@ async fn write_file(workspace: &Workspace, given: &str, content: &str) -> Result
     let turn = workspace.write_turn(&path).await;
     let (workspace, content) = (workspace.clone(), content.to_owned());
     run_blocking(move |cancelled| {
-        // The thread owns the turn: it ends with the work, even if the caller has gone.
+        // The thread owns the write turn, so that it lasts until the write is done, even if the
+        // caller has gone.
         let _turn = turn;
         let _lock = workspace.lock(&path, cancelled)?;
         workspace.replace(&path, content.as_bytes(), cancelled)

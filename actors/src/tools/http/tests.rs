@@ -47,7 +47,8 @@ async fn server(answers: Vec<Answer>) -> (String, Received) {
     (url, received)
 }
 
-/// A server that writes these bytes to its first connection, and then does what `then` says.
+/// A server that writes these bytes to its first connection, and then leaves it open if it `hangs`,
+/// or else closes it.
 async fn raw(bytes: Vec<u8>, hangs: bool) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/tool", listener.local_addr().unwrap());

@@ -14,7 +14,8 @@ use super::write::Write;
 #[async_trait]
 impl Blobs for Embedded {
     async fn put_blob(&self, id: &BlobId, blob: &Blob) -> Result<bool, StoreError> {
-        // The bytes need not be written twice. A deletion in between is as good as one afterwards.
+        // A blob that is stored already is not written again. If it is deleted right after this
+        // check, that is the same as a deletion after this call.
         match self.blob_info(id).await? {
             Some(_) => Ok(false),
             None => self.write(Write::PutBlob { id: id.clone(), blob: blob.clone() }).await,

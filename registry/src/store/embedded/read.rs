@@ -21,7 +21,7 @@ pub(super) fn record(from: &ReadTransaction, id: &str) -> Result<Option<Record>,
 }
 
 /// The cached state and the events after it, or all events if no cache can be read. The outer
-/// `None`: this would be more than `max_bytes`.
+/// `None` means that they exceed `max_bytes`; the inner, that the conversation does not exist.
 pub(super) fn load(
     from: &ReadTransaction,
     id: &str,
@@ -45,7 +45,7 @@ pub(super) fn load(
     Ok(events.map(|events| Some(StoredConversation { state, events })))
 }
 
-/// Events in order; `None` if they are more than `max_bytes`.
+/// Events in order; `None` if they exceed `max_bytes`.
 pub(super) fn events(
     from: &ReadTransaction,
     id: &str,
@@ -69,7 +69,8 @@ pub(super) fn events(
     Ok(Some(events))
 }
 
-/// Whether the conversation exists. Events alone may be left of a deleted one.
+/// Whether the conversation exists. Its events do not show that: a deleted conversation's events
+/// may remain for a while.
 fn exists(from: &ReadTransaction, id: &str) -> Result<bool, Error> {
     Ok(from.open_table(tables::HEADS)?.get(id)?.is_some())
 }
@@ -155,7 +156,7 @@ pub(super) fn inbox(
     paging::page(rows, limit, |entry| filter.admits(entry))
 }
 
-/// The inbox keys of one conversation by deadline: no more than its one turn has calls.
+/// The inbox keys of one conversation by deadline. They are few: at most one per call of its turn.
 fn open_keys(from: &ReadTransaction, id: &ConversationId) -> Result<Vec<InboxKey>, Error> {
     let mut keys = Vec::new();
     for row in from.open_table(tables::OPEN)?.range((id.as_str(), "", 0)..)? {

@@ -30,7 +30,7 @@ pub enum OpenError {
     Unusable { dir: PathBuf, reason: String },
 }
 
-/// A directory that this process has locked until it drops this.
+/// A store's directory, locked for this process until this value is dropped.
 #[derive(Debug)]
 pub(super) struct StoreDir {
     dir: PathBuf,

@@ -9,7 +9,7 @@ use async_trait::async_trait;
 
 use super::Memory;
 
-/// By conversation and key: when each entry expires, and the entry.
+/// The entries by conversation and key, each with the time at which it expires.
 pub(super) type Entries = BTreeMap<ConversationId, BTreeMap<String, (Timestamp, AuditEntry)>>;
 
 #[async_trait]

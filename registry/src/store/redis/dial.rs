@@ -5,8 +5,7 @@ use std::time::Duration;
 use redis::aio::MultiplexedConnection;
 use redis::{RedisError, RedisResult};
 
-/// How long an answer may take. Whoever waits longer has a half-open connection, or a server that
-/// hangs.
+/// How long an answer may take. A longer wait means a half-open connection or a server that hangs.
 pub(super) const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long a connection may take, with its handshake.
 pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);

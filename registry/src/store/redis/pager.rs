@@ -115,8 +115,9 @@ impl<T> Pager<T> {
     }
 }
 
-/// The rows in order, as far as none can be missing between them, and whether there may be more. A
-/// partition that returned as many rows as the limit may have others after its last one.
+/// Merges the rows in order, up to the first place where a row that was not read may belong, and
+/// returns whether there may be more. A partition that returned `limit` rows may have others after
+/// its last one.
 fn merge(found: Vec<(Partition, Vec<String>)>, limit: usize) -> (Vec<Row>, bool) {
     let last = |(_, members): &(_, Vec<String>)| {
         (members.len() >= limit).then(|| members.last().cloned()).flatten()

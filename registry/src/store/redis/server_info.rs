@@ -62,7 +62,7 @@ impl ServerInfo {
         }
         let must_be = |name, wanted| match self.get(name) {
             found if found == wanted => Ok(()),
-            // The server does not show it.
+            // The server does not show the setting, so it cannot be checked.
             "unknown" if !self.config_allowed => Ok(()),
             found => Err(format!("{name} is {found}, and must be {wanted}")),
         };

@@ -1,4 +1,4 @@
-//! A conversation begins as the prefix of another, and leaves to that what was under way.
+//! A fork begins as a prefix of another conversation, which keeps all work under way.
 
 use proptest::prelude::*;
 

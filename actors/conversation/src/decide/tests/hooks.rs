@@ -1,4 +1,4 @@
-//! What hooks add to a turn, refuse in it, and how they end it.
+//! Hooks add content to a turn, refuse a message, change arguments, or end the turn.
 
 use serde_json::json;
 

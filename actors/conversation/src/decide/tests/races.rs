@@ -29,7 +29,7 @@ fn action(rival: Rival, planned: &PlannedCall) -> Action {
     }
 }
 
-/// A part of the one result of the call if this rival wins.
+/// A text that the call's only result contains if this rival wins.
 fn mark(rival: Rival, planned: &PlannedCall) -> String {
     match rival {
         Rival::Answer if action(rival, planned) == deny("a", None) => "DENIED".to_owned(),

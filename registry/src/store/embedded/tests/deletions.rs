@@ -37,8 +37,7 @@ async fn is_gone(store: &Embedded, name: &str) {
     assert_eq!(store.events_before(&id, u64::MAX, 9).await, Ok(vec![]));
 }
 
-/// Leaves a conversation in the state that a process leaves behind that ends right after a
-/// deletion.
+/// Deletes a conversation as a process does that dies right after the deletion: the events remain.
 fn doom(dir: &Path, name: &str) {
     let database = Database::open(dir.join("abide.redb")).unwrap();
     let transaction = database.begin_write().unwrap();

@@ -30,7 +30,7 @@ async fn fill(store: &Embedded, from: u64) -> (u64, StoreError) {
     }
 }
 
-/// Retries until the store is available again; the store's own answers pace the loop.
+/// Retries until the store is available again. Needs no pause: every try awaits the store.
 async fn last_seq(store: &Embedded, id: &ConversationId) -> u64 {
     loop {
         match store.load(id).await {

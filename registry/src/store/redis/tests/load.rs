@@ -15,7 +15,7 @@ use super::servers::until;
 
 const CONVERSATIONS: usize = 8;
 
-/// Appends until it is checked.
+/// Conversations that append until `end_and_check`.
 pub(super) struct Load {
     acknowledged: Arc<Vec<AtomicUsize>>,
     stop: Arc<AtomicBool>,

@@ -98,8 +98,8 @@ pub(super) async fn until(what: &str, mut so: impl AsyncFnMut() -> bool) {
     }
 }
 
-/// A free port. It is below those that the system gives to clients, so that no connection takes it
-/// before the server does, and differs between test processes.
+/// A free port, different in each test process. It is below the ports that the system gives to
+/// clients, so that no outgoing connection takes it before the server does.
 pub(super) fn free_port() -> u16 {
     static NEXT: AtomicU16 = AtomicU16::new(0);
     let process = std::process::id() as usize * 16;

@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use super::super::{as_text, base64, check_from_user, is_block, without_bytes};
 use super::one_of_each_kind;
 
-/// Fields that may hold bytes. Text fields hold what somebody wrote.
+/// Fields that may hold encoded bytes. Text fields are left out: they hold what somebody wrote.
 const BYTES: [&str; 8] = ["source", "data", "details", "input", "from", "to", "url", "extra"];
 
 fn encoded(bytes: &[u8]) -> String {

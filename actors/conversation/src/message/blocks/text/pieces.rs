@@ -6,7 +6,7 @@ use crate::message::blocks::base64;
 
 /// How long a media type, a name or a URL in a label may be.
 const MAX_NAME_BYTES: usize = 2 << 10;
-/// The deepest nesting that values from outside have.
+/// The nesting at which a value is cut. Values from outside are never nested deeper.
 const MAX_DEPTH: usize = 128;
 
 /// The value, with the size in place of each string that is probably base64.
@@ -29,7 +29,8 @@ pub fn without_bytes(value: &Value) -> Value {
     stripped(value, MAX_DEPTH)
 }
 
-/// The text in a fence that is longer than any in the text, so that the text cannot close it.
+/// The text in a code fence that is longer than every fence in the text, which therefore cannot
+/// close it.
 pub(super) fn fenced(language: &str, text: &str) -> String {
     let longest = text.split(|c| c != '`').map(str::len).max().unwrap_or_default();
     let fence = "`".repeat(longest.saturating_add(1).max(3));
