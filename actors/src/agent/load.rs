@@ -15,9 +15,9 @@ use crate::limits::one_line;
 use crate::tools::Extensions;
 
 /// The most values of a YAML document with its aliases expanded. Stops a YAML bomb.
-const MOST_NODES: usize = 100_000;
+const MAX_YAML_NODES: usize = 100_000;
 /// The bytes of a parser's message that a mistake repeats.
-const LONGEST_MESSAGE: usize = 300;
+const MAX_PARSER_MESSAGE_BYTES: usize = 300;
 
 /// How a definition is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,7 +46,7 @@ pub fn from_text(text: &str, format: Format) -> Result<Value, DefinitionError> {
     let wrong = |message: String| DefinitionError {
         tool: None,
         field: "definition".to_owned(),
-        message: one_line(&message, LONGEST_MESSAGE),
+        message: one_line(&message, MAX_PARSER_MESSAGE_BYTES),
     };
     if text.len() > MAX_DEFINITION_BYTES {
         return Err(wrong("must be at most 1 MB".to_owned()));
@@ -104,8 +104,8 @@ fn load(path: &Path, format: Format, natives: &Extensions) -> Result<Parsed, Loa
 
 fn from_yaml(text: &str) -> Result<Value, String> {
     let budget = serde_saphyr::budget! {
-        max_nodes: MOST_NODES,
-        max_events: 2 * MOST_NODES,
+        max_nodes: MAX_YAML_NODES,
+        max_events: 2 * MAX_YAML_NODES,
         max_documents: 1,
     };
     let options = serde_saphyr::options! {
