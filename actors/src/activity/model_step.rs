@@ -48,7 +48,7 @@ struct Step<'a> {
     step: u32,
     definition: Arc<Definition>,
     schema: Option<Value>,
-    /// The same for the whole step: a call is judged by the tools that the model was shown.
+    /// One toolbox serves the whole step: a call is judged by the tools that the model was shown.
     toolbox: Toolbox,
     counter: TokenCounter,
 }

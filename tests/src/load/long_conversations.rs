@@ -34,7 +34,7 @@ pub(super) struct LongMeasurement {
     pub(super) events: u64,
     /// From the message to the head of the provider's request, sorted.
     pub(super) live: Vec<Duration>,
-    /// The same for steps that had to revive the actor, sorted.
+    /// Latencies of steps that had to revive the actor, sorted.
     pub(super) revived: Vec<Duration>,
     /// The growth of the node's resident memory per step.
     pub(super) grown_kb: f64,

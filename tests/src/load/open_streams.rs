@@ -39,7 +39,7 @@ pub(super) struct StreamsMeasurement {
     pub(super) own_kb: f64,
     /// From a request that makes one commit to its answer, without a burst, sorted.
     pub(super) quiet: Vec<Duration>,
-    /// The same during bursts, sorted.
+    /// Latencies during bursts, sorted.
     pub(super) bursts: Vec<Duration>,
     /// From a burst's message until every reader has received the end of its turn, sorted.
     pub(super) delivered: Vec<Duration>,

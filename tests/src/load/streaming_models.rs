@@ -24,7 +24,7 @@ pub(super) struct StreamingMeasurement {
     /// From the provider's byte to the listener's frame, for the first token of a model that
     /// streams alone.
     pub(super) first_alone: Vec<Duration>,
-    /// The same for all tokens while all models stream.
+    /// Latencies of all tokens while all models stream.
     pub(super) tokens: Vec<Duration>,
     /// The share of the tokens that arrived. Several may arrive in one frame.
     pub(super) delivered: f64,

@@ -20,7 +20,7 @@ const MAX_LISTING_BYTES: usize = 1024 * 1024;
 const MAX_PAGES: usize = 32;
 /// Bounded, since a schema is compiled, and sent with every step.
 const MAX_SCHEMA_BYTES: usize = 128 * 1024;
-/// The same limit as for a declared tool.
+/// A listed tool has the limit of a declared tool.
 const MAX_DESCRIPTION_BYTES: usize = 16_384;
 /// How long a listing is fresh if its server does not say.
 const DEFAULT_TTL: Duration = Duration::from_secs(60);

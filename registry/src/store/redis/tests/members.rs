@@ -144,7 +144,7 @@ async fn after_the_server_was_away_nobody_dies_of_its_absence() {
     for member in &members {
         redis.enter(member).await.unwrap();
     }
-    // The same as if all had been silent for ten seconds.
+    // This looks as if all nodes had been silent for ten seconds.
     let back = "for _, m in ipairs(redis.call('ZRANGE', KEYS[1], 0, -1)) do \
          redis.call('ZINCRBY', KEYS[1], -10000, m) end";
     server.ask::<()>(&["EVAL", back, "1", "abide:{members}:seen"]).await;
