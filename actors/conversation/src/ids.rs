@@ -1,14 +1,24 @@
 //! Ids and names: one type each, so that no two of them are mixed up.
 
-use std::fmt;
-
-use serde::{Deserialize, Serialize};
-
-macro_rules! name {
-    ($(#[$doc:meta])* $name:ident) => {
-        $(#[$doc])*
-        #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-        #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+/// Defines a type for one kind of name or id: text that only its own kind compares with.
+///
+/// The type serializes as the text itself. Attributes before the name go to the type. The crate
+/// that calls the macro depends on `serde`.
+#[macro_export]
+macro_rules! name_type {
+    ($(#[$meta:meta])* $name:ident) => {
+        $(#[$meta])*
+        #[derive(
+            Clone,
+            Debug,
+            PartialEq,
+            Eq,
+            PartialOrd,
+            Ord,
+            Hash,
+            ::serde::Serialize,
+            ::serde::Deserialize,
+        )]
         #[serde(transparent)]
         pub struct $name(String);
 
@@ -24,10 +34,20 @@ macro_rules! name {
             }
         }
 
-        impl fmt::Display for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        impl ::std::fmt::Display for $name {
+            fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
                 f.write_str(&self.0)
             }
+        }
+    };
+}
+
+macro_rules! name {
+    ($(#[$doc:meta])* $name:ident) => {
+        $crate::name_type! {
+            $(#[$doc])*
+            #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+            $name
         }
     };
 }
