@@ -26,6 +26,7 @@ use tracing::Instrument;
 use self::tool_span::ToolSpan;
 use crate::backoff::Backoffs;
 use crate::definition::{Definition, Tool};
+use crate::identity::Epoch;
 use crate::journal::StoreError;
 use crate::recent_events::RecentEvents;
 use crate::services::Services;
@@ -38,7 +39,7 @@ pub use report::{ActivityError, Report};
 pub(crate) struct ActivityContext {
     pub(crate) id: ConversationId,
     /// The epoch of the claim that the activity runs under.
-    pub(crate) epoch: u64,
+    pub(crate) epoch: Epoch,
     pub(crate) services: Arc<Services>,
     pub(crate) state: Arc<State>,
     /// The last events up to `state`.
@@ -70,7 +71,7 @@ pub(crate) async fn run(activity: Activity, ctx: ActivityContext) -> Report {
         _ => None,
     };
     let conversation = ctx.id.as_str();
-    let epoch = ctx.epoch;
+    let epoch = ctx.epoch.get();
     // ERROR level, so that no filter drops the span: every log line must carry these ids.
     let span = tracing::error_span!("activity", conversation, epoch, turn, call);
     run_in_span(activity, ctx).instrument(span).await

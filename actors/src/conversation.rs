@@ -36,6 +36,7 @@ use self::running_activities::RunningActivities;
 use self::waiters::Waiters;
 use crate::activity::{ActivityError, Report};
 use crate::definition::{Definition, Tool};
+use crate::identity::Epoch;
 use crate::journal::{Claim, Holder, StoreError};
 use crate::recent_events::RecentEvents;
 use crate::request::{Delivery, Inspection, ReleaseOutcome};
@@ -131,7 +132,7 @@ impl Actor for Conversation {
         arguments: Arguments,
     ) -> Result<LiveConversation, ActorProcessingErr> {
         let Arguments { id, services, replacing, queue_depth } = arguments;
-        let claim = Claim { holder: services.lease.me(), epoch: 0 };
+        let claim = Claim { holder: services.lease.me(), epoch: Epoch::ZERO };
         Ok(LiveConversation {
             id,
             services,

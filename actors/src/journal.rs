@@ -11,18 +11,20 @@ use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::identity::{Epoch, Incarnation, NodeName};
+
 /// One incarnation of a node, which may hold conversations.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Holder {
-    pub node: String,
-    pub incarnation: String,
+    pub node: NodeName,
+    pub incarnation: Incarnation,
 }
 
 /// The claim on a conversation. Every new claim raises the epoch; always compare both fields.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Claim {
     pub holder: Holder,
-    pub epoch: u64,
+    pub epoch: Epoch,
 }
 
 /// Why a store did not carry out an operation.

@@ -22,6 +22,7 @@ pub mod environment;
 pub mod exec;
 pub mod expressions;
 pub mod hooks;
+pub mod identity;
 pub mod journal;
 pub(crate) mod limits;
 pub mod live;

@@ -15,6 +15,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::definition::Definition;
+use crate::identity::{Epoch, NodeName};
 use crate::journal::Claim;
 use crate::streaming::StreamingMessage;
 use crate::tools::Gate;
@@ -83,8 +84,10 @@ pub struct InFlight {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[cfg_attr(feature = "openapi", schema(as = SnapshotHolder))]
 pub struct HolderView {
-    pub node: String,
-    pub epoch: u64,
+    #[cfg_attr(feature = "openapi", schema(value_type = String))]
+    pub node: NodeName,
+    #[cfg_attr(feature = "openapi", schema(value_type = u64))]
+    pub epoch: Epoch,
 }
 
 /// What a live actor adds to the journal's state.

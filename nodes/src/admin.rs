@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use abide_actors::clock::Clock;
+use abide_actors::identity::NodeName;
 use abide_registry::membership::heartbeat::is_suspect;
 use abide_registry::membership::{Member, MemberState};
 use abide_registry::router::Conversations;
@@ -145,7 +146,7 @@ async fn alarms(
 
 async fn drain(
     State(admin): State<Admin>,
-    Path(node): Path<String>,
+    Path(node): Path<NodeName>,
 ) -> Result<StatusCode, Problem> {
     if node == admin.conversations.cluster().view().me.node {
         begin_drain(&admin.state);

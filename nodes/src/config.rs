@@ -9,6 +9,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use abide_actors::exec::Sandbox;
+use abide_actors::identity::NodeName;
 use abide_registry::placement::Policy;
 use abide_registry::store::redis::{RedisUrl, RedisUrlError};
 use clap::builder::BoolishValueParser;
@@ -125,8 +126,8 @@ impl Config {
     }
 
     /// The name of the node; the host's name if none is given.
-    pub(crate) fn node_name(&self) -> String {
-        self.node.clone().unwrap_or_else(host_name)
+    pub(crate) fn node_name(&self) -> NodeName {
+        NodeName::new(self.node.clone().unwrap_or_else(host_name))
     }
 }
 

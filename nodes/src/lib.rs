@@ -82,6 +82,7 @@ pub use telemetry::{TraceExporter, start_logging, start_metrics};
 
 pub use abide_actors::definition::HookPoint;
 pub use abide_actors::hooks::{Hook, HookContext, HookEvent, HookPayload, HookReply, Hooks};
+pub use abide_actors::identity::NodeName;
 pub use abide_actors::tools::middleware::{Middleware, Middlewares, Next};
 pub use abide_actors::tools::native::{Context, NativeTool, typed};
 pub use abide_actors::tools::{Extensions, Run, ToolReturn};

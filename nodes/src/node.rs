@@ -9,6 +9,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use abide_actors::identity::NodeName;
 use abide_actors::tools::Extensions;
 use abide_registry::membership::MemberState;
 use abide_registry::runtime::NodeRuntime;
@@ -32,7 +33,7 @@ pub struct Node {
     /// Where other nodes connect; `None` when there is no cluster.
     pub cluster: Option<SocketAddr>,
     /// The node's name in the cluster.
-    pub name: String,
+    pub name: NodeName,
     stop: watch::Sender<bool>,
     servers: Vec<JoinHandle<()>>,
     runtime: NodeRuntime,

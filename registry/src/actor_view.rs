@@ -1,5 +1,6 @@
 //! A live conversation as operators see it.
 
+use abide_actors::identity::{Epoch, NodeName};
 use abide_actors::request::Inspection;
 use abide_conversation::state::ConversationStatus;
 use abide_conversation::{ConversationId, Timestamp};
@@ -11,8 +12,8 @@ use crate::host::{ActorHandle, Quarantined};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ActorSummary {
     pub conversation_id: ConversationId,
-    pub node: String,
-    pub epoch: u64,
+    pub node: NodeName,
+    pub epoch: Epoch,
     pub state: ConversationStatus,
     pub seq: u64,
     pub since: Timestamp,

@@ -10,7 +10,7 @@ use abide_actors::node_lease::NodeLease;
 use tokio::sync::{Notify, watch};
 
 use crate::cluster_view::ClusterView;
-use crate::member::Member;
+use crate::member::{Member, ProcessId};
 use crate::membership::Membership;
 use crate::peers::{CallError, Peers};
 use crate::protocol::{Call, CallOutcome, Envelope};
@@ -45,7 +45,7 @@ pub enum RemoteError {
 pub struct ClusterClient(Arc<Inner>);
 
 struct Inner {
-    process: String,
+    process: ProcessId,
     lease: Arc<NodeLease>,
     membership: Arc<dyn Membership>,
     peers: Arc<dyn Peers>,
@@ -59,7 +59,7 @@ impl ClusterClient {
     /// The cluster that the node of this process sees in `view`. `refresh` is notified when the
     /// view is thought to be out of date.
     pub fn new(
-        process: String,
+        process: ProcessId,
         lease: Arc<NodeLease>,
         membership: Arc<dyn Membership>,
         peers: Arc<dyn Peers>,
@@ -136,7 +136,7 @@ impl ClusterClient {
     /// Has the node of a process carry out a call, as [`call`](Self::call) does.
     pub async fn call_process<C: Call>(
         &self,
-        process: &str,
+        process: &ProcessId,
         call: C,
     ) -> Result<C::Answer, RemoteError> {
         let timeout = call.timeout();
@@ -148,7 +148,10 @@ impl ClusterClient {
             CallOutcome::Late => Err(RemoteError::Late),
             CallOutcome::Unintelligible => Err(RemoteError::Unintelligible),
             outcome => C::decode(outcome).map_err(|_| {
-                tracing::warn!(process, "answer of another node does not fit the call");
+                tracing::warn!(
+                    process = process.as_str(),
+                    "answer of another node does not fit the call"
+                );
                 metrics::counter!("abide_unintelligible_messages_total").increment(1);
                 RemoteError::WrongAnswer
             }),
@@ -157,7 +160,7 @@ impl ClusterClient {
 
     async fn exchange(
         &self,
-        process: &str,
+        process: &ProcessId,
         envelope: &Envelope,
         timeout: Duration,
     ) -> Result<CallOutcome, CallError> {
@@ -169,7 +172,11 @@ impl ClusterClient {
             () = self.departed(process) => return Err(CallError::Lost),
         };
         abide_conversation::from_json(&answer).map_err(|error| {
-            tracing::warn!(process, content = %error, "answer of another node is unintelligible");
+            tracing::warn!(
+                process = process.as_str(),
+                content = %error,
+                "answer of another node is unintelligible"
+            );
             metrics::counter!("abide_unintelligible_messages_total").increment(1);
             CallError::Lost
         })
@@ -177,9 +184,9 @@ impl ClusterClient {
 
     /// Returns when a process has ceased to be a member; one that is not a member yet may become
     /// one.
-    async fn departed(&self, process: &str) {
+    async fn departed(&self, process: &ProcessId) {
         let is_member =
-            |view: &Arc<ClusterView>| view.all().any(|member| member.process == process);
+            |view: &Arc<ClusterView>| view.all().any(|member| member.process == *process);
         let mut seen = self.watch();
         if seen.wait_for(is_member).await.is_ok() {
             // The view ends with this node, and so does the caller.

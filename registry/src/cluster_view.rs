@@ -1,5 +1,6 @@
 //! The cluster as this node sees it at one moment.
 
+use abide_actors::identity::NodeName;
 use abide_actors::journal::Holder;
 
 use crate::member::{LinkState, LinkStates, Member, MemberState, ObservedMember};
@@ -30,12 +31,12 @@ impl ClusterView {
         me: Holder,
         members: Vec<ObservedMember>,
         links: LinkStates,
-        share_of: impl FnOnce(&str, &[&str]) -> PartitionSet,
+        share_of: impl FnOnce(&NodeName, &[&NodeName]) -> PartitionSet,
     ) -> Self {
         let mut view = Self { me, members, links, share: PartitionSet::all() };
         let is_eligible =
             |member: &&Member| member.state == MemberState::Up && view.reaches(member);
-        let mut names: Vec<&str> = view.all().filter(is_eligible).map(name).collect();
+        let mut names: Vec<&NodeName> = view.all().filter(is_eligible).map(name).collect();
         if names.is_empty() {
             names = view.all().map(name).collect();
         }
@@ -49,8 +50,8 @@ impl ClusterView {
     }
 
     /// The member with this name, in any incarnation.
-    pub fn named(&self, name: &str) -> Option<&Member> {
-        self.all().find(|member| member.holder.node == name)
+    pub fn named(&self, name: &NodeName) -> Option<&Member> {
+        self.all().find(|member| member.holder.node == *name)
     }
 
     /// All members, by name.
@@ -74,7 +75,7 @@ impl ClusterView {
     }
 }
 
-fn name(member: &Member) -> &str {
+fn name(member: &Member) -> &NodeName {
     &member.holder.node
 }
 
@@ -82,14 +83,17 @@ fn name(member: &Member) -> &str {
 mod tests {
     use std::sync::Arc;
 
+    use abide_actors::identity::Incarnation;
+
     use super::*;
+    use crate::member::ProcessId;
     use crate::partition::PARTITIONS;
 
     fn seen(name: &str) -> ObservedMember {
-        let holder = Holder { node: name.to_owned(), incarnation: name.to_owned() };
+        let holder = Holder { node: NodeName::new(name), incarnation: Incarnation::new(name) };
         let member = Member {
             holder,
-            process: name.to_owned(),
+            process: ProcessId::new(name),
             address: String::new(),
             state: MemberState::Up,
             live_actors: 0,
@@ -105,7 +109,7 @@ mod tests {
     fn the_share_of_a_member_that_cannot_be_reached_goes_to_those_that_can() {
         let members = vec![seen("a"), seen("b")];
         let share = |link: LinkState| {
-            let links = Arc::new([("b".to_owned(), link)].into());
+            let links = Arc::new([(ProcessId::new("b"), link)].into());
             let me = members[0].member.holder.clone();
             ClusterView::new(me, members.clone(), links).share.partitions().count()
         };

@@ -12,6 +12,7 @@ use abide_conversation::ConversationId;
 use bytes::Bytes;
 use tokio::sync::{broadcast, oneshot, watch};
 
+use crate::member::ProcessId;
 use crate::protocol::LiveUpdate;
 pub use gap_detector::detect_gaps;
 pub use relay::relay;
@@ -30,7 +31,7 @@ pub struct Hub(Arc<Mutex<Plane>>);
 struct Plane {
     channels: HashMap<ConversationId, Channel>,
     /// What waits to be sent to other nodes, by process.
-    outboxes: HashMap<String, Outbox>,
+    outboxes: HashMap<ProcessId, Outbox>,
 }
 
 #[derive(Debug)]
@@ -40,7 +41,7 @@ struct Channel {
     /// The number of event streams that are open on this node.
     local_streams: usize,
     /// The other processes where event streams are open.
-    remote_processes: BTreeSet<String>,
+    remote_processes: BTreeSet<ProcessId>,
     /// The number of listeners, where another process counts as one.
     listeners: watch::Sender<usize>,
     /// The last event that was sent to the listeners here.
@@ -114,7 +115,7 @@ impl Hub {
 
     /// Applies the update of another process. `false` if that process has no outbox here: then it
     /// must send everything anew, because its end would go unnoticed.
-    pub(crate) fn apply(&self, from: &str, update: LiveUpdate) -> bool {
+    pub(crate) fn apply(&self, from: &ProcessId, update: LiveUpdate) -> bool {
         let mut plane = self.plane();
         let Some(outbox) = plane.outboxes.get(from) else { return false };
         if update.forgot {
@@ -125,7 +126,7 @@ impl Hub {
         }
         for id in update.listen {
             let channel = plane.channels.entry(id).or_insert_with(Channel::new);
-            channel.remote_processes.insert(from.to_owned());
+            channel.remote_processes.insert(from.clone());
             channel.update_listeners();
         }
         for id in &update.unlisten {
@@ -184,7 +185,7 @@ impl Plane {
     }
 
     /// Removes all listeners of another process.
-    fn forget(&mut self, process: &str) {
+    fn forget(&mut self, process: &ProcessId) {
         self.channels.retain(|_, channel| {
             if channel.remote_processes.remove(process) {
                 channel.update_listeners();
@@ -193,7 +194,7 @@ impl Plane {
         });
     }
 
-    fn unlisten(&mut self, id: &ConversationId, process: &str) {
+    fn unlisten(&mut self, id: &ConversationId, process: &ProcessId) {
         let Some(channel) = self.channels.get_mut(id) else { return };
         channel.remote_processes.remove(process);
         channel.update_listeners();

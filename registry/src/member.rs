@@ -4,8 +4,17 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use abide_actors::journal::Holder;
-use abide_conversation::Timestamp;
+use abide_conversation::{Timestamp, name_type};
 use serde::{Deserialize, Serialize};
+
+name_type! {
+    /// The id of one process that runs a node, under which the other nodes connect to that process
+    /// and call it. A node that rejoins after it was declared dead has another [`Incarnation`] and
+    /// the same process id.
+    ///
+    /// [`Incarnation`]: abide_actors::identity::Incarnation
+    ProcessId
+}
 
 /// A node as it describes itself to the others.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -14,7 +23,7 @@ pub struct Member {
     pub holder: Holder,
     /// The id of its process. A node that was declared dead and was not goes on as another
     /// incarnation in the same process.
-    pub process: String,
+    pub process: ProcessId,
     /// Where other nodes dial it, `HOST:PORT`.
     pub address: String,
     pub state: MemberState,
@@ -47,7 +56,7 @@ pub struct ObservedMember {
 }
 
 /// The states of the connections to the other processes, by [`Member::process`].
-pub type LinkStates = Arc<BTreeMap<String, LinkState>>;
+pub type LinkStates = Arc<BTreeMap<ProcessId, LinkState>>;
 
 /// The state of the connection to another process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

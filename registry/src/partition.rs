@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use abide_actors::identity::NodeName;
 use abide_conversation::ConversationId;
 use sha2::{Digest, Sha256};
 
@@ -59,10 +60,10 @@ impl PartitionSet {
     /// The share of `me` among these members, by rendezvous hashing: when a member joins or leaves,
     /// only the partitions that it gets or had change hands. Empty if `me` is not among the
     /// members.
-    pub fn of(me: &str, members: &[&str]) -> Self {
+    pub fn of(me: &NodeName, members: &[&NodeName]) -> Self {
         let is_mine = |partition: Partition| {
             let best =
-                members.iter().max_by_key(|name| (rendezvous_weight(name, partition), **name));
+                members.iter().max_by_key(|name| (rendezvous_weight(name, partition), *name));
             best == Some(&me)
         };
         let mut share = [0; PARTITIONS / 64];
@@ -87,7 +88,7 @@ impl PartitionSet {
 
 /// The weight of a name for a key: the name with the largest weight gets the key. Nodes of all
 /// versions must agree, or two nodes leave a partition to each other.
-pub(crate) fn rendezvous_weight(name: &str, key: impl fmt::Display) -> [u8; 8] {
+pub(crate) fn rendezvous_weight(name: &NodeName, key: impl fmt::Display) -> [u8; 8] {
     let digest = Sha256::digest(format!("{name}\n{key}"));
     let mut weight = [0; 8];
     weight.copy_from_slice(&digest[..8]);
@@ -98,6 +99,11 @@ pub(crate) fn rendezvous_weight(name: &str, key: impl fmt::Display) -> [u8; 8] {
 mod tests {
     use super::*;
 
+    fn share_of(me: &str, members: &[&str]) -> PartitionSet {
+        let members: Vec<NodeName> = members.iter().map(|name| NodeName::new(*name)).collect();
+        PartitionSet::of(&NodeName::new(me), &members.iter().collect::<Vec<_>>())
+    }
+
     #[test]
     fn the_partition_of_a_name_never_changes() {
         let named = ["a", "conv_1", "Ünïcode", ""].map(|name| Partition::of(name).to_string());
@@ -107,7 +113,7 @@ mod tests {
     #[test]
     fn shares_are_disjoint_complete_and_about_equal() {
         let members = ["node-1", "node-2", "node-3"];
-        let shares = members.map(|me| PartitionSet::of(me, &members));
+        let shares = members.map(|me| share_of(me, &members));
         for partition in Partition::all() {
             let owners = shares.iter().filter(|share| share.contains(partition)).count();
             assert_eq!(owners, 1, "{partition}");
@@ -120,7 +126,7 @@ mod tests {
 
     #[test]
     fn nodes_of_all_versions_agree_about_shares() {
-        let share = PartitionSet::of("n1", &["n1", "n2", "n3"]);
+        let share = share_of("n1", &["n1", "n2", "n3"]);
         let first: Vec<_> = share.partitions().take(6).map(|it| it.to_string()).collect();
         assert_eq!(first, ["p007", "p015", "p017", "p021", "p022", "p029"]);
     }
@@ -130,9 +136,9 @@ mod tests {
         let three = ["node-1", "node-2", "node-3"];
         let two = ["node-1", "node-3"];
         for me in two {
-            let (before, after) = (PartitionSet::of(me, &three), PartitionSet::of(me, &two));
+            let (before, after) = (share_of(me, &three), share_of(me, &two));
             assert!(before.partitions().all(|partition| after.contains(partition)));
         }
-        assert_eq!(PartitionSet::of("node-2", &two).partitions().count(), 0);
+        assert_eq!(share_of("node-2", &two).partitions().count(), 0);
     }
 }

@@ -17,7 +17,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::sync::watch;
 
-use crate::member::LinkStates;
+use crate::member::{LinkStates, ProcessId};
 pub use mesh::{Mesh, MeshConfig, MeshError};
 pub use peer_client::MAX_MESSAGE_BYTES;
 
@@ -44,7 +44,7 @@ pub trait Peers: Send + Sync + 'static {
     /// Calls the host of a process, and waits at most `timeout` for its answer.
     async fn call(
         &self,
-        process: &str,
+        process: &ProcessId,
         call: Vec<u8>,
         timeout: Duration,
     ) -> Result<Vec<u8>, CallError>;

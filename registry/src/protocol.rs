@@ -12,6 +12,7 @@ use abide_conversation::{ConversationId, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use crate::actor_view::{ActorDetails, ActorSummary};
+use crate::member::ProcessId;
 pub use calls::{
     Call, Deliver, Drain, GetActor, Inspect, Kill, ListActors, REQUEST_TIMEOUT, Release, Retry,
     Start,
@@ -27,7 +28,7 @@ pub struct Envelope {
     /// out.
     pub deadline: Timestamp,
     /// The calling process.
-    pub from: String,
+    pub from: ProcessId,
     #[serde(rename = "ask")]
     pub call: CallRequest,
 }

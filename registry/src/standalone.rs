@@ -6,7 +6,7 @@ use abide_actors::journal::{Holder, StoreError};
 use async_trait::async_trait;
 use tokio::sync::watch;
 
-use crate::member::{LinkStates, Member, ObservedMember};
+use crate::member::{LinkStates, Member, ObservedMember, ProcessId};
 use crate::membership::{Membership, Renewed};
 use crate::peers::{CallError, Peers};
 
@@ -38,7 +38,7 @@ impl Membership for Standalone {
 
 #[async_trait]
 impl Peers for Standalone {
-    async fn call(&self, _: &str, _: Vec<u8>, _: Duration) -> Result<Vec<u8>, CallError> {
+    async fn call(&self, _: &ProcessId, _: Vec<u8>, _: Duration) -> Result<Vec<u8>, CallError> {
         Err(CallError::Unconnected)
     }
 

@@ -212,7 +212,7 @@ fn request_attributes(
         ("gen_ai.provider.name", settings.provider.otel_name().into()),
         ("gen_ai.request.model", settings.name.as_str().into()),
         ("gen_ai.conversation.id", ctx.id.as_str().into()),
-        ("abide.epoch", ctx.epoch.into()),
+        ("abide.epoch", ctx.epoch.get().into()),
     ];
     if let Some(agent) = &ctx.state.agent {
         attributes.push(("gen_ai.agent.name", agent.as_str().into()));

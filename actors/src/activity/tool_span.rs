@@ -42,7 +42,7 @@ impl ToolSpan {
             ("gen_ai.tool.call.id", call.as_str().into()),
             ("gen_ai.conversation.id", ctx.id.as_str().into()),
             ("abide.attempt", attempt.into()),
-            ("abide.epoch", ctx.epoch.into()),
+            ("abide.epoch", ctx.epoch.get().into()),
         ];
         if let Some(turn) = turn {
             attributes.push(("abide.turn.id", turn.id.as_str().into()));

@@ -107,7 +107,7 @@ impl LiveConversation {
                 ("abide.turn.id", turn.id.as_str().into()),
                 ("abide.suspension", waiting.suspension.into()),
                 ("abide.outcome", outcome.into()),
-                ("abide.epoch", self.claim.epoch.into()),
+                ("abide.epoch", self.claim.epoch.get().into()),
             ],
             links: Vec::new(),
             error: None,
@@ -134,7 +134,7 @@ impl LiveConversation {
             ("gen_ai.conversation.id", self.id.as_str().into()),
             ("abide.turn.id", turn.id.as_str().into()),
             ("abide.attempt", attempt.into()),
-            ("abide.epoch", self.claim.epoch.into()),
+            ("abide.epoch", self.claim.epoch.get().into()),
         ];
         if let Some(child) = &call.child {
             attributes.push(("abide.child.conversation.id", child.as_str().into()));
@@ -170,7 +170,7 @@ impl LiveConversation {
             ("gen_ai.usage.output_tokens", ended_turn.usage.output_tokens.into()),
             ("abide.turn.id", turn.as_str().into()),
             ("abide.outcome", outcome.into()),
-            ("abide.epoch", self.claim.epoch.into()),
+            ("abide.epoch", self.claim.epoch.get().into()),
         ];
         if let Some(definition) = self.services.agents.cached(ended_turn.revision) {
             let model = &definition.model;
@@ -212,7 +212,7 @@ impl LiveConversation {
                 ("gen_ai.conversation.id", self.id.as_str().into()),
                 ("abide.turn.id", turn.id.as_str().into()),
                 ("abide.seq", self.state.seq.into()),
-                ("abide.epoch", self.claim.epoch.into()),
+                ("abide.epoch", self.claim.epoch.get().into()),
             ],
             // The suspensions of its calls, whichever node held the conversation then.
             links: trace::suspensions(root, &turn.calls),

@@ -1,6 +1,7 @@
 //! Conversation actors: a listing of the live ones, and one conversation in detail.
 
 use abide_actors::diagnosis;
+use abide_actors::identity::NodeName;
 use abide_conversation::{ConversationId, State as ConversationState};
 use abide_registry::actor_view::ActorDetails;
 use abide_registry::host::Quarantined;
@@ -16,7 +17,7 @@ use crate::http::problem::Problem;
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ListQuery {
-    node: Option<String>,
+    node: Option<NodeName>,
     state: Option<String>,
     limit: Option<usize>,
     cursor: Option<String>,
@@ -27,7 +28,7 @@ pub(super) async fn list(
     Query(query): Query<ListQuery>,
 ) -> Result<Json<Value>, Problem> {
     let limit = limit(query.limit, 100, 1_000)?;
-    let node = query.node.as_deref();
+    let node = query.node.as_ref();
     let page = admin.conversations.list_actors(node, query.cursor.as_deref(), limit).await;
     let last = page.last().filter(|_| page.len() == limit);
     let cursor = last.map(|actor| actor.conversation_id.clone());

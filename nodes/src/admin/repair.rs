@@ -1,5 +1,6 @@
 //! What operators can do about a conversation that is stuck. Each action is logged with its author.
 
+use abide_actors::identity::NodeName;
 use abide_actors::request::{FailCallRequest, Reply, Request, RequestError};
 use abide_conversation::{CallId, ConversationId, Principal};
 use axum::Json;
@@ -76,7 +77,7 @@ pub(super) async fn cancel(
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct MoveBody {
-    node: Option<String>,
+    node: Option<NodeName>,
     #[serde(default)]
     force: bool,
 }
@@ -90,7 +91,7 @@ pub(super) async fn move_to(
 ) -> Result<Json<Value>, Problem> {
     let id = conversation(&id)?;
     log(&id, &by, "move");
-    let node = admin.conversations.move_to(&id, node.as_deref(), force).await?;
+    let node = admin.conversations.move_to(&id, node.as_ref(), force).await?;
     Ok(Json(json!({"node": node})))
 }
 

@@ -268,6 +268,8 @@ impl IntoResponse for Problem {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use abide_actors::identity::NodeName;
+
     use super::*;
 
     fn status_and_name(problem: impl Into<Problem>) -> (u16, String) {
@@ -300,13 +302,13 @@ mod tests {
         for error in [
             runs,
             MoveError::Alone,
-            MoveError::There("n".to_owned()),
-            MoveError::Draining("n".to_owned()),
+            MoveError::There(NodeName::new("n")),
+            MoveError::Draining(NodeName::new("n")),
         ] {
             assert_eq!(status_and_name(error), (409, "conflict".to_owned()));
         }
         assert_eq!(
-            status_and_name(MoveError::NoSuchNode("n".to_owned())),
+            status_and_name(MoveError::NoSuchNode(NodeName::new("n"))),
             (404, "not-found".to_owned())
         );
         assert_eq!(

@@ -7,12 +7,14 @@ use std::time::Duration;
 
 use abide_actors::clock::Clock;
 use abide_actors::definition::Definition;
+use abide_actors::identity::Incarnation;
 use abide_actors::journal::Holder;
 use abide_actors::model::http::{HttpModel, HttpTimeouts};
 use abide_actors::model::providers::ProviderSet;
 use abide_actors::services::Executors;
 use abide_actors::tools::{BuiltinServices, Extensions};
 use abide_registry::agent_catalog::AgentCatalog;
+use abide_registry::member::ProcessId;
 use abide_registry::membership::{Member, MemberState};
 use abide_registry::peers::{Mesh, MeshConfig, Peers};
 use abide_registry::protocol::WIRE;
@@ -149,10 +151,11 @@ fn api(
 
 /// This process, as it describes itself to the other nodes.
 fn member(config: &Config, clock: &dyn Clock, address: SocketAddr) -> Member {
-    let process = clock.id("inc");
+    let incarnation = Incarnation::new(clock.id("inc"));
     Member {
-        holder: Holder { node: config.node_name(), incarnation: process.clone() },
-        process,
+        // The first incarnation in a process also names the process.
+        process: ProcessId::new(incarnation.as_str()),
+        holder: Holder { node: config.node_name(), incarnation },
         address: config.cluster_advertise.clone().unwrap_or_else(|| address.to_string()),
         state: MemberState::Up,
         live_actors: 0,

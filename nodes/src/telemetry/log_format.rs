@@ -5,6 +5,7 @@
 
 use std::fmt;
 
+use abide_actors::identity::NodeName;
 use serde_json::{Map, Value};
 use tracing::field::{Field, Visit};
 use tracing::{Event, Subscriber};
@@ -25,7 +26,7 @@ fn is_content(field: &Field) -> bool {
 /// One JSON object a line: time, level, node, target, message, and the fields of the event and of the
 /// spans around it. The event's own fields win.
 pub(super) struct JsonLine {
-    pub(super) node: String,
+    pub(super) node: NodeName,
     pub(super) shows_content: bool,
 }
 
@@ -43,7 +44,7 @@ where
         let text = |text: &str| Value::String(text.to_owned());
         line.insert("timestamp".to_owned(), text(&jiff::Timestamp::now().to_string()));
         line.insert("level".to_owned(), text(event.metadata().level().as_str()));
-        line.insert("node".to_owned(), text(&self.node));
+        line.insert("node".to_owned(), text(self.node.as_str()));
         line.insert("target".to_owned(), text(event.metadata().target()));
         for span in context.event_scope().into_iter().flat_map(|scope| scope.from_root()) {
             let extensions = span.extensions();
@@ -169,7 +170,7 @@ mod tests {
             };
             let registry = tracing_subscriber::registry();
             if json {
-                let line = JsonLine { node: "n1".to_owned(), shows_content };
+                let line = JsonLine { node: NodeName::new("n1"), shows_content };
                 let lines = lines.fmt_fields(JsonFields::new()).event_format(line);
                 tracing::subscriber::with_default(registry.with(lines), log);
             } else {

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use abide_actors::identity::NodeName;
 use abide_actors::trace::{self, Span, Tracer};
 use opentelemetry::InstrumentationScope;
 use opentelemetry::trace::{SpanKind, TraceId};
@@ -78,7 +79,7 @@ fn endpoint(config: &Config) -> Option<String> {
     traces.filter(|it| !it.is_empty()).or_else(all).filter(|_| !disabled)
 }
 
-fn exporter(endpoint: &str, node: &str) -> Result<SpanExporter, String> {
+fn exporter(endpoint: &str, node: &NodeName) -> Result<SpanExporter, String> {
     let url: reqwest::Url = endpoint.parse().map_err(|_| "not a URL".to_owned())?;
     if !matches!(url.scheme(), "http" | "https") {
         return Err("must begin with http:// or https://".to_owned());
@@ -100,10 +101,10 @@ fn exporter(endpoint: &str, node: &str) -> Result<SpanExporter, String> {
     Ok(exporter)
 }
 
-fn resource(node: &str) -> Resource {
+fn resource(node: &NodeName) -> Resource {
     let resource = Resource::builder()
         .with_attribute(opentelemetry::KeyValue::new("service.version", env!("CARGO_PKG_VERSION")))
-        .with_attribute(opentelemetry::KeyValue::new("service.instance.id", node.to_owned()));
+        .with_attribute(opentelemetry::KeyValue::new("service.instance.id", node.to_string()));
     match std::env::var("OTEL_SERVICE_NAME") {
         Ok(name) if !name.is_empty() => resource.build(),
         _ => resource.with_service_name("abide").build(),

@@ -128,10 +128,12 @@ fn restart_delay(failures: u32) -> Duration {
 
 #[cfg(test)]
 mod tests {
+    use abide_actors::identity::{Incarnation, NodeName};
+
     use super::*;
 
     fn holder(node: &str) -> Holder {
-        Holder { node: node.to_owned(), incarnation: "1".to_owned() }
+        Holder { node: NodeName::new(node), incarnation: Incarnation::new("1") }
     }
 
     /// Found by the simulation: the claim of a takeover took effect when the next actor had already

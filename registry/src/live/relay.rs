@@ -12,7 +12,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::Hub;
 use crate::cluster_client::ClusterClient;
-use crate::member::LinkState;
+use crate::member::{LinkState, ProcessId};
 use crate::protocol::LiveUpdate;
 
 /// How many messages may wait for one node. Past that its listeners lose deltas and read the
@@ -58,12 +58,12 @@ impl Outbox {
 
 /// Runs until it is dropped, with one sender task for each connected node.
 pub async fn relay(hub: Hub, cluster: ClusterClient) {
-    let mut senders: HashMap<String, AbortOnDropHandle<()>> = HashMap::new();
+    let mut senders: HashMap<ProcessId, AbortOnDropHandle<()>> = HashMap::new();
     let mut seen = cluster.watch();
     loop {
         let links = seen.borrow_and_update().links.clone();
-        let is_connected = |process: &String| links.get(process) == Some(&LinkState::Connected);
-        let disconnected: Vec<String> =
+        let is_connected = |process: &ProcessId| links.get(process) == Some(&LinkState::Connected);
+        let disconnected: Vec<ProcessId> =
             senders.keys().filter(|known| !is_connected(known)).cloned().collect();
         for process in disconnected {
             senders.remove(&process);
@@ -94,7 +94,7 @@ pub async fn relay(hub: Hub, cluster: ClusterClient) {
 async fn send(
     hub: Hub,
     cluster: ClusterClient,
-    process: String,
+    process: ProcessId,
     mut messages: mpsc::Receiver<Outgoing>,
     overflowed: Arc<AtomicBool>,
 ) {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use abide_actors::clock::Clock;
+use abide_actors::identity::Incarnation;
 use abide_actors::journal::StoreError;
 use abide_actors::node_lease::NodeLease;
 use abide_conversation::Timestamp;
@@ -137,7 +138,7 @@ impl Heartbeat {
         self.step_down(&links);
         // A host that has ended holds nothing.
         let _ = inputs.host.cast(HostMsg::AbandonAll);
-        let me = self.tracker.next_incarnation(self.clock.id("inc"));
+        let me = self.tracker.next_incarnation(Incarnation::new(self.clock.id("inc")));
         let requested = Instant::now();
         match self.in_time(self.membership.enter(&me)).await? {
             Renewed::Evicted => {

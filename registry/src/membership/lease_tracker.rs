@@ -3,10 +3,11 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
+use abide_actors::identity::Incarnation;
 use tokio::time::Instant;
 
 use crate::cluster_view::ClusterView;
-use crate::member::{LinkState, LinkStates, Member, ObservedMember};
+use crate::member::{LinkState, LinkStates, Member, ObservedMember, ProcessId};
 
 /// How often a lease is renewed while it lasts.
 const RENEWALS_PER_LEASE: u32 = 5;
@@ -22,7 +23,7 @@ pub struct LeaseTracker {
     /// How long the node may be silent before it counts as dead.
     pub lease: Duration,
     /// The processes that this node has declared dead and whose address still refuses connections.
-    declared_dead: HashSet<String>,
+    declared_dead: HashSet<ProcessId>,
 }
 
 impl LeaseTracker {
@@ -46,7 +47,7 @@ impl LeaseTracker {
     /// it is marked; a process that then returns as another incarnation lives, even if this node
     /// cannot reach it.
     pub fn suspects(&mut self, view: &ClusterView, links: &LinkStates) -> Vec<Member> {
-        let refuses = |process: &String| links.get(process) == Some(&LinkState::Refused);
+        let refuses = |process: &ProcessId| links.get(process) == Some(&LinkState::Refused);
         self.declared_dead.retain(refuses);
         let suspect = |member: &&Member| {
             refuses(&member.process) && !self.declared_dead.contains(&member.process)
@@ -60,7 +61,7 @@ impl LeaseTracker {
     }
 
     /// This node as another incarnation in the same process.
-    pub fn next_incarnation(&self, incarnation: String) -> Member {
+    pub fn next_incarnation(&self, incarnation: Incarnation) -> Member {
         let mut next = self.me.clone();
         next.holder.incarnation = incarnation;
         next

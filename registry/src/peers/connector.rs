@@ -16,14 +16,14 @@ use super::peer::{Peer, Session};
 use super::peer_client::PeerClient;
 use super::server::{self, PeerServer};
 use super::stream::{Keepalive, Stream};
-use crate::member::{LinkState, LinkStates, Member};
+use crate::member::{LinkState, LinkStates, Member, ProcessId};
 
 /// The delay between attempts to replace a server that has ended, most likely for lack of file
 /// descriptors.
 const SERVER_RETRY_DELAY: Duration = Duration::from_secs(1);
 
 /// The clients of the connected processes, by process.
-pub(super) type PeerClients = Arc<RwLock<HashMap<String, Arc<PeerClient>>>>;
+pub(super) type PeerClients = Arc<RwLock<HashMap<ProcessId, Arc<PeerClient>>>>;
 
 /// The one task that manages all connections.
 pub(super) struct Connector {
@@ -33,7 +33,7 @@ pub(super) struct Connector {
     pub(super) clients: PeerClients,
     pub(super) links: watch::Sender<LinkStates>,
     /// By process.
-    pub(super) peers: BTreeMap<String, Peer>,
+    pub(super) peers: BTreeMap<ProcessId, Peer>,
     /// Sessions opened so far, so that each has a label of its own.
     pub(super) session_count: u64,
 }
@@ -63,7 +63,7 @@ impl Connector {
     /// Dials new members, and forgets those that have left.
     fn sync_members(&mut self, members: &[Member]) {
         let others = || members.iter().filter(|member| member.process != self.handshake.process);
-        let departed: Vec<String> = self
+        let departed: Vec<ProcessId> = self
             .peers
             .iter()
             .filter(|(process, peer)| {
@@ -127,7 +127,7 @@ impl Connector {
         let client = PeerClient::new(host, session.keepalive.clone());
         peer.was_connected = true;
         peer.is_refusing = false;
-        tracing::info!(peer = peer.name, process, "node connected");
+        tracing::info!(peer = peer.name.as_str(), process = process.as_str(), "node connected");
         self.handshake.rejections.forgive(&peer.name);
         let mut clients = self.clients.write().unwrap_or_else(PoisonError::into_inner);
         clients.insert(process.clone(), Arc::new(client));
@@ -142,7 +142,12 @@ impl Connector {
             if session.is_steady() { 0 } else { peer.failed_dials.saturating_add(1) };
         if session.is_ready() {
             let end = session.keepalive.end_cause();
-            tracing::info!(peer = peer.name, process, end, "node disconnected");
+            tracing::info!(
+                peer = peer.name.as_str(),
+                process = process.as_str(),
+                end,
+                "node disconnected"
+            );
         }
         let is_member = peer.address.is_some();
         self.clients.write().unwrap_or_else(PoisonError::into_inner).remove(&process);
@@ -153,12 +158,17 @@ impl Connector {
         }
     }
 
-    fn dialled(&mut self, process: &str, outcome: Result<Authenticated, DialError>) {
+    fn dialled(&mut self, process: &ProcessId, outcome: Result<Authenticated, DialError>) {
         let is_dialler = self.is_dialler(process);
         let Some(peer) = self.peers.get_mut(process) else { return };
         peer.attempt = None;
         let error = outcome.as_ref().err();
-        tracing::debug!(peer = peer.name, process, ?error, "node dialled");
+        tracing::debug!(
+            peer = peer.name.as_str(),
+            process = process.as_str(),
+            ?error,
+            "node dialled"
+        );
         match outcome {
             Ok(connection) if is_dialler => return self.connected(connection),
             Err(DialError::Refused)
@@ -166,8 +176,8 @@ impl Connector {
             {
                 peer.is_refusing = true;
                 tracing::warn!(
-                    peer = peer.name,
-                    process,
+                    peer = peer.name.as_str(),
+                    process = process.as_str(),
                     "node refuses connections at its address"
                 );
             }
@@ -179,7 +189,7 @@ impl Connector {
 
     /// Dials a member. Of each pair one node is the dialler. The other one dials only to probe a
     /// member that was connected once: it needs to learn that no process is there any more.
-    fn dial(&mut self, process: &str) {
+    fn dial(&mut self, process: &ProcessId) {
         let is_dialler = self.is_dialler(process);
         let Some(peer) = self.peers.get_mut(process) else { return };
         if peer.session.is_none() && (is_dialler || peer.was_connected) {
@@ -188,13 +198,13 @@ impl Connector {
     }
 
     /// Whether this node is the dialler of the pair.
-    fn is_dialler(&self, process: &str) -> bool {
-        let here = (self.handshake.name.as_str(), self.handshake.process.as_str());
-        self.peers.get(process).is_some_and(|peer| here < (peer.name.as_str(), process))
+    fn is_dialler(&self, process: &ProcessId) -> bool {
+        let here = (&self.handshake.name, &self.handshake.process);
+        self.peers.get(process).is_some_and(|peer| here < (&peer.name, process))
     }
 
     /// Forgets a process, which ends its connection.
-    fn forget(&mut self, process: &str) {
+    fn forget(&mut self, process: &ProcessId) {
         let Some(peer) = self.peers.remove(process) else { return };
         self.handshake.rejections.forgive(&peer.name);
         self.clients.write().unwrap_or_else(PoisonError::into_inner).remove(process);
@@ -222,11 +232,11 @@ impl Connector {
     }
 
     fn publish(&self) {
-        let link = |(process, peer): (&String, &Peer)| {
+        let link = |(process, peer): (&ProcessId, &Peer)| {
             let is_public = peer.address.is_some() || peer.link() == LinkState::Connected;
             is_public.then(|| (process.clone(), peer.link()))
         };
-        let links: BTreeMap<String, LinkState> = self.peers.iter().filter_map(link).collect();
+        let links: BTreeMap<ProcessId, LinkState> = self.peers.iter().filter_map(link).collect();
         let connected = links.values().filter(|link| **link == LinkState::Connected).count();
         let connected = u32::try_from(connected).unwrap_or(u32::MAX);
         metrics::gauge!("abide_peers_connected").set(connected);
@@ -241,9 +251,9 @@ impl Connector {
 }
 
 fn by_label<'a>(
-    peers: &'a mut BTreeMap<String, Peer>,
+    peers: &'a mut BTreeMap<ProcessId, Peer>,
     label: &str,
-) -> Option<(&'a String, &'a mut Peer)> {
+) -> Option<(&'a ProcessId, &'a mut Peer)> {
     peers
         .iter_mut()
         .find(|(_, peer)| peer.session.as_ref().is_some_and(|session| session.label == label))

@@ -4,6 +4,7 @@ use ractor_cluster::NodeId;
 use tokio::sync::mpsc;
 
 use super::handshake::{Authenticated, DialError};
+use crate::member::ProcessId;
 
 /// An event that concerns the connection to one process.
 pub(super) enum LinkEvent {
@@ -11,7 +12,7 @@ pub(super) enum LinkEvent {
     Accepted(Authenticated),
     /// This process dialled a peer.
     Dialled {
-        process: String,
+        process: ProcessId,
         outcome: Result<Authenticated, DialError>,
     },
     /// Calls can be made in a session.

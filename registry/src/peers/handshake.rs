@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use abide_actors::identity::NodeName;
 use rustls::pki_types::ServerName;
 use socket2::SockRef;
 use tokio::net::{TcpListener, TcpStream};
@@ -18,6 +19,7 @@ use super::event::{LinkEvent, LinkEvents};
 use super::hello::Hello;
 use super::keys::Keys;
 use super::rejection_log::{RejectionCause, RejectionLog};
+use crate::member::ProcessId;
 use crate::protocol::WIRE;
 
 /// The limit for a whole handshake, TCP included: a few round trips and two signatures, on a busy
@@ -31,16 +33,16 @@ const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(100);
 
 /// Establishes connections, from either side.
 pub(super) struct Handshake {
-    pub(super) name: String,
-    pub(super) process: String,
+    pub(super) name: NodeName,
+    pub(super) process: ProcessId,
     pub(super) keys: Keys,
     pub(super) rejections: RejectionLog,
 }
 
 /// A connection that has completed its handshake.
 pub(super) struct Authenticated {
-    pub(super) name: String,
-    pub(super) process: String,
+    pub(super) name: NodeName,
+    pub(super) process: ProcessId,
     /// Whether this process dialled it.
     pub(super) dialled: bool,
     pub(super) stream: TlsStream<TcpStream>,
@@ -49,8 +51,8 @@ pub(super) struct Authenticated {
 /// The process to dial.
 #[derive(Clone)]
 pub(super) struct Target {
-    pub(super) name: String,
-    pub(super) process: String,
+    pub(super) name: NodeName,
+    pub(super) process: ProcessId,
     pub(super) address: String,
     /// It is only asked who it is; the connection is not used.
     pub(super) probe: bool,
@@ -184,7 +186,7 @@ impl Handshake {
         }
         // A peer that meant another process learns from our hello that it is wrong, and logs it
         // itself.
-        let is_target = hello.to.as_deref() == Some(&self.process);
+        let is_target = hello.to.as_ref() == Some(&self.process);
         let Hello { name, process, probe, .. } = hello;
         (is_target && !probe).then_some(Authenticated { name, process, dialled: false, stream })
     }

@@ -3,8 +3,11 @@
 
 use std::io;
 
+use abide_actors::identity::NodeName;
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+
+use crate::member::ProcessId;
 
 /// The largest hello: names are short, and a longer one does not come from a node.
 const MAX_HELLO_BYTES: u16 = 1_024;
@@ -13,11 +16,11 @@ const MAX_HELLO_BYTES: u16 = 1_024;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Hello {
     pub(super) wire: u32,
-    pub(super) name: String,
-    pub(super) process: String,
+    pub(super) name: NodeName,
+    pub(super) process: ProcessId,
     /// Set by the dialling side: the process that it wants to reach.
     #[serde(default)]
-    pub(super) to: Option<String>,
+    pub(super) to: Option<ProcessId>,
     /// Set by the dialling side if it only wants to know who is there.
     #[serde(default)]
     pub(super) probe: bool,
@@ -55,14 +58,14 @@ mod tests {
 
     #[tokio::test]
     async fn a_hello_that_was_ever_sent_is_understood() {
-        let (to, probe) = (Some("p2".to_owned()), true);
+        let (to, probe) = (Some(ProcessId::new("p2")), true);
         for (json, to, probe) in [
             (r#"{"wire":1,"name":"node-1","process":"p1"}"#, None, false),
             (r#"{"wire":1,"name":"node-1","process":"p1","to":"p2","probe":true}"#, to, probe),
         ] {
             let length = u16::try_from(json.len()).unwrap().to_be_bytes();
             let bytes = [&length, json.as_bytes()].concat();
-            let (name, process) = ("node-1".to_owned(), "p1".to_owned());
+            let (name, process) = (NodeName::new("node-1"), ProcessId::new("p1"));
             let hello = Hello { wire: 1, name, process, to, probe };
             assert_eq!(Hello::receive(&mut bytes.as_slice()).await.unwrap(), hello);
         }

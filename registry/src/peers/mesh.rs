@@ -5,6 +5,7 @@ use std::io;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
+use abide_actors::identity::NodeName;
 use async_trait::async_trait;
 use ractor::{ActorRef, SpawnErr};
 use tokio::net::TcpListener;
@@ -19,15 +20,15 @@ use super::rejection_log::RejectionLog;
 use super::server::{self, PeerServer};
 use super::{CallError, Peers};
 use crate::host::HostMsg;
-use crate::member::{LinkStates, Member};
+use crate::member::{LinkStates, Member, ProcessId};
 use crate::protocol::WIRE;
 
 /// What the mesh is started with.
 pub struct MeshConfig {
     /// The name of this node.
-    pub name: String,
+    pub name: NodeName,
     /// The id of this process, as the members know it.
-    pub process: String,
+    pub process: ProcessId,
     /// Where the other nodes dial this one.
     pub listener: TcpListener,
     /// The same on every node, long and random. Without a secret, anyone who reaches the listener
@@ -95,7 +96,7 @@ impl Mesh {
 impl Peers for Mesh {
     async fn call(
         &self,
-        process: &str,
+        process: &ProcessId,
         call: Vec<u8>,
         timeout: Duration,
     ) -> Result<Vec<u8>, CallError> {

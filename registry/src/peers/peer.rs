@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use abide_actors::identity::NodeName;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
@@ -10,7 +11,7 @@ use tokio_util::task::AbortOnDropHandle;
 use super::event::{LinkEvent, LinkEvents};
 use super::handshake::{Authenticated, Handshake, Target};
 use super::stream::Keepalive;
-use crate::member::LinkState;
+use crate::member::{LinkState, ProcessId};
 
 /// The delay before the second attempt to dial, which doubles with each further one. The first is
 /// made at once.
@@ -23,7 +24,7 @@ const SESSION_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Another process.
 pub(super) struct Peer {
-    pub(super) name: String,
+    pub(super) name: NodeName,
     /// Known of members only.
     pub(super) address: Option<String>,
     pub(super) session: Option<Session>,
@@ -40,9 +41,9 @@ pub(super) struct Peer {
 }
 
 impl Peer {
-    pub(super) fn new(name: &str) -> Self {
+    pub(super) fn new(name: &NodeName) -> Self {
         Self {
-            name: name.to_owned(),
+            name: name.clone(),
             address: None,
             session: None,
             next: None,
@@ -64,14 +65,14 @@ impl Peer {
     /// Dials it after a growing delay, and reports the outcome.
     pub(super) fn dial(
         &mut self,
-        process: &str,
+        process: &ProcessId,
         probe: bool,
         handshake: Arc<Handshake>,
         events: LinkEvents,
     ) {
         let Some(address) = self.address.clone() else { return };
         let name = self.name.clone();
-        let process = process.to_owned();
+        let process = process.clone();
         let delay = dial_delay(self.failed_dials);
         self.attempt = Some(AbortOnDropHandle::new(tokio::spawn(async move {
             sleep(delay).await;

@@ -6,6 +6,7 @@ use std::fmt::Display;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use abide_actors::identity::NodeName;
 use tokio::time::Instant;
 
 /// The interval between log lines about unknown peers, for each cause: there may be many of them.
@@ -61,32 +62,37 @@ impl RejectionCause {
 
 /// Remembers what was logged.
 #[derive(Default)]
-pub(super) struct RejectionLog(Mutex<HashMap<(RejectionCause, Option<String>), Instant>>);
+pub(super) struct RejectionLog(Mutex<HashMap<(RejectionCause, Option<NodeName>), Instant>>);
 
 impl RejectionLog {
     /// Counts a rejection. For a known peer it logs one line for each cause until the peer is
     /// forgiven, for all unknown peers together one line in ten seconds.
-    pub(super) fn reject(&self, cause: RejectionCause, peer: Option<&str>, detail: impl Display) {
+    pub(super) fn reject(
+        &self,
+        cause: RejectionCause,
+        peer: Option<&NodeName>,
+        detail: impl Display,
+    ) {
         let (name, description) = (cause.name(), cause.description());
         metrics::counter!("abide_peers_refused_total", "cause" => name).increment(1);
         if self.is_news(cause, peer) {
-            let peer = peer.unwrap_or("unknown");
+            let peer = peer.map_or("unknown", NodeName::as_str);
             tracing::warn!(peer, cause = name, %detail, "peer rejected: {description}");
         }
     }
 
     /// The next rejection of this peer is logged again.
-    pub(super) fn forgive(&self, peer: &str) {
+    pub(super) fn forgive(&self, peer: &NodeName) {
         let mut logged = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        logged.retain(|(_, logged_peer), _| logged_peer.as_deref() != Some(peer));
+        logged.retain(|(_, logged_peer), _| logged_peer.as_ref() != Some(peer));
     }
 
-    fn is_news(&self, cause: RejectionCause, peer: Option<&str>) -> bool {
+    fn is_news(&self, cause: RejectionCause, peer: Option<&NodeName>) -> bool {
         let mut logged = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if logged.len() > MAX_REMEMBERED {
             logged.clear();
         }
-        match logged.entry((cause, peer.map(str::to_owned))) {
+        match logged.entry((cause, peer.cloned())) {
             Entry::Occupied(last)
                 if peer.is_some() || last.get().elapsed() < STRANGER_LOG_INTERVAL =>
             {
@@ -111,15 +117,15 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_peer_is_logged_once_until_it_is_forgiven_and_strangers_now_and_then() {
         let rejections = RejectionLog::default();
-        for (cause, peer) in
-            [(RejectionCause::Wire, Some("b")), (RejectionCause::Secret, Some("b"))]
+        let b = NodeName::new("b");
+        for (cause, peer) in [(RejectionCause::Wire, Some(&b)), (RejectionCause::Secret, Some(&b))]
         {
             assert!(rejections.is_news(cause, peer));
             tokio::time::advance(STRANGER_LOG_INTERVAL * 2).await;
             assert!(!rejections.is_news(cause, peer));
         }
-        rejections.forgive("b");
-        assert!(rejections.is_news(RejectionCause::Wire, Some("b")));
+        rejections.forgive(&b);
+        assert!(rejections.is_news(RejectionCause::Wire, Some(&b)));
 
         assert!(rejections.is_news(RejectionCause::Garbage, None));
         assert!(!rejections.is_news(RejectionCause::Garbage, None));

@@ -36,7 +36,7 @@ impl PeerServer {
             0,
             handshake.keys.cookie.clone(),
             name,
-            handshake.process.clone(),
+            handshake.process.to_string(),
             Some(IncomingEncryptionMode::Tls(handshake.keys.nobody.clone())),
             Some(NodeConnectionMode::Isolated),
         );

@@ -3,20 +3,21 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use abide_actors::identity::{Incarnation, NodeName};
 use abide_conversation::Timestamp;
 
 use super::*;
-use crate::member::LinkState;
+use crate::member::{LinkState, ProcessId};
 use crate::membership::ObservedMember;
 
 fn holder(node: &str) -> Holder {
-    Holder { node: node.to_owned(), incarnation: format!("{node}-1") }
+    Holder { node: NodeName::new(node), incarnation: Incarnation::new(format!("{node}-1")) }
 }
 
 fn member(node: &str, live_actors: usize) -> Member {
     Member {
         holder: holder(node),
-        process: format!("{node}-p"),
+        process: ProcessId::new(format!("{node}-p")),
         address: "127.0.0.1:7070".to_owned(),
         state: MemberState::Up,
         live_actors,
@@ -31,13 +32,13 @@ fn member(node: &str, live_actors: usize) -> Member {
 fn view() -> ClusterView {
     let members = [("a", 9), ("b", 5), ("c", 7)];
     let seen = |(node, live)| ObservedMember { member: member(node, live), silent_ms: 0 };
-    let links = ["b-p", "c-p"].map(|process| (process.to_owned(), LinkState::Connected));
+    let links = ["b-p", "c-p"].map(|process| (ProcessId::new(process), LinkState::Connected));
     ClusterView::new(holder("a"), members.map(seen).into(), Arc::new(BTreeMap::from(links)))
 }
 
 fn with_link(process: &str, link: LinkState) -> ClusterView {
     let mut view = view();
-    Arc::make_mut(&mut view.links).insert(process.to_owned(), link);
+    Arc::make_mut(&mut view.links).insert(ProcessId::new(process), link);
     view
 }
 
@@ -52,7 +53,7 @@ fn draining(nodes: &[&str]) -> ClusterView {
 }
 
 fn placed(policy: Policy, id: &str, view: &ClusterView) -> Option<String> {
-    place(policy, &ConversationId::new(id), view).map(|member| member.holder.node.clone())
+    place(policy, &ConversationId::new(id), view).map(|member| member.holder.node.to_string())
 }
 
 fn located(holder: Option<&Holder>, view: &ClusterView) -> Step {
@@ -64,7 +65,7 @@ fn located(holder: Option<&Holder>, view: &ClusterView) -> Step {
 fn a_conversation_that_nobody_holds_is_placed() {
     assert_eq!(located(None, &view()), Step::StartHere { replacing: None });
     let Step::PlaceOn(member) = located(None, &draining(&["a"])) else { panic!("not placed") };
-    assert_ne!(member.holder.node, "a");
+    assert_ne!(member.holder.node.as_str(), "a");
 }
 
 #[test]
@@ -89,7 +90,7 @@ fn a_holder_that_lives_and_is_not_connected_is_waited_for() {
 #[test]
 fn a_suspect_an_unknown_and_a_former_incarnation_are_confirmed_first() {
     let view = with_link("b-p", LinkState::Refused);
-    let former = Holder { node: "a".to_owned(), incarnation: "a-0".to_owned() };
+    let former = Holder { node: NodeName::new("a"), incarnation: Incarnation::new("a-0") };
     for who in [holder("b"), holder("d"), former] {
         assert_eq!(located(Some(&who), &view), Step::ConfirmDead(who.clone()), "{who}");
     }
@@ -178,11 +179,11 @@ fn a_conversation_that_moves_is_placed_on_another_node() {
     for policy in [Policy::Local, Policy::Rendezvous, Policy::LeastLoaded] {
         for node in ["a", "b", "c"] {
             let to = elsewhere(policy, &id, &view, Some(&holder(node))).unwrap();
-            assert_ne!(to.holder.node, node);
+            assert_ne!(to.holder.node.as_str(), node);
         }
     }
     let from_b = elsewhere(Policy::Local, &id, &view, Some(&holder("b"))).unwrap();
-    assert_eq!(from_b.holder.node, "a", "where it is asked for");
+    assert_eq!(from_b.holder.node.as_str(), "a", "where it is asked for");
     let drains = draining(&["a", "c"]);
     assert_eq!(elsewhere(Policy::Local, &id, &drains, Some(&holder("b"))), None);
 }

@@ -1,6 +1,7 @@
 //! What operators see of live conversations, and the kill and drain requests, on any node.
 
 use abide_actors::conversation::ConversationMsg;
+use abide_actors::identity::NodeName;
 use abide_actors::request::RequestError;
 use abide_conversation::ConversationId;
 use futures::StreamExt;
@@ -42,12 +43,12 @@ impl Conversations {
     /// named, by id. A node that does not answer is left out.
     pub async fn list_actors(
         &self,
-        node: Option<&str>,
+        node: Option<&NodeName>,
         after: Option<&str>,
         limit: usize,
     ) -> Vec<ActorSummary> {
         let view = self.cluster.view();
-        let is_asked = |name: &str| node.is_none_or(|node| node == name);
+        let is_asked = |name: &NodeName| node.is_none_or(|node| node == name);
         let members = view.others().filter(|member| is_asked(&member.holder.node));
         let remote = members.map(|member| async move {
             let call = ListActors { after: after.map(str::to_owned), limit };
@@ -109,7 +110,7 @@ impl Conversations {
     }
 
     /// Has another node drain. `false` if there is no such node.
-    pub async fn drain_node(&self, node: &str) -> Result<bool, RequestError> {
+    pub async fn drain_node(&self, node: &NodeName) -> Result<bool, RequestError> {
         let view = self.cluster.view();
         let Some(member) = view.named(node) else { return Ok(false) };
         match self.cluster.call(member, Drain).await {

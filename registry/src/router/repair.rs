@@ -1,6 +1,7 @@
 //! What operators do about a conversation that is stuck: retry, move, release.
 
 use abide_actors::conversation::ConversationMsg;
+use abide_actors::identity::NodeName;
 use abide_actors::journal::{Holder, StoreError};
 use abide_actors::request::{ReleaseOutcome, RequestError};
 use abide_conversation::{CallId, ConversationId, Rejection, wanted};
@@ -18,11 +19,11 @@ use crate::protocol::{REQUEST_TIMEOUT, Release, Retry, Start};
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum MoveError {
     #[error("there is no node {0}")]
-    NoSuchNode(String),
+    NoSuchNode(NodeName),
     #[error("node {0} is draining")]
-    Draining(String),
+    Draining(NodeName),
     #[error("the conversation is on node {0} already")]
-    There(String),
+    There(NodeName),
     #[error("no other node takes conversations")]
     Alone,
     #[error(
@@ -88,9 +89,9 @@ impl Conversations {
     pub async fn move_to(
         &self,
         id: &ConversationId,
-        node: Option<&str>,
+        node: Option<&NodeName>,
         force: bool,
-    ) -> Result<String, MoveError> {
+    ) -> Result<NodeName, MoveError> {
         self.require_existing(id).await?;
         let view = self.cluster.view();
         let holder = self.find_holder(id).await?;
@@ -124,19 +125,19 @@ impl Conversations {
         &self,
         view: &'v ClusterView,
         id: &ConversationId,
-        node: Option<&str>,
+        node: Option<&NodeName>,
         from: Option<&Holder>,
     ) -> Result<&'v Member, MoveError> {
         let Some(name) = node else {
             return placement::elsewhere(self.policy, id, view, from).ok_or(MoveError::Alone);
         };
-        let member = view.named(name).ok_or_else(|| MoveError::NoSuchNode(name.to_owned()))?;
+        let member = view.named(name).ok_or_else(|| MoveError::NoSuchNode(name.clone()))?;
         let drains = member.holder == view.me && self.cluster.lease().is_draining();
         match member.state {
-            _ if from == Some(&member.holder) => Err(MoveError::There(name.to_owned())),
+            _ if from == Some(&member.holder) => Err(MoveError::There(name.clone())),
             MemberState::Up if !drains && view.reaches(member) => Ok(member),
             MemberState::Up if !drains => Err(unavailable("the node cannot be reached").into()),
-            _ => Err(MoveError::Draining(name.to_owned())),
+            _ => Err(MoveError::Draining(name.clone())),
         }
     }
 

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use abide_actors::identity::Epoch;
 use abide_actors::journal::{Claim, Holder};
 use abide_conversation::ConversationId;
 
@@ -12,7 +13,7 @@ use abide_conversation::ConversationId;
 #[derive(Debug, Default)]
 pub(super) struct Claims {
     held: HashMap<ConversationId, Claim>,
-    floor: u64,
+    floor: Epoch,
 }
 
 impl Claims {
@@ -33,14 +34,14 @@ impl Claims {
         id: &ConversationId,
         me: &Holder,
         dead: Option<&Holder>,
-        stored_epoch: u64,
+        stored_epoch: Epoch,
     ) -> Claim {
         let former_epoch = match self.present(id) {
             Some(present) if Some(&present.holder) != dead => return present.clone(),
             Some(present) => present.epoch,
-            None => 0,
+            None => Epoch::ZERO,
         };
-        let epoch = self.floor.max(stored_epoch).max(former_epoch) + 1;
+        let epoch = self.floor.max(stored_epoch).max(former_epoch).next();
         let claim = Claim { holder: me.clone(), epoch };
         self.held.insert(id.clone(), claim.clone());
         claim

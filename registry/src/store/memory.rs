@@ -8,6 +8,7 @@ use std::ops::Bound;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use abide_actors::blobs::Blob;
+use abide_actors::identity::Epoch;
 use abide_actors::journal::{
     Claim, Commit, ConversationSummary, Holder, InboxEntry, InboxFilter, Journal, StoreError,
     StoredConversation, StoredResponse,
@@ -49,7 +50,7 @@ struct Tables {
 
 #[derive(Debug)]
 struct Conversation {
-    epoch: u64,
+    epoch: Epoch,
     head: ConversationSummary,
     events: Vec<Event>,
     state: Option<State>,
@@ -88,7 +89,7 @@ impl Tables {
     fn append(
         &mut self,
         id: &ConversationId,
-        epoch: u64,
+        epoch: Epoch,
         commit: Commit,
     ) -> Result<(), StoreError> {
         let known = self.conversations.get(id).map(|known| known.head.last_seq);
@@ -242,7 +243,7 @@ impl Journal for Memory {
         dead: Option<&Holder>,
     ) -> Result<Claim, StoreError> {
         let mut tables = self.tables();
-        let stored_epoch = tables.conversations.get(id).map_or(0, |known| known.epoch);
+        let stored_epoch = tables.conversations.get(id).map_or(Epoch::ZERO, |known| known.epoch);
         Ok(tables.claims.claim(id, me, dead, stored_epoch))
     }
 

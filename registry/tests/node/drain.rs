@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use abide_actors::identity::NodeName;
 use abide_actors::request::RequestError;
 use abide_conversation::event::{EventData, TurnOutcome};
 use serde_json::json;
@@ -115,8 +116,8 @@ async fn what_must_not_run_twice_is_interrupted_when_a_drain_cuts_it_off() {
 #[tokio::test(start_paused = true)]
 async fn a_node_drains_when_another_node_asks_it_to() {
     let cluster = TestCluster::new(2, APPROVAL_AGENT).await;
-    assert!(cluster.node(1).conversations.drain_node("n0").await.unwrap());
-    assert!(!cluster.node(1).conversations.drain_node("n7").await.unwrap());
+    assert!(cluster.node(1).conversations.drain_node(&NodeName::new("n0")).await.unwrap());
+    assert!(!cluster.node(1).conversations.drain_node(&NodeName::new("n7")).await.unwrap());
     tokio::time::sleep(Duration::from_secs(1)).await;
     cluster.node(0).send("x", "go").await.unwrap();
     assert_eq!(cluster.live_on("x"), [1]);

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use abide_actors::identity::{Incarnation, NodeName};
 use abide_actors::journal::{Commit, Holder, Journal};
 use abide_actors::request::{DispatchRequest, Reply, Request, RequestError};
 use abide_conversation::command::ResolutionAnswer;
@@ -368,7 +369,7 @@ async fn with_forged_journal(
     tamper(&mut events[last].data);
     let store = Arc::new(Memory::default());
     let id = ConversationId::new(ID);
-    let before = Holder { node: "n".to_owned(), incarnation: "0".to_owned() };
+    let before = Holder { node: NodeName::new("n"), incarnation: Incarnation::new("0") };
     let held = store.claim(&id, &before, None).await.unwrap();
     let mut head = original.store.head(&id).await.unwrap().unwrap();
     head.last_seq = last as u64 + 1;

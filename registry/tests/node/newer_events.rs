@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use abide_actors::identity::{Incarnation, NodeName};
 use abide_actors::journal::{Commit, ConversationSummary, Holder, Journal};
 use abide_actors::request::{ForkRequest, Request};
 use abide_conversation::event::{Created, Event, EventData, TurnOutcome, Unknown};
@@ -23,7 +24,7 @@ async fn written() -> Arc<Memory> {
     let store = Arc::new(Memory::default());
     let id = ConversationId::new("x");
     let agent = AgentName::new("a");
-    let newer = Holder { node: "newer".to_owned(), incarnation: "1".to_owned() };
+    let newer = Holder { node: NodeName::new("newer"), incarnation: Incarnation::new("1") };
     let held = store.claim(&id, &newer, None).await.unwrap();
     let at = Timestamp::UNIX_EPOCH;
     let created = EventData::Created(Created {

@@ -3,6 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use abide_actors::identity::NodeName;
 use abide_actors::request::{FailCallRequest, Reply, Request, RequestError};
 use abide_conversation::command::IfBusy;
 use abide_conversation::event::{EventData, TurnOutcome};
@@ -136,16 +137,14 @@ async fn a_conversation_is_moved_with_what_it_was_doing() {
     let cluster = TestCluster::new(3, HOLD_AGENT).await;
     cluster.node(0).send("x", "go").await.unwrap();
     cluster.node(0).wait_for_holds(1).await;
-    let moved = cluster.node(2).conversations.move_to(&id("x"), Some("n1"), false).await;
-    assert_eq!(moved.as_deref(), Ok("n1"));
+    let n1 = NodeName::new("n1");
+    let moved = cluster.node(2).conversations.move_to(&id("x"), Some(&n1), false).await;
+    assert_eq!(moved, Ok(n1.clone()));
     cluster.node(1).wait_for_holds(1).await;
-    assert_eq!(
-        (cluster.live_on("x"), cluster.holder("x").await.unwrap().node),
-        (vec![1], "n1".into())
-    );
+    assert_eq!((cluster.live_on("x"), cluster.holder("x").await.unwrap().node), (vec![1], n1));
     // Without a target, the conversation goes to another node than its own.
     let moved = cluster.node(1).conversations.move_to(&id("x"), None, false).await.unwrap();
-    assert_ne!(moved, "n1");
+    assert_ne!(moved.as_str(), "n1");
     cluster.release_all();
     assert_eq!(cluster.node(0).turn_end("x", 1).await, COMPLETED);
     assert_eq!(cluster.run_count("x", "c"), 3);
@@ -162,15 +161,12 @@ async fn no_request_starts_a_conversation_elsewhere_during_its_move() {
         let node = cluster.node(n % 3);
         async move { node.deliver("x", user_message("more", IfBusy::Queue)).await }
     });
-    let (conversations, x) = (&cluster.node(2).conversations, id("x"));
+    let (conversations, x, n1) = (&cluster.node(2).conversations, id("x"), NodeName::new("n1"));
     let (moved, senders) =
-        tokio::join!(conversations.move_to(&x, Some("n1"), false), join_all(senders));
-    assert_eq!(moved.as_deref(), Ok("n1"));
+        tokio::join!(conversations.move_to(&x, Some(&n1), false), join_all(senders));
+    assert_eq!(moved, Ok(n1.clone()));
     assert!(senders.iter().all(Result::is_ok), "{senders:?}");
-    assert_eq!(
-        (cluster.live_on("x"), cluster.holder("x").await.unwrap().node),
-        (vec![1], "n1".into())
-    );
+    assert_eq!((cluster.live_on("x"), cluster.holder("x").await.unwrap().node), (vec![1], n1));
     cluster.check_writes();
 }
 
@@ -181,8 +177,9 @@ async fn a_passivated_conversation_is_moved_and_released() {
     cluster.node(0).poll_for_event("x", suspended).await;
     cluster.node(0).wait_until_passivated("x").await;
     assert_eq!(cluster.node(0).conversations.release(&id("x"), false).await, Ok(false));
-    let moved = cluster.node(0).conversations.move_to(&id("x"), Some("n2"), false).await;
-    assert_eq!((moved.as_deref(), cluster.live_on("x")), (Ok("n2"), vec![2]));
+    let moved =
+        cluster.node(0).conversations.move_to(&id("x"), Some(&NodeName::new("n2")), false).await;
+    assert_eq!((moved, cluster.live_on("x")), (Ok(NodeName::new("n2")), vec![2]));
 }
 
 #[tokio::test(start_paused = true)]
@@ -220,11 +217,14 @@ async fn an_impossible_move_says_why() {
     tokio::time::sleep(Duration::from_secs(3)).await;
     let conversations = &cluster.node(1).conversations;
     for (node, why) in [
-        ("n7", MoveError::NoSuchNode("n7".to_owned())),
-        ("n0", MoveError::There("n0".to_owned())),
-        ("n2", MoveError::Draining("n2".to_owned())),
+        ("n7", MoveError::NoSuchNode(NodeName::new("n7"))),
+        ("n0", MoveError::There(NodeName::new("n0"))),
+        ("n2", MoveError::Draining(NodeName::new("n2"))),
     ] {
-        assert_eq!(conversations.move_to(&id("x"), Some(node), true).await, Err(why));
+        assert_eq!(
+            conversations.move_to(&id("x"), Some(&NodeName::new(node)), true).await,
+            Err(why)
+        );
     }
     let nobody = conversations.move_to(&id("y"), None, false).await;
     assert_eq!(nobody, Err(MoveError::Failed(RequestError::Rejected(Rejection::NotFound))));
@@ -274,7 +274,8 @@ async fn a_quarantined_conversation_is_moved_and_released() {
         cluster.release_all();
         let conversations = &cluster.node(1).conversations;
         if moves {
-            assert_eq!(conversations.move_to(&id("bad"), None, false).await.as_deref(), Ok("n1"));
+            let moved = conversations.move_to(&id("bad"), None, false).await;
+            assert_eq!(moved, Ok(NodeName::new("n1")));
         } else {
             assert_eq!(conversations.release(&id("bad"), false).await, Ok(true));
         }

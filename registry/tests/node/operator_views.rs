@@ -3,6 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use abide_actors::identity::NodeName;
 use abide_actors::request::Request;
 use abide_conversation::ConversationId;
 use abide_conversation::event::TurnOutcome;
@@ -33,13 +34,13 @@ async fn a_conversation_is_seen_and_killed_from_any_node() {
     for number in 0..3 {
         let conversations = &cluster.node(number).conversations;
         let snapshot = conversations.snapshot(&id("x")).await.unwrap().unwrap();
-        assert_eq!(snapshot.holder.unwrap().node, "n0");
+        assert_eq!(snapshot.holder.unwrap().node.as_str(), "n0");
         assert_eq!(snapshot.in_flight.len(), 1);
         let (summary, _) = conversations.get_actor(&id("x")).await.unwrap().unwrap().live.unwrap();
         assert_eq!((summary.node.as_str(), summary.open_calls), ("n0", 1));
         assert_eq!(conversations.list_actors(None, None, 10).await.len(), 1);
-        assert_eq!(conversations.list_actors(Some("n0"), None, 10).await.len(), 1);
-        assert_eq!(conversations.list_actors(Some("n1"), None, 10).await.len(), 0);
+        assert_eq!(conversations.list_actors(Some(&NodeName::new("n0")), None, 10).await.len(), 1);
+        assert_eq!(conversations.list_actors(Some(&NodeName::new("n1")), None, 10).await.len(), 0);
         assert!(conversations.kill(&id("x")).await.unwrap());
         cluster.node(0).wait_for_holds(u32::try_from(number).unwrap() + 2).await;
         assert!(!conversations.kill(&id("y")).await.unwrap());

@@ -10,6 +10,7 @@ use abide_actors::request::{IdempotencyKey, Request, RequestError};
 use abide_conversation::ConversationId;
 use abide_conversation::command::IfBusy;
 use abide_conversation::event::{EventData, TurnOutcome};
+use abide_registry::member::ProcessId;
 use abide_registry::membership::LinkState;
 use abide_registry::placement::Policy;
 use abide_registry::protocol::CallRequest;
@@ -35,7 +36,7 @@ async fn user_message_count(node: &TestNode, id: &str) -> usize {
 }
 
 /// Gives the first delivery this fate, and carries every other call.
-fn first_delivery(fate: Fate) -> impl FnMut(&str, &str, &CallRequest) -> Fate + Send {
+fn first_delivery(fate: Fate) -> impl FnMut(&ProcessId, &ProcessId, &CallRequest) -> Fate + Send {
     let mut done = false;
     move |_, _, ask| {
         if is_delivery(ask) && !std::mem::replace(&mut done, true) { fate } else { Fate::Carry }

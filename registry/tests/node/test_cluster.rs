@@ -7,9 +7,11 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use abide_actors::clock::Clock;
+use abide_actors::identity::{Incarnation, NodeName};
 use abide_actors::journal::{Holder, StoreError};
 use abide_conversation::{ConversationId, Timestamp};
 use abide_registry::host::{HostMsg, RemoteCall};
+use abide_registry::member::ProcessId;
 use abide_registry::membership::{
     LinkState, LinkStates, Member, Membership, ObservedMember, Renewed,
 };
@@ -44,7 +46,7 @@ pub struct TestCluster {
 
 struct RunningNode {
     node: TestNode,
-    process: String,
+    process: ProcessId,
     store: Arc<FlakyStore>,
     /// While set, the node cannot reach the membership.
     membership_down: Arc<AtomicBool>,
@@ -102,8 +104,9 @@ impl TestCluster {
 
     async fn run(&mut self, name: &str) -> RunningNode {
         self.incarnations += 1;
-        let holder = Holder { node: name.to_owned(), incarnation: self.incarnations.to_string() };
-        let process = holder.to_string();
+        let incarnation = Incarnation::new(self.incarnations.to_string());
+        let holder = Holder { node: NodeName::new(name), incarnation };
+        let process = ProcessId::new(holder.to_string());
         let store = Arc::new(FlakyStore::sharing(self.store.clone(), self.writes.clone()));
         let membership_down = Arc::new(AtomicBool::new(false));
         let membership =
@@ -139,7 +142,7 @@ impl TestCluster {
         self.nodes[number].as_ref().unwrap()
     }
 
-    fn process(&self, number: usize) -> &str {
+    fn process(&self, number: usize) -> &ProcessId {
         &self.running_node(number).process
     }
 
@@ -249,14 +252,14 @@ impl TestCluster {
 }
 
 /// Each member and when it last renewed, by node name.
-type Registrations = BTreeMap<String, (Member, Instant)>;
+type Registrations = BTreeMap<NodeName, (Member, Instant)>;
 
 /// The membership's table, in memory and on paused time.
 #[derive(Default)]
 pub struct MemberTable {
     registrations: Mutex<Registrations>,
     /// All processes in the order in which they first entered.
-    processes: Mutex<Vec<String>>,
+    processes: Mutex<Vec<ProcessId>>,
 }
 
 impl MemberTable {
@@ -305,7 +308,7 @@ impl Membership for MembershipHandle {
         if !processes.contains(&me.process) {
             processes.push(me.process.clone());
         }
-        let place = |process: &String| processes.iter().position(|known| known == process);
+        let place = |process: &ProcessId| processes.iter().position(|known| known == process);
         let present = all.get(&me.holder.node).map(|(present, _)| &present.process);
         if present.is_some_and(|present| place(present) > place(&me.process)) {
             return Ok(Renewed::Evicted);
@@ -359,18 +362,18 @@ pub enum Fate {
     Garble,
 }
 
-type ChooseFate = Box<dyn FnMut(&str, &str, &CallRequest) -> Fate + Send>;
+type ChooseFate = Box<dyn FnMut(&ProcessId, &ProcessId, &CallRequest) -> Fate + Send>;
 
 /// Carries calls between processes; the test decides each call's fate.
 #[derive(Default)]
 pub struct TestNetwork {
-    hosts: Mutex<BTreeMap<String, ActorRef<HostMsg>>>,
-    links: Mutex<BTreeMap<String, watch::Sender<LinkStates>>>,
+    hosts: Mutex<BTreeMap<ProcessId, ActorRef<HostMsg>>>,
+    links: Mutex<BTreeMap<ProcessId, watch::Sender<LinkStates>>>,
     choose_fate: Mutex<Option<ChooseFate>>,
 }
 
 impl TestNetwork {
-    fn join(self: &Arc<Self>, me: String, host: ActorRef<HostMsg>) -> Arc<TestPeers> {
+    fn join(self: &Arc<Self>, me: ProcessId, host: ActorRef<HostMsg>) -> Arc<TestPeers> {
         let mut hosts = self.hosts.lock().unwrap();
         let links = hosts.keys().map(|other| (other.clone(), LinkState::Connected)).collect();
         self.links.lock().unwrap().insert(me.clone(), watch::Sender::new(Arc::new(links)));
@@ -381,27 +384,30 @@ impl TestNetwork {
         Arc::new(TestPeers { network: self.clone(), me })
     }
 
-    fn leave(&self, process: &str, mode: DeathMode) {
+    fn leave(&self, process: &ProcessId, mode: DeathMode) {
         self.hosts.lock().unwrap().remove(process);
         self.links.lock().unwrap().remove(process);
         if mode == DeathMode::ConnectionRefused {
-            let others: Vec<String> = self.hosts.lock().unwrap().keys().cloned().collect();
+            let others: Vec<ProcessId> = self.hosts.lock().unwrap().keys().cloned().collect();
             for other in others {
                 self.set(&other, process, LinkState::Refused);
             }
         }
     }
 
-    fn set(&self, from: &str, to: &str, link: LinkState) {
+    fn set(&self, from: &ProcessId, to: &ProcessId, link: LinkState) {
         if let Some(links) = self.links.lock().unwrap().get(from) {
             links.send_modify(|links| {
-                Arc::make_mut(links).insert(to.to_owned(), link);
+                Arc::make_mut(links).insert(to.clone(), link);
             });
         }
     }
 
     /// Lets the function decide the fate of every call from now on.
-    pub fn set_fates(&self, choose: impl FnMut(&str, &str, &CallRequest) -> Fate + Send + 'static) {
+    pub fn set_fates(
+        &self,
+        choose: impl FnMut(&ProcessId, &ProcessId, &CallRequest) -> Fate + Send + 'static,
+    ) {
         *self.choose_fate.lock().unwrap() = Some(Box::new(choose));
     }
 
@@ -410,14 +416,14 @@ impl TestNetwork {
         *self.choose_fate.lock().unwrap() = None;
     }
 
-    fn fate(&self, from: &str, to: &str, call: &[u8]) -> Fate {
+    fn fate(&self, from: &ProcessId, to: &ProcessId, call: &[u8]) -> Fate {
         let mut choose_fate = self.choose_fate.lock().unwrap();
         let Some(choose_fate) = choose_fate.as_mut() else { return Fate::Carry };
         let envelope: Envelope = abide_conversation::from_json(call).unwrap();
         choose_fate(from, to, &envelope.call)
     }
 
-    async fn carry(&self, to: &str, call: Vec<u8>) -> Result<Vec<u8>, CallError> {
+    async fn carry(&self, to: &ProcessId, call: Vec<u8>) -> Result<Vec<u8>, CallError> {
         let host = self.hosts.lock().unwrap().get(to).cloned();
         // No reply tells the caller that the process is gone.
         let Some(host) = host else { return std::future::pending().await };
@@ -433,14 +439,14 @@ impl TestNetwork {
 /// One process's view of the network.
 struct TestPeers {
     network: Arc<TestNetwork>,
-    me: String,
+    me: ProcessId,
 }
 
 #[async_trait]
 impl Peers for TestPeers {
     async fn call(
         &self,
-        process: &str,
+        process: &ProcessId,
         call: Vec<u8>,
         within: Duration,
     ) -> Result<Vec<u8>, CallError> {
@@ -459,7 +465,7 @@ impl Peers for TestPeers {
                     Err(CallError::Lost)
                 }
                 Fate::Delay(by) => {
-                    let (network, to) = (self.network.clone(), process.to_owned());
+                    let (network, to) = (self.network.clone(), process.clone());
                     // The call is on its way even when the caller gives up.
                     let late = tokio::spawn(async move {
                         tokio::time::sleep(by).await;

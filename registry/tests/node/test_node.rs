@@ -8,6 +8,7 @@ use abide_actors::agent::{Format, from_text};
 use abide_actors::clock::Clock;
 use abide_actors::definition::Definition;
 use abide_actors::exec::{Launcher, Limits, Sandbox, Shell};
+use abide_actors::identity::{Incarnation, NodeName};
 use abide_actors::journal::Holder;
 use abide_actors::request::{
     IdempotencyKey, Reply, Request, RequestError, ResolveRequest, SendRequest,
@@ -23,6 +24,7 @@ use abide_conversation::{AgentName, CallId, ConversationId, Principal, State, re
 use abide_registry::agent_catalog::AgentCatalog;
 use abide_registry::host::{HostMsg, Quarantined};
 use abide_registry::live::{self, Hub};
+use abide_registry::member::ProcessId;
 use abide_registry::membership::{Member, MemberState, Membership};
 use abide_registry::peers::Peers;
 use abide_registry::placement::Policy;
@@ -135,7 +137,7 @@ impl TestNode {
             clock: clock(),
             store,
             membership: standalone.clone(),
-            holder: Holder { node: "n".to_owned(), incarnation: "1".to_owned() },
+            holder: Holder { node: NodeName::new("n"), incarnation: Incarnation::new("1") },
             policy: Policy::Local,
             extensions,
         };
@@ -166,7 +168,7 @@ impl TestNode {
         let model = Arc::new(TestModel::default());
         let runtime_deps = RuntimeDeps {
             me: Member {
-                process: holder.to_string(),
+                process: ProcessId::new(holder.to_string()),
                 holder,
                 address: String::new(),
                 state: MemberState::Up,

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::net::TcpListener;
 
-use crate::node::{ECHO, HOLD};
+use crate::node::{ECHO, HOLD, peer_address};
 use crate::node_process::{NodeProcess, pair, within};
 use crate::proxy::Proxy;
 
@@ -78,7 +78,7 @@ async fn a_peer_that_was_never_connected_never_counts_as_refused() {
     let mut a = NodeProcess::start("a", "p-a").await;
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
-    a.set_members(&[("b".to_owned(), "p-b".to_owned(), address.clone())]).await;
+    a.set_members(&[peer_address("b", "p-b", &address)]).await;
     drop(within("a connection", listener.accept()).await.unwrap());
     drop(listener);
     a.wait_for_log("error=Some(Refused)").await;

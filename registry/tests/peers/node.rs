@@ -5,8 +5,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use abide_actors::identity::{Incarnation, NodeName};
 use abide_actors::journal::Holder;
 use abide_registry::host::{HostMsg, RemoteCall};
+use abide_registry::member::ProcessId;
 use abide_registry::membership::{LinkState, Member, MemberState};
 use abide_registry::peers::{CallError, Mesh, MeshConfig, Peers};
 use futures::StreamExt;
@@ -27,20 +29,36 @@ pub const REPORT_PREFIX: &str = "@ ";
 
 #[derive(Clone, Serialize, Deserialize)]
 pub struct Config {
-    pub name: String,
-    pub process: String,
+    pub name: NodeName,
+    pub process: ProcessId,
     pub listen: String,
     pub secret: Option<String>,
 }
 
 /// The name, process and address of another node.
-pub type PeerAddress = (String, String, String);
+pub type PeerAddress = (NodeName, ProcessId, String);
+
+pub fn peer_address(name: &str, process: &str, address: &str) -> PeerAddress {
+    (NodeName::new(name), ProcessId::new(process), address.to_owned())
+}
 
 #[derive(Serialize, Deserialize)]
 pub enum Order {
     Members(Vec<PeerAddress>),
-    Call { to: String, bytes: usize, first: u8, within_ms: u64 },
-    Calls { to: String, count: usize, concurrency: usize, bytes: usize, first: u8, within_ms: u64 },
+    Call {
+        to: ProcessId,
+        bytes: usize,
+        first: u8,
+        within_ms: u64,
+    },
+    Calls {
+        to: ProcessId,
+        count: usize,
+        concurrency: usize,
+        bytes: usize,
+        first: u8,
+        within_ms: u64,
+    },
     KillServer,
     Metrics,
 }
@@ -123,7 +141,7 @@ async fn run(config: Config) {
     tokio::spawn(async move {
         loop {
             let now = links.borrow_and_update().clone();
-            let names = now.iter().map(|(process, link)| (process.clone(), name_of(*link)));
+            let names = now.iter().map(|(process, link)| (process.to_string(), name_of(*link)));
             report(&Report::Links(names.collect()));
             if links.changed().await.is_err() {
                 return;
@@ -184,7 +202,7 @@ fn count_one(outcomes: &mut BTreeMap<String, usize>, outcome: Result<usize, Call
 
 async fn call(
     cluster: &Mesh,
-    to: &str,
+    to: &ProcessId,
     bytes: usize,
     first: u8,
     within_ms: u64,
@@ -204,7 +222,7 @@ fn name_of(link: LinkState) -> String {
 
 fn member((node, process, address): PeerAddress) -> Member {
     Member {
-        holder: Holder { node, incarnation: process.clone() },
+        holder: Holder { node, incarnation: Incarnation::new(process.as_str()) },
         process,
         address,
         state: MemberState::Up,

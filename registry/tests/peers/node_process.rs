@@ -5,6 +5,8 @@ use std::process::Stdio;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use abide_actors::identity::NodeName;
+use abide_registry::member::ProcessId;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::process::{Child, ChildStdin, Command};
 use tokio::sync::{mpsc, watch};
@@ -46,8 +48,8 @@ impl NodeProcess {
 
     pub async fn with(name: &str, process: &str, listen: &str, secret: Option<&str>) -> Self {
         let config = Config {
-            name: name.to_owned(),
-            process: process.to_owned(),
+            name: NodeName::new(name),
+            process: ProcessId::new(process),
             listen: listen.to_owned(),
             secret: secret.map(str::to_owned),
         };
@@ -171,7 +173,7 @@ impl NodeProcess {
         first: u8,
         within_ms: u64,
     ) -> (Result<usize, String>, u64) {
-        self.order(&Order::Call { to: to.to_owned(), bytes, first, within_ms }).await;
+        self.order(&Order::Call { to: ProcessId::new(to), bytes, first, within_ms }).await;
         match within("a call", self.reports.recv()).await {
             Some(Report::Called(outcome, took)) => (outcome, took),
             report => panic!("not the outcome of a call: {report:?}"),
@@ -187,7 +189,7 @@ impl NodeProcess {
         first: u8,
         within_ms: u64,
     ) -> (BTreeMap<String, usize>, u64) {
-        let to = to.to_owned();
+        let to = ProcessId::new(to);
         self.order(&Order::Calls { to, count, concurrency, bytes, first, within_ms }).await;
         match within("calls", self.reports.recv()).await {
             Some(Report::CalledAll(outcomes, took)) => (outcomes, took),

@@ -3,7 +3,7 @@
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use crate::node::ECHO;
+use crate::node::{ECHO, peer_address};
 use crate::node_process::{NodeProcess, pair, within};
 
 #[tokio::test]
@@ -43,8 +43,7 @@ async fn nodes_without_a_secret_find_each_other_and_no_one_with_one() {
 async fn a_relayed_handshake_leads_nowhere() {
     let (mut a, b) = pair().await;
     let relay = crate::proxy::Proxy::start(&a.address).await;
-    a.set_members(&[b.peer_address(), ("c".to_owned(), "p-c".to_owned(), relay.address.clone())])
-        .await;
+    a.set_members(&[b.peer_address(), peer_address("c", "p-c", &relay.address)]).await;
     a.metric_reaches("abide_peers_refused_total{cause=\"ourselves\"}", 6).await;
     assert!(a.log_lines("cause=\"ourselves\"").len() <= 2);
     assert!(!a.was_link_ever("p-c", "Connected") && !a.was_link_ever("p-a", "Connected"));
@@ -104,7 +103,7 @@ async fn the_listener_of_ractor_cluster_accepts_nobody() {
     let _ = within("its end", stream.read_to_end(&mut answer)).await;
     assert!(answer.len() < 16, "{answer:?} is more than an alert");
     // A node that dials this listener is not let in, either.
-    a.set_members(&[b.peer_address(), ("c".to_owned(), "p-c".to_owned(), inner.clone())]).await;
+    a.set_members(&[b.peer_address(), peer_address("c", "p-c", inner)]).await;
     a.metric_reaches("abide_peers_refused_total{cause=\"secret\"}", 2).await;
     assert!(!a.was_link_ever("p-c", "Connected"));
     assert_eq!(a.call("p-b", 256, 10_000).await, Ok(256));

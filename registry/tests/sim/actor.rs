@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use abide_actors::activity::ActivityError;
 use abide_actors::conversation::ExitReason;
+use abide_actors::identity::Epoch;
 use abide_actors::journal::{
     Claim, ClosedSuspension, Commit, ConversationSummary, Holder, StoreError, StoredResponse,
 };
@@ -90,7 +91,7 @@ struct Actor {
 
 /// Runs the actor, and tells the host how it ended.
 pub async fn run(node: Rc<Node>, live: Rc<Live>, dead: Option<Holder>) {
-    let held = Claim { holder: node.me(), epoch: 0 };
+    let held = Claim { holder: node.me(), epoch: Epoch::ZERO };
     let mut actor = Actor {
         node: node.clone(),
         live: live.clone(),

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use abide_actors::identity::NodeName;
 use abide_conversation::event::{Event, EventData};
 use abide_conversation::{ConversationId, State, Timestamp, replay, wanted};
 use abide_registry::cluster_view::ClusterView;
@@ -115,13 +116,13 @@ pub fn check_partition_moves(world: &World, before: &ClusterView, now: &ClusterV
     {
         return;
     }
-    let remains = |name: &&str| now_members.contains(name);
+    let remains = |name: &&NodeName| now_members.contains(name);
     let departed_partitions: Vec<PartitionSet> = before_members
         .iter()
         .filter(|name| !remains(name))
         .map(|name| share(name, &before_members))
         .collect();
-    let me = now.me.node.as_str();
+    let me = &now.me.node;
     if !now_members.contains(&me) || !before_members.contains(&me) {
         return;
     }
@@ -139,7 +140,7 @@ pub fn check_partition_moves(world: &World, before: &ClusterView, now: &ClusterV
 }
 
 /// The members among which a view divides the partitions.
-fn sweepers(view: &ClusterView) -> Vec<&str> {
+fn sweepers(view: &ClusterView) -> Vec<&NodeName> {
     let up = view.all().filter(|it| it.state == MemberState::Up && view.reaches(it));
-    up.map(|member| member.holder.node.as_str()).collect()
+    up.map(|member| &member.holder.node).collect()
 }

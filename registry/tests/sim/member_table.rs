@@ -2,20 +2,22 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use abide_actors::identity::{Incarnation, NodeName};
 use abide_actors::journal::Holder;
 use abide_conversation::Timestamp;
+use abide_registry::member::ProcessId;
 use abide_registry::membership::{Member, ObservedMember, Renewed};
 
 /// The members and when each last renewed, and the incarnations that are dead.
 #[derive(Debug, Default)]
 pub struct MemberTable {
-    members: BTreeMap<String, (Member, u64)>,
-    dead: BTreeSet<(String, String)>,
+    members: BTreeMap<NodeName, (Member, u64)>,
+    dead: BTreeSet<(NodeName, Incarnation)>,
     /// The last process of each node name, and the earlier processes.
-    processes: BTreeMap<String, String>,
-    former: BTreeSet<(String, String)>,
+    processes: BTreeMap<NodeName, ProcessId>,
+    former: BTreeSet<(NodeName, ProcessId)>,
     /// Declared dead since their lease lapsed, not since a node suspected them.
-    silenced: BTreeSet<(String, String)>,
+    silenced: BTreeSet<(NodeName, Incarnation)>,
     /// Whether a lapsed lease is ignored: a mutation.
     never_declares_dead: bool,
 }
@@ -98,7 +100,7 @@ impl MemberTable {
         self.silenced.contains(&key(who))
     }
 
-    fn silence_of(&self, name: &str, now: u64) -> Option<(&Member, u64)> {
+    fn silence_of(&self, name: &NodeName, now: u64) -> Option<(&Member, u64)> {
         self.members.get(name).map(|(member, renewed)| (member, now - renewed))
     }
 
@@ -121,6 +123,6 @@ impl MemberTable {
     }
 }
 
-fn key(who: &Holder) -> (String, String) {
+fn key(who: &Holder) -> (NodeName, Incarnation) {
     (who.node.clone(), who.incarnation.clone())
 }

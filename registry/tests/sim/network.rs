@@ -4,6 +4,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use abide_conversation::{Action, ConversationId, Timestamp};
+use abide_registry::member::ProcessId;
 use abide_registry::membership::LinkState;
 
 use crate::actor::{Outcome, Request};
@@ -38,7 +39,7 @@ impl Node {
     /// Calls another process, and waits for its reply for at most `within`.
     pub async fn ask_node(
         self: &Rc<Self>,
-        process: &str,
+        process: &ProcessId,
         ask: Call,
         within: Duration,
     ) -> Result<CallReply, CallError> {
@@ -63,7 +64,7 @@ impl Node {
         };
         let twice = accident_kind == 4 && repeatable
             || world.mutation == Some(Mutation::NetworkCarriesTwice);
-        let (answer, to) = (OneShot::new(&exec), process.to_owned());
+        let (answer, to) = (OneShot::new(&exec), process.clone());
         if accident_kind != 2 {
             let (sender, call) = (answer.clone(), ask.clone());
             carry(self.clone(), to.clone(), call, deadline, before, move |done| {
@@ -87,7 +88,7 @@ impl Node {
     }
 
     /// Returns when the connection ends.
-    async fn disconnected(&self, process: &str) {
+    async fn disconnected(&self, process: &ProcessId) {
         loop {
             let seen = self.heartbeat_inputs.count();
             if self.links.borrow().get(process) != Some(&LinkState::Connected) {
@@ -99,11 +100,11 @@ impl Node {
 
     /// Returns when a process has ceased to be a member; a process that is not yet a member may
     /// become one.
-    async fn removed(&self, process: &str) {
+    async fn removed(&self, process: &ProcessId) {
         let mut was_member = false;
         loop {
             let seen = self.views.count();
-            let is_member = self.seen().all().any(|member| member.process == process);
+            let is_member = self.seen().all().any(|member| member.process == *process);
             if was_member && !is_member {
                 return;
             }
@@ -135,7 +136,7 @@ impl Node {
 /// reply.
 fn carry(
     from: Rc<Node>,
-    to: String,
+    to: ProcessId,
     ask: Call,
     deadline: Timestamp,
     before: u64,

@@ -9,11 +9,13 @@ use std::rc::Rc;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use abide_actors::identity::{Incarnation, NodeName};
 use abide_actors::journal::{Holder, StoreError};
 use abide_actors::node_lease::Lease;
 use abide_conversation::{ConversationId, Timestamp};
 use abide_registry::cluster_view::ClusterView;
 use abide_registry::host::CrashHistory;
+use abide_registry::member;
 use abide_registry::membership::LinkStates;
 use abide_registry::membership::{Member, MemberState};
 use futures::future::{Either, ready};
@@ -34,7 +36,7 @@ pub struct Node {
     pub world: Rc<World>,
     pub process_id: ProcessId,
     pub slot: usize,
-    pub process: String,
+    pub process: member::ProcessId,
     pub alive: Cell<bool>,
     /// The errors of the node's clocks: its rate in thousandths, and its offset in milliseconds.
     rate: u64,
@@ -67,15 +69,16 @@ pub struct Node {
 impl Node {
     pub fn new(world: &Rc<World>, process_id: ProcessId, slot: usize) -> Rc<Self> {
         let mut random = Random::new(world.seed, 100 + process_id as u64);
-        let (name, exec) = (format!("n{slot}"), &world.exec);
-        let me = Holder { node: name.clone(), incarnation: format!("i{process_id}") };
+        let (name, exec) = (NodeName::new(format!("n{slot}")), &world.exec);
+        let process = member::ProcessId::new(format!("{name}-p{process_id}"));
+        let me = Holder { node: name, incarnation: Incarnation::new(format!("i{process_id}")) };
         let view = ClusterView::with_share(me.clone(), Vec::new(), LinkStates::default(), share);
         let (rate, offset) = (990 + random.below(21), random.below(301).cast_signed() - 150);
         Rc::new(Self {
             world: world.clone(),
             process_id,
             slot,
-            process: format!("{name}-p{process_id}"),
+            process,
             alive: Cell::new(true),
             rate,
             offset,

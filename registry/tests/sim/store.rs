@@ -5,6 +5,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use abide_actors::identity::Epoch;
 use abide_actors::journal::{Claim, Commit, Holder, Journal, StoreError, StoredConversation};
 use abide_conversation::event::{Event, EventData, Executor, OnInterrupt};
 use abide_conversation::{ConversationId, Timestamp};
@@ -26,7 +27,7 @@ pub struct Store {
     pub member_table: RefCell<MemberTable>,
     mutation: Option<Mutation>,
     /// The highest claimed epoch of each conversation; below, the last writer's claim.
-    epochs: RefCell<BTreeMap<ConversationId, u64>>,
+    epochs: RefCell<BTreeMap<ConversationId, Epoch>>,
     writers: RefCell<BTreeMap<ConversationId, Claim>>,
     closed: RefCell<BTreeSet<(ConversationId, String, u32)>>,
     done: RefCell<BTreeSet<(ConversationId, String)>>,
@@ -93,8 +94,9 @@ impl Store {
         let after = complete_now(self.memory.claim(id, me, dead))?;
         if before.as_ref() != Some(&after) {
             self.claims.set(self.claims.get() + 1);
-            self.fold_into_trace(&[id.as_str(), &after.holder.to_string()], after.epoch);
-            let highest = self.epochs.borrow_mut().insert(id.clone(), after.epoch).unwrap_or(0);
+            self.fold_into_trace(&[id.as_str(), &after.holder.to_string()], after.epoch.get());
+            let highest =
+                self.epochs.borrow_mut().insert(id.clone(), after.epoch).unwrap_or_default();
             if after.epoch <= highest {
                 self.report_violation(format!(
                     "{id}: epoch {} is claimed after {highest}",
@@ -180,7 +182,7 @@ impl Store {
         closing_events: Vec<EventData>,
     ) {
         self.commits.set(self.commits.get() + 1);
-        self.fold_into_trace(&[id.as_str()], last ^ held.epoch << 32);
+        self.fold_into_trace(&[id.as_str()], last ^ held.epoch.get() << 32);
         if let Some(last) = self.writers.borrow_mut().insert(id.clone(), held.clone())
             && (last.epoch > held.epoch || last.epoch == held.epoch && last != *held)
         {

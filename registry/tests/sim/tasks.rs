@@ -5,6 +5,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
+use abide_actors::identity::Incarnation;
 use abide_actors::journal::StoreError;
 use abide_conversation::{Action, Command, ConversationId, State, decide, replay};
 use abide_registry::alarms::planner::AlarmPlanner;
@@ -61,8 +62,8 @@ impl Node {
         });
     }
 
-    fn incarnation(&self) -> String {
-        format!("i{}-{}", self.process_id, self.world.number())
+    fn incarnation(&self) -> Incarnation {
+        Incarnation::new(format!("i{}-{}", self.process_id, self.world.number()))
     }
 
     async fn keep_membership(self: Rc<Self>, mut lease_tracker: LeaseTracker) {

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use abide_actors::journal::Holder;
 use abide_conversation::ConversationId;
+use abide_registry::member;
 use abide_registry::membership::LinkState;
 use abide_registry::placement::Policy;
 
@@ -103,8 +104,8 @@ impl World {
         (0..NODES).filter_map(|slot| self.node(slot)).collect()
     }
 
-    pub fn process(&self, process: &str) -> Option<Rc<Node>> {
-        self.processes.borrow().iter().find(|node| node.process == process).cloned()
+    pub fn process(&self, process: &member::ProcessId) -> Option<Rc<Node>> {
+        self.processes.borrow().iter().find(|node| node.process == *process).cloned()
     }
 
     /// Starts a process under the name of a node; another process of this name keeps running.

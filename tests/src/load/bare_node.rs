@@ -10,6 +10,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use abide_actors::identity::{Incarnation, NodeName};
 use abide_actors::journal::{
     Claim, ClosedSuspension, Commit, ConversationSummary, Holder, StoreError,
 };
@@ -94,7 +95,7 @@ impl IntoResponse for RequestError {
 pub(super) async fn serve(load: &Load, url: &str) -> Result<(), LoadError> {
     let bare = Bare {
         store: redis::open(url, load.durability).await?,
-        me: Holder { node: "bare".to_owned(), incarnation: "1".to_owned() },
+        me: Holder { node: NodeName::new("bare"), incarnation: Incarnation::new("1") },
         commits: commits()?.into(),
         committed: Arc::default(),
         turns: Arc::default(),

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use abide_actors::identity::{Incarnation, NodeName};
 use abide_actors::journal::Holder;
 use abide_registry::store::Store;
 use abide_registry::store::commit_benchmark::CommitBenchmark;
@@ -54,7 +55,7 @@ pub(super) async fn measure(
     turns: &Turns,
     store: Arc<dyn Store>,
 ) -> Result<FloorRate, LoadError> {
-    let me = Holder { node: "floor".to_owned(), incarnation: "1".to_owned() };
+    let me = Holder { node: NodeName::new("floor"), incarnation: Incarnation::new("1") };
     let failed = |refusal| load_error("the floor", refusal);
     let workers = load.concurrency as usize;
     let mut floor = CommitBenchmark::new(store, &me, workers).await.map_err(failed)?;

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use abide_actors::identity::NodeName;
 use abide_registry::partition::{Partition, PartitionSet};
 use abide_tests::checks::Evidence;
 use abide_tests::checks::alarms::late;
@@ -87,8 +88,8 @@ async fn the_alarms_of_a_node_that_dies_just_before_fire_in_time() {
     wait_until_connected(&cluster).await;
     cluster.client(0).define("asks", &asks(Duration::from_millis(2_500))).await;
     // Held by the first node; their alarms belong to the last one.
-    let members = ["node-0", "node-1", "node-2"];
-    let share = PartitionSet::of("node-2", &members);
+    let members = ["node-0", "node-1", "node-2"].map(NodeName::new);
+    let share = PartitionSet::of(&members[2], &members.each_ref());
     let mut ids = names("c", 60);
     ids.retain(|id| share.contains(Partition::of(id)));
     assert!(ids.len() > 5);

@@ -31,7 +31,7 @@ impl Listener {
     }
 
     /// The names of the peers whose connections were accepted before `last` dials.
-    async fn accepted_before(&mut self, last: &Handshake) -> Vec<String> {
+    async fn accepted_before(&mut self, last: &Handshake) -> Vec<NodeName> {
         last.dial(&self.target()).await.unwrap();
         let mut names = Vec::new();
         loop {
@@ -50,7 +50,7 @@ impl Listener {
 
 fn handshake(name: &str, secret: &str) -> Arc<Handshake> {
     let keys = Keys::derive(Some(secret)).unwrap();
-    let (name, process) = (name.to_owned(), format!("p-{name}"));
+    let (name, process) = (NodeName::new(name), ProcessId::new(format!("p-{name}")));
     Arc::new(Handshake { name, process, keys, rejections: RejectionLog::default() })
 }
 
@@ -70,7 +70,7 @@ async fn a_peer_with_the_key_is_accepted_and_reaches_its_target() {
     let connection = a.dial(&b.target()).await.unwrap_or_else(|error| panic!("{error:?}"));
     let Authenticated { name, process, dialled, .. } = connection;
     assert_eq!((name.as_str(), process.as_str(), dialled), ("b", "p-b", true));
-    assert_eq!(b.accepted_before(&handshake("z", "secret")).await, ["a"]);
+    assert_eq!(b.accepted_before(&handshake("z", "secret")).await, [NodeName::new("a")]);
 }
 
 #[tokio::test]
@@ -91,7 +91,7 @@ async fn a_probe_learns_who_is_there_and_is_not_accepted() {
 #[tokio::test]
 async fn a_peer_that_wants_another_process_learns_that_it_is_gone() {
     let mut b = Listener::start("b", "secret").await;
-    let target = Target { process: "p-before".to_owned(), ..b.target() };
+    let target = Target { process: ProcessId::new("p-before"), ..b.target() };
     assert_eq!(handshake("a", "secret").dial(&target).await.err(), Some(DialError::Refused));
     assert!(b.accepted_before(&handshake("z", "secret")).await.is_empty());
 }
@@ -115,7 +115,7 @@ async fn an_address_without_a_listener_refuses() {
 async fn a_node_of_another_wire_version_is_refused_by_both() {
     let mut b = Listener::start("b", "secret").await;
     let a = handshake("a", "secret");
-    let to = Some("p-b".to_owned());
+    let to = Some(ProcessId::new("p-b"));
     let answer = send_hello(&b, &a, &Hello { wire: WIRE + 1, to, ..a.hello() }).await.unwrap();
     // The peer learns our version from the answer, whatever its own is.
     assert_eq!(answer, b.handshake.hello());
@@ -139,9 +139,9 @@ async fn a_node_of_another_wire_version_is_refused_by_both() {
 async fn a_handshake_that_comes_back_is_refused_at_both_ends() {
     let mut a = Listener::start("a", "secret").await;
     assert_eq!(a.handshake.dial(&a.target()).await.err(), Some(DialError::Refused));
-    let elsewhere = Target { process: "p-b".to_owned(), ..a.target() };
+    let elsewhere = Target { process: ProcessId::new("p-b"), ..a.target() };
     assert_eq!(a.handshake.dial(&elsewhere).await.err(), Some(DialError::Refused));
-    let to = Some("p-a".to_owned());
+    let to = Some(ProcessId::new("p-a"));
     send_hello(&a, &a.handshake, &Hello { to, ..a.handshake.hello() }).await.unwrap();
     assert!(a.accepted_before(&handshake("z", "secret")).await.is_empty());
 }

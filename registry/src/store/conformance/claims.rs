@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use abide_actors::identity::{Epoch, Incarnation};
 use abide_actors::journal::{Claim, Holder, StoreError};
 use tokio::task::JoinSet;
 
@@ -57,7 +58,7 @@ pub(in super::super) async fn a_claim_over_a_dead_holder_raises_the_epoch(store:
 
 pub(in super::super) async fn a_claim_over_the_wrong_holder_changes_nothing(store: Arc<dyn Store>) {
     let held = claimed(&*store, "a").await;
-    let earlier = Holder { incarnation: "0".to_owned(), ..holder("n") };
+    let earlier = Holder { incarnation: Incarnation::new("0"), ..holder("n") };
     assert_eq!(store.claim(&id("a"), &holder("m"), Some(&earlier)).await, Ok(held.clone()));
     assert_eq!(store.claim(&id("a"), &earlier, None).await, Ok(held));
 }
@@ -78,7 +79,7 @@ pub(in super::super) async fn a_claim_reads_what_it_won_and_nothing_else(store: 
 }
 
 pub(in super::super) async fn no_epoch_is_given_twice(store: Arc<dyn Store>) {
-    let mut last = 0;
+    let mut last = Epoch::ZERO;
     for round in 0..6 {
         let held = claimed(&*store, "a").await;
         assert!(held.epoch > last, "{} after {last}", held.epoch);

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use abide_actors::identity::NodeName;
 use abide_actors::journal::{InboxFilter, StoreError};
 use abide_conversation::event::SuspensionKind;
 use abide_conversation::state::{ConversationStatus, PendingCall};
@@ -196,10 +197,10 @@ pub(in super::super) async fn shares_part_the_active_and_the_due(store: Arc<dyn 
         first.head.alarm = Some(at(n));
         store.append(&id(name), &held, first).await.unwrap();
     }
-    let members = ["node-1", "node-2"];
+    let members = ["node-1", "node-2"].map(NodeName::new);
     let (mut found, mut rung) = (Vec::new(), Vec::new());
-    for me in members {
-        let share = PartitionSet::of(me, &members);
+    for me in &members {
+        let share = PartitionSet::of(me, &members.each_ref());
         let mine = active(&*store, &share).await;
         assert!(mine.iter().all(|name| share.contains(Partition::of(name))));
         found.extend(mine);

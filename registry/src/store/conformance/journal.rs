@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use abide_actors::identity::{Epoch, Incarnation};
 use abide_actors::journal::{Claim, Holder, StoreError, StoredConversation, StoredResponse};
 use abide_conversation::event::{EventData, Unknown};
 use abide_conversation::{State, Timestamp};
@@ -71,7 +72,7 @@ pub(in super::super) async fn an_append_of_another_life_with_the_same_epoch_is_f
     store: Arc<dyn Store>,
 ) {
     let held = created(&*store, "a").await;
-    let incarnation = "2".to_owned();
+    let incarnation = Incarnation::new("2");
     let other = Claim { holder: Holder { incarnation, ..held.holder.clone() }, ..held };
     assert_eq!(store.append(&id("a"), &other, commit(2, 2)).await, Err(StoreError::Fenced));
 }
@@ -86,7 +87,7 @@ pub(in super::super) async fn an_append_after_a_release_is_fenced(store: Arc<dyn
 }
 
 pub(in super::super) async fn an_append_without_a_claim_is_fenced(store: Arc<dyn Store>) {
-    let held = Claim { holder: holder("n"), epoch: 1 };
+    let held = Claim { holder: holder("n"), epoch: Epoch::new(1) };
     assert_eq!(store.append(&id("a"), &held, commit(1, 1)).await, Err(StoreError::Fenced));
 }
 
@@ -101,7 +102,7 @@ pub(in super::super) async fn a_refused_commit_leaves_nothing(store: Arc<dyn Sto
     Arc::make_mut(&mut misplaced.events)[0].seq = 3;
     misplaced.head.last_seq = 3;
     assert_eq!(store.append(&id("a"), &held, misplaced).await, Err(StoreError::Conflict));
-    let stale = Claim { epoch: held.epoch + 1, ..held };
+    let stale = Claim { epoch: held.epoch.next(), ..held };
     assert_eq!(store.append(&id("a"), &stale, whole).await, Err(StoreError::Fenced));
 
     assert_eq!(store.events(&id("a"), 0, 10).await.unwrap().len(), 1);

@@ -1,6 +1,7 @@
 //! The commits, claims and entries that the suite uses.
 #![allow(clippy::unwrap_used)]
 
+use abide_actors::identity::{Incarnation, NodeName};
 use abide_actors::journal::{
     Claim, ClosedSuspension, Commit, ConversationSummary, Holder, StoredResponse,
 };
@@ -23,7 +24,7 @@ pub(in super::super) fn id(id: &str) -> ConversationId {
 }
 
 pub(in super::super) fn holder(node: &str) -> Holder {
-    Holder { node: node.to_owned(), incarnation: "1".to_owned() }
+    Holder { node: NodeName::new(node), incarnation: Incarnation::new("1") }
 }
 
 pub(in super::super) async fn claimed(store: &dyn Store, name: &str) -> Claim {

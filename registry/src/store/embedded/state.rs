@@ -4,6 +4,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
+use abide_actors::identity::Epoch;
 use abide_actors::journal::{Claim, Holder, StoreError};
 use abide_conversation::ConversationId;
 use redb::{Database, Error, ReadTransaction, ReadableDatabase};
@@ -102,12 +103,12 @@ impl Shared {
 
     /// The epoch in the file, read without holding the lock. Before it is used another claim may
     /// come and go, and then the floor of the claims is at least that claim's epoch.
-    fn stored_epoch(&self, id: &ConversationId) -> Result<u64, ReadError> {
+    fn stored_epoch(&self, id: &ConversationId) -> Result<Epoch, ReadError> {
         if self.claims().present(id).is_some() {
-            return Ok(0);
+            return Ok(Epoch::ZERO);
         }
         let record = self.read(|from| read::record(from, id.as_str()))?;
-        Ok(record.map_or(0, |record| record.epoch))
+        Ok(record.map_or(Epoch::ZERO, |record| record.epoch))
     }
 
     /// Reads from a snapshot on the caller's thread.

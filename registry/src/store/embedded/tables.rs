@@ -1,5 +1,6 @@
 //! The tables of the file, and how keys and values are written in them.
 
+use abide_actors::identity::Epoch;
 use abide_actors::journal::ConversationSummary;
 use abide_conversation::{CallId, ConversationId, Timestamp};
 use redb::{Error, TableDefinition, WriteTransaction};
@@ -62,7 +63,7 @@ pub(super) const AUDIT_EXPIRIES: TableDefinition<(Nanos, Text, Text), ()> =
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Record {
     /// The epoch of the claim that appended last.
-    pub(super) epoch: u64,
+    pub(super) epoch: Epoch,
     pub(super) head: ConversationSummary,
 }
 

@@ -1,5 +1,6 @@
 //! Decodes the answers of Redis to rows of the store, and builds the queries for them.
 
+use abide_actors::identity::{Epoch, Incarnation, NodeName};
 use abide_actors::journal::{Claim, ConversationSummary, Holder, StoreError, StoredResponse};
 use abide_conversation::state::ConversationStatus;
 use abide_conversation::{AgentName, ConversationId, Timestamp};
@@ -63,7 +64,9 @@ pub(super) fn claim(id: &ConversationId, row: Value) -> Result<Option<Claim>, St
     let row: (Text, Text, Option<u64>) = read(&key_name(id), row)?;
     Ok(match row {
         (Some(node), Some(incarnation), Some(epoch)) => {
-            Some(Claim { holder: Holder { node, incarnation }, epoch })
+            let node = NodeName::new(node);
+            let holder = Holder { node, incarnation: Incarnation::new(incarnation) };
+            Some(Claim { holder, epoch: Epoch::new(epoch) })
         }
         _ => None,
     })

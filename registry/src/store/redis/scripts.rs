@@ -2,6 +2,7 @@
 
 use abide_actors::audit::{AuditEntry, MAX_ENTRIES};
 use abide_actors::blobs::Blob;
+use abide_actors::identity::{Epoch, Incarnation, NodeName};
 use abide_actors::journal::{Claim, Commit, Holder, InboxEntry, StoreError, StoredResponse};
 use abide_conversation::remembered_decision::RememberedDecision;
 use abide_conversation::{AgentName, BlobId, ConversationId, DecisionId, Timestamp};
@@ -260,7 +261,7 @@ impl Redis {
         &self,
         me: &Member,
     ) -> Result<Option<MemberList>, StoreError> {
-        let call = membership_call(&ENTER, &me.holder).arg(&me.process).json("", me)?;
+        let call = membership_call(&ENTER, &me.holder).arg(me.process.as_str()).json("", me)?;
         self.call(call).await
     }
 
@@ -288,13 +289,17 @@ pub(super) type MemberList = Vec<Vec<u8>>;
 
 impl ScriptCall {
     fn held(self, held: &Claim) -> Self {
-        self.arg(&held.holder.node).arg(&held.holder.incarnation).arg(held.epoch)
+        self.holder(&held.holder).arg(held.epoch.get())
+    }
+
+    fn holder(self, holder: &Holder) -> Self {
+        self.arg(holder.node.as_str()).arg(holder.incarnation.as_str())
     }
 
     fn claim(self, me: &Holder, dead: Option<&Holder>) -> Self {
         let (node, incarnation) =
             dead.map_or(("", ""), |dead| (dead.node.as_str(), dead.incarnation.as_str()));
-        self.arg(&me.node).arg(&me.incarnation).arg(node).arg(incarnation)
+        self.holder(me).arg(node).arg(incarnation)
     }
 
     /// Adds the responses to keep; each value begins with the nonce and a blank.
@@ -309,12 +314,13 @@ impl ScriptCall {
 }
 
 fn holding((node, incarnation, epoch): (String, String, u64)) -> Claim {
-    Claim { holder: Holder { node, incarnation }, epoch }
+    let holder = Holder { node: NodeName::new(node), incarnation: Incarnation::new(incarnation) };
+    Claim { holder, epoch: Epoch::new(epoch) }
 }
 
 fn membership_call(script: &'static Script, who: &Holder) -> ScriptCall {
     let keys = ["members", "seen", "dead", "processes"].map(|name| Tag::Members.common(name));
-    ScriptCall::new(script, Tag::Members, keys).arg(&who.node).arg(&who.incarnation)
+    ScriptCall::new(script, Tag::Members, keys).holder(who)
 }
 
 /// The keys of a conversation, in the order of the scripts that write to it.

@@ -60,7 +60,7 @@ async fn a_claim_and_a_release_and_a_deletion_bear_repeating() {
         lossy.claim(&id(name), &holder("m"), Some(&holder("n"))).await.unwrap()
     });
     let taken = taken.await;
-    assert_eq!((&taken.holder, taken.epoch), (&holder("m"), held.epoch + 1));
+    assert_eq!((&taken.holder, taken.epoch), (&holder("m"), held.epoch.next()));
 
     let deleted = twice(&proxy, async |name| {
         let held = direct.holding(&id(name)).await.unwrap().unwrap();

@@ -1,17 +1,19 @@
 //! Promises about the members of a cluster.
 
+use abide_actors::identity::{Incarnation, NodeName};
 use abide_actors::journal::Holder;
 use abide_conversation::Timestamp;
 
 use super::super::{Durability, Redis};
 use super::servers::{Server, until};
+use crate::member::ProcessId;
 use crate::membership::{Member, MemberState, Membership, Renewed};
 
 pub(super) fn member(node: &str, incarnation: &str, lease_ms: u64) -> Member {
-    let holder = Holder { node: node.to_owned(), incarnation: incarnation.to_owned() };
+    let holder = Holder { node: NodeName::new(node), incarnation: Incarnation::new(incarnation) };
     Member {
         holder,
-        process: format!("{node}-process"),
+        process: ProcessId::new(format!("{node}-process")),
         address: "127.0.0.1:7070".to_owned(),
         state: MemberState::Up,
         live_actors: 0,
@@ -114,7 +116,7 @@ async fn a_new_incarnation_is_the_death_of_the_earlier_one() {
 async fn a_process_whose_name_another_has_taken_never_comes_back() {
     let (_server, redis) = open().await;
     let of = |process: &str, incarnation| Member {
-        process: process.to_owned(),
+        process: ProcessId::new(process),
         ..member("a", incarnation, LONG)
     };
     redis.enter(&of("old", "1")).await.unwrap();

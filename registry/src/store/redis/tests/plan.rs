@@ -1,5 +1,6 @@
 //! The cost of reading alarms, however many are stored.
 
+use abide_actors::identity::{Epoch, NodeName};
 use abide_actors::journal::Journal;
 
 use super::super::super::Store;
@@ -36,7 +37,8 @@ async fn a_million_alarms_cost_no_more_to_look_at_than_a_thousand() {
     server.ask::<()>(&["CONFIG", "SET", "appendonly", "yes"]).await;
     let redis = Redis::open(&server.url(), memory).await.unwrap();
     server.ask::<()>(&["CONFIG", "SET", "appendonly", "no"]).await;
-    let share = PartitionSet::of("a", &["a", "b", "c"]);
+    let members = ["a", "b", "c"].map(NodeName::new);
+    let share = PartitionSet::of(&members[0], &members.each_ref());
     let mut costs = Vec::new();
     for each in [4, 4_000] {
         fill(&server, each).await;
@@ -55,7 +57,7 @@ async fn a_million_alarms_cost_no_more_to_look_at_than_a_thousand() {
 async fn an_epoch_is_not_given_twice_after_another_conversation_had_a_higher_one() {
     let server = Server::start(&["--appendfsync", "no"]).await;
     let redis = Redis::open(&server.url(), Durability::Os).await.unwrap();
-    let mut last = 0;
+    let mut last = Epoch::ZERO;
     for _ in 0..3 {
         let held = claimed(&redis, "a").await;
         assert!(held.epoch > last);
