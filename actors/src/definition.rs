@@ -24,7 +24,10 @@ pub use hook::{HookPoint, HookSpec, HookTarget, Matcher};
 pub use mcp_server::{McpServer, McpToolRef, McpToolSet, McpTransport};
 pub use permissions::{Permissions, WorkspaceRoot};
 pub use summary::SummaryPolicy;
-pub use tool::{Approval, Audience, Endpoint, MAX_TOOL_NAME_BYTES, Target, Tool};
+pub use tool::{
+    Approval, Audience, ClientAnswer, Endpoint, MAX_TOOL_NAME_BYTES, ServerTool, Target, Tool,
+    ToolKind,
+};
 
 /// An agent: model, prompt, tools and policies, as one revision of them says.
 #[derive(Clone, Debug)]

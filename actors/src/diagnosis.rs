@@ -1,6 +1,6 @@
 //! Why a conversation does not proceed: what it waits for, since when, who can act, what is next.
 
-use abide_conversation::event::{Executor, SuspensionKind};
+use abide_conversation::event::{CallKind, SuspensionKind};
 use abide_conversation::state::{Call, CallPhase, OpenSuspension, Turn};
 use abide_conversation::{ConversationId, State, Timestamp, wanted};
 use serde::Serialize;
@@ -127,8 +127,11 @@ fn suspended_call(
 }
 
 fn running_call(call: &Call, requests: &OperatorRequests<'_>) -> Option<Diagnosis> {
-    match (&call.phase, &call.child, call.executor) {
-        (CallPhase::Delegated { since, expires_at, .. }, Some(child), _) => Some(Diagnosis {
+    match (&call.phase, &call.kind) {
+        (
+            CallPhase::Delegated { since, expires_at, .. },
+            CallKind::Server { child: Some(child), .. },
+        ) => Some(Diagnosis {
             waits_for: format!("the conversation {child}, for {} ({})", call.tool, call.id),
             since: Some(*since),
             who_can_move_it: format!("whoever can move {child}; POST …/cancel ends the turn"),
@@ -136,7 +139,7 @@ fn running_call(call: &Call, requests: &OperatorRequests<'_>) -> Option<Diagnosi
             next_at: Some(*expires_at),
             operators_can: requests.fail_or_cancel(call),
         }),
-        (CallPhase::Running { attempt, since }, _, Executor::Server) => Some(Diagnosis {
+        (CallPhase::Running { attempt, since }, CallKind::Server { .. }) => Some(Diagnosis {
             waits_for: format!("attempt {attempt} of {} ({})", call.tool, call.id),
             since: Some(*since),
             who_can_move_it: "the tool; POST …/cancel ends the turn".to_owned(),

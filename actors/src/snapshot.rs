@@ -147,10 +147,10 @@ fn in_flight(call: &Call, progress: &BTreeMap<CallId, Value>) -> Option<InFlight
     Some(InFlight {
         call_id: call.id.clone(),
         tool: call.tool.clone(),
-        executor: call.executor,
+        executor: call.kind.executor(),
         attempt: *attempt,
         started_at: *since,
         progress: progress.get(&call.id).cloned(),
-        child_conversation_id: call.child.clone(),
+        child_conversation_id: call.kind.child().cloned(),
     })
 }

@@ -20,7 +20,7 @@ use abide_conversation::command::PlannedCall;
 use abide_conversation::event::Executor;
 use serde_json::Value;
 
-use crate::definition::{Approval, Definition, Tool};
+use crate::definition::{Approval, Definition, ServerTool, Tool};
 use crate::hooks::tool_use::ToolUseVerdict;
 use crate::model::{ModelToolCall, ToolSpec};
 pub use builtin::BuiltinServices;
@@ -76,12 +76,12 @@ impl Toolbox {
                 Some(builtin) => builtin.parameters(),
                 None => tool.parameters.source().clone(),
             },
-            executor: tool.executor,
+            executor: tool.executor(),
             provider_options: tool.provider_options.clone(),
         };
         // A provider tool runs without asking us, so it is not even offered while it may not run.
         // For the other executors the phase may change with the next call, so only the lists count.
-        let offered = |tool: &&Tool| match tool.executor {
+        let offered = |tool: &&Tool| match tool.executor() {
             Executor::Provider => gate.may_run(tool),
             Executor::Server | Executor::Human | Executor::Client => gate.is_listed(tool),
         };
@@ -126,16 +126,17 @@ impl Toolbox {
 
     /// The server tool that a user's dispatch addresses, by name first and then by alias, whatever
     /// its audience.
-    pub fn dispatchable(&self, name: &str) -> Option<&Tool> {
-        let tools = || self.agent_tools().iter().filter(|tool| tool.target.is_some());
-        let by_alias = || tools().find(|tool| tool.aliases.iter().any(|alias| alias == name));
-        tools().find(|tool| tool.name == name).or_else(by_alias)
+    pub fn dispatchable(&self, name: &str) -> Option<(&Tool, &ServerTool)> {
+        let tools = || self.agent_tools().iter().filter_map(|tool| Some((tool, tool.server()?)));
+        let has_alias = |tool: &Tool| tool.aliases.iter().any(|alias| alias == name);
+        let by_alias = || tools().find(|(tool, _)| has_alias(tool));
+        tools().find(|(tool, _)| tool.name == name).or_else(by_alias)
     }
 
     /// Checks the answer of a person or a client against the tool's result schema. Any answer is
     /// valid if the tool no longer exists.
     pub fn check_answer(&self, tool: &str, answer: &Value) -> Result<(), String> {
-        let schema = self.tool(tool).and_then(|tool| tool.result_schema.as_ref());
+        let schema = self.tool(tool).and_then(Tool::result_schema);
         schema.map_or(Ok(()), |schema| schema.check(answer))
     }
 

@@ -1,8 +1,8 @@
 //! A fold that refuses a journal which `decide` can never have written.
 //!
 //! [`evolve`] believes every event, because a journal is the truth and a live conversation must go
-//! on. Tests, golden files and repairs want the opposite: an event that contradicts the state is a
-//! bug in whatever wrote it, and this fold names it.
+//! on. Tests and golden files want the opposite: an event that contradicts the state is a bug in
+//! whatever wrote it, and this fold names it.
 
 mod call;
 #[cfg(test)]

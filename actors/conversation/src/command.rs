@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use crate::Timestamp;
 use crate::elicitation::InputRequest;
 use crate::event::{
-    AddedContext, AnswerFormat, ContextReduced, EffectiveArgs, Event, Executor, Intent,
+    AddedContext, AnswerFormat, CallKind, ContextReduced, EffectiveArgs, Event, Executor, Intent,
     OnInterrupt, Summarized, Todo,
 };
 use crate::fork::Fork;
@@ -240,24 +240,24 @@ pub enum CallPlan {
     Answer { executor: Executor, intent: Intent, outcome: Outcome },
     /// It goes to its executor, after an approval if `gate` holds the question for the approver.
     Execute {
-        executor: Executor,
+        kind: CallKind,
         intent: Intent,
         gate: Option<String>,
         /// Shown to the person or the page that is to answer.
         message: String,
         timeout_ms: u64,
-        grace_ms: Option<u64>,
-        on_interrupt: OnInterrupt,
-        /// The result of a client call that needs no answer from the page.
-        default_result: Option<Value>,
-        /// The child conversation that is to answer the call.
-        child: Option<ConversationId>,
-        /// Calls in the same lane run one after another, for example those on one file.
-        lane: Option<String>,
     },
 }
 
 impl CallPlan {
+    /// Who produces the call's result.
+    pub fn executor(&self) -> Executor {
+        match self {
+            Self::Answer { executor, .. } => *executor,
+            Self::Execute { kind, .. } => kind.executor(),
+        }
+    }
+
     /// Whether the model's provider executed the call.
     pub fn is_provided(&self) -> bool {
         matches!(self, Self::Answer { executor: Executor::Provider, outcome: Outcome::Ok(_), .. })

@@ -1,10 +1,12 @@
 //! Events: the entries of a conversation's journal. Their JSON is in `reference/journal.md`.
 
+mod call_kind;
 mod child;
 mod context;
 mod decision;
 mod decode;
 mod hook;
+mod stored_tool_call;
 mod visible;
 
 use std::collections::BTreeMap;
@@ -21,11 +23,14 @@ use crate::message::{Message, MessageStatus, Outcome, ProviderMessage, StopReaso
 use crate::parent::Parent;
 use crate::permission::{PermissionPhase, Verdict};
 use crate::usage::{Budget, Usage};
+pub use call_kind::CallKind;
+pub(crate) use call_kind::StoredKind;
 pub use child::{ChildEnded, ChildReleased, ChildStarted, ParentNotified};
 pub use context::{ContextReduced, ReductionReason, Summarized, SummaryFailed};
 pub use decision::{DecisionPublished, DecisionRemembered, DecisionRevoked};
 pub use decode::Unknown;
 pub use hook::{AddedContext, ContextAdded, MessageRefused};
+use stored_tool_call::StoredToolCall;
 pub use visible::Visible;
 
 /// One entry of a journal; `seq` counts from 1 without gaps.
@@ -211,45 +216,22 @@ pub enum OnInterrupt {
 
 /// A call was planned. Its later phases need nothing else, because definitions may change
 /// meanwhile.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(from = "StoredToolCall<'static>")]
 pub struct ToolCall {
     pub call_id: CallId,
     pub tool: String,
     pub args: Value,
-    pub executor: Executor,
-    #[serde(default)]
+    pub kind: CallKind,
     pub intent: Intent,
     /// Whether the call was handed to its executor at once, as attempt 1.
     pub started: bool,
     /// Shown to the person or the page that the call waits for.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub message: String,
     /// How long each suspension of the call may wait.
-    #[serde(default)]
     pub timeout_ms: u64,
-    /// How long a client call waits while no page is connected; absent: until it expires.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub grace_ms: Option<u64>,
-    #[serde(default)]
-    pub on_interrupt: OnInterrupt,
-    /// The result of a client call that needs no answer from the page.
-    #[serde(
-        rename = "answer",
-        default,
-        deserialize_with = "json::keep_null",
-        skip_serializing_if = "Option::is_none"
-    )]
-    pub default_result: Option<Value>,
     /// The gate's verdict; absent if the call did not reach the gate.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gate: Option<Verdict>,
-    /// The child conversation that is to answer the call.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub child: Option<ConversationId>,
-    /// Calls of one step in the same lane run one after another, in call order.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub lane: Option<String>,
 }
 
 /// What a suspension waits for.

@@ -5,9 +5,9 @@ mod context;
 
 use crate::elicitation::PendingInput;
 use crate::event::{
-    AssistantMsg, Created, DecisionPublished, DecisionRemembered, DecisionRevoked, DispatchStarted,
-    Event, EventData, Executor, Resolution, Suspension, ToolCall, ToolStarted, TurnEnded,
-    TurnStarted, UserMsg,
+    AssistantMsg, CallKind, Created, DecisionPublished, DecisionRemembered, DecisionRevoked,
+    DispatchStarted, Event, EventData, Executor, Resolution, Suspension, ToolCall, ToolStarted,
+    TurnEnded, TurnStarted, UserMsg,
 };
 use crate::ids::CallId;
 use crate::message::CallRef;
@@ -171,20 +171,15 @@ fn add_assistant_message(state: &mut State, message: &AssistantMsg) {
         id: named.id.clone(),
         tool: named.name.clone(),
         args: named.args.clone(),
-        executor: Executor::Server,
+        kind: CallKind::from(Executor::Server),
         intent: Default::default(),
         message: String::new(),
         timeout_ms: 0,
-        grace_ms: None,
-        on_interrupt: Default::default(),
-        default_result: None,
         principal: turn.principal.clone(),
         suspensions: 0,
         gate: None,
         approved: false,
         pending_input: None,
-        child: None,
-        lane: None,
         phase: CallPhase::Requested,
     };
     let made = u32::try_from(message.message.tool_calls.len()).unwrap_or(u32::MAX);
@@ -199,23 +194,18 @@ fn add_assistant_message(state: &mut State, message: &AssistantMsg) {
 }
 
 fn plan_call(state: &mut State, event: &Event, planned: &ToolCall) {
-    let is_running = planned.started && planned.executor == Executor::Server;
+    let is_running = planned.started && planned.kind.executor() == Executor::Server;
     with_call(state, &planned.call_id, |call| {
         call.args = planned.args.clone();
-        call.executor = planned.executor;
+        call.kind = planned.kind.clone();
         call.intent = planned.intent;
         call.message = planned.message.clone();
         call.timeout_ms = planned.timeout_ms;
-        call.grace_ms = planned.grace_ms;
-        call.on_interrupt = planned.on_interrupt;
-        call.default_result = planned.default_result.clone();
         call.gate = planned.gate.clone();
         // A remembered decision makes the person who decided responsible for the call.
         if let Some(by) = planned.gate.as_ref().and_then(|verdict| verdict.by.clone()) {
             call.principal = by;
         }
-        call.child = planned.child.clone();
-        call.lane = planned.lane.clone();
         if is_running {
             call.phase = CallPhase::Running { attempt: 1, since: event.at };
         }
@@ -262,7 +252,7 @@ fn finish_call(state: &mut State, id: &CallId) {
     with_call(state, id, |call| {
         let has_begun =
             matches!(call.phase, CallPhase::Running { .. } | CallPhase::Delegated { .. });
-        orphan = call.child.take().filter(|_| has_begun);
+        orphan = call.kind.take_child().filter(|_| has_begun);
         call.phase = CallPhase::Done;
     });
     state.orphans.extend(orphan.map(|child| (child, id.clone())));

@@ -2,7 +2,6 @@
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
-use serde_json::Value;
 
 /// Reads what this crate wrote, however deep the values inside it are.
 ///
@@ -18,6 +17,10 @@ pub fn from_json<T: DeserializeOwned>(json: &[u8]) -> serde_json::Result<T> {
 }
 
 /// For `deserialize_with`: a field that is present is `Some`, even if it is `null`.
-pub fn keep_null<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Value>, D::Error> {
-    Value::deserialize(from).map(Some)
+pub fn keep_null<'de, D, T>(from: D) -> Result<Option<T>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Deserialize<'de>,
+{
+    T::deserialize(from).map(Some)
 }

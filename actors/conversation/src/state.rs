@@ -1,5 +1,7 @@
 //! The state of a conversation: a small value, folded from its journal by `evolve`.
 
+mod stored_call;
+
 use std::collections::{BTreeMap, VecDeque};
 
 use serde::{Deserialize, Serialize};
@@ -10,15 +12,16 @@ use crate::call_ids::UsedIds;
 use crate::context::Context;
 use crate::elicitation::PendingInput;
 use crate::event::{
-    AnswerFormat, Executor, Intent, OnInterrupt, Suspension, SuspensionKind, Todo, TurnOutcome,
+    AnswerFormat, CallKind, Executor, Intent, OnInterrupt, Suspension, SuspensionKind, Todo,
+    TurnOutcome,
 };
 use crate::fork::Fork;
 use crate::ids::{AgentName, CallId, ConversationId, DecisionId, Principal, Revision, TurnId};
-use crate::json;
 use crate::parent::Parent;
 use crate::permission::{Decision, Verdict};
 use crate::remembered_decision::RememberedDecision;
 use crate::usage::{Budget, Usage};
+use stored_call::StoredCall;
 
 /// The folded journal. `State::default()` is a conversation that does not exist yet.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -138,43 +141,26 @@ pub struct Turn {
 }
 
 /// A call of the latest step.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(from = "StoredCall<'static>")]
 pub struct Call {
     pub id: CallId,
     pub tool: String,
     pub args: Value,
-    pub executor: Executor,
+    pub kind: CallKind,
     pub intent: Intent,
     pub message: String,
     pub timeout_ms: u64,
-    pub grace_ms: Option<u64>,
-    pub on_interrupt: OnInterrupt,
-    #[serde(
-        rename = "answer",
-        default,
-        deserialize_with = "json::keep_null",
-        skip_serializing_if = "Option::is_none"
-    )]
-    pub default_result: Option<Value>,
     /// The principal that the call runs as: the turn's, or the approver.
     pub principal: Principal,
     /// The number of suspensions that the call has had.
     pub suspensions: u32,
     /// The gate's verdict on the current arguments.
-    #[serde(default)]
     pub gate: Option<Verdict>,
     /// Whether a person approved the call.
-    #[serde(default)]
     pub approved: bool,
     /// The input that the running tool asked for.
-    #[serde(rename = "input", default)]
     pub pending_input: Option<PendingInput>,
-    /// The child conversation that is to answer the call.
-    #[serde(default)]
-    pub child: Option<ConversationId>,
-    /// Calls of one step in the same lane run one after another.
-    #[serde(default)]
-    pub lane: Option<String>,
     pub phase: CallPhase,
 }
 
@@ -322,12 +308,8 @@ impl State {
 
     /// The running calls that must not run twice: they end if their node stops.
     pub fn uninterruptible(&self) -> Vec<CallId> {
-        let runs_once = |call: &&Call| {
-            matches!(call.phase, CallPhase::Running { .. })
-                && call.executor == Executor::Server
-                && call.on_interrupt == OnInterrupt::Fail
-                && call.child.is_none()
-        };
+        let runs_once =
+            |call: &&Call| matches!(call.phase, CallPhase::Running { .. }) && call.kind.runs_once();
         let calls = self.turn.iter().flat_map(|turn| &turn.calls).filter(runs_once);
         let runs = self
             .dispatches
@@ -429,7 +411,7 @@ impl Call {
         Some(PendingCall {
             call_id: self.id.clone(),
             tool: self.tool.clone(),
-            executor: self.executor,
+            executor: self.kind.executor(),
             kind: open.kind,
             args: self.args.clone(),
             message: open.message.clone(),
@@ -455,7 +437,7 @@ impl Call {
             suspension: self.suspensions.saturating_add(1),
             expires_at,
             tool: self.tool.clone(),
-            executor: self.executor,
+            executor: self.kind.executor(),
             intent: self.intent,
             args: self.args.clone(),
             message,

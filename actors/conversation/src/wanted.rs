@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::activity::Activity;
-use crate::event::{Executor, SuspensionKind};
+use crate::event::{CallKind, Executor, SuspensionKind};
 use crate::ids::DecisionId;
 use crate::state::{Call, CallPhase, State};
 
@@ -43,23 +43,21 @@ pub fn wanted(state: &State) -> BTreeSet<Activity> {
 fn call_activities(calls: &[Call]) -> impl Iterator<Item = Activity> {
     let runs = |call: &Call| matches!(call.phase, CallPhase::Running { .. });
     let is_first = move |(index, call): &(usize, &Call)| {
-        let occupies = |before: &Call| before.lane == call.lane && runs(before);
-        call.lane.is_none() || !calls[..*index].iter().any(occupies)
+        let occupies = |before: &Call| before.kind.lane() == call.kind.lane() && runs(before);
+        call.kind.lane().is_none() || !calls[..*index].iter().any(occupies)
     };
     calls.iter().enumerate().filter(is_first).filter_map(|(_, call)| call_activity(call))
 }
 
 fn call_activity(call: &Call) -> Option<Activity> {
     match &call.phase {
-        CallPhase::Running { attempt, .. } if call.executor == Executor::Server => {
+        CallPhase::Running { attempt, .. } if call.kind.executor() == Executor::Server => {
             Some(Activity::RunTool { call: call.id.clone(), attempt: *attempt })
         }
         CallPhase::Suspended(open) if open.kind == SuspensionKind::ClientExec => {
-            Some(Activity::AwaitClient {
-                call: call.id.clone(),
-                suspension: open.suspension,
-                grace_ms: call.grace_ms?,
-            })
+            let CallKind::Client { grace_ms: Some(grace_ms), .. } = call.kind else { return None };
+            let (call, suspension) = (call.id.clone(), open.suspension);
+            Some(Activity::AwaitClient { call, suspension, grace_ms })
         }
         CallPhase::Requested
         | CallPhase::Suspended(_)

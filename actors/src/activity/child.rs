@@ -61,9 +61,12 @@ pub(super) async fn spawn(ctx: &ActivityContext, sub_agent: SubAgentCall<'_>) ->
         return failed("sub_agent_failed: the call has no child".to_owned());
     };
     let args = sub_agent.run.grant.args();
-    let request = match &sub_agent.tool.target {
-        Some(Target::Agent(agent)) => Ok(agent_tool_request(agent, args)),
-        Some(Target::Builtin(_) | Target::Http(_) | Target::Native(_) | Target::Mcp(_)) | None => {
+    let Some(server) = sub_agent.tool.server() else {
+        return failed("sub_agent_failed: the tool does not run on the server".to_owned());
+    };
+    let request = match &server.target {
+        Target::Agent(agent) => Ok(agent_tool_request(agent, args)),
+        Target::Builtin(_) | Target::Http(_) | Target::Native(_) | Target::Mcp(_) => {
             sub_agent_request(args)
         }
     };
@@ -83,7 +86,7 @@ pub(super) async fn spawn(ctx: &ActivityContext, sub_agent: SubAgentCall<'_>) ->
         principal,
         assigns,
     };
-    let limit = sub_agent.tool.run_timeout;
+    let limit = server.run_timeout;
     let started = |within: Duration| {
         let within_ms = u64::try_from(within.as_millis()).unwrap_or(u64::MAX);
         let (call, effective_args) = (call.clone(), effective_args.clone());
@@ -131,7 +134,7 @@ fn parent(
         return Err(format!("sub-agents may be nested {MAX_CHILD_DEPTH} deep"));
     }
     let calls = ctx.state.turn.iter().flat_map(|turn| &turn.calls);
-    let calls = calls.filter(|call| call.child.is_some()).map(|call| &call.id);
+    let calls = calls.filter(|call| call.kind.child().is_some()).map(|call| &call.id);
     let runs = ctx.state.dispatches.iter().filter(|(_, run)| run.child.is_some());
     let open = calls.chain(runs.map(|(id, _)| id));
     let max = MAX_CONCURRENT_CHILDREN >> own_parent.map_or(0, |parent| parent.depth);

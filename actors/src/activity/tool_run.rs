@@ -75,11 +75,12 @@ async fn run(
         tool_environment(ctx, &definition, &gate)
     };
     let works_on_files = tool.builtin().is_some_and(Builtin::needs_workspace);
-    if environment.storage.is_none() && works_on_files {
+    let server = tool.server().filter(|_| works_on_files);
+    if let (None, Some(server)) = (&environment.storage, server) {
         // The storage is journalled before the first file exists: the call that creates the file
         // may never have a result. A disk that hangs makes the run hang, too, which then times out.
         let opening = open_workspace(ctx, environment.workspace.clone());
-        if let Ok(Some(storage)) = timeout(tool.run_timeout, opening).await {
+        if let Ok(Some(storage)) = timeout(server.run_timeout, opening).await {
             let root = environment.workspace.root_name();
             return Ok(Action::WorkspaceOpened { root, storage });
         }
@@ -159,7 +160,7 @@ fn call_to_run(ctx: &ActivityContext, id: &CallId) -> Option<CallToRun> {
         turn: Some(turn.id.clone()),
         assigns: turn.assigns.clone(),
         input: call.pending_input.clone(),
-        child: call.child.clone(),
+        child: call.kind.child().cloned(),
     })
 }
 

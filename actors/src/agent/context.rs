@@ -88,7 +88,7 @@ pub(super) fn check(mistakes: &mut Mistakes, definition: &Definition) {
         name: tool.name.clone(),
         description: tool.description.clone(),
         parameters: tool.parameters.source().clone(),
-        executor: tool.executor,
+        executor: tool.executor(),
         provider_options: Default::default(),
     };
     let tools: Vec<ToolSpec> =

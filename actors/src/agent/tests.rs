@@ -110,7 +110,7 @@ fn what_is_left_out_has_the_contracts_defaults() {
     assert_eq!(agent.client_grace, Some(Duration::from_secs(5)));
     assert_eq!(agent.max_steps, 25);
     assert_eq!((agent.retry.max_attempts, agent.retry.max_delay), (3, Duration::from_secs(8)));
-    assert_eq!(agent.tools[0].run_timeout, Duration::from_secs(60));
+    assert_eq!(agent.tools[0].server().unwrap().run_timeout, Duration::from_secs(60));
     assert_eq!(agent.source, document);
 }
 

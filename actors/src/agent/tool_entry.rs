@@ -17,7 +17,10 @@ use super::error::DefinitionError;
 use super::mcp_servers::Servers;
 use super::reader::Mistakes;
 use super::{middleware, schema};
-use crate::definition::{Approval, Builtin, MAX_TOOL_NAME_BYTES, McpToolSet, Target, Tool};
+use crate::definition::{
+    Approval, Builtin, ClientAnswer, MAX_TOOL_NAME_BYTES, McpToolSet, ServerTool, Target, Tool,
+    ToolKind,
+};
 use crate::expressions::condition::Condition;
 use crate::expressions::schema::Schema;
 use crate::expressions::template::Template;
@@ -40,7 +43,7 @@ pub fn client_tools(entries: &[Value]) -> Result<Arc<[Tool]>, Vec<DefinitionErro
     let known = KnownNames { extensions: &Extensions::new(), servers: &Servers::new() };
     let Entries { tools: read, .. } = tools(&mut mistakes, items, &known, &mut Vec::new());
     for tool in &read {
-        match tool.executor {
+        match tool.executor() {
             Executor::Client | Executor::Human => {}
             Executor::Server | Executor::Provider => {
                 let mut own = Mistakes::new(Some(&tool.name), "");
@@ -216,30 +219,43 @@ fn tool(
     });
     let parameters = arguments(mistakes, &parameters);
     let approval = approval(mistakes, document.approval, executor);
+    let middleware = middleware::of_tool(mistakes, document.middleware, executor, known.extensions);
+    let aliases = aliases::aliases(mistakes, document.aliases);
+    let confirmation_message = template(mistakes, document.confirmation_message);
+    let result_schema = schema(mistakes, "result_schema", document.result_schema);
     let run_timeout = document.run_timeout.map(|span| span.0).or(run_timeout);
+    let server = |target| ServerTool {
+        target,
+        run_timeout: run_timeout.unwrap_or(DEFAULT_RUN_TIMEOUT),
+        on_interrupt: document.on_interrupt.unwrap_or_default(),
+        streaming: document.streaming.unwrap_or(false),
+    };
+    let kind = match executor {
+        Executor::Server => target.map(server).map(ToolKind::Server),
+        Executor::Client if document.requires_response == Some(false) => {
+            let result = document.default_result.unwrap_or_default();
+            Some(ToolKind::Client(ClientAnswer::Default(result)))
+        }
+        Executor::Client => Some(ToolKind::Client(ClientAnswer::Awaited { result_schema })),
+        Executor::Human => Some(ToolKind::Human { result_schema }),
+        Executor::Provider => Some(ToolKind::Provider),
+    };
     let tool = Tool {
         name,
         description: document.description.map(|text| text.0).or(description).unwrap_or_default(),
-        executor,
-        target,
-        run_timeout: run_timeout.unwrap_or(DEFAULT_RUN_TIMEOUT),
         read_only: document.read_only.unwrap_or(false),
         strict: document.strict.unwrap_or(false),
-        middleware: middleware::of_tool(mistakes, document.middleware, executor, known.extensions),
-        on_interrupt: document.on_interrupt.unwrap_or_default(),
+        middleware,
         timeout: document.timeout.map(|span| span.0),
-        streaming: document.streaming.unwrap_or(false),
         intent: document.intent.unwrap_or_default(),
         audience: document.audience.unwrap_or_default(),
-        aliases: aliases::aliases(mistakes, document.aliases),
-        confirmation_message: template(mistakes, document.confirmation_message),
-        requires_response: document.requires_response.unwrap_or(true),
-        default_result: document.default_result.unwrap_or_default(),
-        result_schema: schema(mistakes, "result_schema", document.result_schema),
+        aliases,
+        confirmation_message,
         provider_options: provider_options(mistakes, document.provider_options),
         retention: retention(mistakes, document.retention),
         parameters: parameters?,
         approval: approval?,
+        kind: kind?,
     };
     is_described.then_some(tool)
 }

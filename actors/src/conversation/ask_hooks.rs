@@ -106,7 +106,7 @@ impl LiveConversation {
         let tool_use = ToolUse {
             call_id: Some(open.id.clone()),
             tool: tool.name.clone(),
-            executor: open.executor,
+            executor: open.kind.executor(),
             args,
         };
         Err(NotDone::AsksHooks(Box::new(HookQuestion {

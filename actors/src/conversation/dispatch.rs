@@ -110,7 +110,7 @@ impl LiveConversation {
             metadata: self.state.metadata.clone(),
         };
         let toolbox = self.toolbox_of(definition.clone());
-        let tool_name = toolbox.dispatchable(&tool).map(|tool| tool.name.as_str());
+        let tool_name = toolbox.dispatchable(&tool).map(|(tool, _)| tool.name.as_str());
         let agent_decisions = if toolbox.uses_remembered_decisions(tool_name.into_iter()) {
             self.services.agents.decisions(&agent).await?
         } else {
@@ -180,7 +180,7 @@ fn check_call(
     scope: &CallScope,
     answers: Option<HookAnswers>,
 ) -> Result<CheckedCall, RequestError> {
-    let found = toolbox.dispatchable(&tool).ok_or(RequestError::ToolNotFound(tool))?;
+    let (found, server) = toolbox.dispatchable(&tool).ok_or(RequestError::ToolNotFound(tool))?;
     let check = |input: &Value| {
         found.check_args(input).map_err(|why| RequestError::invalid("input", why))?;
         let verdict = gate.decide(found, input, scope);
@@ -210,7 +210,7 @@ fn check_call(
     Ok(CheckedCall {
         tool: found.name.clone(),
         input,
-        on_interrupt: found.on_interrupt,
+        on_interrupt: server.on_interrupt,
         is_sub_agent: found.is_sub_agent(),
         gate,
         hooks_answered,

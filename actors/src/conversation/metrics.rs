@@ -48,7 +48,9 @@ impl LiveConversation {
         let Some(call) = before.call(&done.call_id) else {
             // The call was planned and ended by the same commit.
             let planned = events.iter().find_map(|event| match &event.data {
-                EventData::ToolCall(call) if call.call_id == done.call_id => Some(call.executor),
+                EventData::ToolCall(call) if call.call_id == done.call_id => {
+                    Some(call.kind.executor())
+                }
                 _ => None,
             });
             if let Some(executor) = planned {
@@ -56,7 +58,7 @@ impl LiveConversation {
             }
             return;
         };
-        count_call(call.executor, outcome);
+        count_call(call.kind.executor(), outcome);
         let since = match &call.phase {
             CallPhase::Running { since, .. } => Some(*since),
             CallPhase::Delegated { attempt, since, .. } => {
@@ -73,7 +75,7 @@ impl LiveConversation {
             CallPhase::Requested | CallPhase::Approved | CallPhase::Done => None,
         };
         if let Some(since) = since {
-            let executor = executor(call.executor);
+            let executor = executor(call.kind.executor());
             metrics::histogram!("abide_call_seconds", "executor" => executor)
                 .record(seconds(since, at));
         }
@@ -136,7 +138,7 @@ impl LiveConversation {
             ("abide.attempt", attempt.into()),
             ("abide.epoch", self.claim.epoch.get().into()),
         ];
-        if let Some(child) = &call.child {
+        if let Some(child) = call.kind.child() {
             attributes.push(("abide.child.conversation.id", child.as_str().into()));
         }
         tracer.end(Span {

@@ -26,18 +26,13 @@ pub struct Tool {
     pub name: String,
     pub description: String,
     pub parameters: Schema,
-    pub executor: Executor,
+    /// Who executes it, and what only such a tool has.
+    pub kind: ToolKind,
     pub approval: Approval,
     /// The names of its middleware, inside the agent's, outermost first.
     pub middleware: Vec<String>,
-    /// How it runs; `Some` exactly for server tools.
-    pub target: Option<Target>,
-    pub run_timeout: Duration,
-    pub on_interrupt: OnInterrupt,
     /// How long its suspensions wait; `None` means the agent's default.
     pub timeout: Option<Duration>,
-    /// Whether its progress is streamed to clients.
-    pub streaming: bool,
     pub intent: Intent,
     pub audience: Audience,
     pub aliases: Vec<String>,
@@ -46,15 +41,38 @@ pub struct Tool {
     /// Whether it changes nothing, and so may run in the phase `plan`.
     pub read_only: bool,
     pub confirmation_message: Option<Template>,
-    /// Client tools only. If `false`, the call is answered at once with `default_result`.
-    pub requires_response: bool,
-    pub default_result: Value,
-    /// The schema that a person's or a client's answer must satisfy.
-    pub result_schema: Option<Schema>,
     /// Options by provider, merged unchanged into the definition that the provider receives.
     pub provider_options: Map<String, Value>,
     /// How long its results stay in the prompt once the context has to shrink.
     pub retention: Retention,
+}
+
+/// The executor of a tool, and what only such a tool has.
+#[derive(Clone, Debug)]
+pub enum ToolKind {
+    Server(ServerTool),
+    Client(ClientAnswer),
+    Human { result_schema: Option<Schema> },
+    Provider,
+}
+
+/// How a tool runs on the server.
+#[derive(Clone, Debug)]
+pub struct ServerTool {
+    pub target: Target,
+    pub run_timeout: Duration,
+    pub on_interrupt: OnInterrupt,
+    /// Whether its progress is streamed to clients.
+    pub streaming: bool,
+}
+
+/// Where the result of a client tool comes from.
+#[derive(Clone, Debug)]
+pub enum ClientAnswer {
+    /// From the page.
+    Awaited { result_schema: Option<Schema> },
+    /// From the definition: no call waits for the page.
+    Default(Value),
 }
 
 /// When a call needs an approval.
@@ -108,10 +126,44 @@ impl Tool {
 
     /// Whether a child conversation answers its calls.
     pub fn is_sub_agent(&self) -> bool {
-        match &self.target {
+        match self.target() {
             Some(Target::Agent(_)) => true,
             Some(Target::Builtin(builtin)) => *builtin == Builtin::SpawnAgent,
             Some(Target::Http(_) | Target::Native(_) | Target::Mcp(_)) | None => false,
+        }
+    }
+
+    /// Who produces the results of its calls.
+    pub fn executor(&self) -> Executor {
+        match &self.kind {
+            ToolKind::Server(_) => Executor::Server,
+            ToolKind::Client(_) => Executor::Client,
+            ToolKind::Human { .. } => Executor::Human,
+            ToolKind::Provider => Executor::Provider,
+        }
+    }
+
+    /// What a server tool has; `None` for the other tools.
+    pub fn server(&self) -> Option<&ServerTool> {
+        match &self.kind {
+            ToolKind::Server(server) => Some(server),
+            ToolKind::Client(_) | ToolKind::Human { .. } | ToolKind::Provider => None,
+        }
+    }
+
+    /// How it runs; `Some` exactly for server tools.
+    pub fn target(&self) -> Option<&Target> {
+        self.server().map(|server| &server.target)
+    }
+
+    /// The schema that a person's or a client's answer must satisfy, if there is one.
+    pub fn result_schema(&self) -> Option<&Schema> {
+        match &self.kind {
+            ToolKind::Client(ClientAnswer::Awaited { result_schema })
+            | ToolKind::Human { result_schema } => result_schema.as_ref(),
+            ToolKind::Client(ClientAnswer::Default(_))
+            | ToolKind::Server(_)
+            | ToolKind::Provider => None,
         }
     }
 

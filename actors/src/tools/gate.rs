@@ -385,7 +385,7 @@ fn fingerprint(tool: &str, args: &Value) -> String {
 impl Tool {
     /// The built-in tool that this entry configures, if any.
     pub fn builtin(&self) -> Option<Builtin> {
-        match &self.target {
+        match self.target() {
             Some(Target::Builtin(builtin)) => Some(*builtin),
             Some(Target::Http(_) | Target::Native(_) | Target::Agent(_) | Target::Mcp(_))
             | None => None,
@@ -394,7 +394,7 @@ impl Tool {
 
     /// A fingerprint of what the tool runs, which a remembered decision is bound to.
     pub(crate) fn action_fingerprint(&self) -> String {
-        let run = match &self.target {
+        let run = match self.target() {
             None => String::new(),
             Some(Target::Http(endpoint)) => format!("http {}", endpoint.url),
             Some(Target::Native(name)) => format!("native {name}"),
@@ -402,7 +402,7 @@ impl Tool {
             Some(Target::Agent(name)) => format!("agent {name}"),
             Some(Target::Mcp(pick)) => format!("mcp {} {}", pick.server.key, pick.tool),
         };
-        hex(Sha256::new().chain_update(format!("{:?} {run}", self.executor)))
+        hex(Sha256::new().chain_update(format!("{:?} {run}", self.executor())))
     }
 
     /// Whether it may run in the phase `plan`.

@@ -149,7 +149,7 @@ fn within_origin() -> Policy {
 fn servers(definition: &Definition) -> BTreeMap<&str, &Arc<McpServer>> {
     let templates = definition.sets.iter().map(|set| &set.template);
     let tools = definition.tools.iter().chain(templates);
-    let tool_refs = tools.filter_map(|tool| match &tool.target {
+    let tool_refs = tools.filter_map(|tool| match tool.target() {
         Some(Target::Mcp(tool_ref)) => Some(tool_ref),
         Some(Target::Http(_) | Target::Native(_) | Target::Builtin(_) | Target::Agent(_))
         | None => None,
@@ -169,7 +169,7 @@ pub(crate) fn may_list(definition: &Definition, name: &str) -> bool {
 }
 
 fn is_listed(tool: &Tool) -> bool {
-    matches!(tool.target, Some(Target::Mcp(_)))
+    matches!(tool.target(), Some(Target::Mcp(_)))
 }
 
 #[cfg(test)]

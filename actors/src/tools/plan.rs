@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use abide_conversation::command::{CallPlan, PlannedCall};
-use abide_conversation::event::{Executor, Intent};
+use abide_conversation::event::{CallKind, Executor, Intent};
 use abide_conversation::message::{ErrorType, Outcome};
 use abide_conversation::permission::{Decision, Verdict};
 use serde_json::{Map, Value};
 
 use super::call_scope::CallScope;
 use super::{Gate, Toolbox};
-use crate::definition::{MAX_TOOL_NAME_BYTES, Tool};
+use crate::definition::{ClientAnswer, MAX_TOOL_NAME_BYTES, Tool, ToolKind};
 use crate::hooks::tool_use::{ToolUseVerdict, invalid_args_rule};
 use crate::limits::{MAX_EXCERPT_BYTES, MAX_VALUE_BYTES, cut, encoded_len};
 use crate::model::{ModelToolCall, big_numbers};
@@ -47,7 +47,7 @@ pub(super) fn plan(
             let kind = ErrorType::ValidationError;
             (
                 args_for_journal(&model_call.args),
-                error_plan(tool.executor, tool.intent, message, kind),
+                error_plan(tool.executor(), tool.intent, message, kind),
                 None,
             )
         }
@@ -91,8 +91,7 @@ pub(super) fn replan(
 }
 
 fn is_provider_call(plan: &CallPlan) -> bool {
-    let (CallPlan::Answer { executor, .. } | CallPlan::Execute { executor, .. }) = plan;
-    *executor == Executor::Provider
+    plan.executor() == Executor::Provider
 }
 
 /// The call, denied by a hook.
@@ -100,7 +99,7 @@ fn deny_by_hook(toolbox: &Toolbox, planned: PlannedCall, rule: String, gate: &Ga
     let Some(tool) = toolbox.tool(&planned.tool) else { return planned };
     let verdict = gate.deny(tool, &planned.args, &rule);
     let outcome = verdict.to_error(&tool.name);
-    let plan = CallPlan::Answer { executor: tool.executor, intent: tool.intent, outcome };
+    let plan = CallPlan::Answer { executor: tool.executor(), intent: tool.intent, outcome };
     PlannedCall { plan, gate: Some(verdict), ..planned }
 }
 
@@ -129,7 +128,7 @@ fn plan_verdict(
     scope: &CallScope,
     verdict: &Verdict,
 ) -> CallPlan {
-    let (executor, intent) = (tool.executor, tool.intent);
+    let (executor, intent) = (tool.executor(), tool.intent);
     let at_once = |outcome| CallPlan::Answer { executor, intent, outcome };
     let question =
         || tool.confirmation(args, scope).unwrap_or_else(|| format!("Allow {}?", tool.name));
@@ -138,36 +137,33 @@ fn plan_verdict(
         Decision::Ask => Some(question()),
         Decision::Deny => return at_once(verdict.to_error(&tool.name)),
     };
-    let (message, answer) = match (executor, &gate) {
-        (Executor::Provider, _) => {
+    let agent = toolbox.definition();
+    let message = || tool.confirmation(args, scope).unwrap_or_else(|| tool.description.clone());
+    let grace_ms = agent.client_grace.map(millis);
+    let (kind, message) = match &tool.kind {
+        ToolKind::Provider => {
             let message = "the provider sent no result".to_owned();
             return at_once(Outcome::Err(message, ErrorType::ToolError));
         }
-        (Executor::Client, None) if !tool.requires_response => {
-            return at_once(Outcome::Ok(tool.default_result.clone()));
+        ToolKind::Client(ClientAnswer::Default(result)) if gate.is_none() => {
+            return at_once(Outcome::Ok(result.clone()));
         }
-        (Executor::Client, Some(_)) if !tool.requires_response => {
-            (String::new(), Some(tool.default_result.clone()))
+        ToolKind::Client(ClientAnswer::Default(result)) => {
+            let default_result = Some(result.clone());
+            (CallKind::Client { grace_ms, default_result }, String::new())
         }
-        (Executor::Server, _) => (String::new(), None),
-        (Executor::Human | Executor::Client, _) => {
-            (tool.confirmation(args, scope).unwrap_or_else(|| tool.description.clone()), None)
+        ToolKind::Client(ClientAnswer::Awaited { .. }) => {
+            (CallKind::Client { grace_ms, default_result: None }, message())
+        }
+        ToolKind::Human { .. } => (CallKind::Human, message()),
+        ToolKind::Server(server) => {
+            let lane = tool.builtin().and_then(|builtin| builtin.lane(args));
+            let on_interrupt = server.on_interrupt;
+            (CallKind::Server { on_interrupt, child: None, lane }, String::new())
         }
     };
-    let agent = toolbox.definition();
-    let grace = agent.client_grace.filter(|_| executor == Executor::Client);
-    CallPlan::Execute {
-        executor,
-        intent,
-        gate,
-        message,
-        timeout_ms: millis(tool.timeout.unwrap_or(agent.suspension_timeout)),
-        grace_ms: grace.map(millis),
-        on_interrupt: tool.on_interrupt,
-        default_result: answer,
-        child: None,
-        lane: tool.builtin().and_then(|builtin| builtin.lane(args)),
-    }
+    let timeout_ms = millis(tool.timeout.unwrap_or(agent.suspension_timeout));
+    CallPlan::Execute { kind, intent, gate, message, timeout_ms }
 }
 
 /// Plans a call that the provider has run already. Nothing can prevent the run any more, and the
@@ -179,7 +175,7 @@ pub(super) fn plan_provider_call(
     scope: &CallScope,
     gate: &mut Gate,
 ) -> PlannedCall {
-    let tool = toolbox.tool(&model_call.name).filter(|tool| tool.executor == Executor::Provider);
+    let tool = toolbox.tool(&model_call.name).filter(|tool| tool.executor() == Executor::Provider);
     let args = args_for_journal(&model_call.args);
     let outcome = Outcome::Ok(match encoded_len(result) {
         small if small <= MAX_VALUE_BYTES => result.clone(),

@@ -21,6 +21,9 @@ use crate::tools::mcp::Mcp;
 /// The model's error for a tool that lacks something on this node; the log says what.
 pub(super) const NOT_CONFIGURED: &str = "the tool is not configured";
 
+/// The result of a run of a tool that somebody else executes.
+pub(super) const NOT_ON_SERVER: &str = "the tool does not run on the server";
+
 const INPUT_REQUEST_TOO_LARGE: &str = "the tool's request for input is larger than 1 MB";
 /// The result of a run that the gate did not grant.
 pub(crate) const NOT_GRANTED: &str = "permission denied: the gate did not grant this call";
@@ -124,8 +127,9 @@ impl Runner {
             );
             return ToolReturn::failure(NOT_GRANTED, ErrorType::PermissionDenied);
         }
+        let Some(server) = tool.server() else { return ToolReturn::error(NOT_ON_SERVER) };
         run.grant = run.grant.with_defaults(&tool.parameters);
-        enforce_limits(run_within(tool.run_timeout, self.execute(tool, run, &progress)).await)
+        enforce_limits(run_within(server.run_timeout, self.execute(tool, run, &progress)).await)
     }
 
     /// Runs the tool itself, without a time limit. The futures are boxed: that of an MCP call is
@@ -136,16 +140,17 @@ impl Runner {
         run: Run,
         progress: &(impl Fn(Value) + Send + Sync),
     ) -> ToolReturn {
+        let Some(server) = tool.server() else { return ToolReturn::error(NOT_ON_SERVER) };
         let report = |payload: Value| {
-            if tool.streaming {
+            if server.streaming {
                 progress(payload);
             }
         };
-        match &tool.target {
-            Some(Target::Http(endpoint)) => {
+        match &server.target {
+            Target::Http(endpoint) => {
                 Box::pin(self.http.call(endpoint, &tool.name, &run, &report)).await
             }
-            Some(Target::Native(name)) => match self.extensions.tool(name) {
+            Target::Native(name) => match self.extensions.tool(name) {
                 Some(native) => {
                     let (native, extensions) = (Arc::clone(native), &self.extensions);
                     let dependencies = Arc::clone(extensions.dependencies());
@@ -160,12 +165,10 @@ impl Runner {
                     ToolReturn::error(NOT_CONFIGURED)
                 }
             },
-            Some(Target::Builtin(builtin)) => Box::pin(builtin.run(&run, &self.services)).await,
-            Some(Target::Mcp(tool_ref)) => Box::pin(self.mcp.call(tool_ref, &run, &report)).await,
+            Target::Builtin(builtin) => Box::pin(builtin.run(&run, &self.services)).await,
+            Target::Mcp(tool_ref) => Box::pin(self.mcp.call(tool_ref, &run, &report)).await,
             // A child conversation answers these calls.
-            Some(Target::Agent(_)) | None => {
-                ToolReturn::error("the tool does not run on the server")
-            }
+            Target::Agent(_) => ToolReturn::error(NOT_ON_SERVER),
         }
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use abide_conversation::State;
 use abide_conversation::command::{CallPlan, PlannedCall};
-use abide_conversation::event::{Executor, OnInterrupt};
+use abide_conversation::event::{CallKind, Executor, OnInterrupt};
 use abide_conversation::message::{ErrorType, Outcome};
 use abide_conversation::permission::Decision;
 use serde_json::{Value, json};
@@ -146,18 +146,17 @@ fn a_gate_asks_when_its_condition_says_so_with_defaults_filled_in() {
 
 #[test]
 fn a_plan_carries_what_later_phases_need() {
-    let CallPlan::Execute { executor, timeout_ms, grace_ms, on_interrupt, .. } =
-        plan("send", json!({"to": "b"})).plan
-    else {
+    let CallPlan::Execute { kind, timeout_ms, .. } = plan("send", json!({"to": "b"})).plan else {
         unreachable!()
     };
-    assert_eq!((executor, timeout_ms, grace_ms), (Executor::Server, 600_000, None));
-    assert_eq!(on_interrupt, OnInterrupt::Fail);
-    let CallPlan::Execute { executor, timeout_ms, grace_ms, .. } = plan("mine", json!({})).plan
-    else {
+    let on_interrupt = OnInterrupt::Fail;
+    assert_eq!(kind, CallKind::Server { on_interrupt, child: None, lane: None });
+    assert_eq!(timeout_ms, 600_000);
+    let CallPlan::Execute { kind, timeout_ms, .. } = plan("mine", json!({})).plan else {
         unreachable!()
     };
-    assert_eq!((executor, timeout_ms, grace_ms), (Executor::Client, 300_000, Some(5_000)));
+    assert_eq!(kind, CallKind::Client { grace_ms: Some(5_000), default_result: None });
+    assert_eq!(timeout_ms, 300_000);
 }
 
 #[test]
@@ -185,24 +184,22 @@ fn provider_and_answered_client_calls_end_at_once() {
 
 #[test]
 fn a_gated_call_that_needs_no_answer_takes_its_result_along() {
-    let CallPlan::Execute { executor, gate, default_result: answer, .. } =
-        plan("horn", json!({"loud": true})).plan
-    else {
+    let CallPlan::Execute { kind, gate, .. } = plan("horn", json!({"loud": true})).plan else {
         unreachable!()
     };
-    assert_eq!((executor, gate.as_deref()), (Executor::Client, Some("Allow horn?")));
-    assert_eq!(answer, Some(Value::Null));
+    assert_eq!(gate.as_deref(), Some("Allow horn?"));
+    let default_result = Some(Value::Null);
+    assert_eq!(kind, CallKind::Client { grace_ms: Some(5_000), default_result });
     let free = plan("horn", json!({"loud": false})).plan;
     assert!(matches!(free, CallPlan::Answer { outcome: Outcome::Ok(Value::Null), .. }), "{free:?}");
-    let CallPlan::Execute { default_result: None, .. } = plan("page", json!({})).plan else {
-        unreachable!()
-    };
+    let CallPlan::Execute { kind, .. } = plan("page", json!({})).plan else { unreachable!() };
+    assert_eq!(kind, CallKind::Client { grace_ms: Some(5_000), default_result: None });
 }
 
 #[test]
 fn dispatch_reaches_every_server_tool_by_name_before_alias() {
     let toolbox = toolbox();
-    let name = |name| toolbox.dispatchable(name).map(|tool| tool.name.as_str());
+    let name = |name| toolbox.dispatchable(name).map(|(tool, _)| tool.name.as_str());
     assert_eq!(name("secret"), Some("secret"));
     assert_eq!(name("s"), Some("secret"));
     assert_eq!(name("mail"), Some("send"));
@@ -215,8 +212,8 @@ fn dispatch_reaches_every_server_tool_by_name_before_alias() {
 #[test]
 fn a_conversations_own_tool_never_replaces_the_agents() {
     let toolbox = toolbox();
-    assert_eq!(toolbox.tool("pay").unwrap().executor, Executor::Server);
-    assert_eq!(toolbox.tool("mine").unwrap().executor, Executor::Client);
+    assert_eq!(toolbox.tool("pay").unwrap().executor(), Executor::Server);
+    assert_eq!(toolbox.tool("mine").unwrap().executor(), Executor::Client);
     assert_eq!(toolbox.specs(&gate(&toolbox)).iter().filter(|spec| spec.name == "pay").count(), 1);
 }
 

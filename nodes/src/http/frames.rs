@@ -223,7 +223,7 @@ fn call_started(call: &ToolCall) -> Payload {
     Payload::ToolCallStarted {
         call_id: call.call_id.clone(),
         tool: call.tool.clone(),
-        executor: call.executor,
+        executor: call.kind.executor(),
         intent: call.intent,
         args: call.args.clone(),
         attempt: 1,

@@ -93,7 +93,7 @@ impl Conversations {
             let Some(last) = page.last() else { return Ok(children) };
             after = last.seq;
             children.extend(page.into_iter().filter_map(|event| match event.data {
-                EventData::ToolCall(call) => call.child,
+                EventData::ToolCall(call) => call.kind.child().cloned(),
                 EventData::DispatchStarted(run) => run.child,
                 _ => None,
             }));
@@ -105,5 +105,5 @@ impl Conversations {
 fn open_children(state: &State) -> Vec<ConversationId> {
     let calls = state.turn.iter().flat_map(|turn| &turn.calls);
     let runs = state.dispatches.values().filter_map(|run| run.child.clone());
-    calls.filter_map(|call| call.child.clone()).chain(runs).collect()
+    calls.filter_map(|call| call.kind.child().cloned()).chain(runs).collect()
 }

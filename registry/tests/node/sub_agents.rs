@@ -68,7 +68,7 @@ pub fn grand_boss() -> String {
 /// The ids of the children of a journal's calls, in order.
 pub fn children(events: &[Event]) -> Vec<String> {
     let child = |event: &Event| match &event.data {
-        EventData::ToolCall(call) => call.child.as_ref().map(ToString::to_string),
+        EventData::ToolCall(call) => call.kind.child().map(ToString::to_string),
         EventData::DispatchStarted(run) if run.attempt == 1 => {
             run.child.as_ref().map(ToString::to_string)
         }
@@ -80,7 +80,7 @@ pub fn children(events: &[Event]) -> Vec<String> {
 /// The child of a conversation's only call, as soon as there is one.
 pub async fn child(node: &TestNode, id: &str) -> String {
     node.poll_for_event(id, |data| match data {
-        EventData::ToolCall(call) => call.child.is_some(),
+        EventData::ToolCall(call) => call.kind.child().is_some(),
         EventData::DispatchStarted(run) => run.child.is_some(),
         _ => false,
     })

@@ -7,7 +7,7 @@ use abide_conversation::command::{
     CallPlan, Cancel, Create, IfBusy, MessageVerdict, ModelReplied, PlannedCall, ResolutionAnswer,
     Resolve, Send, Start, ToolReturned, TurnSettings,
 };
-use abide_conversation::event::{AnswerFormat, Executor, Intent, OnInterrupt};
+use abide_conversation::event::{AnswerFormat, CallKind, Intent, OnInterrupt};
 use abide_conversation::message::{Outcome, text_block};
 use abide_conversation::permission::{Decision, Verdict};
 use abide_conversation::{
@@ -143,17 +143,13 @@ fn replied(turn: &TurnId, step: u32, ordinal: u64) -> Action {
 }
 
 fn call(tool: &str, gated: bool, once: bool) -> PlannedCall {
+    let on_interrupt = if once { OnInterrupt::Fail } else { OnInterrupt::Redispatch };
     let plan = CallPlan::Execute {
-        executor: Executor::Server,
+        kind: CallKind::Server { on_interrupt, child: None, lane: None },
         intent: Intent::Action,
         gate: gated.then(|| "May it?".to_owned()),
         message: String::new(),
         timeout_ms: ANSWER_MS,
-        grace_ms: None,
-        on_interrupt: if once { OnInterrupt::Fail } else { OnInterrupt::Redispatch },
-        default_result: None,
-        child: None,
-        lane: None,
     };
     let gate = Some(verdict(if gated { Decision::Ask } else { Decision::Allow }));
     let (given_id, tool) = (tool.to_owned(), tool.to_owned());

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use abide_actors::identity::Epoch;
 use abide_actors::journal::{Claim, Commit, Holder, Journal, StoreError, StoredConversation};
-use abide_conversation::event::{Event, EventData, Executor, OnInterrupt};
+use abide_conversation::event::{Event, EventData};
 use abide_conversation::{ConversationId, Timestamp};
 use abide_registry::membership::{Member, Renewed};
 use abide_registry::partition::PartitionSet;
@@ -270,11 +270,7 @@ fn closing_events(commit: &Commit) -> (u64, Vec<EventData>) {
 /// Whether a call's tool must not run twice.
 pub fn runs_once(events: &[Event], call: &str) -> bool {
     events.iter().any(|event| match &event.data {
-        EventData::ToolCall(made) => {
-            made.call_id.as_str() == call
-                && made.on_interrupt == OnInterrupt::Fail
-                && made.executor == Executor::Server
-        }
+        EventData::ToolCall(made) => made.call_id.as_str() == call && made.kind.runs_once(),
         _ => false,
     })
 }

@@ -99,27 +99,27 @@ fn child_started(state: &State, started: &ChildStarted) -> Result<(), IllegalEve
     let child = if let Some(run) = state.dispatches.get(id) {
         let is_running = run.attempt == started.attempt && run.delegated_until.is_none();
         ensure(is_running, || IllegalEvent::WrongAttempt(id.clone()))?;
-        &run.child
+        run.child.as_ref()
     } else {
         let call = open_call(state, id)?;
         runs_attempt(call, started.attempt)?;
-        &call.child
+        call.kind.child()
     };
-    let is_its_child = child.as_ref() == Some(&started.conversation_id);
+    let is_its_child = child == Some(&started.conversation_id);
     ensure(is_its_child, || IllegalEvent::UnknownChild(started.conversation_id.clone()))
 }
 
 fn child_ended(state: &State, ended: &ChildEnded) -> Result<(), IllegalEvent> {
     let id = &ended.call_id;
     let child = if let Some(run) = state.dispatches.get(id) {
-        &run.child
+        run.child.as_ref()
     } else {
         let call = open_call(state, id)?;
         let has_begun =
             matches!(call.phase, CallPhase::Running { .. } | CallPhase::Delegated { .. });
         in_phase(call, has_begun)?;
-        &call.child
+        call.kind.child()
     };
-    let is_its_child = child.as_ref() == Some(&ended.conversation_id);
+    let is_its_child = child == Some(&ended.conversation_id);
     ensure(is_its_child, || IllegalEvent::UnknownChild(ended.conversation_id.clone()))
 }

@@ -41,7 +41,8 @@ pub(super) fn child_started(
         .dispatches
         .get(&id)
         .filter(|run| run.attempt == attempt && run.delegated_until.is_none());
-    let child = call.and_then(|call| call.child.clone()).or_else(|| dispatch?.child.clone());
+    let child =
+        call.and_then(|call| call.kind.child().cloned()).or_else(|| dispatch?.child.clone());
     let started = event::ChildStarted {
         call_id: id.clone(),
         conversation_id: child.ok_or(Rejection::Stale)?,
@@ -67,7 +68,7 @@ pub(super) fn child_ended(draft: &mut Draft, ended: command::ChildEnded) -> Resu
     }
     let has_begun = |call: &&Call| {
         matches!(call.phase, CallPhase::Running { .. } | CallPhase::Delegated { .. })
-            && call.child.as_ref() == Some(&child)
+            && call.kind.child() == Some(&child)
     };
     draft.state.call(&id).filter(has_begun).ok_or(Rejection::Stale)?;
     end_child(draft, &id, child, usage, storages);

@@ -6,7 +6,7 @@ use super::hooks::refuse_message;
 use super::settle::{add_millis, end_turn, settle};
 use crate::command::{CallPlan, MessageVerdict, ModelReplied, PlannedCall};
 use crate::event::{
-    AssistantMsg, EventData, Executor, RepairRequested, SuspensionKind, ToolCall, TurnOutcome,
+    AssistantMsg, CallKind, EventData, RepairRequested, SuspensionKind, ToolCall, TurnOutcome,
 };
 use crate::ids::CallId;
 use crate::message::{CallRef, ErrorType, Message, MessageStatus, Outcome, Role, StopReason};
@@ -86,50 +86,25 @@ fn assign_ids(state: &State, planned: Vec<PlannedCall>) -> Vec<(CallId, PlannedC
 /// Journals a call and what follows at once: its result, its suspension, or nothing if it runs.
 fn hand_over(draft: &mut Draft, call_id: CallId, planned: PlannedCall) {
     let PlannedCall { tool, args, plan, gate: verdict, .. } = planned;
-    let call = |executor, intent, started| ToolCall {
+    let call = |kind, intent, started| ToolCall {
         call_id: call_id.clone(),
         tool,
         args,
-        executor,
+        kind,
         intent,
         started,
         message: String::new(),
         timeout_ms: 0,
-        grace_ms: None,
-        on_interrupt: Default::default(),
-        default_result: None,
         gate: verdict,
-        child: None,
-        lane: None,
     };
     match plan {
         CallPlan::Answer { executor, intent, outcome } => {
-            draft.push(EventData::ToolCall(call(executor, intent, outcome.is_ok())));
+            draft.push(EventData::ToolCall(call(executor.into(), intent, outcome.is_ok())));
             draft.push_result(call_id, outcome);
         }
-        CallPlan::Execute {
-            executor,
-            intent,
-            gate,
-            message,
-            timeout_ms,
-            grace_ms,
-            on_interrupt,
-            default_result,
-            child,
-            lane,
-        } => {
-            let call = call(executor, intent, gate.is_none());
-            draft.push(EventData::ToolCall(ToolCall {
-                message,
-                timeout_ms,
-                grace_ms,
-                on_interrupt,
-                default_result,
-                child,
-                lane,
-                ..call
-            }));
+        CallPlan::Execute { kind, intent, gate, message, timeout_ms } => {
+            let call = call(kind, intent, gate.is_none());
+            draft.push(EventData::ToolCall(ToolCall { message, timeout_ms, ..call }));
             match gate {
                 Some(question) => suspend(draft, &call_id, SuspensionKind::Approval, question),
                 None => wait_for_executor(draft, &call_id),
@@ -142,14 +117,15 @@ fn hand_over(draft: &mut Draft, call_id: CallId, planned: PlannedCall) {
 /// call needs nothing more. A provider call that came without its result can be executed by nobody.
 pub(super) fn wait_for_executor(draft: &mut Draft, id: &CallId) {
     let Some(call) = draft.state.call(id) else { return };
-    if let Some(result) = call.default_result.clone() {
-        return draft.push_result(id.clone(), Outcome::Ok(result));
-    }
-    let kind = match call.executor {
-        Executor::Human => SuspensionKind::Elicitation,
-        Executor::Client => SuspensionKind::ClientExec,
-        Executor::Server => return,
-        Executor::Provider => {
+    let kind = match &call.kind {
+        CallKind::Server { .. } => return,
+        CallKind::Client { default_result: Some(result), .. } => {
+            let result = result.clone();
+            return draft.push_result(id.clone(), Outcome::Ok(result));
+        }
+        CallKind::Client { default_result: None, .. } => SuspensionKind::ClientExec,
+        CallKind::Human => SuspensionKind::Elicitation,
+        CallKind::Provider => {
             return draft.push_error(
                 id.clone(),
                 "the provider gave no result",

@@ -121,12 +121,12 @@ pub(super) fn start_tool(draft: &mut Draft, id: &CallId) {
     let started = ToolStarted {
         call_id: id.clone(),
         tool: call.tool.clone(),
-        executor: call.executor,
+        executor: call.kind.executor(),
         intent: call.intent,
         args: call.args.clone(),
         attempt: call.next_attempt(),
     };
-    let executor = call.executor;
+    let executor = call.kind.executor();
     draft.push(EventData::ToolStarted(started));
     if executor != Executor::Server {
         wait_for_executor(draft, id);

@@ -33,17 +33,16 @@ pub(super) fn revive(draft: &mut Draft) {
 }
 
 fn run_again(draft: &mut Draft, call: Call, attempt: u32) {
-    if call.executor != Executor::Server {
+    if call.kind.executor() != Executor::Server {
         return wait_for_executor(draft, &call.id);
     }
-    // A second request to a child does nothing, so a call that a child answers never runs twice.
-    if call.on_interrupt == OnInterrupt::Fail && call.child.is_none() {
+    if call.kind.runs_once() {
         return draft.push_error(call.id, INTERRUPTED, ErrorType::Interrupted);
     }
     draft.push(EventData::ToolStarted(ToolStarted {
         call_id: call.id,
         tool: call.tool,
-        executor: call.executor,
+        executor: call.kind.executor(),
         intent: call.intent,
         args: call.args,
         attempt: attempt.saturating_add(1),

@@ -32,7 +32,7 @@ pub(super) fn tool_returned(draft: &mut Draft, returned: ToolReturned) -> Result
         | CallPhase::Delegated { .. }
         | CallPhase::Done => return Err(Rejection::Stale),
     }
-    let child = call.child.clone();
+    let child = call.kind.child().cloned();
     let suspensions = call.suspensions;
     let ToolReturned {
         call: call_id,

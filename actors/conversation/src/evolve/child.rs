@@ -23,7 +23,7 @@ pub(super) fn end(state: &mut State, event: &Event, ended: &ChildEnded) {
     for (root, storage) in &ended.storages {
         state.storages.entry(root.clone()).or_insert_with(|| storage.clone());
     }
-    with_call(state, &ended.call_id, |call| call.child = None);
+    with_call(state, &ended.call_id, |call| drop(call.kind.take_child()));
     if let Some(run) = state.dispatches.get_mut(&ended.call_id) {
         run.child = None;
     }

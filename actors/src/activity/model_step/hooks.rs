@@ -1,6 +1,6 @@
 //! The hooks of one step: before the model call, on its message, and before its calls run.
 
-use abide_conversation::command::{CallPlan, MessageVerdict, PlannedCall};
+use abide_conversation::command::{MessageVerdict, PlannedCall};
 use abide_conversation::event::{Event, EventData, Executor};
 use abide_conversation::message::Message;
 use abide_conversation::permission::Decision;
@@ -110,9 +110,8 @@ impl Step<'_> {
     pub(super) async fn judge_calls(&self, planned: &[PlannedCall]) -> Option<Vec<ToolUseVerdict>> {
         let hooks = &self.definition.hooks;
         let is_asked = |planned: &PlannedCall| {
-            let executor = executor(&planned.plan);
             passed_the_gate(planned)
-                && executor != Executor::Provider
+                && planned.plan.executor() != Executor::Provider
                 && tool_use::is_judged(hooks, &planned.tool)
         };
         if !planned.iter().any(is_asked) {
@@ -123,7 +122,7 @@ impl Step<'_> {
             let tool_use = is_asked(planned).then(|| ToolUse {
                 call_id: Some(CallId::new(planned.given_id.clone())),
                 tool: planned.tool.clone(),
-                executor: executor(&planned.plan),
+                executor: planned.plan.executor(),
                 args: planned.args.clone(),
             });
             async move {
@@ -159,12 +158,6 @@ impl Step<'_> {
 /// Whether neither the gate nor anything before it has refused the call.
 pub(super) fn passed_the_gate(planned: &PlannedCall) -> bool {
     planned.gate.as_ref().is_some_and(|verdict| verdict.decision != Decision::Deny)
-}
-
-fn executor(plan: &CallPlan) -> Executor {
-    match plan {
-        CallPlan::Answer { executor, .. } | CallPlan::Execute { executor, .. } => *executor,
-    }
 }
 
 /// A call as `post` hooks read it.

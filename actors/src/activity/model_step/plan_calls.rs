@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use abide_conversation::ConversationId;
 use abide_conversation::command::{CallPlan, MessageVerdict, PlannedCall};
-use abide_conversation::event::{Executor, Intent};
+use abide_conversation::event::{CallKind, Executor, Intent};
 use abide_conversation::message::{ErrorType, Outcome};
 use serde_json::Value;
 
@@ -132,7 +132,7 @@ impl Planner {
 
     fn with_child(&self, mut planned: PlannedCall) -> PlannedCall {
         let is_sub_agent = self.toolbox.tool(&planned.tool).is_some_and(Tool::is_sub_agent);
-        if let CallPlan::Execute { child, .. } = &mut planned.plan {
+        if let CallPlan::Execute { kind: CallKind::Server { child, .. }, .. } = &mut planned.plan {
             *child = is_sub_agent.then(|| ConversationId::new(self.clock.id("conv")));
         }
         planned

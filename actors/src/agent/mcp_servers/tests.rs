@@ -106,8 +106,9 @@ fn a_set_carries_its_rules_and_names_of_its_tools_raise_no_warning() {
     source["permissions"] = json!({"disallowed_tools": ["docs_drop", "docket"]});
     let parsed = parse(source).unwrap();
     let [set] = &parsed.definition.sets[..] else { unreachable!() };
-    assert!(set.template.read_only && set.template.streaming);
-    assert!(matches!(&set.template.target, Some(Target::Mcp(pick)) if pick.server.name == "docs"));
+    let server = set.template.server().unwrap();
+    assert!(set.template.read_only && server.streaming);
+    assert!(matches!(&server.target, Target::Mcp(pick) if pick.server.name == "docs"));
     assert_eq!(parsed.warnings.len(), 1, "{:?}", parsed.warnings);
     assert!(parsed.warnings[0].contains("docket"));
 }

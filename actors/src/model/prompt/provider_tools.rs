@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 
 use abide_conversation::CallId;
-use abide_conversation::event::{Event, EventData, Executor};
+use abide_conversation::event::{CallKind, Event, EventData};
 use abide_conversation::message::{CallRef, Outcome, text_block};
 use serde_json::Value;
 
@@ -19,7 +19,7 @@ const MAX_RESULT_BYTES: usize = 8 * 1024;
 /// The calls that providers ran.
 pub(super) fn provider_calls(events: &[Event]) -> HashSet<&CallId> {
     let provided = events.iter().filter_map(|event| match &event.data {
-        EventData::ToolCall(call) if call.executor == Executor::Provider => Some(&call.call_id),
+        EventData::ToolCall(call) if call.kind == CallKind::Provider => Some(&call.call_id),
         _ => None,
     });
     provided.collect()

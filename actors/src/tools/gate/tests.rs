@@ -383,7 +383,7 @@ fn every_builtin_is_known_by_its_name_and_brings_its_arguments() {
     for builtin in Builtin::ALL {
         assert_eq!(Builtin::from_name(builtin.name()), Some(builtin));
         let tool = definition.tools.iter().find(|tool| tool.name == builtin.name()).unwrap();
-        assert!(!tool.description.is_empty() && tool.target.is_some());
+        assert!(!tool.description.is_empty() && tool.target().is_some());
         assert_eq!(tool.check_args(&json!({})), Ok(()), "{}", builtin.name());
     }
     let kid = definition.tools.iter().find(|tool| tool.name == "kid").unwrap();

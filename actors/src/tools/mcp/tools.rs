@@ -7,7 +7,7 @@ use sha2::{Digest, Sha256};
 use super::Listings;
 use super::listing::ListedTool;
 use crate::definition::Definition;
-use crate::definition::{MAX_TOOL_NAME_BYTES, Target, Tool};
+use crate::definition::{MAX_TOOL_NAME_BYTES, ServerTool, Target, Tool, ToolKind};
 use crate::definition::{McpToolRef, McpToolSet};
 
 /// Hex digits of the hash that keeps shortened names distinct.
@@ -31,9 +31,9 @@ pub(crate) fn tools(definition: &Definition, listings: &Listings) -> Vec<Tool> {
 
 /// A declared tool; if it belongs to a server, only if the server lists it.
 fn resolve_declared(tool: &Tool, listings: &Listings) -> Option<Tool> {
-    let Some(Target::Mcp(tool_ref)) = &tool.target else { return Some(tool.clone()) };
+    let Some((server, tool_ref)) = mcp_tool(tool) else { return Some(tool.clone()) };
     let listed = listings.get(&tool_ref.server.name)?.tool(&tool_ref.tool)?;
-    let mut tool = with_listing(tool, tool_ref, listed);
+    let mut tool = with_listing(tool, server, tool_ref, listed);
     if tool.description.is_empty() {
         tool.description = listed.description.clone();
     }
@@ -41,7 +41,7 @@ fn resolve_declared(tool: &Tool, listings: &Listings) -> Option<Tool> {
 }
 
 fn set_tools(set: &McpToolSet, listings: &Listings, used_names: &mut HashSet<String>) -> Vec<Tool> {
-    let Some(Target::Mcp(tool_ref)) = &set.template.target else { return Vec::new() };
+    let Some((server, tool_ref)) = mcp_tool(&set.template) else { return Vec::new() };
     let mut tools = Vec::new();
     for listed in listings.get(&tool_ref.server.name).map_or(&[][..], |listing| listing.tools()) {
         let name = full_name(&tool_ref.server.name, &listed.name);
@@ -54,7 +54,7 @@ fn set_tools(set: &McpToolSet, listings: &Listings, used_names: &mut HashSet<Str
             );
             continue;
         }
-        let mut tool = with_listing(&set.template, tool_ref, listed);
+        let mut tool = with_listing(&set.template, server, tool_ref, listed);
         tool.name = name;
         tool.description = listed.description.clone();
         tools.push(tool);
@@ -62,11 +62,29 @@ fn set_tools(set: &McpToolSet, listings: &Listings, used_names: &mut HashSet<Str
     tools
 }
 
-fn with_listing(tool: &Tool, tool_ref: &McpToolRef, listed: &ListedTool) -> Tool {
-    let (server, name) = (tool_ref.server.clone(), listed.name.clone());
+/// What a tool of an MCP server has, and which one it is.
+fn mcp_tool(tool: &Tool) -> Option<(&ServerTool, &McpToolRef)> {
+    let server = tool.server()?;
+    match &server.target {
+        Target::Mcp(tool_ref) => Some((server, tool_ref)),
+        Target::Http(_) | Target::Native(_) | Target::Builtin(_) | Target::Agent(_) => None,
+    }
+}
+
+fn with_listing(
+    tool: &Tool,
+    server: &ServerTool,
+    tool_ref: &McpToolRef,
+    listed: &ListedTool,
+) -> Tool {
+    let target = Target::Mcp(McpToolRef {
+        server: tool_ref.server.clone(),
+        tool: listed.name.clone(),
+        output: listed.output.clone(),
+    });
     Tool {
         parameters: listed.parameters.clone(),
-        target: Some(Target::Mcp(McpToolRef { server, tool: name, output: listed.output.clone() })),
+        kind: ToolKind::Server(ServerTool { target, ..server.clone() }),
         ..tool.clone()
     }
 }

@@ -10,7 +10,7 @@ use tokio::sync::mpsc;
 use super::Middleware;
 use crate::definition::Tool;
 use crate::tools::isolated_task::run_isolated;
-use crate::tools::runner::{Runner, enforce_limits, run_within};
+use crate::tools::runner::{NOT_ON_SERVER, Runner, enforce_limits, run_within};
 use crate::tools::{Gate, Grant, Run, ToolReturn};
 
 /// The middlewares of one run, and what comes after them.
@@ -68,7 +68,9 @@ impl Chain {
         run: Run,
         report: &(impl Fn(Value) + Send + Sync),
     ) -> (ToolReturn, ArgsRecord) {
-        let limit = self.tool.run_timeout;
+        let Some(limit) = self.tool.server().map(|server| server.run_timeout) else {
+            return (ToolReturn::error(NOT_ON_SERVER), ArgsRecord::default());
+        };
         let chain = Arc::new(self);
         let shared = Arc::clone(&chain);
         let work = |progress| async move {

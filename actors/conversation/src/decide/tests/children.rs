@@ -113,7 +113,8 @@ fn a_gated_call_that_is_denied_has_no_child_to_stop() {
     let mut scenario = Scenario::with_calls(vec![planned]);
     scenario.then(deny("a", None));
     assert!(
-        scenario.state.orphans.is_empty() && scenario.state.turn.unwrap().calls[0].child.is_none()
+        scenario.state.orphans.is_empty()
+            && scenario.state.turn.unwrap().calls[0].kind.child().is_none()
     );
 }
 

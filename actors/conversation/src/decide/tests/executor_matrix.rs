@@ -3,7 +3,8 @@
 use serde_json::json;
 
 use super::scenario::*;
-use crate::event::{EventData, Executor, SuspensionKind};
+use crate::command::CallPlan;
+use crate::event::{CallKind, EventData, Executor, SuspensionKind};
 use crate::message::{ErrorType, Outcome};
 use crate::state::ConversationStatus;
 
@@ -164,7 +165,7 @@ fn a_denied_client_call_never_reaches_the_page() {
 #[test]
 fn a_client_call_without_a_grace_time_is_not_watched() {
     let mut planned = client("a");
-    if let crate::command::CallPlan::Execute { grace_ms, .. } = &mut planned.plan {
+    if let CallPlan::Execute { kind: CallKind::Client { grace_ms, .. }, .. } = &mut planned.plan {
         *grace_ms = None;
     }
     let scenario = Scenario::with_calls(vec![planned]);
@@ -196,7 +197,7 @@ fn a_call_that_is_answered_when_planned_never_opens() {
         assert_eq!(events, expected);
         assert_eq!(scenario.result("a").unwrap().outcome, outcome);
         let planned = scenario.journal.iter().find_map(|event| match &event.data {
-            EventData::ToolCall(call) => Some((call.executor, call.started)),
+            EventData::ToolCall(call) => Some((call.kind.executor(), call.started)),
             _ => None,
         });
         assert_eq!(planned, Some((executor, started)));
@@ -220,7 +221,9 @@ fn a_providers_call_without_a_result_ends_with_an_error() {
 fn a_gated_client_call_that_needs_no_answer_is_answered_when_it_is_approved() {
     let mut scenario = Scenario::with_turn();
     let mut planned = gated_client("a");
-    if let crate::command::CallPlan::Execute { default_result, .. } = &mut planned.plan {
+    if let CallPlan::Execute { kind: CallKind::Client { default_result, .. }, .. } =
+        &mut planned.plan
+    {
         *default_result = Some(json!(null));
     }
     let events = scenario.reply(vec![planned]).unwrap();

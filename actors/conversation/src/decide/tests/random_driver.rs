@@ -169,9 +169,9 @@ impl RandomRun {
     /// The calls that children answer.
     fn children(&self) -> impl Iterator<Item = (CallId, ConversationId)> {
         let calls = self.state.turn.iter().flat_map(|turn| &turn.calls);
-        let calls = calls.map(|call| (&call.id, &call.child));
-        let runs = self.state.dispatches.iter().map(|(id, run)| (id, &run.child));
-        calls.chain(runs).filter_map(|(id, child)| Some((id.clone(), child.clone()?)))
+        let calls = calls.map(|call| (&call.id, call.kind.child()));
+        let runs = self.state.dispatches.iter().map(|(id, run)| (id, run.child.as_ref()));
+        calls.chain(runs).filter_map(|(id, child)| Some((id.clone(), child?.clone())))
     }
 
     fn child_ends(&self, roll: Roll) -> Action {

@@ -3,7 +3,9 @@
 use serde_json::{Value, json};
 
 use crate::command::*;
-use crate::event::{AnswerFormat, Event, EventData, Executor, Intent, OnInterrupt, ToolResult};
+use crate::event::{
+    AnswerFormat, CallKind, Event, EventData, Executor, Intent, OnInterrupt, ToolResult,
+};
 use crate::message::{Outcome, text_block};
 use crate::parent::Parent;
 use crate::permission::{Decision, Verdict};
@@ -264,17 +266,16 @@ pub(super) fn start(turn: &str) -> Action {
 }
 
 pub(super) fn call(id: &str, executor: Executor, gate: bool) -> PlannedCall {
+    let kind = match executor {
+        Executor::Client => CallKind::Client { grace_ms: Some(5_000), default_result: None },
+        Executor::Server | Executor::Human | Executor::Provider => executor.into(),
+    };
     let plan = CallPlan::Execute {
-        executor,
+        kind,
         intent: Intent::Action,
         gate: gate.then(|| "May it?".to_owned()),
         message: "Please answer.".to_owned(),
         timeout_ms: TIMEOUT_MS.unsigned_abs(),
-        grace_ms: (executor == Executor::Client).then_some(5_000),
-        on_interrupt: OnInterrupt::Redispatch,
-        default_result: None,
-        child: None,
-        lane: None,
     };
     let gate = Some(verdict(if gate { Decision::Ask } else { Decision::Allow }));
     PlannedCall {
@@ -298,7 +299,7 @@ pub(super) fn gated(id: &str) -> PlannedCall {
 /// A server call that the child `kid_<name>` is to answer.
 pub(super) fn with_child(id: &str, name: &str) -> PlannedCall {
     let mut planned = server(id);
-    if let CallPlan::Execute { child, .. } = &mut planned.plan {
+    if let CallPlan::Execute { kind: CallKind::Server { child, .. }, .. } = &mut planned.plan {
         *child = Some(ConversationId::new(format!("kid_{name}")));
     }
     planned
@@ -339,7 +340,8 @@ pub(super) fn gated_client(id: &str) -> PlannedCall {
 
 /// The call, of a tool that must not run twice.
 pub(super) fn run_once(mut planned: PlannedCall) -> PlannedCall {
-    if let CallPlan::Execute { on_interrupt, .. } = &mut planned.plan {
+    if let CallPlan::Execute { kind: CallKind::Server { on_interrupt, .. }, .. } = &mut planned.plan
+    {
         *on_interrupt = OnInterrupt::Fail;
     }
     planned

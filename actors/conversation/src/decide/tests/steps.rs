@@ -3,8 +3,8 @@
 use serde_json::json;
 
 use super::scenario::*;
-use crate::command::{Action, ModelFailed, ToolReturned};
-use crate::event::{EventData, Executor};
+use crate::command::{Action, CallPlan, ModelFailed, ToolReturned};
+use crate::event::{CallKind, EventData, Executor};
 use crate::message::{ErrorType, Outcome, Ui};
 use crate::{CallId, Rejection, TurnId};
 
@@ -187,7 +187,7 @@ fn a_call_whose_tool_is_gone_when_it_is_approved_ends_with_an_error() {
 fn calls_in_one_lane_run_one_after_another_in_call_order() {
     let in_lane = |id: &str, gate: bool, name: &str| {
         let mut planned = call(id, Executor::Server, gate);
-        if let crate::command::CallPlan::Execute { lane, .. } = &mut planned.plan {
+        if let CallPlan::Execute { kind: CallKind::Server { lane, .. }, .. } = &mut planned.plan {
             *lane = Some(name.to_owned());
         }
         planned

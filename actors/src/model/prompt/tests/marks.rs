@@ -1,6 +1,6 @@
 //! Tests of what is left out of long journals, and of what replaces it.
 
-use abide_conversation::event::{Executor, Intent, OnInterrupt, Summarized, ToolCall};
+use abide_conversation::event::{CallKind, Intent, Summarized, ToolCall};
 use abide_conversation::message::{ProviderMessage, Usage};
 
 use super::*;
@@ -24,17 +24,12 @@ pub(super) fn provided(id: &str) -> EventData {
         call_id: CallId::new(id),
         tool: "web".to_owned(),
         args: json!({}),
-        executor: Executor::Provider,
+        kind: CallKind::Provider,
         intent: Intent::Compute,
         started: true,
         message: String::new(),
         timeout_ms: 0,
-        grace_ms: None,
-        on_interrupt: OnInterrupt::Redispatch,
-        default_result: None,
         gate: None,
-        child: None,
-        lane: None,
     })
 }
 

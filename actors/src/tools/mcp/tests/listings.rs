@@ -86,8 +86,8 @@ async fn a_declared_tool_wins_its_name_and_a_picked_one_keeps_what_it_says() {
     let toolbox = rig.toolbox().await;
     assert_eq!(toolbox.tool("say").unwrap().description, "Says it.");
     assert_eq!(toolbox.tool("draw").unwrap().description, "It does image.");
-    assert_eq!(toolbox.tool("docs_fail").unwrap().run_timeout.as_secs(), 7);
-    assert_eq!(toolbox.tool("draw").unwrap().run_timeout.as_secs(), 60);
+    assert_eq!(toolbox.tool("docs_fail").unwrap().server().unwrap().run_timeout.as_secs(), 7);
+    assert_eq!(toolbox.tool("draw").unwrap().server().unwrap().run_timeout.as_secs(), 60);
     // Without a listing only the server's tools are missing.
     let alone = Toolbox::new(rig.definition.clone(), &Listings::new(), Arc::from([]));
     let names: Vec<&str> = alone.tools().map(|tool| tool.name.as_str()).collect();
