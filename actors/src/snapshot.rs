@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use abide_conversation::event::{Executor, Todo};
 use abide_conversation::ids::{AgentName, CallId, ConversationId, Revision, TurnId};
-use abide_conversation::message::Usage;
 use abide_conversation::permission::PermissionPhase;
 use abide_conversation::state::{Call, CallPhase, ConversationStatus, PendingCall};
+use abide_conversation::usage::Usage;
 use abide_conversation::{State, Timestamp};
 use serde::Serialize;
 
