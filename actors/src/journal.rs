@@ -10,6 +10,7 @@ use abide_conversation::{AgentName, CallId, ConversationId, State, Timestamp};
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use utoipa::ToSchema;
 
 use crate::identity::{Epoch, Incarnation, NodeName};
 
@@ -101,8 +102,7 @@ pub struct StoredConversation {
 }
 
 /// An open suspension in the inbox of the cluster.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct InboxEntry {
     pub conversation_id: ConversationId,
     pub agent: AgentName,

@@ -23,8 +23,8 @@ use std::time::Duration;
 
 use abide_conversation::MessageId;
 use abide_conversation::event::Executor;
-use abide_conversation::message::{Message, ProviderMessage, StopReason, Usage};
-use abide_conversation::usage::Cost;
+use abide_conversation::message::{Message, ProviderMessage, StopReason};
+use abide_conversation::usage::{Cost, Usage};
 use async_trait::async_trait;
 use futures::stream::BoxStream;
 use serde::{Deserialize, Serialize};

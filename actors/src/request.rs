@@ -8,9 +8,10 @@ use abide_conversation::event::AnswerFormat;
 use abide_conversation::ids::{
     AgentName, CallId, ConversationId, DecisionId, Principal, Revision, TurnId,
 };
-use abide_conversation::message::{Outcome, Ui, Usage};
+use abide_conversation::message::{Outcome, Ui};
 use abide_conversation::parent::Parent;
 use abide_conversation::remembered_decision::{Match, Scope};
+use abide_conversation::usage::Usage;
 use abide_conversation::{Rejection, State};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};

@@ -6,13 +6,14 @@ use std::sync::Arc;
 
 use abide_conversation::event::{Executor, Todo};
 use abide_conversation::ids::{AgentName, CallId, ConversationId, Revision, TurnId};
-use abide_conversation::message::Usage;
 use abide_conversation::permission::PermissionPhase;
 use abide_conversation::state::{Call, CallPhase, ConversationStatus, PendingCall};
+use abide_conversation::usage::Usage;
 use abide_conversation::{State, Timestamp};
 use serde::Serialize;
 
 use serde_json::{Map, Value};
+use utoipa::ToSchema;
 
 use crate::definition::Definition;
 use crate::identity::{Epoch, NodeName};
@@ -21,40 +22,38 @@ use crate::streaming::StreamingMessage;
 use crate::tools::Gate;
 
 /// `GET /v1/conversations/{id}`, and the first frame of every event stream.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 pub struct Snapshot {
     pub id: ConversationId,
     pub agent: AgentName,
     /// The revision of the open turn, else the agent's newest; null when the agent was deleted.
-    #[cfg_attr(feature = "openapi", schema(required))]
+    #[schema(required)]
     pub revision: Option<Revision>,
     pub state: ConversationStatus,
     pub last_seq: u64,
-    #[cfg_attr(feature = "openapi", schema(required))]
+    #[schema(required)]
     pub turn: Option<OpenTurn>,
-    #[cfg_attr(feature = "openapi", schema(required))]
+    #[schema(required)]
     pub streaming_message: Option<StreamingMessage>,
     pub in_flight: Vec<InFlight>,
     pub pending: Vec<PendingCall>,
     pub queued: usize,
     pub todos: Vec<Todo>,
     /// The permission phase that applies now; null when the agent was deleted.
-    #[cfg_attr(feature = "openapi", schema(required))]
+    #[schema(required)]
     pub phase: Option<PermissionPhase>,
     /// The usage of all model calls so far, including those of child conversations.
     pub usage: Usage,
     /// The node that holds the conversation; null when none does.
-    #[cfg_attr(feature = "openapi", schema(required))]
+    #[schema(required)]
     pub holder: Option<HolderView>,
     pub metadata: Map<String, Value>,
-    #[cfg_attr(feature = "openapi", schema(required))]
+    #[schema(required)]
     pub created_at: Option<Timestamp>,
 }
 
 /// The open turn.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 pub struct OpenTurn {
     pub id: TurnId,
     /// The step whose model call or tool calls run, from 1.
@@ -63,8 +62,7 @@ pub struct OpenTurn {
 }
 
 /// A call that its executor is running.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 pub struct InFlight {
     pub call_id: CallId,
     pub tool: String,
@@ -72,7 +70,7 @@ pub struct InFlight {
     pub attempt: u32,
     pub started_at: Timestamp,
     /// The latest progress of a streaming tool.
-    #[cfg_attr(feature = "openapi", schema(required))]
+    #[schema(required)]
     pub progress: Option<Value>,
     /// The child conversation that answers the call.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -80,9 +78,8 @@ pub struct InFlight {
 }
 
 /// The node that holds a conversation.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[cfg_attr(feature = "openapi", schema(as = SnapshotHolder))]
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
+#[schema(as = SnapshotHolder)]
 pub struct HolderView {
     #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub node: NodeName,

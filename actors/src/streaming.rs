@@ -7,12 +7,12 @@ use abide_conversation::message::text_block;
 use abide_conversation::{ConversationId, MessageId, TurnId};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use utoipa::ToSchema;
 
 use crate::live::{Delta, LiveSink, Signal};
 
 /// The message as far as it has streamed.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct StreamingMessage {
     pub id: MessageId,
     pub text: String,

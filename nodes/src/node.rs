@@ -13,13 +13,18 @@ use abide_actors::identity::NodeName;
 use abide_actors::tools::Extensions;
 use abide_registry::membership::MemberState;
 use abide_registry::runtime::NodeRuntime;
+use abide_registry::store::embedded::CloseWatch;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
+use tokio::time::timeout;
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::config::Config;
 use crate::start_error::StartError;
 pub use builder::NodeBuilder;
+
+/// How long the store may still be in use once the node has stopped.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A node that serves, in this process.
 ///
@@ -39,7 +44,8 @@ pub struct Node {
     runtime: NodeRuntime,
     extensions: Arc<Extensions>,
     _metrics_upkeep: Option<AbortOnDropHandle<()>>,
-    _agent_seeder: AbortOnDropHandle<()>,
+    agent_seeder: AbortOnDropHandle<()>,
+    close_watch: Option<CloseWatch>,
 }
 
 impl Node {
@@ -71,7 +77,8 @@ impl Node {
         self.runtime.drain(timeout).await
     }
 
-    /// Leaves the cluster, stops serving, and lets the native tools clean up.
+    /// Leaves the cluster, stops serving, lets the native tools clean up, and closes the store, whose
+    /// directory another node may then open.
     pub async fn stop(self) {
         self.runtime.leave().await;
         self.stop.send_replace(true);
@@ -83,6 +90,14 @@ impl Node {
         // The last tool runs end with the runtime; only then may their tools clean up.
         drop(self.runtime);
         self.extensions.stop().await;
+        drop(self.agent_seeder);
+        // Actors that were killed and tasks that were aborted drop the store when they are next
+        // scheduled.
+        if let Some(close_watch) = self.close_watch
+            && timeout(CLOSE_TIMEOUT, close_watch.closed()).await.is_err()
+        {
+            tracing::warn!("store not closed: it is still in use");
+        }
     }
 }
 

@@ -11,6 +11,7 @@ use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::task::JoinSet;
 
 /// Each open connection costs a file descriptor and some kilobytes.
 const MAX_CONNECTIONS: usize = 16_384;
@@ -34,9 +35,11 @@ async fn serve_at_most(
 ) {
     let permits = Arc::new(Semaphore::new(max_connections));
     let open = GracefulShutdown::new();
+    let mut connections = JoinSet::new();
     loop {
         let accepted = tokio::select! {
             accepted = accept(&permits, &listener) => accepted,
+            Some(_) = connections.join_next() => continue,
             _ = stop.wait_for(|stop| *stop) => break,
         };
         let (permit, stream) = match accepted {
@@ -57,7 +60,7 @@ async fn serve_at_most(
             .max_buf_size(MAX_HEAD_BYTES)
             .serve_connection(TokioIo::new(stream), service);
         let connection = open.watch(connection);
-        tokio::spawn(async move {
+        connections.spawn(async move {
             if let Err(error) = connection.await {
                 tracing::debug!(%error, "connection failed");
             }
@@ -66,6 +69,7 @@ async fn serve_at_most(
     }
     // Event streams never finish on their own.
     let _ = tokio::time::timeout(SHUTDOWN_TIMEOUT, open.shutdown()).await;
+    connections.shutdown().await;
 }
 
 /// The next connection, once a permit is free for it.

@@ -17,14 +17,13 @@ use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 use tokio_util::task::AbortOnDropHandle;
 use tracing::{Level, Metadata};
 use tracing_subscriber::filter::filter_fn;
-use tracing_subscriber::fmt::format::JsonFields;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Layer, fmt};
 
 use crate::config::{Config, LogFormat};
 pub(crate) use http_metrics::{TurnExtension, measured};
-use log_format::{JsonLine, TextFields};
+use log_format::{JsonFields, JsonLine, TextFields};
 pub use otlp::TraceExporter;
 
 /// What is logged by default. The connections between nodes, and those to MCP servers, are logged
@@ -49,7 +48,7 @@ pub fn start_logging(config: &Config) {
         }
         LogFormat::Json => {
             let line = JsonLine { node: config.node_name(), shows_content };
-            lines.fmt_fields(JsonFields::new()).event_format(line).boxed()
+            lines.fmt_fields(JsonFields { shows_content }).event_format(line).boxed()
         }
     };
     let harmless = filter_fn(is_ours_or_grave);

@@ -11,6 +11,7 @@ use abide_actors::journal::StoreError;
 use abide_actors::model::Model;
 use abide_actors::node_lease::NodeLease;
 use abide_actors::services::{Executors, Services};
+use abide_conversation::ConversationId;
 use ractor::{Actor, ActorRef, SpawnErr};
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::JoinHandle;
@@ -19,7 +20,7 @@ use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
 use crate::cluster_client::ClusterClient;
 use crate::cluster_view::ClusterView;
-use crate::host::{self, Host, HostMsg, LiveTable};
+use crate::host::{self, Host, HostMsg, LiveTable, RemoteCall};
 use crate::live::{Hub, detect_gaps, relay};
 use crate::member::{LinkStates, Member, MemberState};
 use crate::membership::Membership;
@@ -133,12 +134,10 @@ impl NodeRuntime {
         let hub = Hub::default();
         let lease = Arc::new(NodeLease::new(deps.me.holder.clone()));
         let services = deps.services(lease.clone(), &hub);
-        let store = deps.store.clone();
+        let (store, clock) = (deps.store.clone(), deps.clock.clone());
         let membership = deps.membership.clone();
-        let clock = deps.clock.clone();
-        let process = deps.me.process.clone();
-        let policy = deps.policy;
-        let (state, state_receiver) = watch::channel(deps.me.state);
+        let (process, policy) = (deps.me.process.clone(), deps.policy);
+        let state = Arc::new(watch::Sender::new(deps.me.state));
         let first = ClusterView::new(deps.me.holder.clone(), Vec::new(), LinkStates::default());
         let (view, view_receiver) = watch::channel(Arc::new(first));
         let (members, members_receiver) = watch::channel(Vec::new());
@@ -146,15 +145,8 @@ impl NodeRuntime {
         heartbeat.enter().await?;
 
         let table = Arc::new(LiveTable::default());
-        let (incoming, calls) = mpsc::channel(MAX_INCOMING_CALLS);
-        let (unfinished, unfinished_receiver) = mpsc::unbounded_channel();
-        let arguments = host::Arguments {
-            services: services.clone(),
-            table: table.clone(),
-            incoming,
-            unfinished,
-        };
-        let (host, supervisor) = Actor::spawn(None, Host, arguments).await?;
+        let RunningHost { host, supervisor, calls, unfinished } =
+            RunningHost::start(services.clone(), table.clone()).await?;
         let peers = connect(host.clone(), members_receiver).await.map_err(StartError::Peers)?;
 
         let refresh = Arc::new(Notify::new());
@@ -162,7 +154,7 @@ impl NodeRuntime {
             host: host.clone(),
             table: table.clone(),
             links: peers.links(),
-            state: state_receiver,
+            state: state.subscribe(),
             refresh: refresh.clone(),
         };
         let cluster = ClusterClient::new(
@@ -179,28 +171,19 @@ impl NodeRuntime {
             table.clone(),
             services,
             store.clone(),
-            cluster.clone(),
+            cluster,
             policy,
         );
-        let client = conversations.install_client();
-        let state = Arc::new(state);
         let rpc_server = RpcServer {
             conversations: conversations.clone(),
             hub: hub.clone(),
-            clock: clock.clone(),
+            clock,
             state: state.clone(),
         };
-        let heartbeat = spawn(heartbeat.run(inputs));
-        let _tasks = vec![
-            spawn(rpc_server.run(calls)),
-            spawn(relay(hub.clone(), cluster.clone())),
-            spawn(detect_gaps(hub.clone(), store.clone(), cluster.clone())),
-            spawn(alarms::run(conversations.clone(), store.clone(), clock.clone())),
-            spawn(suspension_metrics::run(cluster.clone(), store.clone(), clock)),
-            spawn(takeover::run(conversations.clone(), store)),
-            spawn(takeover::hand_over(conversations.clone(), unfinished_receiver)),
-        ];
         Ok(Self {
+            _client: conversations.install_client(),
+            heartbeat: spawn(heartbeat.run(inputs)),
+            _tasks: spawn_tasks(rpc_server, store, calls, unfinished),
             conversations,
             hub,
             state,
@@ -208,10 +191,7 @@ impl NodeRuntime {
             host,
             table,
             membership,
-            heartbeat,
             _view: view,
-            _client: client,
-            _tasks,
         })
     }
 
@@ -250,6 +230,45 @@ impl Drop for NodeRuntime {
     fn drop(&mut self) {
         self.host.kill();
     }
+}
+
+/// The host of a node that starts, and what it passes on to the node's tasks.
+struct RunningHost {
+    host: ActorRef<HostMsg>,
+    supervisor: JoinHandle<()>,
+    calls: mpsc::Receiver<RemoteCall>,
+    unfinished: mpsc::UnboundedReceiver<ConversationId>,
+}
+
+impl RunningHost {
+    async fn start(services: Arc<Services>, table: Arc<LiveTable>) -> Result<Self, SpawnErr> {
+        let (incoming, calls) = mpsc::channel(MAX_INCOMING_CALLS);
+        let (unfinished_sender, unfinished) = mpsc::unbounded_channel();
+        let arguments =
+            host::Arguments { services, table, incoming, unfinished: unfinished_sender };
+        let (host, supervisor) = Actor::spawn(None, Host, arguments).await?;
+        Ok(Self { host, supervisor, calls, unfinished })
+    }
+}
+
+/// Starts what serves the conversations of a node beside their host.
+fn spawn_tasks(
+    rpc_server: RpcServer,
+    store: Arc<dyn Store>,
+    calls: mpsc::Receiver<RemoteCall>,
+    unfinished: mpsc::UnboundedReceiver<ConversationId>,
+) -> Vec<AbortOnDropHandle<()>> {
+    let RpcServer { conversations, hub, clock, .. } = rpc_server.clone();
+    let cluster = conversations.cluster().clone();
+    vec![
+        spawn(rpc_server.run(calls)),
+        spawn(relay(hub.clone(), cluster.clone())),
+        spawn(detect_gaps(hub, store.clone(), cluster.clone())),
+        spawn(alarms::run(conversations.clone(), store.clone(), clock.clone())),
+        spawn(suspension_metrics::run(cluster, store.clone(), clock)),
+        spawn(takeover::run(conversations.clone(), store)),
+        spawn(takeover::hand_over(conversations, unfinished)),
+    ]
 }
 
 fn spawn(task: impl Future<Output = ()> + Send + 'static) -> AbortOnDropHandle<()> {

@@ -112,6 +112,44 @@ struct OpenCall {
     is_suspended: bool,
 }
 
+impl OpenCall {
+    fn suspend(&mut self, suspension: &Value) -> Result<(), String> {
+        ensure(!self.is_suspended, "a call has two open suspensions")?;
+        ensure(
+            suspension["suspension"] == self.suspensions + 1,
+            "a suspension has the wrong number",
+        )?;
+        self.suspensions += 1;
+        self.is_suspended = true;
+        Ok(())
+    }
+
+    fn resolve(&mut self, resolution: &Value) -> Result<(), String> {
+        let is_current = resolution["suspension"] == self.suspensions;
+        ensure(self.is_suspended && is_current, "a resolution of a suspension that is not open")?;
+        self.is_suspended = false;
+        Ok(())
+    }
+
+    fn start(&mut self, started: &Value) -> Result<(), String> {
+        let attempt = started["attempt"].as_u64().unwrap_or_default();
+        ensure(!self.is_suspended, "a call starts while it is suspended")?;
+        ensure(attempt > self.attempt, "an attempt that is not higher")?;
+        self.attempt = attempt;
+        Ok(())
+    }
+
+    fn end(self, result: &Value) -> Result<(), String> {
+        let error = result["error_type"].as_str().unwrap_or_default();
+        let closes = ["EXPIRED", "CANCELLED", "NO_CLIENT"].contains(&error);
+        ensure(!self.is_suspended || closes, "a result while the call is suspended")?;
+        ensure(
+            self.is_suspended || error != "EXPIRED",
+            "an expiry of a suspension that is not open",
+        )
+    }
+}
+
 impl Fold {
     fn apply(&mut self, event: &Value) -> Result<(), String> {
         let data = &event["data"];
@@ -135,41 +173,12 @@ impl Fold {
                 ensure(self.calls.insert(call.to_owned()), "a call's id is used twice")?;
                 self.open_calls.insert(call.to_owned(), OpenCall::default());
             }
-            "suspension" => {
-                let open = self.open(call)?;
-                ensure(!open.is_suspended, "a call has two open suspensions")?;
-                ensure(
-                    data["suspension"] == open.suspensions + 1,
-                    "a suspension has the wrong number",
-                )?;
-                open.suspensions += 1;
-                open.is_suspended = true;
-            }
-            "resolution" => {
-                let open = self.open(call)?;
-                let is_current = data["suspension"] == open.suspensions;
-                ensure(
-                    open.is_suspended && is_current,
-                    "a resolution of a suspension that is not open",
-                )?;
-                open.is_suspended = false;
-            }
-            "tool_started" => {
-                let open = self.open(call)?;
-                let attempt = data["attempt"].as_u64().unwrap_or_default();
-                ensure(!open.is_suspended, "a call starts while it is suspended")?;
-                ensure(attempt > open.attempt, "an attempt that is not higher")?;
-                open.attempt = attempt;
-            }
+            "suspension" => self.open(call)?.suspend(data)?,
+            "resolution" => self.open(call)?.resolve(data)?,
+            "tool_started" => self.open(call)?.start(data)?,
             "tool_result" => {
                 let open = self.open_calls.remove(call).ok_or("a result of a call not open")?;
-                let error = data["error_type"].as_str().unwrap_or_default();
-                let closes = ["EXPIRED", "CANCELLED", "NO_CLIENT"].contains(&error);
-                ensure(!open.is_suspended || closes, "a result while the call is suspended")?;
-                ensure(
-                    open.is_suspended || error != "EXPIRED",
-                    "an expiry of a suspension that is not open",
-                )?;
+                open.end(data)?;
             }
             "dispatch_started" => {
                 let attempt = data["attempt"].as_u64().unwrap_or_default();

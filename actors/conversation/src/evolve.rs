@@ -6,8 +6,8 @@ mod context;
 use crate::elicitation::PendingInput;
 use crate::event::{
     AssistantMsg, CallKind, Created, DecisionPublished, DecisionRemembered, DecisionRevoked,
-    DispatchStarted, Event, EventData, Executor, Resolution, Suspension, ToolCall, ToolStarted,
-    TurnEnded, TurnStarted, UserMsg,
+    DispatchFinished, DispatchStarted, Event, EventData, Executor, InputRequired, MessageRefused,
+    Resolution, Suspension, ToolCall, ToolStarted, TurnEnded, TurnStarted, UserMsg,
 };
 use crate::ids::CallId;
 use crate::message::CallRef;
@@ -32,13 +32,7 @@ pub fn evolve(mut state: State, event: &Event) -> State {
         EventData::Suspension(suspension) => suspend_call(&mut state, event, suspension),
         EventData::Resolution(resolution) => resolve_call(&mut state, resolution),
         EventData::ToolStarted(started) => run_call(&mut state, event, started),
-        EventData::InputRequired(required) => with_call(&mut state, &required.call_id, |call| {
-            call.pending_input = Some(PendingInput {
-                attempt: required.attempt,
-                request: required.request.clone(),
-                answer: None,
-            });
-        }),
+        EventData::InputRequired(required) => require_input(&mut state, required),
         EventData::ToolResult(result) => finish_call(&mut state, &result.call_id),
         EventData::RepairRequested(_) => {
             if let Some(turn) = &mut state.turn {
@@ -50,25 +44,14 @@ pub fn evolve(mut state: State, event: &Event) -> State {
                 turn.hooks_done_for = added.step;
             }
         }
-        EventData::MessageRefused(refused) => {
-            context::add_usage(&mut state, refused.usage.unwrap_or_default());
-            if let Some(turn) = &mut state.turn {
-                turn.step = refused.step;
-                turn.message_refused = true;
-                turn.calls = Vec::new();
-            }
-        }
+        EventData::MessageRefused(refused) => refuse_message(&mut state, refused),
         EventData::Forked(_) => finish_fork(&mut state),
         EventData::ContextReduced(reduced) => context::reduce(&mut state, event.seq, reduced),
         EventData::Summarized(summarized) => context::summarize(&mut state, event.seq, summarized),
         EventData::SummaryFailed(_) => state.context.summarize_upto = None,
         EventData::TurnEnded(ended) => end_turn(&mut state, event, ended),
         EventData::DispatchStarted(started) => start_dispatch(&mut state, started),
-        EventData::DispatchFinished(finished) => {
-            let run = state.dispatches.remove(&finished.call_id);
-            let child = run.and_then(|run| run.child);
-            state.orphans.extend(child.map(|child| (child, finished.call_id.clone())));
-        }
+        EventData::DispatchFinished(finished) => finish_dispatch(&mut state, finished),
         EventData::PhaseChanged(changed) => state.planning_override = Some(changed.planning),
         EventData::TodosChanged(changed) => state.todos = changed.todos.clone(),
         EventData::WorkspaceOpened(opened) => {
@@ -193,6 +176,14 @@ fn add_assistant_message(state: &mut State, message: &AssistantMsg) {
     }
 }
 
+fn refuse_message(state: &mut State, refused: &MessageRefused) {
+    context::add_usage(state, refused.usage.unwrap_or_default());
+    let Some(turn) = &mut state.turn else { return };
+    turn.step = refused.step;
+    turn.message_refused = true;
+    turn.calls = Vec::new();
+}
+
 fn plan_call(state: &mut State, event: &Event, planned: &ToolCall) {
     let is_running = planned.started && planned.kind.executor() == Executor::Server;
     with_call(state, &planned.call_id, |call| {
@@ -243,6 +234,16 @@ fn resolve_call(state: &mut State, resolution: &Resolution) {
             call.args = args.clone();
             call.gate = resolution.gate.clone();
         }
+    });
+}
+
+fn require_input(state: &mut State, required: &InputRequired) {
+    with_call(state, &required.call_id, |call| {
+        call.pending_input = Some(PendingInput {
+            attempt: required.attempt,
+            request: required.request.clone(),
+            answer: None,
+        });
     });
 }
 
@@ -307,6 +308,13 @@ fn start_dispatch(state: &mut State, started: &DispatchStarted) {
     };
     state.used_ids.insert(&started.call_id);
     state.dispatches.insert(started.call_id.clone(), run);
+}
+
+/// A dispatch that ends before its child leaves an orphan, as a call does.
+fn finish_dispatch(state: &mut State, finished: &DispatchFinished) {
+    let run = state.dispatches.remove(&finished.call_id);
+    let child = run.and_then(|run| run.child);
+    state.orphans.extend(child.map(|child| (child, finished.call_id.clone())));
 }
 
 fn with_call(state: &mut State, id: &CallId, change: impl FnOnce(&mut Call)) {

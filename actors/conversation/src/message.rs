@@ -11,7 +11,6 @@ use serde_json::Value;
 
 use crate::ids::{CallId, MessageId};
 use crate::json;
-pub use crate::usage::Usage;
 
 /// The author of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,6 +1,7 @@
 //! The metrics and the span of a model call.
 
-use abide_conversation::message::{Message, Role, StopReason, Usage};
+use abide_conversation::message::{Message, Role, StopReason};
+use abide_conversation::usage::Usage;
 use abide_conversation::{Timestamp, TurnId};
 use futures::StreamExt;
 use serde_json::{Value, json};

@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use abide_conversation::command::{ModelFailed, ModelReplied};
 use abide_conversation::event::AnswerFormat;
-use abide_conversation::message::Usage;
 use abide_conversation::state::{ConversationStatus, Turn};
+use abide_conversation::usage::Usage;
 use abide_conversation::{Action, MessageId};
 use futures::StreamExt;
 use serde_json::Value;

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use abide_conversation::Action;
 use abide_conversation::event::Summarized;
-use abide_conversation::message::{Usage, text_block};
+use abide_conversation::message::text_block;
+use abide_conversation::usage::Usage;
 use futures::StreamExt;
 use serde_json::Value;
 use tokio::time::timeout;

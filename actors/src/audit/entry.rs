@@ -1,8 +1,9 @@
 //! The audit's record of one model call.
 
 use abide_conversation::context::ContextMarks;
+use abide_conversation::message::StopReason;
 use abide_conversation::message::blocks::without_bytes;
-use abide_conversation::message::{StopReason, Usage};
+use abide_conversation::usage::Usage;
 use abide_conversation::{Timestamp, TurnId};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;

@@ -6,8 +6,8 @@
 use abide_conversation::event::{
     Event, EventData, Executor, SuspensionKind, ToolResult, TurnEnded,
 };
-use abide_conversation::message::Usage;
 use abide_conversation::state::{Call, CallPhase};
+use abide_conversation::usage::Usage;
 use abide_conversation::{AgentName, Revision, State, Timestamp};
 
 use super::LiveConversation;

@@ -15,7 +15,8 @@ mod requests;
 mod table;
 mod verbatim;
 
-use abide_conversation::message::{StopReason, Usage};
+use abide_conversation::message::StopReason;
+use abide_conversation::usage::Usage;
 use serde_json::Value;
 
 use self::cases::CASES;

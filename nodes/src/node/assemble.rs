@@ -109,7 +109,8 @@ impl Blueprint {
             runtime,
             extensions,
             _metrics_upkeep: metrics_upkeep,
-            _agent_seeder: agent_seeder,
+            agent_seeder,
+            close_watch: opened.close_watch,
         })
     }
 }

@@ -7,7 +7,7 @@ use abide_registry::membership::Membership;
 use abide_registry::membership::heartbeat::OnStoreTime;
 use abide_registry::standalone::Standalone;
 use abide_registry::store::Store;
-use abide_registry::store::embedded::{self, Embedded};
+use abide_registry::store::embedded::{self, CloseWatch, Embedded};
 use abide_registry::store::memory::Memory;
 use abide_registry::store::redis::{self, OpenError, Redis, RedisUrl};
 use jiff::SignedDuration;
@@ -27,6 +27,8 @@ pub(super) struct Stores {
     pub(super) on_time: OnStoreTime,
     /// Whether other nodes work on the store, too.
     pub(super) is_shared: bool,
+    /// Tells when the store is closed, if only one node may have it open.
+    pub(super) close_watch: Option<CloseWatch>,
 }
 
 pub(super) async fn open(config: &Config) -> Result<Stores, StartError> {
@@ -43,7 +45,8 @@ pub(super) async fn open(config: &Config) -> Result<Stores, StartError> {
             };
             let opened = Embedded::open(dir, durability);
             let store = opened.map_err(|error| StartError::Config(error.to_string()))?;
-            Ok(standalone(Arc::new(store)))
+            let close_watch = Some(store.close_watch());
+            Ok(Stores { close_watch, ..standalone(Arc::new(store)) })
         }
         StoreUrl::Redis(url) => shared(url, config.durability).await,
     }
@@ -56,6 +59,7 @@ fn standalone(store: Arc<dyn Store>) -> Stores {
         clock: Arc::new(SystemClock),
         on_time: Box::new(|_, _| {}),
         is_shared: false,
+        close_watch: None,
     }
 }
 
@@ -79,5 +83,12 @@ async fn shared(url: &RedisUrl, durability: Durability) -> Result<Stores, StartE
             tracing::warn!(by_ms = correction.as_millis(), "clock set to the store's time");
         }
     });
-    Ok(Stores { store: store.clone(), membership: store, clock, on_time, is_shared: true })
+    Ok(Stores {
+        store: store.clone(),
+        membership: store,
+        clock,
+        on_time,
+        is_shared: true,
+        close_watch: None,
+    })
 }

@@ -1,16 +1,18 @@
 //! The format of a log line: a flat JSON object, or text.
 //!
-//! The field named `content` is redacted unless the configuration shows content. A type that marks a
-//! value as sensitive could not do that: a formatter gets only the name of a field and its text.
+//! The field named `content`, of an event or a span, is redacted unless the configuration shows
+//! content. A type that marks a value as sensitive could not do that: a formatter gets only the name
+//! of a field and its text.
 
 use std::fmt;
 
 use abide_actors::identity::NodeName;
 use serde_json::{Map, Value};
 use tracing::field::{Field, Visit};
+use tracing::span::Record;
 use tracing::{Event, Subscriber};
 use tracing_subscriber::field::{RecordFields, VisitOutput};
-use tracing_subscriber::fmt::format::{DefaultFields, DefaultVisitor, JsonFields, Writer};
+use tracing_subscriber::fmt::format::{DefaultFields, DefaultVisitor, Writer};
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields, FormattedFields};
 use tracing_subscriber::registry::LookupSpan;
 
@@ -58,7 +60,38 @@ where
     }
 }
 
-/// Puts the fields of an event into its line.
+/// The fields of a span as a JSON object.
+pub(super) struct JsonFields {
+    pub(super) shows_content: bool,
+}
+
+impl JsonFields {
+    fn record(&self, fields: &impl RecordFields, object: &mut Map<String, Value>) {
+        fields.record(&mut JsonVisitor { line: object, shows_content: self.shows_content });
+    }
+}
+
+impl<'w> FormatFields<'w> for JsonFields {
+    fn format_fields<R: RecordFields>(&self, mut writer: Writer<'w>, fields: R) -> fmt::Result {
+        let mut object = Map::new();
+        self.record(&fields, &mut object);
+        write!(writer, "{}", Value::Object(object))
+    }
+
+    /// Adds fields that got their values after the span had begun.
+    fn add_fields(
+        &self,
+        current: &'w mut FormattedFields<Self>,
+        fields: &Record<'_>,
+    ) -> fmt::Result {
+        let mut object = serde_json::from_str(&current.fields).unwrap_or_default();
+        self.record(fields, &mut object);
+        current.fields = Value::Object(object).to_string();
+        Ok(())
+    }
+}
+
+/// Puts fields into a JSON object.
 struct JsonVisitor<'a> {
     line: &'a mut Map<String, Value>,
     shows_content: bool,
@@ -137,10 +170,15 @@ mod tests {
     use std::io::{self, Write};
     use std::sync::{Arc, Mutex};
 
+    use tracing::field::Empty;
     use tracing_subscriber::fmt;
     use tracing_subscriber::layer::SubscriberExt;
 
     use super::*;
+
+    /// All content that `logged` logs.
+    const CONTENT: [&str; 6] =
+        ["in text", "in display", "in debug", "4711081511", "in a span", "in a late field"];
 
     #[derive(Clone, Default)]
     struct Buffer(Arc<Mutex<Vec<u8>>>);
@@ -156,7 +194,7 @@ mod tests {
         }
     }
 
-    /// What is logged of events with content, in both formats.
+    /// What is logged of events and spans with content, in both formats.
     fn logged(shows_content: bool) -> [String; 2] {
         [true, false].map(|json| {
             let buffer = Buffer::default();
@@ -167,11 +205,16 @@ mod tests {
                 tracing::warn!(content = %"in display", "second event");
                 tracing::warn!(content = ?["in debug"], "third event");
                 tracing::warn!(content = 4_711_081_511_u64, "fourth event");
+                let span = tracing::error_span!("span", content = "in a span", call = "c");
+                span.in_scope(|| tracing::warn!("fifth event"));
+                let late = tracing::error_span!("late", turn = "t1", content = Empty);
+                late.record("content", "in a late field");
+                late.in_scope(|| tracing::warn!("sixth event"));
             };
             let registry = tracing_subscriber::registry();
             if json {
                 let line = JsonLine { node: NodeName::new("n1"), shows_content };
-                let lines = lines.fmt_fields(JsonFields::new()).event_format(line);
+                let lines = lines.fmt_fields(JsonFields { shows_content }).event_format(line);
                 tracing::subscriber::with_default(registry.with(lines), log);
             } else {
                 let lines = lines.fmt_fields(TextFields { shows_content });
@@ -185,11 +228,11 @@ mod tests {
     #[test]
     fn the_field_content_is_redacted_whatever_its_type() {
         for log in logged(false) {
-            for event in ["first event", "fourth event", "tool"] {
+            for event in ["first event", "fourth event", "tool", "call", "turn", "sixth event"] {
                 assert!(log.contains(event), "{log}");
             }
-            assert_eq!(log.matches(REDACTED).count(), 4, "{log}");
-            for content in ["in text", "in display", "in debug", "4711081511"] {
+            assert_eq!(log.matches(REDACTED).count(), 6, "{log}");
+            for content in CONTENT {
                 assert!(!log.contains(content), "{log}");
             }
         }
@@ -198,7 +241,7 @@ mod tests {
     #[test]
     fn content_is_logged_when_the_configuration_shows_it() {
         for log in logged(true) {
-            for content in ["in text", "in display", "in debug", "4711081511"] {
+            for content in CONTENT {
                 assert!(log.contains(content), "{log}");
             }
             assert!(!log.contains(REDACTED), "{log}");

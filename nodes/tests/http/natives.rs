@@ -1,4 +1,4 @@
-//! A node inside another program: its native tools, and its commands.
+//! A node inside another program: its native tools, its commands, and its next start.
 
 use std::sync::{Arc, Mutex};
 
@@ -9,6 +9,8 @@ use abide_actors::tools::native::{Context, NativeTool};
 use abide_actors::tools::{Extensions, ToolReturn};
 use async_trait::async_trait;
 use serde_json::{Value, json};
+
+use crate::api::DEADLINE;
 
 type Log = Arc<Mutex<Vec<&'static str>>>;
 
@@ -88,4 +90,22 @@ async fn a_program_without_the_launcher_guard_reports_that_commands_are_off() {
     let lines = ready.text().await.unwrap();
     assert!(lines.starts_with("ready\ncommands: off: "), "{lines}");
     node.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stopped_node_leaves_its_store_to_the_next_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let client = reqwest::Client::builder().timeout(DEADLINE).build().unwrap();
+    for conversation in ["c1", "c2", "c3"] {
+        let store = StoreUrl::Embedded(dir.path().join("store"));
+        let node = start(store, Pool::new(&Log::default())).await.unwrap();
+        let base = format!("http://{}/v1/conversations/{conversation}", node.public);
+        let message = json!({"agent": "demo", "text": "Please send a mail"});
+        let sent = client.post(format!("{base}/messages")).json(&message).send().await.unwrap();
+        assert_eq!(sent.status(), 202, "{conversation}");
+        // The stream does not end by itself, and its handler holds the store.
+        let mut stream = client.get(format!("{base}/events?after=0")).send().await.unwrap();
+        assert!(stream.chunk().await.unwrap().is_some());
+        node.stop().await;
+    }
 }

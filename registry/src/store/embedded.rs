@@ -43,7 +43,7 @@ use super::paging;
 use super::{HeadFilter, ListError, Page, Store, StoredAgent, agent_scope};
 use crate::partition::PartitionSet;
 
-pub use self::store_dir::OpenError;
+pub use self::store_dir::{CloseWatch, OpenError};
 
 /// A journal of at most this many events is read on the caller's thread, because handing it to
 /// another thread takes longer.
@@ -69,7 +69,8 @@ pub struct Stats {
     pub fsyncs: u64,
 }
 
-/// An open store. Dropping it waits for running writes and closes the file.
+/// An open store. Dropping it waits for running writes and closes the file, once the reads that still
+/// run on other threads have ended.
 ///
 /// Reads of one row and of a short journal run on the caller's thread, all others on tokio's
 /// blocking threads.
@@ -78,6 +79,7 @@ pub struct Embedded {
     shared: Arc<Shared>,
     queue: Option<mpsc::Sender<Job>>,
     writer: Option<JoinHandle<()>>,
+    close_watch: CloseWatch,
 }
 
 impl Embedded {
@@ -86,7 +88,7 @@ impl Embedded {
     /// Blocks for as long as a repair takes after a crash. Writes nothing if another process has
     /// the store open.
     pub fn open(dir: &Path, durability: Durability) -> Result<Self, OpenError> {
-        let store_dir = StoreDir::lock(dir, durability)?;
+        let (store_dir, close_watch) = StoreDir::lock(dir, durability)?;
         let probe = Arc::new(Probe::default());
         let shared = Arc::new(Shared::new(store_dir.open(&probe)?, probe));
         let (queue, jobs) = mpsc::channel(MAX_QUEUED_JOBS);
@@ -96,7 +98,12 @@ impl Embedded {
             dir: dir.to_owned(),
             reason: error.to_string(),
         })?;
-        Ok(Self { shared, queue: Some(queue), writer: Some(writer) })
+        Ok(Self { shared, queue: Some(queue), writer: Some(writer), close_watch })
+    }
+
+    /// Tells when the store is closed, whoever uses it last.
+    pub fn close_watch(&self) -> CloseWatch {
+        self.close_watch.clone()
     }
 
     /// Commits and fsyncs so far.

@@ -3,7 +3,8 @@
 use abide_actors::request::{DispatchRequest, IdempotencyKey, Reply, Request, RequestError};
 use abide_conversation::command::IfBusy;
 use abide_conversation::event::{Event, EventData, TurnOutcome};
-use abide_conversation::message::{Outcome, Usage};
+use abide_conversation::message::Outcome;
+use abide_conversation::usage::Usage;
 use abide_conversation::{ConversationId, Principal, Rejection};
 use serde_json::{Value, json};
 

@@ -189,13 +189,11 @@ impl Node {
             let mut crash_histories = self.crash_histories.borrow_mut();
             let history = crash_histories.entry(id.clone()).or_default();
             let mutation = self.world.mutation;
-            let replacing =
-                live.replacing.clone().filter(|_| mutation != Some(Mutation::DeadHolderForgotten));
             let pause = history.record_death(
                 self.now(),
                 Some(exit_reason),
                 &exit_reason.to_string(),
-                replacing,
+                live.replacing.clone(),
             );
             let fenced = *exit_reason == ExitReason::Refused(StoreError::Fenced);
             pause.filter(|_| !(fenced && mutation == Some(Mutation::FencedNotRestarted)))

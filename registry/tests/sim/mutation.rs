@@ -23,8 +23,6 @@ pub enum Mutation {
     StoppedClock,
     /// The network carries a request twice.
     NetworkCarriesTwice,
-    /// A host forgets which dead holder an actor replaced, as the product's once did.
-    DeadHolderForgotten,
     /// A host does not restart actors that were fenced, as the product's once did not.
     FencedNotRestarted,
 }

@@ -25,92 +25,17 @@ fn shape(agent: &'static str, definition: Value) -> Shape {
 /// All shapes that users talk to, with tools on this server.
 pub(super) fn shapes(tools: &ToolServer) -> Vec<Shape> {
     let run = |name: &str, path: &str, more: Value| http(name, tools, path, more);
-    let gated = json!({"approval": "requires_approval"});
-    let once = json!({"on_interrupt": "fail"});
     let pausing = run("look", "/pause", json!({}));
     let parent = |agent, definition| Shape { has_sub_agents: true, ..shape(agent, definition) };
     vec![
-        Shape {
-            dispatch: Some("look"),
-            ..shape(
-                "mixed",
-                all_at_once(vec![
-                    run("send", "/pause", gated.clone()),
-                    tool("ask", json!({"executor": "human"})),
-                    tool("page", json!({"executor": "client", "approval": "requires_approval"})),
-                    pausing.clone(),
-                    run("pay", "/pause", once.clone()),
-                ]),
-            )
-        },
-        Shape {
-            dispatch: Some("pay"),
-            ..shape(
-                "payer",
-                in_steps(vec![
-                    run("pay", "/pause", once.clone()),
-                    run(
-                        "gift",
-                        "/pause",
-                        json!({"on_interrupt": "fail", "approval": "requires_approval"}),
-                    ),
-                    run("again", "/slow", json!({})),
-                ]),
-            )
-        },
-        shape(
-            "demo-like",
-            all_at_once(vec![
-                json!({"name": "mail", "run": {"native": "demo_send_email"},
-                    "approval": "requires_approval"}),
-                tool("locate", json!({"executor": "client"})),
-            ]),
-        ),
-        shape(
-            "hasty",
-            all_at_once(vec![
-                tool("ask", json!({"executor": "human", "timeout": SHORT_TIMEOUT})),
-                tool(
-                    "page",
-                    json!({"executor": "client", "approval": "requires_approval", "timeout": SHORT_TIMEOUT}),
-                ),
-                run(
-                    "send",
-                    "/slow",
-                    json!({"approval": "requires_approval", "timeout": SHORT_TIMEOUT}),
-                ),
-                pausing.clone(),
-            ]),
-        ),
-        shape(
-            "stepwise",
-            in_steps(vec![
-                pausing.clone(),
-                tool("ask", json!({"executor": "human"})),
-                run("maybe", "/answer", json!({"approval": {"when": "args.pause_ms > 400"}})),
-                tool("page", json!({"executor": "client"})),
-            ]),
-        ),
-        shape(
-            "failing",
-            all_at_once(vec![
-                run("fails", "/fail", json!({})),
-                run("drops", "/drop", json!({})),
-                run("streams", "/stream", json!({"streaming": true})),
-                run("hangs", "/hang", json!({"run_timeout": "700ms"})),
-                run("denied", "/answer", json!({"approval": "requires_approval"})),
-            ]),
-        ),
-        shape(
-            "talker",
-            agent(
-                json!({"provider": "scripted", "script": [
-            {"text": "Word after word after word, and each of them takes its time to come.",
-             "delay": "40ms"}]}),
-                vec![],
-            ),
-        ),
-        failing_model(pausing.clone()),
+        mixed(tools),
+        payer(tools),
+        demo_like(),
+        hasty(tools),
+        stepwise(tools),
+        failing(tools),
+        talker(),
+        failing_model(pausing),
         planner(run("look", "/pause", json!({"read_only": true})), run("send", "/slow", json!({}))),
         parent("boss", calls_agents(&["kid"])),
         parent("chief", calls_agents(&["boss", "kid"])),
@@ -120,9 +45,83 @@ pub(super) fn shapes(tools: &ToolServer) -> Vec<Shape> {
 
 /// The agents that are only sub-agents of others.
 pub(super) fn sub_agents(tools: &ToolServer) -> Vec<(&'static str, Value)> {
-    let gated = http("send", tools, "/pause", json!({"approval": "requires_approval"}));
+    let gated = http("send", tools, "/pause", gated());
     let look = http("look", tools, "/pause", json!({}));
     vec![("kid", all_at_once(vec![gated, look]))]
+}
+
+/// Tools of every executor in one step.
+fn mixed(tools: &ToolServer) -> Shape {
+    let definition = all_at_once(vec![
+        http("send", tools, "/pause", gated()),
+        tool("ask", json!({"executor": "human"})),
+        tool("page", json!({"executor": "client", "approval": "requires_approval"})),
+        http("look", tools, "/pause", json!({})),
+        http("pay", tools, "/pause", json!({"on_interrupt": "fail"})),
+    ]);
+    Shape { dispatch: Some("look"), ..shape("mixed", definition) }
+}
+
+/// Tools that must not run twice.
+fn payer(tools: &ToolServer) -> Shape {
+    let gated_once = json!({"on_interrupt": "fail", "approval": "requires_approval"});
+    let definition = in_steps(vec![
+        http("pay", tools, "/pause", json!({"on_interrupt": "fail"})),
+        http("gift", tools, "/pause", gated_once),
+        http("again", tools, "/slow", json!({})),
+    ]);
+    Shape { dispatch: Some("pay"), ..shape("payer", definition) }
+}
+
+fn demo_like() -> Shape {
+    let mail = json!({"name": "mail", "run": {"native": "demo_send_email"},
+        "approval": "requires_approval"});
+    shape("demo-like", all_at_once(vec![mail, tool("locate", json!({"executor": "client"}))]))
+}
+
+/// Suspensions that expire.
+fn hasty(tools: &ToolServer) -> Shape {
+    let gated_page = json!({"executor": "client", "approval": "requires_approval",
+        "timeout": SHORT_TIMEOUT});
+    let gated_run = json!({"approval": "requires_approval", "timeout": SHORT_TIMEOUT});
+    let definition = all_at_once(vec![
+        tool("ask", json!({"executor": "human", "timeout": SHORT_TIMEOUT})),
+        tool("page", gated_page),
+        http("send", tools, "/slow", gated_run),
+        http("look", tools, "/pause", json!({})),
+    ]);
+    shape("hasty", definition)
+}
+
+/// Each executor in a step of its own, and a gate with a condition.
+fn stepwise(tools: &ToolServer) -> Shape {
+    let condition = json!({"approval": {"when": "args.pause_ms > 400"}});
+    let definition = in_steps(vec![
+        http("look", tools, "/pause", json!({})),
+        tool("ask", json!({"executor": "human"})),
+        http("maybe", tools, "/answer", condition),
+        tool("page", json!({"executor": "client"})),
+    ]);
+    shape("stepwise", definition)
+}
+
+/// Tools that fail in every way.
+fn failing(tools: &ToolServer) -> Shape {
+    let definition = all_at_once(vec![
+        http("fails", tools, "/fail", json!({})),
+        http("drops", tools, "/drop", json!({})),
+        http("streams", tools, "/stream", json!({"streaming": true})),
+        http("hangs", tools, "/hang", json!({"run_timeout": "700ms"})),
+        http("denied", tools, "/answer", gated()),
+    ]);
+    shape("failing", definition)
+}
+
+/// A slow stream without tools.
+fn talker() -> Shape {
+    let text = "Word after word after word, and each of them takes its time to come.";
+    let script = json!([{"text": text, "delay": "40ms"}]);
+    shape("talker", agent(json!({"provider": "scripted", "script": script}), vec![]))
 }
 
 /// A model that fails or never ends its turn.
@@ -204,6 +203,10 @@ fn agent(model: Value, tools: Vec<Value>) -> Value {
     // Clients come and go with the nodes: a call waits for one as long as for a person.
     json!({"model": model, "client_grace": null, "max_steps": 8, "tools": tools,
         "suspension_timeout": "10m", "system_prompt": "You are tried."})
+}
+
+fn gated() -> Value {
+    json!({"approval": "requires_approval"})
 }
 
 fn http(name: &str, server: &ToolServer, path: &str, more: Value) -> Value {

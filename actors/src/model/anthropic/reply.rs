@@ -4,7 +4,8 @@ mod block;
 
 use std::collections::HashMap;
 
-use abide_conversation::message::{ProviderMessage, StopReason, Usage};
+use abide_conversation::message::{ProviderMessage, StopReason};
+use abide_conversation::usage::Usage;
 use serde_json::{Map, Value, json};
 
 use self::block::StreamedBlock;

@@ -1,6 +1,7 @@
 //! The dialect of chat completions.
 
-use abide_conversation::message::{StopReason, Usage};
+use abide_conversation::message::StopReason;
+use abide_conversation::usage::Usage;
 use serde_json::{Value, json};
 
 use super::render;

@@ -1,6 +1,7 @@
 //! The dialect of OpenAI's Responses API.
 
-use abide_conversation::message::{StopReason, Usage};
+use abide_conversation::message::StopReason;
+use abide_conversation::usage::Usage;
 use serde_json::{Value, json};
 
 use super::render::{PDF, PNG};

@@ -1,6 +1,7 @@
 //! Cases of how replies are read.
 
-use abide_conversation::message::{StopReason, Usage};
+use abide_conversation::message::StopReason;
+use abide_conversation::usage::Usage;
 use serde_json::json;
 
 use super::render;

@@ -1,6 +1,6 @@
 //! The fields that are read of a chunk of a reply.
 
-use abide_conversation::message::Usage;
+use abide_conversation::usage::Usage;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};

@@ -1,7 +1,8 @@
 //! Decodes a reply of Gemini from the chunks of its stream.
 
 use abide_conversation::message::blocks::as_text;
-use abide_conversation::message::{ProviderMessage, StopReason, Usage};
+use abide_conversation::message::{ProviderMessage, StopReason};
+use abide_conversation::usage::Usage;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 

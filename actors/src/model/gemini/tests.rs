@@ -7,7 +7,8 @@ mod hosted;
 use std::sync::Arc;
 use std::time::Duration;
 
-use abide_conversation::message::{ProviderMessage, StopReason, Usage};
+use abide_conversation::message::{ProviderMessage, StopReason};
+use abide_conversation::usage::Usage;
 use serde_json::{Value, json};
 
 use crate::model::http::{HttpModel, HttpTimeouts};

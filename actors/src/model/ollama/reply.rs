@@ -1,6 +1,7 @@
 //! Decodes a reply of Ollama from the lines of its stream.
 
-use abide_conversation::message::{ProviderMessage, StopReason, Usage};
+use abide_conversation::message::{ProviderMessage, StopReason};
+use abide_conversation::usage::Usage;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};

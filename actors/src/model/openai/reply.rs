@@ -1,6 +1,7 @@
 //! Decodes a reply of chat completions from the chunks of its stream.
 
-use abide_conversation::message::{StopReason, Usage};
+use abide_conversation::message::StopReason;
+use abide_conversation::usage::Usage;
 use serde::Deserialize;
 use serde_json::Value;
 

@@ -6,7 +6,8 @@ mod body;
 use std::sync::Arc;
 use std::time::Duration;
 
-use abide_conversation::message::{StopReason, Usage};
+use abide_conversation::message::StopReason;
+use abide_conversation::usage::Usage;
 use futures::StreamExt;
 use serde_json::{Value, json};
 

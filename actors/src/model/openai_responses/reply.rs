@@ -1,6 +1,7 @@
 //! Decodes a reply of the Responses API from the typed events of its stream.
 
-use abide_conversation::message::{ProviderMessage, StopReason, Usage};
+use abide_conversation::message::{ProviderMessage, StopReason};
+use abide_conversation::usage::Usage;
 use serde::Deserialize;
 use serde_json::Value;
 

@@ -3,7 +3,8 @@
 
 use std::sync::Arc;
 
-use abide_conversation::message::{StopReason, Usage};
+use abide_conversation::message::StopReason;
+use abide_conversation::usage::Usage;
 use serde_json::{Value, json};
 
 use super::ProviderSet;

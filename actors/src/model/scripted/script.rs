@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 use std::time::Duration;
 
-use abide_conversation::message::Usage;
+use abide_conversation::usage::Usage;
 use minijinja::syntax::SyntaxConfig;
 use minijinja::{AutoEscape, Environment, UndefinedBehavior};
 use regex::{Regex, RegexBuilder};

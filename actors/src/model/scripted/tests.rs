@@ -4,7 +4,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use abide_conversation::message::{CallRef, Message, Role, Usage, text_block};
+use abide_conversation::message::{CallRef, Message, Role, text_block};
+use abide_conversation::usage::Usage;
 use abide_conversation::{CallId, MessageId};
 use futures::StreamExt;
 use proptest::prelude::*;

@@ -8,6 +8,7 @@ use redb::backends::FileBackend;
 use redb::{BackendError, StorageBackend};
 
 use super::Durability;
+use super::store_dir::DirLock;
 
 type Io<T> = Result<T, std::io::Error>;
 type Lock<T> = Result<T, BackendError>;
@@ -18,6 +19,8 @@ pub(super) struct Disk {
     pub(super) file: FileBackend,
     pub(super) durability: Durability,
     pub(super) probe: Arc<Probe>,
+    /// Dropped after the file: whoever has the directory can open the file.
+    pub(super) _lock: Arc<DirLock>,
 }
 
 /// Counters of the file, which survive its reopening.

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use redb::backends::FileBackend;
 use redb::{Database, DatabaseError, Error, ReadableDatabase};
+use tokio::sync::watch;
 
 use super::Durability;
 use super::disk::{Disk, Probe};
@@ -30,17 +31,39 @@ pub enum OpenError {
     Unusable { dir: PathBuf, reason: String },
 }
 
-/// A store's directory, locked for this process until this value is dropped.
+/// The lock of a store's directory. The file in it shares the lock for as long as it is open.
+#[derive(Debug)]
+pub(super) struct DirLock {
+    _file: File,
+    /// Dropped after the file, because fields are dropped in their order.
+    _watched: watch::Receiver<()>,
+}
+
+/// Tells when a store has closed its file and unlocked its directory. It keeps neither.
+#[derive(Clone, Debug)]
+pub struct CloseWatch(watch::Sender<()>);
+
+impl CloseWatch {
+    /// Waits until nobody uses the store any more, and its directory can be opened again.
+    pub async fn closed(&self) {
+        self.0.closed().await;
+    }
+}
+
+/// A store's directory, locked for this process until this value is dropped and its file is closed.
 #[derive(Debug)]
 pub(super) struct StoreDir {
     dir: PathBuf,
     durability: Durability,
-    _lock: File,
+    lock: Arc<DirLock>,
 }
 
 impl StoreDir {
     /// Locks the directory, creating it if there is none.
-    pub(super) fn lock(dir: &Path, durability: Durability) -> Result<Self, OpenError> {
+    pub(super) fn lock(
+        dir: &Path,
+        durability: Durability,
+    ) -> Result<(Self, CloseWatch), OpenError> {
         let unusable = |error: io::Error| refused(dir, &error);
         fs::create_dir_all(dir).map_err(unusable)?;
         let lock = dir.join("lock");
@@ -52,7 +75,9 @@ impl StoreDir {
             }
             Err(TryLockError::Error(error)) => return Err(unusable(error)),
         }
-        Ok(Self { dir: dir.to_owned(), durability, _lock: lock })
+        let (watch, watched) = watch::channel(());
+        let lock = Arc::new(DirLock { _file: lock, _watched: watched });
+        Ok((Self { dir: dir.to_owned(), durability, lock }, CloseWatch(watch)))
     }
 
     /// Opens the file, repairing it after a crash, or creates a new one.
@@ -94,7 +119,12 @@ impl StoreDir {
         options.read(true).write(true).create(true).truncate(false);
         let file = options.open(path).map_err(|error| refused(&self.dir, &error))?;
         let file = FileBackend::new(file).map_err(|error| refused(&self.dir, &error))?;
-        let disk = Disk { file, durability: self.durability, probe: Arc::clone(probe) };
+        let disk = Disk {
+            file,
+            durability: self.durability,
+            probe: Arc::clone(probe),
+            _lock: Arc::clone(&self.lock),
+        };
         let opened = Database::builder().set_cache_size(CACHE_BYTES).create_with_backend(disk);
         opened.map_err(|error| match error {
             DatabaseError::DatabaseAlreadyOpen => OpenError::InUse { dir: self.dir.clone() },

@@ -64,7 +64,7 @@ fn an_assistant_msg_has_its_calls_status_and_usage() {
         unreachable!()
     };
     reply.usage =
-        Some(crate::message::Usage { input_tokens: 7, output_tokens: 2, ..Default::default() });
+        Some(crate::usage::Usage { input_tokens: 7, output_tokens: 2, ..Default::default() });
     scenario.then(Action::ModelReplied(reply));
     assert_eq!(
         data(&scenario, "assistant_msg"),

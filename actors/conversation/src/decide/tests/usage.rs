@@ -4,8 +4,8 @@ use serde_json::{Value, from_value, json};
 
 use super::scenario::*;
 use crate::command::{Action, IfBusy, ModelReplied};
-use crate::message::{StopReason, Usage};
-use crate::usage::{Budget, Cost};
+use crate::message::StopReason;
+use crate::usage::{Budget, Cost, Usage};
 use crate::{AgentName, TurnId};
 
 fn dollars(usd: f64) -> Cost {

@@ -45,6 +45,62 @@ pub(super) const COMMON_FIELDS: [Field; 7] = [
     optional("summary", FieldType::Text),
 ];
 
+const TOOL_USE_FIELDS: &[Field] = &[
+    required("toolUseId", FieldType::Name),
+    required("name", FieldType::Name),
+    required("input", FieldType::Object),
+];
+
+const TOOL_RESULT_FIELDS: &[Field] = &[
+    required("toolUseId", FieldType::Name),
+    required("name", FieldType::Name),
+    required("content", FieldType::Blocks),
+    optional("isError", FieldType::Flag),
+];
+
+const REASONING_FIELDS: &[Field] = &[
+    required("text", FieldType::Text),
+    optional("signature", FieldType::Text),
+    optional("isRedacted", FieldType::Flag),
+];
+
+const GENERATED_FILE_FIELDS: &[Field] = &[
+    required("uri", FieldType::Name),
+    required("mimeType", FieldType::MediaType("")),
+    optional("displayName", FieldType::Text),
+];
+
+const USER_ACTION_FIELDS: &[Field] = &[
+    required("action", FieldType::Name),
+    optional("actor", FieldType::Text),
+    optional("target", FieldType::Text),
+    optional("details", FieldType::Object),
+    optional("text", FieldType::Text),
+];
+
+const SYSTEM_EVENT_FIELDS: &[Field] = &[
+    required("event", FieldType::Name),
+    optional("source", FieldType::Text),
+    optional("data", FieldType::Object),
+    optional("text", FieldType::Text),
+];
+
+const STATE_CHANGE_FIELDS: &[Field] = &[
+    required("entity", FieldType::Name),
+    optional("field", FieldType::Text),
+    required("from", FieldType::Any),
+    required("to", FieldType::Any),
+    optional("trigger", FieldType::Text),
+    optional("text", FieldType::Text),
+];
+
+const CUSTOM_FIELDS: &[Field] = &[
+    required("tag", FieldType::Name),
+    required("content", FieldType::Text),
+    required("attrs", FieldType::TextMap),
+    optional("selfClosing", FieldType::Flag),
+];
+
 impl BlockKind {
     /// The kind of a block; `None` if its `type` is missing or unknown.
     pub fn of(block: &Value) -> Option<Self> {
@@ -66,104 +122,31 @@ impl BlockKind {
     /// The fields of this kind, without the common ones. The source of media is validated by
     /// `Media`.
     pub(super) fn fields(self) -> &'static [Field] {
-        use FieldType::*;
+        use FieldType::{Flag, Name, Text, Texts};
         match self {
             BlockKind::Text | BlockKind::Xml | BlockKind::Html => {
                 const { &[required("text", Text)] }
             }
-            BlockKind::Image => const { &[optional("altText", Text)] },
+            BlockKind::Image | BlockKind::GeneratedImage => const { &[optional("altText", Text)] },
             BlockKind::Document => const { &[optional("title", Text)] },
             BlockKind::Audio | BlockKind::Video => const { &[optional("transcript", Text)] },
-            BlockKind::ToolUse => {
-                const {
-                    &[
-                        required("toolUseId", Name),
-                        required("name", Name),
-                        required("input", Object),
-                    ]
-                }
-            }
-            BlockKind::ToolResult => {
-                const {
-                    &[
-                        required("toolUseId", Name),
-                        required("name", Name),
-                        required("content", Blocks),
-                        optional("isError", Flag),
-                    ]
-                }
-            }
-            BlockKind::Reasoning => {
-                const {
-                    &[
-                        required("text", Text),
-                        optional("signature", Text),
-                        optional("isRedacted", Flag),
-                    ]
-                }
-            }
+            BlockKind::ToolUse => TOOL_USE_FIELDS,
+            BlockKind::ToolResult => TOOL_RESULT_FIELDS,
+            BlockKind::Reasoning => REASONING_FIELDS,
             BlockKind::Json => const { &[optional("text", Text)] },
             BlockKind::Csv => const { &[required("text", Text), optional("headers", Texts)] },
             BlockKind::Code => const { &[required("text", Text), required("language", Name)] },
-            BlockKind::GeneratedImage => const { &[optional("altText", Text)] },
-            BlockKind::GeneratedFile => {
-                const {
-                    &[
-                        required("uri", Name),
-                        required("mimeType", MediaType("")),
-                        optional("displayName", Text),
-                    ]
-                }
-            }
+            BlockKind::GeneratedFile => GENERATED_FILE_FIELDS,
             BlockKind::ExecutableCode => {
                 const { &[required("code", Text), optional("language", Text)] }
             }
             BlockKind::CodeExecutionResult => {
                 const { &[required("output", Text), optional("isError", Flag)] }
             }
-            BlockKind::UserAction => {
-                const {
-                    &[
-                        required("action", Name),
-                        optional("actor", Text),
-                        optional("target", Text),
-                        optional("details", Object),
-                        optional("text", Text),
-                    ]
-                }
-            }
-            BlockKind::SystemEvent => {
-                const {
-                    &[
-                        required("event", Name),
-                        optional("source", Text),
-                        optional("data", Object),
-                        optional("text", Text),
-                    ]
-                }
-            }
-            BlockKind::StateChange => {
-                const {
-                    &[
-                        required("entity", Name),
-                        optional("field", Text),
-                        required("from", Any),
-                        required("to", Any),
-                        optional("trigger", Text),
-                        optional("text", Text),
-                    ]
-                }
-            }
-            BlockKind::Custom => {
-                const {
-                    &[
-                        required("tag", Name),
-                        required("content", Text),
-                        required("attrs", TextMap),
-                        optional("selfClosing", Flag),
-                    ]
-                }
-            }
+            BlockKind::UserAction => USER_ACTION_FIELDS,
+            BlockKind::SystemEvent => SYSTEM_EVENT_FIELDS,
+            BlockKind::StateChange => STATE_CHANGE_FIELDS,
+            BlockKind::Custom => CUSTOM_FIELDS,
         }
     }
 }

@@ -1,7 +1,8 @@
 //! Tests of what is left out of long journals, and of what replaces it.
 
 use abide_conversation::event::{CallKind, Intent, Summarized, ToolCall};
-use abide_conversation::message::{ProviderMessage, Usage};
+use abide_conversation::message::ProviderMessage;
+use abide_conversation::usage::Usage;
 
 use super::*;
 use crate::model::prompt::retention::{Retention, RetentionMode};

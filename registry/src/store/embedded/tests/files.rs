@@ -2,9 +2,11 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use abide_actors::journal::Journal;
 use abide_conversation::{AgentName, Revision, State};
+use futures::FutureExt;
 use redb::Database;
 use tokio::task::JoinSet;
 
@@ -12,6 +14,9 @@ use super::super::super::commit_benchmark::CommitBenchmark;
 use super::super::super::conformance::*;
 use super::super::super::{Store, StoredAgent};
 use super::super::{Durability, Embedded, OpenError, tables};
+
+/// Longer than closing a store takes.
+const DEADLINE: Duration = Duration::from_secs(10);
 
 pub(super) fn open(dir: &Path) -> Embedded {
     Embedded::open(dir, Durability::Os).unwrap()
@@ -59,6 +64,24 @@ async fn claims_end_with_their_process_and_epochs_go_on() {
     let store = open(dir.path());
     assert_eq!(store.holding(&id("a")).await, Ok(None));
     assert!(claimed(&store, "a").await.epoch > held.epoch);
+}
+
+#[tokio::test]
+async fn a_store_tells_when_its_directory_can_be_opened_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Arc::new(open(dir.path()));
+    let close_watch = store.close_watch();
+    created(&*store, "a").await;
+    let holder = tokio::spawn(hold(store));
+    assert!(close_watch.closed().now_or_never().is_none());
+    holder.abort();
+    tokio::time::timeout(DEADLINE, close_watch.closed()).await.unwrap();
+    open(dir.path());
+}
+
+/// Holds a store until it is aborted.
+async fn hold(_store: Arc<Embedded>) {
+    std::future::pending().await
 }
 
 #[test]
