@@ -37,7 +37,8 @@ pub struct RememberedDecision {
     pub tool: String,
     /// A digest of what the tool does: its executor and where it runs. A tool with the same name
     /// and another digest is another tool.
-    pub does: String,
+    #[serde(rename = "does")]
+    pub tool_digest: String,
     pub approved: bool,
     #[serde(rename = "match")]
     pub matching: Match,
@@ -51,11 +52,11 @@ pub struct RememberedDecision {
 
 impl RememberedDecision {
     /// Whether the decision holds for a call of this tool with this fingerprint.
-    pub fn matches(&self, tool: &str, does: &str, fingerprint: &str) -> bool {
+    pub fn matches(&self, tool: &str, tool_digest: &str, fingerprint: &str) -> bool {
         let same = match self.matching {
             Match::Exact => self.fingerprint == fingerprint,
             Match::Tool => true,
         };
-        same && self.tool == tool && self.does == does
+        same && self.tool == tool && self.tool_digest == tool_digest
     }
 }

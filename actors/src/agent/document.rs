@@ -19,7 +19,9 @@ use utoipa::ToSchema;
 use crate::model::ModelSettings;
 
 pub(in crate::agent) use hook::HookDocument;
-pub(in crate::agent) use leaf::{Dollars, Items, Span, SpanOrZero, Text, Whole};
+pub(in crate::agent) use leaf::{
+    Dollars, Items, NonNegativeDuration, PositiveDuration, Text, Whole,
+};
 pub(in crate::agent) use mcp_server::McpServerDocument;
 pub use tool::ToolDocument;
 pub(in crate::agent) use tool::{
@@ -42,7 +44,7 @@ pub struct AgentDocument {
     pub(super) system_prompt: Option<Text<1_048_576>>,
     /// A duration: how long an open suspension may wait.
     #[schema(value_type = Option<String>, default = "300s", example = "5m")]
-    pub(super) suspension_timeout: Option<Span>,
+    pub(super) suspension_timeout: Option<PositiveDuration>,
     /// Model calls in one turn.
     #[schema(value_type = Option<u32>, default = 25, minimum = 1, maximum = 1000)]
     pub(super) max_steps: Option<Whole<1, 1000>>,
@@ -53,7 +55,7 @@ pub struct AgentDocument {
     /// its timeout.
     #[serde(default, deserialize_with = "leaf::nullable")]
     #[schema(value_type = Option<String>, default = "5s")]
-    pub(super) client_grace: Option<Option<SpanOrZero>>,
+    pub(super) client_grace: Option<Option<NonNegativeDuration>>,
     pub(super) audit: Option<AuditDocument>,
     /// A JSON Schema: every turn is then structured.
     #[schema(value_type = Option<Map<String, Value>>)]
@@ -121,7 +123,7 @@ pub(super) struct AuditDocument {
     /// A duration of at most 30 days: how long each call is kept, of the newest 1,000 of a
     /// conversation.
     #[schema(value_type = String, example = "24h")]
-    pub(super) ttl: Option<Span>,
+    pub(super) ttl: Option<PositiveDuration>,
 }
 
 /// Where the file tools and `bash` work; left out, a directory of the conversation.
@@ -167,8 +169,8 @@ pub(super) struct RetryDocument {
     pub(super) max_attempts: Option<Whole<1, 20>>,
     /// A duration.
     #[schema(value_type = Option<String>, default = "500ms")]
-    pub(super) base: Option<Span>,
+    pub(super) base: Option<PositiveDuration>,
     /// A duration.
     #[schema(value_type = Option<String>, default = "8s")]
-    pub(super) max: Option<Span>,
+    pub(super) max: Option<PositiveDuration>,
 }

@@ -8,7 +8,7 @@ use abide_registry::partition::PartitionSet;
 use crate::world::NODES;
 
 /// [`PartitionSet::of`] for nodes that are called `n0`, `n1` and so on.
-pub fn share(me: &str, members: &[&str]) -> PartitionSet {
+pub fn partitions_of(me: &str, members: &[&str]) -> PartitionSet {
     static KNOWN: [[OnceLock<PartitionSet>; 1 << NODES]; NODES] =
         [const { [const { OnceLock::new() }; 1 << NODES] }; NODES];
     let slot = |name: &str| usize::from(name.as_bytes()[1] - b'0');

@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use utoipa::ToSchema;
 
-use super::{HttpDocument, Span, Text};
+use super::{HttpDocument, PositiveDuration, Text};
 use crate::definition::HookPoint;
 
 /// A hook is called, or notified, at a point of a conversation: exactly one of `http` and `native`.
@@ -36,7 +36,7 @@ pub(in crate::agent) struct HookDocument {
     pub(in crate::agent) native: Option<Text<256>>,
     /// A duration of at most 60s: how long one call may take in all.
     #[schema(value_type = Option<String>, default = "5s")]
-    pub(in crate::agent) timeout: Option<Span>,
+    pub(in crate::agent) timeout: Option<PositiveDuration>,
     /// `pre` hooks only: neighbours with the same text are called at once, and may only add.
     #[schema(value_type = Option<String>)]
     pub(in crate::agent) parallel: Option<Text<64>>,

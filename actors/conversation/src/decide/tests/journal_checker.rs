@@ -146,7 +146,7 @@ impl JournalChecker {
             }
             EventData::DispatchFinished(done) => {
                 let before = self.dispatches.insert(done.call_id.clone(), true);
-                let refused = done.gate.is_some();
+                let refused = done.verdict.is_some();
                 assert_eq!(before, (!refused).then_some(false), "a dispatch ends once");
             }
             EventData::ToolCall(call) => drop(self.call_record(event, &call.call_id)),
