@@ -35,8 +35,8 @@ pub enum Match {
 pub struct RememberedDecision {
     pub id: DecisionId,
     pub tool: String,
-    /// A digest of what the tool does: its executor and where it runs. A tool with the same name
-    /// and another digest is another tool.
+    /// A digest of the tool's executor and of where it runs. The decision does not hold for a tool
+    /// of the same name whose digest differs.
     #[serde(rename = "does")]
     pub tool_digest: String,
     pub approved: bool,
@@ -46,7 +46,7 @@ pub struct RememberedDecision {
     /// the arguments' canonical JSON.
     pub fingerprint: String,
     pub by: Principal,
-    /// From then on the decision does not exist.
+    /// The decision holds until this time.
     pub expires_at: Timestamp,
 }
 
