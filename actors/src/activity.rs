@@ -112,7 +112,7 @@ async fn perform(activity: &Activity, ctx: &ActivityContext) -> Result<Action, S
         Activity::AwaitClient { call, suspension, grace_ms } => {
             Ok(await_client::await_client(ctx, call, *suspension, *grace_ms).await)
         }
-        Activity::StopChild { child } => Ok(Box::pin(child::release(ctx, child)).await),
+        Activity::StopChild { child } => Ok(Box::pin(child::stop(ctx, child)).await),
         Activity::NotifyParent { turn } => Box::pin(child::notify_parent(ctx, turn)).await,
         Activity::CopyFork { after } => Box::pin(copy_fork::copy_fork(ctx, *after)).await,
         Activity::Summarize { upto } => Box::pin(summarize::summarize(ctx, *upto)).await,

@@ -22,7 +22,7 @@ use abide_conversation::{AgentName, Revision};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-use self::document::{AgentDocument, RetryDocument, SpanOrZero, Text};
+use self::document::{AgentDocument, NonNegativeDuration, RetryDocument, Text};
 use self::reader::Mistakes;
 use self::tool_entry::{Entries, KnownNames};
 use crate::definition::{Definition, HookSpec};
@@ -33,7 +33,7 @@ use crate::model::retry::RetryPolicy;
 use crate::tools::Extensions;
 
 pub use duration::parse as duration;
-pub use error::{DefinitionError, joined};
+pub use error::{DefinitionError, join_errors};
 pub use load::{Format, LoadError, from_text, load_dir};
 pub use tool_entry::client_tools;
 
@@ -153,12 +153,12 @@ fn revision_of(source: &Value) -> Result<Revision, String> {
 
 fn name(mistakes: &mut Mistakes, text: Option<Text<64>>) -> Option<AgentName> {
     let Some(Text(text)) = text else {
-        mistakes.missing("name");
+        mistakes.add_missing("name");
         return None;
     };
     let name = AgentName::parse(&text);
     if name.is_none() {
-        mistakes.wrong("name", "must be [a-z0-9][a-z0-9_-]{0,63}");
+        mistakes.add("name", "must be [a-z0-9][a-z0-9_-]{0,63}");
     }
     name
 }
@@ -167,14 +167,14 @@ fn name(mistakes: &mut Mistakes, text: Option<Text<64>>) -> Option<AgentName> {
 fn model(mistakes: &mut Mistakes, prefix: &str, value: Option<Value>) -> Option<ModelSettings> {
     let field = format!("{prefix}model");
     let Some(value) = value else {
-        mistakes.missing(&field);
+        mistakes.add_missing(&field);
         return None;
     };
     let settings: ModelSettings = mistakes.read(&field, value)?;
     match settings.check() {
         Ok(()) => Some(settings),
         Err(mistake) => {
-            mistakes.wrong(&format!("{prefix}{}", mistake.field), mistake.message);
+            mistakes.add(&format!("{prefix}{}", mistake.field), mistake.message);
             None
         }
     }
@@ -190,16 +190,16 @@ fn retry(document: RetryDocument) -> RetryPolicy {
 }
 
 /// Absent and null differ: five seconds, and no limit but the call's own.
-fn client_grace(grace: Option<Option<SpanOrZero>>) -> Option<Duration> {
+fn client_grace(grace: Option<Option<NonNegativeDuration>>) -> Option<Duration> {
     match grace {
         None => Some(Duration::from_secs(5)),
         Some(None) => None,
-        Some(Some(SpanOrZero(grace))) => Some(grace),
+        Some(Some(NonNegativeDuration(grace))) => Some(grace),
     }
 }
 
 fn schema(mistakes: &mut Mistakes, field: &str, source: Option<Value>) -> Option<Schema> {
-    Schema::compile(&source?).map_err(|message| mistakes.wrong(field, message)).ok()
+    Schema::compile(&source?).map_err(|message| mistakes.add(field, message)).ok()
 }
 
 #[cfg(test)]

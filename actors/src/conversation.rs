@@ -41,7 +41,7 @@ use crate::journal::{Claim, Holder, StoreError};
 use crate::recent_events::RecentEvents;
 use crate::request::{Delivery, Inspection, ReleaseOutcome};
 use crate::services::Services;
-pub use ask_hooks::HookAnswers;
+pub use ask_hooks::HookVerdict;
 
 /// A store that takes longer counts as unavailable. The outcome of a write is then unknown: the
 /// actor dies and replays.
@@ -57,7 +57,7 @@ pub struct Arguments {
     /// A holder known to be dead, whose claim the actor may replace.
     pub replacing: Option<Holder>,
     /// The number of deliveries in the mailbox; the sender adds, the actor subtracts.
-    pub queue_depth: Arc<AtomicUsize>,
+    pub mailbox_depth: Arc<AtomicUsize>,
 }
 
 /// The protocol of the actor. It never leaves the process.
@@ -66,8 +66,8 @@ pub enum ConversationMsg {
     Report(Box<Report>),
     /// A deferred request returns: the MCP servers have listed their tools.
     ToolsListed(u64, Box<Delivery>),
-    /// A deferred request returns with the answers of the hooks.
-    HooksAnswered(u64, Box<Delivery>, Box<HookAnswers>),
+    /// A deferred request returns with the verdict of the hooks.
+    HooksAnswered(u64, Box<Delivery>, Box<HookVerdict>),
     Inspect(RpcReplyPort<Box<Inspection>>),
     /// Crashes the actor at an operator's request, as a bug would.
     Kill,
@@ -90,7 +90,7 @@ impl ractor::Message for ConversationMsg {}
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ExitReason {
     #[error(transparent)]
-    Refused(#[from] StoreError),
+    Store(#[from] StoreError),
     #[error("killed by an operator")]
     Killed,
     #[error("held by {0}")]
@@ -103,7 +103,7 @@ pub enum ExitReason {
 pub struct LiveConversation {
     pub(crate) id: ConversationId,
     pub(crate) services: Arc<Services>,
-    queue_depth: Arc<AtomicUsize>,
+    mailbox_depth: Arc<AtomicUsize>,
     replacing: Option<Holder>,
     claim: Claim,
     /// Whether an operator made this actor give its claim away: it owns nothing any more.
@@ -131,12 +131,12 @@ impl Actor for Conversation {
         _myself: ActorRef<Self::Msg>,
         arguments: Arguments,
     ) -> Result<LiveConversation, ActorProcessingErr> {
-        let Arguments { id, services, replacing, queue_depth } = arguments;
+        let Arguments { id, services, replacing, mailbox_depth } = arguments;
         let claim = Claim { holder: services.lease.me(), epoch: Epoch::ZERO };
         Ok(LiveConversation {
             id,
             services,
-            queue_depth,
+            mailbox_depth,
             replacing,
             claim,
             is_released: false,
@@ -231,7 +231,7 @@ impl LiveConversation {
     ) -> Result<(), ExitReason> {
         match message {
             ConversationMsg::Deliver(delivery) => {
-                self.queue_depth.fetch_sub(1, Ordering::Relaxed);
+                self.mailbox_depth.fetch_sub(1, Ordering::Relaxed);
                 // Dropped by an actor that is ending: the request returns to its sender, and goes
                 // to the next actor.
                 if !is_ending(myself) {
@@ -248,11 +248,11 @@ impl LiveConversation {
                     self.deliver(myself, *delivery, None).await?;
                 }
             }
-            ConversationMsg::HooksAnswered(number, delivery, answers) => {
+            ConversationMsg::HooksAnswered(number, delivery, hook_verdict) => {
                 self.waiters.end_deferral(number);
                 if !is_ending(myself) {
                     self.idle.count_message();
-                    self.deliver(myself, *delivery, Some(*answers)).await?;
+                    self.deliver(myself, *delivery, Some(*hook_verdict)).await?;
                 }
             }
             ConversationMsg::Report(report) => {

@@ -11,7 +11,7 @@ use crate::request::{Reply, Request, RequestError};
 /// Delivers a request to any conversation, wherever it lives.
 #[async_trait]
 pub trait ConversationClient: Send + Sync + 'static {
-    /// The reply. After `Lost` and `Refused(Unavailable)`, the request may have been carried out.
+    /// The reply. After `Lost` and `Store(Unavailable)`, the request may have been carried out.
     async fn deliver(&self, id: &ConversationId, request: Request) -> Result<Reply, RequestError>;
 }
 

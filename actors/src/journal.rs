@@ -46,7 +46,8 @@ pub enum StoreError {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ConversationSummary {
     pub agent: AgentName,
-    pub state: ConversationStatus,
+    #[serde(rename = "state")]
+    pub status: ConversationStatus,
     pub last_seq: u64,
     pub created_at: Timestamp,
     pub metadata: Map<String, Value>,
@@ -75,7 +76,7 @@ pub struct StoredResponse {
 pub struct Commit {
     /// Consecutive events; the first follows the journal's last.
     pub events: Arc<[Event]>,
-    pub head: ConversationSummary,
+    pub summary: ConversationSummary,
     /// Suspensions that this commit opens.
     pub opened: Vec<PendingCall>,
     /// Suspensions that this commit closes.
@@ -83,7 +84,7 @@ pub struct Commit {
     /// The folded state after `events`; present now and then, as a cache that is never the truth.
     pub state: Option<State>,
     /// Stored under the conversation's scope.
-    pub answers: Vec<StoredResponse>,
+    pub responses: Vec<StoredResponse>,
 }
 
 /// Names the inbox entry of a suspension that has closed.
@@ -147,13 +148,13 @@ pub trait Journal: Send + Sync + 'static {
     /// Gives a claim up. Does nothing if it is not the current one.
     async fn release(&self, id: &ConversationId, claim: &Claim) -> Result<(), StoreError>;
 
-    /// Deletes a conversation with all its indexes, and stores `answer` under its scope. `Fenced`
+    /// Deletes a conversation with all its indexes, and stores `response` under its scope. `Fenced`
     /// unless `claim` is the current claim.
     async fn delete(
         &self,
         id: &ConversationId,
         claim: &Claim,
-        answer: Option<StoredResponse>,
+        response: Option<StoredResponse>,
     ) -> Result<(), StoreError>;
 
     /// Appends one commit atomically, at the configured durability.
@@ -202,7 +203,7 @@ pub trait Journal: Send + Sync + 'static {
 
     /// The response stored under a scope (a conversation's id, or another name) and a key, unless
     /// it has expired at `now`.
-    async fn answer(
+    async fn stored_response(
         &self,
         scope: &str,
         key: &str,

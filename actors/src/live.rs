@@ -14,7 +14,12 @@ pub enum Signal {
     /// Events were journalled. A listener that missed the signal reads the store.
     Committed(Arc<[Event]>),
     /// The status of the conversation has changed, after the event of this `seq`.
-    State { state: ConversationStatus, seq: u64 },
+    #[serde(rename = "State")]
+    Status {
+        #[serde(rename = "state")]
+        status: ConversationStatus,
+        seq: u64,
+    },
     /// Text of the streaming message; may be lost.
     Text(Delta),
     /// Thinking of the streaming message, numbered together with its text; may be lost.

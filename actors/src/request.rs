@@ -164,7 +164,8 @@ pub struct SendRequest {
     pub message_id: Option<String>,
     pub principal: Principal,
     pub assigns: Map<String, Value>,
-    pub shape: AnswerFormat,
+    #[serde(rename = "shape")]
+    pub answer_format: AnswerFormat,
     pub if_busy: IfBusy,
 }
 
@@ -249,7 +250,8 @@ pub enum RequestError {
     #[error("{0}: was used before for another request")]
     KeyReused(Cow<'static, str>),
     #[error(transparent)]
-    Refused(#[from] StoreError),
+    #[serde(rename = "Refused")]
+    Store(#[from] StoreError),
     /// The actor died before it answered; whether the request was carried out is unknown.
     #[error("the conversation's actor stopped before it answered")]
     Lost,

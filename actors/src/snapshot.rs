@@ -81,9 +81,9 @@ pub struct InFlight {
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 #[schema(as = SnapshotHolder)]
 pub struct HolderView {
-    #[cfg_attr(feature = "openapi", schema(value_type = String))]
+    #[schema(value_type = String)]
     pub node: NodeName,
-    #[cfg_attr(feature = "openapi", schema(value_type = u64))]
+    #[schema(value_type = u64)]
     pub epoch: Epoch,
 }
 

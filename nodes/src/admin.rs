@@ -13,7 +13,7 @@ use abide_actors::clock::Clock;
 use abide_actors::identity::NodeName;
 use abide_registry::membership::heartbeat::is_suspect;
 use abide_registry::membership::{Member, MemberState};
-use abide_registry::router::Conversations;
+use abide_registry::router::ConversationRouter;
 use abide_registry::router::rpc_server::begin_drain;
 use abide_registry::store::Store;
 use axum::extract::State;
@@ -37,7 +37,7 @@ const STORE_PROBE_TIMEOUT: Duration = Duration::from_secs(2);
 /// What the handlers work with.
 #[derive(Clone)]
 pub(crate) struct Admin {
-    pub(crate) conversations: Conversations,
+    pub(crate) conversations: ConversationRouter,
     pub(crate) store: Arc<dyn Store>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) metrics: Option<PrometheusHandle>,

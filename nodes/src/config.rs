@@ -66,11 +66,11 @@ pub struct Config {
     /// The node's name; a restart is a new incarnation of it
     #[arg(long, env = "ABIDE_NODE")]
     pub node: Option<String>,
-    /// A directory of agent definitions; a file wins over what was since defined or deleted by HTTP
-    /// only when it has changed
+    /// A directory of agent definitions. A start defines the agents whose files are new or have
+    /// changed; the others stay as HTTP left them
     #[arg(long, env = "ABIDE_AGENTS")]
     pub agents: Option<PathBuf>,
-    /// How long a silent node is still taken for alive
+    /// How long a node may be silent before the others declare it dead
     #[arg(long, env = "ABIDE_LEASE", default_value = "5s", value_parser = positive_duration)]
     pub lease: Duration,
     /// How long an actor with nothing to do stays in memory

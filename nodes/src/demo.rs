@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use abide_actors::agent::{Format, Parsed, from_text, joined};
+use abide_actors::agent::{Format, Parsed, from_text, join_errors};
 use abide_actors::definition::Definition;
 use abide_actors::tools::native::{Context, NativeTool};
 use abide_actors::tools::{Extensions, ToolReturn};
@@ -18,7 +18,7 @@ const STEP_DURATION: Duration = Duration::from_millis(100);
 /// The demo's definition.
 pub(crate) fn agent(extensions: &Extensions) -> Result<Parsed, String> {
     let source = from_text(AGENT, Format::Yaml).map_err(|error| error.to_string())?;
-    Definition::parse(source, extensions).map_err(|errors| joined(&errors))
+    Definition::parse(source, extensions).map_err(|errors| join_errors(&errors))
 }
 
 /// The extensions of a program, with the native tools of the demo added.

@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use abide_actors::clock::Clock;
 use abide_registry::agent_catalog::AgentCatalog;
 use abide_registry::live::Hub;
-use abide_registry::router::Conversations;
+use abide_registry::router::ConversationRouter;
 use abide_registry::store::Store;
 use axum::Router;
 use axum::extract::{Request, State};
@@ -32,7 +32,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::config::Origin;
-use crate::telemetry::measured;
+use crate::telemetry::measure;
 use problem::{Kind, Problem};
 
 /// Each request in flight may hold a body and a place in a mailbox.
@@ -47,7 +47,7 @@ pub(crate) struct Api(Arc<ApiDeps>);
 
 /// What an [`Api`] is built from.
 pub(crate) struct ApiDeps {
-    pub(crate) conversations: Conversations,
+    pub(crate) conversations: ConversationRouter,
     pub(crate) catalog: Arc<AgentCatalog>,
     pub(crate) store: Arc<dyn Store>,
     pub(crate) hub: Hub,
@@ -116,7 +116,7 @@ fn routes() -> OpenApiRouter<Api> {
 /// Measures, checks and admits a request before its handler runs.
 async fn enter(State(api): State<Api>, request: Request, next: Next) -> Response {
     let admitted = |request| admit(&api, request, next);
-    measured(&*api.clock, request, |request| guard::guard(request, admitted)).await
+    measure(&*api.clock, request, |request| guard::guard(request, admitted)).await
 }
 
 /// Runs the handler, unless too many requests are in flight or the node drains.

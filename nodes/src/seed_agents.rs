@@ -32,7 +32,7 @@ pub(crate) async fn seed(
     let broken = |error| StartError::Broken(format!("the agents could not be defined: {error}"));
     for definition in definitions {
         let scope = agent_scope(&definition.name);
-        let last = store.answer(&scope, SEEDED_KEY, now).await.map_err(broken)?;
+        let last = store.stored_response(&scope, SEEDED_KEY, now).await.map_err(broken)?;
         if last.is_some_and(|last| last.fingerprint == definition.revision.as_str()) {
             continue;
         }

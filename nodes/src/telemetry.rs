@@ -22,7 +22,7 @@ use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Layer, fmt};
 
 use crate::config::{Config, LogFormat};
-pub(crate) use http_metrics::{TurnExtension, measured};
+pub(crate) use http_metrics::{TurnExtension, measure};
 use log_format::{JsonFields, JsonLine, TextFields};
 pub use otlp::TraceExporter;
 

@@ -46,7 +46,7 @@ impl ActorSummary {
             state: live.state.status().with_streaming(live.streaming.is_some()),
             seq: live.state.seq,
             since: handle.since,
-            mailbox_depth: handle.depth(),
+            mailbox_depth: handle.mailbox_depth(),
             open_calls: live.state.open_calls(),
             restarts: handle.restarts,
             bytes_held: state_bytes + streaming_bytes.unwrap_or_default(),

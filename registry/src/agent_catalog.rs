@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
 
-use abide_actors::agent::joined;
+use abide_actors::agent::join_errors;
 use abide_actors::agents::Agents;
 use abide_actors::clock::Clock;
 use abide_actors::definition::Definition;
@@ -45,7 +45,7 @@ impl AgentCatalog {
     pub async fn put(
         &self,
         definition: Definition,
-        answer: Option<StoredResponse>,
+        response: Option<StoredResponse>,
     ) -> Result<bool, StoreError> {
         let stored = StoredAgent {
             name: definition.name.clone(),
@@ -53,7 +53,7 @@ impl AgentCatalog {
             definition: definition.source.clone(),
         };
         self.cache(Arc::new(definition));
-        self.store.put_agent(stored, answer).await
+        self.store.put_agent(stored, response).await
     }
 
     fn cache(&self, definition: Arc<Definition>) {
@@ -76,7 +76,7 @@ impl AgentCatalog {
                 self.cache(definition.clone());
                 return Some(definition);
             }
-            Ok(Err(mistakes)) => joined(&mistakes),
+            Ok(Err(mistakes)) => join_errors(&mistakes),
             Err(error) => error.to_string(),
         };
         tracing::error!(agent = %name, %revision, content = reason, "stored definition not accepted");
@@ -181,7 +181,7 @@ mod tests {
         let decision = RememberedDecision {
             id: DecisionId::new("dec_1"),
             tool: "send".to_owned(),
-            does: String::new(),
+            tool_digest: String::new(),
             approved: true,
             matching: abide_conversation::remembered_decision::Match::Tool,
             fingerprint: String::new(),

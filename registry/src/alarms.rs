@@ -1,4 +1,4 @@
-//! Wakes the conversations of this node's share whose alarm is due.
+//! Wakes the conversations of this node's partitions whose alarm is due.
 
 pub mod planner;
 
@@ -10,7 +10,7 @@ use abide_actors::request::Request;
 use abide_conversation::{ConversationId, Timestamp};
 use tokio::task::JoinSet;
 
-use crate::router::Conversations;
+use crate::router::ConversationRouter;
 use crate::store::Store;
 use planner::AlarmPlanner;
 
@@ -20,7 +20,7 @@ const WAKE_TIMEOUT: Duration = Duration::from_secs(2);
 const STORE_RETRY_DELAY: Duration = Duration::from_secs(1);
 
 /// Runs until it is dropped.
-pub async fn run(conversations: Conversations, store: Arc<dyn Store>, clock: Arc<dyn Clock>) {
+pub async fn run(conversations: ConversationRouter, store: Arc<dyn Store>, clock: Arc<dyn Clock>) {
     let mut planner = AlarmPlanner::default();
     let mut running = JoinSet::new();
     loop {
@@ -29,9 +29,9 @@ pub async fn run(conversations: Conversations, store: Arc<dyn Store>, clock: Arc
             let Ok((id, woken)) = result else { continue };
             planner.finish(id, woken, now);
         }
-        let share = conversations.cluster().view().share.clone();
+        let partitions = conversations.cluster().view().partitions.clone();
         let poll = planner.next_poll(now);
-        let wait = match store.due(&share, poll.until, poll.limit).await {
+        let wait = match store.due_alarms(&partitions, poll.until, poll.limit).await {
             Ok(alarms) => {
                 let (due, wait) = planner.plan(poll, now, &alarms, running.len());
                 for (id, due) in due {
@@ -50,7 +50,7 @@ pub async fn run(conversations: Conversations, store: Arc<dyn Store>, clock: Arc
 
 /// Wakes a conversation. Returns its id and whether it was woken.
 async fn wake(
-    conversations: Conversations,
+    conversations: ConversationRouter,
     clock: Arc<dyn Clock>,
     id: ConversationId,
     due: Timestamp,

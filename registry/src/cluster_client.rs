@@ -129,7 +129,11 @@ impl ClusterClient {
     }
 
     /// Has a member carry out a call, and waits for its answer as long as the call allows.
-    pub async fn call<C: Call>(&self, member: &Member, call: C) -> Result<C::Answer, RemoteError> {
+    pub async fn call<C: Call>(
+        &self,
+        member: &Member,
+        call: C,
+    ) -> Result<C::Response, RemoteError> {
         self.call_process(&member.process, call).await
     }
 
@@ -138,7 +142,7 @@ impl ClusterClient {
         &self,
         process: &ProcessId,
         call: C,
-    ) -> Result<C::Answer, RemoteError> {
+    ) -> Result<C::Response, RemoteError> {
         let timeout = call.timeout();
         let deadline = self.0.clock.now().checked_add(timeout).unwrap_or(jiff::Timestamp::MAX);
         let envelope = Envelope { deadline, from: self.0.process.clone(), call: call.into() };

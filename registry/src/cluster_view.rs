@@ -14,7 +14,7 @@ pub struct ClusterView {
     pub members: Vec<ObservedMember>,
     pub links: LinkStates,
     /// The partitions that this node looks after.
-    pub share: PartitionSet,
+    pub partitions: PartitionSet,
 }
 
 impl ClusterView {
@@ -22,25 +22,25 @@ impl ClusterView {
     /// that cannot be reached may not reach the conversations of this node either. If there is no
     /// such member, divides them among all.
     pub fn new(me: Holder, members: Vec<ObservedMember>, links: LinkStates) -> Self {
-        Self::with_share(me, members, links, PartitionSet::of)
+        Self::with_partitions(me, members, links, PartitionSet::of)
     }
 
-    /// A view whose share `share_of` computes, for callers that cache what [`PartitionSet::of`]
-    /// returns.
-    pub fn with_share(
+    /// A view whose partitions `partitions_of` computes, for callers that cache what
+    /// [`PartitionSet::of`] returns.
+    pub fn with_partitions(
         me: Holder,
         members: Vec<ObservedMember>,
         links: LinkStates,
-        share_of: impl FnOnce(&NodeName, &[&NodeName]) -> PartitionSet,
+        partitions_of: impl FnOnce(&NodeName, &[&NodeName]) -> PartitionSet,
     ) -> Self {
-        let mut view = Self { me, members, links, share: PartitionSet::all() };
+        let mut view = Self { me, members, links, partitions: PartitionSet::all() };
         let is_eligible =
             |member: &&Member| member.state == MemberState::Up && view.reaches(member);
         let mut names: Vec<&NodeName> = view.all().filter(is_eligible).map(name).collect();
         if names.is_empty() {
             names = view.all().map(name).collect();
         }
-        view.share = share_of(&view.me.node, &names);
+        view.partitions = partitions_of(&view.me.node, &names);
         view
     }
 
@@ -98,7 +98,7 @@ mod tests {
             state: MemberState::Up,
             live_actors: 0,
             version: String::new(),
-            wire: 1,
+            protocol_version: 1,
             since: jiff::Timestamp::UNIX_EPOCH,
             lease_ms: 5_000,
         };
@@ -108,13 +108,13 @@ mod tests {
     #[test]
     fn the_share_of_a_member_that_cannot_be_reached_goes_to_those_that_can() {
         let members = vec![seen("a"), seen("b")];
-        let share = |link: LinkState| {
+        let count = |link: LinkState| {
             let links = Arc::new([(ProcessId::new("b"), link)].into());
             let me = members[0].member.holder.clone();
-            ClusterView::new(me, members.clone(), links).share.partitions().count()
+            ClusterView::new(me, members.clone(), links).partitions.iter().count()
         };
-        assert!(share(LinkState::Connected) < PARTITIONS);
-        assert_eq!(share(LinkState::Lost), PARTITIONS);
-        assert_eq!(share(LinkState::Refused), PARTITIONS);
+        assert!(count(LinkState::Connected) < PARTITIONS);
+        assert_eq!(count(LinkState::Lost), PARTITIONS);
+        assert_eq!(count(LinkState::Refused), PARTITIONS);
     }
 }

@@ -1,4 +1,4 @@
-//! The supervisor of a node's conversations: starts them, revives them, quarantines those that keep
+//! The supervisor of a node's conversations: starts and restarts them, quarantines those that keep
 //! crashing.
 //!
 //! A conversation dies alone: its failure reaches only this actor, which starts it again. If the
@@ -47,7 +47,7 @@ pub enum HostMsg {
     /// that of the dead holder, if one is named.
     Ensure(ConversationId, Option<Holder>, RpcReplyPort<StartResult>),
     /// The delay after a crash is over.
-    Revive(ConversationId),
+    Restart(ConversationId),
     /// Lets a conversation out of quarantine, or ends the delay before its restart, and starts it.
     /// Replies whether it was in either.
     Retry(ConversationId, RpcReplyPort<bool>),
@@ -124,14 +124,14 @@ impl Actor for Host {
             HostMsg::Ensure(id, replacing, reply) => {
                 state.ensure(&myself, id, replacing, Some(reply)).await?;
             }
-            // A conversation that was forgotten since is not revived.
-            HostMsg::Revive(id) if state.awaits_restart(&id) => state.revive(&myself, id).await?,
-            HostMsg::Revive(_) => {}
+            // A conversation that was forgotten since is not restarted.
+            HostMsg::Restart(id) if state.awaits_restart(&id) => state.restart(&myself, id).await?,
+            HostMsg::Restart(_) => {}
             HostMsg::Forget(id) => {
                 state.crashes.remove(&id);
                 state.count_quarantined();
                 if state.table.get(&id).is_none() && state.waiting.contains_key(&id) {
-                    state.revive(&myself, id).await?;
+                    state.restart(&myself, id).await?;
                 }
             }
             HostMsg::Retry(id, reply) => {
@@ -141,7 +141,7 @@ impl Actor for Host {
                 let waited = state.crashes.remove(&id).is_some_and(waits);
                 state.count_quarantined();
                 if waited {
-                    state.revive(&myself, id).await?;
+                    state.restart(&myself, id).await?;
                 }
                 let _ = reply.send(waited);
             }
@@ -245,12 +245,12 @@ impl State {
     }
 
     /// Starts a conversation whose delay is over, and answers the callers that waited for it.
-    async fn revive(
+    async fn restart(
         &mut self,
         myself: &ActorRef<HostMsg>,
         id: ConversationId,
     ) -> Result<(), ActorProcessingErr> {
-        let replacing = self.crashes.get_mut(&id).and_then(CrashHistory::revive);
+        let replacing = self.crashes.get_mut(&id).and_then(CrashHistory::end_delay);
         let waiting = self.waiting.remove(&id).unwrap_or_default();
         self.ensure(myself, id.clone(), replacing, None).await?;
         for reply in waiting {
@@ -265,18 +265,18 @@ impl State {
         id: ConversationId,
         replacing: Option<Holder>,
     ) -> Result<ActorHandle, ActorProcessingErr> {
-        let depth = Arc::new(AtomicUsize::new(0));
+        let mailbox_depth = Arc::new(AtomicUsize::new(0));
         let since = self.services.clock.now();
         let arguments = conversation::Arguments {
             id: id.clone(),
             services: self.services.clone(),
             replacing: replacing.clone(),
-            queue_depth: depth.clone(),
+            mailbox_depth: mailbox_depth.clone(),
         };
         let supervisor = myself.get_cell();
         let (actor, _) = Actor::spawn_linked(None, Conversation, arguments, supervisor).await?;
         let restarts = self.crashes.get(&id).map(|history| history.restarts).unwrap_or_default();
-        let handle = ActorHandle { actor, depth, since, restarts, replacing };
+        let handle = ActorHandle { actor, mailbox_depth, since, restarts, replacing };
         self.ids.insert(handle.actor.get_id(), id.clone());
         self.table.set(id, Some(handle.clone()));
         Ok(handle)
@@ -302,7 +302,7 @@ impl State {
         self.table.set(id.clone(), None);
         let is_delayed = self.crashes.get(&id).is_some_and(|history| history.delay.is_some());
         if wanted || (self.waiting.contains_key(&id) && !is_delayed) {
-            self.revive(myself, id).await?;
+            self.restart(myself, id).await?;
         }
         Ok(())
     }
@@ -327,7 +327,7 @@ impl State {
         self.forget_old(now);
         self.ended(myself, actor, delay == Some(Duration::ZERO)).await?;
         if let Some(delay) = delay.filter(|delay| !delay.is_zero()) {
-            myself.send_after(delay, move || HostMsg::Revive(id));
+            myself.send_after(delay, move || HostMsg::Restart(id));
         }
         Ok(())
     }

@@ -31,7 +31,8 @@ pub struct Member {
     /// The version of its program.
     pub version: String,
     /// The version of the protocol between nodes that it speaks.
-    pub wire: u32,
+    #[serde(rename = "wire")]
+    pub protocol_version: u32,
     pub since: Timestamp,
     /// How long it may be silent before it counts as dead.
     pub lease_ms: u64,

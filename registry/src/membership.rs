@@ -9,14 +9,14 @@ use async_trait::async_trait;
 
 pub use crate::member::{LinkState, LinkStates, Member, MemberState, ObservedMember};
 
-/// What a renewal found.
+/// Whether the asking member is alive by the store's clock.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Renewed {
+pub enum MembershipStatus {
     /// The time of the store's clock, and all members that are alive by it, sorted by name. The
     /// asking member is among them.
     Alive { now: Timestamp, members: Vec<ObservedMember> },
-    /// This incarnation is dead and never becomes a member again. When it wants to enter: also if a
-    /// younger live process has taken its name.
+    /// This incarnation is dead and never becomes a member again. A new incarnation that enters is
+    /// evicted, too, if a younger live process has taken its name.
     Evicted,
 }
 
@@ -25,11 +25,11 @@ pub enum Renewed {
 #[async_trait]
 pub trait Membership: Send + Sync + 'static {
     /// Makes `me` a member. An earlier incarnation of the same name is dead from here on.
-    async fn enter(&self, me: &Member) -> Result<Renewed, StoreError>;
+    async fn enter(&self, me: &Member) -> Result<MembershipStatus, StoreError>;
 
     /// Renews the lease of `me`, stores its present description, and removes members that were
     /// silent for longer than their lease.
-    async fn renew(&self, me: &Member) -> Result<Renewed, StoreError>;
+    async fn renew(&self, me: &Member) -> Result<MembershipStatus, StoreError>;
 
     /// Declares `holder` dead if it is no member, was silent for longer than its lease, or is a
     /// `suspect`. Returns whether it is dead.

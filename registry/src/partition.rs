@@ -57,8 +57,8 @@ impl PartitionSet {
         Self([u64::MAX; PARTITIONS / 64])
     }
 
-    /// The share of `me` among these members, by rendezvous hashing: when a member joins or leaves,
-    /// only the partitions that it gets or had change hands. Empty if `me` is not among the
+    /// The partitions of `me` among these members, by rendezvous hashing: when a member joins or
+    /// leaves, only the partitions that it gets or had change hands. Empty if `me` is not among the
     /// members.
     pub fn of(me: &NodeName, members: &[&NodeName]) -> Self {
         let is_mine = |partition: Partition| {
@@ -66,12 +66,12 @@ impl PartitionSet {
                 members.iter().max_by_key(|name| (rendezvous_weight(name, partition), *name));
             best == Some(&me)
         };
-        let mut share = [0; PARTITIONS / 64];
+        let mut words = [0; PARTITIONS / 64];
         for partition in Partition::all().filter(|partition| is_mine(*partition)) {
             let (word, bit) = partition.position();
-            share[word] |= bit;
+            words[word] |= bit;
         }
-        Self(share)
+        Self(words)
     }
 
     /// Whether the partition is in the set.
@@ -81,7 +81,7 @@ impl PartitionSet {
     }
 
     /// The partitions of the set, in order.
-    pub fn partitions(&self) -> impl Iterator<Item = Partition> {
+    pub fn iter(&self) -> impl Iterator<Item = Partition> {
         Partition::all().filter(|partition| self.contains(*partition))
     }
 }
@@ -115,19 +115,19 @@ mod tests {
         let members = ["node-1", "node-2", "node-3"];
         let shares = members.map(|me| share_of(me, &members));
         for partition in Partition::all() {
-            let owners = shares.iter().filter(|share| share.contains(partition)).count();
+            let owners = shares.iter().filter(|partitions| partitions.contains(partition)).count();
             assert_eq!(owners, 1, "{partition}");
         }
-        for share in &shares {
-            let size = share.partitions().count();
+        for partitions in &shares {
+            let size = partitions.iter().count();
             assert!((50..130).contains(&size), "{size}");
         }
     }
 
     #[test]
     fn nodes_of_all_versions_agree_about_shares() {
-        let share = share_of("n1", &["n1", "n2", "n3"]);
-        let first: Vec<_> = share.partitions().take(6).map(|it| it.to_string()).collect();
+        let partitions = share_of("n1", &["n1", "n2", "n3"]);
+        let first: Vec<_> = partitions.iter().take(6).map(|it| it.to_string()).collect();
         assert_eq!(first, ["p007", "p015", "p017", "p021", "p022", "p029"]);
     }
 
@@ -137,8 +137,8 @@ mod tests {
         let two = ["node-1", "node-3"];
         for me in two {
             let (before, after) = (share_of(me, &three), share_of(me, &two));
-            assert!(before.partitions().all(|partition| after.contains(partition)));
+            assert!(before.iter().all(|partition| after.contains(partition)));
         }
-        assert_eq!(share_of("node-2", &two).partitions().count(), 0);
+        assert_eq!(share_of("node-2", &two).iter().count(), 0);
     }
 }

@@ -24,7 +24,7 @@ pub enum Policy {
 
 /// What a search for the node of a conversation does next.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum Decision {
     /// Start it on this node; its claim replaces that of a dead holder, if one is named.
     StartHere { replacing: Option<Holder> },
     /// This member holds it and can be reached.
@@ -60,21 +60,21 @@ pub fn locate(
     confirmed_dead: Option<&Holder>,
     view: &ClusterView,
     rules: PlacementRules,
-) -> Step {
+) -> Decision {
     let Some(holder) = holder.filter(|holder| confirmed_dead != Some(holder)) else {
         return place_unheld(id, confirmed_dead, view, rules);
     };
     // An incarnation that this node does not see as a member may be its own former one.
-    let Some(member) = view.member(holder) else { return Step::ConfirmDead(holder.clone()) };
+    let Some(member) = view.member(holder) else { return Decision::ConfirmDead(holder.clone()) };
     if *holder == view.me {
-        return Step::StartHere { replacing: None };
+        return Decision::StartHere { replacing: None };
     }
     match view.link(member) {
-        LinkState::Connected => Step::HeldBy(member.clone()),
-        LinkState::Refused => Step::ConfirmDead(holder.clone()),
+        LinkState::Connected => Decision::HeldBy(member.clone()),
+        LinkState::Refused => Decision::ConfirmDead(holder.clone()),
         // It may be found dead, or be reached, in a moment.
-        LinkState::Lost if rules.only_here => Step::NoNode,
-        LinkState::Lost => Step::AwaitView,
+        LinkState::Lost if rules.only_here => Decision::NoNode,
+        LinkState::Lost => Decision::AwaitView,
     }
 }
 
@@ -83,7 +83,7 @@ fn place_unheld(
     replacing: Option<&Holder>,
     view: &ClusterView,
     rules: PlacementRules,
-) -> Step {
+) -> Decision {
     let chosen = if rules.only_here {
         view.member(&view.me).filter(|_| !rules.draining)
     } else {
@@ -91,12 +91,12 @@ fn place_unheld(
     };
     match chosen {
         // The next view shows the drain, too.
-        Some(member) if member.holder == view.me && rules.draining => Step::AwaitView,
+        Some(member) if member.holder == view.me && rules.draining => Decision::AwaitView,
         Some(member) if member.holder == view.me => {
-            Step::StartHere { replacing: replacing.cloned() }
+            Decision::StartHere { replacing: replacing.cloned() }
         }
-        Some(member) => Step::PlaceOn(member.clone()),
-        None => Step::NoNode,
+        Some(member) => Decision::PlaceOn(member.clone()),
+        None => Decision::NoNode,
     }
 }
 

@@ -19,7 +19,7 @@ pub use calls::{
 };
 
 /// The version of this protocol. Nodes of different versions do not connect.
-pub const WIRE: u32 = 1;
+pub const PROTOCOL_VERSION: u32 = 1;
 
 /// A call with what its receiver needs to know of the caller.
 #[derive(Debug, Serialize, Deserialize)]

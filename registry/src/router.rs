@@ -44,7 +44,7 @@ const VIEW_CHANGE_TIMEOUT: Duration = Duration::from_millis(100);
 
 /// Reaches any conversation, live or not.
 #[derive(Clone)]
-pub struct Conversations {
+pub struct ConversationRouter {
     host: ActorRef<HostMsg>,
     table: Arc<LiveTable>,
     services: Arc<Services>,
@@ -55,7 +55,7 @@ pub struct Conversations {
     remote_holders: Arc<Mutex<HashMap<ConversationId, Holder>>>,
 }
 
-impl Conversations {
+impl ConversationRouter {
     /// The router of a node whose conversations live under `host`.
     pub fn new(
         host: ActorRef<HostMsg>,
@@ -77,7 +77,7 @@ impl Conversations {
 
     /// Carries a request to its conversation and brings back the reply.
     ///
-    /// After `Lost` and `Refused(Unavailable)` it is unknown whether the request was carried out.
+    /// After `Lost` and `Store(Unavailable)` it is unknown whether the request was carried out.
     pub async fn deliver(
         &self,
         id: &ConversationId,
@@ -240,12 +240,12 @@ impl Conversations {
             | Request::Delete => false,
         };
         let known = self.table.get(id).is_some() || self.remote_holder(id).is_some();
-        if creates || known || self.store.head(id).await?.is_some() {
+        if creates || known || self.store.summary(id).await?.is_some() {
             return Ok(None);
         }
         for key in idempotency_keys {
             let now = self.services.clock.now();
-            let stored = self.store.answer(id.as_str(), &key.key, now).await?;
+            let stored = self.store.stored_response(id.as_str(), &key.key, now).await?;
             if let Some(stored) = stored.filter(|stored| stored.fingerprint == key.fingerprint)
                 && let Ok(first_reply) = serde_json::from_value(stored.body)
             {
@@ -257,9 +257,9 @@ impl Conversations {
 }
 
 #[async_trait]
-impl ConversationClient for Conversations {
+impl ConversationClient for ConversationRouter {
     async fn deliver(&self, id: &ConversationId, request: Request) -> Result<Reply, RequestError> {
-        Conversations::deliver(self, id, request, Vec::new()).await
+        ConversationRouter::deliver(self, id, request, Vec::new()).await
     }
 }
 
@@ -270,8 +270,8 @@ async fn deliver_to_actor(
     idempotency_keys: Vec<IdempotencyKey>,
 ) -> Result<DeliveryOutcome, RequestError> {
     let (delivery, outcome) = Delivery::new(request, idempotency_keys);
-    if handle.depth.fetch_add(1, Ordering::Relaxed) >= MAX_MAILBOX_DEPTH {
-        handle.depth.fetch_sub(1, Ordering::Relaxed);
+    if handle.mailbox_depth.fetch_add(1, Ordering::Relaxed) >= MAX_MAILBOX_DEPTH {
+        handle.mailbox_depth.fetch_sub(1, Ordering::Relaxed);
         return Err(RequestError::Overloaded);
     }
     let cast = handle.actor.cast(ConversationMsg::Deliver(Box::new(delivery)));

@@ -28,7 +28,7 @@ use crate::membership::heartbeat::{Heartbeat, HeartbeatInputs, OnStoreTime};
 use crate::membership::lease_tracker::LeaseTracker;
 use crate::peers::Peers;
 use crate::placement::Policy;
-use crate::router::Conversations;
+use crate::router::ConversationRouter;
 use crate::router::rpc_server::{RpcServer, begin_drain};
 use crate::store::Store;
 use crate::{alarms, suspension_metrics, takeover};
@@ -104,7 +104,7 @@ pub enum StartError {
 
 /// The running conversations of a node and the tasks that serve them. Dropping it ends all at once.
 pub struct NodeRuntime {
-    pub conversations: Conversations,
+    pub conversations: ConversationRouter,
     pub hub: Hub,
     /// What this node takes on.
     pub state: Arc<watch::Sender<MemberState>>,
@@ -166,7 +166,7 @@ impl NodeRuntime {
             view_receiver,
             refresh,
         );
-        let conversations = Conversations::new(
+        let conversations = ConversationRouter::new(
             host.clone(),
             table.clone(),
             services,

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use tokio::sync::watch;
 
 use crate::member::{LinkStates, Member, ObservedMember, ProcessId};
-use crate::membership::{Membership, Renewed};
+use crate::membership::{Membership, MembershipStatus};
 use crate::peers::{CallError, Peers};
 
 /// Any other holder is a former incarnation of this node, and dead.
@@ -18,12 +18,12 @@ pub struct Standalone {
 
 #[async_trait]
 impl Membership for Standalone {
-    async fn enter(&self, me: &Member) -> Result<Renewed, StoreError> {
+    async fn enter(&self, me: &Member) -> Result<MembershipStatus, StoreError> {
         let members = vec![ObservedMember { member: me.clone(), silent_ms: 0 }];
-        Ok(Renewed::Alive { now: me.since, members })
+        Ok(MembershipStatus::Alive { now: me.since, members })
     }
 
-    async fn renew(&self, me: &Member) -> Result<Renewed, StoreError> {
+    async fn renew(&self, me: &Member) -> Result<MembershipStatus, StoreError> {
         self.enter(me).await
     }
 

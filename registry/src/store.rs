@@ -46,16 +46,16 @@ pub enum ListError {
 
 /// Which conversations to list; `None` admits any.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct HeadFilter {
+pub struct SummaryFilter {
     pub agent: Option<AgentName>,
-    pub state: Option<ConversationStatus>,
+    pub status: Option<ConversationStatus>,
 }
 
-impl HeadFilter {
+impl SummaryFilter {
     /// Whether the filter admits the conversation.
-    pub fn admits(&self, head: &ConversationSummary) -> bool {
-        self.agent.as_ref().is_none_or(|agent| *agent == head.agent)
-            && self.state.is_none_or(|state| state == head.state)
+    pub fn admits(&self, summary: &ConversationSummary) -> bool {
+        self.agent.as_ref().is_none_or(|agent| *agent == summary.agent)
+            && self.status.is_none_or(|status| status == summary.status)
     }
 }
 
@@ -78,15 +78,16 @@ pub struct SuspensionCount {
 #[async_trait]
 pub trait Store: Journal + Blobs + AuditLog {
     /// The present claim on a conversation.
-    async fn holding(&self, id: &ConversationId) -> Result<Option<Claim>, StoreError>;
+    async fn current_claim(&self, id: &ConversationId) -> Result<Option<Claim>, StoreError>;
 
     /// The summary of a conversation that listings show.
-    async fn head(&self, id: &ConversationId) -> Result<Option<ConversationSummary>, StoreError>;
+    async fn summary(&self, id: &ConversationId)
+    -> Result<Option<ConversationSummary>, StoreError>;
 
     /// Conversations, sorted by id.
     async fn conversations(
         &self,
-        filter: &HeadFilter,
+        filter: &SummaryFilter,
         cursor: Option<&str>,
         limit: usize,
     ) -> Result<Page<(ConversationId, ConversationSummary)>, ListError>;
@@ -119,13 +120,13 @@ pub trait Store: Journal + Blobs + AuditLog {
 
     /// The alarms of these partitions that are due by `until`, earliest first: at least the first
     /// `limit` of them, and at most `limit` of each partition.
-    async fn due(
+    async fn due_alarms(
         &self,
-        share: &PartitionSet,
+        partitions: &PartitionSet,
         until: Timestamp,
         limit: usize,
     ) -> Result<Vec<(ConversationId, Timestamp)>, StoreError> {
-        let is_mine = |id: &ConversationId| share.contains(Partition::from(id));
+        let is_mine = |id: &ConversationId| partitions.contains(Partition::from(id));
         let alarms = self.alarms(limit).await?.into_iter();
         Ok(alarms.filter(|(id, due)| *due <= until && is_mine(id)).collect())
     }
@@ -133,7 +134,7 @@ pub trait Store: Journal + Blobs + AuditLog {
     /// The conversations of these partitions that have work to do, unordered, with their claims.
     async fn active(
         &self,
-        share: &PartitionSet,
+        partitions: &PartitionSet,
         cursor: Option<&str>,
         limit: usize,
     ) -> Result<Page<(ConversationId, Option<Claim>)>, ListError>;
@@ -142,17 +143,17 @@ pub trait Store: Journal + Blobs + AuditLog {
     async fn last_seqs(&self, ids: &[ConversationId]) -> Result<Vec<Option<u64>>, StoreError> {
         let mut seqs = Vec::with_capacity(ids.len());
         for id in ids {
-            seqs.push(self.head(id).await?.map(|head| head.last_seq));
+            seqs.push(self.summary(id).await?.map(|summary| summary.last_seq));
         }
         Ok(seqs)
     }
 
-    /// Stores a definition and makes it the newest of its name, and keeps `answer` under the scope
+    /// Stores a definition and makes it the newest of its name, and keeps `response` under the scope
     /// `agents/<name>`. Returns whether the name was new. A stored revision stays for ever.
     async fn put_agent(
         &self,
         agent: StoredAgent,
-        answer: Option<StoredResponse>,
+        response: Option<StoredResponse>,
     ) -> Result<bool, StoreError>;
 
     /// Keeps a response under a scope that is not a conversation, unless the scope has one with the
@@ -160,7 +161,7 @@ pub trait Store: Journal + Blobs + AuditLog {
     async fn reserve(
         &self,
         scope: &str,
-        answer: StoredResponse,
+        response: StoredResponse,
         now: Timestamp,
     ) -> Result<bool, StoreError>;
 
@@ -178,12 +179,12 @@ pub trait Store: Journal + Blobs + AuditLog {
     /// The newest definitions of all names, sorted by name.
     async fn agents(&self) -> Result<Vec<StoredAgent>, StoreError>;
 
-    /// Deletes a name and the decisions remembered for it, and keeps `answer` under the scope
+    /// Deletes a name and the decisions remembered for it, and keeps `response` under the scope
     /// `agents/<name>`. Its revisions stay. Returns whether the name was there.
     async fn delete_agent(
         &self,
         name: &AgentName,
-        answer: Option<StoredResponse>,
+        response: Option<StoredResponse>,
     ) -> Result<bool, StoreError>;
 
     /// Remembers a decision for an agent, or forgets it. Returns whether it was there before.

@@ -44,7 +44,7 @@ const KINDS: [(SuspensionKind, &str); 3] = [
 pub async fn run(cluster: ClusterClient, store: Arc<dyn Store>, clock: Arc<dyn Clock>) {
     loop {
         let is_counter =
-            || Partition::all().next().is_some_and(|it| cluster.view().share.contains(it));
+            || Partition::all().next().is_some_and(|it| cluster.view().partitions.contains(it));
         let mut counts = <[Count; 3]>::default();
         if is_counter() {
             // A store that is away is reported elsewhere; the last count does not stay true for

@@ -8,7 +8,7 @@ use futures::StreamExt;
 use tokio::sync::mpsc;
 
 use crate::cluster_view::ClusterView;
-use crate::router::Conversations;
+use crate::router::ConversationRouter;
 use crate::store::Store;
 
 /// How often a node sweeps although its view has not changed, in case something fell between two
@@ -26,7 +26,7 @@ const BUSY_START_DELAY: Duration = Duration::from_millis(20);
 const STORE_RETRY_DELAY: Duration = Duration::from_secs(1);
 
 /// Runs until it is dropped: sweeps when the members change, and at every interval.
-pub async fn run(conversations: Conversations, store: Arc<dyn Store>) {
+pub async fn run(conversations: ConversationRouter, store: Arc<dyn Store>) {
     let mut seen = conversations.cluster().watch();
     loop {
         let view = seen.borrow_and_update().clone();
@@ -52,17 +52,17 @@ pub async fn run(conversations: Conversations, store: Arc<dyn Store>) {
 pub fn may_orphan(before: &ClusterView, now: &ClusterView) -> bool {
     let same_members =
         || now.all().map(|member| &member.holder).eq(before.all().map(|it| &it.holder));
-    now.share != before.share || !same_members()
+    now.partitions != before.partitions || !same_members()
 }
 
-/// Starts every orphaned conversation of this node's share, however long the store takes. Returns
-/// how many were started.
-pub async fn sweep(conversations: &Conversations, store: &dyn Store) -> usize {
+/// Starts every orphaned conversation of this node's partitions, however long the store takes.
+/// Returns how many were started.
+pub async fn sweep(conversations: &ConversationRouter, store: &dyn Store) -> usize {
     let mut cursor = None;
     let mut count = 0;
     loop {
-        let share = conversations.cluster().view().share.clone();
-        let page = match store.active(&share, cursor.as_deref(), PAGE_SIZE).await {
+        let partitions = conversations.cluster().view().partitions.clone();
+        let page = match store.active(&partitions, cursor.as_deref(), PAGE_SIZE).await {
             Ok(page) => page,
             Err(error) => {
                 tracing::warn!(%error, "active conversations cannot be read");
@@ -89,7 +89,7 @@ pub async fn sweep(conversations: &Conversations, store: &dyn Store) -> usize {
 /// Starts the conversations elsewhere that a draining node leaves with work to do, one by one.
 /// Those that it does not get to are found by the sweeps of the other nodes.
 pub async fn hand_over(
-    conversations: Conversations,
+    conversations: ConversationRouter,
     unfinished: mpsc::UnboundedReceiver<ConversationId>,
 ) {
     let unfinished = futures::stream::unfold(unfinished, |mut unfinished| async {
@@ -103,7 +103,7 @@ pub async fn hand_over(
     unfinished.for_each_concurrent(MAX_CONCURRENT_STARTS, start).await;
 }
 
-async fn start(conversations: &Conversations, id: &ConversationId) -> bool {
+async fn start(conversations: &ConversationRouter, id: &ConversationId) -> bool {
     if conversations.running_work() >= BUSY_WORK {
         tokio::time::sleep(BUSY_START_DELAY).await;
     }

@@ -230,14 +230,14 @@ pub struct PlannedCall {
     pub original_args: Option<Value>,
     pub plan: CallPlan,
     /// The gate's verdict, if the call reached the gate.
-    pub gate: Option<Verdict>,
+    pub verdict: Option<Verdict>,
 }
 
 /// What happens to a call.
 #[derive(Clone, Debug, PartialEq)]
 pub enum CallPlan {
     /// It ends at once: refused, answered with its default, or already executed by the provider.
-    Answer { executor: Executor, intent: Intent, outcome: Outcome },
+    Complete { executor: Executor, intent: Intent, outcome: Outcome },
     /// It goes to its executor, after an approval if `gate` holds the question for the approver.
     Execute {
         kind: CallKind,
@@ -253,14 +253,14 @@ impl CallPlan {
     /// Who produces the call's result.
     pub fn executor(&self) -> Executor {
         match self {
-            Self::Answer { executor, .. } => *executor,
+            Self::Complete { executor, .. } => *executor,
             Self::Execute { kind, .. } => kind.executor(),
         }
     }
 
     /// Whether the model's provider executed the call.
     pub fn is_provided(&self) -> bool {
-        matches!(self, Self::Answer { executor: Executor::Provider, outcome: Outcome::Ok(_), .. })
+        matches!(self, Self::Complete { executor: Executor::Provider, outcome: Outcome::Ok(_), .. })
     }
 }
 
@@ -306,7 +306,7 @@ pub struct Resolve {
     pub by: Principal,
     pub answer: ResolutionAnswer,
     /// The gate's verdict on edited arguments.
-    pub gate: Option<Verdict>,
+    pub verdict: Option<Verdict>,
     /// Set if the decision is to hold for later calls, too.
     pub remember: Option<RememberDecision>,
     /// Why a hook, having seen the edited arguments, ends the turn.
@@ -319,8 +319,8 @@ pub struct RememberDecision {
     pub id: DecisionId,
     pub scope: Scope,
     pub matching: Match,
-    /// The tool's digest, as in `RememberedDecision::does`.
-    pub does: String,
+    /// The tool's digest, as in `RememberedDecision::tool_digest`.
+    pub tool_digest: String,
     /// The fingerprint of the approved call, including the approver's edits.
     pub fingerprint: String,
     pub for_ms: u64,
@@ -368,7 +368,7 @@ pub struct Dispatch {
     pub revision: Revision,
     pub on_interrupt: OnInterrupt,
     pub requests: BTreeMap<String, String>,
-    pub gate: Verdict,
+    pub verdict: Verdict,
     pub child: Option<ConversationId>,
 }
 

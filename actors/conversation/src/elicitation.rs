@@ -12,8 +12,8 @@ pub struct InputRequest {
     pub message: String,
     /// What the tool asks for, in the tool's own words, for example forms by name.
     pub requests: Value,
-    /// Opaque to everybody but the tool, which gets it back unchanged with the answer. It is all
-    /// that the next attempt needs, on whatever node that runs.
+    /// The tool's own state, which it gets back unchanged together with the answer. Only the tool
+    /// knows its meaning. The next attempt needs nothing else, on whichever node it runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request_state: Option<String>,
 }

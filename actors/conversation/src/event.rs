@@ -285,8 +285,8 @@ pub struct Resolution {
     )]
     pub args: Option<Value>,
     /// The gate's verdict on the edited arguments.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub gate: Option<Verdict>,
+    #[serde(rename = "gate", default, skip_serializing_if = "Option::is_none")]
+    pub verdict: Option<Verdict>,
     /// The answer to a running tool that asked for input.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input: Option<elicitation::InputAnswer>,
@@ -310,7 +310,8 @@ pub struct InputRequired {
 #[cfg_attr(feature = "openapi", schema(as = Ran))]
 pub struct EffectiveArgs {
     pub args: Value,
-    pub gate: Verdict,
+    #[serde(rename = "gate")]
+    pub verdict: Verdict,
 }
 
 /// A call was handed to its executor: after an approval or an answer, or again after its node died.
@@ -383,8 +384,8 @@ pub struct DispatchStarted {
     /// request joins the dispatch.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub requests: BTreeMap<String, String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub gate: Option<Verdict>,
+    #[serde(rename = "gate", default, skip_serializing_if = "Option::is_none")]
+    pub verdict: Option<Verdict>,
     /// The child conversation that is to answer the call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub child: Option<ConversationId>,
@@ -403,8 +404,8 @@ pub struct DispatchFinished {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ui: Option<Ui>,
     /// The gate's verdict, if it refused the call.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub gate: Option<Verdict>,
+    #[serde(rename = "gate", default, skip_serializing_if = "Option::is_none")]
+    pub verdict: Option<Verdict>,
     #[serde(rename = "ran", default, skip_serializing_if = "Option::is_none")]
     pub effective_args: Option<EffectiveArgs>,
 }

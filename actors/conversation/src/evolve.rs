@@ -232,7 +232,7 @@ fn resolve_call(state: &mut State, resolution: &Resolution) {
         }
         if let Some(args) = &resolution.args {
             call.args = args.clone();
-            call.gate = resolution.gate.clone();
+            call.gate = resolution.verdict.clone();
         }
     });
 }
@@ -302,7 +302,7 @@ fn start_dispatch(state: &mut State, started: &DispatchStarted) {
         attempt: started.attempt,
         on_interrupt: started.on_interrupt,
         requests: started.requests.clone(),
-        gate: started.gate.clone(),
+        verdict: started.verdict.clone(),
         child: started.child.clone(),
         delegated_until: None,
     };

@@ -35,9 +35,10 @@ pub enum Match {
 pub struct RememberedDecision {
     pub id: DecisionId,
     pub tool: String,
-    /// A digest of what the tool does: its executor and where it runs. A tool with the same name
-    /// and another digest is another tool.
-    pub does: String,
+    /// A digest of the tool's executor and of where it runs. The decision does not hold for a tool
+    /// of the same name whose digest differs.
+    #[serde(rename = "does")]
+    pub tool_digest: String,
     pub approved: bool,
     #[serde(rename = "match")]
     pub matching: Match,
@@ -45,17 +46,17 @@ pub struct RememberedDecision {
     /// the arguments' canonical JSON.
     pub fingerprint: String,
     pub by: Principal,
-    /// From then on the decision does not exist.
+    /// The decision holds until this time.
     pub expires_at: Timestamp,
 }
 
 impl RememberedDecision {
     /// Whether the decision holds for a call of this tool with this fingerprint.
-    pub fn matches(&self, tool: &str, does: &str, fingerprint: &str) -> bool {
+    pub fn matches(&self, tool: &str, tool_digest: &str, fingerprint: &str) -> bool {
         let same = match self.matching {
             Match::Exact => self.fingerprint == fingerprint,
             Match::Tool => true,
         };
-        same && self.tool == tool && self.does == does
+        same && self.tool == tool && self.tool_digest == tool_digest
     }
 }

@@ -202,8 +202,8 @@ pub struct RunningDispatch {
     pub attempt: u32,
     pub on_interrupt: OnInterrupt,
     pub requests: BTreeMap<String, String>,
-    #[serde(default)]
-    pub gate: Option<Verdict>,
+    #[serde(rename = "gate", default)]
+    pub verdict: Option<Verdict>,
     #[serde(default)]
     pub child: Option<ConversationId>,
     /// The child's deadline; `None` until the child has taken up the call.

@@ -167,7 +167,7 @@ fn budget_left(ctx: &ActivityContext) -> Budget {
 /// Whether trying again may help.
 fn is_transient(error: &RequestError) -> bool {
     match error {
-        RequestError::Refused(_)
+        RequestError::Store(_)
         | RequestError::Lost
         | RequestError::Overloaded
         | RequestError::Quarantined(_) => true,
@@ -263,7 +263,7 @@ async fn sub_agent_ui(ctx: &ActivityContext, due: &OwedReport) -> Result<Ui, Sto
 }
 
 /// Stops a child that nobody waits for any more, or prevents it from ever starting.
-pub(super) async fn release(ctx: &ActivityContext, child: &ConversationId) -> Action {
+pub(super) async fn stop(ctx: &ActivityContext, child: &ConversationId) -> Action {
     let released = |usage| Action::ChildReleased { child: child.clone(), usage };
     let (Some(call), Some(agent)) = (ctx.state.orphans.get(child), &ctx.state.agent) else {
         return released(Usage::default());

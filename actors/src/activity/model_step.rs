@@ -119,8 +119,8 @@ impl Step<'_> {
             let chunk = chunk?;
             if !ctx.stream.has_begun() {
                 ctx.stream.begin(id.clone(), self.turn.id.clone(), self.step);
-                let state = ConversationStatus::Streaming;
-                live.publish(&ctx.id, Signal::State { state, seq: ctx.state.seq });
+                let status = ConversationStatus::Streaming;
+                live.publish(&ctx.id, Signal::Status { status, seq: ctx.state.seq });
             }
             match chunk {
                 ReplyChunk::Text(text) => {

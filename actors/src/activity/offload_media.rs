@@ -21,7 +21,7 @@ pub(super) async fn offload_media(
         Action::ModelReplied(replied) => {
             offload_values(blobs, &mut replied.content).await?;
             for call in &mut replied.calls {
-                if let CallPlan::Answer { executor, outcome, .. } = &mut call.plan {
+                if let CallPlan::Complete { executor, outcome, .. } = &mut call.plan {
                     offload_result(blobs, outcome).await?;
                     if let (Executor::Provider, Outcome::Ok(value)) = (executor, outcome) {
                         strip_base64(blobs, value).await?;
@@ -117,12 +117,12 @@ mod tests {
             tool: "draw".to_owned(),
             args: json!({}),
             original_args: None,
-            plan: CallPlan::Answer {
+            plan: CallPlan::Complete {
                 executor: Executor::Provider,
                 intent: Intent::Compute,
                 outcome: Outcome::Ok(item.clone()),
             },
-            gate: None,
+            verdict: None,
         };
         let (provider, model) = ("openai_responses".to_owned(), "m".to_owned());
         Action::ModelReplied(ModelReplied {
@@ -156,7 +156,7 @@ mod tests {
         let debug = format!("{reply:?}");
         assert!(!debug.contains("AAECAwQF"), "{debug}");
         let verbatim = reply.verbatim.unwrap();
-        let CallPlan::Answer { outcome: Outcome::Ok(result), .. } = &reply.calls[0].plan else {
+        let CallPlan::Complete { outcome: Outcome::Ok(result), .. } = &reply.calls[0].plan else {
             panic!("{debug}");
         };
         assert_eq!(verbatim.items, std::slice::from_ref(result));

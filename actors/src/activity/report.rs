@@ -19,7 +19,7 @@ pub struct Report {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ActivityError {
     #[error(transparent)]
-    Refused(#[from] StoreError),
+    Store(#[from] StoreError),
     #[error("{0} panicked")]
     Panicked(Activity),
 }

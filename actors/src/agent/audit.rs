@@ -2,18 +2,18 @@
 
 use std::time::Duration;
 
-use super::document::{AuditDocument, Span};
+use super::document::{AuditDocument, PositiveDuration};
 use super::reader::Mistakes;
 use crate::audit::MAX_TTL;
 
 /// How long audit entries are kept; `None`: nothing is audited.
 pub(super) fn ttl(mistakes: &mut Mistakes, document: Option<AuditDocument>) -> Option<Duration> {
-    let Some(Span(ttl)) = document?.ttl else {
-        mistakes.missing("audit.ttl");
+    let Some(PositiveDuration(ttl)) = document?.ttl else {
+        mistakes.add_missing("audit.ttl");
         return None;
     };
     if ttl > MAX_TTL {
-        mistakes.wrong("audit.ttl", "must be at most 30 days (720h)");
+        mistakes.add("audit.ttl", "must be at most 30 days (720h)");
     }
     Some(ttl)
 }
@@ -24,7 +24,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::agent::joined;
+    use crate::agent::join_errors;
     use crate::definition::Definition;
     use crate::tools::Extensions;
     use crate::tools::fixtures::source;
@@ -34,7 +34,7 @@ mod tests {
         source["audit"] = audit;
         match Definition::parse(source, &Extensions::new()) {
             Ok(parsed) => Ok(parsed.definition.audit),
-            Err(mistakes) => Err(joined(&mistakes)),
+            Err(mistakes) => Err(join_errors(&mistakes)),
         }
     }
 

@@ -31,7 +31,7 @@ mod tests {
     use abide_conversation::usage::{Budget, Cost};
     use serde_json::{Value, json};
 
-    use crate::agent::joined;
+    use crate::agent::join_errors;
     use crate::definition::Definition;
     use crate::tools::Extensions;
 
@@ -39,7 +39,7 @@ mod tests {
         let model = json!({"provider": "scripted", "script": []});
         let source = json!({"name": "a", "model": model, "budget": budget});
         let parsed = Definition::parse(source, &Extensions::new());
-        parsed.map(|parsed| parsed.definition.budget).map_err(|mistakes| joined(&mistakes))
+        parsed.map(|parsed| parsed.definition.budget).map_err(|mistakes| join_errors(&mistakes))
     }
 
     #[test]

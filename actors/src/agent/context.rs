@@ -34,7 +34,7 @@ pub(super) fn settings(
     let working_budget = working_budget.map_or(DEFAULT_BUDGET_TOKENS, |tokens| tokens.0);
     if working_budget <= injection_reserve && !mistakes.has("working_budget") {
         let message = format!("must be more than the injection_reserve of {injection_reserve}");
-        mistakes.wrong("working_budget", message);
+        mistakes.add("working_budget", message);
     }
     let budget = u64::from(working_budget.saturating_sub(injection_reserve));
     let summary = self::summary(mistakes, summary, model, budget);
@@ -74,7 +74,7 @@ fn summary(
             })
         }
         Some(_) => {
-            mistakes.wrong("summary", "must be false or an object");
+            mistakes.add("summary", "must be false or an object");
             None
         }
     }
@@ -100,7 +100,7 @@ pub(super) fn check(mistakes: &mut Mistakes, definition: &Definition) {
             "is too small: the system prompt and the tools alone have about {head} tokens, and \
              three quarters of the window are for what is sent"
         );
-        mistakes.wrong("model.window", message);
+        mistakes.add("model.window", message);
     }
 }
 

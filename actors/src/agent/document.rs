@@ -19,7 +19,9 @@ use utoipa::ToSchema;
 use crate::model::ModelSettings;
 
 pub(in crate::agent) use hook::HookDocument;
-pub(in crate::agent) use leaf::{Dollars, Items, Span, SpanOrZero, Text, Whole};
+pub(in crate::agent) use leaf::{
+    Dollars, Items, NonNegativeDuration, PositiveDuration, Text, Whole,
+};
 pub(in crate::agent) use mcp_server::McpServerDocument;
 pub use tool::ToolDocument;
 pub(in crate::agent) use tool::{
@@ -42,18 +44,18 @@ pub struct AgentDocument {
     pub(super) system_prompt: Option<Text<1_048_576>>,
     /// A duration: how long an open suspension may wait.
     #[schema(value_type = Option<String>, default = "300s", example = "5m")]
-    pub(super) suspension_timeout: Option<Span>,
+    pub(super) suspension_timeout: Option<PositiveDuration>,
     /// Model calls in one turn.
     #[schema(value_type = Option<u32>, default = 25, minimum = 1, maximum = 1000)]
     pub(super) max_steps: Option<Whole<1, 1000>>,
     #[schema(value_type = Option<Budget>)]
     pub(super) budget: Option<BudgetDocument>,
     pub(super) retry: Option<RetryDocument>,
-    /// A duration: how long a client call waits for a page when no event stream is open; null: for
-    /// its timeout.
+    /// A duration: how long a client call waits while no page has the conversation's event stream
+    /// open. Then it ends with the error `NO_CLIENT`. Null: it waits as long as its timeout allows.
     #[serde(default, deserialize_with = "leaf::nullable")]
     #[schema(value_type = Option<String>, default = "5s")]
-    pub(super) client_grace: Option<Option<SpanOrZero>>,
+    pub(super) client_grace: Option<Option<NonNegativeDuration>>,
     pub(super) audit: Option<AuditDocument>,
     /// A JSON Schema: every turn is then structured.
     #[schema(value_type = Option<Map<String, Value>>)]
@@ -118,10 +120,10 @@ pub(super) struct SummaryDocument {
 #[serde(deny_unknown_fields)]
 #[schema(as = AuditSettings)]
 pub(super) struct AuditDocument {
-    /// A duration of at most 30 days: how long each call is kept, of the newest 1,000 of a
-    /// conversation.
+    /// A duration of at most 30 days: how long each model call stays in the audit. Only the newest
+    /// 1,000 of a conversation are kept.
     #[schema(value_type = String, example = "24h")]
-    pub(super) ttl: Option<Span>,
+    pub(super) ttl: Option<PositiveDuration>,
 }
 
 /// Where the file tools and `bash` work; left out, a directory of the conversation.
@@ -150,25 +152,27 @@ pub(super) struct PermissionsDocument {
     /// Wins over everything else.
     #[schema(value_type = Option<Vec<String>>)]
     pub(super) disallowed_tools: Option<Items<256>>,
-    /// Hosts, else refused, that `web_fetch` may reach, such as 127.0.0.1.
+    /// Private hosts that `web_fetch` may reach, as `HOST` or `HOST:PORT`, such as `127.0.0.1`. It
+    /// refuses all other private hosts.
     #[schema(value_type = Option<Vec<String>>)]
     pub(super) allowed_hosts: Option<Items<256>>,
-    /// Whether commands may use the network, where the sandbox could keep them from it.
+    /// Whether commands may use TCP. Where no sandbox can prevent it, they may in any case.
     #[schema(default = false)]
     pub(super) network: Option<bool>,
 }
 
-/// How a model call is repeated before its first token.
+/// How a failed model call is retried. It is retried only if nothing of its reply has arrived.
 #[derive(Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = RetrySettings)]
 pub(super) struct RetryDocument {
+    /// How often the model is called at most, including the first attempt.
     #[schema(value_type = Option<u32>, default = 3, minimum = 1, maximum = 20)]
     pub(super) max_attempts: Option<Whole<1, 20>>,
-    /// A duration.
+    /// A duration: the back-off after the first attempt. It doubles after each further one.
     #[schema(value_type = Option<String>, default = "500ms")]
-    pub(super) base: Option<Span>,
-    /// A duration.
+    pub(super) base: Option<PositiveDuration>,
+    /// A duration: the longest back-off.
     #[schema(value_type = Option<String>, default = "8s")]
-    pub(super) max: Option<Span>,
+    pub(super) max: Option<PositiveDuration>,
 }

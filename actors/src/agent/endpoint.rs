@@ -25,7 +25,7 @@ pub(super) fn http(mistakes: &mut Mistakes, prefix: &str, http: HttpDocument) ->
     let signing_secret_env = secret.filter(|name| {
         let is_legal = is_variable(name);
         if !is_legal {
-            mistakes.wrong(&format!("{prefix}signing_secret_env"), NOT_A_VARIABLE);
+            mistakes.add(&format!("{prefix}signing_secret_env"), NOT_A_VARIABLE);
         }
         is_legal
     });
@@ -40,16 +40,16 @@ fn is_reserved_for_tools(name: &str) -> bool {
 pub(super) fn url(mistakes: &mut Mistakes, prefix: &str, text: Option<Text<2_048>>) -> Option<Url> {
     let field = format!("{prefix}url");
     let Some(Text(text)) = text else {
-        mistakes.missing(&field);
+        mistakes.add_missing(&field);
         return None;
     };
     let url = Url::parse(&text).ok().filter(|url| matches!(url.scheme(), "http" | "https"));
     let Some(url) = url.filter(Url::has_host) else {
-        mistakes.wrong(&field, "must be an http or https URL");
+        mistakes.add(&field, "must be an http or https URL");
         return None;
     };
     if !url.username().is_empty() || url.password().is_some() {
-        mistakes.wrong(&field, "must not carry a user name or password");
+        mistakes.add(&field, "must not carry a user name or password");
         return None;
     }
     Some(url)
@@ -69,7 +69,7 @@ pub(super) fn headers(
             Some(value) => drop(headers.insert(name, value)),
             None => {
                 let message = "must be a text that fits into a header";
-                mistakes.wrong(&format!("{field}.{name}"), message);
+                mistakes.add(&format!("{field}.{name}"), message);
             }
         }
     }
@@ -88,7 +88,7 @@ pub(super) fn secret_headers(
     for (name, variable) in entries(mistakes, &field, given, is_reserved) {
         match variable.as_str().filter(|variable| is_variable(variable)) {
             Some(variable) => headers.push((name, variable.to_owned())),
-            None => mistakes.wrong(&format!("{field}.{name}"), NOT_A_VARIABLE),
+            None => mistakes.add(&format!("{field}.{name}"), NOT_A_VARIABLE),
         }
     }
     headers
@@ -110,7 +110,7 @@ fn entries(
 ) -> Vec<(HeaderName, Value)> {
     let given = given.unwrap_or_default();
     if given.len() > MAX_HEADERS {
-        mistakes.wrong(field, format!("must be at most {MAX_HEADERS}"));
+        mistakes.add(field, format!("must be at most {MAX_HEADERS}"));
         return Vec::new();
     }
     let mut entries = Vec::new();
@@ -118,10 +118,10 @@ fn entries(
         let field = format!("{field}.{name}");
         match HeaderName::try_from(&name) {
             Ok(name) if RESERVED_HEADERS.contains(&name.as_str()) || is_reserved(name.as_str()) => {
-                mistakes.wrong(&field, "is set by the program");
+                mistakes.add(&field, "is set by the program");
             }
             Ok(name) => entries.push((name, value)),
-            Err(_) => mistakes.wrong(&field, "is no name of a header"),
+            Err(_) => mistakes.add(&field, "is no name of a header"),
         }
     }
     entries

@@ -24,6 +24,6 @@ impl fmt::Display for DefinitionError {
 impl std::error::Error for DefinitionError {}
 
 /// All mistakes in one line.
-pub fn joined(mistakes: &[DefinitionError]) -> String {
+pub fn join_errors(mistakes: &[DefinitionError]) -> String {
     mistakes.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
 }

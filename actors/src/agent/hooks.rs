@@ -31,7 +31,7 @@ pub(super) fn hooks(
         if let Some(hook) = hook(mistakes, document, at, extensions) {
             if !names.insert(hook.name.clone()) {
                 let message = format!("{} is the name of two hooks", hook.name);
-                mistakes.wrong(&format!("{field}.name"), message);
+                mistakes.add(&format!("{field}.name"), message);
             }
             hooks.push(hook);
         }
@@ -48,7 +48,7 @@ fn hook(
     let prefix = format!("hooks[{at}].");
     let field = |name: &str| format!("{prefix}{name}");
     if document.on.is_none() {
-        mistakes.missing(&field("on"));
+        mistakes.add_missing(&field("on"));
     }
     let on = document.on;
     let name = name(mistakes, &field("name"), document.name);
@@ -57,7 +57,7 @@ fn hook(
         (None, Some(Text(native))) => native_hook(mistakes, &field("native"), native, extensions),
         (Some(_), Some(_)) | (None, None) => {
             if !mistakes.has(&field("http")) && !mistakes.has(&field("native")) {
-                mistakes.wrong(&field("http"), "must be there, or native, and not both");
+                mistakes.add(&field("http"), "must be there, or native, and not both");
             }
             None
         }
@@ -65,7 +65,7 @@ fn hook(
     let matching = matcher(mistakes, &field("match"), document.r#match, on);
     let timeout = document.timeout.map_or(DEFAULT_TIMEOUT, |span| span.0);
     if timeout > MAX_TIMEOUT {
-        mistakes.wrong(&field("timeout"), "must be at most 60s");
+        mistakes.add(&field("timeout"), "must be at most 60s");
     }
     let parallel = document.parallel.map(|text| text.0);
     let durable = document.durable.unwrap_or(false);
@@ -75,7 +75,7 @@ fn hook(
     if on != HookPoint::Pre {
         for (key, is_given) in [("parallel", parallel.is_some()), ("durable", durable)] {
             if is_given {
-                mistakes.wrong(&field(key), "is for a pre hook only");
+                mistakes.add(&field(key), "is for a pre hook only");
             }
         }
     }
@@ -88,7 +88,7 @@ fn name(mistakes: &mut Mistakes, field: &str, name: Option<Text<64>>) -> Option<
     let Text(name) = name?;
     let is_legal = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
     if name.is_empty() || !name.chars().all(is_legal) {
-        mistakes.wrong(field, "must be [A-Za-z0-9_-]{1,64}");
+        mistakes.add(field, "must be [A-Za-z0-9_-]{1,64}");
     }
     Some(name)
 }
@@ -101,7 +101,7 @@ fn native_hook(
 ) -> Option<HookTarget> {
     if extensions.hooks().get(&name).is_none() {
         let name = cut(&name, 64);
-        mistakes.wrong(field, format!("names no hook of this program: {name}"));
+        mistakes.add(field, format!("names no hook of this program: {name}"));
         return None;
     }
     Some(HookTarget::Native(name))
@@ -115,10 +115,10 @@ fn matcher(
 ) -> Option<Matcher> {
     let Text(source) = source?;
     if on.is_some_and(|on| !on.is_about_a_tool()) {
-        mistakes.wrong(field, "is for a hook on tools only");
+        mistakes.add(field, "is for a hook on tools only");
         return None;
     }
-    Matcher::compile(&source).map_err(|message| mistakes.wrong(field, message)).ok()
+    Matcher::compile(&source).map_err(|message| mistakes.add(field, message)).ok()
 }
 
 /// Refuses a `fail_closed` that cannot take effect: `pre` and `PreToolUse` hooks always fail
@@ -131,10 +131,10 @@ fn check_fail_closed(
 ) {
     match (on, fail_closed) {
         (Some(HookPoint::Pre | HookPoint::PreToolUse), Some(false)) => {
-            mistakes.wrong(field, "of a pre or PreToolUse hook is always true");
+            mistakes.add(field, "of a pre or PreToolUse hook is always true");
         }
         (Some(on), Some(true)) if on.is_notified() => {
-            mistakes.wrong(field, "is for a hook that is waited for only");
+            mistakes.add(field, "is for a hook that is waited for only");
         }
         (Some(_) | None, _) => {}
     }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use super::error::{DefinitionError, joined};
+use super::error::{DefinitionError, join_errors};
 use super::strict_value::Document;
 use super::{MAX_DEFINITION_BYTES, Parsed};
 use crate::definition::Definition;
@@ -99,7 +99,7 @@ fn load(path: &Path, format: Format, natives: &Extensions) -> Result<Parsed, Loa
     }
     let text = fs::read_to_string(path).map_err(failed)?;
     let source = from_text(&text, format).map_err(|invalid| refused(invalid.to_string()))?;
-    Definition::parse(source, natives).map_err(|mistakes| refused(joined(&mistakes)))
+    Definition::parse(source, natives).map_err(|mistakes| refused(join_errors(&mistakes)))
 }
 
 fn from_yaml(text: &str) -> Result<Value, String> {

@@ -27,13 +27,13 @@ pub(super) fn servers(mistakes: &mut Mistakes, given: Option<Map<String, Value>>
     let mut servers = Servers::new();
     let given = given.unwrap_or_default();
     if given.len() > MAX_SERVERS {
-        mistakes.wrong("mcp_servers", format!("must be at most {MAX_SERVERS}"));
+        mistakes.add("mcp_servers", format!("must be at most {MAX_SERVERS}"));
         return servers;
     }
     for (name, value) in given {
         let field = format!("mcp_servers.{name}");
         if !is_name(&name) {
-            mistakes.wrong(&field, "must have a name of [A-Za-z0-9_-]{1,32}");
+            mistakes.add(&field, "must have a name of [A-Za-z0-9_-]{1,32}");
             continue;
         }
         if let Some(server) = server(mistakes, &name, value, &field) {
@@ -43,7 +43,7 @@ pub(super) fn servers(mistakes: &mut Mistakes, given: Option<Map<String, Value>>
     let begins = |name: &String| servers.keys().any(|other| name.starts_with(&format!("{other}_")));
     for name in servers.keys().filter(|name| begins(name)) {
         // Otherwise a tool of one server could be taken for a tool of the other.
-        mistakes.wrong(&format!("mcp_servers.{name}"), "begins with the name of another and _");
+        mistakes.add(&format!("mcp_servers.{name}"), "begins with the name of another and _");
     }
     servers
 }
@@ -85,7 +85,7 @@ fn server(mistakes: &mut Mistakes, name: &str, value: Value, field: &str) -> Opt
         (Some(_), Some(_)) | (None, None) => {
             if !mistakes.has(&format!("{prefix}url")) && !mistakes.has(&format!("{prefix}command"))
             {
-                mistakes.wrong(field, "must have exactly one of url, command");
+                mistakes.add(field, "must have exactly one of url, command");
             }
             None
         }
@@ -97,7 +97,7 @@ fn server(mistakes: &mut Mistakes, name: &str, value: Value, field: &str) -> Opt
 fn refuse(mistakes: &mut Mistakes, prefix: &str, keys: &[(&str, bool)]) {
     for (key, is_given) in keys {
         if *is_given {
-            mistakes.wrong(&format!("{prefix}{key}"), "is not a known key");
+            mistakes.add(&format!("{prefix}{key}"), "is not a known key");
         }
     }
 }
@@ -122,7 +122,7 @@ fn stdio(
             }
             _ => {
                 let message = format!("must be texts of at most {MAX_ARG_BYTES} bytes");
-                mistakes.wrong(&format!("{prefix}args"), message);
+                mistakes.add(&format!("{prefix}args"), message);
             }
         }
     }
@@ -130,11 +130,11 @@ fn stdio(
     for name in given_env.unwrap_or_default().0 {
         match name {
             Value::String(name) if endpoint::is_variable(&name) => env.push(name),
-            _ => mistakes.wrong(&format!("{prefix}env"), endpoint::NOT_A_VARIABLE),
+            _ => mistakes.add(&format!("{prefix}env"), endpoint::NOT_A_VARIABLE),
         }
     }
     if command.is_empty() || command.contains('\0') {
-        mistakes.wrong(&format!("{prefix}command"), "must be a program");
+        mistakes.add(&format!("{prefix}command"), "must be a program");
         return None;
     }
     Some(McpTransport::Stdio { command, args, env })

@@ -20,7 +20,7 @@ pub(super) fn of_agent(
             return Some(name);
         }
         let message = format!("names no middleware of this program: {}", cut(&name, 64));
-        mistakes.wrong(&format!("middleware[{at}]"), message);
+        mistakes.add(&format!("middleware[{at}]"), message);
         None
     };
     names.unwrap_or_default().0.into_iter().enumerate().filter_map(&mut known).collect()
@@ -35,7 +35,7 @@ pub(super) fn of_tool(
 ) -> Vec<String> {
     let names = of_agent(mistakes, names, extensions);
     if executor != Executor::Server && !names.is_empty() {
-        mistakes.wrong("middleware", "is for a server tool only");
+        mistakes.add("middleware", "is for a server tool only");
     }
     names
 }
@@ -47,7 +47,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::agent::joined;
+    use crate::agent::join_errors;
     use crate::definition::Definition;
     use crate::tools::fixtures::source;
     use crate::tools::middleware::{Middleware, Middlewares, Next};
@@ -69,7 +69,7 @@ mod tests {
         let mut source = source(json!([tool]));
         source["middleware"] = agent;
         let parsed = Definition::parse(source, &natives);
-        parsed.map(|parsed| parsed.definition).map_err(|mistakes| joined(&mistakes))
+        parsed.map(|parsed| parsed.definition).map_err(|mistakes| join_errors(&mistakes))
     }
 
     fn tool(middleware: Value) -> Value {

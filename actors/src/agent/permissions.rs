@@ -30,7 +30,7 @@ fn names(mistakes: &mut Mistakes, field: &str, items: Items<256>) -> BTreeSet<St
             Value::String(name) if (1..=MAX_NAME_BYTES).contains(&name.len()) => {
                 names.insert(name);
             }
-            _ => mistakes.wrong(&format!("permissions.{field}[{at}]"), "must be a name"),
+            _ => mistakes.add(&format!("permissions.{field}[{at}]"), "must be a name"),
         }
     }
     names
@@ -45,10 +45,10 @@ pub(super) fn workspace(
     let shared = shared.unwrap_or(false);
     match &root {
         None if shared && !mistakes.has("workspace.root") => {
-            mistakes.wrong("workspace.root", "is missing; only a named directory is shared");
+            mistakes.add("workspace.root", "is missing; only a named directory is shared");
         }
         Some(root) if !root.is_absolute() || root.to_string_lossy().contains('\0') => {
-            mistakes.wrong("workspace.root", "must be an absolute path");
+            mistakes.add("workspace.root", "must be an absolute path");
         }
         Some(_) | None => {}
     }
@@ -62,7 +62,7 @@ pub(super) fn warnings(definition: &Definition) -> Vec<String> {
     // The tools that an MCP server lists are not known here, only the prefix of their names.
     let in_set = |name: &String| {
         let mut sets = definition.sets.iter();
-        sets.any(|set| name.strip_prefix(&set.template.name).is_some_and(|it| it.starts_with('_')))
+        sets.any(|set| name.strip_prefix(&set.prototype.name).is_some_and(|it| it.starts_with('_')))
     };
     let declared = |name: &String| definition.tools.iter().any(|tool| tool.name == *name);
     let known = |name: &String| declared(name) || in_set(name);

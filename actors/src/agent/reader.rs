@@ -31,16 +31,16 @@ impl Mistakes {
     }
 
     /// Adds a mistake.
-    pub(super) fn wrong(&mut self, field: &str, message: impl Into<String>) {
+    pub(super) fn add(&mut self, field: &str, message: impl Into<String>) {
         let field = format!("{}{field}", self.prefix);
         let message = cut(&message.into(), MAX_MESSAGE_BYTES);
         self.list.push(DefinitionError { tool: self.tool.clone(), field, message });
     }
 
     /// Adds that a field is missing, unless it was given in a wrong shape.
-    pub(super) fn missing(&mut self, field: &str) {
+    pub(super) fn add_missing(&mut self, field: &str) {
         if !self.has(field) {
-            self.wrong(field, "is missing");
+            self.add(field, "is missing");
         }
     }
 
@@ -71,7 +71,7 @@ impl Mistakes {
             };
             let path: Vec<Segment> = error.path().iter().cloned().collect();
             let message = error.into_inner().to_string();
-            if message.contains(NOT_A_WORD) && replace(&mut value, &path, Value::from("")) {
+            if message.contains(ENUM_TYPE_ERROR) && replace(&mut value, &path, Value::from("")) {
                 // Read again with an empty word here: the error then lists the words that are
                 // legal.
                 continue;
@@ -79,41 +79,41 @@ impl Mistakes {
             let (path, message) = match message.strip_prefix("missing field `") {
                 Some(rest) => {
                     let key = rest.split('`').next().unwrap_or_default();
-                    let path = format!("{}.{key}", joined(field, &path));
-                    self.wrong(path.trim_start_matches('.'), "is missing");
+                    let path = format!("{}.{key}", field_path(field, &path));
+                    self.add(path.trim_start_matches('.'), "is missing");
                     return None;
                 }
-                None => (path, reworded(&message)),
+                None => (path, author_message(&message)),
             };
-            self.wrong(&joined(field, &path), message);
+            self.add(&field_path(field, &path), message);
             if !remove(&mut value, &path) {
                 return None;
             }
         }
-        self.wrong(field, "has more mistakes than are listed");
+        self.add(field, "has more mistakes than are listed");
         None
     }
 }
 
-/// The text in serde's error for a value that is no string where an enum's word is expected.
-const NOT_A_WORD: &str = "expected string or map";
+/// What serde's error says where a value that is not a string stands in the place of an enum.
+const ENUM_TYPE_ERROR: &str = "expected string or map";
 
 /// The path of a field within a section, as mistakes name it.
-fn joined(field: &str, path: &[Segment]) -> String {
-    let mut joined = field.to_owned();
+fn field_path(field: &str, path: &[Segment]) -> String {
+    let mut field_path = field.to_owned();
     for segment in path {
         match segment {
-            Segment::Seq { index } => joined.push_str(&format!("[{index}]")),
+            Segment::Seq { index } => field_path.push_str(&format!("[{index}]")),
             Segment::Map { key } | Segment::Enum { variant: key } => {
-                if !joined.is_empty() {
-                    joined.push('.');
+                if !field_path.is_empty() {
+                    field_path.push('.');
                 }
-                joined.push_str(&cut(key, MAX_QUOTED_BYTES));
+                field_path.push_str(&cut(key, MAX_QUOTED_BYTES));
             }
             Segment::Unknown => {}
         }
     }
-    joined
+    field_path
 }
 
 /// The value at `path`, as far as it leads through objects and lists.
@@ -138,8 +138,8 @@ fn remove(value: &mut Value, path: &[Segment]) -> bool {
     object.and_then(|object| object.remove(key)).is_some()
 }
 
-/// Rewords serde's error about a wrong shape for the author of the definition.
-fn reworded(message: &str) -> String {
+/// Translates serde's error about a wrong shape into a message for the author of the definition.
+fn author_message(message: &str) -> String {
     if message.starts_with("unknown field") {
         return "is not a known key".to_owned();
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::{Format, client_tools, from_text, joined};
+use super::{Format, client_tools, from_text, join_errors};
 use crate::model::prompt::retention::{Retention, RetentionMode};
 use crate::tools::fixtures::{parse, source};
 
@@ -291,7 +291,7 @@ fn all_mistakes_are_reported_together() {
     let found = parse(json!({"name": "X", "model": 1, "colour": 2, "tools": [
         {"name": "a", "executor": "human", "approval": "requires_approval", "timeout": "x"},
         {"name": "a", "run": server(), "intent": 1}]}));
-    let found = joined(&found.unwrap_err());
+    let found = join_errors(&found.unwrap_err());
     for part in [
         "name: must",
         "model: ",
@@ -351,7 +351,7 @@ fn a_clients_tools_are_its_own_or_a_persons() {
         (json!({"name": "a", "executor": "client", "x": 1}), "tool a: x: "),
         (json!({"name": "a", "run": {"native": "obedient"}}), "tool a: run.native: "),
     ] {
-        let mistakes = joined(&read(json!([tool])).unwrap_err());
+        let mistakes = join_errors(&read(json!([tool])).unwrap_err());
         assert!(mistakes.contains(wanted), "{mistakes}");
     }
 }

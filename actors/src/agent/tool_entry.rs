@@ -27,7 +27,7 @@ use crate::expressions::template::Template;
 use crate::limits::cut;
 use crate::model::prompt::retention::{Retention, RetentionMode};
 use crate::tools::Extensions;
-use target::ToolDescription;
+use target::ResolvedTarget;
 
 /// How long a run may take, unless the tool says otherwise.
 const DEFAULT_RUN_TIMEOUT: Duration = Duration::from_secs(60);
@@ -47,7 +47,7 @@ pub fn client_tools(entries: &[Value]) -> Result<Arc<[Tool]>, Vec<DefinitionErro
             Executor::Client | Executor::Human => {}
             Executor::Server | Executor::Provider => {
                 let mut own = Mistakes::new(Some(&tool.name), "");
-                own.wrong("executor", "of a conversation's own tool must be client or human");
+                own.add("executor", "of a conversation's own tool must be client or human");
                 mistakes.absorb(own);
             }
         }
@@ -88,24 +88,24 @@ pub(super) fn tools(
     for (at, item) in items.into_iter().enumerate() {
         let field = format!("tools[{at}]");
         let Value::Object(object) = item else {
-            mistakes.wrong(&field, "must be an object");
+            mistakes.add(&field, "must be an object");
             continue;
         };
         if object.contains_key("mcp") {
-            let Some(template) = mcp_tool_set::template(mistakes, &field, object, known) else {
+            let Some(prototype) = mcp_tool_set::read(mistakes, &field, object, known) else {
                 continue;
             };
-            if entries.sets.iter().any(|set| set.template.name == template.name) {
+            if entries.sets.iter().any(|set| set.prototype.name == prototype.name) {
                 // With two sets of one server, it would be unclear whose rules apply.
-                mistakes.wrong(&format!("{field}.mcp"), "is the set of a server that has one");
+                mistakes.add(&format!("{field}.mcp"), "is the set of a server that has one");
                 continue;
             }
-            entries.sets.push(McpToolSet { before: entries.tools.len(), template });
+            entries.sets.push(McpToolSet { insert_before: entries.tools.len(), prototype });
         } else if object.len() == 1 && object.contains_key("builtin") {
             for builtin in builtins(mistakes, &format!("{field}.builtin"), &object["builtin"]) {
                 if !names.insert(builtin.name().to_owned()) {
                     let message = format!("{} is the name of two tools", builtin.name());
-                    mistakes.wrong(&format!("{field}.builtin"), message);
+                    mistakes.add(&format!("{field}.builtin"), message);
                     continue;
                 }
                 let mut own = Mistakes::new(Some(builtin.name()), "");
@@ -119,7 +119,7 @@ pub(super) fn tools(
                 mistakes.absorb(own);
             }
         } else {
-            let own = declared(mistakes, &field, object, &mut names, known, warnings);
+            let own = own_entry(mistakes, &field, object, &mut names, known, warnings);
             entries.tools.extend(own);
         }
     }
@@ -128,7 +128,7 @@ pub(super) fn tools(
 }
 
 /// A tool that has an entry of its own.
-fn declared(
+fn own_entry(
     mistakes: &mut Mistakes,
     field: &str,
     mut object: Map<String, Value>,
@@ -139,18 +139,18 @@ fn declared(
     let name = match object.remove("name") {
         Some(Value::String(name)) if is_name(&name) => name,
         given => {
-            misnamed(mistakes, field, given.as_ref().and_then(Value::as_str));
+            add_name_mistake(mistakes, field, given.as_ref().and_then(Value::as_str));
             return None;
         }
     };
     let mut own = Mistakes::new(Some(&name), "");
     if !names.insert(name.clone()) {
-        own.wrong("name", "is the name of two tools");
+        own.add("name", "is the name of two tools");
     }
     let document = own.read("", Value::Object(object));
     let tool = document.and_then(|document: ToolDocument| {
         if document.builtin.is_some() {
-            own.wrong("builtin", "is not a known key");
+            own.add("builtin", "is not a known key");
         }
         tool(&mut own, name, document, known, warnings)
     });
@@ -168,27 +168,27 @@ fn builtins(mistakes: &mut Mistakes, field: &str, set: &Value) -> Vec<Builtin> {
                 if builtin.is_none() {
                     let name = cut(&name.to_string(), MAX_TOOL_NAME_BYTES);
                     let message = format!("names no built-in tool: {name}");
-                    mistakes.wrong(&format!("{field}[{at}]"), message);
+                    mistakes.add(&format!("{field}[{at}]"), message);
                 }
                 builtin
             };
             return names.iter().enumerate().filter_map(&mut named).collect();
         }
         Value::Null => {}
-        _ => mistakes.wrong(field, "must be all, or a list of built-in tools"),
+        _ => mistakes.add(field, "must be all, or a list of built-in tools"),
     }
     Vec::new()
 }
 
-/// Adds that a tool's name is wrong. The mistake names the tool as it was given, or else by its
-/// place.
-fn misnamed(mistakes: &mut Mistakes, field: &str, given: Option<&str>) {
+/// Adds the mistake that a tool's name is illegal, under the name as it was given, or else under
+/// its place in the list.
+fn add_name_mistake(mistakes: &mut Mistakes, field: &str, given: Option<&str>) {
     let legal = "must be [A-Za-z0-9_-]{1,64}";
     let Some(given) = given else {
-        return mistakes.wrong(&format!("{field}.name"), legal);
+        return mistakes.add(&format!("{field}.name"), legal);
     };
     let mut own = Mistakes::new(Some(&cut(given, MAX_TOOL_NAME_BYTES)), "");
-    own.wrong("name", legal);
+    own.add("name", legal);
     mistakes.absorb(own);
 }
 
@@ -209,7 +209,7 @@ fn tool(
     check_rules(mistakes, &document, executor);
     warn_idle(&document, &name, executor, warnings);
     let is_described = described.is_some();
-    let ToolDescription { target, description, parameters, run_timeout } =
+    let ResolvedTarget { target, description, parameters, run_timeout } =
         described.unwrap_or_default();
     let parameters = parameters.or(document.parameters).unwrap_or_else(|| match &target {
         Some(Target::Agent(_)) => {
@@ -221,7 +221,7 @@ fn tool(
     let approval = approval(mistakes, document.approval, executor);
     let middleware = middleware::of_tool(mistakes, document.middleware, executor, known.extensions);
     let aliases = aliases::aliases(mistakes, document.aliases);
-    let confirmation_message = template(mistakes, document.confirmation_message);
+    let confirmation_message = confirmation_message(mistakes, document.confirmation_message);
     let result_schema = schema(mistakes, "result_schema", document.result_schema);
     let run_timeout = document.run_timeout.map(|span| span.0).or(run_timeout);
     let server = |target| ServerTool {
@@ -265,13 +265,13 @@ fn check_rules(mistakes: &mut Mistakes, document: &ToolDocument, executor: Execu
     let is_answered = matches!(executor, Executor::Human | Executor::Client);
     let is_client = executor == Executor::Client;
     if document.result_schema.is_some() && !is_answered {
-        mistakes.wrong("result_schema", "is for a human or client tool only");
+        mistakes.add("result_schema", "is for a human or client tool only");
     }
     if document.default_result.is_some() && !is_client {
-        mistakes.wrong("default_result", "is for a client tool only");
+        mistakes.add("default_result", "is for a client tool only");
     }
     if document.requires_response == Some(false) && !is_client {
-        mistakes.wrong("requires_response", "is for a client tool only");
+        mistakes.add("requires_response", "is for a client tool only");
     }
 }
 
@@ -295,7 +295,7 @@ fn arguments(mistakes: &mut Mistakes, source: &Value) -> Option<Schema> {
         Some(kind) if *kind == "object" => Schema::compile(source),
         Some(_) => Err("must describe an object: type: object".to_owned()),
     };
-    schema.map_err(|message| mistakes.wrong("parameters", message)).ok()
+    schema.map_err(|message| mistakes.add("parameters", message)).ok()
 }
 
 fn approval(mistakes: &mut Mistakes, value: Option<Value>, executor: Executor) -> Option<Approval> {
@@ -305,14 +305,14 @@ fn approval(mistakes: &mut Mistakes, value: Option<Value>, executor: Executor) -
         Some(Value::String(word)) if word == "requires_approval" => Some(Approval::Required),
         Some(Value::Object(object)) => condition(mistakes, object).map(Approval::When),
         Some(_) => {
-            mistakes.wrong("approval", "must be auto, requires_approval or {when: CONDITION}");
+            mistakes.add("approval", "must be auto, requires_approval or {when: CONDITION}");
             None
         }
     };
     match executor {
         Executor::Server | Executor::Client => {}
-        Executor::Human => mistakes.wrong("approval", "cannot gate a human tool"),
-        Executor::Provider => mistakes.wrong("approval", "cannot gate a provider tool"),
+        Executor::Human => mistakes.add("approval", "cannot gate a human tool"),
+        Executor::Provider => mistakes.add("approval", "cannot gate a provider tool"),
     }
     approval
 }
@@ -320,15 +320,15 @@ fn approval(mistakes: &mut Mistakes, value: Option<Value>, executor: Executor) -
 fn condition(mistakes: &mut Mistakes, object: Map<String, Value>) -> Option<Condition> {
     let when = object.get("when").and_then(Value::as_str);
     let Some(when) = when.filter(|_| object.len() == 1) else {
-        mistakes.wrong("approval", "must be {when: CONDITION} and nothing else");
+        mistakes.add("approval", "must be {when: CONDITION} and nothing else");
         return None;
     };
-    Condition::compile(when).map_err(|message| mistakes.wrong("approval.when", message)).ok()
+    Condition::compile(when).map_err(|message| mistakes.add("approval.when", message)).ok()
 }
 
-fn template(mistakes: &mut Mistakes, source: Option<Text<16_384>>) -> Option<Template> {
+fn confirmation_message(mistakes: &mut Mistakes, source: Option<Text<16_384>>) -> Option<Template> {
     let compiled = Template::compile(&source?.0);
-    compiled.map_err(|message| mistakes.wrong("confirmation_message", message)).ok()
+    compiled.map_err(|message| mistakes.add("confirmation_message", message)).ok()
 }
 
 /// Reads `provider_options`: one object per provider.
@@ -340,7 +340,7 @@ fn provider_options(
     options.retain(|_, option| !option.is_null());
     for (provider, option) in &options {
         if !option.is_object() {
-            mistakes.wrong(&format!("provider_options.{provider}"), "must be an object");
+            mistakes.add(&format!("provider_options.{provider}"), "must be an object");
         }
     }
     options
@@ -356,12 +356,12 @@ fn retention(mistakes: &mut Mistakes, document: Option<RetentionDocument>) -> Re
         (Some(Mode::Count), Some(newest)) => RetentionMode::Count(newest),
         (None | Some(_), _) if never_evict => Retention::default().keep,
         (Some(_), None) => {
-            mistakes.missing("retention.value");
+            mistakes.add_missing("retention.value");
             Retention::default().keep
         }
         (None, _) => {
             if !mistakes.has("retention.mode") {
-                mistakes.wrong("retention.mode", "must be one of age, count");
+                mistakes.add("retention.mode", "must be one of age, count");
             }
             Retention::default().keep
         }

@@ -21,13 +21,13 @@ use crate::tools::{Gate, Toolbox};
 
 /// The hooks' verdict on a request: on calls of this tool, under this revision.
 #[derive(Debug)]
-pub struct HookAnswers {
+pub struct HookVerdict {
     revision: Revision,
     tool: String,
     verdict: ToolUseVerdict,
 }
 
-impl HookAnswers {
+impl HookVerdict {
     /// The verdict, if it is on this tool of this definition.
     pub(super) fn verdict_on(self, definition: &Definition, tool: &str) -> Option<ToolUseVerdict> {
         (self.revision == definition.revision && self.tool == tool).then_some(self.verdict)
@@ -35,7 +35,7 @@ impl HookAnswers {
 }
 
 impl LiveConversation {
-    /// Lets a task ask the hooks. The request returns to this actor with their answers; if the
+    /// Lets a task ask the hooks. The request returns to this actor with their verdict; if the
     /// actor ends before, it returns to its sender, and nothing was done.
     pub(super) fn ask_hooks(
         &mut self,
@@ -57,10 +57,13 @@ impl LiveConversation {
             let revision = definition.revision.clone();
             let tool = tool_use.tool.clone();
             let verdict = tool_use::ask(&hooks, &definition.hooks, &context, tool_use).await;
-            let answers = Box::new(HookAnswers { revision, tool, verdict });
+            let hook_verdict = Box::new(HookVerdict { revision, tool, verdict });
             // An actor that has ended drops the delivery, which thereby returns to its sender.
-            let _ =
-                myself.cast(ConversationMsg::HooksAnswered(number, Box::new(delivery), answers));
+            let _ = myself.cast(ConversationMsg::HooksAnswered(
+                number,
+                Box::new(delivery),
+                hook_verdict,
+            ));
         });
     }
 
@@ -70,7 +73,7 @@ impl LiveConversation {
         toolbox: &Toolbox,
         resolve: &mut Resolve,
         request: Option<ResolveRequest>,
-        answers: Option<HookAnswers>,
+        hook_verdict: Option<HookVerdict>,
     ) -> Result<(), NotDone> {
         let (Some(open), Some(request)) = (self.state.call(&resolve.call), request) else {
             return Ok(());
@@ -85,12 +88,12 @@ impl LiveConversation {
         let gate = Gate::new(definition.clone(), &self.state);
         let verdict = gate.recheck_edited(tool, &args);
         let is_denied = verdict.decision == Decision::Deny;
-        resolve.gate = Some(verdict);
+        resolve.verdict = Some(verdict);
         if is_denied || !tool_use::is_judged(&definition.hooks, &tool.name) {
             return Ok(());
         }
         if let Some(verdict) =
-            answers.and_then(|answers| answers.verdict_on(definition, &tool.name))
+            hook_verdict.and_then(|hooks| hooks.verdict_on(definition, &tool.name))
         {
             apply_verdict(resolve, &gate, tool, &args, verdict);
             return Ok(());
@@ -140,16 +143,16 @@ fn apply_verdict(
         ToolUseVerdict::GoOn => {}
         ToolUseVerdict::Args { hook, args } => match tool.check_args(&args) {
             Ok(()) => {
-                resolve.gate = Some(gate.recheck_edited(tool, &args));
+                resolve.verdict = Some(gate.recheck_edited(tool, &args));
                 if let ResolutionAnswer::Approval { args: edited, .. } = &mut resolve.answer {
                     *edited = Some(args);
                 }
             }
-            Err(_) => resolve.gate = deny(&invalid_args_rule(&hook)),
+            Err(_) => resolve.verdict = deny(&invalid_args_rule(&hook)),
         },
-        ToolUseVerdict::Deny(rule) => resolve.gate = deny(&rule),
+        ToolUseVerdict::Deny(rule) => resolve.verdict = deny(&rule),
         ToolUseVerdict::Halt(reason) => {
-            resolve.gate = deny(&reason);
+            resolve.verdict = deny(&reason);
             resolve.halt = Some(reason);
         }
     }

@@ -59,7 +59,7 @@ impl LiveConversation {
         self.activities.retain(&wanted(&self.state));
         let status = self.status();
         if status != status_before {
-            let signal = Signal::State { state: status, seq: self.state.seq };
+            let signal = Signal::Status { status, seq: self.state.seq };
             self.services.live.publish(&self.id, signal);
         }
         Ok(())
@@ -70,18 +70,23 @@ impl LiveConversation {
         self.state.status().with_streaming(self.activities.stream.has_begun())
     }
 
-    fn compose(&self, next: &State, events: Arc<[Event]>, answers: Vec<StoredResponse>) -> Commit {
+    fn compose(
+        &self,
+        next: &State,
+        events: Arc<[Event]>,
+        responses: Vec<StoredResponse>,
+    ) -> Commit {
         let before = self.state.pending_calls();
         let after = next.pending_calls();
         let is_cache_due = !next.has_unknown_events
             && next.seq.saturating_sub(self.cached_seq) >= MAX_UNCACHED_EVENTS;
         Commit {
             events,
-            head: summary(next),
+            summary: summary(next),
             opened: after.iter().filter(|open| !contains(&before, open)).cloned().collect(),
             closed: before.iter().filter(|open| !contains(&after, open)).map(closed).collect(),
             state: is_cache_due.then(|| next.clone()),
-            answers,
+            responses,
         }
     }
 
@@ -119,7 +124,7 @@ impl LiveConversation {
 fn summary(state: &State) -> ConversationSummary {
     ConversationSummary {
         agent: state.agent.clone().unwrap_or_else(|| AgentName::new("")),
-        state: state.status(),
+        status: state.status(),
         last_seq: state.seq,
         created_at: state.created_at.unwrap_or(jiff::Timestamp::UNIX_EPOCH),
         metadata: state.metadata.clone(),

@@ -9,7 +9,7 @@ use ractor::ActorRef;
 use serde_json::Value;
 
 use super::not_done::{HookQuestion, NotDone};
-use super::{ConversationMsg, ExitReason, HookAnswers, LiveConversation};
+use super::{ConversationMsg, ExitReason, HookVerdict, LiveConversation};
 use crate::assigns::merged;
 use crate::hooks::HookContext;
 use crate::hooks::tool_use::{self, ToolUse, ToolUseVerdict, invalid_args_rule};
@@ -27,7 +27,7 @@ impl LiveConversation {
         myself: &ActorRef<ConversationMsg>,
         request: DispatchRequest,
         (keys, reply): (Vec<IdempotencyKey>, ReplyPort),
-        answers: Option<HookAnswers>,
+        hook_verdict: Option<HookVerdict>,
     ) -> Result<(), ExitReason> {
         match self.running_repeat(&keys) {
             Ok(Some(call)) => {
@@ -40,7 +40,7 @@ impl LiveConversation {
                 return Ok(());
             }
         }
-        match self.begin_dispatch(request, &keys, answers).await {
+        match self.begin_dispatch(request, &keys, hook_verdict).await {
             Ok((call, transition)) => {
                 self.waiters.add_dispatch(call.clone(), reply);
                 let responses = self.denied_responses(&transition.events, &keys);
@@ -97,7 +97,7 @@ impl LiveConversation {
         &mut self,
         request: DispatchRequest,
         keys: &[IdempotencyKey],
-        answers: Option<HookAnswers>,
+        hook_verdict: Option<HookVerdict>,
     ) -> Result<(CallId, Transition), NotDone> {
         let DispatchRequest { tool, input, approved, principal } = request;
         let agent = self.state.agent.clone().ok_or(Rejection::NotFound)?;
@@ -121,12 +121,12 @@ impl LiveConversation {
         let gate = gate.with_remembered(&self.state, agent_decisions, now);
         // A condition may take long; it must not hold up other conversations.
         let checking = tokio::task::spawn_blocking(move || {
-            check_call(&toolbox, &gate, (tool, input), approved, &scope, answers)
+            check_call(&toolbox, &gate, (tool, input), approved, &scope, hook_verdict)
         });
         let checked = checking.await.map_err(|error| StoreError::Unavailable(error.to_string()))?;
-        let CheckedCall { tool, input, on_interrupt, is_sub_agent, gate, hooks_answered } =
+        let CheckedCall { tool, input, on_interrupt, is_sub_agent, verdict, hooks_answered } =
             checked?;
-        let is_denied = gate.decision == Decision::Deny;
+        let is_denied = verdict.decision == Decision::Deny;
         if !hooks_answered && !is_denied && tool_use::is_judged(&definition.hooks, &tool) {
             let context = HookContext {
                 conversation_id: self.id.clone(),
@@ -155,7 +155,7 @@ impl LiveConversation {
             revision: definition.revision.clone(),
             on_interrupt,
             requests,
-            gate,
+            verdict,
             child: is_sub_agent.then(|| ConversationId::new(self.services.clock.id("conv"))),
         });
         Ok((call, self.decide(action)?))
@@ -168,7 +168,7 @@ struct CheckedCall {
     input: Value,
     on_interrupt: OnInterrupt,
     is_sub_agent: bool,
-    gate: Verdict,
+    verdict: Verdict,
     hooks_answered: bool,
 }
 
@@ -178,7 +178,7 @@ fn check_call(
     (tool, input): (String, Value),
     approved: bool,
     scope: &CallScope,
-    answers: Option<HookAnswers>,
+    hook_verdict: Option<HookVerdict>,
 ) -> Result<CheckedCall, RequestError> {
     let (found, server) = toolbox.dispatchable(&tool).ok_or(RequestError::ToolNotFound(tool))?;
     let check = |input: &Value| {
@@ -190,9 +190,10 @@ fn check_call(
         Ok(verdict)
     };
     let verdict = check(&input)?;
-    let answer = answers.and_then(|answers| answers.verdict_on(toolbox.definition(), &found.name));
-    let hooks_answered = answer.is_some();
-    let (input, gate) = match answer.filter(|_| verdict.decision != Decision::Deny) {
+    let tool_use_verdict =
+        hook_verdict.and_then(|hooks| hooks.verdict_on(toolbox.definition(), &found.name));
+    let hooks_answered = tool_use_verdict.is_some();
+    let (input, verdict) = match tool_use_verdict.filter(|_| verdict.decision != Decision::Deny) {
         None | Some(ToolUseVerdict::GoOn) => (input, verdict),
         Some(ToolUseVerdict::Args { hook, args }) => match check(&args) {
             Ok(verdict) => (args, verdict),
@@ -212,7 +213,7 @@ fn check_call(
         input,
         on_interrupt: server.on_interrupt,
         is_sub_agent: found.is_sub_agent(),
-        gate,
+        verdict,
         hooks_answered,
     })
 }

@@ -49,7 +49,7 @@ impl LiveConversation {
             Ok(Ok(tools)) => self.client_tools = tools,
             // They were valid when the conversation was created; this version may be stricter.
             Ok(Err(mistakes)) => {
-                let mistakes = agent::joined(&mistakes);
+                let mistakes = agent::join_errors(&mistakes);
                 let id = &self.id;
                 tracing::error!(conversation = %id, content = mistakes, "client tools are invalid");
             }

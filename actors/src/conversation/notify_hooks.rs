@@ -163,8 +163,8 @@ fn hook_points(data: &EventData) -> &'static [HookPoint] {
             TurnOutcome::Failed => &[HookPoint::StopFailure],
         },
         EventData::ToolCall(call) => denied(call.gate.as_ref()),
-        EventData::Resolution(resolution) => denied(resolution.gate.as_ref()),
-        EventData::DispatchFinished(done) => match denied(done.gate.as_ref()) {
+        EventData::Resolution(resolution) => denied(resolution.verdict.as_ref()),
+        EventData::DispatchFinished(done) => match denied(done.verdict.as_ref()) {
             [] => result(&done.result),
             _ => &[HookPoint::PermissionDenied, HookPoint::PostToolUseFailure],
         },

@@ -9,7 +9,7 @@ use abide_conversation::{Action, Rejection};
 use ractor::ActorRef;
 
 use super::not_done::NotDone;
-use super::{ConversationMsg, ExitReason, HookAnswers, LiveConversation, seq_of};
+use super::{ConversationMsg, ExitReason, HookVerdict, LiveConversation, seq_of};
 use crate::definition::Definition;
 use crate::journal::StoreError;
 use crate::request::{
@@ -30,13 +30,13 @@ impl LiveConversation {
     /// Carries out a request and replies. An `Err` means that the actor must die; the caller has
     /// its reply then, too.
     ///
-    /// A request that hooks judge passes here twice: first without `answers`, and when the hooks
-    /// have answered, again with them.
+    /// A request that hooks judge passes here twice: first without a `hook_verdict`, and again
+    /// with it once the hooks have answered.
     pub(super) async fn deliver(
         &mut self,
         myself: &ActorRef<ConversationMsg>,
         delivery: Delivery,
-        answers: Option<HookAnswers>,
+        hook_verdict: Option<HookVerdict>,
     ) -> Result<(), ExitReason> {
         let Some(DeliveryContent { request, idempotency_keys: keys, reply }) = delivery.take()
         else {
@@ -53,9 +53,10 @@ impl LiveConversation {
                     return Box::pin(self.fork(request, keys, reply)).await;
                 }
                 Request::Dispatch(request) => {
-                    return Box::pin(self.dispatch(myself, request, (keys, reply), answers)).await;
+                    return Box::pin(self.dispatch(myself, request, (keys, reply), hook_verdict))
+                        .await;
                 }
-                request => self.carry_out(request, &keys, answers).await,
+                request => self.carry_out(request, &keys, hook_verdict).await,
             },
             Err(error) => Err(NotDone::Failed(error)),
         };
@@ -79,7 +80,8 @@ impl LiveConversation {
     async fn stored_reply(&self, keys: &[IdempotencyKey]) -> Result<Option<Reply>, RequestError> {
         let now = self.services.clock.now();
         for key in keys {
-            let stored = self.services.journal.answer(self.id.as_str(), &key.key, now).await?;
+            let stored =
+                self.services.journal.stored_response(self.id.as_str(), &key.key, now).await?;
             let Some(stored) = stored else { continue };
             if stored.fingerprint != key.fingerprint {
                 return Err(RequestError::KeyReused(key.field.clone()));
@@ -96,12 +98,12 @@ impl LiveConversation {
         &mut self,
         request: Request,
         keys: &[IdempotencyKey],
-        answers: Option<HookAnswers>,
+        hook_verdict: Option<HookVerdict>,
     ) -> Result<Reply, NotDone> {
         let proposal = match request {
             Request::Create(create) => self.create(create).await?,
             Request::Send(send) => self.send(send).await?,
-            Request::Resolve(resolve) => self.resolve(resolve, answers).await?,
+            Request::Resolve(resolve) => self.resolve(resolve, hook_verdict).await?,
             Request::Cancel => self.cancel(),
             Request::Wake => propose(Action::Wake, |_| Reply::Woken),
             Request::Delete => return self.delete(keys).await,
@@ -140,7 +142,7 @@ impl LiveConversation {
     }
 
     async fn send(&mut self, request: SendRequest) -> Result<Proposal, RequestError> {
-        let SendRequest { agent, content, message_id, principal, assigns, shape, if_busy } =
+        let SendRequest { agent, content, message_id, principal, assigns, answer_format, if_busy } =
             request;
         let create = |agent| Create {
             agent,
@@ -163,7 +165,7 @@ impl LiveConversation {
             message_id,
             principal,
             assigns,
-            answer_format: shape,
+            answer_format,
             if_busy,
             partial: match if_busy {
                 IfBusy::Interrupt => self.activities.stream.partial(),

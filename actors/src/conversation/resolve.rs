@@ -9,7 +9,7 @@ use abide_conversation::remembered_decision::Scope;
 use super::ask_hooks::edited_args;
 use super::not_done::NotDone;
 use super::requests::{Proposal, propose};
-use super::{HookAnswers, LiveConversation, seq_of, with_store_timeout};
+use super::{HookVerdict, LiveConversation, seq_of, with_store_timeout};
 use crate::blobs;
 use crate::definition::Tool;
 use crate::request::{RememberRequest, Reply, RequestError, ResolveRequest};
@@ -25,7 +25,7 @@ impl LiveConversation {
     pub(super) async fn resolve(
         &mut self,
         request: ResolveRequest,
-        answers: Option<HookAnswers>,
+        hook_verdict: Option<HookVerdict>,
     ) -> Result<Proposal, NotDone> {
         let edit = edited_args(&request.answer).is_some().then(|| request.clone());
         let ResolveRequest { call, suspension, by, answer, remember } = request;
@@ -34,7 +34,7 @@ impl LiveConversation {
             suspension,
             by,
             answer,
-            gate: None,
+            verdict: None,
             remember: None,
             halt: None,
         };
@@ -45,12 +45,12 @@ impl LiveConversation {
             let tool = open.as_deref().zip(toolbox.as_ref());
             let tool = tool.and_then(|(name, toolbox)| toolbox.tool(name));
             self.check_may_remember(&call, tool, wish.scope)?;
-            let does = tool.map(Tool::action_fingerprint).unwrap_or_default();
+            let tool_digest = tool.map(Tool::action_fingerprint).unwrap_or_default();
             let RememberRequest { scope, matching, for_ms } = wish;
             let id = DecisionId::new(self.services.clock.id("dec"));
             let fingerprint = self.approved_fingerprint(&call, &resolve.answer);
             let remember =
-                command::RememberDecision { id, scope, matching, does, fingerprint, for_ms };
+                command::RememberDecision { id, scope, matching, tool_digest, fingerprint, for_ms };
             resolve.remember = Some(remember);
         }
         if let (Some(toolbox), Some(tool)) = (toolbox, open) {
@@ -66,7 +66,7 @@ impl LiveConversation {
             if let ResolutionAnswer::Result(value) = &mut resolve.answer {
                 with_store_timeout(blobs::extract_media(&*self.services.blobs, value)).await?;
             }
-            self.judge_edited_args(&toolbox, &mut resolve, edit, answers)?;
+            self.judge_edited_args(&toolbox, &mut resolve, edit, hook_verdict)?;
         }
         Ok(propose(Action::Resolve(resolve), |events| {
             let seq = seq_of(events, |event| matches!(event.data, EventData::Resolution(_)));

@@ -54,7 +54,7 @@ pub struct McpToolRef {
 #[derive(Clone, Debug)]
 pub struct McpToolSet {
     /// The index of the declared tool before which they are inserted.
-    pub before: usize,
+    pub insert_before: usize,
     /// The settings of each of them; name, description and schemas come from the listing.
-    pub template: Tool,
+    pub prototype: Tool,
 }

@@ -299,7 +299,7 @@ impl Grant {
     /// The grant of a user's dispatch. A dispatch that needed an approval was started by that
     /// approval.
     pub fn of_dispatch(run: &RunningDispatch) -> Option<Self> {
-        let verdict = run.gate.as_ref().filter(|verdict| verdict.decision != Decision::Deny)?;
+        let verdict = run.verdict.as_ref().filter(|verdict| verdict.decision != Decision::Deny)?;
         Self::new(verdict, &run.tool, &run.input)
     }
 

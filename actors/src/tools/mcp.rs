@@ -147,8 +147,8 @@ fn within_origin() -> Policy {
 
 /// The servers whose tools the agent has, by name.
 fn servers(definition: &Definition) -> BTreeMap<&str, &Arc<McpServer>> {
-    let templates = definition.sets.iter().map(|set| &set.template);
-    let tools = definition.tools.iter().chain(templates);
+    let prototypes = definition.sets.iter().map(|set| &set.prototype);
+    let tools = definition.tools.iter().chain(prototypes);
     let tool_refs = tools.filter_map(|tool| match tool.target() {
         Some(Target::Mcp(tool_ref)) => Some(tool_ref),
         Some(Target::Http(_) | Target::Native(_) | Target::Builtin(_) | Target::Agent(_))

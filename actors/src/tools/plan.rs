@@ -33,7 +33,14 @@ pub(super) fn plan(
         let plan =
             error_plan(Executor::Server, Intent::default(), message, ErrorType::ToolNotFound);
         let (given_id, args) = (model_call.id.clone(), args_for_journal(&model_call.args));
-        return PlannedCall { given_id, tool: name, args, original_args: None, plan, gate: None };
+        return PlannedCall {
+            given_id,
+            tool: name,
+            args,
+            original_args: None,
+            plan,
+            verdict: None,
+        };
     };
     let (args, plan, verdict) = match parse_args(tool, &model_call.args) {
         Ok(args) => {
@@ -53,7 +60,7 @@ pub(super) fn plan(
         }
     };
     let (given_id, tool) = (model_call.id.clone(), tool.name.clone());
-    PlannedCall { given_id, tool, args, original_args: None, plan, gate: verdict }
+    PlannedCall { given_id, tool, args, original_args: None, plan, verdict }
 }
 
 /// Plans a call again with the verdict of the hooks. Arguments from a hook are checked as if the
@@ -79,7 +86,7 @@ pub(super) fn replan(
         ToolUseVerdict::GoOn if is_provider_call(&planned.plan) => planned,
         ToolUseVerdict::GoOn => again(planned.args.clone(), gate),
         ToolUseVerdict::Args { hook, args } => match again(args, gate) {
-            changed if changed.gate.is_some() => {
+            changed if changed.verdict.is_some() => {
                 PlannedCall { original_args: Some(planned.args), ..changed }
             }
             _ => deny_by_hook(toolbox, planned, invalid_args_rule(&hook), gate),
@@ -99,8 +106,8 @@ fn deny_by_hook(toolbox: &Toolbox, planned: PlannedCall, rule: String, gate: &Ga
     let Some(tool) = toolbox.tool(&planned.tool) else { return planned };
     let verdict = gate.deny(tool, &planned.args, &rule);
     let outcome = verdict.to_error(&tool.name);
-    let plan = CallPlan::Answer { executor: tool.executor(), intent: tool.intent, outcome };
-    PlannedCall { plan, gate: Some(verdict), ..planned }
+    let plan = CallPlan::Complete { executor: tool.executor(), intent: tool.intent, outcome };
+    PlannedCall { plan, verdict: Some(verdict), ..planned }
 }
 
 fn parse_args(tool: &Tool, given: &Result<Value, String>) -> Result<Value, String> {
@@ -129,7 +136,7 @@ fn plan_verdict(
     verdict: &Verdict,
 ) -> CallPlan {
     let (executor, intent) = (tool.executor(), tool.intent);
-    let at_once = |outcome| CallPlan::Answer { executor, intent, outcome };
+    let at_once = |outcome| CallPlan::Complete { executor, intent, outcome };
     let question =
         || tool.confirmation(args, scope).unwrap_or_else(|| format!("Allow {}?", tool.name));
     let gate = match verdict.decision {
@@ -185,15 +192,15 @@ pub(super) fn plan_provider_call(
     PlannedCall {
         given_id: model_call.id.clone(),
         tool: cut(&model_call.name, MAX_TOOL_NAME_BYTES),
-        gate: tool.map(|tool| gate.decide(tool, &args, scope)),
+        verdict: tool.map(|tool| gate.decide(tool, &args, scope)),
         args,
         original_args: None,
-        plan: CallPlan::Answer { executor: Executor::Provider, intent, outcome },
+        plan: CallPlan::Complete { executor: Executor::Provider, intent, outcome },
     }
 }
 
 fn error_plan(executor: Executor, intent: Intent, message: String, kind: ErrorType) -> CallPlan {
-    CallPlan::Answer { executor, intent, outcome: Outcome::Err(message, kind) }
+    CallPlan::Complete { executor, intent, outcome: Outcome::Err(message, kind) }
 }
 
 /// Refused arguments for the journal: whole if they are small, else the beginning of their text.

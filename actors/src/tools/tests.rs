@@ -62,7 +62,7 @@ fn plan(name: &str, args: Value) -> PlannedCall {
 #[track_caller]
 fn refusal(planned: &PlannedCall) -> (&str, ErrorType) {
     match &planned.plan {
-        CallPlan::Answer { outcome: Outcome::Err(message, kind), .. } => (message, *kind),
+        CallPlan::Complete { outcome: Outcome::Err(message, kind), .. } => (message, *kind),
         plan => unreachable!("{plan:?}"),
     }
 }
@@ -170,7 +170,7 @@ fn people_and_pages_are_shown_the_message_or_the_description() {
 #[test]
 fn provider_and_answered_client_calls_end_at_once() {
     let outcome = |planned: PlannedCall| match planned.plan {
-        CallPlan::Answer { outcome, executor, .. } => (outcome, executor),
+        CallPlan::Complete { outcome, executor, .. } => (outcome, executor),
         plan => unreachable!("{plan:?}"),
     };
     let toast = outcome(plan("toast", json!({})));
@@ -191,7 +191,10 @@ fn a_gated_call_that_needs_no_answer_takes_its_result_along() {
     let default_result = Some(Value::Null);
     assert_eq!(kind, CallKind::Client { grace_ms: Some(5_000), default_result });
     let free = plan("horn", json!({"loud": false})).plan;
-    assert!(matches!(free, CallPlan::Answer { outcome: Outcome::Ok(Value::Null), .. }), "{free:?}");
+    assert!(
+        matches!(free, CallPlan::Complete { outcome: Outcome::Ok(Value::Null), .. }),
+        "{free:?}"
+    );
     let CallPlan::Execute { kind, .. } = plan("page", json!({})).plan else { unreachable!() };
     assert_eq!(kind, CallKind::Client { grace_ms: Some(5_000), default_result: None });
 }
@@ -256,7 +259,7 @@ fn what_the_provider_has_run_is_answered_whatever_it_is() {
         let planned = plan_of(name, args, Some(result.clone()));
         assert_eq!(planned.tool, name);
         assert!(planned.plan.is_provided(), "{planned:?}");
-        let CallPlan::Answer { outcome: Outcome::Ok(answer), .. } = planned.plan else {
+        let CallPlan::Complete { outcome: Outcome::Ok(answer), .. } = planned.plan else {
             unreachable!()
         };
         assert!(answer == result || answer.as_str().unwrap().contains("larger"), "{answer}");

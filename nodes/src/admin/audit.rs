@@ -25,7 +25,7 @@ pub(super) async fn list(
     let id = conversation(&id)?;
     // An entry may have several megabytes.
     let limit = limit(query.limit, 10, 50)?;
-    if admin.store.head(&id).await?.is_none() {
+    if admin.store.summary(&id).await?.is_none() {
         return Err(Problem::not_found("conversation"));
     }
     let now = admin.clock.now();

@@ -1,6 +1,6 @@
 //! Agent definitions: define, list, read and delete agents.
 
-use abide_actors::agent::{DefinitionError, joined};
+use abide_actors::agent::{DefinitionError, join_errors};
 use abide_actors::definition::Definition;
 use abide_actors::journal::{RESPONSE_TTL, StoredResponse};
 use abide_conversation::{AgentName, Revision, Timestamp};
@@ -167,7 +167,7 @@ fn definition_problem(errors: &[DefinitionError]) -> Problem {
         json!({"tool": tool, "field": field, "message": message})
     };
     let rows: Vec<Value> = errors.iter().map(row).collect();
-    Problem::new(Kind::InvalidRequest, joined(errors)).with("errors", json!(rows))
+    Problem::new(Kind::InvalidRequest, join_errors(errors)).with("errors", json!(rows))
 }
 
 /// The response to the first request with this key; `None` if this is the first.
@@ -178,7 +178,7 @@ pub(super) async fn first_response(
     fingerprint: &str,
 ) -> Result<Option<Value>, Problem> {
     for key in idempotency.keys(fingerprint.to_owned()) {
-        match api.store.answer(&agent_scope(name), &key.key, api.clock.now()).await? {
+        match api.store.stored_response(&agent_scope(name), &key.key, api.clock.now()).await? {
             Some(first) if first.fingerprint == fingerprint => return Ok(Some(first.body)),
             Some(_) => return Err(Problem::field(&key.field, "was used for another request")),
             None => {}

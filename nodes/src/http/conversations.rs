@@ -8,7 +8,7 @@ use abide_conversation::command::Create;
 use abide_conversation::event::Event;
 use abide_conversation::state::ConversationStatus;
 use abide_conversation::{AgentName, ConversationId, Revision};
-use abide_registry::store::HeadFilter;
+use abide_registry::store::SummaryFilter;
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -71,7 +71,7 @@ pub(super) async fn create(
     };
     let compile = move || agent::client_tools(&tools).map(|_| tools);
     let tools = extract::compiled(compile).await?;
-    let tools = tools.map_err(|errors| Problem::field("tools", agent::joined(&errors)))?;
+    let tools = tools.map_err(|errors| Problem::field("tools", agent::join_errors(&errors)))?;
     let request = Request::Create(Create {
         agent: agent_name(&name)?,
         assigns: extract::bounded("assigns", assigns)?,
@@ -166,7 +166,7 @@ async fn reserve_id(
     if api.store.reserve(CREATIONS_SCOPE, reservation, now).await? {
         return Ok(id);
     }
-    match api.store.answer(CREATIONS_SCOPE, &key.key, now).await? {
+    match api.store.stored_response(CREATIONS_SCOPE, &key.key, now).await? {
         Some(first) if first.fingerprint == key.fingerprint => serde_json::from_value(first.body)
             .map_err(|error| Problem::new(Kind::Internal, error.to_string())),
         Some(_) => Err(Problem::field(&key.field, "was used for another request")),
@@ -220,14 +220,14 @@ pub(super) async fn list(
 ) -> Result<Json<ConversationPage>, Problem> {
     let agent = query.agent.as_deref().map(agent_name).transpose()?;
     // Whether a model streams is not in the journal; only the live actor knows.
-    let state = query.state.map(|state| match state {
+    let status = query.state.map(|status| match status {
         ConversationStatus::Streaming => ConversationStatus::Preparing,
         other => other,
     });
     let limit = extract::limit(query.limit, 50, 1_000)?;
-    let filter = HeadFilter { agent, state };
+    let filter = SummaryFilter { agent, status };
     let page = api.store.conversations(&filter, query.cursor.as_deref(), limit).await?;
-    let rows = page.items.into_iter().map(|(id, head)| row(&api, id, head));
+    let rows = page.items.into_iter().map(|(id, summary)| row(&api, id, summary));
     let rows = futures::stream::iter(rows).buffered(MAX_CONCURRENT_INSPECTIONS);
     let matches = |row: &Row| query.state.is_none_or(|state| state == row.state);
     let rows = rows.filter(|row| std::future::ready(matches(row)));
@@ -235,13 +235,13 @@ pub(super) async fn list(
     Ok(Json(ConversationPage { conversations, cursor: page.cursor }))
 }
 
-async fn row(api: &Api, id: ConversationId, head: ConversationSummary) -> Row {
-    let ConversationSummary { agent, mut state, last_seq, created_at, metadata, .. } = head;
-    if state == ConversationStatus::Preparing {
+async fn row(api: &Api, id: ConversationId, summary: ConversationSummary) -> Row {
+    let ConversationSummary { agent, mut status, last_seq, created_at, metadata, .. } = summary;
+    if status == ConversationStatus::Preparing {
         let live = api.conversations.inspect(&id).await;
-        state = state.with_streaming(live.is_some_and(|live| live.streaming.is_some()));
+        status = status.with_streaming(live.is_some_and(|live| live.streaming.is_some()));
     }
-    Row { id, agent, state, last_seq, created_at, metadata }
+    Row { id, agent, state: status, last_seq, created_at, metadata }
 }
 
 /// Reads a conversation's snapshot; never starts an actor.
@@ -306,11 +306,11 @@ pub(super) async fn journal(
 ) -> Result<Json<JournalPage>, Problem> {
     let id = extract::conversation(&id)?;
     let limit = extract::limit(query.limit, 100, 1_000)?;
-    let head = existing(&api, &id).await?;
+    let summary = existing(&api, &id).await?;
     let events = api.store.events(&id, query.after, limit).await?;
-    // An event may have been appended after the head was read.
+    // An event may have been appended after the summary was read.
     let last_read = events.last().map(|event| event.seq).unwrap_or_default();
-    Ok(Json(JournalPage { events, last_seq: head.last_seq.max(last_read) }))
+    Ok(Json(JournalPage { events, last_seq: summary.last_seq.max(last_read) }))
 }
 
 /// The summary of a conversation; a problem if it does not exist.
@@ -318,8 +318,8 @@ pub(super) async fn existing(
     api: &Api,
     id: &ConversationId,
 ) -> Result<ConversationSummary, Problem> {
-    let head = api.store.head(id).await?;
-    head.ok_or_else(|| Problem::not_found("conversation"))
+    let summary = api.store.summary(id).await?;
+    summary.ok_or_else(|| Problem::not_found("conversation"))
 }
 
 /// Parses an agent's name.

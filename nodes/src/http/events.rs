@@ -268,7 +268,7 @@ impl Feed {
     /// Whether the snapshot, or a frame that was sent, is newer than the signal.
     fn is_stale(&self, signal: &Signal) -> bool {
         let delta = match signal {
-            Signal::State { seq, .. } => return *seq < self.snapshot_seq,
+            Signal::Status { seq, .. } => return *seq < self.snapshot_seq,
             Signal::Text(delta) | Signal::Thinking(delta) => delta,
             Signal::Committed(_) | Signal::Progress { .. } | Signal::Revived | Signal::Deleted => {
                 return false;

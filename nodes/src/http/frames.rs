@@ -275,7 +275,7 @@ fn call_ended(done: &ToolResult) -> Vec<Payload> {
 /// The frame of a live signal; `None` for signals that have no frame or those of events.
 fn signal_frame(signal: &Signal) -> Option<Frame> {
     let payload = match signal {
-        Signal::State { state, .. } => Payload::StateChanged { state: *state },
+        Signal::Status { status, .. } => Payload::StateChanged { state: *status },
         Signal::Text(delta) => Payload::TextDelta {
             message_id: delta.message.clone(),
             text: delta.text.clone(),

@@ -119,7 +119,7 @@ pub(super) async fn send(
         message_id: message.message_id,
         principal,
         assigns: extract::bounded("assigns", message.assigns)?,
-        shape: answer_format(message.schema).await?,
+        answer_format: answer_format(message.schema).await?,
         if_busy: match message.if_busy {
             BusyPolicy::Reject => IfBusy::Reject,
             BusyPolicy::Queue => IfBusy::Queue,

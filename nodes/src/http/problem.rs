@@ -160,7 +160,7 @@ impl From<RequestError> for Problem {
         let detail = error.to_string();
         let kind = match error {
             RequestError::Rejected(rejection) => return rejection.into(),
-            RequestError::Refused(error) => return error.into(),
+            RequestError::Store(error) => return error.into(),
             RequestError::AgentMissing(_) => Kind::AgentMissing,
             RequestError::Invalid { .. } | RequestError::KeyReused(_) => Kind::InvalidRequest,
             RequestError::ToolNotFound(_) => Kind::NotFound,

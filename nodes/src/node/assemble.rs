@@ -17,7 +17,7 @@ use abide_registry::agent_catalog::AgentCatalog;
 use abide_registry::member::ProcessId;
 use abide_registry::membership::{Member, MemberState};
 use abide_registry::peers::{Mesh, MeshConfig, Peers};
-use abide_registry::protocol::WIRE;
+use abide_registry::protocol::PROTOCOL_VERSION;
 use abide_registry::runtime::{NodeRuntime, RuntimeDeps};
 use abide_registry::standalone::Standalone;
 use abide_registry::store::Store;
@@ -161,7 +161,7 @@ fn member(config: &Config, clock: &dyn Clock, address: SocketAddr) -> Member {
         state: MemberState::Up,
         live_actors: 0,
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        wire: WIRE,
+        protocol_version: PROTOCOL_VERSION,
         since: clock.now(),
         lease_ms: u64::try_from(config.lease.as_millis()).unwrap_or(u64::MAX),
     }

@@ -90,7 +90,7 @@ fn definitions(
     }
     for source in given {
         let agent = Definition::parse(source, extensions);
-        parsed.push(agent.map_err(|errors| StartError::Config(agent::joined(&errors)))?);
+        parsed.push(agent.map_err(|errors| StartError::Config(agent::join_errors(&errors)))?);
     }
     let log_warnings = |Parsed { definition, warnings }: Parsed| {
         for warning in warnings {

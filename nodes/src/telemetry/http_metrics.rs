@@ -14,7 +14,7 @@ use uuid::Uuid;
 pub(crate) struct TurnExtension(pub(crate) SpanContext);
 
 /// Measures a request by its route: labels must not hold what clients chose, such as ids.
-pub(crate) async fn measured<F: Future<Output = Response>>(
+pub(crate) async fn measure<F: Future<Output = Response>>(
     clock: &dyn Clock,
     request: Request,
     handle: impl FnOnce(Request) -> F,

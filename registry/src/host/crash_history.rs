@@ -66,22 +66,22 @@ impl CrashHistory {
             // no other node runs the conversation. The next actor finds out.
             Some(
                 ExitReason::Killed
-                | ExitReason::Refused(StoreError::Fenced)
-                | ExitReason::Activity(ActivityError::Refused(StoreError::Fenced)),
+                | ExitReason::Store(StoreError::Fenced)
+                | ExitReason::Activity(ActivityError::Store(StoreError::Fenced)),
             ) => Some(Duration::ZERO),
             Some(ExitReason::HeldElsewhere(_)) => None,
             Some(
-                ExitReason::Refused(StoreError::Unavailable(_))
-                | ExitReason::Activity(ActivityError::Refused(StoreError::Unavailable(_))),
+                ExitReason::Store(StoreError::Unavailable(_))
+                | ExitReason::Activity(ActivityError::Store(StoreError::Unavailable(_))),
             ) => {
                 self.refusals += 1;
                 self.delay = Some(RestartDelay::AfterRefusal);
                 Some(restart_delay(self.refusals))
             }
             Some(
-                ExitReason::Refused(StoreError::Conflict)
+                ExitReason::Store(StoreError::Conflict)
                 | ExitReason::Activity(
-                    ActivityError::Refused(StoreError::Conflict) | ActivityError::Panicked(_),
+                    ActivityError::Store(StoreError::Conflict) | ActivityError::Panicked(_),
                 ),
             )
             | None => {
@@ -99,7 +99,7 @@ impl CrashHistory {
     }
 
     /// Ends the delay. Returns the dead holder whose claim the next actor is to replace.
-    pub fn revive(&mut self) -> Option<Holder> {
+    pub fn end_delay(&mut self) -> Option<Holder> {
         self.delay = None;
         self.replacing.take()
     }
@@ -143,12 +143,12 @@ mod tests {
     fn the_next_actor_replaces_the_same_dead_holder() {
         let mut history = CrashHistory::default();
         let now = Timestamp::UNIX_EPOCH;
-        let away = ExitReason::Refused(StoreError::Unavailable("away".to_owned()));
+        let away = ExitReason::Store(StoreError::Unavailable("away".to_owned()));
         let delay = history.record_death(now, Some(&away), "away", Some(holder("dead")));
         assert!(delay.is_some_and(|delay| !delay.is_zero()));
         assert_eq!(history.delay, Some(RestartDelay::AfterRefusal));
-        assert_eq!(history.revive(), Some(holder("dead")));
-        assert_eq!((history.delay, history.revive()), (None, None));
+        assert_eq!(history.end_delay(), Some(holder("dead")));
+        assert_eq!((history.delay, history.end_delay()), (None, None));
     }
 
     /// Found by the simulation: the claim of an actor that had given up took effect after its
@@ -157,7 +157,7 @@ mod tests {
     fn a_fenced_actor_has_a_successor_and_one_that_meets_another_holder_has_none() {
         let mut history = CrashHistory::default();
         let now = Timestamp::UNIX_EPOCH;
-        let fenced = ExitReason::Refused(StoreError::Fenced);
+        let fenced = ExitReason::Store(StoreError::Fenced);
         assert_eq!(history.record_death(now, Some(&fenced), "fenced", None), Some(Duration::ZERO));
         let elsewhere = ExitReason::HeldElsewhere(holder("other"));
         assert_eq!(history.record_death(now, Some(&elsewhere), "held", None), None);

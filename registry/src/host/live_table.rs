@@ -15,7 +15,7 @@ use tokio::sync::watch;
 pub struct ActorHandle {
     pub actor: ActorRef<ConversationMsg>,
     /// Deliveries that the actor has not taken up.
-    pub depth: Arc<AtomicUsize>,
+    pub mailbox_depth: Arc<AtomicUsize>,
     pub since: Timestamp,
     /// How often this process restarted the actor after a crash.
     pub restarts: u32,
@@ -25,8 +25,8 @@ pub struct ActorHandle {
 
 impl ActorHandle {
     /// How many deliveries wait for the actor.
-    pub fn depth(&self) -> usize {
-        self.depth.load(Ordering::Relaxed)
+    pub fn mailbox_depth(&self) -> usize {
+        self.mailbox_depth.load(Ordering::Relaxed)
     }
 }
 
@@ -76,7 +76,7 @@ impl LiveTable {
     /// How many deliveries wait for all actors together, and for the one with the most.
     pub fn mailbox_depths(&self) -> (usize, usize) {
         let table = self.handles.read().unwrap_or_else(PoisonError::into_inner);
-        let depths = table.values().map(ActorHandle::depth);
+        let depths = table.values().map(ActorHandle::mailbox_depth);
         depths.fold((0, 0), |(total, max), depth| (total + depth, max.max(depth)))
     }
 

@@ -13,7 +13,7 @@ use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
 use super::lease_tracker::LeaseTracker;
-use super::{Membership, Renewed};
+use super::{Membership, MembershipStatus};
 use crate::cluster_view::ClusterView;
 use crate::host::{HostMsg, LiveTable};
 use crate::member::{LinkStates, Member, MemberState, ObservedMember};
@@ -52,11 +52,11 @@ impl Heartbeat {
     pub async fn enter(&mut self) -> Result<(), StoreError> {
         let requested = Instant::now();
         match self.membership.enter(&self.tracker.me).await? {
-            entered @ Renewed::Alive { .. } => {
+            entered @ MembershipStatus::Alive { .. } => {
                 self.learn(requested, entered, LinkStates::default());
                 Ok(())
             }
-            Renewed::Evicted => Err(StoreError::Fenced),
+            MembershipStatus::Evicted => Err(StoreError::Fenced),
         }
     }
 
@@ -116,7 +116,7 @@ impl Heartbeat {
     ) -> Result<(), StoreError> {
         let requested = Instant::now();
         match self.in_time(self.membership.renew(&self.tracker.me)).await? {
-            alive @ Renewed::Alive { .. } => {
+            alive @ MembershipStatus::Alive { .. } => {
                 if self.learn(requested, alive, links) {
                     tracing::info!("lease renewed after it had lapsed: conversations resume");
                     // If the host has ended, the node is ending.
@@ -124,7 +124,7 @@ impl Heartbeat {
                 }
                 Ok(())
             }
-            Renewed::Evicted => self.rejoin(inputs, links).await,
+            MembershipStatus::Evicted => self.rejoin(inputs, links).await,
         }
     }
 
@@ -141,12 +141,12 @@ impl Heartbeat {
         let me = self.tracker.next_incarnation(Incarnation::new(self.clock.id("inc")));
         let requested = Instant::now();
         match self.in_time(self.membership.enter(&me)).await? {
-            Renewed::Evicted => {
+            MembershipStatus::Evicted => {
                 let name = &self.tracker.me.holder.node;
                 let reason = format!("another live process has the name {name}");
                 Err(StoreError::Unavailable(reason))
             }
-            entered @ Renewed::Alive { .. } => {
+            entered @ MembershipStatus::Alive { .. } => {
                 tracing::warn!(holder = %me.holder, "this node had been declared dead and has rejoined");
                 self.tracker.me = me;
                 self.learn(requested, entered, links);
@@ -177,8 +177,8 @@ impl Heartbeat {
     }
 
     /// Extends the lease and publishes members and view. Returns whether the lease had lapsed.
-    fn learn(&self, requested: Instant, renewed: Renewed, links: LinkStates) -> bool {
-        let Renewed::Alive { now, members } = renewed else { return false };
+    fn learn(&self, requested: Instant, status: MembershipStatus, links: LinkStates) -> bool {
+        let MembershipStatus::Alive { now, members } = status else { return false };
         let me = self.tracker.me.holder.clone();
         let lapsed = self.lease.renew(me.clone(), self.tracker.valid_until(requested));
         (self.on_time)(now, requested.elapsed());

@@ -20,7 +20,7 @@ use super::hello::Hello;
 use super::keys::Keys;
 use super::rejection_log::{RejectionCause, RejectionLog};
 use crate::member::ProcessId;
-use crate::protocol::WIRE;
+use crate::protocol::PROTOCOL_VERSION;
 
 /// The limit for a whole handshake, TCP included: a few round trips and two signatures, on a busy
 /// machine.
@@ -119,7 +119,7 @@ impl Handshake {
         })?;
         let reject = |cause, detail| {
             self.rejections.reject(cause, Some(&target.name), detail);
-            Err(if cause == RejectionCause::Wire {
+            Err(if cause == RejectionCause::ProtocolVersion {
                 DialError::Unreachable
             } else {
                 DialError::Refused
@@ -128,8 +128,11 @@ impl Handshake {
         if hello.process == self.process {
             return reject(RejectionCause::Ourselves, target.address.clone());
         }
-        if hello.wire != WIRE {
-            return reject(RejectionCause::Wire, format!("{} there, {WIRE} here", hello.wire));
+        if hello.protocol_version != PROTOCOL_VERSION {
+            return reject(
+                RejectionCause::ProtocolVersion,
+                format!("{} there, {PROTOCOL_VERSION} here", hello.protocol_version),
+            );
         }
         if (&hello.name, &hello.process) != (&target.name, &target.process) {
             let who = format!("{} at {}", hello.name, target.address);
@@ -179,9 +182,9 @@ impl Handshake {
             self.rejections.reject(RejectionCause::Ourselves, Some(&hello.name), from);
             return None;
         }
-        if hello.wire != WIRE {
-            let versions = format!("{} there, {WIRE} here", hello.wire);
-            self.rejections.reject(RejectionCause::Wire, Some(&hello.name), versions);
+        if hello.protocol_version != PROTOCOL_VERSION {
+            let versions = format!("{} there, {PROTOCOL_VERSION} here", hello.protocol_version);
+            self.rejections.reject(RejectionCause::ProtocolVersion, Some(&hello.name), versions);
             return None;
         }
         // A peer that meant another process learns from our hello that it is wrong, and logs it
@@ -205,7 +208,7 @@ impl Handshake {
 
     fn hello(&self) -> Hello {
         let (name, process) = (self.name.clone(), self.process.clone());
-        Hello { wire: WIRE, name, process, to: None, probe: false }
+        Hello { protocol_version: PROTOCOL_VERSION, name, process, to: None, probe: false }
     }
 }
 

@@ -15,7 +15,8 @@ const MAX_HELLO_BYTES: u16 = 1_024;
 /// What a process says of itself. The first three fields mean the same in every version, for ever.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Hello {
-    pub(super) wire: u32,
+    #[serde(rename = "wire")]
+    pub(super) protocol_version: u32,
     pub(super) name: NodeName,
     pub(super) process: ProcessId,
     /// Set by the dialling side: the process that it wants to reach.
@@ -66,7 +67,7 @@ mod tests {
             let length = u16::try_from(json.len()).unwrap().to_be_bytes();
             let bytes = [&length, json.as_bytes()].concat();
             let (name, process) = (NodeName::new("node-1"), ProcessId::new("p1"));
-            let hello = Hello { wire: 1, name, process, to, probe };
+            let hello = Hello { protocol_version: 1, name, process, to, probe };
             assert_eq!(Hello::receive(&mut bytes.as_slice()).await.unwrap(), hello);
         }
     }

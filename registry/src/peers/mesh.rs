@@ -21,7 +21,7 @@ use super::server::{self, PeerServer};
 use super::{CallError, Peers};
 use crate::host::HostMsg;
 use crate::member::{LinkStates, Member, ProcessId};
-use crate::protocol::WIRE;
+use crate::protocol::PROTOCOL_VERSION;
 
 /// What the mesh is started with.
 pub struct MeshConfig {
@@ -65,8 +65,13 @@ impl Mesh {
         let MeshConfig { name, process, listener, secret, host, members } = config;
         let keys = Keys::derive(secret.as_deref())?;
         let to = Some(process.clone());
-        let hello =
-            Hello { wire: WIRE, name: name.clone(), process: process.clone(), to, probe: false };
+        let hello = Hello {
+            protocol_version: PROTOCOL_VERSION,
+            name: name.clone(),
+            process: process.clone(),
+            to,
+            probe: false,
+        };
         hello.encode()?;
         let handshake =
             Arc::new(Handshake { name, process, keys, rejections: RejectionLog::default() });

@@ -19,7 +19,7 @@ const MAX_REMEMBERED: usize = 1_024;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum RejectionCause {
     /// The peer speaks another version.
-    Wire,
+    ProtocolVersion,
     /// The peer is not the node or process that was dialled.
     Other,
     /// The peer is this process.
@@ -37,7 +37,7 @@ pub(super) enum RejectionCause {
 impl RejectionCause {
     fn name(self) -> &'static str {
         match self {
-            Self::Wire => "wire",
+            Self::ProtocolVersion => "wire",
             Self::Other => "other",
             Self::Ourselves => "ourselves",
             Self::Secret => "secret",
@@ -49,7 +49,7 @@ impl RejectionCause {
 
     fn description(self) -> &'static str {
         match self {
-            Self::Wire => "it speaks another wire version",
+            Self::ProtocolVersion => "it speaks another version of the protocol",
             Self::Other => "another process is at its address",
             Self::Ourselves => "it is this process",
             Self::Secret => "it has another cluster secret",
@@ -118,14 +118,15 @@ mod tests {
     async fn a_peer_is_logged_once_until_it_is_forgiven_and_strangers_now_and_then() {
         let rejections = RejectionLog::default();
         let b = NodeName::new("b");
-        for (cause, peer) in [(RejectionCause::Wire, Some(&b)), (RejectionCause::Secret, Some(&b))]
+        for (cause, peer) in
+            [(RejectionCause::ProtocolVersion, Some(&b)), (RejectionCause::Secret, Some(&b))]
         {
             assert!(rejections.is_news(cause, peer));
             tokio::time::advance(STRANGER_LOG_INTERVAL * 2).await;
             assert!(!rejections.is_news(cause, peer));
         }
         rejections.forgive(&b);
-        assert!(rejections.is_news(RejectionCause::Wire, Some(&b)));
+        assert!(rejections.is_news(RejectionCause::ProtocolVersion, Some(&b)));
 
         assert!(rejections.is_news(RejectionCause::Garbage, None));
         assert!(!rejections.is_news(RejectionCause::Garbage, None));

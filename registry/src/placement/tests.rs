@@ -22,7 +22,7 @@ fn member(node: &str, live_actors: usize) -> Member {
         state: MemberState::Up,
         live_actors,
         version: String::new(),
-        wire: 1,
+        protocol_version: 1,
         since: Timestamp::UNIX_EPOCH,
         lease_ms: 5_000,
     }
@@ -56,35 +56,35 @@ fn placed(policy: Policy, id: &str, view: &ClusterView) -> Option<String> {
     place(policy, &ConversationId::new(id), view).map(|member| member.holder.node.to_string())
 }
 
-fn located(holder: Option<&Holder>, view: &ClusterView) -> Step {
+fn located(holder: Option<&Holder>, view: &ClusterView) -> Decision {
     let rules = PlacementRules { policy: Policy::Local, only_here: false, draining: false };
     locate(&ConversationId::new("x"), holder, None, view, rules)
 }
 
 #[test]
 fn a_conversation_that_nobody_holds_is_placed() {
-    assert_eq!(located(None, &view()), Step::StartHere { replacing: None });
-    let Step::PlaceOn(member) = located(None, &draining(&["a"])) else { panic!("not placed") };
+    assert_eq!(located(None, &view()), Decision::StartHere { replacing: None });
+    let Decision::PlaceOn(member) = located(None, &draining(&["a"])) else { panic!("not placed") };
     assert_ne!(member.holder.node.as_str(), "a");
 }
 
 #[test]
 fn what_this_node_holds_is_here() {
-    let step = located(Some(&holder("a")), &view());
-    assert_eq!(step, Step::StartHere { replacing: None });
+    let decision = located(Some(&holder("a")), &view());
+    assert_eq!(decision, Decision::StartHere { replacing: None });
 }
 
 #[test]
 fn a_holder_that_is_connected_is_asked_also_while_it_drains() {
-    assert_eq!(located(Some(&holder("b")), &view()), Step::HeldBy(member("b", 5)));
+    assert_eq!(located(Some(&holder("b")), &view()), Decision::HeldBy(member("b", 5)));
     let view = draining(&["b"]);
-    assert!(matches!(located(Some(&holder("b")), &view), Step::HeldBy(_)));
+    assert!(matches!(located(Some(&holder("b")), &view), Decision::HeldBy(_)));
 }
 
 #[test]
 fn a_holder_that_lives_and_is_not_connected_is_waited_for() {
     let view = with_link("b-p", LinkState::Lost);
-    assert_eq!(located(Some(&holder("b")), &view), Step::AwaitView);
+    assert_eq!(located(Some(&holder("b")), &view), Decision::AwaitView);
 }
 
 #[test]
@@ -92,7 +92,7 @@ fn a_suspect_an_unknown_and_a_former_incarnation_are_confirmed_first() {
     let view = with_link("b-p", LinkState::Refused);
     let former = Holder { node: NodeName::new("a"), incarnation: Incarnation::new("a-0") };
     for who in [holder("b"), holder("d"), former] {
-        assert_eq!(located(Some(&who), &view), Step::ConfirmDead(who.clone()), "{who}");
+        assert_eq!(located(Some(&who), &view), Decision::ConfirmDead(who.clone()), "{who}");
     }
 }
 
@@ -102,7 +102,7 @@ fn a_holder_that_was_confirmed_dead_is_replaced() {
     let view = view();
     let dead = holder("d");
     let rules = PlacementRules { policy: Policy::Local, only_here: false, draining: false };
-    let replaced = Step::StartHere { replacing: Some(dead.clone()) };
+    let replaced = Decision::StartHere { replacing: Some(dead.clone()) };
     assert_eq!(locate(&id, Some(&dead), Some(&dead), &view, rules), replaced);
     assert_eq!(locate(&id, None, Some(&dead), &view, rules), replaced, "also when it is free now");
 }
@@ -110,19 +110,22 @@ fn a_holder_that_was_confirmed_dead_is_replaced() {
 #[test]
 fn what_another_node_sent_here_is_placed_here_or_nowhere() {
     let (id, view) = (ConversationId::new("x"), view());
-    let step = |holder: Option<&Holder>, view: &ClusterView, draining| {
+    let decision = |holder: Option<&Holder>, view: &ClusterView, draining| {
         let rules = PlacementRules { policy: Policy::LeastLoaded, only_here: true, draining };
         locate(&id, holder, None, view, rules)
     };
-    assert_eq!(step(None, &view, false), Step::StartHere { replacing: None });
-    assert_eq!(step(None, &view, true), Step::NoNode);
-    assert_eq!(step(Some(&holder("b")), &with_link("b-p", LinkState::Lost), false), Step::NoNode);
+    assert_eq!(decision(None, &view, false), Decision::StartHere { replacing: None });
+    assert_eq!(decision(None, &view, true), Decision::NoNode);
+    assert_eq!(
+        decision(Some(&holder("b")), &with_link("b-p", LinkState::Lost), false),
+        Decision::NoNode
+    );
 }
 
 #[test]
 fn a_drain_that_the_view_does_not_show_yet_is_waited_for() {
     let rules = PlacementRules { policy: Policy::Local, only_here: false, draining: true };
-    assert_eq!(locate(&ConversationId::new("x"), None, None, &view(), rules), Step::AwaitView);
+    assert_eq!(locate(&ConversationId::new("x"), None, None, &view(), rules), Decision::AwaitView);
 }
 
 #[test]

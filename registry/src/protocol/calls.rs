@@ -1,4 +1,4 @@
-//! The calls between nodes: one type for each operation, which names the type of its answer.
+//! The calls between nodes: one type for each operation, which names the type of its response.
 
 use std::time::Duration;
 
@@ -25,16 +25,16 @@ const LIVE_UPDATE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// An operation that one node asks another to carry out.
 pub trait Call: Into<CallRequest> + Send {
-    type Answer: Send;
+    type Response: Send;
 
-    /// How long the caller waits for the answer.
+    /// How long the caller waits for the response.
     fn timeout(&self) -> Duration;
 
-    /// The answer as it travels.
-    fn encode(answer: Self::Answer) -> CallOutcome;
+    /// The response as it travels.
+    fn encode(response: Self::Response) -> CallOutcome;
 
-    /// The answer that was received; an outcome that does not answer this call comes back.
-    fn decode(outcome: CallOutcome) -> Result<Self::Answer, Box<CallOutcome>>;
+    /// The response that was received; an outcome that does not answer this call comes back.
+    fn decode(outcome: CallOutcome) -> Result<Self::Response, Box<CallOutcome>>;
 }
 
 /// Carries a request to a conversation that lives on the other node, or is to live there.
@@ -95,9 +95,9 @@ pub struct Release {
     pub force: bool,
 }
 
-/// Implements [`Call`] for a call whose answer is the content of one variant of [`CallOutcome`].
+/// Implements [`Call`] for a call whose response is the content of one variant of [`CallOutcome`].
 macro_rules! impl_call {
-    ($call:ident -> $outcome:ident($answer:ty), $timeout:expr) => {
+    ($call:ident -> $outcome:ident($response:ty), $timeout:expr) => {
         impl From<$call> for CallRequest {
             fn from(call: $call) -> Self {
                 Self::$call(call)
@@ -105,20 +105,20 @@ macro_rules! impl_call {
         }
 
         impl Call for $call {
-            type Answer = $answer;
+            type Response = $response;
 
             fn timeout(&self) -> Duration {
                 let timeout: fn(&Self) -> Duration = $timeout;
                 timeout(self)
             }
 
-            fn encode(answer: $answer) -> CallOutcome {
-                CallOutcome::$outcome(answer)
+            fn encode(response: $response) -> CallOutcome {
+                CallOutcome::$outcome(response)
             }
 
-            fn decode(outcome: CallOutcome) -> Result<$answer, Box<CallOutcome>> {
+            fn decode(outcome: CallOutcome) -> Result<$response, Box<CallOutcome>> {
                 match outcome {
-                    CallOutcome::$outcome(answer) => Ok(answer),
+                    CallOutcome::$outcome(response) => Ok(response),
                     other => Err(Box::new(other)),
                 }
             }
@@ -126,7 +126,7 @@ macro_rules! impl_call {
     };
 }
 
-/// Implements [`Call`] for a call whose answer says only that it was carried out.
+/// Implements [`Call`] for a call whose response says only that it was carried out.
 macro_rules! impl_unit_call {
     ($call:ident -> $outcome:ident, $into:expr, $timeout:expr) => {
         impl From<$call> for CallRequest {
@@ -137,7 +137,7 @@ macro_rules! impl_unit_call {
         }
 
         impl Call for $call {
-            type Answer = ();
+            type Response = ();
 
             fn timeout(&self) -> Duration {
                 $timeout

@@ -3,23 +3,23 @@
 use abide_actors::request::{Inspection, ReleaseOutcome, RequestError};
 use abide_conversation::ConversationId;
 
-use super::{Conversations, Location, unavailable};
+use super::{ConversationRouter, Location, unavailable};
 use crate::actor_view::{ActorDetails, ActorSummary};
 use crate::protocol::{Call, GetActor, Inspect, Kill, ListActors, Release, Retry};
 
 /// A call that a node can carry out for its own clients as well as for other nodes.
 pub(super) trait LocalCall: Call {
     /// Carries the call out on this node.
-    fn run(self, router: &Conversations) -> impl Future<Output = Self::Answer> + Send;
+    fn run(self, router: &ConversationRouter) -> impl Future<Output = Self::Response> + Send;
 }
 
-impl Conversations {
+impl ConversationRouter {
     /// Carries out a call where the conversation is held; `None` if nobody holds it.
     pub(super) async fn at_holder<C: LocalCall>(
         &self,
         id: &ConversationId,
         call: C,
-    ) -> Result<Option<C::Answer>, RequestError> {
+    ) -> Result<Option<C::Response>, RequestError> {
         match self.find_holder(id).await? {
             Some((_, location)) => self.at_location(&location, call).await.map(Some),
             None => Ok(None),
@@ -31,7 +31,7 @@ impl Conversations {
         &self,
         location: &Location<()>,
         call: C,
-    ) -> Result<C::Answer, RequestError> {
+    ) -> Result<C::Response, RequestError> {
         match location {
             Location::Here(()) => Ok(call.run(self).await),
             Location::There(member) => {
@@ -43,37 +43,37 @@ impl Conversations {
 }
 
 impl LocalCall for Inspect {
-    async fn run(self, router: &Conversations) -> Option<Box<Inspection>> {
+    async fn run(self, router: &ConversationRouter) -> Option<Box<Inspection>> {
         router.inspect(&self.id).await.map(Box::new)
     }
 }
 
 impl LocalCall for GetActor {
-    async fn run(self, router: &Conversations) -> Option<Box<ActorDetails>> {
+    async fn run(self, router: &ConversationRouter) -> Option<Box<ActorDetails>> {
         router.get_actor_here(&self.id).await.map(Box::new)
     }
 }
 
 impl LocalCall for ListActors {
-    async fn run(self, router: &Conversations) -> Vec<ActorSummary> {
+    async fn run(self, router: &ConversationRouter) -> Vec<ActorSummary> {
         router.list_actors_here(self.after.as_deref(), self.limit).await
     }
 }
 
 impl LocalCall for Kill {
-    async fn run(self, router: &Conversations) -> bool {
+    async fn run(self, router: &ConversationRouter) -> bool {
         router.kill_here(&self.id).await
     }
 }
 
 impl LocalCall for Retry {
-    async fn run(self, router: &Conversations) -> Result<Vec<String>, RequestError> {
+    async fn run(self, router: &ConversationRouter) -> Result<Vec<String>, RequestError> {
         router.retry_here(&self.id).await
     }
 }
 
 impl LocalCall for Release {
-    async fn run(self, router: &Conversations) -> Result<ReleaseOutcome, RequestError> {
+    async fn run(self, router: &ConversationRouter) -> Result<ReleaseOutcome, RequestError> {
         router.release_here(&self.id, self.to, self.force).await
     }
 }

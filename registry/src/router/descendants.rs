@@ -8,7 +8,7 @@ use abide_conversation::event::EventData;
 use abide_conversation::message::{ErrorType, Outcome};
 use abide_conversation::{ConversationId, Rejection, State};
 
-use super::Conversations;
+use super::ConversationRouter;
 
 /// How many conversations of a tree are visited: 16 children each, 5 levels deep, could be a
 /// million.
@@ -16,7 +16,7 @@ const MAX_DESCENDANTS: usize = 1_000;
 /// How many events are read at once.
 const EVENT_PAGE_SIZE: usize = 1_000;
 
-impl Conversations {
+impl ConversationRouter {
     /// The conversation, its children that answer open calls now, and theirs, as far as the store
     /// knows; at most 1,000.
     pub async fn with_descendants(

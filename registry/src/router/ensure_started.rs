@@ -6,10 +6,10 @@ use abide_actors::journal::Holder;
 use abide_actors::request::RequestError;
 use abide_conversation::ConversationId;
 
-use super::{Conversations, VIEW_CHANGE_TIMEOUT, unavailable};
+use super::{ConversationRouter, VIEW_CHANGE_TIMEOUT, unavailable};
 use crate::host::{ActorHandle, HostMsg, StartRefused};
 use crate::member::Member;
-use crate::placement::{self, Orphan, PlacementRules, Step, locate};
+use crate::placement::{self, Decision, Orphan, PlacementRules, locate};
 use crate::protocol::{REQUEST_TIMEOUT, Start};
 
 /// How many conversations' holders on other nodes are remembered.
@@ -22,7 +22,7 @@ pub enum Location<H> {
     There(Member),
 }
 
-impl Conversations {
+impl ConversationRouter {
     /// Where the conversation lives: its live actor here, which is started if it is to live here,
     /// or the member that holds it or is to hold it.
     ///
@@ -72,23 +72,23 @@ impl Conversations {
         let mut confirmed_dead = None;
         loop {
             let view = seen.borrow_and_update().clone();
-            let holder = self.store.holding(id).await?.map(|held| held.holder);
+            let holder = self.store.current_claim(id).await?.map(|held| held.holder);
             let draining = self.cluster.lease().is_draining();
             let rules = PlacementRules { policy: self.policy, only_here, draining };
             match locate(id, holder.as_ref(), confirmed_dead.as_ref(), &view, rules) {
-                Step::StartHere { replacing } => {
+                Decision::StartHere { replacing } => {
                     return self.start_here(id, replacing).await.map(Some);
                 }
-                Step::HeldBy(member) => {
+                Decision::HeldBy(member) => {
                     self.remember_holder(id, &member);
                     return Ok(Some(Location::There(member)));
                 }
-                Step::PlaceOn(member) => return Ok(Some(Location::There(member))),
-                Step::NoNode => return Ok(None),
-                Step::ConfirmDead(holder) if self.cluster.is_dead(&holder).await? => {
+                Decision::PlaceOn(member) => return Ok(Some(Location::There(member))),
+                Decision::NoNode => return Ok(None),
+                Decision::ConfirmDead(holder) if self.cluster.is_dead(&holder).await? => {
                     confirmed_dead = Some(holder);
                 }
-                Step::ConfirmDead(_) | Step::AwaitView => {
+                Decision::ConfirmDead(_) | Decision::AwaitView => {
                     self.cluster.changed(&mut seen, VIEW_CHANGE_TIMEOUT).await;
                 }
             }

@@ -6,7 +6,7 @@ use abide_actors::request::RequestError;
 use abide_conversation::ConversationId;
 use futures::StreamExt;
 
-use super::{Conversations, unavailable};
+use super::{ConversationRouter, unavailable};
 use crate::actor_view::{ActorDetails, ActorSummary};
 use crate::host::{HostMsg, Quarantined};
 use crate::protocol::{Drain, GetActor, Kill, ListActors, REQUEST_TIMEOUT};
@@ -14,7 +14,7 @@ use crate::protocol::{Drain, GetActor, Kill, ListActors, REQUEST_TIMEOUT};
 /// How many actors are inspected at once for a listing.
 const MAX_CONCURRENT_INSPECTIONS: usize = 32;
 
-impl Conversations {
+impl ConversationRouter {
     /// What the node that holds a conversation knows of its actor; `None` if nobody holds it.
     pub async fn get_actor(
         &self,
@@ -96,7 +96,7 @@ impl Conversations {
     pub(super) async fn kill_here(&self, id: &ConversationId) -> bool {
         let live = self.table.get(id);
         let quarantined = self.quarantined_here(id).await.is_some();
-        let released = quarantined && self.revive_here(id).await.unwrap_or_default();
+        let released = quarantined && self.restart_here(id).await.unwrap_or_default();
         released || live.is_some_and(|handle| handle.actor.cast(ConversationMsg::Kill).is_ok())
     }
 

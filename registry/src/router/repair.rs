@@ -7,7 +7,7 @@ use abide_actors::request::{ReleaseOutcome, RequestError};
 use abide_conversation::{CallId, ConversationId, Rejection, wanted};
 use ractor::rpc::CallResult;
 
-use super::{Conversations, Location, unavailable};
+use super::{ConversationRouter, Location, unavailable};
 use crate::cluster_client::RemoteError;
 use crate::cluster_view::ClusterView;
 use crate::host::HostMsg;
@@ -41,7 +41,7 @@ impl From<StoreError> for MoveError {
     }
 }
 
-impl Conversations {
+impl ConversationRouter {
     /// Retries at once what backs off in a conversation, wherever it lives, and starts the
     /// conversation if it has work and no actor. What runs is left alone. Returns what is retried.
     pub async fn retry(&self, id: &ConversationId) -> Result<Vec<String>, RequestError> {
@@ -62,7 +62,7 @@ impl Conversations {
                 Ok(_) | Err(_) => Err(RequestError::Lost),
             };
         }
-        if self.revive_here(id).await? {
+        if self.restart_here(id).await? {
             return Ok(vec!["its actor".to_owned()]);
         }
         let state = self.stored_state(id).await?.ok_or(Rejection::NotFound)?;
@@ -75,7 +75,7 @@ impl Conversations {
 
     /// Lets a conversation out of quarantine on this node, or ends the delay before its restart.
     /// Returns whether it was in either.
-    pub(super) async fn revive_here(&self, id: &ConversationId) -> Result<bool, RequestError> {
+    pub(super) async fn restart_here(&self, id: &ConversationId) -> Result<bool, RequestError> {
         let message = |reply| HostMsg::Retry(id.clone(), reply);
         match self.host.call(message, Some(REQUEST_TIMEOUT)).await {
             Ok(CallResult::Success(waited)) => Ok(waited),
@@ -116,7 +116,7 @@ impl Conversations {
             Some(target.holder.clone())
         } else {
             // Another node needed the conversation and was first.
-            self.store.holding(id).await?.map(|claim| claim.holder)
+            self.store.current_claim(id).await?.map(|claim| claim.holder)
         };
         now_on.map(|holder| holder.node).ok_or(unavailable("the node did not take it").into())
     }
@@ -181,7 +181,7 @@ impl Conversations {
         let new_holder = match to {
             Some(to) => Some(self.store.claim(id, &to, Some(&me)).await?.holder),
             None => {
-                let mine = self.store.holding(id).await?.filter(|claim| claim.holder == me);
+                let mine = self.store.current_claim(id).await?.filter(|claim| claim.holder == me);
                 if let Some(claim) = mine {
                     self.store.release(id, &claim).await?;
                 }
@@ -194,7 +194,7 @@ impl Conversations {
     }
 
     async fn require_existing(&self, id: &ConversationId) -> Result<(), RequestError> {
-        match self.store.head(id).await? {
+        match self.store.summary(id).await? {
             Some(_) => Ok(()),
             None => Err(Rejection::NotFound.into()),
         }

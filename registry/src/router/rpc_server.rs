@@ -9,7 +9,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::timeout;
 
 use super::calls::LocalCall;
-use super::{Conversations, deliver_to_actor};
+use super::{ConversationRouter, deliver_to_actor};
 use crate::host::RemoteCall;
 use crate::live::Hub;
 use crate::member::MemberState;
@@ -21,7 +21,7 @@ use crate::protocol::{
 /// Carries out what other nodes ask of this one.
 #[derive(Clone)]
 pub struct RpcServer {
-    pub conversations: Conversations,
+    pub conversations: ConversationRouter,
     pub hub: Hub,
     pub clock: Arc<dyn Clock>,
     /// What this node takes on; another node may have it drain.
@@ -36,12 +36,12 @@ impl RpcServer {
             let server = self.clone();
             tokio::spawn(async move {
                 // The caller may have gone.
-                let _ = reply.send(encode(&server.answer(&call).await));
+                let _ = reply.send(encode(&server.serve(&call).await));
             });
         }
     }
 
-    async fn answer(&self, call: &[u8]) -> CallOutcome {
+    async fn serve(&self, call: &[u8]) -> CallOutcome {
         let Envelope { deadline, from, call } = match abide_conversation::from_json(call) {
             Ok(envelope) => envelope,
             Err(error) => {

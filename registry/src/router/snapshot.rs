@@ -6,10 +6,10 @@ use abide_actors::request::{Inspection, RequestError};
 use abide_actors::snapshot::{Overlay, Snapshot};
 use abide_conversation::{ConversationId, State, replay};
 
-use super::{Conversations, Location};
+use super::{ConversationRouter, Location};
 use crate::protocol::{Inspect, REQUEST_TIMEOUT};
 
-impl Conversations {
+impl ConversationRouter {
     /// A conversation as clients see it; never starts an actor. `None` if there is none.
     pub async fn snapshot(&self, id: &ConversationId) -> Result<Option<Snapshot>, RequestError> {
         let holder = self.find_holder(id).await?;
@@ -45,7 +45,7 @@ impl Conversations {
         &self,
         id: &ConversationId,
     ) -> Result<Option<(Claim, Location<()>)>, RequestError> {
-        let Some(claim) = self.store.holding(id).await? else { return Ok(None) };
+        let Some(claim) = self.store.current_claim(id).await? else { return Ok(None) };
         let view = self.cluster.view();
         if claim.holder == view.me {
             return Ok(Some((claim, Location::Here(()))));

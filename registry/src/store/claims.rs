@@ -9,7 +9,7 @@ use abide_conversation::ConversationId;
 /// The present claims, and a floor under the epochs of released ones.
 ///
 /// A released claim is forgotten, and the floor is at least its epoch. So this process gives no
-/// epoch twice, even to a claimant that read the conversation's head before the release.
+/// epoch twice, even to a claimant that read the conversation's record before the release.
 #[derive(Debug, Default)]
 pub(super) struct Claims {
     held: HashMap<ConversationId, Claim>,
@@ -28,7 +28,7 @@ impl Claims {
     }
 
     /// Claims for `me` unless another live holder has the claim, and returns the claim after that.
-    /// `stored_epoch` is the epoch in the conversation's head.
+    /// `stored_epoch` is the epoch in the conversation's record.
     pub(super) fn claim(
         &mut self,
         id: &ConversationId,

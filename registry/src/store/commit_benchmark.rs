@@ -37,7 +37,7 @@ impl CommitBenchmark {
         for number in 0..in_flight {
             let id = ConversationId::new(format!("floor:{number}"));
             let held = store.claim(&id, me, None).await?;
-            let last_seq = store.head(&id).await?.map_or(0, |head| head.last_seq);
+            let last_seq = store.summary(&id).await?.map_or(0, |summary| summary.last_seq);
             appenders.push(Appender { id, held, last_seq });
         }
         Ok(Self { store, appenders })
@@ -85,9 +85,9 @@ impl Appender {
 fn commit(seq: u64, bytes: usize) -> Commit {
     let data = EventData::RepairRequested(RepairRequested { reason: "x".repeat(bytes) });
     let at = Timestamp::UNIX_EPOCH;
-    let head = ConversationSummary {
+    let summary = ConversationSummary {
         agent: AgentName::new("floor"),
-        state: ConversationStatus::Idle,
+        status: ConversationStatus::Idle,
         last_seq: seq,
         created_at: at,
         metadata: Map::new(),
@@ -97,10 +97,10 @@ fn commit(seq: u64, bytes: usize) -> Commit {
     let events = Arc::from([Event { seq, at, turn_id: None, data }]);
     Commit {
         events,
-        head,
+        summary,
         opened: Vec::new(),
         closed: Vec::new(),
         state: None,
-        answers: Vec::new(),
+        responses: Vec::new(),
     }
 }

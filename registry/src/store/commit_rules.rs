@@ -17,6 +17,6 @@ pub(super) fn follows(commit: &Commit, last: Option<u64>) -> bool {
     let last = last.unwrap_or(0);
     let is_consecutive =
         (last + 1..).zip(commit.events.iter()).all(|(seq, event)| event.seq == seq);
-    let is_counted = commit.head.last_seq == last + commit.events.len() as u64;
-    is_consecutive && is_counted && commit.head.last_seq > 0
+    let is_counted = commit.summary.last_seq == last + commit.events.len() as u64;
+    is_consecutive && is_counted && commit.summary.last_seq > 0
 }

@@ -4,17 +4,17 @@ mod agents;
 mod audit;
 mod blobs;
 mod claims;
+mod fixtures;
 mod indexes;
 mod journal;
-mod made;
 
 pub(super) use agents::*;
 pub(super) use audit::*;
 pub(super) use blobs::*;
 pub(super) use claims::*;
+pub(super) use fixtures::*;
 pub(super) use indexes::*;
 pub(super) use journal::*;
-pub(super) use made::*;
 
 /// Runs the suite, a test for each promise, against the store that the expression creates: a pair
 /// of a value that keeps the store alive and an `Arc<dyn Store>`. The form `as one` is for servers
@@ -31,55 +31,55 @@ macro_rules! conformance {
             a_commit_with_a_gap_conflicts,
             a_commit_without_events_needs_a_conversation,
             an_append_under_an_older_epoch_is_fenced,
-            an_append_of_another_life_with_the_same_epoch_is_fenced,
+            an_append_of_another_incarnation_with_the_same_epoch_is_fenced,
             an_append_after_a_release_is_fenced,
             an_append_without_a_claim_is_fenced,
             a_refused_commit_leaves_nothing,
             of_two_commits_at_the_same_place_one_wins,
             a_load_begins_at_the_cached_state,
-            events_page_both_ways,
+            events_are_read_in_pages_in_both_directions,
             large_events_are_kept_whole,
             an_event_of_an_unknown_type_is_kept_whole,
-            ids_that_begin_alike_do_not_meet,
-            an_answer_is_kept_until_it_expires,
-            an_answer_given_again_replaces_the_first,
-            an_answer_without_an_end_stays,
-            a_reservation_is_kept_once_until_it_expires,
-            one_of_many_claimants_wins_and_all_learn_who,
+            conversations_whose_ids_share_a_prefix_are_separate,
+            a_response_is_stored_until_it_expires,
+            a_response_under_the_same_key_replaces_the_first,
+            a_response_that_never_expires_stays,
+            a_key_is_reserved_once_until_it_expires,
+            one_of_many_claimants_wins_and_all_learn_which,
             a_claim_of_the_present_holder_changes_nothing,
             a_node_fences_its_own_former_actor,
             a_claim_over_a_dead_holder_raises_the_epoch,
             a_claim_over_the_wrong_holder_changes_nothing,
-            a_claim_reads_what_it_won_and_nothing_else,
+            claim_and_load_returns_the_journal_only_to_the_holder,
             no_epoch_is_given_twice,
             a_stale_release_changes_nothing,
-            the_inbox_is_ordered_by_deadline_and_pages,
+            the_inbox_is_ordered_by_deadline_and_read_in_pages,
             the_inbox_is_filtered,
             a_closed_suspension_leaves_the_inbox,
-            those_that_wait_are_told_once_each,
-            an_alarm_moves_and_goes,
-            the_active_are_listed_while_they_are,
-            the_active_are_listed_with_their_holders,
-            shares_part_the_active_and_the_due,
-            the_last_seqs_of_many_are_told_at_once,
-            conversations_page_in_order_and_are_filtered,
-            long_listings_page_in_order,
-            a_foreign_cursor_is_refused,
-            a_deletion_leaves_nothing_but_its_answer,
+            each_open_suspension_is_counted_once,
+            an_alarm_can_be_moved_and_removed,
+            conversations_are_listed_as_active_while_they_have_work,
+            active_conversations_are_listed_with_their_claims,
+            active_conversations_and_due_alarms_are_read_by_partition,
+            the_last_seqs_of_many_conversations_are_read_at_once,
+            conversations_are_listed_by_id_in_pages_and_filtered,
+            long_listings_are_read_in_order_page_by_page,
+            an_invalid_cursor_is_refused,
+            a_deletion_leaves_nothing_but_its_response,
             a_deletion_by_another_is_fenced,
             a_deleted_conversation_may_be_created_again,
-            an_agent_is_new_once,
+            an_agent_is_reported_as_new_once,
             a_replaced_revision_stays,
             a_deleted_agent_leaves_its_revisions,
             agents_are_listed_by_name,
-            decisions_are_an_agents_own_and_go_with_it,
-            a_blob_is_kept_whole_and_once,
-            a_deleted_blob_is_gone_and_may_come_again,
-            blobs_stay_when_conversations_go,
-            the_audit_is_read_newest_first_and_pages,
+            decisions_belong_to_one_agent_and_are_deleted_with_it,
+            a_blob_is_stored_whole_and_once,
+            a_deleted_blob_is_gone_and_can_be_stored_again,
+            blobs_outlive_deleted_conversations,
+            the_audit_is_read_newest_first_and_in_pages,
             an_entry_of_the_audit_expires,
             the_audit_keeps_the_newest_of_many,
-            the_audit_goes_with_its_conversation,
+            the_audit_is_deleted_with_its_conversation,
         }
     };
     (@these (one $name:ident $servers:expr) $($promise:ident),+ $(,)?) => {

@@ -40,7 +40,7 @@ use self::store_dir::StoreDir;
 use self::write::{Append, EncodedResponse, Outcome, Write};
 use self::writer::{Job, MAX_QUEUED_JOBS, Writer};
 use super::paging;
-use super::{HeadFilter, ListError, Page, Store, StoredAgent, agent_scope};
+use super::{ListError, Page, Store, StoredAgent, SummaryFilter, agent_scope};
 use crate::partition::PartitionSet;
 
 pub use self::store_dir::{CloseWatch, OpenError};
@@ -116,10 +116,10 @@ impl Embedded {
         job: impl FnOnce(oneshot::Sender<T>) -> Job,
     ) -> Result<T, StoreError> {
         let ended = || StoreError::Unavailable("the store's writer has ended".to_owned());
-        let (done, answer) = oneshot::channel();
+        let (done, outcome) = oneshot::channel();
         let queue = self.queue.as_ref().ok_or_else(ended)?;
         queue.send(job(done)).await.map_err(|_| ended())?;
-        answer.await.map_err(|_| ended())
+        outcome.await.map_err(|_| ended())
     }
 
     async fn write(&self, write: Write) -> Outcome {
@@ -146,7 +146,7 @@ impl Embedded {
     /// How many events follow `after`.
     fn count_events_after(&self, id: &ConversationId, after: u64) -> Result<u64, StoreError> {
         let record = self.read_row(|from| read::record(from, id.as_str()))?;
-        Ok(record.map_or(0, |record| record.head.last_seq.saturating_sub(after)))
+        Ok(record.map_or(0, |record| record.summary.last_seq.saturating_sub(after)))
     }
 
     /// Reports a broken file to the writer. With a full queue the writer finds out by itself.
@@ -219,13 +219,13 @@ impl Journal for Embedded {
         self.read(move |from| read::events_before(from, id.as_str(), before, limit)).await
     }
 
-    async fn answer(
+    async fn stored_response(
         &self,
         scope: &str,
         key: &str,
         now: Timestamp,
     ) -> Result<Option<StoredResponse>, StoreError> {
-        self.read_row(|from| read::answer(from, scope, key, now))
+        self.read_row(|from| read::response(from, scope, key, now))
     }
 
     async fn claim(
@@ -252,28 +252,31 @@ impl Journal for Embedded {
         &self,
         id: &ConversationId,
         held: &Claim,
-        answer: Option<StoredResponse>,
+        response: Option<StoredResponse>,
     ) -> Result<(), StoreError> {
-        let answer = encode(id.as_str(), answer)?;
+        let response = encode(id.as_str(), response)?;
         let (id, held) = (id.clone(), held.clone());
-        self.write(Write::Delete { id, held, answer }).await.map(|_| ())
+        self.write(Write::Delete { id, held, response }).await.map(|_| ())
     }
 }
 
 #[async_trait]
 impl Store for Embedded {
-    async fn holding(&self, id: &ConversationId) -> Result<Option<Claim>, StoreError> {
+    async fn current_claim(&self, id: &ConversationId) -> Result<Option<Claim>, StoreError> {
         Ok(self.shared.claims().present(id).cloned())
     }
 
-    async fn head(&self, id: &ConversationId) -> Result<Option<ConversationSummary>, StoreError> {
+    async fn summary(
+        &self,
+        id: &ConversationId,
+    ) -> Result<Option<ConversationSummary>, StoreError> {
         let record = self.read_row(|from| read::record(from, id.as_str()))?;
-        Ok(record.map(|record| record.head))
+        Ok(record.map(|record| record.summary))
     }
 
     async fn conversations(
         &self,
-        filter: &HeadFilter,
+        filter: &SummaryFilter,
         cursor: Option<&str>,
         limit: usize,
     ) -> Result<Page<(ConversationId, ConversationSummary)>, ListError> {
@@ -297,12 +300,12 @@ impl Store for Embedded {
 
     async fn active(
         &self,
-        share: &PartitionSet,
+        partitions: &PartitionSet,
         cursor: Option<&str>,
         limit: usize,
     ) -> Result<Page<(ConversationId, Option<Claim>)>, ListError> {
-        let (share, after) = (share.clone(), paging::decode(cursor)?);
-        let page = self.read(move |from| read::active(from, &share, after, limit)).await?;
+        let (partitions, after) = (partitions.clone(), paging::decode(cursor)?);
+        let page = self.read(move |from| read::active(from, &partitions, after, limit)).await?;
         let claims = self.shared.claims();
         let with_claim = |id: ConversationId| (id.clone(), claims.present(&id).cloned());
         Ok(Page { items: page.items.into_iter().map(with_claim).collect(), cursor: page.cursor })
@@ -311,22 +314,22 @@ impl Store for Embedded {
     async fn reserve(
         &self,
         scope: &str,
-        answer: StoredResponse,
+        response: StoredResponse,
         now: Timestamp,
     ) -> Result<bool, StoreError> {
-        let answer = EncodedResponse::new(scope, &answer)?;
-        self.write(Write::Reserve { answer, now }).await
+        let response = EncodedResponse::new(scope, &response)?;
+        self.write(Write::Reserve { response, now }).await
     }
 
     async fn put_agent(
         &self,
         agent: StoredAgent,
-        answer: Option<StoredResponse>,
+        response: Option<StoredResponse>,
     ) -> Result<bool, StoreError> {
-        let answer = encode(&agent_scope(&agent.name), answer)?;
+        let response = encode(&agent_scope(&agent.name), response)?;
         let json = write::json(&agent)?;
         let (name, revision) = (agent.name, agent.revision.to_string());
-        self.write(Write::PutAgent { name, revision, json, answer }).await
+        self.write(Write::PutAgent { name, revision, json, response }).await
     }
 
     async fn agent(&self, name: &AgentName) -> Result<Option<StoredAgent>, StoreError> {
@@ -348,10 +351,10 @@ impl Store for Embedded {
     async fn delete_agent(
         &self,
         name: &AgentName,
-        answer: Option<StoredResponse>,
+        response: Option<StoredResponse>,
     ) -> Result<bool, StoreError> {
-        let answer = encode(&agent_scope(name), answer)?;
-        self.write(Write::DeleteAgent { name: name.clone(), answer }).await
+        let response = encode(&agent_scope(name), response)?;
+        self.write(Write::DeleteAgent { name: name.clone(), response }).await
     }
 
     async fn set_decision(
@@ -372,7 +375,7 @@ impl Store for Embedded {
 
 fn encode(
     scope: &str,
-    answer: Option<StoredResponse>,
+    response: Option<StoredResponse>,
 ) -> Result<Option<EncodedResponse>, StoreError> {
-    answer.map(|answer| EncodedResponse::new(scope, &answer)).transpose()
+    response.map(|response| EncodedResponse::new(scope, &response)).transpose()
 }

@@ -22,7 +22,7 @@ use async_trait::async_trait;
 use super::claims::Claims;
 use super::commit_rules;
 use super::paging::{self, InboxKey};
-use super::{HeadFilter, ListError, Page, Store, StoredAgent, agent_scope};
+use super::{ListError, Page, Store, StoredAgent, SummaryFilter, agent_scope};
 use crate::partition::{Partition, PartitionSet};
 
 /// Ordered maps behind one lock: every call is atomic, and the store is never unavailable.
@@ -38,7 +38,7 @@ struct Tables {
     inbox: BTreeMap<InboxKey, InboxEntry>,
     alarms: BTreeSet<(Timestamp, ConversationId)>,
     active: BTreeSet<ConversationId>,
-    answers: BTreeMap<(String, String), StoredResponse>,
+    responses: BTreeMap<(String, String), StoredResponse>,
     /// Expiry, scope, key of a response.
     expiries: BTreeSet<(Timestamp, String, String)>,
     newest: BTreeMap<AgentName, Revision>,
@@ -51,7 +51,7 @@ struct Tables {
 #[derive(Debug)]
 struct Conversation {
     epoch: Epoch,
-    head: ConversationSummary,
+    summary: ConversationSummary,
     events: Vec<Event>,
     state: Option<State>,
     open: BTreeMap<(CallId, u32), Timestamp>,
@@ -92,12 +92,12 @@ impl Tables {
         epoch: Epoch,
         commit: Commit,
     ) -> Result<(), StoreError> {
-        let known = self.conversations.get(id).map(|known| known.head.last_seq);
+        let known = self.conversations.get(id).map(|known| known.summary.last_seq);
         if !commit_rules::follows(&commit, known) {
             return Err(StoreError::Conflict);
         }
         let old = self.conversations.remove(id);
-        self.remove_from_indexes(id, old.as_ref().map(|old| &old.head));
+        self.remove_from_indexes(id, old.as_ref().map(|old| &old.summary));
         let (mut events, mut state, mut open) = match old {
             Some(old) => (old.events, old.state, old.open),
             None => (Vec::new(), None, BTreeMap::new()),
@@ -107,7 +107,7 @@ impl Tables {
                 self.inbox.remove(&(at, id.clone(), closed.call_id, closed.suspension));
             }
         }
-        let agent = &commit.head.agent;
+        let agent = &commit.summary.agent;
         for pending in commit.opened {
             let call = pending.call_id.clone();
             open.insert((call.clone(), pending.suspension), pending.expires_at);
@@ -115,16 +115,16 @@ impl Tables {
             let entry = InboxEntry { conversation_id: id.clone(), agent: agent.clone(), pending };
             self.inbox.insert(key, entry);
         }
-        self.add_to_indexes(id, &commit.head);
+        self.add_to_indexes(id, &commit.summary);
         if let Some(now) = commit.events.last().map(|event| event.at) {
             self.remove_expired(now);
         }
-        for answer in commit.answers {
-            self.keep(id.as_str(), answer);
+        for response in commit.responses {
+            self.keep(id.as_str(), response);
         }
         events.extend(commit.events.iter().cloned());
         state = commit.state.or(state);
-        let conversation = Conversation { epoch, head: commit.head, events, state, open };
+        let conversation = Conversation { epoch, summary: commit.summary, events, state, open };
         self.conversations.insert(id.clone(), conversation);
         Ok(())
     }
@@ -132,17 +132,17 @@ impl Tables {
     fn delete(&mut self, id: &ConversationId) {
         self.audit.remove(id);
         let old = self.conversations.remove(id);
-        self.remove_from_indexes(id, old.as_ref().map(|old| &old.head));
+        self.remove_from_indexes(id, old.as_ref().map(|old| &old.summary));
         for ((call, suspension), at) in old.into_iter().flat_map(|old| old.open) {
             self.inbox.remove(&(at, id.clone(), call, suspension));
         }
         let scope = id.as_str();
         let first = (scope.to_owned(), String::new());
-        let found = self.answers.range(first..).take_while(|((owner, _), _)| owner == scope);
+        let found = self.responses.range(first..).take_while(|((owner, _), _)| owner == scope);
         let found: Vec<_> =
-            found.map(|((_, key), answer)| (key.clone(), answer.expires_at)).collect();
+            found.map(|((_, key), response)| (key.clone(), response.expires_at)).collect();
         for (key, at) in found {
-            self.answers.remove(&(scope.to_owned(), key.clone()));
+            self.responses.remove(&(scope.to_owned(), key.clone()));
             self.expiries.remove(&(at, scope.to_owned(), key));
         }
     }
@@ -150,29 +150,29 @@ impl Tables {
     fn remove_expired(&mut self, now: Timestamp) {
         while self.expiries.first().is_some_and(|(at, _, _)| *at <= now) {
             if let Some((_, scope, key)) = self.expiries.pop_first() {
-                self.answers.remove(&(scope, key));
+                self.responses.remove(&(scope, key));
             }
         }
     }
 
-    fn add_to_indexes(&mut self, id: &ConversationId, head: &ConversationSummary) {
-        self.alarms.extend(head.alarm.map(|at| (at, id.clone())));
-        if head.active {
+    fn add_to_indexes(&mut self, id: &ConversationId, summary: &ConversationSummary) {
+        self.alarms.extend(summary.alarm.map(|at| (at, id.clone())));
+        if summary.active {
             self.active.insert(id.clone());
         }
     }
 
-    fn remove_from_indexes(&mut self, id: &ConversationId, head: Option<&ConversationSummary>) {
-        if let Some(at) = head.and_then(|head| head.alarm) {
+    fn remove_from_indexes(&mut self, id: &ConversationId, summary: Option<&ConversationSummary>) {
+        if let Some(at) = summary.and_then(|summary| summary.alarm) {
             self.alarms.remove(&(at, id.clone()));
         }
         self.active.remove(id);
     }
 
-    fn keep(&mut self, scope: &str, answer: StoredResponse) {
-        let key = answer.key.clone();
-        let at = answer.expires_at;
-        if let Some(old) = self.answers.insert((scope.to_owned(), key.clone()), answer) {
+    fn keep(&mut self, scope: &str, response: StoredResponse) {
+        let key = response.key.clone();
+        let at = response.expires_at;
+        if let Some(old) = self.responses.insert((scope.to_owned(), key.clone()), response) {
             self.expiries.remove(&(old.expires_at, scope.to_owned(), key.clone()));
         }
         self.expiries.insert((at, scope.to_owned(), key));
@@ -225,15 +225,15 @@ impl Journal for Memory {
         Ok(events.iter().rev().take(limit).cloned().collect())
     }
 
-    async fn answer(
+    async fn stored_response(
         &self,
         scope: &str,
         key: &str,
         now: Timestamp,
     ) -> Result<Option<StoredResponse>, StoreError> {
         let tables = self.tables();
-        let answer = tables.answers.get(&(scope.to_owned(), key.to_owned()));
-        Ok(answer.filter(|answer| now < answer.expires_at).cloned())
+        let response = tables.responses.get(&(scope.to_owned(), key.to_owned()));
+        Ok(response.filter(|response| now < response.expires_at).cloned())
     }
 
     async fn claim(
@@ -256,7 +256,7 @@ impl Journal for Memory {
         &self,
         id: &ConversationId,
         held: &Claim,
-        answer: Option<StoredResponse>,
+        response: Option<StoredResponse>,
     ) -> Result<(), StoreError> {
         let mut tables = self.tables();
         if !tables.claims.admits(id, held) {
@@ -264,8 +264,8 @@ impl Journal for Memory {
         }
         tables.delete(id);
         tables.claims.release(id, held);
-        if let Some(answer) = answer {
-            tables.keep(id.as_str(), answer);
+        if let Some(response) = response {
+            tables.keep(id.as_str(), response);
         }
         Ok(())
     }
@@ -273,25 +273,28 @@ impl Journal for Memory {
 
 #[async_trait]
 impl Store for Memory {
-    async fn holding(&self, id: &ConversationId) -> Result<Option<Claim>, StoreError> {
+    async fn current_claim(&self, id: &ConversationId) -> Result<Option<Claim>, StoreError> {
         Ok(self.tables().claims.present(id).cloned())
     }
 
-    async fn head(&self, id: &ConversationId) -> Result<Option<ConversationSummary>, StoreError> {
-        Ok(self.tables().conversations.get(id).map(|known| known.head.clone()))
+    async fn summary(
+        &self,
+        id: &ConversationId,
+    ) -> Result<Option<ConversationSummary>, StoreError> {
+        Ok(self.tables().conversations.get(id).map(|known| known.summary.clone()))
     }
 
     async fn conversations(
         &self,
-        filter: &HeadFilter,
+        filter: &SummaryFilter,
         cursor: Option<&str>,
         limit: usize,
     ) -> Result<Page<(ConversationId, ConversationSummary)>, ListError> {
         let after: Option<ConversationId> = paging::decode(cursor)?;
         let tables = self.tables();
         let rows = tables.conversations.range(after_key(after));
-        let rows = rows.map(|(id, known)| Ok((id, (id.clone(), known.head.clone()))));
-        paging::page(rows, limit, |(_, head)| filter.admits(head))
+        let rows = rows.map(|(id, known)| Ok((id, (id.clone(), known.summary.clone()))));
+        paging::page(rows, limit, |(_, summary)| filter.admits(summary))
     }
 
     async fn inbox(
@@ -322,21 +325,21 @@ impl Store for Memory {
         Ok(tables.alarms.iter().take(limit).map(|(at, id)| (id.clone(), *at)).collect())
     }
 
-    async fn due(
+    async fn due_alarms(
         &self,
-        share: &PartitionSet,
+        partitions: &PartitionSet,
         until: Timestamp,
         limit: usize,
     ) -> Result<Vec<(ConversationId, Timestamp)>, StoreError> {
         let tables = self.tables();
         let due = tables.alarms.iter().take_while(|(at, _)| *at <= until);
-        let in_share = due.filter(|(_, id)| share.contains(Partition::from(id)));
+        let in_share = due.filter(|(_, id)| partitions.contains(Partition::from(id)));
         Ok(in_share.take(limit).map(|(at, id)| (id.clone(), *at)).collect())
     }
 
     async fn active(
         &self,
-        share: &PartitionSet,
+        partitions: &PartitionSet,
         cursor: Option<&str>,
         limit: usize,
     ) -> Result<Page<(ConversationId, Option<Claim>)>, ListError> {
@@ -344,20 +347,20 @@ impl Store for Memory {
         let tables = self.tables();
         let row = |id: &ConversationId| (id.clone(), tables.claims.present(id).cloned());
         let rows = tables.active.range(after_key(after)).map(|id| Ok((id, row(id))));
-        paging::page(rows, limit, |(id, _)| share.contains(Partition::from(id)))
+        paging::page(rows, limit, |(id, _)| partitions.contains(Partition::from(id)))
     }
 
     async fn reserve(
         &self,
         scope: &str,
-        answer: StoredResponse,
+        response: StoredResponse,
         now: Timestamp,
     ) -> Result<bool, StoreError> {
         let mut tables = self.tables();
-        let old = tables.answers.get(&(scope.to_owned(), answer.key.clone()));
+        let old = tables.responses.get(&(scope.to_owned(), response.key.clone()));
         let is_free = old.is_none_or(|old| old.expires_at <= now);
         if is_free {
-            tables.keep(scope, answer);
+            tables.keep(scope, response);
         }
         Ok(is_free)
     }
@@ -365,11 +368,11 @@ impl Store for Memory {
     async fn put_agent(
         &self,
         agent: StoredAgent,
-        answer: Option<StoredResponse>,
+        response: Option<StoredResponse>,
     ) -> Result<bool, StoreError> {
         let mut tables = self.tables();
-        if let Some(answer) = answer {
-            tables.keep(&agent_scope(&agent.name), answer);
+        if let Some(response) = response {
+            tables.keep(&agent_scope(&agent.name), response);
         }
         let old = tables.newest.insert(agent.name.clone(), agent.revision.clone());
         tables.revisions.insert(agent.revision.clone(), agent);
@@ -395,11 +398,11 @@ impl Store for Memory {
     async fn delete_agent(
         &self,
         name: &AgentName,
-        answer: Option<StoredResponse>,
+        response: Option<StoredResponse>,
     ) -> Result<bool, StoreError> {
         let mut tables = self.tables();
-        if let Some(answer) = answer {
-            tables.keep(&agent_scope(name), answer);
+        if let Some(response) = response {
+            tables.keep(&agent_scope(name), response);
         }
         tables.decisions.retain(|(agent, _), _| agent != name);
         Ok(tables.newest.remove(name).is_some())

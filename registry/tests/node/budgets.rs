@@ -32,7 +32,7 @@ async fn steps(node: &TestNode) -> usize {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_turn_is_halted_by_the_name_of_what_it_has_spent() {
+async fn a_turn_that_exceeds_a_budget_is_halted_with_the_name_of_the_budget() {
     for (budget, by, taken) in [
         (json!({"max_turn_tokens": 250}), "max_turn_tokens", 3),
         (json!({"max_turn_tokens": 300}), "max_turn_tokens", 3),
@@ -50,7 +50,7 @@ async fn a_turn_is_halted_by_the_name_of_what_it_has_spent() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_turn_has_its_budget_anew_and_a_conversation_has_not() {
+async fn a_turns_budget_starts_anew_and_a_conversations_does_not() {
     let budget = json!({"max_turn_tokens": 200, "max_conversation_tokens": 300});
     let node = TestNode::new(&spender(budget)).await;
     for (turn, by, taken) in [

@@ -198,7 +198,7 @@ async fn an_agent_that_calls_itself_forever_is_stopped_at_a_depth_of_five() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_more_than_sixteen_work_for_one_at_once() {
+async fn at_most_sixteen_children_of_a_conversation_run_at_once() {
     let calls: Vec<Value> =
         (0..17).map(|n| json!({"id": format!("c{n}"), "name": "ask", "args": {}})).collect();
     let boss = format!(

@@ -103,7 +103,7 @@ async fn results_expire_before_turns_are_dropped() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_kill_loses_no_mark() {
+async fn a_kill_loses_no_context_mark() {
     let node = TestNode::new(&agent().to_string()).await;
     run_turns(&node, 1..=10).await;
     let before = node.state(ID).await.context;
@@ -124,7 +124,7 @@ fn roomy() -> Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_too_long_for_the_provider_is_halved_and_asked_once_more() {
+async fn a_context_too_long_for_the_provider_is_halved_and_sent_once_more() {
     let node = TestNode::new(&roomy().to_string()).await;
     run_turns(&node, 1..=8).await;
     let longest = total_bytes(&node.model.last_texts.lock().unwrap()) - 1_000;
@@ -140,7 +140,7 @@ async fn what_is_too_long_for_the_provider_is_halved_and_asked_once_more() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_still_too_long_fails_the_turn() {
+async fn a_context_that_is_still_too_long_fails_the_turn() {
     let node = TestNode::new(&roomy().to_string()).await;
     run_turns(&node, 1..=8).await;
     node.model.max_prompt_bytes.store(10, Ordering::SeqCst);
@@ -180,7 +180,7 @@ async fn what_no_window_holds_halts_the_turn_and_not_the_conversation() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_over_its_budget_and_cannot_be_reduced_is_sent() {
+async fn a_context_over_its_budget_that_cannot_be_reduced_is_sent() {
     let node = TestNode::new(&agent().to_string()).await;
     node.send(ID, &WORDS.repeat(30)).await.unwrap();
     assert_eq!(node.turn_end(ID, 1).await, (TurnOutcome::Completed, None));

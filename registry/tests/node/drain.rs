@@ -45,7 +45,7 @@ async fn a_draining_node_takes_nothing_new_finishes_its_tool_and_hands_over() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_drained_node_held_is_free_at_once() {
+async fn conversations_of_a_drained_node_are_free_at_once() {
     let mut cluster = TestCluster::new(3, APPROVAL_AGENT).await;
     for n in 0..9 {
         let id = format!("x{n}");
@@ -101,7 +101,7 @@ async fn a_drain_that_times_out_cuts_off_runs_and_hands_them_over() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_must_not_run_twice_is_interrupted_when_a_drain_cuts_it_off() {
+async fn a_call_that_must_not_run_twice_is_interrupted_when_a_drain_cuts_it_off() {
     let mut cluster = TestCluster::new(2, HOLD_ONCE_AGENT).await;
     cluster.node(0).send("x", "go").await.unwrap();
     cluster.node(0).wait_for_holds(1).await;
@@ -133,8 +133,8 @@ async fn a_cluster_in_which_every_node_drains_refuses_work_and_loses_nothing() {
     }
     tokio::time::sleep(Duration::from_secs(1)).await;
     let refused = cluster.node(0).send("y", "go").await;
-    assert!(matches!(refused, Err(RequestError::Refused(_))), "{refused:?}");
+    assert!(matches!(refused, Err(RequestError::Store(_))), "{refused:?}");
     let refused = cluster.node(0).approve("x", "c").await;
-    assert!(matches!(refused, Err(RequestError::Refused(_))), "{refused:?}");
+    assert!(matches!(refused, Err(RequestError::Store(_))), "{refused:?}");
     assert_eq!(cluster.node(0).state("x").await.pending_calls().len(), 1);
 }

@@ -15,7 +15,7 @@ use abide_conversation::remembered_decision::RememberedDecision;
 use abide_conversation::{AgentName, ConversationId, DecisionId, Revision, Timestamp};
 use abide_registry::partition::PartitionSet;
 use abide_registry::store::memory::Memory;
-use abide_registry::store::{HeadFilter, ListError, Page, Store, StoredAgent};
+use abide_registry::store::{ListError, Page, Store, StoredAgent, SummaryFilter};
 use async_trait::async_trait;
 use tokio::sync::{Semaphore, watch};
 
@@ -129,9 +129,9 @@ impl Journal for FlakyStore {
         &self,
         id: &ConversationId,
         held: &Claim,
-        answer: Option<StoredResponse>,
+        response: Option<StoredResponse>,
     ) -> Result<(), StoreError> {
-        self.reachable()?.delete(id, held, answer).await
+        self.reachable()?.delete(id, held, response).await
     }
 
     async fn append(
@@ -179,29 +179,32 @@ impl Journal for FlakyStore {
         self.reachable()?.events_before(id, before, limit).await
     }
 
-    async fn answer(
+    async fn stored_response(
         &self,
         scope: &str,
         key: &str,
         now: Timestamp,
     ) -> Result<Option<StoredResponse>, StoreError> {
-        self.reachable()?.answer(scope, key, now).await
+        self.reachable()?.stored_response(scope, key, now).await
     }
 }
 
 #[async_trait]
 impl Store for FlakyStore {
-    async fn holding(&self, id: &ConversationId) -> Result<Option<Claim>, StoreError> {
-        self.reachable()?.holding(id).await
+    async fn current_claim(&self, id: &ConversationId) -> Result<Option<Claim>, StoreError> {
+        self.reachable()?.current_claim(id).await
     }
 
-    async fn head(&self, id: &ConversationId) -> Result<Option<ConversationSummary>, StoreError> {
-        self.reachable()?.head(id).await
+    async fn summary(
+        &self,
+        id: &ConversationId,
+    ) -> Result<Option<ConversationSummary>, StoreError> {
+        self.reachable()?.summary(id).await
     }
 
     async fn conversations(
         &self,
-        filter: &HeadFilter,
+        filter: &SummaryFilter,
         cursor: Option<&str>,
         limit: usize,
     ) -> Result<Page<(ConversationId, ConversationSummary)>, ListError> {
@@ -221,39 +224,39 @@ impl Store for FlakyStore {
         self.reachable()?.alarms(limit).await
     }
 
-    async fn due(
+    async fn due_alarms(
         &self,
-        share: &PartitionSet,
+        partitions: &PartitionSet,
         until: Timestamp,
         limit: usize,
     ) -> Result<Vec<(ConversationId, Timestamp)>, StoreError> {
-        self.reachable()?.due(share, until, limit).await
+        self.reachable()?.due_alarms(partitions, until, limit).await
     }
 
     async fn active(
         &self,
-        share: &PartitionSet,
+        partitions: &PartitionSet,
         cursor: Option<&str>,
         limit: usize,
     ) -> Result<Page<(ConversationId, Option<Claim>)>, ListError> {
-        self.reachable()?.active(share, cursor, limit).await
+        self.reachable()?.active(partitions, cursor, limit).await
     }
 
     async fn reserve(
         &self,
         scope: &str,
-        answer: StoredResponse,
+        response: StoredResponse,
         now: Timestamp,
     ) -> Result<bool, StoreError> {
-        self.reachable()?.reserve(scope, answer, now).await
+        self.reachable()?.reserve(scope, response, now).await
     }
 
     async fn put_agent(
         &self,
         agent: StoredAgent,
-        answer: Option<StoredResponse>,
+        response: Option<StoredResponse>,
     ) -> Result<bool, StoreError> {
-        self.reachable()?.put_agent(agent, answer).await
+        self.reachable()?.put_agent(agent, response).await
     }
 
     async fn agent(&self, name: &AgentName) -> Result<Option<StoredAgent>, StoreError> {
@@ -275,9 +278,9 @@ impl Store for FlakyStore {
     async fn delete_agent(
         &self,
         name: &AgentName,
-        answer: Option<StoredResponse>,
+        response: Option<StoredResponse>,
     ) -> Result<bool, StoreError> {
-        self.reachable()?.delete_agent(name, answer).await
+        self.reachable()?.delete_agent(name, response).await
     }
 
     async fn set_decision(

@@ -54,7 +54,7 @@ async fn a_fork_is_cut_where_it_is_asked_to_and_goes_its_own_way() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_open_is_cancelled_in_the_copy_alone() {
+async fn open_calls_are_cancelled_only_in_the_copy() {
     for agent in [APPROVAL_AGENT, HOLD_AGENT] {
         let node = TestNode::new(agent).await;
         node.send("x", "go").await.unwrap();

@@ -206,7 +206,7 @@ async fn no_tool_of_any_kind_does_what_a_list_or_the_phase_refuses() {
                 let EventData::DispatchFinished(done) = dispatched.data else {
                     panic!("{dispatched:?}")
                 };
-                assert_eq!(done.gate.unwrap().rule, rule);
+                assert_eq!(done.verdict.unwrap().rule, rule);
             }
             assert!(!events.iter().any(|event| matches!(event.data, EventData::Suspension(_))));
             check_nothing_happened(&node, &server).await;
@@ -281,7 +281,7 @@ async fn arguments_that_an_approver_edits_pass_the_gate_as_it_is_by_then() {
         let refused = refusal(case.name, "phase: plan");
         assert_eq!(results(&events, case.name), [envelope(&refused)]);
         let gate_verdict = events.iter().rev().find_map(|event| match &event.data {
-            EventData::Resolution(resolution) => resolution.gate.clone(),
+            EventData::Resolution(resolution) => resolution.verdict.clone(),
             _ => None,
         });
         assert_eq!(gate_verdict.unwrap().decision, Decision::Deny);
@@ -296,7 +296,7 @@ async fn arguments_that_an_approver_edits_pass_the_gate_as_it_is_by_then() {
 
 /// The counterpart of the tests of refusals, which prove nothing without it.
 #[tokio::test]
-async fn what_the_gate_lets_through_happens_whatever_its_kind() {
+async fn a_call_that_the_gate_allows_is_carried_out_whatever_its_kind() {
     let server = Server::start().await;
     let cases = cases(&server.url);
     let node = start_node(&agent(&cases, &json!({}), None)).await;
@@ -345,7 +345,7 @@ async fn a_users_own_call_runs_with_the_approval_that_it_brings() {
     }
     let events = node.journal(ID).await;
     let started = events.iter().filter_map(|event| match &event.data {
-        EventData::DispatchStarted(started) => started.gate.clone(),
+        EventData::DispatchStarted(started) => started.verdict.clone(),
         _ => None,
     });
     let asking = started.filter(|verdict| verdict.decision == Decision::Ask).count();
@@ -371,16 +371,16 @@ async fn with_forged_journal(
     let id = ConversationId::new(ID);
     let before = Holder { node: NodeName::new("n"), incarnation: Incarnation::new("0") };
     let held = store.claim(&id, &before, None).await.unwrap();
-    let mut head = original.store.head(&id).await.unwrap().unwrap();
-    head.last_seq = last as u64 + 1;
+    let mut summary = original.store.summary(&id).await.unwrap().unwrap();
+    summary.last_seq = last as u64 + 1;
     let events = events.into();
     let commit = Commit {
         events,
-        head,
+        summary,
         opened: Vec::new(),
         closed: Vec::new(),
         state: None,
-        answers: Vec::new(),
+        responses: Vec::new(),
     };
     store.append(&id, &held, commit).await.unwrap();
     store.release(&id, &held).await.unwrap();

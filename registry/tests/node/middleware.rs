@@ -91,7 +91,7 @@ async fn effective_args(node: &TestNode) -> Vec<EffectiveArgs> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn it_is_around_the_models_calls_and_a_users_own_in_the_same_order() {
+async fn middleware_surrounds_the_models_calls_and_a_users_own_in_the_same_order() {
     let (node, log) = start_node(&one_call("run: {native: echo}, middleware: [tool]")).await;
     node.send("x", "go").await.unwrap();
     assert_eq!(node.turn_end("x", 1).await, (TurnOutcome::Completed, None));
@@ -118,7 +118,7 @@ async fn changed_arguments_are_on_record_beside_those_of_the_call() {
     assert_eq!(call.args, json!({"n": 1}));
     for effective_args in effective_args(&node).await {
         assert_eq!(
-            (effective_args.args, effective_args.gate.rule.as_str()),
+            (effective_args.args, effective_args.verdict.rule.as_str()),
             (json!({"n": 2}), "middleware")
         );
     }
@@ -131,7 +131,7 @@ async fn changed_arguments_are_on_record_beside_those_of_the_call() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_it_refuses_or_breaks_is_an_error_and_the_turn_goes_on() {
+async fn a_call_that_middleware_refuses_or_breaks_is_an_error_and_the_turn_goes_on() {
     for (middleware, error_type) in [("closed", "TOOL_ERROR"), ("none", "VALIDATION_ERROR")] {
         let tool = format!("run: {{native: hold}}, middleware: [{middleware}]");
         let tool = match middleware {

@@ -40,9 +40,9 @@ async fn written() -> Arc<Memory> {
     let event = |(seq, data)| Event { seq, at, turn_id: None, data };
     let commit = Commit {
         events: [(1, created), (2, mused)].map(event).into(),
-        head: ConversationSummary {
+        summary: ConversationSummary {
             agent,
-            state: ConversationStatus::Idle,
+            status: ConversationStatus::Idle,
             last_seq: 2,
             created_at: at,
             metadata: Map::new(),
@@ -52,7 +52,7 @@ async fn written() -> Arc<Memory> {
         opened: Vec::new(),
         closed: Vec::new(),
         state: None,
-        answers: Vec::new(),
+        responses: Vec::new(),
     };
     store.append(&id, &held, commit).await.unwrap();
     store.release(&id, &held).await.unwrap();

@@ -62,7 +62,7 @@ async fn a_suspects_conversations_are_taken_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_ran_on_a_dead_node_goes_on_by_itself_once() {
+async fn work_of_a_dead_node_resumes_by_itself_once() {
     for (mode, within) in [(DeathMode::ConnectionRefused, 200), (DeathMode::HalfOpen, 6_200)] {
         let mut cluster = TestCluster::new(3, HOLD_AGENT).await;
         for n in 0..9 {
@@ -89,7 +89,7 @@ async fn what_ran_on_a_dead_node_goes_on_by_itself_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_must_not_run_twice_is_interrupted_by_a_death() {
+async fn a_call_that_must_not_run_twice_is_interrupted_by_the_death_of_its_node() {
     let mut cluster = TestCluster::new(3, HOLD_ONCE_AGENT).await;
     cluster.node(0).send("x", "go").await.unwrap();
     cluster.node(0).wait_for_holds(1).await;
@@ -192,7 +192,7 @@ async fn an_alarm_of_a_dead_holder_fires_in_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cluster_that_died_whole_takes_up_what_ran() {
+async fn a_cluster_that_died_as_a_whole_resumes_its_work() {
     let mut cluster = TestCluster::new(3, HOLD_AGENT).await;
     for n in 0..9 {
         cluster.node(n % 3).send(&format!("x{n}"), "go").await.unwrap();

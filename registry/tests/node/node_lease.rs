@@ -29,7 +29,7 @@ async fn a_node_that_cannot_renew_starts_no_tool_and_goes_on_when_it_can() {
     cluster.set_membership_down(0, true);
     tokio::time::sleep(LEASE - Duration::from_millis(300)).await;
     let refused = cluster.node(0).approve("x", "c").await;
-    assert!(matches!(refused, Err(RequestError::Refused(_))), "{refused:?}");
+    assert!(matches!(refused, Err(RequestError::Store(_))), "{refused:?}");
     assert_eq!(cluster.run_count("x", "c"), 0);
     cluster.set_membership_down(0, false);
     let reconnected = tokio::time::Instant::now();
@@ -48,7 +48,7 @@ async fn a_node_that_cannot_renew_starts_no_tool_and_goes_on_when_it_can() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_held_back_goes_on_after_a_renewal_that_came_late() {
+async fn work_that_was_held_back_resumes_after_a_late_renewal() {
     let cluster = TestCluster::new(1, APPROVAL_AGENT).await;
     for n in 0..200 {
         let id = format!("x{n}");
@@ -86,7 +86,7 @@ async fn a_node_that_cannot_renew_calls_no_model() {
     tokio::time::sleep(LEASE).await;
     let calls_before = cluster.node(0).model.call_count.load(Ordering::SeqCst);
     let refused = cluster.node(0).send("y", "go").await;
-    assert!(matches!(refused, Err(RequestError::Refused(_))), "{refused:?}");
+    assert!(matches!(refused, Err(RequestError::Store(_))), "{refused:?}");
     tokio::time::sleep(Duration::from_secs(60)).await;
     assert_eq!(cluster.node(0).model.call_count.load(Ordering::SeqCst), calls_before);
     cluster.set_membership_down(0, false);
@@ -165,7 +165,7 @@ async fn a_process_whose_name_was_taken_stays_out_until_its_namesake_ends() {
     assert!(!cluster.members.alive().contains(&former));
     let refused = cluster.node(0).send("y", "go").await;
     assert!(
-        matches!(refused, Err(RequestError::Refused(_))),
+        matches!(refused, Err(RequestError::Store(_))),
         "a node without membership took a conversation: {refused:?}"
     );
     cluster.node(1).send("y", "go").await.unwrap();
@@ -194,7 +194,7 @@ async fn a_node_that_one_peer_cannot_reach_is_declared_dead_once_and_keeps_its_l
     cluster.node(0).wait_for_holds(1).await;
     let begun = tokio::time::Instant::now();
     let refused = cluster.node(1).send("x", "now").await;
-    assert!(matches!(refused, Err(RequestError::Refused(_))), "{refused:?}");
+    assert!(matches!(refused, Err(RequestError::Store(_))), "{refused:?}");
     assert!(begun.elapsed() <= Duration::from_secs(16));
     assert_eq!(cluster.node(0).conversations.cluster().lease().me(), me);
     assert_eq!(cluster.live_on("x"), [0]);
@@ -216,7 +216,7 @@ async fn a_call_that_waited_past_its_deadline_for_a_holder_is_not_carried_out() 
     cluster.node(1).wait_until_passivated("x").await;
     cluster.node(0).conversations.start(&ConversationId::new("x")).await.unwrap();
     let refused = cluster.node(2).approve("x", "c").await;
-    assert!(matches!(refused, Err(RequestError::Refused(_) | RequestError::Lost)), "{refused:?}");
+    assert!(matches!(refused, Err(RequestError::Store(_) | RequestError::Lost)), "{refused:?}");
     cluster.node(0).wait_until_passivated("x").await;
     tokio::time::sleep(Duration::from_secs(5)).await;
     let events = cluster.node(0).journal("x").await;

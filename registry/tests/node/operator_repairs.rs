@@ -56,7 +56,7 @@ async fn wait_for_backoff(node: &TestNode, name: &str) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_waits_for_a_later_attempt_is_tried_now_from_any_node() {
+async fn a_retry_from_any_node_ends_the_backoff_of_a_model_call() {
     let cluster = TestCluster::new(3, SLOW_RETRY_AGENT).await;
     for (number, name) in ["x", "y"].into_iter().enumerate() {
         cluster.node(0).model.call_count.store(0, Ordering::SeqCst);
@@ -183,7 +183,7 @@ async fn a_passivated_conversation_is_moved_and_released() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_must_not_run_twice_is_interrupted_only_by_force() {
+async fn a_call_that_must_not_run_twice_is_interrupted_only_by_force() {
     for moves in [true, false] {
         let cluster = TestCluster::new(2, HOLD_ONCE_AGENT).await;
         cluster.node(0).send("x", "go").await.unwrap();
@@ -252,7 +252,7 @@ async fn a_released_conversation_is_started_anew_by_whoever_needs_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_runs_when_it_is_released_goes_on_by_itself() {
+async fn work_of_a_released_conversation_resumes_by_itself() {
     let cluster = TestCluster::new(2, HOLD_AGENT).await;
     cluster.node(0).send("x", "go").await.unwrap();
     cluster.node(0).wait_for_holds(1).await;

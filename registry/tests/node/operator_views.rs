@@ -52,7 +52,7 @@ async fn a_conversation_is_seen_and_killed_from_any_node() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_dead_node_held_is_shown_without_a_holder() {
+async fn conversations_of_a_dead_node_are_shown_without_a_holder() {
     let mut cluster = TestCluster::new(2, HOLD_AGENT).await;
     cluster.release_all();
     cluster.node(0).send("x", "go").await.unwrap();

@@ -86,7 +86,7 @@ async fn a_waiting_conversation_leaves_memory_and_an_answer_brings_it_back() {
     let node = TestNode::new(APPROVAL_AGENT).await;
     node.send("x", "go").await.unwrap();
     node.wait_until_passivated("x").await;
-    assert!(node.store.holding(&ConversationId::new("x")).await.unwrap().is_none());
+    assert!(node.store.current_claim(&ConversationId::new("x")).await.unwrap().is_none());
     let snapshot = node.conversations.snapshot(&ConversationId::new("x")).await.unwrap().unwrap();
     assert!(snapshot.holder.is_none() && snapshot.pending.len() == 1);
     assert!(node.conversations.table().is_empty(), "a snapshot started an actor");
@@ -176,7 +176,7 @@ async fn an_append_whose_answer_was_lost_is_replayed_not_repeated() {
     node.tools.release.add_permits(10);
     store.lose_replies.store(true, Ordering::SeqCst);
     let lost = node.send("x", "go").await;
-    assert!(matches!(lost, Err(RequestError::Refused(_))), "{lost:?}");
+    assert!(matches!(lost, Err(RequestError::Store(_))), "{lost:?}");
     store.lose_replies.store(false, Ordering::SeqCst);
     assert_eq!(node.turn_end("x", 1).await, (TurnOutcome::Completed, None));
     node.check("x").await;
@@ -191,7 +191,7 @@ async fn a_store_that_was_away_costs_no_crash_and_the_turn_goes_on() {
     store.unreachable.store(true, Ordering::SeqCst);
     node.tools.release.add_permits(10);
     let refused = node.send("y", "go").await;
-    assert!(matches!(refused, Err(RequestError::Refused(_))), "{refused:?}");
+    assert!(matches!(refused, Err(RequestError::Store(_))), "{refused:?}");
     tokio::time::sleep(Duration::from_secs(120)).await;
     assert!(node.quarantine("x").await.is_none());
     store.unreachable.store(false, Ordering::SeqCst);
@@ -207,7 +207,7 @@ async fn a_store_that_refuses_a_read_costs_no_running_tool() {
     node.wait_for_holds(1).await;
     store.unreachable.store(true, Ordering::SeqCst);
     let refused = node.send("x", "more").await;
-    assert!(matches!(refused, Err(RequestError::Refused(_))), "{refused:?}");
+    assert!(matches!(refused, Err(RequestError::Store(_))), "{refused:?}");
     store.unreachable.store(false, Ordering::SeqCst);
     node.tools.release.add_permits(1);
     node.turn_end("x", 1).await;
@@ -237,7 +237,7 @@ async fn a_draining_node_runs_what_it_handed_over_and_leaves_the_rest() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_comes_while_an_actor_leaves_goes_to_the_next_one() {
+async fn a_request_to_an_actor_that_is_ending_goes_to_its_successor() {
     let node = TestNode::new(APPROVAL_AGENT).await;
     node.send("x", "go").await.unwrap();
     node.poll_for_event("x", |data| matches!(data, EventData::Suspension(_))).await;

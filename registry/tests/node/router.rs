@@ -153,7 +153,7 @@ async fn a_call_that_comes_after_its_deadline_is_not_carried_out() {
     cluster.node(0).turn_end("x", 1).await;
     cluster.network.set_fates(first_delivery(Fate::Delay(Duration::from_secs(20))));
     let late = cluster.node(1).send("x", "late").await;
-    assert!(matches!(late, Err(RequestError::Lost | RequestError::Refused(_))), "{late:?}");
+    assert!(matches!(late, Err(RequestError::Lost | RequestError::Store(_))), "{late:?}");
     tokio::time::sleep(Duration::from_secs(30)).await;
     assert_eq!(user_message_count(cluster.node(0), "x").await, 1);
 }
@@ -199,7 +199,7 @@ async fn a_request_waits_for_a_holder_that_cannot_be_reached() {
     cluster.set_link(0, 1, LinkState::Lost);
     let begun = Instant::now();
     let never = cluster.node(1).send("x", "again").await;
-    assert!(matches!(never, Err(RequestError::Refused(_))), "{never:?}");
+    assert!(matches!(never, Err(RequestError::Store(_))), "{never:?}");
     assert!(begun.elapsed() <= Duration::from_secs(16));
 }
 

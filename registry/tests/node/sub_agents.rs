@@ -6,7 +6,7 @@ use abide_actors::journal::{InboxEntry, InboxFilter};
 use abide_conversation::event::{Event, EventData};
 use abide_conversation::message::Ui;
 use abide_conversation::{ConversationId, wanted};
-use abide_registry::store::HeadFilter;
+use abide_registry::store::SummaryFilter;
 
 use crate::test_node::TestNode;
 
@@ -107,7 +107,7 @@ pub async fn suspended(node: &TestNode, id: &str) {
 
 /// The ids of all conversations.
 pub async fn all_conversations(node: &TestNode) -> Vec<String> {
-    let all = node.store.conversations(&HeadFilter::default(), None, 1_000).await.unwrap();
+    let all = node.store.conversations(&SummaryFilter::default(), None, 1_000).await.unwrap();
     all.items.into_iter().map(|(id, _)| id.to_string()).collect()
 }
 
@@ -124,8 +124,8 @@ pub async fn check_all_settled(node: &TestNode) {
     }
     for id in all {
         node.check(&id).await;
-        let head = node.store.head(&ConversationId::new(&*id)).await.unwrap().unwrap();
-        assert!(!head.active && head.alarm.is_none(), "{id}: {head:?}");
+        let summary = node.store.summary(&ConversationId::new(&*id)).await.unwrap().unwrap();
+        assert!(!summary.active && summary.alarm.is_none(), "{id}: {summary:?}");
     }
     assert_eq!(inbox(node).await, []);
 }

@@ -13,7 +13,7 @@ use abide_conversation::{ConversationId, Timestamp};
 use abide_registry::host::{HostMsg, RemoteCall};
 use abide_registry::member::ProcessId;
 use abide_registry::membership::{
-    LinkState, LinkStates, Member, Membership, ObservedMember, Renewed,
+    LinkState, LinkStates, Member, Membership, MembershipStatus, ObservedMember,
 };
 use abide_registry::peers::{CallError, Peers};
 use abide_registry::placement::Policy;
@@ -208,7 +208,7 @@ impl TestCluster {
     }
 
     pub async fn holder(&self, id: &str) -> Option<Holder> {
-        let claim = self.store.holding(&ConversationId::new(id)).await.unwrap();
+        let claim = self.store.current_claim(&ConversationId::new(id)).await.unwrap();
         claim.map(|claim| claim.holder)
     }
 
@@ -234,7 +234,8 @@ impl TestCluster {
     /// A conversation id whose partition this node owns.
     pub fn id_in_partitions_of(&self, number: usize) -> String {
         let view = self.node(number).conversations.cluster().view();
-        let owned = |id: &String| view.share.contains((&ConversationId::new(id.as_str())).into());
+        let owned =
+            |id: &String| view.partitions.contains((&ConversationId::new(id.as_str())).into());
         (0..).map(|n| format!("x{n}")).find(owned).unwrap()
     }
 
@@ -291,18 +292,21 @@ impl MembershipHandle {
     }
 }
 
-fn alive(all: &Registrations) -> Renewed {
+fn alive(all: &Registrations) -> MembershipStatus {
     let silent = |renewed: &Instant| u64::try_from(renewed.elapsed().as_millis()).unwrap();
     let observed = |(member, renewed): &(Member, Instant)| ObservedMember {
         member: member.clone(),
         silent_ms: silent(renewed),
     };
-    Renewed::Alive { now: Timestamp::UNIX_EPOCH, members: all.values().map(observed).collect() }
+    MembershipStatus::Alive {
+        now: Timestamp::UNIX_EPOCH,
+        members: all.values().map(observed).collect(),
+    }
 }
 
 #[async_trait]
 impl Membership for MembershipHandle {
-    async fn enter(&self, me: &Member) -> Result<Renewed, StoreError> {
+    async fn enter(&self, me: &Member) -> Result<MembershipStatus, StoreError> {
         let mut all = self.registrations()?;
         let mut processes = self.members.processes.lock().unwrap();
         if !processes.contains(&me.process) {
@@ -311,20 +315,20 @@ impl Membership for MembershipHandle {
         let place = |process: &ProcessId| processes.iter().position(|known| known == process);
         let present = all.get(&me.holder.node).map(|(present, _)| &present.process);
         if present.is_some_and(|present| place(present) > place(&me.process)) {
-            return Ok(Renewed::Evicted);
+            return Ok(MembershipStatus::Evicted);
         }
         all.insert(me.holder.node.clone(), (me.clone(), Instant::now()));
         Ok(alive(&all))
     }
 
-    async fn renew(&self, me: &Member) -> Result<Renewed, StoreError> {
+    async fn renew(&self, me: &Member) -> Result<MembershipStatus, StoreError> {
         let mut all = self.registrations()?;
         match all.get_mut(&me.holder.node) {
             Some((member, renewed)) if member.holder == me.holder => {
                 (*member, *renewed) = (me.clone(), Instant::now());
                 Ok(alive(&all))
             }
-            _ => Ok(Renewed::Evicted),
+            _ => Ok(MembershipStatus::Evicted),
         }
     }
 

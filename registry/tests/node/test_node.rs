@@ -28,7 +28,7 @@ use abide_registry::member::ProcessId;
 use abide_registry::membership::{Member, MemberState, Membership};
 use abide_registry::peers::Peers;
 use abide_registry::placement::Policy;
-use abide_registry::router::Conversations;
+use abide_registry::router::ConversationRouter;
 use abide_registry::runtime::{NodeRuntime, RuntimeDeps};
 use abide_registry::standalone::Standalone;
 use abide_registry::store::Store;
@@ -51,7 +51,7 @@ pub const PASSIVATE_AFTER: Duration = Duration::from_secs(30);
 const DEADLINE: Duration = Duration::from_secs(7_200);
 
 pub struct TestNode {
-    pub conversations: Conversations,
+    pub conversations: ConversationRouter,
     pub store: Arc<dyn Store>,
     pub catalog: Arc<AgentCatalog>,
     pub hub: Hub,
@@ -174,7 +174,7 @@ impl TestNode {
                 state: MemberState::Up,
                 live_actors: 0,
                 version: String::new(),
-                wire: abide_registry::protocol::WIRE,
+                protocol_version: abide_registry::protocol::PROTOCOL_VERSION,
                 since: clock.now(),
                 lease_ms: u64::try_from(LEASE.as_millis()).unwrap(),
             },
@@ -374,7 +374,7 @@ pub fn user_message(text: &str, if_busy: IfBusy) -> Request {
         message_id: None,
         principal: Principal::new("ada"),
         assigns: Default::default(),
-        shape: AnswerFormat::Agent,
+        answer_format: AnswerFormat::Agent,
         if_busy,
     })
 }

@@ -228,7 +228,7 @@ fn member((node, process, address): PeerAddress) -> Member {
         state: MemberState::Up,
         live_actors: 0,
         version: "test".to_owned(),
-        wire: abide_registry::protocol::WIRE,
+        protocol_version: abide_registry::protocol::PROTOCOL_VERSION,
         since: abide_conversation::Timestamp::default(),
         lease_ms: 5_000,
     }

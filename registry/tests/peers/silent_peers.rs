@@ -35,7 +35,7 @@ async fn a_stopped_peer_delays_no_call_past_its_deadline_and_comes_back_by_itsel
 }
 
 #[tokio::test]
-async fn nothing_piles_up_before_a_stopped_peer() {
+async fn calls_to_a_stopped_peer_do_not_pile_up() {
     let (mut a, b) = pair().await;
     b.signal("STOP").await;
     let before = a.resident_mib();

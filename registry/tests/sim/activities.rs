@@ -97,7 +97,7 @@ pub fn approve(call: CallId) -> Action {
         suspension: None,
         by: Principal::new("bob"),
         answer: ResolutionAnswer::Approval { approved: true, reason: None, args: None },
-        gate: Some(verdict(Decision::Allow)),
+        verdict: Some(verdict(Decision::Allow)),
         remember: None,
         halt: None,
     })
@@ -151,9 +151,9 @@ fn call(tool: &str, gated: bool, once: bool) -> PlannedCall {
         message: String::new(),
         timeout_ms: ANSWER_MS,
     };
-    let gate = Some(verdict(if gated { Decision::Ask } else { Decision::Allow }));
+    let verdict = Some(verdict(if gated { Decision::Ask } else { Decision::Allow }));
     let (given_id, tool) = (tool.to_owned(), tool.to_owned());
-    PlannedCall { given_id, tool, args: json!({}), original_args: None, plan, gate }
+    PlannedCall { given_id, tool, args: json!({}), original_args: None, plan, verdict }
 }
 
 fn returned(call: &CallId, attempt: u32) -> Action {

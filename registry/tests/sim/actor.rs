@@ -144,7 +144,7 @@ impl Actor {
                 Msg::Deliver(delivery) => self.deliver(delivery).await?,
                 Msg::Report(activity, result) => {
                     if self.live.activities.borrow_mut().remove(&activity).is_some() {
-                        self.act(result.map_err(ActivityError::Refused)?).await?;
+                        self.act(result.map_err(ActivityError::Store)?).await?;
                         self.reconcile();
                     }
                 }
@@ -214,7 +214,7 @@ impl Actor {
         let Some(Request { action, key }) = delivery.request.take() else { return Ok(()) };
         if let Some(key) = &key {
             let (id, key) = (self.live.id.clone(), key.clone());
-            match self.node.ask(DEADLINE, move |store, _| store.answer(&id, &key)).await {
+            match self.node.ask(DEADLINE, move |store, _| store.stored_response(&id, &key)).await {
                 Ok(None) => {}
                 Ok(Some(first)) => {
                     delivery.reply.send(Outcome::Done(first));
@@ -259,11 +259,11 @@ impl Actor {
     async fn commit(
         &mut self,
         events: Vec<Event>,
-        answer: Option<StoredResponse>,
+        response: Option<StoredResponse>,
     ) -> Result<(), StoreError> {
-        if !events.is_empty() || answer.is_some() {
+        if !events.is_empty() || response.is_some() {
             let next = replay(self.state.clone(), &events);
-            let commit = compose(&self.state, &next, events, answer, self.cached_seq);
+            let commit = compose(&self.state, &next, events, response, self.cached_seq);
             let cached = commit.state.is_some();
             let (id, held) = (self.live.id.clone(), self.held.clone());
             let commit = Cell::new(Some(commit));
@@ -322,7 +322,7 @@ pub fn compose(
     before: &State,
     next: &State,
     events: Vec<Event>,
-    answer: Option<StoredResponse>,
+    response: Option<StoredResponse>,
     cached_seq: u64,
 ) -> Commit {
     let (before, after) = (before.pending_calls(), next.pending_calls());
@@ -334,9 +334,9 @@ pub fn compose(
         suspension: it.suspension,
         expires_at: it.expires_at,
     };
-    let head = ConversationSummary {
+    let summary = ConversationSummary {
         agent: next.agent.clone().unwrap_or_else(|| AgentName::new("")),
-        state: next.status(),
+        status: next.status(),
         last_seq: next.seq,
         created_at: next.created_at.unwrap_or(Timestamp::UNIX_EPOCH),
         metadata: next.metadata.clone(),
@@ -346,10 +346,10 @@ pub fn compose(
     let cache = next.seq.saturating_sub(cached_seq) >= CACHE_EVERY;
     Commit {
         events: events.into(),
-        head,
+        summary,
         opened: after.iter().filter(|it| !among(&before, it)).cloned().collect(),
         closed: before.iter().filter(|it| !among(&after, it)).map(closed).collect(),
         state: cache.then(|| next.clone()),
-        answers: answer.into_iter().collect(),
+        responses: response.into_iter().collect(),
     }
 }

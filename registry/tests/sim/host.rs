@@ -22,7 +22,7 @@ pub type ReplyTo = OneShot<Option<Rc<Live>>>;
 pub enum HostMsg {
     /// Starts an actor unless one is live, in place of a dead holder if there is one.
     Ensure(ConversationId, Option<Holder>, ReplyTo),
-    Revive(ConversationId),
+    Restart(ConversationId),
     Ended {
         live: Rc<Live>,
         exit_reason: Option<ExitReason>,
@@ -89,7 +89,7 @@ impl Node {
     fn handle(self: &Rc<Self>, message: HostMsg) {
         match message {
             HostMsg::Ensure(id, replacing, reply) => self.ensure(id, replacing, Some(reply)),
-            HostMsg::Revive(id) => self.revive(id),
+            HostMsg::Restart(id) => self.restart(id),
             HostMsg::Ended { live, exit_reason, has_work } => {
                 self.ended(&live, exit_reason, has_work)
             }
@@ -162,9 +162,9 @@ impl Node {
         live
     }
 
-    fn revive(self: &Rc<Self>, id: ConversationId) {
+    fn restart(self: &Rc<Self>, id: ConversationId) {
         let replacing =
-            self.crash_histories.borrow_mut().get_mut(&id).and_then(CrashHistory::revive);
+            self.crash_histories.borrow_mut().get_mut(&id).and_then(CrashHistory::end_delay);
         let waiting = self.waiting.borrow_mut().remove(&id).unwrap_or_default();
         self.ensure(id.clone(), replacing, None);
         for reply in waiting {
@@ -181,7 +181,7 @@ impl Node {
         self.table.borrow_mut().remove(&id);
         let pause = exit_reason.as_ref().and_then(|exit_reason| {
             self.world.trace(|| format!("{}: {id} ends: {exit_reason}", self.me()));
-            if *exit_reason == ExitReason::Refused(StoreError::Conflict) {
+            if *exit_reason == ExitReason::Store(StoreError::Conflict) {
                 self.world.store.report_violation(format!(
                     "{id}: the only writer met events that it has not written"
                 ));
@@ -195,7 +195,7 @@ impl Node {
                 &exit_reason.to_string(),
                 live.replacing.clone(),
             );
-            let fenced = *exit_reason == ExitReason::Refused(StoreError::Fenced);
+            let fenced = *exit_reason == ExitReason::Store(StoreError::Fenced);
             pause.filter(|_| !(fenced && mutation == Some(Mutation::FencedNotRestarted)))
         });
         let draining = self.draining.get();
@@ -211,13 +211,13 @@ impl Node {
         let paused =
             self.crash_histories.borrow().get(&id).is_some_and(|history| history.delay.is_some());
         if immediate || self.waiting.borrow().contains_key(&id) && !paused {
-            self.revive(id.clone());
+            self.restart(id.clone());
         }
         if let Some(pause) = pause.filter(|pause| !pause.is_zero()) {
             let node = self.clone();
             self.spawn(async move {
                 node.sleep(pause).await;
-                node.cast(HostMsg::Revive(id));
+                node.cast(HostMsg::Restart(id));
             });
         }
     }

@@ -9,7 +9,7 @@ use abide_registry::cluster_view::ClusterView;
 use abide_registry::membership::MemberState;
 use abide_registry::partition::PartitionSet;
 
-use crate::partition_cache::share;
+use crate::partition_cache::partitions_of;
 use crate::schedule::stored_state;
 use crate::world::World;
 
@@ -18,7 +18,10 @@ use crate::world::World;
 pub fn is_settled(world: &World) -> bool {
     // This is seldom true, so the expensive check comes last.
     let idle = world.store.active(&PartitionSet::all()).is_ok_and(|active| active.is_empty())
-        && world.store.due(&PartitionSet::all(), Timestamp::MAX, 1).is_ok_and(|due| due.is_empty());
+        && world
+            .store
+            .due_alarms(&PartitionSet::all(), Timestamp::MAX, 1)
+            .is_ok_and(|due| due.is_empty());
     idle && unsettled(world).is_none()
 }
 
@@ -27,12 +30,12 @@ pub fn unsettled(world: &World) -> Option<String> {
     for id in world.store.all() {
         let state = stored_state(world, &id);
         if state.turn.is_some() || !state.queue.is_empty() || !wanted(&state).is_empty() {
-            let holder = world.store.holding(&id).ok().flatten().map(|held| held.holder);
+            let holder = world.store.current_claim(&id).ok().flatten().map(|held| held.holder);
             let wants: Vec<_> = wanted(&state).iter().map(ToString::to_string).collect();
             return Some(format!("{id} never settles: held by {holder:?}, wants {wants:?}"));
         }
     }
-    if let Ok(alarms) = world.store.due(&PartitionSet::all(), Timestamp::MAX, 1)
+    if let Ok(alarms) = world.store.due_alarms(&PartitionSet::all(), Timestamp::MAX, 1)
         && !alarms.is_empty()
     {
         return Some(format!("alarms remain: {alarms:?}"));
@@ -40,9 +43,10 @@ pub fn unsettled(world: &World) -> Option<String> {
     if world.store.active(&PartitionSet::all()).is_ok_and(|active| !active.is_empty()) {
         return Some("settled conversations remain active".to_owned());
     }
-    let shares: Vec<_> = world.running().iter().map(|node| node.seen().share.clone()).collect();
+    let shares: Vec<_> =
+        world.running().iter().map(|node| node.seen().partitions.clone()).collect();
     for partition in abide_registry::partition::Partition::all() {
-        let sweepers = shares.iter().filter(|share| share.contains(partition)).count();
+        let sweepers = shares.iter().filter(|partitions| partitions.contains(partition)).count();
         if sweepers != 1 {
             return Some(format!("{partition} has {sweepers} owners"));
         }
@@ -120,21 +124,21 @@ pub fn check_partition_moves(world: &World, before: &ClusterView, now: &ClusterV
     let departed_partitions: Vec<PartitionSet> = before_members
         .iter()
         .filter(|name| !remains(name))
-        .map(|name| share(name, &before_members))
+        .map(|name| partitions_of(name, &before_members))
         .collect();
     let me = &now.me.node;
     if !now_members.contains(&me) || !before_members.contains(&me) {
         return;
     }
-    for partition in now.share.partitions() {
-        let mine = before.share.contains(partition);
-        if !mine && !departed_partitions.iter().any(|share| share.contains(partition)) {
+    for partition in now.partitions.iter() {
+        let mine = before.partitions.contains(partition);
+        if !mine && !departed_partitions.iter().any(|partitions| partitions.contains(partition)) {
             world
                 .store
                 .report_violation(format!("{partition} moved to {me} from a member that remains"));
         }
     }
-    if let Some(lost) = before.share.partitions().find(|it| !now.share.contains(*it)) {
+    if let Some(lost) = before.partitions.iter().find(|it| !now.partitions.contains(*it)) {
         world.store.report_violation(format!("{lost} left {me} when another member left"));
     }
 }

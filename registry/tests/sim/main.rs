@@ -52,7 +52,7 @@ static MEMORY: mimalloc::MiMalloc = mimalloc::MiMalloc;
 /// sets another first seed, `SIM_SCHEDULES` another number.
 const SCHEDULES: u64 = 6_000;
 /// The number of schedules within which a mutation must be noticed.
-const SEARCHED: u64 = 5_000;
+const MAX_SEARCHED_SCHEDULES: u64 = 5_000;
 
 fn seeds() -> Range<u64> {
     let named = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().unwrap());
@@ -87,9 +87,9 @@ fn every_promise_is_kept_in_every_schedule() {
 #[test]
 fn a_seed_always_gives_the_same_schedule_and_the_same_result() {
     for seed in 0..5 {
-        let steps = schedule::schedule(seed);
-        assert_eq!(steps, schedule::schedule(seed));
-        let traces = [(); 2].map(|()| run(seed, &steps, None).map(|summary| summary.trace));
+        let operations = schedule::schedule(seed);
+        assert_eq!(operations, schedule::schedule(seed));
+        let traces = [(); 2].map(|()| run(seed, &operations, None).map(|summary| summary.trace));
         assert_eq!(traces[0], traces[1]);
         assert_ne!(traces[0], Ok(0), "the schedule did nothing");
     }
@@ -99,14 +99,14 @@ fn a_seed_always_gives_the_same_schedule_and_the_same_result() {
 /// fails in the same way, twice.
 fn is_noticed(mutation: Mutation, says: &str) {
     let failed = |seed: u64| {
-        let steps = schedule::schedule(seed);
-        let violation = run(seed, &steps, Some(mutation)).err()?;
-        violation.contains(says).then_some((seed, steps))
+        let operations = schedule::schedule(seed);
+        let violation = run(seed, &operations, Some(mutation)).err()?;
+        violation.contains(says).then_some((seed, operations))
     };
-    let found = (0..SEARCHED).find_map(failed);
-    let (seed, steps) = found.unwrap_or_else(|| panic!("{mutation:?} is not noticed"));
-    let before = steps.len();
-    let (shorter, violation) = shrink(seed, steps, Some(mutation));
+    let found = (0..MAX_SEARCHED_SCHEDULES).find_map(failed);
+    let (seed, operations) = found.unwrap_or_else(|| panic!("{mutation:?} is not noticed"));
+    let before = operations.len();
+    let (shorter, violation) = shrink(seed, operations, Some(mutation));
     assert!(shorter.len() < before, "{mutation:?}: {violation}: {shorter:?}");
     assert_eq!(
         run(seed, &shorter, Some(mutation)).err(),

@@ -6,7 +6,7 @@ use abide_actors::identity::{Incarnation, NodeName};
 use abide_actors::journal::Holder;
 use abide_conversation::Timestamp;
 use abide_registry::member::ProcessId;
-use abide_registry::membership::{Member, ObservedMember, Renewed};
+use abide_registry::membership::{Member, MembershipStatus, ObservedMember};
 
 /// The members and when each last renewed, and the incarnations that are dead.
 #[derive(Debug, Default)]
@@ -27,13 +27,13 @@ impl MemberTable {
         Self { never_declares_dead, ..Self::default() }
     }
 
-    pub fn enter(&mut self, me: &Member, now: u64) -> Renewed {
+    pub fn enter(&mut self, me: &Member, now: u64) -> MembershipStatus {
         let (name, process) = (me.holder.node.clone(), me.process.clone());
         let is_alive =
             self.silence_of(&name, now).is_some_and(|(member, ms)| ms <= member.lease_ms);
         let former = self.former.contains(&(name.clone(), process.clone()));
         if self.dead.contains(&key(&me.holder)) || is_alive && former {
-            return Renewed::Evicted;
+            return MembershipStatus::Evicted;
         }
         if let Some((old, _)) = self.members.get(&name)
             && old.holder != me.holder
@@ -50,8 +50,10 @@ impl MemberTable {
         self.alive(now)
     }
 
-    pub fn renew(&mut self, me: &Member, now: u64) -> Renewed {
-        let Some(silent_ms) = self.silence(&me.holder, now) else { return Renewed::Evicted };
+    pub fn renew(&mut self, me: &Member, now: u64) -> MembershipStatus {
+        let Some(silent_ms) = self.silence(&me.holder, now) else {
+            return MembershipStatus::Evicted;
+        };
         let membership_was_down = silent_ms * 2 > me.lease_ms;
         if let Some((member, renewed)) = self.members.get_mut(&me.holder.node) {
             (member.state, member.live_actors, *renewed) = (me.state, me.live_actors, now);
@@ -110,7 +112,7 @@ impl MemberTable {
     }
 
     /// The reply to a renewal: the members without those whose lease has lapsed.
-    fn alive(&self, now: u64) -> Renewed {
+    fn alive(&self, now: u64) -> MembershipStatus {
         let silences = self.members.values().map(|(member, renewed)| (member, now - renewed));
         let alive = silences.filter(|(member, silent_ms)| {
             *silent_ms <= member.lease_ms || self.never_declares_dead
@@ -119,7 +121,7 @@ impl MemberTable {
             .map(|(member, silent_ms)| ObservedMember { member: member.clone(), silent_ms })
             .collect();
         let now = Timestamp::from_millisecond(now.try_into().unwrap()).unwrap();
-        Renewed::Alive { now, members }
+        MembershipStatus::Alive { now, members }
     }
 }
 

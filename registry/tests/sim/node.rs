@@ -24,7 +24,7 @@ use tokio::time::Instant;
 use crate::executor::{Notifier, OneShot, ProcessId, TaskId};
 use crate::host::{HostMsg, Live, ReplyTo};
 use crate::mutation::Mutation;
-use crate::partition_cache::share;
+use crate::partition_cache::partitions_of;
 use crate::random::Random;
 use crate::store::Store;
 use crate::world::{LEASE_MS, World};
@@ -72,7 +72,12 @@ impl Node {
         let (name, exec) = (NodeName::new(format!("n{slot}")), &world.exec);
         let process = member::ProcessId::new(format!("{name}-p{process_id}"));
         let me = Holder { node: name, incarnation: Incarnation::new(format!("i{process_id}")) };
-        let view = ClusterView::with_share(me.clone(), Vec::new(), LinkStates::default(), share);
+        let view = ClusterView::with_partitions(
+            me.clone(),
+            Vec::new(),
+            LinkStates::default(),
+            partitions_of,
+        );
         let (rate, offset) = (990 + random.below(21), random.below(301).cast_signed() - 150);
         Rc::new(Self {
             world: world.clone(),
@@ -113,7 +118,7 @@ impl Node {
             state: self.state.get(),
             live_actors: self.table.borrow().len(),
             version: String::new(),
-            wire: abide_registry::protocol::WIRE,
+            protocol_version: abide_registry::protocol::PROTOCOL_VERSION,
             since: Timestamp::UNIX_EPOCH,
             lease_ms: LEASE_MS,
         }

@@ -9,7 +9,7 @@ use abide_registry::partition::PartitionSet;
 use crate::world::NODES;
 
 /// [`PartitionSet::of`] for nodes that are called `n0`, `n1` and so on.
-pub fn share(me: &NodeName, members: &[&NodeName]) -> PartitionSet {
+pub fn partitions_of(me: &NodeName, members: &[&NodeName]) -> PartitionSet {
     static KNOWN: [[OnceLock<PartitionSet>; 1 << NODES]; NODES] =
         [const { [const { OnceLock::new() }; 1 << NODES] }; NODES];
     let slot = |name: &NodeName| usize::from(name.as_str().as_bytes()[1] - b'0');

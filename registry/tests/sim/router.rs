@@ -7,7 +7,7 @@ use std::time::Duration;
 use abide_actors::journal::Holder;
 use abide_conversation::{Action, ConversationId, Rejection};
 use abide_registry::membership::Member;
-use abide_registry::placement::{PlacementRules, Step, locate};
+use abide_registry::placement::{Decision, PlacementRules, locate};
 
 use crate::actor::{Delivery, Msg, Outcome, Request};
 use crate::executor::OneShot;
@@ -134,7 +134,7 @@ impl Node {
             let seen = self.views.count();
             let view = self.seen();
             let of = id.clone();
-            let holding = self.ask(READ, move |store, _| store.holding(&of)).await;
+            let holding = self.ask(READ, move |store, _| store.current_claim(&of)).await;
             let Ok(holding) = holding else {
                 return Err(Outcome::Unavailable("the store is away"));
             };
@@ -142,21 +142,21 @@ impl Node {
             let (policy, draining) = (self.world.policy, self.draining.get());
             let rules = PlacementRules { policy, only_here: here, draining };
             match locate(id, holder.as_ref(), confirmed_dead.as_ref(), &view, rules) {
-                Step::StartHere { replacing } => {
+                Decision::StartHere { replacing } => {
                     return self.start_here(id, replacing).await.map(Some);
                 }
-                Step::HeldBy(member) => {
+                Decision::HeldBy(member) => {
                     self.cache.borrow_mut().insert(id.clone(), member.holder.clone());
                     return Ok(Some(Place::There(member)));
                 }
-                Step::PlaceOn(member) => return Ok(Some(Place::There(member))),
-                Step::NoNode => return Ok(None),
-                Step::ConfirmDead(holder) => match self.is_dead(&holder).await {
+                Decision::PlaceOn(member) => return Ok(Some(Place::There(member))),
+                Decision::NoNode => return Ok(None),
+                Decision::ConfirmDead(holder) => match self.is_dead(&holder).await {
                     Some(true) => confirmed_dead = Some(holder),
                     Some(false) => self.changed(seen, RETRY_INTERVAL).await,
                     None => return Err(Outcome::Unavailable("the store is away")),
                 },
-                Step::AwaitView => self.changed(seen, RETRY_INTERVAL).await,
+                Decision::AwaitView => self.changed(seen, RETRY_INTERVAL).await,
             }
         }
     }

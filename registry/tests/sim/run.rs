@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use crate::invariants;
 use crate::mutation::Mutation;
-use crate::schedule::{FAULTS_MS, Step, end_faults, schedule};
+use crate::schedule::{FAULTS_MS, ScheduledOperation, end_faults, schedule};
 use crate::world::{NODES, World};
 
 /// How long everything may take to settle after the last fault.
@@ -29,28 +29,40 @@ pub struct RunSummary {
 }
 
 /// Runs a schedule to its end, or to the first violation.
-pub fn run(seed: u64, steps: &[Step], mutation: Option<Mutation>) -> Result<RunSummary, String> {
+pub fn run(
+    seed: u64,
+    operations: &[ScheduledOperation],
+    mutation: Option<Mutation>,
+) -> Result<RunSummary, String> {
     let world = World::new(seed, mutation, false);
-    let result = run_in(&world, seed, steps);
+    let result = run_in(&world, seed, operations);
     world.end();
     result
 }
 
 /// Runs a schedule again, and returns its trace, line by line.
-fn trace_lines(seed: u64, steps: &[Step], mutation: Option<Mutation>) -> Vec<String> {
+fn trace_lines(
+    seed: u64,
+    operations: &[ScheduledOperation],
+    mutation: Option<Mutation>,
+) -> Vec<String> {
     let world = World::new(seed, mutation, true);
     // The result is known already.
-    let _ = run_in(&world, seed, steps);
+    let _ = run_in(&world, seed, operations);
     world.end();
     world.trace_lines.as_ref().map(|trace_lines| trace_lines.take()).unwrap_or_default()
 }
 
-fn run_in(world: &std::rc::Rc<World>, seed: u64, steps: &[Step]) -> Result<RunSummary, String> {
+fn run_in(
+    world: &std::rc::Rc<World>,
+    seed: u64,
+    operations: &[ScheduledOperation],
+) -> Result<RunSummary, String> {
     (0..NODES).for_each(|slot| world.start(slot));
     let mut steps_left = MAX_STEPS;
-    for step in steps {
-        run_until(world, step.at, &mut steps_left)?;
-        step.carry_out(world);
+    for scheduled in operations {
+        run_until(world, scheduled.at, &mut steps_left)?;
+        scheduled.carry_out(world);
     }
     run_until(world, FAULTS_MS, &mut steps_left)?;
     end_faults(world, seed);
@@ -90,41 +102,45 @@ fn run_until(world: &World, at: u64, steps_left: &mut u64) -> Result<(), String>
 
 /// Runs the schedule of a seed. A failure comes with the shortest failing schedule that was found.
 pub fn run_seed(seed: u64) -> Result<RunSummary, String> {
-    let steps = schedule(seed);
-    let violation = match run(seed, &steps, None) {
+    let operations = schedule(seed);
+    let violation = match run(seed, &operations, None) {
         Ok(summary) => return Ok(summary),
         Err(violation) => violation,
     };
-    let (steps, shorter) = shrink(seed, steps, None);
+    let (operations, shorter) = shrink(seed, operations, None);
     let mut report = format!("SIM_SEED={seed}: {violation}\nshrunk to: {shorter}\n");
-    for step in &steps {
-        let _ = writeln!(report, "  {:>5} {:?}", step.at, step.operation);
+    for scheduled in &operations {
+        let _ = writeln!(report, "  {:>5} {:?}", scheduled.at, scheduled.operation);
     }
-    for line in trace_lines(seed, &steps, None) {
+    for line in trace_lines(seed, &operations, None) {
         let _ = writeln!(report, "{line}");
     }
     Err(report)
 }
 
-/// Takes steps out of a failing schedule as long as it still fails: halves first, then single
-/// steps.
-pub fn shrink(seed: u64, steps: Vec<Step>, mutation: Option<Mutation>) -> (Vec<Step>, String) {
-    let mut steps = steps;
-    let mut violation = run(seed, &steps, mutation).err().unwrap_or_default();
-    let mut size = steps.len().div_ceil(2);
+/// Takes operations out of a failing schedule as long as it still fails: halves first, then single
+/// operations.
+pub fn shrink(
+    seed: u64,
+    operations: Vec<ScheduledOperation>,
+    mutation: Option<Mutation>,
+) -> (Vec<ScheduledOperation>, String) {
+    let mut operations = operations;
+    let mut violation = run(seed, &operations, mutation).err().unwrap_or_default();
+    let mut size = operations.len().div_ceil(2);
     while size > 0 {
         let (mut at, mut shorter) = (0, false);
-        while at < steps.len() {
-            let mut fewer = steps.clone();
-            fewer.drain(at..(at + size).min(steps.len()));
+        while at < operations.len() {
+            let mut fewer = operations.clone();
+            fewer.drain(at..(at + size).min(operations.len()));
             match run(seed, &fewer, mutation) {
                 Err(shrunk_violation) => {
-                    (steps, violation, shorter) = (fewer, shrunk_violation, true)
+                    (operations, violation, shorter) = (fewer, shrunk_violation, true)
                 }
                 Ok(_) => at += size,
             }
         }
         size = if shorter && size == 1 { 1 } else { size / 2 };
     }
-    (steps, violation)
+    (operations, violation)
 }

@@ -1,5 +1,5 @@
-//! A schedule: the requests of clients and the faults, with their times. A step that does not apply
-//! is skipped, so that a schedule without some of its steps is a schedule, too.
+//! A schedule: the requests of clients and the faults, with their times. An operation that does not
+//! apply is skipped, so that a schedule without some of its operations is a schedule, too.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -15,11 +15,11 @@ use crate::world::{NODES, Promise, World};
 
 /// How long faults happen: more than two leases, so that lapsed nodes also come back.
 pub const FAULTS_MS: u64 = 5_000;
-const STEPS: u64 = 30;
+const OPERATIONS: u64 = 30;
 const CONVERSATIONS: u64 = 3;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Step {
+pub struct ScheduledOperation {
     pub at: u64,
     pub operation: Operation,
 }
@@ -85,17 +85,18 @@ pub enum Operation {
 }
 
 /// The schedule of a seed.
-pub fn schedule(seed: u64) -> Vec<Step> {
+pub fn schedule(seed: u64) -> Vec<ScheduledOperation> {
     let mut random = Random::new(seed, 2);
     // Faults before the first message would test nothing.
-    let first = Step { at: 100 + random.below(100), operation: random_send(&mut random) };
-    let mut steps = vec![first];
-    steps.extend((0..STEPS).map(|_| step(&mut random)));
-    steps.sort_by_key(|step| step.at);
-    steps
+    let first =
+        ScheduledOperation { at: 100 + random.below(100), operation: random_send(&mut random) };
+    let mut operations = vec![first];
+    operations.extend((0..OPERATIONS).map(|_| random_operation(&mut random)));
+    operations.sort_by_key(|it| it.at);
+    operations
 }
 
-fn step(random: &mut Random) -> Step {
+fn random_operation(random: &mut Random) -> ScheduledOperation {
     let at = 200 + random.below(FAULTS_MS - 200);
     let node = usize::try_from(random.below(NODES as u64)).unwrap();
     let to = random.below(CONVERSATIONS);
@@ -121,7 +122,7 @@ fn step(random: &mut Random) -> Step {
         }
         _ => Operation::Network { accident_percent: random.pick(&[0, 20, 60]) },
     };
-    Step { at, operation }
+    ScheduledOperation { at, operation }
 }
 
 fn random_send(random: &mut Random) -> Operation {
@@ -131,7 +132,7 @@ fn random_send(random: &mut Random) -> Operation {
     Operation::Send { node, to, keyed: random.percent(50), if_busy }
 }
 
-impl Step {
+impl ScheduledOperation {
     pub fn carry_out(self, world: &Rc<World>) {
         world.trace(|| format!("-- {:?}", self.operation));
         match self.operation {

@@ -9,7 +9,7 @@ use abide_actors::identity::Epoch;
 use abide_actors::journal::{Claim, Commit, Holder, Journal, StoreError, StoredConversation};
 use abide_conversation::event::{Event, EventData};
 use abide_conversation::{ConversationId, Timestamp};
-use abide_registry::membership::{Member, Renewed};
+use abide_registry::membership::{Member, MembershipStatus};
 use abide_registry::partition::PartitionSet;
 use abide_registry::store::Store as _;
 use abide_registry::store::memory::Memory;
@@ -63,11 +63,11 @@ impl Store {
         self.violation.borrow_mut().get_or_insert(what);
     }
 
-    pub fn enter(&self, me: &Member, now: u64) -> Renewed {
+    pub fn enter(&self, me: &Member, now: u64) -> MembershipStatus {
         self.member_table.borrow_mut().enter(me, now)
     }
 
-    pub fn renew(&self, me: &Member, now: u64) -> Renewed {
+    pub fn renew(&self, me: &Member, now: u64) -> MembershipStatus {
         self.member_table.borrow_mut().renew(me, now)
     }
 
@@ -85,7 +85,7 @@ impl Store {
         dead: Option<&Holder>,
         now: u64,
     ) -> Result<Claim, StoreError> {
-        let before = self.holding(id)?;
+        let before = self.current_claim(id)?;
         let former_holder = before.as_ref().map(|held| &held.holder);
         let dead = match self.mutation {
             Some(Mutation::ClaimIgnoresHolder) => former_holder,
@@ -127,9 +127,9 @@ impl Store {
             return Ok(());
         }
         if self.mutation == Some(Mutation::NoActiveMark) {
-            commit.head.active = false;
+            commit.summary.active = false;
         }
-        let present = self.holding(id)?;
+        let present = self.current_claim(id)?;
         let mut by = held;
         if self.mutation == Some(Mutation::NoFence) {
             by = present.as_ref().unwrap_or(held);
@@ -154,7 +154,7 @@ impl Store {
         id: &ConversationId,
         mut commit: Commit,
     ) -> Result<(), StoreError> {
-        let Some(held) = self.holding(id)? else { return Ok(()) };
+        let Some(held) = self.current_claim(id)? else { return Ok(()) };
         self.renumber(id, &mut commit);
         let (last, closing_events) = closing_events(&commit);
         complete_now(self.memory.append(id, &held, commit))?;
@@ -164,13 +164,13 @@ impl Store {
 
     /// Numbers the events so that they follow the journal.
     fn renumber(&self, id: &ConversationId, commit: &mut Commit) {
-        let head = complete_now(self.memory.head(id)).ok().flatten();
-        let mut seq = head.map_or(0, |head| head.last_seq);
+        let summary = complete_now(self.memory.summary(id)).ok().flatten();
+        let mut seq = summary.map_or(0, |summary| summary.last_seq);
         for event in Arc::make_mut(&mut commit.events) {
             seq += 1;
             event.seq = seq;
         }
-        commit.head.last_seq = seq;
+        commit.summary.last_seq = seq;
     }
 
     /// Checks what must hold for every write: who wrote it, and that it closes nothing twice.
@@ -216,40 +216,45 @@ impl Store {
     }
 
     /// The first answer to a request with this key.
-    pub fn answer(&self, id: &ConversationId, key: &str) -> Result<Option<u64>, StoreError> {
-        let stored = complete_now(self.memory.answer(id.as_str(), key, Timestamp::UNIX_EPOCH))?;
+    pub fn stored_response(
+        &self,
+        id: &ConversationId,
+        key: &str,
+    ) -> Result<Option<u64>, StoreError> {
+        let stored =
+            complete_now(self.memory.stored_response(id.as_str(), key, Timestamp::UNIX_EPOCH))?;
         Ok(stored.and_then(|stored| stored.body.as_u64()))
     }
 
-    pub fn holding(&self, id: &ConversationId) -> Result<Option<Claim>, StoreError> {
-        complete_now(self.memory.holding(id))
+    pub fn current_claim(&self, id: &ConversationId) -> Result<Option<Claim>, StoreError> {
+        complete_now(self.memory.current_claim(id))
     }
 
     pub fn exists(&self, id: &ConversationId) -> Result<bool, StoreError> {
-        Ok(complete_now(self.memory.head(id))?.is_some())
+        Ok(complete_now(self.memory.summary(id))?.is_some())
     }
 
     pub fn events(&self, id: &ConversationId) -> Vec<Event> {
         complete_now(self.memory.events(id, 0, ALL)).unwrap()
     }
 
-    pub fn due(
+    pub fn due_alarms(
         &self,
-        share: &PartitionSet,
+        partitions: &PartitionSet,
         until: Timestamp,
         limit: usize,
     ) -> Result<Vec<(ConversationId, Timestamp)>, StoreError> {
         match self.mutation {
             Some(Mutation::NoAlarms) => Ok(Vec::new()),
-            _ => complete_now(self.memory.due(share, until, limit)),
+            _ => complete_now(self.memory.due_alarms(partitions, until, limit)),
         }
     }
 
     pub fn active(
         &self,
-        share: &PartitionSet,
+        partitions: &PartitionSet,
     ) -> Result<Vec<(ConversationId, Option<Claim>)>, StoreError> {
-        let page = complete_now(self.memory.active(share, None, ALL));
+        let page = complete_now(self.memory.active(partitions, None, ALL));
         page.map(|page| page.items).map_err(|refused| StoreError::Unavailable(refused.to_string()))
     }
 

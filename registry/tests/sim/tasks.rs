@@ -12,7 +12,7 @@ use abide_registry::alarms::planner::AlarmPlanner;
 use abide_registry::cluster_view::ClusterView;
 use abide_registry::membership::LinkStates;
 use abide_registry::membership::lease_tracker::LeaseTracker;
-use abide_registry::membership::{MemberState, Renewed};
+use abide_registry::membership::{MemberState, MembershipStatus};
 use abide_registry::placement::{Orphan, is_orphan};
 use abide_registry::takeover::{SWEEP_INTERVAL, may_orphan};
 use tokio::time::Instant;
@@ -22,7 +22,7 @@ use crate::executor::{OneShot, either};
 use crate::host::HostMsg;
 use crate::mutation::Mutation;
 use crate::node::Node;
-use crate::partition_cache::share;
+use crate::partition_cache::partitions_of;
 use crate::world::LEASE_MS;
 
 const LEASE: Duration = Duration::from_millis(LEASE_MS);
@@ -44,12 +44,12 @@ impl Node {
             loop {
                 let (asked_at, me) = (node.instant(), lease_tracker.me.clone());
                 match node.ask(LEASE, move |store, now| Ok(store.enter(&me, now))).await {
-                    Ok(Renewed::Alive { members, .. }) => {
+                    Ok(MembershipStatus::Alive { members, .. }) => {
                         node.apply_view(&lease_tracker, asked_at, members, LinkStates::default());
                         break;
                     }
                     // The product's program would end here, and be started again.
-                    Ok(Renewed::Evicted) => {
+                    Ok(MembershipStatus::Evicted) => {
                         lease_tracker.me = lease_tracker.next_incarnation(node.incarnation())
                     }
                     Err(_) => node.sleep(MIN_RENEW_INTERVAL).await,
@@ -102,22 +102,27 @@ impl Node {
     ) -> Result<(), StoreError> {
         let (asked_at, me) = (self.instant(), lease_tracker.me.clone());
         match self.ask(LEASE, move |store, now| Ok(store.renew(&me, now))).await? {
-            Renewed::Alive { members, .. } => {
+            MembershipStatus::Alive { members, .. } => {
                 if self.apply_view(lease_tracker, asked_at, members, links) {
                     self.cast(HostMsg::Resume);
                 }
             }
-            Renewed::Evicted => {
+            MembershipStatus::Evicted => {
                 self.world.trace(|| format!("{} was declared dead", self.me()));
                 self.lease.borrow_mut().renew(lease_tracker.me.holder.clone(), asked_at, asked_at);
                 let (me, others) =
                     (lease_tracker.me.holder.clone(), lease_tracker.others(&self.seen()));
-                self.publish_view(ClusterView::with_share(me, others, links.clone(), share));
+                self.publish_view(ClusterView::with_partitions(
+                    me,
+                    others,
+                    links.clone(),
+                    partitions_of,
+                ));
                 self.cast(HostMsg::Abandon);
                 let rejoined_as = lease_tracker.next_incarnation(self.incarnation());
                 let (asked_at, me) = (self.instant(), rejoined_as.clone());
                 let entered = self.ask(LEASE, move |store, now| Ok(store.enter(&me, now)));
-                if let Renewed::Alive { members, .. } = entered.await? {
+                if let MembershipStatus::Alive { members, .. } = entered.await? {
                     lease_tracker.me = rejoined_as;
                     self.apply_view(lease_tracker, asked_at, members, links);
                     self.cast(HostMsg::Resume);
@@ -137,7 +142,7 @@ impl Node {
     ) -> bool {
         let (me, until) = (lease_tracker.me.holder.clone(), lease_tracker.valid_until(asked_at));
         let lapsed = self.lease.borrow_mut().renew(me.clone(), until, self.instant());
-        self.publish_view(ClusterView::with_share(me, members, links, share));
+        self.publish_view(ClusterView::with_partitions(me, members, links, partitions_of));
         lapsed
     }
 
@@ -155,7 +160,7 @@ impl Node {
             let poll = planner.borrow_mut().0.next_poll(now);
             let view = self.seen();
             let due = move |store: &crate::store::Store, _| {
-                store.due(&view.share, poll.until, poll.limit)
+                store.due_alarms(&view.partitions, poll.until, poll.limit)
             };
             let wait = match self.ask(READ, due).await {
                 Ok(alarms) => {
@@ -227,7 +232,7 @@ impl Node {
     async fn take_over_orphans(self: &Rc<Self>) {
         let active = loop {
             let view = self.seen();
-            match self.ask(READ, move |store, _| store.active(&view.share)).await {
+            match self.ask(READ, move |store, _| store.active(&view.partitions)).await {
                 Ok(active) => break active,
                 Err(_) => self.sleep(UNAVAILABLE_DELAY).await,
             }

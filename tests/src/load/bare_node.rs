@@ -135,9 +135,9 @@ fn commits() -> Result<Vec<Commit>, LoadError> {
         let closed =
             before.iter().filter(|open| !after.iter().any(|it| it.call_id == open.call_id));
         commits.push(Commit {
-            head: ConversationSummary {
+            summary: ConversationSummary {
                 agent: state.agent.clone().ok_or_else(|| LoadError("no agent".to_owned()))?,
-                state: state.status(),
+                status: state.status(),
                 last_seq: state.seq,
                 created_at: state.created_at.unwrap_or_default(),
                 metadata: state.metadata.clone(),
@@ -154,7 +154,7 @@ fn commits() -> Result<Vec<Commit>, LoadError> {
                 .collect(),
             opened: after.into_iter().filter(|_| before.is_empty()).collect(),
             state: None,
-            answers: Vec::new(),
+            responses: Vec::new(),
         });
         remaining = rest;
     }
@@ -255,7 +255,7 @@ mod tests {
         let count = |of: fn(&Commit) -> usize| commits.iter().map(of).collect::<Vec<_>>();
         assert_eq!(count(|commit| commit.opened.len()), [0, 1, 0, 0, 0]);
         assert_eq!(count(|commit| commit.closed.len()), [0, 0, 1, 0, 0]);
-        assert_eq!(count(|commit| commit.head.active.into()), [1, 0, 1, 1, 0]);
+        assert_eq!(count(|commit| commit.summary.active.into()), [1, 0, 1, 1, 0]);
         assert!(FRAMES.iter().all(|frames| frames.ends_with("\n\n")));
     }
 }

@@ -85,7 +85,7 @@ async fn measure_kills(
             let id = format!("restarted-{n}");
             start_suspended(group, &id).await?;
             group.kill(0).await?;
-            group.revive(load, 0).await?;
+            group.restart(load, 0).await?;
             let node = &group.nodes[0];
             kills.ready.push(node.ready_after);
             idle_conversations::over_redis::resolve_with_retries(
@@ -108,7 +108,7 @@ async fn measure_kills(
             let killed = group.kill(0).await?;
             idle_conversations::over_redis::resolve_with_retries(&mut other, &id).await?;
             kills.taken_over.push(killed.elapsed());
-            group.revive(load, 0).await?;
+            group.restart(load, 0).await?;
         }
     }
     Ok(kills)

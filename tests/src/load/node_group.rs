@@ -78,7 +78,7 @@ impl NodeGroup {
     }
 
     /// Restarts the node that was killed at this index.
-    pub(super) async fn revive(&mut self, load: &Load, n: usize) -> Result<(), LoadError> {
+    pub(super) async fn restart(&mut self, load: &Load, n: usize) -> Result<(), LoadError> {
         self.nodes.insert(n, self.node(load, n).await?);
         Ok(())
     }

@@ -39,7 +39,7 @@ pub(super) fn check(state: &State, event: &Event) -> Result<(), IllegalEvent> {
             let id = &finished.call_id;
             let is_running = state.dispatches.contains_key(id);
             // A dispatch that the gate refused never starts.
-            let was_refused = finished.gate.is_some();
+            let was_refused = finished.verdict.is_some();
             ensure(is_running != was_refused, || IllegalEvent::NoOpenCall(id.clone()))
         }
         EventData::PhaseChanged(changed) => call_or_dispatch(state, &changed.call_id),

@@ -19,9 +19,9 @@ pub(super) fn finish_dispatch(
     effective_args: Option<EffectiveArgs>,
 ) {
     let RunningDispatch { tool, input, principal, .. } = run;
-    let gate = None;
+    let verdict = None;
     let finished =
-        DispatchFinished { call_id, tool, input, principal, result, ui, gate, effective_args };
+        DispatchFinished { call_id, tool, input, principal, result, ui, verdict, effective_args };
     draft.push_in(None, EventData::DispatchFinished(finished));
 }
 

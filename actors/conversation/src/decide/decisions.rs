@@ -21,7 +21,7 @@ pub(super) fn remember(
     let decision = RememberedDecision {
         id: remember.id,
         tool: call.tool.clone(),
-        does: remember.does,
+        tool_digest: remember.tool_digest,
         approved,
         matching: remember.matching,
         fingerprint: remember.fingerprint,

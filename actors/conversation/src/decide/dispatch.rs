@@ -10,7 +10,7 @@ use crate::permission::Decision;
 const MAX_RUNNING_DISPATCHES: usize = 100;
 
 pub(super) fn dispatch(draft: &mut Draft, dispatch: Dispatch) -> Result<(), Rejection> {
-    let Dispatch { call, tool, input, principal, revision, on_interrupt, requests, gate, child } =
+    let Dispatch { call, tool, input, principal, revision, on_interrupt, requests, verdict, child } =
         dispatch;
     if draft.state.call(&call).is_some() || draft.state.dispatches.contains_key(&call) {
         return Err(Rejection::Stale);
@@ -18,15 +18,15 @@ pub(super) fn dispatch(draft: &mut Draft, dispatch: Dispatch) -> Result<(), Reje
     if draft.state.dispatches.len() >= MAX_RUNNING_DISPATCHES {
         return Err(Rejection::QueueFull);
     }
-    let data = match gate.decision {
+    let data = match verdict.decision {
         Decision::Deny => EventData::DispatchFinished(event::DispatchFinished {
             call_id: call,
-            result: gate.to_error(&tool),
+            result: verdict.to_error(&tool),
             tool,
             input,
             principal,
             ui: None,
-            gate: Some(gate),
+            verdict: Some(verdict),
             effective_args: None,
         }),
         // A dispatch that needs an approval arrives with it.
@@ -39,7 +39,7 @@ pub(super) fn dispatch(draft: &mut Draft, dispatch: Dispatch) -> Result<(), Reje
             attempt: 1,
             on_interrupt,
             requests,
-            gate: Some(gate),
+            verdict: Some(verdict),
             child,
         }),
     };

@@ -37,7 +37,7 @@ pub(super) fn fail_call(draft: &mut Draft, fail: FailCall) -> Result<(), Rejecti
             approved: None,
             reason: Some(error),
             args: None,
-            gate: None,
+            verdict: None,
             input: None,
         }));
     }

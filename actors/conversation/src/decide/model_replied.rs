@@ -85,7 +85,7 @@ fn assign_ids(state: &State, planned: Vec<PlannedCall>) -> Vec<(CallId, PlannedC
 
 /// Journals a call and what follows at once: its result, its suspension, or nothing if it runs.
 fn hand_over(draft: &mut Draft, call_id: CallId, planned: PlannedCall) {
-    let PlannedCall { tool, args, plan, gate: verdict, .. } = planned;
+    let PlannedCall { tool, args, plan, verdict, .. } = planned;
     let call = |kind, intent, started| ToolCall {
         call_id: call_id.clone(),
         tool,
@@ -98,7 +98,7 @@ fn hand_over(draft: &mut Draft, call_id: CallId, planned: PlannedCall) {
         gate: verdict,
     };
     match plan {
-        CallPlan::Answer { executor, intent, outcome } => {
+        CallPlan::Complete { executor, intent, outcome } => {
             draft.push(EventData::ToolCall(call(executor.into(), intent, outcome.is_ok())));
             draft.push_result(call_id, outcome);
         }

@@ -24,7 +24,7 @@ pub(super) fn resolve(draft: &mut Draft, resolve: Resolve) -> Result<(), Rejecti
         approved: None,
         reason: None,
         args: None,
-        gate: None,
+        verdict: None,
         input: None,
     };
     let id = resolve.call;
@@ -36,9 +36,9 @@ pub(super) fn resolve(draft: &mut Draft, resolve: Resolve) -> Result<(), Rejecti
             resolution.approved = Some(true);
             resolution.reason = reason;
             resolution.args = args;
-            resolution.gate = resolve.gate.clone();
+            resolution.verdict = resolve.verdict.clone();
             draft.push(EventData::Resolution(resolution));
-            match resolve.gate.filter(|verdict| verdict.decision == Decision::Deny) {
+            match resolve.verdict.filter(|verdict| verdict.decision == Decision::Deny) {
                 Some(refused) => draft.push_result(id, refused.to_error(&tool)),
                 None => {
                     if let Some(decision) = resolve.remember {

@@ -59,7 +59,7 @@ fn dispatch_again(draft: &mut Draft, call_id: CallId, run: RunningDispatch) {
             principal,
             result: Outcome::Err(INTERRUPTED.to_owned(), ErrorType::Interrupted),
             ui: None,
-            gate: None,
+            verdict: None,
             effective_args: None,
         }),
         OnInterrupt::Fail | OnInterrupt::Redispatch => {
@@ -72,7 +72,7 @@ fn dispatch_again(draft: &mut Draft, call_id: CallId, run: RunningDispatch) {
                 attempt: attempt.saturating_add(1),
                 on_interrupt,
                 requests: run.requests,
-                gate: run.gate,
+                verdict: run.verdict,
                 child: run.child,
             })
         }

@@ -157,7 +157,7 @@ impl Step<'_> {
 
 /// Whether neither the gate nor anything before it has refused the call.
 pub(super) fn passed_the_gate(planned: &PlannedCall) -> bool {
-    planned.gate.as_ref().is_some_and(|verdict| verdict.decision != Decision::Deny)
+    planned.verdict.as_ref().is_some_and(|verdict| verdict.decision != Decision::Deny)
 }
 
 /// A call as `post` hooks read it.

@@ -148,7 +148,7 @@ fn too_many(call: &ModelToolCall) -> PlannedCall {
         tool: call.name.chars().take(MAX_TOOL_NAME_BYTES).collect(),
         args: Value::Object(Default::default()),
         original_args: None,
-        plan: CallPlan::Answer { executor: Executor::Server, intent: Intent::Compute, outcome },
-        gate: None,
+        plan: CallPlan::Complete { executor: Executor::Server, intent: Intent::Compute, outcome },
+        verdict: None,
     }
 }

@@ -3,20 +3,26 @@
 use serde::Deserialize;
 use utoipa::ToSchema;
 
-use super::{HttpDocument, Span, Text};
+use super::{HttpDocument, PositiveDuration, Text};
 use crate::definition::HookPoint;
 
-/// A hook is called, or notified, at a point of a conversation: exactly one of `http` and `native`.
+/// A hook that is asked, or notified, at a point of a conversation. Give exactly one of `http` and
+/// `native`.
 ///
-/// A server is sent a POST with the event as JSON (`hook`, `on`, `conversation_id`, `turn_id`,
-/// `principal`, `assigns`, and what happens) and answers 2xx with a JSON object of at most one key,
-/// or without a body; anything else is a failure. To `pre`: `content` (blocks or a text, for the end
-/// of the context) or `halt` (a reason); a failure halts the turn. To `post`: `halt` or `refuse` (a
-/// reason; the model is asked once more, a second refusal in a turn halts it). To `stream`: `text`,
-/// which replaces the model's text. To `PreToolUse`: `deny` (a reason), `args` (checked as if
-/// the model had given them) or `halt`; a failure denies. The other points are notified after
-/// their commit, in the order of the conversation's journal and at most once: a node that dies, or
-/// whose queue is full, loses notifications.
+/// An HTTP hook gets a POST with the event as JSON: `hook`, `on`, `conversation_id`, `turn_id`,
+/// `principal`, `assigns`, and what happens. It answers 2xx without a body, or with a JSON object of
+/// at most one key; anything else is a failure. The keys depend on the point:
+///
+/// - `pre`: `content` (blocks or a text, added to the end of the context) or `halt` (a reason). A
+///   failure halts the turn.
+/// - `post`: `halt` or `refuse`, each with a reason. After a refusal the model is asked once more; a
+///   second refusal in the same turn halts it.
+/// - `stream`: `text`, which replaces the model's text.
+/// - `PreToolUse`: `deny` (a reason), `args` (checked as if the model had given them) or `halt` (a
+///   reason). A failure denies the call.
+///
+/// At every other point a hook is notified after the commit, in the order of the conversation's
+/// journal and at most once: a node that dies, or whose queue is full, loses notifications.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = HookDefinition)]
@@ -36,7 +42,7 @@ pub(in crate::agent) struct HookDocument {
     pub(in crate::agent) native: Option<Text<256>>,
     /// A duration of at most 60s: how long one call may take in all.
     #[schema(value_type = Option<String>, default = "5s")]
-    pub(in crate::agent) timeout: Option<Span>,
+    pub(in crate::agent) timeout: Option<PositiveDuration>,
     /// `pre` hooks only: neighbours with the same text are called at once, and may only add.
     #[schema(value_type = Option<String>)]
     pub(in crate::agent) parallel: Option<Text<64>>,

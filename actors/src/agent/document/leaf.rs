@@ -50,9 +50,9 @@ impl<'de> Deserialize<'de> for Dollars {
 
 /// A positive duration, such as `5m`.
 #[derive(Clone, Copy)]
-pub(in crate::agent) struct Span(pub(in crate::agent) Duration);
+pub(in crate::agent) struct PositiveDuration(pub(in crate::agent) Duration);
 
-impl<'de> Deserialize<'de> for Span {
+impl<'de> Deserialize<'de> for PositiveDuration {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = Text::<64>::deserialize(deserializer)?;
         duration::parse(&text.0).map(Self).map_err(D::Error::custom)
@@ -61,9 +61,9 @@ impl<'de> Deserialize<'de> for Span {
 
 /// A duration that may be zero.
 #[derive(Clone, Copy)]
-pub(in crate::agent) struct SpanOrZero(pub(in crate::agent) Duration);
+pub(in crate::agent) struct NonNegativeDuration(pub(in crate::agent) Duration);
 
-impl<'de> Deserialize<'de> for SpanOrZero {
+impl<'de> Deserialize<'de> for NonNegativeDuration {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = Text::<64>::deserialize(deserializer)?;
         duration::parse_or_zero(&text.0).map(Self).map_err(D::Error::custom)

@@ -4,7 +4,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
-use super::{Items, Span, Text};
+use super::{Items, PositiveDuration, Text};
 
 /// A server of tools by the Model Context Protocol: exactly one of `url` and `command`.
 #[derive(Deserialize, ToSchema)]
@@ -31,5 +31,5 @@ pub(in crate::agent) struct McpServerDocument {
     /// A duration: how long connecting and listing its tools may take. A model step waits no longer
     /// and goes on with what was listed before.
     #[schema(value_type = Option<String>, default = "10s")]
-    pub(in crate::agent) timeout: Option<Span>,
+    pub(in crate::agent) timeout: Option<PositiveDuration>,
 }

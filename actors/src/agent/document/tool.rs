@@ -5,7 +5,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
-use super::{Items, Span, Text, Whole};
+use super::{Items, PositiveDuration, Text, Whole};
 use crate::definition::Audience;
 
 /// A tool, unique by name in its agent; or a set: `builtin` alone, or `mcp` with the rules that hold
@@ -44,12 +44,12 @@ pub struct ToolDocument {
     pub(in crate::agent) run: Option<RunDocument>,
     /// A duration: how long one run may take.
     #[schema(value_type = Option<String>, default = "60s")]
-    pub(in crate::agent) run_timeout: Option<Span>,
+    pub(in crate::agent) run_timeout: Option<PositiveDuration>,
     /// The fate of a run whose node dies; `redispatch` if absent.
     pub(in crate::agent) on_interrupt: Option<OnInterrupt>,
     /// A duration: how long its suspensions wait; overrides `suspension_timeout`.
     #[schema(value_type = Option<String>)]
-    pub(in crate::agent) timeout: Option<Span>,
+    pub(in crate::agent) timeout: Option<PositiveDuration>,
     /// Whether it reports progress while it runs.
     #[schema(default = false)]
     pub(in crate::agent) streaming: Option<bool>,

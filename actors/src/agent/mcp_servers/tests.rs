@@ -4,7 +4,7 @@
 
 use serde_json::{Value, json};
 
-use crate::agent::joined;
+use crate::agent::join_errors;
 use crate::definition::Target;
 use crate::tools::fixtures::{parse, source};
 
@@ -15,7 +15,7 @@ fn with(servers: Value, tools: Value) -> Value {
 }
 
 fn refused(servers: Value, tools: Value, expected: &str) {
-    let said = joined(&parse(with(servers, tools)).unwrap_err());
+    let said = join_errors(&parse(with(servers, tools)).unwrap_err());
     assert!(said.contains(expected), "{said}\nlacks: {expected}");
 }
 
@@ -106,8 +106,8 @@ fn a_set_carries_its_rules_and_names_of_its_tools_raise_no_warning() {
     source["permissions"] = json!({"disallowed_tools": ["docs_drop", "docket"]});
     let parsed = parse(source).unwrap();
     let [set] = &parsed.definition.sets[..] else { unreachable!() };
-    let server = set.template.server().unwrap();
-    assert!(set.template.read_only && server.streaming);
+    let server = set.prototype.server().unwrap();
+    assert!(set.prototype.read_only && server.streaming);
     assert!(matches!(&server.target, Target::Mcp(pick) if pick.server.name == "docs"));
     assert_eq!(parsed.warnings.len(), 1, "{:?}", parsed.warnings);
     assert!(parsed.warnings[0].contains("docket"));

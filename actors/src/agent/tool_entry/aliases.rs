@@ -15,7 +15,7 @@ pub(super) fn aliases(mistakes: &mut Mistakes, items: Option<Items<16>>) -> Vec<
     for alias in items.unwrap_or_default().0 {
         match alias {
             Value::String(alias) if is_name(&alias) => aliases.push(alias),
-            _ => mistakes.wrong("aliases", "must be names, [A-Za-z0-9_-]{1,64}"),
+            _ => mistakes.add("aliases", "must be names, [A-Za-z0-9_-]{1,64}"),
         }
     }
     aliases

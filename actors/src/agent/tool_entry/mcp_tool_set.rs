@@ -24,7 +24,7 @@ const RULES: [&str; 11] = [
 
 /// The settings that apply to every tool of this server; name, description and schema come from
 /// the server's listing. `None` if the entry is invalid, or names no server: such a set is empty.
-pub(super) fn template(
+pub(super) fn read(
     mistakes: &mut Mistakes,
     field: &str,
     mut object: Map<String, Value>,
@@ -35,12 +35,12 @@ pub(super) fn template(
     object.retain(|key, _| {
         let is_rule = RULES.contains(&key.as_str());
         if !is_rule {
-            own.wrong(key, "is not a known key");
+            own.add(key, "is not a known key");
         }
         is_rule
     });
     let document = own.read("", Value::Object(object));
-    let template = document.zip(server).and_then(|(document, server): (ToolDocument, String)| {
+    let prototype = document.zip(server).and_then(|(document, server): (ToolDocument, String)| {
         let pick = McpToolDocument {
             server: Some(Text(server.clone())),
             tool: Some(Text("*".to_owned())),
@@ -51,7 +51,7 @@ pub(super) fn template(
         tool(&mut own, server, document, known, &mut Vec::new())
     });
     mistakes.absorb(own);
-    template
+    prototype
 }
 
 fn server(
@@ -65,11 +65,11 @@ fn server(
         Value::Array(none) if none.is_empty() => None,
         Value::String(name) if known.servers.contains_key(&name) => Some(name),
         Value::String(name) => {
-            mistakes.wrong(field, target::no_server(&name));
+            mistakes.add(field, target::no_server(&name));
             None
         }
         _ => {
-            mistakes.wrong(field, "must be the name of an MCP server of this agent");
+            mistakes.add(field, "must be the name of an MCP server of this agent");
             None
         }
     }

@@ -16,7 +16,7 @@ use crate::tools::mcp::MAX_SERVER_TOOL_NAME_BYTES;
 
 /// A target, and the description, parameters and timeout that it brings along.
 #[derive(Default)]
-pub(super) struct ToolDescription {
+pub(super) struct ResolvedTarget {
     pub(super) target: Option<Target>,
     pub(super) description: Option<String>,
     pub(super) parameters: Option<Value>,
@@ -32,28 +32,28 @@ pub(super) fn read(
     document: &mut ToolDocument,
     executor: Executor,
     known: &KnownNames<'_>,
-) -> Option<ToolDescription> {
+) -> Option<ResolvedTarget> {
     let described = match (executor, document.run.take()) {
         (Executor::Server, Some(target)) => run(mistakes, target, known),
         (Executor::Server, None) => {
             if !mistakes.has("run") {
-                mistakes.wrong("run", "is missing; a server tool needs one");
+                mistakes.add("run", "is missing; a server tool needs one");
             }
             None
         }
         (Executor::Human | Executor::Client | Executor::Provider, Some(target)) => {
             // Reads `run` all the same, so that its mistakes are reported together with this one.
             run(mistakes, target, known);
-            mistakes.wrong("run", "is for a server tool only");
+            mistakes.add("run", "is for a server tool only");
             None
         }
         (Executor::Human | Executor::Client | Executor::Provider, None) => {
-            Some(ToolDescription::default())
+            Some(ResolvedTarget::default())
         }
     };
     let brings_parameters = described.as_ref().is_some_and(|it| it.parameters.is_some());
     if brings_parameters && document.parameters.take().is_some() {
-        mistakes.wrong("parameters", "come from the native, built-in or MCP tool");
+        mistakes.add("parameters", "come from the native, built-in or MCP tool");
     }
     described
 }
@@ -62,11 +62,11 @@ fn run(
     mistakes: &mut Mistakes,
     document: RunDocument,
     known: &KnownNames<'_>,
-) -> Option<ToolDescription> {
+) -> Option<ResolvedTarget> {
     match document {
         RunDocument { http: Some(http), native: None, builtin: None, agent: None, mcp: None } => {
             let endpoint = endpoint::http(mistakes, "run.http.", http)?;
-            Some(ToolDescription { target: Some(Target::Http(endpoint)), ..Default::default() })
+            Some(ResolvedTarget { target: Some(Target::Http(endpoint)), ..Default::default() })
         }
         RunDocument { http: None, native: Some(name), builtin: None, agent: None, mcp: None } => {
             native(mistakes, name, known)
@@ -82,7 +82,7 @@ fn run(
         }
         _ => {
             if !mistakes.has("run") {
-                mistakes.wrong("run", "must be exactly one of http, native, builtin, agent, mcp");
+                mistakes.add("run", "must be exactly one of http, native, builtin, agent, mcp");
             }
             None
         }
@@ -93,13 +93,13 @@ fn native(
     mistakes: &mut Mistakes,
     Text(name): Text<256>,
     known: &KnownNames<'_>,
-) -> Option<ToolDescription> {
+) -> Option<ResolvedTarget> {
     let Some(tool) = known.extensions.tool(&name) else {
         let message = format!("names no native tool of this program: {}", cut(&name, 64));
-        mistakes.wrong("run.native", message);
+        mistakes.add("run.native", message);
         return None;
     };
-    Some(ToolDescription {
+    Some(ResolvedTarget {
         target: Some(Target::Native(name)),
         description: Some(tool.description()),
         parameters: Some(tool.parameters()),
@@ -107,12 +107,12 @@ fn native(
     })
 }
 
-fn builtin(mistakes: &mut Mistakes, Text(name): Text<256>) -> Option<ToolDescription> {
+fn builtin(mistakes: &mut Mistakes, Text(name): Text<256>) -> Option<ResolvedTarget> {
     let Some(builtin) = Builtin::from_name(&name) else {
-        mistakes.wrong("run.builtin", format!("names no built-in tool: {}", cut(&name, 64)));
+        mistakes.add("run.builtin", format!("names no built-in tool: {}", cut(&name, 64)));
         return None;
     };
-    Some(ToolDescription {
+    Some(ResolvedTarget {
         target: Some(Target::Builtin(builtin)),
         description: Some(builtin.description().to_owned()),
         parameters: Some(builtin.validation_schema()),
@@ -120,13 +120,13 @@ fn builtin(mistakes: &mut Mistakes, Text(name): Text<256>) -> Option<ToolDescrip
     })
 }
 
-fn agent(mistakes: &mut Mistakes, Text(name): Text<256>) -> Option<ToolDescription> {
+fn agent(mistakes: &mut Mistakes, Text(name): Text<256>) -> Option<ResolvedTarget> {
     let Some(agent) = AgentName::parse(&name) else {
-        mistakes.wrong("run.agent", "must be the name of an agent");
+        mistakes.add("run.agent", "must be the name of an agent");
         return None;
     };
     let target = Some(Target::Agent(agent));
-    Some(ToolDescription { target, run_timeout: Some(CHILD_TIMEOUT), ..ToolDescription::default() })
+    Some(ResolvedTarget { target, run_timeout: Some(CHILD_TIMEOUT), ..ResolvedTarget::default() })
 }
 
 /// One tool of an MCP server. Its real parameters and description come when the server lists it.
@@ -134,29 +134,29 @@ fn mcp(
     mistakes: &mut Mistakes,
     McpToolDocument { server, tool }: McpToolDocument,
     known: &KnownNames<'_>,
-) -> Option<ToolDescription> {
+) -> Option<ResolvedTarget> {
     let server = present(mistakes, "run.mcp.server", server);
     let tool = present(mistakes, "run.mcp.tool", tool);
     let tool = tool.filter(|tool| tool.len() <= MAX_SERVER_TOOL_NAME_BYTES);
     let server = server.and_then(|name| {
         let server = known.servers.get(&name).cloned();
         if server.is_none() {
-            mistakes.wrong("run.mcp.server", no_server(&name));
+            mistakes.add("run.mcp.server", no_server(&name));
         }
         server
     });
     let target = Some(Target::Mcp(McpToolRef { server: server?, tool: tool?, output: None }));
-    Some(ToolDescription {
+    Some(ResolvedTarget {
         target,
         parameters: Some(json!({"type": "object"})),
-        ..ToolDescription::default()
+        ..ResolvedTarget::default()
     })
 }
 
 fn present(mistakes: &mut Mistakes, field: &str, text: Option<Text<256>>) -> Option<String> {
     let text = text.map(|text| text.0).filter(|text| !text.is_empty());
     if text.is_none() {
-        mistakes.missing(field);
+        mistakes.add_missing(field);
     }
     text
 }

@@ -86,7 +86,7 @@ fn dispatch() -> EventData {
         principal: Principal::new("anna"),
         result: Outcome::Ok(json!("SECRET")),
         ui: None,
-        gate: None,
+        verdict: None,
         effective_args: None,
     })
 }

@@ -104,11 +104,12 @@ fn remembered_decision(
     args: Option<Value>,
 ) -> RememberedDecision {
     let definition = agent(json!({}));
-    let does = definition.tools.iter().find(|it| it.name == tool).unwrap().action_fingerprint();
+    let tool_digest =
+        definition.tools.iter().find(|it| it.name == tool).unwrap().action_fingerprint();
     RememberedDecision {
         id: DecisionId::new(id),
         tool: tool.to_owned(),
-        does,
+        tool_digest,
         approved,
         matching: if args.is_some() { Match::Exact } else { Match::Tool },
         fingerprint: exact_fingerprint(tool, &args.unwrap_or_default()),
@@ -142,7 +143,7 @@ fn a_remembered_decision_answers_for_the_tools_own_approval_while_it_holds() {
 #[test]
 fn a_tool_that_does_something_else_is_not_the_one_that_was_decided_about() {
     let decision = remembered_decision("d1", "send", true, None);
-    let other = RememberedDecision { does: "elsewhere".to_owned(), ..decision.clone() };
+    let other = RememberedDecision { tool_digest: "elsewhere".to_owned(), ..decision.clone() };
     assert_eq!(
         verdict_of(&gate_with(json!({}), vec![other], 0), "send", json!({})),
         "Ask: approval: requires_approval"
@@ -357,7 +358,7 @@ fn a_grant_is_for_exactly_the_arguments_that_were_judged() {
 #[test]
 fn a_users_dispatch_needs_a_grant_too() {
     let input = json!({"to": "a"});
-    let run = |gate: Option<Verdict>, input: Value| RunningDispatch {
+    let run = |verdict: Option<Verdict>, input: Value| RunningDispatch {
         tool: "send".to_owned(),
         input,
         principal: Principal::new("ann"),
@@ -365,7 +366,7 @@ fn a_users_dispatch_needs_a_grant_too() {
         attempt: 1,
         on_interrupt: Default::default(),
         requests: Default::default(),
-        gate,
+        verdict,
         child: None,
         delegated_until: None,
     };

@@ -21,7 +21,7 @@ pub(crate) fn tools(definition: &Definition, listings: &Listings) -> Vec<Tool> {
     let mut all = Vec::new();
     let mut sets = definition.sets.iter().peekable();
     for at in 0..=definition.tools.len() {
-        while let Some(set) = sets.next_if(|set| set.before <= at) {
+        while let Some(set) = sets.next_if(|set| set.insert_before <= at) {
             all.extend(set_tools(set, listings, &mut used_names));
         }
         all.extend(definition.tools.get(at).and_then(|tool| resolve_declared(tool, listings)));
@@ -41,7 +41,7 @@ fn resolve_declared(tool: &Tool, listings: &Listings) -> Option<Tool> {
 }
 
 fn set_tools(set: &McpToolSet, listings: &Listings, used_names: &mut HashSet<String>) -> Vec<Tool> {
-    let Some((server, tool_ref)) = mcp_tool(&set.template) else { return Vec::new() };
+    let Some((server, tool_ref)) = mcp_tool(&set.prototype) else { return Vec::new() };
     let mut tools = Vec::new();
     for listed in listings.get(&tool_ref.server.name).map_or(&[][..], |listing| listing.tools()) {
         let name = full_name(&tool_ref.server.name, &listed.name);
@@ -54,7 +54,7 @@ fn set_tools(set: &McpToolSet, listings: &Listings, used_names: &mut HashSet<Str
             );
             continue;
         }
-        let mut tool = with_listing(&set.template, server, tool_ref, listed);
+        let mut tool = with_listing(&set.prototype, server, tool_ref, listed);
         tool.name = name;
         tool.description = listed.description.clone();
         tools.push(tool);

@@ -108,10 +108,10 @@ impl Chain {
             Outcome::Err(format!("invalid tool arguments: {why}"), ErrorType::ValidationError)
         })?;
         let scope = self.gate.scope(run);
-        let gate = self.gate.recheck_changed(&self.tool, &args, &run.grant, &scope);
-        let grant = run.grant.for_changed_args(&gate, &args);
-        let grant = grant.ok_or_else(|| gate.to_error(&self.tool.name));
-        self.with_record(|record| record.effective = Some(EffectiveArgs { args, gate }));
+        let verdict = self.gate.recheck_changed(&self.tool, &args, &run.grant, &scope);
+        let grant = run.grant.for_changed_args(&verdict, &args);
+        let grant = grant.ok_or_else(|| verdict.to_error(&self.tool.name));
+        self.with_record(|record| record.effective = Some(EffectiveArgs { args, verdict }));
         let grant = match self.terminal {
             Terminal::Tool(_) => grant?.with_defaults(&self.tool.parameters),
             Terminal::Child => grant?,

@@ -136,8 +136,8 @@ async fn changed_arguments_are_checked_again_and_get_their_defaults() {
     let Outcome::Ok(result) = returned.outcome else { panic!("{:?}", returned.outcome) };
     assert_eq!(result["args"], json!({"x": 2, "do": "echo"}));
     let effective = returned.effective_args.unwrap();
-    assert_eq!((effective.args, effective.gate.rule.as_str()), (json!({"x": 2}), "middleware"));
-    assert_eq!(effective.gate.decision, Decision::Allow);
+    assert_eq!((effective.args, effective.verdict.rule.as_str()), (json!({"x": 2}), "middleware"));
+    assert_eq!(effective.verdict.decision, Decision::Allow);
 }
 
 #[tokio::test]
@@ -187,7 +187,7 @@ async fn changed_arguments_that_the_gate_refuses_reach_nobody() {
     let returned = scene.runner.call(tool, &gate, a_run("t", json!({})), |_| {}).await;
     let denied = "permission denied: t is refused by phase: plan";
     assert_eq!(returned.outcome, Outcome::Err(denied.to_owned(), ErrorType::PermissionDenied));
-    assert_eq!(returned.effective_args.unwrap().gate.decision, Decision::Deny);
+    assert_eq!(returned.effective_args.unwrap().verdict.decision, Decision::Deny);
 }
 
 #[tokio::test]

@@ -116,7 +116,10 @@ async fn a_node_of_another_wire_version_is_refused_by_both() {
     let mut b = Listener::start("b", "secret").await;
     let a = handshake("a", "secret");
     let to = Some(ProcessId::new("p-b"));
-    let answer = send_hello(&b, &a, &Hello { wire: WIRE + 1, to, ..a.hello() }).await.unwrap();
+    let answer =
+        send_hello(&b, &a, &Hello { protocol_version: PROTOCOL_VERSION + 1, to, ..a.hello() })
+            .await
+            .unwrap();
     // The peer learns our version from the answer, whatever its own is.
     assert_eq!(answer, b.handshake.hello());
     assert!(b.accepted_before(&handshake("z", "secret")).await.is_empty());
@@ -128,7 +131,10 @@ async fn a_node_of_another_wire_version_is_refused_by_both() {
         let (tcp, _) = listener.accept().await.unwrap();
         let mut stream = newer.keys.acceptor.accept(tcp).await.unwrap();
         Hello::receive(&mut stream).await.unwrap();
-        Hello { wire: WIRE + 1, ..newer.hello() }.send(&mut stream).await.unwrap();
+        Hello { protocol_version: PROTOCOL_VERSION + 1, ..newer.hello() }
+            .send(&mut stream)
+            .await
+            .unwrap();
     });
     let target = Target { address, ..b.target() };
     assert_eq!(a.dial(&target).await.err(), Some(DialError::Unreachable));

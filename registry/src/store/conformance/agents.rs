@@ -8,23 +8,23 @@ use abide_conversation::{AgentName, DecisionId, Principal, Revision};
 use serde_json::json;
 
 use super::super::{Store, StoredAgent};
-use super::made::*;
+use super::fixtures::*;
 
 fn agent(name: &str, revision: &str) -> StoredAgent {
     let definition = json!({"name": name, "description": revision});
     StoredAgent { name: AgentName::new(name), revision: Revision::new(revision), definition }
 }
 
-pub(in super::super) async fn an_agent_is_new_once(store: Arc<dyn Store>) {
+pub(in super::super) async fn an_agent_is_reported_as_new_once(store: Arc<dyn Store>) {
     let name = AgentName::new("demo");
     assert_eq!(store.agent(&name).await, Ok(None));
     assert_eq!(store.newest(&name).await, Ok(None));
-    let first = store.put_agent(agent("demo", "r1"), Some(answer("key:1", "new", 60))).await;
+    let first = store.put_agent(agent("demo", "r1"), Some(response("key:1", "new", 60))).await;
     assert_eq!(first, Ok(true));
     assert_eq!(store.put_agent(agent("demo", "r1"), None).await, Ok(false));
     assert_eq!(store.agent(&name).await, Ok(Some(agent("demo", "r1"))));
-    let kept = store.answer("agents/demo", "key:1", at(0)).await;
-    assert_eq!(kept, Ok(Some(answer("key:1", "new", 60))));
+    let kept = store.stored_response("agents/demo", "key:1", at(0)).await;
+    assert_eq!(kept, Ok(Some(response("key:1", "new", 60))));
 }
 
 pub(in super::super) async fn a_replaced_revision_stays(store: Arc<dyn Store>) {
@@ -42,13 +42,13 @@ pub(in super::super) async fn a_replaced_revision_stays(store: Arc<dyn Store>) {
 pub(in super::super) async fn a_deleted_agent_leaves_its_revisions(store: Arc<dyn Store>) {
     let name = AgentName::new("demo");
     store.put_agent(agent("demo", "r1"), None).await.unwrap();
-    let gone = Some(answer("key:2", "gone", 60));
+    let gone = Some(response("key:2", "gone", 60));
     assert_eq!(store.delete_agent(&name, gone.clone()).await, Ok(true));
     assert_eq!(store.delete_agent(&name, None).await, Ok(false));
     assert_eq!(store.agent(&name).await, Ok(None));
     assert_eq!(store.newest(&name).await, Ok(None));
     assert_eq!(store.agents().await, Ok(vec![]));
-    assert_eq!(store.answer("agents/demo", "key:2", at(0)).await, Ok(gone));
+    assert_eq!(store.stored_response("agents/demo", "key:2", at(0)).await, Ok(gone));
     let kept = store.revision(&Revision::new("r1")).await;
     assert_eq!(kept, Ok(Some(agent("demo", "r1"))));
     assert_eq!(store.put_agent(agent("demo", "r1"), None).await, Ok(true));
@@ -62,12 +62,14 @@ pub(in super::super) async fn agents_are_listed_by_name(store: Arc<dyn Store>) {
     assert_eq!(store.agents().await.unwrap(), listed);
 }
 
-pub(in super::super) async fn decisions_are_an_agents_own_and_go_with_it(store: Arc<dyn Store>) {
+pub(in super::super) async fn decisions_belong_to_one_agent_and_are_deleted_with_it(
+    store: Arc<dyn Store>,
+) {
     let (demo, other) = (AgentName::new("demo"), AgentName::new("demo2"));
     let decision = |id: &str, tool: &str| RememberedDecision {
         id: DecisionId::new(id),
         tool: tool.to_owned(),
-        does: "d".to_owned(),
+        tool_digest: "d".to_owned(),
         approved: true,
         matching: Match::Tool,
         fingerprint: "f".to_owned(),
@@ -93,18 +95,18 @@ fn agent_of(name: &AgentName) -> StoredAgent {
     agent(name.as_str(), "r1")
 }
 
-pub(in super::super) async fn a_reservation_is_kept_once_until_it_expires(store: Arc<dyn Store>) {
+pub(in super::super) async fn a_key_is_reserved_once_until_it_expires(store: Arc<dyn Store>) {
     let mut rivals = tokio::task::JoinSet::new();
     for rival in 0..16 {
-        let (store, mine) = (Arc::clone(&store), answer("key:1", &rival.to_string(), 60));
+        let (store, mine) = (Arc::clone(&store), response("key:1", &rival.to_string(), 60));
         rivals.spawn(async move { (store.reserve("s/", mine.clone(), at(0)).await, mine) });
     }
     let all = rivals.join_all().await;
     let winners: Vec<_> = all.iter().filter(|(kept, _)| *kept == Ok(true)).collect();
     assert_eq!(winners.len(), 1);
-    assert_eq!(store.answer("s/", "key:1", at(0)).await, Ok(Some(winners[0].1.clone())));
-    let next = answer("key:1", "next", 600);
+    assert_eq!(store.stored_response("s/", "key:1", at(0)).await, Ok(Some(winners[0].1.clone())));
+    let next = response("key:1", "next", 600);
     assert_eq!(store.reserve("s/", next.clone(), at(59)).await, Ok(false));
     assert_eq!(store.reserve("s/", next.clone(), at(60)).await, Ok(true));
-    assert_eq!(store.answer("s/", "key:1", at(60)).await, Ok(Some(next)));
+    assert_eq!(store.stored_response("s/", "key:1", at(60)).await, Ok(Some(next)));
 }

@@ -10,7 +10,7 @@ use abide_conversation::message::StopReason;
 use serde_json::json;
 
 use super::super::Store;
-use super::made::*;
+use super::fixtures::*;
 
 fn entry(name: &str, seconds: i64) -> AuditEntry {
     AuditEntry {
@@ -41,9 +41,9 @@ async fn entry_ids(store: &dyn Store, of: &str, now: i64) -> Vec<String> {
     entries.into_iter().map(|entry| entry.id).collect()
 }
 
-pub(in super::super) async fn the_audit_is_read_newest_first_and_pages(store: Arc<dyn Store>) {
+pub(in super::super) async fn the_audit_is_read_newest_first_and_in_pages(store: Arc<dyn Store>) {
     for name in ["a", "a:b"] {
-        created(&*store, name).await;
+        create_conversation(&*store, name).await;
     }
     // The entries are written in a different order from their times.
     for (name, seconds) in [("2", 2), ("1", 1), ("4", 3), ("3", 3)] {
@@ -59,7 +59,7 @@ pub(in super::super) async fn the_audit_is_read_newest_first_and_pages(store: Ar
 }
 
 pub(in super::super) async fn an_entry_of_the_audit_expires(store: Arc<dyn Store>) {
-    created(&*store, "a").await;
+    create_conversation(&*store, "a").await;
     for (name, expires_at) in [("long", 60), ("short", 10)] {
         store.put_entry(&id("a"), &entry(name, 0), at(expires_at)).await.unwrap();
     }
@@ -76,7 +76,7 @@ pub(in super::super) async fn an_entry_of_the_audit_expires(store: Arc<dyn Store
 }
 
 pub(in super::super) async fn the_audit_keeps_the_newest_of_many(store: Arc<dyn Store>) {
-    created(&*store, "a").await;
+    create_conversation(&*store, "a").await;
     let many = i64::try_from(MAX_ENTRIES).unwrap() + 5;
     for n in 0..many {
         let entry = entry(&n.to_string(), n);
@@ -88,9 +88,9 @@ pub(in super::super) async fn the_audit_keeps_the_newest_of_many(store: Arc<dyn 
     assert_eq!(kept.first().unwrap(), &format!("audit_{}", many - 1));
 }
 
-pub(in super::super) async fn the_audit_goes_with_its_conversation(store: Arc<dyn Store>) {
-    let held = created(&*store, "a").await;
-    created(&*store, "a:b").await;
+pub(in super::super) async fn the_audit_is_deleted_with_its_conversation(store: Arc<dyn Store>) {
+    let held = create_conversation(&*store, "a").await;
+    create_conversation(&*store, "a:b").await;
     for name in ["a", "a:b"] {
         for n in 0..20 {
             let entry = entry(&n.to_string(), n);
@@ -101,7 +101,7 @@ pub(in super::super) async fn the_audit_goes_with_its_conversation(store: Arc<dy
     assert!(entry_ids(&*store, "a", 0).await.is_empty());
     store.put_entry(&id("a"), &entry("late", 1), at(60)).await.unwrap();
     assert!(entry_ids(&*store, "a", 0).await.is_empty());
-    created(&*store, "a").await;
+    create_conversation(&*store, "a").await;
     assert!(entry_ids(&*store, "a", 0).await.is_empty());
     store.put_entry(&id("a"), &entry("new", 1), at(60)).await.unwrap();
     assert_eq!(entry_ids(&*store, "a", 0).await, ["audit_new"]);

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use abide_actors::blobs::{Blob, BlobInfo};
 
 use super::super::Store;
-use super::made::*;
+use super::fixtures::*;
 
-pub(in super::super) async fn a_blob_is_kept_whole_and_once(store: Arc<dyn Store>) {
+pub(in super::super) async fn a_blob_is_stored_whole_and_once(store: Arc<dyn Store>) {
     let bytes: Vec<u8> = (0..3_000_000_u32).map(|n| (n * 7 / 3) as u8).collect();
     let (png, gif) = (Blob::new("image/png", bytes.clone()), Blob::new("image/gif", bytes));
     assert_eq!(store.blob(&png.id()).await, Ok(None));
@@ -22,7 +22,9 @@ pub(in super::super) async fn a_blob_is_kept_whole_and_once(store: Arc<dyn Store
     assert_eq!(store.blob_info(&png.id()).await, Ok(Some(info)));
 }
 
-pub(in super::super) async fn a_deleted_blob_is_gone_and_may_come_again(store: Arc<dyn Store>) {
+pub(in super::super) async fn a_deleted_blob_is_gone_and_can_be_stored_again(
+    store: Arc<dyn Store>,
+) {
     let (one, two) = (Blob::new("text/plain", "one"), Blob::new("text/plain", "two"));
     assert_eq!(store.delete_blob(&one.id()).await, Ok(false));
     for blob in [&one, &two] {
@@ -37,10 +39,10 @@ pub(in super::super) async fn a_deleted_blob_is_gone_and_may_come_again(store: A
     assert_eq!(store.blob(&one.id()).await, Ok(Some(one)));
 }
 
-pub(in super::super) async fn blobs_stay_when_conversations_go(store: Arc<dyn Store>) {
+pub(in super::super) async fn blobs_outlive_deleted_conversations(store: Arc<dyn Store>) {
     let blob = Blob::new("text/plain", "one");
     store.put_blob(&blob.id(), &blob).await.unwrap();
-    let held = created(&*store, "a").await;
+    let held = create_conversation(&*store, "a").await;
     store.delete(&id("a"), &held, None).await.unwrap();
     assert_eq!(store.blob(&blob.id()).await, Ok(Some(blob)));
 }

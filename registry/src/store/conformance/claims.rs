@@ -8,9 +8,11 @@ use abide_actors::journal::{Claim, Holder, StoreError};
 use tokio::task::JoinSet;
 
 use super::super::Store;
-use super::made::*;
+use super::fixtures::*;
 
-pub(in super::super) async fn one_of_many_claimants_wins_and_all_learn_who(store: Arc<dyn Store>) {
+pub(in super::super) async fn one_of_many_claimants_wins_and_all_learn_which(
+    store: Arc<dyn Store>,
+) {
     let mut claimants = JoinSet::new();
     for node in 0..32 {
         let store = Arc::clone(&store);
@@ -21,19 +23,19 @@ pub(in super::super) async fn one_of_many_claimants_wins_and_all_learn_who(store
     for seen in claimants.join_all().await {
         assert_eq!(seen.unwrap(), holding);
     }
-    assert_eq!(store.holding(&id("a")).await, Ok(Some(holding)));
+    assert_eq!(store.current_claim(&id("a")).await, Ok(Some(holding)));
 }
 
 pub(in super::super) async fn a_claim_of_the_present_holder_changes_nothing(store: Arc<dyn Store>) {
-    let held = claimed(&*store, "a").await;
+    let held = claim_conversation(&*store, "a").await;
     assert_eq!(held.holder, holder("n"));
-    assert_eq!(claimed(&*store, "a").await, held);
+    assert_eq!(claim_conversation(&*store, "a").await, held);
     let other = store.claim(&id("a"), &holder("m"), Some(&holder("l"))).await;
     assert_eq!(other, Ok(held));
 }
 
 pub(in super::super) async fn a_node_fences_its_own_former_actor(store: Arc<dyn Store>) {
-    let former = created(&*store, "a").await;
+    let former = create_conversation(&*store, "a").await;
     let me = former.holder.clone();
     let next = store.claim(&id("a"), &me, Some(&me)).await.unwrap();
     assert!(next.holder == me && next.epoch > former.epoch);
@@ -42,7 +44,7 @@ pub(in super::super) async fn a_node_fences_its_own_former_actor(store: Arc<dyn 
 }
 
 pub(in super::super) async fn a_claim_over_a_dead_holder_raises_the_epoch(store: Arc<dyn Store>) {
-    let old = created(&*store, "a").await;
+    let old = create_conversation(&*store, "a").await;
     let mut claimants = JoinSet::new();
     for node in 0..16 {
         let (store, dead) = (Arc::clone(&store), old.holder.clone());
@@ -53,17 +55,19 @@ pub(in super::super) async fn a_claim_over_a_dead_holder_raises_the_epoch(store:
     let seen = claimants.join_all().await;
     assert!(seen[0].epoch > old.epoch);
     assert!(seen.iter().all(|holding| *holding == seen[0]), "{seen:?}");
-    assert_eq!(store.holding(&id("a")).await, Ok(Some(seen[0].clone())));
+    assert_eq!(store.current_claim(&id("a")).await, Ok(Some(seen[0].clone())));
 }
 
 pub(in super::super) async fn a_claim_over_the_wrong_holder_changes_nothing(store: Arc<dyn Store>) {
-    let held = claimed(&*store, "a").await;
+    let held = claim_conversation(&*store, "a").await;
     let earlier = Holder { incarnation: Incarnation::new("0"), ..holder("n") };
     assert_eq!(store.claim(&id("a"), &holder("m"), Some(&earlier)).await, Ok(held.clone()));
     assert_eq!(store.claim(&id("a"), &earlier, None).await, Ok(held));
 }
 
-pub(in super::super) async fn a_claim_reads_what_it_won_and_nothing_else(store: Arc<dyn Store>) {
+pub(in super::super) async fn claim_and_load_returns_the_journal_only_to_the_holder(
+    store: Arc<dyn Store>,
+) {
     let (me, other) = (holder("n"), holder("m"));
     let (held, none) = store.claim_and_load(&id("a"), &me, None).await.unwrap();
     assert_eq!((&held.holder, none), (&me, None));
@@ -81,7 +85,7 @@ pub(in super::super) async fn a_claim_reads_what_it_won_and_nothing_else(store: 
 pub(in super::super) async fn no_epoch_is_given_twice(store: Arc<dyn Store>) {
     let mut last = Epoch::ZERO;
     for round in 0..6 {
-        let held = claimed(&*store, "a").await;
+        let held = claim_conversation(&*store, "a").await;
         assert!(held.epoch > last, "{} after {last}", held.epoch);
         last = held.epoch;
         match round {
@@ -90,16 +94,16 @@ pub(in super::super) async fn no_epoch_is_given_twice(store: Arc<dyn Store>) {
             _ => {}
         }
         store.release(&id("a"), &held).await.unwrap();
-        assert_eq!(store.holding(&id("a")).await, Ok(None));
+        assert_eq!(store.current_claim(&id("a")).await, Ok(None));
     }
 }
 
 pub(in super::super) async fn a_stale_release_changes_nothing(store: Arc<dyn Store>) {
-    let old = created(&*store, "a").await;
+    let old = create_conversation(&*store, "a").await;
     let new = store.claim(&id("a"), &holder("m"), Some(&old.holder)).await.unwrap();
     store.release(&id("a"), &old).await.unwrap();
     let same_epoch = Claim { holder: old.holder, epoch: new.epoch };
     store.release(&id("a"), &same_epoch).await.unwrap();
-    assert_eq!(store.holding(&id("a")).await, Ok(Some(new)));
+    assert_eq!(store.current_claim(&id("a")).await, Ok(Some(new)));
     store.release(&id("b"), &same_epoch).await.unwrap();
 }

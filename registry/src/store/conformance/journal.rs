@@ -10,13 +10,13 @@ use abide_conversation::{State, Timestamp};
 use serde_json::json;
 
 use super::super::Store;
-use super::made::*;
+use super::fixtures::*;
 use crate::partition::PartitionSet;
 
 pub(in super::super) async fn a_commit_is_read_back(store: Arc<dyn Store>) {
-    let held = claimed(&*store, "a").await;
+    let held = claim_conversation(&*store, "a").await;
     assert_eq!(store.load(&id("a")).await, Ok(None));
-    assert_eq!(store.head(&id("a")).await, Ok(None));
+    assert_eq!(store.summary(&id("a")).await, Ok(None));
     let first = commit(1, 3);
     store.append(&id("a"), &held, first.clone()).await.unwrap();
     let loaded = store.load(&id("a")).await.unwrap().unwrap();
@@ -24,11 +24,11 @@ pub(in super::super) async fn a_commit_is_read_back(store: Arc<dyn Store>) {
         loaded,
         StoredConversation { state: State::default(), events: first.events.to_vec() }
     );
-    assert_eq!(store.head(&id("a")).await, Ok(Some(first.head)));
+    assert_eq!(store.summary(&id("a")).await, Ok(Some(first.summary)));
 }
 
 pub(in super::super) async fn a_commit_elsewhere_than_at_the_end_conflicts(store: Arc<dyn Store>) {
-    let held = claimed(&*store, "a").await;
+    let held = claim_conversation(&*store, "a").await;
     assert_eq!(store.append(&id("a"), &held, commit(2, 2)).await, Err(StoreError::Conflict));
     store.append(&id("a"), &held, commit(1, 2)).await.unwrap();
     for first in [1, 2, 4] {
@@ -39,49 +39,49 @@ pub(in super::super) async fn a_commit_elsewhere_than_at_the_end_conflicts(store
 }
 
 pub(in super::super) async fn a_commit_with_a_gap_conflicts(store: Arc<dyn Store>) {
-    let held = claimed(&*store, "a").await;
+    let held = claim_conversation(&*store, "a").await;
     let mut gap = commit(1, 3);
     gap.events = [gap.events[0].clone(), gap.events[2].clone()].into();
     assert_eq!(store.append(&id("a"), &held, gap.clone()).await, Err(StoreError::Conflict));
-    gap.head.last_seq = 2;
+    gap.summary.last_seq = 2;
     assert_eq!(store.append(&id("a"), &held, gap).await, Err(StoreError::Conflict));
-    assert_eq!(store.head(&id("a")).await, Ok(None));
+    assert_eq!(store.summary(&id("a")).await, Ok(None));
 }
 
 pub(in super::super) async fn a_commit_without_events_needs_a_conversation(store: Arc<dyn Store>) {
-    let held = claimed(&*store, "a").await;
+    let held = claim_conversation(&*store, "a").await;
     let mut bare = commit(1, 1);
     bare.events = Arc::default();
-    bare.answers.push(answer("key:1", "yes", 60));
+    bare.responses.push(response("key:1", "yes", 60));
     let mut nothing = bare.clone();
-    nothing.head.last_seq = 0;
+    nothing.summary.last_seq = 0;
     assert_eq!(store.append(&id("a"), &held, nothing).await, Err(StoreError::Conflict));
     store.append(&id("a"), &held, commit(1, 1)).await.unwrap();
     assert_eq!(store.append(&id("a"), &held, bare).await, Ok(()));
-    assert!(store.answer("a", "key:1", at(0)).await.unwrap().is_some());
+    assert!(store.stored_response("a", "key:1", at(0)).await.unwrap().is_some());
 }
 
 pub(in super::super) async fn an_append_under_an_older_epoch_is_fenced(store: Arc<dyn Store>) {
-    let old = created(&*store, "a").await;
+    let old = create_conversation(&*store, "a").await;
     let new = store.claim(&id("a"), &holder("m"), Some(&old.holder)).await.unwrap();
     assert_eq!(store.append(&id("a"), &old, commit(2, 2)).await, Err(StoreError::Fenced));
     assert_eq!(store.append(&id("a"), &new, commit(2, 2)).await, Ok(()));
 }
 
-pub(in super::super) async fn an_append_of_another_life_with_the_same_epoch_is_fenced(
+pub(in super::super) async fn an_append_of_another_incarnation_with_the_same_epoch_is_fenced(
     store: Arc<dyn Store>,
 ) {
-    let held = created(&*store, "a").await;
+    let held = create_conversation(&*store, "a").await;
     let incarnation = Incarnation::new("2");
     let other = Claim { holder: Holder { incarnation, ..held.holder.clone() }, ..held };
     assert_eq!(store.append(&id("a"), &other, commit(2, 2)).await, Err(StoreError::Fenced));
 }
 
 pub(in super::super) async fn an_append_after_a_release_is_fenced(store: Arc<dyn Store>) {
-    let held = created(&*store, "a").await;
+    let held = create_conversation(&*store, "a").await;
     store.release(&id("a"), &held).await.unwrap();
     assert_eq!(store.append(&id("a"), &held, commit(2, 2)).await, Err(StoreError::Fenced));
-    let again = claimed(&*store, "a").await;
+    let again = claim_conversation(&*store, "a").await;
     assert_eq!(store.append(&id("a"), &held, commit(2, 2)).await, Err(StoreError::Fenced));
     assert_eq!(store.append(&id("a"), &again, commit(2, 2)).await, Ok(()));
 }
@@ -92,29 +92,29 @@ pub(in super::super) async fn an_append_without_a_claim_is_fenced(store: Arc<dyn
 }
 
 pub(in super::super) async fn a_refused_commit_leaves_nothing(store: Arc<dyn Store>) {
-    let held = created(&*store, "a").await;
+    let held = create_conversation(&*store, "a").await;
     let mut whole = commit(2, 2);
-    whole.head.alarm = Some(at(60));
-    whole.head.active = true;
-    whole.opened.push(pending("call_1", 1, 60));
-    whole.answers.push(answer("key:1", "yes", 60));
+    whole.summary.alarm = Some(at(60));
+    whole.summary.active = true;
+    whole.opened.push(pending_call("call_1", 1, 60));
+    whole.responses.push(response("key:1", "yes", 60));
     let mut misplaced = whole.clone();
     Arc::make_mut(&mut misplaced.events)[0].seq = 3;
-    misplaced.head.last_seq = 3;
+    misplaced.summary.last_seq = 3;
     assert_eq!(store.append(&id("a"), &held, misplaced).await, Err(StoreError::Conflict));
     let stale = Claim { epoch: held.epoch.next(), ..held };
     assert_eq!(store.append(&id("a"), &stale, whole).await, Err(StoreError::Fenced));
 
     assert_eq!(store.events(&id("a"), 0, 10).await.unwrap().len(), 1);
-    assert_eq!(store.head(&id("a")).await, Ok(Some(commit(1, 1).head)));
+    assert_eq!(store.summary(&id("a")).await, Ok(Some(commit(1, 1).summary)));
     assert_eq!(store.inbox(&Default::default(), None, 10).await.unwrap().items, []);
     assert_eq!(store.alarms(10).await, Ok(vec![]));
     assert_eq!(store.active(&PartitionSet::all(), None, 10).await.unwrap().items, []);
-    assert_eq!(store.answer("a", "key:1", at(0)).await, Ok(None));
+    assert_eq!(store.stored_response("a", "key:1", at(0)).await, Ok(None));
 }
 
 pub(in super::super) async fn of_two_commits_at_the_same_place_one_wins(store: Arc<dyn Store>) {
-    let held = created(&*store, "a").await;
+    let held = create_conversation(&*store, "a").await;
     let a = id("a");
     let both = futures::join!(
         store.append(&a, &held, commit(2, 2)),
@@ -126,7 +126,7 @@ pub(in super::super) async fn of_two_commits_at_the_same_place_one_wins(store: A
 }
 
 pub(in super::super) async fn a_load_begins_at_the_cached_state(store: Arc<dyn Store>) {
-    let held = claimed(&*store, "a").await;
+    let held = claim_conversation(&*store, "a").await;
     let mut cached = commit(1, 3);
     let state = State { seq: 3, turns_started: 7, ..State::default() };
     cached.state = Some(state.clone());
@@ -139,8 +139,8 @@ pub(in super::super) async fn a_load_begins_at_the_cached_state(store: Arc<dyn S
     assert_eq!(store.events(&id("a"), 0, 10).await.unwrap().len(), 5);
 }
 
-pub(in super::super) async fn events_page_both_ways(store: Arc<dyn Store>) {
-    let held = claimed(&*store, "a").await;
+pub(in super::super) async fn events_are_read_in_pages_in_both_directions(store: Arc<dyn Store>) {
+    let held = claim_conversation(&*store, "a").await;
     store.append(&id("a"), &held, commit(1, 5)).await.unwrap();
     let forward = async |after, limit| {
         let events = store.events(&id("a"), after, limit).await.unwrap();
@@ -163,7 +163,7 @@ pub(in super::super) async fn events_page_both_ways(store: Arc<dyn Store>) {
 }
 
 pub(in super::super) async fn large_events_are_kept_whole(store: Arc<dyn Store>) {
-    let held = created(&*store, "a").await;
+    let held = create_conversation(&*store, "a").await;
     let mut large = commit(2, 4);
     large.events = (2..=4).map(|seq| event_of(seq, &"é".repeat(500_000))).collect();
     store.append(&id("a"), &held, large.clone()).await.unwrap();
@@ -171,7 +171,7 @@ pub(in super::super) async fn large_events_are_kept_whole(store: Arc<dyn Store>)
 }
 
 pub(in super::super) async fn an_event_of_an_unknown_type_is_kept_whole(store: Arc<dyn Store>) {
-    let held = claimed(&*store, "a").await;
+    let held = claim_conversation(&*store, "a").await;
     let mut newer = commit(1, 3);
     Arc::make_mut(&mut newer.events)[1].data = EventData::Unknown(Unknown {
         kind: "mused".to_owned(),
@@ -188,36 +188,38 @@ pub(in super::super) async fn an_event_of_an_unknown_type_is_kept_whole(store: A
     assert_eq!(store.events_before(&id("a"), 4, 10).await, Ok(newer.events.to_vec()));
 }
 
-pub(in super::super) async fn ids_that_begin_alike_do_not_meet(store: Arc<dyn Store>) {
+pub(in super::super) async fn conversations_whose_ids_share_a_prefix_are_separate(
+    store: Arc<dyn Store>,
+) {
     let names = ["a", "a:", "a:b", "a:1", "a.", "a-", "aa", "A", "_", ":", "."];
     for (count, name) in names.iter().enumerate() {
-        let held = claimed(&*store, name).await;
+        let held = claim_conversation(&*store, name).await;
         let mut own = commit(1, count as u64 + 1);
-        own.opened.push(pending("call_1", 1, 60));
-        own.answers.push(answer("key:1", name, 60));
+        own.opened.push(pending_call("call_1", 1, 60));
+        own.responses.push(response("key:1", name, 60));
         store.append(&id(name), &held, own).await.unwrap();
     }
-    let held = claimed(&*store, "a").await;
+    let held = claim_conversation(&*store, "a").await;
     store.delete(&id("a"), &held, None).await.unwrap();
     for (count, name) in names.iter().enumerate() {
         let kept = if *name == "a" { 0 } else { count + 1 };
         assert_eq!(store.events(&id(name), 0, 100).await.unwrap().len(), kept, "{name}");
         assert_eq!(store.events_before(&id(name), 100, 100).await.unwrap().len(), kept, "{name}");
-        let answer = store.answer(name, "key:1", at(0)).await.unwrap();
-        assert_eq!(answer.map(|answer| answer.body), (kept > 0).then(|| (*name).into()));
+        let stored = store.stored_response(name, "key:1", at(0)).await.unwrap();
+        assert_eq!(stored.map(|stored| stored.body), (kept > 0).then(|| (*name).into()));
     }
     let inbox = store.inbox(&Default::default(), None, 100).await.unwrap().items;
     assert_eq!(inbox.len(), names.len() - 1);
 }
 
-pub(in super::super) async fn an_answer_is_kept_until_it_expires(store: Arc<dyn Store>) {
-    let held = claimed(&*store, "a").await;
+pub(in super::super) async fn a_response_is_stored_until_it_expires(store: Arc<dyn Store>) {
+    let held = claim_conversation(&*store, "a").await;
     let mut answered = commit(1, 1);
-    answered.answers = vec![answer("key:1", "one", 60), answer("message:1", "two", 90)];
+    answered.responses = vec![response("key:1", "one", 60), response("message:1", "two", 90)];
     store.append(&id("a"), &held, answered).await.unwrap();
     let body = async |scope: &str, key: &str, now| {
-        let answer = store.answer(scope, key, at(now)).await.unwrap();
-        answer.map(|answer| answer.body)
+        let stored = store.stored_response(scope, key, at(now)).await.unwrap();
+        stored.map(|stored| stored.body)
     };
     assert_eq!(body("a", "key:1", 59).await, Some("one".into()));
     assert_eq!(body("a", "key:1", 60).await, None);
@@ -226,28 +228,30 @@ pub(in super::super) async fn an_answer_is_kept_until_it_expires(store: Arc<dyn 
     assert_eq!(body("b", "key:1", 0).await, None);
 }
 
-pub(in super::super) async fn an_answer_given_again_replaces_the_first(store: Arc<dyn Store>) {
-    let held = claimed(&*store, "a").await;
+pub(in super::super) async fn a_response_under_the_same_key_replaces_the_first(
+    store: Arc<dyn Store>,
+) {
+    let held = claim_conversation(&*store, "a").await;
     for (seq, body, expires_in) in [(1, "one", 60), (2, "two", 90)] {
         let mut answered = commit(seq, seq);
-        answered.answers.push(answer("key:1", body, expires_in));
+        answered.responses.push(response("key:1", body, expires_in));
         store.append(&id("a"), &held, answered).await.unwrap();
     }
     let mut later = commit(3, 3);
     Arc::make_mut(&mut later.events)[0].at = at(70);
     store.append(&id("a"), &held, later).await.unwrap();
-    let kept = store.answer("a", "key:1", at(80)).await;
-    assert_eq!(kept, Ok(Some(answer("key:1", "two", 90))));
+    let kept = store.stored_response("a", "key:1", at(80)).await;
+    assert_eq!(kept, Ok(Some(response("key:1", "two", 90))));
 }
 
-pub(in super::super) async fn an_answer_without_an_end_stays(store: Arc<dyn Store>) {
-    let held = claimed(&*store, "a").await;
-    let endless = StoredResponse { expires_at: Timestamp::MAX, ..answer("key:1", "one", 0) };
-    for (seq, kept) in [(1, endless.clone()), (2, answer("key:2", "two", 60))] {
+pub(in super::super) async fn a_response_that_never_expires_stays(store: Arc<dyn Store>) {
+    let held = claim_conversation(&*store, "a").await;
+    let endless = StoredResponse { expires_at: Timestamp::MAX, ..response("key:1", "one", 0) };
+    for (seq, kept) in [(1, endless.clone()), (2, response("key:2", "two", 60))] {
         let mut answered = commit(seq, seq);
-        answered.answers.push(kept);
+        answered.responses.push(kept);
         store.append(&id("a"), &held, answered).await.unwrap();
     }
-    let kept = store.answer("a", "key:1", at(1_000_000_000)).await;
+    let kept = store.stored_response("a", "key:1", at(1_000_000_000)).await;
     assert_eq!(kept, Ok(Some(endless)));
 }

@@ -13,7 +13,7 @@ use super::write::{self, Write};
 /// Entries that one commit removes: more than the one that it can add, and some megabytes at most.
 const MAX_REMOVED_ENTRIES: usize = 8;
 /// The expiry of an entry that must not be found any more.
-const DOOMED: Nanos = Nanos::MIN;
+const HIDDEN_EXPIRY: Nanos = Nanos::MIN;
 
 /// An entry as bytes.
 pub(super) struct EncodedEntry {
@@ -122,7 +122,7 @@ impl<'t> Audit<'t> {
         let keys = keys_of(&self.kept, id)?;
         let surplus = keys.len().saturating_sub(MAX_ENTRIES);
         for (key, expires_at) in &keys[..surplus] {
-            self.doom(id, key, *expires_at)?;
+            self.hide(id, key, *expires_at)?;
         }
         self.sweep(nanos(entry.at)).map(|_| ())
     }
@@ -130,15 +130,15 @@ impl<'t> Audit<'t> {
     /// Hides all entries of a conversation, which are then removed little by little.
     pub(super) fn forget(&mut self, id: &str) -> Result<(), Error> {
         for (key, expires_at) in keys_of(&self.kept, id)? {
-            self.doom(id, &key, expires_at)?;
+            self.hide(id, &key, expires_at)?;
         }
         Ok(())
     }
 
-    fn doom(&mut self, id: &str, key: &str, expires_at: Nanos) -> Result<(), Error> {
+    fn hide(&mut self, id: &str, key: &str, expires_at: Nanos) -> Result<(), Error> {
         self.kept.remove((id, key))?;
         self.expiries.remove((expires_at, id, key))?;
-        self.expiries.insert((DOOMED, id, key), ())?;
+        self.expiries.insert((HIDDEN_EXPIRY, id, key), ())?;
         Ok(())
     }
 
@@ -160,12 +160,12 @@ impl<'t> Audit<'t> {
     }
 
     /// Removes some of the hidden entries. Returns whether there were any.
-    pub(super) fn sweep_doomed(&mut self) -> Result<bool, Error> {
-        self.sweep(DOOMED)
+    pub(super) fn sweep_hidden(&mut self) -> Result<bool, Error> {
+        self.sweep(HIDDEN_EXPIRY)
     }
 
     /// Whether there are hidden entries to remove.
-    pub(super) fn has_doomed(&self) -> Result<bool, Error> {
-        Ok(self.expiries.first()?.is_some_and(|first| first.0.value().0 == DOOMED))
+    pub(super) fn has_hidden(&self) -> Result<bool, Error> {
+        Ok(self.expiries.first()?.is_some_and(|first| first.0.value().0 == HIDDEN_EXPIRY))
     }
 }

@@ -45,7 +45,7 @@ impl Probe {
 
     #[cfg(test)]
     fn before_write(&self, bytes: usize) -> Io<()> {
-        self.fault.lock().unwrap_or_else(std::sync::PoisonError::into_inner).strike(bytes)
+        self.fault.lock().unwrap_or_else(std::sync::PoisonError::into_inner).apply(bytes)
     }
 
     #[cfg(not(test))]

@@ -10,11 +10,11 @@ use abide_conversation::{ConversationId, Event, Revision, State, Timestamp};
 use redb::{Error, ReadTransaction};
 
 use super::super::paging::{self, InboxKey};
-use super::super::{HeadFilter, Page, StoredAgent};
+use super::super::{Page, StoredAgent, SummaryFilter};
 use super::tables::{self, Record};
 use crate::partition::{Partition, PartitionSet};
 
-/// The epoch and head of a conversation.
+/// The epoch and summary of a conversation.
 pub(super) fn record(from: &ReadTransaction, id: &str) -> Result<Option<Record>, Error> {
     let record = from.open_table(tables::HEADS)?.get(id)?;
     record.map(|json| tables::parse("head", json.value())).transpose()
@@ -39,7 +39,7 @@ pub(super) fn load(
         (format == tables::STATE_FORMAT)
             .then(|| abide_conversation::from_json::<State>(json).ok())?
     });
-    let fits = |state: &State| state.seq <= record.head.last_seq;
+    let fits = |state: &State| state.seq <= record.summary.last_seq;
     let state = cached.filter(fits).unwrap_or_default();
     let events = events(from, id, state.seq, usize::MAX, max_event_bytes)?;
     Ok(events.map(|events| Some(StoredConversation { state, events })))
@@ -89,20 +89,22 @@ pub(super) fn events_before(
     rows.take(limit).map(|row| tables::parse("event", row?.1.value())).collect()
 }
 
-pub(super) fn answer(
+pub(super) fn response(
     from: &ReadTransaction,
     scope: &str,
     key: &str,
     now: Timestamp,
 ) -> Result<Option<StoredResponse>, Error> {
-    let Some(json) = from.open_table(tables::ANSWERS)?.get((scope, key))? else { return Ok(None) };
-    let answer: StoredResponse = tables::parse("answer", json.value())?;
-    Ok((now < answer.expires_at).then_some(answer))
+    let Some(json) = from.open_table(tables::RESPONSES)?.get((scope, key))? else {
+        return Ok(None);
+    };
+    let response: StoredResponse = tables::parse("answer", json.value())?;
+    Ok((now < response.expires_at).then_some(response))
 }
 
 pub(super) fn conversations(
     from: &ReadTransaction,
-    filter: &HeadFilter,
+    filter: &SummaryFilter,
     after: Option<ConversationId>,
     limit: usize,
 ) -> Result<Page<(ConversationId, ConversationSummary)>, Error> {
@@ -112,14 +114,14 @@ pub(super) fn conversations(
         let (key, json) = row?;
         let id = ConversationId::new(key.value());
         let record: Record = tables::parse("head", json.value())?;
-        Ok((id.clone(), (id, record.head)))
+        Ok((id.clone(), (id, record.summary)))
     });
-    paging::page(rows, limit, |(_, head)| filter.admits(head))
+    paging::page(rows, limit, |(_, summary)| filter.admits(summary))
 }
 
 pub(super) fn active(
     from: &ReadTransaction,
-    share: &PartitionSet,
+    partitions: &PartitionSet,
     after: Option<ConversationId>,
     limit: usize,
 ) -> Result<Page<ConversationId>, Error> {
@@ -129,7 +131,7 @@ pub(super) fn active(
         let id = ConversationId::new(row?.0.value());
         Ok((id.clone(), id))
     });
-    paging::page(rows, limit, |id| share.contains(Partition::from(id)))
+    paging::page(rows, limit, |id| partitions.contains(Partition::from(id)))
 }
 
 pub(super) fn inbox(

@@ -64,7 +64,7 @@ impl StoreDir {
         dir: &Path,
         durability: Durability,
     ) -> Result<(Self, CloseWatch), OpenError> {
-        let unusable = |error: io::Error| refused(dir, &error);
+        let unusable = |error: io::Error| unusable_error(dir, &error);
         fs::create_dir_all(dir).map_err(unusable)?;
         let lock = dir.join("lock");
         let lock = OpenOptions::new().create(true).append(true).open(lock).map_err(unusable)?;
@@ -83,29 +83,29 @@ impl StoreDir {
     /// Opens the file, repairing it after a crash, or creates a new one.
     pub(super) fn open(&self, probe: &Arc<Probe>) -> Result<Database, OpenError> {
         let path = self.dir.join("abide.redb");
-        let exists = path.try_exists().map_err(|error| refused(&self.dir, &error))?;
+        let exists = path.try_exists().map_err(|error| unusable_error(&self.dir, &error))?;
         if !exists {
             self.create(&path, probe)?;
         }
         let database = self.database(&path, probe)?;
         match format(&database) {
             Ok(tables::FORMAT) => Ok(database),
-            Ok(found) => Err(self.foreign(found)),
-            Err(error) => Err(refused(&self.dir, &error)),
+            Ok(found) => Err(self.format_error(found)),
+            Err(error) => Err(unusable_error(&self.dir, &error)),
         }
     }
 
     /// A new file gets its name when it is whole, so that a crash never leaves half of one.
     fn create(&self, path: &Path, probe: &Arc<Probe>) -> Result<(), OpenError> {
-        let unusable = |error: io::Error| refused(&self.dir, &error);
+        let unusable = |error: io::Error| unusable_error(&self.dir, &error);
         let draft = self.dir.join("abide.redb.new");
         match fs::remove_file(&draft) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(unusable(error)),
             Ok(()) | Err(_) => {}
         }
         let database = self.database(&draft, probe)?;
-        fill(&database).map_err(|error| refused(&self.dir, &error))?;
-        database.close().map_err(|error| refused(&self.dir, &error))?;
+        create_tables(&database).map_err(|error| unusable_error(&self.dir, &error))?;
+        database.close().map_err(|error| unusable_error(&self.dir, &error))?;
         fs::rename(&draft, path).map_err(unusable)?;
         match self.durability {
             Durability::Fsync => File::open(&self.dir).and_then(|dir| dir.sync_all()),
@@ -117,8 +117,8 @@ impl StoreDir {
     fn database(&self, path: &Path, probe: &Arc<Probe>) -> Result<Database, OpenError> {
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false);
-        let file = options.open(path).map_err(|error| refused(&self.dir, &error))?;
-        let file = FileBackend::new(file).map_err(|error| refused(&self.dir, &error))?;
+        let file = options.open(path).map_err(|error| unusable_error(&self.dir, &error))?;
+        let file = FileBackend::new(file).map_err(|error| unusable_error(&self.dir, &error))?;
         let disk = Disk {
             file,
             durability: self.durability,
@@ -128,22 +128,22 @@ impl StoreDir {
         let opened = Database::builder().set_cache_size(CACHE_BYTES).create_with_backend(disk);
         opened.map_err(|error| match error {
             DatabaseError::DatabaseAlreadyOpen => OpenError::InUse { dir: self.dir.clone() },
-            DatabaseError::UpgradeRequired(found) => self.foreign(format!("redb {found}")),
-            other => refused(&self.dir, &other),
+            DatabaseError::UpgradeRequired(found) => self.format_error(format!("redb {found}")),
+            other => unusable_error(&self.dir, &other),
         })
     }
 
-    fn foreign(&self, found: impl ToString) -> OpenError {
+    fn format_error(&self, found: impl ToString) -> OpenError {
         let (dir, found) = (self.dir.clone(), found.to_string());
         OpenError::Format { dir, found, expected: tables::FORMAT }
     }
 }
 
-fn refused(dir: &Path, reason: &impl ToString) -> OpenError {
+fn unusable_error(dir: &Path, reason: &impl ToString) -> OpenError {
     OpenError::Unusable { dir: dir.to_owned(), reason: reason.to_string() }
 }
 
-fn fill(database: &Database) -> Result<(), Error> {
+fn create_tables(database: &Database) -> Result<(), Error> {
     let transaction = database.begin_write()?;
     tables::create(&transaction)?;
     Ok(transaction.commit()?)

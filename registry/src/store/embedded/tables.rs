@@ -22,7 +22,7 @@ pub(super) const META: TableDefinition<Text, u64> = TableDefinition::new("meta")
 /// Conversation, seq → event.
 pub(super) const JOURNAL: TableDefinition<(Text, u64), Json> = TableDefinition::new("journal");
 /// Deleted conversations whose events have not all been removed yet.
-pub(super) const DOOMED: TableDefinition<Text, ()> = TableDefinition::new("doomed");
+pub(super) const UNSWEPT: TableDefinition<Text, ()> = TableDefinition::new("doomed");
 /// Conversation → [`Record`].
 pub(super) const HEADS: TableDefinition<Text, Json> = TableDefinition::new("heads");
 /// Conversation → format and folded state.
@@ -35,9 +35,9 @@ pub(super) const OPEN: TableDefinition<(Text, Text, u32), Nanos> = TableDefiniti
 /// Due time, conversation.
 pub(super) const ALARMS: TableDefinition<(Nanos, Text), ()> = TableDefinition::new("alarms");
 pub(super) const ACTIVE: TableDefinition<Text, ()> = TableDefinition::new("active");
-/// Scope, key → answer.
-pub(super) const ANSWERS: TableDefinition<(Text, Text), Json> = TableDefinition::new("answers");
-/// Expiry, scope, key of an answer.
+/// Scope, key → response.
+pub(super) const RESPONSES: TableDefinition<(Text, Text), Json> = TableDefinition::new("answers");
+/// Expiry, scope, key of a response.
 pub(super) const EXPIRIES: TableDefinition<(Nanos, Text, Text), ()> =
     TableDefinition::new("expiries");
 /// Agent → its newest revision.
@@ -64,21 +64,22 @@ pub(super) const AUDIT_EXPIRIES: TableDefinition<(Nanos, Text, Text), ()> =
 pub(super) struct Record {
     /// The epoch of the claim that appended last.
     pub(super) epoch: Epoch,
-    pub(super) head: ConversationSummary,
+    #[serde(rename = "head")]
+    pub(super) summary: ConversationSummary,
 }
 
 /// Creates the tables, so that reading never meets a missing one.
 pub(super) fn create(transaction: &WriteTransaction) -> Result<(), Error> {
     transaction.open_table(META)?.insert("format", FORMAT)?;
     transaction.open_table(JOURNAL)?;
-    transaction.open_table(DOOMED)?;
+    transaction.open_table(UNSWEPT)?;
     transaction.open_table(HEADS)?;
     transaction.open_table(STATES)?;
     transaction.open_table(INBOX)?;
     transaction.open_table(OPEN)?;
     transaction.open_table(ALARMS)?;
     transaction.open_table(ACTIVE)?;
-    transaction.open_table(ANSWERS)?;
+    transaction.open_table(RESPONSES)?;
     transaction.open_table(EXPIRIES)?;
     transaction.open_table(AGENTS)?;
     transaction.open_table(REVISIONS)?;

@@ -20,7 +20,7 @@ pub(super) enum Fault {
 }
 
 impl Fault {
-    pub(super) fn strike(&mut self, bytes: usize) -> io::Result<()> {
+    pub(super) fn apply(&mut self, bytes: usize) -> io::Result<()> {
         match self {
             Fault::None => Ok(()),
             Fault::Room(room) if *room >= bytes => {

@@ -25,10 +25,10 @@ const MAX_REMOVED_BYTES: usize = 4 << 20;
 /// A write, encoded by the caller.
 pub(super) enum Write {
     Append(Box<Append>),
-    Delete { id: ConversationId, held: Claim, answer: Option<EncodedResponse> },
-    PutAgent { name: AgentName, revision: String, json: Vec<u8>, answer: Option<EncodedResponse> },
-    DeleteAgent { name: AgentName, answer: Option<EncodedResponse> },
-    Reserve { answer: EncodedResponse, now: Timestamp },
+    Delete { id: ConversationId, held: Claim, response: Option<EncodedResponse> },
+    PutAgent { name: AgentName, revision: String, json: Vec<u8>, response: Option<EncodedResponse> },
+    DeleteAgent { name: AgentName, response: Option<EncodedResponse> },
+    Reserve { response: EncodedResponse, now: Timestamp },
     SetDecision { agent: AgentName, id: DecisionId, json: Option<Vec<u8>> },
     PutBlob { id: BlobId, blob: Blob },
     DeleteBlob { id: BlobId },
@@ -61,7 +61,7 @@ pub(super) struct Append {
     events: Vec<Vec<u8>>,
     entries: Vec<Vec<u8>>,
     state: Option<Vec<u8>>,
-    answers: Vec<EncodedResponse>,
+    responses: Vec<EncodedResponse>,
 }
 
 /// A response to keep, as bytes.
@@ -83,25 +83,26 @@ impl Append {
         held: &Claim,
         commit: Commit,
     ) -> Result<Self, StoreError> {
-        let record = json(&Record { epoch: held.epoch, head: commit.head.clone() })?;
+        let record = json(&Record { epoch: held.epoch, summary: commit.summary.clone() })?;
         let events = commit.events.iter().map(json).collect::<Result<_, _>>()?;
         let entries = commit.opened.iter().map(|pending| {
-            let (id, agent) = (id.clone(), commit.head.agent.clone());
+            let (id, agent) = (id.clone(), commit.summary.agent.clone());
             json(&InboxEntry { conversation_id: id, agent, pending: pending.clone() })
         });
         let entries = entries.collect::<Result<_, _>>()?;
         let state = commit.state.as_ref().map(json).transpose()?;
-        let answers = commit.answers.iter().map(|answer| EncodedResponse::new(id.as_str(), answer));
-        let answers = answers.collect::<Result<_, _>>()?;
+        let responses =
+            commit.responses.iter().map(|response| EncodedResponse::new(id.as_str(), response));
+        let responses = responses.collect::<Result<_, _>>()?;
         let (id, held) = (id.clone(), held.clone());
-        Ok(Self { id, held, commit, record, events, entries, state, answers })
+        Ok(Self { id, held, commit, record, events, entries, state, responses })
     }
 }
 
 impl EncodedResponse {
-    pub(super) fn new(scope: &str, answer: &StoredResponse) -> Result<Self, StoreError> {
-        let (scope, key) = (scope.to_owned(), answer.key.clone());
-        Ok(Self { scope, key, expires_at: answer.expires_at, json: json(answer)? })
+    pub(super) fn new(scope: &str, response: &StoredResponse) -> Result<Self, StoreError> {
+        let (scope, key) = (scope.to_owned(), response.key.clone());
+        Ok(Self { scope, key, expires_at: response.expires_at, json: json(response)? })
     }
 }
 
@@ -113,14 +114,14 @@ pub(super) fn json(value: &impl Serialize) -> Result<Vec<u8>, StoreError> {
 pub(super) struct OpenTables<'t> {
     transaction: &'t WriteTransaction,
     journal: Table<'t, (&'static str, u64), &'static [u8]>,
-    doomed: Table<'t, &'static str, ()>,
+    unswept: Table<'t, &'static str, ()>,
     heads: Table<'t, &'static str, &'static [u8]>,
     states: Table<'t, &'static str, (u32, &'static [u8])>,
     inbox: Table<'t, (Nanos, &'static str, &'static str, u32), &'static [u8]>,
     open: Table<'t, (&'static str, &'static str, u32), Nanos>,
     alarms: Table<'t, (Nanos, &'static str), ()>,
     active: Table<'t, &'static str, ()>,
-    answers: Table<'t, (&'static str, &'static str), &'static [u8]>,
+    responses: Table<'t, (&'static str, &'static str), &'static [u8]>,
     expiries: Table<'t, (Nanos, &'static str, &'static str), ()>,
     agents: Table<'t, &'static str, &'static str>,
     revisions: Table<'t, &'static str, &'static [u8]>,
@@ -133,14 +134,14 @@ impl<'t> OpenTables<'t> {
         Ok(Self {
             transaction,
             journal: transaction.open_table(tables::JOURNAL)?,
-            doomed: transaction.open_table(tables::DOOMED)?,
+            unswept: transaction.open_table(tables::UNSWEPT)?,
             heads: transaction.open_table(tables::HEADS)?,
             states: transaction.open_table(tables::STATES)?,
             inbox: transaction.open_table(tables::INBOX)?,
             open: transaction.open_table(tables::OPEN)?,
             alarms: transaction.open_table(tables::ALARMS)?,
             active: transaction.open_table(tables::ACTIVE)?,
-            answers: transaction.open_table(tables::ANSWERS)?,
+            responses: transaction.open_table(tables::RESPONSES)?,
             expiries: transaction.open_table(tables::EXPIRIES)?,
             agents: transaction.open_table(tables::AGENTS)?,
             revisions: transaction.open_table(tables::REVISIONS)?,
@@ -155,21 +156,21 @@ impl<'t> OpenTables<'t> {
     pub(super) fn apply(&mut self, write: &Write) -> Result<Outcome, Error> {
         match write {
             Write::Append(append) => self.append(append),
-            Write::Delete { id, held: _, answer } => {
+            Write::Delete { id, held: _, response } => {
                 self.delete(id.as_str())?;
-                self.keep(answer)?;
+                self.keep(response)?;
                 Ok(Ok(true))
             }
-            Write::PutAgent { name, revision, json, answer } => {
+            Write::PutAgent { name, revision, json, response } => {
                 self.revisions.insert(revision.as_str(), json.as_slice())?;
                 let is_new = self.agents.insert(name.as_str(), revision.as_str())?.is_none();
-                self.keep(answer)?;
+                self.keep(response)?;
                 Ok(Ok(is_new))
             }
-            Write::DeleteAgent { name, answer } => {
+            Write::DeleteAgent { name, response } => {
                 let was_there = self.agents.remove(name.as_str())?.is_some();
                 self.decisions.retain(|(agent, _), _| agent != name.as_str())?;
-                self.keep(answer)?;
+                self.keep(response)?;
                 Ok(Ok(was_there))
             }
             Write::SetDecision { agent, id, json } => {
@@ -189,14 +190,14 @@ impl<'t> OpenTables<'t> {
                 }
                 Ok(Ok(exists))
             }
-            Write::Reserve { answer, now } => {
-                let old = self.answers.get((answer.scope.as_str(), answer.key.as_str()))?;
+            Write::Reserve { response, now } => {
+                let old = self.responses.get((response.scope.as_str(), response.key.as_str()))?;
                 let old = old
                     .map(|json| tables::parse::<StoredResponse>("answer", json.value()))
                     .transpose()?;
                 let is_free = old.is_none_or(|old| old.expires_at <= *now);
                 if is_free {
-                    self.keep([answer])?;
+                    self.keep([response])?;
                 }
                 Ok(Ok(is_free))
             }
@@ -207,7 +208,7 @@ impl<'t> OpenTables<'t> {
     /// completely.
     pub(super) fn must_wait(&self, write: &Write) -> Result<bool, Error> {
         match write {
-            Write::Append(append) => Ok(self.doomed.get(append.id.as_str())?.is_some()),
+            Write::Append(append) => Ok(self.unswept.get(append.id.as_str())?.is_some()),
             Write::Delete { .. }
             | Write::PutAgent { .. }
             | Write::DeleteAgent { .. }
@@ -224,10 +225,10 @@ impl<'t> OpenTables<'t> {
     pub(super) fn sweep(&mut self, first: Option<&str>) -> Result<bool, Error> {
         let mut rows = MAX_REMOVED_EVENTS;
         let mut bytes = MAX_REMOVED_BYTES;
-        let mut swept = self.audit.sweep_doomed()?;
+        let mut swept = self.audit.sweep_hidden()?;
         let mut first = first.map(str::to_owned);
         while rows > 0 && bytes > 0 {
-            let next = self.doomed.first()?.map(|row| row.0.value().to_owned());
+            let next = self.unswept.first()?.map(|row| row.0.value().to_owned());
             let Some(id) = first.take().or(next) else { break };
             swept = true;
             let mut last = 0;
@@ -244,21 +245,21 @@ impl<'t> OpenTables<'t> {
             }
             self.journal.retain_in((id.as_str(), 0)..=(id.as_str(), last), |_, _| false)?;
             if is_complete {
-                self.doomed.remove(id.as_str())?;
+                self.unswept.remove(id.as_str())?;
             }
         }
         Ok(swept)
     }
 
     /// Whether deletions left events to remove.
-    pub(super) fn has_doomed(&self) -> Result<bool, Error> {
-        Ok(self.doomed.first()?.is_some() || self.audit.has_doomed()?)
+    pub(super) fn has_unswept(&self) -> Result<bool, Error> {
+        Ok(self.unswept.first()?.is_some() || self.audit.has_hidden()?)
     }
 
     fn append(&mut self, append: &Append) -> Result<Outcome, Error> {
         let (id, commit) = (append.id.as_str(), &append.commit);
-        let old = self.head(id)?;
-        if !commit_rules::follows(commit, old.as_ref().map(|head| head.last_seq)) {
+        let old = self.summary(id)?;
+        if !commit_rules::follows(commit, old.as_ref().map(|summary| summary.last_seq)) {
             return Ok(Err(StoreError::Conflict));
         }
         for (event, json) in commit.events.iter().zip(&append.events) {
@@ -268,7 +269,7 @@ impl<'t> OpenTables<'t> {
         if let Some(json) = &append.state {
             self.states.insert(id, (tables::STATE_FORMAT, json.as_slice()))?;
         }
-        self.update_indexes(id, old.as_ref(), Some(&commit.head))?;
+        self.update_indexes(id, old.as_ref(), Some(&commit.summary))?;
         for closed in &commit.closed {
             self.close(id, closed.call_id.as_str(), closed.suspension)?;
         }
@@ -283,18 +284,18 @@ impl<'t> OpenTables<'t> {
             self.remove_expired(event.at)?;
             self.audit.sweep(nanos(event.at))?;
         }
-        self.keep(&append.answers)?;
+        self.keep(&append.responses)?;
         Ok(Ok(true))
     }
 
     fn delete(&mut self, id: &str) -> Result<(), Error> {
-        let old = self.head(id)?;
+        let old = self.summary(id)?;
         self.update_indexes(id, old.as_ref(), None)?;
         self.audit.forget(id)?;
         self.heads.remove(id)?;
         self.states.remove(id)?;
         if old.is_some() {
-            self.doomed.insert(id, ())?;
+            self.unswept.insert(id, ())?;
         }
         let open = self.open.range((id, "", 0)..)?;
         let mut calls = Vec::new();
@@ -312,10 +313,10 @@ impl<'t> OpenTables<'t> {
         self.forget_responses(id)
     }
 
-    fn head(&self, id: &str) -> Result<Option<ConversationSummary>, Error> {
+    fn summary(&self, id: &str) -> Result<Option<ConversationSummary>, Error> {
         let Some(json) = self.heads.get(id)? else { return Ok(None) };
         let record: Record = tables::parse("head", json.value())?;
-        Ok(Some(record.head))
+        Ok(Some(record.summary))
     }
 
     fn update_indexes(
@@ -324,7 +325,8 @@ impl<'t> OpenTables<'t> {
         old: Option<&ConversationSummary>,
         new: Option<&ConversationSummary>,
     ) -> Result<(), Error> {
-        let (was, is) = (old.and_then(|head| head.alarm), new.and_then(|head| head.alarm));
+        let (was, is) =
+            (old.and_then(|summary| summary.alarm), new.and_then(|summary| summary.alarm));
         if was != is {
             if let Some(at) = was {
                 self.alarms.remove((nanos(at), id))?;
@@ -333,7 +335,8 @@ impl<'t> OpenTables<'t> {
                 self.alarms.insert((nanos(at), id), ())?;
             }
         }
-        match (old.is_some_and(|head| head.active), new.is_some_and(|head| head.active)) {
+        match (old.is_some_and(|summary| summary.active), new.is_some_and(|summary| summary.active))
+        {
             (false, true) => self.active.insert(id, ()).map(|_| ())?,
             (true, false) => self.active.remove(id).map(|_| ())?,
             (true, true) | (false, false) => {}
@@ -351,18 +354,18 @@ impl<'t> OpenTables<'t> {
 
     fn keep<'k>(
         &mut self,
-        answers: impl IntoIterator<Item = &'k EncodedResponse>,
+        responses: impl IntoIterator<Item = &'k EncodedResponse>,
     ) -> Result<(), Error> {
-        for answer in answers {
-            let (scope, key) = (answer.scope.as_str(), answer.key.as_str());
-            let old = self.answers.insert((scope, key), answer.json.as_slice())?;
+        for response in responses {
+            let (scope, key) = (response.scope.as_str(), response.key.as_str());
+            let old = self.responses.insert((scope, key), response.json.as_slice())?;
             let old = old
                 .map(|json| tables::parse::<StoredResponse>("answer", json.value()))
                 .transpose()?;
             if let Some(old) = old {
                 self.expiries.remove((nanos(old.expires_at), scope, key))?;
             }
-            self.expiries.insert((nanos(answer.expires_at), scope, key), ())?;
+            self.expiries.insert((nanos(response.expires_at), scope, key), ())?;
         }
         Ok(())
     }
@@ -374,7 +377,7 @@ impl<'t> OpenTables<'t> {
             if at > nanos(now) {
                 break;
             }
-            self.answers.remove((scope, key))?;
+            self.responses.remove((scope, key))?;
             drop(first);
             self.expiries.pop_first()?;
         }
@@ -383,16 +386,16 @@ impl<'t> OpenTables<'t> {
 
     fn forget_responses(&mut self, scope: &str) -> Result<(), Error> {
         let mut found = Vec::new();
-        for row in self.answers.range((scope, "")..)? {
+        for row in self.responses.range((scope, "")..)? {
             let row = row?;
             if row.0.value().0 != scope {
                 break;
             }
-            let answer: StoredResponse = tables::parse("answer", row.1.value())?;
-            found.push((answer.key, nanos(answer.expires_at)));
+            let response: StoredResponse = tables::parse("answer", row.1.value())?;
+            found.push((response.key, nanos(response.expires_at)));
         }
         for (key, at) in found {
-            self.answers.remove((scope, key.as_str()))?;
+            self.responses.remove((scope, key.as_str()))?;
             self.expiries.remove((at, scope, key.as_str()))?;
         }
         Ok(())

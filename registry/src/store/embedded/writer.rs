@@ -169,7 +169,7 @@ impl Writer {
         }
         let deferred = writes.iter().zip(&outcomes).find(|(_, outcome)| outcome.is_none());
         let swept = open.sweep(deferred.and_then(|((write, _), _)| write.conversation()))?;
-        let needs_sweep = open.has_doomed()?;
+        let needs_sweep = open.has_unswept()?;
         drop(open);
         let was_done = |outcome: &Option<Outcome>| matches!(outcome, Some(Ok(_)));
         let done = outcomes.iter().filter(|outcome| was_done(outcome)).count();

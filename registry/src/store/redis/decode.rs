@@ -11,8 +11,8 @@ use super::error::refused;
 use super::execute::read;
 use super::keys::Tag;
 
-/// The query for [`head`].
-pub(super) fn query_head(id: &ConversationId) -> (Tag, Cmd) {
+/// The query for [`summary`].
+pub(super) fn query_summary(id: &ConversationId) -> (Tag, Cmd) {
     let fields = ["seq", "agent", "head", "alarm", "active", "metadata"];
     query_fields(id, &fields)
 }
@@ -36,22 +36,23 @@ fn query_fields(id: &ConversationId, fields: &[&str]) -> (Tag, Cmd) {
 
 type Text = Option<String>;
 
-pub(super) fn head(
+pub(super) fn summary(
     id: &ConversationId,
     row: Value,
 ) -> Result<Option<ConversationSummary>, StoreError> {
     let name = || key_name(id);
     let row: (Option<u64>, Text, Text, Text, Text, Text) = read(&name(), row)?;
-    let (Some(last_seq), Some(agent), Some(head), alarm, active, metadata) = row else {
+    let (Some(last_seq), Some(agent), Some(status_and_time), alarm, active, metadata) = row else {
         return Ok(None);
     };
-    let (state, created_at): (ConversationStatus, Timestamp) = parse(&name(), head.as_bytes())?;
+    let (status, created_at): (ConversationStatus, Timestamp) =
+        parse(&name(), status_and_time.as_bytes())?;
     let alarm = alarm.filter(|at| !at.is_empty()).map(|at| at.parse());
     let alarm = alarm.transpose().map_err(|error| refused(format!("{}: {error}", name())))?;
     let metadata = metadata.map(|json| parse(&name(), json.as_bytes())).transpose()?;
     Ok(Some(ConversationSummary {
         agent: AgentName::new(agent),
-        state,
+        status,
         last_seq,
         created_at,
         metadata: metadata.unwrap_or_default(),

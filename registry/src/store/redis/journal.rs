@@ -33,9 +33,9 @@ impl Journal for Redis {
         &self,
         id: &ConversationId,
         held: &Claim,
-        answer: Option<StoredResponse>,
+        response: Option<StoredResponse>,
     ) -> Result<(), StoreError> {
-        self.delete_by_script(id, held, answer).await
+        self.delete_by_script(id, held, response).await
     }
 
     async fn append(
@@ -45,7 +45,7 @@ impl Journal for Redis {
         commit: Commit,
     ) -> Result<(), StoreError> {
         // The script checks whether the journal ends there.
-        let before = commit.head.last_seq.checked_sub(commit.events.len() as u64);
+        let before = commit.summary.last_seq.checked_sub(commit.events.len() as u64);
         if before.is_some_and(|before| commit_rules::follows(&commit, Some(before))) {
             self.append_by_script(id, held, &commit).await
         } else {
@@ -98,7 +98,7 @@ impl Journal for Redis {
         Ok(events)
     }
 
-    async fn answer(
+    async fn stored_response(
         &self,
         scope: &str,
         key: &str,
@@ -110,8 +110,8 @@ impl Journal for Redis {
         let Some(value) = self.query::<Option<Vec<u8>>>(tag, command).await? else {
             return Ok(None);
         };
-        let answer = decode::response(scope, &value)?;
-        Ok((now < answer.expires_at).then_some(answer))
+        let response = decode::response(scope, &value)?;
+        Ok((now < response.expires_at).then_some(response))
     }
 }
 

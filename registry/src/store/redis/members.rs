@@ -8,19 +8,19 @@ use super::Redis;
 use super::decode;
 use super::error::refused;
 use super::scripts::MemberList;
-use crate::membership::{Member, Membership, ObservedMember, Renewed};
+use crate::membership::{Member, Membership, MembershipStatus, ObservedMember};
 
 /// A member that was itself silent for half of its lease, perhaps because the server was away, does
 /// not hold the silence of the others against them: their leases start anew. A process whose name
 /// another process has taken stays out as long as that one lives.
 #[async_trait]
 impl Membership for Redis {
-    async fn enter(&self, me: &Member) -> Result<Renewed, StoreError> {
-        to_renewed(self.enter_by_script(me).await?)
+    async fn enter(&self, me: &Member) -> Result<MembershipStatus, StoreError> {
+        to_status(self.enter_by_script(me).await?)
     }
 
-    async fn renew(&self, me: &Member) -> Result<Renewed, StoreError> {
-        to_renewed(self.renew_by_script(me).await?)
+    async fn renew(&self, me: &Member) -> Result<MembershipStatus, StoreError> {
+        to_status(self.renew_by_script(me).await?)
     }
 
     async fn declare_dead_if(&self, who: &Holder, suspect: bool) -> Result<bool, StoreError> {
@@ -32,8 +32,8 @@ impl Membership for Redis {
     }
 }
 
-fn to_renewed(alive: Option<MemberList>) -> Result<Renewed, StoreError> {
-    let Some(alive) = alive else { return Ok(Renewed::Evicted) };
+fn to_status(alive: Option<MemberList>) -> Result<MembershipStatus, StoreError> {
+    let Some(alive) = alive else { return Ok(MembershipStatus::Evicted) };
     let [now, rows @ ..] = alive.as_slice() else {
         return Err(refused("the list of members is empty".to_owned()));
     };
@@ -49,5 +49,5 @@ fn to_renewed(alive: Option<MemberList>) -> Result<Renewed, StoreError> {
         }
     }
     members.sort_by(|one, other| one.member.holder.node.cmp(&other.member.holder.node));
-    Ok(Renewed::Alive { now, members })
+    Ok(MembershipStatus::Alive { now, members })
 }

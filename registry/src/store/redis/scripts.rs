@@ -95,20 +95,20 @@ impl Redis {
         held: &Claim,
         commit: &Commit,
     ) -> Result<(), StoreError> {
-        let head = &commit.head;
-        let (tag, before) = (Tag::of(id), head.last_seq - commit.events.len() as u64);
-        let metadata = (before == 0 && !head.metadata.is_empty()).then_some(&head.metadata);
+        let summary = &commit.summary;
+        let (tag, before) = (Tag::of(id), summary.last_seq - commit.events.len() as u64);
+        let metadata = (before == 0 && !summary.metadata.is_empty()).then_some(&summary.metadata);
         let now = commit.events.last().map_or(Timestamp::MIN, |event| event.at);
         let mut call = ScriptCall::new(&APPEND, tag, conversation_keys(tag, id))
             .held(held)
             .arg(self.nonce())
             .arg(before)
-            .arg(head.last_seq)
-            .arg(head.agent.as_str())
-            .json("", &(head.state, head.created_at))?
-            .arg(head.alarm.map(|at| at.to_string()).unwrap_or_default())
-            .arg(head.alarm.map(keys::score).unwrap_or_default())
-            .arg(if head.active { "1" } else { "" })
+            .arg(summary.last_seq)
+            .arg(summary.agent.as_str())
+            .json("", &(summary.status, summary.created_at))?
+            .arg(summary.alarm.map(|at| at.to_string()).unwrap_or_default())
+            .arg(summary.alarm.map(keys::score).unwrap_or_default())
+            .arg(if summary.active { "1" } else { "" })
             .arg(id.as_str());
         call = match metadata {
             Some(metadata) => call.json("", metadata)?,
@@ -134,11 +134,11 @@ impl Redis {
             call = call.arg(keys::inbox_member(&key));
         }
         for pending in &commit.opened {
-            let (conversation_id, agent) = (id.clone(), head.agent.clone());
+            let (conversation_id, agent) = (id.clone(), summary.agent.clone());
             let entry = InboxEntry { conversation_id, agent, pending: pending.clone() };
             call = call.arg(keys::inbox_member(&keys::entry_key(&entry))).json("", &entry)?;
         }
-        outcome(&self.call_durably::<String>(call.responses("", &commit.answers)?).await?)?;
+        outcome(&self.call_durably::<String>(call.responses("", &commit.responses)?).await?)?;
         metrics::counter!("abide_store_commits_total").increment(1);
         Ok(())
     }
@@ -147,7 +147,7 @@ impl Redis {
         &self,
         id: &ConversationId,
         held: &Claim,
-        answer: Option<StoredResponse>,
+        response: Option<StoredResponse>,
     ) -> Result<(), StoreError> {
         let tag = Tag::of(id);
         let mut keys = conversation_keys(tag, id).to_vec();
@@ -158,7 +158,7 @@ impl Redis {
             .arg(self.nonce())
             .arg(id.as_str())
             .arg(DELETION_MEMORY_SECONDS)
-            .responses("", answer.as_slice())?;
+            .responses("", response.as_slice())?;
         outcome(&self.call_durably::<String>(call).await?)
     }
 
@@ -178,7 +178,7 @@ impl Redis {
     pub(super) async fn reserve_by_script(
         &self,
         scope: &str,
-        answer: StoredResponse,
+        response: StoredResponse,
         now: Timestamp,
     ) -> Result<bool, StoreError> {
         let (tag, nonce) = (Tag::of_scope(scope), self.nonce());
@@ -186,7 +186,7 @@ impl Redis {
         let call = ScriptCall::new(&RESERVE, tag, keys)
             .arg(keys::score_until(now))
             .arg(&nonce)
-            .responses(&nonce, &[answer])?;
+            .responses(&nonce, &[response])?;
         self.call_durably(call).await
     }
 
@@ -195,7 +195,7 @@ impl Redis {
         &self,
         name: &AgentName,
         newest: Option<&StoredAgent>,
-        answer: Option<StoredResponse>,
+        response: Option<StoredResponse>,
     ) -> Result<bool, StoreError> {
         let (tag, scope) = (Tag::Agents, agent_scope(name));
         let mut keys = ["newest", "revisions", "outcomes"].map(|kind| tag.common(kind)).to_vec();
@@ -206,7 +206,7 @@ impl Redis {
             .arg(self.nonce())
             .arg(newest.map_or("", |agent| agent.revision.as_str()))
             .arg(newest.map(json).transpose()?.unwrap_or_default())
-            .responses("", answer.as_slice())?;
+            .responses("", response.as_slice())?;
         self.call_durably(call).await
     }
 

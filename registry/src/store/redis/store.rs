@@ -11,7 +11,7 @@ use async_trait::async_trait;
 use redis::{Cmd, Value, cmd};
 
 use super::super::paging::{self, InboxKey};
-use super::super::{HeadFilter, ListError, Page, Store, StoredAgent, SuspensionCount};
+use super::super::{ListError, Page, Store, StoredAgent, SummaryFilter, SuspensionCount};
 use super::Redis;
 use super::decode;
 use super::execute::read;
@@ -21,30 +21,34 @@ use crate::partition::{Partition, PartitionSet};
 
 #[async_trait]
 impl Store for Redis {
-    async fn holding(&self, id: &ConversationId) -> Result<Option<Claim>, StoreError> {
+    async fn current_claim(&self, id: &ConversationId) -> Result<Option<Claim>, StoreError> {
         decode::claim(id, self.query_row(decode::query_claim(id)).await?)
     }
 
-    async fn head(&self, id: &ConversationId) -> Result<Option<ConversationSummary>, StoreError> {
-        decode::head(id, self.query_row(decode::query_head(id)).await?)
+    async fn summary(
+        &self,
+        id: &ConversationId,
+    ) -> Result<Option<ConversationSummary>, StoreError> {
+        decode::summary(id, self.query_row(decode::query_summary(id)).await?)
     }
 
     async fn conversations(
         &self,
-        filter: &HeadFilter,
+        filter: &SummaryFilter,
         cursor: Option<&str>,
         limit: usize,
     ) -> Result<Page<(ConversationId, ConversationSummary)>, ListError> {
         let after: Option<ConversationId> = paging::decode(cursor)?;
         let after = after.map(|id| id.as_str().to_owned());
         let mut pager = Pager::new("ids", Partition::all(), after, limit)
-            .filtered(*filter != HeadFilter::default());
+            .filtered(*filter != SummaryFilter::default());
         while let Some(rows) = pager.rows(self).await? {
-            let heads = self.query_all(queries_for(&rows, decode::query_head)).await?;
-            for (row, head) in rows.into_iter().zip(heads) {
+            let summaries = self.query_all(queries_for(&rows, decode::query_summary)).await?;
+            for (row, summary) in rows.into_iter().zip(summaries) {
                 let id = ConversationId::new(row.member.as_str());
-                let head = decode::head(&id, head)?.filter(|head| filter.admits(head));
-                pager.take(row, head.map(|head| (id, head)));
+                let summary =
+                    decode::summary(&id, summary)?.filter(|summary| filter.admits(summary));
+                pager.take(row, summary.map(|summary| (id, summary)));
             }
         }
         Ok(pager.page(|id| Some(id.to_owned())))
@@ -92,24 +96,24 @@ impl Store for Redis {
         Ok(alarms)
     }
 
-    async fn due(
+    async fn due_alarms(
         &self,
-        share: &PartitionSet,
+        partitions: &PartitionSet,
         until: Timestamp,
         limit: usize,
     ) -> Result<Vec<(ConversationId, Timestamp)>, StoreError> {
-        self.read_alarms(share, &keys::score_until(until), limit).await
+        self.read_alarms(partitions, &keys::score_until(until), limit).await
     }
 
     async fn active(
         &self,
-        share: &PartitionSet,
+        partitions: &PartitionSet,
         cursor: Option<&str>,
         limit: usize,
     ) -> Result<Page<(ConversationId, Option<Claim>)>, ListError> {
         let after: Option<ConversationId> = paging::decode(cursor)?;
         let after = after.map(|id| id.as_str().to_owned());
-        let mut pager = Pager::new("active", share.partitions(), after, limit);
+        let mut pager = Pager::new("active", partitions.iter(), after, limit);
         while let Some(rows) = pager.rows(self).await? {
             let holdings = self.query_all(queries_for(&rows, decode::query_claim)).await?;
             for (row, holding) in rows.into_iter().zip(holdings) {
@@ -129,19 +133,19 @@ impl Store for Redis {
     async fn put_agent(
         &self,
         agent: StoredAgent,
-        answer: Option<StoredResponse>,
+        response: Option<StoredResponse>,
     ) -> Result<bool, StoreError> {
-        let was_there = self.agent_by_script(&agent.name, Some(&agent), answer).await?;
+        let was_there = self.agent_by_script(&agent.name, Some(&agent), response).await?;
         Ok(!was_there)
     }
 
     async fn reserve(
         &self,
         scope: &str,
-        answer: StoredResponse,
+        response: StoredResponse,
         now: Timestamp,
     ) -> Result<bool, StoreError> {
-        self.reserve_by_script(scope, answer, now).await
+        self.reserve_by_script(scope, response, now).await
     }
 
     async fn agent(&self, name: &AgentName) -> Result<Option<StoredAgent>, StoreError> {
@@ -185,9 +189,9 @@ impl Store for Redis {
     async fn delete_agent(
         &self,
         name: &AgentName,
-        answer: Option<StoredResponse>,
+        response: Option<StoredResponse>,
     ) -> Result<bool, StoreError> {
-        self.agent_by_script(name, None, answer).await
+        self.agent_by_script(name, None, response).await
     }
 
     async fn set_decision(
@@ -218,11 +222,11 @@ impl Redis {
     /// The first `limit` alarms of each partition up to a score, sorted.
     async fn read_alarms(
         &self,
-        share: &PartitionSet,
+        partitions: &PartitionSet,
         until: &str,
         limit: usize,
     ) -> Result<Vec<(ConversationId, Timestamp)>, StoreError> {
-        let queries = share.partitions().map(|partition| {
+        let queries = partitions.iter().map(|partition| {
             let tag = Tag::Partition(partition);
             let mut command = cmd("ZRANGE");
             command.arg(tag.key("alarms")).arg("-inf").arg(until).arg("BYSCORE");

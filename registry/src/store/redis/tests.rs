@@ -2,12 +2,12 @@
 #![allow(clippy::unwrap_used)]
 
 mod cluster;
+mod costs;
 mod load;
-mod lost;
+mod lost_replies;
 mod members;
 mod opening;
-mod plan;
 mod proxy;
+mod sentinel;
 mod servers;
 mod single;
-mod watched;

@@ -65,7 +65,7 @@ pub(in super::super) async fn run(
     let id = conversation_id(count / 2);
     let killed = group.kill(0).await?;
     let ready_after = if group.nodes.is_empty() {
-        group.revive(load, 0).await?;
+        group.restart(load, 0).await?;
         Some(group.nodes[0].ready_after)
     } else {
         None

@@ -129,7 +129,7 @@ fn a_users_own_call_is_answered_by_its_child_too() {
         revision: Revision::new("r"),
         on_interrupt: OnInterrupt::Fail,
         requests: Default::default(),
-        gate: verdict(Decision::Allow),
+        verdict: verdict(Decision::Allow),
         child: Some(ConversationId::new("kid")),
     }));
     scenario.then(Action::Revive).then(child_started("d", 2));
@@ -233,7 +233,7 @@ fn the_first_storage_of_a_workspace_holds_for_good() {
 fn edited_arguments_that_the_gate_refuses_do_not_run() {
     let mut scenario = Scenario::with_calls(vec![gated("a")]);
     let Action::Resolve(mut resolve) = approve_with("a", json!({"n": 2})) else { unreachable!() };
-    resolve.gate = Some(verdict(Decision::Deny));
+    resolve.verdict = Some(verdict(Decision::Deny));
     assert_eq!(scenario.apply(Action::Resolve(resolve)), Ok(vec!["resolution", "tool_result"]));
     let refused = "permission denied: tool is refused by auto";
     assert_eq!(scenario.error("a"), json!([refused, "PERMISSION_DENIED"]));
@@ -248,11 +248,11 @@ fn a_call_may_run_only_with_the_gates_permit() {
     scenario.then(approve("a", None));
     assert!(may_run(&scenario));
     let mut ungated = server("a");
-    ungated.gate = None;
+    ungated.verdict = None;
     assert!(!may_run(&Scenario::with_calls(vec![ungated])), "the gate has no verdict");
     let mut edited = Scenario::with_calls(vec![gated("a")]);
     let Action::Resolve(mut resolve) = approve_with("a", json!({})) else { unreachable!() };
-    resolve.gate = None;
+    resolve.verdict = None;
     edited.then(Action::Resolve(resolve));
     assert!(!may_run(&edited), "the gate has no verdict on the edited arguments");
 }

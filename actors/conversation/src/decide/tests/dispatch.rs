@@ -16,7 +16,7 @@ pub(super) fn dispatch(call: &str, on_interrupt: OnInterrupt) -> Action {
         principal: Principal::new("user"),
         revision: Revision::new("0123456789abcdef"),
         on_interrupt,
-        gate: super::scenario::verdict(crate::permission::Decision::Allow),
+        verdict: super::scenario::verdict(crate::permission::Decision::Allow),
         child: None,
         requests: [("key".to_owned(), "print".to_owned())].into(),
     })

@@ -98,7 +98,7 @@ fn a_dispatched_call_is_failed_and_whoever_asked_is_answered() {
         revision: Revision::new("r"),
         on_interrupt: OnInterrupt::Fail,
         requests: Default::default(),
-        gate: verdict(Decision::Allow),
+        verdict: verdict(Decision::Allow),
         child: None,
     }));
     assert_eq!(scenario.state.uninterruptible(), [CallId::new("d")]);

@@ -190,7 +190,7 @@ impl JournalChecker {
 
     fn check_dispatch_end(&mut self, done: &DispatchFinished) {
         let before = self.dispatches.insert(done.call_id.clone(), true);
-        let refused = done.gate.is_some();
+        let refused = done.verdict.is_some();
         assert_eq!(before, (!refused).then_some(false), "a dispatch ends once");
     }
 

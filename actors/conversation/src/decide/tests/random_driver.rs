@@ -208,7 +208,7 @@ impl RandomRun {
             revision: Revision::new("r"),
             on_interrupt: [OnInterrupt::Redispatch, OnInterrupt::Fail][usize::from(roll.how % 2)],
             requests: Default::default(),
-            gate: verdict(decision(roll.which)),
+            verdict: verdict(decision(roll.which)),
             child: (roll.how % 5 == 1).then(|| ConversationId::new(format!("kid_{n}"))),
         })
     }
@@ -286,7 +286,7 @@ impl RandomRun {
             id,
             scope,
             matching: Match::Tool,
-            does: String::new(),
+            tool_digest: String::new(),
             fingerprint: String::new(),
             for_ms: u64::from(roll.ms),
         };

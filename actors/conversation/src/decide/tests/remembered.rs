@@ -7,9 +7,10 @@ use crate::remembered_decision::{Match, Scope};
 use crate::{DecisionId, Principal, Rejection};
 
 fn remembering(action: Action, scope: Scope, for_ms: u64) -> Action {
-    let (id, does) = (DecisionId::new("dec_1"), "server".to_owned());
+    let (id, tool_digest) = (DecisionId::new("dec_1"), "server".to_owned());
     let fingerprint = "0123456789abcdef".to_owned();
-    let wish = RememberDecision { id, scope, matching: Match::Exact, does, fingerprint, for_ms };
+    let wish =
+        RememberDecision { id, scope, matching: Match::Exact, tool_digest, fingerprint, for_ms };
     match action {
         Action::Resolve(resolve) => Action::Resolve(Resolve { remember: Some(wish), ..resolve }),
         other => other,
@@ -28,12 +29,12 @@ fn a_decision_is_remembered_with_the_resolution_and_revoked() {
     let decision = scenario.state.decisions.values().next().unwrap().clone();
     assert!(decision.approved);
     assert!(decision.matches("tool", "server", "0123456789abcdef"));
-    for (tool, does, fingerprint) in [
+    for (tool, tool_digest, fingerprint) in [
         ("tool", "server", "another"),
         ("tools", "server", "0123456789abcdef"),
         ("tool", "client", "0123456789abcdef"),
     ] {
-        assert!(!decision.matches(tool, does, fingerprint));
+        assert!(!decision.matches(tool, tool_digest, fingerprint));
     }
     assert_eq!(decision.expires_at, scenario.after(1_000));
     scenario.then(revoke());
@@ -67,7 +68,7 @@ fn nothing_is_remembered_of_an_approval_that_the_gate_refuses() {
     let mut scenario = Scenario::with_calls(vec![gated("a")]);
     let refused = match approve_with("a", serde_json::json!({"n": 2})) {
         Action::Resolve(resolve) => {
-            Action::Resolve(Resolve { gate: Some(verdict(Decision::Deny)), ..resolve })
+            Action::Resolve(Resolve { verdict: Some(verdict(Decision::Deny)), ..resolve })
         }
         other => other,
     };
@@ -80,7 +81,7 @@ fn a_call_that_a_decision_lets_through_runs_as_who_made_it() {
     let mut scenario = Scenario::with_turn();
     let mut planned = server("a");
     let by = Some(Principal::new("ann"));
-    planned.gate = Some(Verdict { by, ..verdict(Decision::Allow) });
+    planned.verdict = Some(Verdict { by, ..verdict(Decision::Allow) });
     scenario.reply(vec![planned]).unwrap();
     let call = scenario.state.call(&crate::CallId::new("a")).unwrap();
     assert_eq!(call.principal, Principal::new("ann"));

@@ -277,14 +277,14 @@ pub(super) fn call(id: &str, executor: Executor, gate: bool) -> PlannedCall {
         message: "Please answer.".to_owned(),
         timeout_ms: TIMEOUT_MS.unsigned_abs(),
     };
-    let gate = Some(verdict(if gate { Decision::Ask } else { Decision::Allow }));
+    let verdict = Some(verdict(if gate { Decision::Ask } else { Decision::Allow }));
     PlannedCall {
         given_id: id.to_owned(),
         tool: "tool".to_owned(),
         args: json!({"n": 1}),
         original_args: None,
         plan,
-        gate,
+        verdict,
     }
 }
 
@@ -348,14 +348,14 @@ pub(super) fn run_once(mut planned: PlannedCall) -> PlannedCall {
 }
 
 pub(super) fn answered_call(id: &str, executor: Executor, outcome: Outcome) -> PlannedCall {
-    let plan = CallPlan::Answer { executor, intent: Intent::Render, outcome };
+    let plan = CallPlan::Complete { executor, intent: Intent::Render, outcome };
     PlannedCall {
         given_id: id.to_owned(),
         tool: "tool".to_owned(),
         args: json!({}),
         original_args: None,
         plan,
-        gate: allowed(),
+        verdict: allowed(),
     }
 }
 
@@ -366,7 +366,7 @@ fn resolve(call: &str, suspension: Option<u32>, answer: ResolutionAnswer) -> Act
         suspension,
         by,
         answer,
-        gate: allowed(),
+        verdict: allowed(),
         remember: None,
         halt: None,
     })

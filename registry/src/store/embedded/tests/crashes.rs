@@ -38,12 +38,13 @@ async fn append_for_ever(dir: &Path) {
         let store = Arc::clone(&store);
         lanes.spawn(async move {
             let name = format!("c{lane}");
-            let held = claimed(&*store, &name).await;
-            let mut seq = store.head(&id(&name)).await.unwrap().map_or(0, |head| head.last_seq);
+            let held = claim_conversation(&*store, &name).await;
+            let mut seq =
+                store.summary(&id(&name)).await.unwrap().map_or(0, |summary| summary.last_seq);
             loop {
                 let mut next = commit(seq + 1, seq + 2);
-                next.head.alarm = Some(at(seq as i64));
-                next.opened.push(pending(&format!("call_{seq}"), 1, 60));
+                next.summary.alarm = Some(at(seq as i64));
+                next.opened.push(pending_call(&format!("call_{seq}"), 1, 60));
                 store.append(&id(&name), &held, next).await.unwrap();
                 seq += 2;
                 let mut out = std::io::stdout().lock();
@@ -90,9 +91,9 @@ async fn check(dir: &Path, acknowledged: &HashMap<usize, u64>) {
         let found = events.len() as u64;
         assert!(found >= acknowledged.get(&lane).copied().unwrap_or(0), "{name} lost a commit");
         assert_eq!(found % 2, 0, "{name} has half a commit");
-        let head = store.head(&id(&name)).await.unwrap();
-        assert_eq!(head.as_ref().map_or(0, |head| head.last_seq), found);
-        alarms += usize::from(head.is_some());
+        let summary = store.summary(&id(&name)).await.unwrap();
+        assert_eq!(summary.as_ref().map_or(0, |summary| summary.last_seq), found);
+        alarms += usize::from(summary.is_some());
         let filter = InboxFilter { conversation: Some(id(&name)), ..Default::default() };
         let open = store.inbox(&filter, None, usize::MAX).await.unwrap().items.len();
         assert_eq!(open as u64, found / 2, "{name}: the inbox is not the journal's");

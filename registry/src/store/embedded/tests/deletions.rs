@@ -14,11 +14,11 @@ use super::super::{Embedded, tables};
 use super::files::open;
 
 /// The number of events of a journal that takes several slices to delete.
-const LONG: u64 = 5_000;
+const LONG_JOURNAL_EVENTS: u64 = 5_000;
 
-async fn long(store: &Embedded, name: &str) -> Claim {
-    let held = claimed(store, name).await;
-    store.append(&id(name), &held, commit(1, LONG)).await.unwrap();
+async fn append_long_journal(store: &Embedded, name: &str) -> Claim {
+    let held = claim_conversation(store, name).await;
+    store.append(&id(name), &held, commit(1, LONG_JOURNAL_EVENTS)).await.unwrap();
     held
 }
 
@@ -28,21 +28,21 @@ fn rows(dir: &Path) -> u64 {
     database.begin_read().unwrap().open_table(tables::JOURNAL).unwrap().len().unwrap()
 }
 
-async fn is_gone(store: &Embedded, name: &str) {
+async fn assert_gone(store: &Embedded, name: &str) {
     let id = id(name);
     assert_eq!(store.load(&id).await, Ok(None));
-    assert_eq!(store.head(&id).await, Ok(None));
+    assert_eq!(store.summary(&id).await, Ok(None));
     assert_eq!(store.events(&id, 0, 9).await, Ok(vec![]));
-    assert_eq!(store.events(&id, LONG - 9, usize::MAX).await, Ok(vec![]));
+    assert_eq!(store.events(&id, LONG_JOURNAL_EVENTS - 9, usize::MAX).await, Ok(vec![]));
     assert_eq!(store.events_before(&id, u64::MAX, 9).await, Ok(vec![]));
 }
 
 /// Deletes a conversation as a process does that dies right after the deletion: the events remain.
-fn doom(dir: &Path, name: &str) {
+fn delete_without_sweep(dir: &Path, name: &str) {
     let database = Database::open(dir.join("abide.redb")).unwrap();
     let transaction = database.begin_write().unwrap();
     transaction.open_table(tables::HEADS).unwrap().remove(name).unwrap();
-    transaction.open_table(tables::DOOMED).unwrap().insert(name, ()).unwrap();
+    transaction.open_table(tables::UNSWEPT).unwrap().insert(name, ()).unwrap();
     transaction.commit().unwrap();
 }
 
@@ -51,11 +51,11 @@ async fn a_long_journal_is_removed_in_slices() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path());
     for name in ["a", "b"] {
-        long(&store, name).await;
+        append_long_journal(&store, name).await;
     }
     drop(store);
-    doom(dir.path(), "a");
-    doom(dir.path(), "b");
+    delete_without_sweep(dir.path(), "a");
+    delete_without_sweep(dir.path(), "b");
     let database = Database::open(dir.path().join("abide.redb")).unwrap();
     let mut slices = 0;
     loop {
@@ -63,7 +63,7 @@ async fn a_long_journal_is_removed_in_slices() {
         let before = transaction.open_table(tables::JOURNAL).unwrap().len().unwrap();
         let mut open = OpenTables::new(&transaction).unwrap();
         let swept = open.sweep(None).unwrap();
-        assert_eq!(open.has_doomed().unwrap(), before > 1_000);
+        assert_eq!(open.has_unswept().unwrap(), before > 1_000);
         drop(open);
         let after = transaction.open_table(tables::JOURNAL).unwrap().len().unwrap();
         transaction.commit().unwrap();
@@ -73,35 +73,35 @@ async fn a_long_journal_is_removed_in_slices() {
         assert_eq!(after, before.saturating_sub(1_000));
         slices += 1;
     }
-    assert_eq!(slices, 2 * LONG / 1_000);
+    assert_eq!(slices, 2 * LONG_JOURNAL_EVENTS / 1_000);
 }
 
 #[tokio::test]
 async fn a_deleted_conversation_is_gone_at_once() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path());
-    let held = long(&store, "a").await;
-    let other = created(&store, "b").await;
+    let held = append_long_journal(&store, "a").await;
+    let other = create_conversation(&store, "b").await;
     store.delete(&id("a"), &held, None).await.unwrap();
-    is_gone(&store, "a").await;
+    assert_gone(&store, "a").await;
     store.append(&id("b"), &other, commit(2, 2)).await.unwrap();
 }
 
 #[tokio::test]
-async fn what_a_dead_process_did_not_remove_the_next_one_does() {
+async fn the_next_process_finishes_an_interrupted_deletion() {
     let dir = tempfile::tempdir().unwrap();
-    long(&open(dir.path()), "a").await;
-    doom(dir.path(), "a");
+    append_long_journal(&open(dir.path()), "a").await;
+    delete_without_sweep(dir.path(), "a");
     let store = open(dir.path());
-    is_gone(&store, "a").await;
-    created(&store, "a").await;
+    assert_gone(&store, "a").await;
+    create_conversation(&store, "a").await;
     assert_eq!(store.events(&id("a"), 0, 9).await, Ok(vec![event(1)]));
     drop(store);
     assert_eq!(rows(dir.path()), 1);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_conversation_created_again_sees_nothing_of_the_old_one() {
+async fn a_conversation_created_again_has_nothing_of_the_deleted_one() {
     let dir = tempfile::tempdir().unwrap();
     let store = Arc::new(open(dir.path()));
     let mut lanes = JoinSet::new();
@@ -110,30 +110,30 @@ async fn a_conversation_created_again_sees_nothing_of_the_old_one() {
         lanes.spawn(async move {
             let name = format!("c{lane}");
             for _ in 0..2 {
-                let held = long(&store, &name).await;
+                let held = append_long_journal(&store, &name).await;
                 store.delete(&id(&name), &held, None).await.unwrap();
-                let held = created(&*store, &name).await;
+                let held = create_conversation(&*store, &name).await;
                 assert_eq!(store.events(&id(&name), 0, 9).await, Ok(vec![event(1)]));
-                assert_eq!(store.head(&id(&name)).await.unwrap().unwrap().last_seq, 1);
+                assert_eq!(store.summary(&id(&name)).await.unwrap().unwrap().last_seq, 1);
                 store.delete(&id(&name), &held, None).await.unwrap();
             }
         });
     }
     lanes.join_all().await;
-    created(&*store, "last").await;
+    create_conversation(&*store, "last").await;
     drop(store);
     let left = rows(dir.path());
     let database = Database::open(dir.path().join("abide.redb")).unwrap();
-    let doomed = database.begin_read().unwrap().open_table(tables::DOOMED).unwrap();
-    let doomed = doomed.iter().unwrap().count() as u64;
-    assert!(left <= 1 + doomed, "{left} rows for {doomed} conversations");
+    let unswept = database.begin_read().unwrap().open_table(tables::UNSWEPT).unwrap();
+    let unswept = unswept.iter().unwrap().count() as u64;
+    assert!(left <= 1 + unswept, "{left} rows for {unswept} conversations");
 }
 
 #[tokio::test]
-async fn a_few_large_events_are_read_as_many_are() {
+async fn large_events_are_read_back_unchanged() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path());
-    let held = claimed(&store, "a").await;
+    let held = claim_conversation(&store, "a").await;
     let mut large = commit(1, 3);
     Arc::make_mut(&mut large.events)[1] = event_of(2, &"x".repeat(900_000));
     store.append(&id("a"), &held, large.clone()).await.unwrap();

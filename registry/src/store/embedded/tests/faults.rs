@@ -11,13 +11,13 @@ use super::super::{Embedded, Journal};
 use super::Fault;
 use super::files::open;
 
-fn strike(store: &Embedded, fault: Fault) {
+fn inject_fault(store: &Embedded, fault: Fault) {
     *store.shared.probe.fault.lock().unwrap_or_else(PoisonError::into_inner) = fault;
 }
 
 /// Appends until the first refusal, and returns the last acknowledged `seq`.
-async fn fill(store: &Embedded, from: u64) -> (u64, StoreError) {
-    let held = claimed(store, "a").await;
+async fn append_until_refused(store: &Embedded, from: u64) -> (u64, StoreError) {
+    let held = claim_conversation(store, "a").await;
     let mut acknowledged = from;
     loop {
         let seq = acknowledged + 1;
@@ -45,23 +45,23 @@ async fn last_seq(store: &Embedded, id: &ConversationId) -> u64 {
     }
 }
 
-async fn survives(dir: &Path, fault: impl Fn() -> Fault) {
+async fn check_recovery(dir: &Path, fault: impl Fn() -> Fault) {
     let store = open(dir);
     let mut last = 0;
     for _ in 0..3 {
         if last == 0 {
-            let held = claimed(&store, "a").await;
+            let held = claim_conversation(&store, "a").await;
             store.append(&id("a"), &held, commit(1, 1)).await.unwrap();
             last = 1;
         }
-        strike(&store, fault());
-        let (acknowledged, refusal) = fill(&store, last).await;
+        inject_fault(&store, fault());
+        let (acknowledged, refusal) = append_until_refused(&store, last).await;
         assert!(matches!(refusal, StoreError::Unavailable(_)), "{refusal}");
-        let held = claimed(&store, "a").await;
+        let held = claim_conversation(&store, "a").await;
         let next = commit(acknowledged + 1, acknowledged + 1);
         let again = store.append(&id("a"), &held, next).await;
         assert_ne!(again, Ok(()), "while the fault lasts");
-        strike(&store, Fault::None);
+        inject_fault(&store, Fault::None);
         let found = last_seq(&store, &id("a")).await;
         assert!(found == acknowledged || found == acknowledged + 1, "{found}, {acknowledged}");
         let next = commit(found + 1, found + 1);
@@ -75,25 +75,25 @@ async fn survives(dir: &Path, fault: impl Fn() -> Fault) {
 #[tokio::test]
 async fn a_full_disk_is_unavailable_until_it_has_room() {
     let dir = tempfile::tempdir().unwrap();
-    survives(dir.path(), || Fault::Room(200_000)).await;
+    check_recovery(dir.path(), || Fault::Room(200_000)).await;
 }
 
 #[tokio::test]
 async fn a_broken_disk_is_unavailable_until_it_is_whole() {
     let dir = tempfile::tempdir().unwrap();
-    survives(dir.path(), || Fault::Broken).await;
+    check_recovery(dir.path(), || Fault::Broken).await;
 }
 
 #[tokio::test]
 async fn claims_change_hands_while_the_disk_is_broken() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path());
-    let old = created(&store, "a").await;
-    strike(&store, Fault::Broken);
+    let old = create_conversation(&store, "a").await;
+    inject_fault(&store, Fault::Broken);
     assert!(store.append(&id("a"), &old, commit(2, 2)).await.is_err());
     let new = store.claim(&id("a"), &holder("m"), Some(&old.holder)).await.unwrap();
     assert!(new.epoch > old.epoch);
     store.release(&id("a"), &new).await.unwrap();
-    assert_eq!(store.holding(&id("a")).await, Ok(None));
+    assert_eq!(store.current_claim(&id("a")).await, Ok(None));
     drop(store);
 }

@@ -26,12 +26,12 @@ pub(super) fn open(dir: &Path) -> Embedded {
 async fn everything_is_found_after_a_reopen() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path());
-    let held = claimed(&store, "a").await;
+    let held = claim_conversation(&store, "a").await;
     let mut first = commit(1, 3);
-    first.head.alarm = Some(at(60));
-    first.head.active = true;
-    first.opened.push(pending("call_1", 1, 60));
-    first.answers.push(answer("key:1", "yes", 60));
+    first.summary.alarm = Some(at(60));
+    first.summary.active = true;
+    first.opened.push(pending_call("call_1", 1, 60));
+    first.responses.push(response("key:1", "yes", 60));
     first.state = Some(State { seq: 2, ..Default::default() });
     store.append(&id("a"), &held, first.clone()).await.unwrap();
     let agent = StoredAgent {
@@ -45,25 +45,25 @@ async fn everything_is_found_after_a_reopen() {
     let store = open(dir.path());
     let loaded = store.load(&id("a")).await.unwrap().unwrap();
     assert_eq!((Some(loaded.state), loaded.events), (first.state, vec![event(3)]));
-    assert_eq!(store.head(&id("a")).await, Ok(Some(first.head)));
+    assert_eq!(store.summary(&id("a")).await, Ok(Some(first.summary)));
     let inbox = store.inbox(&Default::default(), None, 9).await.unwrap().items;
     assert_eq!(inbox[0].pending, first.opened[0]);
     assert_eq!(store.alarms(9).await.unwrap(), [(id("a"), at(60))]);
     let active = store.active(&crate::partition::PartitionSet::all(), None, 9).await.unwrap();
     assert_eq!(active.items, [(id("a"), None)]);
-    assert!(store.answer("a", "key:1", at(0)).await.unwrap().is_some());
+    assert!(store.stored_response("a", "key:1", at(0)).await.unwrap().is_some());
     assert_eq!(store.agents().await, Ok(vec![agent]));
 }
 
 #[tokio::test]
-async fn claims_end_with_their_process_and_epochs_go_on() {
+async fn claims_end_with_their_process_and_epochs_keep_growing() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path());
-    let held = created(&store, "a").await;
+    let held = create_conversation(&store, "a").await;
     drop(store);
     let store = open(dir.path());
-    assert_eq!(store.holding(&id("a")).await, Ok(None));
-    assert!(claimed(&store, "a").await.epoch > held.epoch);
+    assert_eq!(store.current_claim(&id("a")).await, Ok(None));
+    assert!(claim_conversation(&store, "a").await.epoch > held.epoch);
 }
 
 #[tokio::test]
@@ -121,17 +121,17 @@ fn a_file_of_something_else_is_refused_and_left_alone() {
 }
 
 #[tokio::test]
-async fn half_a_new_file_is_made_anew() {
+async fn a_half_written_new_file_is_replaced() {
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("abide.redb.new"), [7; 5000]).unwrap();
-    created(&open(dir.path()), "a").await;
+    create_conversation(&open(dir.path()), "a").await;
 }
 
 #[tokio::test]
-async fn a_state_of_another_format_is_replayed_over() {
+async fn a_cached_state_of_another_format_is_ignored() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path());
-    let held = claimed(&store, "a").await;
+    let held = claim_conversation(&store, "a").await;
     let mut cached = commit(1, 2);
     cached.state = Some(State { seq: 2, ..Default::default() });
     store.append(&id("a"), &held, cached).await.unwrap();
@@ -171,7 +171,7 @@ async fn many_writers_share_an_fsync() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_that_is_refused_spoils_none_of_its_batch() {
+async fn a_refused_commit_does_not_affect_the_rest_of_its_batch() {
     let dir = tempfile::tempdir().unwrap();
     let store = Arc::new(open(dir.path()));
     let mut writers = JoinSet::new();
@@ -179,7 +179,7 @@ async fn one_that_is_refused_spoils_none_of_its_batch() {
         let store = Arc::clone(&store);
         writers.spawn(async move {
             let name = format!("c{number}");
-            let mut held = claimed(&*store, &name).await;
+            let mut held = claim_conversation(&*store, &name).await;
             if number % 3 == 1 {
                 held.epoch = held.epoch.next();
             }
@@ -196,18 +196,18 @@ async fn one_that_is_refused_spoils_none_of_its_batch() {
 }
 
 #[tokio::test]
-async fn commits_remove_a_few_expired_answers() {
+async fn commits_remove_a_few_expired_responses() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path());
-    let held = claimed(&store, "a").await;
+    let held = claim_conversation(&store, "a").await;
     let mut first = commit(1, 1);
-    first.answers = (0..20).map(|n| answer(&format!("key:{n:02}"), "x", 10 + n)).collect();
+    first.responses = (0..20).map(|n| response(&format!("key:{n:02}"), "x", 10 + n)).collect();
     store.append(&id("a"), &held, first).await.unwrap();
     let kept = async || {
         let mut kept = 0;
         for n in 0..20 {
-            let answer = store.answer("a", &format!("key:{n:02}"), at(0)).await.unwrap();
-            kept += usize::from(answer.is_some());
+            let stored = store.stored_response("a", &format!("key:{n:02}"), at(0)).await.unwrap();
+            kept += usize::from(stored.is_some());
         }
         kept
     };

@@ -7,7 +7,7 @@ use abide_actors::journal::StoreError;
 use super::super::super::Store;
 use super::super::super::conformance::*;
 use super::super::{Durability, Redis, RedisUrl};
-use super::servers::{Server, free_port, until};
+use super::servers::{Server, free_port, wait_until};
 
 /// The first slot of each primary, and the number of slots.
 const SLOTS: [u16; 4] = [0, 5_461, 10_923, 16_384];
@@ -39,7 +39,7 @@ impl Cluster {
             server.ask::<()>(&["CLUSTER", "MEET", "127.0.0.1", &port, &first.1]).await;
         }
         for (server, _) in &servers {
-            until("the cluster is whole", async || {
+            wait_until("the cluster is whole", async || {
                 let info: String = server.ask(&["CLUSTER", "INFO"]).await;
                 let slots: Vec<redis::Value> = server.ask(&["CLUSTER", "SLOTS"]).await;
                 info.contains("cluster_state:ok") && slots.len() == 3
@@ -68,7 +68,7 @@ fn url(servers: &[Server]) -> RedisUrl {
 conformance!(as one: a_cluster_keeps_every_promise, Cluster::start().await);
 
 #[tokio::test]
-async fn a_cluster_is_seen_as_what_it_is() {
+async fn every_primary_of_a_cluster_is_checked_and_described() {
     let cluster = Cluster::start().await;
     let found = cluster.store.description();
     assert!(found.contains("3 primaries") && found.contains("appendonly yes"), "{found}");
@@ -79,24 +79,25 @@ async fn a_cluster_is_seen_as_what_it_is() {
 }
 
 #[tokio::test]
-async fn a_cluster_without_one_primary_is_unavailable_there_until_it_is_back() {
+async fn the_slots_of_a_killed_primary_are_unavailable_until_it_is_back() {
     let mut cluster = Cluster::start().await;
     let store = cluster.fresh().await;
     let names: Vec<String> = (0..12).map(|n| format!("c{n}")).collect();
     for name in &names {
-        created(&*store, name).await;
+        create_conversation(&*store, name).await;
     }
     cluster.servers[1].kill();
-    let mut away = 0;
+    let mut unreachable = 0;
     for name in &names {
-        away += usize::from(store.head(&id(name)).await.is_err());
+        unreachable += usize::from(store.summary(&id(name)).await.is_err());
     }
-    assert!(away > 0, "some of them lived there");
+    assert!(unreachable > 0, "some of them are in its slots");
     assert!(matches!(store.alarms(1).await, Err(StoreError::Unavailable(_))));
     cluster.servers[1].restart().await;
     for name in &names {
-        until("it is back", async || matches!(store.head(&id(name)).await, Ok(Some(_)))).await;
+        wait_until("it is back", async || matches!(store.summary(&id(name)).await, Ok(Some(_))))
+            .await;
     }
-    let held = store.holding(&id("c0")).await.unwrap().unwrap();
+    let held = store.current_claim(&id("c0")).await.unwrap().unwrap();
     assert_eq!(store.append(&id("c0"), &held, commit(2, 2)).await, Ok(()));
 }

@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 
 use super::super::super::Store;
 use super::super::super::conformance::*;
-use super::servers::until;
+use super::servers::wait_until;
 
 const CONVERSATIONS: usize = 8;
 
@@ -33,18 +33,18 @@ impl Load {
             let counts = Arc::clone(&acknowledged);
             running.spawn(async move {
                 let name = format!("lane-{lane}");
-                let kept = append(&*store, &name, &counts[lane], &stop).await;
-                (name, kept)
+                let acknowledged_events = append(&*store, &name, &counts[lane], &stop).await;
+                (name, acknowledged_events)
             });
         }
         Self { acknowledged, stop, running }
     }
 
     /// Waits until each conversation has had this many more commits acknowledged.
-    pub(super) async fn goes_on(&self, more: usize) {
+    pub(super) async fn wait_for_commits(&self, more: usize) {
         let counts = || self.acknowledged.iter().map(|count| count.load(Ordering::SeqCst));
         let before: Vec<_> = counts().collect();
-        until("every conversation goes on", async || {
+        wait_until("every conversation goes on", async || {
             before.iter().zip(counts()).all(|(before, now)| now >= before + more)
         })
         .await;
@@ -52,12 +52,12 @@ impl Load {
 
     pub(super) async fn end_and_check(self, store: &dyn Store) {
         self.stop.store(true, Ordering::SeqCst);
-        for (name, kept) in self.running.join_all().await {
+        for (name, acknowledged_events) in self.running.join_all().await {
             let events = store.events(&id(&name), 0, usize::MAX).await.unwrap();
             for (seq, event) in (1..).zip(&events) {
                 assert_eq!(event.seq, seq, "{name} has a gap");
             }
-            for event in kept {
+            for event in acknowledged_events {
                 assert!(events.contains(&event), "{name} lost {event:?}");
             }
         }
@@ -72,15 +72,15 @@ async fn append(
     count: &AtomicUsize,
     stop: &AtomicBool,
 ) -> Vec<Event> {
-    let mut kept = Vec::new();
+    let mut acknowledged_events = Vec::new();
     let mut tries = 0;
     let mut held = None;
     let mut last = 0;
     while !stop.load(Ordering::SeqCst) {
         let Some(holding) = &held else {
             held = store.claim(&id(name), &holder("n"), None).await.ok();
-            match store.head(&id(name)).await {
-                Ok(head) => last = head.map_or(0, |head| head.last_seq),
+            match store.summary(&id(name)).await {
+                Ok(summary) => last = summary.map_or(0, |summary| summary.last_seq),
                 Err(_) => held = None,
             }
             if held.is_none() {
@@ -97,7 +97,7 @@ async fn append(
         match store.append(&id(name), holding, next).await {
             Ok(()) => {
                 last += 1;
-                kept.push(event);
+                acknowledged_events.push(event);
                 count.fetch_add(1, Ordering::SeqCst);
             }
             Err(StoreError::Unavailable(_) | StoreError::Conflict | StoreError::Fenced) => {
@@ -105,5 +105,5 @@ async fn append(
             }
         }
     }
-    kept
+    acknowledged_events
 }

@@ -5,9 +5,9 @@ use abide_actors::journal::Holder;
 use abide_conversation::Timestamp;
 
 use super::super::{Durability, Redis};
-use super::servers::{Server, until};
+use super::servers::{Server, wait_until};
 use crate::member::ProcessId;
-use crate::membership::{Member, MemberState, Membership, Renewed};
+use crate::membership::{Member, MemberState, Membership, MembershipStatus};
 
 pub(super) fn member(node: &str, incarnation: &str, lease_ms: u64) -> Member {
     let holder = Holder { node: NodeName::new(node), incarnation: Incarnation::new(incarnation) };
@@ -18,23 +18,23 @@ pub(super) fn member(node: &str, incarnation: &str, lease_ms: u64) -> Member {
         state: MemberState::Up,
         live_actors: 0,
         version: "1".to_owned(),
-        wire: 1,
+        protocol_version: 1,
         since: Timestamp::UNIX_EPOCH,
         lease_ms,
     }
 }
 
 /// The names of the members that are alive.
-pub(super) fn names(renewed: &Renewed) -> Vec<&str> {
+pub(super) fn names(renewed: &MembershipStatus) -> Vec<&str> {
     match renewed {
-        Renewed::Alive { members, .. } => {
+        MembershipStatus::Alive { members, .. } => {
             members.iter().map(|seen| seen.member.holder.node.as_str()).collect()
         }
-        Renewed::Evicted => vec!["buried"],
+        MembershipStatus::Evicted => vec!["evicted"],
     }
 }
 
-const LONG: u64 = 60_000;
+const LONG_LEASE_MS: u64 = 60_000;
 
 async fn open() -> (Server, Redis) {
     let server = Server::start(&["--appendfsync", "no"]).await;
@@ -43,69 +43,74 @@ async fn open() -> (Server, Redis) {
 }
 
 #[tokio::test]
-async fn all_who_entered_are_told_of_by_name_as_they_are_now() {
+async fn a_renewal_lists_all_members_by_name_with_their_present_state() {
     let (_server, redis) = open().await;
-    redis.enter(&member("b", "1", LONG)).await.unwrap();
-    let entered = redis.enter(&member("a", "1", LONG)).await.unwrap();
+    redis.enter(&member("b", "1", LONG_LEASE_MS)).await.unwrap();
+    let entered = redis.enter(&member("a", "1", LONG_LEASE_MS)).await.unwrap();
     assert_eq!(names(&entered), ["a", "b"]);
     let draining =
-        Member { state: MemberState::Draining, live_actors: 7, ..member("b", "1", LONG) };
-    let Ok(Renewed::Alive { now, members }) = redis.renew(&draining).await else { panic!() };
+        Member { state: MemberState::Draining, live_actors: 7, ..member("b", "1", LONG_LEASE_MS) };
+    let Ok(MembershipStatus::Alive { now, members }) = redis.renew(&draining).await else {
+        panic!()
+    };
     assert_eq!(members[1].member, draining);
-    assert!(members.iter().all(|seen| seen.silent_ms < LONG));
+    assert!(members.iter().all(|seen| seen.silent_ms < LONG_LEASE_MS));
     let later = redis.renew(&draining).await;
-    assert!(matches!(later, Ok(Renewed::Alive { now: later, .. }) if later >= now));
+    assert!(matches!(later, Ok(MembershipStatus::Alive { now: later, .. }) if later >= now));
 }
 
 #[tokio::test]
-async fn who_is_silent_for_longer_than_its_lease_is_removed_by_the_others() {
+async fn a_member_silent_for_longer_than_its_lease_is_removed_by_the_others() {
     let (_server, redis) = open().await;
     redis.enter(&member("short", "1", 200)).await.unwrap();
-    redis.enter(&member("long", "1", LONG)).await.unwrap();
-    until("the silent one is removed", async || {
-        names(&redis.renew(&member("long", "1", LONG)).await.unwrap()) == ["long"]
+    redis.enter(&member("long", "1", LONG_LEASE_MS)).await.unwrap();
+    wait_until("the silent one is removed", async || {
+        names(&redis.renew(&member("long", "1", LONG_LEASE_MS)).await.unwrap()) == ["long"]
     })
     .await;
     let short = member("short", "1", 200);
-    assert_eq!(redis.renew(&short).await, Ok(Renewed::Evicted));
-    assert_eq!(redis.enter(&short).await, Ok(Renewed::Evicted));
+    assert_eq!(redis.renew(&short).await, Ok(MembershipStatus::Evicted));
+    assert_eq!(redis.enter(&short).await, Ok(MembershipStatus::Evicted));
     assert_eq!(redis.declare_dead_if(&short.holder, false).await, Ok(true));
     let next = redis.enter(&member("short", "2", 200)).await.unwrap();
     assert_eq!(names(&next), ["long", "short"]);
 }
 
 #[tokio::test]
-async fn only_the_silent_and_the_suspect_are_buried() {
+async fn only_silent_or_suspected_members_are_declared_dead() {
     let (_server, redis) = open().await;
-    let (one, two) = (member("one", "1", LONG), member("two", "1", 200));
-    redis.enter(&one).await.unwrap();
-    redis.enter(&two).await.unwrap();
-    assert_eq!(redis.declare_dead_if(&one.holder, false).await, Ok(false));
-    assert_eq!(names(&redis.renew(&one).await.unwrap())[0], "one");
-    until("two is dead", async || redis.declare_dead_if(&two.holder, false).await.unwrap()).await;
-    assert_eq!(redis.renew(&two).await, Ok(Renewed::Evicted));
-    assert_eq!(redis.declare_dead_if(&one.holder, true).await, Ok(true));
-    assert_eq!(redis.renew(&one).await, Ok(Renewed::Evicted));
-    assert_eq!(redis.enter(&one).await, Ok(Renewed::Evicted));
+    let (live, silent) = (member("live", "1", LONG_LEASE_MS), member("silent", "1", 200));
+    redis.enter(&live).await.unwrap();
+    redis.enter(&silent).await.unwrap();
+    assert_eq!(redis.declare_dead_if(&live.holder, false).await, Ok(false));
+    assert_eq!(names(&redis.renew(&live).await.unwrap())[0], "live");
+    wait_until("the silent member is dead", async || {
+        redis.declare_dead_if(&silent.holder, false).await.unwrap()
+    })
+    .await;
+    assert_eq!(redis.renew(&silent).await, Ok(MembershipStatus::Evicted));
+    assert_eq!(redis.declare_dead_if(&live.holder, true).await, Ok(true));
+    assert_eq!(redis.renew(&live).await, Ok(MembershipStatus::Evicted));
+    assert_eq!(redis.enter(&live).await, Ok(MembershipStatus::Evicted));
 }
 
 #[tokio::test]
-async fn who_was_never_a_member_is_dead_and_stays_so() {
+async fn a_holder_that_was_never_a_member_is_dead_for_ever() {
     let (_server, redis) = open().await;
-    let one = member("one", "1", LONG);
-    assert_eq!(redis.renew(&one).await, Ok(Renewed::Evicted));
+    let one = member("one", "1", LONG_LEASE_MS);
+    assert_eq!(redis.renew(&one).await, Ok(MembershipStatus::Evicted));
     assert_eq!(redis.declare_dead_if(&one.holder, false).await, Ok(true));
-    assert_eq!(redis.enter(&one).await, Ok(Renewed::Evicted));
+    assert_eq!(redis.enter(&one).await, Ok(MembershipStatus::Evicted));
 }
 
 #[tokio::test]
-async fn a_new_incarnation_is_the_death_of_the_earlier_one() {
+async fn a_new_incarnation_ends_the_earlier_one() {
     let (_server, redis) = open().await;
-    let (one, two) = (member("a", "1", LONG), member("a", "2", LONG));
+    let (one, two) = (member("a", "1", LONG_LEASE_MS), member("a", "2", LONG_LEASE_MS));
     redis.enter(&one).await.unwrap();
     let entered = redis.enter(&two).await.unwrap();
     assert_eq!(names(&entered), ["a"]);
-    assert_eq!(redis.renew(&one).await, Ok(Renewed::Evicted));
+    assert_eq!(redis.renew(&one).await, Ok(MembershipStatus::Evicted));
     assert_eq!(redis.declare_dead_if(&one.holder, false).await, Ok(true));
     assert_eq!(redis.leave(&one.holder).await, Ok(()));
     assert_eq!(redis.declare_dead_if(&two.holder, false).await, Ok(false));
@@ -117,30 +122,30 @@ async fn a_process_whose_name_another_has_taken_never_comes_back() {
     let (_server, redis) = open().await;
     let of = |process: &str, incarnation| Member {
         process: ProcessId::new(process),
-        ..member("a", incarnation, LONG)
+        ..member("a", incarnation, LONG_LEASE_MS)
     };
     redis.enter(&of("old", "1")).await.unwrap();
     redis.leave(&of("old", "1").holder).await.unwrap();
     redis.enter(&of("new", "2")).await.unwrap();
-    assert_eq!(redis.enter(&of("old", "3")).await, Ok(Renewed::Evicted));
+    assert_eq!(redis.enter(&of("old", "3")).await, Ok(MembershipStatus::Evicted));
     assert_eq!(names(&redis.renew(&of("new", "2")).await.unwrap()), ["a"]);
     assert_eq!(names(&redis.enter(&of("new", "4")).await.unwrap()), ["a"]);
 }
 
 #[tokio::test]
-async fn who_leaves_is_gone_at_once_and_for_ever() {
+async fn a_member_that_leaves_is_gone_at_once_and_for_ever() {
     let (_server, redis) = open().await;
-    let (one, two) = (member("one", "1", LONG), member("two", "1", LONG));
+    let (one, two) = (member("one", "1", LONG_LEASE_MS), member("two", "1", LONG_LEASE_MS));
     redis.enter(&one).await.unwrap();
     redis.enter(&two).await.unwrap();
     redis.leave(&one.holder).await.unwrap();
     assert_eq!(names(&redis.renew(&two).await.unwrap()), ["two"]);
-    assert_eq!(redis.renew(&one).await, Ok(Renewed::Evicted));
-    assert_eq!(redis.enter(&one).await, Ok(Renewed::Evicted));
+    assert_eq!(redis.renew(&one).await, Ok(MembershipStatus::Evicted));
+    assert_eq!(redis.enter(&one).await, Ok(MembershipStatus::Evicted));
 }
 
 #[tokio::test]
-async fn after_the_server_was_away_nobody_dies_of_its_absence() {
+async fn no_member_is_declared_dead_because_the_server_was_away() {
     let (server, redis) = open().await;
     let members = ["a", "b", "c"].map(|name| member(name, "1", 200));
     for member in &members {

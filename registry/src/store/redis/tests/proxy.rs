@@ -1,4 +1,4 @@
-//! A proxy that can be told to lose an answer, or to hang.
+//! A proxy that can be told to lose a reply, or to hang.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,9 +17,9 @@ pub(super) struct Proxy {
 
 #[derive(Default)]
 struct Faults {
-    /// Drop the next answer, and close its connection.
+    /// Drop the next reply, and close its connection.
     lose: AtomicBool,
-    /// Keep connections open, but carry no more answers.
+    /// Keep connections open, but forward no more replies.
     hang: AtomicBool,
 }
 
@@ -34,8 +34,8 @@ impl Proxy {
                 let Ok(server) = TcpStream::connect(("127.0.0.1", server)).await else { continue };
                 let (from_client, to_client) = client.into_split();
                 let (from_server, to_server) = server.into_split();
-                tokio::spawn(carry(from_client, to_server, None));
-                tokio::spawn(carry(from_server, to_client, Some(Arc::clone(&own))));
+                tokio::spawn(forward(from_client, to_server, None));
+                tokio::spawn(forward(from_server, to_client, Some(Arc::clone(&own))));
             }
         });
         Self { port, faults }
@@ -45,12 +45,12 @@ impl Proxy {
         format!("redis://127.0.0.1:{}", self.port).parse().unwrap()
     }
 
-    pub(super) fn lose_an_answer(&self) {
+    pub(super) fn lose_next_reply(&self) {
         self.faults.lose.store(true, Ordering::SeqCst);
     }
 
-    /// Whether the answer has been dropped.
-    pub(super) fn has_lost_it(&self) -> bool {
+    /// Whether the reply has been dropped.
+    pub(super) fn has_lost_reply(&self) -> bool {
         !self.faults.lose.load(Ordering::SeqCst)
     }
 
@@ -59,7 +59,7 @@ impl Proxy {
     }
 }
 
-async fn carry(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, faults: Option<Arc<Faults>>) {
+async fn forward(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, faults: Option<Arc<Faults>>) {
     let mut bytes = [0; 16 << 10];
     let mut hung = false;
     while let Ok(count @ 1..) = from.read(&mut bytes).await {

@@ -13,7 +13,7 @@ use tokio::time::{Instant, sleep};
 use super::super::RedisUrl;
 
 /// How long a server may take to reach an expected state.
-const WITHIN: Duration = Duration::from_secs(20);
+const STATE_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A `redis-server` process with a directory of its own.
 pub(super) struct Server {
@@ -71,7 +71,8 @@ impl Server {
     }
 
     async fn ready(&self) {
-        until("the server answers", async || self.try_ask::<String>(&["PING"]).await.is_ok()).await;
+        wait_until("the server answers", async || self.try_ask::<String>(&["PING"]).await.is_ok())
+            .await;
     }
 }
 
@@ -90,9 +91,9 @@ pub(super) fn words(words: &[&str]) -> Cmd {
 }
 
 /// Polls every few milliseconds until the condition holds.
-pub(super) async fn until(what: &str, mut so: impl AsyncFnMut() -> bool) {
-    let deadline = Instant::now() + WITHIN;
-    while !so().await {
+pub(super) async fn wait_until(what: &str, mut condition: impl AsyncFnMut() -> bool) {
+    let deadline = Instant::now() + STATE_TIMEOUT;
+    while !condition().await {
         assert!(Instant::now() < deadline, "not in time: {what}");
         sleep(Duration::from_millis(5)).await;
     }

@@ -11,8 +11,8 @@ use super::super::keys::Tag;
 use super::super::{Durability, Redis, RedisUrl};
 use super::load::Load;
 use super::members::{member, names};
-use super::servers::{Server, until, words};
-use crate::membership::{Membership, Renewed};
+use super::servers::{Server, wait_until, words};
+use crate::membership::{Membership, MembershipStatus};
 
 /// The server of `TEST_REDIS_URL`, whose database must be empty, or a server of the test's own.
 struct Single {
@@ -56,7 +56,7 @@ async fn open(args: &[&str], durability: Durability) -> (Server, Arc<Redis>) {
     (server, Arc::new(store))
 }
 
-fn unavailable<T: std::fmt::Debug>(outcome: Result<T, StoreError>, with: &str) {
+fn assert_unavailable<T: std::fmt::Debug>(outcome: Result<T, StoreError>, with: &str) {
     match outcome {
         Err(StoreError::Unavailable(why)) => assert!(why.contains(with), "{why}"),
         other => panic!("{other:?}"),
@@ -68,37 +68,37 @@ async fn a_killed_server_loses_nothing_acknowledged() {
     let (mut server, store) = open(&["--appendfsync", "always"], Durability::Fsync).await;
     let load = Load::start(Arc::clone(&store) as Arc<dyn Store>);
     for _ in 0..3 {
-        load.goes_on(20).await;
+        load.wait_for_commits(20).await;
         server.kill();
         server.restart().await;
     }
-    load.goes_on(20).await;
+    load.wait_for_commits(20).await;
     load.end_and_check(&*store).await;
 }
 
 #[tokio::test]
 async fn a_server_that_is_away_is_unavailable_and_back_without_a_restart() {
     let (mut server, store) = open(&["--appendfsync", "always"], Durability::Fsync).await;
-    let held = created(&*store, "a").await;
+    let held = create_conversation(&*store, "a").await;
     server.kill();
-    unavailable(store.append(&id("a"), &held, commit(2, 2)).await, "");
-    unavailable(store.head(&id("a")).await, "");
+    assert_unavailable(store.append(&id("a"), &held, commit(2, 2)).await, "");
+    assert_unavailable(store.summary(&id("a")).await, "");
     server.restart().await;
-    until("the store is back", async || store.head(&id("a")).await.is_ok()).await;
+    wait_until("the store is back", async || store.summary(&id("a")).await.is_ok()).await;
     assert_eq!(store.append(&id("a"), &held, commit(2, 2)).await, Ok(()));
 }
 
 #[tokio::test]
-async fn a_server_that_restarts_empty_fences_all_who_held() {
+async fn a_server_that_restarts_empty_fences_all_holders() {
     let (mut server, store) = open(&["--appendfsync", "no"], Durability::Os).await;
-    let held = created(&*store, "a").await;
+    let held = create_conversation(&*store, "a").await;
     store.enter(&member("n", "1", 60_000)).await.unwrap();
     server.empty();
     server.restart().await;
-    until("the store is back", async || store.head(&id("a")).await.is_ok()).await;
+    wait_until("the store is back", async || store.summary(&id("a")).await.is_ok()).await;
     assert_eq!(store.append(&id("a"), &held, commit(2, 2)).await, Err(StoreError::Fenced));
     assert_eq!(store.load(&id("a")).await, Ok(None));
-    assert_eq!(store.renew(&member("n", "1", 60_000)).await, Ok(Renewed::Evicted));
+    assert_eq!(store.renew(&member("n", "1", 60_000)).await, Ok(MembershipStatus::Evicted));
     let entered = store.enter(&member("n", "2", 60_000)).await.unwrap();
     assert_eq!(names(&entered), ["n"]);
     let other = store.claim(&id("a"), &holder("m"), None).await.unwrap();
@@ -109,23 +109,23 @@ async fn a_server_that_restarts_empty_fences_all_who_held() {
 #[tokio::test]
 async fn a_server_that_refuses_writes_has_written_nothing() {
     let (server, store) = open(&["--appendfsync", "no"], Durability::Os).await;
-    let held = created(&*store, "a").await;
+    let held = create_conversation(&*store, "a").await;
     let mut first = commit(2, 2);
-    first.opened.push(pending("call_1", 1, 60));
+    first.opened.push(pending_call("call_1", 1, 60));
     store.append(&id("a"), &held, first).await.unwrap();
     let mut whole = commit(3, 4);
-    whole.closed.push(closed(&pending("call_1", 1, 60)));
-    whole.head.alarm = Some(at(60));
-    whole.answers.push(answer("key:1", "yes", 60));
+    whole.closed.push(closed_suspension(&pending_call("call_1", 1, 60)));
+    whole.summary.alarm = Some(at(60));
+    whole.responses.push(response("key:1", "yes", 60));
     for (setting, refusing, usual, with) in
         [("min-replicas-to-write", "1", "0", "NOREPLICAS"), ("maxmemory", "1", "0", "OOM")]
     {
         server.ask::<()>(&["CONFIG", "SET", setting, refusing]).await;
-        unavailable(store.append(&id("a"), &held, whole.clone()).await, with);
-        assert_eq!(store.head(&id("a")).await, Ok(Some(commit(2, 2).head)));
+        assert_unavailable(store.append(&id("a"), &held, whole.clone()).await, with);
+        assert_eq!(store.summary(&id("a")).await, Ok(Some(commit(2, 2).summary)));
         assert_eq!(store.events(&id("a"), 0, 9).await.unwrap().len(), 2);
         assert_eq!(store.inbox(&Default::default(), None, 9).await.unwrap().items.len(), 1);
-        unavailable(store.delete(&id("a"), &held, None).await, with);
+        assert_unavailable(store.delete(&id("a"), &held, None).await, with);
         assert_eq!(store.inbox(&Default::default(), None, 9).await.unwrap().items.len(), 1);
         server.ask::<()>(&["CONFIG", "SET", setting, usual]).await;
     }
@@ -133,26 +133,26 @@ async fn a_server_that_refuses_writes_has_written_nothing() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_read_is_unavailable_and_named() {
+async fn a_value_that_cannot_be_parsed_is_unavailable_and_its_key_is_named() {
     let (server, store) = open(&["--appendfsync", "no"], Durability::Os).await;
-    created(&*store, "a").await;
+    create_conversation(&*store, "a").await;
     let of = |kind: &str| Tag::of(&id("a")).key_of(kind, "a");
     server.ask::<()>(&["RPUSH", &of("j"), "{"]).await;
     server.ask::<()>(&["HSET", &of("a"), "key:1", "x {"]).await;
-    unavailable(store.events(&id("a"), 0, 9).await, &of("j"));
-    unavailable(store.load(&id("a")).await, &of("j"));
-    unavailable(store.answer("a", "key:1", at(0)).await, &of("a"));
+    assert_unavailable(store.events(&id("a"), 0, 9).await, &of("j"));
+    assert_unavailable(store.load(&id("a")).await, &of("j"));
+    assert_unavailable(store.stored_response("a", "key:1", at(0)).await, &of("a"));
     server.ask::<()>(&["HSET", &of("c"), "head", "[]"]).await;
-    unavailable(store.head(&id("a")).await, &of("c"));
+    assert_unavailable(store.summary(&id("a")).await, &of("c"));
     server.ask::<()>(&["SET", &of("c"), "x"]).await;
-    unavailable(store.head(&id("a")).await, "WRONGTYPE");
-    unavailable(store.claim(&id("a"), &holder("n"), None).await, "WRONGTYPE");
+    assert_unavailable(store.summary(&id("a")).await, "WRONGTYPE");
+    assert_unavailable(store.claim(&id("a"), &holder("n"), None).await, "WRONGTYPE");
 }
 
 #[tokio::test]
-async fn a_cache_that_cannot_be_read_is_none() {
+async fn a_cached_state_that_cannot_be_parsed_is_ignored() {
     let (server, store) = open(&["--appendfsync", "no"], Durability::Os).await;
-    created(&*store, "a").await;
+    create_conversation(&*store, "a").await;
     let key = Tag::of(&id("a")).key_of("s", "a");
     let ahead = State { seq: 99, ..State::default() };
     let ahead = format!("1 99 {}", serde_json::to_string(&ahead).unwrap());
@@ -166,12 +166,12 @@ async fn a_cache_that_cannot_be_read_is_none() {
 }
 
 #[tokio::test]
-async fn the_answers_of_a_conversation_that_rests_go_by_themselves() {
+async fn the_responses_of_an_idle_conversation_expire_by_themselves() {
     let (server, store) = open(&["--appendfsync", "no"], Durability::Os).await;
     let tag = Tag::of(&id("a"));
-    let held = claimed(&*store, "a").await;
+    let held = claim_conversation(&*store, "a").await;
     let mut answered = commit(1, 1);
-    answered.answers.push(answer("key:1", "yes", 60));
+    answered.responses.push(response("key:1", "yes", 60));
     store.append(&id("a"), &held, answered).await.unwrap();
     for kind in ["a", "x"] {
         let seconds: i64 = server.ask(&["TTL", &tag.key_of(kind, "a")]).await;
@@ -179,13 +179,15 @@ async fn the_answers_of_a_conversation_that_rests_go_by_themselves() {
     }
     let mut second = commit(2, 2);
     Arc::make_mut(&mut second.events)[0].at = at(61);
-    second.answers.push(answer("key:2", "yes", 120));
+    second.responses.push(response("key:2", "yes", 120));
     store.append(&id("a"), &held, second).await.unwrap();
     let kept: Vec<String> = server.ask(&["HKEYS", &tag.key_of("a", "a")]).await;
     assert_eq!(kept, ["key:2"]);
     let mut third = commit(3, 3);
-    third.answers.push(StoredResponse { expires_at: Timestamp::MAX, ..answer("key:3", "yes", 0) });
-    third.answers.push(answer("key:4", "yes", 60));
+    third
+        .responses
+        .push(StoredResponse { expires_at: Timestamp::MAX, ..response("key:3", "yes", 0) });
+    third.responses.push(response("key:4", "yes", 60));
     store.append(&id("a"), &held, third).await.unwrap();
     let seconds: i64 = server.ask(&["TTL", &tag.key_of("a", "a")]).await;
     assert_eq!(seconds, -1);

@@ -27,7 +27,7 @@ pub(in super::super) fn holder(node: &str) -> Holder {
     Holder { node: NodeName::new(node), incarnation: Incarnation::new("1") }
 }
 
-pub(in super::super) async fn claimed(store: &dyn Store, name: &str) -> Claim {
+pub(in super::super) async fn claim_conversation(store: &dyn Store, name: &str) -> Claim {
     store.claim(&id(name), &holder("n"), None).await.unwrap()
 }
 
@@ -56,9 +56,9 @@ pub(in super::super) fn event_of(seq: u64, reason: &str) -> Event {
 
 /// A commit of the events `first..=last` and nothing else.
 pub(in super::super) fn commit(first: u64, last: u64) -> Commit {
-    let head = ConversationSummary {
+    let summary = ConversationSummary {
         agent: AgentName::new("demo"),
-        state: ConversationStatus::Idle,
+        status: ConversationStatus::Idle,
         last_seq: last,
         created_at: at(0),
         metadata: Map::from_iter([("plan".to_owned(), json!("gold"))]),
@@ -68,18 +68,18 @@ pub(in super::super) fn commit(first: u64, last: u64) -> Commit {
     let events = (first..=last).map(event).collect();
     let opened = Vec::new();
     let closed = Vec::new();
-    let answers = Vec::new();
-    Commit { events, head, opened, closed, state: None, answers }
+    let responses = Vec::new();
+    Commit { events, summary, opened, closed, state: None, responses }
 }
 
 /// Claims a conversation and writes its first event.
-pub(in super::super) async fn created(store: &dyn Store, name: &str) -> Claim {
-    let held = claimed(store, name).await;
+pub(in super::super) async fn create_conversation(store: &dyn Store, name: &str) -> Claim {
+    let held = claim_conversation(store, name).await;
     store.append(&id(name), &held, commit(1, 1)).await.unwrap();
     held
 }
 
-pub(in super::super) fn pending(call: &str, suspension: u32, expires_in: i64) -> PendingCall {
+pub(in super::super) fn pending_call(call: &str, suspension: u32, expires_in: i64) -> PendingCall {
     PendingCall {
         requests: None,
         call_id: CallId::new(call),
@@ -96,12 +96,12 @@ pub(in super::super) fn pending(call: &str, suspension: u32, expires_in: i64) ->
     }
 }
 
-pub(in super::super) fn closed(pending: &PendingCall) -> ClosedSuspension {
+pub(in super::super) fn closed_suspension(pending: &PendingCall) -> ClosedSuspension {
     let (suspension, expires_at) = (pending.suspension, pending.expires_at);
     ClosedSuspension { call_id: pending.call_id.clone(), suspension, expires_at }
 }
 
-pub(in super::super) fn answer(key: &str, body: &str, expires_in: i64) -> StoredResponse {
+pub(in super::super) fn response(key: &str, body: &str, expires_in: i64) -> StoredResponse {
     StoredResponse {
         key: key.to_owned(),
         fingerprint: "f".to_owned(),

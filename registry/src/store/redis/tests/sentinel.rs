@@ -10,12 +10,12 @@ use super::super::super::Store;
 use super::super::super::conformance::conformance;
 use super::super::{Durability, Redis, RedisUrl};
 use super::load::Load;
-use super::servers::{Server, free_port, until, words};
+use super::servers::{Server, free_port, wait_until, words};
 
 const REPLICA: Durability = Durability::Replicas(NonZeroU8::MIN);
 
 /// A primary, its replica, a sentinel, and a store that finds them by the sentinel.
-pub(super) struct Watched {
+pub(super) struct SentinelPair {
     primary: Server,
     replica: Server,
     sentinel: Sentinel,
@@ -28,15 +28,15 @@ struct Sentinel {
     _dir: TempDir,
 }
 
-impl Watched {
+impl SentinelPair {
     pub(super) async fn start() -> Self {
         let args = ["--appendfsync", "no", "--repl-diskless-sync-delay", "0"];
         let primary = Server::start(&args).await;
         let port = primary.port.to_string();
         let of = [&args[..], &["--replicaof", "127.0.0.1", &port]].concat();
         let replica = Server::start(&of).await;
-        in_step(&replica).await;
-        until("the primary counts its replica", async || {
+        wait_until_in_sync(&replica).await;
+        wait_until("the primary counts its replica", async || {
             let info: String = primary.ask(&["INFO", "replication"]).await;
             info.contains("state=online")
         })
@@ -53,8 +53,8 @@ impl Watched {
 }
 
 /// Waits until the replica has everything that its primary has.
-async fn in_step(replica: &Server) {
-    until("the replica is in step", async || {
+async fn wait_until_in_sync(replica: &Server) {
+    wait_until("the replica is in sync", async || {
         let info: String = replica.ask(&["INFO", "replication"]).await;
         info.contains("master_link_status:up")
     })
@@ -75,7 +75,7 @@ impl Sentinel {
         let mut command = Command::new("redis-server");
         command.arg(&file).arg("--sentinel").stdout(Stdio::null()).stderr(Stdio::null());
         let sentinel = Self { port, child: command.spawn().unwrap(), _dir: dir };
-        until("the sentinel knows the replica", async || {
+        wait_until("the sentinel knows the replica", async || {
             let known = sentinel.ask(&["SENTINEL", "REPLICAS", "main"]).await;
             matches!(known, Ok(redis::Value::Array(known)) if known.len() == 1)
         })
@@ -102,44 +102,44 @@ impl Drop for Sentinel {
     }
 }
 
-conformance!(as one: a_watched_pair_keeps_every_promise, Watched::start().await);
+conformance!(as one: a_pair_behind_a_sentinel_keeps_every_promise, SentinelPair::start().await);
 
 #[tokio::test]
-async fn a_failover_in_mid_load_loses_nothing_acknowledged() {
-    let mut watched = Watched::start().await;
-    let load = Load::start(Arc::clone(&watched.store) as Arc<dyn Store>);
-    load.goes_on(20).await;
-    watched.primary.kill();
-    until("the replica takes over", async || {
-        let role = watched.replica.try_ask::<Vec<redis::Value>>(&["ROLE"]).await;
+async fn a_failover_under_load_loses_nothing_acknowledged() {
+    let mut pair = SentinelPair::start().await;
+    let load = Load::start(Arc::clone(&pair.store) as Arc<dyn Store>);
+    load.wait_for_commits(20).await;
+    pair.primary.kill();
+    wait_until("the replica takes over", async || {
+        let role = pair.replica.try_ask::<Vec<redis::Value>>(&["ROLE"]).await;
         role.is_ok_and(|role| role.first() == Some(&redis::Value::BulkString(b"master".to_vec())))
     })
     .await;
     // Nothing is acknowledged until the new primary has a replica.
-    let port = watched.replica.port.to_string();
+    let port = pair.replica.port.to_string();
     let of = ["--appendfsync", "no", "--replicaof", "127.0.0.1", &port];
-    watched.primary = Server::start(&of).await;
-    load.goes_on(20).await;
-    load.end_and_check(&*watched.store).await;
-    assert!(watched.store.description().contains("connected replicas 1"));
-    drop(watched.sentinel);
+    pair.primary = Server::start(&of).await;
+    load.wait_for_commits(20).await;
+    load.end_and_check(&*pair.store).await;
+    assert!(pair.store.description().contains("connected replicas 1"));
+    drop(pair.sentinel);
 }
 
 #[tokio::test]
-async fn a_failover_by_hand_is_followed() {
-    let watched = Watched::start().await;
-    let load = Load::start(Arc::clone(&watched.store) as Arc<dyn Store>);
-    load.goes_on(20).await;
+async fn a_manual_failover_is_followed() {
+    let pair = SentinelPair::start().await;
+    let load = Load::start(Arc::clone(&pair.store) as Arc<dyn Store>);
+    load.wait_for_commits(20).await;
     // The sentinel knows the replica, and learns a little later whether it can be promoted.
-    until("the sentinel agrees to fail over", async || {
-        watched.sentinel.ask(&["SENTINEL", "FAILOVER", "main"]).await.is_ok()
+    wait_until("the sentinel agrees to fail over", async || {
+        pair.sentinel.ask(&["SENTINEL", "FAILOVER", "main"]).await.is_ok()
     })
     .await;
-    until("the old primary follows the new one", async || {
-        let info = watched.primary.try_ask::<String>(&["INFO", "replication"]).await;
+    wait_until("the old primary follows the new one", async || {
+        let info = pair.primary.try_ask::<String>(&["INFO", "replication"]).await;
         info.is_ok_and(|info| info.contains("master_link_status:up"))
     })
     .await;
-    load.goes_on(20).await;
-    load.end_and_check(&*watched.store).await;
+    load.wait_for_commits(20).await;
+    load.end_and_check(&*pair.store).await;
 }

@@ -1,0 +1,141 @@
+//! Every script whose reply was lost is repeated, and takes effect once.
+
+use std::sync::Arc;
+
+use abide_actors::journal::{InboxFilter, Journal};
+
+use super::super::super::conformance::*;
+use super::super::super::{Store, StoredAgent};
+use super::super::{Durability, Redis};
+use super::members::{member, names};
+use super::proxy::Proxy;
+use super::servers::Server;
+use crate::membership::{Membership, MembershipStatus};
+
+/// Two stores on one server, of which the second connects through the proxy.
+async fn open_direct_and_lossy() -> (Server, Redis, Proxy, Redis) {
+    let server = Server::start(&["--appendfsync", "no"]).await;
+    let direct = Redis::open(&server.url(), Durability::Os).await.unwrap();
+    let proxy = Proxy::to(server.port).await;
+    let lossy = Redis::open(&proxy.url(), Durability::Os).await.unwrap();
+    (server, direct, proxy, lossy)
+}
+
+/// Runs the call once, so that the server knows the script and the connection is open, then again
+/// with a lost reply.
+async fn repeat_after_lost_reply<T>(
+    proxy: &Proxy,
+    mut call: impl AsyncFnMut(&'static str) -> T,
+) -> T {
+    call("warm").await;
+    proxy.lose_next_reply();
+    let outcome = call("a").await;
+    assert!(proxy.has_lost_reply());
+    outcome
+}
+
+#[tokio::test]
+async fn a_repeated_append_recognises_its_own_commit() {
+    let (_server, direct, proxy, lossy) = open_direct_and_lossy().await;
+    let mut whole = commit(1, 3);
+    whole.summary.alarm = Some(at(60));
+    whole.opened.push(pending_call("call_1", 1, 60));
+    whole.responses.push(response("key:1", "yes", 60));
+    let appended = repeat_after_lost_reply(&proxy, async |name| {
+        let held = claim_conversation(&direct, name).await;
+        lossy.append(&id(name), &held, whole.clone()).await
+    });
+    assert_eq!(appended.await, Ok(()));
+    assert_eq!(direct.events(&id("a"), 0, 9).await.unwrap(), *whole.events);
+    let inbox = InboxFilter { conversation: Some(id("a")), ..Default::default() };
+    assert_eq!(direct.inbox(&inbox, None, 9).await.unwrap().items.len(), 1);
+    let held = direct.current_claim(&id("a")).await.unwrap().unwrap();
+    assert_eq!(lossy.append(&id("a"), &held, commit(4, 4)).await, Ok(()));
+}
+
+#[tokio::test]
+async fn a_repeated_claim_deletion_or_release_takes_effect_once() {
+    let (_server, direct, proxy, lossy) = open_direct_and_lossy().await;
+    let claim = async |name| lossy.claim(&id(name), &holder("n"), None).await.unwrap();
+    let held = repeat_after_lost_reply(&proxy, claim).await;
+    assert_eq!(direct.current_claim(&id("a")).await, Ok(Some(held.clone())));
+    let taken = repeat_after_lost_reply(&proxy, async |name| {
+        lossy.claim(&id(name), &holder("m"), Some(&holder("n"))).await.unwrap()
+    });
+    let taken = taken.await;
+    assert_eq!((&taken.holder, taken.epoch), (&holder("m"), held.epoch.next()));
+
+    let deleted = repeat_after_lost_reply(&proxy, async |name| {
+        let held = direct.current_claim(&id(name)).await.unwrap().unwrap();
+        direct.append(&id(name), &held, commit(1, 2)).await.unwrap();
+        lossy.delete(&id(name), &held, Some(response("key:1", "gone", 60))).await
+    });
+    assert_eq!(deleted.await, Ok(()));
+    assert_eq!(direct.summary(&id("a")).await, Ok(None));
+    assert!(direct.stored_response("a", "key:1", at(0)).await.unwrap().is_some());
+
+    let released = repeat_after_lost_reply(&proxy, async |name| {
+        let held = claim_conversation(&direct, name).await;
+        lossy.release(&id(name), &held).await
+    });
+    assert_eq!(released.await, Ok(()));
+    assert_eq!(direct.current_claim(&id("a")).await, Ok(None));
+}
+
+#[tokio::test]
+async fn a_repeated_reservation_recognises_its_own_key() {
+    let (_server, direct, proxy, lossy) = open_direct_and_lossy().await;
+    let reserve = async |scope| lossy.reserve(scope, response("key:1", "x", 60), at(0)).await;
+    assert_eq!(repeat_after_lost_reply(&proxy, reserve).await, Ok(true));
+    assert_eq!(direct.reserve("a", response("key:1", "x", 60), at(0)).await, Ok(false));
+}
+
+#[tokio::test]
+async fn a_repeated_creation_or_deletion_of_an_agent_is_reported_as_the_first() {
+    let (_server, direct, proxy, lossy) = open_direct_and_lossy().await;
+    let agent = |name: &str| StoredAgent {
+        name: abide_conversation::AgentName::new(name),
+        revision: abide_conversation::Revision::new("r1"),
+        definition: serde_json::json!({}),
+    };
+    let put = async |name| lossy.put_agent(agent(name), None).await;
+    assert_eq!(repeat_after_lost_reply(&proxy, put).await, Ok(true));
+    let delete = async |name| lossy.delete_agent(&agent(name).name, None).await;
+    assert_eq!(repeat_after_lost_reply(&proxy, delete).await, Ok(true));
+    assert_eq!(direct.agents().await, Ok(vec![]));
+}
+
+#[tokio::test]
+async fn a_repeated_entry_renewal_or_death_takes_effect_once() {
+    let (_server, direct, proxy, lossy) = open_direct_and_lossy().await;
+    let entered = repeat_after_lost_reply(&proxy, async |name| {
+        lossy.enter(&member(name, "1", 5_000)).await.unwrap()
+    });
+    assert_eq!(names(&entered.await), ["a", "warm"]);
+    let renewed = repeat_after_lost_reply(&proxy, async |name| {
+        lossy.renew(&member(name, "1", 5_000)).await.unwrap()
+    });
+    assert_eq!(names(&renewed.await), ["a", "warm"]);
+    let declared_dead = repeat_after_lost_reply(&proxy, async |name| {
+        lossy.declare_dead_if(&member(name, "1", 0).holder, true).await
+    });
+    assert_eq!(declared_dead.await, Ok(true));
+    assert_eq!(direct.renew(&member("a", "1", 5_000)).await, Ok(MembershipStatus::Evicted));
+}
+
+#[tokio::test]
+async fn a_connection_that_hangs_is_replaced() {
+    let (_server, _direct, proxy, lossy) = open_direct_and_lossy().await;
+    let lossy: Arc<dyn Store> = Arc::new(lossy);
+    let held = create_conversation(&*lossy, "a").await;
+    proxy.hang(true);
+    let refused = lossy.append(&id("a"), &held, commit(2, 2)).await;
+    assert!(
+        matches!(refused, Err(abide_actors::journal::StoreError::Unavailable(_))),
+        "{refused:?}"
+    );
+    proxy.hang(false);
+    // It took effect although its reply was lost: the journal has moved on.
+    assert_eq!(lossy.load(&id("a")).await.unwrap().unwrap().events.len(), 2);
+    assert_eq!(lossy.append(&id("a"), &held, commit(3, 3)).await, Ok(()));
+}
