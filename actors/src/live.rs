@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use abide_conversation::event::Event;
 use abide_conversation::state::ConversationStatus;
-use abide_conversation::{CallId, ConversationId, MessageId, TurnId};
+use abide_conversation::{CallId, ConversationId, MessageId, Seq, Step, TurnId};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -14,7 +14,7 @@ pub enum Signal {
     /// Events were journalled. A listener that missed the signal reads the store.
     Committed(Arc<[Event]>),
     /// The status of the conversation has changed, after the event of this `seq`.
-    State { state: ConversationStatus, seq: u64 },
+    State { state: ConversationStatus, seq: Seq },
     /// Text of the streaming message; may be lost.
     Text(Delta),
     /// Thinking of the streaming message, numbered together with its text; may be lost.
@@ -32,7 +32,7 @@ pub enum Signal {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Delta {
     pub turn: TurnId,
-    pub step: u32,
+    pub step: Step,
     pub message: MessageId,
     pub text: String,
     /// The number of the piece within the message, from 1.

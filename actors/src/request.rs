@@ -11,7 +11,7 @@ use abide_conversation::ids::{
 use abide_conversation::message::{Outcome, Ui, Usage};
 use abide_conversation::parent::Parent;
 use abide_conversation::remembered_decision::{Match, Scope};
-use abide_conversation::{Rejection, State};
+use abide_conversation::{Rejection, Seq, State};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use tokio::sync::oneshot;
@@ -141,7 +141,7 @@ pub struct FailCallRequest {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ForkRequest {
     pub from: ConversationId,
-    pub at_seq: Option<u64>,
+    pub at_seq: Option<Seq>,
 }
 
 /// The beginning of a child.
@@ -209,10 +209,10 @@ pub enum Reply {
     Sent {
         conversation_id: ConversationId,
         turn_id: TurnId,
-        seq: u64,
+        seq: Seq,
     },
     Resolved {
-        seq: u64,
+        seq: Seq,
     },
     Cancelled {
         cancelled: bool,

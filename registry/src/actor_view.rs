@@ -2,7 +2,7 @@
 
 use abide_actors::request::Inspection;
 use abide_conversation::state::ConversationStatus;
-use abide_conversation::{ConversationId, Timestamp};
+use abide_conversation::{ConversationId, Seq, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use crate::host::{ActorHandle, Quarantined};
@@ -14,7 +14,7 @@ pub struct ActorSummary {
     pub node: String,
     pub epoch: u64,
     pub state: ConversationStatus,
-    pub seq: u64,
+    pub seq: Seq,
     pub since: Timestamp,
     /// Deliveries that the actor has not taken up.
     pub mailbox_depth: usize,

@@ -10,7 +10,7 @@ use abide_conversation::command::ResolutionAnswer;
 use abide_conversation::event::{Event, EventData};
 use abide_conversation::message::{ErrorType, Outcome};
 use abide_conversation::permission::{Decision, Verdict};
-use abide_conversation::{ConversationId, Principal};
+use abide_conversation::{ConversationId, Principal, Seq};
 use abide_registry::store::memory::Memory;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -371,7 +371,7 @@ async fn with_forged_journal(
     let before = Holder { node: "n".to_owned(), incarnation: "0".to_owned() };
     let held = store.claim(&id, &before, None).await.unwrap();
     let mut head = original.store.head(&id).await.unwrap().unwrap();
-    head.last_seq = last as u64 + 1;
+    head.last_seq = Seq::new(last as u64 + 1);
     let events = events.into();
     let commit = Commit {
         events,

@@ -4,7 +4,7 @@ use abide_actors::audit::{AuditEntry, MAX_ENTRIES};
 use abide_actors::blobs::Blob;
 use abide_actors::journal::{Claim, Commit, Holder, InboxEntry, StoreError, StoredResponse};
 use abide_conversation::remembered_decision::RememberedDecision;
-use abide_conversation::{AgentName, BlobId, ConversationId, DecisionId, Timestamp};
+use abide_conversation::{AgentName, BlobId, ConversationId, DecisionId, Seq, Timestamp};
 use serde::Serialize;
 
 use super::super::{StoredAgent, agent_scope};
@@ -95,14 +95,14 @@ impl Redis {
         commit: &Commit,
     ) -> Result<(), StoreError> {
         let head = &commit.head;
-        let (tag, before) = (Tag::of(id), head.last_seq - commit.events.len() as u64);
-        let metadata = (before == 0 && !head.metadata.is_empty()).then_some(&head.metadata);
+        let (tag, before) = (Tag::of(id), head.last_seq.saturating_sub(commit.events.len() as u64));
+        let metadata = (before == Seq::ZERO && !head.metadata.is_empty()).then_some(&head.metadata);
         let now = commit.events.last().map_or(Timestamp::MIN, |event| event.at);
         let mut call = ScriptCall::new(&APPEND, tag, conversation_keys(tag, id))
             .held(held)
             .arg(self.nonce())
-            .arg(before)
-            .arg(head.last_seq)
+            .arg(before.get())
+            .arg(head.last_seq.get())
             .arg(head.agent.as_str())
             .json("", &(head.state, head.created_at))?
             .arg(head.alarm.map(|at| at.to_string()).unwrap_or_default())

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::event::{Event, EventData, Summarized, SuspensionKind};
 use crate::message::{ErrorType, Outcome};
 use crate::remembered_decision::Scope;
-use crate::{CallId, ConversationId, DecisionId, TurnId};
+use crate::{Attempt, CallId, ConversationId, DecisionId, Seq, TurnId};
 
 #[derive(Default)]
 struct CallRecord {
@@ -14,13 +14,13 @@ struct CallRecord {
     suspensions: u32,
     approvals: u32,
     denied: bool,
-    attempts: u32,
+    last_attempt: Option<Attempt>,
     done: bool,
 }
 
 #[derive(Default)]
 pub(super) struct JournalChecker {
-    seq: u64,
+    seq: Seq,
     calls: BTreeMap<CallId, CallRecord>,
     dispatches: BTreeMap<CallId, bool>,
     waiting_turns: BTreeSet<TurnId>,
@@ -33,7 +33,7 @@ pub(super) struct JournalChecker {
     /// Decisions that are not published to the agent yet.
     unpublished: BTreeSet<DecisionId>,
     /// The last event that a summary covers.
-    covered: u64,
+    covered: Seq,
 }
 
 impl JournalChecker {
@@ -62,11 +62,11 @@ impl JournalChecker {
     }
 
     fn check_event(&mut self, event: &Event) {
-        self.seq += 1;
+        self.seq = self.seq.next();
         assert_eq!(event.seq, self.seq, "seq has no gap");
         match &event.data {
             EventData::Created(created) => {
-                assert_eq!(event.seq, 1, "it is created once, first");
+                assert_eq!(event.seq, Seq::FIRST, "it is created once, first");
                 self.is_child = created.parent.is_some();
             }
             EventData::UserMsg(_) => {
@@ -136,13 +136,7 @@ impl JournalChecker {
             EventData::DispatchStarted(started) => {
                 assert_eq!(event.turn_id, None);
                 let done = self.dispatches.insert(started.call_id.clone(), false);
-                assert_eq!(
-                    (done, started.attempt > 1),
-                    match started.attempt {
-                        1 => (None, false),
-                        _ => (Some(false), true),
-                    }
-                );
+                assert_eq!(done, (started.attempt > Attempt::FIRST).then_some(false));
             }
             EventData::DispatchFinished(done) => {
                 let before = self.dispatches.insert(done.call_id.clone(), true);
@@ -195,8 +189,8 @@ impl JournalChecker {
             EventData::ToolStarted(started) => {
                 let record = self.call_record(event, &started.call_id);
                 assert!(record.open.is_none() && !record.denied, "nothing runs after a denial");
-                assert!(started.attempt > record.attempts, "attempts grow");
-                record.attempts = started.attempt;
+                assert!(Some(started.attempt) > record.last_attempt, "attempts grow");
+                record.last_attempt = Some(started.attempt);
             }
             EventData::ToolResult(result) => {
                 let record = self.call_record(event, &result.call_id);

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use abide_actors::journal::Journal;
-use abide_conversation::{AgentName, Revision, State};
+use abide_conversation::{AgentName, Revision, Seq, State};
 use redb::Database;
 use tokio::task::JoinSet;
 
@@ -27,7 +27,7 @@ async fn everything_is_found_after_a_reopen() {
     first.head.active = true;
     first.opened.push(pending("call_1", 1, 60));
     first.answers.push(answer("key:1", "yes", 60));
-    first.state = Some(State { seq: 2, ..Default::default() });
+    first.state = Some(State { seq: Seq::new(2), ..Default::default() });
     store.append(&id("a"), &held, first.clone()).await.unwrap();
     let agent = StoredAgent {
         name: AgentName::new("demo"),
@@ -110,11 +110,11 @@ async fn a_state_of_another_format_is_replayed_over() {
     let store = open(dir.path());
     let held = claimed(&store, "a").await;
     let mut cached = commit(1, 2);
-    cached.state = Some(State { seq: 2, ..Default::default() });
+    cached.state = Some(State { seq: Seq::new(2), ..Default::default() });
     store.append(&id("a"), &held, cached).await.unwrap();
     drop(store);
-    let state = serde_json::to_vec(&State { seq: 2, ..Default::default() });
-    let ahead = serde_json::to_vec(&State { seq: 9, ..Default::default() });
+    let state = serde_json::to_vec(&State { seq: Seq::new(2), ..Default::default() });
+    let ahead = serde_json::to_vec(&State { seq: Seq::new(9), ..Default::default() });
     let unreadable = [
         (tables::STATE_FORMAT, br#"{"seq":2}"#.to_vec()),
         (tables::STATE_FORMAT + 1, state.unwrap()),
@@ -128,7 +128,7 @@ async fn a_state_of_another_format_is_replayed_over() {
         transaction.commit().unwrap();
         drop(database);
         let loaded = open(dir.path()).load(&id("a")).await.unwrap().unwrap();
-        assert_eq!((loaded.state.seq, loaded.events.len()), (0, 2));
+        assert_eq!((loaded.state.seq, loaded.events.len()), (Seq::ZERO, 2));
     }
 }
 
@@ -165,7 +165,7 @@ async fn one_that_is_refused_spoils_none_of_its_batch() {
         });
     }
     for (kind, outcome, name) in writers.join_all().await {
-        let events = store.events(&id(&name), 0, 9).await.unwrap().len();
+        let events = store.events(&id(&name), Seq::ZERO, 9).await.unwrap().len();
         assert_eq!((outcome.is_ok(), events), (kind == 0, usize::from(kind == 0)), "{name}");
     }
 }
