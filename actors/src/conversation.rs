@@ -27,7 +27,7 @@ use std::time::Duration;
 
 use abide_conversation::event::Event;
 use abide_conversation::{
-    Action, Command, ConversationId, Rejection, State, Transition, decide_and_fold, wanted,
+    Action, Command, ConversationId, Rejection, Seq, State, Transition, decide_and_fold, wanted,
 };
 use ractor::{Actor, ActorProcessingErr, ActorRef, ActorStatus, RpcReplyPort};
 
@@ -113,7 +113,7 @@ pub struct LiveConversation {
     /// The tools that the conversation's client declared, compiled.
     client_tools: Arc<[Tool]>,
     /// The `seq` of the state cache in the store.
-    cached_seq: u64,
+    cached_seq: Seq,
     /// The agent's newest definition when it was last looked up.
     newest_definition: Option<Arc<Definition>>,
     activities: RunningActivities,
@@ -143,7 +143,7 @@ impl Actor for Conversation {
             state: Arc::default(),
             recent_events: RecentEvents::default(),
             client_tools: Arc::default(),
-            cached_seq: 0,
+            cached_seq: Seq::ZERO,
             newest_definition: None,
             activities: RunningActivities::default(),
             waiters: Waiters::default(),
@@ -365,6 +365,6 @@ async fn with_store_timeout<T>(
 }
 
 /// The `seq` of the first event that matches; the replies to requests name it.
-fn seq_of(events: &[Event], matches: impl Fn(&Event) -> bool) -> u64 {
+fn seq_of(events: &[Event], matches: impl Fn(&Event) -> bool) -> Seq {
     events.iter().find(|event| matches(event)).map(|event| event.seq).unwrap_or_default()
 }

@@ -2,7 +2,7 @@
 
 use abide_conversation::event::{CallKind, SuspensionKind};
 use abide_conversation::state::{Call, CallPhase, OpenSuspension, Turn};
-use abide_conversation::{ConversationId, State, Timestamp, wanted};
+use abide_conversation::{ConversationId, State, Step, Timestamp, wanted};
 use serde::Serialize;
 
 use crate::backoff::Backoff;
@@ -156,7 +156,7 @@ fn model_call(turn: &Turn, is_streaming: bool, requests: &OperatorRequests<'_>) 
         if is_streaming { "the model to finish its message" } else { "the model to answer" };
     Diagnosis {
         waits_for: format!("{model} (step {})", turn.next_step()),
-        since: (turn.step == 0).then_some(turn.started_at),
+        since: (turn.step == Step::ZERO).then_some(turn.started_at),
         who_can_move_it: "the model; POST …/cancel ends the turn".to_owned(),
         next: "the reply is journalled, or the turn fails".to_owned(),
         next_at: None,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use abide_conversation::event::{Event, SuspensionKind};
 use abide_conversation::state::{ConversationStatus, PendingCall};
-use abide_conversation::{AgentName, CallId, ConversationId, State, Timestamp};
+use abide_conversation::{AgentName, CallId, ConversationId, Seq, State, Timestamp};
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -48,7 +48,7 @@ pub struct ConversationSummary {
     pub agent: AgentName,
     #[serde(rename = "state")]
     pub status: ConversationStatus,
-    pub last_seq: u64,
+    pub last_seq: Seq,
     pub created_at: Timestamp,
     pub metadata: Map<String, Value>,
     pub alarm: Option<Timestamp>,
@@ -189,7 +189,7 @@ pub trait Journal: Send + Sync + 'static {
     async fn events(
         &self,
         id: &ConversationId,
-        after: u64,
+        after: Seq,
         limit: usize,
     ) -> Result<Vec<Event>, StoreError>;
 
@@ -197,7 +197,7 @@ pub trait Journal: Send + Sync + 'static {
     async fn events_before(
         &self,
         id: &ConversationId,
-        before: u64,
+        before: Seq,
         limit: usize,
     ) -> Result<Vec<Event>, StoreError>;
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use abide_conversation::event::Event;
 use abide_conversation::state::ConversationStatus;
-use abide_conversation::{CallId, ConversationId, MessageId, TurnId};
+use abide_conversation::{CallId, ConversationId, MessageId, Seq, Step, TurnId};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -18,7 +18,7 @@ pub enum Signal {
     Status {
         #[serde(rename = "state")]
         status: ConversationStatus,
-        seq: u64,
+        seq: Seq,
     },
     /// Text of the streaming message; may be lost.
     Text(Delta),
@@ -37,7 +37,7 @@ pub enum Signal {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Delta {
     pub turn: TurnId,
-    pub step: u32,
+    pub step: Step,
     pub message: MessageId,
     pub text: String,
     /// The number of the piece within the message, from 1.

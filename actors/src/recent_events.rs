@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use abide_conversation::Seq;
 use abide_conversation::event::Event;
 
 use crate::limits::encoded_len;
@@ -32,9 +33,9 @@ impl RecentEvents {
     }
 
     /// All events after a `seq`; `None` if some of them were dropped.
-    pub(crate) fn after(&self, seq: u64) -> Option<Vec<Event>> {
+    pub(crate) fn after(&self, seq: Seq) -> Option<Vec<Event>> {
         let first = self.commits.iter().find_map(|(events, _)| events.first())?;
-        let is_whole = first.seq <= seq.saturating_add(1);
+        let is_whole = first.seq <= seq.next();
         let events = self.commits.iter().flat_map(|(events, _)| events.iter());
         is_whole.then(|| events.filter(|event| event.seq > seq).cloned().collect())
     }
@@ -49,12 +50,17 @@ mod tests {
 
     fn events(from: u64, to: u64, bytes: usize) -> Arc<[Event]> {
         let data = || EventData::SummaryFailed(SummaryFailed { reason: "x".repeat(bytes) });
-        let event = |seq| Event { seq, at: Timestamp::UNIX_EPOCH, turn_id: None, data: data() };
+        let event = |seq| Event {
+            seq: Seq::new(seq),
+            at: Timestamp::UNIX_EPOCH,
+            turn_id: None,
+            data: data(),
+        };
         (from..=to).map(event).collect()
     }
 
     fn seqs(recent: &RecentEvents, after: u64) -> Option<Vec<u64>> {
-        Some(recent.after(after)?.iter().map(|event| event.seq).collect())
+        Some(recent.after(Seq::new(after))?.iter().map(|event| event.seq.get()).collect())
     }
 
     #[test]

@@ -12,7 +12,7 @@ use abide_conversation::message::{Outcome, Ui};
 use abide_conversation::parent::Parent;
 use abide_conversation::remembered_decision::{Match, Scope};
 use abide_conversation::usage::Usage;
-use abide_conversation::{Rejection, State};
+use abide_conversation::{Rejection, Seq, State};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use tokio::sync::oneshot;
@@ -142,7 +142,7 @@ pub struct FailCallRequest {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ForkRequest {
     pub from: ConversationId,
-    pub at_seq: Option<u64>,
+    pub at_seq: Option<Seq>,
 }
 
 /// The beginning of a child.
@@ -211,10 +211,10 @@ pub enum Reply {
     Sent {
         conversation_id: ConversationId,
         turn_id: TurnId,
-        seq: u64,
+        seq: Seq,
     },
     Resolved {
-        seq: u64,
+        seq: Seq,
     },
     Cancelled {
         cancelled: bool,

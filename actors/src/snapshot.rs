@@ -9,7 +9,7 @@ use abide_conversation::ids::{AgentName, CallId, ConversationId, Revision, TurnI
 use abide_conversation::permission::PermissionPhase;
 use abide_conversation::state::{Call, CallPhase, ConversationStatus, PendingCall};
 use abide_conversation::usage::Usage;
-use abide_conversation::{State, Timestamp};
+use abide_conversation::{Attempt, Seq, State, Step, Timestamp};
 use serde::Serialize;
 
 use serde_json::{Map, Value};
@@ -30,7 +30,8 @@ pub struct Snapshot {
     #[schema(required)]
     pub revision: Option<Revision>,
     pub state: ConversationStatus,
-    pub last_seq: u64,
+    #[schema(value_type = u64)]
+    pub last_seq: Seq,
     #[schema(required)]
     pub turn: Option<OpenTurn>,
     #[schema(required)]
@@ -57,7 +58,8 @@ pub struct Snapshot {
 pub struct OpenTurn {
     pub id: TurnId,
     /// The step whose model call or tool calls run, from 1.
-    pub step: u32,
+    #[schema(value_type = u32)]
+    pub step: Step,
     pub started_at: Timestamp,
 }
 
@@ -67,7 +69,8 @@ pub struct InFlight {
     pub call_id: CallId,
     pub tool: String,
     pub executor: Executor,
-    pub attempt: u32,
+    #[schema(value_type = u32)]
+    pub attempt: Attempt,
     pub started_at: Timestamp,
     /// The latest progress of a streaming tool.
     #[schema(required)]
@@ -131,7 +134,7 @@ impl Snapshot {
 }
 
 fn open_turn(turn: &abide_conversation::state::Turn) -> OpenTurn {
-    let step = if turn.is_settled() { turn.step + 1 } else { turn.step };
+    let step = if turn.is_settled() { turn.next_step() } else { turn.step };
     OpenTurn { id: turn.id.clone(), step, started_at: turn.started_at }
 }
 

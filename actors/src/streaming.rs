@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use abide_conversation::command::PartialMessage;
 use abide_conversation::message::text_block;
-use abide_conversation::{ConversationId, MessageId, TurnId};
+use abide_conversation::{ConversationId, MessageId, Step, TurnId};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use utoipa::ToSchema;
@@ -22,7 +22,8 @@ pub struct StreamingMessage {
     #[serde(skip, default = "no_turn")]
     pub turn: TurnId,
     #[serde(skip)]
-    pub step: u32,
+    #[schema(value_type = u32)]
+    pub step: Step,
 }
 
 /// The turn is not serialized: only this node needs it.
@@ -63,7 +64,7 @@ impl Stream {
     }
 
     /// Begins the message; its first chunk follows.
-    pub(crate) fn begin(&self, id: MessageId, turn: TurnId, step: u32) {
+    pub(crate) fn begin(&self, id: MessageId, turn: TurnId, step: Step) {
         let message = StreamingMessage {
             id,
             text: String::new(),

@@ -8,7 +8,7 @@
 use std::sync::OnceLock;
 
 use abide_conversation::state::Call;
-use abide_conversation::{CallId, ConversationId, Timestamp, TurnId};
+use abide_conversation::{Attempt, CallId, ConversationId, Timestamp, TurnId};
 use sha2::{Digest, Sha256};
 
 /// Receives the spans of this process. Its methods must be quick: conversations wait for them.
@@ -53,7 +53,7 @@ pub(crate) fn of_attempt(
     conversation: &ConversationId,
     turn: Option<&TurnId>,
     call: &CallId,
-    attempt: u32,
+    attempt: Attempt,
 ) -> Option<String> {
     let root = || match turn {
         Some(turn) => SpanContext::of_turn(conversation, turn),
@@ -142,7 +142,7 @@ impl SpanContext {
     }
 
     /// The span of one attempt of a tool.
-    pub(crate) fn attempt(self, call: &CallId, attempt: u32) -> Self {
+    pub(crate) fn attempt(self, call: &CallId, attempt: Attempt) -> Self {
         self.child(&["attempt", call.as_str(), &attempt.to_string()])
     }
 
@@ -205,8 +205,12 @@ mod tests {
             SpanContext::of_turn(&ConversationId::new("ct"), &TurnId::new("")).trace
         );
         let call = CallId::new("call_1");
-        let spans =
-            [root, root.suspension(&call, 1), root.suspension(&call, 2), root.attempt(&call, 1)];
+        let spans = [
+            root,
+            root.suspension(&call, 1),
+            root.suspension(&call, 2),
+            root.attempt(&call, Attempt::FIRST),
+        ];
         for (index, one) in spans.iter().enumerate() {
             assert_eq!(one.trace, root.trace);
             assert!(spans[..index].iter().all(|other| other.span != one.span));

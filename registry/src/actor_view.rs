@@ -3,7 +3,7 @@
 use abide_actors::identity::{Epoch, NodeName};
 use abide_actors::request::Inspection;
 use abide_conversation::state::ConversationStatus;
-use abide_conversation::{ConversationId, Timestamp};
+use abide_conversation::{ConversationId, Seq, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use crate::host::{ActorHandle, Quarantined};
@@ -15,7 +15,7 @@ pub struct ActorSummary {
     pub node: NodeName,
     pub epoch: Epoch,
     pub state: ConversationStatus,
-    pub seq: u64,
+    pub seq: Seq,
     pub since: Timestamp,
     /// Deliveries that the actor has not taken up.
     pub mailbox_depth: usize,

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use abide_actors::live::{LiveSink, Signal};
-use abide_conversation::ConversationId;
+use abide_conversation::{ConversationId, Seq};
 use bytes::Bytes;
 use tokio::sync::{broadcast, oneshot, watch};
 
@@ -45,7 +45,7 @@ struct Channel {
     /// The number of listeners, where another process counts as one.
     listeners: watch::Sender<usize>,
     /// The last event that was sent to the listeners here.
-    last_seq: u64,
+    last_seq: Seq,
 }
 
 /// An open event stream; dropping it closes it.
@@ -218,13 +218,13 @@ impl Channel {
             local_streams: 0,
             remote_processes: BTreeSet::new(),
             listeners: watch::Sender::new(0),
-            last_seq: 0,
+            last_seq: Seq::ZERO,
         }
     }
 
     fn send_signal(&mut self, signal: Signal) {
         if let Signal::Committed(events) = &signal {
-            self.last_seq = events.last().map_or(0, |event| event.seq).max(self.last_seq);
+            self.last_seq = events.last().map_or(Seq::ZERO, |event| event.seq).max(self.last_seq);
         }
         self.send(StreamItem::Signal(Arc::new(SharedSignal::new(signal))));
     }
@@ -268,7 +268,7 @@ impl Subscription {
     }
 
     /// Notes that the reader knows the journal up to this event.
-    pub fn mark_known(&self, seq: u64) {
+    pub fn mark_known(&self, seq: Seq) {
         if let Some(channel) = self.hub.plane().channels.get_mut(&self.id) {
             channel.last_seq = channel.last_seq.max(seq);
         }

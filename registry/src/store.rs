@@ -18,7 +18,7 @@ use abide_actors::journal::{
 use abide_conversation::event::SuspensionKind;
 use abide_conversation::remembered_decision::RememberedDecision;
 use abide_conversation::state::ConversationStatus;
-use abide_conversation::{AgentName, ConversationId, DecisionId, Revision, Timestamp};
+use abide_conversation::{AgentName, ConversationId, DecisionId, Revision, Seq, Timestamp};
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -140,7 +140,7 @@ pub trait Store: Journal + Blobs + AuditLog {
     ) -> Result<Page<(ConversationId, Option<Claim>)>, ListError>;
 
     /// The last `seq` of each of these conversations; `None` for one that does not exist.
-    async fn last_seqs(&self, ids: &[ConversationId]) -> Result<Vec<Option<u64>>, StoreError> {
+    async fn last_seqs(&self, ids: &[ConversationId]) -> Result<Vec<Option<Seq>>, StoreError> {
         let mut seqs = Vec::with_capacity(ids.len());
         for id in ids {
             seqs.push(self.summary(id).await?.map(|summary| summary.last_seq));

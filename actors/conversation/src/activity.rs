@@ -3,6 +3,7 @@
 use std::fmt;
 
 use crate::ids::{CallId, ConversationId, DecisionId, TurnId};
+use crate::numbers::{Attempt, Seq, Step};
 
 /// Something that runs outside the state and reports back with a command.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -10,9 +11,9 @@ pub enum Activity {
     /// Start the next queued turn, on the agent's newest revision.
     StartTurn { turn: TurnId },
     /// Call the model for one step.
-    CallModel { turn: TurnId, step: u32 },
+    CallModel { turn: TurnId, step: Step },
     /// Run a server tool, for a turn's call or for a dispatch.
-    RunTool { call: CallId, attempt: u32 },
+    RunTool { call: CallId, attempt: Attempt },
     /// Watch over a client call: report when no client was connected for `grace_ms`.
     AwaitClient { call: CallId, suspension: u32, grace_ms: u64 },
     /// Stop a child that nobody waits for.
@@ -22,9 +23,9 @@ pub enum Activity {
     /// Give the agent a decision that holds for all of its conversations.
     PublishDecision { decision: DecisionId },
     /// Copy the original's prefix, beginning with the event after this one.
-    CopyFork { after: u64 },
+    CopyFork { after: Seq },
     /// Summarize the turns that ended up to this event.
-    Summarize { upto: u64 },
+    Summarize { upto: Seq },
 }
 
 impl fmt::Display for Activity {

@@ -12,13 +12,14 @@ mod turn;
 use crate::event::{Event, EventData};
 use crate::evolve::evolve;
 use crate::ids::{CallId, ConversationId, DecisionId};
+use crate::numbers::{Seq, Step};
 use crate::state::State;
 
 /// Why an event is impossible in the state that it would be folded into.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum IllegalEvent {
     #[error("event {found} follows event {last}")]
-    Gap { last: u64, found: u64 },
+    Gap { last: Seq, found: Seq },
     #[error("the conversation is created a second time")]
     CreatedTwice,
     #[error("the conversation is not created yet")]
@@ -36,7 +37,7 @@ pub enum IllegalEvent {
     #[error("a turn starts or is queued without its one message")]
     NotQueuedOnce,
     #[error("step {found} ends where step {expected} is due")]
-    WrongStep { expected: u32, found: u32 },
+    WrongStep { expected: Step, found: Step },
     #[error("a step or a turn ends while a call is open")]
     OpenCalls,
     #[error("there is no open call {0}")]
@@ -73,7 +74,7 @@ pub fn checked_fold(state: State, event: &Event) -> Result<State, IllegalEvent> 
 }
 
 fn check(state: &State, event: &Event) -> Result<(), IllegalEvent> {
-    if event.seq != state.seq.saturating_add(1) {
+    if event.seq != state.seq.next() {
         return Err(IllegalEvent::Gap { last: state.seq, found: event.seq });
     }
     match (&event.data, state.exists()) {
@@ -132,7 +133,7 @@ fn check(state: &State, event: &Event) -> Result<(), IllegalEvent> {
             ensure(grows, || IllegalEvent::ContextShrinks)
         }
         EventData::Summarized(summarized) => {
-            let covered = state.context.summary.map_or(0, |summary| summary.upto);
+            let covered = state.context.summary.map_or(Seq::ZERO, |summary| summary.upto);
             let grows = covered < summarized.upto && summarized.upto < event.seq;
             ensure(grows, || IllegalEvent::ContextShrinks)
         }

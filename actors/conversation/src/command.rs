@@ -16,6 +16,7 @@ use crate::ids::{
     AgentName, CallId, ConversationId, DecisionId, MessageId, Principal, Revision, TurnId,
 };
 use crate::message::{Outcome, ProviderMessage, StopReason, Ui};
+use crate::numbers::{Attempt, Seq, Step};
 use crate::parent::Parent;
 use crate::permission::{PermissionPhase, Verdict};
 use crate::remembered_decision::{Match, Scope};
@@ -69,13 +70,13 @@ pub enum Action {
     /// Durable hooks added content to the context of the next step.
     ContextAdded {
         turn: TurnId,
-        step: u32,
+        step: Step,
         added: Vec<AddedContext>,
     },
     /// A hook ends the turn before its next step.
     Halt {
         turn: TurnId,
-        step: u32,
+        step: Step,
         reason: String,
     },
     /// The model is to be shown less from this step on.
@@ -85,7 +86,7 @@ pub enum Action {
     },
     /// A summary was written; the one before it covers events up to `after`.
     Summarized {
-        after: u64,
+        after: Seq,
         summarized: Summarized,
     },
     /// The summary could not be written.
@@ -116,7 +117,7 @@ pub struct Create {
 #[derive(Clone, Debug, PartialEq)]
 pub struct CopiedEvents {
     /// The `seq` of the event before the first of them.
-    pub after: u64,
+    pub after: Seq,
     pub events: Vec<Event>,
     /// Whether nothing is left to copy.
     pub is_last: bool,
@@ -184,7 +185,7 @@ pub struct Start {
 #[derive(Clone, Debug, PartialEq)]
 pub struct PartialMessage {
     pub id: MessageId,
-    pub step: u32,
+    pub step: Step,
     pub content: Vec<Value>,
 }
 
@@ -192,7 +193,7 @@ pub struct PartialMessage {
 #[derive(Clone, Debug, PartialEq)]
 pub struct ModelReplied {
     pub turn: TurnId,
-    pub step: u32,
+    pub step: Step,
     pub id: MessageId,
     pub content: Vec<Value>,
     pub calls: Vec<PlannedCall>,
@@ -202,7 +203,7 @@ pub struct ModelReplied {
     /// Tokens of the context, including this message.
     pub context_tokens: Option<u64>,
     /// The last event that the context of this call included.
-    pub context_seq: u64,
+    pub context_seq: Seq,
     /// A structured answer, or how it violates its schema; `None` for a plain answer.
     pub object: Option<Result<Value, String>>,
     pub verdict: MessageVerdict,
@@ -268,7 +269,7 @@ impl CallPlan {
 #[derive(Clone, Debug, PartialEq)]
 pub struct ModelFailed {
     pub turn: TurnId,
-    pub step: u32,
+    pub step: Step,
     pub reason: String,
     pub partial: Option<PartialMessage>,
 }
@@ -277,7 +278,7 @@ pub struct ModelFailed {
 #[derive(Clone, Debug, PartialEq)]
 pub struct ToolReturned {
     pub call: CallId,
-    pub attempt: u32,
+    pub attempt: Attempt,
     pub outcome: Outcome,
     pub ui: Option<Ui>,
     /// Halts the turn, for this reason.
@@ -376,7 +377,7 @@ pub struct Dispatch {
 #[derive(Clone, Debug, PartialEq)]
 pub struct ChildStarted {
     pub call: CallId,
-    pub attempt: u32,
+    pub attempt: Attempt,
     /// How long the child may take.
     pub within_ms: u64,
     /// The arguments that the child was given, if they are not the journalled ones.

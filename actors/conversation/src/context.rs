@@ -1,5 +1,6 @@
 //! What the model reads of a conversation: where the context begins, and what was left out of it.
 
+use crate::numbers::Seq;
 use serde::{Deserialize, Serialize};
 
 /// All that a node needs, in addition to the journal, to build the same prompt as any other node.
@@ -15,10 +16,10 @@ pub struct Context {
     pub tokens: u64,
     /// The last event that `tokens` includes.
     #[serde(rename = "counted", default)]
-    pub counted_upto: u64,
+    pub counted_upto: Seq,
     /// Set while a summary is wanted of the turns that ended up to this event.
     #[serde(rename = "summarize", default)]
-    pub summarize_upto: Option<u64>,
+    pub summarize_upto: Option<Seq>,
 }
 
 /// What reductions took out of the context. No mark ever decreases.
@@ -28,33 +29,37 @@ pub struct Context {
 pub struct ContextMarks {
     /// No event before this one is needed to build the context.
     #[serde(rename = "from")]
-    pub read_from: u64,
+    #[cfg_attr(feature = "openapi", schema(value_type = u64))]
+    pub read_from: Seq,
     /// Turns that started before this event are not shown.
     #[serde(rename = "since")]
-    pub shown_from: u64,
+    #[cfg_attr(feature = "openapi", schema(value_type = u64))]
+    pub shown_from: Seq,
     /// Results whose tool's retention had run out by this event are shown as expired.
     #[serde(rename = "expired")]
-    pub expired_upto: u64,
+    #[cfg_attr(feature = "openapi", schema(value_type = u64))]
+    pub expired_upto: Seq,
     /// All results up to this event are shown as expired, whatever their retention, except those of
     /// tools whose results are kept for good.
     #[serde(rename = "forced", default)]
-    pub forced_upto: u64,
+    #[cfg_attr(feature = "openapi", schema(value_type = u64))]
+    pub forced_upto: Seq,
 }
 
 /// The latest summary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Summary {
     /// The event that holds the summary.
-    pub seq: u64,
+    pub seq: Seq,
     /// The last event that the summary covers.
-    pub upto: u64,
+    pub upto: Seq,
 }
 
 impl Context {
     /// Whether some turns are neither shown nor covered by a summary. The marks of a summary and
     /// those of dropped turns both begin right after the end of a turn.
     pub fn has_uncovered_drop(&self) -> bool {
-        self.marks.shown_from > self.summary.map_or(0, |summary| summary.upto).saturating_add(1)
+        self.marks.shown_from > self.summary.map_or(Seq::ZERO, |summary| summary.upto).next()
     }
 }
 

@@ -1,5 +1,6 @@
 //! Elicitation: what a running tool needs from a person before it can go on, and the answer.
 
+use crate::numbers::Attempt;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -29,7 +30,7 @@ impl InputRequest {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PendingInput {
     /// The attempt that asked. The next attempt gets the answer.
-    pub attempt: u32,
+    pub attempt: Attempt,
     #[serde(rename = "asks")]
     pub request: InputRequest,
     /// `None` while nobody has answered.

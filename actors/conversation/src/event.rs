@@ -20,6 +20,7 @@ use crate::fork::Fork;
 use crate::ids::{AgentName, CallId, ConversationId, Principal, Revision, TurnId};
 use crate::json;
 use crate::message::{Message, MessageStatus, Outcome, ProviderMessage, StopReason, Ui};
+use crate::numbers::{Attempt, Seq, Step};
 use crate::parent::Parent;
 use crate::permission::{PermissionPhase, Verdict};
 use crate::usage::{Budget, Usage};
@@ -37,7 +38,7 @@ pub use visible::Visible;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "decode::StoredEvent")]
 pub struct Event {
-    pub seq: u64,
+    pub seq: Seq,
     pub at: Timestamp,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub turn_id: Option<TurnId>,
@@ -166,7 +167,8 @@ pub struct TurnStarted {
 pub struct AssistantMsg {
     pub message: Message,
     pub status: MessageStatus,
-    pub step: u32,
+    #[cfg_attr(feature = "openapi", schema(value_type = u32))]
+    pub step: Step,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
     /// Why the model stopped; absent if the provider did not say.
@@ -297,7 +299,8 @@ pub struct Resolution {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct InputRequired {
     pub call_id: CallId,
-    pub attempt: u32,
+    #[cfg_attr(feature = "openapi", schema(value_type = u32))]
+    pub attempt: Attempt,
     #[serde(flatten)]
     pub request: elicitation::InputRequest,
     #[serde(rename = "ran", default, skip_serializing_if = "Option::is_none")]
@@ -324,7 +327,8 @@ pub struct ToolStarted {
     #[serde(default)]
     pub intent: Intent,
     pub args: Value,
-    pub attempt: u32,
+    #[cfg_attr(feature = "openapi", schema(value_type = u32))]
+    pub attempt: Attempt,
 }
 
 /// The one result of a call.
@@ -377,7 +381,8 @@ pub struct DispatchStarted {
     pub input: Value,
     pub principal: Principal,
     pub revision: Revision,
-    pub attempt: u32,
+    #[cfg_attr(feature = "openapi", schema(value_type = u32))]
+    pub attempt: Attempt,
     #[serde(default)]
     pub on_interrupt: OnInterrupt,
     /// The requests for this dispatch: idempotency key → fingerprint of the body. A repeated

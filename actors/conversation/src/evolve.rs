@@ -11,6 +11,7 @@ use crate::event::{
 };
 use crate::ids::CallId;
 use crate::message::CallRef;
+use crate::numbers::{Attempt, Step};
 use crate::remembered_decision::Scope;
 use crate::state::{
     Call, CallPhase, OpenSuspension, OwedReport, QueuedTurn, RunningDispatch, State, Turn,
@@ -131,16 +132,16 @@ fn start_turn(state: &mut State, event: &Event, started: &TurnStarted) {
         budget: started.budget,
         usage: Usage::default(),
         summarize_over: started.summarize_over,
-        overflowed_step: 0,
+        overflowed_step: Step::ZERO,
         started_at: event.at,
         principal: queued.principal,
         assigns: queued.assigns,
         answer_format: queued.answer_format,
-        step: 0,
+        step: Step::ZERO,
         calls: Vec::new(),
         repair_requested: false,
         message_refused: false,
-        hooks_done_for: 0,
+        hooks_done_for: Step::ZERO,
         calls_made: 0,
         overflow_ids: Vec::new(),
     });
@@ -198,7 +199,7 @@ fn plan_call(state: &mut State, event: &Event, planned: &ToolCall) {
             call.principal = by;
         }
         if is_running {
-            call.phase = CallPhase::Running { attempt: 1, since: event.at };
+            call.phase = CallPhase::Running { attempt: Attempt::FIRST, since: event.at };
         }
     });
 }
@@ -268,7 +269,7 @@ fn end_turn(state: &mut State, event: &Event, ended: &TurnEnded) {
             turn: turn.id,
             outcome: ended.outcome,
             reason: ended.reason.clone(),
-            steps: turn.step,
+            steps: turn.step.get(),
             calls: turn.calls_made,
             started_at: turn.started_at,
             ended_at: event.at,

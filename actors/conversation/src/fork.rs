@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::ids::ConversationId;
+use crate::numbers::Seq;
 
 /// The prefix that a conversation begins with.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -10,5 +11,6 @@ use crate::ids::ConversationId;
 pub struct Fork {
     pub conversation_id: ConversationId,
     /// The last event of the prefix.
-    pub at_seq: u64,
+    #[cfg_attr(feature = "openapi", schema(value_type = u64))]
+    pub at_seq: Seq,
 }

@@ -16,6 +16,7 @@ pub mod fork;
 pub mod ids;
 mod json;
 pub mod message;
+pub mod numbers;
 pub mod parent;
 pub mod permission;
 pub mod remembered_decision;
@@ -31,6 +32,7 @@ pub use event::Event;
 pub use evolve::{evolve, replay};
 pub use ids::*;
 pub use json::{from_json, keep_null};
+pub use numbers::{Attempt, Seq, Step};
 pub use state::State;
 pub use wanted::wanted;
 

@@ -17,6 +17,7 @@ use crate::event::{
 };
 use crate::fork::Fork;
 use crate::ids::{AgentName, CallId, ConversationId, DecisionId, Principal, Revision, TurnId};
+use crate::numbers::{Attempt, Seq, Step};
 use crate::parent::Parent;
 use crate::permission::{Decision, Verdict};
 use crate::remembered_decision::RememberedDecision;
@@ -27,7 +28,7 @@ use stored_call::StoredCall;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct State {
     /// The `seq` of the last event; 0 before the first.
-    pub seq: u64,
+    pub seq: Seq,
     pub agent: Option<AgentName>,
     pub created_at: Option<Timestamp>,
     pub assigns: Map<String, Value>,
@@ -113,14 +114,14 @@ pub struct Turn {
     pub summarize_over: Option<u64>,
     /// The last step whose context the provider found too long; 0 if there is none.
     #[serde(rename = "too_long", default)]
-    pub overflowed_step: u32,
+    pub overflowed_step: Step,
     pub started_at: Timestamp,
     pub principal: Principal,
     pub assigns: Map<String, Value>,
     #[serde(rename = "shape")]
     pub answer_format: AnswerFormat,
     /// The number of model calls that are done.
-    pub step: u32,
+    pub step: Step,
     /// The calls of the latest step, in the model's order.
     pub calls: Vec<Call>,
     /// Whether the model was asked for the one repair of a structured answer.
@@ -131,7 +132,7 @@ pub struct Turn {
     pub message_refused: bool,
     /// The last step whose durable hooks have run.
     #[serde(rename = "prepared", default)]
-    pub hooks_done_for: u32,
+    pub hooks_done_for: Step,
     /// The number of calls that the model has made.
     #[serde(default)]
     pub calls_made: u32,
@@ -175,9 +176,9 @@ pub enum CallPhase {
     /// Approved or answered, and not handed to its executor yet.
     Approved,
     /// Handed to its executor.
-    Running { attempt: u32, since: Timestamp },
+    Running { attempt: Attempt, since: Timestamp },
     /// Taken up by its child conversation.
-    Delegated { attempt: u32, since: Timestamp, expires_at: Timestamp },
+    Delegated { attempt: Attempt, since: Timestamp, expires_at: Timestamp },
     /// The call has its one result.
     Done,
 }
@@ -199,7 +200,7 @@ pub struct RunningDispatch {
     pub input: Value,
     pub principal: Principal,
     pub revision: Revision,
-    pub attempt: u32,
+    pub attempt: Attempt,
     pub on_interrupt: OnInterrupt,
     pub requests: BTreeMap<String, String>,
     #[serde(rename = "gate", default)]
@@ -275,7 +276,7 @@ impl ConversationStatus {
 impl State {
     /// Whether the conversation has been created.
     pub fn exists(&self) -> bool {
-        self.seq > 0
+        self.seq > Seq::ZERO
     }
 
     /// What the conversation is doing, as far as the journal knows;
@@ -346,7 +347,7 @@ impl State {
     }
 
     /// Whether the next model call is this step of this turn.
-    pub fn awaits_step(&self, turn: &TurnId, step: u32) -> bool {
+    pub fn awaits_step(&self, turn: &TurnId, step: Step) -> bool {
         let awaits =
             |open: &Turn| open.id == *turn && open.is_settled() && open.next_step() == step;
         self.turn.as_ref().is_some_and(awaits)
@@ -365,8 +366,8 @@ impl Turn {
     }
 
     /// The number of the next model call.
-    pub fn next_step(&self) -> u32 {
-        self.step.saturating_add(1)
+    pub fn next_step(&self) -> Step {
+        self.step.next()
     }
 }
 
@@ -452,7 +453,7 @@ impl Call {
     }
 
     /// The number of the next attempt of a call that is not running.
-    pub fn next_attempt(&self) -> u32 {
-        self.pending_input.as_ref().map_or(1, |input| input.attempt.saturating_add(1))
+    pub fn next_attempt(&self) -> Attempt {
+        self.pending_input.as_ref().map_or(Attempt::FIRST, |input| input.attempt.next())
     }
 }

@@ -218,7 +218,7 @@ fn failed(why: &str) -> Outcome {
 
 /// The turn's last message: its value if it is structured, else its text.
 async fn last_message(ctx: &ActivityContext, turn: &TurnId) -> Result<Value, StoreError> {
-    let mut before = ctx.state.seq.saturating_add(1);
+    let mut before = ctx.state.seq.next();
     loop {
         let page = ctx.services.journal.events_before(&ctx.id, before, PAGE_EVENTS).await?;
         let Some(last) = page.last() else { return Ok(Value::String(String::new())) };

@@ -1,7 +1,7 @@
 //! Copies the next page of the prefix that a fork begins with.
 
-use abide_conversation::Action;
 use abide_conversation::command::CopiedEvents;
+use abide_conversation::{Action, Seq};
 
 use super::ActivityContext;
 use crate::journal::StoreError;
@@ -12,9 +12,9 @@ use crate::limits::encoded_len;
 const PAGE_EVENTS: usize = 256;
 const MAX_PAGE_BYTES: usize = 1 << 20;
 
-pub(super) async fn copy_fork(ctx: &ActivityContext, after: u64) -> Result<Action, StoreError> {
+pub(super) async fn copy_fork(ctx: &ActivityContext, after: Seq) -> Result<Action, StoreError> {
     let Some(fork) = &ctx.state.forking else { return Ok(Action::Revive) };
-    let left = usize::try_from(fork.at_seq.saturating_sub(after)).unwrap_or(usize::MAX);
+    let left = usize::try_from(fork.at_seq.since(after)).unwrap_or(usize::MAX);
     let mut events =
         ctx.services.journal.events(&fork.conversation_id, after, PAGE_EVENTS.min(left)).await?;
     let mut bytes = 0;

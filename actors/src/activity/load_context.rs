@@ -1,8 +1,8 @@
 //! Reads the events that a prompt is made of.
 
-use abide_conversation::ConversationId;
 use abide_conversation::context::Context;
 use abide_conversation::event::Event;
+use abide_conversation::{ConversationId, Seq};
 
 use super::ActivityContext;
 use crate::journal::{Journal, StoreError};
@@ -44,9 +44,9 @@ pub(super) async fn load_oldest(
     journal: &dyn Journal,
     id: &ConversationId,
     context: &Context,
-    (upto, tokens): (u64, u64),
+    (upto, tokens): (Seq, u64),
 ) -> Result<Vec<Event>, StoreError> {
-    let covered = context.summary.map_or(0, |summary| summary.upto);
+    let covered = context.summary.map_or(Seq::ZERO, |summary| summary.upto);
     let mut after = covered.min(context.marks.read_from.saturating_sub(1));
     let mut events = summary_event(journal, id, context, after).await?;
     let mut left = tokens.saturating_mul(BYTES_PER_TOKEN);
@@ -68,7 +68,7 @@ async fn summary_event(
     journal: &dyn Journal,
     id: &ConversationId,
     context: &Context,
-    before: u64,
+    before: Seq,
 ) -> Result<Vec<Event>, StoreError> {
     match context.summary.filter(|summary| summary.seq <= before) {
         Some(summary) => journal.events(id, summary.seq.saturating_sub(1), 1).await,

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use abide_conversation::message::Role;
-use abide_conversation::{ConversationId, Timestamp, TurnId};
+use abide_conversation::{ConversationId, Seq, Step, Timestamp, TurnId};
 use async_trait::async_trait;
 use futures::StreamExt;
 use serde_json::{Value, json};
@@ -26,7 +26,7 @@ use crate::services::Services;
 pub(super) async fn call(
     ctx: &ActivityContext,
     definition: &Definition,
-    step: Option<(TurnId, u32)>,
+    step: Option<(TurnId, Step)>,
     request: ModelRequest,
 ) -> Result<ReplyStream, ModelError> {
     let span = ModelCallSpan::begin(ctx, &request, step.as_ref());
@@ -42,7 +42,7 @@ pub(super) async fn call(
 async fn call_with_audit(
     ctx: &ActivityContext,
     definition: &Definition,
-    step: Option<(TurnId, u32)>,
+    step: Option<(TurnId, Step)>,
     request: ModelRequest,
 ) -> Result<ReplyStream, ModelError> {
     let services = &ctx.services;
@@ -93,9 +93,9 @@ struct AuditEntryBuilder {
 
 /// The longer parts of the entry; `Option` in the builder so that `drop` can take them.
 struct CallContent {
-    step: Option<(TurnId, u32)>,
+    step: Option<(TurnId, Step)>,
     request: ModelRequest,
-    summary: Option<u64>,
+    summary: Option<Seq>,
     evicted: Omitted,
     thinking: String,
     text: String,
@@ -106,7 +106,7 @@ impl AuditEntryBuilder {
     fn new(
         ctx: &ActivityContext,
         ttl: Duration,
-        step: Option<(TurnId, u32)>,
+        step: Option<(TurnId, Step)>,
         request: ModelRequest,
     ) -> Self {
         let context = &ctx.state.context;

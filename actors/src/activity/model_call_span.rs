@@ -2,7 +2,7 @@
 
 use abide_conversation::message::{Message, Role, StopReason};
 use abide_conversation::usage::Usage;
-use abide_conversation::{Timestamp, TurnId};
+use abide_conversation::{Step, Timestamp, TurnId};
 use futures::StreamExt;
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -42,7 +42,7 @@ impl ModelCallSpan {
     pub(super) fn begin(
         ctx: &ActivityContext,
         request: &ModelRequest,
-        step: Option<&(TurnId, u32)>,
+        step: Option<&(TurnId, Step)>,
     ) -> Self {
         let settings = &request.settings;
         Self {
@@ -117,7 +117,7 @@ impl OpenSpan {
     fn begin(
         ctx: &ActivityContext,
         request: &ModelRequest,
-        step: Option<&(TurnId, u32)>,
+        step: Option<&(TurnId, Step)>,
     ) -> Option<Box<Self>> {
         let clock = &ctx.services.clock;
         // A summary is not part of a turn: turns may run meanwhile.
@@ -133,7 +133,7 @@ impl OpenSpan {
         let mut attributes = request_attributes(ctx, &request.settings);
         if let Some((turn, step)) = step {
             attributes.push(("abide.turn.id", turn.as_str().into()));
-            attributes.push(("abide.step", (*step).into()));
+            attributes.push(("abide.step", step.get().into()));
         }
         if shows_content {
             attributes.push((

@@ -10,7 +10,7 @@ use abide_conversation::command::{ModelFailed, ModelReplied};
 use abide_conversation::event::AnswerFormat;
 use abide_conversation::state::{ConversationStatus, Turn};
 use abide_conversation::usage::Usage;
-use abide_conversation::{Action, MessageId};
+use abide_conversation::{Action, MessageId, Step};
 use futures::StreamExt;
 use serde_json::Value;
 
@@ -42,10 +42,10 @@ struct ModelReply {
 }
 
 /// A step in progress, and what it is decided by.
-struct Step<'a> {
+struct ModelStep<'a> {
     ctx: &'a ActivityContext,
     turn: Turn,
-    step: u32,
+    step: Step,
     definition: Arc<Definition>,
     schema: Option<Value>,
     /// One toolbox serves the whole step: a call is judged by the tools that the model was shown.
@@ -53,7 +53,7 @@ struct Step<'a> {
     counter: TokenCounter,
 }
 
-pub(super) async fn model_step(ctx: &ActivityContext, step: u32) -> Result<Action, StoreError> {
+pub(super) async fn model_step(ctx: &ActivityContext, step: Step) -> Result<Action, StoreError> {
     let Some(turn) = ctx.state.turn.clone() else { return Ok(Action::Wake) };
     let Some(definition) = ctx.services.agents.revision(&turn.revision).await? else {
         let (turn, reason) = (turn.id, "agent-missing".to_owned());
@@ -68,7 +68,7 @@ pub(super) async fn model_step(ctx: &ActivityContext, step: u32) -> Result<Actio
     };
     let toolbox = ctx.toolbox(definition.clone()).await;
     let counter = TokenCounter::for_model(&definition.model).await;
-    let step = Step { ctx, turn, step, definition, schema, toolbox, counter };
+    let step = ModelStep { ctx, turn, step, definition, schema, toolbox, counter };
     let events = load_context::load_context(ctx).await?;
     let id = MessageId::new(ctx.services.clock.id("msg"));
     let mut prompt = match step.prompt(&events).await {
@@ -88,7 +88,7 @@ pub(super) async fn model_step(ctx: &ActivityContext, step: u32) -> Result<Actio
     }
 }
 
-impl Step<'_> {
+impl ModelStep<'_> {
     async fn call_model(&self, id: &MessageId, prompt: Prompt) -> Result<ModelReply, ModelError> {
         let request = ModelRequest {
             settings: self.definition.model.clone(),

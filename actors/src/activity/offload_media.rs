@@ -104,7 +104,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use abide_conversation::command::{MessageVerdict, ModelReplied, PlannedCall};
     use abide_conversation::event::Intent;
-    use abide_conversation::{MessageId, TurnId};
+    use abide_conversation::{MessageId, Seq, Step, TurnId};
     use serde_json::json;
 
     use super::*;
@@ -127,7 +127,7 @@ mod tests {
         let (provider, model) = ("openai_responses".to_owned(), "m".to_owned());
         Action::ModelReplied(ModelReplied {
             turn: TurnId::new("t"),
-            step: 1,
+            step: Step::FIRST,
             id: MessageId::new("m"),
             calls: vec![ran],
             content: Vec::new(),
@@ -135,7 +135,7 @@ mod tests {
             stop: None,
             verbatim: Some(ProviderMessage { provider, model, items: vec![item.clone()] }),
             context_tokens: None,
-            context_seq: 0,
+            context_seq: Seq::ZERO,
             object: None,
             verdict: MessageVerdict::Accept,
         })

@@ -5,10 +5,10 @@ mod range;
 use std::sync::Arc;
 use std::time::Duration;
 
-use abide_conversation::Action;
 use abide_conversation::event::Summarized;
 use abide_conversation::message::text_block;
 use abide_conversation::usage::Usage;
+use abide_conversation::{Action, Seq};
 use futures::StreamExt;
 use serde_json::Value;
 use tokio::time::timeout;
@@ -35,7 +35,7 @@ const MAX_REPLY_BYTES: usize = 4 << 20;
 
 /// Summarizes the oldest of the turns that ended up to `upto`. An error does not fail the
 /// conversation: the next attempt comes after a later turn.
-pub(super) async fn summarize(ctx: &ActivityContext, upto: u64) -> Result<Action, StoreError> {
+pub(super) async fn summarize(ctx: &ActivityContext, upto: Seq) -> Result<Action, StoreError> {
     let failed = |reason: &str| Ok(Action::SummaryFailed { reason: reason.to_owned() });
     let Some(agent) = &ctx.state.agent else { return failed("agent-missing") };
     let Some(definition) = ctx.services.agents.newest(agent).await? else {
@@ -79,7 +79,7 @@ fn summary_action(
     let tokens_after = context.tokens.saturating_sub(range.tokens).saturating_add(summary_tokens);
     let is_shorter = summary_tokens < range.tokens || context.has_uncovered_drop();
     let usage = usage.map(|usage| Usage { cost: settings.prices.cost(&usage), ..usage });
-    let after = context.summary.map_or(0, |summary| summary.upto);
+    let after = context.summary.map_or(Seq::ZERO, |summary| summary.upto);
     let summarized = Summarized {
         upto: range.upto,
         marks: range.marks,

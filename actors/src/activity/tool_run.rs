@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use abide_conversation::elicitation::PendingInput;
 use abide_conversation::message::ErrorType;
-use abide_conversation::{Action, CallId, ConversationId, Principal, Revision, TurnId};
+use abide_conversation::{Action, Attempt, CallId, ConversationId, Principal, Revision, TurnId};
 use serde_json::{Map, Value};
 use tokio::time::timeout;
 
@@ -36,7 +36,7 @@ struct CallToRun {
 pub(super) async fn tool_run(
     ctx: &ActivityContext,
     call: &CallId,
-    attempt: u32,
+    attempt: Attempt,
 ) -> Result<Action, StoreError> {
     match call_to_run(ctx, call) {
         Some(to_run) => run(ctx, call, attempt, to_run).await,
@@ -47,7 +47,7 @@ pub(super) async fn tool_run(
 async fn run(
     ctx: &ActivityContext,
     call: &CallId,
-    attempt: u32,
+    attempt: Attempt,
     to_run: CallToRun,
 ) -> Result<Action, StoreError> {
     let outcome = |returned| Ok(tool_outcome(call, attempt, returned));

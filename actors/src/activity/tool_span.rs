@@ -2,7 +2,7 @@
 
 use abide_conversation::command::ToolReturned;
 use abide_conversation::message::Outcome;
-use abide_conversation::{Action, CallId, Timestamp};
+use abide_conversation::{Action, Attempt, CallId, Timestamp};
 use serde_json::Value;
 
 use super::ActivityContext;
@@ -20,7 +20,7 @@ pub(super) struct ToolSpan {
 }
 
 impl ToolSpan {
-    pub(super) fn begin(ctx: &ActivityContext, call: &CallId, attempt: u32) -> Option<Self> {
+    pub(super) fn begin(ctx: &ActivityContext, call: &CallId, attempt: Attempt) -> Option<Self> {
         let turn = ctx.state.turn.as_ref().filter(|_| ctx.state.call(call).is_some());
         // A user's own call is not part of a turn.
         let root = || match turn {
@@ -41,7 +41,7 @@ impl ToolSpan {
             ("gen_ai.tool.type", "function".into()),
             ("gen_ai.tool.call.id", call.as_str().into()),
             ("gen_ai.conversation.id", ctx.id.as_str().into()),
-            ("abide.attempt", attempt.into()),
+            ("abide.attempt", attempt.get().into()),
             ("abide.epoch", ctx.epoch.get().into()),
         ];
         if let Some(turn) = turn {

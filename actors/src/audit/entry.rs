@@ -4,7 +4,7 @@ use abide_conversation::context::ContextMarks;
 use abide_conversation::message::StopReason;
 use abide_conversation::message::blocks::without_bytes;
 use abide_conversation::usage::Usage;
-use abide_conversation::{Timestamp, TurnId};
+use abide_conversation::{Seq, Step, Timestamp, TurnId};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -25,7 +25,7 @@ pub struct AuditEntry {
     #[serde(default)]
     pub turn_id: Option<TurnId>,
     #[serde(default)]
-    pub step: Option<u32>,
+    pub step: Option<Step>,
     /// The number of attempts.
     pub attempts: u32,
     /// The body of the request, without keys.
@@ -40,7 +40,7 @@ pub struct AuditEntry {
     pub whole_ms: u64,
     /// The event of the summary that preceded the messages.
     #[serde(default)]
-    pub summary: Option<u64>,
+    pub summary: Option<Seq>,
     #[serde(rename = "evicted")]
     pub omitted: Omitted,
 }

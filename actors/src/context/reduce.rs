@@ -5,9 +5,9 @@ mod tests;
 
 use std::collections::HashMap;
 
-use abide_conversation::TurnId;
 use abide_conversation::context::{Context, ContextMarks};
 use abide_conversation::event::{ContextReduced, Event, EventData, ReductionReason};
+use abide_conversation::{Seq, Step, TurnId};
 
 use super::limits::percent_of;
 use crate::model::prompt::PromptInput;
@@ -26,7 +26,7 @@ const MAX_OVERCOUNT_PERCENT: u64 = 250;
 /// Reduces one context that is too large.
 pub(crate) struct ContextReducer<'a> {
     pub(crate) input: PromptInput<'a>,
-    pub(crate) step: u32,
+    pub(crate) step: Step,
     pub(crate) reason: ReductionReason,
     /// The known size of the whole prompt, in tokens.
     pub(crate) tokens: u64,
@@ -81,7 +81,7 @@ impl ContextReducer<'_> {
     }
 
     fn expire_aged(&self) -> ContextMarks {
-        let last = self.input.events.last().map_or(0, |event| event.seq);
+        let last = self.input.events.last().map_or(Seq::ZERO, |event| event.seq);
         let marks = self.input.context.marks;
         ContextMarks { expired_upto: marks.expired_upto.max(last), ..marks }
     }
@@ -95,7 +95,7 @@ impl ContextReducer<'_> {
         let mut events = self.input.events.iter().rev();
         let last = events.find(|event| is_own(&event.turn_id) && starts_step(&event.data));
         ContextMarks {
-            forced_upto: marks.forced_upto.max(last.map_or(0, |event| event.seq)),
+            forced_upto: marks.forced_upto.max(last.map_or(Seq::ZERO, |event| event.seq)),
             ..marks
         }
     }
@@ -107,7 +107,7 @@ impl ContextReducer<'_> {
         max_tokens: u64,
         now: &WeighedContext,
     ) -> WeighedContext {
-        let ends: HashMap<&TurnId, u64> = self
+        let ends: HashMap<&TurnId, Seq> = self
             .input
             .events
             .iter()
@@ -180,7 +180,7 @@ impl ContextReducer<'_> {
 
 /// The first event that must be read if the turns that started at `since` or later are shown: a
 /// queued message precedes its turn.
-pub(crate) fn first_shown_event(events: &[Event], since: u64) -> u64 {
+pub(crate) fn first_shown_event(events: &[Event], since: Seq) -> Seq {
     let dropped: Vec<&TurnId> = events
         .iter()
         .filter_map(|event| {

@@ -78,8 +78,8 @@ impl LiveConversation {
     ) -> Commit {
         let before = self.state.pending_calls();
         let after = next.pending_calls();
-        let is_cache_due = !next.has_unknown_events
-            && next.seq.saturating_sub(self.cached_seq) >= MAX_UNCACHED_EVENTS;
+        let is_cache_due =
+            !next.has_unknown_events && next.seq.since(self.cached_seq) >= MAX_UNCACHED_EVENTS;
         Commit {
             events,
             summary: summary(next),

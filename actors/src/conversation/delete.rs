@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use abide_conversation::Rejection;
+use abide_conversation::{Rejection, Seq};
 
 use super::not_done::NotDone;
 use super::{LiveConversation, STORE_TIMEOUT, with_store_timeout};
@@ -33,7 +33,7 @@ impl LiveConversation {
         self.notify_session_end(&before);
         self.client_tools = Arc::default();
         self.recent_events = RecentEvents::default();
-        self.cached_seq = 0;
+        self.cached_seq = Seq::ZERO;
         self.activities.stream = Default::default();
         self.activities.progress = Default::default();
         self.waiters.fail_callers(&Rejection::NotFound.into());

@@ -3,7 +3,7 @@
 use abide_conversation::command::Create;
 use abide_conversation::event::{Event, EventData};
 use abide_conversation::fork::Fork;
-use abide_conversation::{Action, Rejection};
+use abide_conversation::{Action, Rejection, Seq};
 
 use super::not_done::NotDone;
 use super::{ExitReason, LiveConversation, with_store_timeout};
@@ -68,10 +68,10 @@ impl LiveConversation {
     async fn create_from_prefix(&self, request: ForkRequest) -> Result<Create, RequestError> {
         let ForkRequest { from, at_seq } = request;
         let journal = &self.services.journal;
-        let before = at_seq.map_or(u64::MAX, |at_seq| at_seq.saturating_add(1));
+        let before = at_seq.map_or(Seq::MAX, Seq::next);
         let newest = with_store_timeout(journal.events_before(&from, before, 1)).await?;
-        let last_seq = newest.first().map_or(0, |event| event.seq);
-        let first = with_store_timeout(journal.events(&from, 0, 1)).await?.pop();
+        let last_seq = newest.first().map_or(Seq::ZERO, |event| event.seq);
+        let first = with_store_timeout(journal.events(&from, Seq::ZERO, 1)).await?.pop();
         let Some(Event { data: EventData::Created(created), .. }) = first else {
             return Err(Rejection::NotFound.into());
         };

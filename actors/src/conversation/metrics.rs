@@ -8,7 +8,7 @@ use abide_conversation::event::{
 };
 use abide_conversation::state::{Call, CallPhase};
 use abide_conversation::usage::Usage;
-use abide_conversation::{AgentName, Revision, State, Timestamp};
+use abide_conversation::{AgentName, Attempt, Revision, State, Timestamp};
 
 use super::LiveConversation;
 use crate::metric::{call_outcome, executor, message_status, suspension_kind, turn_outcome};
@@ -121,7 +121,7 @@ impl LiveConversation {
         &self,
         before: &State,
         call: &Call,
-        attempt: u32,
+        attempt: Attempt,
         (started_at, ended_at): (Timestamp, Timestamp),
         outcome: &'static str,
     ) {
@@ -135,7 +135,7 @@ impl LiveConversation {
             ("gen_ai.tool.call.id", call.id.as_str().into()),
             ("gen_ai.conversation.id", self.id.as_str().into()),
             ("abide.turn.id", turn.id.as_str().into()),
-            ("abide.attempt", attempt.into()),
+            ("abide.attempt", attempt.get().into()),
             ("abide.epoch", self.claim.epoch.get().into()),
         ];
         if let Some(child) = call.kind.child() {
@@ -213,7 +213,7 @@ impl LiveConversation {
             attributes: vec![
                 ("gen_ai.conversation.id", self.id.as_str().into()),
                 ("abide.turn.id", turn.id.as_str().into()),
-                ("abide.seq", self.state.seq.into()),
+                ("abide.seq", self.state.seq.get().into()),
                 ("abide.epoch", self.claim.epoch.get().into()),
             ],
             // The suspensions of its calls, whichever node held the conversation then.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use abide_conversation::event::{Event, Executor};
 use abide_conversation::message::Message;
-use abide_conversation::{CallId, ConversationId, Principal, TurnId};
+use abide_conversation::{CallId, ConversationId, Principal, Step, TurnId};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
@@ -38,20 +38,20 @@ pub struct HookContext {
 pub enum HookPayload {
     /// On `pre`: the model is about to read these messages, followed by what hooks add.
     Pre {
-        step: u32,
+        step: Step,
         /// The newest messages, up to 1 MB of JSON; always the last one.
         messages: Arc<[Message]>,
     },
     /// On `post`: the message that the model wrote.
     Post {
-        step: u32,
+        step: Step,
         content: Vec<Value>,
         /// Each is `{id, name, args}` as the model gave it.
         tool_calls: Vec<Value>,
     },
     /// On `stream`: text of the message that the model is writing.
     Stream {
-        step: u32,
+        step: Step,
         kind: Kind,
         /// All text that came while the hooks were busy, or what the previous hook let through.
         text: String,

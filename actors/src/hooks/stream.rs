@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use abide_conversation::Step;
 use futures::future::BoxFuture;
 use futures::stream::{StreamExt, unfold};
 
@@ -19,7 +20,7 @@ pub(crate) struct Filter {
     pub(crate) caller: Arc<HookCaller>,
     pub(crate) definition: Arc<Definition>,
     pub(crate) context: HookContext,
-    pub(crate) step: u32,
+    pub(crate) step: Step,
     /// The hooks that failed; they are skipped for the rest of the message.
     pub(crate) skipped: Vec<String>,
     /// Whether a hook has changed the model's text.

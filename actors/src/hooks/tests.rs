@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use abide_conversation::event::Executor;
 use abide_conversation::message::{Message, ProviderMessage};
-use abide_conversation::{ConversationId, Principal, TurnId};
+use abide_conversation::{ConversationId, Principal, Step, TurnId};
 use axum::Router;
 use axum::body::Bytes;
 use axum::http::{HeaderMap, StatusCode};
@@ -73,8 +73,10 @@ fn definition(hooks: Value, natives: &Extensions) -> Arc<Definition> {
 
 fn payload(on: &str) -> HookPayload {
     match on {
-        "pre" => HookPayload::Pre { step: 1, messages: Arc::default() },
-        "post" => HookPayload::Post { step: 1, content: Vec::new(), tool_calls: Vec::new() },
+        "pre" => HookPayload::Pre { step: Step::FIRST, messages: Arc::default() },
+        "post" => {
+            HookPayload::Post { step: Step::FIRST, content: Vec::new(), tool_calls: Vec::new() }
+        }
         "PreToolUse" => HookPayload::Call {
             call_id: None,
             tool: "send".to_owned(),
@@ -190,7 +192,7 @@ async fn through_slow_hook(
         caller: caller(natives.hooks().clone()),
         definition: definition(json!([{"on": "stream", "native": "slow"}]), &natives),
         context: context(),
-        step: 1,
+        step: Step::FIRST,
         skipped: Vec::new(),
         has_changed: false,
     };

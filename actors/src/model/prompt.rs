@@ -17,7 +17,7 @@ use abide_conversation::event::{
 use abide_conversation::message::{
     CallRef, ErrorType, Message, MessageStatus, Outcome, ProviderMessage, Role, text_block,
 };
-use abide_conversation::{CallId, MessageId, TurnId};
+use abide_conversation::{CallId, MessageId, Seq, TurnId};
 use serde_json::Value;
 
 use self::result::ResultMedia;
@@ -71,7 +71,7 @@ pub struct PromptInput<'a> {
 pub struct PromptMessage<'a> {
     pub message: Message,
     /// The event that added it to the context; 0 for notes about earlier turns.
-    pub seq: u64,
+    pub seq: Seq,
     /// `None` for notes about earlier turns.
     pub turn: Option<&'a TurnId>,
     /// The message as its provider wrote it, if it is complete.
@@ -124,7 +124,7 @@ impl PromptInput<'_> {
     }
 
     /// The turns that have started and are shown, up to the requested one.
-    fn started_turns(&self) -> Vec<(u64, &TurnId)> {
+    fn started_turns(&self) -> Vec<(Seq, &TurnId)> {
         let mut turns = Vec::new();
         let mut seen = HashSet::new();
         let starts = |event: &&Event| matches!(event.data, EventData::TurnStarted(_));
@@ -167,7 +167,7 @@ struct PromptBuilder<'a> {
 }
 
 impl<'a> PromptBuilder<'a> {
-    fn push(&mut self, seq: u64, messages: impl IntoIterator<Item = Message>) {
+    fn push(&mut self, seq: Seq, messages: impl IntoIterator<Item = Message>) {
         let turn = self.turn;
         let prompt_messages = messages.into_iter().map(|message| PromptMessage {
             message,
@@ -194,7 +194,7 @@ impl<'a> PromptBuilder<'a> {
         }
         if !content.is_empty() {
             self.push(
-                0,
+                Seq::ZERO,
                 [generated_message(format!("{EARLIER_ID}{}", context.marks.shown_from), content)],
             );
         }
@@ -212,7 +212,7 @@ impl<'a> PromptBuilder<'a> {
         }
     }
 
-    fn push_assistant(&mut self, seq: u64, assistant: &'a AssistantMsg) {
+    fn push_assistant(&mut self, seq: Seq, assistant: &'a AssistantMsg) {
         let mut message = assistant.message.clone();
         let verbatim =
             assistant.verbatim.as_ref().filter(|_| assistant.status == MessageStatus::Complete);
@@ -234,7 +234,7 @@ impl<'a> PromptBuilder<'a> {
         self.messages.push(PromptMessage { message, seq, turn: self.turn, verbatim });
         // The results were journalled after the message, one by one; the step that reads them is
         // the same.
-        self.push(seq.saturating_add(1), results.into_iter().chain(media));
+        self.push(seq.next(), results.into_iter().chain(media));
     }
 
     fn outcome(&self, call: &CallRef) -> Option<&'a Outcome> {
@@ -267,7 +267,7 @@ fn summary_block(summarized: &Summarized) -> Value {
     text_block(format!("Summary of the conversation before this:\n{}", summarized.text))
 }
 
-fn repair_message(seq: u64, request: &RepairRequested) -> Message {
+fn repair_message(seq: Seq, request: &RepairRequested) -> Message {
     let reason = truncate(request.reason.clone(), MAX_REASON_BYTES);
     let text = format!(
         "Your last answer does not satisfy the JSON schema that was asked for: {reason}\n\
@@ -277,14 +277,14 @@ fn repair_message(seq: u64, request: &RepairRequested) -> Message {
 }
 
 /// The messages that durable hooks added, at the place where they were added.
-fn added_messages(seq: u64, added: &ContextAdded) -> impl Iterator<Item = Message> {
+fn added_messages(seq: Seq, added: &ContextAdded) -> impl Iterator<Item = Message> {
     let message = move |(at, added): (usize, &AddedContext)| {
         generated_message(format!("{CONTEXT_ID}{seq}_{at}"), added.content.clone())
     };
     added.added.iter().enumerate().map(message)
 }
 
-fn refusal_message(seq: u64, refused: &MessageRefused) -> Message {
+fn refusal_message(seq: Seq, refused: &MessageRefused) -> Message {
     let reason = truncate(refused.reason.clone(), MAX_REASON_BYTES);
     let text = format!("Your last answer was not accepted: {reason}\nAnswer again.");
     generated_message(format!("{CONTEXT_ID}{seq}"), vec![text_block(text)])

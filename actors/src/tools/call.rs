@@ -2,7 +2,7 @@
 
 use abide_conversation::elicitation::PendingInput;
 use abide_conversation::permission::PermissionPhase;
-use abide_conversation::{AgentName, CallId, ConversationId, Principal, TurnId};
+use abide_conversation::{AgentName, Attempt, CallId, ConversationId, Principal, TurnId};
 use serde_json::{Map, Value};
 
 use super::Grant;
@@ -16,7 +16,7 @@ pub struct Run {
     /// `None` for a user's dispatch.
     pub turn: Option<TurnId>,
     pub call: CallId,
-    pub attempt: u32,
+    pub attempt: Attempt,
     /// Which tool may run, and with which arguments.
     pub grant: Grant,
     pub assigns: Map<String, Value>,

@@ -6,7 +6,9 @@ pub(crate) mod log;
 
 use std::sync::Arc;
 
-use abide_conversation::{AgentName, CallId, ConversationId, Principal, Timestamp, TurnId};
+use abide_conversation::{
+    AgentName, Attempt, CallId, ConversationId, Principal, Timestamp, TurnId,
+};
 use async_trait::async_trait;
 use serde_json::{Map, Value, json};
 
@@ -109,7 +111,7 @@ pub(crate) fn a_run(tool: &str, args: Value) -> Run {
         conversation: ConversationId::new("c1"),
         turn: Some(TurnId::new("t1")),
         call: CallId::new("call_1"),
-        attempt: 1,
+        attempt: Attempt::FIRST,
         grant: Grant::for_test(tool, args),
         assigns: scope().assigns,
         principal: Principal::new("ann"),

@@ -42,7 +42,7 @@ use std::any::Any;
 
 use abide_conversation::elicitation::PendingInput;
 use abide_conversation::message::ErrorType;
-use abide_conversation::{AgentName, CallId, ConversationId, Principal, TurnId};
+use abide_conversation::{AgentName, Attempt, CallId, ConversationId, Principal, TurnId};
 use async_trait::async_trait;
 use serde_json::{Map, Value};
 use tokio::sync::mpsc;
@@ -92,7 +92,7 @@ pub struct Context<'a> {
     pub turn: Option<&'a TurnId>,
     pub call: &'a CallId,
     /// 1 for the first attempt; `conversation` and `call` are the same for every attempt.
-    pub attempt: u32,
+    pub attempt: Attempt,
     pub assigns: &'a Map<String, Value>,
     pub principal: &'a Principal,
     /// What an earlier attempt asked for with [`ToolReturn::input_required`], and the answer.

@@ -6,7 +6,7 @@ use abide_conversation::command::ResolutionAnswer;
 use abide_conversation::event::SuspensionKind;
 use abide_conversation::message::{Outcome, Ui};
 use abide_conversation::remembered_decision::{Match, Scope};
-use abide_conversation::{CallId, ConversationId};
+use abide_conversation::{CallId, ConversationId, Seq};
 use axum::Json;
 use axum::extract::State;
 use serde::{Deserialize, Serialize};
@@ -103,7 +103,8 @@ impl ResolutionRequest {
 pub(super) struct Resolved {
     status: Accepted,
     /// The seq of the `resolution` event.
-    seq: u64,
+    #[schema(value_type = u64)]
+    seq: Seq,
 }
 
 #[derive(Debug, Serialize, ToSchema)]

@@ -7,7 +7,7 @@ use abide_actors::snapshot::Snapshot;
 use abide_conversation::command::Create;
 use abide_conversation::event::Event;
 use abide_conversation::state::ConversationStatus;
-use abide_conversation::{AgentName, ConversationId, Revision};
+use abide_conversation::{AgentName, ConversationId, Revision, Seq};
 use abide_registry::store::SummaryFilter;
 use axum::Json;
 use axum::extract::State;
@@ -89,7 +89,8 @@ pub(super) async fn create(
 pub(super) struct NewFork {
     /// The seq of the last event that the fork copies; all events if absent.
     #[schema(minimum = 1)]
-    at_seq: Option<u64>,
+    #[schema(value_type = Option<u64>)]
+    at_seq: Option<Seq>,
     /// Chosen by the client; generated if absent.
     #[schema(pattern = "^[A-Za-z0-9_.:-]{1,128}$")]
     id: Option<String>,
@@ -116,7 +117,7 @@ pub(super) async fn fork(
         Some(id) => extract::new_conversation(&id)?,
         None => ConversationId::new(api.clock.id("conv")),
     };
-    if at_seq == Some(0) {
+    if at_seq == Some(Seq::ZERO) {
         return Err(Problem::field("at_seq", "must be at least 1"));
     }
     // A key stands for one new conversation, whichever conversation it was forked from.
@@ -196,7 +197,8 @@ struct Row {
     id: ConversationId,
     agent: AgentName,
     state: ConversationStatus,
-    last_seq: u64,
+    #[schema(value_type = u64)]
+    last_seq: Seq,
     created_at: jiff::Timestamp,
     metadata: Map<String, Value>,
 }
@@ -279,7 +281,8 @@ pub(super) async fn delete(
 pub(super) struct JournalQuery {
     /// A seq: the page begins with the next event.
     #[serde(default)]
-    after: u64,
+    #[param(value_type = u64)]
+    after: Seq,
     /// The size of the page.
     #[param(default = 100, minimum = 1, maximum = 1000)]
     limit: Option<usize>,
@@ -292,7 +295,8 @@ pub(super) struct JournalPage {
     #[schema(value_type = Vec<JournalEvent>)]
     events: Vec<Event>,
     /// The seq of the last event of the journal, not of this page.
-    last_seq: u64,
+    #[schema(value_type = u64)]
+    last_seq: Seq,
 }
 
 /// Reads the journal of a conversation.

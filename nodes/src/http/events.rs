@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use abide_actors::live::Signal;
 use abide_actors::snapshot::Snapshot;
-use abide_conversation::ConversationId;
 use abide_conversation::event::{Event, EventData};
 use abide_conversation::ids::{MessageId, TurnId};
 use abide_conversation::state::ConversationStatus;
+use abide_conversation::{ConversationId, Seq, Step};
 use abide_registry::live::{StreamItem, Subscription};
 use axum::body::Body;
 use axum::extract::State;
@@ -45,7 +45,8 @@ pub(crate) const MAX_ENCODING_STREAMS: usize = 2;
 #[into_params(parameter_in = Query)]
 pub(super) struct EventsQuery {
     /// A seq: the journalled frames after it are replayed.
-    after: Option<u64>,
+    #[param(value_type = Option<u64>)]
+    after: Option<Seq>,
 }
 
 /// Follows a conversation, live.
@@ -70,7 +71,7 @@ pub(super) async fn events(
     let id = extract::conversation(&id)?;
     let resume = match headers.get("Last-Event-ID") {
         Some(given) => {
-            let seq = given.to_str().ok().and_then(|given| given.trim().parse().ok());
+            let seq = given.to_str().ok().and_then(|given| given.trim().parse().ok().map(Seq::new));
             Some(seq.ok_or_else(|| Problem::field("Last-Event-ID", "is not a seq"))?)
         }
         None => query.after,
@@ -111,13 +112,13 @@ pub(super) async fn events(
 }
 
 /// The running turn, and how many of its steps are done.
-type Position = Option<(TurnId, u32)>;
+type Position = Option<(TurnId, Step)>;
 
 fn position(snapshot: &Snapshot) -> Position {
     let turn = snapshot.turn.as_ref()?;
     let done = match snapshot.state {
         ConversationStatus::Preparing | ConversationStatus::Streaming => {
-            turn.step.saturating_sub(1)
+            Step::new(turn.step.get().saturating_sub(1))
         }
         ConversationStatus::Idle
         | ConversationStatus::ExecutingTools
@@ -132,9 +133,9 @@ struct Feed {
     id: ConversationId,
     subscription: Subscription,
     /// The seq of the last event whose frames were encoded.
-    sent: u64,
+    sent: Seq,
     /// The snapshot's last seq; a signal about an earlier state is stale.
-    snapshot_seq: u64,
+    snapshot_seq: Seq,
     /// Whether the journal has events after `sent` that must be read before any live signal.
     is_behind: bool,
     /// Whether signals were lost, so that the current state must be sent again.
@@ -201,7 +202,7 @@ impl Feed {
             }
             Signal::Revived => self.recover(),
             Signal::Committed(events) => {
-                if events.first().is_some_and(|first| first.seq > self.sent + 1) {
+                if events.first().is_some_and(|first| first.seq > self.sent.next()) {
                     self.is_behind = true;
                     return false;
                 }
@@ -255,7 +256,9 @@ impl Feed {
         }
         self.sent = event.seq;
         match (&event.data, &event.turn_id) {
-            (EventData::TurnStarted(_), Some(turn)) => self.position = Some((turn.clone(), 0)),
+            (EventData::TurnStarted(_), Some(turn)) => {
+                self.position = Some((turn.clone(), Step::ZERO))
+            }
             (EventData::AssistantMsg(assistant), Some(turn)) => {
                 self.position = Some((turn.clone(), assistant.step));
             }
@@ -275,7 +278,7 @@ impl Feed {
             }
         };
         let is_current =
-            |(turn, done): &(TurnId, u32)| *turn == delta.turn && delta.step == done + 1;
+            |(turn, done): &(TurnId, Step)| *turn == delta.turn && delta.step == done.next();
         let is_known = |(message, seq): &(MessageId, u64)| {
             *message == delta.message && delta.delta_seq <= *seq
         };

@@ -9,7 +9,7 @@ use abide_conversation::event::{
 use abide_conversation::message::{Message, Outcome};
 use abide_conversation::permission::PermissionPhase;
 use abide_conversation::state::ConversationStatus;
-use abide_conversation::{CallId, MessageId, Timestamp, TurnId};
+use abide_conversation::{Attempt, CallId, MessageId, Seq, Timestamp, TurnId};
 use bytes::Bytes;
 use serde::Serialize;
 use serde_json::Value;
@@ -19,7 +19,7 @@ use utoipa::ToSchema;
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Frame {
     pub(super) payload: Payload,
-    pub(super) id: Option<u64>,
+    pub(super) id: Option<Seq>,
 }
 
 /// The `event` line of a frame and its `data`.
@@ -52,7 +52,8 @@ pub(super) enum Payload {
         executor: Executor,
         intent: Intent,
         args: Value,
-        attempt: u32,
+        #[schema(value_type = u32)]
+        attempt: Attempt,
     },
     /// The progress of a streaming tool, in a form of the tool's own. Live only.
     ToolProgress { call_id: CallId, payload: Value },
@@ -226,7 +227,7 @@ fn call_started(call: &ToolCall) -> Payload {
         executor: call.kind.executor(),
         intent: call.intent,
         args: call.args.clone(),
-        attempt: 1,
+        attempt: Attempt::FIRST,
     }
 }
 
@@ -303,7 +304,12 @@ mod tests {
     use super::*;
 
     fn event(data: EventData) -> Event {
-        Event { seq: 7, at: Timestamp::UNIX_EPOCH, turn_id: Some(TurnId::new("turn_1")), data }
+        Event {
+            seq: Seq::new(7),
+            at: Timestamp::UNIX_EPOCH,
+            turn_id: Some(TurnId::new("turn_1")),
+            data,
+        }
     }
 
     #[test]
@@ -322,7 +328,7 @@ mod tests {
             "data": {"call_id": "c", "result": {"ok": true, "result": 1}}});
         let ui_frame = json!({"event": "tool_ui",
             "data": {"call_id": "c", "kind": "card", "payload": {"n": 1}}});
-        assert_eq!(payloads, [(resolved, None), (ui_frame, Some(7))]);
+        assert_eq!(payloads, [(resolved, None), (ui_frame, Some(Seq::new(7)))]);
     }
 
     #[test]

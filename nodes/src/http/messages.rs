@@ -8,7 +8,7 @@ use abide_conversation::command::IfBusy;
 use abide_conversation::event::{AnswerFormat, Event, Visible};
 use abide_conversation::message::blocks::check_from_user;
 use abide_conversation::message::{Message, Role, text_block};
-use abide_conversation::{ConversationId, MessageId, TurnId};
+use abide_conversation::{ConversationId, MessageId, Seq, TurnId};
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::{Extension, Json};
@@ -70,7 +70,8 @@ pub(super) struct Sent {
     /// The turn that the message starts, now or when its turn in the queue comes.
     turn_id: TurnId,
     /// The seq of the `user_msg` event.
-    seq: u64,
+    #[schema(value_type = u64)]
+    seq: Seq,
 }
 
 /// What to do with a message while a turn runs: reject it, queue it, or cancel that turn first.
@@ -220,7 +221,7 @@ pub(super) async fn list(
     let before = query.before.as_deref().map(str::parse).transpose();
     let before = before.map_err(|_| Problem::field("before", "is not a cursor"))?;
     existing(&api, &id).await?;
-    let mut found = newest(&api, &id, before.unwrap_or(u64::MAX), limit + 1).await?;
+    let mut found = newest(&api, &id, before.map_or(Seq::MAX, Seq::new), limit + 1).await?;
     let more = found.len() > limit;
     found.truncate(limit);
     let cursor = found.last().filter(|_| more).map(|(seq, _)| seq.to_string());
@@ -232,9 +233,9 @@ pub(super) async fn list(
 async fn newest(
     api: &Api,
     id: &ConversationId,
-    mut before: u64,
+    mut before: Seq,
     limit: usize,
-) -> Result<Vec<(u64, Message)>, Problem> {
+) -> Result<Vec<(Seq, Message)>, Problem> {
     let mut found = Vec::new();
     loop {
         let events = api.store.events_before(id, before, EVENTS_PER_READ).await?;

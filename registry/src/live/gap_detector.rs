@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use abide_actors::live::Signal;
-use abide_conversation::ConversationId;
+use abide_conversation::{ConversationId, Seq};
 
 use super::{Hub, StreamItem};
 use crate::cluster_client::ClusterClient;
@@ -36,7 +36,7 @@ pub async fn detect_gaps(hub: Hub, store: Arc<dyn Store>, cluster: ClusterClient
 
 impl Hub {
     /// Compares the last event that listeners were sent with the last one of the journal.
-    fn compare(&self, id: &ConversationId, seq: Option<u64>) {
+    fn compare(&self, id: &ConversationId, seq: Option<Seq>) {
         let mut plane = self.plane();
         let Some(channel) = plane.channels.get_mut(id) else { return };
         match seq {

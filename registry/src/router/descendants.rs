@@ -6,7 +6,7 @@ use abide_actors::request::{Request, RequestError};
 use abide_conversation::command::ChildEnded;
 use abide_conversation::event::EventData;
 use abide_conversation::message::{ErrorType, Outcome};
-use abide_conversation::{ConversationId, Rejection, State};
+use abide_conversation::{ConversationId, Rejection, Seq, State};
 
 use super::ConversationRouter;
 
@@ -87,7 +87,7 @@ impl ConversationRouter {
 
     async fn all_children(&self, id: &ConversationId) -> Result<Vec<ConversationId>, RequestError> {
         let mut children = Vec::new();
-        let mut after = 0;
+        let mut after = Seq::ZERO;
         loop {
             let page = self.store.events(id, after, EVENT_PAGE_SIZE).await?;
             let Some(last) = page.last() else { return Ok(children) };

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use abide_actors::journal::{Claim, Commit, ConversationSummary, Holder, StoreError};
 use abide_conversation::event::{EventData, RepairRequested};
 use abide_conversation::state::ConversationStatus;
-use abide_conversation::{AgentName, ConversationId, Event, Timestamp};
+use abide_conversation::{AgentName, ConversationId, Event, Seq, Timestamp};
 use serde_json::Map;
 use tokio::task::JoinSet;
 
@@ -23,7 +23,7 @@ pub struct CommitBenchmark {
 struct Appender {
     id: ConversationId,
     held: Claim,
-    last_seq: u64,
+    last_seq: Seq,
 }
 
 impl CommitBenchmark {
@@ -37,7 +37,7 @@ impl CommitBenchmark {
         for number in 0..in_flight {
             let id = ConversationId::new(format!("floor:{number}"));
             let held = store.claim(&id, me, None).await?;
-            let last_seq = store.summary(&id).await?.map_or(0, |summary| summary.last_seq);
+            let last_seq = store.summary(&id).await?.map_or(Seq::ZERO, |summary| summary.last_seq);
             appenders.push(Appender { id, held, last_seq });
         }
         Ok(Self { store, appenders })
@@ -75,14 +75,14 @@ impl Appender {
         bytes: usize,
     ) -> Result<Self, StoreError> {
         for _ in 0..commits {
-            self.last_seq += 1;
+            self.last_seq = self.last_seq.next();
             store.append(&self.id, &self.held, commit(self.last_seq, bytes)).await?;
         }
         Ok(self)
     }
 }
 
-fn commit(seq: u64, bytes: usize) -> Commit {
+fn commit(seq: Seq, bytes: usize) -> Commit {
     let data = EventData::RepairRequested(RepairRequested { reason: "x".repeat(bytes) });
     let at = Timestamp::UNIX_EPOCH;
     let summary = ConversationSummary {

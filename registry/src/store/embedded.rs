@@ -28,7 +28,7 @@ use abide_actors::journal::{
     StoredConversation, StoredResponse,
 };
 use abide_conversation::remembered_decision::RememberedDecision;
-use abide_conversation::{AgentName, ConversationId, DecisionId, Event, Revision, Timestamp};
+use abide_conversation::{AgentName, ConversationId, DecisionId, Event, Revision, Seq, Timestamp};
 use async_trait::async_trait;
 use redb::{Error, ReadTransaction};
 use tokio::sync::{mpsc, oneshot};
@@ -144,9 +144,9 @@ impl Embedded {
     }
 
     /// How many events follow `after`.
-    fn count_events_after(&self, id: &ConversationId, after: u64) -> Result<u64, StoreError> {
+    fn count_events_after(&self, id: &ConversationId, after: Seq) -> Result<u64, StoreError> {
         let record = self.read_row(|from| read::record(from, id.as_str()))?;
-        Ok(record.map_or(0, |record| record.summary.last_seq.saturating_sub(after)))
+        Ok(record.map_or(0, |record| record.summary.last_seq.since(after)))
     }
 
     /// Reports a broken file to the writer. With a full queue the writer finds out by itself.
@@ -179,7 +179,7 @@ impl Journal for Embedded {
     }
 
     async fn load(&self, id: &ConversationId) -> Result<Option<StoredConversation>, StoreError> {
-        if self.count_events_after(id, 0)? <= MAX_INLINE_EVENTS
+        if self.count_events_after(id, Seq::ZERO)? <= MAX_INLINE_EVENTS
             && let Some(short) =
                 self.read_row(|from| read::load(from, id.as_str(), MAX_INLINE_BYTES))?
         {
@@ -193,7 +193,7 @@ impl Journal for Embedded {
     async fn events(
         &self,
         id: &ConversationId,
-        after: u64,
+        after: Seq,
         limit: usize,
     ) -> Result<Vec<Event>, StoreError> {
         let read = move |id: &ConversationId, from: &ReadTransaction, max_bytes| {
@@ -212,7 +212,7 @@ impl Journal for Embedded {
     async fn events_before(
         &self,
         id: &ConversationId,
-        before: u64,
+        before: Seq,
         limit: usize,
     ) -> Result<Vec<Event>, StoreError> {
         let id = id.clone();

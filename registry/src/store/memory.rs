@@ -15,7 +15,7 @@ use abide_actors::journal::{
 };
 use abide_conversation::remembered_decision::RememberedDecision;
 use abide_conversation::{
-    AgentName, BlobId, CallId, ConversationId, DecisionId, Event, Revision, State, Timestamp,
+    AgentName, BlobId, CallId, ConversationId, DecisionId, Event, Revision, Seq, State, Timestamp,
 };
 use async_trait::async_trait;
 
@@ -59,14 +59,14 @@ struct Conversation {
 
 impl Conversation {
     /// The events from `seq + 1` on. The first event is 1, and there are no gaps.
-    fn after(&self, seq: u64) -> &[Event] {
-        let at = usize::try_from(seq).unwrap_or(usize::MAX).min(self.events.len());
+    fn after(&self, seq: Seq) -> &[Event] {
+        let at = usize::try_from(seq.get()).unwrap_or(usize::MAX).min(self.events.len());
         &self.events[at..]
     }
 
     /// The events up to `seq - 1`.
-    fn before(&self, seq: u64) -> &[Event] {
-        let at = usize::try_from(seq.saturating_sub(1)).unwrap_or(usize::MAX);
+    fn before(&self, seq: Seq) -> &[Event] {
+        let at = usize::try_from(seq.get().saturating_sub(1)).unwrap_or(usize::MAX);
         &self.events[..at.min(self.events.len())]
     }
 
@@ -206,7 +206,7 @@ impl Journal for Memory {
     async fn events(
         &self,
         id: &ConversationId,
-        after: u64,
+        after: Seq,
         limit: usize,
     ) -> Result<Vec<Event>, StoreError> {
         let tables = self.tables();
@@ -217,7 +217,7 @@ impl Journal for Memory {
     async fn events_before(
         &self,
         id: &ConversationId,
-        before: u64,
+        before: Seq,
         limit: usize,
     ) -> Result<Vec<Event>, StoreError> {
         let tables = self.tables();

@@ -8,8 +8,8 @@ use std::time::Duration;
 use abide_actors::audit::AuditEntry;
 use abide_actors::model::Purpose;
 use abide_actors::request::Request;
-use abide_conversation::ConversationId;
 use abide_conversation::event::TurnOutcome;
+use abide_conversation::{ConversationId, Step};
 use serde_json::json;
 
 use crate::flaky_store::FlakyStore;
@@ -50,7 +50,7 @@ async fn a_step_is_audited_with_what_was_sent_and_what_came() {
     node.send("x", "hello").await.unwrap();
     assert_eq!(node.turn_end("x", 1).await, (TurnOutcome::Completed, None));
     let entry = entries(&node, "x", 1).await.remove(0);
-    assert_eq!((entry.purpose, entry.step, entry.attempts), (Purpose::Step, Some(1), 1));
+    assert_eq!((entry.purpose, entry.step, entry.attempts), (Purpose::Step, Some(Step::FIRST), 1));
     let turn = node.journal("x").await.iter().find_map(|event| event.turn_id.clone());
     assert_eq!(entry.turn_id, turn);
     assert_eq!(entry.sent.value["system"], "Be brief.");

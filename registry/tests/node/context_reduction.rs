@@ -3,6 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use abide_actors::model::ModelRequest;
+use abide_conversation::Seq;
 use abide_conversation::event::{ContextReduced, Event, EventData, ReductionReason, TurnOutcome};
 use serde_json::{Value, json};
 
@@ -85,7 +86,7 @@ async fn over_a_hundred_steps_the_prefix_changes_only_where_the_journal_says_so(
     }
     let marks = node.state(ID).await.context.marks;
     assert!(
-        marks.read_from > events.len() as u64 / 2,
+        marks.read_from.get() > events.len() as u64 / 2,
         "the model reads more than the tail: {marks:?}"
     );
     let first = prompts.last().unwrap().messages[0].text();
@@ -110,7 +111,7 @@ async fn a_kill_loses_no_context_mark() {
     node.kill(ID).await;
     run_turns(&node, 11..=11).await;
     let after = node.state(ID).await.context;
-    assert!(after.marks.includes(&before.marks) && before.marks.shown_from > 0);
+    assert!(after.marks.includes(&before.marks) && before.marks.shown_from > Seq::ZERO);
     let first = node.model.last_texts.lock().unwrap()[0].clone();
     assert_eq!(first, "[Earlier turns of this conversation are not shown.]");
     node.check(ID).await;

@@ -12,7 +12,7 @@ use abide_actors::journal::{
 };
 use abide_conversation::event::Event;
 use abide_conversation::remembered_decision::RememberedDecision;
-use abide_conversation::{AgentName, ConversationId, DecisionId, Revision, Timestamp};
+use abide_conversation::{AgentName, ConversationId, DecisionId, Revision, Seq, Timestamp};
 use abide_registry::partition::PartitionSet;
 use abide_registry::store::memory::Memory;
 use abide_registry::store::{ListError, Page, Store, StoredAgent, SummaryFilter};
@@ -164,7 +164,7 @@ impl Journal for FlakyStore {
     async fn events(
         &self,
         id: &ConversationId,
-        after: u64,
+        after: Seq,
         limit: usize,
     ) -> Result<Vec<Event>, StoreError> {
         self.reachable()?.events(id, after, limit).await
@@ -173,7 +173,7 @@ impl Journal for FlakyStore {
     async fn events_before(
         &self,
         id: &ConversationId,
-        before: u64,
+        before: Seq,
         limit: usize,
     ) -> Result<Vec<Event>, StoreError> {
         self.reachable()?.events_before(id, before, limit).await

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use abide_actors::request::{ForkRequest, Reply, Request, RequestError};
 use abide_conversation::event::{Event, EventData, TurnOutcome};
-use abide_conversation::{ConversationId, Rejection};
+use abide_conversation::{ConversationId, Rejection, Seq};
 
 use crate::flaky_store::{Checkpoint, FlakyStore};
 use crate::revival::{APPROVAL_AGENT, HOLD_AGENT};
@@ -15,7 +15,7 @@ use crate::test_node::{TestNode, results};
 const REPEATING_AGENT: &str =
     "{name: a, model: {provider: scripted, script: [{text: 'You: {{ user }}'}]}}";
 
-fn fork_of(from: &str, at_seq: Option<u64>) -> Request {
+fn fork_of(from: &str, at_seq: Option<Seq>) -> Request {
     Request::Fork(ForkRequest { from: ConversationId::new(from), at_seq })
 }
 
@@ -42,11 +42,11 @@ async fn a_fork_is_cut_where_it_is_asked_to_and_goes_its_own_way() {
     assert!(matches!(done, Reply::Created { id, .. } if id == ConversationId::new("y")));
     let copy = node.journal("y").await;
     assert_eq!(
-        copy[1..at_seq as usize],
-        first[1..at_seq as usize],
+        copy[1..at_seq.get() as usize],
+        first[1..at_seq.get() as usize],
         "the copy is incomplete when the request is answered"
     );
-    assert_eq!(copy.len() as u64, at_seq + 1);
+    assert_eq!(copy.len() as u64, at_seq.get() + 1);
     node.send("y", "other").await.unwrap();
     assert_eq!(node.turn_end("y", 2).await, (TurnOutcome::Completed, None));
     assert_eq!(node.journal("x").await, first, "the original's journal changed");
@@ -78,12 +78,12 @@ async fn a_fork_of_what_is_not_there_is_refused_and_leaves_nothing() {
     node.turn_end("x", 1).await;
     let refused = node.deliver("y", fork_of("nobody", None)).await;
     assert_eq!(refused, Err(RequestError::Rejected(Rejection::NotFound)));
-    let refused = node.deliver("y", fork_of("x", Some(99))).await;
+    let refused = node.deliver("y", fork_of("x", Some(Seq::new(99)))).await;
     assert!(matches!(refused, Err(RequestError::Invalid { field, .. }) if field == "at_seq"));
     let refused = node.deliver("x", fork_of("x", None)).await;
     assert_eq!(refused, Err(RequestError::Rejected(Rejection::ConversationExists)));
     assert!(node.journal("y").await.is_empty());
-    assert_eq!(node.deliver("y", fork_of("x", Some(1))).await.map(|_| ()), Ok(()));
+    assert_eq!(node.deliver("y", fork_of("x", Some(Seq::FIRST))).await.map(|_| ()), Ok(()));
 }
 
 /// Writes a journal that is longer than one page of the copy.

@@ -5,9 +5,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use abide_actors::live::Signal;
-use abide_conversation::ConversationId;
 use abide_conversation::command::{IfBusy, ResolutionAnswer};
 use abide_conversation::event::{EventData, TurnOutcome};
+use abide_conversation::{ConversationId, Seq};
 use abide_registry::live::StreamItem;
 use abide_registry::membership::LinkState;
 use abide_registry::protocol::CallRequest;
@@ -32,7 +32,7 @@ tools: [{name: locate, description: Where are you?, parameters: {type: object}, 
 
 /// An event stream, which gets each event once and in order, live or from the journal.
 struct Listener {
-    seqs: Arc<Mutex<Vec<u64>>>,
+    seqs: Arc<Mutex<Vec<Seq>>>,
     /// How often the listener had to read the journal.
     journal_reads: Arc<AtomicU32>,
     _task: AbortOnDropHandle<()>,
@@ -42,7 +42,7 @@ impl Listener {
     async fn at(node: &TestNode, id: &str) -> Self {
         let seqs = Arc::new(Mutex::new(Vec::new()));
         let journal_reads = Arc::new(AtomicU32::new(0));
-        let (received, reads): (Arc<Mutex<Vec<u64>>>, _) = (seqs.clone(), journal_reads.clone());
+        let (received, reads): (Arc<Mutex<Vec<Seq>>>, _) = (seqs.clone(), journal_reads.clone());
         let (store, id) = (node.store.clone(), ConversationId::new(id));
         let mut stream = node.hub.subscribe(&id);
         node.hub.wait_until_announced(Duration::from_secs(1)).await;
@@ -54,7 +54,7 @@ impl Listener {
                     StreamItem::Missed => None,
                 };
                 match signal {
-                    Some(Signal::Committed(events)) if events[0].seq <= last + 1 => {
+                    Some(Signal::Committed(events)) if events[0].seq <= last.next() => {
                         let new = events.iter().map(|event| event.seq).filter(|seq| *seq > last);
                         received.lock().unwrap().extend(new);
                     }
@@ -83,7 +83,7 @@ impl Listener {
         let in_time = tokio::time::timeout(Duration::from_secs(3), caught_up).await;
         let seqs = self.seqs.lock().unwrap().clone();
         assert!(in_time.is_ok(), "of {all} events the listener got {seqs:?}");
-        let expected: Vec<u64> = (1..=all as u64).collect();
+        let expected: Vec<_> = (1..=all as u64).map(Seq::new).collect();
         assert_eq!(seqs, expected);
     }
 }
@@ -96,7 +96,7 @@ async fn a_listener_elsewhere_hears_everything_live_and_in_order() {
     let mut stream = connect_client(cluster.node(2), "x");
     let listener = Listener::at(cluster.node(2), "x").await;
     let begin = cluster.node(0).journal("x").await.len();
-    listener.seqs.lock().unwrap().extend(1..=begin as u64);
+    listener.seqs.lock().unwrap().extend((1..=begin as u64).map(Seq::new));
     let journal_reads = listener.journal_reads.load(Ordering::SeqCst);
     for n in 2..12 {
         cluster.node(1).send("x", "go").await.unwrap();

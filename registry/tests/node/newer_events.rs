@@ -7,7 +7,7 @@ use abide_actors::journal::{Commit, ConversationSummary, Holder, Journal};
 use abide_actors::request::{ForkRequest, Request};
 use abide_conversation::event::{Created, Event, EventData, TurnOutcome, Unknown};
 use abide_conversation::state::ConversationStatus;
-use abide_conversation::{AgentName, ConversationId, State, Timestamp};
+use abide_conversation::{AgentName, ConversationId, Seq, State, Timestamp};
 use abide_registry::store::memory::Memory;
 
 use serde_json::{Map, json};
@@ -39,11 +39,11 @@ async fn written() -> Arc<Memory> {
         EventData::Unknown(Unknown { kind: "mused".to_owned(), data: json!({"on": "life"}) });
     let event = |(seq, data)| Event { seq, at, turn_id: None, data };
     let commit = Commit {
-        events: [(1, created), (2, mused)].map(event).into(),
+        events: [(Seq::FIRST, created), (Seq::new(2), mused)].map(event).into(),
         summary: ConversationSummary {
             agent,
             status: ConversationStatus::Idle,
-            last_seq: 2,
+            last_seq: Seq::new(2),
             created_at: at,
             metadata: Map::new(),
             alarm: None,

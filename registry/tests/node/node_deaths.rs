@@ -15,7 +15,7 @@ use crate::test_node::{LEASE, results};
 fn attempts(events: &[Event], call: &str) -> Vec<u32> {
     let attempt = |event: &Event| match &event.data {
         EventData::ToolStarted(started) if started.call_id.as_str() == call => {
-            Some(started.attempt)
+            Some(started.attempt.get())
         }
         _ => None,
     };

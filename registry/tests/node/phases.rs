@@ -237,7 +237,7 @@ async fn the_todo_list_is_replaced_whole_and_survives_a_kill() {
     let (seq, todos) = changed.unwrap();
     assert!(
         matches!(
-            events.iter().find(|event| event.seq == seq + 1).map(|event| &event.data),
+            events.iter().find(|event| event.seq == seq.next()).map(|event| &event.data),
             Some(EventData::ToolResult(_))
         ),
         "the list was not committed together with its result"

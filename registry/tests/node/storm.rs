@@ -8,7 +8,7 @@ use std::time::Duration;
 use abide_actors::request::{IdempotencyKey, Reply, Request, RequestError, ResolveRequest};
 use abide_conversation::command::{IfBusy, ResolutionAnswer};
 use abide_conversation::event::{Event, EventData};
-use abide_conversation::{CallId, ConversationId, Principal, TurnId, wanted};
+use abide_conversation::{CallId, ConversationId, Principal, Seq, TurnId, wanted};
 use abide_registry::membership::LinkState;
 use abide_registry::placement::Policy;
 use tokio::task::JoinHandle;
@@ -250,7 +250,7 @@ impl Storm {
     }
 }
 
-fn is_message(event: &Event, turn: &TurnId, seq: u64) -> bool {
+fn is_message(event: &Event, turn: &TurnId, seq: Seq) -> bool {
     let in_turn = event.turn_id.as_ref() == Some(turn);
     event.seq == seq && in_turn && matches!(event.data, EventData::UserMsg(_))
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use abide_actors::journal::{InboxEntry, InboxFilter};
 use abide_conversation::event::{Event, EventData};
 use abide_conversation::message::Ui;
-use abide_conversation::{ConversationId, wanted};
+use abide_conversation::{Attempt, ConversationId, wanted};
 use abide_registry::store::SummaryFilter;
 
 use crate::test_node::TestNode;
@@ -69,7 +69,7 @@ pub fn grand_boss() -> String {
 pub fn children(events: &[Event]) -> Vec<String> {
     let child = |event: &Event| match &event.data {
         EventData::ToolCall(call) => call.kind.child().map(ToString::to_string),
-        EventData::DispatchStarted(run) if run.attempt == 1 => {
+        EventData::DispatchStarted(run) if run.attempt == Attempt::FIRST => {
             run.child.as_ref().map(ToString::to_string)
         }
         _ => None,

@@ -20,7 +20,9 @@ use abide_actors::web_fetch::Fetcher;
 use abide_actors::workspace::Workspaces;
 use abide_conversation::command::{IfBusy, ResolutionAnswer};
 use abide_conversation::event::{AnswerFormat, Event, EventData, TurnOutcome};
-use abide_conversation::{AgentName, CallId, ConversationId, Principal, State, replay, wanted};
+use abide_conversation::{
+    AgentName, CallId, ConversationId, Principal, Seq, State, replay, wanted,
+};
 use abide_registry::agent_catalog::AgentCatalog;
 use abide_registry::host::{HostMsg, Quarantined};
 use abide_registry::live::{self, Hub};
@@ -89,7 +91,7 @@ impl TestTools {
         self.started.lock().unwrap().push((
             conversation,
             context.call.to_string(),
-            context.attempt,
+            context.attempt.get(),
         ));
     }
 }
@@ -253,7 +255,7 @@ impl TestNode {
     }
 
     pub async fn journal(&self, id: &str) -> Vec<Event> {
-        self.store.events(&ConversationId::new(id), 0, 10_000).await.unwrap()
+        self.store.events(&ConversationId::new(id), Seq::ZERO, 10_000).await.unwrap()
     }
 
     /// Waits for a journalled event. Its subscription counts as a connected client.
@@ -333,7 +335,7 @@ impl TestNode {
     pub async fn check(&self, id: &str) {
         let events = self.journal(id).await;
         for (index, event) in events.iter().enumerate() {
-            assert_eq!(event.seq, index as u64 + 1, "seq has a gap");
+            assert_eq!(event.seq.get(), index as u64 + 1, "seq has a gap");
         }
         let state = self.state(id).await;
         assert!(

@@ -11,7 +11,8 @@ use abide_conversation::event::{AnswerFormat, CallKind, Intent, OnInterrupt};
 use abide_conversation::message::{Outcome, text_block};
 use abide_conversation::permission::{Decision, Verdict};
 use abide_conversation::{
-    Action, Activity, AgentName, CallId, ConversationId, MessageId, Principal, Revision, TurnId,
+    Action, Activity, AgentName, Attempt, CallId, ConversationId, MessageId, Principal, Revision,
+    Seq, Step, TurnId,
 };
 use serde_json::json;
 
@@ -119,8 +120,8 @@ fn verdict(decision: Decision) -> Verdict {
 
 /// The first step of a turn has calls, the second ends the turn; turns cycle through the kinds of
 /// calls.
-fn replied(turn: &TurnId, step: u32, ordinal: u64) -> Action {
-    let calls = match (step, ordinal % 3) {
+fn replied(turn: &TurnId, step: Step, ordinal: u64) -> Action {
+    let calls = match (step.get(), ordinal % 3) {
         (1, 0) => vec![call("nap", false, false), call("gate", true, true)],
         (1, 1) => vec![call("once", false, true), call("gate", true, false)],
         (1, _) => vec![call("nap", false, false), call("once", false, true)],
@@ -136,7 +137,7 @@ fn replied(turn: &TurnId, step: u32, ordinal: u64) -> Action {
         stop: None,
         verbatim: None,
         context_tokens: None,
-        context_seq: u64::MAX,
+        context_seq: Seq::MAX,
         object: None,
         verdict: MessageVerdict::Accept,
     })
@@ -156,7 +157,7 @@ fn call(tool: &str, gated: bool, once: bool) -> PlannedCall {
     PlannedCall { given_id, tool, args: json!({}), original_args: None, plan, verdict }
 }
 
-fn returned(call: &CallId, attempt: u32) -> Action {
+fn returned(call: &CallId, attempt: Attempt) -> Action {
     Action::ToolReturned(ToolReturned {
         call: call.clone(),
         attempt,

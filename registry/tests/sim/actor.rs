@@ -14,7 +14,7 @@ use abide_actors::journal::{
 use abide_conversation::event::Event;
 use abide_conversation::state::PendingCall;
 use abide_conversation::{
-    Action, Activity, AgentName, Command, ConversationId, Rejection, State, Timestamp, decide,
+    Action, Activity, AgentName, Command, ConversationId, Rejection, Seq, State, Timestamp, decide,
     replay, wanted,
 };
 use serde_json::json;
@@ -51,7 +51,7 @@ pub struct Request {
 #[allow(dead_code, reason = "the trace prints why a request failed")]
 pub enum Outcome {
     /// Carried out; the `seq` of the last journalled event.
-    Done(u64),
+    Done(Seq),
     Rejected(Rejection),
     /// Certainly not carried out by this actor.
     Untouched,
@@ -85,7 +85,7 @@ struct Actor {
     live: Rc<Live>,
     held: Claim,
     state: State,
-    cached_seq: u64,
+    cached_seq: Seq,
     dormant: bool,
 }
 
@@ -97,7 +97,7 @@ pub async fn run(node: Rc<Node>, live: Rc<Live>, dead: Option<Holder>) {
         live: live.clone(),
         held,
         state: State::default(),
-        cached_seq: 0,
+        cached_seq: Seq::ZERO,
         dormant: false,
     };
     let result = actor.live(dead).await;
@@ -229,7 +229,7 @@ impl Actor {
         match decide(&self.state, self.command(action)) {
             Err(rejection) => delivery.reply.send(Outcome::Rejected(rejection)),
             Ok(events) => {
-                let seq = events.last().map_or(0, |event| event.seq);
+                let seq = events.last().map_or(Seq::ZERO, |event| event.seq);
                 if let Err(refusal) =
                     self.commit(events, key.map(|key| stored_response(key, seq))).await
                 {
@@ -313,7 +313,7 @@ impl Actor {
     }
 }
 
-fn stored_response(key: String, seq: u64) -> StoredResponse {
+fn stored_response(key: String, seq: Seq) -> StoredResponse {
     StoredResponse { key, fingerprint: String::new(), body: json!(seq), expires_at: Timestamp::MAX }
 }
 
@@ -323,7 +323,7 @@ pub fn compose(
     next: &State,
     events: Vec<Event>,
     response: Option<StoredResponse>,
-    cached_seq: u64,
+    cached_seq: Seq,
 ) -> Commit {
     let (before, after) = (before.pending_calls(), next.pending_calls());
     let among = |all: &[PendingCall], one: &PendingCall| {
@@ -343,7 +343,7 @@ pub fn compose(
         alarm: next.alarm(),
         active: !wanted(next).is_empty(),
     };
-    let cache = next.seq.saturating_sub(cached_seq) >= CACHE_EVERY;
+    let cache = next.seq.since(cached_seq) >= CACHE_EVERY;
     Commit {
         events: events.into(),
         summary,

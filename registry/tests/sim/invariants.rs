@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use abide_actors::identity::NodeName;
 use abide_conversation::event::{Event, EventData};
-use abide_conversation::{ConversationId, State, Timestamp, replay, wanted};
+use abide_conversation::{ConversationId, Seq, State, Timestamp, replay, wanted};
 use abide_registry::cluster_view::ClusterView;
 use abide_registry::membership::MemberState;
 use abide_registry::partition::PartitionSet;
@@ -62,7 +62,7 @@ pub fn promises(world: &World) -> Option<String> {
     for promise in promises.iter() {
         let events = journals.get(&promise.id).map_or(&[][..], Vec::as_slice);
         let holds = match &promise.text {
-            None => promise.seq == 0 || events.iter().any(|event| event.seq == promise.seq),
+            None => promise.seq == Seq::ZERO || events.iter().any(|event| event.seq == promise.seq),
             Some(text) => {
                 let is_message = |data: &EventData| match data {
                     EventData::UserMsg(user) => user.message.text() == *text,
@@ -82,7 +82,7 @@ pub fn promises(world: &World) -> Option<String> {
 fn check_journal(world: &World, id: &ConversationId, events: &[Event]) -> Option<String> {
     let mut counts = BTreeMap::new();
     for (index, event) in events.iter().enumerate() {
-        if event.seq != index as u64 + 1 {
+        if event.seq.get() != index as u64 + 1 {
             return Some(format!("{id}: event {} stands at index {index}", event.seq));
         }
         if let EventData::UserMsg(user) = &event.data {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use abide_actors::identity::Epoch;
 use abide_actors::journal::{Claim, Commit, Holder, Journal, StoreError, StoredConversation};
 use abide_conversation::event::{Event, EventData};
-use abide_conversation::{ConversationId, Timestamp};
+use abide_conversation::{ConversationId, Seq, Timestamp};
 use abide_registry::membership::{Member, MembershipStatus};
 use abide_registry::partition::PartitionSet;
 use abide_registry::store::Store as _;
@@ -165,9 +165,9 @@ impl Store {
     /// Numbers the events so that they follow the journal.
     fn renumber(&self, id: &ConversationId, commit: &mut Commit) {
         let summary = complete_now(self.memory.summary(id)).ok().flatten();
-        let mut seq = summary.map_or(0, |summary| summary.last_seq);
+        let mut seq = summary.map_or(Seq::ZERO, |summary| summary.last_seq);
         for event in Arc::make_mut(&mut commit.events) {
-            seq += 1;
+            seq = seq.next();
             event.seq = seq;
         }
         commit.summary.last_seq = seq;
@@ -178,11 +178,11 @@ impl Store {
         &self,
         id: &ConversationId,
         held: &Claim,
-        last: u64,
+        last: Seq,
         closing_events: Vec<EventData>,
     ) {
         self.commits.set(self.commits.get() + 1);
-        self.fold_into_trace(&[id.as_str()], last ^ held.epoch.get() << 32);
+        self.fold_into_trace(&[id.as_str()], last.get() ^ held.epoch.get() << 32);
         if let Some(last) = self.writers.borrow_mut().insert(id.clone(), held.clone())
             && (last.epoch > held.epoch || last.epoch == held.epoch && last != *held)
         {
@@ -220,10 +220,10 @@ impl Store {
         &self,
         id: &ConversationId,
         key: &str,
-    ) -> Result<Option<u64>, StoreError> {
+    ) -> Result<Option<Seq>, StoreError> {
         let stored =
             complete_now(self.memory.stored_response(id.as_str(), key, Timestamp::UNIX_EPOCH))?;
-        Ok(stored.and_then(|stored| stored.body.as_u64()))
+        Ok(stored.and_then(|stored| stored.body.as_u64().map(Seq::new)))
     }
 
     pub fn current_claim(&self, id: &ConversationId) -> Result<Option<Claim>, StoreError> {
@@ -235,7 +235,7 @@ impl Store {
     }
 
     pub fn events(&self, id: &ConversationId) -> Vec<Event> {
-        complete_now(self.memory.events(id, 0, ALL)).unwrap()
+        complete_now(self.memory.events(id, Seq::ZERO, ALL)).unwrap()
     }
 
     pub fn due_alarms(
@@ -265,8 +265,8 @@ impl Store {
 }
 
 /// The `seq` of a commit's last event, and its events that close something.
-fn closing_events(commit: &Commit) -> (u64, Vec<EventData>) {
-    let last = commit.events.last().map_or(0, |event| event.seq);
+fn closing_events(commit: &Commit) -> (Seq, Vec<EventData>) {
+    let last = commit.events.last().map_or(Seq::ZERO, |event| event.seq);
     let closes =
         |data: &&EventData| matches!(data, EventData::Resolution(_) | EventData::ToolResult(_));
     (last, commit.events.iter().map(|event| &event.data).filter(closes).cloned().collect())

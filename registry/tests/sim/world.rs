@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use abide_actors::journal::Holder;
-use abide_conversation::ConversationId;
+use abide_conversation::{ConversationId, Seq};
 use abide_registry::member;
 use abide_registry::membership::LinkState;
 use abide_registry::placement::Policy;
@@ -28,7 +28,7 @@ pub const NODES: usize = 3;
 pub struct Promise {
     pub id: ConversationId,
     pub text: Option<String>,
-    pub seq: u64,
+    pub seq: Seq,
 }
 
 pub struct World {

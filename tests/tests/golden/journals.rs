@@ -70,7 +70,7 @@ fn only_hand_written_events_are_impossible() {
         let mut state = State::default();
         for (_, event) in journal {
             if checked_fold(state.clone(), &event).is_err() {
-                impossible.push((index, event.seq));
+                impossible.push((index, event.seq.get()));
             }
             state = evolve(state, &event);
         }

@@ -3,6 +3,7 @@
 use super::{IllegalEvent, ensure};
 use crate::event::{ChildEnded, ChildStarted, DispatchStarted, Event, EventData, ToolStarted};
 use crate::ids::CallId;
+use crate::numbers::Attempt;
 use crate::state::{Call, CallPhase, State};
 
 /// Checks an event of one call.
@@ -63,7 +64,7 @@ fn in_phase(call: &Call, holds: bool) -> Result<(), IllegalEvent> {
     ensure(holds, || IllegalEvent::WrongPhase(call.id.clone()))
 }
 
-fn runs_attempt(call: &Call, expected: u32) -> Result<(), IllegalEvent> {
+fn runs_attempt(call: &Call, expected: Attempt) -> Result<(), IllegalEvent> {
     let CallPhase::Running { attempt, .. } = call.phase else {
         return Err(IllegalEvent::WrongPhase(call.id.clone()));
     };
@@ -89,7 +90,7 @@ fn dispatch_started(state: &State, started: &DispatchStarted) -> Result<(), Ille
     let id = &started.call_id;
     let is_next = match state.dispatches.get(id) {
         Some(run) => run.delegated_until.is_none() && started.attempt > run.attempt,
-        None => state.call(id).is_none() && started.attempt == 1,
+        None => state.call(id).is_none() && started.attempt == Attempt::FIRST,
     };
     ensure(is_next, || IllegalEvent::DispatchRunning(id.clone()))
 }

@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 
 use super::{IllegalEvent, checked_fold};
-use crate::{CallId, Event, State, from_json};
+use crate::{CallId, Event, Seq, State, Step, from_json};
 
 /// Folds events, given as type, turn and data, and numbers them from 1.
 fn fold(events: &[(&str, Option<&str>, Value)]) -> Result<State, IllegalEvent> {
@@ -84,7 +84,7 @@ fn a_whole_turn_is_legal() {
     let mut journal = waiting();
     journal.extend([resolution(1), tool_result("a"), turn_ended("t")]);
     let state = fold(&journal).unwrap();
-    assert_eq!((state.seq, state.turn), (9, None));
+    assert_eq!((state.seq, state.turn), (Seq::new(9), None));
 }
 
 #[test]
@@ -92,7 +92,7 @@ fn a_gap_in_seq_is_illegal() {
     let (kind, turn, data) = user_msg("t");
     let state = fold(&[created()]).unwrap();
     let folded = checked_fold(state, &event(3, kind, turn, &data));
-    assert_eq!(folded.unwrap_err(), IllegalEvent::Gap { last: 1, found: 3 });
+    assert_eq!(folded.unwrap_err(), IllegalEvent::Gap { last: Seq::FIRST, found: Seq::new(3) });
 }
 
 #[test]
@@ -141,7 +141,7 @@ fn neither_a_step_nor_a_turn_ends_while_a_call_is_open() {
     assert_eq!(after(waiting(), [assistant_msg(2)]), IllegalEvent::OpenCalls);
     assert_eq!(
         after(waiting(), [tool_result("a"), assistant_msg(3)]),
-        IllegalEvent::WrongStep { expected: 2, found: 3 }
+        IllegalEvent::WrongStep { expected: Step::new(2), found: Step::new(3) }
     );
 }
 

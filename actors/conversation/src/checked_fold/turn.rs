@@ -2,6 +2,7 @@
 
 use super::{IllegalEvent, ensure};
 use crate::event::{Event, EventData};
+use crate::numbers::Step;
 use crate::state::{State, Turn};
 
 /// Whether the event names the turn that its type requires.
@@ -77,7 +78,7 @@ pub(super) fn check(state: &State, event: &Event) -> Result<(), IllegalEvent> {
 }
 
 /// A step ends when the model has been asked for it, which needs the result of every earlier call.
-fn ends_step(state: &State, found: u32) -> Result<(), IllegalEvent> {
+fn ends_step(state: &State, found: Step) -> Result<(), IllegalEvent> {
     let Some(turn) = &state.turn else { return Err(IllegalEvent::NotTheOpenTurn) };
     ensure(turn.is_settled(), || IllegalEvent::OpenCalls)?;
     let expected = turn.next_step();

@@ -4,6 +4,7 @@ use super::Rejection;
 use super::draft::Draft;
 use crate::event::{ContextReduced, EventData, ReductionReason, Summarized, SummaryFailed};
 use crate::ids::TurnId;
+use crate::numbers::Seq;
 
 /// Marks only grow. A context that the provider found too long is reduced once per step.
 pub(super) fn context_reduced(
@@ -25,11 +26,11 @@ pub(super) fn context_reduced(
 /// A compare-and-set on the last event that the previous summary covers.
 pub(super) fn summarized(
     draft: &mut Draft,
-    after: u64,
+    after: Seq,
     summarized: Summarized,
 ) -> Result<(), Rejection> {
     let context = &draft.state.context;
-    let covered = context.summary.map_or(0, |summary| summary.upto);
+    let covered = context.summary.map_or(Seq::ZERO, |summary| summary.upto);
     let is_wanted = context.summarize_upto.is_some_and(|upto| summarized.upto <= upto);
     if covered != after || summarized.upto <= covered || !is_wanted {
         return Err(Rejection::Stale);

@@ -4,6 +4,7 @@ use super::Rejection;
 use super::draft::Draft;
 use crate::command::Dispatch;
 use crate::event::{self, DispatchStarted, EventData};
+use crate::numbers::Attempt;
 use crate::permission::Decision;
 
 /// A client that runs more dispatches at once is out of control.
@@ -36,7 +37,7 @@ pub(super) fn dispatch(draft: &mut Draft, dispatch: Dispatch) -> Result<(), Reje
             input,
             principal,
             revision,
-            attempt: 1,
+            attempt: Attempt::FIRST,
             on_interrupt,
             requests,
             verdict: Some(verdict),

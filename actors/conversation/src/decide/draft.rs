@@ -34,7 +34,7 @@ impl Draft {
     }
 
     pub(super) fn push_in(&mut self, turn_id: Option<TurnId>, data: EventData) {
-        let event = Event { seq: self.state.seq.saturating_add(1), at: self.at, turn_id, data };
+        let event = Event { seq: self.state.seq.next(), at: self.at, turn_id, data };
         self.state = evolve(std::mem::take(&mut self.state), &event);
         self.events.push(event);
     }

@@ -20,7 +20,7 @@ pub(super) fn events_copied(draft: &mut Draft, copied: CopiedEvents) -> Result<(
         return Err(Rejection::Stale);
     }
     for event in copied.events {
-        if event.seq != draft.state.seq.saturating_add(1) || event.seq > fork.at_seq {
+        if event.seq != draft.state.seq.next() || event.seq > fork.at_seq {
             return Err(Rejection::Stale);
         }
         draft.push_copy(event);

@@ -6,13 +6,14 @@ use super::settle::{end_turn, settle};
 use crate::event::{AddedContext, ContextAdded, EventData, MessageRefused, TurnOutcome};
 use crate::ids::TurnId;
 use crate::message::Message;
+use crate::numbers::Step;
 use crate::usage::Usage;
 
 /// Content of durable hooks is journalled once per step, before the model is called.
 pub(super) fn context_added(
     draft: &mut Draft,
     turn: &TurnId,
-    step: u32,
+    step: Step,
     added: Vec<AddedContext>,
 ) -> Result<(), Rejection> {
     let is_done = draft.state.turn.as_ref().is_some_and(|turn| turn.hooks_done_for >= step);
@@ -27,7 +28,7 @@ pub(super) fn context_added(
 pub(super) fn halt(
     draft: &mut Draft,
     turn: &TurnId,
-    step: u32,
+    step: Step,
     reason: String,
 ) -> Result<(), Rejection> {
     if !draft.state.awaits_step(turn, step) {
@@ -42,7 +43,7 @@ pub(super) fn halt(
 pub(super) fn refuse_message(
     draft: &mut Draft,
     (hook, reason): (String, String),
-    (step, message, usage): (u32, Message, Option<Usage>),
+    (step, message, usage): (Step, Message, Option<Usage>),
 ) {
     let is_second = draft.state.turn.as_ref().is_some_and(|turn| turn.message_refused);
     let halt_reason = format!("hook {hook} refused a second message: {reason}");

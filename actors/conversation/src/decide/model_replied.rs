@@ -10,6 +10,7 @@ use crate::event::{
 };
 use crate::ids::CallId;
 use crate::message::{CallRef, ErrorType, Message, MessageStatus, Outcome, Role, StopReason};
+use crate::numbers::Seq;
 use crate::state::State;
 
 pub(super) fn model_replied(draft: &mut Draft, reply: ModelReplied) -> Result<(), Rejection> {
@@ -43,7 +44,7 @@ pub(super) fn model_replied(draft: &mut Draft, reply: ModelReplied) -> Result<()
         }
     };
     // A summary that arrived meanwhile has changed the context, so the count is out of date.
-    let summary = draft.state.context.summary.map_or(0, |summary| summary.seq);
+    let summary = draft.state.context.summary.map_or(Seq::ZERO, |summary| summary.seq);
     let context_tokens = reply.context_tokens.filter(|_| summary <= reply.context_seq);
     let stop = reply.stop;
     draft.push(EventData::AssistantMsg(AssistantMsg {

@@ -9,6 +9,7 @@ use crate::event::{
 };
 use crate::ids::CallId;
 use crate::message::{ErrorType, Outcome};
+use crate::numbers::Attempt;
 use crate::state::{Call, CallPhase, RunningDispatch};
 
 const INTERRUPTED: &str = "tool call interrupted";
@@ -32,7 +33,7 @@ pub(super) fn revive(draft: &mut Draft) {
     settle(draft);
 }
 
-fn run_again(draft: &mut Draft, call: Call, attempt: u32) {
+fn run_again(draft: &mut Draft, call: Call, attempt: Attempt) {
     if call.kind.executor() != Executor::Server {
         return wait_for_executor(draft, &call.id);
     }
@@ -45,7 +46,7 @@ fn run_again(draft: &mut Draft, call: Call, attempt: u32) {
         executor: call.kind.executor(),
         intent: call.intent,
         args: call.args,
-        attempt: attempt.saturating_add(1),
+        attempt: attempt.next(),
     }));
 }
 
@@ -69,7 +70,7 @@ fn dispatch_again(draft: &mut Draft, call_id: CallId, run: RunningDispatch) {
                 input,
                 principal,
                 revision,
-                attempt: attempt.saturating_add(1),
+                attempt: attempt.next(),
                 on_interrupt,
                 requests: run.requests,
                 verdict: run.verdict,

@@ -10,7 +10,7 @@ use crate::message::{ErrorType, Message, MessageStatus, Role};
 /// the next step is wanted.
 pub(super) fn settle(draft: &mut Draft) {
     let Some(turn) = draft.state.turn.as_ref().filter(|turn| turn.is_settled()) else { return };
-    let reason = if turn.step >= turn.max_steps {
+    let reason = if turn.step.get() >= turn.max_steps {
         Some("max_steps")
     } else {
         turn.budget.reached_limit(&turn.usage, &draft.state.usage)

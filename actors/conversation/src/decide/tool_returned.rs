@@ -11,6 +11,7 @@ use crate::event::{
 };
 use crate::ids::CallId;
 use crate::message::{ErrorType, Outcome};
+use crate::numbers::Attempt;
 use crate::state::{CallPhase, RunningDispatch};
 
 /// A tool that asked for input for ever would never let its turn end.
@@ -98,8 +99,8 @@ fn dispatch_returned(draft: &mut Draft, returned: ToolReturned) -> Result<(), Re
 
 /// Whether it is certain that a call's child was never created, given that the attempt to ask it
 /// failed. An earlier attempt may have created it and died before it could report that.
-fn never_began(attempt: u32) -> bool {
-    attempt == 1
+fn never_began(attempt: Attempt) -> bool {
+    attempt == Attempt::FIRST
 }
 
 /// Journals the tool's changes, right before its result.

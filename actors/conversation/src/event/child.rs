@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::EffectiveArgs;
 use crate::Timestamp;
 use crate::ids::{CallId, ConversationId, TurnId};
+use crate::numbers::Attempt;
 use crate::usage::Usage;
 
 /// A child conversation took up the call. Nothing runs for the call until the child ends or times
@@ -16,7 +17,8 @@ use crate::usage::Usage;
 pub struct ChildStarted {
     pub call_id: CallId,
     pub conversation_id: ConversationId,
-    pub attempt: u32,
+    #[cfg_attr(feature = "openapi", schema(value_type = u32))]
+    pub attempt: Attempt,
     pub expires_at: Timestamp,
     #[serde(rename = "ran", default, skip_serializing_if = "Option::is_none")]
     pub effective_args: Option<EffectiveArgs>,

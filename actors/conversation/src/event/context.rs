@@ -3,13 +3,15 @@
 use serde::{Deserialize, Serialize};
 
 use crate::context::ContextMarks;
+use crate::numbers::{Seq, Step};
 use crate::usage::Usage;
 
 /// From here on, the model is shown less of the journal.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ContextReduced {
-    pub step: u32,
+    #[cfg_attr(feature = "openapi", schema(value_type = u32))]
+    pub step: Step,
     pub marks: ContextMarks,
     #[serde(rename = "why")]
     pub reason: ReductionReason,
@@ -38,7 +40,8 @@ pub enum ReductionReason {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Summarized {
     /// The last event that the summary covers.
-    pub upto: u64,
+    #[cfg_attr(feature = "openapi", schema(value_type = u64))]
+    pub upto: Seq,
     /// The marks of the context after the summary.
     pub marks: ContextMarks,
     pub text: String,

@@ -10,6 +10,7 @@ use super::{Event, EventData};
 use crate::Timestamp;
 use crate::ids::TurnId;
 use crate::json::from_json;
+use crate::numbers::Seq;
 
 /// An event that a newer program wrote; this program only counts it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -22,7 +23,7 @@ pub struct Unknown {
 /// An event whose type is not parsed yet.
 #[derive(Deserialize)]
 pub(super) struct StoredEvent {
-    seq: u64,
+    seq: Seq,
     at: Timestamp,
     #[serde(default)]
     turn_id: Option<TurnId>,
@@ -90,7 +91,7 @@ impl std::fmt::Display for Complaint {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use crate::event::EventData;
-    use crate::{Event, State, evolve, from_json};
+    use crate::{Event, Seq, State, evolve, from_json};
 
     const NEWER: &str = r#"{"seq":8,"at":"2026-11-22T10:00:00Z","turn_id":"turn_1","type":"mused","data":{"on":{"n":1.5},"by":["a",null]}}"#;
 
@@ -112,7 +113,7 @@ mod tests {
         let (created, newer) = (read(CREATED).unwrap(), read(NEWER).unwrap());
         let before = evolve(State::default(), &created);
         let after = evolve(before.clone(), &newer);
-        assert_eq!(after, State { seq: 8, has_unknown_events: true, ..before });
+        assert_eq!(after, State { seq: Seq::new(8), has_unknown_events: true, ..before });
     }
 
     const CREATED: &str =

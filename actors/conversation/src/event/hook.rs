@@ -4,13 +4,15 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::message::Message;
+use crate::numbers::Step;
 use crate::usage::Usage;
 
 /// Durable hooks added content to the context, right before this step.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ContextAdded {
-    pub step: u32,
+    #[cfg_attr(feature = "openapi", schema(value_type = u32))]
+    pub step: Step,
     /// In the order of the hooks' declaration.
     pub added: Vec<AddedContext>,
 }
@@ -30,7 +32,8 @@ pub struct AddedContext {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct MessageRefused {
-    pub step: u32,
+    #[cfg_attr(feature = "openapi", schema(value_type = u32))]
+    pub step: Step,
     pub hook: String,
     pub reason: String,
     pub message: Message,

@@ -81,7 +81,7 @@ mod tests {
         );
         let assistant = event(json!({"type": "assistant_msg", "data":
             {"message": message, "status": "complete", "step": 3}}));
-        assert!(matches!(assistant.visible(), Some(Visible::Assistant(it)) if it.step == 3));
+        assert!(matches!(assistant.visible(), Some(Visible::Assistant(it)) if it.step.get() == 3));
         let result = event(json!({"type": "tool_result", "data":
             {"call_id": "c", "ok": true, "result": 1}}));
         assert!(matches!(result.visible(), Some(Visible::Result(it)) if it.outcome.is_ok()));

@@ -2,6 +2,7 @@
 
 use crate::context::Summary;
 use crate::event::{AssistantMsg, ContextReduced, ReductionReason, Summarized};
+use crate::numbers::Seq;
 use crate::state::State;
 use crate::usage::Usage;
 
@@ -13,14 +14,14 @@ pub(super) fn add_usage(state: &mut State, usage: Usage) {
     }
 }
 
-pub(super) fn count_tokens(state: &mut State, seq: u64, message: &AssistantMsg) {
+pub(super) fn count_tokens(state: &mut State, seq: Seq, message: &AssistantMsg) {
     if let Some(tokens) = message.context_tokens {
         state.context.tokens = tokens;
         state.context.counted_upto = seq;
     }
 }
 
-pub(super) fn reduce(state: &mut State, seq: u64, reduced: &ContextReduced) {
+pub(super) fn reduce(state: &mut State, seq: Seq, reduced: &ContextReduced) {
     let context = &mut state.context;
     context.marks = reduced.marks;
     context.tokens = reduced.tokens_after;
@@ -30,7 +31,7 @@ pub(super) fn reduce(state: &mut State, seq: u64, reduced: &ContextReduced) {
     }
 }
 
-pub(super) fn summarize(state: &mut State, seq: u64, summarized: &Summarized) {
+pub(super) fn summarize(state: &mut State, seq: Seq, summarized: &Summarized) {
     if let Some(usage) = summarized.usage {
         state.usage += usage;
     }
@@ -48,7 +49,7 @@ pub(super) fn summarize(state: &mut State, seq: u64, summarized: &Summarized) {
 
 /// Asks for a summary after a turn if the context is too large or turns were dropped. One summary
 /// is wanted at a time.
-pub(super) fn turn_ended(state: &mut State, seq: u64, summarize_over: Option<u64>) {
+pub(super) fn turn_ended(state: &mut State, seq: Seq, summarize_over: Option<u64>) {
     let context = &mut state.context;
     let is_wanted = |limit| context.tokens > limit || context.has_uncovered_drop();
     if summarize_over.is_some_and(is_wanted) && context.summarize_upto.is_none() {

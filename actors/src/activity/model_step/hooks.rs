@@ -8,7 +8,7 @@ use abide_conversation::{Action, CallId};
 use futures::StreamExt;
 use serde_json::{Value, json};
 
-use super::{ModelReply, Step};
+use super::{ModelReply, ModelStep};
 use crate::assigns::merged;
 use crate::definition::{HookPoint, HookSpec};
 use crate::hooks::context::{TokenReserve, collect_additions, transient_messages};
@@ -21,7 +21,7 @@ use crate::model::{ModelToolCall, ReplyStream};
 /// The calls of one message whose hooks are asked at once. Servers have limits of their own.
 const MAX_CONCURRENT_CALLS: usize = 32;
 
-impl Step<'_> {
+impl ModelStep<'_> {
     /// Runs `pre` hooks. Returns what they add for this step only, or the action that must be
     /// journalled before the model is called.
     pub(super) async fn run_pre_hooks(

@@ -8,7 +8,7 @@ use abide_conversation::event::{CallKind, Executor, Intent};
 use abide_conversation::message::{ErrorType, Outcome};
 use serde_json::Value;
 
-use super::Step;
+use super::ModelStep;
 use super::hooks::passed_the_gate;
 use crate::assigns::merged;
 use crate::clock::Clock;
@@ -18,7 +18,7 @@ use crate::journal::StoreError;
 use crate::model::{MAX_CALLS_PER_MESSAGE, ModelToolCall};
 use crate::tools::{CallScope, Gate, Toolbox};
 
-impl Step<'_> {
+impl ModelStep<'_> {
     /// Plans the calls, and asks the hooks about those that pass the gate. A hook may halt the
     /// turn, which changes `verdict`. `None` if planning failed.
     pub(super) async fn plan_calls(

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use abide_conversation::event::{Event, ReductionReason};
 use abide_conversation::message::{Message, ProviderMessage};
-use abide_conversation::{Action, MessageId};
+use abide_conversation::{Action, MessageId, Seq};
 
-use super::Step;
+use super::ModelStep;
 use crate::context::limits::{sendable, window};
 use crate::context::reduce::ContextReducer;
 use crate::limits::encoded_len;
@@ -32,7 +32,7 @@ pub(super) struct Weight {
     pub(super) transient: u64,
 }
 
-impl Step<'_> {
+impl ModelStep<'_> {
     /// The prompt, or the action that must be journalled first or instead.
     pub(super) async fn prompt(&self, events: &[Event]) -> Result<Prompt, Action> {
         let rules = |name: &str| self.rule(name);
@@ -76,7 +76,7 @@ impl Step<'_> {
     /// where the provider has counted nothing yet.
     async fn estimate(&self, shown: &[PromptMessage<'_>]) -> u64 {
         let context = &self.ctx.state.context;
-        let is_first = context.counted_upto == 0;
+        let is_first = context.counted_upto == Seq::ZERO;
         let is_new = |shown: &&PromptMessage<'_>| is_first || shown.seq > context.counted_upto;
         let new: Vec<Message> =
             shown.iter().filter(is_new).map(|shown| shown.message.clone()).collect();

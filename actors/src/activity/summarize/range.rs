@@ -2,11 +2,11 @@
 
 use std::collections::HashMap;
 
-use abide_conversation::TurnId;
 use abide_conversation::context::{Context, ContextMarks};
 use abide_conversation::event::{Event, EventData};
 use abide_conversation::message::blocks::texts;
 use abide_conversation::message::{Message, Role, text_block};
+use abide_conversation::{Seq, TurnId};
 use serde_json::Value;
 
 use crate::activity::{ActivityContext, load_context};
@@ -29,7 +29,7 @@ const MAX_RESULT_BYTES: usize = 2 * 1024;
 
 /// The turns that one summary covers.
 pub(super) struct Range {
-    pub(super) upto: u64,
+    pub(super) upto: Seq,
     /// What later prompts show.
     pub(super) marks: ContextMarks,
     /// One block for each message.
@@ -47,7 +47,7 @@ impl Range {
         ctx: &ActivityContext,
         definition: &Definition,
         settings: &ModelSettings,
-        upto: u64,
+        upto: Seq,
     ) -> Result<Option<Self>, StoreError> {
         let context = &ctx.state.context;
         let readable = sendable(window(settings));
@@ -79,12 +79,12 @@ pub(super) struct Past<'a> {
     pub(super) context: &'a Context,
     pub(super) rules: &'a ToolRules<'a>,
     pub(super) counter: TokenCounter,
-    pub(super) upto: u64,
+    pub(super) upto: Seq,
 }
 
 /// A turn that has ended.
 struct Turn {
-    end: u64,
+    end: Seq,
     /// The tokens that it takes in a prompt now; 0 if it was dropped from the context.
     tokens: u64,
     transcript: Vec<Value>,
@@ -141,7 +141,7 @@ impl Past<'_> {
         let ends = self.events.iter().filter(|event| {
             event.seq <= self.upto && matches!(event.data, EventData::TurnEnded(_))
         });
-        let ends: HashMap<&TurnId, u64> =
+        let ends: HashMap<&TurnId, Seq> =
             ends.filter_map(|event| Some((event.turn_id.as_ref()?, event.seq))).collect();
         let Some((last, _)) = ends.iter().max_by_key(|(_, end)| **end) else {
             return (Vec::new(), Vec::new());
@@ -152,7 +152,7 @@ impl Past<'_> {
             dropped && matches!(event.data, EventData::TurnStarted(_))
         });
         let dropped: Vec<&TurnId> = starts.filter_map(|event| event.turn_id.as_ref()).collect();
-        let since = self.context.summary.map_or(0, |summary| summary.upto).saturating_add(1);
+        let since = self.context.summary.map_or(Seq::ZERO, |summary| summary.upto).next();
         let whole = Context {
             marks: ContextMarks { shown_from: since, ..ContextMarks::default() },
             summary: self.context.summary,

@@ -20,7 +20,7 @@ struct JournalBuilder(Vec<Event>);
 impl JournalBuilder {
     fn push(&mut self, turn: &str, data: EventData) {
         let (seq, turn_id) = (self.0.len() as u64 + 1, Some(TurnId::new(turn)));
-        self.0.push(Event { seq, at: Timestamp::UNIX_EPOCH, turn_id, data });
+        self.0.push(Event { seq: Seq::new(seq), at: Timestamp::UNIX_EPOCH, turn_id, data });
     }
 
     fn user_message(mut self, turn: &str) -> Self {
@@ -94,7 +94,7 @@ impl JournalBuilder {
         let (turn_id, context) = (TurnId::new(turn), Context::default());
         act(&ContextReducer {
             input: PromptInput { events: &self.0, turn: &turn_id, context: &context, rules: &rule },
-            step: 1,
+            step: Step::FIRST,
             reason: ReductionReason::Budget,
             tokens: self.tokens(turn, &context),
             head_tokens: 0,
@@ -127,7 +127,7 @@ fn assistant_message(message: Message) -> AssistantMsg {
     AssistantMsg {
         message,
         status: MessageStatus::Complete,
-        step: 1,
+        step: Step::FIRST,
         usage: None,
         stop: None,
         verbatim: None,
@@ -141,7 +141,7 @@ fn aged_results_expire_first_and_that_may_be_enough() {
     let journal = (0..4).fold(journal, |journal, _| journal.step("t1", "brief", 200));
     let reduced = journal.crowded("t1", |it| it.reduce_within(600)).unwrap();
     assert_eq!((reduced.results, reduced.turns), (3, 0));
-    assert_eq!((reduced.marks.shown_from, reduced.marks.expired_upto), (0, 10));
+    assert_eq!((reduced.marks.shown_from, reduced.marks.expired_upto), (Seq::ZERO, Seq::new(10)));
     assert_eq!(reduced.tokens_after, journal.tokens_left("t1", &reduced));
     assert!(reduced.tokens_after < 600 && reduced.tokens_before > 800);
 }
@@ -156,7 +156,7 @@ fn the_oldest_turns_are_dropped_down_to_three_fifths_of_the_budget() {
     let reduced = journal.crowded("t5", |it| it.reduce_within(whole - 1)).unwrap();
     assert_eq!((reduced.results, reduced.turns), (0, 2));
     // A turn has six events; the third turn's message is event 13.
-    assert_eq!((reduced.marks.read_from, reduced.marks.shown_from), (13, 13));
+    assert_eq!((reduced.marks.read_from, reduced.marks.shown_from), (Seq::new(13), Seq::new(13)));
     assert!(reduced.tokens_after * 5 <= whole * 3);
     // The note about dropped turns is in the prompt, too.
     assert!(reduced.tokens_after.abs_diff(journal.tokens_left("t5", &reduced)) <= 1);
@@ -189,7 +189,7 @@ fn under_pressure_all_results_expire_but_the_last_steps_and_those_never_evicted(
     let journal = JournalBuilder::default().user_message("t1").turn_started("t1");
     let journal = journal.step("t1", "kept", 100).step("t1", "look", 100).step("t1", "look", 100);
     let reduced = journal.crowded("t1", |it| it.reduce_to(250)).unwrap();
-    assert_eq!((reduced.results, reduced.marks.forced_upto), (1, 7));
+    assert_eq!((reduced.results, reduced.marks.forced_upto), (1, Seq::new(7)));
     assert_eq!(journal.crowded("t1", |it| it.reduce_within(250)), None, "a budget is no need");
     let context = Context { marks: reduced.marks, ..Context::default() };
     let turn = TurnId::new("t1");
@@ -208,7 +208,7 @@ fn a_message_that_was_queued_before_is_still_read() {
         .step("t1", "look", 900);
     let journal = journal.turn_ended("t1").turn_started("t2");
     let reduced = journal.crowded("t2", |it| it.reduce_within(100)).unwrap();
-    assert_eq!((reduced.marks.read_from, reduced.marks.shown_from), (3, 8));
+    assert_eq!((reduced.marks.read_from, reduced.marks.shown_from), (Seq::new(3), Seq::new(8)));
 }
 
 #[test]

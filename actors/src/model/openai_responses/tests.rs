@@ -6,8 +6,9 @@ mod hosted;
 
 use abide_conversation::event::Executor;
 use abide_conversation::message::{
-    CallRef, Message, ProviderMessage, Role, StopReason, Usage, text_block,
+    CallRef, Message, ProviderMessage, Role, StopReason, text_block,
 };
+use abide_conversation::usage::Usage;
 use abide_conversation::{CallId, MessageId};
 use proptest::prelude::*;
 use serde_json::{Value, json};

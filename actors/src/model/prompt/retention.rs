@@ -2,9 +2,9 @@
 
 use std::collections::{HashMap, HashSet};
 
-use abide_conversation::CallId;
 use abide_conversation::context::ContextMarks;
 use abide_conversation::event::{Event, EventData};
+use abide_conversation::{CallId, Seq};
 
 use super::ToolRules;
 
@@ -41,7 +41,7 @@ pub(crate) fn expired_calls<'a>(
     rules: &ToolRules<'_>,
 ) -> HashSet<&'a CallId> {
     let mut expired = HashSet::new();
-    if marks.expired_upto == 0 {
+    if marks.expired_upto == Seq::ZERO {
         return expired;
     }
     let tools = tools_by_call(events);

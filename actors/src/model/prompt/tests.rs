@@ -10,7 +10,9 @@ use abide_conversation::event::{
 use abide_conversation::message::{
     CallRef, ErrorType, Message, MessageStatus, Outcome, Role, Ui, text_block,
 };
-use abide_conversation::{AgentName, CallId, MessageId, Principal, Revision, Timestamp, TurnId};
+use abide_conversation::{
+    AgentName, CallId, MessageId, Principal, Revision, Seq, Step, Timestamp, TurnId,
+};
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -60,7 +62,7 @@ fn assistant_event(text: &str, calls: &[&str], status: MessageStatus) -> EventDa
     EventData::AssistantMsg(AssistantMsg {
         message,
         status,
-        step: 1,
+        step: Step::FIRST,
         usage: None,
         stop: None,
         verbatim: None,
@@ -95,7 +97,7 @@ fn journal(events: impl IntoIterator<Item = (&'static str, EventData)>) -> Vec<E
     let at = Timestamp::UNIX_EPOCH;
     let event = |(n, (turn, data)): (usize, (&str, EventData))| {
         let turn_id = (!turn.is_empty()).then(|| TurnId::new(turn));
-        Event { seq: n as u64 + 1, at, turn_id, data }
+        Event { seq: Seq::new(n as u64 + 1), at, turn_id, data }
     };
     events.into_iter().enumerate().map(event).collect()
 }
@@ -274,12 +276,12 @@ fn any_context() -> impl Strategy<Value = Context> {
     let marks = (0..40_u64, 0..40_u64, 0..40_u64, 0..40_u64);
     (marks, summary).prop_map(|((from, since, expired, forced), summary)| Context {
         marks: ContextMarks {
-            read_from: from,
-            shown_from: since,
-            expired_upto: expired,
-            forced_upto: forced,
+            read_from: Seq::new(from),
+            shown_from: Seq::new(since),
+            expired_upto: Seq::new(expired),
+            forced_upto: Seq::new(forced),
         },
-        summary: summary.map(|(seq, upto)| Summary { seq, upto }),
+        summary: summary.map(|(seq, upto)| Summary { seq: Seq::new(seq), upto: Seq::new(upto) }),
         ..Context::default()
     })
 }
@@ -343,5 +345,5 @@ fn a_built_in_tools_own_error_is_read_as_such_and_no_other() {
 
 fn result_at(call: &str, outcome: Outcome) -> Event {
     let data = result_event(call, outcome);
-    Event { seq: 1, at: Timestamp::UNIX_EPOCH, turn_id: None, data }
+    Event { seq: Seq::FIRST, at: Timestamp::UNIX_EPOCH, turn_id: None, data }
 }

@@ -6,7 +6,7 @@ use abide_conversation::event::Executor;
 use abide_conversation::parent::Parent;
 use abide_conversation::remembered_decision::Match;
 use abide_conversation::state::CallPhase;
-use abide_conversation::{CallId, ConversationId, DecisionId, Principal};
+use abide_conversation::{Attempt, CallId, ConversationId, DecisionId, Principal};
 use serde_json::json;
 
 use super::*;
@@ -363,7 +363,7 @@ fn a_users_dispatch_needs_a_grant_too() {
         input,
         principal: Principal::new("ann"),
         revision: abide_conversation::Revision::new("r"),
-        attempt: 1,
+        attempt: Attempt::FIRST,
         on_interrupt: Default::default(),
         requests: Default::default(),
         verdict,

@@ -5,6 +5,7 @@
 use std::collections::VecDeque;
 use std::sync::Mutex;
 
+use abide_conversation::Attempt;
 use abide_conversation::message::{Outcome, Ui};
 use axum::Router;
 use axum::body::{Body, Bytes};
@@ -139,7 +140,7 @@ async fn a_second_attempt_has_the_same_key() {
     let (url, received) = server(vec![json_answer("1"), json_answer("2")]).await;
     let (runner, tool) = (runner(), tool(&url, &json!({})));
     for attempt in [1, 2] {
-        let run = Run { attempt, turn: None, ..a_run("send", json!({})) };
+        let run = Run { attempt: Attempt::new(attempt), turn: None, ..a_run("send", json!({})) };
         assert_eq!(runner.run(&tool, run, |_| {}).await, ToolReturn::ok(attempt));
     }
     for (at, (headers, body)) in received.lock().unwrap().iter().enumerate() {

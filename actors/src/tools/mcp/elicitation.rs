@@ -110,6 +110,7 @@ fn check(request: &Value, answer: &Value) -> Result<(), String> {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+    use abide_conversation::Attempt;
 
     fn form(message: &str, field: &str) -> Value {
         json!({"method": "elicitation/create", "params": {"mode": "form", "message": message,
@@ -146,7 +147,11 @@ mod tests {
         let Ok(NextStep::AskPerson(asks)) = next_step_for(two) else { unreachable!() };
         assert_eq!(asks.message, "Who?\nWhen?");
         let back = |answer| {
-            let input = PendingInput { attempt: 1, request: asks.clone(), answer: Some(answer) };
+            let input = PendingInput {
+                attempt: Attempt::FIRST,
+                request: asks.clone(),
+                answer: Some(answer),
+            };
             responses(&input).unwrap()
         };
         let (given, state) =
@@ -155,7 +160,7 @@ mod tests {
         assert_eq!(given["b"], json!({"action": "accept", "content": {"day": "y"}}));
         let (given, _) = back(InputAnswer::Error("no".to_owned()));
         assert_eq!(given["a"], json!({"action": "decline"}));
-        let unanswered = PendingInput { attempt: 1, request: asks, answer: None };
+        let unanswered = PendingInput { attempt: Attempt::FIRST, request: asks, answer: None };
         assert!(responses(&unanswered).is_none());
     }
 

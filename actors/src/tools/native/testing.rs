@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use abide_conversation::message::ErrorType;
-use abide_conversation::{AgentName, CallId, ConversationId, Principal};
+use abide_conversation::{AgentName, Attempt, CallId, ConversationId, Principal};
 use serde_json::{Map, Value};
 use tokio::sync::mpsc;
 
@@ -43,7 +43,7 @@ impl Extensions {
             conversation: &ConversationId::new(DIRECT_ID),
             turn: None,
             call: &CallId::new(DIRECT_ID),
-            attempt: 1,
+            attempt: Attempt::FIRST,
             assigns: &Map::new(),
             principal: &Principal::new(DIRECT_ID),
             input: None,

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use abide_actors::audit::{AuditEntry, Excerpt, MAX_ENTRIES, Omitted, Received};
 use abide_actors::model::Purpose;
-use abide_conversation::TurnId;
 use abide_conversation::message::StopReason;
+use abide_conversation::{Seq, Step, TurnId};
 use serde_json::json;
 
 use super::super::Store;
@@ -18,7 +18,7 @@ fn entry(name: &str, seconds: i64) -> AuditEntry {
         at: at(seconds),
         purpose: Purpose::Step,
         turn_id: Some(TurnId::new("turn_1")),
-        step: Some(1),
+        step: Some(Step::FIRST),
         attempts: 2,
         sent: Excerpt::of(&json!({"messages": ["hello"]})),
         received: Received {
@@ -31,7 +31,7 @@ fn entry(name: &str, seconds: i64) -> AuditEntry {
         usage: None,
         first_part_ms: Some(3),
         whole_ms: 9,
-        summary: Some(7),
+        summary: Some(Seq::new(7)),
         omitted: Omitted { messages: 4, ..Omitted::default() },
     }
 }

@@ -9,7 +9,7 @@ use abide_conversation::event::{
     Created, EventData, Executor, Intent, RepairRequested, SuspensionKind,
 };
 use abide_conversation::state::{ConversationStatus, PendingCall};
-use abide_conversation::{AgentName, CallId, ConversationId, Event, Timestamp};
+use abide_conversation::{AgentName, CallId, ConversationId, Event, Seq, Timestamp};
 use serde_json::{Map, json};
 
 use super::super::Store;
@@ -51,7 +51,7 @@ pub(in super::super) fn event_of(seq: u64, reason: &str) -> Event {
         }
         _ => EventData::RepairRequested(RepairRequested { reason: reason.to_owned() }),
     };
-    Event { seq, at: at(0), turn_id: None, data }
+    Event { seq: Seq::new(seq), at: at(0), turn_id: None, data }
 }
 
 /// A commit of the events `first..=last` and nothing else.
@@ -59,7 +59,7 @@ pub(in super::super) fn commit(first: u64, last: u64) -> Commit {
     let summary = ConversationSummary {
         agent: AgentName::new("demo"),
         status: ConversationStatus::Idle,
-        last_seq: last,
+        last_seq: Seq::new(last),
         created_at: at(0),
         metadata: Map::from_iter([("plan".to_owned(), json!("gold"))]),
         alarm: None,

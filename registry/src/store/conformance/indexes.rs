@@ -7,7 +7,7 @@ use abide_actors::identity::NodeName;
 use abide_actors::journal::{InboxFilter, StoreError};
 use abide_conversation::event::SuspensionKind;
 use abide_conversation::state::{ConversationStatus, PendingCall};
-use abide_conversation::{AgentName, State};
+use abide_conversation::{AgentName, Seq, State};
 
 use super::super::{ListError, Store, SummaryFilter, SuspensionCount};
 use super::fixtures::*;
@@ -244,7 +244,7 @@ pub(in super::super) async fn the_last_seqs_of_many_conversations_are_read_at_on
     let held = claim_conversation(&*store, "a").await;
     store.append(&id("a"), &held, commit(1, 3)).await.unwrap();
     let seqs = store.last_seqs(&[id("b"), id("a")]).await.unwrap();
-    assert_eq!(seqs, [None, Some(3)]);
+    assert_eq!(seqs, [None, Some(Seq::new(3))]);
 }
 
 /// The names of all active conversations, read page by page.
@@ -348,7 +348,7 @@ pub(in super::super) async fn a_deletion_leaves_nothing_but_its_response(store: 
         whole.summary.active = true;
         whole.opened = vec![pending_call("call_1", 1, 60), pending_call("call_2", 1, 90)];
         whole.responses = vec![response("key:1", "one", 60), response("key:2", "two", 60)];
-        whole.state = Some(State { seq: 300, ..State::default() });
+        whole.state = Some(State { seq: Seq::new(300), ..State::default() });
         store.append(&id(name), &held, whole).await.unwrap();
     }
     let held = claim_conversation(&*store, "a").await;
@@ -357,8 +357,8 @@ pub(in super::super) async fn a_deletion_leaves_nothing_but_its_response(store: 
     assert_eq!(store.current_claim(&id("a")).await, Ok(None));
     assert_eq!(store.load(&id("a")).await, Ok(None));
     assert_eq!(store.summary(&id("a")).await, Ok(None));
-    assert_eq!(store.events(&id("a"), 0, 9).await, Ok(vec![]));
-    assert_eq!(store.events_before(&id("a"), u64::MAX, 9).await, Ok(vec![]));
+    assert_eq!(store.events(&id("a"), Seq::ZERO, 9).await, Ok(vec![]));
+    assert_eq!(store.events_before(&id("a"), Seq::new(u64::MAX), 9).await, Ok(vec![]));
     assert_eq!(store.stored_response("a", "key:1", at(0)).await, Ok(None));
     let kept = store.stored_response("a", "key:2", at(0)).await;
     assert_eq!(kept, Ok(Some(response("key:2", "gone", 60))));
@@ -368,7 +368,7 @@ pub(in super::super) async fn a_deletion_leaves_nothing_but_its_response(store: 
     assert_eq!(active_names(&*store, &PartitionSet::all()).await, ["a:b"]);
     let listed = store.conversations(&Default::default(), None, 9).await.unwrap();
     assert_eq!(listed.items.len(), 1);
-    assert_eq!(store.events(&id("a:b"), 0, 999).await.unwrap().len(), 300);
+    assert_eq!(store.events(&id("a:b"), Seq::ZERO, 999).await.unwrap().len(), 300);
 }
 
 pub(in super::super) async fn a_deletion_by_another_is_fenced(store: Arc<dyn Store>) {
@@ -384,7 +384,7 @@ pub(in super::super) async fn a_deletion_by_another_is_fenced(store: Arc<dyn Sto
 pub(in super::super) async fn a_deleted_conversation_may_be_created_again(store: Arc<dyn Store>) {
     let held = claim_conversation(&*store, "a").await;
     let mut cached = commit(1, 3);
-    cached.state = Some(State { seq: 3, ..State::default() });
+    cached.state = Some(State { seq: Seq::new(3), ..State::default() });
     store.append(&id("a"), &held, cached).await.unwrap();
     store.delete(&id("a"), &held, None).await.unwrap();
     assert_eq!(store.append(&id("a"), &held, commit(1, 1)).await, Err(StoreError::Fenced));

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use abide_actors::identity::{Epoch, Incarnation};
 use abide_actors::journal::{Claim, Holder, StoreError, StoredConversation, StoredResponse};
 use abide_conversation::event::{EventData, Unknown};
-use abide_conversation::{State, Timestamp};
+use abide_conversation::{Seq, State, Timestamp};
 use serde_json::json;
 
 use super::super::Store;
@@ -43,7 +43,7 @@ pub(in super::super) async fn a_commit_with_a_gap_conflicts(store: Arc<dyn Store
     let mut gap = commit(1, 3);
     gap.events = [gap.events[0].clone(), gap.events[2].clone()].into();
     assert_eq!(store.append(&id("a"), &held, gap.clone()).await, Err(StoreError::Conflict));
-    gap.summary.last_seq = 2;
+    gap.summary.last_seq = Seq::new(2);
     assert_eq!(store.append(&id("a"), &held, gap).await, Err(StoreError::Conflict));
     assert_eq!(store.summary(&id("a")).await, Ok(None));
 }
@@ -54,7 +54,7 @@ pub(in super::super) async fn a_commit_without_events_needs_a_conversation(store
     bare.events = Arc::default();
     bare.responses.push(response("key:1", "yes", 60));
     let mut nothing = bare.clone();
-    nothing.summary.last_seq = 0;
+    nothing.summary.last_seq = Seq::ZERO;
     assert_eq!(store.append(&id("a"), &held, nothing).await, Err(StoreError::Conflict));
     store.append(&id("a"), &held, commit(1, 1)).await.unwrap();
     assert_eq!(store.append(&id("a"), &held, bare).await, Ok(()));
@@ -99,13 +99,13 @@ pub(in super::super) async fn a_refused_commit_leaves_nothing(store: Arc<dyn Sto
     whole.opened.push(pending_call("call_1", 1, 60));
     whole.responses.push(response("key:1", "yes", 60));
     let mut misplaced = whole.clone();
-    Arc::make_mut(&mut misplaced.events)[0].seq = 3;
-    misplaced.summary.last_seq = 3;
+    Arc::make_mut(&mut misplaced.events)[0].seq = Seq::new(3);
+    misplaced.summary.last_seq = Seq::new(3);
     assert_eq!(store.append(&id("a"), &held, misplaced).await, Err(StoreError::Conflict));
     let stale = Claim { epoch: held.epoch.next(), ..held };
     assert_eq!(store.append(&id("a"), &stale, whole).await, Err(StoreError::Fenced));
 
-    assert_eq!(store.events(&id("a"), 0, 10).await.unwrap().len(), 1);
+    assert_eq!(store.events(&id("a"), Seq::ZERO, 10).await.unwrap().len(), 1);
     assert_eq!(store.summary(&id("a")).await, Ok(Some(commit(1, 1).summary)));
     assert_eq!(store.inbox(&Default::default(), None, 10).await.unwrap().items, []);
     assert_eq!(store.alarms(10).await, Ok(vec![]));
@@ -122,13 +122,13 @@ pub(in super::super) async fn of_two_commits_at_the_same_place_one_wins(store: A
     );
     let conflict = Err(StoreError::Conflict);
     assert!(both == (Ok(()), conflict.clone()) || both == (conflict, Ok(())), "{both:?}");
-    assert_eq!(store.events(&a, 0, 10).await.unwrap().len(), 2);
+    assert_eq!(store.events(&a, Seq::ZERO, 10).await.unwrap().len(), 2);
 }
 
 pub(in super::super) async fn a_load_begins_at_the_cached_state(store: Arc<dyn Store>) {
     let held = claim_conversation(&*store, "a").await;
     let mut cached = commit(1, 3);
-    let state = State { seq: 3, turns_started: 7, ..State::default() };
+    let state = State { seq: Seq::new(3), turns_started: 7, ..State::default() };
     cached.state = Some(state.clone());
     store.append(&id("a"), &held, cached).await.unwrap();
     let loaded = store.load(&id("a")).await.unwrap().unwrap();
@@ -136,19 +136,19 @@ pub(in super::super) async fn a_load_begins_at_the_cached_state(store: Arc<dyn S
     store.append(&id("a"), &held, commit(4, 5)).await.unwrap();
     let loaded = store.load(&id("a")).await.unwrap().unwrap();
     assert_eq!(loaded, StoredConversation { state, events: vec![event(4), event(5)] });
-    assert_eq!(store.events(&id("a"), 0, 10).await.unwrap().len(), 5);
+    assert_eq!(store.events(&id("a"), Seq::ZERO, 10).await.unwrap().len(), 5);
 }
 
 pub(in super::super) async fn events_are_read_in_pages_in_both_directions(store: Arc<dyn Store>) {
     let held = claim_conversation(&*store, "a").await;
     store.append(&id("a"), &held, commit(1, 5)).await.unwrap();
     let forward = async |after, limit| {
-        let events = store.events(&id("a"), after, limit).await.unwrap();
-        events.into_iter().map(|event| event.seq).collect::<Vec<_>>()
+        let events = store.events(&id("a"), Seq::new(after), limit).await.unwrap();
+        events.into_iter().map(|event| event.seq.get()).collect::<Vec<_>>()
     };
     let backward = async |before, limit| {
-        let events = store.events_before(&id("a"), before, limit).await.unwrap();
-        events.into_iter().map(|event| event.seq).collect::<Vec<_>>()
+        let events = store.events_before(&id("a"), Seq::new(before), limit).await.unwrap();
+        events.into_iter().map(|event| event.seq.get()).collect::<Vec<_>>()
     };
     assert_eq!(forward(0, 2).await, [1, 2]);
     assert_eq!(forward(2, 2).await, [3, 4]);
@@ -158,8 +158,8 @@ pub(in super::super) async fn events_are_read_in_pages_in_both_directions(store:
     assert_eq!(backward(4, 2).await, [3, 2]);
     assert_eq!(backward(2, 2).await, [1]);
     assert!(backward(1, 2).await.is_empty() && backward(0, 2).await.is_empty());
-    assert_eq!(store.events(&id("b"), 0, 10).await, Ok(vec![]));
-    assert_eq!(store.events_before(&id("b"), 9, 10).await, Ok(vec![]));
+    assert_eq!(store.events(&id("b"), Seq::ZERO, 10).await, Ok(vec![]));
+    assert_eq!(store.events_before(&id("b"), Seq::new(9), 10).await, Ok(vec![]));
 }
 
 pub(in super::super) async fn large_events_are_kept_whole(store: Arc<dyn Store>) {
@@ -167,7 +167,7 @@ pub(in super::super) async fn large_events_are_kept_whole(store: Arc<dyn Store>)
     let mut large = commit(2, 4);
     large.events = (2..=4).map(|seq| event_of(seq, &"é".repeat(500_000))).collect();
     store.append(&id("a"), &held, large.clone()).await.unwrap();
-    assert_eq!(store.events(&id("a"), 1, 10).await, Ok(large.events.to_vec()));
+    assert_eq!(store.events(&id("a"), Seq::FIRST, 10).await, Ok(large.events.to_vec()));
 }
 
 pub(in super::super) async fn an_event_of_an_unknown_type_is_kept_whole(store: Arc<dyn Store>) {
@@ -183,9 +183,9 @@ pub(in super::super) async fn an_event_of_an_unknown_type_is_kept_whole(store: A
         loaded,
         StoredConversation { state: State::default(), events: newer.events.to_vec() }
     );
-    assert_eq!(store.events(&id("a"), 0, 10).await, Ok(newer.events.to_vec()));
+    assert_eq!(store.events(&id("a"), Seq::ZERO, 10).await, Ok(newer.events.to_vec()));
     Arc::make_mut(&mut newer.events).reverse();
-    assert_eq!(store.events_before(&id("a"), 4, 10).await, Ok(newer.events.to_vec()));
+    assert_eq!(store.events_before(&id("a"), Seq::new(4), 10).await, Ok(newer.events.to_vec()));
 }
 
 pub(in super::super) async fn conversations_whose_ids_share_a_prefix_are_separate(
@@ -203,8 +203,12 @@ pub(in super::super) async fn conversations_whose_ids_share_a_prefix_are_separat
     store.delete(&id("a"), &held, None).await.unwrap();
     for (count, name) in names.iter().enumerate() {
         let kept = if *name == "a" { 0 } else { count + 1 };
-        assert_eq!(store.events(&id(name), 0, 100).await.unwrap().len(), kept, "{name}");
-        assert_eq!(store.events_before(&id(name), 100, 100).await.unwrap().len(), kept, "{name}");
+        assert_eq!(store.events(&id(name), Seq::ZERO, 100).await.unwrap().len(), kept, "{name}");
+        assert_eq!(
+            store.events_before(&id(name), Seq::new(100), 100).await.unwrap().len(),
+            kept,
+            "{name}"
+        );
         let stored = store.stored_response(name, "key:1", at(0)).await.unwrap();
         assert_eq!(stored.map(|stored| stored.body), (kept > 0).then(|| (*name).into()));
     }

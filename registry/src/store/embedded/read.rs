@@ -6,7 +6,7 @@ use abide_actors::journal::{
     ConversationSummary, InboxEntry, InboxFilter, StoredConversation, StoredResponse,
 };
 use abide_conversation::remembered_decision::RememberedDecision;
-use abide_conversation::{ConversationId, Event, Revision, State, Timestamp};
+use abide_conversation::{ConversationId, Event, Revision, Seq, State, Timestamp};
 use redb::{Error, ReadTransaction};
 
 use super::super::paging::{self, InboxKey};
@@ -49,7 +49,7 @@ pub(super) fn load(
 pub(super) fn events(
     from: &ReadTransaction,
     id: &str,
-    after: u64,
+    after: Seq,
     limit: usize,
     max_bytes: usize,
 ) -> Result<Option<Vec<Event>>, Error> {
@@ -58,7 +58,8 @@ pub(super) fn events(
         return Ok(Some(events));
     }
     let journal = from.open_table(tables::JOURNAL)?;
-    let rows = journal.range((Bound::Excluded((id, after)), Bound::Included((id, u64::MAX))))?;
+    let rows =
+        journal.range((Bound::Excluded((id, after.get())), Bound::Included((id, u64::MAX))))?;
     let mut left = max_bytes;
     for row in rows.take(limit) {
         let json = row?.1;
@@ -78,14 +79,14 @@ fn exists(from: &ReadTransaction, id: &str) -> Result<bool, Error> {
 pub(super) fn events_before(
     from: &ReadTransaction,
     id: &str,
-    before: u64,
+    before: Seq,
     limit: usize,
 ) -> Result<Vec<Event>, Error> {
     if !exists(from, id)? {
         return Ok(Vec::new());
     }
     let journal = from.open_table(tables::JOURNAL)?;
-    let rows = journal.range((id, 0)..(id, before))?.rev();
+    let rows = journal.range((id, 0)..(id, before.get()))?.rev();
     rows.take(limit).map(|row| tables::parse("event", row?.1.value())).collect()
 }
 

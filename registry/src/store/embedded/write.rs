@@ -263,7 +263,7 @@ impl<'t> OpenTables<'t> {
             return Ok(Err(StoreError::Conflict));
         }
         for (event, json) in commit.events.iter().zip(&append.events) {
-            self.journal.insert((id, event.seq), json.as_slice())?;
+            self.journal.insert((id, event.seq.get()), json.as_slice())?;
         }
         self.heads.insert(id, append.record.as_slice())?;
         if let Some(json) = &append.state {

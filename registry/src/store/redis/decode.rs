@@ -3,7 +3,7 @@
 use abide_actors::identity::{Epoch, Incarnation, NodeName};
 use abide_actors::journal::{Claim, ConversationSummary, Holder, StoreError, StoredResponse};
 use abide_conversation::state::ConversationStatus;
-use abide_conversation::{AgentName, ConversationId, Timestamp};
+use abide_conversation::{AgentName, ConversationId, Seq, Timestamp};
 use redis::{Cmd, Value, cmd};
 use serde::de::DeserializeOwned;
 
@@ -53,7 +53,7 @@ pub(super) fn summary(
     Ok(Some(ConversationSummary {
         agent: AgentName::new(agent),
         status,
-        last_seq,
+        last_seq: Seq::new(last_seq),
         created_at,
         metadata: metadata.unwrap_or_default(),
         alarm,
@@ -73,9 +73,9 @@ pub(super) fn claim(id: &ConversationId, row: Value) -> Result<Option<Claim>, St
     })
 }
 
-pub(super) fn seq(id: &ConversationId, row: Value) -> Result<Option<u64>, StoreError> {
+pub(super) fn seq(id: &ConversationId, row: Value) -> Result<Option<Seq>, StoreError> {
     let (seq,): (Option<u64>,) = read(&key_name(id), row)?;
-    Ok(seq)
+    Ok(seq.map(Seq::new))
 }
 
 /// Decodes a stored response, which follows a nonce.

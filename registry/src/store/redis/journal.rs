@@ -3,7 +3,7 @@
 use abide_actors::journal::{
     Claim, Commit, Holder, Journal, StoreError, StoredConversation, StoredResponse,
 };
-use abide_conversation::{ConversationId, Event, State, Timestamp};
+use abide_conversation::{ConversationId, Event, Seq, State, Timestamp};
 use async_trait::async_trait;
 use redis::cmd;
 
@@ -45,8 +45,8 @@ impl Journal for Redis {
         commit: Commit,
     ) -> Result<(), StoreError> {
         // The script checks whether the journal ends there.
-        let before = commit.summary.last_seq.checked_sub(commit.events.len() as u64);
-        if before.is_some_and(|before| commit_rules::follows(&commit, Some(before))) {
+        let before = commit.summary.last_seq.get().checked_sub(commit.events.len() as u64);
+        if before.is_some_and(|before| commit_rules::follows(&commit, Some(Seq::new(before)))) {
             self.append_by_script(id, held, &commit).await
         } else {
             Err(StoreError::Conflict)
@@ -77,7 +77,7 @@ impl Journal for Redis {
     async fn events(
         &self,
         id: &ConversationId,
-        after: u64,
+        after: Seq,
         limit: usize,
     ) -> Result<Vec<Event>, StoreError> {
         let last = after.saturating_add(limit as u64);
@@ -87,11 +87,12 @@ impl Journal for Redis {
     async fn events_before(
         &self,
         id: &ConversationId,
-        before: u64,
+        before: Seq,
         limit: usize,
     ) -> Result<Vec<Event>, StoreError> {
         // Nothing is read past the end, so that the limit counts back from the last event.
-        let seq = decode::seq(id, self.query_row(decode::query_seq(id)).await?)?.unwrap_or(0);
+        let seq =
+            decode::seq(id, self.query_row(decode::query_seq(id)).await?)?.unwrap_or_default();
         let last = before.saturating_sub(1).min(seq);
         let mut events = self.range(id, last.saturating_sub(limit as u64), last).await?;
         events.reverse();
@@ -142,12 +143,12 @@ impl Redis {
     async fn range(
         &self,
         id: &ConversationId,
-        after: u64,
-        last: u64,
+        after: Seq,
+        last: Seq,
     ) -> Result<Vec<Event>, StoreError> {
         // Redis counts from 0, in signed numbers, and includes the last index.
-        let first = i64::try_from(after).unwrap_or(i64::MAX);
-        let last = i64::try_from(last).unwrap_or(i64::MAX);
+        let first = i64::try_from(after.get()).unwrap_or(i64::MAX);
+        let last = i64::try_from(last.get()).unwrap_or(i64::MAX);
         if last <= first {
             return Ok(Vec::new());
         }

@@ -5,7 +5,7 @@ use abide_actors::blobs::Blob;
 use abide_actors::identity::{Epoch, Incarnation, NodeName};
 use abide_actors::journal::{Claim, Commit, Holder, InboxEntry, StoreError, StoredResponse};
 use abide_conversation::remembered_decision::RememberedDecision;
-use abide_conversation::{AgentName, BlobId, ConversationId, DecisionId, Timestamp};
+use abide_conversation::{AgentName, BlobId, ConversationId, DecisionId, Seq, Timestamp};
 use serde::Serialize;
 
 use super::super::{StoredAgent, agent_scope};
@@ -96,14 +96,16 @@ impl Redis {
         commit: &Commit,
     ) -> Result<(), StoreError> {
         let summary = &commit.summary;
-        let (tag, before) = (Tag::of(id), summary.last_seq - commit.events.len() as u64);
-        let metadata = (before == 0 && !summary.metadata.is_empty()).then_some(&summary.metadata);
+        let (tag, before) =
+            (Tag::of(id), summary.last_seq.saturating_sub(commit.events.len() as u64));
+        let metadata =
+            (before == Seq::ZERO && !summary.metadata.is_empty()).then_some(&summary.metadata);
         let now = commit.events.last().map_or(Timestamp::MIN, |event| event.at);
         let mut call = ScriptCall::new(&APPEND, tag, conversation_keys(tag, id))
             .held(held)
             .arg(self.nonce())
-            .arg(before)
-            .arg(summary.last_seq)
+            .arg(before.get())
+            .arg(summary.last_seq.get())
             .arg(summary.agent.as_str())
             .json("", &(summary.status, summary.created_at))?
             .arg(summary.alarm.map(|at| at.to_string()).unwrap_or_default())

@@ -6,7 +6,7 @@ use abide_actors::journal::{
     Claim, ConversationSummary, InboxEntry, InboxFilter, StoreError, StoredResponse,
 };
 use abide_conversation::remembered_decision::RememberedDecision;
-use abide_conversation::{AgentName, ConversationId, DecisionId, Revision, Timestamp};
+use abide_conversation::{AgentName, ConversationId, DecisionId, Revision, Seq, Timestamp};
 use async_trait::async_trait;
 use redis::{Cmd, Value, cmd};
 
@@ -125,7 +125,7 @@ impl Store for Redis {
         Ok(pager.page(|id| Some(id.to_owned())))
     }
 
-    async fn last_seqs(&self, ids: &[ConversationId]) -> Result<Vec<Option<u64>>, StoreError> {
+    async fn last_seqs(&self, ids: &[ConversationId]) -> Result<Vec<Option<Seq>>, StoreError> {
         let answers = self.query_all(ids.iter().map(decode::query_seq).collect()).await?;
         ids.iter().zip(answers).map(|(id, answer)| decode::seq(id, answer)).collect()
     }

@@ -11,7 +11,7 @@ use super::scenario::*;
 use crate::command::{Action, ModelReplied, PlannedCall};
 use crate::event::{EventData, Executor};
 use crate::message::Outcome;
-use crate::{MessageId, Rejection, State};
+use crate::{MessageId, Rejection, Seq, State, Step};
 
 fn answered_at_once(id: &str) -> PlannedCall {
     answered_call(id, Executor::Server, Outcome::Ok(json!(1)))
@@ -31,7 +31,7 @@ fn steps(run: &mut RandomRun, given: &[&[&str]]) -> Vec<String> {
         let Some(turn) = &run.state.turn else { break };
         let reply = ModelReplied {
             turn: turn.id.clone(),
-            step,
+            step: Step::new(step),
             id: MessageId::new("msg"),
             content: Vec::new(),
             calls: given.iter().map(|id| answered_at_once(id)).collect(),
@@ -39,7 +39,7 @@ fn steps(run: &mut RandomRun, given: &[&[&str]]) -> Vec<String> {
             stop: None,
             verbatim: None,
             context_tokens: None,
-            context_seq: u64::MAX,
+            context_seq: Seq::MAX,
             object: None,
             verdict: Default::default(),
         };

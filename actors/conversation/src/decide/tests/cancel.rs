@@ -6,9 +6,9 @@ use super::scenario::*;
 use crate::command::{Action, Cancel, IfBusy, Send};
 use crate::event::EventData;
 use crate::state::ConversationStatus;
-use crate::{Rejection, TurnId};
+use crate::{Rejection, Step, TurnId};
 
-fn cancel_with(step: u32) -> Action {
+fn cancel_with(step: Step) -> Action {
     Action::Cancel(Cancel { partial: Some(partial(step)) })
 }
 
@@ -43,13 +43,13 @@ fn cancel_before_the_first_token_ends_the_turn() {
 #[test]
 fn the_partial_text_of_a_cancelled_stream_is_kept_once_and_marked() {
     let mut scenario = Scenario::with_turn();
-    assert_eq!(scenario.apply(cancel_with(1)).unwrap(), ["assistant_msg", "turn_ended"]);
+    assert_eq!(scenario.apply(cancel_with(Step::FIRST)).unwrap(), ["assistant_msg", "turn_ended"]);
     assert_eq!(
         assistant_texts(&scenario),
         [("half a".to_owned(), json!("cancelled"), json!("cancelled"))]
     );
     assert_idle(&scenario);
-    assert_eq!(scenario.apply(cancel_with(1)).unwrap(), [""; 0]);
+    assert_eq!(scenario.apply(cancel_with(Step::FIRST)).unwrap(), [""; 0]);
 }
 
 /// `reference/semantics.md#what-must-not-go-wrong` no. 13
@@ -57,7 +57,10 @@ fn the_partial_text_of_a_cancelled_stream_is_kept_once_and_marked() {
 fn cancelling_while_calls_are_open_does_not_write_the_text_a_second_time() {
     for step in [1, 2] {
         let mut scenario = Scenario::with_calls(vec![server("a")]);
-        assert_eq!(scenario.apply(cancel_with(step)).unwrap(), ["tool_result", "turn_ended"]);
+        assert_eq!(
+            scenario.apply(cancel_with(Step::new(step))).unwrap(),
+            ["tool_result", "turn_ended"]
+        );
         assert_eq!(
             assistant_texts(&scenario),
             [("said".to_owned(), json!("complete"), json!(null))]
@@ -69,13 +72,13 @@ fn cancelling_while_calls_are_open_does_not_write_the_text_a_second_time() {
 fn a_partial_of_a_step_that_is_done_is_dropped() {
     let mut scenario = Scenario::with_calls(vec![server("a")]);
     scenario.then(returned("a", 1));
-    assert_eq!(scenario.apply(cancel_with(1)).unwrap(), ["turn_ended"]);
+    assert_eq!(scenario.apply(cancel_with(Step::FIRST)).unwrap(), ["turn_ended"]);
 }
 
 #[test]
 fn an_empty_partial_is_not_written() {
     let mut scenario = Scenario::with_turn();
-    let mut nothing = partial(1);
+    let mut nothing = partial(Step::FIRST);
     nothing.content.clear();
     let events = scenario.apply(Action::Cancel(Cancel { partial: Some(nothing) })).unwrap();
     assert_eq!(events, ["turn_ended"]);
@@ -136,7 +139,7 @@ fn cancel_while_messages_are_queued_ends_the_running_turn_only() {
 fn interrupt_cancels_then_starts_in_one_commit() {
     let mut scenario = Scenario::with_calls(vec![human("a")]);
     let mut interrupt: Send = message("turn_2", IfBusy::Interrupt);
-    interrupt.partial = Some(partial(1));
+    interrupt.partial = Some(partial(Step::FIRST));
     let events = scenario.apply(Action::Send(interrupt)).unwrap();
     assert_eq!(events, ["tool_result", "turn_ended", "user_msg", "turn_started"]);
     assert_eq!(scenario.turn_ends(), [("cancelled".to_owned(), None)]);
@@ -147,7 +150,7 @@ fn interrupt_cancels_then_starts_in_one_commit() {
 fn interrupt_keeps_what_the_stream_had_said() {
     let mut scenario = Scenario::with_turn();
     let mut interrupt: Send = message("turn_2", IfBusy::Interrupt);
-    interrupt.partial = Some(partial(1));
+    interrupt.partial = Some(partial(Step::FIRST));
     let events = scenario.apply(Action::Send(interrupt)).unwrap();
     assert_eq!(events, ["assistant_msg", "turn_ended", "user_msg", "turn_started"]);
     assert_eq!(scenario.journal[3].turn_id, Some(TurnId::new("turn_1")));

@@ -8,7 +8,7 @@ use crate::event::{OnInterrupt, Todo, TodoStatus};
 use crate::message::Outcome;
 use crate::permission::{Decision, PermissionPhase};
 use crate::usage::Usage;
-use crate::{CallId, ConversationId, Principal, Rejection, Revision, TurnId};
+use crate::{Attempt, CallId, ConversationId, Principal, Rejection, Revision, TurnId};
 
 fn child_with_turn() -> Scenario {
     let mut scenario = Scenario::empty();
@@ -203,7 +203,7 @@ fn what_a_tool_changes_is_journalled_with_its_result() {
     let (ui, halt) = (None, None);
     let back = ToolReturned {
         call,
-        attempt: 1,
+        attempt: Attempt::FIRST,
         outcome,
         ui,
         halt,

@@ -4,15 +4,21 @@ use super::scenario::*;
 use crate::command::{Action, IfBusy, ModelReplied, Send};
 use crate::context::{ContextMarks, Summary};
 use crate::event::{ContextReduced, ReductionReason, Summarized};
-use crate::{Rejection, TurnId};
+use crate::{Rejection, Seq, Step, TurnId};
 
 fn marks(since: u64, expired: u64) -> ContextMarks {
-    ContextMarks { read_from: since, shown_from: since, expired_upto: expired, forced_upto: 0 }
+    let [since, expired] = [since, expired].map(Seq::new);
+    ContextMarks {
+        read_from: since,
+        shown_from: since,
+        expired_upto: expired,
+        forced_upto: Seq::ZERO,
+    }
 }
 
 fn reduced(step: u32, marks: ContextMarks, why: ReductionReason) -> Action {
     let reduced = ContextReduced {
-        step,
+        step: Step::new(step),
         marks,
         reason: why,
         results: 1,
@@ -24,10 +30,10 @@ fn reduced(step: u32, marks: ContextMarks, why: ReductionReason) -> Action {
 }
 
 /// A summary up to `upto`, made when the last one covered up to `after`.
-fn summarized(after: u64, upto: u64) -> Action {
+fn summarized(after: Seq, upto: Seq) -> Action {
     let (text, usage) = ("They met.".to_owned(), None);
     let (tokens_before, tokens_after) = (900, 300);
-    let marks = marks(upto + 1, 0);
+    let marks = marks(upto.get() + 1, 0);
     let summarized = Summarized { upto, marks, text, usage, tokens_before, tokens_after };
     Action::Summarized { after, summarized }
 }
@@ -72,7 +78,7 @@ fn marks_only_grow() {
         let less = scenario.apply(reduced(1, less, ReductionReason::Budget));
         assert_eq!(less, Err(Rejection::Stale));
     }
-    let forced = ContextMarks { forced_upto: 1, ..marks(2, 2) };
+    let forced = ContextMarks { forced_upto: Seq::FIRST, ..marks(2, 2) };
     scenario.then(reduced(1, forced, ReductionReason::Budget));
     assert_eq!(
         scenario.apply(reduced(2, marks(3, 3), ReductionReason::Budget)),
@@ -118,7 +124,7 @@ fn turns_that_were_dropped_are_summarized_however_little_is_left() {
     scenario.reply(vec![]).unwrap();
     let upto = scenario.state.seq;
     assert_eq!(scenario.wanted(), [format!("summary up to {upto}")]);
-    scenario.then(summarized(0, upto));
+    scenario.then(summarized(Seq::ZERO, upto));
     turn(&mut scenario, "turn_3", 700);
     assert!(scenario.wanted().is_empty());
 }
@@ -127,19 +133,23 @@ fn turns_that_were_dropped_are_summarized_however_little_is_left() {
 fn a_summary_is_a_compare_and_set_on_what_was_covered_before() {
     let mut scenario = large();
     let upto = scenario.state.seq;
-    for (after, upto) in [(1, upto), (0, upto + 1), (0, 0)] {
+    for (after, upto) in [(Seq::FIRST, upto), (Seq::ZERO, upto.next()), (Seq::ZERO, Seq::ZERO)] {
         assert_eq!(scenario.apply(summarized(after, upto)), Err(Rejection::Stale));
     }
-    assert_eq!(scenario.apply(summarized(0, upto)), Ok(vec!["summarized"]));
+    assert_eq!(scenario.apply(summarized(Seq::ZERO, upto)), Ok(vec!["summarized"]));
     let seq = scenario.state.seq;
     let context = &scenario.state.context;
     assert_eq!((context.summary, context.tokens), (Some(Summary { seq, upto }), 300));
-    assert_eq!(context.marks, marks(upto + 1, 0));
+    assert_eq!(context.marks, marks(upto.get() + 1, 0));
     assert!(scenario.wanted().is_empty());
-    assert_eq!(scenario.apply(summarized(0, upto)), Err(Rejection::Stale), "a second one");
+    assert_eq!(scenario.apply(summarized(Seq::ZERO, upto)), Err(Rejection::Stale), "a second one");
     turn(&mut scenario, "turn_2", 900);
     let next = scenario.state.seq;
-    assert_eq!(scenario.apply(summarized(0, next)), Err(Rejection::Stale), "after the same");
+    assert_eq!(
+        scenario.apply(summarized(Seq::ZERO, next)),
+        Err(Rejection::Stale),
+        "after the same"
+    );
     scenario.then(summarized(upto, next));
 }
 
@@ -148,12 +158,12 @@ fn a_summary_takes_back_no_mark_that_was_set_meanwhile() {
     let mut scenario = large();
     let upto = scenario.state.seq;
     scenario.then(send("turn_2"));
-    let marks = marks(upto + 2, upto + 2);
+    let marks = marks(upto.get() + 2, upto.get() + 2);
     let Action::ContextReduced { reduced, .. } = reduced(1, marks, ReductionReason::Budget) else {
         unreachable!()
     };
     scenario.then(Action::ContextReduced { turn: TurnId::new("turn_2"), reduced });
-    scenario.then(summarized(0, upto));
+    scenario.then(summarized(Seq::ZERO, upto));
     assert_eq!(scenario.state.context.marks, marks);
     assert_eq!(scenario.wanted(), ["model step 1 of turn_2"]);
 }
@@ -165,17 +175,17 @@ fn a_summary_that_failed_is_tried_again_after_another_turn() {
     assert!(scenario.wanted().is_empty());
     assert_eq!(scenario.apply(failed()), Err(Rejection::Stale));
     let late = scenario.state.seq;
-    assert_eq!(scenario.apply(summarized(0, late)), Err(Rejection::Stale));
+    assert_eq!(scenario.apply(summarized(Seq::ZERO, late)), Err(Rejection::Stale));
     turn(&mut scenario, "turn_2", 900);
     assert_eq!(scenario.wanted().len(), 1);
 }
 
 #[test]
 fn what_a_step_counted_is_out_of_date_once_a_summary_has_come() {
-    for (read_at, tokens) in [(0, 300), (u64::MAX, 950)] {
+    for (read_at, tokens) in [(Seq::ZERO, 300), (Seq::MAX, 950)] {
         let mut scenario = large();
         let upto = scenario.state.seq;
-        scenario.then(send("turn_2")).then(summarized(0, upto));
+        scenario.then(send("turn_2")).then(summarized(Seq::ZERO, upto));
         assert_eq!(scenario.state.context.tokens, 300);
         let Action::ModelReplied(reply) = scenario.model_reply(vec![]) else { unreachable!() };
         let context_tokens = Some(950);

@@ -68,7 +68,7 @@ fn a_dispatch_is_revived_under_its_id_as_the_user_who_asked() {
     scenario.then(again("d"));
     assert_eq!(scenario.apply(Action::Revive).unwrap(), ["dispatch_started"]);
     let run = &scenario.state.dispatches[&CallId::new("d")];
-    assert_eq!((run.attempt, run.principal.as_str()), (2, "user"));
+    assert_eq!((run.attempt.get(), run.principal.as_str()), (2, "user"));
     assert_eq!(run.requests["key"], "print");
     assert_eq!(scenario.apply(returned("d", 1)), Err(Rejection::Stale));
     scenario.then(returned("d", 2));

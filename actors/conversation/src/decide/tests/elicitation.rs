@@ -7,12 +7,12 @@ use crate::command::{Action, ToolReturned};
 use crate::elicitation::{InputAnswer, InputRequest};
 use crate::event::{EventData, Executor, OnInterrupt, SuspensionKind};
 use crate::message::Outcome;
-use crate::{CallId, Rejection};
+use crate::{Attempt, CallId, Rejection};
 
 fn asking_for(call: &str, attempt: u32, state: &str) -> Action {
     Action::ToolReturned(ToolReturned {
         call: CallId::new(call),
-        attempt,
+        attempt: Attempt::new(attempt),
         outcome: Outcome::Ok(json!(null)),
         ui: None,
         halt: None,

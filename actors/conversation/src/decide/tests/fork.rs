@@ -9,9 +9,9 @@ use crate::command::{CopiedEvents, IfBusy};
 use crate::event::{Event, EventData, Executor};
 use crate::fork::Fork;
 use crate::message::{ErrorType, Outcome};
-use crate::{Action, ConversationId, Rejection, State, wanted};
+use crate::{Action, ConversationId, Rejection, Seq, State, wanted};
 
-fn fork_of(at_seq: u64) -> Action {
+fn fork_of(at_seq: Seq) -> Action {
     let fork = Fork { conversation_id: ConversationId::new("first"), at_seq };
     Action::Create(crate::command::Create { fork: Some(fork), ..create() })
 }
@@ -19,16 +19,13 @@ fn fork_of(at_seq: u64) -> Action {
 /// The copy of a journal's first events, read in pages of `page`.
 fn forked(journal: &[Event], at_seq: usize, page: usize) -> Scenario {
     let mut copy = Scenario::empty();
-    copy.then(fork_of(at_seq as u64));
+    copy.then(fork_of(Seq::new(at_seq as u64)));
     while copy.state.forking.is_some() {
-        let after = copy.state.seq as usize;
-        let events: Vec<Event> = journal[after..at_seq].iter().take(page).cloned().collect();
-        let whole = after + events.len() == at_seq;
-        copy.then(Action::EventsCopied(CopiedEvents {
-            after: after as u64,
-            events,
-            is_last: whole,
-        }));
+        let after = copy.state.seq;
+        let copied = after.get() as usize;
+        let events: Vec<Event> = journal[copied..at_seq].iter().take(page).cloned().collect();
+        let whole = copied + events.len() == at_seq;
+        copy.then(Action::EventsCopied(CopiedEvents { after, events, is_last: whole }));
     }
     copy
 }
@@ -81,7 +78,7 @@ fn nothing_else_happens_while_the_prefix_is_copied() {
     copy.then(fork_of(first.state.seq));
     let events = first.journal[1..3].to_vec();
     copy.then(Action::EventsCopied(CopiedEvents {
-        after: 1,
+        after: Seq::FIRST,
         events: events.clone(),
         is_last: false,
     }));
@@ -91,7 +88,7 @@ fn nothing_else_happens_while_the_prefix_is_copied() {
         assert_eq!(copy.apply(action), Err(Rejection::Forking));
     }
     assert_eq!(copy.apply(Action::Revive), Ok(vec![]));
-    let again = Action::EventsCopied(CopiedEvents { after: 1, events, is_last: false });
+    let again = Action::EventsCopied(CopiedEvents { after: Seq::FIRST, events, is_last: false });
     assert_eq!(copy.apply(again), Err(Rejection::Stale), "a page comes once");
 }
 

@@ -6,9 +6,9 @@ use super::scenario::*;
 use crate::command::{Action, MessageVerdict, ModelReplied, PlannedCall};
 use crate::event::{AddedContext, EventData};
 use crate::message::text_block;
-use crate::{Rejection, TurnId};
+use crate::{Rejection, Step, TurnId};
 
-fn added(step: u32) -> Action {
+fn added(step: Step) -> Action {
     let added = vec![AddedContext { hook: "docs".to_owned(), content: vec![text_block("known")] }];
     Action::ContextAdded { turn: TurnId::new("turn_1"), step, added }
 }
@@ -27,17 +27,17 @@ fn refusal() -> MessageVerdict {
 #[test]
 fn what_durable_hooks_add_is_journalled_once_a_step_and_the_model_still_asked() {
     let mut scenario = Scenario::with_turn();
-    assert_eq!(scenario.apply(added(1)), Ok(vec!["context_added"]));
-    assert_eq!(scenario.apply(added(1)), Err(Rejection::Stale));
+    assert_eq!(scenario.apply(added(Step::FIRST)), Ok(vec!["context_added"]));
+    assert_eq!(scenario.apply(added(Step::FIRST)), Err(Rejection::Stale));
     assert_eq!(scenario.wanted(), ["model step 1 of turn_1"]);
-    assert_eq!(scenario.state.turn.as_ref().unwrap().hooks_done_for, 1);
+    assert_eq!(scenario.state.turn.as_ref().unwrap().hooks_done_for, Step::FIRST);
 }
 
 #[test]
 fn a_hook_halts_the_turn_before_its_step() {
     let mut scenario = Scenario::with_turn();
     let (turn, reason) = (TurnId::new("turn_1"), "hook guard: no".to_owned());
-    scenario.then(Action::Halt { turn, step: 1, reason: reason.clone() });
+    scenario.then(Action::Halt { turn, step: Step::FIRST, reason: reason.clone() });
     assert_eq!(scenario.turn_ends(), [("halted".to_owned(), Some(reason))]);
 }
 

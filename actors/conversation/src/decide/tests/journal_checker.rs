@@ -9,7 +9,7 @@ use crate::event::{
 };
 use crate::message::{ErrorType, Outcome};
 use crate::remembered_decision::Scope;
-use crate::{CallId, ConversationId, DecisionId, TurnId};
+use crate::{Attempt, CallId, ConversationId, DecisionId, Seq, TurnId};
 
 #[derive(Default)]
 struct CallRecord {
@@ -17,13 +17,13 @@ struct CallRecord {
     suspensions: u32,
     approvals: u32,
     denied: bool,
-    attempts: u32,
+    last_attempt: Option<Attempt>,
     done: bool,
 }
 
 #[derive(Default)]
 pub(super) struct JournalChecker {
-    seq: u64,
+    seq: Seq,
     calls: BTreeMap<CallId, CallRecord>,
     dispatches: BTreeMap<CallId, bool>,
     waiting_turns: BTreeSet<TurnId>,
@@ -38,7 +38,7 @@ pub(super) struct JournalChecker {
     /// Decisions that are not published to the agent yet.
     unpublished: BTreeSet<DecisionId>,
     /// The last event that a summary covers.
-    covered: u64,
+    covered: Seq,
 }
 
 impl JournalChecker {
@@ -67,11 +67,11 @@ impl JournalChecker {
     }
 
     fn check_event(&mut self, event: &Event) {
-        self.seq += 1;
+        self.seq = self.seq.next();
         assert_eq!(event.seq, self.seq, "seq has no gap");
         match &event.data {
             EventData::Created(created) => {
-                assert_eq!(event.seq, 1, "it is created once, first");
+                assert_eq!(event.seq, Seq::FIRST, "it is created once, first");
                 self.is_child = created.parent.is_some();
                 self.is_copying = created.fork.is_some();
             }
@@ -179,13 +179,7 @@ impl JournalChecker {
     fn check_dispatch_start(&mut self, event: &Event, started: &DispatchStarted) {
         assert_eq!(event.turn_id, None);
         let done = self.dispatches.insert(started.call_id.clone(), false);
-        assert_eq!(
-            (done, started.attempt > 1),
-            match started.attempt {
-                1 => (None, false),
-                _ => (Some(false), true),
-            }
-        );
+        assert_eq!(done, (started.attempt > Attempt::FIRST).then_some(false));
     }
 
     fn check_dispatch_end(&mut self, done: &DispatchFinished) {
@@ -215,8 +209,8 @@ impl JournalChecker {
     fn check_tool_start(&mut self, event: &Event, started: &ToolStarted) {
         let record = self.call_record(event, &started.call_id);
         assert!(record.open.is_none() && !record.denied, "nothing runs after a denial");
-        assert!(started.attempt > record.attempts, "attempts grow");
-        record.attempts = started.attempt;
+        assert!(Some(started.attempt) > record.last_attempt, "attempts grow");
+        record.last_attempt = Some(started.attempt);
     }
 
     fn check_tool_result(&mut self, event: &Event, result: &ToolResult) {

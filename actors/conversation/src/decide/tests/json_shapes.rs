@@ -7,7 +7,7 @@ use super::scenario::*;
 use crate::command::{Action, IfBusy, ToolReturned};
 use crate::event::{AnswerFormat, Event, Executor};
 use crate::message::{ErrorType, Outcome, Ui, text_block};
-use crate::{CallId, Timestamp, from_json};
+use crate::{Attempt, CallId, Timestamp, from_json};
 
 fn written(scenario: &Scenario) -> Vec<Value> {
     scenario.journal.iter().map(|event| serde_json::to_value(event).unwrap()).collect()
@@ -115,7 +115,7 @@ fn an_error_result_has_its_type_and_a_shown_one_its_ui() {
     let mut scenario = Scenario::with_calls(vec![server("a"), server("b")]);
     scenario.then(Action::ToolReturned(ToolReturned {
         call: CallId::new("a"),
-        attempt: 1,
+        attempt: Attempt::FIRST,
         outcome: Outcome::Err("broken".to_owned(), ErrorType::ToolCrashed),
         ui: Some(Ui { kind: "chart".to_owned(), payload: json!([1]) }),
         halt: None,
@@ -184,7 +184,7 @@ fn an_event_reads_back_however_deep_the_value_inside_it_is() {
     let mut scenario = Scenario::with_calls(vec![planned]);
     scenario.then(approve_with("a", deep.clone())).then(Action::ToolReturned(ToolReturned {
         call: CallId::new("a"),
-        attempt: 1,
+        attempt: Attempt::FIRST,
         outcome: Outcome::Ok(deep),
         ui: None,
         halt: None,

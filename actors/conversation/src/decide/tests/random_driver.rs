@@ -17,8 +17,8 @@ use crate::remembered_decision::{Match, Scope};
 use crate::state::PendingCall;
 use crate::usage::Usage;
 use crate::{
-    Activity, CallId, ConversationId, DecisionId, MessageId, Principal, Revision, State, Timestamp,
-    TurnId, checked_fold, decide, wanted,
+    Activity, CallId, ConversationId, DecisionId, MessageId, Principal, Revision, Seq, State, Step,
+    Timestamp, TurnId, checked_fold, decide, wanted,
 };
 
 /// One roll of the dice. Its meaning depends on the state that it meets.
@@ -104,7 +104,7 @@ impl RandomRun {
             24 => Action::ParentNotified(self.queued(n, roll)),
             25 if roll.how % 3 == 1 => self.reduced(roll),
             25 if roll.how % 3 == 2 => {
-                summarized(&self.state, u64::from(roll.which), roll.ms as u8)
+                summarized(&self.state, Seq::new(u64::from(roll.which)), roll.ms as u8)
             }
             25 => self.hook_action(roll),
             26 => Action::RevokeDecision(DecisionId::new(format!("dec_{}", roll.how % 4))),
@@ -134,7 +134,7 @@ impl RandomRun {
                 reply(turn, *step, planned(roll, seq), roll.how)
             }
             Activity::RunTool { call, attempt } if self.has_child(call) && roll.how % 3 != 1 => {
-                child_started(call.as_str(), *attempt)
+                child_started(call.as_str(), attempt.get())
             }
             Activity::RunTool { call, attempt } => {
                 let halt = (roll.how % 16 == 1).then(|| "enough".to_owned());
@@ -193,10 +193,17 @@ impl RandomRun {
         Action::Send(sent)
     }
 
+    /// The number of a step, counted from the latest one of the open turn.
+    fn step_plus(&self, steps: u32) -> Step {
+        let latest = self.state.turn.as_ref().map_or(Step::ZERO, |turn| turn.step);
+        Step::new(latest.get() + steps)
+    }
+
     fn partial(&self, roll: Roll) -> Option<PartialMessage> {
-        let step = self.state.turn.as_ref()?.step + [1, 1, 1, 0, 2][usize::from(roll.which % 5)];
+        let step = self.step_plus([1, 1, 1, 0, 2][usize::from(roll.which % 5)]);
         let content = vec![text_block("half"); usize::from(roll.how % 4).min(1)];
-        Some(PartialMessage { id: MessageId::new("msg"), step, content })
+        let is_in_turn = self.state.turn.is_some();
+        is_in_turn.then(|| PartialMessage { id: MessageId::new("msg"), step, content })
     }
 
     fn dispatch(&self, n: usize, roll: Roll) -> Action {
@@ -217,7 +224,7 @@ impl RandomRun {
         let turn = self.state.turn.as_ref();
         Action::ModelFailed(ModelFailed {
             turn: turn.map_or(TurnId::new("none"), |turn| turn.id.clone()),
-            step: turn.map_or(0, |turn| turn.step) + [1, 1, 1, 0, 2][usize::from(roll.how % 5)],
+            step: self.step_plus([1, 1, 1, 0, 2][usize::from(roll.how % 5)]),
             reason: "broken".to_owned(),
             partial: self.partial(roll),
         })
@@ -245,7 +252,7 @@ impl RandomRun {
 
     fn hook_action(&self, roll: Roll) -> Action {
         let turn = self.state.turn.as_ref();
-        let step = turn.map_or(0, |turn| turn.step) + [1, 1, 1, 0, 2][usize::from(roll.how % 5)];
+        let step = self.step_plus([1, 1, 1, 0, 2][usize::from(roll.how % 5)]);
         let turn = turn.map_or(TurnId::new("none"), |turn| turn.id.clone());
         let added = AddedContext { hook: "docs".to_owned(), content: vec![text_block("known")] };
         match roll.which % 8 {
@@ -257,7 +264,7 @@ impl RandomRun {
     /// A reduction of the context, legal or illegal.
     fn reduced(&self, roll: Roll) -> Action {
         let turn = self.state.turn.as_ref();
-        let step = turn.map_or(0, |turn| turn.step) + [1, 1, 0][usize::from(roll.how / 3 % 3)];
+        let step = self.step_plus([1, 1, 0][usize::from(roll.how / 3 % 3)]);
         let turn = turn.map_or(TurnId::new("none"), |turn| turn.id.clone());
         let seq = self.state.seq.saturating_sub(u64::from(roll.which % 8));
         let reduced = ContextReduced {
@@ -266,7 +273,7 @@ impl RandomRun {
                 read_from: seq,
                 shown_from: seq,
                 expired_upto: seq,
-                forced_upto: 0,
+                forced_upto: Seq::ZERO,
             },
             reason: [ReductionReason::Budget, ReductionReason::TooLong]
                 [usize::from(roll.which % 2)],
@@ -394,8 +401,8 @@ fn answer_to(pending: &PendingCall, roll: Roll) -> Action {
 }
 
 /// A summary that follows the last one, or a failed one.
-fn summarized(state: &State, upto: u64, how: u8) -> Action {
-    let after = state.context.summary.map_or(0, |summary| summary.upto);
+fn summarized(state: &State, upto: Seq, how: u8) -> Action {
+    let after = state.context.summary.map_or(Seq::ZERO, |summary| summary.upto);
     if how.is_multiple_of(3) || upto <= after {
         return Action::SummaryFailed { reason: "the model is away".to_owned() };
     }
@@ -410,7 +417,7 @@ fn summarized(state: &State, upto: u64, how: u8) -> Action {
     Action::Summarized { after, summarized }
 }
 
-fn reply(turn: &TurnId, step: u32, calls: Vec<PlannedCall>, how: u8) -> Action {
+fn reply(turn: &TurnId, step: Step, calls: Vec<PlannedCall>, how: u8) -> Action {
     let object = match how % 9 {
         7 => Some(Ok(json!(null))),
         8 => Some(Err("bad".to_owned())),
@@ -426,14 +433,14 @@ fn reply(turn: &TurnId, step: u32, calls: Vec<PlannedCall>, how: u8) -> Action {
         stop: [None, Some(StopReason::Paused), Some(StopReason::Refusal)][usize::from(how / 9 % 3)],
         verbatim: None,
         context_tokens: (how % 4 != 3).then_some(u64::from(how)),
-        context_seq: u64::MAX,
+        context_seq: Seq::MAX,
         object,
         verdict: verdict_of(how),
     })
 }
 
 /// Up to five calls of random kinds.
-fn planned(roll: Roll, seq: u64) -> Vec<PlannedCall> {
+fn planned(roll: Roll, seq: Seq) -> Vec<PlannedCall> {
     let kinds = |n: u8| {
         let seed =
             (roll.ms / 64).wrapping_mul(31).wrapping_add(u16::from(n) * 7 + u16::from(roll.how));

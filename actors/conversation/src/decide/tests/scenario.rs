@@ -11,8 +11,8 @@ use crate::parent::Parent;
 use crate::permission::{Decision, Verdict};
 use crate::usage::Usage;
 use crate::{
-    Activity, AgentName, CallId, ConversationId, MessageId, Principal, Rejection, Revision, State,
-    Timestamp, TurnId, checked_fold, decide, from_json, replay, wanted,
+    Activity, AgentName, Attempt, CallId, ConversationId, MessageId, Principal, Rejection,
+    Revision, Seq, State, Step, Timestamp, TurnId, checked_fold, decide, from_json, replay, wanted,
 };
 
 /// How long suspensions wait in these tests.
@@ -54,7 +54,7 @@ impl Scenario {
     pub(super) fn apply(&mut self, action: Action) -> Applied {
         let events = decide(&self.state, Command { at: self.at, action })?;
         for event in &events {
-            assert_eq!(event.seq, self.state.seq + 1, "seq has no gap");
+            assert_eq!(event.seq, self.state.seq.next(), "seq has no gap");
             let json = serde_json::to_vec(event).unwrap();
             let read: Event = from_json(&json).unwrap();
             assert_eq!(read, *event, "an event reads back as it was");
@@ -84,7 +84,7 @@ impl Scenario {
         let turn = self.state.turn.as_ref().unwrap();
         Action::ModelReplied(ModelReplied {
             turn: turn.id.clone(),
-            step: turn.step + 1,
+            step: turn.next_step(),
             id: MessageId::new(format!("msg_{}", self.state.seq)),
             content: vec![text_block("said")],
             calls,
@@ -92,7 +92,7 @@ impl Scenario {
             stop: None,
             verbatim: None,
             context_tokens: None,
-            context_seq: u64::MAX,
+            context_seq: Seq::MAX,
             object: None,
             verdict: MessageVerdict::Accept,
         })
@@ -309,7 +309,7 @@ pub(super) fn child_started(call: &str, attempt: u32) -> Action {
     let within_ms = TIMEOUT_MS.unsigned_abs();
     Action::ChildStarted(ChildStarted {
         call: CallId::new(call),
-        attempt,
+        attempt: Attempt::new(attempt),
         within_ms,
         effective_args: None,
     })
@@ -406,7 +406,7 @@ pub(super) fn returned(call: &str, attempt: u32) -> Action {
     let call = CallId::new(call);
     Action::ToolReturned(ToolReturned {
         call,
-        attempt,
+        attempt: Attempt::new(attempt),
         outcome,
         ui: None,
         halt: None,
@@ -429,7 +429,7 @@ pub(super) fn cancel() -> Action {
     Action::Cancel(Cancel { partial: None })
 }
 
-pub(super) fn partial(step: u32) -> PartialMessage {
+pub(super) fn partial(step: Step) -> PartialMessage {
     PartialMessage { id: MessageId::new("msg_cut"), step, content: vec![text_block("half a")] }
 }
 

@@ -6,9 +6,9 @@ use super::scenario::*;
 use crate::command::{Action, CallPlan, ModelFailed, ToolReturned};
 use crate::event::{CallKind, EventData, Executor};
 use crate::message::{ErrorType, Outcome, Ui};
-use crate::{CallId, Rejection, TurnId};
+use crate::{Attempt, CallId, Rejection, Step, TurnId};
 
-fn failed(step: u32, cut: bool) -> Action {
+fn failed(step: Step, cut: bool) -> Action {
     Action::ModelFailed(ModelFailed {
         turn: TurnId::new("turn_1"),
         step,
@@ -22,7 +22,7 @@ fn halting(call: &str) -> Action {
     let outcome = Outcome::Ok(json!(1));
     Action::ToolReturned(ToolReturned {
         call,
-        attempt: 1,
+        attempt: Attempt::FIRST,
         outcome,
         ui: None,
         halt,
@@ -95,7 +95,7 @@ fn an_answer_or_an_expiry_in_the_last_step_ends_the_turn_too() {
 #[test]
 fn a_provider_failure_is_turn_failed_with_a_reason() {
     let mut scenario = Scenario::with_turn();
-    assert_eq!(scenario.apply(failed(1, false)).unwrap(), ["turn_ended"]);
+    assert_eq!(scenario.apply(failed(Step::FIRST, false)).unwrap(), ["turn_ended"]);
     assert_eq!(scenario.turn_ends(), [("failed".to_owned(), Some("HTTP 500".to_owned()))]);
     assert!(scenario.wanted().is_empty());
 }
@@ -104,14 +104,14 @@ fn a_provider_failure_is_turn_failed_with_a_reason() {
 #[test]
 fn the_partial_text_of_a_failed_stream_is_kept_once_and_marked() {
     let mut scenario = Scenario::with_turn();
-    assert_eq!(scenario.apply(failed(1, true)).unwrap(), ["assistant_msg", "turn_ended"]);
+    assert_eq!(scenario.apply(failed(Step::FIRST, true)).unwrap(), ["assistant_msg", "turn_ended"]);
     let EventData::AssistantMsg(spoken) = &scenario.journal[3].data else { unreachable!() };
     let spoken = serde_json::to_value(spoken).unwrap();
     assert_eq!(
         (&spoken["status"], &spoken["message"]["status"]),
         (&json!("error"), &json!("error"))
     );
-    assert_eq!(scenario.apply(failed(1, true)), Err(Rejection::Stale));
+    assert_eq!(scenario.apply(failed(Step::FIRST, true)), Err(Rejection::Stale));
 }
 
 #[test]
@@ -120,11 +120,15 @@ fn a_reply_or_a_failure_of_another_step_or_turn_is_stale() {
     let first = scenario.model_reply(vec![server("a")]);
     scenario.then(first.clone());
     assert_eq!(scenario.apply(first.clone()), Err(Rejection::Stale));
-    assert_eq!(scenario.apply(failed(2, false)), Err(Rejection::Stale), "a call is open");
+    assert_eq!(
+        scenario.apply(failed(Step::new(2), false)),
+        Err(Rejection::Stale),
+        "a call is open"
+    );
     scenario.then(returned("a", 1));
     assert_eq!(scenario.apply(first.clone()), Err(Rejection::Stale));
-    assert_eq!(scenario.apply(failed(1, false)), Err(Rejection::Stale));
-    assert_eq!(scenario.apply(failed(3, false)), Err(Rejection::Stale));
+    assert_eq!(scenario.apply(failed(Step::FIRST, false)), Err(Rejection::Stale));
+    assert_eq!(scenario.apply(failed(Step::new(3), false)), Err(Rejection::Stale));
     scenario.then(cancel()).then(send("turn_2"));
     assert_eq!(scenario.apply(first), Err(Rejection::Stale));
 }
@@ -149,7 +153,7 @@ fn what_a_tool_shows_to_people_is_beside_its_result() {
     let (call, outcome) = (CallId::new("a"), Outcome::Ok(json!("drawn")));
     let back = ToolReturned {
         call,
-        attempt: 1,
+        attempt: Attempt::FIRST,
         outcome,
         ui: ui.clone(),
         halt: None,
@@ -170,7 +174,7 @@ fn a_call_whose_tool_is_gone_when_it_is_approved_ends_with_an_error() {
     let call = CallId::new("a");
     let back = ToolReturned {
         call,
-        attempt: 1,
+        attempt: Attempt::FIRST,
         outcome,
         ui: None,
         halt: None,

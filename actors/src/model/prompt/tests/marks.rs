@@ -1,5 +1,6 @@
 //! Tests of what is left out of long journals, and of what replaces it.
 
+use abide_conversation::Seq;
 use abide_conversation::event::{CallKind, Intent, Summarized, ToolCall};
 use abide_conversation::message::ProviderMessage;
 use abide_conversation::usage::Usage;
@@ -43,7 +44,7 @@ fn tool_call_event(tool: &str, id: &str) -> EventData {
     EventData::AssistantMsg(spoken)
 }
 
-fn summary(upto: u64, text: &str) -> EventData {
+fn summary(upto: Seq, text: &str) -> EventData {
     let marks = ContextMarks::default();
     let (tokens_before, tokens_after) = (0, 0);
     let (text, usage) = (text.to_owned(), None::<Usage>);
@@ -63,7 +64,7 @@ fn three_turns() -> Vec<Event> {
         ("t2", assistant_event("second", &[], MessageStatus::Complete)),
         ("t2", turn_ended()),
         ("t3", turn_started()),
-        ("", summary(4, "They counted.")),
+        ("", summary(Seq::new(4), "They counted.")),
     ])
 }
 
@@ -85,8 +86,9 @@ fn lines_with_marks(
 
 #[test]
 fn a_summary_replaces_the_turns_that_it_covers() {
-    let summary = Some(Summary { seq: 11, upto: 4 });
-    let marks = ContextMarks { read_from: 5, shown_from: 5, ..ContextMarks::default() };
+    let summary = Some(Summary { seq: Seq::new(11), upto: Seq::new(4) });
+    let marks =
+        ContextMarks { read_from: Seq::new(5), shown_from: Seq::new(5), ..ContextMarks::default() };
     let earlier = "user Summary of the conversation before this:\nThey counted. ";
     let prompt = lines_with_marks(&three_turns(), marks, summary);
     assert_eq!(prompt, [earlier, "user two ", "assistant second ", "user three "]);
@@ -94,13 +96,17 @@ fn a_summary_replaces_the_turns_that_it_covers() {
 
 #[test]
 fn dropped_turns_that_no_summary_covers_are_mentioned() {
-    let marks = ContextMarks { read_from: 5, shown_from: 10, ..ContextMarks::default() };
+    let marks = ContextMarks {
+        read_from: Seq::new(5),
+        shown_from: Seq::new(10),
+        ..ContextMarks::default()
+    };
     let dropped = "[Earlier turns of this conversation are not shown.]";
     assert_eq!(
         lines_with_marks(&three_turns(), marks, None),
         [&format!("user {dropped} "), "user three "]
     );
-    let summary = Some(Summary { seq: 11, upto: 4 });
+    let summary = Some(Summary { seq: Seq::new(11), upto: Seq::new(4) });
     let both = format!("user Summary of the conversation before this:\nThey counted.{dropped} ");
     assert_eq!(lines_with_marks(&three_turns(), marks, summary), [&both, "user three "]);
 }
@@ -108,8 +114,8 @@ fn dropped_turns_that_no_summary_covers_are_mentioned() {
 #[test]
 fn notes_about_earlier_turns_are_not_from_a_person() {
     let context = Context {
-        marks: ContextMarks { shown_from: 10, ..ContextMarks::default() },
-        summary: Some(Summary { seq: 11, upto: 4 }),
+        marks: ContextMarks { shown_from: Seq::new(10), ..ContextMarks::default() },
+        summary: Some(Summary { seq: Seq::new(11), upto: Seq::new(4) }),
         ..Context::default()
     };
     let prompt = prompt_messages(&three_turns(), "t3", &context);
@@ -129,8 +135,11 @@ fn turn_of_steps(tool: &str, steps: usize) -> Vec<Event> {
 
 /// Whether each result is expired by the marks.
 fn expired(events: &[Event], expired: u64, forced: u64) -> Vec<bool> {
-    let marks =
-        ContextMarks { expired_upto: expired, forced_upto: forced, ..ContextMarks::default() };
+    let marks = ContextMarks {
+        expired_upto: Seq::new(expired),
+        forced_upto: Seq::new(forced),
+        ..ContextMarks::default()
+    };
     let prompt = prompt_messages(events, "t1", &Context { marks, ..Context::default() });
     let results = prompt.iter().filter(|message| message.role == Role::Tool);
     results.map(|message| message.text() == super::super::EXPIRED_RESULT).collect()
@@ -178,7 +187,7 @@ fn the_media_of_an_expired_result_are_not_shown() {
         let marks = ContextMarks { expired_upto: mark, ..ContextMarks::default() };
         json!(prompt_messages(&events, "t1", &Context { marks, ..Context::default() })).to_string()
     };
-    assert!(prompt(0).contains("SECRET") && !prompt(12).contains("SECRET"));
+    assert!(prompt(Seq::ZERO).contains("SECRET") && !prompt(Seq::new(12)).contains("SECRET"));
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use abide_conversation::Attempt;
 use abide_conversation::elicitation::InputAnswer;
 use abide_conversation::message::{ErrorType, Outcome};
 use serde_json::{Value, json};
@@ -48,7 +49,7 @@ async fn older_servers_and_those_of_npm_are_called_too() {
 async fn a_call_carries_its_key_and_its_attempt() {
     let rig = Rig::new(stdio(Age::New));
     let mut run = a_run("docs_meta", json!({}));
-    run.attempt = 3;
+    run.attempt = Attempt::new(3);
     let Outcome::Ok(Value::String(meta)) = rig.run(run, |_| {}).await.outcome else {
         unreachable!()
     };

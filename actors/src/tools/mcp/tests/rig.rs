@@ -6,6 +6,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use abide_conversation::Attempt;
 use abide_conversation::elicitation::{InputAnswer, InputRequest, PendingInput};
 use abide_conversation::message::{ErrorType, Outcome};
 use rustix::process::{Pid, test_kill_process};
@@ -205,7 +206,7 @@ impl Rig {
 }
 
 pub(super) fn answered(asks: InputRequest, answer: InputAnswer) -> Option<PendingInput> {
-    Some(PendingInput { attempt: 1, request: asks, answer: Some(answer) })
+    Some(PendingInput { attempt: Attempt::FIRST, request: asks, answer: Some(answer) })
 }
 
 /// Waits until a process has ended.

@@ -10,6 +10,7 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
 use abide_actors::journal::{InboxFilter, Journal};
+use abide_conversation::Seq;
 use tokio::task::JoinSet;
 
 use super::super::super::Store;
@@ -39,8 +40,11 @@ async fn append_for_ever(dir: &Path) {
         lanes.spawn(async move {
             let name = format!("c{lane}");
             let held = claim_conversation(&*store, &name).await;
-            let mut seq =
-                store.summary(&id(&name)).await.unwrap().map_or(0, |summary| summary.last_seq);
+            let mut seq = store
+                .summary(&id(&name))
+                .await
+                .unwrap()
+                .map_or(0, |summary| summary.last_seq.get());
             loop {
                 let mut next = commit(seq + 1, seq + 2);
                 next.summary.alarm = Some(at(seq as i64));
@@ -86,13 +90,13 @@ async fn check(dir: &Path, acknowledged: &HashMap<usize, u64>) {
     let mut alarms = 0;
     for lane in 0..LANES {
         let name = format!("c{lane}");
-        let events = store.events(&id(&name), 0, usize::MAX).await.unwrap();
-        assert!((1..).zip(&events).all(|(seq, event)| event.seq == seq), "{name} has a gap");
+        let events = store.events(&id(&name), Seq::ZERO, usize::MAX).await.unwrap();
+        assert!((1..).zip(&events).all(|(seq, event)| event.seq.get() == seq), "{name} has a gap");
         let found = events.len() as u64;
         assert!(found >= acknowledged.get(&lane).copied().unwrap_or(0), "{name} lost a commit");
         assert_eq!(found % 2, 0, "{name} has half a commit");
         let summary = store.summary(&id(&name)).await.unwrap();
-        assert_eq!(summary.as_ref().map_or(0, |summary| summary.last_seq), found);
+        assert_eq!(summary.as_ref().map_or(0, |summary| summary.last_seq.get()), found);
         alarms += usize::from(summary.is_some());
         let filter = InboxFilter { conversation: Some(id(&name)), ..Default::default() };
         let open = store.inbox(&filter, None, usize::MAX).await.unwrap().items.len();

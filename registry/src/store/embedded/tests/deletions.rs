@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use abide_actors::journal::{Claim, Journal};
+use abide_conversation::Seq;
 use redb::{Database, ReadableDatabase, ReadableTable, ReadableTableMetadata};
 use tokio::task::JoinSet;
 
@@ -32,9 +33,9 @@ async fn assert_gone(store: &Embedded, name: &str) {
     let id = id(name);
     assert_eq!(store.load(&id).await, Ok(None));
     assert_eq!(store.summary(&id).await, Ok(None));
-    assert_eq!(store.events(&id, 0, 9).await, Ok(vec![]));
-    assert_eq!(store.events(&id, LONG_JOURNAL_EVENTS - 9, usize::MAX).await, Ok(vec![]));
-    assert_eq!(store.events_before(&id, u64::MAX, 9).await, Ok(vec![]));
+    assert_eq!(store.events(&id, Seq::ZERO, 9).await, Ok(vec![]));
+    assert_eq!(store.events(&id, Seq::new(LONG_JOURNAL_EVENTS - 9), usize::MAX).await, Ok(vec![]));
+    assert_eq!(store.events_before(&id, Seq::MAX, 9).await, Ok(vec![]));
 }
 
 /// Deletes a conversation as a process does that dies right after the deletion: the events remain.
@@ -95,7 +96,7 @@ async fn the_next_process_finishes_an_interrupted_deletion() {
     let store = open(dir.path());
     assert_gone(&store, "a").await;
     create_conversation(&store, "a").await;
-    assert_eq!(store.events(&id("a"), 0, 9).await, Ok(vec![event(1)]));
+    assert_eq!(store.events(&id("a"), Seq::ZERO, 9).await, Ok(vec![event(1)]));
     drop(store);
     assert_eq!(rows(dir.path()), 1);
 }
@@ -113,8 +114,8 @@ async fn a_conversation_created_again_has_nothing_of_the_deleted_one() {
                 let held = append_long_journal(&store, &name).await;
                 store.delete(&id(&name), &held, None).await.unwrap();
                 let held = create_conversation(&*store, &name).await;
-                assert_eq!(store.events(&id(&name), 0, 9).await, Ok(vec![event(1)]));
-                assert_eq!(store.summary(&id(&name)).await.unwrap().unwrap().last_seq, 1);
+                assert_eq!(store.events(&id(&name), Seq::ZERO, 9).await, Ok(vec![event(1)]));
+                assert_eq!(store.summary(&id(&name)).await.unwrap().unwrap().last_seq, Seq::FIRST);
                 store.delete(&id(&name), &held, None).await.unwrap();
             }
         });
@@ -138,5 +139,5 @@ async fn large_events_are_read_back_unchanged() {
     Arc::make_mut(&mut large.events)[1] = event_of(2, &"x".repeat(900_000));
     store.append(&id("a"), &held, large.clone()).await.unwrap();
     assert_eq!(store.load(&id("a")).await.unwrap().unwrap().events, *large.events);
-    assert_eq!(store.events(&id("a"), 1, 1).await.unwrap(), large.events[1..2]);
+    assert_eq!(store.events(&id("a"), Seq::FIRST, 1).await.unwrap(), large.events[1..2]);
 }

@@ -36,7 +36,7 @@ async fn last_seq(store: &Embedded, id: &ConversationId) -> u64 {
         match store.load(id).await {
             Ok(loaded) => {
                 let events = loaded.map_or_else(Vec::new, |loaded| loaded.events);
-                assert!((1..).zip(&events).all(|(seq, event)| event.seq == seq));
+                assert!((1..).zip(&events).all(|(seq, event)| event.seq.get() == seq));
                 return events.len() as u64;
             }
             Err(StoreError::Unavailable(_)) => tokio::task::yield_now().await,

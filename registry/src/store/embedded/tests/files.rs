@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use abide_actors::journal::Journal;
-use abide_conversation::{AgentName, Revision, State};
+use abide_conversation::{AgentName, Revision, Seq, State};
 use futures::FutureExt;
 use redb::Database;
 use tokio::task::JoinSet;
@@ -32,7 +32,7 @@ async fn everything_is_found_after_a_reopen() {
     first.summary.active = true;
     first.opened.push(pending_call("call_1", 1, 60));
     first.responses.push(response("key:1", "yes", 60));
-    first.state = Some(State { seq: 2, ..Default::default() });
+    first.state = Some(State { seq: Seq::new(2), ..Default::default() });
     store.append(&id("a"), &held, first.clone()).await.unwrap();
     let agent = StoredAgent {
         name: AgentName::new("demo"),
@@ -71,7 +71,7 @@ async fn a_store_tells_when_its_directory_can_be_opened_again() {
     let dir = tempfile::tempdir().unwrap();
     let store = Arc::new(open(dir.path()));
     let close_watch = store.close_watch();
-    created(&*store, "a").await;
+    create_conversation(&*store, "a").await;
     let holder = tokio::spawn(hold(store));
     assert!(close_watch.closed().now_or_never().is_none());
     holder.abort();
@@ -133,11 +133,11 @@ async fn a_cached_state_of_another_format_is_ignored() {
     let store = open(dir.path());
     let held = claim_conversation(&store, "a").await;
     let mut cached = commit(1, 2);
-    cached.state = Some(State { seq: 2, ..Default::default() });
+    cached.state = Some(State { seq: Seq::new(2), ..Default::default() });
     store.append(&id("a"), &held, cached).await.unwrap();
     drop(store);
-    let state = serde_json::to_vec(&State { seq: 2, ..Default::default() });
-    let ahead = serde_json::to_vec(&State { seq: 9, ..Default::default() });
+    let state = serde_json::to_vec(&State { seq: Seq::new(2), ..Default::default() });
+    let ahead = serde_json::to_vec(&State { seq: Seq::new(9), ..Default::default() });
     let unreadable = [
         (tables::STATE_FORMAT, br#"{"seq":2}"#.to_vec()),
         (tables::STATE_FORMAT + 1, state.unwrap()),
@@ -151,7 +151,7 @@ async fn a_cached_state_of_another_format_is_ignored() {
         transaction.commit().unwrap();
         drop(database);
         let loaded = open(dir.path()).load(&id("a")).await.unwrap().unwrap();
-        assert_eq!((loaded.state.seq, loaded.events.len()), (0, 2));
+        assert_eq!((loaded.state.seq, loaded.events.len()), (Seq::ZERO, 2));
     }
 }
 
@@ -190,7 +190,7 @@ async fn a_refused_commit_does_not_affect_the_rest_of_its_batch() {
         });
     }
     for (kind, outcome, name) in writers.join_all().await {
-        let events = store.events(&id(&name), 0, 9).await.unwrap().len();
+        let events = store.events(&id(&name), Seq::ZERO, 9).await.unwrap().len();
         assert_eq!((outcome.is_ok(), events), (kind == 0, usize::from(kind == 0)), "{name}");
     }
 }

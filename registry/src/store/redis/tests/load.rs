@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use abide_actors::journal::StoreError;
-use abide_conversation::Event;
+use abide_conversation::{Event, Seq};
 use tokio::task::JoinSet;
 
 use super::super::super::Store;
@@ -53,9 +53,9 @@ impl Load {
     pub(super) async fn end_and_check(self, store: &dyn Store) {
         self.stop.store(true, Ordering::SeqCst);
         for (name, acknowledged_events) in self.running.join_all().await {
-            let events = store.events(&id(&name), 0, usize::MAX).await.unwrap();
+            let events = store.events(&id(&name), Seq::ZERO, usize::MAX).await.unwrap();
             for (seq, event) in (1..).zip(&events) {
-                assert_eq!(event.seq, seq, "{name} has a gap");
+                assert_eq!(event.seq.get(), seq, "{name} has a gap");
             }
             for event in acknowledged_events {
                 assert!(events.contains(&event), "{name} lost {event:?}");
@@ -80,7 +80,7 @@ async fn append(
         let Some(holding) = &held else {
             held = store.claim(&id(name), &holder("n"), None).await.ok();
             match store.summary(&id(name)).await {
-                Ok(summary) => last = summary.map_or(0, |summary| summary.last_seq),
+                Ok(summary) => last = summary.map_or(0, |summary| summary.last_seq.get()),
                 Err(_) => held = None,
             }
             if held.is_none() {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use abide_actors::journal::{InboxFilter, Journal};
+use abide_conversation::Seq;
 
 use super::super::super::conformance::*;
 use super::super::super::{Store, StoredAgent};
@@ -46,7 +47,7 @@ async fn a_repeated_append_recognises_its_own_commit() {
         lossy.append(&id(name), &held, whole.clone()).await
     });
     assert_eq!(appended.await, Ok(()));
-    assert_eq!(direct.events(&id("a"), 0, 9).await.unwrap(), *whole.events);
+    assert_eq!(direct.events(&id("a"), Seq::ZERO, 9).await.unwrap(), *whole.events);
     let inbox = InboxFilter { conversation: Some(id("a")), ..Default::default() };
     assert_eq!(direct.inbox(&inbox, None, 9).await.unwrap().items.len(), 1);
     let held = direct.current_claim(&id("a")).await.unwrap().unwrap();

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use abide_actors::journal::{Journal, StoreError, StoredResponse};
-use abide_conversation::{State, Timestamp};
+use abide_conversation::{Seq, State, Timestamp};
 
 use super::super::super::Store;
 use super::super::super::conformance::*;
@@ -123,7 +123,7 @@ async fn a_server_that_refuses_writes_has_written_nothing() {
         server.ask::<()>(&["CONFIG", "SET", setting, refusing]).await;
         assert_unavailable(store.append(&id("a"), &held, whole.clone()).await, with);
         assert_eq!(store.summary(&id("a")).await, Ok(Some(commit(2, 2).summary)));
-        assert_eq!(store.events(&id("a"), 0, 9).await.unwrap().len(), 2);
+        assert_eq!(store.events(&id("a"), Seq::ZERO, 9).await.unwrap().len(), 2);
         assert_eq!(store.inbox(&Default::default(), None, 9).await.unwrap().items.len(), 1);
         assert_unavailable(store.delete(&id("a"), &held, None).await, with);
         assert_eq!(store.inbox(&Default::default(), None, 9).await.unwrap().items.len(), 1);
@@ -139,7 +139,7 @@ async fn a_value_that_cannot_be_parsed_is_unavailable_and_its_key_is_named() {
     let of = |kind: &str| Tag::of(&id("a")).key_of(kind, "a");
     server.ask::<()>(&["RPUSH", &of("j"), "{"]).await;
     server.ask::<()>(&["HSET", &of("a"), "key:1", "x {"]).await;
-    assert_unavailable(store.events(&id("a"), 0, 9).await, &of("j"));
+    assert_unavailable(store.events(&id("a"), Seq::ZERO, 9).await, &of("j"));
     assert_unavailable(store.load(&id("a")).await, &of("j"));
     assert_unavailable(store.stored_response("a", "key:1", at(0)).await, &of("a"));
     server.ask::<()>(&["HSET", &of("c"), "head", "[]"]).await;
@@ -154,7 +154,7 @@ async fn a_cached_state_that_cannot_be_parsed_is_ignored() {
     let (server, store) = open(&["--appendfsync", "no"], Durability::Os).await;
     create_conversation(&*store, "a").await;
     let key = Tag::of(&id("a")).key_of("s", "a");
-    let ahead = State { seq: 99, ..State::default() };
+    let ahead = State { seq: Seq::new(99), ..State::default() };
     let ahead = format!("1 99 {}", serde_json::to_string(&ahead).unwrap());
     for cached in ["", "x", "1 1 {", "0 1 {}", "1 1 {}", &ahead] {
         server.ask::<()>(&["SET", &key, cached]).await;
