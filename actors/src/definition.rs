@@ -75,6 +75,12 @@ pub struct Definition {
 }
 
 impl Definition {
+    /// An estimate of the memory that its schemas take.
+    pub fn compiled_bytes(&self) -> usize {
+        let answer = self.response_format.as_ref().map_or(0, Schema::compiled_bytes);
+        self.tools.iter().map(Tool::compiled_bytes).fold(answer, usize::saturating_add)
+    }
+
     /// The facts that a turn of this definition starts with.
     pub fn basis(&self) -> TurnSettings {
         TurnSettings {

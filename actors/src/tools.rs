@@ -94,8 +94,8 @@ impl Toolbox {
         plan::plan(self, given, scope, gate)
     }
 
-    /// Whether these calls can be planned without blocking: their arguments are short, and no
-    /// condition and no computing template applies to them.
+    /// Whether these calls can be planned without blocking: their arguments are short, quick
+    /// to check, and no condition and no computing template applies to them.
     pub(crate) fn is_cheap_to_plan(&self, calls: &[ModelToolCall]) -> bool {
         let bytes = calls.iter().map(ModelToolCall::encoded_bytes).fold(0, usize::saturating_add);
         let quick = |name: &str| self.tool(name).is_none_or(Tool::is_cheap_to_plan);
@@ -135,9 +135,11 @@ impl Toolbox {
 
     /// Checks the answer of a person or a client against the tool's result schema. Any answer is
     /// valid if the tool no longer exists.
-    pub fn check_answer(&self, tool: &str, answer: &Value) -> Result<(), String> {
-        let schema = self.tool(tool).and_then(Tool::result_schema);
-        schema.map_or(Ok(()), |schema| schema.check(answer))
+    pub async fn check_answer(&self, tool: &str, answer: &Value) -> Result<(), String> {
+        match self.tool(tool).and_then(Tool::result_schema) {
+            Some(schema) => schema.check_async(answer).await,
+            None => Ok(()),
+        }
     }
 
     /// The definition that declares the agent's tools.

@@ -19,6 +19,8 @@ use crate::store::{Store, StoredAgent};
 const MAX_DECISIONS: usize = 1_000;
 /// How long an expired decision is kept, so that the same decision is not given again.
 const EXPIRED_DECISION_TTL: jiff::SignedDuration = jiff::SignedDuration::from_hours(7 * 24);
+/// The schemas of cached revisions, as estimated. Past that all revisions are dropped, too.
+const MAX_CACHED_SCHEMA_BYTES: usize = 256 * 1024 * 1024;
 /// How many parsed revisions are cached. Past that all are dropped and parsed again when needed.
 const MAX_CACHED_REVISIONS: usize = 1_000;
 
@@ -58,7 +60,9 @@ impl AgentCatalog {
 
     fn cache(&self, definition: Arc<Definition>) {
         let mut parsed = self.parsed.write().unwrap_or_else(PoisonError::into_inner);
-        if parsed.len() >= MAX_CACHED_REVISIONS {
+        let bytes = parsed.values().map(|it| it.compiled_bytes()).fold(0, usize::saturating_add);
+        let is_full = bytes.saturating_add(definition.compiled_bytes()) > MAX_CACHED_SCHEMA_BYTES;
+        if parsed.len() >= MAX_CACHED_REVISIONS || is_full {
             parsed.clear();
         }
         parsed.insert(definition.revision.clone(), definition);

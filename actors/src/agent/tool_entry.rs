@@ -22,7 +22,7 @@ use crate::definition::{
     ToolKind,
 };
 use crate::expressions::condition::Condition;
-use crate::expressions::schema::Schema;
+use crate::expressions::schema::{MAX_COMPILED_BYTES_IN_ALL, Schema};
 use crate::expressions::template::Template;
 use crate::limits::cut;
 use crate::model::prompt::retention::{Retention, RetentionMode};
@@ -123,8 +123,19 @@ pub(super) fn tools(
             entries.tools.extend(own);
         }
     }
+    check_memory(mistakes, &entries.tools);
     aliases::warn(&entries.tools, warnings);
     entries
+}
+
+/// Each schema is bounded, but there may be hundreds.
+fn check_memory(mistakes: &mut Mistakes, tools: &[Tool]) {
+    let bytes = tools.iter().map(Tool::compiled_bytes).fold(0, usize::saturating_add);
+    if bytes > MAX_COMPILED_BYTES_IN_ALL {
+        let most = MAX_COMPILED_BYTES_IN_ALL / (1024 * 1024);
+        let message = format!("have schemas that take more than {most} MB when compiled");
+        mistakes.wrong("tools", message);
+    }
 }
 
 /// A tool that has an entry of its own.

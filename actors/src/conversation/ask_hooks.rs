@@ -68,7 +68,7 @@ impl LiveConversation {
     }
 
     /// Lets the gate and the hooks judge arguments that an approver edited.
-    pub(super) fn judge_edited_args(
+    pub(super) async fn judge_edited_args(
         &self,
         toolbox: &Toolbox,
         resolve: &mut Resolve,
@@ -84,7 +84,8 @@ impl LiveConversation {
         };
         let definition = toolbox.definition();
         let args = args.clone();
-        tool.check_args(&args).map_err(|why| RequestError::invalid("args", why))?;
+        let checked = tool.check_args_async(&args).await;
+        checked.map_err(|why| RequestError::invalid("args", why))?;
         let gate = Gate::new(definition.clone(), &self.state);
         let verdict = gate.recheck_edited(tool, &args);
         let is_denied = verdict.decision == Decision::Deny;
@@ -95,7 +96,7 @@ impl LiveConversation {
         if let Some(verdict) =
             hook_verdict.and_then(|hooks| hooks.verdict_on(definition, &tool.name))
         {
-            apply_verdict(resolve, &gate, tool, &args, verdict);
+            apply_verdict(resolve, &gate, tool, &args, verdict).await;
             return Ok(());
         }
         let turn = self.state.turn.as_ref();
@@ -131,7 +132,7 @@ pub(super) fn edited_args(answer: &ResolutionAnswer) -> Option<&Value> {
     }
 }
 
-fn apply_verdict(
+async fn apply_verdict(
     resolve: &mut Resolve,
     gate: &Gate,
     tool: &Tool,
@@ -141,7 +142,7 @@ fn apply_verdict(
     let deny = |rule: &str| Some(gate.deny(tool, args, rule));
     match verdict {
         ToolUseVerdict::GoOn => {}
-        ToolUseVerdict::Args { hook, args } => match tool.check_args(&args) {
+        ToolUseVerdict::Args { hook, args } => match tool.check_args_async(&args).await {
             Ok(()) => {
                 resolve.verdict = Some(gate.recheck_edited(tool, &args));
                 if let ResolutionAnswer::Approval { args: edited, .. } = &mut resolve.answer {

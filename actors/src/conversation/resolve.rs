@@ -58,15 +58,15 @@ impl LiveConversation {
                 // A running tool's request for input says itself which answers fit.
                 let pending = self.state.call(&call).and_then(|open| open.pending_input.as_ref());
                 let checked = match pending.filter(|input| input.answer.is_none()) {
-                    Some(input) => mcp::check_answer(&input.request.requests, value),
-                    None => toolbox.check_answer(&tool, value),
+                    Some(input) => mcp::check_answer(&input.request.requests, value).await,
+                    None => toolbox.check_answer(&tool, value).await,
                 };
                 checked.map_err(|why| RequestError::invalid("result", why))?;
             }
             if let ResolutionAnswer::Result(value) = &mut resolve.answer {
                 with_store_timeout(blobs::extract_media(&*self.services.blobs, value)).await?;
             }
-            self.judge_edited_args(&toolbox, &mut resolve, edit, hook_verdict)?;
+            self.judge_edited_args(&toolbox, &mut resolve, edit, hook_verdict).await?;
         }
         Ok(propose(Action::Resolve(resolve), |events| {
             let seq = seq_of(events, |event| matches!(event.data, EventData::Resolution(_)));

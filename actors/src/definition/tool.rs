@@ -167,14 +167,33 @@ impl Tool {
         }
     }
 
+    /// An estimate of the memory that its schemas take.
+    pub fn compiled_bytes(&self) -> usize {
+        let result = self.result_schema().map_or(0, Schema::compiled_bytes);
+        self.parameters.compiled_bytes().saturating_add(result)
+    }
+
     /// Checks arguments, whoever gives them; the error names each wrong field.
+    ///
+    /// May take 50 ms: in asynchronous code, see [`Self::check_args_async`].
     pub fn check_args(&self, args: &Value) -> Result<(), String> {
-        if !args.is_object() {
-            return Err("must be an object".to_owned());
-        }
-        if encoded_len(args) > MAX_VALUE_BYTES {
-            return Err("must be at most 1 MB".to_owned());
-        }
+        check_size(args)?;
         self.parameters.check(args)
     }
+
+    /// Like [`Self::check_args`], for asynchronous code.
+    pub async fn check_args_async(&self, args: &Value) -> Result<(), String> {
+        check_size(args)?;
+        self.parameters.check_async(args).await
+    }
+}
+
+fn check_size(args: &Value) -> Result<(), String> {
+    if !args.is_object() {
+        return Err("must be an object".to_owned());
+    }
+    if encoded_len(args) > MAX_VALUE_BYTES {
+        return Err("must be at most 1 MB".to_owned());
+    }
+    Ok(())
 }

@@ -5,7 +5,7 @@ use std::thread;
 use std::time::Duration;
 
 /// Enough for the parsers' own nesting limits (96 and 150); the 2 MB of a worker thread are not.
-const STACK_BYTES: usize = 64 * 1024 * 1024;
+pub(super) const STACK_BYTES: usize = 64 * 1024 * 1024;
 
 /// Runs the work on its own thread; `None` if it panics or takes longer than `timeout`.
 ///
@@ -21,6 +21,12 @@ pub(super) fn run_on_big_stack<T: Send + 'static>(
     };
     thread.spawn(job).ok()?;
     receiver.recv_timeout(timeout).ok()
+}
+
+/// Runs work that ends by itself on its own thread, and waits for it; `None` if it panics.
+pub(super) fn run_borrowing_on_big_stack<T: Send>(work: impl FnOnce() -> T + Send) -> Option<T> {
+    let thread = thread::Builder::new().name("big-stack".to_owned()).stack_size(STACK_BYTES);
+    thread::scope(|scope| thread.spawn_scoped(scope, work).ok()?.join().ok())
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! Conditions of an approval, in CEL. A condition that fails or takes too long counts as true.
 
+mod names;
 mod step_budget;
 
 use std::fmt;
@@ -24,6 +25,8 @@ const MAX_DEPTH: usize = 64;
 const COMPILE_TIMEOUT: Duration = Duration::from_secs(10);
 /// A conversation waits for its condition no longer than this.
 const EVALUATION_TIMEOUT: Duration = Duration::from_secs(1);
+/// A name in an error is cut to this length.
+const MAX_SHOWN_NAME_BYTES: usize = 64;
 /// The parser's messages are cut to this length.
 const MAX_PARSER_MESSAGE_BYTES: usize = 300;
 
@@ -43,7 +46,8 @@ pub struct Condition {
 }
 
 impl Condition {
-    /// Compiles an expression, at most 4 kB. An unknown name in it fails when evaluated.
+    /// Compiles an expression, at most 4 kB. A variable or function that it does not
+    /// have is refused; whether `args` has a member is known only when it is evaluated.
     pub fn compile(source: &str) -> Result<Self, String> {
         if source.len() > MAX_SOURCE_BYTES {
             return Err(format!("must be at most {MAX_SOURCE_BYTES} bytes"));
@@ -59,6 +63,12 @@ impl Condition {
             let expression = program.expression();
             if step_budget::depth(expression) > MAX_DEPTH {
                 return Err(format!("must nest at most {MAX_DEPTH} deep"));
+            }
+            if let Some(name) = names::unknown_name(expression, &ENV) {
+                let name = one_line(&name, MAX_SHOWN_NAME_BYTES);
+                return Err(format!(
+                    "names {name}, but has args, principal, conversation and the functions of CEL"
+                ));
             }
             Ok(Arc::new(step_budget::with_step_budget(expression.clone())))
         });

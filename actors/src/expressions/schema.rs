@@ -1,42 +1,86 @@
 //! Compiled JSON Schemas that never fetch anything and whose errors name each field.
 
+#[cfg(test)]
+mod bombs;
+mod bounds;
+mod equality;
+mod meter;
+mod metered;
+mod patterns;
+mod references;
+
 use std::sync::Arc;
+use std::time::Duration;
 
-use jsonschema::{PatternOptions, Validator};
+use jsonschema::Validator;
 use serde_json::{Map, Value};
+use tokio::sync::Semaphore;
 
+use self::bounds::BoundedSchema;
+use self::meter::{Budget, ExhaustedError, run_within};
+use self::metered::{Metered, MeteredJson};
+use self::patterns::MatchCost;
+use super::big_stack::{STACK_BYTES, run_borrowing_on_big_stack};
 use crate::limits::{MAX_ERROR_BYTES, cut};
 
+/// What all schemas of an agent, of a conversation's own tools, or of an MCP server may take
+/// together, as estimated.
+pub const MAX_COMPILED_BYTES_IN_ALL: usize = 32 * 1024 * 1024;
 /// Errors named in one answer; a model corrects a few at a time.
 const MAX_NAMED_ERRORS: usize = 8;
 /// The longest text of one error.
 const MAX_NAMED_ERROR_BYTES: usize = 300;
-/// Backtracking steps of a pattern; one that needs more counts as not matching.
-const MAX_BACKTRACKS: usize = 100_000;
 /// Defaults are filled in down to this depth; JSON from outside is no deeper.
 const MAX_DEFAULTS_DEPTH: usize = 128;
 
+/// A check of this many steps takes some 100 µs, and runs where it is asked for.
+const MAX_INLINE_STEPS: u64 = 4_000;
+/// A read with more subschemas behind it is not cheap.
+const CHEAP_IN_PLACE: u64 = 64;
+/// A check that recurses deeper runs on a thread of its own; a worker has 2 MB.
+const MAX_INLINE_STACK_BYTES: usize = 256 * 1024;
+/// Whether a value satisfies its schema is found within this many steps. 1 MB of small objects
+/// takes fewer.
+const MAX_STEPS: u64 = 1_000_000;
+/// What is wrong with a value is found within this many steps, or else told in general.
+const MAX_ERROR_STEPS: u64 = 200_000;
+/// The processor time of either, since steps differ in cost.
+const MAX_PROCESSOR_TIME: Duration = Duration::from_millis(25);
+const MAX_ERROR_PROCESSOR_TIME: Duration = Duration::from_millis(8);
+/// Code that is not optimised takes this much longer.
+const SLOWNESS: u32 = if cfg!(debug_assertions) { 20 } else { 1 };
+/// Costly checks at once, so that they leave cores to the runtime.
+const MAX_COSTLY_CHECKS: usize = 2;
+
+static COSTLY_CHECKS: Semaphore = Semaphore::const_new(MAX_COSTLY_CHECKS);
+
 /// A compiled JSON Schema; clones share it.
+///
+/// Schemas come from outside, and the library that evaluates them has no limits. So a schema is
+/// bounded before it is compiled, and the work of each check is metered: a check that takes too
+/// many steps fails.
 #[derive(Clone, Debug)]
 pub struct Schema {
     source: Arc<Value>,
-    validator: Arc<Validator>,
+    validator: Arc<Validator<MeteredJson>>,
+    in_place: u64,
+    match_cost: MatchCost,
+    steps_per_error: u64,
+    compiled_bytes: usize,
+    is_quick: bool,
 }
 
 impl Schema {
-    /// Compiles a schema, which must be an object; a `$ref` to another document is refused.
+    /// Compiles a schema, which must be an object; a `$ref` to another document is refused, and so
+    /// is a schema that is too large, too deep or too costly.
+    ///
+    /// May take 100 ms, so it is called where that holds up nobody.
     pub fn compile(source: &Value) -> Result<Self, String> {
         if !source.is_object() {
             return Err("must be a JSON Schema object".to_owned());
         }
-        let patterns = PatternOptions::fancy_regex().backtrack_limit(MAX_BACKTRACKS);
-        let options = jsonschema::options().with_pattern_options(patterns).offline();
-        let validator = options.build(source).map_err(|error| {
-            let at = field_prefix(&error.instance_path().to_string());
-            let message = cut(&error.masked().to_string(), MAX_NAMED_ERROR_BYTES);
-            format!("is not a valid JSON Schema: {at}{message}")
-        })?;
-        Ok(Self { source: Arc::new(source.clone()), validator: Arc::new(validator) })
+        let compiled = run_borrowing_on_big_stack(|| compile(source));
+        compiled.unwrap_or_else(|| Err("is not a valid JSON Schema".to_owned()))
     }
 
     /// The schema as it was written.
@@ -44,31 +88,141 @@ impl Schema {
         &self.source
     }
 
+    /// An estimate of the memory that it takes, from above.
+    pub fn compiled_bytes(&self) -> usize {
+        self.compiled_bytes
+    }
+
+    /// Whether checking some kilobytes takes a few milliseconds at most.
+    pub fn is_quick(&self) -> bool {
+        self.is_quick
+    }
+
     /// Whether the value satisfies the schema; the error names each field that does not.
+    ///
+    /// May take 50 ms: in asynchronous code, see [`Self::check_async`].
     pub fn check(&self, value: &Value) -> Result<(), String> {
-        let mut errors = self.validator.iter_errors(value);
-        let named: Vec<String> = errors
-            .by_ref()
-            .take(MAX_NAMED_ERRORS)
-            .map(|error| {
-                let at = field_prefix(&error.instance_path().to_string());
-                cut(&format!("{at}{}", error.masked()), MAX_NAMED_ERROR_BYTES)
-            })
-            .collect();
-        match (named.is_empty(), errors.next()) {
-            (true, _) => Ok(()),
-            (false, None) => Err(cut(&named.join("; "), MAX_ERROR_BYTES)),
-            (false, Some(_)) => {
-                Err(cut(&format!("{}; and more", named.join("; ")), MAX_ERROR_BYTES))
+        self.check_inline(value).unwrap_or_else(|_| self.check_on_big_stack(value))
+    }
+
+    /// Like [`Self::check`], for asynchronous code: a costly check runs on another thread.
+    pub async fn check_async(&self, value: &Value) -> Result<(), String> {
+        if let Ok(checked) = self.check_inline(value) {
+            return checked;
+        }
+        // The semaphore is never closed.
+        let permit = COSTLY_CHECKS.acquire().await.ok();
+        let (schema, value) = (self.clone(), value.clone());
+        let check = tokio::task::spawn_blocking(move || {
+            let _permit = permit;
+            schema.check_on_big_stack(&value)
+        });
+        check.await.unwrap_or_else(|_| Err(too_costly()))
+    }
+
+    fn check_inline(&self, value: &Value) -> Result<Result<(), String>, ExhaustedError> {
+        let budget = Budget {
+            steps: MAX_INLINE_STEPS / (1 + self.in_place / CHEAP_IN_PLACE),
+            processor_time: None,
+            stack_bytes: MAX_INLINE_STACK_BYTES,
+            ..self.budget()
+        };
+        if run_within(&budget, || self.validator.is_valid(Metered(value)))? {
+            return Ok(Ok(()));
+        }
+        run_within(&budget, || self.named_errors(value)).map(Err)
+    }
+
+    fn check_on_big_stack(&self, value: &Value) -> Result<(), String> {
+        let checked = run_borrowing_on_big_stack(|| {
+            let budget = self.budget();
+            match run_within(&budget, || self.validator.is_valid(Metered(value))) {
+                Ok(true) => Ok(()),
+                Ok(false) => Err(self.errors(value)),
+                Err(ExhaustedError) => Err(too_costly()),
             }
+        });
+        checked.unwrap_or_else(|| Err(too_costly()))
+    }
+
+    /// What is wrong with the value, as far as that can be found within the budget.
+    fn errors(&self, value: &Value) -> String {
+        let budget = Budget {
+            steps: MAX_ERROR_STEPS,
+            processor_time: Some(MAX_ERROR_PROCESSOR_TIME * SLOWNESS),
+            ..self.budget()
+        };
+        run_within(&budget, || self.named_errors(value))
+            .or_else(|_| run_within(&budget, || self.first_error(value)))
+            .unwrap_or_else(|_| "does not satisfy the schema".to_owned())
+    }
+
+    fn named_errors(&self, value: &Value) -> String {
+        let mut errors = self.validator.iter_errors(Metered(value));
+        let named: Vec<_> = errors.by_ref().take(MAX_NAMED_ERRORS).map(|it| named(&it)).collect();
+        match errors.next() {
+            _ if named.is_empty() => "does not satisfy the schema".to_owned(),
+            None => cut(&named.join("; "), MAX_ERROR_BYTES),
+            Some(_) => cut(&format!("{}; and more", named.join("; ")), MAX_ERROR_BYTES),
+        }
+    }
+
+    fn first_error(&self, value: &Value) -> String {
+        match self.validator.validate(Metered(value)) {
+            Err(error) => format!("{}; and more", named(&error)),
+            Ok(()) => "does not satisfy the schema".to_owned(),
+        }
+    }
+
+    fn budget(&self) -> Budget {
+        Budget {
+            steps: MAX_STEPS,
+            processor_time: Some(MAX_PROCESSOR_TIME * SLOWNESS),
+            // The rest is for what runs between two reads.
+            stack_bytes: STACK_BYTES / 2,
+            in_place: self.in_place,
+            match_cost: self.match_cost,
+            steps_per_error: self.steps_per_error,
         }
     }
 
     /// Fills in the defaults of absent properties, in nested objects too.
+    ///
+    /// Each property of the schema is filled in at most once, so the value grows by less than the
+    /// schema's size.
     pub fn fill_defaults(&self, mut value: Value) -> Value {
         fill_defaults_in(&self.source, &mut value, MAX_DEFAULTS_DEPTH);
         value
     }
+}
+
+fn compile(source: &Value) -> Result<Schema, String> {
+    let bounded = BoundedSchema::measure(source)?;
+    let options = jsonschema::options_for::<MeteredJson>();
+    let options = options.with_pattern_options(patterns::options()).offline();
+    let validator = options.build(&bounded.source).map_err(|error| {
+        let at = field_prefix(&error.instance_path().to_string());
+        let message = cut(&error.masked().to_string(), MAX_NAMED_ERROR_BYTES);
+        format!("is not a valid JSON Schema: {at}{message}")
+    })?;
+    Ok(Schema {
+        source: Arc::new(source.clone()),
+        validator: Arc::new(validator),
+        in_place: bounded.in_place,
+        match_cost: bounded.match_cost,
+        steps_per_error: u64::try_from(16 + bounded.values).unwrap_or(u64::MAX),
+        compiled_bytes: bounded.compiled_bytes,
+        is_quick: bounded.is_quick,
+    })
+}
+
+fn too_costly() -> String {
+    "takes too long to check against the schema".to_owned()
+}
+
+fn named(error: &jsonschema::ValidationError<'_>) -> String {
+    let at = field_prefix(&error.instance_path().to_string());
+    cut(&format!("{at}{}", error.masked()), MAX_NAMED_ERROR_BYTES)
 }
 
 /// Turns `/to/0` into `to.0: `. The root has no prefix, since its messages name the property.

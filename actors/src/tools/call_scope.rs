@@ -36,10 +36,12 @@ impl Tool {
         self.confirmation_message.as_ref()?.render(self.expression_values(args, scope))
     }
 
-    /// Whether a call can be planned without running an interpreter (a condition or a template).
+    /// Whether a call can be planned without a costly check of its arguments and without running an
+    /// interpreter (a condition or a template).
     pub(super) fn is_cheap_to_plan(&self) -> bool {
         let has_condition = matches!(self.approval, Approval::When(_));
-        !has_condition && self.confirmation_message.as_ref().is_none_or(Template::is_plain)
+        let is_plain = self.confirmation_message.as_ref().is_none_or(Template::is_plain);
+        !has_condition && is_plain && self.parameters.is_quick()
     }
 
     pub(super) fn expression_values(&self, args: &Value, scope: &CallScope) -> Value {

@@ -227,12 +227,12 @@ fn a_conversations_own_tools_are_shared_and_not_copied() {
     assert!(std::ptr::eq(toolbox.tool("mine").unwrap(), &raw const own[0]));
 }
 
-#[test]
-fn an_answer_satisfies_the_tools_schema_or_is_named_wrong() {
+#[tokio::test]
+async fn an_answer_satisfies_the_tools_schema_or_is_named_wrong() {
     let toolbox = toolbox();
-    assert_eq!(toolbox.check_answer("ask", &json!(3)), Ok(()));
-    assert!(toolbox.check_answer("ask", &json!("3")).is_err());
-    assert_eq!(toolbox.check_answer("gone", &json!("3")), Ok(()));
+    assert_eq!(toolbox.check_answer("ask", &json!(3)).await, Ok(()));
+    assert!(toolbox.check_answer("ask", &json!("3")).await.is_err());
+    assert_eq!(toolbox.check_answer("gone", &json!("3")).await, Ok(()));
 }
 
 #[test]

@@ -15,5 +15,6 @@ mod module;
 mod natives;
 mod pages;
 mod refusals;
+mod schema_bombs;
 mod spec;
 mod stream;

@@ -29,9 +29,7 @@ fn a_condition_sees_arguments_principal_and_conversation() {
 
 #[test]
 fn a_condition_that_fails_or_is_not_boolean_asks() {
-    for source in
-        ["amount > 100", "args.amount > 100", "args.amount", "1", "'text'", "args", "1 / 0 == 1"]
-    {
+    for source in ["args.amount > 100", "args.amount", "1", "'text'", "args", "1 / 0 == 1"] {
         assert!(is_true(source, json!({"amount": "text"})), "{source}");
         assert!(is_true(source, json!({})), "{source}");
     }
@@ -45,6 +43,33 @@ fn a_condition_that_does_not_compile_is_refused() {
     }
     let long = format!("{} > 1", "1 + ".repeat(2000) + "1");
     assert!(Condition::compile(&long).is_err());
+}
+
+#[test]
+fn a_name_that_no_condition_has_is_refused() {
+    for (source, name) in [
+        ("nosuch(args)", "nosuch()"),
+        ("args.to.nosuch()", "nosuch()"),
+        ("amount > 100", "amount"),
+        ("args.amount > 1 || [1, amount].size() > 0", "amount"),
+        ("args.l.exists(x, x > y)", "y"),
+        ("args.l.exists(x, x > 1) && x > 1", "x"),
+        ("{'a': amount}.a > 1", "amount"),
+        ("nosuch.of(args)", "nosuch.of"),
+    ] {
+        let why = Condition::compile(source).unwrap_err();
+        assert!(why.contains(name.split('.').next_back().unwrap()), "{source}: {why}");
+    }
+    for source in [
+        "args.l.all(x, args.m.exists(y, x == y))",
+        "type(args.n) == int || string(args.n) == '1'",
+        "optional.of(args).hasValue()",
+        "'a' in args.l && !(-args.n in [1u, 2u]) && size(args.l) > 0 ? true : args.x[0] == null",
+        "args.t.startsWith('a') || args.t.contains(principal) || args.t.matches('b')",
+        "double(args.n) > 1.5 && int('1') == 1 && uint(1) == 1u && bool('true')",
+    ] {
+        assert!(Condition::compile(source).is_ok(), "{source}: {:?}", Condition::compile(source));
+    }
 }
 
 #[test]

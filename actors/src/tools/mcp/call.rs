@@ -42,7 +42,9 @@ pub(super) async fn call(
         return ToolReturn::error(format!("the MCP server {server} cannot be reached"));
     };
     match call_until_result(&connection, params(tool_ref, run), report).await {
-        Ok(CallReply::Result(result)) => result::to_tool_return(result, tool_ref.output.as_ref()),
+        Ok(CallReply::Result(result)) => {
+            result::to_tool_return(result, tool_ref.output.as_ref()).await
+        }
         Ok(CallReply::InputRequired(request)) => ToolReturn::input_required(request),
         Ok(CallReply::Invalid(why)) => ToolReturn::error(why),
         Err(ServiceError::McpError(error)) => {
@@ -96,7 +98,9 @@ async fn call_until_result(
             ServerResult::InputRequiredResult(required) => required,
             _ => return wrong("the MCP server's answer is not a tool result"),
         };
-        match elicitation::next_step(required) {
+        // It compiles the schemas of forms, which may take long.
+        let next = tokio::task::spawn_blocking(move || elicitation::next_step(required)).await;
+        match next.unwrap_or_else(|_| Err("the MCP server's request is invalid".to_owned())) {
             Ok(NextStep::AskPerson(request)) => return Ok(CallReply::InputRequired(request)),
             Ok(NextStep::Repeat(state)) => {
                 (params.input_responses, params.request_state) = (None, state);

@@ -82,7 +82,14 @@ pub(super) fn responses(input: &PendingInput) -> Option<(InputResponses, Option<
 
 /// Checks a person's answer: the content for a single question, or for several an object with the
 /// content for each under the question's id.
-pub fn check_answer(requests: &Value, answer: &Value) -> Result<(), String> {
+pub async fn check_answer(requests: &Value, answer: &Value) -> Result<(), String> {
+    // The forms are compiled for it, which may take long.
+    let (requests, answer) = (requests.clone(), answer.clone());
+    let check = tokio::task::spawn_blocking(move || check_forms(&requests, &answer));
+    check.await.unwrap_or_else(|_| Err("the answer could not be checked".to_owned()))
+}
+
+fn check_forms(requests: &Value, answer: &Value) -> Result<(), String> {
     let Some(requests) = requests.as_object() else { return Ok(()) };
     if requests.len() == 1 {
         return requests.values().try_for_each(|request| check(request, answer));
@@ -127,18 +134,18 @@ mod tests {
     #[test]
     fn an_answer_must_satisfy_each_form() {
         let one = json!({"who": form("Who?", "name")});
-        assert_eq!(check_answer(&one, &json!({"name": "ann"})), Ok(()));
-        assert!(check_answer(&one, &json!({"name": 1})).unwrap_err().contains("name"));
+        assert_eq!(check_forms(&one, &json!({"name": "ann"})), Ok(()));
+        assert!(check_forms(&one, &json!({"name": 1})).unwrap_err().contains("name"));
         let two = json!({"who": form("Who?", "name"), "when": form("When?", "day")});
         let answer = json!({"who": {"name": "ann"}, "when": {"day": "today"}});
-        assert_eq!(check_answer(&two, &answer), Ok(()));
+        assert_eq!(check_forms(&two, &answer), Ok(()));
         assert_eq!(
-            check_answer(&two, &json!({"who": {"name": "ann"}})).unwrap_err(),
+            check_forms(&two, &json!({"who": {"name": "ann"}})).unwrap_err(),
             "when: is missing"
         );
-        let error = check_answer(&two, &json!({"x": 1})).unwrap_err();
+        let error = check_forms(&two, &json!({"x": 1})).unwrap_err();
         assert_eq!(error, "x: answers no request");
-        assert!(check_answer(&two, &json!("ann")).is_err());
+        assert!(check_forms(&two, &json!("ann")).is_err());
     }
 
     #[test]

@@ -9,7 +9,7 @@ use rmcp::service::{Peer, ServiceError};
 use serde_json::Value;
 
 use super::MAX_SERVER_TOOL_NAME_BYTES;
-use crate::expressions::schema::Schema;
+use crate::expressions::schema::{MAX_COMPILED_BYTES_IN_ALL, Schema};
 use crate::limits::{cut, encoded_len};
 
 /// Tools of one server; all of them go to the model with every step.
@@ -45,6 +45,13 @@ pub(super) struct ListedTool {
     pub(super) description: String,
     pub(super) parameters: Schema,
     pub(super) output: Option<Schema>,
+}
+
+impl ListedTool {
+    fn compiled_bytes(&self) -> usize {
+        let output = self.output.as_ref().map_or(0, Schema::compiled_bytes);
+        self.parameters.compiled_bytes().saturating_add(output)
+    }
 }
 
 impl Listing {
@@ -100,10 +107,15 @@ impl Listing {
 fn compile_tools(server: &str, tools: Vec<Tool>) -> Vec<ListedTool> {
     let mut names = HashSet::new();
     let mut listed = Vec::new();
+    let mut bytes_left = MAX_COMPILED_BYTES_IN_ALL;
     for tool in tools {
         let name = cut(&tool.name, MAX_SERVER_TOOL_NAME_BYTES);
         let compiled = if names.insert(tool.name.to_string()) {
-            compile_tool(tool)
+            compile_tool(tool).and_then(|tool| {
+                let left = bytes_left.checked_sub(tool.compiled_bytes());
+                bytes_left = left.ok_or("the schemas of its server are too large together")?;
+                Ok(tool)
+            })
         } else {
             Err("its name is listed twice".to_owned())
         };

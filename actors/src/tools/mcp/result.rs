@@ -10,7 +10,20 @@ use crate::tools::ToolReturn;
 /// Converts a result: structured content first, else a single text as text, else content blocks. An
 /// error becomes its text. Structured content that violates the tool's output schema is an error,
 /// too.
-pub(super) fn to_tool_return(result: CallToolResult, promised: Option<&Schema>) -> ToolReturn {
+pub(super) async fn to_tool_return(
+    result: CallToolResult,
+    promised: Option<&Schema>,
+) -> ToolReturn {
+    let structured = result.structured_content.as_ref().filter(|_| result.is_error != Some(true));
+    if let (Some(value), Some(schema)) = (structured, promised)
+        && let Err(why) = schema.check_async(value).await
+    {
+        return ToolReturn::error(format!("the tool's result violates its output schema: {why}"));
+    }
+    convert(result)
+}
+
+fn convert(result: CallToolResult) -> ToolReturn {
     if result.is_error == Some(true) {
         let texts = result.content.iter().filter_map(ContentBlock::as_text);
         let text = texts.map(|text| text.text.as_str()).collect::<Vec<_>>().join("\n");
@@ -21,12 +34,7 @@ pub(super) fn to_tool_return(result: CallToolResult, promised: Option<&Schema>) 
         });
     }
     if let Some(value) = result.structured_content {
-        return match promised.map_or(Ok(()), |schema| schema.check(&value)) {
-            Ok(()) => ToolReturn::ok(value),
-            Err(why) => {
-                ToolReturn::error(format!("the tool's result violates its output schema: {why}"))
-            }
-        };
+        return ToolReturn::ok(value);
     }
     let mut blocks = result.content;
     match (blocks.len(), blocks.pop()) {
@@ -89,7 +97,7 @@ mod tests {
     use super::*;
 
     fn of(result: Value) -> Outcome {
-        to_tool_return(serde_json::from_value(result).unwrap(), None).outcome
+        convert(serde_json::from_value(result).unwrap()).outcome
     }
 
     #[test]
@@ -134,15 +142,18 @@ mod tests {
         assert_eq!(of(json!({"content": [], "isError": true})), failed("the tool failed"));
     }
 
-    #[test]
-    fn a_structured_result_that_breaks_its_own_schema_is_an_error() {
+    #[tokio::test]
+    async fn a_structured_result_that_breaks_its_own_schema_is_an_error() {
         let promised = Schema::compile(&json!({"properties": {"n": {"type": "number"}}})).unwrap();
-        let result = |n: Value| {
+        let result = async |n: Value| {
             let result = json!({"content": [], "structuredContent": {"n": n}});
-            to_tool_return(serde_json::from_value(result).unwrap(), Some(&promised)).outcome
+            let result = serde_json::from_value(result).unwrap();
+            to_tool_return(result, Some(&promised)).await.outcome
         };
-        assert_eq!(result(json!(1)), Outcome::Ok(json!({"n": 1})));
-        let Outcome::Err(error, ErrorType::ToolError) = result(json!("x")) else { unreachable!() };
+        assert_eq!(result(json!(1)).await, Outcome::Ok(json!({"n": 1})));
+        let Outcome::Err(error, ErrorType::ToolError) = result(json!("x")).await else {
+            unreachable!()
+        };
         assert!(error.contains("n: "), "{error}");
     }
 }

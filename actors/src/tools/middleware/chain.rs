@@ -103,8 +103,8 @@ impl Chain {
     /// Grants the run other arguments, like edited ones: the schema, the lists and the phase apply
     /// to them. Nobody is asked again; if nobody was asked before, the tool's approval must not
     /// require it for these arguments.
-    fn regrant(&self, run: &Run, args: Value) -> Result<Run, Outcome> {
-        self.tool.check_args(&args).map_err(|why| {
+    async fn regrant(&self, run: &Run, args: Value) -> Result<Run, Outcome> {
+        self.tool.check_args_async(&args).await.map_err(|why| {
             Outcome::Err(format!("invalid tool arguments: {why}"), ErrorType::ValidationError)
         })?;
         let scope = self.gate.scope(run);
@@ -144,7 +144,7 @@ impl Next<'_> {
         if args == *self.run.grant.args() {
             return self.run().await;
         }
-        match self.chain.regrant(self.run, args) {
+        match self.chain.regrant(self.run, args).await {
             Ok(run) => Next { run: &run, ..self }.run().await,
             Err(refused) => ToolReturn::from_outcome(refused),
         }

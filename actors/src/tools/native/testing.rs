@@ -33,7 +33,7 @@ impl Extensions {
             Ok(schema) => schema,
             Err(why) => return ToolReturn::error(format!("the tool's parameters: {why}")),
         };
-        if let Err(why) = schema.check(&args) {
+        if let Err(why) = schema.check_async(&args).await {
             return ToolReturn::invalid_args(&why);
         }
         // Progress reports are dropped: nobody listens.

@@ -111,8 +111,8 @@ async fn a_question_waits_and_another_process_goes_on_with_its_answer() {
     let first = Rig::new(stdio(Age::New));
     let asks = first.asks("ask", args.clone(), None).await;
     assert_eq!(asks.message, "Send to ann?");
-    assert!(check_answer(&asks.requests, &json!({"ok": "yes"})).is_err());
-    assert_eq!(check_answer(&asks.requests, &json!({"ok": true})), Ok(()));
+    assert!(check_answer(&asks.requests, &json!({"ok": "yes"})).await.is_err());
+    assert_eq!(check_answer(&asks.requests, &json!({"ok": true})).await, Ok(()));
     drop(first);
     let second = Rig::new(stdio(Age::New));
     for (answer, action) in [
@@ -142,7 +142,7 @@ async fn a_call_may_ask_again_and_several_things_at_once() {
     let second = rig.asks("ask_twice", json!({}), answered(first, answer)).await;
     assert_eq!(second.message, "Second?\nThird?");
     let answer = json!({"second": {"b": "y"}, "third": {"c": "z"}});
-    assert_eq!(check_answer(&second.requests, &answer), Ok(()));
+    assert_eq!(check_answer(&second.requests, &answer).await, Ok(()));
     let input = answered(second, InputAnswer::Result(answer));
     let last = rig.resume("ask_twice", json!({}), input).await.outcome;
     assert_eq!(last, Outcome::Ok(json!(r#"[["x"], [{"b": "y"}, {"c": "z"}]]"#)));
