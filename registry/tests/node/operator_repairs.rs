@@ -161,9 +161,9 @@ async fn no_request_starts_a_conversation_elsewhere_during_its_move() {
         let node = cluster.node(n % 3);
         async move { node.deliver("x", user_message("more", IfBusy::Queue)).await }
     });
-    let (conversations, x, n1) = (&cluster.node(2).conversations, id("x"), NodeName::new("n1"));
-    let (moved, senders) =
-        tokio::join!(conversations.move_to(&x, Some(&n1), false), join_all(senders));
+    let (x, n1) = (id("x"), NodeName::new("n1"));
+    let moving = cluster.node(2).conversations.move_to(&x, Some(&n1), false);
+    let (moved, senders) = tokio::join!(moving, join_all(senders));
     assert_eq!(moved, Ok(n1.clone()));
     assert!(senders.iter().all(Result::is_ok), "{senders:?}");
     assert_eq!((cluster.live_on("x"), cluster.holder("x").await.unwrap().node), (vec![1], n1));

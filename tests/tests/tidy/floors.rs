@@ -16,7 +16,8 @@ const HOUSES: [House; 4] = [
     House {
         source: "actors/conversation/src",
         floors: &[
-            &["context", "elicitation", "ids", "json", "usage"],
+            &["ids", "json", "numbers", "usage"],
+            &["context", "elicitation"],
             &["activity", "call_ids", "fork", "message", "remembered_decision"],
             &["permission"],
             &["parent"],
@@ -29,6 +30,7 @@ const HOUSES: [House; 4] = [
     House {
         source: "actors/src",
         floors: &[
+            &["identity"],
             &["assigns", "clock", "environment", "exec", "journal", "limits", "live", "trace"],
             &[
                 "backoff",

@@ -137,3 +137,16 @@ fn every_test_that_the_page_of_features_names_exists() {
 fn is_test(name: &str) -> bool {
     name.split('_').count() >= 4 && name.chars().all(|c| c.is_ascii_lowercase() || c == '_')
 }
+
+#[test]
+fn the_tests_that_the_fast_ring_leaves_out_exist() {
+    let config = fs::read_to_string(root().join(".config/nextest.toml")).unwrap();
+    let sources = sources();
+    let patterns = config.split("test(/").skip(1).filter_map(|rest| rest.split("/)").next());
+    let names =
+        patterns.flat_map(|pattern| pattern.split(|c: char| !c.is_alphanumeric() && c != '_'));
+    for name in names.filter(|name| name.len() > 4) {
+        let exists = sources.iter().any(|(path, text)| path.contains(name) || text.contains(name));
+        assert!(exists, ".config/nextest.toml: no test is called {name}");
+    }
+}

@@ -119,8 +119,8 @@ fn calls_of_older_programs_have_defaults_for_what_they_lack() {
     let json = br#"{"call_id":"a","tool":"t","args":{"n":1},"executor":"server","started":true}"#;
     let read: ToolCall = from_json(json).unwrap();
     let kind = CallKind::from(Executor::Server);
-    let (intent, started, timeout_ms) = (Intent::Compute, true, 0);
-    assert_eq!(read, ToolCall { intent, started, timeout_ms, ..planned(kind) });
+    let intent = Intent::Compute;
+    assert_eq!(read, ToolCall { intent, started: true, timeout_ms: 0, ..planned(kind) });
 
     let json = br#"{"id":"a","tool":"t","args":{"n":1},"executor":"client","intent":"action","message":"","timeout_ms":60000,"grace_ms":null,"on_interrupt":"redispatch","principal":"ada","suspensions":0,"phase":"requested"}"#;
     let read: Call = from_json(json).unwrap();
