@@ -134,7 +134,7 @@ fn check_memory(mistakes: &mut Mistakes, tools: &[Tool]) {
     if bytes > MAX_COMPILED_BYTES_IN_ALL {
         let most = MAX_COMPILED_BYTES_IN_ALL / (1024 * 1024);
         let message = format!("have schemas that take more than {most} MB when compiled");
-        mistakes.wrong("tools", message);
+        mistakes.add("tools", message);
     }
 }
 
