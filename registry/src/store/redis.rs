@@ -39,6 +39,9 @@ pub use self::url::{RedisUrl, RedisUrlError};
 
 /// Connections for commits that wait for replicas, of which each carries one wait at a time.
 const DURABLE_CONNECTIONS: usize = 16;
+/// Connections for reads that wait for replicas: fewer, because only what is read past a live actor
+/// waits, and apart, because a long journal holds up everything behind it.
+const CONFIRMED_CONNECTIONS: usize = 8;
 
 /// Blobs and audit entries in flight at once: more only slow each other down.
 const MAX_LARGE_TRANSFERS: usize = 4;
@@ -54,10 +57,13 @@ pub struct Redis {
     writes: Connection,
     /// For commits that wait for replicas; empty if none do.
     durable: Vec<Connection>,
+    /// For reads that wait for replicas; empty if none do.
+    confirmed: Vec<Connection>,
     /// For megabytes, which would hold up everything behind them.
     large: Connection,
     large_transfers: Semaphore,
     next_durable: AtomicUsize,
+    next_confirmed: AtomicUsize,
     replicas: Option<usize>,
     cluster: bool,
     /// Tells this opening from all others.
@@ -76,14 +82,16 @@ impl Redis {
             Durability::Replicas(replicas) => Some(usize::from(replicas.get())),
             Durability::Fsync | Durability::Os => None,
         };
-        let durable_count = replicas.map_or(0, |_| DURABLE_CONNECTIONS);
+        let connections = |count| (0..replicas.map_or(0, |_| count)).map(|_| connection());
         Ok(Self {
             reads: connection(),
             writes: connection(),
-            durable: (0..durable_count).map(|_| connection()).collect(),
+            durable: connections(DURABLE_CONNECTIONS).collect(),
+            confirmed: connections(CONFIRMED_CONNECTIONS).collect(),
             large: Connection::with_timeout(Arc::clone(&url), LARGE_TIMEOUT),
             large_transfers: Semaphore::new(MAX_LARGE_TRANSFERS),
             next_durable: AtomicUsize::new(0),
+            next_confirmed: AtomicUsize::new(0),
             replicas,
             cluster: url.kind == Kind::Cluster,
             opening_id: opened.opening_id,

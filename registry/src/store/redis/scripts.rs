@@ -73,7 +73,7 @@ impl Redis {
         let keys = [own("c"), tag.common("floor"), own("j"), own("s")];
         let call =
             ScriptCall::new(&CLAIM_AND_LOAD, tag, keys).claim(me, dead).arg(super::STATE_FORMAT);
-        let (held, stored) = self.call_reading(call).await?;
+        let (held, stored) = self.call_confirmed(call).await?;
         Ok((holding(held), stored))
     }
 
@@ -174,7 +174,7 @@ impl Redis {
         let tag = Tag::of(id);
         let keys = ["c", "j", "s"].map(|kind| tag.own(kind, id.as_str()));
         let format = if cached { super::STATE_FORMAT.to_string() } else { String::new() };
-        self.call_reading(ScriptCall::new(&LOAD, tag, keys).arg(format)).await
+        self.call_confirmed(ScriptCall::new(&LOAD, tag, keys).arg(format)).await
     }
 
     pub(super) async fn reserve_by_script(

@@ -8,6 +8,7 @@ mod lost_replies;
 mod members;
 mod opening;
 mod proxy;
+mod replicas;
 mod sentinel;
 mod servers;
 mod single;
