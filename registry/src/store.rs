@@ -82,6 +82,12 @@ pub struct SuspensionCount {
 /// may show what a fail-over takes back. A blob is as durable as the answer to its upload says.
 #[async_trait]
 pub trait Store: Journal + Blobs + AuditLog {
+    /// Fails, with the reason, while the store cannot keep its configured durability and refuses
+    /// writes. Looks at what is known, and asks no server.
+    fn require_durability(&self) -> Result<(), String> {
+        Ok(())
+    }
+
     /// The present claim on a conversation.
     async fn current_claim(&self, id: &ConversationId) -> Result<Option<Claim>, StoreError>;
 

@@ -35,8 +35,9 @@ const MAX_CONCURRENT_PIPELINES: usize = 32;
 enum WaitFor {
     /// Nothing: what is answered may be lost with the primary.
     Nothing,
-    /// This many replicas that have what the command wrote.
-    Write(usize),
+    /// The store's durability of what the command wrote: that this many replicas have it, or that
+    /// the server answers at all.
+    Write(Option<usize>),
     /// This many replicas that have all that was written before the command, by anyone.
     Earlier(usize),
 }
@@ -117,7 +118,7 @@ impl Redis {
     }
 
     fn wait_for_write(&self) -> WaitFor {
-        self.replicas.map_or(WaitFor::Nothing, WaitFor::Write)
+        WaitFor::Write(self.replicas)
     }
 
     /// Calls a script whose effect may be lost with the primary.
@@ -183,22 +184,39 @@ async fn query_on<T: FromRedisValue>(
     command: Cmd,
     wait: WaitFor,
 ) -> Result<T, StoreError> {
-    let answers = connection.send(tag, &with_wait(tag, command, wait)).await;
-    read("answer", acknowledged(answers.map_err(unavailable)?, wait)?)
+    let answers = send(connection, tag, &with_wait(tag, command, wait), wait).await?;
+    read("answer", acknowledged(answers, wait)?)
 }
 
 /// Calls a script by its hash, and if the server does not know it, by its text.
-async fn run(connection: &Connection, call: ScriptCall, wait: WaitFor) -> Result<Value, StoreError> {
+async fn run(
+    connection: &Connection,
+    call: ScriptCall,
+    wait: WaitFor,
+) -> Result<Value, StoreError> {
     let (script, tag, by_hash) = call.into_parts();
     let by_hash = with_wait(tag, by_hash, wait);
-    let mut answers = connection.send(tag, &by_hash).await.map_err(unavailable)?;
+    let mut answers = send(connection, tag, &by_hash, wait).await?;
     if answers.first().is_some_and(is_unknown_script)
         && let Some(call) = by_hash.cmd_iter().next()
     {
         let by_text = with_wait(tag, script.by_text(call), wait);
-        answers = connection.send(tag, &by_text).await.map_err(unavailable)?;
+        answers = send(connection, tag, &by_text, wait).await?;
     }
     acknowledged(answers, wait)
+}
+
+async fn send(
+    connection: &Connection,
+    tag: Tag,
+    commands: &Pipeline,
+    wait: WaitFor,
+) -> Result<Vec<Value>, StoreError> {
+    let answers = match wait {
+        WaitFor::Nothing | WaitFor::Earlier(_) => connection.send(tag, commands).await,
+        WaitFor::Write(_) => connection.send_durably(tag, commands).await,
+    };
+    answers.map_err(unavailable)
 }
 
 /// The answer to the command of a pipeline, once enough replicas have what it rests on. Every answer
@@ -207,8 +225,8 @@ fn acknowledged(answers: Vec<Value>, wait: WaitFor) -> Result<Value, StoreError>
     let mut answers = answers.into_iter();
     let answer = answers.next().unwrap_or(Value::Nil).extract_error().map_err(unavailable)?;
     let (wanted, what) = match wait {
-        WaitFor::Nothing => return Ok(answer),
-        WaitFor::Write(wanted) => (wanted, "the write"),
+        WaitFor::Nothing | WaitFor::Write(None) => return Ok(answer),
+        WaitFor::Write(Some(wanted)) => (wanted, "the write"),
         WaitFor::Earlier(wanted) => {
             read::<Value>("barrier", answers.next().unwrap_or(Value::Nil))?;
             (wanted, "what was read")
@@ -227,8 +245,8 @@ fn with_wait(tag: Tag, command: Cmd, wait: WaitFor) -> Pipeline {
     let mut commands = Pipeline::with_capacity(3);
     commands.add_command(command);
     let wanted = match wait {
-        WaitFor::Nothing => return commands,
-        WaitFor::Write(wanted) => wanted,
+        WaitFor::Nothing | WaitFor::Write(None) => return commands,
+        WaitFor::Write(Some(wanted)) => wanted,
         WaitFor::Earlier(wanted) => {
             commands.cmd("EVAL").arg(BARRIER).arg(1).arg(tag.key("barrier"));
             wanted

@@ -108,8 +108,7 @@ impl Journal for Redis {
     ) -> Result<Vec<Event>, StoreError> {
         // Nothing is read past the end, so that the limit counts back from the last event.
         let (tag, command) = decode::query_seq(id);
-        let seq =
-            decode::seq(id, self.query_confirmed(tag, command).await?)?.unwrap_or_default();
+        let seq = decode::seq(id, self.query_confirmed(tag, command).await?)?.unwrap_or_default();
         let last = before.saturating_sub(1).min(seq);
         let first = last.saturating_sub(limit as u64);
         let Some((tag, command)) = query_range(id, first, last) else { return Ok(Vec::new()) };

@@ -21,6 +21,10 @@ use crate::partition::{Partition, PartitionSet};
 
 #[async_trait]
 impl Store for Redis {
+    fn require_durability(&self) -> Result<(), String> {
+        self.watch.require_all()
+    }
+
     async fn current_claim(&self, id: &ConversationId) -> Result<Option<Claim>, StoreError> {
         decode::claim(id, self.query_row(decode::query_claim(id)).await?)
     }
@@ -178,8 +182,7 @@ impl Store for Redis {
     async fn agents(&self) -> Result<Vec<StoredAgent>, StoreError> {
         let mut command = cmd("HGETALL");
         command.arg(Tag::Agents.key("newest"));
-        let newest: HashMap<String, String> =
-            self.query_confirmed(Tag::Agents, command).await?;
+        let newest: HashMap<String, String> = self.query_confirmed(Tag::Agents, command).await?;
         if newest.is_empty() {
             return Ok(Vec::new());
         }

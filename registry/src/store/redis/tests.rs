@@ -3,6 +3,7 @@
 
 mod cluster;
 mod costs;
+mod durability;
 mod load;
 mod lost_replies;
 mod members;

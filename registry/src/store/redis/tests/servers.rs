@@ -60,6 +60,12 @@ impl Server {
         assert!(sent.unwrap().success());
     }
 
+    /// Starts it again on its directory, with another value of a setting.
+    pub(super) async fn restart_with(&mut self, setting: &str, value: &str) {
+        self.args.extend([setting.to_owned(), value.to_owned()]);
+        self.restart().await;
+    }
+
     /// Starts it again on its directory.
     pub(super) async fn restart(&mut self) {
         self.child = spawn(self.dir.path(), self.port, &self.args);
