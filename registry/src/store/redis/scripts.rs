@@ -33,21 +33,31 @@ macro_rules! scripts {
     };
 }
 
+// `lib/allow_oom` is the first line of the scripts that a full server carries out, too: those that
+// free memory, and those without which nodes would be declared dead.
 scripts! {
     APPEND = "lib/fencing" "append";
     CLAIM = "lib/claim" "claim";
-    RELEASE = "lib/fencing" "release";
-    DELETE = "lib/fencing" "delete";
+    CLAIM_WHEN_FULL = "lib/allow_oom" "lib/existing" "lib/claim" "claim";
+    RELEASE = "lib/allow_oom" "lib/fencing" "release";
+    DELETE = "lib/allow_oom" "lib/fencing" "delete";
     LOAD = "lib/load" "load";
     CLAIM_AND_LOAD = "lib/claim" "lib/load" "claim_and_load";
+    CLAIM_AND_LOAD_WHEN_FULL = "lib/allow_oom" "lib/existing" "lib/claim" "lib/load" "claim_and_load";
     RESERVE = "lib/fencing" "reserve";
     AGENT = "lib/fencing" "agent";
+    DELETE_AGENT = "lib/allow_oom" "lib/fencing" "agent";
     DECISION = "decision";
     BLOB = "blob";
     AUDIT = "audit";
-    ENTER = "lib/members" "enter";
-    RENEW = "lib/members" "renew";
-    DECLARE_DEAD = "lib/members" "declare_dead";
+    ENTER = "lib/allow_oom" "lib/members" "enter";
+    RENEW = "lib/allow_oom" "lib/members" "renew";
+    DECLARE_DEAD = "lib/allow_oom" "lib/members" "declare_dead";
+}
+
+/// Whether a server refused because it is full.
+fn is_full<T>(outcome: &Result<T, StoreError>) -> bool {
+    matches!(outcome, Err(StoreError::Unavailable(why)) if why.contains("OOM"))
 }
 
 impl Redis {
@@ -59,7 +69,12 @@ impl Redis {
     ) -> Result<Claim, StoreError> {
         let tag = Tag::of(id);
         let keys = [tag.own("c", id.as_str()), tag.common("floor")];
-        self.call(ScriptCall::new(&CLAIM, tag, keys).claim(me, dead)).await.map(holding)
+        let call = |script| self.call(ScriptCall::new(script, tag, keys).claim(me, dead));
+        let mut held = call(&CLAIM).await;
+        if is_full(&held) {
+            held = call(&CLAIM_WHEN_FULL).await;
+        }
+        held.map(holding)
     }
 
     /// Claims a conversation and reads it; reads nothing if another node holds it.
@@ -71,9 +86,15 @@ impl Redis {
     ) -> Result<(Claim, Option<StoredRow>), StoreError> {
         let (tag, own) = (Tag::of(id), |kind| Tag::of(id).own(kind, id.as_str()));
         let keys = [own("c"), tag.common("floor"), own("j"), own("s")];
-        let call =
-            ScriptCall::new(&CLAIM_AND_LOAD, tag, keys).claim(me, dead).arg(super::STATE_FORMAT);
-        let (held, stored) = self.call_confirmed(call).await?;
+        let call = |script| {
+            let call = ScriptCall::new(script, tag, keys).claim(me, dead);
+            self.call_confirmed(call.arg(super::STATE_FORMAT))
+        };
+        let mut claimed = call(&CLAIM_AND_LOAD).await;
+        if is_full(&claimed) {
+            claimed = call(&CLAIM_AND_LOAD_WHEN_FULL).await;
+        }
+        let (held, stored) = claimed?;
         Ok((holding(held), stored))
     }
 
@@ -203,7 +224,8 @@ impl Redis {
         let mut keys = ["newest", "revisions", "outcomes"].map(|kind| tag.common(kind)).to_vec();
         keys.extend(["a", "x"].map(|kind| tag.own(kind, &scope)));
         keys.push(tag.own("decisions", name.as_str()));
-        let call = ScriptCall::new(&AGENT, tag, keys)
+        let script = if newest.is_some() { &AGENT } else { &DELETE_AGENT };
+        let call = ScriptCall::new(script, tag, keys)
             .arg(name.as_str())
             .arg(self.nonce())
             .arg(newest.map_or("", |agent| agent.revision.as_str()))

@@ -8,6 +8,8 @@ use redis::{Pipeline, RedisResult, Value};
 
 use super::durability::Durability;
 
+/// The first version in which a script says that it may run on a full server.
+const MIN_MAJOR_VERSION: u32 = 7;
 /// The settings that decide what a server can promise.
 const CONFIG_NAMES: [&str; 4] = ["appendonly", "appendfsync", "maxmemory", "maxmemory-policy"];
 
@@ -68,9 +70,9 @@ impl ServerInfo {
     /// Refuses a durability that the server's version or its settings cannot keep.
     pub(super) fn require_settings(&self, durability: Durability) -> Result<(), String> {
         let version = self.get("redis_version");
-        let mut numbers = version.split('.').map(|part| part.parse::<u32>().unwrap_or(0));
-        if (numbers.next(), numbers.next()) < (Some(6), Some(2)) {
-            return Err(format!("it is redis {version}, and 6.2 is needed"));
+        let major = version.split('.').next().and_then(|major| major.parse().ok());
+        if major < Some(MIN_MAJOR_VERSION) {
+            return Err(format!("it is redis {version}, and {MIN_MAJOR_VERSION}.0 is needed"));
         }
         let (memory, policy) = (self.get("maxmemory"), self.get("maxmemory-policy"));
         if memory != "0" && policy != "noeviction" {
