@@ -47,8 +47,9 @@ scripts! {
     RESERVE = "lib/fencing" "reserve";
     AGENT = "lib/fencing" "agent";
     DELETE_AGENT = "lib/allow_oom" "lib/fencing" "agent";
-    DECISION = "decision";
-    BLOB = "blob";
+    DECISION = "lib/once" "decision";
+    BLOB = "lib/once" "blob";
+    REMOVE_BLOB = "lib/allow_oom" "lib/once" "remove_blob";
     AUDIT = "audit";
     ENTER = "lib/allow_oom" "lib/members" "enter";
     RENEW = "lib/allow_oom" "lib/members" "renew";
@@ -241,7 +242,9 @@ impl Redis {
         id: &DecisionId,
         decision: Option<&RememberedDecision>,
     ) -> Result<bool, StoreError> {
-        let keys = [Tag::Agents.own("decisions", agent.as_str())];
+        let nonce = self.nonce();
+        let keys = [("decisions", agent.as_str()), ("done", nonce.as_str())];
+        let keys = keys.map(|(kind, name)| Tag::Agents.own(kind, name));
         let call = ScriptCall::new(&DECISION, Tag::Agents, keys)
             .arg(id.as_str())
             .arg(decision.map(json).transpose()?.unwrap_or_default());
@@ -255,11 +258,15 @@ impl Redis {
         blob: Option<&Blob>,
     ) -> Result<bool, StoreError> {
         let (tag, key) = blobs::key_of(id);
-        let mut call = ScriptCall::new(&BLOB, tag, [key]);
-        if let Some(blob) = blob {
-            let bytes = blob.bytes();
-            call = call.arg(blob.media_type()).arg(bytes.len()).arg(&bytes[..]);
-        }
+        let keys = [key, tag.key_of("done", &self.nonce())];
+        let call = match blob {
+            Some(blob) => {
+                let (media_type, bytes) = (blob.media_type(), blob.bytes());
+                let call = ScriptCall::new(&BLOB, tag, keys).arg(media_type);
+                call.arg(bytes.len()).arg(&bytes[..])
+            }
+            None => ScriptCall::new(&REMOVE_BLOB, tag, keys),
+        };
         self.call_large(call).await
     }
 
