@@ -3,7 +3,9 @@
 use abide_actors::audit::{AuditEntry, MAX_ENTRIES};
 use abide_actors::blobs::Blob;
 use abide_actors::identity::{Epoch, Incarnation, NodeName};
-use abide_actors::journal::{Claim, Commit, Holder, InboxEntry, StoreError, StoredResponse};
+use abide_actors::journal::{
+    Claim, Commit, Holder, InboxEntry, RESPONSE_TTL, StoreError, StoredResponse,
+};
 use abide_conversation::remembered_decision::RememberedDecision;
 use abide_conversation::{AgentName, BlobId, ConversationId, DecisionId, Seq, Timestamp};
 use serde::Serialize;
@@ -20,7 +22,7 @@ use crate::membership::Member;
 const DELETION_MEMORY_SECONDS: u64 = 60;
 /// How long the responses of a scope are kept after the last one: a day, and an hour for each of
 /// two clocks that are wrong.
-const RESPONSES_TTL_SECONDS: i64 = abide_actors::journal::RESPONSE_TTL.as_secs() + 2 * 60 * 60;
+const RESPONSES_TTL_SECONDS: i64 = RESPONSE_TTL.as_secs() + 2 * 60 * 60;
 
 macro_rules! scripts {
     ($($name:ident = $($part:literal)+;)+) => {
@@ -45,8 +47,8 @@ scripts! {
     CLAIM_AND_LOAD = "lib/claim" "lib/load" "claim_and_load";
     CLAIM_AND_LOAD_WHEN_FULL = "lib/allow_oom" "lib/existing" "lib/claim" "lib/load" "claim_and_load";
     RESERVE = "lib/fencing" "reserve";
-    AGENT = "lib/fencing" "agent";
-    DELETE_AGENT = "lib/allow_oom" "lib/fencing" "agent";
+    AGENT = "lib/fencing" "lib/once" "agent";
+    DELETE_AGENT = "lib/allow_oom" "lib/fencing" "lib/once" "agent";
     DECISION = "lib/once" "decision";
     BLOB = "lib/once" "blob";
     REMOVE_BLOB = "lib/allow_oom" "lib/once" "remove_blob";
@@ -222,15 +224,17 @@ impl Redis {
         response: Option<StoredResponse>,
     ) -> Result<bool, StoreError> {
         let (tag, scope) = (Tag::Agents, agent_scope(name));
-        let mut keys = ["newest", "revisions", "outcomes"].map(|kind| tag.common(kind)).to_vec();
+        let nonce = self.nonce();
+        let mut keys = ["newest", "revisions"].map(|kind| tag.common(kind)).to_vec();
+        keys.push(tag.own("done", &nonce));
         keys.extend(["a", "x"].map(|kind| tag.own(kind, &scope)));
         keys.push(tag.own("decisions", name.as_str()));
         let script = if newest.is_some() { &AGENT } else { &DELETE_AGENT };
         let call = ScriptCall::new(script, tag, keys)
             .arg(name.as_str())
-            .arg(self.nonce())
             .arg(newest.map_or("", |agent| agent.revision.as_str()))
             .arg(newest.map(json).transpose()?.unwrap_or_default())
+            .arg(response.as_ref().and_then(stored_at).map(keys::score_until).unwrap_or_default())
             .responses("", response.as_slice())?;
         self.call_durably(call).await
     }
@@ -342,6 +346,12 @@ impl ScriptCall {
         }
         Ok(call)
     }
+}
+
+/// When a response is stored; `None` if it never expires.
+fn stored_at(response: &StoredResponse) -> Option<Timestamp> {
+    let lasts = response.expires_at != Timestamp::MAX;
+    lasts.then(|| response.expires_at.checked_sub(RESPONSE_TTL).ok()).flatten()
 }
 
 fn holding((node, incarnation, epoch): (String, String, u64)) -> Claim {

@@ -141,7 +141,8 @@ async fn a_repeated_change_of_a_decision_is_reported_as_the_first() {
         async |id| lossy.set_decision(&agent, &DecisionId::new(id), Some(&decision(id))).await;
     assert_eq!(repeat_after_lost_reply(&proxy, set).await, Ok(false));
     assert_eq!(direct.decisions(&agent).await.unwrap().len(), 2);
-    let forget = async |id| lossy.set_decision(&agent, &DecisionId::new(id), None).await;
+    let forget =
+        async |id: &'static str| lossy.set_decision(&agent, &DecisionId::new(id), None).await;
     assert_eq!(repeat_after_lost_reply(&proxy, forget).await, Ok(true));
     assert_eq!(direct.decisions(&agent).await, Ok(vec![]));
     // What is kept for repeats goes by itself.

@@ -248,3 +248,28 @@ async fn the_responses_of_an_idle_conversation_expire_by_themselves() {
     let seconds: i64 = server.ask(&["TTL", &tag.key_of("a", "a")]).await;
     assert_eq!(seconds, -1);
 }
+
+#[tokio::test]
+async fn the_responses_and_outcomes_of_an_agent_do_not_pile_up() {
+    const DAY: i64 = 24 * 60 * 60;
+    let (server, store) = open(&["--appendfsync", "no"], Durability::Os).await;
+    let agent = StoredAgent {
+        name: AgentName::new("demo"),
+        revision: Revision::new("r1"),
+        definition: serde_json::json!({}),
+    };
+    // What seeded an agent never expires, so that the keys do not, either.
+    let seeded = StoredResponse { expires_at: Timestamp::MAX, ..response("seeded", "r1", 0) };
+    store.put_agent(agent.clone(), Some(seeded)).await.unwrap();
+    for day in 1..=20 {
+        let stored = response(&format!("key:{day}"), "yes", (day + 1) * DAY);
+        store.put_agent(agent.clone(), Some(stored)).await.unwrap();
+    }
+    let mut kept: Vec<String> = server.ask(&["HKEYS", "abide:{agents}:a:agents/demo"]).await;
+    kept.sort();
+    assert_eq!(kept, ["key:20", "seeded"]);
+    let expiries: u64 = server.ask(&["ZCARD", "abide:{agents}:x:agents/demo"]).await;
+    assert_eq!(expiries, 2);
+    let outcomes: bool = server.ask(&["EXISTS", "abide:{agents}:outcomes"]).await;
+    assert!(!outcomes, "outcomes are kept for a minute");
+}
