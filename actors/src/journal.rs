@@ -131,6 +131,9 @@ impl InboxFilter {
 }
 
 /// Reads and writes one conversation's journal.
+///
+/// What a read returns, or that it finds nothing, has the configured durability: an earlier write
+/// whose outcome was `Unavailable` is never shown and then lost. Claims alone may be lost.
 #[async_trait]
 pub trait Journal: Send + Sync + 'static {
     /// Claims a conversation for `me` with a higher epoch, if nobody holds it or `dead` does.
@@ -192,6 +195,17 @@ pub trait Journal: Send + Sync + 'static {
         after: Seq,
         limit: usize,
     ) -> Result<Vec<Event>, StoreError>;
+
+    /// [`events`](Journal::events) of a conversation that the caller holds and has loaded or
+    /// appended to: it need not wait for their durability again.
+    async fn own_events(
+        &self,
+        id: &ConversationId,
+        after: Seq,
+        limit: usize,
+    ) -> Result<Vec<Event>, StoreError> {
+        self.events(id, after, limit).await
+    }
 
     /// At most `limit` events with `seq < before`, newest first.
     async fn events_before(

@@ -81,6 +81,8 @@ async fn ready(State(admin): State<Admin>) -> Result<String, Problem> {
     }
     match tokio::time::timeout(STORE_PROBE_TIMEOUT, admin.store.alarms(1)).await {
         Ok(Ok(_)) => {
+            let lost = |reason| Problem::new(Kind::Unavailable, reason);
+            admin.store.require_durability().map_err(lost)?;
             let lines = ["ready".to_owned()].into_iter().chain(admin.notes.lines());
             Ok(lines.map(|line| line + "\n").collect())
         }

@@ -54,8 +54,10 @@ impl AgentCatalog {
             revision: definition.revision.clone(),
             definition: definition.source.clone(),
         };
+        let is_new = self.store.put_agent(stored, response).await?;
+        // Only now: a turn must not begin under a revision that the store may lose.
         self.cache(Arc::new(definition));
-        self.store.put_agent(stored, response).await
+        Ok(is_new)
     }
 
     fn cache(&self, definition: Arc<Definition>) {

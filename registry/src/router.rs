@@ -240,7 +240,7 @@ impl ConversationRouter {
             | Request::Delete => false,
         };
         let known = self.table.get(id).is_some() || self.remote_holder(id).is_some();
-        if creates || known || self.store.summary(id).await?.is_some() {
+        if creates || known || self.exists(id).await? {
             return Ok(None);
         }
         for key in idempotency_keys {
@@ -253,6 +253,13 @@ impl ConversationRouter {
             }
         }
         Err(Rejection::NotFound.into())
+    }
+
+    async fn exists(&self, id: &ConversationId) -> Result<bool, StoreError> {
+        // One that is found is read again by its actor, with the store's durability; that there is
+        // none is an answer by itself.
+        let found = self.store.last_seqs(std::slice::from_ref(id)).await?;
+        Ok(found.iter().any(Option::is_some) || self.store.summary(id).await?.is_some())
     }
 }
 

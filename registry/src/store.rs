@@ -75,8 +75,19 @@ pub struct SuspensionCount {
 }
 
 /// All that a node needs from its store.
+///
+/// What [`summary`](Store::summary), [`agent`](Store::agent), [`agents`](Store::agents),
+/// [`revision`](Store::revision) and [`decisions`](Store::decisions) return has the configured
+/// durability, as with [`Journal`]. Claims, listings, alarms, `last_seqs` and the audit are views: they
+/// may show what a fail-over takes back. A blob is as durable as the answer to its upload says.
 #[async_trait]
 pub trait Store: Journal + Blobs + AuditLog {
+    /// Fails, with the reason, while the store cannot keep its configured durability and refuses
+    /// writes. Looks at what is known, and asks no server.
+    fn require_durability(&self) -> Result<(), String> {
+        Ok(())
+    }
+
     /// The present claim on a conversation.
     async fn current_claim(&self, id: &ConversationId) -> Result<Option<Claim>, StoreError>;
 
@@ -168,7 +179,8 @@ pub trait Store: Journal + Blobs + AuditLog {
     /// The newest definition of a name.
     async fn agent(&self, name: &AgentName) -> Result<Option<StoredAgent>, StoreError>;
 
-    /// The newest revision of a name, if possible without reading the definition.
+    /// The newest revision of a name, if possible without reading the definition. A revision that
+    /// is returned may be lost, as long as nobody has read its definition; `None` is certain.
     async fn newest(&self, name: &AgentName) -> Result<Option<Revision>, StoreError> {
         Ok(self.agent(name).await?.map(|agent| agent.revision))
     }

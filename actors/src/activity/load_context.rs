@@ -28,7 +28,7 @@ pub(super) async fn load_context(ctx: &ActivityContext) -> Result<Vec<Event>, St
     }
     let mut after = before;
     loop {
-        let page = journal.events(id, after, PAGE_EVENTS).await?;
+        let page = journal.own_events(id, after, PAGE_EVENTS).await?;
         let is_last = page.len() < PAGE_EVENTS;
         after = page.last().map_or(after, |event| event.seq);
         events.extend(page);
@@ -51,7 +51,7 @@ pub(super) async fn load_oldest(
     let mut events = summary_event(journal, id, context, after).await?;
     let mut left = tokens.saturating_mul(BYTES_PER_TOKEN);
     loop {
-        let page = journal.events(id, after, SMALL_PAGE_EVENTS).await?;
+        let page = journal.own_events(id, after, SMALL_PAGE_EVENTS).await?;
         let is_last = page.len() < SMALL_PAGE_EVENTS;
         after = page.last().map_or(after, |event| event.seq);
         let bytes = |event: &Event| serde_json::to_vec(event).map_or(0, |it| it.len() as u64);
@@ -71,7 +71,7 @@ async fn summary_event(
     before: Seq,
 ) -> Result<Vec<Event>, StoreError> {
     match context.summary.filter(|summary| summary.seq <= before) {
-        Some(summary) => journal.events(id, summary.seq.saturating_sub(1), 1).await,
+        Some(summary) => journal.own_events(id, summary.seq.saturating_sub(1), 1).await,
         None => Ok(Vec::new()),
     }
 }

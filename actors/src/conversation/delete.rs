@@ -25,10 +25,16 @@ impl LiveConversation {
         let journal = self.services.journal.clone();
         let deletion = with_store_timeout(journal.delete(&self.id, &self.claim, response)).await;
         deletion.map_err(NotDone::Unknown)?;
-        // The claim was deleted, too; the next request may create the conversation anew.
+        // The claim was deleted, too; the next request may create the conversation anew. Without a
+        // new claim, such as on a store that is full, that request is fenced and its client told to
+        // try again: the deletion is done, and must be answered.
         let me = self.services.lease.me();
-        let claim = with_store_timeout(journal.claim(&self.id, &me, None)).await;
-        self.claim = claim.map_err(NotDone::Unknown)?;
+        match with_store_timeout(journal.claim(&self.id, &me, None)).await {
+            Ok(claim) => self.claim = claim,
+            Err(error) => {
+                tracing::warn!(conversation = %self.id, %error, "deleted conversation not claimed");
+            }
+        }
         let before = std::mem::take(&mut self.state);
         self.notify_session_end(&before);
         self.client_tools = Arc::default();

@@ -28,6 +28,10 @@ pub async fn detect_gaps(hub: Hub, store: Arc<dyn Store>, cluster: ClusterClient
             // A store that is away shows nothing new.
             let Ok(seqs) = store.last_seqs(ids).await else { break };
             for (id, seq) in ids.iter().zip(seqs) {
+                // Listeners are told of a deletion only when no fail-over can take it back.
+                if seq.is_none() && !matches!(store.summary(id).await, Ok(None)) {
+                    continue;
+                }
                 hub.compare(id, seq);
             }
         }

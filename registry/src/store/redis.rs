@@ -6,6 +6,7 @@ mod connection;
 mod decode;
 mod dial;
 mod durability;
+mod durability_watch;
 mod error;
 mod execute;
 mod journal;
@@ -27,8 +28,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
 
 use self::connection::Connection;
+use self::durability_watch::DurabilityWatch;
 use self::execute::LARGE_TIMEOUT;
 use self::url::Kind;
 use super::commit_rules::STATE_FORMAT;
@@ -39,6 +42,9 @@ pub use self::url::{RedisUrl, RedisUrlError};
 
 /// Connections for commits that wait for replicas, of which each carries one wait at a time.
 const DURABLE_CONNECTIONS: usize = 16;
+/// Connections for reads that wait for replicas: fewer, because only what is read past a live actor
+/// waits, and apart, because a long journal holds up everything behind it.
+const CONFIRMED_CONNECTIONS: usize = 8;
 
 /// Blobs and audit entries in flight at once: more only slow each other down.
 const MAX_LARGE_TRANSFERS: usize = 4;
@@ -54,41 +60,56 @@ pub struct Redis {
     writes: Connection,
     /// For commits that wait for replicas; empty if none do.
     durable: Vec<Connection>,
+    /// For reads that wait for replicas; empty if none do.
+    confirmed: Vec<Connection>,
     /// For megabytes, which would hold up everything behind them.
     large: Connection,
     large_transfers: Semaphore,
     next_durable: AtomicUsize,
+    next_confirmed: AtomicUsize,
     replicas: Option<usize>,
     cluster: bool,
     /// Tells this opening from all others.
     opening_id: String,
     calls: AtomicU64,
     description: String,
+    watch: Arc<DurabilityWatch>,
+    /// The watch's task, which ends with the store.
+    _watching: JoinSet<()>,
 }
 
 impl Redis {
-    /// Opens the store, if its servers can keep this durability.
+    /// Opens the store, if its servers can keep this durability. As long as they no longer can, it
+    /// refuses writes.
     pub async fn open(url: &RedisUrl, durability: Durability) -> Result<Self, OpenError> {
         let opened = opening::check(url, durability).await?;
         let url = Arc::new(url.clone());
-        let connection = || Connection::new(Arc::clone(&url));
+        let watch = Arc::new(DurabilityWatch::new(durability));
+        let mut watching = JoinSet::new();
+        watching.spawn(Arc::clone(&watch).watch(Arc::clone(&url)));
+        let reading = || Connection::new(Arc::clone(&url));
+        let writing = || Connection::durable(Arc::clone(&url), Arc::clone(&watch));
         let replicas = match durability {
             Durability::Replicas(replicas) => Some(usize::from(replicas.get())),
             Durability::Fsync | Durability::Os => None,
         };
-        let durable_count = replicas.map_or(0, |_| DURABLE_CONNECTIONS);
+        let number = |count| replicas.map_or(0, |_| count);
         Ok(Self {
-            reads: connection(),
-            writes: connection(),
-            durable: (0..durable_count).map(|_| connection()).collect(),
-            large: Connection::with_timeout(Arc::clone(&url), LARGE_TIMEOUT),
+            reads: reading(),
+            writes: writing(),
+            durable: (0..number(DURABLE_CONNECTIONS)).map(|_| writing()).collect(),
+            confirmed: (0..number(CONFIRMED_CONNECTIONS)).map(|_| reading()).collect(),
+            large: writing().with_timeout(LARGE_TIMEOUT),
             large_transfers: Semaphore::new(MAX_LARGE_TRANSFERS),
             next_durable: AtomicUsize::new(0),
+            next_confirmed: AtomicUsize::new(0),
             replicas,
             cluster: url.kind == Kind::Cluster,
             opening_id: opened.opening_id,
             calls: AtomicU64::new(0),
             description: opened.description,
+            watch,
+            _watching: watching,
         })
     }
 

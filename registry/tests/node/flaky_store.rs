@@ -77,6 +77,8 @@ pub struct FlakyStore {
     pub lose_replies: AtomicBool,
     /// While set, neither blobs nor audit entries are accepted.
     pub full: AtomicBool,
+    /// While set, conversations that do not exist cannot be claimed.
+    pub refuse_new: AtomicBool,
     /// How many blobs and audit entries were refused while the store was full.
     pub refusals: AtomicUsize,
     pub checkpoint: Mutex<Option<Arc<Checkpoint>>>,
@@ -118,7 +120,11 @@ impl Journal for FlakyStore {
         me: &Holder,
         dead: Option<&Holder>,
     ) -> Result<Claim, StoreError> {
-        self.reachable()?.claim(id, me, dead).await
+        let inner = self.reachable()?;
+        if self.refuse_new.load(Ordering::SeqCst) && inner.summary(id).await?.is_none() {
+            return Err(StoreError::Unavailable("full".to_owned()));
+        }
+        inner.claim(id, me, dead).await
     }
 
     async fn release(&self, id: &ConversationId, held: &Claim) -> Result<(), StoreError> {

@@ -200,6 +200,25 @@ async fn a_store_that_was_away_costs_no_crash_and_the_turn_goes_on() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_deletion_is_answered_although_its_id_cannot_be_claimed_again() {
+    let store = Arc::new(FlakyStore::default());
+    let node = TestNode::with_store(store.clone(), HOLD_ONCE_AGENT).await;
+    node.send("x", "go").await.unwrap();
+    store.refuse_new.store(true, Ordering::SeqCst);
+    let deleted = node.deliver("x", abide_actors::request::Request::Delete).await;
+    assert_eq!(deleted, Ok(abide_actors::request::Reply::Deleted));
+    store.refuse_new.store(false, Ordering::SeqCst);
+    // The actor has no claim any more: its first write ends it, and the next one is served.
+    let fenced = node.send("x", "again").await;
+    assert_eq!(
+        fenced.map(|_| ()),
+        Err(RequestError::Store(abide_actors::journal::StoreError::Fenced))
+    );
+    node.send("x", "again").await.unwrap();
+    node.check("x").await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_store_that_refuses_a_read_costs_no_running_tool() {
     let store = Arc::new(FlakyStore::default());
     let node = TestNode::with_store(store.clone(), HOLD_ONCE_AGENT).await;

@@ -112,27 +112,41 @@ async fn what_was_acknowledged_outlives_a_redis_that_is_killed_in_mid_load() {
 async fn a_redis_that_refuses_writes_makes_nodes_unready_until_it_takes_them() {
     let tools = ToolServer::start().await;
     let cluster = start_busy_cluster(&tools).await;
-    for full in [false, true] {
-        if full {
-            cluster.redis.fill(true).await;
-        } else {
-            cluster.redis.refuse_writes(true).await;
-        }
-        for (index, client) in cluster.clients().enumerate() {
-            expect_unavailable(client, &format!("never-{full}-{index}"), "quick").await;
-            wait_for_readiness(client, 503).await;
-            expect_unavailable(client, &format!("never-{full}-{index}"), "quick").await;
-        }
-        if full {
-            cluster.redis.fill(false).await;
-        } else {
-            cluster.redis.refuse_writes(false).await;
-        }
-        wait_until_all_ready(&cluster).await;
-        for (index, client) in cluster.clients().enumerate() {
-            send_until_accepted(client, &format!("c{index}"), "quick", &format!("{full}-{index}"))
-                .await;
-        }
+    cluster.redis.refuse_writes(true).await;
+    for (index, client) in cluster.clients().enumerate() {
+        expect_unavailable(client, &format!("never-{index}"), "quick").await;
+        wait_for_readiness(client, 503).await;
+        expect_unavailable(client, &format!("never-{index}"), "quick").await;
+    }
+    cluster.redis.refuse_writes(false).await;
+    wait_until_all_ready(&cluster).await;
+    for (index, client) in cluster.clients().enumerate() {
+        send_until_accepted(client, &format!("c{index}"), "quick", &format!("m{index}")).await;
+    }
+    finish_all_work(&cluster, &tools).await;
+}
+
+#[tokio::test]
+async fn a_full_redis_keeps_its_nodes_and_lets_them_read() {
+    let tools = ToolServer::start().await;
+    let cluster = start_busy_cluster(&tools).await;
+    let before = incarnations(cluster.client(0)).await;
+    cluster.redis.fill(true).await;
+    // After twice the lease.
+    let later = Timestamp::now().checked_add(SignedDuration::from_secs(4)).unwrap();
+    for (index, client) in cluster.clients().enumerate() {
+        expect_unavailable(client, &format!("never-{index}"), "quick").await;
+    }
+    sleep_until(later).await;
+    for (index, client) in cluster.clients().enumerate() {
+        expect_unavailable(client, &format!("never-{index}"), "quick").await;
+        assert_eq!(client.admin(Method::GET, "/readyz").await.status, 200);
+        assert_eq!(client.snapshot(&format!("asks-{index}")).await["state"], "awaiting_input");
+    }
+    assert_eq!(incarnations(cluster.client(0)).await, before);
+    cluster.redis.fill(false).await;
+    for (index, client) in cluster.clients().enumerate() {
+        send_until_accepted(client, &format!("c{index}"), "quick", &format!("m{index}")).await;
     }
     finish_all_work(&cluster, &tools).await;
 }

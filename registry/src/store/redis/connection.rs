@@ -1,5 +1,6 @@
 //! A connection to the servers that is replaced when it breaks.
 
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,9 +14,10 @@ use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout};
 
 use super::dial::{ANSWER_TIMEOUT, CONNECT_TIMEOUT, dial_with, timed_out};
+use super::durability_watch::DurabilityWatch;
 use super::keys::Tag;
 use super::sentinel;
-use super::url::{Kind, RedisUrl};
+use super::url::{Host, Kind, RedisUrl};
 
 /// How long nobody reconnects after a first failure; each further failure doubles it up to the
 /// maximum.
@@ -36,12 +38,14 @@ const REDIRECT_WAIT_MS: (u64, u64) = (10, 200);
 pub(super) struct Connection {
     url: Arc<RedisUrl>,
     answer_timeout: Duration,
+    /// Checks each server that is connected to; `None` for a connection without durable writes.
+    watch: Option<Arc<DurabilityWatch>>,
     slot: Mutex<Slot>,
 }
 
 #[derive(Default)]
 struct Slot {
-    open: Option<Open>,
+    open: Option<Checked>,
     /// Counts the connections, so that one that broke is not mistaken for its replacement.
     generation: u64,
     failure: Option<ConnectFailure>,
@@ -54,6 +58,14 @@ struct ConnectFailure {
     until: Instant,
 }
 
+/// A connection whose server was checked.
+#[derive(Clone)]
+struct Checked {
+    open: Open,
+    /// Why it must carry no durable writes.
+    refusal: Option<String>,
+}
+
 #[derive(Clone)]
 enum Open {
     One(MultiplexedConnection),
@@ -61,21 +73,53 @@ enum Open {
 }
 
 impl Connection {
+    /// A connection without durable writes.
     pub(super) fn new(url: Arc<RedisUrl>) -> Self {
-        Self::with_timeout(url, ANSWER_TIMEOUT)
+        Self { url, answer_timeout: ANSWER_TIMEOUT, watch: None, slot: Mutex::default() }
     }
 
-    /// A connection whose answers may take `answer_timeout`.
-    pub(super) fn with_timeout(url: Arc<RedisUrl>, answer_timeout: Duration) -> Self {
-        Self { url, answer_timeout, slot: Mutex::default() }
+    /// A connection for durable writes, whose servers are checked.
+    pub(super) fn durable(url: Arc<RedisUrl>, watch: Arc<DurabilityWatch>) -> Self {
+        Self { watch: Some(watch), ..Self::new(url) }
+    }
+
+    /// The same connection, whose answers may take `answer_timeout`.
+    pub(super) fn with_timeout(self, answer_timeout: Duration) -> Self {
+        Self { answer_timeout, ..self }
     }
 
     /// Sends commands for one tag, in order and on one connection. The error of a command that the
     /// server refused is among the values.
     pub(super) async fn send(&self, tag: Tag, commands: &Pipeline) -> RedisResult<Vec<Value>> {
+        self.send_as(tag, commands, false).await
+    }
+
+    /// Sends a durable write, unless the server cannot keep it.
+    pub(super) async fn send_durably(
+        &self,
+        tag: Tag,
+        commands: &Pipeline,
+    ) -> RedisResult<Vec<Value>> {
+        self.send_as(tag, commands, true).await
+    }
+
+    async fn send_as(
+        &self,
+        tag: Tag,
+        commands: &Pipeline,
+        is_durable: bool,
+    ) -> RedisResult<Vec<Value>> {
         let mut may_repeat = true;
         loop {
-            let (generation, mut open) = self.open().await?;
+            if let Some(watch) = self.watch.as_ref().filter(|_| is_durable) {
+                watch.require().map_err(refused)?;
+            }
+            let (generation, Checked { mut open, refusal }) = self.open().await?;
+            if let Some(reason) = refusal.filter(|_| is_durable) {
+                // The next connection is checked anew.
+                self.replace(generation).await;
+                return Err(refused(reason));
+            }
             let outcome = match timeout(self.answer_timeout, open.send(tag, commands)).await {
                 Ok(outcome) => outcome,
                 Err(_) => {
@@ -104,7 +148,7 @@ impl Connection {
         matches!(self.url.kind, Kind::Sentinel(_))
     }
 
-    async fn open(&self) -> RedisResult<(u64, Open)> {
+    async fn open(&self) -> RedisResult<(u64, Checked)> {
         let mut slot = self.slot.lock().await;
         if let Some(open) = &slot.open {
             return Ok((slot.generation, open.clone()));
@@ -115,8 +159,7 @@ impl Connection {
         }
         // Boxed: it is rare, and unboxed it would make the future of every `send` ten times as
         // large.
-        let opened =
-            Box::pin(timeout(CONNECT_TIMEOUT, connect(&self.url, self.answer_timeout))).await;
+        let opened = Box::pin(timeout(CONNECT_TIMEOUT, self.connect())).await;
         let opened = opened.unwrap_or_else(|_| Err(timed_out()));
         match opened {
             Ok(open) => {
@@ -134,6 +177,48 @@ impl Connection {
                 Err(error)
             }
         }
+    }
+
+    async fn connect(&self) -> RedisResult<Checked> {
+        let url = &*self.url;
+        let [first, ..] = url.hosts() else { return Err(timed_out()) };
+        match &url.kind {
+            Kind::Single => {
+                // `send` limits the wait for an answer itself: a second timer would only cost.
+                let open = dial_with(url.server(first)?, CONNECT_TIMEOUT, None).await?;
+                self.checked(first, open).await
+            }
+            Kind::Sentinel(name) => {
+                let (host, mut open) = sentinel::primary(url, name).await?;
+                open.set_response_timeout(self.answer_timeout);
+                self.checked(&host, open).await
+            }
+            Kind::Cluster => {
+                let hosts = url.hosts().iter().map(|host| url.server(host));
+                let client = ClusterClientBuilder::new(hosts.collect::<RedisResult<Vec<_>>>()?)
+                    .retries(MAX_REDIRECTS)
+                    .min_retry_wait(REDIRECT_WAIT_MS.0)
+                    .max_retry_wait(REDIRECT_WAIT_MS.1)
+                    .connection_timeout(CONNECT_TIMEOUT)
+                    .response_timeout(self.answer_timeout)
+                    .tcp_settings(TcpSettings::default().set_nodelay(true))
+                    .build()?;
+                let open = Open::Many(client.get_async_connection().await?);
+                if let Some(watch) = &self.watch {
+                    watch.check_primaries(url).await;
+                }
+                // The verdict on a cluster is on all of its primaries, and in the watch.
+                Ok(Checked { open, refusal: None })
+            }
+        }
+    }
+
+    async fn checked(&self, host: &Host, mut open: MultiplexedConnection) -> RedisResult<Checked> {
+        let refusal = match &self.watch {
+            Some(watch) => watch.check_server(host, &mut open).await?,
+            None => None,
+        };
+        Ok(Checked { open: Open::One(open), refusal })
     }
 
     async fn replace(&self, generation: u64) {
@@ -158,29 +243,8 @@ impl Open {
     }
 }
 
-async fn connect(url: &RedisUrl, answer_timeout: Duration) -> RedisResult<Open> {
-    let [first, ..] = url.hosts() else { return Err(timed_out()) };
-    match &url.kind {
-        // `send` limits the wait for an answer itself: a second timer would only cost.
-        Kind::Single => dial_with(url.server(first)?, CONNECT_TIMEOUT, None).await.map(Open::One),
-        Kind::Sentinel(name) => {
-            let (_, mut open) = sentinel::primary(url, name).await?;
-            open.set_response_timeout(answer_timeout);
-            Ok(Open::One(open))
-        }
-        Kind::Cluster => {
-            let hosts = url.hosts().iter().map(|host| url.server(host));
-            let client = ClusterClientBuilder::new(hosts.collect::<RedisResult<Vec<_>>>()?)
-                .retries(MAX_REDIRECTS)
-                .min_retry_wait(REDIRECT_WAIT_MS.0)
-                .max_retry_wait(REDIRECT_WAIT_MS.1)
-                .connection_timeout(CONNECT_TIMEOUT)
-                .response_timeout(answer_timeout)
-                .tcp_settings(TcpSettings::default().set_nodelay(true))
-                .build()?;
-            Ok(Open::Many(client.get_async_connection().await?))
-        }
-    }
+fn refused(reason: String) -> RedisError {
+    io::Error::other(reason).into()
 }
 
 /// Whether the error is the server's answer, rather than a lack of one.

@@ -1,7 +1,7 @@
 //! Executes on Redis: one command, many commands at once, or a script.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use abide_actors::journal::StoreError;
@@ -19,20 +19,49 @@ use super::script::ScriptCall;
 /// How long replicas may take to acknowledge a write; shorter than the timeout of the answer
 /// itself.
 const REPLICATION_TIMEOUT: Duration = Duration::from_millis(1_500);
+/// A write that costs little, so that a WAIT after it waits for all that was written before it: on a
+/// connection that wrote nothing, WAIT returns at once. It is sent as text, which every server
+/// understands, and needs no free memory.
+const BARRIER: &str = "#!lua flags=allow-oom
+return redis.call('SET', KEYS[1], '', 'EX', 60)";
 /// How long a transfer of megabytes may take, and how long it may wait for its turn: less than a
 /// conversation waits for a write, and enough for the largest blob at 50 Mbit/s.
 pub(super) const LARGE_TIMEOUT: Duration = Duration::from_secs(4);
 /// Pipelines in flight at once on a cluster: enough to hide the round trips.
 const MAX_CONCURRENT_PIPELINES: usize = 32;
 
+/// What an answer waits for before it is given.
+#[derive(Clone, Copy)]
+enum WaitFor {
+    /// Nothing: what is answered may be lost with the primary.
+    Nothing,
+    /// The store's durability of what the command wrote: that this many replicas have it, or that
+    /// the server answers at all.
+    Write(Option<usize>),
+    /// This many replicas that have all that was written before the command, by anyone.
+    Earlier(usize),
+}
+
 impl Redis {
-    /// Reads by one command of one tag.
+    /// Reads by one command of one tag. What it reads may be lost with the primary: enough for
+    /// hints, and for what is confirmed before anybody is answered.
     pub(super) async fn query<T: FromRedisValue>(
         &self,
         tag: Tag,
         command: Cmd,
     ) -> Result<T, StoreError> {
-        query_on(&self.reads, tag, command).await
+        query_on(&self.reads, tag, command, WaitFor::Nothing).await
+    }
+
+    /// Reads by one command of one tag what no fail-over takes back: as durable as if this store
+    /// had written it.
+    pub(super) async fn query_confirmed<T: FromRedisValue>(
+        &self,
+        tag: Tag,
+        command: Cmd,
+    ) -> Result<T, StoreError> {
+        let (connection, wait) = self.confirming();
+        query_on(connection, tag, command, wait).await
     }
 
     /// Reads by all of these commands at once. The answers are in their order, but not from one
@@ -67,29 +96,49 @@ impl Redis {
         Ok(answers)
     }
 
-    /// Calls a script whose answer may be long, on the connection that no commit waits for.
-    pub(super) async fn call_reading<T: FromRedisValue>(
+    /// Calls a script whose answer may be long, on a connection that no commit waits for. What it
+    /// reads is confirmed, as by [`Self::query_confirmed`].
+    pub(super) async fn call_confirmed<T: FromRedisValue>(
         &self,
         call: ScriptCall,
     ) -> Result<T, StoreError> {
-        run(&self.reads, call, None).await.and_then(|value| read("script", value))
+        let (connection, wait) = self.confirming();
+        run(connection, call, wait).await.and_then(|value| read("script", value))
+    }
+
+    /// The connection for a confirmed read, and what it waits for. The wait is on the connection of
+    /// the read, so that both see the same primary.
+    fn confirming(&self) -> (&Connection, WaitFor) {
+        match self.replicas {
+            Some(replicas) => {
+                (next_of(&self.confirmed, &self.next_confirmed), WaitFor::Earlier(replicas))
+            }
+            None => (&self.reads, WaitFor::Nothing),
+        }
+    }
+
+    fn wait_for_write(&self) -> WaitFor {
+        WaitFor::Write(self.replicas)
     }
 
     /// Calls a script whose effect may be lost with the primary.
     pub(super) async fn call<T: FromRedisValue>(&self, call: ScriptCall) -> Result<T, StoreError> {
-        run(&self.writes, call, None).await.and_then(|value| read("script", value))
+        let answer = run(&self.writes, call, WaitFor::Nothing).await?;
+        read("script", answer)
     }
 
-    /// Calls a script whose effect is kept with the store's durability.
+    /// Calls a script whose effect is kept with the store's durability. The script must write
+    /// something whenever its answer is a promise, also as it recognises a repeat.
     pub(super) async fn call_durably<T: FromRedisValue>(
         &self,
         call: ScriptCall,
     ) -> Result<T, StoreError> {
-        let connection = match self.durable.len() {
-            0 => &self.writes,
-            count => &self.durable[self.next_durable.fetch_add(1, Ordering::Relaxed) % count],
+        let connection = match self.replicas {
+            Some(_) => next_of(&self.durable, &self.next_durable),
+            None => &self.writes,
         };
-        run(connection, call, self.replicas).await.and_then(|value| read("script", value))
+        let answer = run(connection, call, self.wait_for_write()).await?;
+        read("script", answer)
     }
 }
 
@@ -101,7 +150,8 @@ impl Redis {
         call: ScriptCall,
     ) -> Result<T, StoreError> {
         let _permit = self.large_permit().await?;
-        run(&self.large, call, self.replicas).await.and_then(|value| read("script", value))
+        let answer = run(&self.large, call, self.wait_for_write()).await?;
+        read("script", answer)
     }
 
     /// Reads by one command whose answer is megabytes, on the same connection.
@@ -111,7 +161,7 @@ impl Redis {
         command: Cmd,
     ) -> Result<T, StoreError> {
         let _permit = self.large_permit().await?;
-        query_on(&self.large, tag, command).await
+        query_on(&self.large, tag, command, WaitFor::Nothing).await
     }
 
     async fn large_permit(&self) -> Result<SemaphorePermit<'_>, StoreError> {
@@ -124,51 +174,86 @@ impl Redis {
     }
 }
 
+fn next_of<'a>(connections: &'a [Connection], next: &AtomicUsize) -> &'a Connection {
+    &connections[next.fetch_add(1, Ordering::Relaxed) % connections.len()]
+}
+
 async fn query_on<T: FromRedisValue>(
     connection: &Connection,
     tag: Tag,
     command: Cmd,
+    wait: WaitFor,
 ) -> Result<T, StoreError> {
-    let answers = connection.send(tag, &with_wait(command, None)).await.map_err(unavailable)?;
-    read("answer", answers.into_iter().next().unwrap_or(Value::Nil))
+    let answers = send(connection, tag, &with_wait(tag, command, wait), wait).await?;
+    read("answer", acknowledged(answers, wait)?)
 }
 
 /// Calls a script by its hash, and if the server does not know it, by its text.
 async fn run(
     connection: &Connection,
     call: ScriptCall,
-    replicas: Option<usize>,
+    wait: WaitFor,
 ) -> Result<Value, StoreError> {
     let (script, tag, by_hash) = call.into_parts();
-    let by_hash = with_wait(by_hash, replicas);
-    let mut answers = connection.send(tag, &by_hash).await.map_err(unavailable)?;
+    let by_hash = with_wait(tag, by_hash, wait);
+    let mut answers = send(connection, tag, &by_hash, wait).await?;
     if answers.first().is_some_and(is_unknown_script)
         && let Some(call) = by_hash.cmd_iter().next()
     {
-        let by_text = with_wait(script.by_text(call), replicas);
-        answers = connection.send(tag, &by_text).await.map_err(unavailable)?;
+        let by_text = with_wait(tag, script.by_text(call), wait);
+        answers = send(connection, tag, &by_text, wait).await?;
     }
+    acknowledged(answers, wait)
+}
+
+async fn send(
+    connection: &Connection,
+    tag: Tag,
+    commands: &Pipeline,
+    wait: WaitFor,
+) -> Result<Vec<Value>, StoreError> {
+    let answers = match wait {
+        WaitFor::Nothing | WaitFor::Earlier(_) => connection.send(tag, commands).await,
+        WaitFor::Write(_) => connection.send_durably(tag, commands).await,
+    };
+    answers.map_err(unavailable)
+}
+
+/// The answer to the command of a pipeline, once enough replicas have what it rests on. Every answer
+/// of the store passes here.
+fn acknowledged(answers: Vec<Value>, wait: WaitFor) -> Result<Value, StoreError> {
     let mut answers = answers.into_iter();
     let answer = answers.next().unwrap_or(Value::Nil).extract_error().map_err(unavailable)?;
-    if let Some(wanted) = replicas {
-        let acknowledged: usize = read("WAIT", answers.next().unwrap_or(Value::Nil))?;
-        if acknowledged < wanted {
-            let reason =
-                format!("{acknowledged} of {wanted} replicas acknowledged the write in time");
-            return Err(refused(reason));
+    let (wanted, what) = match wait {
+        WaitFor::Nothing | WaitFor::Write(None) => return Ok(answer),
+        WaitFor::Write(Some(wanted)) => (wanted, "the write"),
+        WaitFor::Earlier(wanted) => {
+            read::<Value>("barrier", answers.next().unwrap_or(Value::Nil))?;
+            (wanted, "what was read")
         }
+    };
+    let found: usize = read("WAIT", answers.next().unwrap_or(Value::Nil))?;
+    if found < wanted {
+        let reason = format!("{found} of {wanted} replicas acknowledged {what} in time");
+        return Err(refused(reason));
     }
     Ok(answer)
 }
 
-/// A command, and the wait for replicas to acknowledge what it wrote.
-fn with_wait(command: Cmd, replicas: Option<usize>) -> Pipeline {
-    let mut commands = Pipeline::with_capacity(2);
+/// A command, and the wait for replicas to acknowledge what its answer rests on.
+fn with_wait(tag: Tag, command: Cmd, wait: WaitFor) -> Pipeline {
+    let mut commands = Pipeline::with_capacity(3);
     commands.add_command(command);
-    if let Some(wanted) = replicas {
-        let timeout_ms = u64::try_from(REPLICATION_TIMEOUT.as_millis()).unwrap_or(u64::MAX);
-        commands.cmd("WAIT").arg(wanted).arg(timeout_ms);
-    }
+    let wanted = match wait {
+        WaitFor::Nothing | WaitFor::Write(None) => return commands,
+        WaitFor::Write(Some(wanted)) => wanted,
+        WaitFor::Earlier(wanted) => {
+            commands.cmd("EVAL").arg(BARRIER).arg(1).arg(tag.key("barrier"));
+            wanted
+        }
+    };
+    let timeout_ms = u64::try_from(REPLICATION_TIMEOUT.as_millis()).unwrap_or(u64::MAX);
+    commands.cmd("WAIT").arg(wanted).arg(timeout_ms);
     commands
 }
 

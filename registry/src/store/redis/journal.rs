@@ -5,7 +5,7 @@ use abide_actors::journal::{
 };
 use abide_conversation::{ConversationId, Event, Seq, State, Timestamp};
 use async_trait::async_trait;
-use redis::cmd;
+use redis::{Cmd, cmd};
 
 use super::super::commit_rules;
 use super::Redis;
@@ -81,7 +81,23 @@ impl Journal for Redis {
         limit: usize,
     ) -> Result<Vec<Event>, StoreError> {
         let last = after.saturating_add(limit as u64);
-        self.range(id, after, last).await
+        match query_range(id, after, last) {
+            Some((tag, command)) => parse(id, self.query_confirmed(tag, command).await?),
+            None => Ok(Vec::new()),
+        }
+    }
+
+    async fn own_events(
+        &self,
+        id: &ConversationId,
+        after: Seq,
+        limit: usize,
+    ) -> Result<Vec<Event>, StoreError> {
+        let last = after.saturating_add(limit as u64);
+        match query_range(id, after, last) {
+            Some((tag, command)) => parse(id, self.query(tag, command).await?),
+            None => Ok(Vec::new()),
+        }
     }
 
     async fn events_before(
@@ -91,10 +107,13 @@ impl Journal for Redis {
         limit: usize,
     ) -> Result<Vec<Event>, StoreError> {
         // Nothing is read past the end, so that the limit counts back from the last event.
-        let seq =
-            decode::seq(id, self.query_row(decode::query_seq(id)).await?)?.unwrap_or_default();
+        let (tag, command) = decode::query_seq(id);
+        let seq = decode::seq(id, self.query_confirmed(tag, command).await?)?.unwrap_or_default();
         let last = before.saturating_sub(1).min(seq);
-        let mut events = self.range(id, last.saturating_sub(limit as u64), last).await?;
+        let first = last.saturating_sub(limit as u64);
+        let Some((tag, command)) = query_range(id, first, last) else { return Ok(Vec::new()) };
+        // What precedes a confirmed event is confirmed, too.
+        let mut events = parse(id, self.query(tag, command).await?)?;
         events.reverse();
         Ok(events)
     }
@@ -108,7 +127,11 @@ impl Journal for Redis {
         let tag = Tag::of_scope(scope);
         let mut command = cmd("HGET");
         command.arg(tag.key_of("a", scope)).arg(key);
-        let Some(value) = self.query::<Option<Vec<u8>>>(tag, command).await? else {
+        // Mostly there is none, and then the request is carried out, and waits for its own writes.
+        if self.query::<Option<Vec<u8>>>(tag, command.clone()).await?.is_none() {
+            return Ok(None);
+        }
+        let Some(value) = self.query_confirmed::<Option<Vec<u8>>>(tag, command).await? else {
             return Ok(None);
         };
         let response = decode::response(scope, &value)?;
@@ -138,25 +161,20 @@ impl Redis {
         });
         loaded.transpose()
     }
+}
 
-    /// The events `after + 1 ..= last`, as far as they exist.
-    async fn range(
-        &self,
-        id: &ConversationId,
-        after: Seq,
-        last: Seq,
-    ) -> Result<Vec<Event>, StoreError> {
-        // Redis counts from 0, in signed numbers, and includes the last index.
-        let first = i64::try_from(after.get()).unwrap_or(i64::MAX);
-        let last = i64::try_from(last.get()).unwrap_or(i64::MAX);
-        if last <= first {
-            return Ok(Vec::new());
-        }
-        let tag = Tag::of(id);
-        let mut command = cmd("LRANGE");
-        command.arg(tag.key_of("j", id.as_str())).arg(first).arg(last - 1);
-        parse(id, self.query(tag, command).await?)
+/// The query for the events `after + 1 ..= last`, as far as they exist; `None` if that is none.
+fn query_range(id: &ConversationId, after: Seq, last: Seq) -> Option<(Tag, Cmd)> {
+    // Redis counts from 0, in signed numbers, and includes the last index.
+    let first = i64::try_from(after.get()).unwrap_or(i64::MAX);
+    let last = i64::try_from(last.get()).unwrap_or(i64::MAX);
+    if last <= first {
+        return None;
     }
+    let tag = Tag::of(id);
+    let mut command = cmd("LRANGE");
+    command.arg(tag.key_of("j", id.as_str())).arg(first).arg(last - 1);
+    Some((tag, command))
 }
 
 fn parse(id: &ConversationId, events: Vec<Vec<u8>>) -> Result<Vec<Event>, StoreError> {

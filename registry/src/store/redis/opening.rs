@@ -1,5 +1,6 @@
 //! Opens the servers: asks every primary whether it can keep the durability that is wanted.
 
+use futures::future::join_all;
 use redis::aio::MultiplexedConnection;
 use redis::{ErrorKind, RedisError, RedisResult, Value, cmd};
 
@@ -46,7 +47,10 @@ pub(super) async fn check(
             _ => OpenError::Away { url, reason },
         }
     };
-    let mut primaries = primaries(url).await.map_err(failed)?;
+    let mut primaries = Vec::new();
+    for (host, primary) in self::primaries(url).await.map_err(failed)? {
+        primaries.push((host, primary.map_err(failed)?));
+    }
     let mut infos = Vec::with_capacity(primaries.len());
     for (server, primary) in &mut primaries {
         let info = ServerInfo::read(primary).await.map_err(failed)?;
@@ -72,12 +76,18 @@ pub(super) async fn check(
     })
 }
 
-async fn primaries(url: &RedisUrl) -> RedisResult<Vec<(Host, MultiplexedConnection)>> {
+/// The primaries, each with a connection if it can be reached.
+pub(super) async fn primaries(
+    url: &RedisUrl,
+) -> RedisResult<Vec<(Host, RedisResult<MultiplexedConnection>)>> {
     match &url.kind {
-        Kind::Single => Ok(vec![dial_any(url).await?]),
+        Kind::Single => {
+            let (host, primary) = dial_any(url).await?;
+            Ok(vec![(host, Ok(primary))])
+        }
         Kind::Sentinel(name) => {
             let (host, primary) = sentinel::primary(url, name).await?;
-            Ok(vec![(host, primary)])
+            Ok(vec![(host, Ok(primary))])
         }
         Kind::Cluster => {
             let (asked, mut node) = dial_any(url).await?;
@@ -92,12 +102,15 @@ async fn primaries(url: &RedisUrl) -> RedisResult<Vec<(Host, MultiplexedConnecti
                     hosts.push(host);
                 }
             }
-            let mut primaries = Vec::with_capacity(hosts.len());
-            for host in hosts {
-                let primary = dial(url.server(&host)?, CONNECT_TIMEOUT).await?;
-                primaries.push((host, primary));
-            }
-            Ok(primaries)
+            // At once: one that hangs must not keep the others from being looked at.
+            let dialling = hosts.into_iter().map(|host| async move {
+                let primary = match url.server(&host) {
+                    Ok(server) => dial(server, CONNECT_TIMEOUT).await,
+                    Err(error) => Err(error),
+                };
+                (host, primary)
+            });
+            Ok(join_all(dialling).await)
         }
     }
 }

@@ -3,7 +3,9 @@
 use abide_actors::audit::{AuditEntry, MAX_ENTRIES};
 use abide_actors::blobs::Blob;
 use abide_actors::identity::{Epoch, Incarnation, NodeName};
-use abide_actors::journal::{Claim, Commit, Holder, InboxEntry, StoreError, StoredResponse};
+use abide_actors::journal::{
+    Claim, Commit, Holder, InboxEntry, RESPONSE_TTL, StoreError, StoredResponse,
+};
 use abide_conversation::remembered_decision::RememberedDecision;
 use abide_conversation::{AgentName, BlobId, ConversationId, DecisionId, Seq, Timestamp};
 use serde::Serialize;
@@ -20,7 +22,7 @@ use crate::membership::Member;
 const DELETION_MEMORY_SECONDS: u64 = 60;
 /// How long the responses of a scope are kept after the last one: a day, and an hour for each of
 /// two clocks that are wrong.
-const RESPONSES_TTL_SECONDS: i64 = abide_actors::journal::RESPONSE_TTL.as_secs() + 2 * 60 * 60;
+const RESPONSES_TTL_SECONDS: i64 = RESPONSE_TTL.as_secs() + 2 * 60 * 60;
 
 macro_rules! scripts {
     ($($name:ident = $($part:literal)+;)+) => {
@@ -33,21 +35,32 @@ macro_rules! scripts {
     };
 }
 
+// `lib/allow_oom` is the first line of the scripts that a full server carries out, too: those that
+// free memory, and those without which nodes would be declared dead.
 scripts! {
     APPEND = "lib/fencing" "append";
     CLAIM = "lib/claim" "claim";
-    RELEASE = "lib/fencing" "release";
-    DELETE = "lib/fencing" "delete";
+    CLAIM_WHEN_FULL = "lib/allow_oom" "lib/existing" "lib/claim" "claim";
+    RELEASE = "lib/allow_oom" "lib/fencing" "release";
+    DELETE = "lib/allow_oom" "lib/fencing" "delete";
     LOAD = "lib/load" "load";
     CLAIM_AND_LOAD = "lib/claim" "lib/load" "claim_and_load";
+    CLAIM_AND_LOAD_WHEN_FULL = "lib/allow_oom" "lib/existing" "lib/claim" "lib/load" "claim_and_load";
     RESERVE = "lib/fencing" "reserve";
-    AGENT = "lib/fencing" "agent";
-    DECISION = "decision";
-    BLOB = "blob";
+    AGENT = "lib/fencing" "lib/once" "agent";
+    DELETE_AGENT = "lib/allow_oom" "lib/fencing" "lib/once" "agent";
+    DECISION = "lib/once" "decision";
+    BLOB = "lib/once" "blob";
+    REMOVE_BLOB = "lib/allow_oom" "lib/once" "remove_blob";
     AUDIT = "audit";
-    ENTER = "lib/members" "enter";
-    RENEW = "lib/members" "renew";
-    DECLARE_DEAD = "lib/members" "declare_dead";
+    ENTER = "lib/allow_oom" "lib/members" "enter";
+    RENEW = "lib/allow_oom" "lib/members" "renew";
+    DECLARE_DEAD = "lib/allow_oom" "lib/members" "declare_dead";
+}
+
+/// Whether a server refused because it is full.
+fn is_full<T>(outcome: &Result<T, StoreError>) -> bool {
+    matches!(outcome, Err(StoreError::Unavailable(why)) if why.contains("OOM"))
 }
 
 impl Redis {
@@ -59,7 +72,12 @@ impl Redis {
     ) -> Result<Claim, StoreError> {
         let tag = Tag::of(id);
         let keys = [tag.own("c", id.as_str()), tag.common("floor")];
-        self.call(ScriptCall::new(&CLAIM, tag, keys).claim(me, dead)).await.map(holding)
+        let call = |script| self.call(ScriptCall::new(script, tag, keys).claim(me, dead));
+        let mut held = call(&CLAIM).await;
+        if is_full(&held) {
+            held = call(&CLAIM_WHEN_FULL).await;
+        }
+        held.map(holding)
     }
 
     /// Claims a conversation and reads it; reads nothing if another node holds it.
@@ -71,9 +89,15 @@ impl Redis {
     ) -> Result<(Claim, Option<StoredRow>), StoreError> {
         let (tag, own) = (Tag::of(id), |kind| Tag::of(id).own(kind, id.as_str()));
         let keys = [own("c"), tag.common("floor"), own("j"), own("s")];
-        let call =
-            ScriptCall::new(&CLAIM_AND_LOAD, tag, keys).claim(me, dead).arg(super::STATE_FORMAT);
-        let (held, stored) = self.call_reading(call).await?;
+        let call = |script| {
+            let call = ScriptCall::new(script, tag, keys).claim(me, dead);
+            self.call_confirmed(call.arg(super::STATE_FORMAT))
+        };
+        let mut claimed = call(&CLAIM_AND_LOAD).await;
+        if is_full(&claimed) {
+            claimed = call(&CLAIM_AND_LOAD_WHEN_FULL).await;
+        }
+        let (held, stored) = claimed?;
         Ok((holding(held), stored))
     }
 
@@ -174,7 +198,7 @@ impl Redis {
         let tag = Tag::of(id);
         let keys = ["c", "j", "s"].map(|kind| tag.own(kind, id.as_str()));
         let format = if cached { super::STATE_FORMAT.to_string() } else { String::new() };
-        self.call_reading(ScriptCall::new(&LOAD, tag, keys).arg(format)).await
+        self.call_confirmed(ScriptCall::new(&LOAD, tag, keys).arg(format)).await
     }
 
     pub(super) async fn reserve_by_script(
@@ -200,14 +224,17 @@ impl Redis {
         response: Option<StoredResponse>,
     ) -> Result<bool, StoreError> {
         let (tag, scope) = (Tag::Agents, agent_scope(name));
-        let mut keys = ["newest", "revisions", "outcomes"].map(|kind| tag.common(kind)).to_vec();
+        let nonce = self.nonce();
+        let mut keys = ["newest", "revisions"].map(|kind| tag.common(kind)).to_vec();
+        keys.push(tag.own("done", &nonce));
         keys.extend(["a", "x"].map(|kind| tag.own(kind, &scope)));
         keys.push(tag.own("decisions", name.as_str()));
-        let call = ScriptCall::new(&AGENT, tag, keys)
+        let script = if newest.is_some() { &AGENT } else { &DELETE_AGENT };
+        let call = ScriptCall::new(script, tag, keys)
             .arg(name.as_str())
-            .arg(self.nonce())
             .arg(newest.map_or("", |agent| agent.revision.as_str()))
             .arg(newest.map(json).transpose()?.unwrap_or_default())
+            .arg(response.as_ref().and_then(stored_at).map(keys::score_until).unwrap_or_default())
             .responses("", response.as_slice())?;
         self.call_durably(call).await
     }
@@ -219,7 +246,9 @@ impl Redis {
         id: &DecisionId,
         decision: Option<&RememberedDecision>,
     ) -> Result<bool, StoreError> {
-        let keys = [Tag::Agents.own("decisions", agent.as_str())];
+        let nonce = self.nonce();
+        let keys = [("decisions", agent.as_str()), ("done", nonce.as_str())];
+        let keys = keys.map(|(kind, name)| Tag::Agents.own(kind, name));
         let call = ScriptCall::new(&DECISION, Tag::Agents, keys)
             .arg(id.as_str())
             .arg(decision.map(json).transpose()?.unwrap_or_default());
@@ -233,11 +262,15 @@ impl Redis {
         blob: Option<&Blob>,
     ) -> Result<bool, StoreError> {
         let (tag, key) = blobs::key_of(id);
-        let mut call = ScriptCall::new(&BLOB, tag, [key]);
-        if let Some(blob) = blob {
-            let bytes = blob.bytes();
-            call = call.arg(blob.media_type()).arg(bytes.len()).arg(&bytes[..]);
-        }
+        let keys = [key, tag.key_of("done", &self.nonce())];
+        let call = match blob {
+            Some(blob) => {
+                let (media_type, bytes) = (blob.media_type(), blob.bytes());
+                let call = ScriptCall::new(&BLOB, tag, keys).arg(media_type);
+                call.arg(bytes.len()).arg(&bytes[..])
+            }
+            None => ScriptCall::new(&REMOVE_BLOB, tag, keys),
+        };
         self.call_large(call).await
     }
 
@@ -313,6 +346,12 @@ impl ScriptCall {
         }
         Ok(call)
     }
+}
+
+/// When a response is stored; `None` if it never expires.
+fn stored_at(response: &StoredResponse) -> Option<Timestamp> {
+    let lasts = response.expires_at != Timestamp::MAX;
+    lasts.then(|| response.expires_at.checked_sub(RESPONSE_TTL).ok()).flatten()
 }
 
 fn holding((node, incarnation, epoch): (String, String, u64)) -> Claim {

@@ -3,10 +3,15 @@
 use std::collections::HashMap;
 use std::fmt;
 
-use redis::aio::MultiplexedConnection;
-use redis::{RedisResult, cmd};
+use redis::aio::{ConnectionLike, MultiplexedConnection};
+use redis::{Pipeline, RedisResult, Value};
 
 use super::durability::Durability;
+
+/// The first version in which a script says that it may run on a full server.
+const MIN_MAJOR_VERSION: u32 = 7;
+/// The settings that decide what a server can promise.
+const CONFIG_NAMES: [&str; 4] = ["appendonly", "appendfsync", "maxmemory", "maxmemory-policy"];
 
 /// The settings and state of one server, from INFO and CONFIG.
 pub(super) struct ServerInfo {
@@ -16,17 +21,24 @@ pub(super) struct ServerInfo {
 
 impl ServerInfo {
     pub(super) async fn read(server: &mut MultiplexedConnection) -> RedisResult<Self> {
-        let info: String = cmd("INFO").query_async(server).await?;
+        let mut commands = Pipeline::new();
+        commands.cmd("INFO");
+        for name in CONFIG_NAMES {
+            commands.cmd("CONFIG").arg("GET").arg(name);
+        }
+        let answers = server.req_packed_commands(&commands, 0, commands.len()).await?;
+        let mut answers = answers.into_iter();
+        let info = answers.next().unwrap_or(Value::Nil).extract_error()?;
+        let info: String = redis::from_redis_value(info)?;
         let lines = info.lines().filter_map(|line| line.split_once(':'));
         let mut settings: HashMap<_, _> =
             lines.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
         let mut config_allowed = true;
-        for name in ["appendonly", "appendfsync", "maxmemory", "maxmemory-policy"] {
-            let mut command = cmd("CONFIG");
-            command.arg("GET").arg(name);
-            match command.query_async::<HashMap<String, String>>(server).await {
-                Ok(found) => settings.extend(found),
-                Err(error) if error.is_io_error() => return Err(error),
+        for answer in answers {
+            match answer.extract_error() {
+                Ok(found) => {
+                    settings.extend(redis::from_redis_value::<HashMap<String, String>>(found)?);
+                }
                 Err(_) => config_allowed = false,
             }
         }
@@ -49,12 +61,18 @@ impl ServerInfo {
         self.config_allowed
     }
 
-    /// Refuses a durability that this server cannot keep, naming the setting.
+    /// Refuses a durability that this server cannot keep, naming the setting or what is missing.
     pub(super) fn require(&self, durability: Durability) -> Result<(), String> {
+        self.require_settings(durability)?;
+        self.require_replicas(durability)
+    }
+
+    /// Refuses a durability that the server's version or its settings cannot keep.
+    pub(super) fn require_settings(&self, durability: Durability) -> Result<(), String> {
         let version = self.get("redis_version");
-        let mut numbers = version.split('.').map(|part| part.parse::<u32>().unwrap_or(0));
-        if (numbers.next(), numbers.next()) < (Some(6), Some(2)) {
-            return Err(format!("it is redis {version}, and 6.2 is needed"));
+        let major = version.split('.').next().and_then(|major| major.parse().ok());
+        if major < Some(MIN_MAJOR_VERSION) {
+            return Err(format!("it is redis {version}, and {MIN_MAJOR_VERSION}.0 is needed"));
         }
         let (memory, policy) = (self.get("maxmemory"), self.get("maxmemory-policy"));
         if memory != "0" && policy != "noeviction" {
@@ -72,6 +90,14 @@ impl ServerInfo {
                 must_be("appendfsync", "always")
             }
             Durability::Os => must_be("appendonly", "yes"),
+            Durability::Replicas(_) => Ok(()),
+        }
+    }
+
+    /// Refuses a durability for which replicas are missing.
+    pub(super) fn require_replicas(&self, durability: Durability) -> Result<(), String> {
+        match durability {
+            Durability::Fsync | Durability::Os => Ok(()),
             Durability::Replicas(wanted) => match self.replicas() {
                 found if found >= usize::from(wanted.get()) => Ok(()),
                 found => Err(format!("{found} replicas are connected, and {wanted} are needed")),

@@ -21,6 +21,10 @@ use crate::partition::{Partition, PartitionSet};
 
 #[async_trait]
 impl Store for Redis {
+    fn require_durability(&self) -> Result<(), String> {
+        self.watch.require_all()
+    }
+
     async fn current_claim(&self, id: &ConversationId) -> Result<Option<Claim>, StoreError> {
         decode::claim(id, self.query_row(decode::query_claim(id)).await?)
     }
@@ -29,7 +33,8 @@ impl Store for Redis {
         &self,
         id: &ConversationId,
     ) -> Result<Option<ConversationSummary>, StoreError> {
-        decode::summary(id, self.query_row(decode::query_summary(id)).await?)
+        let (tag, command) = decode::query_summary(id);
+        decode::summary(id, self.query_confirmed(tag, command).await?)
     }
 
     async fn conversations(
@@ -149,30 +154,35 @@ impl Store for Redis {
     }
 
     async fn agent(&self, name: &AgentName) -> Result<Option<StoredAgent>, StoreError> {
-        match self.newest(name).await? {
-            Some(revision) => self.revision(&revision).await,
+        let (tag, command) = query_newest(name);
+        match self.query_confirmed::<Option<String>>(tag, command).await? {
+            Some(revision) => self.revision(&Revision::new(revision)).await,
             None => Ok(None),
         }
     }
 
     async fn newest(&self, name: &AgentName) -> Result<Option<Revision>, StoreError> {
-        let mut command = cmd("HGET");
-        command.arg(Tag::Agents.key("newest")).arg(name.as_str());
-        let newest: Option<String> = self.query(Tag::Agents, command).await?;
+        let (tag, command) = query_newest(name);
+        // Each turn asks for it. Its definition is confirmed as it is read; only that there is none
+        // is an answer by itself.
+        let newest: Option<String> = match self.query(tag, command.clone()).await? {
+            Some(newest) => Some(newest),
+            None => self.query_confirmed(tag, command).await?,
+        };
         Ok(newest.map(Revision::new))
     }
 
     async fn revision(&self, revision: &Revision) -> Result<Option<StoredAgent>, StoreError> {
         let mut command = cmd("HGET");
         command.arg(Tag::Agents.key("revisions")).arg(revision.as_str());
-        let json: Option<Vec<u8>> = self.query(Tag::Agents, command).await?;
+        let json: Option<Vec<u8>> = self.query_confirmed(Tag::Agents, command).await?;
         json.map(|json| decode::parse("agent", &json)).transpose()
     }
 
     async fn agents(&self) -> Result<Vec<StoredAgent>, StoreError> {
         let mut command = cmd("HGETALL");
         command.arg(Tag::Agents.key("newest"));
-        let newest: HashMap<String, String> = self.query(Tag::Agents, command).await?;
+        let newest: HashMap<String, String> = self.query_confirmed(Tag::Agents, command).await?;
         if newest.is_empty() {
             return Ok(Vec::new());
         }
@@ -206,7 +216,7 @@ impl Store for Redis {
     async fn decisions(&self, agent: &AgentName) -> Result<Vec<RememberedDecision>, StoreError> {
         let mut command = cmd("HVALS");
         command.arg(Tag::Agents.key_of("decisions", agent.as_str()));
-        let found: Vec<Vec<u8>> = self.query(Tag::Agents, command).await?;
+        let found: Vec<Vec<u8>> = self.query_confirmed(Tag::Agents, command).await?;
         let found = found.iter().map(|json| decode::parse::<RememberedDecision>("decision", json));
         let mut found = found.collect::<Result<Vec<_>, _>>()?;
         found.sort_by(|one, other| one.id.cmp(&other.id));
@@ -260,6 +270,12 @@ impl Redis {
         entries.sort_by(|(key, _), (other, _)| key.cmp(other));
         Ok(entries)
     }
+}
+
+fn query_newest(name: &AgentName) -> (Tag, Cmd) {
+    let mut command = cmd("HGET");
+    command.arg(Tag::Agents.key("newest")).arg(name.as_str());
+    (Tag::Agents, command)
 }
 
 fn queries_for(rows: &[Row], query: fn(&ConversationId) -> (Tag, Cmd)) -> Vec<(Tag, Cmd)> {

@@ -3,11 +3,13 @@
 
 mod cluster;
 mod costs;
+mod durability;
 mod load;
 mod lost_replies;
 mod members;
 mod opening;
 mod proxy;
+mod replicas;
 mod sentinel;
 mod servers;
 mod single;

@@ -1,15 +1,11 @@
 -- Makes a revision the newest of a name, or deletes the name.
--- KEYS: newest, revisions, outcomes, responses, expiries, decisions
--- ARGV: name, nonce, revision or '', definition; the responses
--- Returns 1 if the name was there, else 0; the same answer again for the same nonce.
-local name, nonce, revision, definition = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
-local last = redis.call('HGET', KEYS[3], name) or ''
-if last:sub(1, -3) == nonce then
-  redis.call('HSET', KEYS[3], name, last) -- a WAIT after it waits for the change too
-  return tonumber(last:sub(-1))
-end
-local was_there = redis.call('HEXISTS', KEYS[1], name)
-redis.call('HSET', KEYS[3], name, nonce .. ' ' .. was_there)
+-- KEYS: newest, revisions, the call's outcome, responses, expiries, decisions
+-- ARGV: name, revision or '', definition, now or ''; the responses
+-- Returns 1 if the name was there, else 0; the same answer again for the same call.
+local name, revision, definition, now = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+local outcome = earlier(KEYS[3])
+if outcome then return outcome end
+local was_there = remember(KEYS[3], redis.call('HEXISTS', KEYS[1], name))
 if revision == '' then
   redis.call('HDEL', KEYS[1], name)
   redis.call('UNLINK', KEYS[6])
@@ -17,5 +13,6 @@ else
   redis.call('HSET', KEYS[2], revision, definition)
   redis.call('HSET', KEYS[1], name, revision)
 end
+if now ~= '' then prune(KEYS[4], KEYS[5], now) end
 keep(KEYS[4], KEYS[5], 5)
 return was_there

@@ -1,9 +1,10 @@
--- Stores a blob, or removes it.
--- KEYS: blob
--- ARGV: media type, size, bytes; none of them to remove the blob
--- Returns 1 if it was not there before, or was there to be removed, else 0.
-if #ARGV == 0 then return redis.call('UNLINK', KEYS[1]) end
+-- Stores a blob.
+-- KEYS: blob, the call's outcome
+-- ARGV: media type, size, bytes
+-- Returns 1 if it was not there before, else 0; the same answer again for the same call.
 local media_type, size, bytes = ARGV[1], ARGV[2], ARGV[3]
+local outcome = earlier(KEYS[2])
+if outcome then return outcome end
 local is_new = redis.call('HSETNX', KEYS[1], 'bytes', bytes)
-redis.call('HSET', KEYS[1], 'type', media_type, 'size', size) -- a WAIT after it waits in any case
-return is_new
+redis.call('HSET', KEYS[1], 'type', media_type, 'size', size)
+return remember(KEYS[2], is_new)

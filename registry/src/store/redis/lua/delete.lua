@@ -1,4 +1,4 @@
--- Deletes a conversation with all its index entries. What needs memory comes first.
+-- Deletes a conversation with all its index entries.
 -- KEYS: conversation, journal, alarms, active, ids, state, responses, expiries, suspensions, open,
 --   floor, deleted, the audit's entries and expiries
 -- ARGV: node, incarnation, epoch, nonce, id, for how many seconds the nonce is kept; the responses

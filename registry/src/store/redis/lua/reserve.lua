@@ -6,7 +6,11 @@ local now, nonce, key = ARGV[1], ARGV[2], ARGV[5]
 local expiry = redis.call('ZSCORE', KEYS[2], key)
 if expiry and tonumber(expiry) > tonumber(now) then
   local stored = redis.call('HGET', KEYS[1], key)
-  if not stored or stored:sub(1, #nonce + 1) ~= nonce .. ' ' then return 0 end
+  if not stored then return 0 end
+  if stored:sub(1, #nonce + 1) ~= nonce .. ' ' then
+    redis.call('HSET', KEYS[1], key, stored) -- a WAIT after it waits for that one too
+    return 0
+  end
 end
 prune(KEYS[1], KEYS[2], now)
 keep(KEYS[1], KEYS[2], 3)

@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
+use abide_actors::blobs::{Blob, Blobs};
 use abide_actors::journal::{InboxFilter, Journal};
-use abide_conversation::Seq;
+use abide_conversation::remembered_decision::{Match, RememberedDecision};
+use abide_conversation::{AgentName, DecisionId, Principal, Seq};
 
 use super::super::super::conformance::*;
 use super::super::super::{Store, StoredAgent};
@@ -18,7 +20,9 @@ async fn open_direct_and_lossy() -> (Server, Redis, Proxy, Redis) {
     let server = Server::start(&["--appendfsync", "no"]).await;
     let direct = Redis::open(&server.url(), Durability::Os).await.unwrap();
     let proxy = Proxy::to(server.port).await;
-    let lossy = Redis::open(&proxy.url(), Durability::Os).await.unwrap();
+    let mut lossy = Redis::open(&proxy.url(), Durability::Os).await.unwrap();
+    // A reply that is lost must be one of the test's own.
+    lossy._watching.abort_all();
     (server, direct, proxy, lossy)
 }
 
@@ -104,6 +108,50 @@ async fn a_repeated_creation_or_deletion_of_an_agent_is_reported_as_the_first() 
     let delete = async |name| lossy.delete_agent(&agent(name).name, None).await;
     assert_eq!(repeat_after_lost_reply(&proxy, delete).await, Ok(true));
     assert_eq!(direct.agents().await, Ok(vec![]));
+}
+
+#[tokio::test]
+async fn a_repeated_upload_or_removal_of_a_blob_is_reported_as_the_first() {
+    let (_server, direct, proxy, lossy) = open_direct_and_lossy().await;
+    let blob = |name: &str| Blob::new("text/plain", name.to_owned());
+    let put = async |name| lossy.put_blob(&blob(name).id(), &blob(name)).await;
+    assert_eq!(repeat_after_lost_reply(&proxy, put).await, Ok(true));
+    assert_eq!(lossy.put_blob(&blob("a").id(), &blob("a")).await, Ok(false));
+    let remove = async |name| lossy.delete_blob(&blob(name).id()).await;
+    assert_eq!(repeat_after_lost_reply(&proxy, remove).await, Ok(true));
+    assert_eq!(lossy.delete_blob(&blob("a").id()).await, Ok(false));
+    assert_eq!(direct.blob(&blob("a").id()).await, Ok(None));
+}
+
+#[tokio::test]
+async fn a_repeated_change_of_a_decision_is_reported_as_the_first() {
+    let (server, direct, proxy, lossy) = open_direct_and_lossy().await;
+    let agent = AgentName::new("demo");
+    let decision = |id: &str| RememberedDecision {
+        id: DecisionId::new(id),
+        tool: "send".to_owned(),
+        tool_digest: String::new(),
+        approved: true,
+        matching: Match::Tool,
+        fingerprint: String::new(),
+        by: Principal::new("ann"),
+        expires_at: at(60),
+    };
+    let set =
+        async |id| lossy.set_decision(&agent, &DecisionId::new(id), Some(&decision(id))).await;
+    assert_eq!(repeat_after_lost_reply(&proxy, set).await, Ok(false));
+    assert_eq!(direct.decisions(&agent).await.unwrap().len(), 2);
+    let forget =
+        async |id: &'static str| lossy.set_decision(&agent, &DecisionId::new(id), None).await;
+    assert_eq!(repeat_after_lost_reply(&proxy, forget).await, Ok(true));
+    assert_eq!(direct.decisions(&agent).await, Ok(vec![]));
+    // What is kept for repeats goes by itself.
+    let kept: Vec<String> = server.ask(&["KEYS", "abide:{agents}:done:*"]).await;
+    assert_eq!(kept.len(), 4);
+    for key in kept {
+        let seconds: i64 = server.ask(&["TTL", &key]).await;
+        assert!((1..=60).contains(&seconds), "{key}: {seconds}");
+    }
 }
 
 #[tokio::test]

@@ -45,6 +45,27 @@ impl Server {
         self.child.wait().unwrap();
     }
 
+    /// Stops it without closing its connections, as a machine that hangs would.
+    pub(super) fn freeze(&self) {
+        self.signal("-STOP");
+    }
+
+    /// Lets a frozen server go on.
+    pub(super) fn thaw(&self) {
+        self.signal("-CONT");
+    }
+
+    fn signal(&self, signal: &str) {
+        let sent = Command::new("kill").arg(signal).arg(self.child.id().to_string()).status();
+        assert!(sent.unwrap().success());
+    }
+
+    /// Starts it again on its directory, with another value of a setting.
+    pub(super) async fn restart_with(&mut self, setting: &str, value: &str) {
+        self.args.extend([setting.to_owned(), value.to_owned()]);
+        self.restart().await;
+    }
+
     /// Starts it again on its directory.
     pub(super) async fn restart(&mut self) {
         self.child = spawn(self.dir.path(), self.port, &self.args);

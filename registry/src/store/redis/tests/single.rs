@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
+use abide_actors::blobs::{Blob, Blobs};
 use abide_actors::journal::{Journal, StoreError, StoredResponse};
-use abide_conversation::{Seq, State, Timestamp};
+use abide_conversation::{AgentName, Revision, Seq, State, Timestamp};
 
-use super::super::super::Store;
 use super::super::super::conformance::*;
+use super::super::super::{Store, StoredAgent};
 use super::super::keys::Tag;
 use super::super::{Durability, Redis, RedisUrl};
 use super::load::Load;
@@ -125,11 +126,66 @@ async fn a_server_that_refuses_writes_has_written_nothing() {
         assert_eq!(store.summary(&id("a")).await, Ok(Some(commit(2, 2).summary)));
         assert_eq!(store.events(&id("a"), Seq::ZERO, 9).await.unwrap().len(), 2);
         assert_eq!(store.inbox(&Default::default(), None, 9).await.unwrap().items.len(), 1);
-        assert_unavailable(store.delete(&id("a"), &held, None).await, with);
+        if with == "NOREPLICAS" {
+            assert_unavailable(store.delete(&id("a"), &held, None).await, with);
+        }
         assert_eq!(store.inbox(&Default::default(), None, 9).await.unwrap().items.len(), 1);
         server.ask::<()>(&["CONFIG", "SET", setting, usual]).await;
     }
     assert_eq!(store.append(&id("a"), &held, whole).await, Ok(()));
+}
+
+#[tokio::test]
+async fn a_full_server_still_deletes_reads_and_keeps_its_members() {
+    let (server, store) = open(&["--appendfsync", "no"], Durability::Os).await;
+    let (me, other) = (member("n", "1", 60_000), member("m", "1", 60_000));
+    store.enter(&me).await.unwrap();
+    store.enter(&other).await.unwrap();
+    let held_a = create_conversation(&*store, "a").await;
+    let held_b = create_conversation(&*store, "b").await;
+    let agent = StoredAgent {
+        name: AgentName::new("demo"),
+        revision: Revision::new("r1"),
+        definition: serde_json::json!({}),
+    };
+    store.put_agent(agent.clone(), None).await.unwrap();
+    let blob = Blob::new("text/plain", "one");
+    store.put_blob(&blob.id(), &blob).await.unwrap();
+    server.ask::<()>(&["CONFIG", "SET", "maxmemory", "1"]).await;
+
+    // Nothing new gets in, and nothing is left of what was refused.
+    assert_unavailable(store.append(&id("a"), &held_a, commit(2, 2)).await, "OOM");
+    assert_unavailable(store.claim(&id("new"), &holder("n"), None).await, "OOM");
+    assert_unavailable(store.claim_and_load(&id("new"), &holder("n"), None).await, "OOM");
+    assert_eq!(store.current_claim(&id("new")).await, Ok(None));
+    assert_unavailable(store.put_agent(agent.clone(), None).await, "OOM");
+    let another = Blob::new("text/plain", "two");
+    assert_unavailable(store.put_blob(&another.id(), &another).await, "OOM");
+    // The membership goes on.
+    assert_eq!(names(&store.renew(&me).await.unwrap()), ["m", "n"]);
+    assert_eq!(names(&store.enter(&member("o", "1", 60_000)).await.unwrap()), ["m", "n", "o"]);
+    assert_eq!(store.declare_dead_if(&other.holder, true).await, Ok(true));
+    // So do reads.
+    assert_eq!(store.events(&id("a"), Seq::ZERO, 9).await.unwrap().len(), 1);
+    assert_eq!(store.conversations(&Default::default(), None, 9).await.unwrap().items.len(), 2);
+    assert_eq!(store.blob(&blob.id()).await, Ok(Some(blob.clone())));
+    assert_eq!(store.alarms(1).await, Ok(vec![]));
+    // What is there can be claimed, released and deleted.
+    store.release(&id("b"), &held_b).await.unwrap();
+    let (held_b, loaded) = store.claim_and_load(&id("b"), &holder("m"), None).await.unwrap();
+    assert_eq!(loaded.unwrap().events.len(), 1);
+    store.release(&id("b"), &held_b).await.unwrap();
+    let held_b = store.claim(&id("b"), &holder("n"), None).await.unwrap();
+    for (name, held) in [("a", &held_a), ("b", &held_b)] {
+        let gone = Some(response("key:1", "gone", 60));
+        assert_eq!(store.delete(&id(name), held, gone.clone()).await, Ok(()));
+        assert_eq!(store.summary(&id(name)).await, Ok(None));
+        assert_eq!(store.stored_response(name, "key:1", at(0)).await, Ok(gone));
+    }
+    assert_eq!(store.delete_blob(&blob.id()).await, Ok(true));
+    assert_eq!(store.delete_agent(&agent.name, None).await, Ok(true));
+    server.ask::<()>(&["CONFIG", "SET", "maxmemory", "0"]).await;
+    create_conversation(&*store, "a").await;
 }
 
 #[tokio::test]
@@ -191,4 +247,29 @@ async fn the_responses_of_an_idle_conversation_expire_by_themselves() {
     store.append(&id("a"), &held, third).await.unwrap();
     let seconds: i64 = server.ask(&["TTL", &tag.key_of("a", "a")]).await;
     assert_eq!(seconds, -1);
+}
+
+#[tokio::test]
+async fn the_responses_and_outcomes_of_an_agent_do_not_pile_up() {
+    const DAY: i64 = 24 * 60 * 60;
+    let (server, store) = open(&["--appendfsync", "no"], Durability::Os).await;
+    let agent = StoredAgent {
+        name: AgentName::new("demo"),
+        revision: Revision::new("r1"),
+        definition: serde_json::json!({}),
+    };
+    // What seeded an agent never expires, so that the keys do not, either.
+    let seeded = StoredResponse { expires_at: Timestamp::MAX, ..response("seeded", "r1", 0) };
+    store.put_agent(agent.clone(), Some(seeded)).await.unwrap();
+    for day in 1..=20 {
+        let stored = response(&format!("key:{day}"), "yes", (day + 1) * DAY);
+        store.put_agent(agent.clone(), Some(stored)).await.unwrap();
+    }
+    let mut kept: Vec<String> = server.ask(&["HKEYS", "abide:{agents}:a:agents/demo"]).await;
+    kept.sort();
+    assert_eq!(kept, ["key:20", "seeded"]);
+    let expiries: u64 = server.ask(&["ZCARD", "abide:{agents}:x:agents/demo"]).await;
+    assert_eq!(expiries, 2);
+    let outcomes: bool = server.ask(&["EXISTS", "abide:{agents}:outcomes"]).await;
+    assert!(!outcomes, "outcomes are kept for a minute");
 }

@@ -1,0 +1,183 @@
+//! With `replicas=N`, nothing is answered that rests on what no replica has.
+
+use std::num::NonZeroU8;
+
+use abide_actors::journal::{Journal, StoreError};
+use abide_conversation::remembered_decision::{Match, RememberedDecision};
+use abide_conversation::{AgentName, DecisionId, Principal, Revision, Seq};
+use tokio::join;
+
+use super::super::super::conformance::*;
+use super::super::super::{Store, StoredAgent};
+use super::super::{Durability, Redis, RedisUrl};
+use super::servers::{Server, free_port, wait_until};
+
+const REPLICA: Durability = Durability::Replicas(NonZeroU8::MIN);
+const ARGS: [&str; 4] = ["--appendfsync", "no", "--repl-diskless-sync-delay", "0"];
+
+/// A primary with one replica, and a store that waits for it.
+struct Pair {
+    primary: Server,
+    replica: Server,
+    store: Redis,
+}
+
+impl Pair {
+    async fn start() -> Self {
+        let primary = Server::start(&ARGS).await;
+        let port = primary.port.to_string();
+        let of = [&ARGS[..], &["--replicaof", "127.0.0.1", &port]].concat();
+        let replica = Server::start(&of).await;
+        let url = primary.url();
+        Self::open(primary, replica, url).await
+    }
+
+    /// The same as a Redis cluster, in which the primary has all slots.
+    async fn start_cluster() -> Self {
+        let buses = [free_port().to_string(), free_port().to_string()];
+        let args = |place: usize| {
+            let own = ["--cluster-enabled", "yes", "--cluster-port", &buses[place]];
+            [&ARGS[..], &own[..]].concat()
+        };
+        let primary = Server::start(&args(0)).await;
+        let replica = Server::start(&args(1)).await;
+        primary.ask::<()>(&["CLUSTER", "ADDSLOTSRANGE", "0", "16383"]).await;
+        let (port, bus) = (primary.port.to_string(), &buses[0]);
+        replica.ask::<()>(&["CLUSTER", "MEET", "127.0.0.1", &port, bus]).await;
+        let id: String = primary.ask(&["CLUSTER", "MYID"]).await;
+        wait_until("the replica knows its primary", async || {
+            replica.try_ask::<()>(&["CLUSTER", "REPLICATE", &id]).await.is_ok()
+        })
+        .await;
+        wait_until("the cluster is whole", async || {
+            let info: String = primary.ask(&["CLUSTER", "INFO"]).await;
+            info.contains("cluster_state:ok")
+        })
+        .await;
+        let url = format!("redis+cluster://127.0.0.1:{port}").parse().unwrap();
+        Self::open(primary, replica, url).await
+    }
+
+    async fn open(primary: Server, replica: Server, url: RedisUrl) -> Self {
+        wait_until("the primary counts its replica", async || {
+            let info: String = primary.ask(&["INFO", "replication"]).await;
+            info.contains("state=online")
+        })
+        .await;
+        let store = Redis::open(&url, REPLICA).await.unwrap();
+        Self { primary, replica, store }
+    }
+}
+
+fn agent(name: &str) -> StoredAgent {
+    StoredAgent {
+        name: AgentName::new(name),
+        revision: Revision::new(format!("{name}-1")),
+        definition: serde_json::json!({}),
+    }
+}
+
+fn decision() -> RememberedDecision {
+    RememberedDecision {
+        id: DecisionId::new("dec_1"),
+        tool: "send".to_owned(),
+        tool_digest: String::new(),
+        approved: true,
+        matching: Match::Tool,
+        fingerprint: String::new(),
+        by: Principal::new("ann"),
+        expires_at: at(60),
+    }
+}
+
+fn assert_unknown<T: std::fmt::Debug>(what: &str, outcome: Result<T, StoreError>) {
+    assert!(matches!(outcome, Err(StoreError::Unavailable(_))), "{what}: {outcome:?}");
+}
+
+async fn nothing_unreplicated_is_answered(pair: Pair) {
+    let Pair { primary, replica, store } = pair;
+    let (old, new) = (agent("old"), agent("new"));
+    let ids = ["a", "b", "c"].map(id);
+    let [a, b, c] = ids.each_ref();
+    store.put_agent(old.clone(), None).await.unwrap();
+    let held_a = create_conversation(&store, "a").await;
+    let held_b = create_conversation(&store, "b").await;
+    create_conversation(&store, "c").await;
+    replica.freeze();
+
+    let mut second = commit(2, 2);
+    second.responses.push(response("key:1", "yes", 60));
+    let (reserved, decision) = (response("key:1", "x", 60), decision());
+    let (appended, deleted, put, removed, decided, kept) = join!(
+        store.append(a, &held_a, second.clone()),
+        store.delete(b, &held_b, None),
+        store.put_agent(new.clone(), None),
+        store.delete_agent(&old.name, None),
+        store.set_decision(&new.name, &decision.id, Some(&decision)),
+        store.reserve("scope", reserved.clone(), at(0)),
+    );
+    assert_unknown("append", appended);
+    assert_unknown("delete", deleted);
+    assert_unknown("put_agent", put);
+    assert_unknown("delete_agent", removed);
+    assert_unknown("set_decision", decided);
+    assert_unknown("reserve", kept);
+
+    // All of it is on the primary now, and would be lost with it.
+    let (other, dead) = (holder("m"), holder("n"));
+    let (loaded, taken, response, events, newest_events, summary, gone) = join!(
+        store.load(a),
+        store.claim_and_load(c, &other, Some(&dead)),
+        store.stored_response("a", "key:1", at(0)),
+        store.events(a, Seq::ZERO, 9),
+        store.events_before(a, Seq::MAX, 9),
+        store.summary(a),
+        store.summary(b),
+    );
+    assert_unknown("load", loaded);
+    assert_unknown("claim_and_load", taken);
+    assert_unknown("stored_response", response);
+    assert_unknown("events", events);
+    assert_unknown("events_before", newest_events);
+    assert_unknown("summary", summary);
+    assert_unknown("summary of what was deleted", gone);
+    let (found, newest, revision, all, decisions, again) = join!(
+        store.agent(&new.name),
+        store.newest(&old.name),
+        store.revision(&new.revision),
+        store.agents(),
+        store.decisions(&new.name),
+        store.reserve("scope", response_of_another(), at(0)),
+    );
+    assert_unknown("agent", found);
+    assert_unknown("newest of what was deleted", newest);
+    assert_unknown("revision", revision);
+    assert_unknown("agents", all);
+    assert_unknown("decisions", decisions);
+    assert_unknown("reserve of what is kept", again);
+    // Hints need no replica.
+    assert!(store.current_claim(a).await.unwrap().is_some());
+    assert_eq!(store.last_seqs(&[a.clone()]).await, Ok(vec![Some(Seq::new(2))]));
+
+    replica.thaw();
+    wait_until("the replica has everything", async || store.load(a).await.is_ok()).await;
+    assert_eq!(store.load(a).await.unwrap().unwrap().events.len(), 2);
+    assert!(store.stored_response("a", "key:1", at(0)).await.unwrap().is_some());
+    assert_eq!(store.summary(b).await, Ok(None));
+    assert_eq!(store.agents().await, Ok(vec![new]));
+    drop(primary);
+}
+
+fn response_of_another() -> abide_actors::journal::StoredResponse {
+    response("key:1", "other", 60)
+}
+
+#[tokio::test]
+async fn what_no_replica_has_is_not_answered() {
+    nothing_unreplicated_is_answered(Pair::start().await).await;
+}
+
+#[tokio::test]
+async fn what_no_replica_of_a_cluster_has_is_not_answered() {
+    nothing_unreplicated_is_answered(Pair::start_cluster().await).await;
+}
