@@ -9,6 +9,7 @@ mod durability;
 mod error;
 mod execute;
 mod journal;
+mod journal_pages;
 mod keys;
 mod members;
 mod open_suspensions;
@@ -43,6 +44,10 @@ const DURABLE_CONNECTIONS: usize = 16;
 /// Blobs and audit entries in flight at once: more only slow each other down.
 const MAX_LARGE_TRANSFERS: usize = 4;
 
+/// Pages of journals in flight at once: a server answers all that one connection has sent before it
+/// serves another one, and so nobody waits for more than one page of each node.
+const MAX_PAGE_TRANSFERS: usize = 1;
+
 /// An open store. It reads no clock of this machine: callers pass the times that it compares, and
 /// the membership goes by the server's clock.
 ///
@@ -57,6 +62,9 @@ pub struct Redis {
     /// For megabytes, which would hold up everything behind them.
     large: Connection,
     large_transfers: Semaphore,
+    /// For what follows the first page of a journal.
+    pages: Connection,
+    page_transfers: Semaphore,
     next_durable: AtomicUsize,
     replicas: Option<usize>,
     cluster: bool,
@@ -83,6 +91,8 @@ impl Redis {
             durable: (0..durable_count).map(|_| connection()).collect(),
             large: Connection::with_timeout(Arc::clone(&url), LARGE_TIMEOUT),
             large_transfers: Semaphore::new(MAX_LARGE_TRANSFERS),
+            pages: connection(),
+            page_transfers: Semaphore::new(MAX_PAGE_TRANSFERS),
             next_durable: AtomicUsize::new(0),
             replicas,
             cluster: url.kind == Kind::Cluster,

@@ -75,6 +75,16 @@ impl Redis {
         run(&self.reads, call, None).await.and_then(|value| read("script", value))
     }
 
+    /// Calls a script that reads a page of a journal, on the connection for those.
+    pub(super) async fn call_paging<T: FromRedisValue>(
+        &self,
+        call: ScriptCall,
+    ) -> Result<T, StoreError> {
+        // The semaphore is never closed.
+        let _permit = self.page_transfers.acquire().await;
+        run(&self.pages, call, None).await.and_then(|value| read("script", value))
+    }
+
     /// Calls a script whose effect may be lost with the primary.
     pub(super) async fn call<T: FromRedisValue>(&self, call: ScriptCall) -> Result<T, StoreError> {
         run(&self.writes, call, None).await.and_then(|value| read("script", value))

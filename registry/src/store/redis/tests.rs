@@ -4,6 +4,7 @@
 mod cluster;
 mod costs;
 mod load;
+mod long_journals;
 mod lost_replies;
 mod members;
 mod opening;
