@@ -114,6 +114,7 @@ impl Blueprint {
         })
     }
 }
+            failure_watch: opened.failure_watch,
 
 /// Starts the conversations and, with a listener, the connections to the other nodes.
 async fn begin(

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use redb::backends::FileBackend;
 use redb::{Database, DatabaseError, Error, ReadableDatabase};
 use tokio::sync::watch;
+use rustix::fs::{Advice, fadvise};
 
 use super::Durability;
 use super::disk::{Disk, Probe};
@@ -84,7 +85,12 @@ impl StoreDir {
     pub(super) fn open(&self, probe: &Arc<Probe>) -> Result<Database, OpenError> {
         let path = self.dir.join("abide.redb");
         let exists = path.try_exists().map_err(|error| unusable_error(&self.dir, &error))?;
-        if !exists {
+        if exists {
+            // A file system without a cache has nothing to drop.
+            if let Err(error) = drop_cached_pages(&path) {
+                tracing::warn!(%error, "cached pages of the store not dropped");
+            }
+        } else {
             self.create(&path, probe)?;
         }
         let database = self.database(&path, probe)?;
@@ -145,6 +151,13 @@ fn unusable_error(dir: &Path, reason: &impl ToString) -> OpenError {
 
 fn create_tables(database: &Database) -> Result<(), Error> {
     let transaction = database.begin_write()?;
+/// Makes the next reads come from the disk. A process whose fsync failed leaves pages in memory that
+/// the disk does not have and that no later fsync writes.
+fn drop_cached_pages(path: &Path) -> io::Result<()> {
+    let file = File::open(path)?;
+    Ok(fadvise(&file, 0, None, Advice::DontNeed)?)
+}
+
     tables::create(&transaction)?;
     Ok(transaction.commit()?)
 }
