@@ -339,7 +339,8 @@ fn holding((node, incarnation, epoch): (String, String, u64)) -> Claim {
 }
 
 fn membership_call(script: &'static Script, who: &Holder) -> ScriptCall {
-    let keys = ["members", "seen", "dead", "processes"].map(|name| Tag::Members.common(name));
+    let keys =
+        ["members", "seen", "dead", "processes", "excused"].map(|name| Tag::Members.common(name));
     ScriptCall::new(script, Tag::Members, keys).holder(who)
 }
 
