@@ -179,7 +179,8 @@ impl Actor for Conversation {
         if live.is_released {
             return Ok(());
         }
-        Ok(with_store_timeout(live.services.journal.release(&live.id, &live.claim)).await?)
+        let released = with_store_timeout(live.services.journal.release(&live.id, &live.claim));
+        Ok(released.await.map_err(ExitReason::from)?)
     }
 }
 
