@@ -179,7 +179,8 @@ impl Actor for Conversation {
         if live.is_released {
             return Ok(());
         }
-        Ok(with_store_timeout(live.services.journal.release(&live.id, &live.claim)).await?)
+        let released = with_store_timeout(live.services.journal.release(&live.id, &live.claim));
+        Ok(released.await.map_err(ExitReason::from)?)
     }
 }
 
@@ -358,7 +359,14 @@ fn is_ending(myself: &ActorRef<ConversationMsg>) -> bool {
 async fn with_store_timeout<T>(
     operation: impl Future<Output = Result<T, StoreError>>,
 ) -> Result<T, StoreError> {
-    match tokio::time::timeout(STORE_TIMEOUT, operation).await {
+    with_timeout(STORE_TIMEOUT, operation).await
+}
+
+async fn with_timeout<T>(
+    timeout: Duration,
+    operation: impl Future<Output = Result<T, StoreError>>,
+) -> Result<T, StoreError> {
+    match tokio::time::timeout(timeout, operation).await {
         Ok(result) => result,
         Err(_) => Err(StoreError::Unavailable("the store took too long".to_owned())),
     }

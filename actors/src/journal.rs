@@ -100,6 +100,9 @@ pub struct ClosedSuspension {
 pub struct StoredConversation {
     pub state: State,
     pub events: Vec<Event>,
+    /// The last event in the state that the store has cached; less than that of `state` if the store
+    /// has folded further events already.
+    pub cached_seq: Seq,
 }
 
 /// An open suspension in the inbox of the cluster.
@@ -172,7 +175,9 @@ pub trait Journal: Send + Sync + 'static {
         commit: Commit,
     ) -> Result<(), StoreError>;
 
-    /// The latest cached state and the events after it; `None` if there is no such conversation.
+    /// The latest cached state, or one that the store has folded from it and the events after it, and
+    /// the events after that; `None` if there is no such conversation. Takes as long as a long
+    /// journal takes, and fails if the store falls silent in between.
     async fn load(&self, id: &ConversationId) -> Result<Option<StoredConversation>, StoreError>;
 
     /// [Claims](Journal::claim) a conversation, and [loads](Journal::load) it if `me` then holds

@@ -26,7 +26,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
-use crate::http::extract::{Path, Query, limit};
+use crate::http::extract::{Operator, Path, Query, limit};
 use crate::http::guard;
 use crate::http::problem::{Kind, Problem};
 use crate::readiness::ReadinessNotes;
@@ -66,6 +66,7 @@ pub(crate) fn router(admin: Admin) -> Router {
         .route("/admin/audit/{id}", get(audit::list))
         .route("/admin/blobs/{id}", delete(blobs::delete))
         .route("/admin/nodes/{node}/drain", post(drain))
+        .route("/admin/nodes/{node}/declare-dead", post(declare_dead))
         .fallback(async || Problem::not_found("path"))
         .method_not_allowed_fallback(async || Problem::method_not_allowed());
     guard::guarded(router).with_state(admin)
@@ -156,4 +157,21 @@ async fn drain(
         return Err(Problem::not_found("node"));
     }
     Ok(StatusCode::ACCEPTED)
+}
+
+/// Has others take over what a node holds that hangs, without waiting for its lease.
+async fn declare_dead(
+    State(admin): State<Admin>,
+    Path(node): Path<NodeName>,
+    Operator(by): Operator,
+) -> Result<Json<Value>, Problem> {
+    if node == admin.conversations.cluster().view().me.node {
+        let detail = "a node that answers is not dead: drain it";
+        return Err(Problem::new(Kind::Conflict, detail));
+    }
+    tracing::info!(%node, %by, "node declared dead by an operator");
+    match admin.conversations.declare_node_dead(&node).await? {
+        Some(dead) => Ok(Json(json!({"node": dead.node, "incarnation": dead.incarnation}))),
+        None => Err(Problem::not_found("node")),
+    }
 }

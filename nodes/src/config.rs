@@ -43,7 +43,7 @@ pub enum Command {
 #[derive(Clone, Debug, clap::Args)]
 pub struct Config {
     /// memory, embedded:DIR, redis://…, rediss://…, redis+cluster://…, or redis+sentinel://…/NAME
-    #[arg(long, env = "ABIDE_STORE", default_value = "embedded:.abide")]
+    #[arg(long, env = "ABIDE_STORE", hide_env_values = true, default_value = "embedded:.abide")]
     pub store: StoreUrl,
     /// Public API; port 0 takes any free one
     #[arg(long, env = "ABIDE_LISTEN", default_value = "127.0.0.1:8080")]
@@ -123,6 +123,16 @@ impl Config {
             otlp: None,
             telemetry_content: false,
         }
+    }
+
+    /// The addresses of the two APIs that others than this machine may reach, each with what
+    /// whoever reaches it may do.
+    pub(crate) fn open_apis(&self) -> impl Iterator<Item = (SocketAddr, &'static str)> {
+        let apis = [
+            (self.listen, "define agents, run their tools, and read every conversation"),
+            (self.admin_listen, "read every conversation, and end any"),
+        ];
+        apis.into_iter().filter(|(address, _)| !address.ip().is_loopback())
     }
 
     /// The name of the node; the host's name if none is given.
@@ -246,6 +256,18 @@ mod tests {
         assert_eq!(origins(&["--allow-origin", "*"]).ok(), Some(vec![Origin::Any]));
         assert!(origins(&["--allow-origin", "http://a,b"]).is_err());
         assert!(origins(&["--allow-origin", ""]).is_err());
+    }
+
+    #[test]
+    fn apis_that_others_can_reach_are_named() {
+        let mut config = Config::new(StoreUrl::Memory);
+        assert_eq!(config.open_apis().count(), 0);
+        config.admin_listen = "[::1]:0".parse().unwrap();
+        config.listen = "0.0.0.0:8080".parse().unwrap();
+        let open: Vec<_> = config.open_apis().map(|(address, _)| address).collect();
+        assert_eq!(open, [config.listen]);
+        config.admin_listen = "192.168.0.7:9090".parse().unwrap();
+        assert_eq!(config.open_apis().count(), 2);
     }
 
     #[test]

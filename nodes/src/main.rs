@@ -35,12 +35,15 @@ fn main() -> ExitCode {
         Ok(runtime) => runtime,
         Err(error) => return fail(&error.to_string(), 1),
     };
-    match runtime.block_on(run(config)) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error @ (StartError::Config(_) | StartError::Listen(..))) => {
-            fail(&error.to_string(), USAGE_EXIT_CODE)
-        }
-        Err(error @ StartError::Broken(_)) => fail(&error.to_string(), 1),
+    let error = match runtime.block_on(run(config)) {
+        Ok(()) => return ExitCode::SUCCESS,
+        Err(error) => error,
+    };
+    // A read that hangs on a broken disk must not keep the process from ending.
+    runtime.shutdown_background();
+    match error {
+        StartError::Config(_) | StartError::Listen(..) => fail(&error.to_string(), USAGE_EXIT_CODE),
+        StartError::Broken(_) => fail(&error.to_string(), 1),
     }
 }
 

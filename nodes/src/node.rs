@@ -13,7 +13,7 @@ use abide_actors::identity::NodeName;
 use abide_actors::tools::Extensions;
 use abide_registry::membership::MemberState;
 use abide_registry::runtime::NodeRuntime;
-use abide_registry::store::embedded::CloseWatch;
+use abide_registry::store::embedded::{CloseWatch, FailureWatch};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
@@ -46,6 +46,7 @@ pub struct Node {
     _metrics_upkeep: Option<AbortOnDropHandle<()>>,
     agent_seeder: AbortOnDropHandle<()>,
     close_watch: Option<CloseWatch>,
+    failure_watch: Option<FailureWatch>,
 }
 
 impl Node {
@@ -56,19 +57,22 @@ impl Node {
 
     /// Watches the node: drains it whenever an operator asks for that, for at most `drain_timeout`, and
     /// goes on serving; a drained node answers mutating requests with "unavailable". Returns only when
-    /// the node cannot go on, because the supervisor of the conversations died.
+    /// the node cannot go on, because the supervisor of the conversations died or the store failed.
     pub async fn supervise(&mut self, drain_timeout: Duration) -> StartError {
         let mut state = self.runtime.state.subscribe();
         tokio::select! {
             // The node itself holds the sender: waiting cannot fail.
             _ = state.wait_for(|state| *state != MemberState::Up) => {}
             _ = &mut self.runtime.supervisor => return supervisor_died(),
+            reason = failure(&mut self.failure_watch) => return store_failed(&reason),
         }
         let drained = self.runtime.drain(drain_timeout).await;
         tracing::info!(drained, "drained by an operator");
         // Drained, the node only waits for its end.
-        let _ = (&mut self.runtime.supervisor).await;
-        supervisor_died()
+        tokio::select! {
+            _ = &mut self.runtime.supervisor => supervisor_died(),
+            reason = failure(&mut self.failure_watch) => store_failed(&reason),
+        }
     }
 
     /// Takes no more work, lets running model steps and tools finish for at most `timeout`, and hands
@@ -99,6 +103,17 @@ impl Node {
             tracing::warn!("store not closed: it is still in use");
         }
     }
+}
+
+async fn failure(watch: &mut Option<FailureWatch>) -> String {
+    match watch {
+        Some(watch) => watch.failed().await,
+        None => std::future::pending().await,
+    }
+}
+
+fn store_failed(reason: &str) -> StartError {
+    StartError::Broken(format!("the store failed: {reason}"))
 }
 
 fn supervisor_died() -> StartError {

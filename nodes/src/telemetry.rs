@@ -4,6 +4,7 @@
 //! secret ever is. A log field that may repeat such content must be called `content`: only that name
 //! is redacted.
 
+mod flood_limit;
 mod http_metrics;
 mod log_format;
 mod otlp;
@@ -22,6 +23,7 @@ use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Layer, fmt};
 
 use crate::config::{Config, LogFormat};
+use flood_limit::FloodLimit;
 pub(crate) use http_metrics::{TurnExtension, measure};
 use log_format::{JsonFields, JsonLine, TextFields};
 pub use otlp::TraceExporter;
@@ -52,7 +54,12 @@ pub fn start_logging(config: &Config) {
         }
     };
     let harmless = filter_fn(is_ours_or_grave);
-    let started = tracing_subscriber::registry().with(filter).with(harmless).with(lines).try_init();
+    let started = tracing_subscriber::registry()
+        .with(filter)
+        .with(harmless)
+        .with(FloodLimit::start())
+        .with(lines)
+        .try_init();
     if started.is_ok() {
         std::panic::set_hook(Box::new(|panic| {
             let at = panic.location().map(ToString::to_string);

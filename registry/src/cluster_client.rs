@@ -128,6 +128,13 @@ impl ClusterClient {
         Ok(dead)
     }
 
+    /// Declares a holder dead although the store has heard of it lately, and asks for a fresh view.
+    pub async fn declare_dead(&self, holder: &Holder) -> Result<(), StoreError> {
+        self.0.membership.declare_dead_if(holder, true).await?;
+        self.0.refresh.notify_one();
+        Ok(())
+    }
+
     /// Has a member carry out a call, and waits for its answer as long as the call allows.
     pub async fn call<C: Call>(
         &self,

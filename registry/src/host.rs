@@ -90,6 +90,8 @@ pub struct State {
     unfinished: mpsc::UnboundedSender<ConversationId>,
     /// Only conversations that crashed recently.
     crashes: HashMap<ConversationId, CrashHistory>,
+    /// The actors that the store has refused since one last loaded.
+    store_refusals: u64,
 }
 
 impl Actor for Host {
@@ -111,6 +113,7 @@ impl Actor for Host {
             incoming,
             unfinished,
             crashes: HashMap::new(),
+            store_refusals: 0,
         })
     }
 
@@ -285,8 +288,13 @@ impl State {
     /// Records that an actor has loaded: its store is available again.
     fn started(&mut self, actor: &ActorCell) {
         let history = self.ids.get(&actor.get_id()).and_then(|id| self.crashes.get_mut(id));
-        if let Some(history) = history {
-            history.record_start();
+        if let Some(history) = history
+            && history.record_start()
+        {
+            let actor_deaths = std::mem::take(&mut self.store_refusals);
+            if actor_deaths > 0 {
+                tracing::info!(actor_deaths, "store answers again: conversations restart");
+            }
         }
     }
 
@@ -322,7 +330,15 @@ impl State {
         // The message of a panic may quote what people, models or tools said.
         let content = exit.is_none().then(|| error.to_string());
         let error = exit.map(ToString::to_string);
-        tracing::warn!(conversation = %id, error, content, ?delay, "conversation actor died");
+        if history.delay == Some(RestartDelay::AfterRefusal) {
+            // All that live here die of it: one line for each would hide everything else.
+            if self.store_refusals == 0 {
+                tracing::warn!(error, "store unavailable: conversations wait for it");
+            }
+            self.store_refusals += 1;
+        } else {
+            tracing::warn!(conversation = %id, error, content, ?delay, "conversation actor died");
+        }
         metrics::counter!("abide_actor_deaths_total").increment(1);
         self.forget_old(now);
         self.ended(myself, actor, delay == Some(Duration::ZERO)).await?;

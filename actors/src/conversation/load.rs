@@ -1,12 +1,16 @@
 //! A new actor claims its conversation and replays the journal.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use abide_conversation::replay;
 
-use super::{ExitReason, LiveConversation, with_store_timeout};
+use super::{ExitReason, LiveConversation, with_timeout};
 use crate::agent;
 use crate::live::Signal;
+
+/// How long a journal of gigabytes may take. A store that falls silent fails earlier by itself.
+const LOAD_TIMEOUT: Duration = Duration::from_secs(600);
 
 impl LiveConversation {
     /// Claims the conversation, and replays what the store has of it.
@@ -14,8 +18,9 @@ impl LiveConversation {
         let started_at = self.services.clock.now();
         let journal = &self.services.journal;
         let me = self.services.lease.me();
-        let claim_from =
-            async |dead| with_store_timeout(journal.claim_and_load(&self.id, &me, dead)).await;
+        let claim_from = async |dead| {
+            with_timeout(LOAD_TIMEOUT, journal.claim_and_load(&self.id, &me, dead)).await
+        };
         // This node's former actor of the conversation is gone; its writes are fenced from here on.
         let (mut claim, mut stored) = claim_from(Some(&me)).await?;
         if self.replacing.as_ref() == Some(&claim.holder) {
@@ -27,7 +32,7 @@ impl LiveConversation {
         }
         ::metrics::counter!("abide_claims_total").increment(1);
         if let Some(stored) = stored {
-            self.cached_seq = stored.state.seq;
+            self.cached_seq = stored.cached_seq;
             self.state = Arc::new(replay(stored.state, &stored.events));
             self.recent_events.push(Arc::from(stored.events));
             self.compile_client_tools().await;

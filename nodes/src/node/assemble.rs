@@ -53,6 +53,9 @@ impl Blueprint {
         let admin_listener = listen(config.admin_listen).await?;
         let public = local_address(&public_listener)?;
         let admin = local_address(&admin_listener)?;
+        for (address, may) in config.open_apis() {
+            tracing::warn!(%address, anybody_may = may, "api open to the network: nobody is authenticated");
+        }
         let opened = stores::open(&config).await?;
         let is_shared = opened.is_shared;
         let (store, clock) = (opened.store.clone(), opened.clock.clone());
@@ -111,6 +114,7 @@ impl Blueprint {
             _metrics_upkeep: metrics_upkeep,
             agent_seeder,
             close_watch: opened.close_watch,
+            failure_watch: opened.failure_watch,
         })
     }
 }

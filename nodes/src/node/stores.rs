@@ -7,7 +7,7 @@ use abide_registry::membership::Membership;
 use abide_registry::membership::heartbeat::OnStoreTime;
 use abide_registry::standalone::Standalone;
 use abide_registry::store::Store;
-use abide_registry::store::embedded::{self, CloseWatch, Embedded};
+use abide_registry::store::embedded::{self, CloseWatch, Embedded, FailureWatch};
 use abide_registry::store::memory::Memory;
 use abide_registry::store::redis::{self, OpenError, Redis, RedisUrl};
 use jiff::SignedDuration;
@@ -29,6 +29,8 @@ pub(super) struct Stores {
     pub(super) is_shared: bool,
     /// Tells when the store is closed, if only one node may have it open.
     pub(super) close_watch: Option<CloseWatch>,
+    /// Tells when the store has failed for good, if it can.
+    pub(super) failure_watch: Option<FailureWatch>,
 }
 
 pub(super) async fn open(config: &Config) -> Result<Stores, StartError> {
@@ -46,7 +48,8 @@ pub(super) async fn open(config: &Config) -> Result<Stores, StartError> {
             let opened = Embedded::open(dir, durability);
             let store = opened.map_err(|error| StartError::Config(error.to_string()))?;
             let close_watch = Some(store.close_watch());
-            Ok(Stores { close_watch, ..standalone(Arc::new(store)) })
+            let failure_watch = Some(store.failure_watch());
+            Ok(Stores { close_watch, failure_watch, ..standalone(Arc::new(store)) })
         }
         StoreUrl::Redis(url) => shared(url, config.durability).await,
     }
@@ -60,6 +63,7 @@ fn standalone(store: Arc<dyn Store>) -> Stores {
         on_time: Box::new(|_, _| {}),
         is_shared: false,
         close_watch: None,
+        failure_watch: None,
     }
 }
 
@@ -90,5 +94,6 @@ async fn shared(url: &RedisUrl, durability: Durability) -> Result<Stores, StartE
         on_time,
         is_shared: true,
         close_watch: None,
+        failure_watch: None,
     })
 }

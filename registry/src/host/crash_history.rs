@@ -93,9 +93,9 @@ impl CrashHistory {
         }
     }
 
-    /// Records that an actor has loaded: the store is available again.
-    pub fn record_start(&mut self) {
-        self.refusals = 0;
+    /// Records that an actor has loaded: the store is available. Returns whether it was not before.
+    pub fn record_start(&mut self) -> bool {
+        std::mem::take(&mut self.refusals) > 0
     }
 
     /// Ends the delay. Returns the dead holder whose claim the next actor is to replace.

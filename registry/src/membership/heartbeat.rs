@@ -63,19 +63,24 @@ impl Heartbeat {
     /// Runs until it is dropped.
     pub async fn run(mut self, mut inputs: HeartbeatInputs) {
         let interval = self.tracker.renew_interval();
-        let mut is_failing = false;
+        let mut failures = 0_u64;
         loop {
             let links = inputs.links.borrow_and_update().clone();
             self.declare_suspects_dead(&links).await;
             self.tracker.me.state = *inputs.state.borrow_and_update();
             self.tracker.me.live_actors = inputs.table.len();
             match self.renew(&inputs, links).await {
-                Ok(()) => is_failing = false,
-                Err(error) if !is_failing => {
-                    tracing::warn!(%error, "lease renewal failed");
-                    is_failing = true;
+                Ok(()) if failures == 0 => {}
+                Ok(()) => {
+                    tracing::info!(failures, "lease renewal succeeds again");
+                    failures = 0;
                 }
-                Err(_) => {}
+                Err(error) => {
+                    if failures == 0 {
+                        tracing::warn!(%error, "lease renewal failed");
+                    }
+                    failures += 1;
+                }
             }
             let change = async {
                 let refresh = async {

@@ -2,6 +2,7 @@
 
 use abide_actors::conversation::ConversationMsg;
 use abide_actors::identity::NodeName;
+use abide_actors::journal::Holder;
 use abide_actors::request::RequestError;
 use abide_conversation::ConversationId;
 use futures::StreamExt;
@@ -117,5 +118,14 @@ impl ConversationRouter {
             Ok(()) => Ok(true),
             Err(error) => Err(unavailable(&format!("the node did not answer: {error}"))),
         }
+    }
+    /// Declares a member dead, so that others take over what it holds. Returns the incarnation that
+    /// is dead now; `None` if there is no such member. One that lives after all loses its claims and
+    /// rejoins as another incarnation.
+    pub async fn declare_node_dead(&self, node: &NodeName) -> Result<Option<Holder>, RequestError> {
+        let view = self.cluster.view();
+        let Some(member) = view.named(node) else { return Ok(None) };
+        self.cluster.declare_dead(&member.holder).await?;
+        Ok(Some(member.holder.clone()))
     }
 }

@@ -10,6 +10,7 @@
 mod audit;
 mod blobs;
 mod disk;
+mod failure;
 mod read;
 mod state;
 mod store_dir;
@@ -43,6 +44,7 @@ use super::paging;
 use super::{ListError, Page, Store, StoredAgent, SummaryFilter, agent_scope};
 use crate::partition::PartitionSet;
 
+pub use self::failure::FailureWatch;
 pub use self::store_dir::{CloseWatch, OpenError};
 
 /// A journal of at most this many events is read on the caller's thread, because handing it to
@@ -80,6 +82,7 @@ pub struct Embedded {
     queue: Option<mpsc::Sender<Job>>,
     writer: Option<JoinHandle<()>>,
     close_watch: CloseWatch,
+    failure_watch: FailureWatch,
 }
 
 impl Embedded {
@@ -94,16 +97,23 @@ impl Embedded {
         let (queue, jobs) = mpsc::channel(MAX_QUEUED_JOBS);
         let writer = Writer::new(store_dir, Arc::clone(&shared), jobs);
         let thread = thread::Builder::new().name("store".to_owned());
-        let writer = thread.spawn(|| writer.run()).map_err(|error| OpenError::Unusable {
+        let (failure_watch, report) = FailureWatch::new();
+        let run = || report.outcome_of(|| writer.run());
+        let writer = thread.spawn(run).map_err(|error| OpenError::Unusable {
             dir: dir.to_owned(),
             reason: error.to_string(),
         })?;
-        Ok(Self { shared, queue: Some(queue), writer: Some(writer), close_watch })
+        Ok(Self { shared, queue: Some(queue), writer: Some(writer), close_watch, failure_watch })
     }
 
     /// Tells when the store is closed, whoever uses it last.
     pub fn close_watch(&self) -> CloseWatch {
         self.close_watch.clone()
+    }
+
+    /// Tells when the store has failed for good.
+    pub fn failure_watch(&self) -> FailureWatch {
+        self.failure_watch.clone()
     }
 
     /// Commits and fsyncs so far.
@@ -161,9 +171,8 @@ impl Embedded {
 impl Drop for Embedded {
     fn drop(&mut self) {
         self.queue = None;
-        if let Some(Err(_)) = self.writer.take().map(JoinHandle::join) {
-            tracing::error!("the store's writer panicked");
-        }
+        // How it ended was reported.
+        let _ = self.writer.take().map(JoinHandle::join);
     }
 }
 

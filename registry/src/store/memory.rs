@@ -198,7 +198,8 @@ impl Journal for Memory {
         let tables = self.tables();
         let loaded = tables.conversations.get(id).map(|conversation| {
             let state = conversation.state.clone().unwrap_or_default();
-            StoredConversation { events: conversation.after(state.seq).to_vec(), state }
+            let (events, cached_seq) = (conversation.after(state.seq).to_vec(), state.seq);
+            StoredConversation { state, events, cached_seq }
         });
         Ok(loaded)
     }

@@ -10,6 +10,7 @@ mod durability_watch;
 mod error;
 mod execute;
 mod journal;
+mod journal_pages;
 mod keys;
 mod members;
 mod open_suspensions;
@@ -49,6 +50,10 @@ const CONFIRMED_CONNECTIONS: usize = 8;
 /// Blobs and audit entries in flight at once: more only slow each other down.
 const MAX_LARGE_TRANSFERS: usize = 4;
 
+/// Pages of journals in flight at once: a server answers all that one connection has sent before it
+/// serves another one, and so nobody waits for more than one page of each node.
+const MAX_PAGE_TRANSFERS: usize = 1;
+
 /// An open store. It reads no clock of this machine: callers pass the times that it compares, and
 /// the membership goes by the server's clock.
 ///
@@ -65,6 +70,9 @@ pub struct Redis {
     /// For megabytes, which would hold up everything behind them.
     large: Connection,
     large_transfers: Semaphore,
+    /// For what follows the first page of a journal.
+    pages: Connection,
+    page_transfers: Semaphore,
     next_durable: AtomicUsize,
     next_confirmed: AtomicUsize,
     replicas: Option<usize>,
@@ -101,6 +109,8 @@ impl Redis {
             confirmed: (0..number(CONFIRMED_CONNECTIONS)).map(|_| reading()).collect(),
             large: writing().with_timeout(LARGE_TIMEOUT),
             large_transfers: Semaphore::new(MAX_LARGE_TRANSFERS),
+            pages: connection(),
+            page_transfers: Semaphore::new(MAX_PAGE_TRANSFERS),
             next_durable: AtomicUsize::new(0),
             next_confirmed: AtomicUsize::new(0),
             replicas,

@@ -16,6 +16,7 @@ mod gate;
 mod hooks;
 mod idempotency;
 mod listeners;
+mod lost_store;
 mod media;
 mod middleware;
 mod newer_events;

@@ -16,6 +16,8 @@ pub struct MemberTable {
     /// The last process of each node name, and the earlier processes.
     processes: BTreeMap<NodeName, ProcessId>,
     former: BTreeSet<(NodeName, ProcessId)>,
+    /// Those whose silence was forgiven since they were last heard.
+    excused: BTreeSet<NodeName>,
     /// Declared dead since their lease lapsed, not since a node suspected them.
     silenced: BTreeSet<(NodeName, Incarnation)>,
     /// Whether a lapsed lease is ignored: a mutation.
@@ -46,21 +48,30 @@ impl MemberTable {
         {
             self.former.insert((name.clone(), last));
         }
+        self.excused.remove(&name);
         self.members.insert(name, (me.clone(), now));
         self.alive(now)
     }
 
     pub fn renew(&mut self, me: &Member, now: u64) -> MembershipStatus {
-        let Some(silent_ms) = self.silence(&me.holder, now) else {
+        if self.silence(&me.holder, now).is_none() {
             return MembershipStatus::Evicted;
-        };
-        let membership_was_down = silent_ms * 2 > me.lease_ms;
+        }
+        let unheard_ms = self.members.values().map(|(_, renewed)| now - renewed).min();
+        let excess_ms = unheard_ms.unwrap_or_default().saturating_sub(me.lease_ms / 2);
+        self.excused.remove(&me.holder.node);
         if let Some((member, renewed)) = self.members.get_mut(&me.holder.node) {
             (member.state, member.live_actors, *renewed) = (me.state, me.live_actors, now);
         }
-        if membership_was_down {
-            self.members.values_mut().for_each(|(_, renewed)| *renewed = now);
-        } else if !self.never_declares_dead {
+        if excess_ms > 0 {
+            for (name, (_, renewed)) in &mut self.members {
+                if *name != me.holder.node {
+                    let is_first = self.excused.insert(name.clone());
+                    *renewed = if is_first { now } else { *renewed + excess_ms };
+                }
+            }
+        }
+        if !self.never_declares_dead {
             let lapsed = |(member, renewed): &&(Member, u64)| now - renewed > member.lease_ms;
             let lapsed: Vec<_> = self
                 .members
@@ -108,6 +119,7 @@ impl MemberTable {
 
     fn remove(&mut self, who: &Holder) {
         self.dead.insert(key(who));
+        self.excused.remove(&who.node);
         self.members.remove(&who.node);
     }
 

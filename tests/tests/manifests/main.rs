@@ -42,3 +42,23 @@ fn the_compose_file_publishes_on_loopback_only() {
     assert_eq!(ports.len(), 6, "two of each node: {ports:?}");
     assert!(ports.iter().all(|port| port.starts_with("127.0.0.1:")), "{ports:?}");
 }
+
+#[test]
+fn the_systemd_unit_gives_a_node_no_more_than_it_needs() {
+    let unit = std::fs::read_to_string(overlay::deploy().join("abide.service")).unwrap();
+    let lines: Vec<&str> = unit.lines().collect();
+    for line in [
+        "CapabilityBoundingSet=",
+        "DynamicUser=yes",
+        "MemoryMax=50%",
+        "NoNewPrivileges=yes",
+        "ProtectSystem=strict",
+        "RestrictAddressFamilies=AF_INET AF_INET6 AF_UNIX AF_NETLINK",
+        "RestrictNamespaces=yes",
+        "UMask=0077",
+    ] {
+        assert!(lines.contains(&line), "no {line}");
+    }
+    let calls = lines.iter().find(|line| line.starts_with("SystemCallFilter=@system-service"));
+    assert!(calls.unwrap().contains("landlock_restrict_self"), "commands need their sandbox");
+}

@@ -201,3 +201,35 @@ async fn a_stopped_node_is_suspect_and_delays_no_answer() {
     cluster.cont(2);
     wait_until_connected(&cluster).await;
 }
+
+#[tokio::test]
+async fn a_node_that_hangs_is_declared_dead_by_an_operator() {
+    let plan = Plan::new(ABIDE).with(&["--lease", "120s"]);
+    let cluster = plan.start(Redis::own().await, 2).await;
+    wait_until_connected(&cluster).await;
+    let (client, other) = (cluster.client(0), cluster.client(1));
+    client.define("asks", &calls_once(vec![human("ask")])).await;
+    other.send_message("hung", "asks", "go").await;
+    other.wait_for_pending("hung", "ask", "elicitation").await;
+    let before = node(client, "node-1").await;
+    for (name, status, kind) in [("nobody", 404, "not-found"), ("node-0", 409, "conflict")] {
+        let path = format!("/admin/nodes/{name}/declare-dead");
+        client.admin(Method::POST, &path).await.expect_problem(status, kind);
+    }
+    cluster.stop(1).await;
+    let dead = client.admin(Method::POST, "/admin/nodes/node-1/declare-dead").await;
+    assert_eq!(dead.status, 200, "{:#}", dead.body);
+    assert_eq!(dead.body["incarnation"], before["incarnation"]);
+    poll("the node to be gone", async || node(client, "node-1").await.is_null().then_some(()))
+        .await;
+    client.resolve("hung", "ask", json!({"result": 1})).await.expect(200);
+    client.wait_until_settled("hung", 1).await;
+    cluster.cont(1);
+    let back = poll("the node to rejoin", async || {
+        let node = node(client, "node-1").await;
+        (!node.is_null()).then_some(node)
+    })
+    .await;
+    assert_ne!(back["incarnation"], before["incarnation"]);
+    wait_until_connected(&cluster).await;
+}

@@ -3,13 +3,14 @@
 
 use abide_actors::identity::{Incarnation, NodeName};
 use abide_actors::journal::{
-    Claim, ClosedSuspension, Commit, ConversationSummary, Holder, StoredResponse,
+    Claim, ClosedSuspension, Commit, ConversationSummary, Holder, StoredConversation,
+    StoredResponse,
 };
 use abide_conversation::event::{
     Created, EventData, Executor, Intent, RepairRequested, SuspensionKind,
 };
 use abide_conversation::state::{ConversationStatus, PendingCall};
-use abide_conversation::{AgentName, CallId, ConversationId, Event, Seq, Timestamp};
+use abide_conversation::{AgentName, CallId, ConversationId, Event, Seq, State, Timestamp};
 use serde_json::{Map, json};
 
 use super::super::Store;
@@ -52,6 +53,11 @@ pub(in super::super) fn event_of(seq: u64, reason: &str) -> Event {
         _ => EventData::RepairRequested(RepairRequested { reason: reason.to_owned() }),
     };
     Event { seq: Seq::new(seq), at: at(0), turn_id: None, data }
+}
+
+/// A conversation of which no state is cached.
+pub(in super::super) fn uncached(events: Vec<Event>) -> StoredConversation {
+    StoredConversation { state: State::default(), events, cached_seq: Seq::ZERO }
 }
 
 /// A commit of the events `first..=last` and nothing else.

@@ -2,7 +2,7 @@
 
 use std::ops::Bound;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use redb::backends::FileBackend;
 use redb::{BackendError, StorageBackend};
@@ -28,6 +28,7 @@ pub(super) struct Disk {
 pub(super) struct Probe {
     fsyncs: AtomicU64,
     bytes: AtomicU64,
+    has_lost_writes: AtomicBool,
     #[cfg(test)]
     pub(super) fault: std::sync::Mutex<super::tests::Fault>,
 }
@@ -41,6 +42,30 @@ impl Probe {
     /// The size of the file.
     pub(super) fn bytes(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Whether an fsync has failed. The system then counts what it could not write as written and
+    /// goes on serving it from memory: nothing that is read from now on is known to be on the disk.
+    pub(super) fn has_lost_writes(&self) -> bool {
+        self.has_lost_writes.load(Ordering::Relaxed)
+    }
+
+    fn sync(&self, file: &FileBackend) -> Io<()> {
+        let synced = self.before_sync().and_then(|()| file.sync_data());
+        if synced.is_err() {
+            self.has_lost_writes.store(true, Ordering::Relaxed);
+        }
+        synced
+    }
+
+    #[cfg(test)]
+    fn before_sync(&self) -> Io<()> {
+        self.fault.lock().unwrap_or_else(std::sync::PoisonError::into_inner).apply_to_sync()
+    }
+
+    #[cfg(not(test))]
+    fn before_sync(&self) -> Io<()> {
+        Ok(())
     }
 
     #[cfg(test)]
@@ -77,7 +102,7 @@ impl StorageBackend for Disk {
             Durability::Os => Ok(()),
             Durability::Fsync => {
                 self.probe.before_write(0)?;
-                self.file.sync_data()?;
+                self.probe.sync(&self.file)?;
                 self.probe.fsyncs.fetch_add(1, Ordering::Relaxed);
                 metrics::counter!("abide_store_fsyncs_total").increment(1);
                 Ok(())

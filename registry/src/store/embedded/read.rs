@@ -42,7 +42,8 @@ pub(super) fn load(
     let fits = |state: &State| state.seq <= record.summary.last_seq;
     let state = cached.filter(fits).unwrap_or_default();
     let events = events(from, id, state.seq, usize::MAX, max_event_bytes)?;
-    Ok(events.map(|events| Some(StoredConversation { state, events })))
+    let cached_seq = state.seq;
+    Ok(events.map(|events| Some(StoredConversation { state, events, cached_seq })))
 }
 
 /// Events in order; `None` if they exceed `max_bytes`.

@@ -1,13 +1,15 @@
 //! The directory of a store: locked for one process, with a file that is created completely or not
 //! at all.
 
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use redb::backends::FileBackend;
 use redb::{Database, DatabaseError, Error, ReadableDatabase};
+use rustix::fs::{Advice, fadvise};
 use tokio::sync::watch;
 
 use super::Durability;
@@ -16,6 +18,10 @@ use super::tables;
 
 /// The memory that redb may use, half of it for what a commit writes.
 const CACHE_BYTES: usize = 64 << 20;
+
+/// The permissions of the directory, and of the files in it: they hold what people said.
+const DIR_MODE: u32 = 0o700;
+const FILE_MODE: u32 = 0o600;
 
 /// Why this process cannot open the store in a directory.
 #[derive(Debug, thiserror::Error)]
@@ -65,9 +71,10 @@ impl StoreDir {
         durability: Durability,
     ) -> Result<(Self, CloseWatch), OpenError> {
         let unusable = |error: io::Error| unusable_error(dir, &error);
-        fs::create_dir_all(dir).map_err(unusable)?;
-        let lock = dir.join("lock");
-        let lock = OpenOptions::new().create(true).append(true).open(lock).map_err(unusable)?;
+        DirBuilder::new().recursive(true).mode(DIR_MODE).create(dir).map_err(unusable)?;
+        let mut options = OpenOptions::new();
+        options.create(true).append(true).mode(FILE_MODE);
+        let lock = options.open(dir.join("lock")).map_err(unusable)?;
         match lock.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
@@ -84,7 +91,12 @@ impl StoreDir {
     pub(super) fn open(&self, probe: &Arc<Probe>) -> Result<Database, OpenError> {
         let path = self.dir.join("abide.redb");
         let exists = path.try_exists().map_err(|error| unusable_error(&self.dir, &error))?;
-        if !exists {
+        if exists {
+            // A file system without a cache has nothing to drop.
+            if let Err(error) = drop_cached_pages(&path) {
+                tracing::warn!(%error, "cached pages of the store not dropped");
+            }
+        } else {
             self.create(&path, probe)?;
         }
         let database = self.database(&path, probe)?;
@@ -116,7 +128,7 @@ impl StoreDir {
 
     fn database(&self, path: &Path, probe: &Arc<Probe>) -> Result<Database, OpenError> {
         let mut options = OpenOptions::new();
-        options.read(true).write(true).create(true).truncate(false);
+        options.read(true).write(true).create(true).truncate(false).mode(FILE_MODE);
         let file = options.open(path).map_err(|error| unusable_error(&self.dir, &error))?;
         let file = FileBackend::new(file).map_err(|error| unusable_error(&self.dir, &error))?;
         let disk = Disk {
@@ -137,6 +149,13 @@ impl StoreDir {
         let (dir, found) = (self.dir.clone(), found.to_string());
         OpenError::Format { dir, found, expected: tables::FORMAT }
     }
+}
+
+/// Makes the next reads come from the disk. A process whose fsync failed leaves pages in memory that
+/// the disk does not have and that no later fsync writes.
+fn drop_cached_pages(path: &Path) -> io::Result<()> {
+    let file = File::open(path)?;
+    Ok(fadvise(&file, 0, None, Advice::DontNeed)?)
 }
 
 fn unusable_error(dir: &Path, reason: &impl ToString) -> OpenError {

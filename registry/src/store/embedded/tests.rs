@@ -17,12 +17,16 @@ pub(super) enum Fault {
     Room(usize),
     /// Nothing can be written.
     Broken,
+    /// What was written does not get to the disk.
+    Sync,
+    /// The thread that writes panics, once.
+    Panic,
 }
 
 impl Fault {
     pub(super) fn apply(&mut self, bytes: usize) -> io::Result<()> {
         match self {
-            Fault::None => Ok(()),
+            Fault::None | Fault::Sync => Ok(()),
             Fault::Room(room) if *room >= bytes => {
                 *room -= bytes;
                 Ok(())
@@ -32,6 +36,17 @@ impl Fault {
                 Err(io::Error::from(io::ErrorKind::StorageFull))
             }
             Fault::Broken => Err(io::Error::other("injected")),
+            Fault::Panic => {
+                *self = Fault::None;
+                panic!("injected")
+            }
+        }
+    }
+
+    pub(super) fn apply_to_sync(&self) -> io::Result<()> {
+        match self {
+            Fault::Sync => Err(io::Error::other("injected")),
+            Fault::None | Fault::Room(_) | Fault::Broken | Fault::Panic => Ok(()),
         }
     }
 }

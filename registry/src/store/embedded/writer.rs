@@ -70,13 +70,21 @@ impl Writer {
         Self { store_dir, shared, queue, needs_sweep: true, deferred: Vec::new() }
     }
 
-    /// Writes until the store is dropped, then closes the file.
-    pub(super) fn run(mut self) {
+    /// Writes until the store is dropped, then closes the file. `Err` says why it must not be used
+    /// any more by this process.
+    pub(super) fn run(mut self) -> Result<(), String> {
         let mut jobs = Vec::with_capacity(MAX_BATCH);
         while self.next(&mut jobs) {
             self.process(&mut jobs);
+            if self.shared.probe.has_lost_writes() {
+                let reason = "an fsync failed: writes may be lost".to_owned();
+                self.shared.replace(Err(reason.clone()));
+                self.refuse_queued(&reason);
+                return Err(reason);
+            }
         }
         self.shared.replace(Err("the store is closed".to_owned()));
+        Ok(())
     }
 
     /// Takes the queued jobs, and waits for one unless there is other work. False when the store
@@ -120,7 +128,9 @@ impl Writer {
             Err(reason) => refuse(writes, &reason),
         }
         claim_jobs.into_iter().for_each(|job| self.change_claim(job));
-        if let Some(reason) = failure {
+        if let Some(reason) = failure
+            && !self.shared.probe.has_lost_writes()
+        {
             self.reopen(reason);
         }
     }
@@ -219,7 +229,9 @@ impl Writer {
     /// Closes the file and reopens it, as often as it takes or until the store is dropped.
     fn reopen(&mut self, mut reason: String) {
         let mut delay = 1;
-        while !(self.queue.is_closed() && self.queue.is_empty()) {
+        while !(self.queue.is_closed() && self.queue.is_empty())
+            && !self.shared.probe.has_lost_writes()
+        {
             tracing::error!(%reason, "store file failed: reopening");
             self.shared.replace(Err(reason.clone()));
             for _ in 0..delay {

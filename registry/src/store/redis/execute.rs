@@ -30,6 +30,15 @@ pub(super) const LARGE_TIMEOUT: Duration = Duration::from_secs(4);
 /// Pipelines in flight at once on a cluster: enough to hide the round trips.
 const MAX_CONCURRENT_PIPELINES: usize = 32;
 
+/// What a read of a journal promises.
+#[derive(Clone, Copy)]
+pub(super) enum Guarantee {
+    /// What was read survives what the store's durability promises.
+    Confirmed,
+    /// What was read may be lost with the primary.
+    Unconfirmed,
+}
+
 /// What an answer waits for before it is given.
 #[derive(Clone, Copy)]
 enum WaitFor {
@@ -119,6 +128,21 @@ impl Redis {
 
     fn wait_for_write(&self) -> WaitFor {
         WaitFor::Write(self.replicas)
+    }
+
+    /// Calls a script that reads a page of a journal, on the connection for those.
+    pub(super) async fn call_paging<T: FromRedisValue>(
+        &self,
+        call: ScriptCall,
+        guarantee: Guarantee,
+    ) -> Result<T, StoreError> {
+        // The semaphore is never closed.
+        let _permit = self.page_transfers.acquire().await;
+        let wait = match (guarantee, self.replicas) {
+            (Guarantee::Confirmed, Some(replicas)) => WaitFor::Earlier(replicas),
+            (Guarantee::Confirmed, None) | (Guarantee::Unconfirmed, _) => WaitFor::Nothing,
+        };
+        run(&self.pages, call, wait).await.and_then(|value| read("script", value))
     }
 
     /// Calls a script whose effect may be lost with the primary.

@@ -3,16 +3,15 @@
 use abide_actors::journal::{
     Claim, Commit, Holder, Journal, StoreError, StoredConversation, StoredResponse,
 };
-use abide_conversation::{ConversationId, Event, Seq, State, Timestamp};
+use abide_conversation::{ConversationId, Event, Seq, Timestamp};
 use async_trait::async_trait;
-use redis::{Cmd, cmd};
+use redis::cmd;
 
 use super::super::commit_rules;
 use super::Redis;
 use super::decode;
-use super::error::refused;
+use super::execute::Guarantee;
 use super::keys::Tag;
-use super::scripts::StoredRow;
 
 #[async_trait]
 impl Journal for Redis {
@@ -54,10 +53,8 @@ impl Journal for Redis {
     }
 
     async fn load(&self, id: &ConversationId) -> Result<Option<StoredConversation>, StoreError> {
-        match self.load_by_script(id, true).await? {
-            Some(stored) => self.read(id, stored).await,
-            None => Ok(None),
-        }
+        let stored = self.load_by_script(id, true).await?;
+        self.read_all(id, stored).await
     }
 
     async fn claim_and_load(
@@ -67,11 +64,7 @@ impl Journal for Redis {
         dead: Option<&Holder>,
     ) -> Result<(Claim, Option<StoredConversation>), StoreError> {
         let (held, stored) = self.claim_and_load_by_script(id, me, dead).await?;
-        let loaded = match stored {
-            Some(stored) => self.read(id, stored).await?,
-            None => None,
-        };
-        Ok((held, loaded))
+        Ok((held, self.read_all(id, stored).await?))
     }
 
     async fn events(
@@ -81,10 +74,7 @@ impl Journal for Redis {
         limit: usize,
     ) -> Result<Vec<Event>, StoreError> {
         let last = after.saturating_add(limit as u64);
-        match query_range(id, after, last) {
-            Some((tag, command)) => parse(id, self.query_confirmed(tag, command).await?),
-            None => Ok(Vec::new()),
-        }
+        self.range(id, after, last, Guarantee::Confirmed).await
     }
 
     async fn own_events(
@@ -94,10 +84,7 @@ impl Journal for Redis {
         limit: usize,
     ) -> Result<Vec<Event>, StoreError> {
         let last = after.saturating_add(limit as u64);
-        match query_range(id, after, last) {
-            Some((tag, command)) => parse(id, self.query(tag, command).await?),
-            None => Ok(Vec::new()),
-        }
+        self.range(id, after, last, Guarantee::Unconfirmed).await
     }
 
     async fn events_before(
@@ -111,9 +98,8 @@ impl Journal for Redis {
         let seq = decode::seq(id, self.query_confirmed(tag, command).await?)?.unwrap_or_default();
         let last = before.saturating_sub(1).min(seq);
         let first = last.saturating_sub(limit as u64);
-        let Some((tag, command)) = query_range(id, first, last) else { return Ok(Vec::new()) };
         // What precedes a confirmed event is confirmed, too.
-        let mut events = parse(id, self.query(tag, command).await?)?;
+        let mut events = self.range(id, first, last, Guarantee::Unconfirmed).await?;
         events.reverse();
         Ok(events)
     }
@@ -137,48 +123,4 @@ impl Journal for Redis {
         let response = decode::response(scope, &value)?;
         Ok((now < response.expires_at).then_some(response))
     }
-}
-
-impl Redis {
-    /// Decodes a stored conversation; if its cached state cannot be read, reads all its events
-    /// instead.
-    async fn read(
-        &self,
-        id: &ConversationId,
-        stored: StoredRow,
-    ) -> Result<Option<StoredConversation>, StoreError> {
-        let (_, state, events) = stored;
-        let cached = match state.as_slice() {
-            [] => Some(State::default()),
-            json => abide_conversation::from_json(json).ok(),
-        };
-        if let Some(state) = cached {
-            return Ok(Some(StoredConversation { state, events: parse(id, events)? }));
-        }
-        let whole = self.load_by_script(id, false).await?;
-        let loaded = whole.map(|(_, _, events)| {
-            Ok(StoredConversation { state: State::default(), events: parse(id, events)? })
-        });
-        loaded.transpose()
-    }
-}
-
-/// The query for the events `after + 1 ..= last`, as far as they exist; `None` if that is none.
-fn query_range(id: &ConversationId, after: Seq, last: Seq) -> Option<(Tag, Cmd)> {
-    // Redis counts from 0, in signed numbers, and includes the last index.
-    let first = i64::try_from(after.get()).unwrap_or(i64::MAX);
-    let last = i64::try_from(last.get()).unwrap_or(i64::MAX);
-    if last <= first {
-        return None;
-    }
-    let tag = Tag::of(id);
-    let mut command = cmd("LRANGE");
-    command.arg(tag.key_of("j", id.as_str())).arg(first).arg(last - 1);
-    Some((tag, command))
-}
-
-fn parse(id: &ConversationId, events: Vec<Vec<u8>>) -> Result<Vec<Event>, StoreError> {
-    let events = events.iter().map(|json| abide_conversation::from_json(json));
-    let unreadable = |error| refused(format!("{}: {error}", Tag::of(id).key_of("j", id.as_str())));
-    events.collect::<Result<_, _>>().map_err(unreadable)
 }

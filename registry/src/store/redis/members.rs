@@ -10,8 +10,8 @@ use super::error::refused;
 use super::scripts::MemberList;
 use crate::membership::{Member, Membership, MembershipStatus, ObservedMember};
 
-/// A member that was itself silent for half of its lease, perhaps because the server was away, does
-/// not hold the silence of the others against them: their leases start anew. A process whose name
+/// Silence that the server could not hear, since it was away or its clock went back, is not held
+/// against a member: its lease starts anew, once until it is heard again. A process whose name
 /// another process has taken stays out as long as that one lives.
 #[async_trait]
 impl Membership for Redis {

@@ -13,6 +13,7 @@ use serde::Serialize;
 use super::super::{StoredAgent, agent_scope};
 use super::Redis;
 use super::error::refused;
+use super::journal_pages::FIRST_PAGE_BYTES;
 use super::keys::{self, Key, Tag};
 use super::script::{Script, ScriptCall, hash};
 use super::{audit, blobs};
@@ -43,9 +44,10 @@ scripts! {
     CLAIM_WHEN_FULL = "lib/allow_oom" "lib/existing" "lib/claim" "claim";
     RELEASE = "lib/allow_oom" "lib/fencing" "release";
     DELETE = "lib/allow_oom" "lib/fencing" "delete";
-    LOAD = "lib/load" "load";
-    CLAIM_AND_LOAD = "lib/claim" "lib/load" "claim_and_load";
-    CLAIM_AND_LOAD_WHEN_FULL = "lib/allow_oom" "lib/existing" "lib/claim" "lib/load" "claim_and_load";
+    LOAD = "lib/page" "lib/load" "load";
+    PAGE = "lib/page" "page";
+    CLAIM_AND_LOAD = "lib/claim" "lib/page" "lib/load" "claim_and_load";
+    CLAIM_AND_LOAD_WHEN_FULL = "lib/allow_oom" "lib/existing" "lib/claim" "lib/page" "lib/load" "claim_and_load";
     RESERVE = "lib/fencing" "reserve";
     AGENT = "lib/fencing" "lib/once" "agent";
     DELETE_AGENT = "lib/allow_oom" "lib/fencing" "lib/once" "agent";
@@ -91,7 +93,7 @@ impl Redis {
         let keys = [own("c"), tag.common("floor"), own("j"), own("s")];
         let call = |script| {
             let call = ScriptCall::new(script, tag, keys).claim(me, dead);
-            self.call_confirmed(call.arg(super::STATE_FORMAT))
+            self.call_confirmed(call.arg(super::STATE_FORMAT).arg(FIRST_PAGE_BYTES))
         };
         let mut claimed = call(&CLAIM_AND_LOAD).await;
         if is_full(&claimed) {
@@ -188,8 +190,8 @@ impl Redis {
         outcome(&self.call_durably::<String>(call).await?)
     }
 
-    /// Reads a conversation: its cached state and later events or, without `cached`, all its
-    /// events.
+    /// Reads a conversation: its cached state and the first page of later events or, without
+    /// `cached`, the first page of all its events.
     pub(super) async fn load_by_script(
         &self,
         id: &ConversationId,
@@ -198,7 +200,20 @@ impl Redis {
         let tag = Tag::of(id);
         let keys = ["c", "j", "s"].map(|kind| tag.own(kind, id.as_str()));
         let format = if cached { super::STATE_FORMAT.to_string() } else { String::new() };
-        self.call_confirmed(ScriptCall::new(&LOAD, tag, keys).arg(format)).await
+        self.call_confirmed(ScriptCall::new(&LOAD, tag, keys).arg(format).arg(FIRST_PAGE_BYTES)).await
+    }
+
+    /// The call that reads the next page of a journal, from the index `first` on; the answer is nil
+    /// if the conversation has another epoch than that.
+    pub(super) fn page_call(
+        id: &ConversationId,
+        epoch: &str,
+        (first, last): (i64, i64),
+        max_bytes: usize,
+    ) -> ScriptCall {
+        let tag = Tag::of(id);
+        let keys = ["c", "j"].map(|kind| tag.own(kind, id.as_str()));
+        ScriptCall::new(&PAGE, tag, keys).arg(epoch).arg(first).arg(last).arg(max_bytes)
     }
 
     pub(super) async fn reserve_by_script(
@@ -316,8 +331,9 @@ impl Redis {
     }
 }
 
-/// The `seq` of a journal, the cached state as JSON or nothing, and the events after it.
-pub(super) type StoredRow = (u64, Vec<u8>, Vec<Vec<u8>>);
+/// The `seq` of a journal, its epoch, the cached state as JSON or nothing, and the first page of the
+/// events after it.
+pub(super) type StoredRow = (u64, String, Vec<u8>, Vec<Vec<u8>>);
 
 /// The server's clock, then each member as JSON and for how many milliseconds it has been silent.
 pub(super) type MemberList = Vec<Vec<u8>>;
@@ -360,7 +376,8 @@ fn holding((node, incarnation, epoch): (String, String, u64)) -> Claim {
 }
 
 fn membership_call(script: &'static Script, who: &Holder) -> ScriptCall {
-    let keys = ["members", "seen", "dead", "processes"].map(|name| Tag::Members.common(name));
+    let keys =
+        ["members", "seen", "dead", "processes", "excused"].map(|name| Tag::Members.common(name));
     ScriptCall::new(script, Tag::Members, keys).holder(who)
 }
 

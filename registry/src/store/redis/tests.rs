@@ -5,6 +5,7 @@ mod cluster;
 mod costs;
 mod durability;
 mod load;
+mod long_journals;
 mod lost_replies;
 mod members;
 mod opening;

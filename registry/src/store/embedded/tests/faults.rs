@@ -7,7 +7,7 @@ use abide_actors::journal::StoreError;
 
 use super::super::super::conformance::*;
 use super::super::super::{ConversationId, Store};
-use super::super::{Embedded, Journal};
+use super::super::{Durability, Embedded, Journal};
 use super::Fault;
 use super::files::open;
 
@@ -96,4 +96,34 @@ async fn claims_change_hands_while_the_disk_is_broken() {
     store.release(&id("a"), &new).await.unwrap();
     assert_eq!(store.current_claim(&id("a")).await, Ok(None));
     drop(store);
+}
+
+#[tokio::test]
+async fn after_a_failed_fsync_nothing_is_served_until_another_process_opens_the_store() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Embedded::open(dir.path(), Durability::Fsync).unwrap();
+    let held = create_conversation(&store, "a").await;
+    inject_fault(&store, Fault::Sync);
+    let refused = store.append(&id("a"), &held, commit(2, 2)).await;
+    assert!(matches!(refused, Err(StoreError::Unavailable(_))), "{refused:?}");
+    inject_fault(&store, Fault::None);
+    let reason = store.failure_watch().failed().await;
+    assert!(reason.contains("fsync"), "{reason}");
+    let next = commit(2, 2);
+    assert!(matches!(store.append(&id("a"), &held, next).await, Err(StoreError::Unavailable(_))));
+    assert!(matches!(store.load(&id("a")).await, Err(StoreError::Unavailable(_))));
+    drop(store);
+    let found = last_seq(&open(dir.path()), &id("a")).await;
+    assert!(found == 1 || found == 2, "{found}");
+}
+
+#[tokio::test]
+async fn a_writer_that_panics_is_reported() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    let held = create_conversation(&store, "a").await;
+    inject_fault(&store, Fault::Panic);
+    let refused = store.append(&id("a"), &held, commit(2, 2)).await;
+    assert!(matches!(refused, Err(StoreError::Unavailable(_))), "{refused:?}");
+    assert_eq!(store.failure_watch().failed().await, "its writer panicked");
 }

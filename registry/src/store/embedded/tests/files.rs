@@ -1,5 +1,6 @@
 //! Opening and reopening the directory of a store.
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -217,4 +218,17 @@ async fn commits_remove_a_few_expired_responses() {
         store.append(&id("a"), &held, later).await.unwrap();
         assert_eq!(kept().await, left, "after {seq}");
     }
+}
+
+#[tokio::test]
+async fn nobody_else_can_read_a_new_store() {
+    let parent = tempfile::tempdir().unwrap();
+    let dir = parent.path().join("deep/store");
+    let store = open(&dir);
+    create_conversation(&store, "a").await;
+    let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(&dir), 0o700);
+    let files: Vec<_> = std::fs::read_dir(&dir).unwrap().map(|file| file.unwrap().path()).collect();
+    assert_eq!(files.len(), 2);
+    assert!(files.iter().all(|file| mode(file) == 0o600), "{files:?}");
 }

@@ -1,5 +1,5 @@
 -- Makes an incarnation a member. An earlier one of its name is dead then, and so is its process.
--- KEYS: members, when each was last seen, the dead, the last process of each name
+-- KEYS: members, when each was last seen, the dead, the last process of each name, the excused
 -- ARGV: name, incarnation, process, the member
 -- Returns who is alive, or nothing where this incarnation is dead, or a younger process lives.
 local name, incarnation, process, entry = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
@@ -17,5 +17,5 @@ if former and former ~= incarnation then remove(name, former) end
 if last_process and last_process ~= process then remember_dead('process ', name, last_process) end
 redis.call('HSET', KEYS[4], name, process)
 redis.call('HSET', KEYS[1], name, entry)
-redis.call('ZADD', KEYS[2], now, name)
+see(name)
 return alive()

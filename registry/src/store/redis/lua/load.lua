@@ -1,5 +1,6 @@
 -- Reads a conversation.
 -- KEYS: conversation, journal, state
--- ARGV: the format that the cached state must have; '' for all events and no cache
--- Returns nothing where there is no conversation; else its seq, the cached state or '', its events.
-return load(KEYS[1], KEYS[2], KEYS[3], ARGV[1])
+-- ARGV: the format that the cached state must have, '' for no cache; the bytes of a page
+-- Returns nothing where there is no conversation; else its seq, its epoch, the cached state or '',
+-- and the first page of the events after it.
+return load(KEYS[1], KEYS[2], KEYS[3], ARGV[1], ARGV[2])

@@ -1,23 +1,29 @@
--- Renews the lease of a member, and removes all others that were silent for longer than theirs. If
--- the member was itself silent for half of its lease, this server may have been away, and then the
--- silence of the others says nothing: it counts from now on.
--- KEYS: members, when each was last seen, the dead, the last process of each name
+-- Renews the lease of a member, and removes all others that were silent for longer than theirs.
+-- Silence that no server could have heard is no silence: if nobody renewed for half a lease, this
+-- server may have been away, and if the clock went back, it counts from now on. Each member gets its
+-- whole lease anew only once until it is heard again, then half a lease of such a time counts, too:
+-- a survivor that is always late would keep the dead alive.
+-- KEYS: members, when each was last seen, the dead, the last process of each name, the excused
 -- ARGV: name, incarnation, the member
 -- Returns who is alive, or nothing where this incarnation is no member.
 local name, incarnation, entry = ARGV[1], ARGV[2], ARGV[3]
 local stored = redis.call('HGET', KEYS[1], name)
 local me = stored and cjson.decode(stored)
 if not me or me.incarnation ~= incarnation then return false end
-local was_away = silence(name) * 2 > me.lease_ms
+local all, unheard_ms = redis.call('HGETALL', KEYS[1]), math.huge
+for i = 1, #all, 2 do unheard_ms = math.min(unheard_ms, silence(all[i])) end
+local excess_ms = unheard_ms - me.lease_ms / 2
 redis.call('HSET', KEYS[1], name, entry)
-redis.call('ZADD', KEYS[2], now, name)
-local all = redis.call('HGETALL', KEYS[1])
+see(name)
 for i = 1, #all, 2 do
-  local other = cjson.decode(all[i + 1])
-  if was_away then
-    redis.call('ZADD', KEYS[2], now, all[i])
-  elseif silence(all[i]) > other.lease_ms then
-    remove(all[i], other.incarnation)
+  local other, lease_ms = all[i], cjson.decode(all[i + 1]).lease_ms
+  if other ~= name and last_seen(other) > now then
+    redis.call('ZADD', KEYS[2], now, other)
+  elseif other ~= name and excess_ms > 0 and redis.call('SADD', KEYS[5], other) == 1 then
+    redis.call('ZADD', KEYS[2], now, other)
+  elseif other ~= name then
+    if excess_ms > 0 then redis.call('ZINCRBY', KEYS[2], math.floor(excess_ms), other) end
+    if silence(other) > lease_ms then remove(other, cjson.decode(all[i + 1]).incarnation) end
   end
 end
 return alive()

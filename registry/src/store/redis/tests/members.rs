@@ -157,3 +157,68 @@ async fn no_member_is_declared_dead_because_the_server_was_away() {
     server.ask::<()>(&["EVAL", back, "1", "abide:{members}:seen"]).await;
     assert_eq!(names(&redis.renew(&members[1]).await.unwrap()), ["a", "b", "c"]);
 }
+
+/// Moves the moment at which each member was last seen: back, as if nobody had been heard for that
+/// long, or ahead, as if the server's clock had gone back.
+async fn shift(server: &Server, by_ms: i64, names: &[&str]) {
+    for name in names {
+        let by = by_ms.to_string();
+        server.ask::<f64>(&["ZINCRBY", "abide:{members}:seen", &by, name]).await;
+    }
+}
+
+#[tokio::test]
+async fn a_dead_member_stays_dead_when_the_clock_goes_back() {
+    let (server, redis) = open().await;
+    let hung = member("hung", "1", 200);
+    let live = member("live", "1", LONG_LEASE_MS);
+    redis.enter(&hung).await.unwrap();
+    redis.enter(&live).await.unwrap();
+    shift(&server, 3_600_000, &["hung", "live"]).await;
+    assert_eq!(names(&redis.renew(&live).await.unwrap()), ["hung", "live"]);
+    wait_until("the silent one is removed", async || {
+        names(&redis.renew(&live).await.unwrap()) == ["live"]
+    })
+    .await;
+    assert_eq!(redis.renew(&hung).await, Ok(MembershipStatus::Evicted));
+}
+
+#[tokio::test]
+async fn a_survivor_that_is_always_late_does_not_keep_a_dead_member_alive() {
+    let (server, redis) = open().await;
+    let (dead, late) = (member("dead", "1", LONG_LEASE_MS), member("late", "1", LONG_LEASE_MS));
+    redis.enter(&dead).await.unwrap();
+    redis.enter(&late).await.unwrap();
+    let mut rounds = 0;
+    while names(&redis.renew(&late).await.unwrap()) == ["dead", "late"] {
+        shift(&server, -36_000, &["dead", "late"]).await;
+        rounds += 1;
+        assert!(rounds < 5, "the dead member lives after {rounds} leases and more");
+    }
+    assert!(rounds >= 2, "its lease starts anew at first");
+}
+
+#[tokio::test]
+async fn the_silence_of_a_late_member_excuses_nobody_while_others_renew() {
+    let (server, redis) = open().await;
+    let members = ["dead", "late", "punctual"].map(|name| member(name, "1", LONG_LEASE_MS));
+    for member in &members {
+        redis.enter(member).await.unwrap();
+    }
+    shift(&server, -61_000, &["dead"]).await;
+    shift(&server, -36_000, &["late"]).await;
+    assert_eq!(names(&redis.renew(&members[1]).await.unwrap()), ["late", "punctual"]);
+}
+
+#[tokio::test]
+async fn a_member_that_was_heard_again_is_excused_again() {
+    let (server, redis) = open().await;
+    let (a, b) = (member("a", "1", LONG_LEASE_MS), member("b", "1", LONG_LEASE_MS));
+    redis.enter(&a).await.unwrap();
+    redis.enter(&b).await.unwrap();
+    for _ in 0..5 {
+        shift(&server, -600_000, &["a", "b"]).await;
+        assert_eq!(names(&redis.renew(&a).await.unwrap()), ["a", "b"]);
+        assert_eq!(names(&redis.renew(&b).await.unwrap()), ["a", "b"]);
+    }
+}

@@ -1,13 +1,16 @@
--- Library in front of the scripts that read a conversation.
--- load: reads the cached state of a conversation and the events after it.
+-- Library in front of the scripts that read a conversation, after the one that reads a page.
+-- load: reads the cached state of a conversation and the first page of the events after it.
 -- wanted_format: the format that the cache must have; '' for all events and no cache
--- Returns nothing where there is no conversation; else its seq, the cached state or '', its events.
-local function load(conversation, journal, cache, wanted_format)
-  local seq = redis.call('HGET', conversation, 'seq')
+-- Returns nothing where there is no conversation; else its seq, its epoch, the cached state or '',
+-- and the events.
+local function load(conversation, journal, cache, wanted_format, max_bytes)
+  local row = redis.call('HMGET', conversation, 'seq', 'epoch')
+  local seq, epoch = row[1], row[2]
   if not seq then return false end
   local cached = wanted_format ~= '' and redis.call('GET', cache) or ''
   local format, after, state = cached:match('^(%d+) (%d+) (.*)$')
   if format ~= wanted_format or tonumber(after) > tonumber(seq) then after, state = '0', '' end
-  return {seq, state, redis.call('LRANGE', journal, after, -1)}
+  local last = redis.call('LLEN', journal) - 1
+  return {seq, epoch or '', state, page(journal, tonumber(after), last, tonumber(max_bytes))}
 end
 

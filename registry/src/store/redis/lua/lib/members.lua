@@ -1,11 +1,23 @@
 -- Library in front of the membership scripts. Their KEYS: members, when each was last seen, the
--- dead, the last process of each name. All times are this server's, in milliseconds.
+-- dead, the last process of each name, the excused: members whose silence was forgiven since they
+-- were last heard. All times are this server's, in milliseconds.
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 
+-- last_seen: when a member was last heard of.
+local function last_seen(name)
+  return tonumber(redis.call('ZSCORE', KEYS[2], name) or now)
+end
+
 -- silence: for how long a member has not been heard of.
 local function silence(name)
-  return math.max(0, now - tonumber(redis.call('ZSCORE', KEYS[2], name) or now))
+  return math.max(0, now - last_seen(name))
+end
+
+-- see: notes that a member is heard of now.
+local function see(name)
+  redis.call('ZADD', KEYS[2], now, name)
+  redis.call('SREM', KEYS[5], name)
 end
 
 -- remember_dead: remembers a dead incarnation or process; ten thousand are a year of restarts.
@@ -19,6 +31,7 @@ local function remove(name, incarnation)
   remember_dead('incarnation ', name, incarnation)
   redis.call('HDEL', KEYS[1], name)
   redis.call('ZREM', KEYS[2], name)
+  redis.call('SREM', KEYS[5], name)
 end
 
 -- alive: the clock, then each member and for how long it has been silent.

@@ -1,0 +1,191 @@
+//! Reads journals page by page, so that a long one delays nobody else.
+
+use abide_actors::journal::{StoreError, StoredConversation};
+use abide_conversation::{ConversationId, Event, Seq, State, replay};
+use redis::cmd;
+use tokio::task;
+
+use super::Redis;
+use super::error::refused;
+use super::execute::Guarantee;
+use super::keys::Tag;
+use super::scripts::StoredRow;
+
+/// The bytes after which a first page ends: more than usually follow a cached state.
+pub(super) const FIRST_PAGE_BYTES: usize = 256 << 10;
+/// The bytes after which a further page ends. With a million short events before it, a server takes
+/// some milliseconds to find and send one; everybody else waits for that.
+pub(super) const PAGE_BYTES: usize = 64 << 10;
+/// Events that are read without a script: a page may have as many, however long they are.
+const FEW_EVENTS: i64 = 8;
+/// The bytes that are decoded on the caller's thread: that takes a millisecond.
+const MAX_INLINE_BYTES: usize = 128 << 10;
+/// How often a read begins anew because its conversation was claimed in between.
+const MAX_READS: usize = 5;
+
+/// What became of one attempt to read a conversation.
+enum ReadAttempt {
+    Whole(StoredConversation),
+    UnreadableCache,
+    /// Another claim was won in between, and so the conversation may be another one.
+    Claimed,
+}
+
+impl Redis {
+    /// Reads what follows the first page of a stored conversation. All pages are of one journal,
+    /// which only grows: whoever deletes and creates a conversation claims it, and then the read
+    /// begins anew.
+    pub(super) async fn read_all(
+        &self,
+        id: &ConversationId,
+        mut stored: Option<StoredRow>,
+    ) -> Result<Option<StoredConversation>, StoreError> {
+        let mut is_cache_readable = true;
+        for _ in 0..MAX_READS {
+            let Some(row) = stored else { return Ok(None) };
+            match self.read_rest(id, row).await? {
+                ReadAttempt::Whole(conversation) => return Ok(Some(conversation)),
+                ReadAttempt::UnreadableCache => is_cache_readable = false,
+                ReadAttempt::Claimed => {}
+            }
+            stored = self.load_by_script(id, is_cache_readable).await?;
+        }
+        Err(refused(format!("{}: claimed whenever it was read", key_name(id))))
+    }
+
+    async fn read_rest(
+        &self,
+        id: &ConversationId,
+        row: StoredRow,
+    ) -> Result<ReadAttempt, StoreError> {
+        let (seq, epoch, state, events) = row;
+        let bytes = state.len() + bytes_of(&events);
+        let name = key_name(id);
+        let decoded = decode(bytes, move || decode_first(&name, &state, &events)).await??;
+        let Some(mut conversation) = decoded else { return Ok(ReadAttempt::UnreadableCache) };
+        let mut last_read = conversation.cached_seq.get() + conversation.events.len() as u64;
+        while last_read < seq {
+            let range = (signed(last_read), signed(seq) - 1);
+            let call = Self::page_call(id, &epoch, range, PAGE_BYTES);
+            // What precedes the last event of a confirmed read is confirmed, too.
+            let page = self.call_paging(call, Guarantee::Unconfirmed).await?;
+            let Some(page): Option<Vec<Vec<u8>>> = page else { return Ok(ReadAttempt::Claimed) };
+            if page.is_empty() {
+                return Err(refused(format!("{}: ends before event {seq}", key_name(id))));
+            }
+            last_read += page.len() as u64;
+            let name = key_name(id);
+            // Whatever follows a first page is long.
+            conversation =
+                decode(usize::MAX, move || decode_next(&name, conversation, &page)).await??;
+        }
+        Ok(ReadAttempt::Whole(conversation))
+    }
+
+    /// The events `after + 1 ..= last`, as far as they exist.
+    pub(super) async fn range(
+        &self,
+        id: &ConversationId,
+        after: Seq,
+        last: Seq,
+        guarantee: Guarantee,
+    ) -> Result<Vec<Event>, StoreError> {
+        // Redis counts from 0, in signed numbers, and includes the last index.
+        let (mut first, last) = (signed(after.get()), signed(last.get()) - 1);
+        if last < first {
+            return Ok(Vec::new());
+        }
+        if last - first < FEW_EVENTS {
+            let tag = Tag::of(id);
+            let mut command = cmd("LRANGE");
+            command.arg(tag.key_of("j", id.as_str())).arg(first).arg(last);
+            let events = match guarantee {
+                Guarantee::Confirmed => self.query_confirmed(tag, command).await?,
+                Guarantee::Unconfirmed => self.query(tag, command).await?,
+            };
+            return decode_events(id, events).await;
+        }
+        let first_call = Self::page_call(id, "", (first, last), FIRST_PAGE_BYTES);
+        let mut page: Vec<Vec<u8>> = match guarantee {
+            Guarantee::Confirmed => self.call_confirmed(first_call).await?,
+            Guarantee::Unconfirmed => self.call_reading(first_call).await?,
+        };
+        let (mut max_bytes, mut events) = (FIRST_PAGE_BYTES, Vec::new());
+        loop {
+            let is_full = bytes_of(&page) >= max_bytes;
+            first = first.saturating_add(signed(page.len() as u64));
+            events.append(&mut decode_events(id, page).await?);
+            if !is_full || first > last {
+                return Ok(events);
+            }
+            max_bytes = PAGE_BYTES;
+            let call = Self::page_call(id, "", (first, last), max_bytes);
+            page = self.call_paging(call, guarantee).await?;
+        }
+    }
+}
+
+/// The cached state with the first page of events; `None` if the state cannot be read.
+fn decode_first(
+    name: &str,
+    state: &[u8],
+    events: &[Vec<u8>],
+) -> Result<Option<StoredConversation>, StoreError> {
+    let state: State = match state {
+        [] => State::default(),
+        json => match abide_conversation::from_json(json) {
+            Ok(state) => state,
+            Err(_) => return Ok(None),
+        },
+    };
+    let cached_seq = state.seq;
+    Ok(Some(StoredConversation { state, events: parse(name, events)?, cached_seq }))
+}
+
+/// The conversation with the former page folded into its state, so that no more than a page and the
+/// state are in memory at once.
+fn decode_next(
+    name: &str,
+    former: StoredConversation,
+    page: &[Vec<u8>],
+) -> Result<StoredConversation, StoreError> {
+    let StoredConversation { state, events, cached_seq } = former;
+    let state = replay(state, &events);
+    Ok(StoredConversation { state, events: parse(name, page)?, cached_seq })
+}
+
+async fn decode_events(
+    id: &ConversationId,
+    events: Vec<Vec<u8>>,
+) -> Result<Vec<Event>, StoreError> {
+    let name = key_name(id);
+    decode(bytes_of(&events), move || parse(&name, &events)).await?
+}
+
+fn parse(name: &str, events: &[Vec<u8>]) -> Result<Vec<Event>, StoreError> {
+    let events = events.iter().map(|json| abide_conversation::from_json(json));
+    events.collect::<Result<_, _>>().map_err(|error| refused(format!("{name}: {error}")))
+}
+
+/// Decodes that many bytes, on a blocking thread if they are many.
+async fn decode<T: Send + 'static>(
+    bytes: usize,
+    decode: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, StoreError> {
+    if bytes <= MAX_INLINE_BYTES {
+        return Ok(decode());
+    }
+    task::spawn_blocking(decode).await.map_err(|error| refused(error.to_string()))
+}
+
+fn bytes_of(events: &[Vec<u8>]) -> usize {
+    events.iter().map(Vec::len).sum()
+}
+
+fn key_name(id: &ConversationId) -> String {
+    Tag::of(id).key_of("j", id.as_str())
+}
+
+fn signed(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
