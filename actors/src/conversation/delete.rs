@@ -32,6 +32,7 @@ impl LiveConversation {
         let before = std::mem::take(&mut self.state);
         self.notify_session_end(&before);
         self.client_tools = Arc::default();
+        self.progress_check.end();
         self.recent_events = RecentEvents::default();
         self.cached_seq = Seq::ZERO;
         self.activities.stream = Default::default();

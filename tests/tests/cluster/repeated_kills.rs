@@ -66,6 +66,10 @@ async fn kill_repeatedly(site: Site, seed: u64) {
             node = site.start().await;
         }
         over.set(true);
+        // Five kills in a row may have left a conversation no time to complete anything.
+        for n in 0..CLIENTS {
+            site.client.repair(&format!("c{n}"), "retry", None).await;
+        }
         node
     };
     let (clients, _node) = futures::join!(clients, kills);

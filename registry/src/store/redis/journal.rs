@@ -1,7 +1,8 @@
 //! Redis as a journal.
 
 use abide_actors::journal::{
-    Claim, Commit, Holder, Journal, StoreError, StoredConversation, StoredResponse,
+    Claim, ClaimedConversation, Commit, Holder, Journal, StoreError, StoredConversation,
+    StoredResponse,
 };
 use abide_conversation::{ConversationId, Event, Seq, State, Timestamp};
 use async_trait::async_trait;
@@ -65,13 +66,17 @@ impl Journal for Redis {
         id: &ConversationId,
         me: &Holder,
         dead: Option<&Holder>,
-    ) -> Result<(Claim, Option<StoredConversation>), StoreError> {
-        let (held, stored) = self.claim_and_load_by_script(id, me, dead).await?;
-        let loaded = match stored {
-            Some(stored) => self.read(id, stored).await?,
+    ) -> Result<ClaimedConversation, StoreError> {
+        let (claim, row, deaths) = self.claim_and_load_by_script(id, me, dead).await?;
+        let stored = match row {
+            Some(row) => self.read(id, row).await?,
             None => None,
         };
-        Ok((held, loaded))
+        Ok(ClaimedConversation { claim, deaths, stored })
+    }
+
+    async fn reset_deaths(&self, id: &ConversationId) -> Result<(), StoreError> {
+        self.reset_deaths_by_script(id).await
     }
 
     async fn events(

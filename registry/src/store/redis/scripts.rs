@@ -40,6 +40,7 @@ scripts! {
     DELETE = "lib/fencing" "delete";
     LOAD = "lib/load" "load";
     CLAIM_AND_LOAD = "lib/claim" "lib/load" "claim_and_load";
+    RESET_DEATHS = "reset_deaths";
     RESERVE = "lib/fencing" "reserve";
     AGENT = "lib/fencing" "agent";
     DECISION = "decision";
@@ -68,13 +69,22 @@ impl Redis {
         id: &ConversationId,
         me: &Holder,
         dead: Option<&Holder>,
-    ) -> Result<(Claim, Option<StoredRow>), StoreError> {
+    ) -> Result<(Claim, Option<StoredRow>, u32), StoreError> {
         let (tag, own) = (Tag::of(id), |kind| Tag::of(id).own(kind, id.as_str()));
         let keys = [own("c"), tag.common("floor"), own("j"), own("s")];
         let call =
             ScriptCall::new(&CLAIM_AND_LOAD, tag, keys).claim(me, dead).arg(super::STATE_FORMAT);
-        let (held, stored) = self.call_reading(call).await?;
-        Ok((holding(held), stored))
+        let (held, stored, deaths) = self.call_reading(call).await?;
+        Ok((holding(held), stored, deaths))
+    }
+
+    pub(super) async fn reset_deaths_by_script(
+        &self,
+        id: &ConversationId,
+    ) -> Result<(), StoreError> {
+        let tag = Tag::of(id);
+        let call = ScriptCall::new(&RESET_DEATHS, tag, [tag.own("c", id.as_str())]);
+        self.call_durably::<String>(call).await.map(|_| ())
     }
 
     pub(super) async fn release_by_script(
@@ -123,6 +133,7 @@ impl Redis {
             None => call.arg(""),
         };
         call = call
+            .arg(if commit.resets_deaths { "1" } else { "" })
             .arg(keys::score_until(now))
             .arg(commit.events.len())
             .arg(commit.closed.len())
