@@ -42,6 +42,20 @@ impl LiveConversation {
         Ok(Reply::Deleted)
     }
 
+    /// Deletes a child that was created just now if its parent is gone. Whoever deletes a parent
+    /// deletes its children afterwards, too, so that one of both sees what the other has done.
+    pub(super) async fn delete_without_parent(&mut self) -> Result<(), NotDone> {
+        let Some(parent) = &self.state.parent else { return Ok(()) };
+        let journal = self.services.journal.clone();
+        let first = journal.events(&parent.conversation_id, Seq::ZERO, 1);
+        let first = with_store_timeout(first).await.map_err(NotDone::Unknown)?;
+        if first.is_empty() {
+            self.delete(&[]).await?;
+            return Err(Rejection::NotFound.into());
+        }
+        Ok(())
+    }
+
     /// Discards the conversation's own files, whether they were ever journalled or not, so that a
     /// new conversation of the same id finds none. A child's files belong to its root.
     async fn discard_workspace(&self) {

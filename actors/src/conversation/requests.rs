@@ -126,6 +126,7 @@ impl LiveConversation {
         let is_new = !self.state.exists();
         self.commit(transition, responses).await.map_err(NotDone::Unknown)?;
         if is_new {
+            self.delete_without_parent().await?;
             self.compile_client_tools().await;
         }
         Ok(reply)
