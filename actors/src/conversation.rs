@@ -44,6 +44,7 @@ use crate::recent_events::RecentEvents;
 use crate::request::{Delivery, Inspection, ReleaseOutcome};
 use crate::services::Services;
 pub use ask_hooks::HookVerdict;
+pub use delete::discard_workspace;
 
 /// A store that takes longer counts as unavailable. The outcome of a write is then unknown: the
 /// actor dies and replays.

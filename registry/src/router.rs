@@ -14,7 +14,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use abide_actors::conversation::ConversationMsg;
+use abide_actors::conversation::{self, ConversationMsg};
 use abide_actors::conversation_client::ConversationClient;
 use abide_actors::journal::{Holder, StoreError};
 use abide_actors::request::{
@@ -222,7 +222,12 @@ impl ConversationRouter {
         if claim.holder != me {
             return Err(StoreError::Fenced.into());
         }
+        // A journal that cannot be read does not keep the conversation.
+        let state = self.stored_state(id).await.ok().flatten();
         self.store.delete(id, &claim, None).await?;
+        if let Some(state) = state {
+            conversation::discard_workspace(&self.services, id, &state).await;
+        }
         // A host that has ended has forgotten everything.
         let _ = self.host.cast(HostMsg::Forget(id.clone()));
         Ok(Reply::Deleted)
