@@ -15,6 +15,7 @@ mod metrics;
 mod not_done;
 mod notify_hooks;
 mod operator;
+mod progress_check;
 mod reconcile;
 mod requests;
 mod resolve;
@@ -32,6 +33,7 @@ use abide_conversation::{
 use ractor::{Actor, ActorProcessingErr, ActorRef, ActorStatus, RpcReplyPort};
 
 use self::idle_timer::IdleTimer;
+use self::progress_check::ProgressCheck;
 use self::running_activities::RunningActivities;
 use self::waiters::Waiters;
 use crate::activity::{ActivityError, Report};
@@ -42,6 +44,7 @@ use crate::recent_events::RecentEvents;
 use crate::request::{Delivery, Inspection, ReleaseOutcome};
 use crate::services::Services;
 pub use ask_hooks::HookVerdict;
+pub use delete::discard_workspace;
 
 /// A store that takes longer counts as unavailable. The outcome of a write is then unknown: the
 /// actor dies and replays.
@@ -95,6 +98,8 @@ pub enum ExitReason {
     Killed,
     #[error("held by {0}")]
     HeldElsewhere(Holder),
+    #[error("{0} processes in a row ended while it was at work, and it completed nothing")]
+    KillsItsProcess(u32),
     #[error(transparent)]
     Activity(#[from] ActivityError),
 }
@@ -119,6 +124,7 @@ pub struct LiveConversation {
     activities: RunningActivities,
     waiters: Waiters,
     idle: IdleTimer,
+    progress_check: ProgressCheck,
 }
 
 impl Actor for Conversation {
@@ -148,6 +154,7 @@ impl Actor for Conversation {
             activities: RunningActivities::default(),
             waiters: Waiters::default(),
             idle: IdleTimer::default(),
+            progress_check: ProgressCheck::default(),
         })
     }
 

@@ -85,6 +85,9 @@ pub struct Commit {
     pub state: Option<State>,
     /// Stored under the conversation's scope.
     pub responses: Vec<StoredResponse>,
+    /// Whether the commit completes something, so that the deaths counted so far are forgotten
+    /// ([`ClaimedConversation::deaths`]). Never set where none were counted.
+    pub resets_deaths: bool,
 }
 
 /// Names the inbox entry of a suspension that has closed.
@@ -103,6 +106,18 @@ pub struct StoredConversation {
     /// The last event in the state that the store has cached; less than that of `state` if the store
     /// has folded further events already.
     pub cached_seq: Seq,
+}
+
+/// A conversation as a claimant finds it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ClaimedConversation {
+    /// The claim that is valid after the call, whoever won it.
+    pub claim: Claim,
+    /// How many holders died while the conversation was at work, since anything of it was
+    /// completed last.
+    pub deaths: u32,
+    /// Present if the claimant holds the conversation and it exists.
+    pub stored: Option<StoredConversation>,
 }
 
 /// An open suspension in the inbox of the cluster.
@@ -181,17 +196,20 @@ pub trait Journal: Send + Sync + 'static {
     async fn load(&self, id: &ConversationId) -> Result<Option<StoredConversation>, StoreError>;
 
     /// [Claims](Journal::claim) a conversation, and [loads](Journal::load) it if `me` then holds
-    /// it.
+    /// it. A claim that replaces another holder's, who is dead then, counts its death if the
+    /// conversation is [active](ConversationSummary::active).
+    ///
+    /// A store that only one process uses counts the end of the last process the same way, unless
+    /// that closed the store.
     async fn claim_and_load(
         &self,
         id: &ConversationId,
         me: &Holder,
         dead: Option<&Holder>,
-    ) -> Result<(Claim, Option<StoredConversation>), StoreError> {
-        let claim = self.claim(id, me, dead).await?;
-        let stored = if claim.holder == *me { self.load(id).await? } else { None };
-        Ok((claim, stored))
-    }
+    ) -> Result<ClaimedConversation, StoreError>;
+
+    /// Forgets the deaths that claims counted.
+    async fn reset_deaths(&self, id: &ConversationId) -> Result<(), StoreError>;
 
     /// At most `limit` events with `seq > after`, oldest first; empty for an unknown conversation.
     async fn events(

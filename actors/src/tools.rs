@@ -24,6 +24,7 @@ use crate::definition::{Approval, Definition, ServerTool, Tool};
 use crate::hooks::tool_use::ToolUseVerdict;
 use crate::model::{ModelToolCall, ToolSpec};
 pub use builtin::BuiltinServices;
+pub(crate) use call::NEW_TURN;
 pub use call::{Run, ToolEnvironment};
 pub use call_scope::CallScope;
 pub use extensions::Extensions;

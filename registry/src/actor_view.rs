@@ -1,6 +1,7 @@
-//! A live conversation as operators see it.
+//! A conversation in memory, or quarantined, as operators see it.
 
 use abide_actors::identity::{Epoch, NodeName};
+use abide_actors::journal::{Claim, ConversationSummary};
 use abide_actors::request::Inspection;
 use abide_conversation::state::ConversationStatus;
 use abide_conversation::{ConversationId, Seq, Timestamp};
@@ -8,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::host::{ActorHandle, Quarantined};
 
-/// A live conversation in a listing.
+/// A live or quarantined conversation in a listing.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ActorSummary {
     pub conversation_id: ConversationId,
@@ -23,6 +24,9 @@ pub struct ActorSummary {
     /// Restarts after a crash, by this process.
     pub restarts: u32,
     pub bytes_held: usize,
+    /// Whether it is quarantined, and has no actor.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_quarantined: bool,
 }
 
 /// All that its node knows of a conversation's actor, live or quarantined.
@@ -50,6 +54,29 @@ impl ActorSummary {
             open_calls: live.state.open_calls(),
             restarts: handle.restarts,
             bytes_held: state_bytes + streaming_bytes.unwrap_or_default(),
+            is_quarantined: false,
+        }
+    }
+
+    /// The summary of a conversation that its holder has quarantined, as the store has it.
+    pub fn of_quarantined(
+        id: &ConversationId,
+        claim: Claim,
+        stored: &ConversationSummary,
+        quarantined: &Quarantined,
+    ) -> Self {
+        Self {
+            conversation_id: id.clone(),
+            node: claim.holder.node,
+            epoch: claim.epoch,
+            state: stored.status,
+            seq: stored.last_seq,
+            since: quarantined.since,
+            mailbox_depth: 0,
+            open_calls: 0,
+            restarts: 0,
+            bytes_held: 0,
+            is_quarantined: true,
         }
     }
 }

@@ -54,6 +54,8 @@ pub enum HostMsg {
     /// Forgets a conversation that was deleted or released.
     Forget(ConversationId),
     Quarantined(ConversationId, RpcReplyPort<Option<Quarantined>>),
+    /// The quarantined conversations of this node.
+    ListQuarantined(RpcReplyPort<Vec<(ConversationId, Quarantined)>>),
     /// Every conversation ends as soon as nothing in it runs.
     Drain,
     /// Ends every conversation now; its work resumes on another node.
@@ -165,6 +167,12 @@ impl Actor for Host {
             HostMsg::Remote(call) => {
                 // Past the bound the call is dropped, and its caller times out.
                 let _ = state.incoming.try_send(call);
+            }
+            HostMsg::ListQuarantined(reply) => {
+                let quarantined = |(id, history): (&ConversationId, &CrashHistory)| {
+                    Some((id.clone(), history.quarantined.clone()?))
+                };
+                let _ = reply.send(state.crashes.iter().filter_map(quarantined).collect());
             }
             HostMsg::Quarantined(id, reply) => {
                 let history = state.crashes.get(&id);

@@ -9,12 +9,12 @@ mod repair;
 pub mod rpc_server;
 mod snapshot;
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use abide_actors::conversation::ConversationMsg;
+use abide_actors::conversation::{self, ConversationMsg};
 use abide_actors::conversation_client::ConversationClient;
 use abide_actors::journal::{Holder, StoreError};
 use abide_actors::request::{
@@ -91,16 +91,45 @@ impl ConversationRouter {
         match &request {
             // A user's own call takes as long as its tool may.
             Request::Dispatch(_) => self.route(id, request, idempotency_keys).await,
-            Request::Delete if self.quarantined_here(id).await.is_some() => {
-                self.delete_here(id).await
-            }
-            Request::Delete => {
-                self.report_deletion_to_parent(id).await?;
-                Box::pin(self.delete_children(id)).await?;
-                self.route_in_time(id, request, idempotency_keys).await
-            }
+            Request::Delete => self.delete(id, idempotency_keys).await,
             _ => self.route_in_time(id, request, idempotency_keys).await,
         }
+    }
+
+    /// Deletes a conversation and its children.
+    async fn delete(
+        &self,
+        id: &ConversationId,
+        idempotency_keys: Vec<IdempotencyKey>,
+    ) -> Result<Reply, RequestError> {
+        let is_quarantined = self.quarantined_here(id).await.is_some();
+        let children = match self.prepare_deletion(id).await {
+            Ok(children) => children,
+            // Its journal may be what cannot be read, and it must go nevertheless.
+            Err(error) if is_quarantined => {
+                tracing::warn!(conversation = %id, content = %error, "children not deleted");
+                Default::default()
+            }
+            Err(error) => return Err(error),
+        };
+        let reply = if is_quarantined {
+            self.delete_here(id).await?
+        } else {
+            self.route_in_time(id, Request::Delete, idempotency_keys).await?
+        };
+        // A request of the parent may have created a child anew after its deletion. Later ones
+        // find no parent.
+        Box::pin(self.delete_all(&children)).await?;
+        Ok(reply)
+    }
+
+    /// Answers the parent and deletes the children. Returns the children.
+    async fn prepare_deletion(
+        &self,
+        id: &ConversationId,
+    ) -> Result<BTreeSet<ConversationId>, RequestError> {
+        self.report_deletion_to_parent(id).await?;
+        Box::pin(self.delete_children(id)).await
     }
 
     async fn route_in_time(
@@ -193,7 +222,12 @@ impl ConversationRouter {
         if claim.holder != me {
             return Err(StoreError::Fenced.into());
         }
+        // A journal that cannot be read does not keep the conversation.
+        let state = self.stored_state(id).await.ok().flatten();
         self.store.delete(id, &claim, None).await?;
+        if let Some(state) = state {
+            conversation::discard_workspace(&self.services, id, &state).await;
+        }
         // A host that has ended has forgotten everything.
         let _ = self.host.cast(HostMsg::Forget(id.clone()));
         Ok(Reply::Deleted)

@@ -24,6 +24,20 @@ impl Request {
     }
 }
 
+impl Request {
+    /// The call that a tool was asked to run: `CONVERSATION/CALL`.
+    pub fn call(&self) -> String {
+        let field = |name: &str| self.body[name].as_str().unwrap_or_default();
+        format!("{}/{}", field("conversation_id"), field("call_id"))
+    }
+
+    /// Whether the idempotency key names the call, alone or with the turn.
+    pub fn has_key_of_call(&self) -> bool {
+        let turn = self.header("idempotency-key").strip_prefix(&self.call());
+        turn.is_some_and(|turn| turn.is_empty() || turn.starts_with('/'))
+    }
+}
+
 /// All requests that were received so far.
 #[derive(Clone)]
 pub struct RequestLog(watch::Sender<Vec<Request>>);

@@ -37,14 +37,19 @@ impl LiveConversation {
             responses.extend(events.iter().flat_map(|event| self.dispatch_responses(event)));
         }
         let events: Arc<[Event]> = Arc::from(events);
-        let commit = self.compose(&next, events.clone(), responses);
+        let mut commit = self.compose(&next, events.clone(), responses);
+        commit.resets_deaths = self.progress_check.is_progress(&events);
         let has_cache = commit.state.is_some();
+        let is_progress = commit.resets_deaths;
         let append = self.services.journal.append(&self.id, &self.claim, commit);
         let started_at = Instant::now();
         with_store_timeout(append).await?;
         metrics::histogram!("abide_commit_seconds").record(started_at.elapsed().as_secs_f64());
         if has_cache {
             self.cached_seq = next.seq;
+        }
+        if is_progress {
+            self.progress_check.end();
         }
         let before = std::mem::replace(&mut self.state, Arc::new(next));
         self.recent_events.push(events.clone());
@@ -87,6 +92,7 @@ impl LiveConversation {
             closed: before.iter().filter(|open| !contains(&after, open)).map(closed).collect(),
             state: is_cache_due.then(|| next.clone()),
             responses,
+            resets_deaths: false,
         }
     }
 

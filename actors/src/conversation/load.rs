@@ -3,14 +3,19 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use abide_conversation::replay;
+use abide_conversation::{Activity, State, replay, wanted};
 
 use super::{ExitReason, LiveConversation, with_timeout};
 use crate::agent;
+use crate::journal::ClaimedConversation;
 use crate::live::Signal;
 
 /// How long a journal of gigabytes may take. A store that falls silent fails earlier by itself.
 const LOAD_TIMEOUT: Duration = Duration::from_secs(600);
+/// After this many processes ended under a conversation that was at work, and of which nothing was
+/// completed meanwhile, it is not run again until an operator intervenes: the next process would
+/// most likely end, too, and with it the work of all others there.
+const MAX_DEATHS: u32 = 5;
 
 impl LiveConversation {
     /// Claims the conversation, and replays what the store has of it.
@@ -22,10 +27,11 @@ impl LiveConversation {
             with_timeout(LOAD_TIMEOUT, journal.claim_and_load(&self.id, &me, dead)).await
         };
         // This node's former actor of the conversation is gone; its writes are fenced from here on.
-        let (mut claim, mut stored) = claim_from(Some(&me)).await?;
-        if self.replacing.as_ref() == Some(&claim.holder) {
-            (claim, stored) = claim_from(self.replacing.as_ref()).await?;
+        let mut claimed = claim_from(Some(&me)).await?;
+        if self.replacing.as_ref() == Some(&claimed.claim.holder) {
+            claimed = claim_from(self.replacing.as_ref()).await?;
         }
+        let ClaimedConversation { claim, deaths, stored } = claimed;
         self.claim = claim;
         if self.claim.holder != me {
             return Err(ExitReason::HeldElsewhere(self.claim.holder.clone()));
@@ -35,6 +41,10 @@ impl LiveConversation {
             self.cached_seq = stored.cached_seq;
             self.state = Arc::new(replay(stored.state, &stored.events));
             self.recent_events.push(Arc::from(stored.events));
+            if deaths >= MAX_DEATHS && runs_here(&self.state) {
+                return Err(ExitReason::KillsItsProcess(deaths));
+            }
+            self.progress_check.begin(deaths);
             self.compile_client_tools().await;
             self.trace_revival(started_at);
             // The former actor may have died between an append and its publication.
@@ -64,4 +74,10 @@ impl LiveConversation {
             }
         }
     }
+}
+
+/// Whether the state calls for anything that this process would carry out. A conversation that only
+/// waits for a client has ended no process.
+fn runs_here(state: &State) -> bool {
+    wanted(state).iter().any(|activity| !matches!(activity, Activity::AwaitClient { .. }))
 }

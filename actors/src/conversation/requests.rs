@@ -16,7 +16,7 @@ use crate::request::{
     Delivery, DeliveryContent, DeliveryOutcome, FailCallRequest, IdempotencyKey, Reply, Request,
     RequestError, SendRequest, SpawnRequest,
 };
-use crate::tools::Toolbox;
+use crate::tools::{NEW_TURN, Toolbox};
 
 /// An action to decide on, and the reply to make of its events.
 pub(super) struct Proposal {
@@ -126,6 +126,7 @@ impl LiveConversation {
         let is_new = !self.state.exists();
         self.commit(transition, responses).await.map_err(NotDone::Unknown)?;
         if is_new {
+            self.delete_without_parent().await?;
             self.compile_client_tools().await;
         }
         Ok(reply)
@@ -155,7 +156,7 @@ impl LiveConversation {
         let current = self.state.agent.clone().or_else(|| agent.clone());
         let current = current.ok_or(Rejection::NotFound)?;
         let definition = self.newest_definition(&current).await?;
-        let turn_id = TurnId::new(self.services.clock.id("turn"));
+        let turn_id = TurnId::new(self.services.clock.id(NEW_TURN));
         let action = Action::Send(command::Send {
             create: agent.map(create),
             settings: definition.basis(),
@@ -194,7 +195,7 @@ impl LiveConversation {
         let action = Action::Spawn(command::Send {
             create: Some(create),
             settings: definition.basis(),
-            turn_id: TurnId::new(self.services.clock.id("turn")),
+            turn_id: TurnId::new(self.services.clock.id(NEW_TURN)),
             id: MessageId::new(self.services.clock.id("msg")),
             content,
             message_id: None,

@@ -76,6 +76,11 @@ impl Condition {
         Ok(Self { source: source.to_owned(), expression })
     }
 
+    /// The expression as it was written.
+    pub(crate) fn source(&self) -> &str {
+        &self.source
+    }
+
     /// Whether a person must be asked: true unless the condition evaluates to false.
     pub fn is_true_or_fails(&self, values: Value) -> bool {
         if encoded_len(&values) > MAX_INPUT_BYTES {

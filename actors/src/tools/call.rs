@@ -8,6 +8,12 @@ use serde_json::{Map, Value};
 use super::Grant;
 use crate::workspace::WorkspaceRef;
 
+/// What the id of a turn begins with whose calls have the turn in their keys. Turns of earlier
+/// versions begin with `turn_` alone: their calls keep the keys under which they may have run.
+const KEYED_TURN_PREFIX: &str = "turn_k_";
+/// The prefix for the ids of new turns, as the clock takes it.
+pub(crate) const NEW_TURN: &str = "turn_k";
+
 /// One run of a call.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Run {
@@ -26,6 +32,20 @@ pub struct Run {
     pub environment: ToolEnvironment,
 }
 
+impl Run {
+    /// The idempotency key of the call, the same for every attempt: `CONVERSATION/CALL/TURN`. Both
+    /// ids may come again, when a conversation was deleted and its id is used anew; a turn never
+    /// does. The call of a dispatch has an id that never comes again, and needs no turn.
+    pub fn idempotency_key(&self) -> String {
+        let Self { conversation, call, turn, .. } = self;
+        let number = turn.as_ref().and_then(|turn| turn.as_str().strip_prefix(KEYED_TURN_PREFIX));
+        match number {
+            Some(number) => format!("{conversation}/{call}/{number}"),
+            None => format!("{conversation}/{call}"),
+        }
+    }
+}
+
 /// The workspace of a built-in tool, and what the tool may reach.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ToolEnvironment {
@@ -38,4 +58,22 @@ pub struct ToolEnvironment {
     pub network: bool,
     /// The permission phase that applies outside of planning.
     pub base_phase: PermissionPhase,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tools::fixtures::a_run;
+
+    #[test]
+    fn the_calls_of_a_conversation_that_was_created_anew_have_other_keys() {
+        let key = |turn: &str| {
+            let turn = Some(TurnId::new(turn));
+            Run { turn, ..a_run("t", serde_json::json!({})) }.idempotency_key()
+        };
+        let first = key(&format!("{NEW_TURN}_1"));
+        assert_eq!(first, "c1/call_1/1");
+        assert_ne!(first, key(&format!("{NEW_TURN}_2")));
+        assert_eq!(key("turn_1"), "c1/call_1", "a call of an earlier version may have run already");
+    }
 }

@@ -392,7 +392,8 @@ impl Tool {
         }
     }
 
-    /// A fingerprint of what the tool runs, which a remembered decision is bound to.
+    /// A fingerprint of what the tool runs and of when it asks, which a remembered decision is bound
+    /// to: who decided knew both.
     pub(crate) fn action_fingerprint(&self) -> String {
         let run = match self.target() {
             None => String::new(),
@@ -402,7 +403,13 @@ impl Tool {
             Some(Target::Agent(name)) => format!("agent {name}"),
             Some(Target::Mcp(pick)) => format!("mcp {} {}", pick.server.key, pick.tool),
         };
-        hex(Sha256::new().chain_update(format!("{:?} {run}", self.executor())))
+        let approval = match &self.approval {
+            Approval::Auto => "auto",
+            Approval::Required => "requires_approval",
+            Approval::When(condition) => condition.source(),
+        };
+        let action = format!("{:?} {run}", self.executor());
+        hex(Sha256::new().chain_update(action).chain_update([0]).chain_update(approval))
     }
 
     /// Whether it may run in the phase `plan`.

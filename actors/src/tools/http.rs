@@ -47,7 +47,7 @@ impl Http {
         run: &Run,
         report: &(impl Fn(Value) + Send + Sync),
     ) -> Result<ToolReturn, String> {
-        let key = format!("{}/{}", run.conversation, run.call);
+        let key = run.idempotency_key();
         let Run { conversation, turn, call, attempt, .. } = run;
         let trace = trace::of_attempt(conversation, turn.as_ref(), call, *attempt);
         let response = self.0.post(endpoint, tool, &key, request_body(tool, run), trace).await?;

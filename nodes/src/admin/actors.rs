@@ -1,9 +1,9 @@
-//! Conversation actors: a listing of the live ones, and one conversation in detail.
+//! Conversation actors: a listing of the live and the quarantined ones, and one conversation in detail.
 
 use abide_actors::diagnosis;
 use abide_actors::identity::NodeName;
 use abide_conversation::{ConversationId, State as ConversationState};
-use abide_registry::actor_view::ActorDetails;
+use abide_registry::actor_view::{ActorDetails, ActorSummary};
 use abide_registry::host::Quarantined;
 use axum::Json;
 use axum::extract::State;
@@ -33,8 +33,19 @@ pub(super) async fn list(
     let last = page.last().filter(|_| page.len() == limit);
     let cursor = last.map(|actor| actor.conversation_id.clone());
     let matches = |row: &Value| query.state.as_ref().is_none_or(|state| row["state"] == **state);
-    let actors: Vec<Value> = page.iter().map(|actor| json!(actor)).filter(matches).collect();
+    let actors: Vec<Value> = page.iter().map(row).filter(matches).collect();
     Ok(Json(json!({"actors": actors, "cursor": cursor})))
+}
+
+fn row(actor: &ActorSummary) -> Value {
+    let mut row = json!(actor);
+    if actor.is_quarantined {
+        row["state"] = json!("quarantined");
+    }
+    if let Some(members) = row.as_object_mut() {
+        members.remove("is_quarantined");
+    }
+    row
 }
 
 /// Shows one conversation, live or not, with what it waits for.

@@ -70,6 +70,11 @@ impl CrashHistory {
                 | ExitReason::Activity(ActivityError::Store(StoreError::Fenced)),
             ) => Some(Duration::ZERO),
             Some(ExitReason::HeldElsewhere(_)) => None,
+            // Every node that claims the conversation comes to the same conclusion.
+            Some(ExitReason::KillsItsProcess(_)) => {
+                self.quarantined = Some(Quarantined { reason: reason.to_owned(), since: now });
+                None
+            }
             Some(
                 ExitReason::Store(StoreError::Unavailable(_))
                 | ExitReason::Activity(ActivityError::Store(StoreError::Unavailable(_))),
@@ -149,6 +154,15 @@ mod tests {
         assert_eq!(history.delay, Some(RestartDelay::AfterRefusal));
         assert_eq!(history.end_delay(), Some(holder("dead")));
         assert_eq!((history.delay, history.end_delay()), (None, None));
+    }
+
+    #[test]
+    fn a_conversation_that_ended_its_processes_is_quarantined_at_once() {
+        let mut history = CrashHistory::default();
+        let exit = ExitReason::KillsItsProcess(5);
+        let delay = history.record_death(Timestamp::UNIX_EPOCH, Some(&exit), "five", None);
+        assert_eq!((delay, history.delay), (None, None));
+        assert_eq!(history.quarantined.map(|it| it.reason).as_deref(), Some("five"));
     }
 
     /// Found by the simulation: the claim of an actor that had given up took effect after its

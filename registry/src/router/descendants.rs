@@ -63,26 +63,41 @@ impl ConversationRouter {
     }
 
     /// Deletes all children that a conversation ever had, since they belong to it. Cancels its turn
-    /// first and looks again until there are no more children.
-    pub(super) async fn delete_children(&self, id: &ConversationId) -> Result<(), RequestError> {
+    /// first and looks again until there are no more children. Returns them.
+    pub(super) async fn delete_children(
+        &self,
+        id: &ConversationId,
+    ) -> Result<BTreeSet<ConversationId>, RequestError> {
         let mut deleted = BTreeSet::new();
         loop {
             let children = self.all_children(id).await?;
-            let remaining: Vec<ConversationId> =
+            let remaining: BTreeSet<ConversationId> =
                 children.into_iter().filter(|child| !deleted.contains(child)).collect();
             if remaining.is_empty() {
-                return Ok(());
+                return Ok(deleted);
             }
-            Box::pin(self.deliver(id, Request::Cancel, Vec::new())).await?;
-            for child in remaining {
-                // A child that never began, or is gone, needs no deletion.
-                match Box::pin(self.deliver(&child, Request::Delete, Vec::new())).await {
-                    Ok(_) | Err(RequestError::Rejected(Rejection::NotFound)) => {}
-                    Err(error) => return Err(error),
-                }
-                deleted.insert(child);
+            match Box::pin(self.deliver(id, Request::Cancel, Vec::new())).await {
+                // Nothing of a quarantined conversation runs.
+                Ok(_) | Err(RequestError::Quarantined(_)) => {}
+                Err(error) => return Err(error),
+            }
+            self.delete_all(&remaining).await?;
+            deleted.extend(remaining);
+        }
+    }
+
+    /// Deletes those of these conversations that exist.
+    pub(super) async fn delete_all(
+        &self,
+        ids: &BTreeSet<ConversationId>,
+    ) -> Result<(), RequestError> {
+        for id in ids {
+            match Box::pin(self.deliver(id, Request::Delete, Vec::new())).await {
+                Ok(_) | Err(RequestError::Rejected(Rejection::NotFound)) => {}
+                Err(error) => return Err(error),
             }
         }
+        Ok(())
     }
 
     async fn all_children(&self, id: &ConversationId) -> Result<Vec<ConversationId>, RequestError> {

@@ -40,8 +40,8 @@ impl ConversationRouter {
         (live.is_some() || quarantined.is_some()).then_some(ActorDetails { live, quarantined })
     }
 
-    /// At most `limit` summaries of the live conversations of one node, or of all nodes if none is
-    /// named, by id. A node that does not answer is left out.
+    /// At most `limit` summaries of the live and the quarantined conversations of one node, or of
+    /// all nodes if none is named, by id. A node that does not answer is left out.
     pub async fn list_actors(
         &self,
         node: Option<&NodeName>,
@@ -81,7 +81,35 @@ impl ConversationRouter {
             Some(ActorSummary::new(&id, &handle, &live))
         });
         let summaries = futures::stream::iter(inspections).buffered(MAX_CONCURRENT_INSPECTIONS);
-        summaries.filter_map(std::future::ready).collect().await
+        let mut summaries: Vec<_> = summaries.filter_map(std::future::ready).collect().await;
+        let quarantined = self.all_quarantined_here(after, limit).await.into_iter();
+        let quarantined = quarantined.map(|(id, quarantined)| async move {
+            let claim = self.store.current_claim(&id).await.ok().flatten()?;
+            let stored = self.store.summary(&id).await.ok().flatten()?;
+            Some(ActorSummary::of_quarantined(&id, claim, &stored, &quarantined))
+        });
+        let quarantined = futures::stream::iter(quarantined).buffered(MAX_CONCURRENT_INSPECTIONS);
+        summaries.extend(quarantined.filter_map(std::future::ready).collect::<Vec<_>>().await);
+        summaries.sort_by(|a, b| a.conversation_id.cmp(&b.conversation_id));
+        summaries.truncate(limit);
+        summaries
+    }
+
+    /// At most `limit` conversations that this node has quarantined, by id, after this one.
+    async fn all_quarantined_here(
+        &self,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Vec<(ConversationId, Quarantined)> {
+        let mut quarantined =
+            match self.host.call(HostMsg::ListQuarantined, Some(REQUEST_TIMEOUT)).await {
+                Ok(ractor::rpc::CallResult::Success(quarantined)) => quarantined,
+                Ok(_) | Err(_) => Vec::new(),
+            };
+        quarantined.retain(|(id, _)| after.is_none_or(|after| id.as_str() > after));
+        quarantined.sort_by(|(a, _), (b, _)| a.cmp(b));
+        quarantined.truncate(limit);
+        quarantined
     }
 
     /// Crashes the live actor of a conversation wherever it is, as a bug would, and lets the

@@ -76,6 +76,9 @@ impl ConversationRouter {
     /// Lets a conversation out of quarantine on this node, or ends the delay before its restart.
     /// Returns whether it was in either.
     pub(super) async fn restart_here(&self, id: &ConversationId) -> Result<bool, RequestError> {
+        if self.quarantined_here(id).await.is_some() {
+            self.store.reset_deaths(id).await?;
+        }
         let message = |reply| HostMsg::Retry(id.clone(), reply);
         match self.host.call(message, Some(REQUEST_TIMEOUT)).await {
             Ok(CallResult::Success(waited)) => Ok(waited),
@@ -176,6 +179,9 @@ impl ConversationRouter {
                 Ok(CallResult::Success(outcome)) => Ok(outcome),
                 Ok(_) | Err(_) => Err(RequestError::Lost),
             };
+        }
+        if self.quarantined_here(id).await.is_some() {
+            self.store.reset_deaths(id).await?;
         }
         let me = self.services.lease.me();
         let new_holder = match to {

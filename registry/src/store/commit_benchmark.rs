@@ -102,5 +102,6 @@ fn commit(seq: Seq, bytes: usize) -> Commit {
         closed: Vec::new(),
         state: None,
         responses: Vec::new(),
+        resets_deaths: false,
     }
 }

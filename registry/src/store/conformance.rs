@@ -51,6 +51,8 @@ macro_rules! conformance {
             a_claim_over_a_dead_holder_raises_the_epoch,
             a_claim_over_the_wrong_holder_changes_nothing,
             claim_and_load_returns_the_journal_only_to_the_holder,
+            deaths_are_counted_until_a_commit_resets_them,
+            deaths_under_which_nothing_ran_are_not_counted,
             no_epoch_is_given_twice,
             a_stale_release_changes_nothing,
             the_inbox_is_ordered_by_deadline_and_read_in_pages,

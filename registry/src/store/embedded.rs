@@ -20,13 +20,14 @@ mod tests;
 mod write;
 mod writer;
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
 use abide_actors::journal::{
-    Claim, Commit, ConversationSummary, Holder, InboxEntry, InboxFilter, Journal, StoreError,
-    StoredConversation, StoredResponse,
+    Claim, ClaimedConversation, Commit, ConversationSummary, Holder, InboxEntry, InboxFilter,
+    Journal, StoreError, StoredConversation, StoredResponse,
 };
 use abide_conversation::remembered_decision::RememberedDecision;
 use abide_conversation::{AgentName, ConversationId, DecisionId, Event, Revision, Seq, Timestamp};
@@ -93,7 +94,13 @@ impl Embedded {
     pub fn open(dir: &Path, durability: Durability) -> Result<Self, OpenError> {
         let (store_dir, close_watch) = StoreDir::lock(dir, durability)?;
         let probe = Arc::new(Probe::default());
-        let shared = Arc::new(Shared::new(store_dir.open(&probe)?, probe));
+        let database = store_dir.open(&probe)?;
+        // A full disk refuses the mark, and still serves reads.
+        let interrupted = tables::mark_open(&database, true).unwrap_or_else(|error| {
+            tracing::warn!(%error, "store not marked as open");
+            BTreeSet::new()
+        });
+        let shared = Arc::new(Shared::new(database, interrupted, probe));
         let (queue, jobs) = mpsc::channel(MAX_QUEUED_JOBS);
         let writer = Writer::new(store_dir, Arc::clone(&shared), jobs);
         let thread = thread::Builder::new().name("store".to_owned());
@@ -151,6 +158,25 @@ impl Embedded {
         read: impl FnOnce(&ReadTransaction) -> Result<T, Error>,
     ) -> Result<T, StoreError> {
         self.shared.read(read).map_err(|error| self.report(error))
+    }
+
+    /// Claims a conversation. Returns the claim after that, and whether it replaces that of a dead
+    /// holder.
+    async fn claim_over(
+        &self,
+        id: &ConversationId,
+        me: &Holder,
+        dead: Option<&Holder>,
+    ) -> Result<(Claim, bool), StoreError> {
+        match self.shared.claim(id, me, dead).map_err(|error| self.report(error))? {
+            ClaimStep::Held(claim) => Ok((claim, false)),
+            ClaimStep::TakeOver(dead) => {
+                let is_other = dead != *me;
+                let (id, me) = (id.clone(), me.clone());
+                let claim = self.submit(|done| Job::TakeOver { id, me, dead, done }).await??;
+                Ok((claim, is_other))
+            }
+        }
     }
 
     /// How many events follow `after`.
@@ -243,13 +269,33 @@ impl Journal for Embedded {
         me: &Holder,
         dead: Option<&Holder>,
     ) -> Result<Claim, StoreError> {
-        match self.shared.claim(id, me, dead).map_err(|error| self.report(error))? {
-            ClaimStep::Held(claim) => Ok(claim),
-            ClaimStep::TakeOver(dead) => {
-                let (id, me) = (id.clone(), me.clone());
-                self.submit(|done| Job::TakeOver { id, me, dead, done }).await?
-            }
+        Ok(self.claim_over(id, me, dead).await?.0)
+    }
+
+    async fn claim_and_load(
+        &self,
+        id: &ConversationId,
+        me: &Holder,
+        dead: Option<&Holder>,
+    ) -> Result<ClaimedConversation, StoreError> {
+        let (claim, is_successor) = self.claim_over(id, me, dead).await?;
+        if claim.holder != *me {
+            return Ok(ClaimedConversation { claim, deaths: 0, stored: None });
         }
+        let was_interrupted = self.shared.interrupted().contains(id);
+        if is_successor || was_interrupted {
+            let (id, held) = (id.clone(), claim.clone());
+            self.write(Write::CountDeath { id, held }).await?;
+        }
+        if was_interrupted {
+            self.shared.interrupted().remove(id);
+        }
+        let deaths = self.read_row(|from| read::deaths(from, id.as_str()))?;
+        Ok(ClaimedConversation { claim, deaths, stored: self.load(id).await? })
+    }
+
+    async fn reset_deaths(&self, id: &ConversationId) -> Result<(), StoreError> {
+        self.write(Write::ResetDeaths { id: id.clone() }).await.map(|_| ())
     }
 
     async fn release(&self, id: &ConversationId, held: &Claim) -> Result<(), StoreError> {
@@ -264,6 +310,7 @@ impl Journal for Embedded {
         response: Option<StoredResponse>,
     ) -> Result<(), StoreError> {
         let response = encode(id.as_str(), response)?;
+        self.shared.interrupted().remove(id);
         let (id, held) = (id.clone(), held.clone());
         self.write(Write::Delete { id, held, response }).await.map(|_| ())
     }

@@ -10,8 +10,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use abide_actors::blobs::Blob;
 use abide_actors::identity::Epoch;
 use abide_actors::journal::{
-    Claim, Commit, ConversationSummary, Holder, InboxEntry, InboxFilter, Journal, StoreError,
-    StoredConversation, StoredResponse,
+    Claim, ClaimedConversation, Commit, ConversationSummary, Holder, InboxEntry, InboxFilter,
+    Journal, StoreError, StoredConversation, StoredResponse,
 };
 use abide_conversation::remembered_decision::RememberedDecision;
 use abide_conversation::{
@@ -35,6 +35,8 @@ pub struct Memory {
 struct Tables {
     claims: Claims,
     conversations: BTreeMap<ConversationId, Conversation>,
+    /// How many holders of a conversation died while it was at work.
+    deaths: BTreeMap<ConversationId, u32>,
     inbox: BTreeMap<InboxKey, InboxEntry>,
     alarms: BTreeSet<(Timestamp, ConversationId)>,
     active: BTreeSet<ConversationId>,
@@ -86,6 +88,18 @@ impl Memory {
 }
 
 impl Tables {
+    fn claim(&mut self, id: &ConversationId, me: &Holder, dead: Option<&Holder>) -> Claim {
+        let stored_epoch = self.conversations.get(id).map_or(Epoch::ZERO, |known| known.epoch);
+        self.claims.claim(id, me, dead, stored_epoch)
+    }
+
+    fn load(&self, id: &ConversationId) -> Option<StoredConversation> {
+        let conversation = self.conversations.get(id)?;
+        let state = conversation.state.clone().unwrap_or_default();
+        let (events, cached_seq) = (conversation.after(state.seq).to_vec(), state.seq);
+        Some(StoredConversation { state, events, cached_seq })
+    }
+
     fn append(
         &mut self,
         id: &ConversationId,
@@ -116,6 +130,9 @@ impl Tables {
             self.inbox.insert(key, entry);
         }
         self.add_to_indexes(id, &commit.summary);
+        if commit.resets_deaths {
+            self.deaths.remove(id);
+        }
         if let Some(now) = commit.events.last().map(|event| event.at) {
             self.remove_expired(now);
         }
@@ -131,6 +148,7 @@ impl Tables {
 
     fn delete(&mut self, id: &ConversationId) {
         self.audit.remove(id);
+        self.deaths.remove(id);
         let old = self.conversations.remove(id);
         self.remove_from_indexes(id, old.as_ref().map(|old| &old.summary));
         for ((call, suspension), at) in old.into_iter().flat_map(|old| old.open) {
@@ -195,13 +213,31 @@ impl Journal for Memory {
     }
 
     async fn load(&self, id: &ConversationId) -> Result<Option<StoredConversation>, StoreError> {
-        let tables = self.tables();
-        let loaded = tables.conversations.get(id).map(|conversation| {
-            let state = conversation.state.clone().unwrap_or_default();
-            let (events, cached_seq) = (conversation.after(state.seq).to_vec(), state.seq);
-            StoredConversation { state, events, cached_seq }
-        });
-        Ok(loaded)
+        Ok(self.tables().load(id))
+    }
+
+    async fn claim_and_load(
+        &self,
+        id: &ConversationId,
+        me: &Holder,
+        dead: Option<&Holder>,
+    ) -> Result<ClaimedConversation, StoreError> {
+        let mut tables = self.tables();
+        let holder_before = tables.claims.present(id).map(|before| before.holder.clone());
+        let claim = tables.claim(id, me, dead);
+        if claim.holder != *me {
+            return Ok(ClaimedConversation { claim, deaths: 0, stored: None });
+        }
+        if holder_before.is_some_and(|before| before != *me) && tables.active.contains(id) {
+            *tables.deaths.entry(id.clone()).or_default() += 1;
+        }
+        let deaths = tables.deaths.get(id).copied().unwrap_or_default();
+        Ok(ClaimedConversation { claim, deaths, stored: tables.load(id) })
+    }
+
+    async fn reset_deaths(&self, id: &ConversationId) -> Result<(), StoreError> {
+        self.tables().deaths.remove(id);
+        Ok(())
     }
 
     async fn events(
@@ -243,9 +279,7 @@ impl Journal for Memory {
         me: &Holder,
         dead: Option<&Holder>,
     ) -> Result<Claim, StoreError> {
-        let mut tables = self.tables();
-        let stored_epoch = tables.conversations.get(id).map_or(Epoch::ZERO, |known| known.epoch);
-        Ok(tables.claims.claim(id, me, dead, stored_epoch))
+        Ok(self.tables().claim(id, me, dead))
     }
 
     async fn release(&self, id: &ConversationId, held: &Claim) -> Result<(), StoreError> {

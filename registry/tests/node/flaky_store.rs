@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use abide_actors::journal::{
-    Claim, Commit, ConversationSummary, Holder, InboxEntry, InboxFilter, Journal, StoreError,
-    StoredConversation, StoredResponse,
+    Claim, ClaimedConversation, Commit, ConversationSummary, Holder, InboxEntry, InboxFilter,
+    Journal, StoreError, StoredConversation, StoredResponse,
 };
 use abide_conversation::event::Event;
 use abide_conversation::remembered_decision::RememberedDecision;
@@ -165,6 +165,19 @@ impl Journal for FlakyStore {
 
     async fn load(&self, id: &ConversationId) -> Result<Option<StoredConversation>, StoreError> {
         self.reachable()?.load(id).await
+    }
+
+    async fn claim_and_load(
+        &self,
+        id: &ConversationId,
+        me: &Holder,
+        dead: Option<&Holder>,
+    ) -> Result<ClaimedConversation, StoreError> {
+        self.reachable()?.claim_and_load(id, me, dead).await
+    }
+
+    async fn reset_deaths(&self, id: &ConversationId) -> Result<(), StoreError> {
+        self.reachable()?.reset_deaths(id).await
     }
 
     async fn events(

@@ -381,6 +381,7 @@ async fn with_forged_journal(
         closed: Vec::new(),
         state: None,
         responses: Vec::new(),
+        resets_deaths: false,
     };
     store.append(&id, &held, commit).await.unwrap();
     store.release(&id, &held).await.unwrap();

@@ -8,6 +8,7 @@ mod child_deaths;
 mod children;
 mod client_calls;
 mod context_reduction;
+mod deletion;
 mod drain;
 mod elicitation;
 mod flaky_store;

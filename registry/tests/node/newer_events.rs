@@ -53,6 +53,7 @@ async fn written() -> Arc<Memory> {
         closed: Vec::new(),
         state: None,
         responses: Vec::new(),
+        resets_deaths: false,
     };
     store.append(&id, &held, commit).await.unwrap();
     store.release(&id, &held).await.unwrap();

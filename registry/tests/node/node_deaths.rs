@@ -3,6 +3,8 @@
 
 use std::time::Duration;
 
+use abide_actors::request::Request;
+use abide_conversation::ConversationId;
 use abide_conversation::event::{Event, EventData, TurnOutcome};
 use serde_json::json;
 use tokio::time::Instant;
@@ -212,4 +214,107 @@ async fn a_cluster_that_died_as_a_whole_resumes_its_work() {
         cluster.node(0).check(&id).await;
     }
     cluster.check_writes();
+}
+
+/// The number of the node that holds `x`.
+async fn holder_of_x(cluster: &TestCluster) -> usize {
+    let holder = cluster.holder("x").await.unwrap();
+    holder.node.as_str()[1..].parse().unwrap()
+}
+
+/// Kills the holder of `x` and starts its node again. Returns whether the call of `x` then runs on
+/// any node.
+async fn kill_holder(cluster: &mut TestCluster) -> bool {
+    let runs = cluster.run_count("x", "c");
+    let holder = holder_of_x(cluster).await;
+    cluster.kill(holder, DeathMode::ConnectionRefused);
+    cluster.start(holder).await;
+    cluster.wait_for_full_view().await;
+    let runs_again = async {
+        while cluster.run_count("x", "c") == runs {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), runs_again).await.is_ok()
+}
+
+/// The ids that a listing of the node has as quarantined.
+async fn quarantined_ids(cluster: &TestCluster, number: usize) -> Vec<String> {
+    let actors = cluster.node(number).conversations.list_actors(None, None, 100).await;
+    let quarantined = actors.into_iter().filter(|actor| actor.is_quarantined);
+    quarantined.map(|actor| actor.conversation_id.to_string()).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_conversation_ends_more_than_five_processes() {
+    let mut cluster = TestCluster::new(3, HOLD_AGENT).await;
+    cluster.node(0).send("x", "go").await.unwrap();
+    cluster.node(0).wait_for_holds(1).await;
+    for ended in 1..5 {
+        assert!(kill_holder(&mut cluster).await, "given up after {ended}");
+    }
+    assert!(!kill_holder(&mut cluster).await, "a sixth process ran it");
+    assert_eq!(cluster.run_count("x", "c"), 5);
+    for number in 0..3 {
+        let quarantined = cluster.node(number).quarantine("x").await.unwrap();
+        assert!(quarantined.reason.starts_with("5 processes"), "{}", quarantined.reason);
+        assert_eq!(quarantined_ids(&cluster, number).await, ["x"]);
+        assert!(cluster.node(number).send("x", "more").await.is_err());
+    }
+    // The death of the node that keeps it frees nothing, and is seen by all others.
+    let keeper = holder_of_x(&cluster).await;
+    cluster.kill(keeper, DeathMode::ConnectionRefused);
+    let rest = cluster.running();
+    for number in &rest {
+        let seen = async {
+            while cluster.node(*number).quarantine("x").await.is_none() {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(60), seen).await.expect("it left quarantine");
+        assert_eq!(quarantined_ids(&cluster, *number).await, ["x"]);
+    }
+    assert_eq!(cluster.run_count("x", "c"), 5);
+    cluster.release_all();
+    cluster.node(rest[0]).conversations.retry(&ConversationId::new("x")).await.unwrap();
+    assert_eq!(cluster.node(rest[1]).turn_end("x", 1).await, (TurnOutcome::Completed, None));
+    assert!(quarantined_ids(&cluster, rest[1]).await.is_empty());
+    cluster.check_writes();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_conversation_that_ended_its_processes_can_be_released_and_deleted() {
+    for release in [true, false] {
+        let mut cluster = TestCluster::new(3, HOLD_AGENT).await;
+        cluster.node(0).send("x", "go").await.unwrap();
+        cluster.node(0).wait_for_holds(1).await;
+        while kill_holder(&mut cluster).await {}
+        cluster.release_all();
+        if release {
+            let id = ConversationId::new("x");
+            assert!(cluster.node(1).conversations.release(&id, false).await.unwrap());
+        } else {
+            cluster.node(1).deliver("x", Request::Delete).await.unwrap();
+            cluster.node(1).send("x", "go").await.unwrap();
+        }
+        assert_eq!(cluster.node(1).turn_end("x", 1).await, (TurnOutcome::Completed, None));
+        assert!(quarantined_ids(&cluster, 2).await.is_empty());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_conversation_that_waits_for_a_person_survives_any_number_of_processes() {
+    let mut cluster = TestCluster::new(3, APPROVAL_AGENT).await;
+    cluster.node(0).send("x", "go").await.unwrap();
+    cluster.node(0).poll_for_event("x", suspended).await;
+    for _ in 0..7 {
+        assert!(cluster.node(0).approve("x", "nosuch").await.is_err());
+        let holder = holder_of_x(&cluster).await;
+        cluster.kill(holder, DeathMode::ConnectionRefused);
+        cluster.start(holder).await;
+        cluster.wait_for_full_view().await;
+    }
+    cluster.release_all();
+    cluster.node(0).approve("x", "c").await.unwrap();
+    assert_eq!(cluster.node(0).turn_end("x", 1).await, (TurnOutcome::Completed, None));
 }

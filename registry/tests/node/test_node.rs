@@ -107,10 +107,15 @@ impl Default for TestTools {
     }
 }
 
+/// The directory of this process below which the workspaces are.
+pub fn builtin_base() -> std::path::PathBuf {
+    std::env::temp_dir().join(format!("abide-shell-{}", std::process::id()))
+}
+
 /// Services for the built-in tools: files live below a directory of this process, and no command
 /// can be started.
 fn builtin_services(clock: &Arc<dyn Clock>) -> BuiltinServices {
-    let base = std::env::temp_dir().join(format!("abide-shell-{}", std::process::id()));
+    let base = builtin_base();
     let shell = Shell::new(Launcher::of("/nowhere"), Sandbox::Off, Limits::default());
     BuiltinServices {
         workspaces: Arc::new(Workspaces::new(base, clock.clone())),

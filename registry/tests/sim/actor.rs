@@ -351,5 +351,6 @@ pub fn compose(
         closed: before.iter().filter(|it| !among(&after, it)).map(closed).collect(),
         state: cache.then(|| next.clone()),
         responses: response.into_iter().collect(),
+        resets_deaths: false,
     }
 }

@@ -155,6 +155,7 @@ fn commits() -> Result<Vec<Commit>, LoadError> {
             opened: after.into_iter().filter(|_| before.is_empty()).collect(),
             state: None,
             responses: Vec::new(),
+            resets_deaths: false,
         });
         remaining = rest;
     }
@@ -200,7 +201,7 @@ async fn send_message(
     Json(_): Json<Value>,
 ) -> Result<(StatusCode, Json<Value>), RequestError> {
     let conversation = ConversationId::new(id.clone());
-    let (claim, _) = bare.store.claim_and_load(&conversation, &bare.me, None).await?;
+    let claim = bare.store.claim_and_load(&conversation, &bare.me, None).await?.claim;
     bare.commit(&conversation, &claim, 0).await?;
     let (frames, unread) = unbounded_channel();
     let turn = Turn { claim: claim.clone(), frames: frames.clone(), unread: Some(unread) };

@@ -47,8 +47,9 @@ async fn a_run_that_was_killed_is_dispatched_again_under_the_same_key() {
     let second = tools.requests.nth(2).await;
     tools.release();
     let journal = site.client.wait_until_settled("c", 1).await;
-    assert_eq!(first.header("idempotency-key"), "c/call_1");
-    assert_eq!(second.header("idempotency-key"), "c/call_1");
+    assert_eq!(first.call(), "c/call_1");
+    assert!(first.has_key_of_call(), "{first:?}");
+    assert_eq!(first.header("idempotency-key"), second.header("idempotency-key"));
     assert_eq!((&first.body["attempt"], &second.body["attempt"]), (&json!(1), &json!(2)));
     assert_eq!(second.body["args"], json!({"n": 7}));
     assert_eq!(second.body["turn_id"], first.body["turn_id"]);
@@ -221,7 +222,7 @@ async fn a_mixed_turn_that_was_killed_has_both_its_calls() {
 
     let _node = site.start().await;
     let again = tools.requests.nth(2).await;
-    assert_eq!((again.header("idempotency-key"), &again.body["attempt"]), ("c/runs", &json!(2)));
+    assert_eq!((again.call().as_str(), &again.body["attempt"]), ("c/runs", &json!(2)));
     let snapshot = site.client.snapshot("c").await;
     assert_eq!(snapshot["state"], "awaiting_input");
     assert_eq!(snapshot["in_flight"][0]["call_id"], "runs");

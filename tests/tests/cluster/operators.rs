@@ -54,7 +54,7 @@ async fn a_killed_actor_is_revived_at_once() {
     let killed = site.client.admin(Method::POST, "/admin/actors/c/kill").await;
     assert_eq!(killed.status, 202);
     let again = tools.requests.nth(2).await;
-    assert_eq!((again.header("idempotency-key"), &again.body["attempt"]), ("c/runs", &json!(2)));
+    assert_eq!((again.call().as_str(), &again.body["attempt"]), ("c/runs", &json!(2)));
     let actor = site.client.admin(Method::GET, "/admin/actors/c").await.expect(200);
     assert_eq!(actor["restarts"], 1, "{actor:#}");
     tools.release();

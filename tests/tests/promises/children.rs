@@ -50,7 +50,7 @@ async fn a_kill_while_the_childs_tool_runs_ends_in_one_answer() {
         let key = format!("{}/it", scenario.child);
         let runs = async || {
             let all = tools.requests.all();
-            let count = all.iter().filter(|run| run.header("idempotency-key") == key).count();
+            let count = all.iter().filter(|run| run.call() == key).count();
             (count == 1 + usize::from(again)).then_some(())
         };
         poll("the child's tool to run as often as it must", runs).await;
@@ -128,7 +128,7 @@ async fn a_child_whose_node_was_stopped_goes_on_elsewhere_and_answers_once() {
     let key = format!("{}/it", scenario.child);
     let attempts = || {
         let all = tools.requests.all().into_iter();
-        let runs = all.filter(|run| run.header("idempotency-key") == key);
+        let runs = all.filter(|run| run.call() == key);
         runs.map(|run| run.body["attempt"].as_u64().unwrap()).collect::<Vec<_>>()
     };
     poll("a second attempt", async || (attempts() == [1, 2]).then_some(())).await;

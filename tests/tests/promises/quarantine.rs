@@ -1,13 +1,17 @@
-//! A conversation whose actor keeps crashing is quarantined, harms no other, and can be released.
+//! A conversation that keeps crashing its actor, or its process, is quarantined, harms no other, and
+//! can be released.
 
 use abide_registry::partition::Partition;
+use abide_tests::client::Client;
 use abide_tests::cluster::Cluster;
 use abide_tests::deadline::poll;
+use abide_tests::node::Site;
 use abide_tests::tool_server::ToolServer;
 use reqwest::Method;
 use serde_json::json;
 
-use crate::agents::{calls_once, http};
+use crate::ABIDE;
+use crate::agents::{calls_once, http, human};
 use crate::cluster_state::{admin, cluster, wait_for_up_nodes, wait_until_connected};
 
 /// Starts a cluster on whose first node these conversations and `good` have a running tool.
@@ -145,4 +149,84 @@ async fn a_quarantined_conversation_whose_holder_dies_does_not_take_the_next_nod
     assert_eq!(released.status, 202);
     cluster.client(last).wait_until_settled("bad", 1).await;
     cluster.evidence(&[&tools]).await.assert_no_violations();
+}
+
+/// Waits until a listing of this node has the conversation as quarantined by the deaths of
+/// processes.
+async fn expect_listed(client: &Client, id: &str) {
+    let path = "/admin/actors?state=quarantined";
+    poll(&format!("{id} to be listed as quarantined"), async || {
+        let listed = client.try_admin(Method::GET, path).await?.body["actors"].take();
+        listed.as_array()?.iter().any(|actor| actor["conversation_id"] == id).then_some(())
+    })
+    .await;
+    let actor = admin(client, &format!("/admin/actors/{id}")).await;
+    let waits_for = actor["why"]["waits_for"].as_str().unwrap();
+    assert!(waits_for.contains("processes in a row ended"), "{waits_for}");
+}
+
+/// Each of these processes dies of the call that the conversation makes, whoever runs it.
+#[tokio::test]
+async fn no_conversation_ends_more_than_five_processes() {
+    let tools = ToolServer::start().await;
+    let mut cluster = cluster(3, &[]).await;
+    wait_until_connected(&cluster).await;
+    let deadly = calls_once(vec![http("hold", &tools, "/hold", json!({}))]);
+    let parked = calls_once(vec![human("ask")]);
+    cluster.client(0).define("deadly", &deadly).await;
+    cluster.client(0).define("parked", &parked).await;
+    cluster.client(0).send_message("bad", "deadly", "go").await;
+    cluster.client(0).send_message("asks", "parked", "go").await;
+    for attempt in 1..=5 {
+        tools.requests.nth(attempt).await;
+        let holder = cluster.holder(cluster.other(usize::MAX), "bad").await;
+        cluster.restart(holder).await;
+        wait_until_connected(&cluster).await;
+    }
+    for client in cluster.clients() {
+        expect_listed(client, "bad").await;
+        client.cancel("bad").await.expect_problem(503, "unavailable");
+    }
+    // It stays where it is when its next holder dies, too, and takes none with it.
+    let keeper = cluster.holder(0, "bad").await;
+    cluster.restart(keeper).await;
+    wait_until_connected(&cluster).await;
+    for client in cluster.clients() {
+        expect_listed(client, "bad").await;
+    }
+    assert_eq!(tools.requests.all().len(), 5, "a sixth process ran it");
+    cluster.client(1).resolve("asks", "ask", json!({"result": "yes"})).await.expect(200);
+    cluster.client(2).wait_until_settled("asks", 1).await;
+
+    tools.release();
+    cluster.client(2).repair("bad", "retry", None).await.expect(200);
+    let journal = cluster.client(1).wait_until_settled("bad", 1).await;
+    assert_eq!(journal.outcomes(), ["completed"]);
+    cluster.evidence(&[&tools]).await.assert_no_violations();
+}
+
+#[tokio::test]
+async fn no_conversation_of_an_embedded_store_ends_more_than_five_processes() {
+    let tools = ToolServer::start().await;
+    let site = Site::new(ABIDE);
+    let mut node = site.start().await;
+    let deadly = calls_once(vec![http("hold", &tools, "/hold", json!({}))]);
+    site.client.define("deadly", &deadly).await;
+    site.client.send_message("bad", "deadly", "go").await;
+    for attempt in 1..=5 {
+        tools.requests.nth(attempt).await;
+        node.kill().await;
+        node = site.start().await;
+    }
+    expect_listed(&site.client, "bad").await;
+    node.kill().await;
+    node = site.start().await;
+    expect_listed(&site.client, "bad").await;
+    assert_eq!(tools.requests.all().len(), 5, "a sixth process ran it");
+    let deleted = site.client.ask(Method::DELETE, "/v1/conversations/bad", None, None).await;
+    assert_eq!(deleted.unwrap().status, 204);
+    tools.release();
+    site.client.send_message("bad", "deadly", "go").await;
+    assert_eq!(site.client.wait_until_settled("bad", 1).await.outcomes(), ["completed"]);
+    node.kill().await;
 }

@@ -65,7 +65,7 @@ async fn assert_taken_over(scenario: &Scenario) {
     let queued = other.wait_until_settled("queued", 2).await;
     assert_eq!(queued.outcomes(), ["completed", "completed"]);
     let all = tools.requests.all();
-    let runs = |key: &str| all.iter().filter(|run| run.header("idempotency-key") == key).count();
+    let runs = |key: &str| all.iter().filter(|run| run.call() == key).count();
     assert_eq!(
         ["once/once", "running/hold", "queued/hold", "queued/hold~2"].map(runs),
         [1, 2, 2, 1]
@@ -99,7 +99,7 @@ async fn what_ran_on_a_stopped_node_goes_on_elsewhere_when_its_lease_is_over() {
     for again in &scenario.tools.requests.all()[3..5] {
         let after = again.at.duration_since(stopped);
         println!("measured a tool of a stopped node ran again after {after:?}");
-        assert!(after <= bound, "{} ran again after {after:?}", again.header("idempotency-key"));
+        assert!(after <= bound, "{} ran again after {after:?}", again.call());
     }
     scenario.cluster.cont(0);
     wait_until_all_up(&scenario.cluster).await;

@@ -155,6 +155,21 @@ fn a_tool_that_does_something_else_is_not_the_one_that_was_decided_about() {
 }
 
 #[test]
+fn a_decision_does_not_hold_for_a_tool_that_asks_by_other_rules() {
+    let tool = |approval: Value| {
+        let run = json!({"http": {"url": "http://127.0.0.1:9/"}});
+        let source = source(json!([{"name": "send", "run": run, "approval": approval}]));
+        let definition = parse(source).unwrap().definition;
+        definition.tools.iter().find(|it| it.name == "send").unwrap().action_fingerprint()
+    };
+    let decided_for = tool(json!({"when": "args.amount > 100"}));
+    assert_eq!(decided_for, tool(json!({"when": "args.amount > 100"})));
+    for tightened in [json!({"when": "args.amount > 10"}), json!("requires_approval")] {
+        assert_ne!(decided_for, tool(tightened.clone()), "{tightened}");
+    }
+}
+
+#[test]
 fn a_remembered_denial_wins_and_an_approval_opens_neither_lists_nor_phase_nor_what_is_strict() {
     let both = vec![
         remembered_decision("d1", "send", true, None),

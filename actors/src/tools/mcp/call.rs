@@ -79,8 +79,7 @@ fn params(tool_ref: &McpToolRef, run: &Run) -> CallToolRequestParams {
 /// The metadata with an idempotency key, which is the same for every attempt, as with HTTP tools.
 fn meta(run: &Run) -> RequestMetaObject {
     let mut meta = MetaObject::new();
-    let key = format!("{}/{}", run.conversation, run.call);
-    meta.0.insert("abide/idempotency-key".to_owned(), key.into());
+    meta.0.insert("abide/idempotency-key".to_owned(), run.idempotency_key().into());
     meta.0.insert("abide/attempt".to_owned(), json!(run.attempt));
     RequestMetaObject(meta)
 }

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use abide_actors::identity::{Epoch, Incarnation};
-use abide_actors::journal::{Claim, Holder, StoreError};
+use abide_actors::journal::{Claim, ClaimedConversation, Commit, Holder, StoreError};
 use tokio::task::JoinSet;
 
 use super::super::Store;
@@ -69,17 +69,88 @@ pub(in super::super) async fn claim_and_load_returns_the_journal_only_to_the_hol
     store: Arc<dyn Store>,
 ) {
     let (me, other) = (holder("n"), holder("m"));
-    let (held, none) = store.claim_and_load(&id("a"), &me, None).await.unwrap();
-    assert_eq!((&held.holder, none), (&me, None));
+    let claimed = store.claim_and_load(&id("a"), &me, None).await.unwrap();
+    let held = claimed.claim;
+    assert_eq!((&held.holder, claimed.stored), (&me, None));
     store.append(&id("a"), &held, commit(1, 3)).await.unwrap();
     let lost = store.claim_and_load(&id("a"), &other, Some(&other)).await;
-    assert_eq!(lost, Ok((held.clone(), None)));
-    let (next, stored) = store.claim_and_load(&id("a"), &other, Some(&me)).await.unwrap();
-    assert!(next.holder == other && next.epoch > held.epoch, "{next:?}");
-    assert_eq!(stored.unwrap().events, *commit(1, 3).events);
+    let lost_claim = ClaimedConversation { claim: held.clone(), deaths: 0, stored: None };
+    assert_eq!(lost, Ok(lost_claim));
+    let next = store.claim_and_load(&id("a"), &other, Some(&me)).await.unwrap();
+    assert!(next.claim.holder == other && next.claim.epoch > held.epoch, "{next:?}");
+    assert_eq!(next.stored.unwrap().events, *commit(1, 3).events);
     assert_eq!(store.append(&id("a"), &held, commit(4, 4)).await, Err(StoreError::Fenced));
-    let (_, again) = store.claim_and_load(&id("a"), &other, None).await.unwrap();
-    assert_eq!(again, store.load(&id("a")).await.unwrap());
+    let again = store.claim_and_load(&id("a"), &other, None).await.unwrap();
+    assert_eq!(again.stored, store.load(&id("a")).await.unwrap());
+}
+
+/// A commit of one event, after which the conversation is at work.
+fn working_commit(seq: u64) -> Commit {
+    let mut commit = commit(seq, seq);
+    commit.summary.active = true;
+    commit
+}
+
+/// The deaths that a claim of `me` over the dead holder finds.
+async fn deaths_over(store: &dyn Store, me: &Holder, dead: Option<&Holder>) -> (Claim, u32) {
+    let claimed = store.claim_and_load(&id("a"), me, dead).await.unwrap();
+    assert_eq!(claimed.claim.holder, *me);
+    (claimed.claim, claimed.deaths)
+}
+
+pub(in super::super) async fn deaths_are_counted_until_a_commit_resets_them(store: Arc<dyn Store>) {
+    let mut last = holder("0");
+    let (held, deaths) = deaths_over(&*store, &last, None).await;
+    assert_eq!(deaths, 0);
+    store.append(&id("a"), &held, working_commit(1)).await.unwrap();
+    for n in 1..=6 {
+        let next = holder(&n.to_string());
+        let (held, deaths) = deaths_over(&*store, &next, Some(&last)).await;
+        assert_eq!(deaths, n);
+        // The former actor of the same holder, and a repeat of the claim, are no deaths.
+        assert_eq!(deaths_over(&*store, &next, Some(&last)).await, (held, n));
+        let (held, deaths) = deaths_over(&*store, &next, Some(&next)).await;
+        assert_eq!(deaths, n);
+        store.append(&id("a"), &held, working_commit(u64::from(n) + 1)).await.unwrap();
+        last = next;
+    }
+    let (held, _) = deaths_over(&*store, &last, None).await;
+    let completed = Commit { resets_deaths: true, ..working_commit(8) };
+    store.append(&id("a"), &held, completed).await.unwrap();
+    let next = Holder { incarnation: Incarnation::new("2"), ..last.clone() };
+    let (_, deaths) = deaths_over(&*store, &next, Some(&last)).await;
+    assert_eq!(deaths, 1, "a node that was started again did not count as another holder");
+    store.reset_deaths(&id("a")).await.unwrap();
+    let (held, deaths) = deaths_over(&*store, &next, None).await;
+    assert_eq!(deaths, 0);
+    let (_, deaths) = deaths_over(&*store, &last, Some(&next)).await;
+    assert_eq!(deaths, 1);
+    assert!(store.delete(&id("a"), &held, None).await.is_err());
+    let (held, _) = deaths_over(&*store, &last, None).await;
+    store.delete(&id("a"), &held, None).await.unwrap();
+    assert_eq!(deaths_over(&*store, &last, None).await.1, 0, "a deletion left the count");
+}
+
+pub(in super::super) async fn deaths_under_which_nothing_ran_are_not_counted(
+    store: Arc<dyn Store>,
+) {
+    let (held, _) = deaths_over(&*store, &holder("0"), None).await;
+    // Parked: it waits for a person.
+    store.append(&id("a"), &held, commit(1, 1)).await.unwrap();
+    for n in 1..=6 {
+        let (last, next) = (holder(&(n - 1).to_string()), holder(&n.to_string()));
+        assert_eq!(deaths_over(&*store, &next, Some(&last)).await.1, 0);
+    }
+    // A holder that hands its claim over, or gives it up, is not dead.
+    let (held, _) = deaths_over(&*store, &holder("6"), None).await;
+    store.append(&id("a"), &held, working_commit(2)).await.unwrap();
+    let (last, next) = (holder("6"), holder("7"));
+    let handed_over = store.claim(&id("a"), &next, Some(&last)).await.unwrap();
+    assert_eq!(deaths_over(&*store, &next, Some(&next)).await.1, 0);
+    assert_eq!(handed_over.holder, next);
+    let (held, _) = deaths_over(&*store, &next, None).await;
+    store.release(&id("a"), &held).await.unwrap();
+    assert_eq!(deaths_over(&*store, &last, Some(&next)).await.1, 0);
 }
 
 pub(in super::super) async fn no_epoch_is_given_twice(store: Arc<dyn Store>) {

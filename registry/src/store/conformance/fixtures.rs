@@ -75,7 +75,7 @@ pub(in super::super) fn commit(first: u64, last: u64) -> Commit {
     let opened = Vec::new();
     let closed = Vec::new();
     let responses = Vec::new();
-    Commit { events, summary, opened, closed, state: None, responses }
+    Commit { events, summary, opened, closed, state: None, responses, resets_deaths: false }
 }
 
 /// Claims a conversation and writes its first event.

@@ -7,7 +7,7 @@ use abide_actors::journal::{
 };
 use abide_conversation::remembered_decision::RememberedDecision;
 use abide_conversation::{ConversationId, Event, Revision, Seq, State, Timestamp};
-use redb::{Error, ReadTransaction};
+use redb::{Error, ReadTransaction, TableError};
 
 use super::super::paging::{self, InboxKey};
 use super::super::{Page, StoredAgent, SummaryFilter};
@@ -18,6 +18,16 @@ use crate::partition::{Partition, PartitionSet};
 pub(super) fn record(from: &ReadTransaction, id: &str) -> Result<Option<Record>, Error> {
     let record = from.open_table(tables::HEADS)?.get(id)?;
     record.map(|json| tables::parse("head", json.value())).transpose()
+}
+
+/// How many processes ended while the conversation was at work.
+pub(super) fn deaths(from: &ReadTransaction, id: &str) -> Result<u32, Error> {
+    match from.open_table(tables::DEATHS) {
+        Ok(deaths) => Ok(deaths.get(id)?.map_or(0, |count| count.value())),
+        // A store of an earlier version that had no room for the table.
+        Err(TableError::TableDoesNotExist(_)) => Ok(0),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// The cached state and the events after it, or all events if no cache can be read. The outer

@@ -1,6 +1,7 @@
 //! The state that readers and the writer of one store share: the open file, the claims, the
 //! counters.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
@@ -18,6 +19,9 @@ use super::read;
 pub(super) struct Shared {
     file: RwLock<OpenFile>,
     claims: Mutex<Claims>,
+    /// The conversations that were at work when the last process ended without closing the store,
+    /// and that nobody has claimed since.
+    interrupted: Mutex<BTreeSet<ConversationId>>,
     pub(super) probe: Arc<Probe>,
     commits: AtomicU64,
 }
@@ -46,11 +50,16 @@ pub(super) enum ClaimStep {
 }
 
 impl Shared {
-    pub(super) fn new(database: Database, probe: Arc<Probe>) -> Self {
+    pub(super) fn new(
+        database: Database,
+        interrupted: BTreeSet<ConversationId>,
+        probe: Arc<Probe>,
+    ) -> Self {
         let file = OpenFile { generation: 0, database: Ok(Arc::new(database)) };
         Self {
             file: RwLock::new(file),
             claims: Mutex::default(),
+            interrupted: Mutex::new(interrupted),
             probe,
             commits: AtomicU64::new(0),
         }
@@ -69,6 +78,11 @@ impl Shared {
 
     pub(super) fn claims(&self) -> MutexGuard<'_, Claims> {
         self.claims.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The conversations that the end of the last process interrupted.
+    pub(super) fn interrupted(&self) -> MutexGuard<'_, BTreeSet<ConversationId>> {
+        self.interrupted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Claims a conversation, unless the claim must wait for writes of a dead holder.

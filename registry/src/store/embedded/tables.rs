@@ -1,9 +1,11 @@
 //! The tables of the file, and how keys and values are written in them.
 
+use std::collections::BTreeSet;
+
 use abide_actors::identity::Epoch;
 use abide_actors::journal::ConversationSummary;
 use abide_conversation::{CallId, ConversationId, Timestamp};
-use redb::{Error, TableDefinition, WriteTransaction};
+use redb::{Database, Error, ReadableTable, TableDefinition, WriteTransaction};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -59,6 +61,12 @@ pub(super) const AUDITED: TableDefinition<(Text, Text), Nanos> = TableDefinition
 pub(super) const AUDIT_EXPIRIES: TableDefinition<(Nanos, Text, Text), ()> =
     TableDefinition::new("audit_expiries");
 
+/// Conversation → how many processes ended while it was at work.
+pub(super) const DEATHS: TableDefinition<Text, u32> = TableDefinition::new("deaths");
+
+/// The row of [`META`] that is 1 while a process has the store open, and 0 after it closed it.
+const OPEN_ROW: &str = "open";
+
 /// What is stored about a conversation in addition to its journal.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Record {
@@ -90,6 +98,29 @@ pub(super) fn create(transaction: &WriteTransaction) -> Result<(), Error> {
     transaction.open_table(AUDITED)?;
     transaction.open_table(AUDIT_EXPIRIES)?;
     Ok(())
+}
+
+/// Marks the store as open, or as closed. Returns the conversations that were at work when the last
+/// process ended without closing the store.
+pub(super) fn mark_open(
+    database: &Database,
+    is_open: bool,
+) -> Result<BTreeSet<ConversationId>, Error> {
+    let transaction = database.begin_write()?;
+    let was_open = {
+        let mut meta = transaction.open_table(META)?;
+        let before = meta.insert(OPEN_ROW, u64::from(is_open))?;
+        before.is_some_and(|before| before.value() == 1)
+    };
+    let mut interrupted = BTreeSet::new();
+    if was_open && is_open {
+        for row in transaction.open_table(ACTIVE)?.iter()? {
+            interrupted.insert(ConversationId::new(row?.0.value()));
+        }
+    }
+    transaction.open_table(DEATHS)?;
+    transaction.commit()?;
+    Ok(interrupted)
 }
 
 pub(super) fn nanos(at: Timestamp) -> Nanos {

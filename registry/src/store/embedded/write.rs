@@ -26,6 +26,8 @@ const MAX_REMOVED_BYTES: usize = 4 << 20;
 pub(super) enum Write {
     Append(Box<Append>),
     Delete { id: ConversationId, held: Claim, response: Option<EncodedResponse> },
+    CountDeath { id: ConversationId, held: Claim },
+    ResetDeaths { id: ConversationId },
     PutAgent { name: AgentName, revision: String, json: Vec<u8>, response: Option<EncodedResponse> },
     DeleteAgent { name: AgentName, response: Option<EncodedResponse> },
     Reserve { response: EncodedResponse, now: Timestamp },
@@ -40,7 +42,9 @@ impl Write {
     pub(super) fn conversation(&self) -> Option<&str> {
         match self {
             Write::Append(append) => Some(append.id.as_str()),
-            Write::Delete { id, .. } => Some(id.as_str()),
+            Write::Delete { id, .. } | Write::CountDeath { id, .. } | Write::ResetDeaths { id } => {
+                Some(id.as_str())
+            }
             Write::PutAgent { .. }
             | Write::DeleteAgent { .. }
             | Write::Reserve { .. }
@@ -161,6 +165,16 @@ impl<'t> OpenTables<'t> {
                 self.keep(response)?;
                 Ok(Ok(true))
             }
+            Write::CountDeath { id, held: _ } => {
+                let was_at_work = self.active.get(id.as_str())?.is_some();
+                if was_at_work {
+                    let mut deaths = self.transaction.open_table(tables::DEATHS)?;
+                    let count = deaths.get(id.as_str())?.map_or(0, |count| count.value());
+                    deaths.insert(id.as_str(), count.saturating_add(1))?;
+                }
+                Ok(Ok(was_at_work))
+            }
+            Write::ResetDeaths { id } => self.reset_deaths(id.as_str()).map(|()| Ok(true)),
             Write::PutAgent { name, revision, json, response } => {
                 self.revisions.insert(revision.as_str(), json.as_slice())?;
                 let is_new = self.agents.insert(name.as_str(), revision.as_str())?.is_none();
@@ -210,6 +224,8 @@ impl<'t> OpenTables<'t> {
         match write {
             Write::Append(append) => Ok(self.unswept.get(append.id.as_str())?.is_some()),
             Write::Delete { .. }
+            | Write::CountDeath { .. }
+            | Write::ResetDeaths { .. }
             | Write::PutAgent { .. }
             | Write::DeleteAgent { .. }
             | Write::Reserve { .. }
@@ -285,7 +301,15 @@ impl<'t> OpenTables<'t> {
             self.audit.sweep(nanos(event.at))?;
         }
         self.keep(&append.responses)?;
+        if commit.resets_deaths {
+            self.reset_deaths(id)?;
+        }
         Ok(Ok(true))
+    }
+
+    fn reset_deaths(&self, id: &str) -> Result<(), Error> {
+        self.transaction.open_table(tables::DEATHS)?.remove(id)?;
+        Ok(())
     }
 
     fn delete(&mut self, id: &str) -> Result<(), Error> {
@@ -294,6 +318,7 @@ impl<'t> OpenTables<'t> {
         self.audit.forget(id)?;
         self.heads.remove(id)?;
         self.states.remove(id)?;
+        self.reset_deaths(id)?;
         if old.is_some() {
             self.unswept.insert(id, ())?;
         }

@@ -12,6 +12,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::state::{OpenFile, Shared};
 use super::store_dir::StoreDir;
+use super::tables;
 use super::write::{OpenTables, Outcome, Write};
 
 /// Jobs that wait while one transaction is written. Callers beyond that wait for room in the queue,
@@ -82,6 +83,11 @@ impl Writer {
                 self.refuse_queued(&reason);
                 return Err(reason);
             }
+        }
+        if let Ok(database) = self.shared.file().database
+            && let Err(error) = tables::mark_open(&database, false)
+        {
+            tracing::warn!(%error, "store not marked as closed");
         }
         self.shared.replace(Err("the store is closed".to_owned()));
         Ok(())
@@ -201,8 +207,11 @@ impl Writer {
     fn admits(&self, write: &Write) -> bool {
         match write {
             Write::Append(append) => self.shared.claims().admits(&append.id, &append.held),
-            Write::Delete { id, held, .. } => self.shared.claims().admits(id, held),
-            Write::PutAgent { .. }
+            Write::Delete { id, held, .. } | Write::CountDeath { id, held } => {
+                self.shared.claims().admits(id, held)
+            }
+            Write::ResetDeaths { .. }
+            | Write::PutAgent { .. }
             | Write::DeleteAgent { .. }
             | Write::Reserve { .. }
             | Write::SetDecision { .. }

@@ -1,7 +1,8 @@
 //! Redis as a journal.
 
 use abide_actors::journal::{
-    Claim, Commit, Holder, Journal, StoreError, StoredConversation, StoredResponse,
+    Claim, ClaimedConversation, Commit, Holder, Journal, StoreError, StoredConversation,
+    StoredResponse,
 };
 use abide_conversation::{ConversationId, Event, Seq, Timestamp};
 use async_trait::async_trait;
@@ -62,9 +63,14 @@ impl Journal for Redis {
         id: &ConversationId,
         me: &Holder,
         dead: Option<&Holder>,
-    ) -> Result<(Claim, Option<StoredConversation>), StoreError> {
-        let (held, stored) = self.claim_and_load_by_script(id, me, dead).await?;
-        Ok((held, self.read_all(id, stored).await?))
+    ) -> Result<ClaimedConversation, StoreError> {
+        let (claim, row, deaths) = self.claim_and_load_by_script(id, me, dead).await?;
+        let stored = self.read_all(id, row).await?;
+        Ok(ClaimedConversation { claim, deaths, stored })
+    }
+
+    async fn reset_deaths(&self, id: &ConversationId) -> Result<(), StoreError> {
+        self.reset_deaths_by_script(id).await
     }
 
     async fn events(

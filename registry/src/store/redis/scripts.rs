@@ -48,6 +48,7 @@ scripts! {
     PAGE = "lib/page" "page";
     CLAIM_AND_LOAD = "lib/claim" "lib/page" "lib/load" "claim_and_load";
     CLAIM_AND_LOAD_WHEN_FULL = "lib/allow_oom" "lib/existing" "lib/claim" "lib/page" "lib/load" "claim_and_load";
+    RESET_DEATHS = "reset_deaths";
     RESERVE = "lib/fencing" "reserve";
     AGENT = "lib/fencing" "lib/once" "agent";
     DELETE_AGENT = "lib/allow_oom" "lib/fencing" "lib/once" "agent";
@@ -88,7 +89,7 @@ impl Redis {
         id: &ConversationId,
         me: &Holder,
         dead: Option<&Holder>,
-    ) -> Result<(Claim, Option<StoredRow>), StoreError> {
+    ) -> Result<(Claim, Option<StoredRow>, u32), StoreError> {
         let (tag, own) = (Tag::of(id), |kind| Tag::of(id).own(kind, id.as_str()));
         let keys = [own("c"), tag.common("floor"), own("j"), own("s")];
         let call = |script| {
@@ -99,8 +100,17 @@ impl Redis {
         if is_full(&claimed) {
             claimed = call(&CLAIM_AND_LOAD_WHEN_FULL).await;
         }
-        let (held, stored) = claimed?;
-        Ok((holding(held), stored))
+        let (held, stored, deaths) = claimed?;
+        Ok((holding(held), stored, deaths))
+    }
+
+    pub(super) async fn reset_deaths_by_script(
+        &self,
+        id: &ConversationId,
+    ) -> Result<(), StoreError> {
+        let tag = Tag::of(id);
+        let call = ScriptCall::new(&RESET_DEATHS, tag, [tag.own("c", id.as_str())]);
+        self.call_durably::<String>(call).await.map(|_| ())
     }
 
     pub(super) async fn release_by_script(
@@ -149,6 +159,7 @@ impl Redis {
             None => call.arg(""),
         };
         call = call
+            .arg(if commit.resets_deaths { "1" } else { "" })
             .arg(keys::score_until(now))
             .arg(commit.events.len())
             .arg(commit.closed.len())

@@ -9,7 +9,7 @@ use crate::command::{CopiedEvents, IfBusy};
 use crate::event::{Event, EventData, Executor};
 use crate::fork::Fork;
 use crate::message::{ErrorType, Outcome};
-use crate::{Action, ConversationId, Rejection, Seq, State, wanted};
+use crate::{Action, CallId, ConversationId, Rejection, Seq, State, checked_fold, wanted};
 
 fn fork_of(at_seq: Seq) -> Action {
     let fork = Fork { conversation_id: ConversationId::new("first"), at_seq };
@@ -92,6 +92,40 @@ fn nothing_else_happens_while_the_prefix_is_copied() {
     assert_eq!(copy.apply(again), Err(Rejection::Stale), "a page comes once");
 }
 
+/// The calls of the journal's `tool_call` events, and those of its results, each in order.
+fn calls_and_results(journal: &[Event]) -> (Vec<CallId>, Vec<CallId>) {
+    let planned = |event: &Event| match &event.data {
+        EventData::ToolCall(call) => Some(call.call_id.clone()),
+        _ => None,
+    };
+    let finished = |event: &Event| match &event.data {
+        EventData::ToolResult(result) => Some(result.call_id.clone()),
+        _ => None,
+    };
+    let mut calls: Vec<_> = journal.iter().filter_map(planned).collect();
+    let mut results: Vec<_> = journal.iter().filter_map(finished).collect();
+    calls.sort();
+    results.sort();
+    (calls, results)
+}
+
+/// The message, its calls and their suspensions are one commit, and the prefix may end anywhere.
+#[test]
+fn every_result_has_its_call_wherever_the_prefix_ends() {
+    let first = Scenario::with_calls(vec![
+        call("run", Executor::Server, false),
+        call("send", Executor::Server, true),
+        call("ask", Executor::Human, false),
+    ]);
+    for at_seq in 1..=first.journal.len() {
+        let copy = forked(&first.journal, at_seq, 2);
+        let (calls, results) = calls_and_results(&copy.journal);
+        assert_eq!(calls, results, "cut after {at_seq}");
+        let replayed = copy.journal.iter().try_fold(State::default(), checked_fold);
+        assert_eq!(replayed.map(|state| state.seq), Ok(copy.state.seq), "cut after {at_seq}");
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
@@ -106,6 +140,12 @@ proptest! {
         let at_seq = cut.index(run.journal.len()) + 1;
         let copy = forked(&run.journal, at_seq, page);
         JournalChecker::check(&copy.journal).assert_all_ended();
+        let (calls, results) = calls_and_results(&copy.journal);
+        let (old_calls, old_results) = calls_and_results(&run.journal);
+        // A hook that halts a turn leaves calls that were never planned.
+        if old_results.iter().all(|id| old_calls.contains(id)) {
+            prop_assert_eq!(calls, results);
+        }
         let State { turn, queue, dispatches, orphans, owed_report, unpublished, .. } = &copy.state;
         prop_assert!(turn.is_none() && queue.is_empty() && dispatches.is_empty());
         prop_assert!(orphans.is_empty() && owed_report.is_none() && unpublished.is_empty());

@@ -123,6 +123,37 @@ async fn a_kill_at_any_moment_loses_nothing_acknowledged() {
     }
 }
 
+/// Leaves a conversation at work until the process is killed.
+async fn work_for_ever(dir: &Path) {
+    let store = Embedded::open(dir, Durability::Os).unwrap();
+    let held = claim_conversation(&store, "a").await;
+    let mut working = commit(1, 1);
+    working.summary.active = true;
+    store.append(&id("a"), &held, working).await.unwrap();
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "\nack 0 1").and_then(|()| out.flush()).unwrap();
+    drop(out);
+    std::future::pending().await
+}
+
+#[tokio::test]
+async fn a_process_that_was_killed_counts_as_a_death_and_one_that_closed_the_store_does_not() {
+    if let Some(dir) = env::var_os(DIR) {
+        return work_for_ever(Path::new(&dir)).await;
+    }
+    let test = "store::embedded::tests::crashes::\
+        a_process_that_was_killed_counts_as_a_death_and_one_that_closed_the_store_does_not";
+    let dir = tempfile::tempdir().unwrap();
+    kill_after(child(test, dir.path()), Duration::ZERO, true);
+    for opening in 1..=2 {
+        let store = open(dir.path());
+        for _ in 0..2 {
+            let claimed = store.claim_and_load(&id("a"), &holder("n"), None).await.unwrap();
+            assert_eq!(claimed.deaths, 1, "at opening {opening}");
+        }
+    }
+}
+
 #[test]
 fn another_process_is_refused() {
     if let Some(dir) = env::var_os(DIR) {

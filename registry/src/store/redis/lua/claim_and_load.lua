@@ -1,8 +1,14 @@
--- Claims a conversation, and reads it if the claim was won.
+-- Claims a conversation, and reads it if the claim was won. Counts the death of the holder before,
+-- if the conversation was at work.
 -- KEYS: conversation, floor, journal, state
 -- ARGV: the four of a claim, the format that the cached state must have, the bytes of a page
--- Returns the claim after the call, and what was read.
-local format, max_bytes = ARGV[5], ARGV[6]
+-- Returns the claim after the call, what was read, and how many deaths are counted.
+local me, incarnation, format, max_bytes = ARGV[1], ARGV[2], ARGV[5], ARGV[6]
+local before = redis.call('HMGET', KEYS[1], 'node', 'incarnation', 'active')
 local held = claim()
-local won = held[1] == ARGV[1] and held[2] == ARGV[2]
-return {held, won and load(KEYS[1], KEYS[3], KEYS[4], format, max_bytes)}
+local won = held[1] == me and held[2] == incarnation
+if not won then return {held, false, 0} end
+local is_successor = before[1] and not (before[1] == me and before[2] == incarnation)
+if is_successor and before[3] == '1' then redis.call('HINCRBY', KEYS[1], 'deaths', 1) end
+local deaths = tonumber(redis.call('HGET', KEYS[1], 'deaths') or '0')
+return {held, load(KEYS[1], KEYS[3], KEYS[4], format, max_bytes), deaths}

@@ -216,8 +216,8 @@ async fn a_cached_state_that_cannot_be_parsed_is_ignored() {
         server.ask::<()>(&["SET", &key, cached]).await;
         let loaded = store.load(&id("a")).await.unwrap().unwrap();
         assert_eq!(loaded.events.len(), 1, "{cached}");
-        let (_, taken) = store.claim_and_load(&id("a"), &holder("n"), None).await.unwrap();
-        assert_eq!(taken, Some(loaded), "{cached}");
+        let claimed = store.claim_and_load(&id("a"), &holder("n"), None).await.unwrap();
+        assert_eq!(claimed.stored, Some(loaded), "{cached}");
     }
 }
 
