@@ -16,13 +16,15 @@ use planner::AlarmPlanner;
 
 /// How long waking one conversation may take: its node may hang, and other alarms wait.
 const WAKE_TIMEOUT: Duration = Duration::from_secs(2);
-/// The delay before reading again from a store that is away.
-const STORE_RETRY_DELAY: Duration = Duration::from_secs(1);
+/// The delay before reading again from a store that is away, which bounds how long its return goes
+/// unnoticed.
+const STORE_RETRY_DELAY: Duration = Duration::from_millis(200);
 
 /// Runs until it is dropped.
 pub async fn run(conversations: ConversationRouter, store: Arc<dyn Store>, clock: Arc<dyn Clock>) {
     let mut planner = AlarmPlanner::default();
     let mut running = JoinSet::new();
+    let mut is_store_away = false;
     loop {
         let now = clock.now();
         while let Some(result) = running.try_join_next() {
@@ -33,6 +35,7 @@ pub async fn run(conversations: ConversationRouter, store: Arc<dyn Store>, clock
         let poll = planner.next_poll(now);
         let wait = match store.due_alarms(&partitions, poll.until, poll.limit).await {
             Ok(alarms) => {
+                is_store_away = false;
                 let (due, wait) = planner.plan(poll, now, &alarms, running.len());
                 for (id, due) in due {
                     running.spawn(wake(conversations.clone(), clock.clone(), id, due));
@@ -40,7 +43,9 @@ pub async fn run(conversations: ConversationRouter, store: Arc<dyn Store>, clock
                 wait
             }
             Err(error) => {
-                tracing::warn!(%error, "alarms cannot be read");
+                if !std::mem::replace(&mut is_store_away, true) {
+                    tracing::warn!(%error, "alarms cannot be read");
+                }
                 STORE_RETRY_DELAY
             }
         };

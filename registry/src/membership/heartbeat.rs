@@ -22,6 +22,10 @@ use crate::member::{LinkStates, Member, MemberState, ObservedMember};
 /// tasks may request one at once.
 const MIN_REFRESH_INTERVAL: Duration = Duration::from_millis(20);
 
+/// How long after a renewal that failed the next one is attempted: it bounds how long the return of
+/// the store goes unnoticed.
+const FAILED_RENEWAL_DELAY: Duration = Duration::from_millis(100);
+
 /// Called at every renewal with the store's time, and how long the answer took.
 pub type OnStoreTime = Box<dyn Fn(Timestamp, Duration) + Send + Sync>;
 
@@ -70,7 +74,12 @@ impl Heartbeat {
             self.tracker.me.state = *inputs.state.borrow_and_update();
             self.tracker.me.live_actors = inputs.table.len();
             match self.renew(&inputs, links).await {
-                Ok(()) => is_failing = false,
+                Ok(()) if is_failing => {
+                    is_failing = false;
+                    // If the host has ended, the node is ending.
+                    let _ = inputs.host.cast(HostMsg::StoreReturned);
+                }
+                Ok(()) => {}
                 Err(error) if !is_failing => {
                     tracing::warn!(%error, "lease renewal failed");
                     is_failing = true;
@@ -89,8 +98,9 @@ impl Heartbeat {
                     () = refresh => {}
                 }
             };
+            let within = if is_failing { interval.min(FAILED_RENEWAL_DELAY) } else { interval };
             // Renew after a change or after the interval.
-            let _ = tokio::time::timeout(interval, change).await;
+            let _ = tokio::time::timeout(within, change).await;
         }
     }
 
