@@ -93,7 +93,7 @@ impl ConversationRouter {
         force: bool,
     ) -> Result<NodeName, MoveError> {
         self.require_existing(id).await?;
-        let view = self.cluster.view();
+        let view = self.cluster.fresh_view().await;
         let holder = self.find_holder(id).await?;
         let from = holder.as_ref().map(|(claim, _)| &claim.holder);
         let target = self.choose_target(&view, id, node, from)?;

@@ -1,5 +1,5 @@
 //! A node that is killed, or a Redis that returns, costs under a second at the default lease,
-//! whatever the moment.
+//! whatever the moment, and what other nodes show of a node that has just started is right.
 
 use std::time::Duration;
 
@@ -7,12 +7,13 @@ use abide_tests::client::Client;
 use abide_tests::cluster::Cluster;
 use abide_tests::deadline::poll;
 use abide_tests::tool_server::ToolServer;
+use reqwest::Method;
 use serde_json::json;
 use tokio::time::Instant;
 
 use crate::agents::{calls_once, http, human};
 use crate::cluster_state::{
-    cluster, metric, wait_for_readiness, wait_until_connected, wait_until_passivated,
+    admin, cluster, metric, wait_for_readiness, wait_until_connected, wait_until_passivated,
 };
 
 /// The promise; the default lease is five times as long.
@@ -144,6 +145,35 @@ async fn a_redis_that_returns_is_used_within_a_second_whatever_waited_for_it() {
     assert_fast("parked, resident and running after Redis returned", &[parked, resident, running]);
     for id in ["parked", "resident"] {
         cluster.client(1).wait_until_settled(id, 1).await;
+    }
+    cluster.evidence(&[&tools]).await.assert_no_violations();
+}
+
+#[tokio::test]
+async fn what_a_node_holds_that_has_just_started_is_shown_by_the_others() {
+    let tools = ToolServer::start().await;
+    let mut cluster = cluster(2, &[]).await;
+    wait_until_connected(&cluster).await;
+    let run = http("run", &tools, "/hold", json!({}));
+    cluster.client(0).define("runs", &calls_once(vec![run])).await;
+    for round in 0..5 {
+        let id = format!("c{round}");
+        let node = cluster.join(|site| site).await;
+        cluster.client(node).send_message(&id, "runs", "go").await;
+        tools.requests.nth(round + 1).await;
+        for other in 0..2 {
+            let client = cluster.client(other);
+            let holder = &client.snapshot(&id).await["holder"];
+            assert_eq!(holder["node"], cluster.name(node), "round {round}, node {other}");
+            let actors = admin(client, "/admin/actors").await["actors"].take();
+            let rows = actors.as_array().unwrap();
+            assert!(rows.iter().any(|row| row["conversation_id"] == id.as_str()), "{rows:?}");
+            assert_eq!(client.admin(Method::GET, &format!("/admin/actors/{id}")).await.status, 200);
+        }
+    }
+    tools.release();
+    for round in 0..5 {
+        cluster.client(0).wait_until_settled(&format!("c{round}"), 1).await;
     }
     cluster.evidence(&[&tools]).await.assert_no_violations();
 }
