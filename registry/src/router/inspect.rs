@@ -115,7 +115,7 @@ impl ConversationRouter {
         let Some(member) = view.named(node) else { return Ok(false) };
         match self.cluster.call(member, Drain).await {
             Ok(()) => Ok(true),
-            Err(error) => Err(unavailable(&format!("the node did not answer: {error}"))),
+            Err(error) => Err(unavailable(format!("node {node} did not answer: {error}"))),
         }
     }
 }

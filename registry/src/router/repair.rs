@@ -108,7 +108,8 @@ impl ConversationRouter {
                 Ok(()) => true,
                 Err(RemoteError::NotHere) => false,
                 Err(error) => {
-                    return Err(unavailable(&format!("the node did not answer: {error}")).into());
+                    let node = &target.holder.node;
+                    return Err(unavailable(format!("node {node} did not answer: {error}")).into());
                 }
             }
         };
@@ -136,7 +137,9 @@ impl ConversationRouter {
         match member.state {
             _ if from == Some(&member.holder) => Err(MoveError::There(name.clone())),
             MemberState::Up if !drains && view.reaches(member) => Ok(member),
-            MemberState::Up if !drains => Err(unavailable("the node cannot be reached").into()),
+            MemberState::Up if !drains => {
+                Err(unavailable(format!("node {name} cannot be reached from here")).into())
+            }
             _ => Err(MoveError::Draining(name.clone())),
         }
     }

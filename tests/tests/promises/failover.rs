@@ -4,13 +4,15 @@
 use std::time::Duration;
 
 use abide_tests::client::Client;
-use abide_tests::cluster::Cluster;
+use abide_tests::cluster::{Cluster, Plan};
 use abide_tests::deadline::poll;
+use abide_tests::redis::Redis;
 use abide_tests::tool_server::ToolServer;
 use reqwest::Method;
 use serde_json::json;
 use tokio::time::Instant;
 
+use crate::ABIDE;
 use crate::agents::{calls_once, http, human};
 use crate::cluster_state::{
     admin, cluster, metric, wait_for_readiness, wait_until_connected, wait_until_passivated,
@@ -176,4 +178,32 @@ async fn what_a_node_holds_that_has_just_started_is_shown_by_the_others() {
         cluster.client(0).wait_until_settled(&format!("c{round}"), 1).await;
     }
     cluster.evidence(&[&tools]).await.assert_no_violations();
+}
+
+#[tokio::test]
+async fn a_cut_between_two_nodes_is_reported_at_once_with_the_node_that_is_out_of_reach() {
+    let cluster = Plan::new(ABIDE).proxied().start(Redis::own().await, 2).await;
+    wait_until_connected(&cluster).await;
+    cluster.client(0).define("asks", &calls_once(vec![human("ask")])).await;
+    cluster.client(1).send_message("c", "asks", "go").await;
+    cluster.client(0).wait_for_pending("c", "ask", "elicitation").await;
+    for node in 0..2 {
+        // Connections are accepted and lead nowhere, so that both nodes count as alive.
+        cluster.to_node(node).aim("192.0.2.1:1");
+        cluster.to_node(node).cut();
+    }
+    poll("the resolution to be refused", async || {
+        let began = Instant::now();
+        let answer = cluster.client(0).resolve("c", "ask", json!({"result": 1})).await;
+        assert_eq!(answer.status, 503, "{answer:#?}");
+        let took = began.elapsed();
+        assert!(took < 2 * MAX_FAILOVER_TIME, "{took:?}");
+        let detail = answer.body["detail"].as_str().unwrap();
+        // The call that was under way when the connection broke has an unknown outcome.
+        detail.contains("node-1, which holds the conversation").then_some(())
+    })
+    .await;
+    cluster.client(1).resolve("c", "ask", json!({"result": 1})).await.expect(200);
+    cluster.client(1).wait_until_settled("c", 1).await;
+    cluster.evidence(&[]).await.assert_no_violations();
 }
