@@ -47,13 +47,31 @@ impl AgentCatalog {
         definition: Definition,
         response: Option<StoredResponse>,
     ) -> Result<bool, StoreError> {
+        let stored = self.prepare(definition);
+        self.store.put_agent(stored, response).await
+    }
+
+    /// Makes a definition the newest of its name if `newest` is that until then, or `None` and the
+    /// name has none. Returns whether that was so.
+    pub async fn put_if(
+        &self,
+        definition: Definition,
+        response: Option<StoredResponse>,
+        newest: Option<&Revision>,
+    ) -> Result<bool, StoreError> {
+        let stored = self.prepare(definition);
+        self.store.put_agent_if(stored, response, newest).await
+    }
+
+    /// Caches a definition. Returns it as it is stored.
+    fn prepare(&self, definition: Definition) -> StoredAgent {
         let stored = StoredAgent {
             name: definition.name.clone(),
             revision: definition.revision.clone(),
             definition: definition.source.clone(),
         };
         self.cache(Arc::new(definition));
-        self.store.put_agent(stored, response).await
+        stored
     }
 
     fn cache(&self, definition: Arc<Definition>) {

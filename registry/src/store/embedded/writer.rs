@@ -193,6 +193,7 @@ impl Writer {
             Write::Append(append) => self.shared.claims().admits(&append.id, &append.held),
             Write::Delete { id, held, .. } => self.shared.claims().admits(id, held),
             Write::PutAgent { .. }
+            | Write::ReplaceAgent(_)
             | Write::DeleteAgent { .. }
             | Write::Reserve { .. }
             | Write::SetDecision { .. }
