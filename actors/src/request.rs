@@ -259,6 +259,10 @@ pub enum RequestError {
     Quarantined(String),
     #[error("too many requests are waiting for this conversation")]
     Overloaded,
+    /// The cluster cannot serve the request now, for a reason other than its store. Whether the
+    /// request was carried out is unknown.
+    #[error("{0}")]
+    Unavailable(String),
 }
 
 impl RequestError {

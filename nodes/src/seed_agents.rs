@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use abide_actors::clock::Clock;
 use abide_actors::definition::Definition;
-use abide_actors::journal::StoredResponse;
-use abide_conversation::Timestamp;
+use abide_actors::journal::{StoreError, StoredResponse};
+use abide_conversation::{Revision, Timestamp};
 use abide_registry::agent_catalog::AgentCatalog;
 use abide_registry::cluster_view::ClusterView;
 use abide_registry::store::{Store, agent_scope};
@@ -22,49 +22,103 @@ const SEEDED_KEY: &str = "brought";
 ///
 /// An agent whose file did not change stays as HTTP left it: with another revision, or deleted. So a
 /// start with unchanged files writes nothing, and a file that was changed wins, even one that was
-/// changed back.
+/// changed back. It wins over what was there when this start looked: an agent that is defined in
+/// between stays, however long this process was suspended.
 pub(crate) async fn seed(
     catalog: &AgentCatalog,
     store: &dyn Store,
     now: Timestamp,
     definitions: &[Definition],
 ) -> Result<(), StartError> {
-    let broken = |error| StartError::Broken(format!("the agents could not be defined: {error}"));
     for definition in definitions {
-        let scope = agent_scope(&definition.name);
-        let last = store.stored_response(&scope, SEEDED_KEY, now).await.map_err(broken)?;
-        if last.is_some_and(|last| last.fingerprint == definition.revision.as_str()) {
-            continue;
+        let record = AgentRecord::read(store, now, definition).await.map_err(broken)?;
+        if record.seeded.as_deref() != Some(definition.revision.as_str()) {
+            record.replace(catalog, definition).await.map_err(broken)?;
         }
+    }
+    Ok(())
+}
+
+/// Defines the agents of which the store knows nothing, neither a revision nor that one was seeded:
+/// it has come back empty. What other nodes seeded since and what HTTP deleted is known.
+async fn restore(
+    catalog: &AgentCatalog,
+    store: &dyn Store,
+    now: Timestamp,
+    definitions: &[Definition],
+) -> Result<(), StartError> {
+    for definition in definitions {
+        let record = AgentRecord::read(store, now, definition).await.map_err(broken)?;
+        if record.newest.is_none() && record.seeded.is_none() {
+            record.replace(catalog, definition).await.map_err(broken)?;
+        }
+    }
+    Ok(())
+}
+
+/// What the store has of an agent.
+struct AgentRecord {
+    newest: Option<Revision>,
+    /// The revision that a start seeded last.
+    seeded: Option<String>,
+}
+
+impl AgentRecord {
+    async fn read(
+        store: &dyn Store,
+        now: Timestamp,
+        definition: &Definition,
+    ) -> Result<Self, StoreError> {
+        // In this order: a revision that is seeded in between keeps its place.
+        let newest = store.newest(&definition.name).await?;
+        let scope = agent_scope(&definition.name);
+        let seeded = store.stored_response(&scope, SEEDED_KEY, now).await?;
+        Ok(Self { newest, seeded: seeded.map(|seeded| seeded.fingerprint) })
+    }
+
+    /// Seeds a definition, unless the agent was changed since.
+    async fn replace(
+        &self,
+        catalog: &AgentCatalog,
+        definition: &Definition,
+    ) -> Result<(), StoreError> {
         let seeded = StoredResponse {
             key: SEEDED_KEY.to_owned(),
             fingerprint: definition.revision.to_string(),
             body: Value::Null,
             expires_at: Timestamp::MAX,
         };
-        catalog.put(definition.clone(), Some(seeded)).await.map_err(broken)?;
+        let newest = self.newest.as_ref();
+        if !catalog.put_if(definition.clone(), Some(seeded), newest).await? {
+            tracing::info!(agent = %definition.name, "agent not seeded: it was changed meanwhile");
+        }
+        Ok(())
     }
-    Ok(())
 }
 
-/// Seeds again whenever this node rejoins the cluster as a new incarnation: the store may have come
-/// back empty. Runs until it is dropped.
-pub(crate) async fn reseed(
+fn broken(error: StoreError) -> StartError {
+    StartError::Broken(format!("the agents could not be defined: {error}"))
+}
+
+/// Restores the agents whenever this node rejoins the cluster as a new incarnation: the store may
+/// have come back empty. A node that was suspended or cut off changes nothing in a store that kept
+/// its agents. Runs until it is dropped.
+pub(crate) async fn restore_at_rejoin(
     catalog: Arc<AgentCatalog>,
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
     definitions: Vec<Definition>,
     mut view: watch::Receiver<Arc<ClusterView>>,
 ) {
-    let mut seeded = view.borrow().me.clone();
-    // The view changes with every heartbeat: a failed seeding is tried again then.
+    let mut restored_as = view.borrow().me.clone();
+    // The view changes with every heartbeat: what failed is tried again then.
     while view.changed().await.is_ok() {
         let me = view.borrow_and_update().me.clone();
-        if me == seeded {
+        if me == restored_as {
             continue;
         }
-        match seed(&catalog, &*store, clock.now(), &definitions).await {
-            Ok(()) => seeded = me,
+        match restore(&catalog, &*store, clock.now(), &definitions).await {
+            Ok(()) => restored_as = me,
             Err(error) => tracing::warn!(%error, "agents could not be seeded"),
         }
     }
@@ -108,6 +162,13 @@ mod tests {
             self.max_steps().await
         }
 
+        async fn rejoins_with(&self, max_steps: u32) -> Option<Value> {
+            let definitions = vec![definition(max_steps)];
+            let now = Timestamp::UNIX_EPOCH;
+            restore(&self.catalog, &*self.store, now, &definitions).await.unwrap();
+            self.max_steps().await
+        }
+
         async fn max_steps(&self) -> Option<Value> {
             let agent = self.store.agent(&AgentName::new("a")).await.unwrap();
             agent.map(|agent| agent.definition["max_steps"].clone())
@@ -122,6 +183,36 @@ mod tests {
         assert_eq!(node.starts_with(1).await, Some(json!(9)));
         assert_eq!(node.starts_with(2).await, Some(json!(2)), "a changed file wins");
         assert_eq!(node.starts_with(1).await, Some(json!(1)), "also one that was changed back");
+    }
+
+    #[tokio::test]
+    async fn a_node_that_rejoins_brings_no_old_files_back() {
+        let node = Node::new();
+        assert_eq!(node.starts_with(1).await, Some(json!(1)));
+        assert_eq!(node.starts_with(2).await, Some(json!(2)), "the roll-out of a newer file");
+        assert_eq!(node.rejoins_with(1).await, Some(json!(2)));
+        node.store.delete_agent(&AgentName::new("a"), None).await.unwrap();
+        assert_eq!(node.rejoins_with(2).await, None, "what HTTP deleted stays deleted");
+        let another = Node::new();
+        another.catalog.put(definition(9), None).await.unwrap();
+        assert_eq!(another.rejoins_with(1).await, Some(json!(9)), "what HTTP defined stays");
+    }
+
+    #[tokio::test]
+    async fn a_node_that_rejoins_fills_a_store_that_came_back_empty() {
+        assert_eq!(Node::new().rejoins_with(1).await, Some(json!(1)));
+    }
+
+    #[tokio::test]
+    async fn what_is_changed_while_a_start_is_suspended_stays() {
+        let node = Node::new();
+        node.starts_with(1).await;
+        let old = definition(2);
+        let record = AgentRecord::read(&*node.store, Timestamp::UNIX_EPOCH, &old).await.unwrap();
+        node.catalog.put(definition(9), None).await.unwrap();
+        record.replace(&node.catalog, &old).await.unwrap();
+        assert_eq!(node.max_steps().await, Some(json!(9)));
+        assert_eq!(node.starts_with(2).await, Some(json!(2)), "a later start looks anew");
     }
 
     #[tokio::test]

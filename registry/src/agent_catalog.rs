@@ -49,15 +49,23 @@ impl AgentCatalog {
         definition: Definition,
         response: Option<StoredResponse>,
     ) -> Result<bool, StoreError> {
-        let stored = StoredAgent {
-            name: definition.name.clone(),
-            revision: definition.revision.clone(),
-            definition: definition.source.clone(),
-        };
-        let is_new = self.store.put_agent(stored, response).await?;
+        let is_new = self.store.put_agent(stored(&definition), response).await?;
         // Only now: a turn must not begin under a revision that the store may lose.
         self.cache(Arc::new(definition));
         Ok(is_new)
+    }
+
+    /// Makes a definition the newest of its name if `newest` is that until then, or `None` and the
+    /// name has none. Returns whether that was so.
+    pub async fn put_if(
+        &self,
+        definition: Definition,
+        response: Option<StoredResponse>,
+        newest: Option<&Revision>,
+    ) -> Result<bool, StoreError> {
+        let was_put = self.store.put_agent_if(stored(&definition), response, newest).await?;
+        self.cache(Arc::new(definition));
+        Ok(was_put)
     }
 
     fn cache(&self, definition: Arc<Definition>) {
@@ -152,6 +160,15 @@ impl Agents for AgentCatalog {
         // again.
         let expired = RememberedDecision { expires_at: now, ..live };
         self.store.set_decision(agent, decision, Some(&expired)).await
+    }
+}
+
+/// A definition as it is stored.
+fn stored(definition: &Definition) -> StoredAgent {
+    StoredAgent {
+        name: definition.name.clone(),
+        revision: definition.revision.clone(),
+        definition: definition.source.clone(),
     }
 }
 

@@ -2,12 +2,14 @@
 
 pub mod planner;
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
 use abide_actors::clock::Clock;
 use abide_actors::request::Request;
 use abide_conversation::{ConversationId, Timestamp};
+use futures::FutureExt;
 use tokio::task::JoinSet;
 
 use crate::router::ConversationRouter;
@@ -16,31 +18,36 @@ use planner::AlarmPlanner;
 
 /// How long waking one conversation may take: its node may hang, and other alarms wait.
 const WAKE_TIMEOUT: Duration = Duration::from_secs(2);
-/// The delay before reading again from a store that is away.
-const STORE_RETRY_DELAY: Duration = Duration::from_secs(1);
+/// The delay before reading again from a store that is away, which bounds how long its return goes
+/// unnoticed.
+const STORE_RETRY_DELAY: Duration = Duration::from_millis(200);
 
 /// Runs until it is dropped.
 pub async fn run(conversations: ConversationRouter, store: Arc<dyn Store>, clock: Arc<dyn Clock>) {
     let mut planner = AlarmPlanner::default();
-    let mut running = JoinSet::new();
+    let mut wakes = Wakes::default();
+    let mut is_store_away = false;
     loop {
         let now = clock.now();
-        while let Some(result) = running.try_join_next() {
-            let Ok((id, woken)) = result else { continue };
+        while let Some((id, woken)) = wakes.next_ended() {
             planner.finish(id, woken, now);
         }
         let partitions = conversations.cluster().view().partitions.clone();
         let poll = planner.next_poll(now);
         let wait = match store.due_alarms(&partitions, poll.until, poll.limit).await {
             Ok(alarms) => {
-                let (due, wait) = planner.plan(poll, now, &alarms, running.len());
+                is_store_away = false;
+                let (due, wait) = planner.plan(poll, now, &alarms, wakes.count());
                 for (id, due) in due {
-                    running.spawn(wake(conversations.clone(), clock.clone(), id, due));
+                    let wake = wake(conversations.clone(), clock.clone(), id.clone(), due);
+                    wakes.start(id, wake);
                 }
                 wait
             }
             Err(error) => {
-                tracing::warn!(%error, "alarms cannot be read");
+                if !std::mem::replace(&mut is_store_away, true) {
+                    tracing::warn!(%error, "alarms cannot be read");
+                }
                 STORE_RETRY_DELAY
             }
         };
@@ -48,15 +55,41 @@ pub async fn run(conversations: ConversationRouter, store: Arc<dyn Store>, clock
     }
 }
 
-/// Wakes a conversation. Returns its id and whether it was woken.
+/// The running wakes. One that panics ends as one that failed: its conversation is woken again.
+#[derive(Default)]
+struct Wakes(JoinSet<(ConversationId, bool)>);
+
+impl Wakes {
+    fn start(&mut self, id: ConversationId, wake: impl Future<Output = bool> + Send + 'static) {
+        self.0.spawn(async move {
+            let woken = AssertUnwindSafe(wake).catch_unwind().await.unwrap_or_else(|_| {
+                tracing::error!(conversation = %id, "wake panicked");
+                false
+            });
+            (id, woken)
+        });
+    }
+
+    fn count(&self) -> usize {
+        self.0.len()
+    }
+
+    /// The conversation of a wake that has ended, and whether it was woken.
+    fn next_ended(&mut self) -> Option<(ConversationId, bool)> {
+        // No wake is aborted, and none panics outside `catch_unwind`.
+        self.0.try_join_next().and_then(Result::ok)
+    }
+}
+
+/// Wakes a conversation. Returns whether it was woken.
 async fn wake(
     conversations: ConversationRouter,
     clock: Arc<dyn Clock>,
     id: ConversationId,
     due: Timestamp,
-) -> (ConversationId, bool) {
+) -> bool {
     let wake = conversations.deliver(&id, Request::Wake, Vec::new());
-    let woken = match tokio::time::timeout(WAKE_TIMEOUT, wake).await {
+    match tokio::time::timeout(WAKE_TIMEOUT, wake).await {
         Ok(Ok(_)) => {
             let lag = clock.now().duration_since(due).as_secs_f64().max(0.0);
             metrics::histogram!("abide_alarm_lag_seconds").record(lag);
@@ -67,6 +100,35 @@ async fn wake(
             false
         }
         Err(_) => false,
-    };
-    (id, woken)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn panicking_wake() -> bool {
+        panic!("a bug")
+    }
+
+    #[tokio::test]
+    async fn the_conversation_of_a_wake_that_panics_is_woken_again() {
+        let (mut wakes, mut planner) = (Wakes::default(), AlarmPlanner::default());
+        let (id, now) = (ConversationId::new("x"), Timestamp::UNIX_EPOCH);
+        let alarms = [(id.clone(), now)];
+        let poll = planner.next_poll(now);
+        assert_eq!(planner.plan(poll, now, &alarms, 0).0, alarms);
+        wakes.start(id.clone(), panicking_wake());
+        let ended = loop {
+            if let Some(ended) = wakes.next_ended() {
+                break ended;
+            }
+            tokio::task::yield_now().await;
+        };
+        assert_eq!(ended, (id, false));
+        planner.finish(ended.0, ended.1, now);
+        let later = now + jiff::SignedDuration::from_secs(2);
+        let poll = planner.next_poll(later);
+        assert_eq!(planner.plan(poll, later, &alarms, wakes.count()).0, alarms);
+    }
 }

@@ -8,6 +8,7 @@ use abide_actors::clock::Clock;
 use abide_actors::journal::{Holder, StoreError};
 use abide_actors::node_lease::NodeLease;
 use tokio::sync::{Notify, watch};
+use tokio::time::Instant;
 
 use crate::cluster_view::ClusterView;
 use crate::member::{Member, ProcessId};
@@ -15,6 +16,9 @@ use crate::membership::Membership;
 use crate::peers::{CallError, Peers};
 use crate::protocol::{Call, CallOutcome, Envelope};
 
+/// How long a reader waits for a view that is up to date: for one renewal, and for the connection
+/// to a member that it shows for the first time.
+pub const FRESH_VIEW_TIMEOUT: Duration = Duration::from_millis(300);
 /// How many dead incarnations are remembered; past that the store is asked about them again.
 const MAX_KNOWN_DEAD: usize = 1_000;
 
@@ -107,6 +111,22 @@ impl ClusterClient {
         };
         // The caller looks again either way.
         let _ = tokio::time::timeout(within, change).await;
+    }
+
+    /// A view that was just read, in which every member can be reached: one that has just started
+    /// is about to be. Members that stay out of reach are waited for only briefly.
+    pub async fn fresh_view(&self) -> Arc<ClusterView> {
+        let mut seen = self.watch();
+        seen.mark_unchanged();
+        let give_up_at = Instant::now() + FRESH_VIEW_TIMEOUT;
+        loop {
+            let left = give_up_at.saturating_duration_since(Instant::now());
+            self.changed(&mut seen, left).await;
+            let view = seen.borrow_and_update().clone();
+            if view.all().all(|member| view.reaches(member)) || Instant::now() >= give_up_at {
+                return view;
+            }
+        }
     }
 
     /// Whether a holder is dead, according to the store.

@@ -64,6 +64,8 @@ pub enum HostMsg {
     AbandonAll,
     /// Conversations may start things again.
     Resume,
+    /// The store answers again: what it refused to load is loaded now, whatever the delay.
+    StoreReturned,
     /// A call of another node.
     Remote(RemoteCall),
 }
@@ -152,6 +154,14 @@ impl Actor for Host {
             }
             HostMsg::Drain => state.send_all(|| ConversationMsg::Drain),
             HostMsg::Resume => state.send_all(|| ConversationMsg::Resume),
+            HostMsg::StoreReturned => {
+                for (id, history) in &mut state.crashes {
+                    if history.record_store_return() {
+                        // One message for each, so that others come in between.
+                        let _ = myself.cast(HostMsg::Restart(id.clone()));
+                    }
+                }
+            }
             HostMsg::Stop => {
                 for (_, handle) in state.table.page(None, usize::MAX) {
                     handle.actor.stop(Some("the node stops".to_owned()));

@@ -21,8 +21,8 @@ name_type! {
 pub struct Member {
     #[serde(flatten)]
     pub holder: Holder,
-    /// The id of its process. A node that was declared dead and was not goes on as another
-    /// incarnation in the same process.
+    /// The id of its process, which is that of the first incarnation in it. A node that was
+    /// declared dead and was not goes on as another incarnation in the same process.
     pub process: ProcessId,
     /// Where other nodes dial it, `HOST:PORT`.
     pub address: String,
@@ -65,7 +65,8 @@ pub enum LinkState {
     Connected,
     /// It was connected or is about to be, and is being dialled.
     Lost,
-    /// It was connected once, the connection ended, and its address refuses another one: no process
-    /// is there.
+    /// Its address refuses connections: no process is there. An address at which another process
+    /// answers counts as refusing once the member was connected; before that, the address may be
+    /// wrong.
     Refused,
 }

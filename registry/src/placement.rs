@@ -35,6 +35,9 @@ pub enum Decision {
     ConfirmDead(Holder),
     /// Read the claim again when the view of the cluster has changed.
     AwaitView,
+    /// This member holds it and cannot be reached now; read the claim again when the view has
+    /// changed.
+    AwaitLink(Member),
     /// No node can take it now.
     NoNode,
 }
@@ -74,7 +77,7 @@ pub fn locate(
         LinkState::Refused => Decision::ConfirmDead(holder.clone()),
         // It may be found dead, or be reached, in a moment.
         LinkState::Lost if rules.only_here => Decision::NoNode,
-        LinkState::Lost => Decision::AwaitView,
+        LinkState::Lost => Decision::AwaitLink(member.clone()),
     }
 }
 

@@ -77,7 +77,7 @@ impl ConversationRouter {
 
     /// Carries a request to its conversation and brings back the reply.
     ///
-    /// After `Lost` and `Store(Unavailable)` it is unknown whether the request was carried out.
+    /// After `Lost`, `Unavailable` and `Store(Unavailable)` it is unknown whether the request was carried out.
     pub async fn deliver(
         &self,
         id: &ConversationId,
@@ -139,7 +139,7 @@ impl ConversationRouter {
         idempotency_keys: Vec<IdempotencyKey>,
     ) -> Result<Reply, RequestError> {
         let routed = self.route(id, request, idempotency_keys);
-        let late = || unavailable("the conversation took too long");
+        let late = || unavailable("the conversation did not answer in time");
         tokio::time::timeout(REQUEST_TIMEOUT, routed).await.map_err(|_| late())?
     }
 
@@ -338,6 +338,10 @@ fn is_repeatable(request: &Request) -> bool {
     }
 }
 
-fn unavailable(reason: &str) -> RequestError {
+fn unavailable(reason: impl Into<String>) -> RequestError {
+    RequestError::Unavailable(reason.into())
+}
+
+fn store_unavailable(reason: &str) -> RequestError {
     StoreError::Unavailable(reason.to_owned()).into()
 }

@@ -1,5 +1,6 @@
 //! Starts and stops all that one node needs to run conversations.
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,6 +13,7 @@ use abide_actors::model::Model;
 use abide_actors::node_lease::NodeLease;
 use abide_actors::services::{Executors, Services};
 use abide_conversation::ConversationId;
+use futures::FutureExt;
 use ractor::{Actor, ActorRef, SpawnErr};
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::JoinHandle;
@@ -37,6 +39,9 @@ use crate::{alarms, suspension_metrics, takeover};
 const MAX_INCOMING_CALLS: usize = 4_096;
 /// How long stopped actors may take to release their claims.
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// The delay before a task of the node that panicked starts again.
+const TASK_RESTART_DELAY: Duration = Duration::from_secs(1);
 
 /// What a node's runtime is built from.
 pub struct RuntimeDeps {
@@ -260,17 +265,60 @@ fn spawn_tasks(
 ) -> Vec<AbortOnDropHandle<()>> {
     let RpcServer { conversations, hub, clock, .. } = rpc_server.clone();
     let cluster = conversations.cluster().clone();
+    let relaying = (hub.clone(), cluster.clone());
+    let detecting = (hub, store.clone(), cluster.clone());
+    let waking = (conversations.clone(), store.clone(), clock.clone());
+    let counting = (cluster, store.clone(), clock);
+    let sweeping = (conversations.clone(), store);
     vec![
         spawn(rpc_server.run(calls)),
-        spawn(relay(hub.clone(), cluster.clone())),
-        spawn(detect_gaps(hub, store.clone(), cluster.clone())),
-        spawn(alarms::run(conversations.clone(), store.clone(), clock.clone())),
-        spawn(suspension_metrics::run(cluster, store.clone(), clock)),
-        spawn(takeover::run(conversations.clone(), store)),
+        keep("relay", relaying, |(hub, cluster)| relay(hub, cluster)),
+        keep("detect gaps", detecting, |(hub, store, cluster)| detect_gaps(hub, store, cluster)),
+        keep("alarms", waking, |(router, store, clock)| alarms::run(router, store, clock)),
+        keep("suspension metrics", counting, |(cluster, store, clock)| {
+            suspension_metrics::run(cluster, store, clock)
+        }),
+        keep("take-over", sweeping, |(router, store)| takeover::run(router, store)),
         spawn(takeover::hand_over(conversations, unfinished)),
     ]
 }
 
+/// Runs a task of the node, and starts it again with the same arguments if it panics: without it,
+/// alarms or take-overs would be missing on a node that seems sound.
+fn keep<A, F>(
+    task: &'static str,
+    arguments: A,
+    run: impl Fn(A) -> F + Send + Sync + 'static,
+) -> AbortOnDropHandle<()>
+where
+    A: Clone + Send + Sync + 'static,
+    F: Future<Output = ()> + Send + 'static,
+{
+    spawn(async move {
+        while AssertUnwindSafe(run(arguments.clone())).catch_unwind().await.is_err() {
+            tracing::error!(task, "task of the node panicked");
+            tokio::time::sleep(TASK_RESTART_DELAY).await;
+        }
+    })
+}
+
 fn spawn(task: impl Future<Output = ()> + Send + 'static) -> AbortOnDropHandle<()> {
     AbortOnDropHandle::new(tokio::spawn(task))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_task_that_panics_starts_again_and_one_that_ends_does_not() {
+        let runs = Arc::new(AtomicU32::new(0));
+        let task = keep("test", runs.clone(), |runs| async move {
+            assert!(runs.fetch_add(1, Ordering::SeqCst) >= 2, "a bug");
+        });
+        task.await.unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(runs.load(Ordering::SeqCst), 3);
+    }
 }

@@ -167,6 +167,16 @@ pub trait Store: Journal + Blobs + AuditLog {
         response: Option<StoredResponse>,
     ) -> Result<bool, StoreError>;
 
+    /// Stores a definition as [`put_agent`](Self::put_agent) does, if `newest` is the newest
+    /// revision of its name, or `None` and the name has none. Returns whether that was so; otherwise
+    /// nothing is written.
+    async fn put_agent_if(
+        &self,
+        agent: StoredAgent,
+        response: Option<StoredResponse>,
+        newest: Option<&Revision>,
+    ) -> Result<bool, StoreError>;
+
     /// Keeps a response under a scope that is not a conversation, unless the scope has one with the
     /// same key that has not expired at `now`. Returns whether it was kept.
     async fn reserve(

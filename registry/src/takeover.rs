@@ -22,19 +22,25 @@ const MAX_CONCURRENT_STARTS: usize = 32;
 /// more.
 const BUSY_WORK: usize = 256;
 const BUSY_START_DELAY: Duration = Duration::from_millis(20);
-/// The delay before reading again from a store that is away.
-const STORE_RETRY_DELAY: Duration = Duration::from_secs(1);
+/// The delay before reading again from a store that is away, which bounds how long its return goes
+/// unnoticed.
+const STORE_RETRY_DELAY: Duration = Duration::from_millis(200);
+/// The delay before the next sweep after one that could not start all that it found; it doubles
+/// with each further one, up to [`SWEEP_INTERVAL`].
+const FIRST_FAILED_SWEEP_DELAY: Duration = Duration::from_millis(200);
 
 /// Runs until it is dropped: sweeps when the members change, and at every interval.
 pub async fn run(conversations: ConversationRouter, store: Arc<dyn Store>) {
     let mut seen = conversations.cluster().watch();
+    let mut failed_sweeps: u32 = 0;
     loop {
         let view = seen.borrow_and_update().clone();
-        let count = sweep(&conversations, &*store).await;
-        if count > 0 {
-            tracing::info!(count, "resumed orphaned conversations");
-            metrics::counter!("abide_takeovers_total").increment(count as u64);
+        let SweepOutcome { started, failed } = sweep(&conversations, &*store).await;
+        if started > 0 {
+            tracing::info!(count = started, "resumed orphaned conversations");
+            metrics::counter!("abide_takeovers_total").increment(started as u64);
         }
+        failed_sweeps = if failed > 0 { failed_sweeps.saturating_add(1) } else { 0 };
         let changed = async {
             while seen.changed().await.is_ok() {
                 if may_orphan(&view, &seen.borrow_and_update()) {
@@ -43,8 +49,14 @@ pub async fn run(conversations: ConversationRouter, store: Arc<dyn Store>) {
             }
         };
         // Sweep again after a change or after the interval.
-        let _ = tokio::time::timeout(SWEEP_INTERVAL, changed).await;
+        let _ = tokio::time::timeout(sweep_delay(failed_sweeps), changed).await;
     }
+}
+
+/// The delay before the next sweep, after this many in a row that could not start all they found.
+fn sweep_delay(failed_sweeps: u32) -> Duration {
+    let Some(doublings) = failed_sweeps.checked_sub(1) else { return SWEEP_INTERVAL };
+    FIRST_FAILED_SWEEP_DELAY.saturating_mul(2_u32.saturating_pow(doublings)).min(SWEEP_INTERVAL)
 }
 
 /// Whether a new view may come with orphans that the view before did not have. A view changes at
@@ -55,17 +67,25 @@ pub fn may_orphan(before: &ClusterView, now: &ClusterView) -> bool {
     now.partitions != before.partitions || !same_members()
 }
 
+/// How many orphaned conversations a sweep started, and how many it could not start.
+struct SweepOutcome {
+    started: usize,
+    failed: usize,
+}
+
 /// Starts every orphaned conversation of this node's partitions, however long the store takes.
-/// Returns how many were started.
-pub async fn sweep(conversations: &ConversationRouter, store: &dyn Store) -> usize {
+async fn sweep(conversations: &ConversationRouter, store: &dyn Store) -> SweepOutcome {
     let mut cursor = None;
-    let mut count = 0;
+    let mut outcome = SweepOutcome { started: 0, failed: 0 };
+    let mut is_store_away = false;
     loop {
         let partitions = conversations.cluster().view().partitions.clone();
         let page = match store.active(&partitions, cursor.as_deref(), PAGE_SIZE).await {
             Ok(page) => page,
             Err(error) => {
-                tracing::warn!(%error, "active conversations cannot be read");
+                if !std::mem::replace(&mut is_store_away, true) {
+                    tracing::warn!(%error, "active conversations cannot be read");
+                }
                 tokio::time::sleep(STORE_RETRY_DELAY).await;
                 continue;
             }
@@ -78,10 +98,13 @@ pub async fn sweep(conversations: &ConversationRouter, store: &dyn Store) -> usi
         }
         let starts = orphans.into_iter().map(|id| async move { start(conversations, &id).await });
         let started = futures::stream::iter(starts).buffer_unordered(MAX_CONCURRENT_STARTS);
-        count += started.filter(|started| std::future::ready(*started)).count().await;
+        let started: Vec<bool> = started.collect().await;
+        let count = started.iter().filter(|started| **started).count();
+        outcome.started += count;
+        outcome.failed += started.len() - count;
         match page.cursor {
             Some(next) => cursor = Some(next),
-            None => return count,
+            None => return outcome,
         }
     }
 }
@@ -114,5 +137,17 @@ async fn start(conversations: &ConversationRouter, id: &ConversationId) -> bool 
             tracing::debug!(conversation = %id, %error, "orphaned conversation not started");
             false
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sweep_that_left_orphans_is_repeated_soon_and_ever_more_seldom() {
+        let delays: Vec<_> = (0..8).map(|failed| sweep_delay(failed).as_millis()).collect();
+        assert_eq!(delays, [5_000, 200, 400, 800, 1_600, 3_200, 5_000, 5_000]);
+        assert_eq!(sweep_delay(u32::MAX), SWEEP_INTERVAL);
     }
 }

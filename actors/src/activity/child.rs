@@ -170,6 +170,7 @@ fn is_transient(error: &RequestError) -> bool {
         RequestError::Store(_)
         | RequestError::Lost
         | RequestError::Overloaded
+        | RequestError::Unavailable(_)
         | RequestError::Quarantined(_) => true,
         RequestError::Rejected(_)
         | RequestError::AgentMissing(_)

@@ -165,7 +165,7 @@ impl From<RequestError> for Problem {
             RequestError::Invalid { .. } | RequestError::KeyReused(_) => Kind::InvalidRequest,
             RequestError::ToolNotFound(_) => Kind::NotFound,
             RequestError::ApprovalRequired(_) => Kind::ApprovalRequired,
-            RequestError::Lost => Kind::Unavailable,
+            RequestError::Lost | RequestError::Unavailable(_) => Kind::Unavailable,
             // The reason may be the text of a panic: only operators may read it, in their API.
             RequestError::Quarantined(_) => {
                 return Self::new(
@@ -293,6 +293,7 @@ mod tests {
             (RequestError::KeyReused("Idempotency-Key".into()), 422, "invalid-request"),
             (RequestError::Overloaded, 429, "overloaded"),
             (RequestError::Lost, 503, "unavailable"),
+            (RequestError::Unavailable("node b".to_owned()), 503, "unavailable"),
             (StoreError::Fenced.into(), 503, "unavailable"),
             (StoreError::Unavailable("disk".to_owned()).into(), 503, "unavailable"),
         ] {

@@ -82,9 +82,14 @@ impl Blueprint {
         let runtime = begin(deps, cluster_listener, cluster_secret).await?;
 
         let view = runtime.conversations.cluster().watch();
-        let reseed =
-            seed_agents::reseed(catalog.clone(), store.clone(), clock.clone(), definitions, view);
-        let agent_seeder = AbortOnDropHandle::new(tokio::spawn(reseed));
+        let restore = seed_agents::restore_at_rejoin(
+            catalog.clone(),
+            store.clone(),
+            clock.clone(),
+            definitions,
+            view,
+        );
+        let agent_seeder = AbortOnDropHandle::new(tokio::spawn(restore));
         let metrics_upkeep = metrics.clone().map(telemetry::upkeep);
         let operators_api = Admin {
             conversations: runtime.conversations.clone(),

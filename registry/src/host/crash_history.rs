@@ -103,6 +103,13 @@ impl CrashHistory {
         std::mem::take(&mut self.refusals) > 0
     }
 
+    /// Records that the store answers again. Returns whether a restart is delayed because the store
+    /// refused the last one; the delays after further refusals begin anew.
+    pub fn record_store_return(&mut self) -> bool {
+        self.refusals = 0;
+        self.delay == Some(RestartDelay::AfterRefusal)
+    }
+
     /// Ends the delay. Returns the dead holder whose claim the next actor is to replace.
     pub fn end_delay(&mut self) -> Option<Holder> {
         self.delay = None;
@@ -163,6 +170,25 @@ mod tests {
         let delay = history.record_death(Timestamp::UNIX_EPOCH, Some(&exit), "five", None);
         assert_eq!((delay, history.delay), (None, None));
         assert_eq!(history.quarantined.map(|it| it.reason).as_deref(), Some("five"));
+    }
+
+    #[test]
+    fn a_store_that_returns_ends_the_delays_of_its_refusals_and_no_others() {
+        let mut history = CrashHistory::default();
+        let now = Timestamp::UNIX_EPOCH;
+        let away = ExitReason::Store(StoreError::Unavailable("away".to_owned()));
+        let first = history.record_death(now, Some(&away), "away", None);
+        for _ in 0..5 {
+            assert!(history.record_death(now, Some(&away), "away", None) > first);
+        }
+        assert!(history.record_store_return());
+        history.end_delay();
+        assert_eq!(history.record_death(now, Some(&away), "away", None), first);
+        let mut crashed = CrashHistory::default();
+        crashed.record_death(now, None, "a bug", None);
+        crashed.record_death(now, None, "a bug", None);
+        assert_eq!(crashed.delay, Some(RestartDelay::AfterCrash));
+        assert!(!crashed.record_store_return());
     }
 
     /// Found by the simulation: the claim of an actor that had given up took effect after its

@@ -22,6 +22,10 @@ use crate::member::{LinkStates, Member, MemberState, ObservedMember};
 /// tasks may request one at once.
 const MIN_REFRESH_INTERVAL: Duration = Duration::from_millis(20);
 
+/// How long after a renewal that failed the next one is attempted: it bounds how long the return of
+/// the store goes unnoticed.
+const FAILED_RENEWAL_DELAY: Duration = Duration::from_millis(100);
+
 /// Called at every renewal with the store's time, and how long the answer took.
 pub type OnStoreTime = Box<dyn Fn(Timestamp, Duration) + Send + Sync>;
 
@@ -74,6 +78,8 @@ impl Heartbeat {
                 Ok(()) => {
                     tracing::info!(failures, "lease renewal succeeds again");
                     failures = 0;
+                    // If the host has ended, the node is ending.
+                    let _ = inputs.host.cast(HostMsg::StoreReturned);
                 }
                 Err(error) => {
                     if failures == 0 {
@@ -94,8 +100,9 @@ impl Heartbeat {
                     () = refresh => {}
                 }
             };
+            let within = if failures > 0 { interval.min(FAILED_RENEWAL_DELAY) } else { interval };
             // Renew after a change or after the interval.
-            let _ = tokio::time::timeout(interval, change).await;
+            let _ = tokio::time::timeout(within, change).await;
         }
     }
 

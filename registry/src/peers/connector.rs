@@ -78,6 +78,8 @@ impl Connector {
         for Member { holder, process, address, .. } in others {
             let peer = self.peers.entry(process.clone()).or_insert_with(|| Peer::new(&holder.node));
             peer.address = Some(address);
+            // The first incarnation in a process has the id of the process.
+            peer.has_rejoined = holder.incarnation.as_str() != process.as_str();
             if peer.session.is_none() && peer.attempt.is_none() {
                 self.dial(&process);
             }
@@ -91,9 +93,18 @@ impl Connector {
                 peer.or_insert_with(|| Peer::new(&connection.name));
                 self.connected(connection);
             }
+            LinkEvent::Probed { process } => self.probed(&process),
             LinkEvent::Dialled { process, outcome } => self.dialled(&process, outcome),
             LinkEvent::Ready { label, node } => self.ready(&label, node),
             LinkEvent::Ended { label } => self.ended(&label),
+        }
+    }
+
+    /// A process that is not known as a member has just become one: whoever reads the members reads
+    /// them anew at every change of the links, so that this node dials it now.
+    fn probed(&mut self, process: &ProcessId) {
+        if self.peers.get(process).is_none_or(|peer| peer.address.is_none()) {
+            self.links.send_modify(|_| {});
         }
     }
 
@@ -162,7 +173,7 @@ impl Connector {
         let is_dialler = self.is_dialler(process);
         let Some(peer) = self.peers.get_mut(process) else { return };
         peer.attempt = None;
-        let error = outcome.as_ref().err();
+        let error = outcome.as_ref().err().copied();
         tracing::debug!(
             peer = peer.name.as_str(),
             process = process.as_str(),
@@ -170,10 +181,13 @@ impl Connector {
             "node dialled"
         );
         match outcome {
-            Ok(connection) if is_dialler => return self.connected(connection),
-            Err(DialError::Refused)
-                if peer.was_connected && !peer.is_refusing && peer.session.is_none() =>
-            {
+            Ok(connection) => {
+                peer.is_refusing = false;
+                if is_dialler {
+                    return self.connected(connection);
+                }
+            }
+            Err(error) if peer.is_gone(error) && !peer.is_refusing && peer.session.is_none() => {
                 peer.is_refusing = true;
                 tracing::warn!(
                     peer = peer.name.as_str(),
@@ -181,18 +195,19 @@ impl Connector {
                     "node refuses connections at its address"
                 );
             }
-            Ok(_) | Err(_) => {}
+            Err(_) => {}
         }
         peer.failed_dials = peer.failed_dials.saturating_add(1);
         self.dial(process);
     }
 
-    /// Dials a member. Of each pair one node is the dialler. The other one dials only to probe a
-    /// member that was connected once: it needs to learn that no process is there any more.
+    /// Dials a member. Of each pair one node is the dialler. The other one only probes: a new node
+    /// makes itself known to its dialler in this way, and each learns that no process is there any
+    /// more, also if the two were never connected.
     fn dial(&mut self, process: &ProcessId) {
         let is_dialler = self.is_dialler(process);
         let Some(peer) = self.peers.get_mut(process) else { return };
-        if peer.session.is_none() && (is_dialler || peer.was_connected) {
+        if peer.session.is_none() {
             peer.dial(process, !is_dialler, self.handshake.clone(), self.events.clone());
         }
     }

@@ -10,6 +10,10 @@ use crate::member::ProcessId;
 pub(super) enum LinkEvent {
     /// A peer dialled and has completed its handshake.
     Accepted(Authenticated),
+    /// A peer that leaves dialling to this process has asked who is here.
+    Probed {
+        process: ProcessId,
+    },
     /// This process dialled a peer.
     Dialled {
         process: ProcessId,
@@ -25,6 +29,6 @@ pub(super) enum LinkEvent {
     },
 }
 
-/// The queue has no bound of its own: a peer adds one attempt at a time and three events for each
-/// session, and each of them needed a handshake.
+/// The queue has no bound of its own: a peer adds one attempt and one probe at a time and three
+/// events for each session, and each of them needed a handshake.
 pub(super) type LinkEvents = mpsc::UnboundedSender<LinkEvent>;

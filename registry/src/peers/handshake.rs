@@ -61,8 +61,10 @@ pub(super) struct Target {
 /// Why dialling brought no connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum DialError {
-    /// The address refuses connections, or belongs to another process.
+    /// The address refuses connections.
     Refused,
+    /// Another process answers at the address.
+    OtherProcess,
     /// The process may be there.
     Unreachable,
 }
@@ -94,9 +96,9 @@ impl Handshake {
             let handshake = self.clone();
             let events = events.clone();
             let admission = tokio::spawn(async move {
-                if let Some(connection) = handshake.admit(tcp, from).await {
+                if let Some(admitted) = handshake.admit(tcp, from).await {
                     // Without a receiver the process is ending.
-                    let _ = events.send(LinkEvent::Accepted(connection));
+                    let _ = events.send(admitted);
                 }
             });
             unfinished.push_back(AbortOnDropHandle::new(admission));
@@ -122,7 +124,7 @@ impl Handshake {
             Err(if cause == RejectionCause::ProtocolVersion {
                 DialError::Unreachable
             } else {
-                DialError::Refused
+                DialError::OtherProcess
             })
         };
         if hello.process == self.process {
@@ -158,8 +160,8 @@ impl Handshake {
         Ok((Hello::receive(&mut stream).await.map_err(classify)?, stream))
     }
 
-    /// The connection, if the peer that dialled may have it.
-    async fn admit(&self, tcp: TcpStream, from: SocketAddr) -> Option<Authenticated> {
+    /// The connection, if the peer that dialled may have it, or its probe.
+    async fn admit(&self, tcp: TcpStream, from: SocketAddr) -> Option<LinkEvent> {
         let accepted = match timeout(HANDSHAKE_TIMEOUT, self.accept_one(tcp)).await {
             Ok(accepted) => accepted,
             Err(_) => {
@@ -189,9 +191,15 @@ impl Handshake {
         }
         // A peer that meant another process learns from our hello that it is wrong, and logs it
         // itself.
-        let is_target = hello.to.as_ref() == Some(&self.process);
+        if hello.to.as_ref() != Some(&self.process) {
+            return None;
+        }
         let Hello { name, process, probe, .. } = hello;
-        (is_target && !probe).then_some(Authenticated { name, process, dialled: false, stream })
+        Some(if probe {
+            LinkEvent::Probed { process }
+        } else {
+            LinkEvent::Accepted(Authenticated { name, process, dialled: false, stream })
+        })
     }
 
     async fn accept_one(

@@ -9,14 +9,15 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::event::{LinkEvent, LinkEvents};
-use super::handshake::{Authenticated, Handshake, Target};
+use super::handshake::{Authenticated, DialError, Handshake, Target};
 use super::stream::Keepalive;
 use crate::member::{LinkState, ProcessId};
 
 /// The delay before the second attempt to dial, which doubles with each further one. The first is
 /// made at once.
 const FIRST_DIAL_DELAY: Duration = Duration::from_millis(50);
-const MAX_DIAL_DELAY: Duration = Duration::from_secs(2);
+/// It bounds how long the death of a member goes unnoticed whose address refuses connections.
+const MAX_DIAL_DELAY: Duration = Duration::from_millis(500);
 /// A session that lasted this long was established properly: its peer is dialled again at once.
 const STEADY_AGE: Duration = Duration::from_millis(250);
 /// How long a session may take to become ready, or to end once it is closed: a few messages each.
@@ -32,7 +33,9 @@ pub(super) struct Peer {
     pub(super) next: Option<Authenticated>,
     /// It was connected at least once.
     pub(super) was_connected: bool,
-    /// It was connected once, and now its address refuses connections.
+    /// It was declared dead before and goes on as another incarnation.
+    pub(super) has_rejoined: bool,
+    /// Its address refuses connections.
     pub(super) is_refusing: bool,
     /// Attempts to dial it since it last had a steady connection.
     pub(super) failed_dials: u32,
@@ -48,9 +51,21 @@ impl Peer {
             session: None,
             next: None,
             was_connected: false,
+            has_rejoined: false,
             is_refusing: false,
             failed_dials: 0,
             attempt: None,
+        }
+    }
+
+    /// Whether an attempt to dial that failed in this way shows that the process is gone. A member
+    /// that was never connected may have a wrong address: another process answers there, or the
+    /// member has rejoined after it was declared dead for it.
+    pub(super) fn is_gone(&self, error: DialError) -> bool {
+        match error {
+            DialError::Refused => self.was_connected || !self.has_rejoined,
+            DialError::OtherProcess => self.was_connected,
+            DialError::Unreachable => false,
         }
     }
 
@@ -161,10 +176,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn delays_double_from_50_ms_to_2_s_and_the_first_attempt_has_none() {
+    fn delays_double_from_50_ms_to_500_ms_and_the_first_attempt_has_none() {
         let delays: Vec<_> =
-            (0..9).map(|failed_dials| dial_delay(failed_dials).as_millis()).collect();
-        assert_eq!(delays, [0, 50, 100, 200, 400, 800, 1_600, 2_000, 2_000]);
+            (0..7).map(|failed_dials| dial_delay(failed_dials).as_millis()).collect();
+        assert_eq!(delays, [0, 50, 100, 200, 400, 500, 500]);
         assert_eq!(dial_delay(u32::MAX), MAX_DIAL_DELAY);
+    }
+
+    #[test]
+    fn a_member_is_gone_when_its_address_refuses_even_before_it_was_connected() {
+        let mut peer = Peer::new(&NodeName::new("b"));
+        let outcomes = [DialError::Refused, DialError::OtherProcess, DialError::Unreachable];
+        assert_eq!(outcomes.map(|error| peer.is_gone(error)), [true, false, false]);
+        peer.has_rejoined = true;
+        assert_eq!(outcomes.map(|error| peer.is_gone(error)), [false; 3]);
+        peer.was_connected = true;
+        assert_eq!(outcomes.map(|error| peer.is_gone(error)), [true, true, false]);
     }
 }

@@ -84,7 +84,7 @@ fn a_holder_that_is_connected_is_asked_also_while_it_drains() {
 #[test]
 fn a_holder_that_lives_and_is_not_connected_is_waited_for() {
     let view = with_link("b-p", LinkState::Lost);
-    assert_eq!(located(Some(&holder("b")), &view), Decision::AwaitView);
+    assert_eq!(located(Some(&holder("b")), &view), Decision::AwaitLink(member("b", 5)));
 }
 
 #[test]

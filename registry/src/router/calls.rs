@@ -36,7 +36,10 @@ impl ConversationRouter {
             Location::Here(()) => Ok(call.run(self).await),
             Location::There(member) => {
                 let answer = self.cluster.call(member, call).await;
-                answer.map_err(|error| unavailable(&format!("its holder did not answer: {error}")))
+                let node = &member.holder.node;
+                answer.map_err(|error| {
+                    unavailable(format!("node {node}, which holds the conversation: {error}"))
+                })
             }
         }
     }

@@ -1,17 +1,23 @@
 //! Finds where a conversation lives, and starts it if it lives nowhere.
 
 use std::sync::PoisonError;
+use std::time::Duration;
 
 use abide_actors::journal::Holder;
 use abide_actors::request::RequestError;
 use abide_conversation::ConversationId;
+use tokio::time::Instant;
 
-use super::{ConversationRouter, VIEW_CHANGE_TIMEOUT, unavailable};
+use super::{ConversationRouter, VIEW_CHANGE_TIMEOUT, store_unavailable, unavailable};
 use crate::host::{ActorHandle, HostMsg, StartRefused};
 use crate::member::Member;
 use crate::placement::{self, Decision, Orphan, PlacementRules, locate};
 use crate::protocol::{REQUEST_TIMEOUT, Start};
 
+/// How long a request waits for a holder that cannot be reached: a connection that broke is
+/// replaced within this time, unless the network is cut or the holder's machine is gone. Then the
+/// client learns which node it is, and asks again.
+const UNREACHABLE_TIMEOUT: Duration = Duration::from_secs(1);
 /// How many conversations' holders on other nodes are remembered.
 const MAX_REMOTE_HOLDERS: usize = 10_000;
 
@@ -41,7 +47,7 @@ impl ConversationRouter {
         }
         match tokio::time::timeout(REQUEST_TIMEOUT, self.find(id, false)).await {
             Ok(found) => found?.ok_or_else(|| unavailable("no node takes conversations now")),
-            Err(_) => Err(unavailable("its holder cannot be reached")),
+            Err(_) => Err(unavailable("the conversation's holder was not found in time")),
         }
     }
 
@@ -70,6 +76,7 @@ impl ConversationRouter {
     ) -> Result<Option<Location<ActorHandle>>, RequestError> {
         let mut seen = self.cluster.watch();
         let mut confirmed_dead = None;
+        let give_up_at = Instant::now() + UNREACHABLE_TIMEOUT;
         loop {
             let view = seen.borrow_and_update().clone();
             let holder = self.store.current_claim(id).await?.map(|held| held.holder);
@@ -88,7 +95,12 @@ impl ConversationRouter {
                 Decision::ConfirmDead(holder) if self.cluster.is_dead(&holder).await? => {
                     confirmed_dead = Some(holder);
                 }
-                Decision::ConfirmDead(_) | Decision::AwaitView => {
+                Decision::AwaitLink(Member { holder, .. }) | Decision::ConfirmDead(holder)
+                    if Instant::now() >= give_up_at =>
+                {
+                    return Err(unreachable_holder(&view.me, &holder));
+                }
+                Decision::ConfirmDead(_) | Decision::AwaitLink(_) | Decision::AwaitView => {
                     self.cluster.changed(&mut seen, VIEW_CHANGE_TIMEOUT).await;
                 }
             }
@@ -108,7 +120,7 @@ impl ConversationRouter {
         if self.cluster.lease().is_sound() {
             Ok(())
         } else {
-            Err(unavailable("this node could not renew its lease"))
+            Err(store_unavailable("this node could not renew its lease"))
         }
     }
 
@@ -130,7 +142,7 @@ impl ConversationRouter {
                     StartRefused::Quarantined(quarantined) => {
                         RequestError::Quarantined(quarantined.reason)
                     }
-                    StartRefused::StoreAway => unavailable("the store was away"),
+                    StartRefused::StoreAway => store_unavailable("the store was away"),
                 })
             }
             Ok(_) | Err(_) => Err(RequestError::Lost),
@@ -141,7 +153,8 @@ impl ConversationRouter {
     pub async fn start(&self, id: &ConversationId) -> Result<(), RequestError> {
         let Location::There(member) = self.ensure_started(id).await? else { return Ok(()) };
         let started = self.cluster.call(&member, Start { id: id.clone() }).await;
-        started.map_err(|error| unavailable(&format!("the node did not start it: {error}")))
+        let node = &member.holder.node;
+        started.map_err(|error| unavailable(format!("node {node} did not start it: {error}")))
     }
 
     /// Whether nobody runs a conversation that `holder` has a claim on.
@@ -176,4 +189,12 @@ impl ConversationRouter {
         let view = self.cluster.view();
         view.member(&holder).filter(|member| view.reaches(member)).cloned()
     }
+}
+
+/// The error for a conversation whose holder lives and cannot be reached.
+fn unreachable_holder(me: &Holder, holder: &Holder) -> RequestError {
+    let (here, there) = (&me.node, &holder.node);
+    unavailable(format!(
+        "node {there}, which holds the conversation, cannot be reached from node {here}"
+    ))
 }

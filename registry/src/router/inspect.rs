@@ -48,7 +48,7 @@ impl ConversationRouter {
         after: Option<&str>,
         limit: usize,
     ) -> Vec<ActorSummary> {
-        let view = self.cluster.view();
+        let view = self.cluster.fresh_view().await;
         let is_asked = |name: &NodeName| node.is_none_or(|node| node == name);
         let members = view.others().filter(|member| is_asked(&member.holder.node));
         let remote = members.map(|member| async move {
@@ -140,11 +140,11 @@ impl ConversationRouter {
 
     /// Has another node drain. `false` if there is no such node.
     pub async fn drain_node(&self, node: &NodeName) -> Result<bool, RequestError> {
-        let view = self.cluster.view();
+        let view = self.cluster.fresh_view().await;
         let Some(member) = view.named(node) else { return Ok(false) };
         match self.cluster.call(member, Drain).await {
             Ok(()) => Ok(true),
-            Err(error) => Err(unavailable(&format!("the node did not answer: {error}"))),
+            Err(error) => Err(unavailable(format!("node {node} did not answer: {error}"))),
         }
     }
     /// Declares a member dead, so that others take over what it holds. Returns the incarnation that

@@ -96,7 +96,7 @@ impl ConversationRouter {
         force: bool,
     ) -> Result<NodeName, MoveError> {
         self.require_existing(id).await?;
-        let view = self.cluster.view();
+        let view = self.cluster.fresh_view().await;
         let holder = self.find_holder(id).await?;
         let from = holder.as_ref().map(|(claim, _)| &claim.holder);
         let target = self.choose_target(&view, id, node, from)?;
@@ -111,7 +111,8 @@ impl ConversationRouter {
                 Ok(()) => true,
                 Err(RemoteError::NotHere) => false,
                 Err(error) => {
-                    return Err(unavailable(&format!("the node did not answer: {error}")).into());
+                    let node = &target.holder.node;
+                    return Err(unavailable(format!("node {node} did not answer: {error}")).into());
                 }
             }
         };
@@ -139,7 +140,9 @@ impl ConversationRouter {
         match member.state {
             _ if from == Some(&member.holder) => Err(MoveError::There(name.clone())),
             MemberState::Up if !drains && view.reaches(member) => Ok(member),
-            MemberState::Up if !drains => Err(unavailable("the node cannot be reached").into()),
+            MemberState::Up if !drains => {
+                Err(unavailable(format!("node {name} cannot be reached from here")).into())
+            }
             _ => Err(MoveError::Draining(name.clone())),
         }
     }

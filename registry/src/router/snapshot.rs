@@ -5,8 +5,10 @@ use abide_actors::journal::Claim;
 use abide_actors::request::{Inspection, RequestError};
 use abide_actors::snapshot::{Overlay, Snapshot};
 use abide_conversation::{ConversationId, State, replay};
+use tokio::time::Instant;
 
-use super::{ConversationRouter, Location};
+use super::{ConversationRouter, Location, VIEW_CHANGE_TIMEOUT};
+use crate::cluster_client::FRESH_VIEW_TIMEOUT;
 use crate::protocol::{Inspect, REQUEST_TIMEOUT};
 
 impl ConversationRouter {
@@ -41,17 +43,30 @@ impl ConversationRouter {
     }
 
     /// The claim on a conversation if a live member holds it, and where that member is.
+    ///
+    /// A holder that this node does not see, or does not reach, may have started a moment ago: it
+    /// is waited for, unless the store knows that it is dead.
     pub(super) async fn find_holder(
         &self,
         id: &ConversationId,
     ) -> Result<Option<(Claim, Location<()>)>, RequestError> {
-        let Some(claim) = self.store.current_claim(id).await? else { return Ok(None) };
-        let view = self.cluster.view();
-        if claim.holder == view.me {
-            return Ok(Some((claim, Location::Here(()))));
+        let mut seen = self.cluster.watch();
+        let give_up_at = Instant::now() + FRESH_VIEW_TIMEOUT;
+        loop {
+            let view = seen.borrow_and_update().clone();
+            let Some(claim) = self.store.current_claim(id).await? else { return Ok(None) };
+            if claim.holder == view.me {
+                return Ok(Some((claim, Location::Here(()))));
+            }
+            let is_over = Instant::now() >= give_up_at;
+            match view.member(&claim.holder).cloned() {
+                Some(member) if is_over || view.reaches(&member) => {
+                    return Ok(Some((claim, Location::There(member))));
+                }
+                None if is_over || self.cluster.is_dead(&claim.holder).await? => return Ok(None),
+                Some(_) | None => self.cluster.changed(&mut seen, VIEW_CHANGE_TIMEOUT).await,
+            }
         }
-        let member = view.member(&claim.holder).cloned();
-        Ok(member.map(|member| (claim, Location::There(member))))
     }
 
     /// The state that replaying the journal results in; `None` if there is no journal.

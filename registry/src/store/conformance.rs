@@ -73,6 +73,7 @@ macro_rules! conformance {
             an_agent_is_reported_as_new_once,
             a_replaced_revision_stays,
             a_deleted_agent_leaves_its_revisions,
+            an_agent_is_put_only_over_the_revision_that_is_expected,
             agents_are_listed_by_name,
             decisions_belong_to_one_agent_and_are_deleted_with_it,
             a_blob_is_stored_whole_and_once,

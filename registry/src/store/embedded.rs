@@ -39,7 +39,7 @@ use tokio::task;
 use self::disk::Probe;
 use self::state::{ClaimStep, ReadError, Shared};
 use self::store_dir::StoreDir;
-use self::write::{Append, EncodedResponse, Outcome, Write};
+use self::write::{Append, EncodedResponse, Outcome, ReplaceAgent, Write};
 use self::writer::{Job, MAX_QUEUED_JOBS, Writer};
 use super::paging;
 use super::{ListError, Page, Store, StoredAgent, SummaryFilter, agent_scope};
@@ -386,6 +386,20 @@ impl Store for Embedded {
         let json = write::json(&agent)?;
         let (name, revision) = (agent.name, agent.revision.to_string());
         self.write(Write::PutAgent { name, revision, json, response }).await
+    }
+
+    async fn put_agent_if(
+        &self,
+        agent: StoredAgent,
+        response: Option<StoredResponse>,
+        newest: Option<&Revision>,
+    ) -> Result<bool, StoreError> {
+        let response = encode(&agent_scope(&agent.name), response)?;
+        let json = write::json(&agent)?;
+        let (name, revision) = (agent.name, agent.revision.to_string());
+        let newest = newest.map(Revision::to_string);
+        let agent = ReplaceAgent { newest, name, revision, json, response };
+        self.write(Write::ReplaceAgent(agent)).await
     }
 
     async fn agent(&self, name: &AgentName) -> Result<Option<StoredAgent>, StoreError> {

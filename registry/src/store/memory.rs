@@ -187,6 +187,16 @@ impl Tables {
         self.active.remove(id);
     }
 
+    /// Returns whether the name was new.
+    fn put_agent(&mut self, agent: StoredAgent, response: Option<StoredResponse>) -> bool {
+        if let Some(response) = response {
+            self.keep(&agent_scope(&agent.name), response);
+        }
+        let old = self.newest.insert(agent.name.clone(), agent.revision.clone());
+        self.revisions.insert(agent.revision.clone(), agent);
+        old.is_none()
+    }
+
     fn keep(&mut self, scope: &str, response: StoredResponse) {
         let key = response.key.clone();
         let at = response.expires_at;
@@ -405,13 +415,21 @@ impl Store for Memory {
         agent: StoredAgent,
         response: Option<StoredResponse>,
     ) -> Result<bool, StoreError> {
+        Ok(self.tables().put_agent(agent, response))
+    }
+
+    async fn put_agent_if(
+        &self,
+        agent: StoredAgent,
+        response: Option<StoredResponse>,
+        newest: Option<&Revision>,
+    ) -> Result<bool, StoreError> {
         let mut tables = self.tables();
-        if let Some(response) = response {
-            tables.keep(&agent_scope(&agent.name), response);
+        let is_newest = tables.newest.get(&agent.name) == newest;
+        if is_newest {
+            tables.put_agent(agent, response);
         }
-        let old = tables.newest.insert(agent.name.clone(), agent.revision.clone());
-        tables.revisions.insert(agent.revision.clone(), agent);
-        Ok(old.is_none())
+        Ok(is_newest)
     }
 
     async fn agent(&self, name: &AgentName) -> Result<Option<StoredAgent>, StoreError> {

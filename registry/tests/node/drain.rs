@@ -133,8 +133,8 @@ async fn a_cluster_in_which_every_node_drains_refuses_work_and_loses_nothing() {
     }
     tokio::time::sleep(Duration::from_secs(1)).await;
     let refused = cluster.node(0).send("y", "go").await;
-    assert!(matches!(refused, Err(RequestError::Store(_))), "{refused:?}");
+    assert!(matches!(refused, Err(RequestError::Unavailable(_))), "{refused:?}");
     let refused = cluster.node(0).approve("x", "c").await;
-    assert!(matches!(refused, Err(RequestError::Store(_))), "{refused:?}");
+    assert!(matches!(refused, Err(RequestError::Unavailable(_))), "{refused:?}");
     assert_eq!(cluster.node(0).state("x").await.pending_calls().len(), 1);
 }

@@ -278,6 +278,15 @@ impl Store for FlakyStore {
         self.reachable()?.put_agent(agent, response).await
     }
 
+    async fn put_agent_if(
+        &self,
+        agent: StoredAgent,
+        response: Option<StoredResponse>,
+        newest: Option<&Revision>,
+    ) -> Result<bool, StoreError> {
+        self.reachable()?.put_agent_if(agent, response, newest).await
+    }
+
     async fn agent(&self, name: &AgentName) -> Result<Option<StoredAgent>, StoreError> {
         self.reachable()?.agent(name).await
     }

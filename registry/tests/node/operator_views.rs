@@ -7,6 +7,8 @@ use abide_actors::identity::NodeName;
 use abide_actors::request::Request;
 use abide_conversation::ConversationId;
 use abide_conversation::event::TurnOutcome;
+use abide_registry::membership::LinkState;
+use tokio::time::Instant;
 
 use crate::revival::HOLD_AGENT;
 use crate::test_cluster::{DeathMode, TestCluster};
@@ -49,6 +51,35 @@ async fn a_conversation_is_seen_and_killed_from_any_node() {
     cluster.release_all();
     assert_eq!(cluster.node(1).turn_end("x", 1).await, (TurnOutcome::Completed, None));
     cluster.node(1).check("x").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_operator_sees_what_lives_on_a_node_that_is_just_being_connected() {
+    let cluster = TestCluster::new(2, HOLD_AGENT).await;
+    cluster.node(0).send("x", "go").await.unwrap();
+    cluster.node(0).wait_for_holds(1).await;
+    let conversations = &cluster.node(1).conversations;
+    let connect = async || {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        cluster.set_link(0, 1, LinkState::Connected);
+    };
+    let lose = async || {
+        cluster.set_link(0, 1, LinkState::Lost);
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    };
+    lose().await;
+    let id = id("x");
+    let (actor, ()) = tokio::join!(conversations.get_actor(&id), connect());
+    assert!(actor.unwrap().unwrap().live.is_some());
+    lose().await;
+    let (actors, ()) = tokio::join!(conversations.list_actors(None, None, 10), connect());
+    assert_eq!(actors.len(), 1);
+    // A node that stays out of reach delays what the others answer only a little.
+    lose().await;
+    let begun = Instant::now();
+    assert!(conversations.list_actors(None, None, 10).await.is_empty());
+    assert!(conversations.snapshot(&id).await.unwrap().unwrap().holder.is_some());
+    assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
 }
 
 #[tokio::test(start_paused = true)]

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use tokio::net::TcpListener;
+use tokio::time::Instant;
 
 use crate::node::{ECHO, HOLD, peer_address};
 use crate::node_process::{NodeProcess, pair, within};
@@ -74,18 +75,58 @@ async fn another_process_at_its_address_means_that_a_peer_is_gone() {
 }
 
 #[tokio::test]
-async fn a_peer_that_was_never_connected_never_counts_as_refused() {
+async fn a_peer_that_is_killed_before_it_was_connected_refuses_connections_for_both_sides() {
+    for (here, there) in [("a", "b"), ("b", "a")] {
+        let process = format!("p-{there}");
+        let mut node = NodeProcess::start(here, &format!("p-{here}")).await;
+        let mut killed = NodeProcess::start(there, &process).await;
+        let member = killed.peer_address();
+        killed.kill().await;
+        let learned = Instant::now();
+        node.set_members(&[member]).await;
+        let took = node.wait_for_link(&process, Some("Refused")).await - learned;
+        assert!(took < MAX_DETECTION_TIME, "{here} took {took:?}");
+        println!("refused after {took:?} for {here}, which was never connected");
+        let secret = Some("a secret");
+        let mut again = NodeProcess::with(there, &process, &killed.address, secret).await;
+        again.set_members(&[node.peer_address()]).await;
+        node.wait_for_link(&process, Some("Connected")).await;
+    }
+}
+
+#[tokio::test]
+async fn a_handshake_that_breaks_off_is_no_refusal_but_the_next_attempt_may_be() {
     let mut a = NodeProcess::start("a", "p-a").await;
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
     a.set_members(&[peer_address("b", "p-b", &address)]).await;
     drop(within("a connection", listener.accept()).await.unwrap());
-    drop(listener);
-    a.wait_for_log("error=Some(Refused)").await;
-    a.wait_for_link("p-b", Some("Lost")).await;
-    let _b = NodeProcess::with("b", "p-b", &address, Some("a secret")).await;
-    a.wait_for_link("p-b", Some("Connected")).await;
+    a.wait_for_log("error=Some(Unreachable)").await;
     assert!(!a.was_link_ever("p-b", "Refused"));
+    drop(listener);
+    a.wait_for_link("p-b", Some("Refused")).await;
+}
+
+#[tokio::test]
+async fn another_process_at_the_address_of_a_peer_that_was_never_connected_says_nothing() {
+    let (mut a, b) = tokio::join!(NodeProcess::start("a", "p-a"), NodeProcess::start("b", "p-b"));
+    a.set_members(&[peer_address("c", "p-c", &b.address)]).await;
+    a.wait_for_log("error=Some(OtherProcess)").await;
+    a.metric_reaches("abide_peers_refused_total{cause=\"other\"}", 2).await;
+    assert!(!a.was_link_ever("p-c", "Refused"));
+}
+
+#[tokio::test]
+async fn a_new_member_makes_itself_known_to_the_node_that_is_to_dial_it() {
+    let (mut a, mut b) =
+        tokio::join!(NodeProcess::start("a", "p-a"), NodeProcess::start("b", "p-b"));
+    // Only the second node, which does not dial, knows of the other.
+    b.set_members(&[a.peer_address()]).await;
+    // The first report is that of the start; the second one has the members read anew.
+    a.wait_for_link_reports(2).await;
+    a.set_members(&[b.peer_address()]).await;
+    a.wait_for_link("p-b", Some("Connected")).await;
+    b.wait_for_link("p-a", Some("Connected")).await;
 }
 
 #[tokio::test]

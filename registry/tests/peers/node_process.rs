@@ -124,6 +124,16 @@ impl NodeProcess {
         Instant::now()
     }
 
+    /// Waits until the node has reported its links this often.
+    pub async fn wait_for_link_reports(&mut self, least: usize) {
+        within("a report of the links", async {
+            while self.history.lock().unwrap().len() < least {
+                self.links.changed().await.unwrap();
+            }
+        })
+        .await;
+    }
+
     /// Whether the link to a process ever had this state.
     pub fn was_link_ever(&self, process: &str, link: &str) -> bool {
         let history = self.history.lock().unwrap();

@@ -30,6 +30,7 @@ pub enum HostMsg {
     },
     Abandon,
     Resume,
+    StoreReturned,
     Leave,
     /// Ends every conversation now.
     Stop,
@@ -98,6 +99,13 @@ impl Node {
                 self.all_live().iter().for_each(|live| self.stop_actor(live, false));
             }
             HostMsg::Resume => self.all_live().iter().for_each(|live| live.cast(Msg::Resume)),
+            HostMsg::StoreReturned => {
+                for (id, history) in self.crash_histories.borrow_mut().iter_mut() {
+                    if history.record_store_return() {
+                        self.cast(HostMsg::Restart(id.clone()));
+                    }
+                }
+            }
             HostMsg::Leave => self.all_live().iter().for_each(|live| live.cast(Msg::Leave)),
             HostMsg::Stop => self.all_live().iter().for_each(|live| self.stop_actor(live, true)),
         }

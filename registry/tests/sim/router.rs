@@ -156,7 +156,9 @@ impl Node {
                     Some(false) => self.changed(seen, RETRY_INTERVAL).await,
                     None => return Err(Outcome::Unavailable("the store is away")),
                 },
-                Decision::AwaitView => self.changed(seen, RETRY_INTERVAL).await,
+                Decision::AwaitView | Decision::AwaitLink(_) => {
+                    self.changed(seen, RETRY_INTERVAL).await
+                }
             }
         }
     }

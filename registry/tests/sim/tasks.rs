@@ -28,6 +28,8 @@ use crate::world::LEASE_MS;
 const LEASE: Duration = Duration::from_millis(LEASE_MS);
 /// The shortest time between two renewals.
 const MIN_RENEW_INTERVAL: Duration = Duration::from_millis(20);
+/// How long after a renewal that failed the next one is attempted.
+const FAILED_RENEWAL_DELAY: Duration = Duration::from_millis(100);
 /// How long a wake may take.
 const WAKE_TIMEOUT: Duration = Duration::from_millis(2_000);
 /// How long to wait before an unavailable store is tried again.
@@ -67,6 +69,7 @@ impl Node {
     }
 
     async fn keep_membership(self: Rc<Self>, mut lease_tracker: LeaseTracker) {
+        let mut is_failing = false;
         loop {
             let (heartbeat_inputs, view_doubts) =
                 (self.heartbeat_inputs.count(), self.view_doubts.count());
@@ -83,7 +86,10 @@ impl Node {
             (lease_tracker.me.state, lease_tracker.me.live_actors) =
                 (self.state.get(), self.table.borrow().len());
             // A failed renewal is tried again in the next round.
-            let _ = self.renew(&mut lease_tracker, links).await;
+            let has_failed = self.renew(&mut lease_tracker, links).await.is_err();
+            if std::mem::replace(&mut is_failing, has_failed) && !has_failed {
+                self.cast(HostMsg::StoreReturned);
+            }
             let change = async {
                 let doubt = async {
                     self.sleep(MIN_RENEW_INTERVAL).await;
@@ -91,7 +97,9 @@ impl Node {
                 };
                 let _ = either(self.heartbeat_inputs.after(heartbeat_inputs), doubt).await;
             };
-            self.world.exec.within(self.ms(lease_tracker.renew_interval()), change).await;
+            let interval = lease_tracker.renew_interval();
+            let within = if is_failing { interval.min(FAILED_RENEWAL_DELAY) } else { interval };
+            self.world.exec.within(self.ms(within), change).await;
         }
     }
 

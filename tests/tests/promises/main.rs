@@ -11,6 +11,7 @@ mod children;
 mod clocks;
 mod cluster_state;
 mod drain;
+mod failover;
 mod foreign_peers;
 mod latency;
 mod operators;

@@ -81,10 +81,12 @@ async fn a_peer_with_another_secret_is_not_accepted() {
 }
 
 #[tokio::test]
-async fn a_probe_learns_who_is_there_and_is_not_accepted() {
+async fn a_probe_learns_who_is_there_is_reported_and_is_not_accepted() {
     let mut b = Listener::start("b", "secret").await;
     let target = Target { probe: true, ..b.target() };
     assert!(handshake("a", "secret").dial(&target).await.is_ok());
+    let Some(LinkEvent::Probed { process }) = b.events.recv().await else { panic!("no probe") };
+    assert_eq!(process.as_str(), "p-a");
     assert!(b.accepted_before(&handshake("z", "secret")).await.is_empty());
 }
 
@@ -92,7 +94,7 @@ async fn a_probe_learns_who_is_there_and_is_not_accepted() {
 async fn a_peer_that_wants_another_process_learns_that_it_is_gone() {
     let mut b = Listener::start("b", "secret").await;
     let target = Target { process: ProcessId::new("p-before"), ..b.target() };
-    assert_eq!(handshake("a", "secret").dial(&target).await.err(), Some(DialError::Refused));
+    assert_eq!(handshake("a", "secret").dial(&target).await.err(), Some(DialError::OtherProcess));
     assert!(b.accepted_before(&handshake("z", "secret")).await.is_empty());
 }
 
@@ -144,9 +146,9 @@ async fn a_node_of_another_wire_version_is_refused_by_both() {
 #[tokio::test]
 async fn a_handshake_that_comes_back_is_refused_at_both_ends() {
     let mut a = Listener::start("a", "secret").await;
-    assert_eq!(a.handshake.dial(&a.target()).await.err(), Some(DialError::Refused));
+    assert_eq!(a.handshake.dial(&a.target()).await.err(), Some(DialError::OtherProcess));
     let elsewhere = Target { process: ProcessId::new("p-b"), ..a.target() };
-    assert_eq!(a.handshake.dial(&elsewhere).await.err(), Some(DialError::Refused));
+    assert_eq!(a.handshake.dial(&elsewhere).await.err(), Some(DialError::OtherProcess));
     let to = Some(ProcessId::new("p-a"));
     send_hello(&a, &a.handshake, &Hello { to, ..a.handshake.hello() }).await.unwrap();
     assert!(a.accepted_before(&handshake("z", "secret")).await.is_empty());

@@ -54,6 +54,28 @@ pub(in super::super) async fn a_deleted_agent_leaves_its_revisions(store: Arc<dy
     assert_eq!(store.put_agent(agent("demo", "r1"), None).await, Ok(true));
 }
 
+pub(in super::super) async fn an_agent_is_put_only_over_the_revision_that_is_expected(
+    store: Arc<dyn Store>,
+) {
+    let (name, r1) = (AgentName::new("demo"), Revision::new("r1"));
+    let mark = |text: &str| Some(response("key:1", text, 60));
+    let put = async |revision: &str, newest: Option<&Revision>| {
+        store.put_agent_if(agent("demo", revision), mark(revision), newest).await.unwrap()
+    };
+    let kept = async || store.stored_response("agents/demo", "key:1", at(0)).await.unwrap();
+    assert!(!put("r2", Some(&r1)).await, "there is none");
+    assert_eq!((store.newest(&name).await, kept().await), (Ok(None), None));
+    assert!(put("r1", None).await);
+    assert!(!put("r2", None).await, "there is one");
+    assert_eq!(store.newest(&name).await, Ok(Some(r1.clone())));
+    assert_eq!(store.revision(&Revision::new("r2")).await, Ok(None));
+    assert_eq!(kept().await, mark("r1"));
+    assert!(put("r2", Some(&r1)).await);
+    assert!(!put("r3", Some(&r1)).await, "it was replaced");
+    assert_eq!(store.agent(&name).await, Ok(Some(agent("demo", "r2"))));
+    assert_eq!(kept().await, mark("r2"));
+}
+
 pub(in super::super) async fn agents_are_listed_by_name(store: Arc<dyn Store>) {
     for (name, revision) in [("b", "r1"), ("a-b", "r2"), ("a", "r3"), ("b", "r4")] {
         store.put_agent(agent(name, revision), None).await.unwrap();

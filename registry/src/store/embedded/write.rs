@@ -29,6 +29,7 @@ pub(super) enum Write {
     CountDeath { id: ConversationId, held: Claim },
     ResetDeaths { id: ConversationId },
     PutAgent { name: AgentName, revision: String, json: Vec<u8>, response: Option<EncodedResponse> },
+    ReplaceAgent(ReplaceAgent),
     DeleteAgent { name: AgentName, response: Option<EncodedResponse> },
     Reserve { response: EncodedResponse, now: Timestamp },
     SetDecision { agent: AgentName, id: DecisionId, json: Option<Vec<u8>> },
@@ -46,6 +47,7 @@ impl Write {
                 Some(id.as_str())
             }
             Write::PutAgent { .. }
+            | Write::ReplaceAgent(_)
             | Write::DeleteAgent { .. }
             | Write::Reserve { .. }
             | Write::SetDecision { .. }
@@ -54,6 +56,15 @@ impl Write {
             | Write::Audit(_) => None,
         }
     }
+}
+
+/// A definition that is stored only if `newest` is the newest revision of its name.
+pub(super) struct ReplaceAgent {
+    pub(super) newest: Option<String>,
+    pub(super) name: AgentName,
+    pub(super) revision: String,
+    pub(super) json: Vec<u8>,
+    pub(super) response: Option<EncodedResponse>,
 }
 
 /// A commit as bytes.
@@ -181,6 +192,7 @@ impl<'t> OpenTables<'t> {
                 self.keep(response)?;
                 Ok(Ok(is_new))
             }
+            Write::ReplaceAgent(replace) => self.replace_agent(replace).map(Ok),
             Write::DeleteAgent { name, response } => {
                 let was_there = self.agents.remove(name.as_str())?.is_some();
                 self.decisions.retain(|(agent, _), _| agent != name.as_str())?;
@@ -227,6 +239,7 @@ impl<'t> OpenTables<'t> {
             | Write::CountDeath { .. }
             | Write::ResetDeaths { .. }
             | Write::PutAgent { .. }
+            | Write::ReplaceAgent(_)
             | Write::DeleteAgent { .. }
             | Write::Reserve { .. }
             | Write::SetDecision { .. }
@@ -234,6 +247,19 @@ impl<'t> OpenTables<'t> {
             | Write::DeleteBlob { .. }
             | Write::Audit(_) => Ok(false),
         }
+    }
+
+    /// Returns whether the expected revision was the newest one.
+    fn replace_agent(&mut self, replace: &ReplaceAgent) -> Result<bool, Error> {
+        let ReplaceAgent { newest, name, revision, json, response } = replace;
+        let present = self.agents.get(name.as_str())?.map(|present| present.value().to_owned());
+        if present != *newest {
+            return Ok(false);
+        }
+        self.revisions.insert(revision.as_str(), json.as_slice())?;
+        self.agents.insert(name.as_str(), revision.as_str())?;
+        self.keep(response)?;
+        Ok(true)
     }
 
     /// Removes some of the events that deletions left, beginning with those of `first`. Returns

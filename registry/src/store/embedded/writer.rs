@@ -212,6 +212,7 @@ impl Writer {
             }
             Write::ResetDeaths { .. }
             | Write::PutAgent { .. }
+            | Write::ReplaceAgent(_)
             | Write::DeleteAgent { .. }
             | Write::Reserve { .. }
             | Write::SetDecision { .. }

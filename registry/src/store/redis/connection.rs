@@ -22,7 +22,7 @@ use super::url::{Host, Kind, RedisUrl};
 /// How long nobody reconnects after a first failure; each further failure doubles it up to the
 /// maximum.
 const FIRST_RECONNECT_DELAY: Duration = Duration::from_millis(50);
-const MAX_RECONNECT_DELAY: Duration = Duration::from_secs(1);
+const MAX_RECONNECT_DELAY: Duration = Duration::from_millis(200);
 /// How often the cluster's connection follows a moved slot, or reconnects, within the answer's
 /// timeout.
 const MAX_REDIRECTS: u32 = 3;

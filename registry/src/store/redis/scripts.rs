@@ -7,7 +7,7 @@ use abide_actors::journal::{
     Claim, Commit, Holder, InboxEntry, RESPONSE_TTL, StoreError, StoredResponse,
 };
 use abide_conversation::remembered_decision::RememberedDecision;
-use abide_conversation::{AgentName, BlobId, ConversationId, DecisionId, Seq, Timestamp};
+use abide_conversation::{AgentName, BlobId, ConversationId, DecisionId, Revision, Seq, Timestamp};
 use serde::Serialize;
 
 use super::super::{StoredAgent, agent_scope};
@@ -21,6 +21,10 @@ use crate::membership::Member;
 
 /// How long a server remembers a deletion for its repeat: longer than any repeat takes.
 const DELETION_MEMORY_SECONDS: u64 = 60;
+/// What `agent.lua` takes for any newest revision; no revision has this form.
+const ANY_REVISION: &str = "*";
+/// What `agent.lua` answers when another revision is the newest.
+const OTHER_REVISION: u8 = 2;
 /// How long the responses of a scope are kept after the last one: a day, and an hour for each of
 /// two clocks that are wrong.
 const RESPONSES_TTL_SECONDS: i64 = RESPONSE_TTL.as_secs() + 2 * 60 * 60;
@@ -249,6 +253,28 @@ impl Redis {
         newest: Option<&StoredAgent>,
         response: Option<StoredResponse>,
     ) -> Result<bool, StoreError> {
+        self.run_agent_script(name, newest, ANY_REVISION, response).await.map(|answer| answer == 1)
+    }
+
+    /// Puts a definition if `newest` is the newest revision of its name. Returns whether it is.
+    pub(super) async fn agent_if_by_script(
+        &self,
+        agent: &StoredAgent,
+        response: Option<StoredResponse>,
+        newest: Option<&Revision>,
+    ) -> Result<bool, StoreError> {
+        let expected = newest.map_or("", Revision::as_str);
+        let answer = self.run_agent_script(&agent.name, Some(agent), expected, response).await?;
+        Ok(answer != OTHER_REVISION)
+    }
+
+    async fn run_agent_script(
+        &self,
+        name: &AgentName,
+        newest: Option<&StoredAgent>,
+        expected: &str,
+        response: Option<StoredResponse>,
+    ) -> Result<u8, StoreError> {
         let (tag, scope) = (Tag::Agents, agent_scope(name));
         let nonce = self.nonce();
         let mut keys = ["newest", "revisions"].map(|kind| tag.common(kind)).to_vec();
@@ -261,6 +287,7 @@ impl Redis {
             .arg(newest.map_or("", |agent| agent.revision.as_str()))
             .arg(newest.map(json).transpose()?.unwrap_or_default())
             .arg(response.as_ref().and_then(stored_at).map(keys::score_until).unwrap_or_default())
+            .arg(expected)
             .responses("", response.as_slice())?;
         self.call_durably(call).await
     }

@@ -144,6 +144,15 @@ impl Store for Redis {
         Ok(!was_there)
     }
 
+    async fn put_agent_if(
+        &self,
+        agent: StoredAgent,
+        response: Option<StoredResponse>,
+        newest: Option<&Revision>,
+    ) -> Result<bool, StoreError> {
+        self.agent_if_by_script(&agent, response, newest).await
+    }
+
     async fn reserve(
         &self,
         scope: &str,
