@@ -28,6 +28,7 @@ use tokio::sync::watch;
 
 use crate::http::extract::{Path, Query, limit};
 use crate::http::guard;
+use crate::http::host::AllowedHosts;
 use crate::http::problem::{Kind, Problem};
 use crate::readiness::ReadinessNotes;
 
@@ -48,7 +49,7 @@ pub(crate) struct Admin {
 }
 
 /// The router of all operators' paths.
-pub(crate) fn router(admin: Admin) -> Router {
+pub(crate) fn router(admin: Admin, allowed_hosts: AllowedHosts) -> Router {
     let router = Router::new()
         .route("/healthz", get(async || "ok\n"))
         .route("/readyz", get(ready))
@@ -68,7 +69,7 @@ pub(crate) fn router(admin: Admin) -> Router {
         .route("/admin/nodes/{node}/drain", post(drain))
         .fallback(async || Problem::not_found("path"))
         .method_not_allowed_fallback(async || Problem::method_not_allowed());
-    guard::guarded(router).with_state(admin)
+    guard::guarded(router, allowed_hosts).with_state(admin)
 }
 
 async fn ready(State(admin): State<Admin>) -> Result<String, Problem> {

@@ -1,5 +1,6 @@
 //! The command line and the environment: `reference/flags.md`.
 
+mod allowed_host;
 mod origin;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -15,6 +16,7 @@ use abide_registry::store::redis::{RedisUrl, RedisUrlError};
 use clap::builder::BoolishValueParser;
 use clap::{Parser, Subcommand, ValueEnum};
 
+pub use allowed_host::AllowedHost;
 pub use origin::Origin;
 
 /// A free port of the loopback interface.
@@ -51,6 +53,10 @@ pub struct Config {
     /// Other origins whose pages may use the public API, such as https://example.com; * allows any
     #[arg(long, env = "ABIDE_ALLOW_ORIGIN", value_name = "URL", value_delimiter = ',')]
     pub allow_origin: Vec<Origin>,
+    /// Names by which clients may address the node, such as abide.example.com or *.example.com; * allows
+    /// any. Addresses and localhost need no mention
+    #[arg(long, env = "ABIDE_ALLOW_HOST", value_name = "NAME", value_delimiter = ',')]
+    pub allow_host: Vec<AllowedHost>,
     /// Operators' API
     #[arg(long, env = "ABIDE_ADMIN_LISTEN", default_value = "127.0.0.1:9090")]
     pub admin_listen: SocketAddr,
@@ -107,6 +113,7 @@ impl Config {
             store,
             listen: ANY_LOOPBACK_PORT,
             allow_origin: Vec::new(),
+            allow_host: Vec::new(),
             admin_listen: ANY_LOOPBACK_PORT,
             cluster_listen: ANY_LOOPBACK_PORT,
             cluster_advertise: None,

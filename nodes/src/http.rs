@@ -11,6 +11,7 @@ pub(crate) mod events;
 pub mod extract;
 mod frames;
 pub(crate) mod guard;
+pub(crate) mod host;
 mod messages;
 pub mod openapi;
 pub mod problem;
@@ -33,6 +34,7 @@ use utoipa_axum::routes;
 
 use crate::config::Origin;
 use crate::telemetry::measure;
+use host::AllowedHosts;
 use problem::{Kind, Problem};
 
 /// Each request in flight may hold a body and a place in a mailbox.
@@ -52,6 +54,7 @@ pub(crate) struct ApiDeps {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) hub: Hub,
     pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) allowed_hosts: AllowedHosts,
     pub(crate) requests_in_flight: AtomicUsize,
     /// One permit for each event stream that encodes frames at the moment.
     pub(crate) encoding_streams: Arc<Semaphore>,
@@ -116,7 +119,8 @@ fn routes() -> OpenApiRouter<Api> {
 /// Measures, checks and admits a request before its handler runs.
 async fn enter(State(api): State<Api>, request: Request, next: Next) -> Response {
     let admitted = |request| admit(&api, request, next);
-    measure(&*api.clock, request, |request| guard::guard(request, admitted)).await
+    measure(&*api.clock, request, |request| guard::guard(&api.allowed_hosts, request, admitted))
+        .await
 }
 
 /// Runs the handler, unless too many requests are in flight or the node drains.

@@ -26,6 +26,7 @@ pub struct Problem {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     InvalidRequest,
+    Forbidden,
     NotFound,
     ConversationExists,
     TurnInFlight,
@@ -42,8 +43,9 @@ pub enum Kind {
 }
 
 impl Kind {
-    pub(super) const ALL: [Self; 12] = [
+    pub(super) const ALL: [Self; 13] = [
         Kind::InvalidRequest,
+        Kind::Forbidden,
         Kind::NotFound,
         Kind::ConversationExists,
         Kind::TurnInFlight,
@@ -65,6 +67,7 @@ impl Kind {
     pub(super) fn name(self) -> &'static str {
         match self {
             Kind::InvalidRequest => "invalid-request",
+            Kind::Forbidden => "forbidden",
             Kind::NotFound => "not-found",
             Kind::ConversationExists => "conversation-exists",
             Kind::TurnInFlight => "turn-in-flight",
@@ -82,6 +85,7 @@ impl Kind {
     pub(super) fn title(self) -> &'static str {
         match self {
             Kind::InvalidRequest => "Invalid request",
+            Kind::Forbidden => "Forbidden",
             Kind::NotFound => "Not found",
             Kind::ConversationExists => "Conversation already exists",
             Kind::TurnInFlight => "A turn is in flight",
@@ -99,6 +103,7 @@ impl Kind {
     pub(super) fn status(self) -> StatusCode {
         match self {
             Kind::InvalidRequest => StatusCode::UNPROCESSABLE_ENTITY,
+            Kind::Forbidden => StatusCode::FORBIDDEN,
             Kind::NotFound => StatusCode::NOT_FOUND,
             Kind::ConversationExists
             | Kind::TurnInFlight
