@@ -16,7 +16,7 @@ use abide_registry::membership::{Member, MemberState};
 use abide_registry::router::ConversationRouter;
 use abide_registry::router::rpc_server::begin_drain;
 use abide_registry::store::Store;
-use axum::extract::State;
+use axum::extract::{FromRef, State};
 use axum::http::StatusCode;
 use axum::routing::{delete, get, post};
 use axum::{Json, Router};
@@ -26,6 +26,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
+use crate::http::body_budget::BodyBudget;
 use crate::http::extract::{Path, Query, limit};
 use crate::http::guard;
 use crate::http::host::AllowedHosts;
@@ -46,6 +47,14 @@ pub(crate) struct Admin {
     pub(crate) state: Arc<watch::Sender<MemberState>>,
     /// Faults that do not make the node unready.
     pub(crate) notes: ReadinessNotes,
+    /// What the bodies of requests may take of the memory.
+    pub(crate) bodies: BodyBudget,
+}
+
+impl FromRef<Admin> for BodyBudget {
+    fn from_ref(admin: &Admin) -> Self {
+        admin.bodies.clone()
+    }
 }
 
 /// The router of all operators' paths.

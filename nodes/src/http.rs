@@ -2,6 +2,7 @@
 
 mod agents;
 pub(crate) mod blobs;
+pub(crate) mod body_budget;
 mod calls;
 mod console;
 pub(crate) mod conversations;
@@ -25,7 +26,7 @@ use abide_registry::live::Hub;
 use abide_registry::router::ConversationRouter;
 use abide_registry::store::Store;
 use axum::Router;
-use axum::extract::{Request, State};
+use axum::extract::{FromRef, Request, State};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use tokio::sync::Semaphore;
@@ -34,6 +35,7 @@ use utoipa_axum::routes;
 
 use crate::config::Origin;
 use crate::telemetry::measure;
+use body_budget::BodyBudget;
 use host::AllowedHosts;
 use problem::{Kind, Problem};
 
@@ -56,6 +58,7 @@ pub(crate) struct ApiDeps {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) allowed_hosts: AllowedHosts,
     pub(crate) requests_in_flight: AtomicUsize,
+    pub(crate) bodies: BodyBudget,
     /// One permit for each event stream that encodes frames at the moment.
     pub(crate) encoding_streams: Arc<Semaphore>,
     /// One permit for each blob that is being received or sent.
@@ -65,6 +68,12 @@ pub(crate) struct ApiDeps {
 impl Api {
     pub(crate) fn new(deps: ApiDeps) -> Self {
         Self(Arc::new(deps))
+    }
+}
+
+impl FromRef<Api> for BodyBudget {
+    fn from_ref(api: &Api) -> Self {
+        api.bodies.clone()
     }
 }
 

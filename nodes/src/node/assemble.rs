@@ -29,6 +29,7 @@ use tokio_util::task::AbortOnDropHandle;
 use super::{Node, builtin_tools, stores};
 use crate::admin::{self, Admin};
 use crate::config::Config;
+use crate::http::body_budget::BodyBudget;
 use crate::http::host::AllowedHosts;
 use crate::http::{self, Api, ApiDeps};
 use crate::start_error::StartError;
@@ -91,6 +92,7 @@ impl Blueprint {
             metrics,
             state: runtime.state.clone(),
             notes: tools.notes,
+            bodies: BodyBudget::default(),
         };
         let allowed_hosts = AllowedHosts::new(&config.allow_host);
         let public_api = api(&runtime, catalog, store, clock, allowed_hosts.clone());
@@ -149,6 +151,7 @@ fn api(
         clock,
         allowed_hosts,
         requests_in_flight: AtomicUsize::new(0),
+        bodies: BodyBudget::default(),
         encoding_streams: Arc::new(Semaphore::new(http::events::MAX_ENCODING_STREAMS)),
         blobs_in_flight: Arc::new(Semaphore::new(http::blobs::MAX_BLOBS_IN_FLIGHT)),
     })
