@@ -20,8 +20,9 @@ use crate::blobs;
 use crate::definition::Definition;
 use crate::expressions::schema::Schema;
 use crate::journal::StoreError;
-use crate::limits::encoded_len;
+use crate::limits::{cut, encoded_len};
 use crate::live::Signal;
+use crate::model::big_numbers::{OVER_64_BITS, find_rounded};
 use crate::model::tokens::TokenCounter;
 use crate::model::{
     ModelError, ModelRequest, ModelToolCall, Purpose, ReplyChunk, ReplyEnd, ReplyStream, Retry,
@@ -31,6 +32,8 @@ use crate::tools::{Gate, Toolbox};
 
 /// The text of one reply. More is a model that never stops.
 const MAX_TEXT_BYTES: usize = 4 << 20;
+/// The longest path of a field that a mistake names.
+const MAX_FIELD_BYTES: usize = 200;
 
 /// A complete reply.
 #[derive(Default)]
@@ -223,6 +226,9 @@ async fn validate_answer(schema: Value, text: String) -> Result<Value, String> {
 /// The value of a structured answer, or what is wrong with it.
 fn parse_answer(schema: &Value, text: &str) -> Result<Value, String> {
     let value: Value = serde_json::from_str(text).map_err(|error| format!("not JSON: {error}"))?;
+    if let Some(field) = find_rounded(text) {
+        return Err(format!("{}: {OVER_64_BITS}", cut(&field, MAX_FIELD_BYTES)));
+    }
     Schema::compile(schema)?.check(&value)?;
     Ok(value)
 }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use abide_actors::agent::{self, Format};
+use abide_actors::model::big_numbers::{OVER_64_BITS, find_rounded};
 use abide_actors::request::IdempotencyKey;
 use abide_conversation::{ConversationId, Principal};
 use axum::body::HttpBody;
@@ -124,11 +125,16 @@ async fn read(body: axum::body::Body, memory: &mut BodyMemory) -> Result<Bytes, 
     Ok(if whole.is_empty() { first } else { whole.freeze() })
 }
 
-/// The value of a body.
+/// The value of a body. A whole number that a value would round is refused, with its field.
 fn parse(text: &str, is_yaml: bool) -> Result<Value, Problem> {
     if is_yaml {
-        return agent::from_text(text, Format::Yaml)
-            .map_err(|error| Problem::unreadable(error.to_string()));
+        return agent::from_text(text, Format::Yaml).map_err(|error| match error.field.as_str() {
+            agent::WHOLE_DOCUMENT => Problem::unreadable(error.to_string()),
+            field => Problem::field(field, error.message),
+        });
+    }
+    if let Some(field) = find_rounded(text) {
+        return Err(Problem::field(&field, OVER_64_BITS));
     }
     serde_json::from_str(text)
         .map_err(|error| Problem::unreadable(format!("the body is not JSON: {error}")))

@@ -26,6 +26,40 @@ async fn a_body_that_cannot_be_read_is_refused() {
 }
 
 #[tokio::test]
+async fn a_whole_number_that_would_be_rounded_is_refused_with_its_field() {
+    let api = Api::start().await;
+    api.say_until("a", "mail", "suspended").await;
+    let json = |method: &str, path: &str, body: &str| {
+        let request = api.request(method, path).header("Content-Type", "application/json");
+        request.body(body.replace('N', "12345678901234567890123"))
+    };
+    let resolution = "/v1/conversations/a/calls/call_1_1/resolution";
+    for (method, path, body, field) in [
+        ("POST", "/v1/conversations", r#"{"agent": "demo", "metadata": {"n": N}}"#, "metadata.n: "),
+        ("POST", "/v1/conversations", r#"{"agent": "demo", "assigns": {"n": N}}"#, "assigns.n: "),
+        ("POST", resolution, r#"{"approved": true, "args": {"to": [N]}}"#, "args.to.0: "),
+        ("POST", resolution, r#"{"result": N}"#, "result: "),
+        (
+            "POST",
+            "/v1/conversations/a/dispatch",
+            r#"{"tool": "t", "input": {"n": N}}"#,
+            "input.n: ",
+        ),
+        ("PUT", "/v1/agents/b", r#"{"model": {"options": {"seed": N}}}"#, "model.options.seed: "),
+    ] {
+        let refused = api.send(json(method, path, body)).await;
+        let detail = refused.is_problem(422, "invalid-request");
+        assert_eq!(detail, format!("{field}must fit into 64 bits"));
+    }
+    let yaml = api.request("PUT", "/v1/agents/b").header("Content-Type", "application/yaml");
+    let refused = api.send(yaml.body("model: {options: {seed: 12345678901234567890123}}")).await;
+    refused.names("model.options.seed: must fit into 64 bits");
+    assert_eq!(api.get("/v1/conversations/a").await.body["state"], "awaiting_input");
+    let exact = r#"{"agent": "demo", "metadata": {"n": 18446744073709551615, "m": 1e300}}"#;
+    assert_eq!(api.send(json("POST", "/v1/conversations", exact)).await.status, 201);
+}
+
+#[tokio::test]
 async fn a_body_of_another_type_is_refused() {
     let api = Api::start().await;
     let body = r#"{"agent":"demo"}"#;
