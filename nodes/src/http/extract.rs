@@ -275,7 +275,7 @@ pub fn conversation(id: &str) -> Result<ConversationId, Problem> {
 
 /// The id that a client chose for a new conversation.
 pub fn new_conversation(id: &str) -> Result<ConversationId, Problem> {
-    let rule = "must be 1 to 128 of A-Z a-z 0-9 _ . : -";
+    let rule = "must be 1 to 128 of A-Z a-z 0-9 _ . : -, and neither . nor ..";
     ConversationId::parse(id).ok_or_else(|| Problem::field("id", rule))
 }
 

@@ -25,6 +25,34 @@ async fn a_path_that_is_not_utf8_cannot_be_read() {
 }
 
 #[tokio::test]
+async fn an_id_that_clients_resolve_in_a_path_is_refused() {
+    let api = Api::start().await;
+    for id in [".", ".."] {
+        let refused = api.post("/v1/conversations", json!({"agent": "demo", "id": id})).await;
+        refused.names("id: ");
+        let body = r#"{"agent": "demo", "text": "hello"}"#;
+        let path = format!("/v1/conversations/{}/messages", id.replace('.', "%2e"));
+        let request = format!(
+            "POST {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\
+             Content-Length: {}\r\n\r\n{body}",
+            body.len()
+        );
+        problem(&api.raw(request.as_bytes()).await, 422);
+    }
+    let created = api.post("/v1/conversations", json!({"agent": "demo", "id": "..."})).await;
+    assert_eq!(created.status, 201);
+}
+
+#[tokio::test]
+async fn what_is_no_http_gets_a_problem() {
+    let api = Api::start().await;
+    for request in ["nonsense\r\n\r\n", "GET / HTTP/1.1\r\nHost: localhost\r\na b: c\r\n\r\n"] {
+        let body = problem(&api.raw(request.as_bytes()).await, 400);
+        assert_eq!(body["type"], "/problems/invalid-request");
+    }
+}
+
+#[tokio::test]
 async fn a_percent_sign_that_escapes_nothing_is_part_of_a_name() {
     let api = Api::start().await;
     for path in ["/v1/conversations/%", "/v1/conversations/%zz"] {

@@ -68,10 +68,10 @@ const HOUSES: [House; 4] = [
     House {
         source: "nodes/src",
         floors: &[
-            &["clock", "config", "demo", "launcher", "readiness", "server", "start_error"],
+            &["clock", "config", "demo", "launcher", "readiness", "start_error"],
             &["seed_agents", "telemetry"],
             &["http"],
-            &["admin"],
+            &["admin", "server"],
             &["node"],
         ],
     },
