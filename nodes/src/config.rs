@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use abide_actors::exec::Sandbox;
 use abide_actors::identity::NodeName;
+use abide_conversation::is_segment;
 use abide_registry::placement::Policy;
 use abide_registry::store::redis::{RedisUrl, RedisUrlError};
 use clap::builder::BoolishValueParser;
@@ -136,6 +137,12 @@ impl Config {
     pub(crate) fn node_name(&self) -> NodeName {
         NodeName::new(self.node.clone().unwrap_or_else(host_name))
     }
+
+    /// Refuses a name that operators could not give in the path of a request.
+    pub(crate) fn check_node_name(&self) -> Result<(), String> {
+        let rule = "--node: must be 1 to 128 of A-Z a-z 0-9 _ . : -, and neither . nor ..";
+        if is_segment(self.node_name().as_str()) { Ok(()) } else { Err(rule.to_owned()) }
+    }
 }
 
 /// The store of the journals.
@@ -213,7 +220,7 @@ pub enum LogFormat {
 fn host_name() -> String {
     let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let name = name.trim();
-    if name.is_empty() { "node".to_owned() } else { name.to_owned() }
+    if is_segment(name) { name.to_owned() } else { "node".to_owned() }
 }
 
 fn duration(text: &str) -> Result<Duration, String> {
@@ -253,6 +260,21 @@ mod tests {
         assert_eq!(origins(&["--allow-origin", "*"]).ok(), Some(vec![Origin::Any]));
         assert!(origins(&["--allow-origin", "http://a,b"]).is_err());
         assert!(origins(&["--allow-origin", ""]).is_err());
+    }
+
+    #[test]
+    fn a_node_has_a_name_that_a_path_can_have() {
+        let check = |name: &str| {
+            let node = Some(name.to_owned());
+            Config { node, ..Config::new(StoreUrl::Memory) }.check_node_name()
+        };
+        for wrong in ["", " ", "a b/c", "a/b", ".", "..", "ä", &"n".repeat(129)] {
+            assert!(check(wrong).is_err_and(|why| why.starts_with("--node: ")), "{wrong}");
+        }
+        for name in ["n1", "abide-0.zone_a:7", "...", &"n".repeat(128)] {
+            assert_eq!(check(name), Ok(()), "{name}");
+        }
+        assert_eq!(Config::new(StoreUrl::Memory).check_node_name(), Ok(()));
     }
 
     #[test]

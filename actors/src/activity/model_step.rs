@@ -188,13 +188,14 @@ impl ModelStep<'_> {
     }
 
     /// The tokens of the context including the reply. The input is the provider's count, if it gave
-    /// one and read only what it was sent; of the output, only what is sent again counts.
+    /// a plausible one and read only what it was sent; of the output, only what is sent again counts.
     async fn context_tokens(&self, reply: &ModelReply, weight: Weight) -> u64 {
         let has_provider_calls = reply.calls.iter().any(|call| call.provider_result.is_some());
         let input_tokens = reply.end.usage.map(|usage| usage.input_tokens);
         let believed = input_tokens.filter(|tokens| *tokens > 0 && !has_provider_calls);
-        let before =
-            believed.map_or(weight.tokens, |tokens| tokens.saturating_sub(weight.transient));
+        let before = believed.map_or(weight.tokens, |tokens| {
+            tokens.saturating_sub(weight.transient).max(weight.least)
+        });
         let counter = self.counter;
         let content = reply.content.clone();
         let calls = reply.calls.clone();

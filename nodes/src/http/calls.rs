@@ -36,6 +36,7 @@ pub(super) struct ResolutionRequest {
     #[serde(default, deserialize_with = "abide_conversation::keep_null")]
     result: Option<Value>,
     /// For an elicitation or a client call: makes the call's result an error.
+    #[schema(min_length = 1)]
     error: Option<String>,
     /// The number of the suspension, from 1; the open one if absent.
     #[schema(minimum = 1)]
@@ -89,6 +90,9 @@ impl ResolutionRequest {
                 Ok(ResolutionAnswer::Approval { approved, reason, args })
             }
             (None, Some(result), None) => Ok(ResolutionAnswer::Result(result)),
+            (None, None, Some(error)) if error.trim().is_empty() => {
+                Err(Problem::field("error", "is empty"))
+            }
             (None, None, Some(error)) => Ok(ResolutionAnswer::Error(error)),
             _ => Err(Problem::field(
                 "approved",

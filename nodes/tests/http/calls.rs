@@ -56,6 +56,8 @@ async fn a_wrong_field_of_a_resolution_is_named() {
         (json!({"approved": true, "result": 1}), "approved"),
         (json!({"approved": true, "result": null}), "approved"),
         (json!({"approved": false, "error": "x"}), "approved"),
+        (json!({"error": ""}), "error: "),
+        (json!({"error": " \n"}), "error: "),
         (json!({"result": 1, "error": "x"}), "approved"),
         (json!({"reason": "x"}), "approved"),
         (json!({"result": 1, "args": {}}), "approved"),
