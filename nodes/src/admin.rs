@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use abide_actors::clock::Clock;
 use abide_actors::identity::NodeName;
+use abide_conversation::Timestamp;
 use abide_registry::membership::heartbeat::is_suspect;
 use abide_registry::membership::{Member, MemberState};
 use abide_registry::router::ConversationRouter;
@@ -20,7 +21,6 @@ use axum::extract::{FromRef, State};
 use axum::http::StatusCode;
 use axum::routing::{delete, get, post};
 use axum::{Json, Router};
-use jiff::Timestamp;
 use metrics_exporter_prometheus::PrometheusHandle;
 use serde::Deserialize;
 use serde_json::{Value, json};

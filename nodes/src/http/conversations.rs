@@ -7,7 +7,7 @@ use abide_actors::snapshot::Snapshot;
 use abide_conversation::command::Create;
 use abide_conversation::event::Event;
 use abide_conversation::state::ConversationStatus;
-use abide_conversation::{AgentName, ConversationId, Revision, Seq};
+use abide_conversation::{AgentName, ConversationId, Revision, Seq, Timestamp};
 use abide_registry::store::SummaryFilter;
 use axum::Json;
 use axum::extract::State;
@@ -162,7 +162,7 @@ async fn reserve_id(
         key: key.key.clone(),
         fingerprint: key.fingerprint.clone(),
         body: json!(id),
-        expires_at: now.checked_add(RESPONSE_TTL).unwrap_or(jiff::Timestamp::MAX),
+        expires_at: now.checked_add(RESPONSE_TTL).unwrap_or(Timestamp::MAX),
     };
     if api.store.reserve(CREATIONS_SCOPE, reservation, now).await? {
         return Ok(id);
@@ -199,7 +199,7 @@ struct Row {
     state: ConversationStatus,
     #[schema(value_type = u64)]
     last_seq: Seq,
-    created_at: jiff::Timestamp,
+    created_at: Timestamp,
     metadata: Map<String, Value>,
 }
 

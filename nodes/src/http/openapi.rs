@@ -21,7 +21,7 @@ pub(super) use tagged::{JournalEvent, StreamFrame};
 const DESCRIPTION: &str = "\
 Durable conversations between people, models and tools.
 
-All times are RFC 3339 in UTC. Sizes are in bytes; durations in definitions are texts such as \
+All times are RFC 3339 in UTC, with three digits of a second. Sizes are in bytes; durations in definitions are texts such as \
 `300s`, `5m` or `250ms`. A body is JSON of at most 1 MiB; an unknown field, or an unknown query \
 parameter of a listing, is an error that names it. Only blobs are sent as raw bytes, up to 20 MiB. \
 Every error is `application/problem+json` (RFC 9457). A 2xx to a mutating request means that the \

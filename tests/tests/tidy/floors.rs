@@ -16,7 +16,7 @@ const HOUSES: [House; 4] = [
     House {
         source: "actors/conversation/src",
         floors: &[
-            &["ids", "json", "numbers", "usage"],
+            &["ids", "json", "numbers", "timestamp", "usage"],
             &["context", "elicitation"],
             &["activity", "call_ids", "fork", "message", "remembered_decision"],
             &["permission"],
