@@ -21,6 +21,9 @@ use super::extract::{Body, Caller, Idempotency, Path, Query};
 use super::openapi::{CallPath, ConversationPath, IdempotencyKeyHeader, PrincipalHeader};
 use super::problem::Problem;
 
+/// The largest number of a suspension: clients count in 32 bits with a sign.
+const MAX_SUSPENSION: u32 = i32::MAX.unsigned_abs();
+
 /// An answer to an open suspension: exactly one of `approved`, `result` and `error`.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -144,6 +147,9 @@ pub(super) async fn resolve(
     let received = Instant::now();
     let id = extract::conversation(&id)?;
     let suspension = body.value.suspension;
+    if suspension.is_some_and(|number| number > MAX_SUSPENSION) {
+        return Err(Problem::field("suspension", format!("must be at most {MAX_SUSPENSION}")));
+    }
     let remember = body.value.remember.as_ref().map(Remember::request).transpose()?;
     let answer = body.value.answer()?;
     let call = CallId::new(call);

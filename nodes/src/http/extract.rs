@@ -5,7 +5,7 @@ use std::time::Duration;
 use abide_actors::agent::{self, Format};
 use abide_actors::model::big_numbers::{OVER_64_BITS, find_rounded};
 use abide_actors::request::IdempotencyKey;
-use abide_conversation::{ConversationId, Principal};
+use abide_conversation::{ConversationId, Principal, Seq};
 use axum::body::HttpBody;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{FromRef, FromRequest, FromRequestParts, Request};
@@ -26,6 +26,8 @@ pub const MAX_BODY_BYTES: usize = 1 << 20;
 const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 /// The largest `assigns`, `metadata` or `schema`: they are journalled and handed to every call.
 const MAX_MAP_BYTES: usize = 64 << 10;
+/// The largest seq: clients and stores count in 64 bits with a sign.
+const MAX_SEQ: u64 = i64::MAX.unsigned_abs();
 /// The longest `Idempotency-Key` or `Abide-Principal`.
 const MAX_NAME_CHARS: usize = 255;
 
@@ -303,6 +305,15 @@ pub async fn compiled<T: Send + 'static>(
 ) -> Result<T, Problem> {
     let compiled = tokio::task::spawn_blocking(compile).await;
     compiled.map_err(|error| Problem::new(Kind::Internal, error.to_string()))
+}
+
+/// A position in a journal, at most the largest that the document and the stores know.
+pub fn position(field: &str, seq: Seq) -> Result<Seq, Problem> {
+    if seq.get() <= MAX_SEQ {
+        Ok(seq)
+    } else {
+        Err(Problem::field(field, format!("must be at most {MAX_SEQ}")))
+    }
 }
 
 /// The size of a page.

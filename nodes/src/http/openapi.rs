@@ -61,6 +61,7 @@ fn document() -> Value {
     one_of(&mut document, "ResolutionRequest", &["approved", "result", "error"]);
     one_of(&mut document, "NewMessage", &["text", "content"]);
     headers_are_not_null(&mut document);
+    summary_may_be_false(&mut document);
     problems::describe(&mut document);
     document
 }
@@ -70,6 +71,14 @@ fn one_of(document: &mut Value, name: &str, fields: &[&str]) {
     let alternatives: Vec<Value> =
         fields.iter().map(|field| json!({"required": [field]})).collect();
     schemas(document)[name]["oneOf"] = json!(alternatives);
+}
+
+/// Adds `false` to what an agent's `summary` may be.
+fn summary_may_be_false(document: &mut Value) {
+    let summary = &mut schemas(document)["AgentDefinition"]["properties"]["summary"];
+    if let Some(alternatives) = summary["oneOf"].as_array_mut() {
+        alternatives.push(json!({"type": "boolean", "enum": [false]}));
+    }
 }
 
 /// Removes `null` from the types of header parameters: a header is absent, never null.

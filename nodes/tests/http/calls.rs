@@ -66,6 +66,7 @@ async fn a_wrong_field_of_a_resolution_is_named() {
         (json!({"approved": true, "args": []}), "args"),
         (json!({"approved": true, "suspension": -1}), "suspension"),
         (json!({"approved": true, "suspension": 1.5}), "suspension"),
+        (json!({"approved": true, "suspension": 1_u32 << 31}), "suspension"),
         (json!({"approved": true, "surprise": 1}), "surprise"),
     ] {
         api.post(&path, body).await.names(field);

@@ -146,6 +146,22 @@ async fn a_query_parameter_that_is_wrong_is_named() {
 }
 
 #[tokio::test]
+async fn a_seq_past_its_maximum_is_refused_with_its_field() {
+    let api = Api::start().await;
+    api.post("/v1/conversations", json!({"id": "a", "agent": "demo"})).await;
+    let max = i64::MAX.unsigned_abs();
+    let past = max + 1;
+    for path in ["journal", "events"] {
+        api.get(&format!("/v1/conversations/a/{path}?after={past}")).await.names("after: ");
+    }
+    let journal = api.get(&format!("/v1/conversations/a/journal?after={max}")).await;
+    assert_eq!(journal.body["events"], json!([]));
+    let events = api.request("GET", "/v1/conversations/a/events");
+    api.send(events.header("Last-Event-ID", past)).await.names("Last-Event-ID: ");
+    api.post("/v1/conversations/a/fork", json!({"at_seq": past})).await.names("at_seq: ");
+}
+
+#[tokio::test]
 async fn a_body_over_its_limit_is_refused() {
     let api = Api::start().await;
     let text = "x".repeat(2 << 20);
