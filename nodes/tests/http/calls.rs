@@ -196,9 +196,14 @@ async fn a_user_calls_a_tool_without_the_model() {
     ] {
         api.post(path, body).await.names(field);
     }
-    for tool in ["nothing", "", "choose_seat", "locate"] {
-        let body = json!({"tool": tool, "input": {}, "approved": true});
-        api.post(path, body).await.is_problem(404, "not-found");
+    let dispatch = async |tool: &str| {
+        api.post(path, json!({"tool": tool, "input": {}, "approved": true})).await
+    };
+    for tool in ["nothing", ""] {
+        dispatch(tool).await.is_problem(404, "not-found");
+    }
+    for (tool, why) in [("choose_seat", "answered by a person"), ("locate", "run by a client")] {
+        dispatch(tool).await.names(&format!("tool: {tool} is {why}"));
     }
 }
 
