@@ -16,6 +16,7 @@ pub(crate) mod host;
 mod messages;
 pub mod openapi;
 pub mod problem;
+mod transcript;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
