@@ -1,7 +1,7 @@
 //! Language models behind one trait: a request goes in, the chunks of a reply stream out.
 
 mod anthropic;
-pub(crate) mod big_numbers;
+pub mod big_numbers;
 #[cfg(test)]
 mod conformance;
 mod gemini;

@@ -350,8 +350,10 @@ class Conversation {
     if (page instanceof Error) return this.closed || this.#emit("error", page);
     const known = ids(before);
     const read = ids(page.messages);
-    const first = before.findIndex((message) => read.has(message.id));
-    const older = before.slice(0, Math.max(first, 0));
+    // A queued message may have moved: what is older begins before the page's first message.
+    const begin = before.findIndex(({ id }) => id === page.messages[0]?.id);
+    const first = begin < 0 ? before.findIndex(({ id }) => read.has(id)) : begin;
+    const older = before.slice(0, Math.max(first, 0)).filter(({ id }) => !read.has(id));
     const newer = this.state.messages.filter(({ id }) => !known.has(id) && !read.has(id));
     this.#change({ ...this.state, messages: [...older, ...page.messages, ...newer] });
   }

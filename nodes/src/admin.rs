@@ -11,23 +11,25 @@ use std::time::Duration;
 
 use abide_actors::clock::Clock;
 use abide_actors::identity::NodeName;
+use abide_conversation::Timestamp;
 use abide_registry::membership::heartbeat::is_suspect;
 use abide_registry::membership::{Member, MemberState};
 use abide_registry::router::ConversationRouter;
 use abide_registry::router::rpc_server::begin_drain;
 use abide_registry::store::Store;
-use axum::extract::State;
+use axum::extract::{FromRef, State};
 use axum::http::StatusCode;
 use axum::routing::{delete, get, post};
 use axum::{Json, Router};
-use jiff::Timestamp;
 use metrics_exporter_prometheus::PrometheusHandle;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
+use crate::http::body_budget::BodyBudget;
 use crate::http::extract::{Operator, Path, Query, limit};
 use crate::http::guard;
+use crate::http::host::AllowedHosts;
 use crate::http::problem::{Kind, Problem};
 use crate::readiness::ReadinessNotes;
 
@@ -45,10 +47,18 @@ pub(crate) struct Admin {
     pub(crate) state: Arc<watch::Sender<MemberState>>,
     /// Faults that do not make the node unready.
     pub(crate) notes: ReadinessNotes,
+    /// What the bodies of requests may take of the memory.
+    pub(crate) bodies: BodyBudget,
+}
+
+impl FromRef<Admin> for BodyBudget {
+    fn from_ref(admin: &Admin) -> Self {
+        admin.bodies.clone()
+    }
 }
 
 /// The router of all operators' paths.
-pub(crate) fn router(admin: Admin) -> Router {
+pub(crate) fn router(admin: Admin, allowed_hosts: AllowedHosts) -> Router {
     let router = Router::new()
         .route("/healthz", get(async || "ok\n"))
         .route("/readyz", get(ready))
@@ -69,7 +79,7 @@ pub(crate) fn router(admin: Admin) -> Router {
         .route("/admin/nodes/{node}/declare-dead", post(declare_dead))
         .fallback(async || Problem::not_found("path"))
         .method_not_allowed_fallback(async || Problem::method_not_allowed());
-    guard::guarded(router).with_state(admin)
+    guard::guarded(router, allowed_hosts).with_state(admin)
 }
 
 async fn ready(State(admin): State<Admin>) -> Result<String, Problem> {

@@ -4,7 +4,8 @@ use std::sync::{PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use abide_actors::clock::Clock;
-use jiff::{SignedDuration, Timestamp};
+use abide_conversation::Timestamp;
+use jiff::SignedDuration;
 
 /// Reads the system's clock and its random source.
 #[derive(Clone, Copy, Debug, Default)]
@@ -12,8 +13,8 @@ pub(crate) struct SystemClock;
 
 impl Clock for SystemClock {
     fn now(&self) -> Timestamp {
-        let now = Timestamp::now();
-        Timestamp::from_millisecond(now.as_millisecond()).unwrap_or(now)
+        let now = jiff::Timestamp::now();
+        Timestamp::from_millisecond(now.as_millisecond()).unwrap_or(now.into())
     }
 
     fn id(&self, prefix: &str) -> String {

@@ -1,5 +1,6 @@
 //! The command line and the environment: `reference/flags.md`.
 
+mod allowed_host;
 mod origin;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -10,11 +11,13 @@ use std::time::Duration;
 
 use abide_actors::exec::Sandbox;
 use abide_actors::identity::NodeName;
+use abide_conversation::is_segment;
 use abide_registry::placement::Policy;
 use abide_registry::store::redis::{RedisUrl, RedisUrlError};
 use clap::builder::BoolishValueParser;
 use clap::{Parser, Subcommand, ValueEnum};
 
+pub use allowed_host::AllowedHost;
 pub use origin::Origin;
 
 /// A free port of the loopback interface.
@@ -51,6 +54,10 @@ pub struct Config {
     /// Other origins whose pages may use the public API, such as https://example.com; * allows any
     #[arg(long, env = "ABIDE_ALLOW_ORIGIN", value_name = "URL", value_delimiter = ',')]
     pub allow_origin: Vec<Origin>,
+    /// Names by which clients may address the node, such as abide.example.com or *.example.com; * allows
+    /// any. Addresses and localhost need no mention
+    #[arg(long, env = "ABIDE_ALLOW_HOST", value_name = "NAME", value_delimiter = ',')]
+    pub allow_host: Vec<AllowedHost>,
     /// Operators' API
     #[arg(long, env = "ABIDE_ADMIN_LISTEN", default_value = "127.0.0.1:9090")]
     pub admin_listen: SocketAddr,
@@ -107,6 +114,7 @@ impl Config {
             store,
             listen: ANY_LOOPBACK_PORT,
             allow_origin: Vec::new(),
+            allow_host: Vec::new(),
             admin_listen: ANY_LOOPBACK_PORT,
             cluster_listen: ANY_LOOPBACK_PORT,
             cluster_advertise: None,
@@ -138,6 +146,12 @@ impl Config {
     /// The name of the node; the host's name if none is given.
     pub(crate) fn node_name(&self) -> NodeName {
         NodeName::new(self.node.clone().unwrap_or_else(host_name))
+    }
+
+    /// Refuses a name that operators could not give in the path of a request.
+    pub(crate) fn check_node_name(&self) -> Result<(), String> {
+        let rule = "--node: must be 1 to 128 of A-Z a-z 0-9 _ . : -, and neither . nor ..";
+        if is_segment(self.node_name().as_str()) { Ok(()) } else { Err(rule.to_owned()) }
     }
 }
 
@@ -216,7 +230,7 @@ pub enum LogFormat {
 fn host_name() -> String {
     let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let name = name.trim();
-    if name.is_empty() { "node".to_owned() } else { name.to_owned() }
+    if is_segment(name) { name.to_owned() } else { "node".to_owned() }
 }
 
 fn duration(text: &str) -> Result<Duration, String> {
@@ -268,6 +282,21 @@ mod tests {
         assert_eq!(open, [config.listen]);
         config.admin_listen = "192.168.0.7:9090".parse().unwrap();
         assert_eq!(config.open_apis().count(), 2);
+    }
+
+    #[test]
+    fn a_node_has_a_name_that_a_path_can_have() {
+        let check = |name: &str| {
+            let node = Some(name.to_owned());
+            Config { node, ..Config::new(StoreUrl::Memory) }.check_node_name()
+        };
+        for wrong in ["", " ", "a b/c", "a/b", ".", "..", "ä", &"n".repeat(129)] {
+            assert!(check(wrong).is_err_and(|why| why.starts_with("--node: ")), "{wrong}");
+        }
+        for name in ["n1", "abide-0.zone_a:7", "...", &"n".repeat(128)] {
+            assert_eq!(check(name), Ok(()), "{name}");
+        }
+        assert_eq!(Config::new(StoreUrl::Memory).check_node_name(), Ok(()));
     }
 
     #[test]

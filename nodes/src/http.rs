@@ -2,6 +2,7 @@
 
 mod agents;
 pub(crate) mod blobs;
+pub(crate) mod body_budget;
 mod calls;
 mod console;
 pub(crate) mod conversations;
@@ -11,9 +12,11 @@ pub(crate) mod events;
 pub mod extract;
 mod frames;
 pub(crate) mod guard;
+pub(crate) mod host;
 mod messages;
 pub mod openapi;
 pub mod problem;
+mod transcript;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -24,7 +27,7 @@ use abide_registry::live::Hub;
 use abide_registry::router::ConversationRouter;
 use abide_registry::store::Store;
 use axum::Router;
-use axum::extract::{Request, State};
+use axum::extract::{FromRef, Request, State};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use tokio::sync::Semaphore;
@@ -33,6 +36,8 @@ use utoipa_axum::routes;
 
 use crate::config::Origin;
 use crate::telemetry::measure;
+use body_budget::BodyBudget;
+use host::AllowedHosts;
 use problem::{Kind, Problem};
 
 /// Each request in flight may hold a body and a place in a mailbox.
@@ -52,7 +57,9 @@ pub(crate) struct ApiDeps {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) hub: Hub,
     pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) allowed_hosts: AllowedHosts,
     pub(crate) requests_in_flight: AtomicUsize,
+    pub(crate) bodies: BodyBudget,
     /// One permit for each event stream that encodes frames at the moment.
     pub(crate) encoding_streams: Arc<Semaphore>,
     /// One permit for each blob that is being received or sent.
@@ -62,6 +69,12 @@ pub(crate) struct ApiDeps {
 impl Api {
     pub(crate) fn new(deps: ApiDeps) -> Self {
         Self(Arc::new(deps))
+    }
+}
+
+impl FromRef<Api> for BodyBudget {
+    fn from_ref(api: &Api) -> Self {
+        api.bodies.clone()
     }
 }
 
@@ -116,7 +129,8 @@ fn routes() -> OpenApiRouter<Api> {
 /// Measures, checks and admits a request before its handler runs.
 async fn enter(State(api): State<Api>, request: Request, next: Next) -> Response {
     let admitted = |request| admit(&api, request, next);
-    measure(&*api.clock, request, |request| guard::guard(request, admitted)).await
+    measure(&*api.clock, request, |request| guard::guard(&api.allowed_hosts, request, admitted))
+        .await
 }
 
 /// Runs the handler, unless too many requests are in flight or the node drains.

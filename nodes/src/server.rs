@@ -1,14 +1,21 @@
 //! Accepts connections, with bounds on their number, their headers, and the time in which the headers
 //! must arrive.
 
+mod refusals;
+
+use std::convert::Infallible;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use axum::http::Request;
+use hyper::body::Incoming;
+use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
+use refusals::{Progress, Refusing, TrackedBody};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::JoinSet;
@@ -53,7 +60,16 @@ async fn serve_at_most(
         };
         // Small frames must not wait for one another.
         let _ = stream.set_nodelay(true);
-        let service = TowerToHyperService::new(router.clone());
+        let (service, progress) = (TowerToHyperService::new(router.clone()), Progress::default());
+        let stream = Refusing::new(stream, progress.clone());
+        let service = service_fn(move |request: Request<Incoming>| {
+            progress.begin();
+            let (answer, progress) = (service.call(request), progress.clone());
+            async move {
+                let Ok(answer) = answer.await;
+                Ok::<_, Infallible>(answer.map(|body| TrackedBody::new(body, progress)))
+            }
+        });
         let connection = hyper::server::conn::http1::Builder::new()
             .timer(TokioTimer::new())
             .header_read_timeout(HEAD_TIMEOUT)
@@ -102,5 +118,46 @@ mod tests {
         assert_eq!(&status, b"HTTP/1.1 404");
         stop.send_replace(true);
         tokio::time::timeout(Duration::from_secs(5), server).await.unwrap().unwrap();
+    }
+
+    /// A server whose only answer looks like one of hyper's refusals.
+    async fn answer_to(request: &[u8]) -> String {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (_stop, stopped) = watch::channel(false);
+        let _server =
+            tokio::spawn(serve(listener, Router::new().fallback(async || REFUSAL), stopped));
+        let mut client = TcpStream::connect(address).await.unwrap();
+        client.write_all(request).await.unwrap();
+        let mut answer = String::new();
+        let read = client.read_to_string(&mut answer);
+        tokio::time::timeout(Duration::from_secs(5), read).await.unwrap().unwrap();
+        answer
+    }
+
+    const REFUSAL: &str = "HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n";
+
+    #[tokio::test]
+    async fn what_is_no_http_gets_a_problem_and_an_answer_is_left_alone() {
+        let good = "GET / HTTP/1.1\r\nHost: a\r\n";
+        let after = format!("{good}\r\nnonsense\r\n\r\n");
+        for request in [
+            "nonsense\r\n\r\n",
+            "GET / HTTP/7.0\r\n\r\n",
+            "GET / HTTP/1.1\r\na b: c\r\n\r\n",
+            "GET / HTTP/1.1\r\nContent-Length: one\r\n\r\n",
+        ] {
+            let answer = answer_to(request.as_bytes()).await;
+            let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+            assert!(head.starts_with("HTTP/1.1 400 "), "{request}: {answer}");
+            assert!(head.contains("content-type: application/problem+json"), "{answer}");
+            assert!(head.ends_with(&format!("content-length: {}", body.len())), "{answer}");
+            let body: serde_json::Value = serde_json::from_str(body).unwrap();
+            assert_eq!(body["type"], "/problems/invalid-request");
+        }
+        let answer = answer_to(format!("{good}Connection: close\r\n\r\n").as_bytes()).await;
+        assert!(answer.starts_with("HTTP/1.1 200 ") && answer.ends_with(REFUSAL), "{answer}");
+        let answers = answer_to(after.as_bytes()).await;
+        assert!(answers.starts_with("HTTP/1.1 200 "), "{answers}");
     }
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use abide_actors::clock::Clock;
 use abide_actors::journal::{Holder, StoreError};
 use abide_actors::node_lease::NodeLease;
+use abide_conversation::Timestamp;
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
@@ -171,7 +172,7 @@ impl ClusterClient {
         call: C,
     ) -> Result<C::Response, RemoteError> {
         let timeout = call.timeout();
-        let deadline = self.0.clock.now().checked_add(timeout).unwrap_or(jiff::Timestamp::MAX);
+        let deadline = self.0.clock.now().checked_add(timeout).unwrap_or(Timestamp::MAX);
         let envelope = Envelope { deadline, from: self.0.process.clone(), call: call.into() };
         match self.exchange(process, &envelope, timeout).await? {
             CallOutcome::NotHere => Err(RemoteError::NotHere),

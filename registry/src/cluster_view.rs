@@ -99,7 +99,7 @@ mod tests {
             live_actors: 0,
             version: String::new(),
             protocol_version: 1,
-            since: jiff::Timestamp::UNIX_EPOCH,
+            since: abide_conversation::Timestamp::UNIX_EPOCH,
             lease_ms: 5_000,
         };
         ObservedMember { member, silent_ms: 0 }

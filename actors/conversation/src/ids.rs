@@ -53,7 +53,7 @@ macro_rules! name {
 }
 
 name!(
-    /// A conversation: `[A-Za-z0-9_.:-]{1,128}`.
+    /// A conversation: `[A-Za-z0-9_.:-]{1,128}`, but neither `.` nor `..`.
     ConversationId
 );
 name!(
@@ -91,10 +91,19 @@ name!(
 
 impl ConversationId {
     /// Parses an id from outside; `None` unless it is `[A-Za-z0-9_.:-]{1,128}`.
+    ///
+    /// `.` and `..` are refused: a client resolves them in a URL's path, so that it could never
+    /// address the conversation.
     pub fn parse(id: &str) -> Option<Self> {
-        let legal = |c: char| c.is_ascii_alphanumeric() || "_.:-".contains(c);
-        ((1..=128).contains(&id.len()) && id.chars().all(legal)).then(|| Self::new(id))
+        is_segment(id).then(|| Self::new(id))
     }
+}
+
+/// Whether a text that names something in a URL's path is `[A-Za-z0-9_.:-]{1,128}`, and not one that
+/// clients resolve.
+pub fn is_segment(text: &str) -> bool {
+    let legal = |c: char| c.is_ascii_alphanumeric() || "_.:-".contains(c);
+    (1..=128).contains(&text.len()) && text.chars().all(legal) && !matches!(text, "." | "..")
 }
 
 impl AgentName {

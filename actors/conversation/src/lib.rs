@@ -21,6 +21,7 @@ pub mod parent;
 pub mod permission;
 pub mod remembered_decision;
 pub mod state;
+mod timestamp;
 pub mod usage;
 mod wanted;
 
@@ -34,7 +35,5 @@ pub use ids::*;
 pub use json::{from_json, keep_null};
 pub use numbers::{Attempt, Seq, Step};
 pub use state::State;
+pub use timestamp::Timestamp;
 pub use wanted::wanted;
-
-/// A moment, in UTC.
-pub type Timestamp = jiff::Timestamp;

@@ -20,8 +20,9 @@ use crate::blobs;
 use crate::definition::Definition;
 use crate::expressions::schema::Schema;
 use crate::journal::StoreError;
-use crate::limits::encoded_len;
+use crate::limits::{cut, encoded_len};
 use crate::live::Signal;
+use crate::model::big_numbers::{OVER_64_BITS, find_rounded};
 use crate::model::tokens::TokenCounter;
 use crate::model::{
     ModelError, ModelRequest, ModelToolCall, Purpose, ReplyChunk, ReplyEnd, ReplyStream, Retry,
@@ -31,6 +32,8 @@ use crate::tools::{Gate, Toolbox};
 
 /// The text of one reply. More is a model that never stops.
 const MAX_TEXT_BYTES: usize = 4 << 20;
+/// The longest path of a field that a mistake names.
+const MAX_FIELD_BYTES: usize = 200;
 
 /// A complete reply.
 #[derive(Default)]
@@ -185,13 +188,14 @@ impl ModelStep<'_> {
     }
 
     /// The tokens of the context including the reply. The input is the provider's count, if it gave
-    /// one and read only what it was sent; of the output, only what is sent again counts.
+    /// a plausible one and read only what it was sent; of the output, only what is sent again counts.
     async fn context_tokens(&self, reply: &ModelReply, weight: Weight) -> u64 {
         let has_provider_calls = reply.calls.iter().any(|call| call.provider_result.is_some());
         let input_tokens = reply.end.usage.map(|usage| usage.input_tokens);
         let believed = input_tokens.filter(|tokens| *tokens > 0 && !has_provider_calls);
-        let before =
-            believed.map_or(weight.tokens, |tokens| tokens.saturating_sub(weight.transient));
+        let before = believed.map_or(weight.tokens, |tokens| {
+            tokens.saturating_sub(weight.transient).max(weight.least)
+        });
         let counter = self.counter;
         let content = reply.content.clone();
         let calls = reply.calls.clone();
@@ -223,6 +227,9 @@ async fn validate_answer(schema: Value, text: String) -> Result<Value, String> {
 /// The value of a structured answer, or what is wrong with it.
 fn parse_answer(schema: &Value, text: &str) -> Result<Value, String> {
     let value: Value = serde_json::from_str(text).map_err(|error| format!("not JSON: {error}"))?;
+    if let Some(field) = find_rounded(text) {
+        return Err(format!("{}: {OVER_64_BITS}", cut(&field, MAX_FIELD_BYTES)));
+    }
     Schema::compile(schema)?.check(&value)?;
     Ok(value)
 }

@@ -12,7 +12,11 @@ use super::strict_value::Document;
 use super::{MAX_DEFINITION_BYTES, Parsed};
 use crate::definition::Definition;
 use crate::limits::one_line;
+use crate::model::big_numbers::{OVER_64_BITS, find_rounded, find_rounded_in};
 use crate::tools::Extensions;
+
+/// The field of a mistake that is in no single field: the text cannot be read as a document.
+pub const WHOLE_DOCUMENT: &str = "definition";
 
 /// The most values of a YAML document with its aliases expanded. Stops a YAML bomb.
 const MAX_YAML_NODES: usize = 100_000;
@@ -41,21 +45,30 @@ pub enum LoadError {
 
 /// Reads a document; the error says where it is wrong.
 ///
-/// Errors are duplicate keys, keys that are not texts, and documents that expand without end.
+/// Errors are duplicate keys, keys that are not texts, documents that expand without end, and whole
+/// numbers that do not fit into 64 bits.
 pub fn from_text(text: &str, format: Format) -> Result<Value, DefinitionError> {
     let wrong = |message: String| DefinitionError {
         tool: None,
-        field: "definition".to_owned(),
+        field: WHOLE_DOCUMENT.to_owned(),
         message: one_line(&message, MAX_PARSER_MESSAGE_BYTES),
     };
     if text.len() > MAX_DEFINITION_BYTES {
         return Err(wrong("must be at most 1 MB".to_owned()));
     }
-    match format {
+    let value = match format {
         Format::Json => serde_json::from_str(text)
             .map(|Document(value)| value)
-            .map_err(|error| wrong(error.to_string())),
-        Format::Yaml => from_yaml(text).map_err(wrong),
+            .map_err(|error| wrong(error.to_string()))?,
+        Format::Yaml => from_yaml(text).map_err(wrong)?,
+    };
+    let rounded = match format {
+        Format::Json => find_rounded(text),
+        Format::Yaml => find_rounded_in(text, &value),
+    };
+    match rounded {
+        Some(field) => Err(DefinitionError { tool: None, field, message: OVER_64_BITS.to_owned() }),
+        None => Ok(value),
     }
 }
 

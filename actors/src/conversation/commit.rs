@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use abide_conversation::event::{Event, EventData};
 use abide_conversation::state::{ConversationStatus, PendingCall};
-use abide_conversation::{AgentName, State, Transition, wanted};
+use abide_conversation::{AgentName, State, Timestamp, Transition, wanted};
 use serde_json::Value;
 use tokio::time::Instant;
 
@@ -115,7 +115,7 @@ impl LiveConversation {
         reply: &Reply,
     ) -> Vec<StoredResponse> {
         let now = self.services.clock.now();
-        let expires_at = now.checked_add(RESPONSE_TTL).unwrap_or(jiff::Timestamp::MAX);
+        let expires_at = now.checked_add(RESPONSE_TTL).unwrap_or(Timestamp::MAX);
         let body = serde_json::to_value(reply).unwrap_or(Value::Null);
         let response = |(key, fingerprint): (&String, &String)| StoredResponse {
             key: key.clone(),
@@ -132,7 +132,7 @@ fn summary(state: &State) -> ConversationSummary {
         agent: state.agent.clone().unwrap_or_else(|| AgentName::new("")),
         status: state.status(),
         last_seq: state.seq,
-        created_at: state.created_at.unwrap_or(jiff::Timestamp::UNIX_EPOCH),
+        created_at: state.created_at.unwrap_or(Timestamp::UNIX_EPOCH),
         metadata: state.metadata.clone(),
         alarm: state.alarm(),
         active: !wanted(state).is_empty(),

@@ -11,6 +11,7 @@ use serde_json::Value;
 use super::not_done::{HookQuestion, NotDone};
 use super::{ConversationMsg, ExitReason, HookVerdict, LiveConversation};
 use crate::assigns::merged;
+use crate::definition::Tool;
 use crate::hooks::HookContext;
 use crate::hooks::tool_use::{self, ToolUse, ToolUseVerdict, invalid_args_rule};
 use crate::journal::{StoreError, StoredResponse};
@@ -172,6 +173,21 @@ struct CheckedCall {
     hooks_answered: bool,
 }
 
+/// Why a tool cannot be dispatched.
+fn not_dispatchable(toolbox: &Toolbox, name: String) -> RequestError {
+    let is_named = |tool: &&Tool| tool.name == name || tool.aliases.contains(&name);
+    let executor = toolbox.tools().find(is_named).map(Tool::executor);
+    let kind = match executor {
+        None => return RequestError::ToolNotFound(name),
+        Some(Executor::Server) => "a tool of the server",
+        Some(Executor::Human) => "answered by a person",
+        Some(Executor::Client) => "run by a client",
+        Some(Executor::Provider) => "run by the model's provider",
+    };
+    let why = format!("{name} is {kind}: only tools that run on the server can be dispatched");
+    RequestError::invalid("tool", why)
+}
+
 fn check_call(
     toolbox: &Toolbox,
     gate: &Gate,
@@ -180,7 +196,8 @@ fn check_call(
     scope: &CallScope,
     hook_verdict: Option<HookVerdict>,
 ) -> Result<CheckedCall, RequestError> {
-    let (found, server) = toolbox.dispatchable(&tool).ok_or(RequestError::ToolNotFound(tool))?;
+    let (found, server) =
+        toolbox.dispatchable(&tool).ok_or_else(|| not_dispatchable(toolbox, tool))?;
     let check = |input: &Value| {
         found.check_args(input).map_err(|why| RequestError::invalid("input", why))?;
         let verdict = gate.decide(found, input, scope);

@@ -6,6 +6,7 @@ use serde_json::{Map, Value};
 
 use crate::definition::HookPoint;
 use crate::limits::{MAX_ERROR_BYTES, MAX_VALUE_BYTES, cut, encoded_len};
+use crate::model::big_numbers::{OVER_64_BITS, find_rounded};
 
 /// A hook's reply. As JSON: an object with one of the keys named here, or with none.
 ///
@@ -41,8 +42,12 @@ impl HookReply {
         if body.is_empty() {
             return Ok(Self::GoOn);
         }
-        let object: Map<String, Value> = serde_json::from_slice(body)
-            .map_err(|_| "its answer is not a JSON object".to_owned())?;
+        let no_object = || "its answer is not a JSON object".to_owned();
+        let body = std::str::from_utf8(body).map_err(|_| no_object())?;
+        if let Some(field) = find_rounded(body) {
+            return Err(format!("in its answer {}: {OVER_64_BITS}", cut(&field, 64)));
+        }
+        let object: Map<String, Value> = serde_json::from_str(body).map_err(|_| no_object())?;
         let mut fields = object.into_iter();
         let reply = match (fields.next(), fields.next()) {
             (None, _) => Self::GoOn,

@@ -2,6 +2,14 @@
 
 use serde_json::Value;
 
+/// What is wrong with an integer that would be rounded.
+pub const OVER_64_BITS: &str = "must fit into 64 bits";
+
+/// The digits of the smallest integer that does not fit.
+const MIN_ROUNDED_DIGITS: usize = 19;
+/// A whole number of at least this size that is kept as a float may be one that was rounded.
+const TWO_TO_63: f64 = 9_223_372_036_854_775_808.0;
+
 /// Parses JSON from outside; `Err` returns the text if it is not JSON, or contains an integer that
 /// would be [rounded](find_rounded).
 pub(crate) fn parse_exact(text: String) -> Result<Value, String> {
@@ -14,7 +22,10 @@ pub(crate) fn parse_exact(text: String) -> Result<Value, String> {
 /// The path of the first integer in a JSON text that does not fit 64 bits, such as `a.0.b`; the
 /// root's path is empty. A value keeps about 16 digits of such a number, and a call with the wrong
 /// id is worse than no call. `None` if all integers fit, or if the text is not JSON.
-pub(crate) fn find_rounded(json: &str) -> Option<String> {
+pub fn find_rounded(json: &str) -> Option<String> {
+    if !has_long_number(json) {
+        return None;
+    }
     let mut rest = json;
     let mut path: Vec<PathStep<'_>> = Vec::new();
     while let Some(first) = rest.chars().next() {
@@ -39,6 +50,41 @@ pub(crate) fn find_rounded(json: &str) -> Option<String> {
         }
     }
     None
+}
+
+/// The path of the first number in a value that may be an integer that was rounded: a whole one of
+/// more than 64 bits. `None` if no integer in the text that the value was parsed from is long enough.
+pub(crate) fn find_rounded_in(text: &str, value: &Value) -> Option<String> {
+    if has_long_number(text) { find_large(value) } else { None }
+}
+
+/// The path of the first whole number in a value that does not fit 64 bits.
+pub(crate) fn find_large(value: &Value) -> Option<String> {
+    let below = |step: String, value: &Value| {
+        let path = find_large(value)?;
+        Some(if path.is_empty() { step } else { format!("{step}.{path}") })
+    };
+    match value {
+        Value::Number(number) if number.is_f64() => {
+            let is_large = |number: f64| number.abs() >= TWO_TO_63;
+            number.as_f64().is_some_and(is_large).then(String::new)
+        }
+        Value::Array(items) => {
+            items.iter().enumerate().find_map(|(at, item)| below(at.to_string(), item))
+        }
+        Value::Object(entries) => entries.iter().find_map(|(key, value)| below(key.clone(), value)),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => None,
+    }
+}
+
+/// Whether enough digits follow each other to be an integer that does not fit.
+fn has_long_number(text: &str) -> bool {
+    let mut digits = 0;
+    text.bytes().any(|byte| {
+        // YAML may have `_` between digits.
+        digits = if byte.is_ascii_digit() || byte == b'_' { digits + 1 } else { 0 };
+        digits >= MIN_ROUNDED_DIGITS
+    })
 }
 
 /// A step on the path from the root to the reader's position.
@@ -80,6 +126,7 @@ fn join_path(path: &[PathStep<'_>]) -> String {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use proptest::prelude::*;
 
@@ -98,6 +145,24 @@ mod tests {
             assert_eq!(find_rounded(json).as_deref(), Some(path), "{json}");
             assert_eq!(parse_exact(json.to_owned()), Err(json.to_owned()));
         }
+    }
+
+    #[test]
+    fn a_value_that_was_rounded_is_found_with_its_path() {
+        for (json, path) in [
+            (r#"{"id": 12345678901234567890123}"#, Some("id")),
+            (r#"{"a": [1, {"id": -9223372036854775809}]}"#, Some("a.1.id")),
+            ("99999999999999999999", Some("")),
+            (r#"{"a": 18446744073709551615, "b": -9223372036854775808, "c": 1e300}"#, None),
+            (r#"{"a": 1.5, "b": "12345678901234567890123"}"#, None),
+        ] {
+            let value: Value = serde_json::from_str(json).unwrap();
+            let large = find_large(&value).filter(|path| path != "c");
+            assert_eq!(large.as_deref(), path, "{json}");
+        }
+        let large = serde_json::json!({"c": 1e300});
+        assert_eq!(find_rounded_in("c: 1e300", &large), None);
+        assert_eq!(find_rounded_in("c: 12345678901234567890", &large).as_deref(), Some("c"));
     }
 
     #[test]

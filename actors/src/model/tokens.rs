@@ -12,6 +12,7 @@ use tiktoken_rs::tokenizer::{Tokenizer, get_tokenizer};
 use tiktoken_rs::{CoreBPE, bpe_for_tokenizer};
 
 use super::{ModelSettings, ModelToolCall, Provider, ToolSpec};
+use crate::limits::encoded_len;
 
 /// A longer text is estimated: tokenizing it would take more than some hundredths of a second.
 const MAX_EXACT_BYTES: usize = 200_000;
@@ -25,6 +26,8 @@ const MAX_QUICK_BYTES: usize = 64 * 1024;
 /// The overhead of a message in addition to its content, and of a call or a tool in addition to its
 /// texts.
 const MESSAGE_TOKENS: u64 = 4;
+/// More characters than a token of an ordinary text has on average, in any script; English has about 4.
+const MAX_CHARS_PER_TOKEN: u64 = 8;
 const CALL_TOKENS: u64 = 10;
 
 /// Counts tokens for one model. Cheap to copy.
@@ -146,6 +149,15 @@ impl TokenCounter {
             _ => 4 * picture,
         }
     }
+}
+
+/// The fewest tokens that a message can plausibly have. A provider that counts fewer is wrong.
+pub(crate) fn plausible_minimum(message: &Message) -> u64 {
+    let texts = message.content.iter().filter(|block| block["type"] != "reasoning");
+    let texts = texts.filter_map(|block| block["text"].as_str());
+    let chars = texts.map(|text| text.chars().count() as u64).sum::<u64>();
+    let args = message.tool_calls.iter().map(|call| encoded_len(&call.args) as u64).sum::<u64>();
+    chars.saturating_add(args) / MAX_CHARS_PER_TOKEN
 }
 
 /// The model's own tokenizer, if it is available. An unknown model of OpenAI counts as one of the

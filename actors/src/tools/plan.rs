@@ -119,7 +119,7 @@ fn parse_args(tool: &Tool, given: &Result<Value, String>) -> Result<Value, Strin
             return Err(match big_numbers::find_rounded(raw) {
                 Some(field) if field.is_empty() => "must be an object".to_owned(),
                 Some(field) => {
-                    format!("{}: must fit into 64 bits", cut(&field, MAX_EXCERPT_BYTES))
+                    format!("{}: {}", cut(&field, MAX_EXCERPT_BYTES), big_numbers::OVER_64_BITS)
                 }
                 None => "not JSON".to_owned(),
             });

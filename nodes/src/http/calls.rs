@@ -21,6 +21,9 @@ use super::extract::{Body, Caller, Idempotency, Path, Query};
 use super::openapi::{CallPath, ConversationPath, IdempotencyKeyHeader, PrincipalHeader};
 use super::problem::Problem;
 
+/// The largest number of a suspension: clients count in 32 bits with a sign.
+const MAX_SUSPENSION: u32 = i32::MAX.unsigned_abs();
+
 /// An answer to an open suspension: exactly one of `approved`, `result` and `error`.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -36,6 +39,7 @@ pub(super) struct ResolutionRequest {
     #[serde(default, deserialize_with = "abide_conversation::keep_null")]
     result: Option<Value>,
     /// For an elicitation or a client call: makes the call's result an error.
+    #[schema(min_length = 1)]
     error: Option<String>,
     /// The number of the suspension, from 1; the open one if absent.
     #[schema(minimum = 1)]
@@ -89,6 +93,9 @@ impl ResolutionRequest {
                 Ok(ResolutionAnswer::Approval { approved, reason, args })
             }
             (None, Some(result), None) => Ok(ResolutionAnswer::Result(result)),
+            (None, None, Some(error)) if error.trim().is_empty() => {
+                Err(Problem::field("error", "is empty"))
+            }
             (None, None, Some(error)) => Ok(ResolutionAnswer::Error(error)),
             _ => Err(Problem::field(
                 "approved",
@@ -140,6 +147,9 @@ pub(super) async fn resolve(
     let received = Instant::now();
     let id = extract::conversation(&id)?;
     let suspension = body.value.suspension;
+    if suspension.is_some_and(|number| number > MAX_SUSPENSION) {
+        return Err(Problem::field("suspension", format!("must be at most {MAX_SUSPENSION}")));
+    }
     let remember = body.value.remember.as_ref().map(Remember::request).transpose()?;
     let answer = body.value.answer()?;
     let call = CallId::new(call);

@@ -7,7 +7,7 @@ use abide_actors::snapshot::Snapshot;
 use abide_conversation::command::Create;
 use abide_conversation::event::Event;
 use abide_conversation::state::ConversationStatus;
-use abide_conversation::{AgentName, ConversationId, Revision, Seq};
+use abide_conversation::{AgentName, ConversationId, Revision, Seq, Timestamp};
 use abide_registry::store::SummaryFilter;
 use axum::Json;
 use axum::extract::State;
@@ -117,6 +117,7 @@ pub(super) async fn fork(
         Some(id) => extract::new_conversation(&id)?,
         None => ConversationId::new(api.clock.id("conv")),
     };
+    let at_seq = at_seq.map(|seq| extract::position("at_seq", seq)).transpose()?;
     if at_seq == Some(Seq::ZERO) {
         return Err(Problem::field("at_seq", "must be at least 1"));
     }
@@ -162,7 +163,7 @@ async fn reserve_id(
         key: key.key.clone(),
         fingerprint: key.fingerprint.clone(),
         body: json!(id),
-        expires_at: now.checked_add(RESPONSE_TTL).unwrap_or(jiff::Timestamp::MAX),
+        expires_at: now.checked_add(RESPONSE_TTL).unwrap_or(Timestamp::MAX),
     };
     if api.store.reserve(CREATIONS_SCOPE, reservation, now).await? {
         return Ok(id);
@@ -199,7 +200,7 @@ struct Row {
     state: ConversationStatus,
     #[schema(value_type = u64)]
     last_seq: Seq,
-    created_at: jiff::Timestamp,
+    created_at: Timestamp,
     metadata: Map<String, Value>,
 }
 
@@ -310,8 +311,9 @@ pub(super) async fn journal(
 ) -> Result<Json<JournalPage>, Problem> {
     let id = extract::conversation(&id)?;
     let limit = extract::limit(query.limit, 100, 1_000)?;
+    let after = extract::position("after", query.after)?;
     let summary = existing(&api, &id).await?;
-    let events = api.store.events(&id, query.after, limit).await?;
+    let events = api.store.events(&id, after, limit).await?;
     // An event may have been appended after the summary was read.
     let last_read = events.last().map(|event| event.seq).unwrap_or_default();
     Ok(Json(JournalPage { events, last_seq: summary.last_seq.max(last_read) }))

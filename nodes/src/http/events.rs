@@ -72,9 +72,10 @@ pub(super) async fn events(
     let resume = match headers.get("Last-Event-ID") {
         Some(given) => {
             let seq = given.to_str().ok().and_then(|given| given.trim().parse().ok().map(Seq::new));
-            Some(seq.ok_or_else(|| Problem::field("Last-Event-ID", "is not a seq"))?)
+            let seq = seq.ok_or_else(|| Problem::field("Last-Event-ID", "is not a seq"))?;
+            Some(extract::position("Last-Event-ID", seq)?)
         }
-        None => query.after,
+        None => query.after.map(|after| extract::position("after", after)).transpose()?,
     };
     // Subscribe before reading the snapshot, so that no event falls in between.
     let subscription = api.hub.subscribe(&id);

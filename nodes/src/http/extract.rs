@@ -2,17 +2,22 @@
 
 use std::time::Duration;
 
+use abide_actors::agent::{self, Format};
+use abide_actors::model::big_numbers::{OVER_64_BITS, find_rounded};
 use abide_actors::request::IdempotencyKey;
-use abide_conversation::{ConversationId, Principal};
+use abide_conversation::{ConversationId, Principal, Seq};
 use axum::body::HttpBody;
 use axum::extract::rejection::QueryRejection;
-use axum::extract::{FromRequest, FromRequestParts, Request};
+use axum::extract::{FromRef, FromRequest, FromRequestParts, Request};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, header};
+use bytes::{Bytes, BytesMut};
+use futures::StreamExt;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 
+use super::body_budget::{BodyBudget, BodyMemory};
 use super::problem::{Kind, Problem};
 
 /// The largest body in JSON or YAML.
@@ -21,6 +26,8 @@ pub const MAX_BODY_BYTES: usize = 1 << 20;
 const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 /// The largest `assigns`, `metadata` or `schema`: they are journalled and handed to every call.
 const MAX_MAP_BYTES: usize = 64 << 10;
+/// The largest seq: clients and stores count in 64 bits with a sign.
+const MAX_SEQ: u64 = i64::MAX.unsigned_abs();
 /// The longest `Idempotency-Key` or `Abide-Principal`.
 const MAX_NAME_CHARS: usize = 255;
 
@@ -32,39 +39,44 @@ const IDEMPOTENCY_KEY_HEADER: &str = "Idempotency-Key";
 pub struct Body<T> {
     pub value: T,
     pub fingerprint: String,
+    /// Counts against the budget until the handler ends.
+    _memory: BodyMemory,
 }
 
-impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Body<T> {
+impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Body<T>
+where
+    BodyBudget: FromRef<S>,
+{
     type Rejection = Problem;
 
-    async fn from_request(request: Request, _: &S) -> Result<Self, Problem> {
+    async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
         let target = format!("{} {}", request.method(), request.uri().path());
         let is_yaml = is_yaml(request.headers())?;
         let has_key = request.headers().contains_key(IDEMPOTENCY_KEY_HEADER);
-        let read = axum::body::to_bytes(request.into_body(), MAX_BODY_BYTES);
+        let mut memory = BodyBudget::from_ref(state).begin();
+        let read = read(request.into_body(), &mut memory);
         let bytes = tokio::time::timeout(BODY_TIMEOUT, read).await;
-        let bytes = bytes.map_err(|_| Problem::unreadable("the body did not arrive in time"))?;
-        let bytes = bytes.map_err(|error| body_error(&error))?;
-        let value = if is_yaml {
-            let text = std::str::from_utf8(&bytes);
-            let text = text.map_err(|_| Problem::unreadable("the body is not UTF-8"))?;
-            abide_actors::agent::from_text(text, abide_actors::agent::Format::Yaml)
-                .map_err(|error| Problem::unreadable(error.to_string()))?
-        } else {
-            serde_json::from_slice(&bytes)
-                .map_err(|error| Problem::unreadable(format!("the body is not JSON: {error}")))?
-        };
+        let bytes = bytes.map_err(|_| Problem::unreadable("the body did not arrive in time"))??;
+        let text = std::str::from_utf8(&bytes);
+        let text = text.map_err(|_| Problem::unreadable("the body is not UTF-8"))?;
+        memory.grow_to_parse(text, is_yaml)?;
+        let value = parse(text, is_yaml)?;
+        memory.shrink(bytes.len());
+        drop(bytes);
         let fingerprint =
             if has_key { fingerprint(&[&target, &canonical(&value)]) } else { String::new() };
         let value = deserialize(value)?;
-        Ok(Self { value, fingerprint })
+        Ok(Self { value, fingerprint, _memory: memory })
     }
 }
 
 /// A body that may be absent; every field then has its default.
 pub struct OptionalBody<T>(pub T);
 
-impl<S: Send + Sync, T: DeserializeOwned + Default> FromRequest<S> for OptionalBody<T> {
+impl<S: Send + Sync, T: DeserializeOwned + Default> FromRequest<S> for OptionalBody<T>
+where
+    BodyBudget: FromRef<S>,
+{
     type Rejection = Problem;
 
     async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
@@ -89,13 +101,45 @@ pub(super) fn is_yaml(headers: &HeaderMap) -> Result<bool, Problem> {
     }
 }
 
-fn body_error(error: &axum::Error) -> Problem {
-    if is_over_limit(error) {
-        let detail = format!("the body is larger than {MAX_BODY_BYTES} bytes");
-        Problem::new(Kind::PayloadTooLarge, detail)
-    } else {
-        Problem::unreadable("the body could not be read")
+/// Reads a whole body; a body that arrives in one piece is not copied.
+async fn read(body: axum::body::Body, memory: &mut BodyMemory) -> Result<Bytes, Problem> {
+    let mut pieces = body.into_data_stream();
+    let mut received_bytes = 0;
+    let mut first = Bytes::new();
+    let mut whole = BytesMut::new();
+    while let Some(piece) = pieces.next().await {
+        let piece = piece.map_err(|_| Problem::unreadable("the body could not be read"))?;
+        received_bytes += piece.len();
+        if received_bytes > MAX_BODY_BYTES {
+            let detail = format!("the body is larger than {MAX_BODY_BYTES} bytes");
+            return Err(Problem::new(Kind::PayloadTooLarge, detail));
+        }
+        memory.grow(piece.len())?;
+        if first.is_empty() {
+            first = piece;
+            continue;
+        }
+        if whole.is_empty() {
+            whole.extend_from_slice(&first);
+        }
+        whole.extend_from_slice(&piece);
     }
+    Ok(if whole.is_empty() { first } else { whole.freeze() })
+}
+
+/// The value of a body. A whole number that a value would round is refused, with its field.
+fn parse(text: &str, is_yaml: bool) -> Result<Value, Problem> {
+    if is_yaml {
+        return agent::from_text(text, Format::Yaml).map_err(|error| match error.field.as_str() {
+            agent::WHOLE_DOCUMENT => Problem::unreadable(error.to_string()),
+            field => Problem::field(field, error.message),
+        });
+    }
+    if let Some(field) = find_rounded(text) {
+        return Err(Problem::field(&field, OVER_64_BITS));
+    }
+    serde_json::from_str(text)
+        .map_err(|error| Problem::unreadable(format!("the body is not JSON: {error}")))
 }
 
 /// Whether a body could not be read because it is larger than its limit.
@@ -233,7 +277,7 @@ pub fn conversation(id: &str) -> Result<ConversationId, Problem> {
 
 /// The id that a client chose for a new conversation.
 pub fn new_conversation(id: &str) -> Result<ConversationId, Problem> {
-    let rule = "must be 1 to 128 of A-Z a-z 0-9 _ . : -";
+    let rule = "must be 1 to 128 of A-Z a-z 0-9 _ . : -, and neither . nor ..";
     ConversationId::parse(id).ok_or_else(|| Problem::field("id", rule))
 }
 
@@ -263,6 +307,15 @@ pub async fn compiled<T: Send + 'static>(
     compiled.map_err(|error| Problem::new(Kind::Internal, error.to_string()))
 }
 
+/// A position in a journal, at most the largest that the document and the stores know.
+pub fn position(field: &str, seq: Seq) -> Result<Seq, Problem> {
+    if seq.get() <= MAX_SEQ {
+        Ok(seq)
+    } else {
+        Err(Problem::field(field, format!("must be at most {MAX_SEQ}")))
+    }
+}
+
 /// The size of a page.
 pub fn limit(given: Option<usize>, default: usize, max: usize) -> Result<usize, Problem> {
     match given.unwrap_or(default) {
@@ -290,7 +343,6 @@ pub fn canonical(value: &Value) -> String {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use axum::response::IntoResponse;
-    use futures::StreamExt;
 
     use super::*;
 
@@ -300,7 +352,8 @@ mod tests {
         let body = axum::body::Body::from_stream(trickle.chain(futures::stream::pending()));
         let request = Request::post("/v1/conversations").body(body).unwrap();
         let started = tokio::time::Instant::now();
-        let problem = Body::<Value>::from_request(request, &()).await.err().unwrap();
+        let problem =
+            Body::<Value>::from_request(request, &BodyBudget::default()).await.err().unwrap();
         assert_eq!(problem.into_response().status(), 400);
         assert_eq!(started.elapsed(), BODY_TIMEOUT);
     }

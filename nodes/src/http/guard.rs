@@ -12,24 +12,30 @@ use axum::response::{IntoResponse, Response};
 use futures::FutureExt;
 
 use super::extract;
+use super::host::AllowedHosts;
 use super::problem::{Kind, Problem};
 
 /// The largest sum of a request's URL and headers.
 const MAX_HEADER_BYTES: usize = 32 << 10;
 
 /// Adds the guard to a router that has all its paths.
-pub(crate) fn guarded<S: Clone + Send + Sync + 'static>(router: Router<S>) -> Router<S> {
-    router.layer(middleware::from_fn(async |request, next: Next| {
-        guard(request, |request| next.run(request)).await
+pub(crate) fn guarded<S: Clone + Send + Sync + 'static>(
+    router: Router<S>,
+    allowed_hosts: AllowedHosts,
+) -> Router<S> {
+    router.layer(middleware::from_fn(move |request, next: Next| {
+        let allowed_hosts = allowed_hosts.clone();
+        async move { guard(&allowed_hosts, request, |request| next.run(request)).await }
     }))
 }
 
 /// Handles a request unless it is refused; a panic becomes a response.
 pub(crate) async fn guard<F: Future<Output = Response>>(
+    allowed_hosts: &AllowedHosts,
     request: Request,
     handle: impl FnOnce(Request) -> F,
 ) -> Response {
-    if let Some(problem) = refusal(&request) {
+    if let Some(problem) = refusal(&request).or_else(|| allowed_hosts.refusal(&request)) {
         return problem.into_response();
     }
     // The state that a panic leaves half changed belongs to the request and is dropped with it.

@@ -5,15 +5,15 @@ use abide_actors::expressions::schema::Schema;
 use abide_actors::request::{IdempotencyKey, Reply, Request, SendRequest};
 use abide_actors::trace::SpanContext;
 use abide_conversation::command::IfBusy;
-use abide_conversation::event::{AnswerFormat, Event, Visible};
+use abide_conversation::event::AnswerFormat;
 use abide_conversation::message::blocks::check_from_user;
-use abide_conversation::message::{Message, Role, text_block};
-use abide_conversation::{ConversationId, MessageId, Seq, TurnId};
+use abide_conversation::message::text_block;
+use abide_conversation::{ConversationId, Seq, TurnId};
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::{Extension, Json};
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 use utoipa::{IntoParams, ToSchema};
 
 use super::conversations::{agent_name, existing, unexpected};
@@ -21,6 +21,7 @@ use super::extract;
 use super::extract::{Body, Caller, Idempotency, Path, Query};
 use super::openapi::{ConversationPath, IdempotencyKeyHeader, PrincipalHeader};
 use super::problem::Problem;
+use super::transcript::{Cursor, ListedMessage, Transcript};
 use super::{Api, blobs};
 use crate::telemetry::TurnExtension;
 
@@ -200,7 +201,7 @@ pub(super) struct ListQuery {
 /// A page of messages, oldest first; `cursor`, given as `before`, asks for the page of older ones.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct MessagePage {
-    messages: Vec<Message>,
+    messages: Vec<ListedMessage>,
     /// Null on the page with the oldest message.
     #[schema(required)]
     cursor: Option<String>,
@@ -208,6 +209,8 @@ pub(super) struct MessagePage {
 }
 
 /// Lists a conversation's messages, the newest page first.
+///
+/// The message of a turn that was queued stands where its turn began; while it waits, it is at the end.
 #[utoipa::path(get, path = "/v1/conversations/{id}/messages", operation_id = "list_messages",
     tag = "messages", params(ConversationPath, ListQuery),
     responses((status = 200, description = "A page of messages, oldest first.", body = MessagePage)))]
@@ -218,53 +221,42 @@ pub(super) async fn list(
 ) -> Result<Json<MessagePage>, Problem> {
     let id = extract::conversation(&id)?;
     let limit = extract::limit(query.limit, 50, 1_000)?;
-    let before = query.before.as_deref().map(str::parse).transpose();
-    let before = before.map_err(|_| Problem::field("before", "is not a cursor"))?;
-    existing(&api, &id).await?;
-    let mut found = newest(&api, &id, before.map_or(Seq::MAX, Seq::new), limit + 1).await?;
-    let more = found.len() > limit;
-    found.truncate(limit);
-    let cursor = found.last().filter(|_| more).map(|(seq, _)| seq.to_string());
-    let messages = found.into_iter().rev().map(|(_, message)| message).collect();
-    Ok(Json(MessagePage { messages, cursor, more }))
+    let cursor = query.before.as_deref().map(str::parse::<Cursor>).transpose();
+    let cursor = cursor.map_err(|()| Problem::field("before", "is not a cursor"))?;
+    let (before, mut page) = match cursor.unwrap_or(Cursor::Queued(0)) {
+        Cursor::Queued(shown) => {
+            let state = api.conversations.stored_state(&id).await?;
+            let state = state.ok_or_else(|| Problem::not_found("conversation"))?;
+            let turns = state.queue.into_iter().map(|queued| queued.id);
+            (state.seq.saturating_add(1), Transcript::after_queue(turns.collect(), shown))
+        }
+        Cursor::Before(seq) => {
+            existing(&api, &id).await?;
+            (seq, Transcript::default())
+        }
+    };
+    // One message past the page tells whether there is another page.
+    fill(&api, &id, before, limit.saturating_add(1), &mut page).await?;
+    let (messages, cursor) = page.page(limit);
+    let more = cursor.is_some();
+    Ok(Json(MessagePage { messages, cursor: cursor.map(|cursor| cursor.to_string()), more }))
 }
 
-/// At most `limit` messages before a seq of the journal, newest first.
-async fn newest(
+/// Reads events before a seq, until the newest `count` messages are known.
+async fn fill(
     api: &Api,
     id: &ConversationId,
     mut before: Seq,
-    limit: usize,
-) -> Result<Vec<(Seq, Message)>, Problem> {
-    let mut found = Vec::new();
-    loop {
+    count: usize,
+    transcript: &mut Transcript,
+) -> Result<(), Problem> {
+    while !transcript.has(count) {
         let events = api.store.events_before(id, before, EVENTS_PER_READ).await?;
-        let Some(oldest) = events.last().map(|event| event.seq) else { return Ok(found) };
+        let Some(oldest) = events.last().map(|event| event.seq) else { return Ok(()) };
         for event in events {
-            found.extend(message(&event).map(|message| (event.seq, message)));
-            if found.len() == limit {
-                return Ok(found);
-            }
+            transcript.take(&event, count);
         }
         before = oldest;
     }
-}
-
-fn message(event: &Event) -> Option<Message> {
-    match event.data.visible()? {
-        Visible::User(user) => Some(user.message.clone()),
-        Visible::Assistant(assistant) => {
-            Some(Message { status: Some(assistant.status), ..assistant.message.clone() })
-        }
-        Visible::Result(result) => {
-            let envelope = json!(result.outcome);
-            let text = envelope.to_string();
-            let id = MessageId::new(format!("result_{}", result.call_id));
-            let content = vec![json!({"type": "json", "data": envelope, "text": text})];
-            let tool_call_id = Some(result.call_id.clone());
-            Some(Message { tool_call_id, ..Message::new(id, Role::Tool, content) })
-        }
-        // Only the model reads these.
-        Visible::Repair(_) | Visible::Added(_) | Visible::Refused(_) => None,
-    }
+    Ok(())
 }

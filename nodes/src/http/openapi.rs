@@ -21,7 +21,7 @@ pub(super) use tagged::{JournalEvent, StreamFrame};
 const DESCRIPTION: &str = "\
 Durable conversations between people, models and tools.
 
-All times are RFC 3339 in UTC. Sizes are in bytes; durations in definitions are texts such as \
+All times are RFC 3339 in UTC, with three digits of a second. Sizes are in bytes; durations in definitions are texts such as \
 `300s`, `5m` or `250ms`. A body is JSON of at most 1 MiB; an unknown field, or an unknown query \
 parameter of a listing, is an error that names it. Only blobs are sent as raw bytes, up to 20 MiB. \
 Every error is `application/problem+json` (RFC 9457). A 2xx to a mutating request means that the \
@@ -61,6 +61,7 @@ fn document() -> Value {
     one_of(&mut document, "ResolutionRequest", &["approved", "result", "error"]);
     one_of(&mut document, "NewMessage", &["text", "content"]);
     headers_are_not_null(&mut document);
+    summary_may_be_false(&mut document);
     problems::describe(&mut document);
     document
 }
@@ -70,6 +71,14 @@ fn one_of(document: &mut Value, name: &str, fields: &[&str]) {
     let alternatives: Vec<Value> =
         fields.iter().map(|field| json!({"required": [field]})).collect();
     schemas(document)[name]["oneOf"] = json!(alternatives);
+}
+
+/// Adds `false` to what an agent's `summary` may be.
+fn summary_may_be_false(document: &mut Value) {
+    let summary = &mut schemas(document)["AgentDefinition"]["properties"]["summary"];
+    if let Some(alternatives) = summary["oneOf"].as_array_mut() {
+        alternatives.push(json!({"type": "boolean", "enum": [false]}));
+    }
 }
 
 /// Removes `null` from the types of header parameters: a header is absent, never null.

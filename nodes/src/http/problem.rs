@@ -26,6 +26,7 @@ pub struct Problem {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     InvalidRequest,
+    Forbidden,
     NotFound,
     ConversationExists,
     TurnInFlight,
@@ -42,8 +43,9 @@ pub enum Kind {
 }
 
 impl Kind {
-    pub(super) const ALL: [Self; 12] = [
+    pub(super) const ALL: [Self; 13] = [
         Kind::InvalidRequest,
+        Kind::Forbidden,
         Kind::NotFound,
         Kind::ConversationExists,
         Kind::TurnInFlight,
@@ -65,6 +67,7 @@ impl Kind {
     pub(super) fn name(self) -> &'static str {
         match self {
             Kind::InvalidRequest => "invalid-request",
+            Kind::Forbidden => "forbidden",
             Kind::NotFound => "not-found",
             Kind::ConversationExists => "conversation-exists",
             Kind::TurnInFlight => "turn-in-flight",
@@ -82,6 +85,7 @@ impl Kind {
     pub(super) fn title(self) -> &'static str {
         match self {
             Kind::InvalidRequest => "Invalid request",
+            Kind::Forbidden => "Forbidden",
             Kind::NotFound => "Not found",
             Kind::ConversationExists => "Conversation already exists",
             Kind::TurnInFlight => "A turn is in flight",
@@ -99,6 +103,7 @@ impl Kind {
     pub(super) fn status(self) -> StatusCode {
         match self {
             Kind::InvalidRequest => StatusCode::UNPROCESSABLE_ENTITY,
+            Kind::Forbidden => StatusCode::FORBIDDEN,
             Kind::NotFound => StatusCode::NOT_FOUND,
             Kind::ConversationExists
             | Kind::TurnInFlight
@@ -141,6 +146,16 @@ impl Problem {
     pub fn headers_too_large() -> Self {
         let problem = Self::new(Kind::InvalidRequest, "the headers are too large");
         Self { status: StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, ..problem }
+    }
+
+    /// A request that the HTTP parser refused with this status.
+    pub(crate) fn not_http(status: StatusCode) -> Self {
+        match status {
+            StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE | StatusCode::URI_TOO_LONG => {
+                Self::headers_too_large()
+            }
+            _ => Self::unreadable("the request is not HTTP/1.1"),
+        }
     }
 
     /// A thing that does not exist, such as "conversation".
@@ -234,8 +249,9 @@ impl From<ListError> for Problem {
     }
 }
 
-impl IntoResponse for Problem {
-    fn into_response(self) -> Response {
+impl Problem {
+    /// The status and the document. A server's error is logged.
+    pub(crate) fn into_text(self) -> (StatusCode, String) {
         let instance = format!("urn:uuid:{}", Uuid::new_v4());
         if self.status.is_server_error() {
             // An internal error may repeat what a client sent.
@@ -254,11 +270,18 @@ impl IntoResponse for Problem {
         body.insert("status".to_owned(), json!(self.status.as_u16()));
         body.insert("detail".to_owned(), json!(detail));
         body.insert("instance".to_owned(), json!(instance));
-        let mut response = (self.status, Value::Object(body).to_string()).into_response();
+        (self.status, Value::Object(body).to_string())
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let passes = matches!(self.kind, Kind::Unavailable | Kind::Overloaded);
+        let mut response = self.into_text().into_response();
         let headers = response.headers_mut();
         let media = HeaderValue::from_static("application/problem+json");
         headers.insert(header::CONTENT_TYPE, media);
-        if matches!(self.kind, Kind::Unavailable | Kind::Overloaded) {
+        if passes {
             headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
         }
         response

@@ -29,6 +29,8 @@ use tokio_util::task::AbortOnDropHandle;
 use super::{Node, builtin_tools, stores};
 use crate::admin::{self, Admin};
 use crate::config::Config;
+use crate::http::body_budget::BodyBudget;
+use crate::http::host::AllowedHosts;
 use crate::http::{self, Api, ApiDeps};
 use crate::start_error::StartError;
 use crate::{seed_agents, server, telemetry};
@@ -98,10 +100,12 @@ impl Blueprint {
             metrics,
             state: runtime.state.clone(),
             notes: tools.notes,
+            bodies: BodyBudget::default(),
         };
-        let public_router =
-            http::router(api(&runtime, catalog, store, clock), &config.allow_origin);
-        let admin_router = admin::router(operators_api);
+        let allowed_hosts = AllowedHosts::new(&config.allow_host);
+        let public_api = api(&runtime, catalog, store, clock, allowed_hosts.clone());
+        let public_router = http::router(public_api, &config.allow_origin);
+        let admin_router = admin::router(operators_api, allowed_hosts);
         let (stop, stopped) = watch::channel(false);
         let servers = vec![
             tokio::spawn(server::serve(public_listener, public_router, stopped.clone())),
@@ -146,6 +150,7 @@ fn api(
     catalog: Arc<AgentCatalog>,
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
+    allowed_hosts: AllowedHosts,
 ) -> Api {
     Api::new(ApiDeps {
         conversations: runtime.conversations.clone(),
@@ -153,7 +158,9 @@ fn api(
         store,
         hub: runtime.hub.clone(),
         clock,
+        allowed_hosts,
         requests_in_flight: AtomicUsize::new(0),
+        bodies: BodyBudget::default(),
         encoding_streams: Arc::new(Semaphore::new(http::events::MAX_ENCODING_STREAMS)),
         blobs_in_flight: Arc::new(Semaphore::new(http::blobs::MAX_BLOBS_IN_FLIGHT)),
     })

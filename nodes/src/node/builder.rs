@@ -56,6 +56,7 @@ impl NodeBuilder {
         let Self { config, extensions, agents, metrics } = self;
         let extensions = Arc::new(demo::with_demo_tools(extensions));
         // Everything that may be refused comes before the first write.
+        config.check_node_name().map_err(StartError::Config)?;
         let definitions = definitions(config.agents.as_deref(), agents, &extensions)?;
         let cluster_secret = cluster_secret(&config)?;
         extensions.start().await.map_err(|error| StartError::Broken(error.to_string()))?;

@@ -44,7 +44,7 @@ where
     ) -> fmt::Result {
         let mut line = Map::new();
         let text = |text: &str| Value::String(text.to_owned());
-        line.insert("timestamp".to_owned(), text(&jiff::Timestamp::now().to_string()));
+        line.insert("timestamp".to_owned(), text(&format!("{:.6}", jiff::Timestamp::now())));
         line.insert("level".to_owned(), text(event.metadata().level().as_str()));
         line.insert("node".to_owned(), text(self.node.as_str()));
         line.insert("target".to_owned(), text(event.metadata().target()));

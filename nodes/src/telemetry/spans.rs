@@ -61,5 +61,5 @@ fn key_value((name, value): (&'static str, Attribute)) -> KeyValue {
 }
 
 fn system_time(at: Timestamp) -> SystemTime {
-    SystemTime::from(at)
+    SystemTime::from(jiff::Timestamp::from(at))
 }

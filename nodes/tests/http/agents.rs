@@ -18,6 +18,8 @@ async fn an_agent_is_created_then_revised() {
     assert_eq!(first.body["revision"].as_str().unwrap().len(), 16);
     let mut other = echo();
     other["max_steps"] = json!(3);
+    // The document must know that it may be false.
+    other["summary"] = json!(false);
     let second = api.put("/v1/agents/echo", other).await;
     assert_eq!(second.status, 200);
     assert_ne!(first.body["revision"], second.body["revision"]);

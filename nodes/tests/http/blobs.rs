@@ -114,7 +114,7 @@ async fn an_upload_that_is_not_a_blob_is_refused() {
     api.send(bare).await.names("Content-Type: is missing");
     let large = vec![0; (20 << 20) + 1];
     put(&api, "image/png", &large).await.is_problem(413, "payload-too-large");
-    let head = "POST /v1/blobs HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\
+    let head = "POST /v1/blobs HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\
         Content-Type: image/png\r\nTransfer-Encoding: chunked\r\n\r\n1500000\r\n";
     let unannounced = [head.as_bytes(), &large].concat();
     assert!(api.raw(&unannounced).await.starts_with("HTTP/1.1 413"));

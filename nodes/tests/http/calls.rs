@@ -56,6 +56,8 @@ async fn a_wrong_field_of_a_resolution_is_named() {
         (json!({"approved": true, "result": 1}), "approved"),
         (json!({"approved": true, "result": null}), "approved"),
         (json!({"approved": false, "error": "x"}), "approved"),
+        (json!({"error": ""}), "error: "),
+        (json!({"error": " \n"}), "error: "),
         (json!({"result": 1, "error": "x"}), "approved"),
         (json!({"reason": "x"}), "approved"),
         (json!({"result": 1, "args": {}}), "approved"),
@@ -64,6 +66,7 @@ async fn a_wrong_field_of_a_resolution_is_named() {
         (json!({"approved": true, "args": []}), "args"),
         (json!({"approved": true, "suspension": -1}), "suspension"),
         (json!({"approved": true, "suspension": 1.5}), "suspension"),
+        (json!({"approved": true, "suspension": 1_u32 << 31}), "suspension"),
         (json!({"approved": true, "surprise": 1}), "surprise"),
     ] {
         api.post(&path, body).await.names(field);
@@ -193,9 +196,14 @@ async fn a_user_calls_a_tool_without_the_model() {
     ] {
         api.post(path, body).await.names(field);
     }
-    for tool in ["nothing", "", "choose_seat", "locate"] {
-        let body = json!({"tool": tool, "input": {}, "approved": true});
-        api.post(path, body).await.is_problem(404, "not-found");
+    let dispatch = async |tool: &str| {
+        api.post(path, json!({"tool": tool, "input": {}, "approved": true})).await
+    };
+    for tool in ["nothing", ""] {
+        dispatch(tool).await.is_problem(404, "not-found");
+    }
+    for (tool, why) in [("choose_seat", "answered by a person"), ("locate", "run by a client")] {
+        dispatch(tool).await.names(&format!("tool: {tool} is {why}"));
     }
 }
 

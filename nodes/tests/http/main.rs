@@ -4,6 +4,7 @@
 mod agents;
 mod api;
 mod blobs;
+mod bodies;
 mod calls;
 mod conversations;
 mod decisions;

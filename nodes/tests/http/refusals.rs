@@ -26,6 +26,40 @@ async fn a_body_that_cannot_be_read_is_refused() {
 }
 
 #[tokio::test]
+async fn a_whole_number_that_would_be_rounded_is_refused_with_its_field() {
+    let api = Api::start().await;
+    api.say_until("a", "mail", "suspended").await;
+    let json = |method: &str, path: &str, body: &str| {
+        let request = api.request(method, path).header("Content-Type", "application/json");
+        request.body(body.replace('N', "12345678901234567890123"))
+    };
+    let resolution = "/v1/conversations/a/calls/call_1_1/resolution";
+    for (method, path, body, field) in [
+        ("POST", "/v1/conversations", r#"{"agent": "demo", "metadata": {"n": N}}"#, "metadata.n: "),
+        ("POST", "/v1/conversations", r#"{"agent": "demo", "assigns": {"n": N}}"#, "assigns.n: "),
+        ("POST", resolution, r#"{"approved": true, "args": {"to": [N]}}"#, "args.to.0: "),
+        ("POST", resolution, r#"{"result": N}"#, "result: "),
+        (
+            "POST",
+            "/v1/conversations/a/dispatch",
+            r#"{"tool": "t", "input": {"n": N}}"#,
+            "input.n: ",
+        ),
+        ("PUT", "/v1/agents/b", r#"{"model": {"options": {"seed": N}}}"#, "model.options.seed: "),
+    ] {
+        let refused = api.send(json(method, path, body)).await;
+        let detail = refused.is_problem(422, "invalid-request");
+        assert_eq!(detail, format!("{field}must fit into 64 bits"));
+    }
+    let yaml = api.request("PUT", "/v1/agents/b").header("Content-Type", "application/yaml");
+    let refused = api.send(yaml.body("model: {options: {seed: 12345678901234567890123}}")).await;
+    refused.names("model.options.seed: must fit into 64 bits");
+    assert_eq!(api.get("/v1/conversations/a").await.body["state"], "awaiting_input");
+    let exact = r#"{"agent": "demo", "metadata": {"n": 18446744073709551615, "m": 1e300}}"#;
+    assert_eq!(api.send(json("POST", "/v1/conversations", exact)).await.status, 201);
+}
+
+#[tokio::test]
 async fn a_body_of_another_type_is_refused() {
     let api = Api::start().await;
     let body = r#"{"agent":"demo"}"#;
@@ -109,6 +143,22 @@ async fn a_query_parameter_that_is_wrong_is_named() {
         let detail = response.body["detail"].as_str().unwrap();
         assert!(!detail.contains("deserialize"), "{detail}");
     }
+}
+
+#[tokio::test]
+async fn a_seq_past_its_maximum_is_refused_with_its_field() {
+    let api = Api::start().await;
+    api.post("/v1/conversations", json!({"id": "a", "agent": "demo"})).await;
+    let max = i64::MAX.unsigned_abs();
+    let past = max + 1;
+    for path in ["journal", "events"] {
+        api.get(&format!("/v1/conversations/a/{path}?after={past}")).await.names("after: ");
+    }
+    let journal = api.get(&format!("/v1/conversations/a/journal?after={max}")).await;
+    assert_eq!(journal.body["events"], json!([]));
+    let events = api.request("GET", "/v1/conversations/a/events");
+    api.send(events.header("Last-Event-ID", past)).await.names("Last-Event-ID: ");
+    api.post("/v1/conversations/a/fork", json!({"at_seq": past})).await.names("at_seq: ");
 }
 
 #[tokio::test]

@@ -95,6 +95,20 @@ async fn over_a_hundred_steps_the_prefix_changes_only_where_the_journal_says_so(
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_provider_that_counts_too_few_tokens_does_not_stretch_the_budget() {
+    let mut agent = agent();
+    for entry in agent["model"]["script"].as_array_mut().unwrap() {
+        entry["usage"] = json!({"input_tokens": 5, "output_tokens": 5});
+    }
+    let node = TestNode::new(&agent.to_string()).await;
+    run_turns(&node, 1..=40).await;
+    assert!(!reductions(&node.journal(ID).await).is_empty());
+    // 800 tokens of 8 characters, and what comes with the running turn.
+    assert!(total_bytes(&node.model.last_texts.lock().unwrap()) < 15_000);
+    node.check(ID).await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn results_expire_before_turns_are_dropped() {
     let node = TestNode::new(&agent().to_string()).await;
     run_turns(&node, 1..=6).await;

@@ -93,12 +93,16 @@ async fn a_definition_that_is_refused_is_named_with_its_tool_and_field() {
 #[tokio::test]
 async fn flags_with_bad_values_are_refused_by_name() {
     let site = Site::new(ABIDE);
-    let bad: [(&[&str], &str); 14] = [
+    let bad: [(&[&str], &str); 18] = [
         (&["--store", "postgres://x"], "--store"),
         (&["--store", "redis://"], "--store"),
         (&["--listen", "nowhere"], "--listen"),
         (&["--allow-origin", "example.com"], "--allow-origin"),
         (&["--allow-origin", "https://a.example,https://b.example/path"], "--allow-origin"),
+        (&["--allow-host", "https://a.example"], "--allow-host"),
+        (&["--node", ""], "--node"),
+        (&["--node", "a b/c"], "--node"),
+        (&["--node", ".."], "--node"),
         (&["--admin-listen", "127.0.0.1:99999"], "--admin-listen"),
         (&["--lease", "soon"], "--lease"),
         (&["--lease", "0s"], "--lease"),

@@ -65,7 +65,7 @@ fn calls_of_all_tools(tools: &ToolServer) -> Vec<(Value, &'static str, Value)> {
         (
             call("web_fetch", "web_fetch", json!({"url": url})),
             "null",
-            ui("webpage", json!({"url": url, "status": 200})),
+            ui("webpage", json!({"url": url, "status": 200, "truncated": false})),
         ),
         (
             call("todo_write", "todo_write", json!({"todos": todos})),

@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 
+use abide_conversation::Timestamp;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
@@ -37,8 +38,15 @@ pub(crate) fn includes(whole: &Value, part: &Value) -> bool {
             whole.len() == part.len() && pairs.all(|(whole, part)| includes(whole, part))
         }
         (Value::Number(whole), Value::Number(part)) => whole.as_f64() == part.as_f64(),
+        (Value::String(whole), Value::String(part)) => whole == part || is_same_time(whole, part),
         (whole, part) => whole == part,
     }
+}
+
+/// Whether both texts are the same moment: older programs wrote as few digits of a second as they could.
+fn is_same_time(one: &str, other: &str) -> bool {
+    let moment = |text: &str| text.parse::<Timestamp>().ok();
+    moment(one).is_some_and(|one| moment(other) == Some(one))
 }
 
 #[test]

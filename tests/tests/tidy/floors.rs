@@ -16,7 +16,7 @@ const HOUSES: [House; 4] = [
     House {
         source: "actors/conversation/src",
         floors: &[
-            &["ids", "json", "numbers", "usage"],
+            &["ids", "json", "numbers", "timestamp", "usage"],
             &["context", "elicitation"],
             &["activity", "call_ids", "fork", "message", "remembered_decision"],
             &["permission"],
@@ -68,10 +68,10 @@ const HOUSES: [House; 4] = [
     House {
         source: "nodes/src",
         floors: &[
-            &["clock", "config", "demo", "launcher", "readiness", "server", "start_error"],
+            &["clock", "config", "demo", "launcher", "readiness", "start_error"],
             &["seed_agents", "telemetry"],
             &["http"],
-            &["admin"],
+            &["admin", "server"],
             &["node"],
         ],
     },

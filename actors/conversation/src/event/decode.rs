@@ -93,7 +93,7 @@ mod tests {
     use crate::event::EventData;
     use crate::{Event, Seq, State, evolve, from_json};
 
-    const NEWER: &str = r#"{"seq":8,"at":"2026-11-22T10:00:00Z","turn_id":"turn_1","type":"mused","data":{"on":{"n":1.5},"by":["a",null]}}"#;
+    const NEWER: &str = r#"{"seq":8,"at":"2026-11-22T10:00:00.000Z","turn_id":"turn_1","type":"mused","data":{"on":{"n":1.5},"by":["a",null]}}"#;
 
     fn read(json: &str) -> serde_json::Result<Event> {
         from_json(json.as_bytes())

@@ -12,7 +12,7 @@ use crate::context::reduce::ContextReducer;
 use crate::limits::encoded_len;
 use crate::model::ToolSpec;
 use crate::model::prompt::{PromptInput, PromptMessage, ToolRule};
-use crate::model::tokens::TokenCounter;
+use crate::model::tokens::{TokenCounter, plausible_minimum};
 
 /// The messages of a request.
 pub(super) struct Prompt {
@@ -28,6 +28,8 @@ pub(super) struct Prompt {
 pub(super) struct Weight {
     /// The tokens of everything that the next step sends again.
     pub(super) tokens: u64,
+    /// The fewest tokens that it can plausibly have.
+    pub(super) least: u64,
     /// The tokens that hooks added to this step only.
     pub(super) transient: u64,
 }
@@ -38,7 +40,8 @@ impl ModelStep<'_> {
         let rules = |name: &str| self.rule(name);
         let input = self.input(events, &rules);
         let shown = input.messages();
-        let tokens = self.estimate(&shown).await;
+        let least = shown.iter().map(|shown| plausible_minimum(&shown.message)).sum();
+        let tokens = self.estimate(&shown).await.max(least);
         if let Some(first) = self.make_room(input, tokens) {
             return Err(first);
         }
@@ -51,7 +54,7 @@ impl ModelStep<'_> {
         let added = self.run_pre_hooks(events, &messages).await?;
         let transient = added.iter().map(|message| self.counter.message(message)).sum();
         messages.extend(added);
-        Ok(Prompt { messages, stable, verbatim, weight: Weight { tokens, transient } })
+        Ok(Prompt { messages, stable, verbatim, weight: Weight { tokens, least, transient } })
     }
 
     /// Halves a prompt that was too long for the provider; at most once a step.

@@ -53,11 +53,10 @@ pub(super) async fn run(args: &Value, allowed_hosts: &[String], fetcher: &Fetche
     let mut text = page.text;
     let end = text.char_indices().nth(max_chars as usize).map(|(end, _)| end);
     let truncated = page.truncated || end.is_some();
-    let mut payload = json!({"url": page.url, "status": page.status});
+    let payload = json!({"url": page.url, "status": page.status, "truncated": truncated});
     if truncated {
         text.truncate(end.unwrap_or(text.len()));
         text.push_str(TRUNCATION_MARK);
-        payload["truncated"] = true.into();
     }
     ToolReturn::ok(text).with_ui("webpage", payload)
 }
@@ -95,8 +94,10 @@ mod tests {
     #[tokio::test]
     async fn a_page_returns_its_text_and_its_final_url() {
         let site = site().await;
-        let expected = ToolReturn::ok("# Größe\n\nand weight")
-            .with_ui("webpage", json!({"url": format!("{site}/page"), "status": 200}));
+        let expected = ToolReturn::ok("# Größe\n\nand weight").with_ui(
+            "webpage",
+            json!({"url": format!("{site}/page"), "status": 200, "truncated": false}),
+        );
         assert_eq!(fetch_page(json!({"url": format!("{site}/old")})).await, expected);
     }
 

@@ -4,10 +4,13 @@ use abide_conversation::message::{ErrorType, Outcome, Ui};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use crate::limits::MAX_VALUE_BYTES;
+use crate::limits::{MAX_VALUE_BYTES, cut};
+use crate::model::big_numbers::{OVER_64_BITS, find_rounded};
 use crate::tools::ToolReturn;
 
 const REPLY_TOO_LARGE: &str = "the tool's answer is larger than 1 MB";
+/// The longest path of a field that an error names.
+const MAX_FIELD_BYTES: usize = 200;
 
 /// Reads a response that is one JSON value: `{"ok": …}` is the envelope, anything else is the
 /// result itself. An empty body is null, as with 204.
@@ -15,8 +18,7 @@ pub(super) fn read_whole(body: &[u8]) -> Result<ToolReturn, String> {
     if body.is_empty() {
         return Ok(ToolReturn::ok(Value::Null));
     }
-    let value: Value =
-        serde_json::from_slice(body).map_err(|_| "the tool's answer is not JSON".to_owned())?;
+    let value = parse_exact(body, || "the tool's answer is not JSON".to_owned())?;
     Ok(match value {
         Value::Object(mut object) => match object.get("ok").and_then(Value::as_bool) {
             Some(ok) => read_envelope(ok, &mut object),
@@ -86,7 +88,7 @@ fn read_line(line: &[u8]) -> Result<Option<Line>, String> {
     }
     let broken =
         || "a line of the tool's answer is none of progress, result, error, halt".to_owned();
-    let mut line: Map<String, Value> = serde_json::from_slice(line).map_err(|_| broken())?;
+    let Value::Object(mut line) = parse_exact(line, broken)? else { return Err(broken()) };
     if let Some(payload) = line.remove("progress") {
         return Ok(Some(Line::Progress(payload)));
     }
@@ -96,6 +98,19 @@ fn read_line(line: &[u8]) -> Result<Option<Line>, String> {
         return Err(broken());
     }
     Ok(Some(Line::Last(read_envelope(ok, &mut line))))
+}
+
+/// The value of a JSON text. A whole number that would be rounded is an error: a wrong id is worse
+/// than none.
+fn parse_exact(json: &[u8], broken: impl Fn() -> String) -> Result<Value, String> {
+    let json = std::str::from_utf8(json).map_err(|_| broken())?;
+    match find_rounded(json) {
+        Some(field) if field.is_empty() => Err(format!("the tool's answer {OVER_64_BITS}")),
+        Some(field) => {
+            Err(format!("in the tool's answer {}: {OVER_64_BITS}", cut(&field, MAX_FIELD_BYTES)))
+        }
+        None => serde_json::from_str(json).map_err(|_| broken()),
+    }
 }
 
 fn read_envelope(ok: bool, object: &mut Map<String, Value>) -> ToolReturn {

@@ -215,6 +215,25 @@ async fn json_is_json_whatever_its_content_type_and_anything_else_is_an_error() 
 }
 
 #[tokio::test]
+async fn a_whole_number_that_would_be_rounded_is_an_error_that_names_its_field() {
+    for (text, field) in [
+        (r#"{"id": 12345678901234567890123}"#, "id"),
+        (r#"{"ok": true, "result": {"ids": [1, -9223372036854775809]}}"#, "result.ids.1"),
+    ] {
+        let returned = call_with_answer(json_answer(text)).await;
+        let expected = format!("in the tool's answer {field}: must fit into 64 bits");
+        assert_eq!(failure(&returned), expected);
+    }
+    let bare = call_with_answer(json_answer("12345678901234567890123")).await;
+    assert_eq!(failure(&bare), "the tool's answer must fit into 64 bits");
+    let lines = "{\"progress\": 1}\n{\"result\": 99999999999999999999}\n";
+    let returned = call_with_answer(an_answer(200, Some("application/x-ndjson"), lines)).await;
+    assert_eq!(failure(&returned), "in the tool's answer result: must fit into 64 bits");
+    let exact = call_with_answer(json_answer("[18446744073709551615, 1e300]")).await;
+    assert_eq!(exact, ToolReturn::ok(json!([u64::MAX, 1e300])));
+}
+
+#[tokio::test]
 async fn an_answer_without_a_body_is_null() {
     for status in [200, 202, 204, 205] {
         let returned = call_with_answer(an_answer(status, Some("application/json"), "")).await;

@@ -5,7 +5,12 @@ use rmcp::model::{CallToolResult, ContentBlock, Resource, ResourceContents};
 use serde_json::{Value, json};
 
 use crate::expressions::schema::Schema;
+use crate::limits::cut;
+use crate::model::big_numbers::{OVER_64_BITS, find_large, find_rounded};
 use crate::tools::ToolReturn;
+
+/// The longest path of a field that an error names.
+const MAX_FIELD_BYTES: usize = 200;
 
 /// Converts a result: structured content first, else a single text as text, else content blocks. An
 /// error becomes its text. Structured content that violates the tool's output schema is an error,
@@ -34,6 +39,10 @@ fn convert(result: CallToolResult) -> ToolReturn {
         });
     }
     if let Some(value) = result.structured_content {
+        if let Some(field) = find_rounded_result(&value, &result.content) {
+            let field = cut(&field, MAX_FIELD_BYTES);
+            return ToolReturn::error(format!("in the tool's result {field}: {OVER_64_BITS}"));
+        }
         return ToolReturn::ok(value);
     }
     let mut blocks = result.content;
@@ -44,6 +53,16 @@ fn convert(result: CallToolResult) -> ToolReturn {
             ToolReturn::ok(blocks.into_iter().chain([last]).map(convert_block).collect::<Vec<_>>())
         }
     }
+}
+
+/// The path of a whole number in structured content that was rounded when it was received. Servers
+/// send the same as a text, too, which shows whether a large number was meant to be approximate.
+fn find_rounded_result(value: &Value, content: &[ContentBlock]) -> Option<String> {
+    let large = find_large(value)?;
+    let mut texts = content.iter().filter_map(ContentBlock::as_text).peekable();
+    let is_approximate =
+        texts.peek().is_some() && texts.all(|text| find_rounded(&text.text).is_none());
+    (!is_approximate).then_some(large)
 }
 
 /// Converts an MCP content block into one of ours.
@@ -143,7 +162,23 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_structured_result_that_breaks_its_own_schema_is_an_error() {
+    async fn a_whole_number_that_was_rounded_is_an_error_that_names_its_field() {
+        let rounded: Value = serde_json::from_str(r#"{"id": 12345678901234567890123}"#).unwrap();
+        let text = json!({"type": "text", "text": r#"{"id": 12345678901234567890123}"#});
+        let why = "in the tool's result id: must fit into 64 bits";
+        let failed = Outcome::Err(why.to_owned(), ErrorType::ToolError);
+        let of_both = |value: &Value, content: Value| {
+            of(json!({"content": content, "structuredContent": value}))
+        };
+        assert_eq!(of_both(&rounded, json!([text])), failed);
+        assert_eq!(of_both(&rounded, json!([])), failed, "nothing shows that it is approximate");
+        let approximate = json!({"id": 1e300});
+        let text = json!({"type": "text", "text": "{\"id\": 1e300}"});
+        assert_eq!(of_both(&approximate, json!([text])), Outcome::Ok(approximate));
+    }
+
+    #[test]
+    fn a_structured_result_that_breaks_its_own_schema_is_an_error() {
         let promised = Schema::compile(&json!({"properties": {"n": {"type": "number"}}})).unwrap();
         let result = async |n: Value| {
             let result = json!({"content": [], "structuredContent": {"n": n}});

@@ -7,7 +7,7 @@ use super::schemas;
 use crate::http::problem::Kind;
 
 /// The problems that every operation may answer with.
-const COMMON: [Kind; 3] = [Kind::Overloaded, Kind::Unavailable, Kind::Internal];
+const COMMON: [Kind; 4] = [Kind::Forbidden, Kind::Overloaded, Kind::Unavailable, Kind::Internal];
 
 /// Adds the schema of a problem, and to each operation the problems that it may answer with.
 pub(super) fn describe(document: &mut Value) {
@@ -130,6 +130,7 @@ fn response(status: StatusCode, kinds: &[Kind]) -> Value {
 fn description(status: StatusCode) -> &'static str {
     match status {
         StatusCode::BAD_REQUEST => "The request cannot be read",
+        StatusCode::FORBIDDEN => "The `Host` is no address and no name of the node",
         StatusCode::NOT_FOUND => "Something that the request names does not exist",
         StatusCode::CONFLICT => "The current state does not allow the request",
         StatusCode::PAYLOAD_TOO_LARGE => "The body is larger than 1 MiB, or a blob than 20 MiB",

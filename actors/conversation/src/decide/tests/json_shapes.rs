@@ -25,19 +25,19 @@ fn an_event_has_its_seq_type_time_turn_and_data() {
     let events = written(&scenario);
     assert_eq!(
         events[0],
-        json!({"seq": 1, "type": "created", "at": "2027-01-15T08:00:00Z",
+        json!({"seq": 1, "type": "created", "at": "2027-01-15T08:00:00.000Z",
             "data": {"agent": "demo"}})
     );
     assert_eq!(
         events[2],
-        json!({"seq": 3, "type": "turn_started", "at": "2027-01-15T08:00:00Z", "turn_id": "turn_1",
+        json!({"seq": 3, "type": "turn_started", "at": "2027-01-15T08:00:00.000Z", "turn_id": "turn_1",
             "data": {"agent": "demo", "revision": "0123456789abcdef", "max_steps": 5}})
     );
     assert_eq!(
         events[5],
-        json!({"seq": 6, "type": "suspension", "at": "2027-01-15T08:00:00Z", "turn_id": "turn_1",
+        json!({"seq": 6, "type": "suspension", "at": "2027-01-15T08:00:00.000Z", "turn_id": "turn_1",
             "data": {"call_id": "a", "kind": "approval", "suspension": 1,
-                "expires_at": "2027-01-15T08:01:00Z", "tool": "tool", "executor": "server",
+                "expires_at": "2027-01-15T08:01:00.000Z", "tool": "tool", "executor": "server",
                 "intent": "action", "args": {"n": 1}, "message": "May it?"}})
     );
 }

@@ -54,7 +54,8 @@ impl RandomRun {
         let scenario = Scenario::empty();
         let mut run = Self { state: scenario.state, journal: Vec::new(), at: scenario.at };
         for (n, roll) in rolls.iter().enumerate() {
-            run.at += jiff::SignedDuration::from_millis(i64::from(roll.ms));
+            let later = jiff::SignedDuration::from_millis(i64::from(roll.ms));
+            run.at = run.at.checked_add(later).unwrap();
             let action = run.action(n, *roll);
             run.play(action);
         }

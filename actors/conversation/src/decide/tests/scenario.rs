@@ -99,12 +99,12 @@ impl Scenario {
     }
 
     pub(super) fn advance(&mut self, ms: i64) -> &mut Self {
-        self.at += jiff::SignedDuration::from_millis(ms);
+        self.at = self.after(ms);
         self
     }
 
     pub(super) fn after(&self, ms: i64) -> Timestamp {
-        self.at + jiff::SignedDuration::from_millis(ms)
+        self.at.checked_add(jiff::SignedDuration::from_millis(ms)).unwrap()
     }
 
     pub(super) fn wanted(&self) -> Vec<String> {

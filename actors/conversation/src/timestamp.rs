@@ -1,0 +1,164 @@
+//! A moment, in UTC.
+
+use std::fmt;
+use std::ops::Deref;
+use std::str::FromStr;
+
+use jiff::{SignedDuration, TimestampArithmetic};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// A moment, in UTC. Its text is RFC 3339 with always three digits of a second, so that the order of
+/// texts is the order of times.
+///
+/// Clocks give whole milliseconds. A finer time is written with all of its digits, so that nothing is
+/// lost, and sorts right except within its millisecond.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Timestamp(jiff::Timestamp);
+
+const NANOS_PER_MILLI: i32 = 1_000_000;
+
+impl Timestamp {
+    /// The earliest moment.
+    pub const MIN: Self = Self(jiff::Timestamp::MIN);
+    /// The latest moment.
+    pub const MAX: Self = Self(jiff::Timestamp::MAX);
+    /// The beginning of 1970.
+    pub const UNIX_EPOCH: Self = Self(jiff::Timestamp::UNIX_EPOCH);
+
+    /// The moment N seconds after the beginning of 1970.
+    pub fn from_second(second: i64) -> Result<Self, jiff::Error> {
+        jiff::Timestamp::from_second(second).map(Self)
+    }
+
+    /// The moment N milliseconds after the beginning of 1970.
+    pub fn from_millisecond(millisecond: i64) -> Result<Self, jiff::Error> {
+        jiff::Timestamp::from_millisecond(millisecond).map(Self)
+    }
+
+    /// The moment N microseconds after the beginning of 1970.
+    pub fn from_microsecond(microsecond: i64) -> Result<Self, jiff::Error> {
+        jiff::Timestamp::from_microsecond(microsecond).map(Self)
+    }
+
+    /// The moment N nanoseconds after the beginning of 1970.
+    pub fn from_nanosecond(nanosecond: i128) -> Result<Self, jiff::Error> {
+        jiff::Timestamp::from_nanosecond(nanosecond).map(Self)
+    }
+
+    /// The moment that is later by this; an error past [`MAX`](Self::MAX).
+    pub fn checked_add(self, span: impl Into<TimestampArithmetic>) -> Result<Self, jiff::Error> {
+        self.0.checked_add(span).map(Self)
+    }
+
+    /// The moment that is earlier by this; an error before [`MIN`](Self::MIN).
+    pub fn checked_sub(self, span: impl Into<TimestampArithmetic>) -> Result<Self, jiff::Error> {
+        self.0.checked_sub(span).map(Self)
+    }
+
+    /// The time from another moment to this one; negative if the other is later.
+    pub fn duration_since(self, earlier: Self) -> SignedDuration {
+        self.0.duration_since(earlier.0)
+    }
+}
+
+impl Deref for Timestamp {
+    type Target = jiff::Timestamp;
+
+    fn deref(&self) -> &jiff::Timestamp {
+        &self.0
+    }
+}
+
+impl From<jiff::Timestamp> for Timestamp {
+    fn from(moment: jiff::Timestamp) -> Self {
+        Self(moment)
+    }
+}
+
+impl From<Timestamp> for jiff::Timestamp {
+    fn from(moment: Timestamp) -> Self {
+        moment.0
+    }
+}
+
+impl fmt::Display for Timestamp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0.subsec_nanosecond() % NANOS_PER_MILLI == 0 {
+            write!(f, "{:.3}", self.0)
+        } else {
+            write!(f, "{}", self.0)
+        }
+    }
+}
+
+impl fmt::Debug for Timestamp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl FromStr for Timestamp {
+    type Err = jiff::Error;
+
+    fn from_str(text: &str) -> Result<Self, jiff::Error> {
+        text.parse().map(Self)
+    }
+}
+
+impl Serialize for Timestamp {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Timestamp {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        jiff::Timestamp::deserialize(from).map(Self)
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_time_has_always_three_digits_of_a_second() {
+        for (millisecond, text) in [
+            (0, "1970-01-01T00:00:00.000Z"),
+            (1_700_000_000_310, "2023-11-14T22:13:20.310Z"),
+            (1_700_000_000_312, "2023-11-14T22:13:20.312Z"),
+            (-1, "1969-12-31T23:59:59.999Z"),
+        ] {
+            let time = Timestamp::from_millisecond(millisecond).unwrap();
+            assert_eq!(serde_json::to_string(&time).unwrap(), format!("\"{text}\""));
+            assert_eq!(text.parse::<Timestamp>().unwrap(), time);
+        }
+    }
+
+    #[test]
+    fn what_older_builds_wrote_is_the_same_time() {
+        for (old, new) in [
+            ("2026-11-22T10:00:01Z", "2026-11-22T10:00:01.000Z"),
+            ("2026-11-22T10:00:01.5Z", "2026-11-22T10:00:01.500Z"),
+            ("9999-12-30T22:00:00.999999999Z", "9999-12-30T22:00:00.999999999Z"),
+        ] {
+            let time: Timestamp = serde_json::from_str(&format!("\"{old}\"")).unwrap();
+            assert_eq!(time.to_string(), new);
+        }
+        assert_eq!(Timestamp::MAX.to_string().parse::<Timestamp>().unwrap(), Timestamp::MAX);
+    }
+
+    proptest! {
+        #[test]
+        fn the_order_of_texts_is_the_order_of_times(
+            one in 0_i64..4_000_000_000_000,
+            more in 1_i64..100_000,
+        ) {
+            let at = |millisecond| Timestamp::from_millisecond(millisecond).unwrap();
+            prop_assert!(at(one).to_string() < at(one + more).to_string());
+        }
+    }
+}

@@ -1,0 +1,46 @@
+//! The memory that many bodies take at once.
+
+use bytes::Bytes;
+use futures::future::join_all;
+
+use crate::api::Api;
+
+/// The most memory that the process may ever have had: without a budget it was ten times as much.
+const MAX_PEAK_KIB: u64 = 400 << 10;
+const BODIES: usize = 200;
+
+/// The largest memory that this process has ever had, in KiB.
+fn peak_kib() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse().unwrap()
+}
+
+/// A body of nearly 1 MiB whose metadata is a list of this value.
+fn body(value: &str) -> Bytes {
+    let values = value.repeat(((1 << 20) - 100) / value.len());
+    format!("{{\"agent\":\"demo\",\"metadata\":{{\"a\":[{values}0]}}}}").into()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_hundred_dense_bodies_at_once_take_little_memory() {
+    let api = Api::start().await;
+    // One body of the second kind is small enough to be parsed, but few are at once.
+    for (value, statuses) in [("{\"\":0},", [413, 429]), ("0,", [422, 429])] {
+        let body = body(value);
+        let send = async || {
+            let request = api.request("POST", "/v1/conversations").body(body.clone());
+            let request = request.header("Content-Type", "application/json");
+            // The node may close the connection before it has read everything.
+            request.send().await.ok().map(|answer| answer.status().as_u16())
+        };
+        let answers = join_all((0..BODIES).map(|_| send())).await;
+        for status in answers.iter().flatten() {
+            assert!(statuses.contains(status), "{status}");
+        }
+        assert!(answers.contains(&Some(statuses[0])), "{answers:?}");
+        let later = api.say(&format!("after-{}", statuses[0]), "hello").await;
+        assert_eq!(later.status, 202, "the memory was given back");
+    }
+    assert!(peak_kib() < MAX_PEAK_KIB, "{} KiB", peak_kib());
+}
