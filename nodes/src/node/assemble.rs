@@ -16,8 +16,8 @@ use abide_actors::tools::{BuiltinServices, Extensions};
 use abide_registry::agent_catalog::AgentCatalog;
 use abide_registry::member::ProcessId;
 use abide_registry::membership::{Member, MemberState};
-use abide_registry::peers::{Mesh, MeshConfig, Peers};
-use abide_registry::protocol::PROTOCOL_VERSION;
+use abide_registry::peers::{ClusterSecret, Mesh, MeshConfig, Peers};
+use abide_registry::protocol::{HANDSHAKE_VERSION, PROTOCOL_VERSION};
 use abide_registry::runtime::{NodeRuntime, RuntimeDeps};
 use abide_registry::standalone::Standalone;
 use abide_registry::store::Store;
@@ -41,7 +41,7 @@ pub(super) struct Blueprint {
     pub(super) config: Config,
     pub(super) extensions: Arc<Extensions>,
     pub(super) definitions: Vec<Definition>,
-    pub(super) cluster_secret: Option<String>,
+    pub(super) cluster_secret: Option<ClusterSecret>,
     pub(super) metrics: Option<PrometheusHandle>,
 }
 
@@ -119,7 +119,7 @@ impl Blueprint {
 async fn begin(
     deps: RuntimeDeps,
     listener: Option<TcpListener>,
-    secret: Option<String>,
+    secret: Option<ClusterSecret>,
 ) -> Result<NodeRuntime, StartError> {
     let (name, process) = (deps.me.holder.node.clone(), deps.me.process.clone());
     let begun = NodeRuntime::start(deps, move |host, members| async move {
@@ -162,6 +162,8 @@ fn member(config: &Config, clock: &dyn Clock, address: SocketAddr) -> Member {
         live_actors: 0,
         version: env!("CARGO_PKG_VERSION").to_owned(),
         protocol_version: PROTOCOL_VERSION,
+        handshake_version: HANDSHAKE_VERSION,
+        ports: Vec::new(),
         since: clock.now(),
         lease_ms: u64::try_from(config.lease.as_millis()).unwrap_or(u64::MAX),
     }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use abide_actors::agent::{self, Parsed};
 use abide_actors::definition::Definition;
 use abide_actors::tools::Extensions;
+use abide_registry::peers::ClusterSecret;
 use metrics_exporter_prometheus::PrometheusHandle;
 use serde_json::Value;
 
@@ -103,7 +104,7 @@ fn definitions(
 
 /// The secret by which the nodes of a cluster authenticate each other. Required unless only this
 /// machine can reach the node.
-fn cluster_secret(config: &Config) -> Result<Option<String>, StartError> {
+fn cluster_secret(config: &Config) -> Result<Option<ClusterSecret>, StartError> {
     let secret = std::env::var("ABIDE_CLUSTER_SECRET").ok().filter(|secret| !secret.is_empty());
     let is_shared = matches!(config.store, StoreUrl::Redis(_));
     let address = config.cluster_advertise.as_deref().unwrap_or("127.0.0.1:0");
@@ -118,5 +119,6 @@ fn cluster_secret(config: &Config) -> Result<Option<String>, StartError> {
             "ABIDE_CLUSTER_SECRET: is required with a Redis store unless every address is loopback";
         return Err(StartError::Config(reason.to_owned()));
     }
-    Ok(secret)
+    let checked = secret.map(ClusterSecret::new).transpose();
+    checked.map_err(|error| StartError::Config(format!("ABIDE_CLUSTER_SECRET: {error}")))
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::net::TcpListener;
 
 use crate::node::{ECHO, HOLD, peer_address};
-use crate::node_process::{NodeProcess, pair, within};
+use crate::node_process::{NodeProcess, SECRET, pair, within};
 use crate::proxy::Proxy;
 
 const MAX_DETECTION_TIME: Duration = Duration::from_millis(500);
@@ -48,7 +48,7 @@ async fn a_call_under_way_to_a_peer_that_is_killed_ends_with_it() {
 async fn a_restart_at_the_same_address_is_another_process() {
     let (mut a, mut b) = pair().await;
     b.kill().await;
-    let mut again = NodeProcess::with("b", "p-b2", &b.address, Some("a secret")).await;
+    let mut again = NodeProcess::with("b", "p-b2", &b.address, Some(SECRET)).await;
     let all = [a.peer_address(), b.peer_address(), again.peer_address()];
     a.set_members(&all).await;
     again.set_members(&all).await;
@@ -83,7 +83,7 @@ async fn a_peer_that_was_never_connected_never_counts_as_refused() {
     drop(listener);
     a.wait_for_log("error=Some(Refused)").await;
     a.wait_for_link("p-b", Some("Lost")).await;
-    let _b = NodeProcess::with("b", "p-b", &address, Some("a secret")).await;
+    let _b = NodeProcess::with("b", "p-b", &address, Some(SECRET)).await;
     a.wait_for_link("p-b", Some("Connected")).await;
     assert!(!a.was_link_ever("p-b", "Refused"));
 }
