@@ -1,11 +1,13 @@
 //! One run of a call, and the environment that it runs in.
 
+use std::sync::Arc;
+
 use abide_conversation::elicitation::PendingInput;
 use abide_conversation::permission::PermissionPhase;
 use abide_conversation::{AgentName, Attempt, CallId, ConversationId, Principal, TurnId};
-use serde_json::{Map, Value};
 
 use super::Grant;
+use crate::assigns::Assigns;
 use crate::workspace::WorkspaceRef;
 
 /// One run of a call.
@@ -19,7 +21,7 @@ pub struct Run {
     pub attempt: Attempt,
     /// Which tool may run, and with which arguments.
     pub grant: Grant,
-    pub assigns: Map<String, Value>,
+    pub assigns: Arc<Assigns>,
     pub principal: Principal,
     /// What an earlier attempt asked a person, and the answer.
     pub input: Option<PendingInput>,

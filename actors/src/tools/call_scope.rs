@@ -1,8 +1,11 @@
 //! The scope of a call: what conditions and messages may read in addition to the arguments.
 
+use std::sync::Arc;
+
 use abide_conversation::{ConversationId, Principal};
 use serde_json::{Map, Value, json};
 
+use crate::assigns::Assigns;
 use crate::definition::{Approval, Tool};
 use crate::expressions::template::Template;
 
@@ -11,21 +14,24 @@ use crate::expressions::template::Template;
 pub struct CallScope {
     pub conversation: ConversationId,
     pub principal: Principal,
-    pub assigns: Map<String, Value>,
+    pub assigns: Arc<Assigns>,
     pub metadata: Map<String, Value>,
 }
 
 impl CallScope {
-    /// The variables of an expression: `{args, principal, conversation: {id, assigns, metadata}}`.
+    /// The variables of an expression:
+    /// `{args, principal, conversation: {id, assigns, metadata}, message: {assigns}}`. Whoever writes
+    /// the message cannot change what an expression reads of the conversation.
     pub fn values(&self, args: Value) -> Value {
         json!({
             "args": args,
             "principal": self.principal,
             "conversation": {
                 "id": self.conversation,
-                "assigns": self.assigns,
+                "assigns": self.assigns.conversation,
                 "metadata": self.metadata,
             },
+            "message": {"assigns": self.assigns.message},
         })
     }
 }
