@@ -226,6 +226,14 @@ fn a_run_that_cannot_be_is_refused_by_its_path() {
             "tool t: run.http.headers.Idempotency-Key: is set by the program",
         ),
         (
+            "{name: t, run: {http: {url: \"http://a/\", headers_env: {x-a: ABIDE_STORE}}}}",
+            "tool t: run.http.headers_env.x-a: must be the name of a variable",
+        ),
+        (
+            "{name: t, run: {http: {url: \"http://a/\", headers: {x-a: b}, headers_env: {X-A: B}}}}",
+            "tool t: run.http.headers_env.x-a: is in headers, too",
+        ),
+        (
             "{name: t, run: {http: {url: \"http://a/\", headers: {x: \"a\\nb\"}}}}",
             "tool t: run.http.headers.x: must be",
         ),

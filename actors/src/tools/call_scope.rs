@@ -8,6 +8,7 @@ use serde_json::{Map, Value, json};
 use crate::assigns::Assigns;
 use crate::definition::{Approval, Tool};
 use crate::expressions::template::Template;
+use crate::limits::without_bidi_controls;
 
 /// The conversation that a call belongs to, and the principal on whose behalf it is made.
 #[derive(Clone, Debug, PartialEq)]
@@ -39,7 +40,9 @@ impl CallScope {
 impl Tool {
     /// The confirmation message for these arguments, if there is one and it renders.
     pub(super) fn confirmation(&self, args: &Value, scope: &CallScope) -> Option<String> {
-        self.confirmation_message.as_ref()?.render(self.expression_values(args, scope))
+        let message = self.confirmation_message.as_ref()?;
+        let message = message.render(self.expression_values(args, scope))?;
+        Some(without_bidi_controls(&message))
     }
 
     /// Whether a call can be planned without running an interpreter (a condition or a template).

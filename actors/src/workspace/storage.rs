@@ -39,7 +39,7 @@ pub(super) fn open<'a>(
     let (path, dir) = if site.root.is_some() && site.shared {
         (canonical, dir)
     } else {
-        let name = directory_name(&site.owner);
+        let name = own_name(&dir, &site.owner, recorded.is_some());
         let path = canonical.join(&name);
         let own = own_directory(&dir, &name, recorded.is_some());
         let own = own.map_err(|error| unavailable(&path, error))?;
@@ -84,7 +84,7 @@ pub(super) fn discard(
         check_storage(root, &dir, recorded)?;
     }
     let name = format!("{MARKER_FILE}.{}", workspaces.clock.id("deleted"));
-    match dir.rename(directory_name(&site.owner), &dir, &name) {
+    match dir.rename(own_name(&dir, &site.owner, recorded.is_some()), &dir, &name) {
         Ok(()) => Ok(Some(Discarded { root: dir, name })),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
         Err(error) => Err(unavailable(root, format!("cannot be changed: {error}"))),
@@ -180,16 +180,33 @@ fn own_directory(root: &Dir, name: &str, must_exist: bool) -> Result<Dir, String
     })
 }
 
+/// The name of the owner's directory. On storage that takes `Trip` and `trip` for one name, capital
+/// letters are escaped, too; but what was made there before they were keeps its name.
+fn own_name(root: &Dir, owner: &str, exists: bool) -> String {
+    let (plain, escaped) = (directory_name(owner, false), directory_name(owner, true));
+    if plain == escaped || !folds_case(root) {
+        return plain;
+    }
+    let is_old = exists && !root.exists(&escaped) && root.exists(&plain);
+    if is_old { plain } else { escaped }
+}
+
+/// Whether the storage finds the marker under a name in capital letters, too.
+fn folds_case(root: &Dir) -> bool {
+    root.symlink_metadata(MARKER_FILE.to_ascii_uppercase()).is_ok()
+}
+
 /// The owner with escaped special bytes and an escaped leading dot, so that no two owners share a
 /// name, and none is `.`, `..` or the marker's.
-fn directory_name(owner: &str) -> String {
+fn directory_name(owner: &str, escapes_capitals: bool) -> String {
     let mut name = String::with_capacity(owner.len());
     for (at, byte) in owner.bytes().enumerate() {
+        // Writing to a string never fails.
         match byte {
             b'.' if at > 0 => name.push('.'),
             b'_' | b':' | b'-' => name.push(byte.into()),
+            b'A'..=b'Z' if escapes_capitals => drop(write!(name, "%{byte:02X}")),
             _ if byte.is_ascii_alphanumeric() => name.push(byte.into()),
-            // Writing to a string never fails.
             _ => drop(write!(name, "%{byte:02X}")),
         }
     }

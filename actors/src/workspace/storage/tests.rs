@@ -52,11 +52,13 @@ fn a_workspace_is_where_its_reference_says() {
 #[test]
 fn no_owner_has_anothers_directory_or_one_that_means_something() {
     for owner in [".", "..", ".abide-storage", "a/b", "%2E", "ä", "a:b_C-1.x"] {
-        let name = directory_name(owner);
+        let name = directory_name(owner, false);
         assert!(!name.starts_with('.') && !name.contains('/'), "{name}");
     }
-    assert_eq!(directory_name("a:b_C-1.x"), "a:b_C-1.x");
-    assert_eq!([".", "..", "%2E"].map(directory_name), ["%2E", "%2E.", "%252E"]);
+    assert_eq!(directory_name("a:b_C-1.x", false), "a:b_C-1.x");
+    assert_eq!(directory_name("a:b_C-1.x", true), "a:b_%43-1.x");
+    let named = [".", "..", "%2E"].map(|owner| directory_name(owner, false));
+    assert_eq!(named, ["%2E", "%2E.", "%252E"]);
     let (_dir, path) = temporary();
     let opened = workspaces(&path).open(&own(".."), None).unwrap();
     assert_eq!(opened.root(), path.join("%2E."));
