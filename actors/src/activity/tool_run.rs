@@ -132,7 +132,7 @@ fn tool_environment(
         storage: ctx.state.storages.get(&workspace.root_name()).cloned(),
         workspace,
         allowed_hosts: hosts.into_iter().collect(),
-        network: gate.allows_network(),
+        network: gate.network(),
         base_phase: gate.base_phase(),
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use abide_conversation::elicitation::PendingInput;
-use abide_conversation::permission::PermissionPhase;
+use abide_conversation::permission::{Network, PermissionPhase};
 use abide_conversation::{AgentName, Attempt, CallId, ConversationId, Principal, TurnId};
 
 use super::Grant;
@@ -36,8 +36,8 @@ pub struct ToolEnvironment {
     pub storage: Option<String>,
     /// Hosts that may be fetched from although their addresses are not public.
     pub allowed_hosts: Vec<String>,
-    /// Whether commands may use the network.
-    pub network: bool,
+    /// Where commands may connect to.
+    pub network: Network,
     /// The permission phase that applies outside of planning.
     pub base_phase: PermissionPhase,
 }

@@ -26,6 +26,7 @@ use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, watch};
 use tokio_util::task::AbortOnDropHandle;
 
+use super::protected_ports::PortGuard;
 use super::{Node, builtin_tools, stores};
 use crate::admin::{self, Admin};
 use crate::config::Config;
@@ -61,9 +62,12 @@ impl Blueprint {
         let cluster = cluster_listener.as_ref().map(local_address).transpose()?;
 
         let catalog = Arc::new(AgentCatalog::new(store.clone(), extensions.clone(), clock.clone()));
-        let tools = builtin_tools::prepare(&config, is_shared, &clock)?;
+        let listeners: Vec<SocketAddr> = [public, admin].into_iter().chain(cluster).collect();
+        let port_guard = PortGuard::new(&listeners, &config.store);
+        let ports = port_guard.ports.clone();
+        let tools = builtin_tools::prepare(&config, is_shared, &clock, ports)?;
         let deps = RuntimeDeps {
-            me: member(&config, &*clock, cluster.unwrap_or(public)),
+            me: member(&config, &*clock, cluster.unwrap_or(public), &listeners),
             lease: if is_shared { config.lease } else { ENDLESS_LEASE },
             store: store.clone(),
             membership: opened.membership,
@@ -79,6 +83,7 @@ impl Blueprint {
         let runtime = begin(deps, cluster_listener, cluster_secret).await?;
 
         let view = runtime.conversations.cluster().watch();
+        let _protected_ports = port_guard.follow(view.clone());
         let reseed =
             seed_agents::reseed(catalog.clone(), store.clone(), clock.clone(), definitions, view);
         let agent_seeder = AbortOnDropHandle::new(tokio::spawn(reseed));
@@ -95,10 +100,10 @@ impl Blueprint {
             http::router(api(&runtime, catalog, store, clock), &config.allow_origin);
         let admin_router = admin::router(operators_api);
         let (stop, stopped) = watch::channel(false);
-        let servers = vec![
-            tokio::spawn(server::serve(public_listener, public_router, stopped.clone())),
-            tokio::spawn(server::serve(admin_listener, admin_router, stopped)),
-        ];
+        let servers = [(public_listener, public_router), (admin_listener, admin_router)];
+        let serve =
+            |(listener, router)| tokio::spawn(server::serve(listener, router, stopped.clone()));
+        let servers = servers.map(serve).into();
         Ok(Node {
             public,
             admin,
@@ -110,6 +115,7 @@ impl Blueprint {
             extensions,
             _metrics_upkeep: metrics_upkeep,
             agent_seeder,
+            _protected_ports,
             close_watch: opened.close_watch,
         })
     }
@@ -151,7 +157,12 @@ fn api(
 }
 
 /// This process, as it describes itself to the other nodes.
-fn member(config: &Config, clock: &dyn Clock, address: SocketAddr) -> Member {
+fn member(
+    config: &Config,
+    clock: &dyn Clock,
+    address: SocketAddr,
+    listeners: &[SocketAddr],
+) -> Member {
     let incarnation = Incarnation::new(clock.id("inc"));
     Member {
         // The first incarnation in a process also names the process.
@@ -163,7 +174,7 @@ fn member(config: &Config, clock: &dyn Clock, address: SocketAddr) -> Member {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         protocol_version: PROTOCOL_VERSION,
         handshake_version: HANDSHAKE_VERSION,
-        ports: Vec::new(),
+        ports: listeners.iter().map(SocketAddr::port).collect(),
         since: clock.now(),
         lease_ms: u64::try_from(config.lease.as_millis()).unwrap_or(u64::MAX),
     }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use abide_actors::clock::Clock;
-use abide_actors::exec::{Launcher, Limits, SandboxStatus, Shell};
+use abide_actors::exec::{Launcher, Limits, ProtectedPorts, SandboxStatus, Shell};
 use abide_actors::tools::BuiltinServices;
 use abide_actors::web_fetch::Fetcher;
 use abide_actors::workspace::Workspaces;
@@ -29,6 +29,7 @@ pub(super) fn prepare(
     config: &Config,
     is_shared: bool,
     clock: &Arc<dyn Clock>,
+    protected: ProtectedPorts,
 ) -> Result<BuiltinTools, StartError> {
     let base = config.workspaces.clone().unwrap_or_else(|| PathBuf::from(DEFAULT_WORKSPACES));
     let workspaces = Arc::new(Workspaces::new(base, clock.clone()));
@@ -42,6 +43,7 @@ pub(super) fn prepare(
         Launcher::missing()
     });
     let shell = Shell::new(launcher, config.sandbox.into(), Limits::default());
+    let shell = shell.with_protected_ports(protected);
     lines.extend(sandbox_note(shell.sandbox()));
     if is_shared && config.workspaces.is_none() {
         lines.push(format!(

@@ -280,13 +280,13 @@ fn a_child_is_never_allowed_more_than_its_parent() {
     }
     assert_eq!(verdict_of(&child, "bash", json!({})), "Deny: disallowed_tools");
     assert_eq!(child.allowed_hosts(), BTreeSet::from(["b".to_owned()]));
-    assert!(child.allows_network());
+    assert_eq!(child.network(), Network::All);
     let grandchild =
         Gate::new(agent(json!({"network": true})), &child_of(child.ceiling(&bypass_grant(), None)));
     assert_eq!(grandchild.phase(), PermissionPhase::Default);
     assert_eq!(verdict_of(&grandchild, "send", json!({})), "Deny: allowed_tools");
     let strict = Gate::new(agent(json!({})), &child_of(Ceiling { network: false, ..ceiling }));
-    assert!(!strict.allows_network());
+    assert_eq!(strict.network(), Network::None);
 }
 
 #[test]
