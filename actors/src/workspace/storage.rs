@@ -2,7 +2,8 @@
 
 use std::fmt::Write as _;
 use std::io::{self, ErrorKind, Read, Write};
-use std::path::Path;
+use std::os::fd::AsRawFd;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use cap_fs_ext::DirExt;
@@ -29,8 +30,9 @@ pub(super) fn open<'a>(
     if site.root.is_none() && recorded.is_none() {
         std::fs::create_dir_all(root).map_err(failed)?;
     }
-    let canonical = root.canonicalize().map_err(failed)?;
-    let dir = Dir::open_ambient_dir(&canonical, ambient_authority()).map_err(failed)?;
+    let dir = Dir::open_ambient_dir(root, ambient_authority()).map_err(failed)?;
+    let canonical = real_path(&dir).map_err(failed)?;
+    check_permission(workspaces, site, &canonical)?;
     let storage = match recorded {
         Some(recorded) => Some(check_storage(root, &dir, recorded)?),
         None => find_or_make_marker(&dir, workspaces.clock.as_ref())
@@ -80,6 +82,7 @@ pub(super) fn discard(
         Err(error) if error.kind() == ErrorKind::NotFound && recorded.is_none() => return Ok(None),
         opened => opened.map_err(failed)?,
     };
+    check_permission(workspaces, site, &real_path(&dir).map_err(failed)?)?;
     if let Some(recorded) = recorded {
         check_storage(root, &dir, recorded)?;
     }
@@ -88,6 +91,27 @@ pub(super) fn discard(
         Ok(()) => Ok(Some(Discarded { root: dir, name })),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
         Err(error) => Err(unavailable(root, format!("cannot be changed: {error}"))),
+    }
+}
+
+/// The path of an open directory, without links.
+fn real_path(dir: &Dir) -> io::Result<PathBuf> {
+    std::fs::read_link(format!("/proc/self/fd/{}", dir.as_raw_fd()))
+}
+
+/// Checks that an agent may have the root that it names. The directory is open already, so that no
+/// link can be swapped between the check and its use.
+fn check_permission(
+    workspaces: &Workspaces,
+    site: &WorkspaceRef,
+    real: &Path,
+) -> Result<(), WorkspaceError> {
+    let Some(root) = &site.root else { return Ok(()) };
+    let is_below =
+        |dir: &PathBuf| dir.canonicalize().is_ok_and(|permitted| real.starts_with(permitted));
+    match workspaces.permitted_roots.iter().any(is_below) {
+        true => Ok(()),
+        false => Err(unavailable(root, "is below no directory of --workspace-roots")),
     }
 }
 

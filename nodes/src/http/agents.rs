@@ -1,7 +1,7 @@
 //! Agent definitions: define, list, read and delete agents.
 
 use abide_actors::agent::{DefinitionError, join_errors};
-use abide_actors::definition::Definition;
+use abide_actors::definition::{Definition, WorkspaceRoot};
 use abide_actors::journal::{RESPONSE_TTL, StoredResponse};
 use abide_conversation::{AgentName, Revision, Timestamp};
 use abide_registry::store::StoredAgent;
@@ -89,6 +89,7 @@ pub(super) async fn put(
     if parsed.definition.name != name {
         return Err(Problem::field("name", "differs from the name in the path"));
     }
+    check_root(&api, &parsed.definition)?;
     let existing = api.store.agent(&name).await?;
     let revision = parsed.definition.revision.clone();
     let agent = AgentDefined { name: name.clone(), revision, warnings: parsed.warnings };
@@ -158,6 +159,17 @@ fn parse(name: &str) -> Result<AgentName, Problem> {
 fn response(defined: StoredDefinition) -> Response {
     let status = if defined.created { StatusCode::CREATED } else { StatusCode::OK };
     (status, Json(defined.agent)).into_response()
+}
+
+/// Refuses a workspace that the operator did not permit.
+fn check_root(api: &Api, definition: &Definition) -> Result<(), Problem> {
+    let Some(WorkspaceRoot { root, .. }) = &definition.workspace else { return Ok(()) };
+    if api.workspaces.permits(root) {
+        return Ok(());
+    }
+    let message = "must be a directory of --workspace-roots, or below one".to_owned();
+    let field = "workspace.root".to_owned();
+    Err(definition_problem(&[DefinitionError { tool: None, field, message }]))
 }
 
 /// The problem of a definition, with one row for each error.

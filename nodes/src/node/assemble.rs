@@ -13,6 +13,7 @@ use abide_actors::model::http::{HttpModel, HttpTimeouts};
 use abide_actors::model::providers::ProviderSet;
 use abide_actors::services::Executors;
 use abide_actors::tools::{BuiltinServices, Extensions};
+use abide_actors::workspace::Workspaces;
 use abide_registry::agent_catalog::AgentCatalog;
 use abide_registry::member::ProcessId;
 use abide_registry::membership::{Member, MemberState};
@@ -66,6 +67,7 @@ impl Blueprint {
         let port_guard = PortGuard::new(&listeners, &config.store);
         let ports = port_guard.ports.clone();
         let tools = builtin_tools::prepare(&config, is_shared, &clock, ports)?;
+        let workspaces = tools.services.workspaces.clone();
         let deps = RuntimeDeps {
             me: member(&config, &*clock, cluster.unwrap_or(public), &listeners),
             lease: if is_shared { config.lease } else { ENDLESS_LEASE },
@@ -97,7 +99,7 @@ impl Blueprint {
             notes: tools.notes,
         };
         let public_router =
-            http::router(api(&runtime, catalog, store, clock), &config.allow_origin);
+            http::router(api(&runtime, catalog, store, clock, workspaces), &config.allow_origin);
         let admin_router = admin::router(operators_api);
         let (stop, stopped) = watch::channel(false);
         let servers = [(public_listener, public_router), (admin_listener, admin_router)];
@@ -143,6 +145,7 @@ fn api(
     catalog: Arc<AgentCatalog>,
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
+    workspaces: Arc<Workspaces>,
 ) -> Api {
     Api::new(ApiDeps {
         conversations: runtime.conversations.clone(),
@@ -150,6 +153,7 @@ fn api(
         store,
         hub: runtime.hub.clone(),
         clock,
+        workspaces,
         requests_in_flight: AtomicUsize::new(0),
         encoding_streams: Arc::new(Semaphore::new(http::events::MAX_ENCODING_STREAMS)),
         blobs_in_flight: Arc::new(Semaphore::new(http::blobs::MAX_BLOBS_IN_FLIGHT)),

@@ -31,8 +31,7 @@ pub(super) fn prepare(
     clock: &Arc<dyn Clock>,
     protected: ProtectedPorts,
 ) -> Result<BuiltinTools, StartError> {
-    let base = config.workspaces.clone().unwrap_or_else(|| PathBuf::from(DEFAULT_WORKSPACES));
-    let workspaces = Arc::new(Workspaces::new(base, clock.clone()));
+    let workspaces = Arc::new(workspaces(config, clock));
     let fetcher = Fetcher::new().map_err(|error| StartError::Broken(error.to_string()))?;
     let mut lines = Vec::new();
     let launcher = launcher::own().unwrap_or_else(|| {
@@ -59,6 +58,12 @@ pub(super) fn prepare(
         services: BuiltinServices { workspaces, shell: Arc::new(shell), fetcher },
         notes,
     })
+}
+
+/// The workspaces that the configuration describes.
+fn workspaces(config: &Config, clock: &Arc<dyn Clock>) -> Workspaces {
+    let base = config.workspaces.clone().unwrap_or_else(|| PathBuf::from(DEFAULT_WORKSPACES));
+    Workspaces::new(base, clock.clone()).with_permitted_roots(config.workspace_roots.clone())
 }
 
 /// What the sandbox does not keep commands from; `None` when it is complete.
