@@ -32,6 +32,7 @@ use super::{Node, builtin_tools, stores};
 use crate::admin::{self, Admin};
 use crate::config::Config;
 use crate::http::{self, Api, ApiDeps};
+use crate::readiness::ReadinessNotes;
 use crate::start_error::StartError;
 use crate::{seed_agents, server, telemetry};
 
@@ -67,7 +68,9 @@ impl Blueprint {
         let port_guard = PortGuard::new(&listeners, &config.store);
         let ports = port_guard.ports.clone();
         let tools = builtin_tools::prepare(&config, is_shared, &clock, ports)?;
-        let workspaces = tools.services.workspaces.clone();
+        let executors = executors(&extensions, tools.services, &clock)?;
+        let (workspaces, mcp) = (executors.workspaces.clone(), executors.mcp.clone());
+        let notes = ReadinessNotes::new(tools.notes, workspaces.clone(), mcp);
         let deps = RuntimeDeps {
             me: member(&config, &*clock, cluster.unwrap_or(public), &listeners),
             lease: if is_shared { config.lease } else { ENDLESS_LEASE },
@@ -75,7 +78,7 @@ impl Blueprint {
             membership: opened.membership,
             agents: catalog.clone(),
             model: Arc::new(ProviderSet::new(provider_client(&clock))),
-            executors: executors(&extensions, tools.services, &clock)?,
+            executors,
             clock: clock.clone(),
             passivate_after: config.passivate_after,
             policy: config.placement,
@@ -96,7 +99,7 @@ impl Blueprint {
             clock: clock.clone(),
             metrics,
             state: runtime.state.clone(),
-            notes: tools.notes,
+            notes,
         };
         let public_router =
             http::router(api(&runtime, catalog, store, clock, workspaces), &config.allow_origin);

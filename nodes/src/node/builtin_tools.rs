@@ -11,7 +11,6 @@ use abide_actors::workspace::Workspaces;
 
 use crate::config::Config;
 use crate::launcher;
-use crate::readiness::ReadinessNotes;
 use crate::start_error::StartError;
 
 /// The directory of workspaces, unless one is configured.
@@ -20,7 +19,8 @@ const DEFAULT_WORKSPACES: &str = ".abide/workspaces";
 /// The services of the built-in tools, and the notes about them.
 pub(super) struct BuiltinTools {
     pub(super) services: BuiltinServices,
-    pub(super) notes: ReadinessNotes,
+    /// The notes that hold as long as the node runs.
+    pub(super) notes: Vec<String>,
 }
 
 /// Prepares the services and logs what is missing; nothing here keeps the node from starting but a
@@ -53,10 +53,9 @@ pub(super) fn prepare(
     for note in &lines {
         tracing::warn!(note, "node is ready with a restriction");
     }
-    let notes = ReadinessNotes::new(lines, workspaces.clone());
     Ok(BuiltinTools {
         services: BuiltinServices { workspaces, shell: Arc::new(shell), fetcher },
-        notes,
+        notes: lines,
     })
 }
 
