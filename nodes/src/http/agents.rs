@@ -18,6 +18,7 @@ use super::Api;
 use super::extract::{Body, Idempotency, Path, compiled, fingerprint};
 use super::openapi::{AgentDocument, AgentPath, IdempotencyKeyHeader};
 use super::problem::{Kind, Problem};
+use crate::definition_warnings;
 
 /// The response to a definition, stored for repeats.
 #[derive(Debug, Serialize, Deserialize)]
@@ -92,7 +93,10 @@ pub(super) async fn put(
     check_root(&api, &parsed.definition)?;
     let existing = api.store.agent(&name).await?;
     let revision = parsed.definition.revision.clone();
-    let agent = AgentDefined { name: name.clone(), revision, warnings: parsed.warnings };
+    let mut warnings = parsed.warnings;
+    warnings.extend(definition_warnings::missing_agents(&*api.store, &parsed.definition).await?);
+    definition_warnings::log(&name, &warnings);
+    let agent = AgentDefined { name: name.clone(), revision, warnings };
     let defined = StoredDefinition { created: existing.is_none(), agent };
     let stored = stored_response(&api, &idempotency, body.fingerprint, json!(defined));
     let created = api.catalog.put(parsed.definition, stored).await?;

@@ -16,6 +16,7 @@ use serde_json::Value;
 use super::Node;
 use super::assemble::Blueprint;
 use crate::config::{Config, StoreUrl};
+use crate::definition_warnings;
 use crate::demo;
 use crate::start_error::StartError;
 
@@ -106,9 +107,7 @@ fn definitions(
         parsed.push(agent.map_err(|errors| StartError::Config(agent::join_errors(&errors)))?);
     }
     let log_warnings = |Parsed { definition, warnings }: Parsed| {
-        for warning in warnings {
-            tracing::warn!(agent = %definition.name, warning, "agent definition has a warning");
-        }
+        definition_warnings::log(&definition.name, &warnings);
         definition
     };
     Ok(parsed.into_iter().map(log_warnings).collect())
