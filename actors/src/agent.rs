@@ -74,6 +74,7 @@ impl Definition {
             context::check(&mut mistakes, definition);
         }
         warnings.extend(definition.iter().flat_map(permissions::warnings));
+        warnings.extend(definition.iter().flat_map(tool_entry::warnings));
         warnings.extend(definition.iter().flat_map(budget::warnings));
         warnings.extend(definition.iter().flat_map(hooks::warnings));
         let mistakes = mistakes.finish();

@@ -2,6 +2,32 @@
 
 use serde_json::{Map, Value};
 
+/// The assigns of a call, by whose they are: a message comes from somebody whom the conversation's
+/// own assigns may be there to limit.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Assigns {
+    /// The agent's, overridden by the conversation's.
+    pub conversation: Map<String, Value>,
+    /// The message's.
+    pub message: Map<String, Value>,
+    /// What tools and hooks get: the conversation's, overridden by the message's.
+    pub merged: Map<String, Value>,
+}
+
+impl Assigns {
+    pub fn new(
+        agent: &Map<String, Value>,
+        conversation: &Map<String, Value>,
+        message: &Map<String, Value>,
+    ) -> Self {
+        Self {
+            conversation: merged(agent, conversation, &Map::new()),
+            message: message.clone(),
+            merged: merged(agent, conversation, message),
+        }
+    }
+}
+
 /// Merges the assigns of a call: the message's override the conversation's, which override the
 /// agent's.
 pub fn merged(

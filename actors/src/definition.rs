@@ -92,6 +92,15 @@ impl Definition {
         }
     }
 
+    /// The agents that its tools ask, with the name of the tool.
+    pub fn asked_agents(&self) -> impl Iterator<Item = (&str, &AgentName)> {
+        self.tools.iter().filter_map(|tool| match tool.target() {
+            Some(Target::Agent(agent)) => Some((tool.name.as_str(), agent)),
+            Some(Target::Http(_) | Target::Native(_) | Target::Builtin(_) | Target::Mcp(_))
+            | None => None,
+        })
+    }
+
     /// Where a conversation of this agent works.
     pub fn site(&self, owner: &ConversationId) -> WorkspaceRef {
         let workspace = self.workspace.as_ref();

@@ -11,6 +11,7 @@
 //! Not limited: the disk space that a command fills with many files, and anything that it starts
 //! through other programs, such as a job for cron or Docker.
 
+mod allowed_ports;
 mod confine;
 mod descendants;
 mod launcher_process;
@@ -19,8 +20,10 @@ pub(crate) mod output;
 mod request;
 mod sandbox;
 mod spawn_launcher;
+mod tcp_detours;
 mod watch;
 
+pub use allowed_ports::ProtectedPorts;
 pub use confine::confine;
 pub use launcher_process::launch;
 pub use limits::Limits;
@@ -39,6 +42,8 @@ use tokio::process::Child;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
+use abide_conversation::permission::Network;
+use allowed_ports::AllowedPorts;
 use request::{Reply, Request};
 
 /// Each command takes two processes, three pipes and up to its `Limits` of memory.
@@ -59,8 +64,9 @@ pub struct Command {
     /// Its working directory and `HOME`, and the only directory that it may write to in the
     /// sandbox. Resolved once, when the launcher starts there.
     pub directory: PathBuf,
-    /// Whether it may use TCP; without the sandbox it always may.
-    pub network: bool,
+    /// Where it may connect to by TCP; without the sandbox it may everywhere, and with a list of ports
+    /// it does not run.
+    pub network: Network,
     pub timeout: Duration,
 }
 
@@ -96,6 +102,11 @@ pub enum LaunchError {
     Start { directory: String, error: io::Error },
     #[error("the command cannot run: {0}")]
     Refused(String),
+    #[error(
+        "permissions.network names ports, and only a sandbox on a kernel with Landlock for TCP (6.7) \
+         keeps a command to them"
+    )]
+    Ports,
     #[error("the launcher exited without a reply")]
     Lost,
 }
@@ -107,6 +118,7 @@ pub struct Shell {
     limits: Limits,
     sandbox: SandboxStatus,
     permits: Arc<Semaphore>,
+    protected: ProtectedPorts,
 }
 
 impl Shell {
@@ -122,7 +134,13 @@ impl Shell {
     /// Takes the sandbox's status as given, without a probe.
     pub fn with_sandbox_status(launcher: Launcher, sandbox: SandboxStatus, limits: Limits) -> Self {
         let permits = Arc::new(Semaphore::new(MAX_CONCURRENT_COMMANDS));
-        Self { launcher, limits, sandbox, permits }
+        Self { launcher, limits, sandbox, permits, protected: ProtectedPorts::default() }
+    }
+
+    /// Keeps commands from these ports.
+    #[must_use]
+    pub fn with_protected_ports(self, protected: ProtectedPorts) -> Self {
+        Self { protected, ..self }
     }
 
     /// The status of the sandbox that commands run in.
@@ -136,6 +154,9 @@ impl Shell {
     /// thirty if they cannot be killed or the machine is overloaded. It waits at most the timeout
     /// for one of 64 slots; a slot is freed when the launcher has exited.
     pub async fn run(&self, command: Command) -> Result<CommandOutput, LaunchError> {
+        if matches!(command.network, Network::Ports(_)) && !self.sandbox.limits_tcp() {
+            return Err(LaunchError::Ports);
+        }
         let waiting = timeout(command.timeout, Arc::clone(&self.permits).acquire_owned());
         let Ok(Ok(permit)) = waiting.await else { return Err(LaunchError::Busy) };
         let request = self.request(&command)?;
@@ -161,7 +182,7 @@ impl Shell {
     fn request(&self, command: &Command) -> Result<Vec<u8>, LaunchError> {
         let request = Request {
             command: command.text.clone(),
-            network: command.network,
+            ports: AllowedPorts::new(&command.network, &self.protected),
             sandboxed: matches!(self.sandbox, SandboxStatus::On { .. }),
             timeout_ms: u64::try_from(command.timeout.as_millis()).unwrap_or(u64::MAX),
             limits: self.limits.clone(),

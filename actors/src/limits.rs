@@ -47,9 +47,35 @@ pub(crate) fn one_line(text: &str, max_bytes: usize) -> String {
     cut(&text.split_whitespace().collect::<Vec<_>>().join(" "), max_bytes)
 }
 
+/// Spells out the characters that reverse or isolate what stands around them (UAX #9), such as
+/// U+202E: with them a text that a model or a tool wrote would be shown to people as another one.
+pub(crate) fn without_bidi_controls(text: &str) -> String {
+    let is_control = |c: char| matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    if !text.contains(is_control) {
+        return text.to_owned();
+    }
+    let mut shown = String::with_capacity(text.len());
+    for c in text.chars() {
+        match is_control(c) {
+            true => shown.push_str(&format!("[U+{:04X}]", u32::from(c))),
+            false => shown.push(c),
+        }
+    }
+    shown
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn characters_that_reorder_a_text_are_spelled_out() {
+        let hostile = "Pay \u{202e}001\u{202c} to \u{2066}Bob\u{2069}?";
+        let shown = "Pay [U+202E]001[U+202C] to [U+2066]Bob[U+2069]?";
+        assert_eq!(without_bidi_controls(hostile), shown);
+        let plain = "Zahle an \u{5d3}\u{5e0}\u{5d4}\u{200f}, bitte.\n";
+        assert_eq!(without_bidi_controls(plain), plain);
+    }
 
     #[test]
     fn a_cut_text_keeps_whole_characters_and_its_bound() {

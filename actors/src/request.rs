@@ -152,7 +152,12 @@ pub struct SpawnRequest {
     pub agent: AgentName,
     pub content: Vec<Value>,
     pub principal: Principal,
+    /// The child's own: those of the parent and of its agent.
     pub assigns: Map<String, Value>,
+    /// Those of the message to the parent, for the message to the child. Builds before this field
+    /// put them among the child's own.
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    pub message_assigns: Map<String, Value>,
 }
 
 /// `POST …/messages`.

@@ -107,15 +107,13 @@ impl SignedClient {
                 .map_err(|_| "the call's id is not valid in a header".to_owned())
         };
         let mut headers = endpoint.headers.clone();
+        for (header, variable) in &endpoint.secret_headers {
+            headers.insert(header, self.secret_header(name, variable)?);
+        }
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         headers.insert("idempotency-key", value(key)?);
         if let Some(variable) = &endpoint.signing_secret_env {
-            // The model may read the message; the variable's name is for the operator only.
-            let unusable = |why| {
-                let recipient = self.recipient;
-                tracing::error!(name, variable, recipient, why, "signing secret unusable");
-                format!("{recipient} is not configured")
-            };
+            let unusable = |why| self.unusable(name, variable, why);
             let secret = (self.variables)(variable).ok_or_else(|| unusable("is not set"))?;
             let at = self.clock.now().as_second();
             let signature = Webhook::new(&secret)
@@ -126,5 +124,23 @@ impl SignedClient {
             headers.insert(HEADER_WEBHOOK_SIGNATURE, value(&signature)?);
         }
         Ok(headers)
+    }
+
+    /// The value of a header from its variable, marked so that it is never logged.
+    fn secret_header(&self, name: &str, variable: &str) -> Result<HeaderValue, String> {
+        let unusable = |why| self.unusable(name, variable, why);
+        let value = (self.variables)(variable).ok_or_else(|| unusable("is not set"))?;
+        let value = HeaderValue::from_str(&value);
+        let mut value = value.map_err(|_| unusable("does not fit into a header"))?;
+        value.set_sensitive(true);
+        Ok(value)
+    }
+
+    /// Logs why a secret cannot be used. The model may read the message that this returns; the
+    /// variable's name is for the operator only.
+    fn unusable(&self, name: &str, variable: &str, why: &str) -> String {
+        let recipient = self.recipient;
+        tracing::error!(name, variable, recipient, why, "secret unusable");
+        format!("{recipient} is not configured")
     }
 }

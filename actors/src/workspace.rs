@@ -17,7 +17,7 @@ mod walk;
 mod write_queue;
 
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf, absolute};
 use std::sync::Arc;
 
 use cap_std::fs::Dir;
@@ -41,6 +41,8 @@ const MAX_CONCURRENT_SEARCHES: usize = 8;
 /// take turns.
 pub struct Workspaces {
     base: PathBuf,
+    /// The directories at or below which agents may name a root.
+    permitted_roots: Vec<PathBuf>,
     clock: Arc<dyn Clock>,
     write_queue: Arc<WriteQueue>,
     searches: Arc<Semaphore>,
@@ -90,17 +92,37 @@ impl WorkspaceRef {
     }
 }
 
+/// Whether these directories permit the root, as far as its name tells.
+pub fn permits_root(permitted: &[PathBuf], root: &Path) -> bool {
+    let is_plain = !root.components().any(|part| matches!(part, Component::ParentDir));
+    let is_below = |dir: &PathBuf| absolute(dir).is_ok_and(|dir| root.starts_with(dir));
+    is_plain && permitted.iter().any(is_below)
+}
+
 impl Workspaces {
     /// Workspaces below `base`, which is created when it is first needed. The clock supplies the
     /// ids of new storage and the names of temporary files.
     pub fn new(base: PathBuf, clock: Arc<dyn Clock>) -> Self {
         Self {
             base,
+            permitted_roots: Vec::new(),
             clock,
             write_queue: Arc::default(),
             searches: Arc::new(Semaphore::new(MAX_CONCURRENT_SEARCHES)),
             health: StorageHealth::default(),
         }
+    }
+
+    /// Permits agents to name these directories as roots, and whatever is below them.
+    #[must_use]
+    pub fn with_permitted_roots(self, permitted_roots: Vec<PathBuf>) -> Self {
+        Self { permitted_roots, ..self }
+    }
+
+    /// Whether an agent may name this root, as far as its name tells; links are judged when a
+    /// workspace is opened.
+    pub fn permits(&self, root: &Path) -> bool {
+        permits_root(&self.permitted_roots, root)
     }
 
     /// Opens a workspace; blocks.

@@ -89,6 +89,10 @@ pub struct Config {
     /// Workspaces of conversations, .abide/workspaces if not given; on a cluster, shared storage
     #[arg(long, env = "ABIDE_WORKSPACES")]
     pub workspaces: Option<PathBuf>,
+    /// Directories at or below which agents may have a workspace, besides --workspaces; several with
+    /// commas
+    #[arg(long, env = "ABIDE_WORKSPACE_ROOTS", value_name = "DIR", value_delimiter = ',')]
+    pub workspace_roots: Vec<PathBuf>,
     /// Whether commands run in a sandbox: auto (as far as the kernel has one) or off
     #[arg(long, env = "ABIDE_SANDBOX", default_value = "auto")]
     pub sandbox: SandboxChoice,
@@ -125,6 +129,7 @@ impl Config {
             passivate_after: Duration::from_secs(30),
             drain_timeout: Duration::from_secs(25),
             workspaces: None,
+            workspace_roots: Vec::new(),
             sandbox: SandboxChoice::Auto,
             durability: Durability::Fsync,
             log_format: None,

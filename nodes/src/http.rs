@@ -22,6 +22,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use abide_actors::clock::Clock;
+use abide_actors::workspace::Workspaces;
 use abide_registry::agent_catalog::AgentCatalog;
 use abide_registry::live::Hub;
 use abide_registry::router::ConversationRouter;
@@ -58,6 +59,7 @@ pub(crate) struct ApiDeps {
     pub(crate) hub: Hub,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) allowed_hosts: AllowedHosts,
+    pub(crate) workspaces: Arc<Workspaces>,
     pub(crate) requests_in_flight: AtomicUsize,
     pub(crate) bodies: BodyBudget,
     /// One permit for each event stream that encodes frames at the moment.

@@ -63,6 +63,7 @@ mod admin;
 mod clock;
 #[doc(hidden)]
 pub mod config;
+mod definition_warnings;
 mod demo;
 #[doc(hidden)]
 pub mod http;

@@ -3,6 +3,7 @@
 mod assemble;
 mod builder;
 mod builtin_tools;
+mod protected_ports;
 mod stores;
 
 use std::net::SocketAddr;
@@ -45,6 +46,7 @@ pub struct Node {
     extensions: Arc<Extensions>,
     _metrics_upkeep: Option<AbortOnDropHandle<()>>,
     agent_seeder: AbortOnDropHandle<()>,
+    _protected_ports: AbortOnDropHandle<()>,
     close_watch: Option<CloseWatch>,
     failure_watch: Option<FailureWatch>,
 }

@@ -12,6 +12,7 @@ use abide_registry::store::{Store, agent_scope};
 use serde_json::Value;
 use tokio::sync::watch;
 
+use crate::definition_warnings;
 use crate::start_error::StartError;
 
 /// The idempotency key under which the store remembers the revision that a start seeded last. No
@@ -35,6 +36,11 @@ pub(crate) async fn seed(
         if record.seeded.as_deref() != Some(definition.revision.as_str()) {
             record.replace(catalog, definition).await.map_err(broken)?;
         }
+    }
+    // Only now are those there that the others ask.
+    for definition in definitions {
+        let warnings = definition_warnings::missing_agents(store, definition).await;
+        definition_warnings::log(&definition.name, &warnings.map_err(broken)?);
     }
     Ok(())
 }

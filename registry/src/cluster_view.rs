@@ -99,6 +99,8 @@ mod tests {
             live_actors: 0,
             version: String::new(),
             protocol_version: 1,
+            handshake_version: 1,
+            ports: Vec::new(),
             since: abide_conversation::Timestamp::UNIX_EPOCH,
             lease_ms: 5_000,
         };

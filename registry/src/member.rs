@@ -33,9 +33,22 @@ pub struct Member {
     /// The version of the protocol between nodes that it speaks.
     #[serde(rename = "wire")]
     pub protocol_version: u32,
+    /// The version of the handshake that it expects; builds before version 1 do not name theirs.
+    #[serde(default, rename = "handshake")]
+    pub handshake_version: u32,
+    /// The TCP ports on which its process listens, which no command of a tool may connect to.
+    #[serde(default)]
+    pub ports: Vec<u16>,
     pub since: Timestamp,
     /// How long it may be silent before it counts as dead.
     pub lease_ms: u64,
+}
+
+impl Member {
+    /// Whether it knows only the handshake in which the keys are shown first.
+    pub(crate) fn is_legacy(&self) -> bool {
+        self.handshake_version == 0
+    }
 }
 
 /// What a member takes on.

@@ -5,10 +5,13 @@ mod event;
 mod handshake;
 mod hello;
 mod keys;
+mod legacy_keys;
 mod mesh;
 mod peer;
 mod peer_client;
+mod proof;
 mod rejection_log;
+mod secret;
 mod server;
 mod stream;
 
@@ -20,6 +23,7 @@ use tokio::sync::watch;
 use crate::member::{LinkStates, ProcessId};
 pub use mesh::{Mesh, MeshConfig, MeshError};
 pub use peer_client::MAX_MESSAGE_BYTES;
+pub use secret::{ClusterSecret, MIN_SECRET_CHARS, ShortSecretError};
 
 /// Why a call was not answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

@@ -21,6 +21,11 @@ pub use calls::{
 /// The version of this protocol. Nodes of different versions do not connect.
 pub const PROTOCOL_VERSION: u32 = 1;
 
+/// The version of the handshake that precedes the protocol. In version 0 both ends show keys that are
+/// derived from the secret, in version 1 the dialling side proves the secret first. A node of version
+/// 1 speaks version 0 with members that do not know 1, so that one can replace the other.
+pub const HANDSHAKE_VERSION: u32 = 1;
+
 /// A call with what its receiver needs to know of the caller.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Envelope {

@@ -22,6 +22,7 @@ pub struct Plan {
     proxied: bool,
     logs: Option<PathBuf>,
     supervised: bool,
+    secret: Option<String>,
 }
 
 impl Plan {
@@ -35,6 +36,7 @@ impl Plan {
             proxied: false,
             logs: None,
             supervised: false,
+            secret: None,
         }
     }
 
@@ -59,6 +61,12 @@ impl Plan {
     /// Restarts a node that exits before it serves, as a supervisor would: its store may be away.
     pub fn supervised(mut self) -> Self {
         self.supervised = true;
+        self
+    }
+
+    /// Gives the cluster this secret instead of none.
+    pub fn with_secret(mut self, secret: &str) -> Self {
+        self.secret = Some(secret.to_owned());
         self
     }
 
@@ -278,6 +286,9 @@ impl Cluster {
             site = site.with(&["--cluster-advertise", &to_node.address().to_string()]);
         }
         let mut site = site.with_store(plan.store.as_ref().unwrap_or(&url));
+        if let Some(secret) = &plan.secret {
+            site = site.with_env("ABIDE_CLUSTER_SECRET", secret);
+        }
         if let Some(dir) = &plan.logs {
             site = site.with_log_at(&dir.join(format!("{name}.log")));
         }

@@ -77,7 +77,78 @@ pub struct Ceiling {
     /// Hosts that are refused by default, and that every ancestor may reach.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub allowed_hosts: BTreeSet<String>,
-    /// Whether commands may use the network.
+    /// Whether commands may connect to any TCP port.
     #[serde(default)]
     pub network: bool,
+    /// Without `network`: the TCP ports that commands may connect to.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub network_ports: BTreeSet<u16>,
+}
+
+impl Ceiling {
+    /// The TCP ports that commands may connect to.
+    pub fn network(&self) -> Network {
+        match self.network {
+            true => Network::All,
+            false => Network::ports(self.network_ports.clone()),
+        }
+    }
+}
+
+/// The TCP ports that commands may connect to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Network {
+    #[default]
+    None,
+    Ports(BTreeSet<u16>),
+    All,
+}
+
+impl Network {
+    /// These ports.
+    pub fn ports(ports: BTreeSet<u16>) -> Self {
+        if ports.is_empty() { Self::None } else { Self::Ports(ports) }
+    }
+
+    /// What both permit.
+    #[must_use]
+    pub fn and(&self, other: &Self) -> Self {
+        match (self, other) {
+            (Self::All, both) | (both, Self::All) => both.clone(),
+            (Self::None, _) | (_, Self::None) => Self::None,
+            (Self::Ports(one), Self::Ports(other)) => Self::ports(one & other),
+        }
+    }
+
+    /// The two fields of a [`Ceiling`] that say the same.
+    pub fn into_fields(self) -> (bool, BTreeSet<u16>) {
+        match self {
+            Self::None => (false, BTreeSet::new()),
+            Self::Ports(ports) => (false, ports),
+            Self::All => (true, BTreeSet::new()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_child_connects_only_where_every_ancestor_may() {
+        let ports = |ports: &[u16]| Network::ports(ports.iter().copied().collect());
+        for (one, other, both) in [
+            (Network::All, Network::All, Network::All),
+            (Network::All, ports(&[443]), ports(&[443])),
+            (ports(&[80, 443]), ports(&[443, 22]), ports(&[443])),
+            (ports(&[80]), ports(&[443]), Network::None),
+            (Network::None, Network::All, Network::None),
+            (Network::None, ports(&[443]), Network::None),
+        ] {
+            assert_eq!(one.and(&other), both);
+            assert_eq!(other.and(&one), both);
+            let (network, network_ports) = both.clone().into_fields();
+            assert_eq!(Ceiling { network, network_ports, ..Ceiling::default() }.network(), both);
+        }
+    }
 }

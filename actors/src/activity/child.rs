@@ -84,7 +84,8 @@ pub(super) async fn spawn(ctx: &ActivityContext, sub_agent: SubAgentCall<'_>) ->
         agent: request.agent.unwrap_or(agent),
         content: vec![request.content],
         principal,
-        assigns,
+        assigns: assigns.conversation.clone(),
+        message_assigns: assigns.message.clone(),
     };
     let limit = server.run_timeout;
     let started = |within: Duration| {

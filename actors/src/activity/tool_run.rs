@@ -12,7 +12,7 @@ use tokio::time::timeout;
 use super::ActivityContext;
 use super::child::{self, SubAgentCall};
 use super::outcome::tool_outcome;
-use crate::assigns::merged;
+use crate::assigns::Assigns;
 use crate::definition::{Builtin, Definition};
 use crate::journal::StoreError;
 use crate::tools::mcp::Listings;
@@ -54,7 +54,7 @@ async fn run(
     let Some(definition) = ctx.services.agents.revision(&to_run.revision).await? else {
         return outcome(cannot_run("its definition is gone"));
     };
-    let assigns = merged(&definition.assigns, &ctx.state.assigns, &to_run.assigns);
+    let assigns = Assigns::new(&definition.assigns, &ctx.state.assigns, &to_run.assigns);
     let gate = Gate::new(definition.clone(), &ctx.state);
     let toolbox = if mcp::may_list(&definition, &to_run.tool) {
         ctx.toolbox(definition.clone()).await
@@ -92,7 +92,7 @@ async fn run(
         call: call.clone(),
         attempt,
         grant,
-        assigns,
+        assigns: Arc::new(assigns),
         principal: to_run.principal,
         input: to_run.input,
         environment,
@@ -132,7 +132,7 @@ fn tool_environment(
         storage: ctx.state.storages.get(&workspace.root_name()).cloned(),
         workspace,
         allowed_hosts: hosts.into_iter().collect(),
-        network: gate.allows_network(),
+        network: gate.network(),
         base_phase: gate.base_phase(),
     }
 }

@@ -156,9 +156,30 @@ pub(super) struct PermissionsDocument {
     /// refuses all other private hosts.
     #[schema(value_type = Option<Vec<String>>)]
     pub(super) allowed_hosts: Option<Items<256>>,
-    /// Whether commands may use TCP. Where no sandbox can prevent it, they may in any case.
-    #[schema(default = false)]
-    pub(super) network: Option<bool>,
+    /// Whether commands may use TCP: true, false, or the ports that they may connect to. True is never
+    /// for the ports of the node, of the other nodes, and of their Redis. Where no sandbox can prevent
+    /// it, commands may use TCP unless this names ports; then they do not run.
+    #[schema(value_type = Option<NetworkDocument>, default = false)]
+    pub(super) network: Option<Value>,
+}
+
+/// The `network` of `permissions`, as it is written.
+#[derive(Deserialize, ToSchema)]
+#[schema(as = NetworkSettings)]
+#[serde(untagged)]
+#[expect(dead_code, reason = "it is a schema; `permissions.rs` reads the value")]
+pub(super) enum NetworkDocument {
+    All(bool),
+    Ports(NetworkPortsDocument),
+}
+
+/// The TCP ports that commands may connect to. They accept no connections.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = NetworkPorts)]
+pub(super) struct NetworkPortsDocument {
+    #[schema(value_type = Vec<u16>, min_items = 1, max_items = 64)]
+    pub(super) ports: Items<64>,
 }
 
 /// How a failed model call is retried. It is retried only if nothing of its reply has arrived.

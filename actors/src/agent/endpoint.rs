@@ -21,6 +21,11 @@ pub(super) const NOT_A_VARIABLE: &str =
 pub(super) fn http(mistakes: &mut Mistakes, prefix: &str, http: HttpDocument) -> Option<Endpoint> {
     let url = url(mistakes, prefix, http.url);
     let headers = headers(mistakes, prefix, http.headers, is_reserved_for_tools);
+    let secret_headers = secret_headers(mistakes, prefix, http.headers_env, is_reserved_for_tools);
+    let twice = secret_headers.iter().find(|(name, _)| headers.contains_key(name));
+    if let Some((name, _)) = twice {
+        mistakes.add(&format!("{prefix}headers_env.{name}"), "is in headers, too");
+    }
     let secret = http.signing_secret_env.map(|Text(name)| name);
     let signing_secret_env = secret.filter(|name| {
         let is_legal = is_variable(name);
@@ -29,7 +34,7 @@ pub(super) fn http(mistakes: &mut Mistakes, prefix: &str, http: HttpDocument) ->
         }
         is_legal
     });
-    Some(Endpoint { url: url?, headers, signing_secret_env })
+    Some(Endpoint { url: url?, headers, secret_headers, signing_secret_env })
 }
 
 fn is_reserved_for_tools(name: &str) -> bool {

@@ -3,11 +3,12 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
+use abide_conversation::permission::Network;
 use serde_json::Value;
 
-use super::document::{Items, PermissionsDocument, WorkspaceDocument};
+use super::document::{Items, NetworkPortsDocument, PermissionsDocument, WorkspaceDocument};
 use super::reader::Mistakes;
-use crate::definition::{Definition, Permissions, WorkspaceRoot};
+use crate::definition::{Approval, Builtin, Definition, Permissions, Target, Tool, WorkspaceRoot};
 
 /// The longest name of a tool or a host in a list.
 const MAX_NAME_BYTES: usize = 256;
@@ -19,8 +20,36 @@ pub(super) fn permissions(mistakes: &mut Mistakes, document: PermissionsDocument
         allowed_tools: document.allowed_tools.map(|items| names("allowed_tools", items)),
         disallowed_tools: names("disallowed_tools", document.disallowed_tools.unwrap_or_default()),
         allowed_hosts: names("allowed_hosts", document.allowed_hosts.unwrap_or_default()),
-        network: document.network.unwrap_or(false),
+        network: network(mistakes, document.network),
     }
+}
+
+fn network(mistakes: &mut Mistakes, value: Option<Value>) -> Network {
+    let value = match value {
+        None | Some(Value::Bool(false)) => return Network::None,
+        Some(Value::Bool(true)) => return Network::All,
+        Some(value) => value,
+    };
+    if !value.is_object() {
+        mistakes.add("permissions.network", "must be true, false, or {ports: [PORT, …]}");
+        return Network::None;
+    }
+    let document: Option<NetworkPortsDocument> = mistakes.read("permissions.network", value);
+    let Some(NetworkPortsDocument { ports }) = document else { return Network::None };
+    if ports.0.is_empty() {
+        mistakes.add("permissions.network.ports", "must name a port; false permits none");
+    }
+    let mut allowed = BTreeSet::new();
+    for (at, port) in ports.0.iter().enumerate() {
+        match port.as_u64().and_then(|port| u16::try_from(port).ok()) {
+            Some(port @ 1..) => drop(allowed.insert(port)),
+            Some(0) | None => {
+                let field = format!("permissions.network.ports[{at}]");
+                mistakes.add(&field, "must be a port from 1 to 65535");
+            }
+        }
+    }
+    Network::ports(allowed)
 }
 
 fn names(mistakes: &mut Mistakes, field: &str, items: Items<256>) -> BTreeSet<String> {
@@ -72,5 +101,28 @@ pub(super) fn warnings(definition: &Definition) -> Vec<String> {
         let names = names.into_iter().flatten().filter(|name| !known(name));
         names.map(move |name| format!("permissions.{list}: this agent has no tool {name}"))
     });
-    unknown.collect()
+    unknown.chain(self_approval(definition)).collect()
+}
+
+/// Warns where a tool is gated and a command has the network: whatever lets the command reach the
+/// API, such as a gateway, also lets it answer the gate's question.
+fn self_approval(definition: &Definition) -> Option<String> {
+    let network = &definition.permissions.network;
+    let is_shell = |tool: &Tool| {
+        let target = tool.server().map(|server| &server.target);
+        matches!(target, Some(Target::Builtin(Builtin::Bash)))
+    };
+    let is_gated = |tool: &&Tool| match tool.approval {
+        Approval::Required | Approval::When(_) => !is_shell(tool),
+        Approval::Auto => false,
+    };
+    let shell = definition.tools.iter().find(|tool| is_shell(tool))?;
+    let gated = definition.tools.iter().find(is_gated)?;
+    (*network != Network::None).then(|| {
+        format!(
+            "permissions.network: {} may use TCP, and {} needs an approval: a command that reaches \
+             this API through a gateway or another host can give it",
+            shell.name, gated.name
+        )
+    })
 }

@@ -4,9 +4,10 @@
 
 use std::time::Duration;
 
+use abide_conversation::permission::Network;
 use serde_json::{Value, json};
 
-use super::{Format, client_tools, from_text, join_errors};
+use super::{DefinitionError, Format, client_tools, from_text, join_errors};
 use crate::model::prompt::retention::{Retention, RetentionMode};
 use crate::tools::fixtures::{parse, source};
 
@@ -226,6 +227,14 @@ fn a_run_that_cannot_be_is_refused_by_its_path() {
             "tool t: run.http.headers.Idempotency-Key: is set by the program",
         ),
         (
+            "{name: t, run: {http: {url: \"http://a/\", headers_env: {x-a: ABIDE_STORE}}}}",
+            "tool t: run.http.headers_env.x-a: must be the name of a variable",
+        ),
+        (
+            "{name: t, run: {http: {url: \"http://a/\", headers: {x-a: b}, headers_env: {X-A: B}}}}",
+            "tool t: run.http.headers_env.x-a: is in headers, too",
+        ),
+        (
             "{name: t, run: {http: {url: \"http://a/\", headers: {x: \"a\\nb\"}}}}",
             "tool t: run.http.headers.x: must be",
         ),
@@ -353,6 +362,48 @@ fn a_clients_tools_are_its_own_or_a_persons() {
     ] {
         let mistakes = join_errors(&read(json!([tool])).unwrap_err());
         assert!(mistakes.contains(wanted), "{mistakes}");
+    }
+}
+
+#[test]
+fn a_provider_tool_that_its_provider_does_not_see_is_worth_a_warning() {
+    let hosted = |options: Value| {
+        let tool = json!({"name": "search", "executor": "provider", "provider_options": options});
+        let mut source = source(json!([tool]));
+        source["model"] = json!({"provider": "anthropic", "name": "m"});
+        parse(source).unwrap().warnings
+    };
+    let wanted = "tool search: provider_options.anthropic is missing: the model does not see it";
+    assert_eq!(hosted(json!({"openai": {"type": "web_search"}})), [wanted]);
+    assert_eq!(hosted(json!({})), [wanted]);
+    assert_eq!(hosted(json!({"anthropic": {"type": "web_search"}})), [""; 0]);
+}
+
+#[test]
+fn the_network_is_all_none_or_a_list_of_ports() {
+    let network = |network: Value| {
+        let parsed = parse(with("permissions", json!({"network": network})));
+        let lines = |mistakes: Vec<DefinitionError>| join_errors(&mistakes);
+        parsed.map(|parsed| parsed.definition.permissions.network).map_err(lines)
+    };
+    let ports = |ports: &[u16]| Network::ports(ports.iter().copied().collect());
+    assert_eq!(network(json!(true)), Ok(Network::All));
+    assert_eq!(network(json!(false)), Ok(Network::None));
+    assert_eq!(network(json!(null)), Ok(Network::None));
+    assert_eq!(network(json!({"ports": [443, 22, 443]})), Ok(ports(&[22, 443])));
+    for (wrong, field) in [
+        (json!("443"), "permissions.network: must be true, false"),
+        (json!([443]), "permissions.network: must be true, false"),
+        (json!({"ports": []}), "permissions.network.ports: "),
+        (json!({"ports": [0]}), "permissions.network.ports[0]: "),
+        (json!({"ports": [443, 65_536]}), "permissions.network.ports[1]: "),
+        (json!({"ports": ["443"]}), "permissions.network.ports[0]: "),
+        (json!({"ports": (1..=65).collect::<Vec<_>>()}), "permissions.network.ports: "),
+        (json!({"hosts": ["a"]}), "permissions.network.hosts: "),
+        (json!({}), "permissions.network.ports: "),
+    ] {
+        let mistakes = network(wrong.clone()).unwrap_err();
+        assert!(mistakes.contains(field), "{wrong}: {mistakes}");
     }
 }
 

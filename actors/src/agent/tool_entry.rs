@@ -18,13 +18,14 @@ use super::mcp_servers::Servers;
 use super::reader::Mistakes;
 use super::{middleware, schema};
 use crate::definition::{
-    Approval, Builtin, ClientAnswer, MAX_TOOL_NAME_BYTES, McpToolSet, ServerTool, Target, Tool,
-    ToolKind,
+    Approval, Builtin, ClientAnswer, Definition, MAX_TOOL_NAME_BYTES, McpToolSet, ServerTool,
+    Target, Tool, ToolKind,
 };
 use crate::expressions::condition::Condition;
 use crate::expressions::schema::{MAX_COMPILED_BYTES_IN_ALL, Schema};
 use crate::expressions::template::Template;
 use crate::limits::cut;
+use crate::model::Provider;
 use crate::model::prompt::retention::{Retention, RetentionMode};
 use crate::tools::Extensions;
 use target::ResolvedTarget;
@@ -340,6 +341,22 @@ fn condition(mistakes: &mut Mistakes, object: Map<String, Value>) -> Option<Cond
 fn confirmation_message(mistakes: &mut Mistakes, source: Option<Text<16_384>>) -> Option<Template> {
     let compiled = Template::compile(&source?.0);
     compiled.map_err(|message| mistakes.add("confirmation_message", message)).ok()
+}
+
+/// Warns of tools that the agent's provider is to run and does not learn of.
+pub(super) fn warnings(definition: &Definition) -> Vec<String> {
+    let provider = definition.model.provider;
+    let is_lost = |tool: &&Tool| match tool.kind {
+        ToolKind::Provider => !tool.provider_options.contains_key(provider.name()),
+        ToolKind::Server(_) | ToolKind::Client(_) | ToolKind::Human { .. } => false,
+    };
+    // The scripted model is shown no tools.
+    let tools = definition.tools.iter().filter(|_| provider != Provider::Scripted);
+    let warning = |tool: &Tool| {
+        let (name, provider) = (&tool.name, provider.name());
+        format!("tool {name}: provider_options.{provider} is missing: the model does not see it")
+    };
+    tools.filter(is_lost).map(warning).collect()
 }
 
 /// Reads `provider_options`: one object per provider.

@@ -1,6 +1,7 @@
 //! A user's own call of a server tool, which runs in addition to the open turn, if there is one.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use abide_conversation::event::{Event, EventData, Executor, OnInterrupt};
 use abide_conversation::permission::{Decision, Verdict};
@@ -10,7 +11,7 @@ use serde_json::Value;
 
 use super::not_done::{HookQuestion, NotDone};
 use super::{ConversationMsg, ExitReason, HookVerdict, LiveConversation};
-use crate::assigns::merged;
+use crate::assigns::Assigns;
 use crate::definition::Tool;
 use crate::hooks::HookContext;
 use crate::hooks::tool_use::{self, ToolUse, ToolUseVerdict, invalid_args_rule};
@@ -103,7 +104,8 @@ impl LiveConversation {
         let DispatchRequest { tool, input, approved, principal } = request;
         let agent = self.state.agent.clone().ok_or(Rejection::NotFound)?;
         let definition = self.newest_definition(&agent).await?;
-        let assigns = merged(&definition.assigns, &self.state.assigns, &Default::default());
+        let assigns = Assigns::new(&definition.assigns, &self.state.assigns, &Default::default());
+        let assigns = Arc::new(assigns);
         let scope = CallScope {
             conversation: self.id.clone(),
             principal: principal.clone(),
@@ -133,7 +135,7 @@ impl LiveConversation {
                 conversation_id: self.id.clone(),
                 turn_id: None,
                 principal: Some(principal.clone()),
-                assigns,
+                assigns: assigns.merged.clone(),
             };
             let tool_use = ToolUse {
                 call_id: None,

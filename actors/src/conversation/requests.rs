@@ -182,7 +182,7 @@ impl LiveConversation {
 
     /// Begins a child. Its parent may repeat the request.
     async fn spawn(&mut self, request: SpawnRequest) -> Result<Proposal, RequestError> {
-        let SpawnRequest { parent, agent, content, principal, assigns } = request;
+        let SpawnRequest { parent, agent, content, principal, assigns, message_assigns } = request;
         let definition = self.newest_definition(&agent).await?;
         let create = Create {
             agent,
@@ -200,7 +200,7 @@ impl LiveConversation {
             content,
             message_id: None,
             principal,
-            assigns: Default::default(),
+            assigns: message_assigns,
             answer_format: Default::default(),
             if_busy: IfBusy::Reject,
             partial: None,

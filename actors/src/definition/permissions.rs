@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-use abide_conversation::permission::PermissionPhase;
+use abide_conversation::permission::{Network, PermissionPhase};
 
 /// What an agent may do by itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -14,8 +14,8 @@ pub struct Permissions {
     pub disallowed_tools: BTreeSet<String>,
     /// Hosts that `web_fetch` may reach although it would otherwise refuse them.
     pub allowed_hosts: BTreeSet<String>,
-    /// Whether commands may use the network. Matters only where the sandbox can block it.
-    pub network: bool,
+    /// Where commands may connect to.
+    pub network: Network,
 }
 
 /// Where an agent's conversations work, if not in a directory of their own.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use abide_conversation::AgentName;
 use abide_conversation::event::{Executor, Intent, OnInterrupt};
 use reqwest::Url;
-use reqwest::header::HeaderMap;
+use reqwest::header::{HeaderMap, HeaderName};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
@@ -101,6 +101,8 @@ pub enum Target {
 pub struct Endpoint {
     pub url: Url,
     pub headers: HeaderMap,
+    /// Headers whose values are secrets, with the names of the environment variables that hold them.
+    pub secret_headers: Vec<(HeaderName, String)>,
     /// The name of the environment variable that holds the secret, never the secret itself.
     pub signing_secret_env: Option<String>,
 }

@@ -43,7 +43,7 @@ fn become_command(launcher: &mut UnixStream) -> Result<Infallible, String> {
     if request.sandboxed {
         let open = |path| File::open(path).map_err(describe("its directories"));
         let writable = [open(".".as_ref())?, open(request.temporary.as_path())?];
-        sandbox::enter(request.network, &writable).map_err(describe("the sandbox"))?;
+        sandbox::enter(&request.ports, &writable).map_err(describe("the sandbox"))?;
     }
     request.limits.apply().map_err(describe("its limits"))?;
     let mut error = exec_shell("/bin/bash", &request.command);

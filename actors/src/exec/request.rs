@@ -4,13 +4,14 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use super::allowed_ports::AllowedPorts;
 use super::{CommandOutput, Limits};
 
 /// The request, sent as one line of JSON.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Request {
     pub(super) command: String,
-    pub(super) network: bool,
+    pub(super) ports: AllowedPorts,
     pub(super) sandboxed: bool,
     pub(super) timeout_ms: u64,
     pub(super) limits: Limits,

@@ -3,17 +3,23 @@
 use std::os::fd::AsFd;
 
 use landlock::{
-    ABI, Access, AccessFs, AccessNet, CompatLevel, Compatible, PathBeneath, PathFd, Ruleset,
-    RulesetAttr, RulesetCreatedAttr, RulesetError, Scope,
+    ABI, Access, AccessFs, AccessNet, CompatLevel, Compatible, NetPort, PathBeneath, PathFd,
+    Ruleset, RulesetAttr, RulesetCreatedAttr, RulesetError, Scope,
 };
 use rustix::thread::{CapabilitySet, remove_capability_from_bounding_set};
 use serde::Serialize;
+
+use super::allowed_ports::AllowedPorts;
+use super::tcp_detours;
 
 /// The newest Landlock version that we know; an older kernel applies the rules that it knows.
 const RULES_ABI: ABI = ABI::V9;
 /// Devices that every program may write to, since they store nothing.
 const WRITABLE_DEVICES: [&str; 6] =
     ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty"];
+
+/// The gap of a kernel before 6.7.
+const TCP_GAP: &str = "TCP connections";
 
 /// Capabilities with which root could read other processes' memory despite the rules, as kernels
 /// since 6.13 allow.
@@ -24,10 +30,9 @@ const DROPPED_CAPABILITIES: [CapabilitySet; 3] =
 ///
 /// In the sandbox a command can write, create and remove files only below its workspace and its
 /// temporary directory. It cannot read the memory or the environment of processes outside,
-/// including the node's, and cannot signal them. Without network access it cannot open or accept
-/// TCP connections. Not covered: reading files, which remains possible for all that the node's user
-/// can read; UDP and other protocols; and, on current kernels, sockets in the file system, such as
-/// Docker's.
+/// including the node's, and cannot signal them. It connects by TCP only to the ports that it may.
+/// Not covered: reading files, which remains possible for all that the node's user can read; UDP and
+/// other protocols; and, on current kernels, sockets in the file system, such as Docker's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sandbox {
     Off,
@@ -49,6 +54,25 @@ pub enum SandboxStatus {
     Unavailable(String),
 }
 
+impl SandboxStatus {
+    /// Whether commands connect only to the ports that they may.
+    pub(super) fn limits_tcp(&self) -> bool {
+        match self {
+            Self::On { gaps } => gaps.iter().all(|gap| gap != TCP_GAP),
+            Self::Off | Self::Unavailable(_) => false,
+        }
+    }
+}
+
+/// Why the sandbox is not entered.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum EnterError {
+    #[error("{0}")]
+    Rules(#[from] RulesetError),
+    #[error("the filter of system calls: {0}")]
+    Filter(#[from] seccompiler::Error),
+}
+
 /// Probes the kernel without changing anything.
 pub(super) fn probe() -> SandboxStatus {
     let hard = || Ruleset::default().set_compatibility(CompatLevel::HardRequirement);
@@ -58,7 +82,7 @@ pub(super) fn probe() -> SandboxStatus {
     }
     let known = [
         ("truncating files outside", hard().handle_access(AccessFs::Truncate)),
-        ("TCP connections", hard().handle_access(AccessNet::from_all(ABI::V4))),
+        (TCP_GAP, hard().handle_access(AccessNet::from_all(ABI::V4))),
         ("signals to other processes", hard().scope(Scope::Signal)),
     ];
     let gaps = known.into_iter().filter(|(_, rule)| rule.is_err());
@@ -66,17 +90,23 @@ pub(super) fn probe() -> SandboxStatus {
 }
 
 /// Puts this thread and all that it starts into the sandbox, irrevocably.
-pub(super) fn enter(network: bool, writable: &[impl AsFd]) -> Result<(), RulesetError> {
+pub(super) fn enter(ports: &AllowedPorts, writable: &[impl AsFd]) -> Result<(), EnterError> {
     for capability in DROPPED_CAPABILITIES {
         // A process that may not drop a capability does not have it.
         let _ = remove_capability_from_bounding_set(capability);
     }
     let writing = AccessFs::from_write(RULES_ABI);
     let mut rules = Ruleset::default().handle_access(writing)?.scope(Scope::from_all(RULES_ABI))?;
-    if !network {
+    let allowed = ports.allowed();
+    if !ports.may_listen() {
         rules = rules.handle_access(AccessNet::from_all(RULES_ABI))?;
+    } else if allowed.is_some() {
+        rules = rules.handle_access(AccessNet::ConnectTcp)?;
     }
     let mut rules = rules.create()?;
+    for port in allowed.iter().flatten() {
+        rules = rules.add_rule(NetPort::new(*port, AccessNet::ConnectTcp))?;
+    }
     for directory in writable {
         rules = rules.add_rule(PathBeneath::new(directory, writing))?;
     }
@@ -86,5 +116,8 @@ pub(super) fn enter(network: bool, writable: &[impl AsFd]) -> Result<(), Ruleset
         rules = rules.add_rule(PathBeneath::new(device, allowed))?;
     }
     rules.restrict_self()?;
+    if allowed.is_some() {
+        tcp_detours::close()?;
+    }
     Ok(())
 }

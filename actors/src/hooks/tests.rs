@@ -61,7 +61,7 @@ fn context() -> HookContext {
         conversation_id: ConversationId::new("c1"),
         turn_id: Some(TurnId::new("t1")),
         principal: Some(Principal::new("ann")),
-        assigns: scope().assigns,
+        assigns: scope().assigns.merged.clone(),
     }
 }
 

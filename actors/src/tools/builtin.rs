@@ -165,7 +165,8 @@ impl Builtin {
             Self::Write => write::run(workspace, args).await,
             Self::Edit => edit::run(workspace, args).await,
             Self::Bash => {
-                bash::run(args, workspace.root(), run.environment.network, &services.shell).await
+                bash::run(args, workspace.root(), run.environment.network.clone(), &services.shell)
+                    .await
             }
             Self::WebFetch | Self::TodoWrite | Self::PlanMode | Self::SpawnAgent => {
                 ToolReturn::error("the tool needs no workspace")

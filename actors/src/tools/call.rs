@@ -1,11 +1,13 @@
 //! One run of a call, and the environment that it runs in.
 
+use std::sync::Arc;
+
 use abide_conversation::elicitation::PendingInput;
-use abide_conversation::permission::PermissionPhase;
+use abide_conversation::permission::{Network, PermissionPhase};
 use abide_conversation::{AgentName, Attempt, CallId, ConversationId, Principal, TurnId};
-use serde_json::{Map, Value};
 
 use super::Grant;
+use crate::assigns::Assigns;
 use crate::workspace::WorkspaceRef;
 
 /// What the id of a turn begins with whose calls have the turn in their keys. Turns of earlier
@@ -25,7 +27,7 @@ pub struct Run {
     pub attempt: Attempt,
     /// Which tool may run, and with which arguments.
     pub grant: Grant,
-    pub assigns: Map<String, Value>,
+    pub assigns: Arc<Assigns>,
     pub principal: Principal,
     /// What an earlier attempt asked a person, and the answer.
     pub input: Option<PendingInput>,
@@ -54,8 +56,8 @@ pub struct ToolEnvironment {
     pub storage: Option<String>,
     /// Hosts that may be fetched from although their addresses are not public.
     pub allowed_hosts: Vec<String>,
-    /// Whether commands may use the network.
-    pub network: bool,
+    /// Where commands may connect to.
+    pub network: Network,
     /// The permission phase that applies outside of planning.
     pub base_phase: PermissionPhase,
 }

@@ -1,31 +1,38 @@
 //! The scope of a call: what conditions and messages may read in addition to the arguments.
 
+use std::sync::Arc;
+
 use abide_conversation::{ConversationId, Principal};
 use serde_json::{Map, Value, json};
 
+use crate::assigns::Assigns;
 use crate::definition::{Approval, Tool};
 use crate::expressions::template::Template;
+use crate::limits::without_bidi_controls;
 
 /// The conversation that a call belongs to, and the principal on whose behalf it is made.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CallScope {
     pub conversation: ConversationId,
     pub principal: Principal,
-    pub assigns: Map<String, Value>,
+    pub assigns: Arc<Assigns>,
     pub metadata: Map<String, Value>,
 }
 
 impl CallScope {
-    /// The variables of an expression: `{args, principal, conversation: {id, assigns, metadata}}`.
+    /// The variables of an expression:
+    /// `{args, principal, conversation: {id, assigns, metadata}, message: {assigns}}`. Whoever writes
+    /// the message cannot change what an expression reads of the conversation.
     pub fn values(&self, args: Value) -> Value {
         json!({
             "args": args,
             "principal": self.principal,
             "conversation": {
                 "id": self.conversation,
-                "assigns": self.assigns,
+                "assigns": self.assigns.conversation,
                 "metadata": self.metadata,
             },
+            "message": {"assigns": self.assigns.message},
         })
     }
 }
@@ -33,7 +40,9 @@ impl CallScope {
 impl Tool {
     /// The confirmation message for these arguments, if there is one and it renders.
     pub(super) fn confirmation(&self, args: &Value, scope: &CallScope) -> Option<String> {
-        self.confirmation_message.as_ref()?.render(self.expression_values(args, scope))
+        let message = self.confirmation_message.as_ref()?;
+        let message = message.render(self.expression_values(args, scope))?;
+        Some(without_bidi_controls(&message))
     }
 
     /// Whether a call can be planned without a costly check of its arguments and without running an

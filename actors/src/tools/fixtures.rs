@@ -20,6 +20,7 @@ use super::gate::Grant;
 use super::native::{Context, NativeTool};
 use super::{Extensions, ToolReturn};
 use crate::agent::{DefinitionError, Parsed};
+use crate::assigns::Assigns;
 use crate::clock::Clock;
 use crate::definition::Definition;
 use crate::environment::Env;
@@ -100,7 +101,11 @@ pub(crate) fn scope() -> CallScope {
     CallScope {
         conversation: ConversationId::new("c1"),
         principal: Principal::new("ann"),
-        assigns: Map::from_iter([("shop".to_owned(), json!("x"))]),
+        assigns: Arc::new(Assigns::new(
+            &Map::new(),
+            &Map::from_iter([("shop".to_owned(), json!("x"))]),
+            &Map::new(),
+        )),
         metadata: Map::new(),
     }
 }

@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use abide_conversation::permission::{Ceiling, Decision, PermissionPhase, Verdict};
+use abide_conversation::permission::{Ceiling, Decision, Network, PermissionPhase, Verdict};
 use abide_conversation::remembered_decision::RememberedDecision;
 use abide_conversation::state::{Call, RunningDispatch};
 use abide_conversation::{State, Timestamp};
@@ -265,10 +265,13 @@ impl Gate {
         }
     }
 
-    /// Whether commands may use the network.
-    pub fn allows_network(&self) -> bool {
-        let inherited = self.ceiling.as_ref().is_none_or(|ceiling| ceiling.network);
-        self.definition.permissions.network && inherited
+    /// Where commands may connect to.
+    pub fn network(&self) -> Network {
+        let own = &self.definition.permissions.network;
+        match &self.ceiling {
+            Some(ceiling) => own.and(&ceiling.network()),
+            None => own.clone(),
+        }
     }
 
     /// The most that a child may do: no more than this conversation may do now, and no more than it
@@ -278,12 +281,14 @@ impl Gate {
         let inherited = self.ceiling.clone().unwrap_or_default();
         let Permissions { allowed_tools, disallowed_tools, .. } = &self.definition.permissions;
         let lists = inherited.allowed_tools.into_iter().chain(allowed_tools.clone()).chain(tools);
+        let (network, network_ports) = self.network().into_fields();
         Ceiling {
             phase: self.phase().min(grant.phase),
             allowed_tools: lists.collect(),
             disallowed_tools: &inherited.disallowed_tools | disallowed_tools,
             allowed_hosts: self.allowed_hosts(),
-            network: self.allows_network(),
+            network,
+            network_ports,
         }
     }
 }

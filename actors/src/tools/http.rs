@@ -93,7 +93,7 @@ fn request_body(tool: &str, run: &Run) -> String {
         "attempt": run.attempt,
         "tool": tool,
         "args": run.grant.args(),
-        "assigns": run.assigns,
+        "assigns": run.assigns.merged,
         "principal": run.principal,
     })
     .to_string()

@@ -9,9 +9,11 @@ mod elicitation;
 mod listing;
 mod result;
 mod session;
+mod sse_server;
 mod stdio;
 mod tools;
 mod transport;
+mod unavailable;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -69,6 +71,18 @@ impl Mcp {
             Some((name.to_owned(), session.listing().await?))
         });
         join_all(fetches).await.into_iter().flatten().collect()
+    }
+
+    /// The servers that cannot be used now, and why, one line each: they are in use, and a model is
+    /// asked without their tools or with those that were listed last.
+    pub fn problems(&self) -> Vec<String> {
+        let sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
+        let problem = |session: &Arc<McpSession>| {
+            Some(format!("mcp: {}: {}", session.server.name, session.problem()?))
+        };
+        let mut problems: Vec<String> = sessions.values().filter_map(problem).collect();
+        problems.sort();
+        problems
     }
 
     /// The listings without contacting a server; `None` if a server should be contacted because its

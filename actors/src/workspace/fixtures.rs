@@ -42,7 +42,8 @@ impl Clock for CountingClock {
 }
 
 pub(crate) fn workspaces(base: impl Into<PathBuf>) -> Workspaces {
-    Workspaces::new(base.into(), Arc::new(CountingClock::default()))
+    let all = Workspaces::new(base.into(), Arc::new(CountingClock::default()));
+    all.with_permitted_roots(vec!["/".into()])
 }
 
 pub(crate) struct TestWorkspace {

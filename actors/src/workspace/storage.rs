@@ -2,7 +2,8 @@
 
 use std::fmt::Write as _;
 use std::io::{self, ErrorKind, Read, Write};
-use std::path::Path;
+use std::os::fd::AsRawFd;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use cap_fs_ext::DirExt;
@@ -29,8 +30,9 @@ pub(super) fn open<'a>(
     if site.root.is_none() && recorded.is_none() {
         std::fs::create_dir_all(root).map_err(failed)?;
     }
-    let canonical = root.canonicalize().map_err(failed)?;
-    let dir = Dir::open_ambient_dir(&canonical, ambient_authority()).map_err(failed)?;
+    let dir = Dir::open_ambient_dir(root, ambient_authority()).map_err(failed)?;
+    let canonical = real_path(&dir).map_err(failed)?;
+    check_permission(workspaces, site, &canonical)?;
     let storage = match recorded {
         Some(recorded) => Some(check_storage(root, &dir, recorded)?),
         None => find_or_make_marker(&dir, workspaces.clock.as_ref())
@@ -39,7 +41,7 @@ pub(super) fn open<'a>(
     let (path, dir) = if site.root.is_some() && site.shared {
         (canonical, dir)
     } else {
-        let name = directory_name(&site.owner);
+        let name = own_name(&dir, &site.owner, recorded.is_some());
         let path = canonical.join(&name);
         let own = own_directory(&dir, &name, recorded.is_some());
         let own = own.map_err(|error| unavailable(&path, error))?;
@@ -80,14 +82,36 @@ pub(super) fn discard(
         Err(error) if error.kind() == ErrorKind::NotFound && recorded.is_none() => return Ok(None),
         opened => opened.map_err(failed)?,
     };
+    check_permission(workspaces, site, &real_path(&dir).map_err(failed)?)?;
     if let Some(recorded) = recorded {
         check_storage(root, &dir, recorded)?;
     }
     let name = format!("{MARKER_FILE}.{}", workspaces.clock.id("deleted"));
-    match dir.rename(directory_name(&site.owner), &dir, &name) {
+    match dir.rename(own_name(&dir, &site.owner, recorded.is_some()), &dir, &name) {
         Ok(()) => Ok(Some(Discarded { root: dir, name })),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
         Err(error) => Err(unavailable(root, format!("cannot be changed: {error}"))),
+    }
+}
+
+/// The path of an open directory, without links.
+fn real_path(dir: &Dir) -> io::Result<PathBuf> {
+    std::fs::read_link(format!("/proc/self/fd/{}", dir.as_raw_fd()))
+}
+
+/// Checks that an agent may have the root that it names. The directory is open already, so that no
+/// link can be swapped between the check and its use.
+fn check_permission(
+    workspaces: &Workspaces,
+    site: &WorkspaceRef,
+    real: &Path,
+) -> Result<(), WorkspaceError> {
+    let Some(root) = &site.root else { return Ok(()) };
+    let is_below =
+        |dir: &PathBuf| dir.canonicalize().is_ok_and(|permitted| real.starts_with(permitted));
+    match workspaces.permitted_roots.iter().any(is_below) {
+        true => Ok(()),
+        false => Err(unavailable(root, "is below no directory of --workspace-roots")),
     }
 }
 
@@ -180,16 +204,33 @@ fn own_directory(root: &Dir, name: &str, must_exist: bool) -> Result<Dir, String
     })
 }
 
+/// The name of the owner's directory. On storage that takes `Trip` and `trip` for one name, capital
+/// letters are escaped, too; but what was made there before they were keeps its name.
+fn own_name(root: &Dir, owner: &str, exists: bool) -> String {
+    let (plain, escaped) = (directory_name(owner, false), directory_name(owner, true));
+    if plain == escaped || !folds_case(root) {
+        return plain;
+    }
+    let is_old = exists && !root.exists(&escaped) && root.exists(&plain);
+    if is_old { plain } else { escaped }
+}
+
+/// Whether the storage finds the marker under a name in capital letters, too.
+fn folds_case(root: &Dir) -> bool {
+    root.symlink_metadata(MARKER_FILE.to_ascii_uppercase()).is_ok()
+}
+
 /// The owner with escaped special bytes and an escaped leading dot, so that no two owners share a
 /// name, and none is `.`, `..` or the marker's.
-fn directory_name(owner: &str) -> String {
+fn directory_name(owner: &str, escapes_capitals: bool) -> String {
     let mut name = String::with_capacity(owner.len());
     for (at, byte) in owner.bytes().enumerate() {
+        // Writing to a string never fails.
         match byte {
             b'.' if at > 0 => name.push('.'),
             b'_' | b':' | b'-' => name.push(byte.into()),
+            b'A'..=b'Z' if escapes_capitals => drop(write!(name, "%{byte:02X}")),
             _ if byte.is_ascii_alphanumeric() => name.push(byte.into()),
-            // Writing to a string never fails.
             _ => drop(write!(name, "%{byte:02X}")),
         }
     }

@@ -1,7 +1,7 @@
 //! Agent definitions: define, list, read and delete agents.
 
 use abide_actors::agent::{DefinitionError, join_errors};
-use abide_actors::definition::Definition;
+use abide_actors::definition::{Definition, WorkspaceRoot};
 use abide_actors::journal::{RESPONSE_TTL, StoredResponse};
 use abide_conversation::{AgentName, Revision, Timestamp};
 use abide_registry::store::StoredAgent;
@@ -18,6 +18,7 @@ use super::Api;
 use super::extract::{Body, Idempotency, Path, compiled, fingerprint};
 use super::openapi::{AgentDocument, AgentPath, IdempotencyKeyHeader};
 use super::problem::{Kind, Problem};
+use crate::definition_warnings;
 
 /// The response to a definition, stored for repeats.
 #[derive(Debug, Serialize, Deserialize)]
@@ -89,9 +90,13 @@ pub(super) async fn put(
     if parsed.definition.name != name {
         return Err(Problem::field("name", "differs from the name in the path"));
     }
+    check_root(&api, &parsed.definition)?;
     let existing = api.store.agent(&name).await?;
     let revision = parsed.definition.revision.clone();
-    let agent = AgentDefined { name: name.clone(), revision, warnings: parsed.warnings };
+    let mut warnings = parsed.warnings;
+    warnings.extend(definition_warnings::missing_agents(&*api.store, &parsed.definition).await?);
+    definition_warnings::log(&name, &warnings);
+    let agent = AgentDefined { name: name.clone(), revision, warnings };
     let defined = StoredDefinition { created: existing.is_none(), agent };
     let stored = stored_response(&api, &idempotency, body.fingerprint, json!(defined));
     let created = api.catalog.put(parsed.definition, stored).await?;
@@ -158,6 +163,17 @@ fn parse(name: &str) -> Result<AgentName, Problem> {
 fn response(defined: StoredDefinition) -> Response {
     let status = if defined.created { StatusCode::CREATED } else { StatusCode::OK };
     (status, Json(defined.agent)).into_response()
+}
+
+/// Refuses a workspace that the operator did not permit.
+fn check_root(api: &Api, definition: &Definition) -> Result<(), Problem> {
+    let Some(WorkspaceRoot { root, .. }) = &definition.workspace else { return Ok(()) };
+    if api.workspaces.permits(root) {
+        return Ok(());
+    }
+    let message = "must be a directory of --workspace-roots, or below one".to_owned();
+    let field = "workspace.root".to_owned();
+    Err(definition_problem(&[DefinitionError { tool: None, field, message }]))
 }
 
 /// The problem of a definition, with one row for each error.

@@ -13,11 +13,12 @@ use abide_actors::model::http::{HttpModel, HttpTimeouts};
 use abide_actors::model::providers::ProviderSet;
 use abide_actors::services::Executors;
 use abide_actors::tools::{BuiltinServices, Extensions};
+use abide_actors::workspace::Workspaces;
 use abide_registry::agent_catalog::AgentCatalog;
 use abide_registry::member::ProcessId;
 use abide_registry::membership::{Member, MemberState};
-use abide_registry::peers::{Mesh, MeshConfig, Peers};
-use abide_registry::protocol::PROTOCOL_VERSION;
+use abide_registry::peers::{ClusterSecret, Mesh, MeshConfig, Peers};
+use abide_registry::protocol::{HANDSHAKE_VERSION, PROTOCOL_VERSION};
 use abide_registry::runtime::{NodeRuntime, RuntimeDeps};
 use abide_registry::standalone::Standalone;
 use abide_registry::store::Store;
@@ -26,12 +27,14 @@ use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, watch};
 use tokio_util::task::AbortOnDropHandle;
 
+use super::protected_ports::PortGuard;
 use super::{Node, builtin_tools, stores};
 use crate::admin::{self, Admin};
 use crate::config::Config;
 use crate::http::body_budget::BodyBudget;
 use crate::http::host::AllowedHosts;
 use crate::http::{self, Api, ApiDeps};
+use crate::readiness::ReadinessNotes;
 use crate::start_error::StartError;
 use crate::{seed_agents, server, telemetry};
 
@@ -43,7 +46,7 @@ pub(super) struct Blueprint {
     pub(super) config: Config,
     pub(super) extensions: Arc<Extensions>,
     pub(super) definitions: Vec<Definition>,
-    pub(super) cluster_secret: Option<String>,
+    pub(super) cluster_secret: Option<ClusterSecret>,
     pub(super) metrics: Option<PrometheusHandle>,
 }
 
@@ -66,15 +69,21 @@ impl Blueprint {
         let cluster = cluster_listener.as_ref().map(local_address).transpose()?;
 
         let catalog = Arc::new(AgentCatalog::new(store.clone(), extensions.clone(), clock.clone()));
-        let tools = builtin_tools::prepare(&config, is_shared, &clock)?;
+        let listeners: Vec<SocketAddr> = [public, admin].into_iter().chain(cluster).collect();
+        let port_guard = PortGuard::new(&listeners, &config.store);
+        let ports = port_guard.ports.clone();
+        let tools = builtin_tools::prepare(&config, is_shared, &clock, ports)?;
+        let executors = executors(&extensions, tools.services, &clock)?;
+        let (workspaces, mcp) = (executors.workspaces.clone(), executors.mcp.clone());
+        let notes = ReadinessNotes::new(tools.notes, workspaces.clone(), mcp);
         let deps = RuntimeDeps {
-            me: member(&config, &*clock, cluster.unwrap_or(public)),
+            me: member(&config, &*clock, cluster.unwrap_or(public), &listeners),
             lease: if is_shared { config.lease } else { ENDLESS_LEASE },
             store: store.clone(),
             membership: opened.membership,
             agents: catalog.clone(),
             model: Arc::new(ProviderSet::new(provider_client(&clock))),
-            executors: executors(&extensions, tools.services, &clock)?,
+            executors,
             clock: clock.clone(),
             passivate_after: config.passivate_after,
             policy: config.placement,
@@ -84,6 +93,7 @@ impl Blueprint {
         let runtime = begin(deps, cluster_listener, cluster_secret).await?;
 
         let view = runtime.conversations.cluster().watch();
+        let _protected_ports = port_guard.follow(view.clone());
         let restore = seed_agents::restore_at_rejoin(
             catalog.clone(),
             store.clone(),
@@ -99,18 +109,18 @@ impl Blueprint {
             clock: clock.clone(),
             metrics,
             state: runtime.state.clone(),
-            notes: tools.notes,
+            notes,
             bodies: BodyBudget::default(),
         };
         let allowed_hosts = AllowedHosts::new(&config.allow_host);
-        let public_api = api(&runtime, catalog, store, clock, allowed_hosts.clone());
+        let public_api = api(&runtime, catalog, store, clock, workspaces, allowed_hosts.clone());
         let public_router = http::router(public_api, &config.allow_origin);
         let admin_router = admin::router(operators_api, allowed_hosts);
         let (stop, stopped) = watch::channel(false);
-        let servers = vec![
-            tokio::spawn(server::serve(public_listener, public_router, stopped.clone())),
-            tokio::spawn(server::serve(admin_listener, admin_router, stopped)),
-        ];
+        let servers = [(public_listener, public_router), (admin_listener, admin_router)];
+        let serve =
+            |(listener, router)| tokio::spawn(server::serve(listener, router, stopped.clone()));
+        let servers = servers.map(serve).into();
         Ok(Node {
             public,
             admin,
@@ -122,6 +132,7 @@ impl Blueprint {
             extensions,
             _metrics_upkeep: metrics_upkeep,
             agent_seeder,
+            _protected_ports,
             close_watch: opened.close_watch,
             failure_watch: opened.failure_watch,
         })
@@ -132,7 +143,7 @@ impl Blueprint {
 async fn begin(
     deps: RuntimeDeps,
     listener: Option<TcpListener>,
-    secret: Option<String>,
+    secret: Option<ClusterSecret>,
 ) -> Result<NodeRuntime, StartError> {
     let (name, process) = (deps.me.holder.node.clone(), deps.me.process.clone());
     let begun = NodeRuntime::start(deps, move |host, members| async move {
@@ -150,6 +161,7 @@ fn api(
     catalog: Arc<AgentCatalog>,
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
+    workspaces: Arc<Workspaces>,
     allowed_hosts: AllowedHosts,
 ) -> Api {
     Api::new(ApiDeps {
@@ -158,6 +170,7 @@ fn api(
         store,
         hub: runtime.hub.clone(),
         clock,
+        workspaces,
         allowed_hosts,
         requests_in_flight: AtomicUsize::new(0),
         bodies: BodyBudget::default(),
@@ -167,7 +180,12 @@ fn api(
 }
 
 /// This process, as it describes itself to the other nodes.
-fn member(config: &Config, clock: &dyn Clock, address: SocketAddr) -> Member {
+fn member(
+    config: &Config,
+    clock: &dyn Clock,
+    address: SocketAddr,
+    listeners: &[SocketAddr],
+) -> Member {
     let incarnation = Incarnation::new(clock.id("inc"));
     Member {
         // The first incarnation in a process also names the process.
@@ -178,6 +196,8 @@ fn member(config: &Config, clock: &dyn Clock, address: SocketAddr) -> Member {
         live_actors: 0,
         version: env!("CARGO_PKG_VERSION").to_owned(),
         protocol_version: PROTOCOL_VERSION,
+        handshake_version: HANDSHAKE_VERSION,
+        ports: listeners.iter().map(SocketAddr::port).collect(),
         since: clock.now(),
         lease_ms: u64::try_from(config.lease.as_millis()).unwrap_or(u64::MAX),
     }

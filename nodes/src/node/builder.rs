@@ -5,14 +5,18 @@ use std::path::Path;
 use std::sync::Arc;
 
 use abide_actors::agent::{self, Parsed};
-use abide_actors::definition::Definition;
+use abide_actors::definition::{Definition, WorkspaceRoot};
 use abide_actors::tools::Extensions;
+use abide_actors::workspace::permits_root;
+use abide_registry::peers::ClusterSecret;
 use metrics_exporter_prometheus::PrometheusHandle;
+use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 use serde_json::Value;
 
 use super::Node;
 use super::assemble::Blueprint;
 use crate::config::{Config, StoreUrl};
+use crate::definition_warnings;
 use crate::demo;
 use crate::start_error::StartError;
 
@@ -54,10 +58,12 @@ impl NodeBuilder {
     /// A definition that is not valid, or a native tool that cannot start, keeps the node from serving.
     pub async fn start(self) -> Result<Node, StartError> {
         let Self { config, extensions, agents, metrics } = self;
+        hide_memory();
         let extensions = Arc::new(demo::with_demo_tools(extensions));
         // Everything that may be refused comes before the first write.
         config.check_node_name().map_err(StartError::Config)?;
         let definitions = definitions(config.agents.as_deref(), agents, &extensions)?;
+        check_roots(&config, &definitions)?;
         let cluster_secret = cluster_secret(&config)?;
         extensions.start().await.map_err(|error| StartError::Broken(error.to_string()))?;
         let blueprint = Blueprint {
@@ -72,6 +78,14 @@ impl NodeBuilder {
             extensions.stop().await;
         }
         started
+    }
+}
+
+/// Keeps other processes of the same user, such as MCP servers, from reading this one's memory and
+/// environment: both hold keys. The kernel then writes no core dumps of it, either.
+fn hide_memory() {
+    if let Err(error) = set_dumpable_behavior(DumpableBehavior::NotDumpable) {
+        tracing::warn!(%error, "process cannot be made undumpable");
     }
 }
 
@@ -94,17 +108,29 @@ fn definitions(
         parsed.push(agent.map_err(|errors| StartError::Config(agent::join_errors(&errors)))?);
     }
     let log_warnings = |Parsed { definition, warnings }: Parsed| {
-        for warning in warnings {
-            tracing::warn!(agent = %definition.name, warning, "agent definition has a warning");
-        }
+        definition_warnings::log(&definition.name, &warnings);
         definition
     };
     Ok(parsed.into_iter().map(log_warnings).collect())
 }
 
+/// Refuses a definition whose workspace the operator did not permit.
+fn check_roots(config: &Config, definitions: &[Definition]) -> Result<(), StartError> {
+    for Definition { name, workspace, .. } in definitions {
+        let Some(WorkspaceRoot { root, .. }) = workspace else { continue };
+        if !permits_root(&config.workspace_roots, root) {
+            let root = root.display();
+            let reason =
+                format!("agent {name}: workspace.root: {root} is not in --workspace-roots");
+            return Err(StartError::Config(reason));
+        }
+    }
+    Ok(())
+}
+
 /// The secret by which the nodes of a cluster authenticate each other. Required unless only this
 /// machine can reach the node.
-fn cluster_secret(config: &Config) -> Result<Option<String>, StartError> {
+fn cluster_secret(config: &Config) -> Result<Option<ClusterSecret>, StartError> {
     let secret = std::env::var("ABIDE_CLUSTER_SECRET").ok().filter(|secret| !secret.is_empty());
     let is_shared = matches!(config.store, StoreUrl::Redis(_));
     let address = config.cluster_advertise.as_deref().unwrap_or("127.0.0.1:0");
@@ -119,5 +145,6 @@ fn cluster_secret(config: &Config) -> Result<Option<String>, StartError> {
             "ABIDE_CLUSTER_SECRET: is required with a Redis store unless every address is loopback";
         return Err(StartError::Config(reason.to_owned()));
     }
-    Ok(secret)
+    let checked = secret.map(ClusterSecret::new).transpose();
+    checked.map_err(|error| StartError::Config(format!("ABIDE_CLUSTER_SECRET: {error}")))
 }

@@ -4,14 +4,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use abide_actors::clock::Clock;
-use abide_actors::exec::{Launcher, Limits, SandboxStatus, Shell};
+use abide_actors::exec::{Launcher, Limits, ProtectedPorts, SandboxStatus, Shell};
 use abide_actors::tools::BuiltinServices;
 use abide_actors::web_fetch::Fetcher;
 use abide_actors::workspace::Workspaces;
 
 use crate::config::Config;
 use crate::launcher;
-use crate::readiness::ReadinessNotes;
 use crate::start_error::StartError;
 
 /// The directory of workspaces, unless one is configured.
@@ -20,7 +19,8 @@ const DEFAULT_WORKSPACES: &str = ".abide/workspaces";
 /// The services of the built-in tools, and the notes about them.
 pub(super) struct BuiltinTools {
     pub(super) services: BuiltinServices,
-    pub(super) notes: ReadinessNotes,
+    /// The notes that hold as long as the node runs.
+    pub(super) notes: Vec<String>,
 }
 
 /// Prepares the services and logs what is missing; nothing here keeps the node from starting but a
@@ -29,9 +29,9 @@ pub(super) fn prepare(
     config: &Config,
     is_shared: bool,
     clock: &Arc<dyn Clock>,
+    protected: ProtectedPorts,
 ) -> Result<BuiltinTools, StartError> {
-    let base = config.workspaces.clone().unwrap_or_else(|| PathBuf::from(DEFAULT_WORKSPACES));
-    let workspaces = Arc::new(Workspaces::new(base, clock.clone()));
+    let workspaces = Arc::new(workspaces(config, clock));
     let fetcher = Fetcher::new().map_err(|error| StartError::Broken(error.to_string()))?;
     let mut lines = Vec::new();
     let launcher = launcher::own().unwrap_or_else(|| {
@@ -42,6 +42,7 @@ pub(super) fn prepare(
         Launcher::missing()
     });
     let shell = Shell::new(launcher, config.sandbox.into(), Limits::default());
+    let shell = shell.with_protected_ports(protected);
     lines.extend(sandbox_note(shell.sandbox()));
     if is_shared && config.workspaces.is_none() {
         lines.push(format!(
@@ -52,11 +53,16 @@ pub(super) fn prepare(
     for note in &lines {
         tracing::warn!(note, "node is ready with a restriction");
     }
-    let notes = ReadinessNotes::new(lines, workspaces.clone());
     Ok(BuiltinTools {
         services: BuiltinServices { workspaces, shell: Arc::new(shell), fetcher },
-        notes,
+        notes: lines,
     })
+}
+
+/// The workspaces that the configuration describes.
+fn workspaces(config: &Config, clock: &Arc<dyn Clock>) -> Workspaces {
+    let base = config.workspaces.clone().unwrap_or_else(|| PathBuf::from(DEFAULT_WORKSPACES));
+    Workspaces::new(base, clock.clone()).with_permitted_roots(config.workspace_roots.clone())
 }
 
 /// What the sandbox does not keep commands from; `None` when it is complete.

@@ -4,6 +4,7 @@ use std::fs;
 use std::time::Duration;
 
 use abide_actors::exec::{Command, ExitStatus, LaunchError, Launcher, Limits, Sandbox, Shell};
+use abide_conversation::permission::Network;
 use futures::future::join_all;
 
 use crate::test_shell::TestShell;
@@ -33,7 +34,7 @@ async fn a_command_sees_only_harmless_variables() {
     let shell = TestShell::new();
     // The command's environment, and that of the launcher.
     for variables in ["env", "tr '\\0' '\\n' < /proc/$PPID/environ"] {
-        let command = Command { network: true, ..shell.command(variables) };
+        let command = Command { network: Network::All, ..shell.command(variables) };
         let seen = shell.inner.run(command).await.unwrap().output;
         for line in seen.lines().filter(|line| line.contains('=')) {
             let name = line.split('=').next().unwrap();

@@ -3,7 +3,10 @@
 use std::fs;
 use std::net::TcpListener;
 
-use abide_actors::exec::{Command, ExitStatus, Limits, Sandbox, SandboxStatus, Shell};
+use abide_actors::exec::{
+    Command, ExitStatus, Limits, ProtectedPorts, Sandbox, SandboxStatus, Shell,
+};
+use abide_conversation::permission::Network;
 
 use crate::test_shell::{TestShell, launcher, unique_seconds};
 
@@ -49,9 +52,77 @@ async fn tcp_needs_the_network() {
             ended.status != ExitStatus::Exited(0) && ended.output.contains("denied"),
             "{ended:?}"
         );
-        let command = Command { network: true, ..shell.command(text) };
+        let command = Command { network: Network::All, ..shell.command(text) };
         let ended = shell.inner.run(command).await.unwrap();
         assert_eq!(ended.status, ExitStatus::Exited(0), "{}", ended.output);
+    }
+}
+
+/// Python that tries to connect to this port by every way that leads to a TCP server, and prints
+/// which did.
+fn detours(port: u16) -> String {
+    format!(
+        r#"python3 - <<'END'
+import socket, struct
+at = ("127.0.0.1", {port})
+def plain(): socket.create_connection(at)
+def multipath(): socket.socket(socket.AF_INET, socket.SOCK_STREAM, 262).connect(at)
+def smc(): socket.socket(43, socket.SOCK_STREAM, 0).connect(at)
+def smc_protocol(): socket.socket(socket.AF_INET, socket.SOCK_STREAM, 256).connect(at)
+def fast_open(): socket.socket().sendto(b"x", 0x20000000, at)
+def fast_open_message(): socket.socket().sendmsg([b"x"], [], 0x20000000, at)
+def fast_open_connect():
+    s = socket.socket()
+    s.setsockopt(6, 30, 1)
+    s.connect(at)
+    s.send(b"x")
+for way in [plain, multipath, smc, smc_protocol, fast_open, fast_open_message, fast_open_connect]:
+    try:
+        way()
+        print(way.__name__)
+    except OSError:
+        pass
+END"#
+    )
+}
+
+#[tokio::test]
+async fn no_way_leads_to_a_port_that_a_command_may_not_reach() {
+    let protected = ProtectedPorts::default();
+    let shell = Shell::new(launcher(), Sandbox::Auto, Limits::default());
+    let shell = TestShell::around(shell.with_protected_ports(protected.clone()));
+    let [open, closed] = [(), ()].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
+    let [open_port, closed_port] =
+        [&open, &closed].map(|listener| listener.local_addr().unwrap().port());
+    let connected = async |network: Network, port: u16| {
+        let command = Command { network, ..shell.command(&detours(port)) };
+        let ended = shell.inner.run(command).await.unwrap();
+        assert_eq!(ended.status, ExitStatus::Exited(0), "{}", ended.output);
+        ended.output
+    };
+    let ports = |port: u16| Network::ports([port].into());
+    assert_eq!(connected(Network::None, open_port).await, "");
+    assert_eq!(connected(ports(open_port), open_port).await, "plain\n");
+    assert_eq!(connected(ports(open_port), closed_port).await, "");
+    // Whatever an agent's definition permits, the node's own ports stay closed.
+    protected.set([closed_port].into());
+    assert_eq!(connected(Network::All, closed_port).await, "");
+    assert_eq!(connected(ports(closed_port), closed_port).await, "");
+    assert_eq!(connected(Network::All, open_port).await, "plain\n");
+}
+
+#[tokio::test]
+async fn a_list_of_ports_is_refused_where_nothing_can_enforce_it() {
+    let gap = SandboxStatus::On { gaps: vec!["TCP connections".to_owned()] };
+    for shell in [
+        Shell::new(launcher(), Sandbox::Off, Limits::default()),
+        Shell::with_sandbox_status(launcher(), gap, Limits::default()),
+    ] {
+        let shell = TestShell::around(shell);
+        let network = Network::ports([443].into());
+        let refused = shell.inner.run(Command { network, ..shell.command("true") }).await;
+        let reason = refused.unwrap_err().to_string();
+        assert!(reason.starts_with("permissions.network names ports"), "{reason}");
     }
 }
 

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use abide_actors::exec::{
     Command, CommandOutput, ExitStatus, LaunchError, Launcher, Limits, Sandbox, Shell,
 };
+use abide_conversation::permission::Network;
 use tempfile::TempDir;
 
 /// Longer than anything here takes, also on a busy machine.
@@ -36,7 +37,7 @@ impl TestShell {
         Command {
             text: text.to_owned(),
             directory: self.workspace.path().to_owned(),
-            network: false,
+            network: Network::None,
             timeout: DEADLINE,
         }
     }

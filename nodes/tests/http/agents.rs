@@ -98,3 +98,53 @@ async fn a_repeated_delete_gets_the_first_answer() {
         assert_eq!(api.keyed("k", "DELETE", path, Value::Null).await.status, 204);
     }
 }
+
+#[tokio::test]
+async fn a_definition_that_cannot_work_as_it_seems_is_warned_of() {
+    let api = Api::start().await;
+    let put = async |name: &str, tools: Value, permissions: Value| {
+        let mut agent = echo();
+        (agent["tools"], agent["permissions"]) = (tools, permissions);
+        let answer = api.put(&format!("/v1/agents/{name}"), agent).await;
+        assert!(answer.status < 300, "{}", answer.body);
+        answer.body["warnings"].clone()
+    };
+    let asks = |agent: &str| json!([{"name": "ask", "run": {"agent": agent}}]);
+    let missing = json!(["tool ask: run.agent: there is no agent nobody"]);
+    assert_eq!(put("boss", asks("nobody"), json!({})).await, missing);
+    assert_eq!(put("boss", asks("boss"), json!({})).await, json!([]));
+    put("nobody", json!([]), json!({})).await;
+    assert_eq!(put("boss", asks("nobody"), json!({})).await, json!([]));
+
+    let run = json!({"http": {"url": "http://127.0.0.1:9/"}});
+    let gated = json!([{"builtin": ["bash"]},
+        {"name": "pay", "run": run, "approval": "requires_approval"}]);
+    for network in [json!(true), json!({"ports": [443]})] {
+        let warnings = put("payer", gated.clone(), json!({"network": network})).await;
+        let warning = warnings[0].as_str().unwrap();
+        assert!(warning.starts_with("permissions.network: bash may use TCP, and pay"), "{warning}");
+    }
+    assert_eq!(put("payer", gated, json!({"network": false})).await, json!([]));
+}
+
+#[tokio::test]
+async fn a_workspace_is_where_the_operator_permits_it() {
+    let mut agent = echo();
+    agent["workspace"] = json!({"root": "/srv/docs/a", "shared": true});
+    let closed = Api::start().await;
+    let refused = closed.put("/v1/agents/echo", agent.clone()).await;
+    refused.names("workspace.root");
+    assert_eq!(refused.body["errors"][0]["field"], "workspace.root");
+    let open = Api::start_with(&["--workspace-roots", "/srv/code,/srv/docs"]).await;
+    assert_eq!(open.put("/v1/agents/echo", agent.clone()).await.status, 201);
+    agent["workspace"]["root"] = json!("/srv/docs/../etc");
+    open.put("/v1/agents/echo", agent).await.names("workspace.root");
+}
+
+/// The process of these tests is that of the node.
+#[tokio::test]
+async fn a_node_hides_its_memory_and_its_environment() {
+    let _api = Api::start().await;
+    let behavior = rustix::process::dumpable_behavior().unwrap();
+    assert_eq!(behavior, rustix::process::DumpableBehavior::NotDumpable);
+}

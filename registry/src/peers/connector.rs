@@ -2,6 +2,7 @@
 //! states.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -72,14 +73,19 @@ impl Connector {
             .map(|(process, _)| process.clone())
             .collect();
         let others: Vec<Member> = others().cloned().collect();
+        let has_legacy = others.iter().any(Member::is_legacy);
+        self.handshake.has_legacy_members.store(has_legacy, Ordering::Relaxed);
         for process in departed {
             self.forget(&process);
         }
-        for Member { holder, process, address, .. } in others {
+        for member in others {
+            let legacy = member.is_legacy();
+            let Member { holder, process, address, .. } = member;
             let peer = self.peers.entry(process.clone()).or_insert_with(|| Peer::new(&holder.node));
             peer.address = Some(address);
             // The first incarnation in a process has the id of the process.
             peer.has_rejoined = holder.incarnation.as_str() != process.as_str();
+            peer.legacy = legacy;
             if peer.session.is_none() && peer.attempt.is_none() {
                 self.dial(&process);
             }

@@ -1,23 +1,26 @@
-//! The handshake between two nodes: it proves that the peer has the key, speaks our version, and is
+//! The handshake between two nodes: it proves that the peer has the secret, speaks our version, and is
 //! the process that it should be.
 
 use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use abide_actors::identity::NodeName;
 use rustls::pki_types::ServerName;
+use rustls::server::Acceptor;
 use socket2::SockRef;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::{sleep, timeout};
-use tokio_rustls::TlsStream;
+use tokio_rustls::{LazyConfigAcceptor, TlsStream};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::event::{LinkEvent, LinkEvents};
 use super::hello::Hello;
-use super::keys::Keys;
+use super::keys::{ALPN, Keys};
+use super::proof::{Proofs, Verdict};
 use super::rejection_log::{RejectionCause, RejectionLog};
 use crate::member::ProcessId;
 use crate::protocol::PROTOCOL_VERSION;
@@ -36,6 +39,8 @@ pub(super) struct Handshake {
     pub(super) name: NodeName,
     pub(super) process: ProcessId,
     pub(super) keys: Keys,
+    /// Whether a member of the cluster is of a build that knows handshake version 0 only.
+    pub(super) has_legacy_members: AtomicBool,
     pub(super) rejections: RejectionLog,
 }
 
@@ -56,6 +61,8 @@ pub(super) struct Target {
     pub(super) address: String,
     /// It is only asked who it is; the connection is not used.
     pub(super) probe: bool,
+    /// It is of a build that knows handshake version 0 only.
+    pub(super) legacy: bool,
 }
 
 /// Why dialling brought no connection.
@@ -153,11 +160,17 @@ impl Handshake {
         // The name is not verified: the key proves that the peer belongs to the cluster.
         let name =
             ServerName::try_from("abide").map_err(|error| disconnected(io::Error::other(error)))?;
-        let tls = self.keys.connector.connect(name, tcp).await.map_err(classify)?;
-        let mut stream = TlsStream::from(tls);
+        let mut stream = if target.legacy {
+            self.keys.legacy.connector.connect(name, tcp).await.map_err(classify)?
+        } else {
+            let mut tls = self.keys.connector.connect(name, tcp).await.map_err(classify)?;
+            let proofs = Proofs::new(&self.keys.proof_key, tls.get_ref().1).map_err(failed)?;
+            expect_proof(proofs.dial(&mut tls).await)?;
+            tls
+        };
         let hello = Hello { to: Some(target.process.clone()), probe: target.probe, ..self.hello() };
         hello.send(&mut stream).await.map_err(classify)?;
-        Ok((Hello::receive(&mut stream).await.map_err(classify)?, stream))
+        Ok((Hello::receive(&mut stream).await.map_err(classify)?, stream.into()))
     }
 
     /// The connection, if the peer that dialled may have it, or its probe.
@@ -207,11 +220,26 @@ impl Handshake {
         tcp: TcpStream,
     ) -> Result<(Hello, TlsStream<TcpStream>), HandshakeError> {
         prepare(&tcp).map_err(disconnected)?;
-        let tls = self.keys.acceptor.accept(tcp).await.map_err(classify)?;
-        let mut stream = TlsStream::from(tls);
+        let opening = LazyConfigAcceptor::new(Acceptor::default(), tcp);
+        let opening = opening.await.map_err(classify)?;
+        let offers = opening.client_hello().alpn();
+        let is_current = offers.is_some_and(|mut offers| offers.any(|offer| offer == ALPN));
+        let mut stream = if is_current {
+            let tls = opening.into_stream(self.keys.acceptor.clone());
+            let mut tls = tls.await.map_err(classify)?;
+            let proofs = Proofs::new(&self.keys.proof_key, tls.get_ref().1).map_err(failed)?;
+            expect_proof(proofs.listen(&mut tls).await)?;
+            tls
+        } else if self.has_legacy_members.load(Ordering::Relaxed) {
+            let tls = opening.into_stream(self.keys.legacy.acceptor.clone());
+            tls.await.map_err(classify)?
+        } else {
+            let error = io::Error::other("handshake version 0, which no member needs");
+            return Err(HandshakeError { cause: Some(RejectionCause::ProtocolVersion), error });
+        };
         let hello = Hello::receive(&mut stream).await.map_err(classify)?;
         self.hello().send(&mut stream).await.map_err(classify)?;
-        Ok((hello, stream))
+        Ok((hello, stream.into()))
     }
 
     fn hello(&self) -> Hello {
@@ -225,12 +253,26 @@ fn prepare(tcp: &TcpStream) -> io::Result<()> {
     SockRef::from(tcp).set_keepalive(true)
 }
 
+fn failed(error: rustls::Error) -> HandshakeError {
+    disconnected(io::Error::other(error))
+}
+
+fn expect_proof(verdict: io::Result<Verdict>) -> Result<(), HandshakeError> {
+    match verdict.map_err(classify)? {
+        Verdict::Proved => Ok(()),
+        Verdict::Refused => {
+            let error = io::Error::other("the proofs of the secret differ");
+            Err(HandshakeError { cause: Some(RejectionCause::Secret), error })
+        }
+    }
+}
+
 fn disconnected(error: io::Error) -> HandshakeError {
     HandshakeError { cause: None, error }
 }
 
-/// Classifies the failure of a handshake. A peer with another key learns so from ours and sends an
-/// alert, or presents its own key.
+/// Classifies the failure of a handshake. In handshake version 0 a peer with another key learns so
+/// from ours and sends an alert, or presents its own key.
 fn classify(error: io::Error) -> HandshakeError {
     let tls = error.get_ref().and_then(|error| error.downcast_ref::<rustls::Error>());
     let cause = match tls {

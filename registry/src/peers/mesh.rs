@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
@@ -17,6 +18,7 @@ use super::handshake::Handshake;
 use super::hello::Hello;
 use super::keys::Keys;
 use super::rejection_log::RejectionLog;
+use super::secret::ClusterSecret;
 use super::server::{self, PeerServer};
 use super::{CallError, Peers};
 use crate::host::HostMsg;
@@ -31,9 +33,8 @@ pub struct MeshConfig {
     pub process: ProcessId,
     /// Where the other nodes dial this one.
     pub listener: TcpListener,
-    /// The same on every node, long and random. Without a secret, anyone who reaches the listener
-    /// is accepted.
-    pub secret: Option<String>,
+    /// The same on every node. Without a secret, anyone who reaches the listener is accepted.
+    pub secret: Option<ClusterSecret>,
     /// Answers the calls of the others. It has no registered name and is the only remotable actor.
     pub host: ActorRef<HostMsg>,
     /// The members to be connected with; this process may be among them.
@@ -45,6 +46,8 @@ pub struct MeshConfig {
 pub enum MeshError {
     #[error("the cluster secret cannot be turned into a key: {0}")]
     Keys(#[from] rustls::Error),
+    #[error("the derivation of the keys ended early: {0}")]
+    Derivation(#[from] tokio::task::JoinError),
     #[error("the node's name cannot be sent to others: {0}")]
     Name(#[from] io::Error),
     #[error("the peer server does not start: {0}")]
@@ -63,7 +66,8 @@ impl Mesh {
     /// process can have one mesh.
     pub async fn start(config: MeshConfig) -> Result<Self, MeshError> {
         let MeshConfig { name, process, listener, secret, host, members } = config;
-        let keys = Keys::derive(secret.as_deref())?;
+        // The derivation is slow on purpose.
+        let keys = tokio::task::spawn_blocking(move || Keys::derive(secret.as_ref())).await??;
         let to = Some(process.clone());
         let hello = Hello {
             protocol_version: PROTOCOL_VERSION,
@@ -73,8 +77,13 @@ impl Mesh {
             probe: false,
         };
         hello.encode()?;
-        let handshake =
-            Arc::new(Handshake { name, process, keys, rejections: RejectionLog::default() });
+        let handshake = Arc::new(Handshake {
+            name,
+            process,
+            keys,
+            has_legacy_members: AtomicBool::new(false),
+            rejections: RejectionLog::default(),
+        });
         let (events, receiver) = mpsc::unbounded_channel();
         server::announce(&host);
         let server = PeerServer::start(&handshake, events.clone()).await?;

@@ -28,6 +28,8 @@ pub(super) struct Peer {
     pub(super) name: NodeName,
     /// Known of members only.
     pub(super) address: Option<String>,
+    /// It is of a build that knows handshake version 0 only.
+    pub(super) legacy: bool,
     pub(super) session: Option<Session>,
     /// The connection that replaces the session as soon as that has ended.
     pub(super) next: Option<Authenticated>,
@@ -48,6 +50,7 @@ impl Peer {
         Self {
             name: name.clone(),
             address: None,
+            legacy: false,
             session: None,
             next: None,
             was_connected: false,
@@ -88,10 +91,11 @@ impl Peer {
         let Some(address) = self.address.clone() else { return };
         let name = self.name.clone();
         let process = process.clone();
+        let legacy = self.legacy;
         let delay = dial_delay(self.failed_dials);
         self.attempt = Some(AbortOnDropHandle::new(tokio::spawn(async move {
             sleep(delay).await;
-            let target = Target { name, process: process.clone(), address, probe };
+            let target = Target { name, process: process.clone(), address, probe, legacy };
             let outcome = handshake.dial(&target).await;
             // Without a receiver the process is ending.
             let _ = events.send(LinkEvent::Dialled { process, outcome });

@@ -23,6 +23,8 @@ fn member(node: &str, live_actors: usize) -> Member {
         live_actors,
         version: String::new(),
         protocol_version: 1,
+        handshake_version: 1,
+        ports: Vec::new(),
         since: Timestamp::UNIX_EPOCH,
         lease_ms: 5_000,
     }

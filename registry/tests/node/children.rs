@@ -134,11 +134,13 @@ async fn a_child_works_for_the_same_principal_with_the_same_assigns() {
     suspended(&node, &child).await;
     let events = node.journal(&child).await;
     let EventData::Created(created) = &events[0].data else { unreachable!() };
+    assert_eq!(created.assigns.get("desk"), None, "a message's assigns became the child's own");
     let parent = created.parent.as_ref().unwrap();
     let named = (parent.conversation_id.as_str(), parent.call_id.as_str(), parent.depth);
     assert_eq!(named, ("x", "c", 1));
     let EventData::UserMsg(message) = &events[1].data else { unreachable!() };
     assert_eq!(message.principal, Principal::new("ada"));
+    assert_eq!(json!(message.assigns), json!({"desk": 4}));
     node.approve(&child, "k").await.unwrap();
     node.turn_end("x", 1).await;
     let result = &results(&node.journal(&child).await, "k")[0]["result"];

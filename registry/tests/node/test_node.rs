@@ -182,6 +182,8 @@ impl TestNode {
                 live_actors: 0,
                 version: String::new(),
                 protocol_version: abide_registry::protocol::PROTOCOL_VERSION,
+                handshake_version: abide_registry::protocol::HANDSHAKE_VERSION,
+                ports: Vec::new(),
                 since: clock.now(),
                 lease_ms: u64::try_from(LEASE.as_millis()).unwrap(),
             },

@@ -6,7 +6,7 @@ use tokio::net::TcpListener;
 use tokio::time::Instant;
 
 use crate::node::{ECHO, HOLD, peer_address};
-use crate::node_process::{NodeProcess, pair, within};
+use crate::node_process::{NodeProcess, SECRET, pair, within};
 use crate::proxy::Proxy;
 
 const MAX_DETECTION_TIME: Duration = Duration::from_millis(500);
@@ -49,7 +49,7 @@ async fn a_call_under_way_to_a_peer_that_is_killed_ends_with_it() {
 async fn a_restart_at_the_same_address_is_another_process() {
     let (mut a, mut b) = pair().await;
     b.kill().await;
-    let mut again = NodeProcess::with("b", "p-b2", &b.address, Some("a secret")).await;
+    let mut again = NodeProcess::with("b", "p-b2", &b.address, Some(SECRET)).await;
     let all = [a.peer_address(), b.peer_address(), again.peer_address()];
     a.set_members(&all).await;
     again.set_members(&all).await;

@@ -10,7 +10,7 @@ use abide_actors::journal::Holder;
 use abide_registry::host::{HostMsg, RemoteCall};
 use abide_registry::member::ProcessId;
 use abide_registry::membership::{LinkState, Member, MemberState};
-use abide_registry::peers::{CallError, Mesh, MeshConfig, Peers};
+use abide_registry::peers::{CallError, ClusterSecret, Mesh, MeshConfig, Peers};
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
@@ -135,6 +135,7 @@ async fn run(config: Config) {
     report(&Report::Listens(listener.local_addr().unwrap().to_string()));
     let (members, receiver) = watch::channel(Vec::new());
     let Config { name, process, secret, .. } = config;
+    let secret = secret.map(|secret| ClusterSecret::new(secret).unwrap());
     let settings = MeshConfig { name, process, listener, secret, host, members: receiver };
     let cluster = Arc::new(Mesh::start(settings).await.unwrap());
     let mut links = cluster.links();
@@ -229,6 +230,8 @@ fn member((node, process, address): PeerAddress) -> Member {
         live_actors: 0,
         version: "test".to_owned(),
         protocol_version: abide_registry::protocol::PROTOCOL_VERSION,
+        handshake_version: abide_registry::protocol::HANDSHAKE_VERSION,
+        ports: Vec::new(),
         since: abide_conversation::Timestamp::default(),
         lease_ms: 5_000,
     }

@@ -24,6 +24,9 @@ pub async fn within<T>(what: &str, future: impl Future<Output = T>) -> T {
     timeout(DEADLINE, future).await.unwrap_or_else(|_| panic!("timed out waiting for {what}"))
 }
 
+/// The secret of the cluster.
+pub const SECRET: &str = "the secret of the nodes in these tests";
+
 type Links = BTreeMap<String, String>;
 
 /// A child process that runs a node.
@@ -43,7 +46,7 @@ pub struct NodeProcess {
 impl NodeProcess {
     /// Starts a node with the cluster's secret on a free port.
     pub async fn start(name: &str, process: &str) -> Self {
-        Self::with(name, process, "127.0.0.1:0", Some("a secret")).await
+        Self::with(name, process, "127.0.0.1:0", Some(SECRET)).await
     }
 
     pub async fn with(name: &str, process: &str, listen: &str, secret: Option<&str>) -> Self {

@@ -9,7 +9,13 @@ use crate::node_process::{NodeProcess, pair, within};
 #[tokio::test]
 async fn a_wrong_secret_is_refused_with_one_line_on_each_side() {
     let mut a = NodeProcess::start("a", "p-a").await;
-    let mut b = NodeProcess::with("b", "p-b", "127.0.0.1:0", Some("another")).await;
+    let mut b = NodeProcess::with(
+        "b",
+        "p-b",
+        "127.0.0.1:0",
+        Some("another secret than that of the others"),
+    )
+    .await;
     let both = [a.peer_address(), b.peer_address()];
     a.set_members(&both).await;
     b.set_members(&both).await;

@@ -119,6 +119,8 @@ impl Node {
             live_actors: self.table.borrow().len(),
             version: String::new(),
             protocol_version: abide_registry::protocol::PROTOCOL_VERSION,
+            handshake_version: abide_registry::protocol::HANDSHAKE_VERSION,
+            ports: Vec::new(),
             since: Timestamp::UNIX_EPOCH,
             lease_ms: LEASE_MS,
         }

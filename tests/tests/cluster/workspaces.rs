@@ -75,7 +75,7 @@ async fn missing_storage_is_an_error_that_is_reported_everywhere_and_nothing_is_
 
 #[tokio::test]
 async fn a_child_whose_agent_works_elsewhere_finds_its_files_there() {
-    let site = Site::new(ABIDE).with(&["--workspaces", "files"]);
+    let site = Site::new(ABIDE).with(&["--workspaces", "files", "--workspace-roots", "docs"]);
     let _node = site.start().await;
     let docs = site.dir().join("docs");
     std::fs::create_dir(&docs).unwrap();

@@ -119,7 +119,11 @@ async fn a_node_with_another_secret_is_refused_and_the_others_go_on() {
     wait_until_connected(&cluster).await;
     let asks = tool("ask", json!({"executor": "human", "timeout": "3s"}));
     cluster.client(0).define("a", &calls_once(vec![asks])).await;
-    let foreign = cluster.join(|site| site.with_env("ABIDE_CLUSTER_SECRET", "not the same")).await;
+    let foreign = cluster
+        .join(|site| {
+            site.with_env("ABIDE_CLUSTER_SECRET", "not the same secret as that of the others")
+        })
+        .await;
     for index in 0..2 {
         poll("the foreign node to be refused", async || {
             (refused_count(cluster.client(index), "secret").await > 0.0).then_some(())

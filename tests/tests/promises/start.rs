@@ -120,9 +120,15 @@ async fn without_a_secret_every_address_must_be_loopback() {
         );
         assert!(stderr.contains("ABIDE_CLUSTER_SECRET"), "{flag}: {stderr}");
     }
+    for short in ["summer2026", &"s".repeat(31)] {
+        let site = Site::new(ABIDE).with_env("ABIDE_CLUSTER_SECRET", short);
+        let words = ["ABIDE_CLUSTER_SECRET", "at least 32 characters"];
+        refuses(&site, redis.url(), &[], 2, &words).await;
+        refuses(&site, "memory", &[], 2, &words).await;
+    }
     let site = Site::new(ABIDE)
         .with_store(redis.url())
-        .with_env("ABIDE_CLUSTER_SECRET", "long and random")
+        .with_env("ABIDE_CLUSTER_SECRET", "long and random, as it has to be since 2026")
         .with(&["--cluster-advertise", "192.0.2.1:7070"]);
     let _node = site.start().await;
 }

@@ -16,6 +16,8 @@ use crate::three_nodes::{retry_post, send_message, start_cluster, wait_until_all
 
 /// The directory that `.ci/previous-build` makes for its revision.
 const PREVIOUS: &str = "previous-1d8b9ee";
+/// The builds derive different keys from it.
+const SECRET: &str = "one secret for nodes of both builds";
 /// The drain time-out cuts off the tool that never ends, so that each replaced node runs it again.
 const REPLACE_FLAGS: [&str; 4] = ["--placement", "rendezvous", "--drain-timeout", "1s"];
 /// Turns of the long conversation per build, of four events each: enough that each build caches a
@@ -154,8 +156,8 @@ async fn resolve(at: &Client, id: &str, call: &str, kind: &str, answer: &Value) 
 
 /// Starts three nodes of the previous build, and defines all agents.
 async fn start_previous(tools: ToolServer) -> Work {
-    let cluster =
-        start_cluster(Plan::new(previous()).with(&["--lease", "5s"]).with(&REPLACE_FLAGS)).await;
+    let plan = Plan::new(previous()).with_secret(SECRET);
+    let cluster = start_cluster(plan.with(&["--lease", "5s"]).with(&REPLACE_FLAGS)).await;
     let (first, shapes) = (cluster.client(0), shapes(&tools));
     for shape in &shapes {
         first.define(shape.name, &shape.agent).await;

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::ModelStep;
 use super::hooks::passed_the_gate;
-use crate::assigns::merged;
+use crate::assigns::Assigns;
 use crate::clock::Clock;
 use crate::definition::{MAX_TOOL_NAME_BYTES, Tool};
 use crate::hooks::tool_use::ToolUseVerdict;
@@ -62,11 +62,12 @@ impl ModelStep<'_> {
             } else {
                 Vec::new()
             };
-        let assigns = merged(&self.definition.assigns, &ctx.state.assigns, &self.turn.assigns);
+        let assigns =
+            Assigns::new(&self.definition.assigns, &ctx.state.assigns, &self.turn.assigns);
         let scope = CallScope {
             conversation: ctx.id.clone(),
             principal: self.turn.principal.clone(),
-            assigns,
+            assigns: Arc::new(assigns),
             metadata: ctx.state.metadata.clone(),
         };
         let clock = services.clock.clone();

@@ -121,6 +121,9 @@ pub(in crate::agent) struct HttpDocument {
     #[schema(value_type = String, max_length = 2048, example = "http://127.0.0.1:9100/send")]
     pub(in crate::agent) url: Option<Text<2_048>>,
     pub(in crate::agent) headers: Option<Map<String, Value>>,
+    /// The names of the environment variables that hold the values of these headers.
+    #[schema(value_type = Option<Map<String, Value>>)]
+    pub(in crate::agent) headers_env: Option<Map<String, Value>>,
     /// The name of the variable that holds the secret; requests are then signed after Standard
     /// Webhooks.
     #[schema(value_type = Option<String>)]

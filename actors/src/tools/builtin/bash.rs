@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
+use abide_conversation::permission::Network;
 use serde_json::{Value, json};
 
 use crate::exec::output::truncate_middle;
@@ -39,8 +40,8 @@ pub(super) fn parameters() -> Value {
     })
 }
 
-/// Runs the command in `root`; `network` says whether it may use TCP inside the sandbox.
-pub(super) async fn run(args: &Value, root: &Path, network: bool, shell: &Shell) -> ToolReturn {
+/// Runs the command in `root`; `network` says where it may connect to.
+pub(super) async fn run(args: &Value, root: &Path, network: Network, shell: &Shell) -> ToolReturn {
     let Some(text) = args["command"].as_str().filter(|text| !text.trim().is_empty()) else {
         return ToolReturn::builtin_error("missing_command", "");
     };

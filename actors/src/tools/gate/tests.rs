@@ -10,6 +10,7 @@ use abide_conversation::{Attempt, CallId, ConversationId, DecisionId, Principal}
 use serde_json::json;
 
 use super::*;
+use crate::assigns::Assigns;
 use crate::tools::Toolbox;
 use crate::tools::fixtures::{parse, scope, source};
 use crate::tools::mcp::Listings;
@@ -294,13 +295,13 @@ fn a_child_is_never_allowed_more_than_its_parent() {
     }
     assert_eq!(verdict_of(&child, "bash", json!({})), "Deny: disallowed_tools");
     assert_eq!(child.allowed_hosts(), BTreeSet::from(["b".to_owned()]));
-    assert!(child.allows_network());
+    assert_eq!(child.network(), Network::All);
     let grandchild =
         Gate::new(agent(json!({"network": true})), &child_of(child.ceiling(&bypass_grant(), None)));
     assert_eq!(grandchild.phase(), PermissionPhase::Default);
     assert_eq!(verdict_of(&grandchild, "send", json!({})), "Deny: allowed_tools");
     let strict = Gate::new(agent(json!({})), &child_of(Ceiling { network: false, ..ceiling }));
-    assert!(!strict.allows_network());
+    assert_eq!(strict.network(), Network::None);
 }
 
 #[test]
@@ -453,4 +454,28 @@ fn leave_for_other_arguments_needs_a_verdict_about_them_and_never_widens() {
     for decision in [Decision::Ask, Decision::Deny] {
         assert_eq!(grant.for_changed_args(&Verdict { decision, ..verdict.clone() }, &args), None);
     }
+}
+
+/// Whoever writes the message must not switch the approval off that the conversation demands.
+#[test]
+fn a_message_does_not_change_what_a_condition_reads_of_the_conversation() {
+    let run = json!({"http": {"url": "http://127.0.0.1:9/"}});
+    let tool =
+        |name: &str, when: &str| json!({"name": name, "run": run, "approval": {"when": when}});
+    let definition = parse(source(json!([
+        tool("own", "conversation.assigns.trusted != true"),
+        tool("sent", "message.assigns.trusted != true"),
+    ])));
+    let gate = Gate::new(Arc::new(definition.unwrap().definition), &State::default());
+    let map = |value: Value| value.as_object().cloned().unwrap_or_default();
+    let (no, yes) = (map(json!({"trusted": false})), map(json!({"trusted": true})));
+    let decide = |name: &str, assigns: Assigns| {
+        let tool = gate.definition.tools.iter().find(|tool| tool.name == name).unwrap();
+        let scope = CallScope { assigns: Arc::new(assigns), ..scope() };
+        gate.decide(tool, &json!({}), &scope).decision
+    };
+    assert_eq!(decide("own", Assigns::new(&no, &no, &yes)), Decision::Ask);
+    assert_eq!(decide("own", Assigns::new(&no, &map(json!({})), &yes)), Decision::Ask);
+    assert_eq!(decide("own", Assigns::new(&no, &yes, &no)), Decision::Allow);
+    assert_eq!(decide("sent", Assigns::new(&no, &no, &yes)), Decision::Allow);
 }

@@ -67,8 +67,10 @@ async fn raw(bytes: Vec<u8>, hangs: bool) -> String {
 
 fn tool(url: &str, more: &Value) -> Tool {
     let mut http = json!({"url": url, "headers": {"x-team": "support"}});
-    if let Some(name) = more.get("signing_secret_env") {
-        http["signing_secret_env"] = name.clone();
+    for key in ["signing_secret_env", "headers_env"] {
+        if let Some(given) = more.get(key) {
+            http[key] = given.clone();
+        }
     }
     let streaming = more.get("streaming").is_some();
     let tool = json!({"name": "send", "run": {"http": http}, "streaming": streaming,
@@ -172,6 +174,23 @@ async fn the_model_is_not_told_which_secret_is_missing_or_unfit_and_nothing_is_s
         let named = format!("name=\"send\" variable=\"{name}\"");
         assert!(log.lines().contains(&named), "{}", log.lines());
     }
+    assert!(received.lock().unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn a_header_may_have_its_value_from_a_variable() {
+    let (url, received) = server(vec![json_answer("1")]).await;
+    let secret = json!({"headers_env": {"Authorization": "SECRET"}});
+    assert_eq!(call_tool(&url, secret).await.0, ToolReturn::ok(1));
+    let (headers, _) = received.lock().unwrap().remove(0);
+    assert_eq!(
+        (&headers["authorization"], &headers["x-team"]),
+        (&SECRET.parse().unwrap(), &"support".parse().unwrap())
+    );
+    let log = ErrorLog::capture();
+    let (returned, _) = call_tool(&url, json!({"headers_env": {"x-a": "MISSING"}})).await;
+    assert_eq!(failure(&returned), "the tool is not configured");
+    assert!(log.lines().contains("name=\"send\" variable=\"MISSING\""), "{}", log.lines());
     assert!(received.lock().unwrap().is_empty());
 }
 

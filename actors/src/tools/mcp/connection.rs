@@ -22,8 +22,10 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
+use super::sse_server::{SSE_ONLY, is_sse_only};
 use super::stdio;
 use super::transport::{BoundedTransport, MAX_MESSAGE_BYTES, NegotiatedVersion};
+use super::unavailable::McpUnavailable;
 use crate::definition::{McpServer, McpTransport};
 use crate::environment::Env;
 use crate::limits::encoded_len;
@@ -61,7 +63,7 @@ impl Connection {
         env: &Env,
         changed: ChangeFlag,
         version: &Arc<NegotiatedVersion>,
-    ) -> Result<Self, String> {
+    ) -> Result<Self, McpUnavailable> {
         let handler = Handler { changed, progress: Mutex::default() };
         let lifecycle = version.lifecycle();
         // An old server may not answer a probe that it does not know. The second half of the
@@ -73,17 +75,19 @@ impl Connection {
                 for (name, variable) in secret_headers {
                     headers.insert(name.clone(), secret_header(variable, env)?);
                 }
-                let transport = http_transport(url.as_str(), headers, client);
-                handler
-                    .serve_with_lifecycle(
-                        BoundedTransport::new(transport, probe, Arc::clone(version)),
-                        lifecycle,
-                    )
-                    .await
+                let transport = http_transport(url.as_str(), headers.clone(), client.clone());
+                let transport = BoundedTransport::new(transport, probe, Arc::clone(version));
+                let connected = handler.serve_with_lifecycle(transport, lifecycle).await;
+                if connected.is_err() && is_sse_only(&client, url.as_str(), headers).await {
+                    return Err(McpUnavailable::new(SSE_ONLY));
+                }
+                connected
             }
             McpTransport::Stdio { command, args, env: names } => {
-                let transport = stdio::start(&server.name, command, args, names, env)
-                    .map_err(|error| format!("its program cannot start: {error}"))?;
+                let transport =
+                    stdio::start(&server.name, command, args, names, env).map_err(|error| {
+                        McpUnavailable::new(format!("its program cannot start: {error}"))
+                    })?;
                 handler
                     .serve_with_lifecycle(
                         BoundedTransport::new(transport, probe, Arc::clone(version)),
@@ -92,7 +96,9 @@ impl Connection {
                     .await
             }
         };
-        let service = connected.map_err(|error| error.to_string())?;
+        let service = connected.map_err(|error| {
+            McpUnavailable::with_detail("it cannot be connected to", &error.to_string())
+        })?;
         // The session caches the listing, by its own rules.
         service.set_response_cache_config(ClientCacheConfig::disabled()).await;
         Ok(Self { service, opened_at: Instant::now() })
@@ -157,10 +163,11 @@ fn http_transport(
 }
 
 /// A header value from a secret, marked so that it is never logged.
-fn secret_header(variable: &str, env: &Env) -> Result<HeaderValue, String> {
-    let value = env(variable).ok_or_else(|| format!("{variable} is not set"))?;
-    let mut value = HeaderValue::from_str(&value)
-        .map_err(|_| format!("{variable} does not fit into a header"))?;
+fn secret_header(variable: &str, env: &Env) -> Result<HeaderValue, McpUnavailable> {
+    let unfit = |why: &str| McpUnavailable::new(format!("{variable} {why}"));
+    let value = env(variable).ok_or_else(|| unfit("is not set"))?;
+    let mut value =
+        HeaderValue::from_str(&value).map_err(|_| unfit("does not fit into a header"))?;
     value.set_sensitive(true);
     Ok(value)
 }

@@ -9,7 +9,7 @@ use rmcp::model::{
 use serde_json::{Value, json};
 
 use crate::expressions::schema::Schema;
-use crate::limits::{MAX_ERROR_BYTES, cut, encoded_len};
+use crate::limits::{MAX_ERROR_BYTES, cut, encoded_len, without_bidi_controls};
 
 /// Forms of one request; each is shown to a person.
 const MAX_REQUESTS: usize = 16;
@@ -40,7 +40,7 @@ pub(super) fn next_step(input_required: InputRequiredResult) -> Result<NextStep,
     for request in requests.values() {
         messages.push(message(request)?);
     }
-    let message = cut(&messages.join("\n"), MAX_ERROR_BYTES);
+    let message = cut(&without_bidi_controls(&messages.join("\n")), MAX_ERROR_BYTES);
     let requests = serde_json::to_value(requests).map_err(|error| error.to_string())?;
     if encoded_len(&requests) > MAX_REQUESTS_BYTES {
         return Err("the MCP server's questions are too large".to_owned());

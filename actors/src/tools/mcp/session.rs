@@ -11,9 +11,9 @@ use tokio::time::{Instant, interval, sleep_until, timeout};
 use super::connection::{ChangeFlag, Connection};
 use super::listing::Listing;
 use super::transport::NegotiatedVersion;
+use super::unavailable::McpUnavailable;
 use crate::definition::McpServer;
 use crate::environment::Env;
-use crate::limits::{MAX_EXCERPT_BYTES, one_line};
 
 /// A connection that is unused for this long is closed; reconnecting is cheap in comparison.
 pub(super) const IDLE_TIMEOUT: Duration = Duration::from_secs(300);
@@ -47,15 +47,12 @@ struct SessionState {
     listing: Option<Arc<Listing>>,
     fresh_until: Option<Instant>,
     failures: u32,
+    /// Why the last attempt to use it failed, until one succeeds.
+    problem: Option<String>,
     /// The backoff: the server is not contacted before this moment.
     not_before: Option<Instant>,
     last_used: Instant,
 }
-
-/// The server cannot be used now, for this reason.
-#[derive(Clone, Debug, thiserror::Error)]
-#[error("{0}")]
-pub(super) struct McpUnavailable(pub(super) String);
 
 impl McpSession {
     pub(super) fn new(server: Arc<McpServer>, client: Client, env: Env) -> Arc<Self> {
@@ -63,6 +60,7 @@ impl McpSession {
             listing: None,
             fresh_until: None,
             failures: 0,
+            problem: None,
             not_before: None,
             last_used: Instant::now(),
         };
@@ -81,6 +79,11 @@ impl McpSession {
     /// When the session was last used.
     pub(super) fn last_used(&self) -> Instant {
         self.state().last_used
+    }
+
+    /// Why the server cannot be used, if the last attempt failed.
+    pub(super) fn problem(&self) -> Option<String> {
+        self.state().problem.clone()
     }
 
     /// The cached listing, if the server need not be contacted: the listing is fresh, or the server
@@ -108,7 +111,8 @@ impl McpSession {
         let session = Arc::clone(self);
         let refresh = tokio::spawn(async move {
             if timeout(session.server.timeout, session.refresh()).await.is_err() {
-                session.record_failure("it took too long to list its tools");
+                let why = McpUnavailable::new("it took too long to list its tools");
+                session.record_failure(&why);
             }
         });
         // The outcome is in the state; after a timeout the old listing is used.
@@ -131,9 +135,9 @@ impl McpSession {
                 let mut state = self.state();
                 state.fresh_until = Some(Instant::now() + listing.ttl);
                 state.listing = Some(Arc::new(listing));
-                (state.failures, state.not_before) = (0, None);
+                (state.failures, state.not_before, state.problem) = (0, None, None);
             }
-            Err(McpUnavailable(why)) => self.record_failure(&why),
+            Err(why) => self.record_failure(&why),
         }
     }
 
@@ -145,9 +149,13 @@ impl McpSession {
             match Listing::fetch(&self.server.name, connection.peer()).await {
                 Ok(listing) => return Ok(listing),
                 Err(ServiceError::McpError(error)) => {
-                    return Err(McpUnavailable(error.message.into_owned()));
+                    let reason = "it answered with an error";
+                    return Err(McpUnavailable::with_detail(reason, &error.message));
                 }
-                Err(error) if lost => return Err(McpUnavailable(error.to_string())),
+                Err(error) if lost => {
+                    let reason = "the connection to it broke";
+                    return Err(McpUnavailable::with_detail(reason, &error.to_string()));
+                }
                 Err(_) => {
                     lost = true;
                     self.discard(&connection).await;
@@ -167,13 +175,14 @@ impl McpSession {
                 return Ok(connection);
             }
             if connection.age() < EARLY_END_THRESHOLD {
-                self.record_failure("it ended right after it was connected to");
+                let why = McpUnavailable::new("it ended right after it was connected to");
+                self.record_failure(&why);
             }
         }
         let not_before = self.state().not_before;
         if let Some(moment) = not_before {
             if moment > Instant::now() + self.server.timeout {
-                return Err(McpUnavailable("it failed several times".to_owned()));
+                return Err(McpUnavailable::new("it failed several times"));
             }
             sleep_until(moment).await;
         }
@@ -191,11 +200,11 @@ impl McpSession {
         };
         let connected = match timeout(self.server.timeout, connecting).await {
             Ok(connected) => connected,
-            Err(_) => Err("it took too long to connect".to_owned()),
+            Err(_) => Err(McpUnavailable::new("it took too long to connect")),
         };
         let connection = Arc::new(connected.map_err(|why| {
             self.record_failure(&why);
-            McpUnavailable(why)
+            why
         })?);
         *slot = Some(Arc::clone(&connection));
         tokio::spawn(supervise(Arc::downgrade(self), Arc::downgrade(&connection)));
@@ -211,10 +220,11 @@ impl McpSession {
     }
 
     /// Records a failure and backs off. Only the first failure in a row is logged.
-    fn record_failure(&self, why: &str) {
+    fn record_failure(&self, why: &McpUnavailable) {
         let mut state = self.state();
         let now = Instant::now();
         state.fresh_until = None;
+        state.problem = Some(why.reason.clone());
         if state.not_before.is_some_and(|moment| now < moment) {
             return;
         }
@@ -222,8 +232,9 @@ impl McpSession {
         state.not_before = Some(now + wait);
         state.failures = state.failures.saturating_add(1);
         if state.failures == 1 {
-            let why = one_line(why, MAX_EXCERPT_BYTES);
-            tracing::warn!(server = self.server.name, content = why, "MCP server unavailable");
+            let McpUnavailable { reason, detail } = why;
+            let content = detail.as_deref().unwrap_or_default();
+            tracing::warn!(server = self.server.name, reason, content, "MCP server unavailable");
         }
     }
 

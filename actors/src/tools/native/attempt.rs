@@ -27,7 +27,7 @@ pub(in crate::tools) async fn run_call(
             turn: run.turn.as_ref(),
             call: &run.call,
             attempt: run.attempt,
-            assigns: &run.assigns,
+            assigns: &run.assigns.merged,
             principal: &run.principal,
             input: run.input.as_ref(),
             dependencies: &dependencies,

@@ -4,7 +4,6 @@
 
 use std::fs;
 use std::os::unix::fs::symlink;
-use std::path::PathBuf;
 use std::thread;
 
 use tempfile::TempDir;
@@ -52,11 +51,13 @@ fn a_workspace_is_where_its_reference_says() {
 #[test]
 fn no_owner_has_anothers_directory_or_one_that_means_something() {
     for owner in [".", "..", ".abide-storage", "a/b", "%2E", "ä", "a:b_C-1.x"] {
-        let name = directory_name(owner);
+        let name = directory_name(owner, false);
         assert!(!name.starts_with('.') && !name.contains('/'), "{name}");
     }
-    assert_eq!(directory_name("a:b_C-1.x"), "a:b_C-1.x");
-    assert_eq!([".", "..", "%2E"].map(directory_name), ["%2E", "%2E.", "%252E"]);
+    assert_eq!(directory_name("a:b_C-1.x", false), "a:b_C-1.x");
+    assert_eq!(directory_name("a:b_C-1.x", true), "a:b_%43-1.x");
+    let named = [".", "..", "%2E"].map(|owner| directory_name(owner, false));
+    assert_eq!(named, ["%2E", "%2E.", "%252E"]);
     let (_dir, path) = temporary();
     let opened = workspaces(&path).open(&own(".."), None).unwrap();
     assert_eq!(opened.root(), path.join("%2E."));
@@ -250,4 +251,49 @@ fn a_discarded_workspace_is_gone_and_its_name_is_free() {
         workspaces.discard(&shared, Some(&storage)).unwrap().is_none(),
         "a shared root is not discarded"
     );
+}
+
+/// The second name of the marker stands for storage that finds it in any case.
+#[test]
+fn owners_that_differ_in_case_have_two_directories_on_storage_that_folds_it() {
+    let (_keep, base) = temporary();
+    let all = workspaces(&base);
+    let storage = all.open(&own("Old"), None).unwrap().storage().unwrap().to_owned();
+    fs::hard_link(base.join(MARKER_FILE), base.join(".ABIDE-STORAGE")).unwrap();
+    let root = |owner: &str, recorded: Option<&str>| {
+        all.open(&own(owner), recorded).unwrap().root().to_owned()
+    };
+    assert_eq!(root("trip", None), base.join("trip"));
+    assert_eq!(root("Trip", None), base.join("%54rip"));
+    assert_eq!(root("Trip", Some(&storage)), base.join("%54rip"));
+    assert_eq!(root("Old", Some(&storage)), base.join("Old"), "its files were there before");
+    all.discard(&own("Trip"), Some(&storage)).unwrap().unwrap().remove();
+    assert!(base.join("trip").exists() && !base.join("%54rip").exists());
+}
+
+#[test]
+fn a_root_is_permitted_by_the_operator_or_refused() {
+    let (_keep, path) = temporary();
+    for dir in ["base", "docs/deep", "docsx", "other"] {
+        fs::create_dir_all(path.join(dir)).unwrap();
+    }
+    symlink(path.join("other"), path.join("docs/link")).unwrap();
+    symlink(path.join("docs"), path.join("way")).unwrap();
+    let roots = vec![path.join("docs")];
+    let all = Workspaces::new(path.join("base"), Arc::new(CountingClock::default()));
+    let all = all.with_permitted_roots(roots);
+    for permitted in ["docs", "docs/deep", "way"] {
+        all.open(&workspace_ref(path.join(permitted), true), None).unwrap();
+    }
+    // A root at the base would hold the files of all conversations.
+    for refused in ["base", "docsx", "other", "docs/link", "docs/../other", "/etc"] {
+        let site = workspace_ref(path.join(refused), true);
+        let error = all.open(&site, None).err().unwrap().to_string();
+        assert!(error.contains("--workspace-roots"), "{refused}: {error}");
+        assert!(all.discard(&WorkspaceRef { shared: false, ..site }, None).is_err());
+    }
+    assert!(!path.join("other/.abide-storage").exists(), "a refused root is not marked");
+    // The names alone, for definitions.
+    assert!(all.permits(&path.join("docs/new")) && all.permits(&path.join("docs")));
+    assert!(!all.permits(&path.join("docsx")) && !all.permits(&path.join("docs/../other")));
 }

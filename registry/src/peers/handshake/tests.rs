@@ -3,8 +3,10 @@
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+use tokio_rustls::{TlsAcceptor, client};
 use tokio_util::task::AbortOnDropHandle;
 
+use super::super::secret::{ClusterSecret, MIN_SECRET_CHARS};
 use super::*;
 
 /// A listening node.
@@ -27,7 +29,7 @@ impl Listener {
 
     fn target(&self) -> Target {
         let (name, process) = (self.handshake.name.clone(), self.handshake.process.clone());
-        Target { name, process, address: self.address.clone(), probe: false }
+        Target { name, process, address: self.address.clone(), probe: false, legacy: false }
     }
 
     /// The names of the peers whose connections were accepted before `last` dials.
@@ -48,17 +50,43 @@ impl Listener {
     }
 }
 
+/// Derives the keys from this text, which the tests need not write out in full length.
+fn keys(secret: &str) -> Keys {
+    let secret = ClusterSecret::new(secret.repeat(MIN_SECRET_CHARS)).unwrap();
+    Keys::derive(Some(&secret)).unwrap()
+}
+
 fn handshake(name: &str, secret: &str) -> Arc<Handshake> {
-    let keys = Keys::derive(Some(secret)).unwrap();
+    let keys = keys(secret);
     let (name, process) = (NodeName::new(name), ProcessId::new(format!("p-{name}")));
-    Arc::new(Handshake { name, process, keys, rejections: RejectionLog::default() })
+    let has_legacy_members = AtomicBool::new(false);
+    Arc::new(Handshake {
+        name,
+        process,
+        keys,
+        has_legacy_members,
+        rejections: RejectionLog::default(),
+    })
+}
+
+/// Connects, and proves the secret.
+async fn prove(address: &str, from: &Handshake) -> client::TlsStream<TcpStream> {
+    let mut stream = connect(address, from).await;
+    let proofs = Proofs::new(&from.keys.proof_key, stream.get_ref().1).unwrap();
+    assert_eq!(proofs.dial(&mut stream).await.unwrap(), Verdict::Proved);
+    stream
+}
+
+/// Connects, and proves nothing yet.
+async fn connect(address: &str, from: &Handshake) -> client::TlsStream<TcpStream> {
+    let tcp = TcpStream::connect(address).await.unwrap();
+    let name = ServerName::try_from("abide").unwrap();
+    from.keys.connector.connect(name, tcp).await.unwrap()
 }
 
 /// Sends this hello to a listener with the right key, and returns its answer.
 async fn send_hello(listener: &Listener, from: &Handshake, hello: &Hello) -> Option<Hello> {
-    let tcp = TcpStream::connect(&listener.address).await.unwrap();
-    let name = ServerName::try_from("abide").unwrap();
-    let mut stream = from.keys.connector.connect(name, tcp).await.unwrap();
+    let mut stream = prove(&listener.address, from).await;
     hello.send(&mut stream).await.unwrap();
     Hello::receive(&mut stream).await.ok()
 }
@@ -131,7 +159,10 @@ async fn a_node_of_another_wire_version_is_refused_by_both() {
     let newer = b.handshake.clone();
     tokio::spawn(async move {
         let (tcp, _) = listener.accept().await.unwrap();
-        let mut stream = newer.keys.acceptor.accept(tcp).await.unwrap();
+        let acceptor = TlsAcceptor::from(newer.keys.acceptor.clone());
+        let mut stream = acceptor.accept(tcp).await.unwrap();
+        let proofs = Proofs::new(&newer.keys.proof_key, stream.get_ref().1).unwrap();
+        assert_eq!(proofs.listen(&mut stream).await.unwrap(), Verdict::Proved);
         Hello::receive(&mut stream).await.unwrap();
         Hello { protocol_version: PROTOCOL_VERSION + 1, ..newer.hello() }
             .send(&mut stream)
@@ -159,9 +190,7 @@ async fn a_hello_that_is_too_long_or_no_hello_ends_the_connection() {
     let mut b = Listener::start("b", "secret").await;
     let a = handshake("a", "secret");
     for bytes in [&[0xff; 64][..], b"\x00\x02{}", b"\x00\x04\xf0\x9f\x92\xa9"] {
-        let tcp = TcpStream::connect(&b.address).await.unwrap();
-        let name = ServerName::try_from("abide").unwrap();
-        let mut stream = a.keys.connector.connect(name, tcp).await.unwrap();
+        let mut stream = prove(&b.address, &a).await;
         stream.write_all(bytes).await.unwrap();
         stream.flush().await.unwrap();
         let mut answer = Vec::new();
@@ -173,7 +202,7 @@ async fn a_hello_that_is_too_long_or_no_hello_ends_the_connection() {
 
 #[tokio::test]
 async fn the_listener_of_the_library_accepts_nobody_even_with_the_key() {
-    let keys = Keys::derive(Some("secret")).unwrap();
+    let keys = keys("secret");
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let tcp = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
     let (accepted, _) = listener.accept().await.unwrap();
@@ -185,9 +214,67 @@ async fn the_listener_of_the_library_accepts_nobody_even_with_the_key() {
 
 #[test]
 fn equal_secrets_give_equal_keys_and_different_secrets_different_ones() {
-    let cookie = |secret| Keys::derive(secret).unwrap().cookie;
-    assert_eq!(cookie(Some("secret")), cookie(Some("secret")));
-    assert_ne!(cookie(Some("secret")), cookie(Some("secre")));
-    assert_ne!(cookie(Some("secret")), cookie(None));
-    assert_eq!(cookie(None).len(), 64);
+    let derived =
+        |keys: Keys| [keys.cookie, keys.proof_key.map(|byte| format!("{byte:02x}")).concat()];
+    let (one, again) = (derived(keys("secret")), derived(keys("secret")));
+    let (other, none) = (derived(keys("secre")), derived(Keys::derive(None).unwrap()));
+    assert_eq!(one, again);
+    for part in 0..2 {
+        assert_ne!(one[part], other[part]);
+        assert_ne!(one[part], none[part]);
+        assert_eq!(none[part].len(), 64);
+    }
+    assert_ne!(one[0], one[1]);
+}
+
+/// What a stranger could test its guesses against, had it not the secret: the key of the TLS
+/// connection, which is another for each process, and what the node sends before it has a proof.
+#[tokio::test]
+async fn a_stranger_sees_nothing_that_is_derived_from_the_secret() {
+    let mut b = Listener::start("b", "secret").await;
+    let mut again = Listener::start("b", "secret").await;
+    let stranger = handshake("a", "other");
+    let mut tls_keys = Vec::new();
+    for listener in [&b, &again] {
+        let stream = connect(&listener.address, &stranger).await;
+        tls_keys.push(stream.get_ref().1.peer_certificates().unwrap()[0].as_ref().to_vec());
+    }
+    assert_ne!(tls_keys[0], tls_keys[1]);
+
+    let mut stream = connect(&b.address, &stranger).await;
+    stream.write_all(&[7; 32]).await.unwrap();
+    let mut answer = Vec::new();
+    let _ = stream.read_to_end(&mut answer).await;
+    assert_eq!(answer, [0; 32], "the answer to a wrong proof is more than a refusal");
+    for listener in [&mut b, &mut again] {
+        assert!(listener.accepted_before(&handshake("z", "secret")).await.is_empty());
+    }
+}
+
+/// A man in the middle has two connections, and a proof is good for one of them.
+#[tokio::test]
+async fn a_proof_is_worth_nothing_in_another_connection() {
+    let mut b = Listener::start("b", "secret").await;
+    let a = handshake("a", "secret");
+    let (mut one, other) = (connect(&b.address, &a).await, connect(&b.address, &a).await);
+    let proofs = Proofs::new(&a.keys.proof_key, other.get_ref().1).unwrap();
+    assert_eq!(proofs.dial(&mut one).await.unwrap(), Verdict::Refused);
+    assert!(b.accepted_before(&handshake("z", "secret")).await.is_empty());
+}
+
+/// A rolling upgrade: the members that know the old handshake only get it, and nobody gets it once
+/// they are gone.
+#[tokio::test]
+async fn the_old_handshake_is_spoken_only_while_a_member_needs_it() {
+    let mut b = Listener::start("b", "secret").await;
+    let a = handshake("a", "secret");
+    let old = Target { legacy: true, ..b.target() };
+    assert_eq!(a.dial(&old).await.err(), Some(DialError::Unreachable));
+    b.handshake.has_legacy_members.store(true, Ordering::Relaxed);
+    assert!(a.dial(&old).await.is_ok());
+    assert_eq!(b.accepted_before(&handshake("z", "secret")).await, [NodeName::new("a")]);
+    assert_eq!(handshake("c", "other").dial(&old).await.err(), Some(DialError::Unreachable));
+    b.handshake.has_legacy_members.store(false, Ordering::Relaxed);
+    assert_eq!(a.dial(&old).await.err(), Some(DialError::Unreachable));
+    assert!(b.accepted_before(&handshake("z", "secret")).await.is_empty());
 }

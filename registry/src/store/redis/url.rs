@@ -6,6 +6,9 @@ use std::str::FromStr;
 use redis::io::tcp::TcpSettings;
 use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisConnectionInfo};
 
+/// The port of a server that names none.
+const DEFAULT_PORT: u16 = 6379;
+
 /// `redis://[USER:PASSWORD@]HOST[:PORT][/DB]`; `redis+cluster://…@HOST:PORT,HOST:PORT,…`;
 /// `redis+sentinel://…@HOST:PORT,…/NAME[/DB]`, where user and password apply to the servers
 /// and the sentinels. `rediss` instead of `redis` uses TLS. It is displayed without user and
@@ -55,6 +58,16 @@ pub enum RedisUrlError {
 }
 
 impl RedisUrl {
+    /// The ports of the servers that the URL names. Sentinels name the server by themselves, whose port
+    /// is then taken to be the usual one.
+    pub fn ports(&self) -> impl Iterator<Item = u16> {
+        let server = match self.kind {
+            Kind::Sentinel(_) => Some(DEFAULT_PORT),
+            Kind::Single | Kind::Cluster => None,
+        };
+        self.hosts.iter().map(|host| host.port).chain(server)
+    }
+
     pub(super) fn hosts(&self) -> &[Host] {
         &self.hosts
     }
@@ -117,8 +130,8 @@ impl FromStr for RedisUrl {
         let (scheme, rest) = url.split_once("://").ok_or(RedisUrlError::Scheme)?;
         let (protocol, kind) = scheme.split_once('+').unwrap_or((scheme, ""));
         let (tls, port) = match protocol {
-            "redis" => (false, 6379),
-            "rediss" => (true, 6379),
+            "redis" => (false, DEFAULT_PORT),
+            "rediss" => (true, DEFAULT_PORT),
             _ => return Err(RedisUrlError::Scheme),
         };
         let (kind, port) = match kind {

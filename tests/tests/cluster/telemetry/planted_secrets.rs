@@ -25,7 +25,7 @@ const SECRETS: [&str; 7] = [
     API_KEY,
     WEBHOOK,
     "UExBTlRFRC13ZWJob29r",
-    "PLANTED-cluster-secret",
+    "PLANTED-cluster-secret-that-nobody-guesses",
     "PLANTED-authorization",
     "PLANTED-idempotency-key",
 ];
@@ -92,7 +92,7 @@ async fn run_scenario(format: &str, content: &str) -> Telemetry {
         .with(&["--durability", "os", "--otlp", &collector.url(), "--log-format", format])
         .with_env("RUST_LOG", "trace")
         .with_env("ABIDE_TELEMETRY_CONTENT", content)
-        .with_env("ABIDE_CLUSTER_SECRET", "PLANTED-cluster-secret")
+        .with_env("ABIDE_CLUSTER_SECRET", "PLANTED-cluster-secret-that-nobody-guesses")
         .with_env("MODEL_KEY", API_KEY)
         .with_env("WEBHOOK_SECRET", WEBHOOK);
     let mut node = site.start().await;

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use reqwest::header::CONTENT_TYPE;
 use serde_json::json;
 use tokio::time::{Instant, advance, pause, resume};
 
@@ -93,4 +94,31 @@ async fn a_process_knows_only_the_variables_that_its_definition_names() {
         let known = ["PATH", "HOME", "LANG", "TMPDIR", "MCP_TEST_NAMED", "LC_CTYPE"];
         assert!(known.contains(&name.as_str()), "{name}");
     }
+}
+
+/// Model steps are asked without its tools, which somebody should be told.
+#[tokio::test]
+async fn a_server_that_speaks_only_http_with_sse_is_named_with_the_reason() {
+    let stream = || async {
+        let endpoint = "event: endpoint\ndata: /messages?session=1\n\n";
+        ([(CONTENT_TYPE, "text/event-stream")], endpoint)
+    };
+    let app = axum::Router::new().route("/sse", axum::routing::get(stream));
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/sse?token=hidden", listener.local_addr().unwrap());
+    tokio::spawn(async move { axum::serve(listener, app).await });
+    let rig = Rig::new(json!({"url": url}));
+    assert_eq!(rig.names().await, Vec::<String>::new());
+    let problems = rig.mcp.problems();
+    assert_eq!(problems.len(), 1);
+    assert!(problems[0].starts_with("mcp: docs: it speaks only HTTP+SSE"), "{problems:?}");
+}
+
+#[tokio::test]
+async fn a_server_that_is_away_is_named_without_the_secrets_of_its_url() {
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let rig = Rig::new(json!({"url": format!("http://{free}/mcp?token=hidden")}));
+    assert_eq!(rig.mcp.problems(), Vec::<String>::new());
+    rig.names().await;
+    assert_eq!(rig.mcp.problems(), ["mcp: docs: it cannot be connected to"]);
 }
