@@ -127,7 +127,7 @@ mod tests {
         };
         assert_eq!(ended, (id, false));
         planner.finish(ended.0, ended.1, now);
-        let later = now + jiff::SignedDuration::from_secs(2);
+        let later = now.checked_add(jiff::SignedDuration::from_secs(2)).unwrap();
         let poll = planner.next_poll(later);
         assert_eq!(planner.plan(poll, later, &alarms, wakes.count()).0, alarms);
     }

@@ -131,7 +131,7 @@ pub(crate) struct StillClock(Timestamp);
 impl StillClock {
     #[allow(clippy::disallowed_methods)]
     pub(crate) fn now() -> Arc<Self> {
-        Arc::new(Self(Timestamp::now()))
+        Arc::new(Self(jiff::Timestamp::now().into()))
     }
 }
 

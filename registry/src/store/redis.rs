@@ -109,7 +109,7 @@ impl Redis {
             confirmed: (0..number(CONFIRMED_CONNECTIONS)).map(|_| reading()).collect(),
             large: writing().with_timeout(LARGE_TIMEOUT),
             large_transfers: Semaphore::new(MAX_LARGE_TRANSFERS),
-            pages: connection(),
+            pages: reading(),
             page_transfers: Semaphore::new(MAX_PAGE_TRANSFERS),
             next_durable: AtomicUsize::new(0),
             next_confirmed: AtomicUsize::new(0),

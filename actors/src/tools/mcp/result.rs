@@ -177,8 +177,8 @@ mod tests {
         assert_eq!(of_both(&approximate, json!([text])), Outcome::Ok(approximate));
     }
 
-    #[test]
-    fn a_structured_result_that_breaks_its_own_schema_is_an_error() {
+    #[tokio::test]
+    async fn a_structured_result_that_breaks_its_own_schema_is_an_error() {
         let promised = Schema::compile(&json!({"properties": {"n": {"type": "number"}}})).unwrap();
         let result = async |n: Value| {
             let result = json!({"content": [], "structuredContent": {"n": n}});

@@ -130,6 +130,15 @@ impl Redis {
         WaitFor::Write(self.replicas)
     }
 
+    /// Calls a script that reads what may be lost with the primary.
+    pub(super) async fn call_reading<T: FromRedisValue>(
+        &self,
+        call: ScriptCall,
+    ) -> Result<T, StoreError> {
+        let answer = run(&self.reads, call, WaitFor::Nothing).await?;
+        read("script", answer)
+    }
+
     /// Calls a script that reads a page of a journal, on the connection for those.
     pub(super) async fn call_paging<T: FromRedisValue>(
         &self,

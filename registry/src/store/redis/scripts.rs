@@ -215,7 +215,8 @@ impl Redis {
         let tag = Tag::of(id);
         let keys = ["c", "j", "s"].map(|kind| tag.own(kind, id.as_str()));
         let format = if cached { super::STATE_FORMAT.to_string() } else { String::new() };
-        self.call_confirmed(ScriptCall::new(&LOAD, tag, keys).arg(format).arg(FIRST_PAGE_BYTES)).await
+        self.call_confirmed(ScriptCall::new(&LOAD, tag, keys).arg(format).arg(FIRST_PAGE_BYTES))
+            .await
     }
 
     /// The call that reads the next page of a journal, from the index `first` on; the answer is nil

@@ -45,7 +45,10 @@ async fn calls_of(server: &Server, command: &str) -> usize {
 
 async fn page(redis: &Redis, epoch: &str, first: i64) -> Option<Vec<Vec<u8>>> {
     redis
-        .call_paging(Redis::page_call(&id("a"), epoch, (first, i64::MAX), PAGE_BYTES), Guarantee::Unconfirmed)
+        .call_paging(
+            Redis::page_call(&id("a"), epoch, (first, i64::MAX), PAGE_BYTES),
+            Guarantee::Unconfirmed,
+        )
         .await
         .unwrap()
 }
@@ -67,8 +70,8 @@ async fn a_long_journal_without_a_readable_cache_is_read_whole() {
         assert!((50..500).contains(&pages), "{pages} pages");
         let StoredConversation { state, events, cached_seq } = loaded.clone();
         assert_eq!((replay(state, &events), cached_seq), (whole.clone(), Seq::ZERO));
-        let (_, claimed) = redis.claim_and_load(&id("a"), &held.holder, None).await.unwrap();
-        assert_eq!(claimed, Some(loaded));
+        let claimed = redis.claim_and_load(&id("a"), &held.holder, None).await.unwrap();
+        assert_eq!(claimed.stored, Some(loaded));
     }
     let all = redis.events(&id("a"), Seq::ZERO, usize::MAX).await.unwrap();
     assert!(all == journal, "all events, in order");
@@ -84,8 +87,8 @@ async fn a_usual_load_is_one_command() {
     server.ask::<()>(&["CONFIG", "RESETSTAT"]).await;
     assert_eq!(redis.load(&id("a")).await, Ok(Some(uncached(journal.clone()))));
     assert_eq!(calls_of(&server, "evalsha").await, 1);
-    let (_, claimed) = redis.claim_and_load(&id("a"), &held.holder, None).await.unwrap();
-    assert_eq!(claimed, Some(uncached(journal.clone())));
+    let claimed = redis.claim_and_load(&id("a"), &held.holder, None).await.unwrap();
+    assert_eq!(claimed.stored, Some(uncached(journal.clone())));
     assert_eq!(redis.events(&id("a"), Seq::ZERO, 256).await, Ok(journal));
     assert_eq!(calls_of(&server, "evalsha").await, 3);
 }

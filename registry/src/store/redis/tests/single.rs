@@ -172,9 +172,9 @@ async fn a_full_server_still_deletes_reads_and_keeps_its_members() {
     assert_eq!(store.alarms(1).await, Ok(vec![]));
     // What is there can be claimed, released and deleted.
     store.release(&id("b"), &held_b).await.unwrap();
-    let (held_b, loaded) = store.claim_and_load(&id("b"), &holder("m"), None).await.unwrap();
-    assert_eq!(loaded.unwrap().events.len(), 1);
-    store.release(&id("b"), &held_b).await.unwrap();
+    let claimed = store.claim_and_load(&id("b"), &holder("m"), None).await.unwrap();
+    assert_eq!(claimed.stored.unwrap().events.len(), 1);
+    store.release(&id("b"), &claimed.claim).await.unwrap();
     let held_b = store.claim(&id("b"), &holder("n"), None).await.unwrap();
     for (name, held) in [("a", &held_a), ("b", &held_b)] {
         let gone = Some(response("key:1", "gone", 60));
