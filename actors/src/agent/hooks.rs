@@ -53,7 +53,8 @@ fn hook(
     let on = document.on;
     let name = name(mistakes, &field("name"), document.name);
     let target = match (document.http, document.native) {
-        (Some(http), None) => endpoint::http(mistakes, &field("http."), http).map(HookTarget::Http),
+        (Some(http), None) => endpoint::http(mistakes, &field("http."), http)
+            .map(|endpoint| HookTarget::Http(Box::new(endpoint))),
         (None, Some(Text(native))) => native_hook(mistakes, &field("native"), native, extensions),
         (Some(_), Some(_)) | (None, None) => {
             if !mistakes.has(&field("http")) && !mistakes.has(&field("native")) {

@@ -37,7 +37,7 @@ pub struct HookSpec {
 /// The code or the server that is called.
 #[derive(Clone, Debug)]
 pub enum HookTarget {
-    Http(Endpoint),
+    Http(Box<Endpoint>),
     /// The name in `Hooks`.
     Native(String),
 }

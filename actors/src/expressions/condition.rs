@@ -67,7 +67,8 @@ impl Condition {
             if let Some(name) = names::unknown_name(expression, &ENV) {
                 let name = one_line(&name, MAX_SHOWN_NAME_BYTES);
                 return Err(format!(
-                    "names {name}, but has args, principal, conversation and the functions of CEL"
+                    "names {name}, but has args, principal, conversation, message and the functions of \
+                     CEL"
                 ));
             }
             Ok(Arc::new(step_budget::with_step_budget(expression.clone())))

@@ -189,7 +189,12 @@ mod tests {
 
     fn answer(seq: u64, turn: &str) -> Event {
         let message = json!({"id": format!("a_{turn}"), "role": "assistant", "content": []});
-        event(seq, turn, "assistant_msg", json!({"message": message, "status": "complete"}))
+        event(
+            seq,
+            turn,
+            "assistant_msg",
+            json!({"message": message, "status": "complete", "step": 1}),
+        )
     }
 
     /// Two turns, of which the second was queued during the first, and two that are still queued.

@@ -145,6 +145,7 @@ impl Visit for MessageVisitor<'_> {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use std::io::Write;
 

@@ -162,7 +162,7 @@ async fn a_journal_is_read_in_pages() {
     let page = api.get("/v1/conversations/a/journal?after=1&limit=2").await.body;
     assert_eq!(page["events"], json!(events[1..3]));
     assert_eq!(page["last_seq"], seqs.len());
-    let beyond = api.get("/v1/conversations/a/journal?after=18446744073709551615").await.body;
+    let beyond = api.get("/v1/conversations/a/journal?after=9223372036854775807").await.body;
     assert_eq!(beyond["events"], json!([]));
 }
 

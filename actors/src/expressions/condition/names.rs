@@ -6,7 +6,7 @@ use cel::common::ast::{CallExpr, ComprehensionExpr, EntryExpr, Expr};
 use cel::{Context, Env, IdedExpr, Value};
 
 /// The variables that every condition has.
-const VARIABLES: [&str; 3] = ["args", "principal", "conversation"];
+const VARIABLES: [&str; 4] = ["args", "principal", "conversation", "message"];
 
 /// The first variable or function that no condition has.
 pub(super) fn unknown_name(expression: &IdedExpr, env: &Arc<Env>) -> Option<String> {

@@ -202,10 +202,7 @@ impl McpSession {
             Ok(connected) => connected,
             Err(_) => Err(McpUnavailable::new("it took too long to connect")),
         };
-        let connection = Arc::new(connected.map_err(|why| {
-            self.record_failure(&why);
-            why
-        })?);
+        let connection = Arc::new(connected.inspect_err(|why| self.record_failure(why))?);
         *slot = Some(Arc::clone(&connection));
         tokio::spawn(supervise(Arc::downgrade(self), Arc::downgrade(&connection)));
         Ok(connection)

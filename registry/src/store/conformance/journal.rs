@@ -191,7 +191,7 @@ pub(in super::super) async fn an_event_of_an_unknown_type_is_kept_whole(store: A
 pub(in super::super) async fn conversations_whose_ids_share_a_prefix_are_separate(
     store: Arc<dyn Store>,
 ) {
-    let names = ["a", "a:", "a:b", "a:1", "a.", "a-", "aa", "A", "_", ":", "."];
+    let names = ["a", "a:", "a:b", "a:1", "a.", "a-", "aa", "A", "_", ":", "..."];
     for (count, name) in names.iter().enumerate() {
         let held = claim_conversation(&*store, name).await;
         let mut own = commit(1, count as u64 + 1);

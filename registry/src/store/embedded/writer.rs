@@ -239,8 +239,8 @@ impl Writer {
     /// Closes the file and reopens it, as often as it takes or until the store is dropped.
     fn reopen(&mut self, mut reason: String) {
         let mut delay = 1;
-        while !(self.queue.is_closed() && self.queue.is_empty())
-            && !self.shared.probe.has_lost_writes()
+        while !(self.shared.probe.has_lost_writes()
+            || self.queue.is_closed() && self.queue.is_empty())
         {
             tracing::error!(%reason, "store file failed: reopening");
             self.shared.replace(Err(reason.clone()));

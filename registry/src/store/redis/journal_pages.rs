@@ -25,7 +25,7 @@ const MAX_READS: usize = 5;
 
 /// What became of one attempt to read a conversation.
 enum ReadAttempt {
-    Whole(StoredConversation),
+    Whole(Box<StoredConversation>),
     UnreadableCache,
     /// Another claim was won in between, and so the conversation may be another one.
     Claimed,
@@ -44,7 +44,7 @@ impl Redis {
         for _ in 0..MAX_READS {
             let Some(row) = stored else { return Ok(None) };
             match self.read_rest(id, row).await? {
-                ReadAttempt::Whole(conversation) => return Ok(Some(conversation)),
+                ReadAttempt::Whole(conversation) => return Ok(Some(*conversation)),
                 ReadAttempt::UnreadableCache => is_cache_readable = false,
                 ReadAttempt::Claimed => {}
             }
@@ -79,7 +79,7 @@ impl Redis {
             conversation =
                 decode(usize::MAX, move || decode_next(&name, conversation, &page)).await??;
         }
-        Ok(ReadAttempt::Whole(conversation))
+        Ok(ReadAttempt::Whole(Box::new(conversation)))
     }
 
     /// The events `after + 1 ..= last`, as far as they exist.

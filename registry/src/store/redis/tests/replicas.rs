@@ -157,7 +157,7 @@ async fn nothing_unreplicated_is_answered(pair: Pair) {
     assert_unknown("reserve of what is kept", again);
     // Hints need no replica.
     assert!(store.current_claim(a).await.unwrap().is_some());
-    assert_eq!(store.last_seqs(&[a.clone()]).await, Ok(vec![Some(Seq::new(2))]));
+    assert_eq!(store.last_seqs(std::slice::from_ref(a)).await, Ok(vec![Some(Seq::new(2))]));
 
     replica.thaw();
     wait_until("the replica has everything", async || store.load(a).await.is_ok()).await;
