@@ -27,16 +27,19 @@ impl LiveConversation {
         // new claim, such as on a store that is full, that request is fenced and its client told to
         // try again: the deletion is done, and must be answered.
         let me = self.services.lease.me();
+        let before = std::mem::take(&mut self.state);
         match with_store_timeout(journal.claim(&self.id, &me, None)).await {
-            Ok(claim) => self.claim = claim,
+            Ok(claim) => {
+                self.claim = claim;
+                // The files come last: only the fenced write proves that they are this actor's to
+                // delete, and only the claim that no new conversation uses them.
+                if self.claim.holder == me {
+                    discard_workspace(&self.services, &self.id, &before).await;
+                }
+            }
             Err(error) => {
                 tracing::warn!(conversation = %self.id, %error, "deleted conversation not claimed");
             }
-        }
-        let before = std::mem::take(&mut self.state);
-        // The files come last: only the fenced write proves that they are this actor's to delete.
-        if self.claim.holder == me {
-            discard_workspace(&self.services, &self.id, &before).await;
         }
         self.notify_session_end(&before);
         self.client_tools = Arc::default();

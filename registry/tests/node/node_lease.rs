@@ -194,8 +194,8 @@ async fn a_node_that_one_peer_cannot_reach_is_declared_dead_once_and_keeps_its_l
     cluster.node(0).wait_for_holds(1).await;
     let begun = tokio::time::Instant::now();
     let refused = cluster.node(1).send("x", "now").await;
-    assert!(matches!(refused, Err(RequestError::Store(_))), "{refused:?}");
-    assert!(begun.elapsed() <= Duration::from_secs(16));
+    assert!(matches!(refused, Err(RequestError::Unavailable(_))), "{refused:?}");
+    assert!(begun.elapsed() <= Duration::from_secs(2));
     assert_eq!(cluster.node(0).conversations.cluster().lease().me(), me);
     assert_eq!(cluster.live_on("x"), [0]);
     cluster.release_all();
@@ -216,7 +216,10 @@ async fn a_call_that_waited_past_its_deadline_for_a_holder_is_not_carried_out() 
     cluster.node(1).wait_until_passivated("x").await;
     cluster.node(0).conversations.start(&ConversationId::new("x")).await.unwrap();
     let refused = cluster.node(2).approve("x", "c").await;
-    assert!(matches!(refused, Err(RequestError::Store(_) | RequestError::Lost)), "{refused:?}");
+    assert!(
+        matches!(refused, Err(RequestError::Unavailable(_) | RequestError::Lost)),
+        "{refused:?}"
+    );
     cluster.node(0).wait_until_passivated("x").await;
     tokio::time::sleep(Duration::from_secs(5)).await;
     let events = cluster.node(0).journal("x").await;

@@ -87,8 +87,7 @@ async fn a_peer_that_is_killed_before_it_was_connected_refuses_connections_for_b
         let took = node.wait_for_link(&process, Some("Refused")).await - learned;
         assert!(took < MAX_DETECTION_TIME, "{here} took {took:?}");
         println!("refused after {took:?} for {here}, which was never connected");
-        let secret = Some("a secret");
-        let mut again = NodeProcess::with(there, &process, &killed.address, secret).await;
+        let mut again = NodeProcess::with(there, &process, &killed.address, Some(SECRET)).await;
         again.set_members(&[node.peer_address()]).await;
         node.wait_for_link(&process, Some("Connected")).await;
     }

@@ -132,6 +132,5 @@ mod tests {
         expect(check, &evidence, "args change");
         evidence.runs[1].headers[0].1 = "c/send-2".to_owned();
         expect(check, &evidence, "runs of \"c/send\": has the key \"c/send-2\"");
-        expect(check, &evidence, "no journal has such a call");
     }
 }
