@@ -39,7 +39,7 @@ async fn wait_for_runs(tools: &ToolServer, id: &str, least: usize) {
     let key = format!("{id}/run");
     poll(&format!("run {least} of {key}"), async || {
         let all = tools.requests.all();
-        let runs = all.iter().filter(|run| run.header("idempotency-key") == key).count();
+        let runs = all.iter().filter(|run| run.call() == key).count();
         (runs >= least).then_some(())
     })
     .await;
