@@ -54,14 +54,15 @@ pub(crate) fn without_bidi_controls(text: &str) -> String {
     if !text.contains(is_control) {
         return text.to_owned();
     }
-    let mut shown = String::with_capacity(text.len());
+    let mut visible = String::with_capacity(text.len());
     for c in text.chars() {
-        match is_control(c) {
-            true => shown.push_str(&format!("[U+{:04X}]", u32::from(c))),
-            false => shown.push(c),
+        if is_control(c) {
+            visible.push_str(&format!("[U+{:04X}]", u32::from(c)));
+        } else {
+            visible.push(c);
         }
     }
-    shown
+    visible
 }
 
 #[cfg(test)]

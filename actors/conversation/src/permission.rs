@@ -88,10 +88,7 @@ pub struct Ceiling {
 impl Ceiling {
     /// The TCP ports that commands may connect to.
     pub fn network(&self) -> Network {
-        match self.network {
-            true => Network::All,
-            false => Network::ports(self.network_ports.clone()),
-        }
+        if self.network { Network::All } else { Network::ports(self.network_ports.clone()) }
     }
 }
 

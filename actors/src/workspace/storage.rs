@@ -109,9 +109,10 @@ fn check_permission(
     let Some(root) = &site.root else { return Ok(()) };
     let is_below =
         |dir: &PathBuf| dir.canonicalize().is_ok_and(|permitted| real.starts_with(permitted));
-    match workspaces.permitted_roots.iter().any(is_below) {
-        true => Ok(()),
-        false => Err(unavailable(root, "is below no directory of --workspace-roots")),
+    if workspaces.permitted_roots.iter().any(is_below) {
+        Ok(())
+    } else {
+        Err(unavailable(root, "is below no directory of --workspace-roots"))
     }
 }
 

@@ -68,7 +68,15 @@ const HOUSES: [House; 4] = [
     House {
         source: "nodes/src",
         floors: &[
-            &["clock", "config", "demo", "launcher", "readiness", "start_error"],
+            &[
+                "clock",
+                "config",
+                "definition_warnings",
+                "demo",
+                "launcher",
+                "readiness",
+                "start_error",
+            ],
             &["seed_agents", "telemetry"],
             &["http"],
             &["admin", "server"],

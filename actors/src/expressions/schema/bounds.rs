@@ -126,7 +126,7 @@ fn measure_patterns(positions: &[Position<'_>]) -> Result<(usize, MatchCost), St
                 }
                 None => {
                     let size = patterns::measure(pattern);
-                    let size = size.map_err(|why| format!("{}: {why}", position.shown()))?;
+                    let size = size.map_err(|why| format!("{}: {why}", position.display_path()))?;
                     bytes += size.compiled_bytes;
                     known.insert(pattern, size.match_cost);
                     size.match_cost
@@ -151,7 +151,7 @@ fn check_enum(position: &Position<'_>) -> Result<(), String> {
     let options = position.schema.get("enum").and_then(Value::as_array);
     let containers = options.into_iter().flatten().filter(|it| it.is_array() || it.is_object());
     if containers.count() > MAX_ENUM_CONTAINERS {
-        let at = position.shown();
+        let at = position.display_path();
         return Err(format!(
             "{at}: enum must have at most {MAX_ENUM_CONTAINERS} arrays and objects"
         ));
@@ -209,7 +209,7 @@ impl Applied<'_> {
 }
 
 fn within_bounds(position: &Position<'_>, outer: usize, count: Count) -> Result<Count, String> {
-    let at = position.shown();
+    let at = position.display_path();
     if outer + count.depth > MAX_IN_PLACE_DEPTH {
         return Err(format!(
             "{at}: $ref, allOf and the like lead from one to the next more than \

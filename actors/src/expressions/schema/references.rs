@@ -62,7 +62,7 @@ pub(super) struct Position<'a> {
 
 impl Position<'_> {
     /// The pointer, for errors.
-    pub(super) fn shown(&self) -> String {
+    pub(super) fn display_path(&self) -> String {
         cut(&format!("#{}", self.pointer), MAX_SHOWN_BYTES)
     }
 }
@@ -180,7 +180,7 @@ impl<'a> Reader<'a> {
             None => Ok(()),
             Some(Reference { at, keyword, text }) => Err(format!(
                 "{}: {keyword} {} leads to no schema in the document",
-                self.positions[*at].shown(),
+                self.positions[*at].display_path(),
                 cut(text, MAX_SHOWN_BYTES)
             )),
         }
@@ -227,8 +227,8 @@ impl<'a> Reader<'a> {
         for keyword in REFERENCES {
             if let Some(text) = schema.get(keyword).and_then(Value::as_str) {
                 if self.positions[at].has_reference {
-                    let shown = self.positions[at].shown();
-                    return Err(format!("{shown}: must have one reference only"));
+                    let path = self.positions[at].display_path();
+                    return Err(format!("{path}: must have one reference only"));
                 }
                 self.positions[at].has_reference = true;
                 self.references.push(Reference { at, keyword, text });
@@ -292,13 +292,13 @@ impl<'a> Reader<'a> {
         let old_anchor = id.and_then(|id| id.strip_prefix('#'));
         if let Some(id) = id.filter(|_| old_anchor.is_none()) {
             let joined = self.positions[at].base.join(id);
-            let mut base =
-                joined.map_err(|_| format!("{}: $id is invalid", self.positions[at].shown()))?;
+            let mut base = joined
+                .map_err(|_| format!("{}: $id is invalid", self.positions[at].display_path()))?;
             base.set_fragment(None);
             let name = base.to_string();
             let former = self.resources.insert(name, pointer.clone());
             if former.is_some_and(|former| former != pointer) {
-                return Err(format!("{}: $id is given twice", self.positions[at].shown()));
+                return Err(format!("{}: $id is given twice", self.positions[at].display_path()));
             }
             (self.positions[at].base, self.positions[at].resource) = (base, pointer.clone());
         }
@@ -308,7 +308,10 @@ impl<'a> Reader<'a> {
             let key = (resource.clone(), anchor.to_owned());
             let former = self.anchors.insert(key, pointer.clone());
             if former.is_some_and(|former| former != pointer) {
-                return Err(format!("{}: an anchor is given twice", self.positions[at].shown()));
+                return Err(format!(
+                    "{}: an anchor is given twice",
+                    self.positions[at].display_path()
+                ));
             }
         }
         Ok(())
