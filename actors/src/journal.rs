@@ -87,6 +87,14 @@ pub struct Commit {
     pub responses: Vec<StoredResponse>,
 }
 
+impl Commit {
+    /// A commit of events that neither opens nor closes a suspension.
+    pub fn new(events: Arc<[Event]>, summary: ConversationSummary) -> Self {
+        let (opened, closed) = (Vec::new(), Vec::new());
+        Self { events, summary, opened, closed, state: None, responses: Vec::new() }
+    }
+}
+
 /// Names the inbox entry of a suspension that has closed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClosedSuspension {
