@@ -90,6 +90,21 @@ pub struct Commit {
     pub resets_deaths: bool,
 }
 
+impl Commit {
+    /// A commit of events that neither opens nor closes a suspension.
+    pub fn new(events: Arc<[Event]>, summary: ConversationSummary) -> Self {
+        Self {
+            events,
+            summary,
+            opened: Vec::new(),
+            closed: Vec::new(),
+            state: None,
+            responses: Vec::new(),
+            resets_deaths: false,
+        }
+    }
+}
+
 /// Names the inbox entry of a suspension that has closed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClosedSuspension {

@@ -39,6 +39,8 @@ pub struct Evidence {
     pub streams: Vec<(String, Vec<Frame>)>,
     /// The requests to the tools, in the order in which they arrived.
     pub runs: Vec<Request>,
+    /// When a node that had been stopped by SIGSTOP was resumed.
+    pub resumptions: Vec<Timestamp>,
 }
 
 impl Evidence {
@@ -46,7 +48,11 @@ impl Evidence {
     /// the deadline: the checks then report what is missing.
     pub async fn gather(client: &Client, history: &History, tools: &[&ToolServer]) -> Self {
         let client = client.clone().without_history();
-        let mut evidence = Self { exchanges: history.exchanges(), ..Self::default() };
+        let mut evidence = Self {
+            exchanges: history.exchanges(),
+            resumptions: history.resumptions(),
+            ..Self::default()
+        };
         let mut all = history.conversations();
         all.extend(try_poll(async || list_conversations(&client).await).await.unwrap_or_default());
         let deadline = Instant::now() + DEADLINE;

@@ -179,6 +179,7 @@ impl Cluster {
 
     /// Sends SIGCONT.
     pub fn cont(&self, node: usize) {
+        self.history.record_resumption();
         self.members[node].running().cont();
         self.members[node].stopped.store(false, Ordering::Relaxed);
     }

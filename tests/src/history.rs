@@ -66,6 +66,7 @@ struct Inner {
     exchanges: Mutex<Vec<Exchange>>,
     readers: Mutex<Vec<Reader>>,
     reader_tasks: Mutex<JoinSet<()>>,
+    resumptions: Mutex<Vec<Timestamp>>,
 }
 
 impl History {
@@ -79,6 +80,11 @@ impl History {
         let exchanges = self.0.exchanges.lock().unwrap();
         let writes = exchanges.iter().filter(|exchange| exchange.method != Method::GET);
         writes.filter_map(|exchange| exchange.conversation().map(str::to_owned)).collect()
+    }
+
+    /// When a node that had been stopped by SIGSTOP was resumed.
+    pub fn resumptions(&self) -> Vec<Timestamp> {
+        self.0.resumptions.lock().unwrap().clone()
     }
 
     /// Reads a conversation's stream from its first event on, and moves on to the next node when a
@@ -101,6 +107,10 @@ impl History {
 
     pub(crate) fn record(&self, exchange: Exchange) {
         self.0.exchanges.lock().unwrap().push(exchange);
+    }
+
+    pub(crate) fn record_resumption(&self) {
+        self.0.resumptions.lock().unwrap().push(Timestamp::now());
     }
 }
 

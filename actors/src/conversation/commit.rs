@@ -86,13 +86,11 @@ impl LiveConversation {
         let is_cache_due =
             !next.has_unknown_events && next.seq.since(self.cached_seq) >= MAX_UNCACHED_EVENTS;
         Commit {
-            events,
-            summary: summary(next),
             opened: after.iter().filter(|open| !contains(&before, open)).cloned().collect(),
             closed: before.iter().filter(|open| !contains(&after, open)).map(closed).collect(),
             state: is_cache_due.then(|| next.clone()),
             responses,
-            resets_deaths: false,
+            ..Commit::new(events, summary(next))
         }
     }
 

@@ -95,13 +95,5 @@ fn commit(seq: Seq, bytes: usize) -> Commit {
         active: false,
     };
     let events = Arc::from([Event { seq, at, turn_id: None, data }]);
-    Commit {
-        events,
-        summary,
-        opened: Vec::new(),
-        closed: Vec::new(),
-        state: None,
-        responses: Vec::new(),
-        resets_deaths: false,
-    }
+    Commit::new(events, summary)
 }

@@ -373,17 +373,7 @@ async fn with_forged_journal(
     let held = store.claim(&id, &before, None).await.unwrap();
     let mut summary = original.store.summary(&id).await.unwrap().unwrap();
     summary.last_seq = Seq::new(last as u64 + 1);
-    let events = events.into();
-    let commit = Commit {
-        events,
-        summary,
-        opened: Vec::new(),
-        closed: Vec::new(),
-        state: None,
-        responses: Vec::new(),
-        resets_deaths: false,
-    };
-    store.append(&id, &held, commit).await.unwrap();
+    store.append(&id, &held, Commit::new(events.into(), summary)).await.unwrap();
     store.release(&id, &held).await.unwrap();
     let node = TestNode::with_store(store, agent).await;
     node.define(KID).await;

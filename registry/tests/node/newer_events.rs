@@ -38,23 +38,17 @@ async fn written() -> Arc<Memory> {
     let mused =
         EventData::Unknown(Unknown { kind: "mused".to_owned(), data: json!({"on": "life"}) });
     let event = |(seq, data)| Event { seq, at, turn_id: None, data };
-    let commit = Commit {
-        events: [(Seq::FIRST, created), (Seq::new(2), mused)].map(event).into(),
-        summary: ConversationSummary {
-            agent,
-            status: ConversationStatus::Idle,
-            last_seq: Seq::new(2),
-            created_at: at,
-            metadata: Map::new(),
-            alarm: None,
-            active: false,
-        },
-        opened: Vec::new(),
-        closed: Vec::new(),
-        state: None,
-        responses: Vec::new(),
-        resets_deaths: false,
+    let events = [(Seq::FIRST, created), (Seq::new(2), mused)].map(event).into();
+    let summary = ConversationSummary {
+        agent,
+        status: ConversationStatus::Idle,
+        last_seq: Seq::new(2),
+        created_at: at,
+        metadata: Map::new(),
+        alarm: None,
+        active: false,
     };
+    let commit = Commit::new(events, summary);
     store.append(&id, &held, commit).await.unwrap();
     store.release(&id, &held).await.unwrap();
     store

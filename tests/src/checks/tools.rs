@@ -3,10 +3,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
 use super::Evidence;
 use crate::request_log::Request;
+
+/// The longest time in which a resumed node sends what it was about to send.
+const MAX_DELAY: SignedDuration = SignedDuration::from_secs(2);
 
 /// The attempts that the journals contain for one key.
 #[derive(Default)]
@@ -16,7 +20,7 @@ struct JournalledAttempts {
 }
 
 /// Every request to a tool has the key of its call and a journalled attempt, higher than each
-/// earlier one; the arguments never change; a call with `on_interrupt: fail` runs at most once.
+/// earlier one unless its node was stopped meanwhile; the arguments never change; a call with `on_interrupt: fail` runs at most once.
 pub fn check(evidence: &Evidence) -> Vec<String> {
     let journalled = journalled_attempts(evidence);
     let mut runs: BTreeMap<String, Vec<&Request>> = BTreeMap::new();
@@ -43,10 +47,15 @@ pub fn check(evidence: &Evidence) -> Vec<String> {
                 report(format!("attempt {} is not journalled", attempt(run)));
             }
         }
-        for two in runs.windows(2) {
-            if attempt(two[1]) <= attempt(two[0]) {
-                report(format!("attempt {} comes after {}", attempt(two[1]), attempt(two[0])));
+        let mut seen = BTreeSet::new();
+        for run in &runs {
+            let (attempt, highest) = (attempt(run), seen.last().copied().unwrap_or_default());
+            let is_new = seen.insert(attempt);
+            if !is_new || attempt < highest && !may_be_overtaken(evidence, run) {
+                report(format!("attempt {attempt} comes after {highest}"));
             }
+        }
+        for two in runs.windows(2) {
             if two[1].body["args"] != two[0].body["args"] {
                 report(format!(
                     "args change from {} to {}",
@@ -56,6 +65,16 @@ pub fn check(evidence: &Evidence) -> Vec<String> {
         }
     }
     violations
+}
+
+/// Whether the request may come after one of a later attempt: a node that was stopped right before
+/// it sends a request sends it once it is resumed. Only the tool can tell, by the attempt.
+fn may_be_overtaken(evidence: &Evidence, run: &Request) -> bool {
+    let age = |resumed: &Timestamp| run.at.duration_since(*resumed);
+    evidence
+        .resumptions
+        .iter()
+        .any(|resumed| (SignedDuration::ZERO..MAX_DELAY).contains(&age(resumed)))
 }
 
 fn attempt(run: &Request) -> u64 {
@@ -90,7 +109,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::checks::fixtures::{evidence, expect, run};
+    use crate::checks::fixtures::{evidence, expect, run, second};
 
     #[test]
     fn a_higher_attempt_under_the_same_key_keeps_the_promise() {
@@ -112,6 +131,21 @@ mod tests {
         evidence.runs = vec![run("send", 1), run("send", 1), run("send", 3)];
         expect(check, &evidence, "attempt 1 comes after 1");
         expect(check, &evidence, "attempt 3 is not journalled");
+    }
+
+    #[test]
+    fn an_attempt_may_be_overtaken_while_its_node_is_stopped_but_comes_once() {
+        let mut evidence = evidence();
+        evidence.runs.swap(0, 1);
+        evidence.resumptions = vec![second(8)];
+        assert_eq!(check(&evidence), [""; 0]);
+        evidence.runs.push(run("send", 1));
+        expect(check, &evidence, "attempt 1 comes after 2");
+        evidence.runs.pop();
+        for unrelated in [5, 10] {
+            evidence.resumptions = vec![second(unrelated)];
+            expect(check, &evidence, "attempt 1 comes after 2");
+        }
     }
 
     #[test]

@@ -134,17 +134,16 @@ fn commits() -> Result<Vec<Commit>, LoadError> {
         let after = state.pending_calls();
         let closed =
             before.iter().filter(|open| !after.iter().any(|it| it.call_id == open.call_id));
+        let summary = ConversationSummary {
+            agent: state.agent.clone().ok_or_else(|| LoadError("no agent".to_owned()))?,
+            status: state.status(),
+            last_seq: state.seq,
+            created_at: state.created_at.unwrap_or_default(),
+            metadata: state.metadata.clone(),
+            alarm: state.alarm(),
+            active: !wanted(&state).is_empty(),
+        };
         commits.push(Commit {
-            summary: ConversationSummary {
-                agent: state.agent.clone().ok_or_else(|| LoadError("no agent".to_owned()))?,
-                status: state.status(),
-                last_seq: state.seq,
-                created_at: state.created_at.unwrap_or_default(),
-                metadata: state.metadata.clone(),
-                alarm: state.alarm(),
-                active: !wanted(&state).is_empty(),
-            },
-            events: current.into(),
             closed: closed
                 .map(|open| ClosedSuspension {
                     call_id: open.call_id.clone(),
@@ -153,9 +152,7 @@ fn commits() -> Result<Vec<Commit>, LoadError> {
                 })
                 .collect(),
             opened: after.into_iter().filter(|_| before.is_empty()).collect(),
-            state: None,
-            responses: Vec::new(),
-            resets_deaths: false,
+            ..Commit::new(current.into(), summary)
         });
         remaining = rest;
     }

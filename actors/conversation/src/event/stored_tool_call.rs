@@ -1,4 +1,5 @@
-//! The JSON of `tool_call`.
+//! The JSON of `tool_call`. The settings of the call's kind are not flattened into it: they stand
+//! where older programs wrote them, between its other fields.
 
 use std::borrow::Cow;
 

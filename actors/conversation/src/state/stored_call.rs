@@ -1,4 +1,5 @@
-//! The JSON of a [`Call`].
+//! The JSON of a [`Call`]. The settings of its kind are not flattened into it: they stand where older
+//! programs wrote them, between its other fields.
 
 use std::borrow::Cow;
 
