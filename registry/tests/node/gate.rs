@@ -23,7 +23,8 @@ use crate::test_node::{TestNode, results};
 /// The conversation whose calls are checked.
 const ID: &str = "x";
 
-/// A server for HTTP tools that counts its calls.
+/// A server for HTTP tools that counts its calls. Requests for other paths are not counted: they
+/// come from another process, which had a server at this port before.
 struct Server {
     url: String,
     calls: Arc<AtomicU32>,
@@ -32,14 +33,17 @@ struct Server {
 impl Server {
     async fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let url = format!("http://{}/", listener.local_addr().unwrap());
+        let path = format!("/{}", std::process::id());
+        let url = format!("http://{}{path}", listener.local_addr().unwrap());
         let calls = Arc::new(AtomicU32::new(0));
         let count = calls.clone();
         tokio::spawn(async move {
             while let Ok((mut stream, _)) = listener.accept().await {
-                count.fetch_add(1, Ordering::SeqCst);
                 let mut request = [0; 4096];
-                let _ = stream.read(&mut request).await;
+                let length = stream.read(&mut request).await.unwrap_or_default();
+                if String::from_utf8_lossy(&request[..length]).contains(&path) {
+                    count.fetch_add(1, Ordering::SeqCst);
+                }
                 let _ =
                     stream.write_all(b"HTTP/1.1 204 No Content\r\nconnection: close\r\n\r\n").await;
             }

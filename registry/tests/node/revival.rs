@@ -219,6 +219,8 @@ async fn a_deletion_is_answered_although_its_id_cannot_be_claimed_again() {
             served.unwrap();
         }
     }
+    node.tools.release.add_permits(1);
+    node.turn_end("x", 1).await;
     node.check("x").await;
 }
 
