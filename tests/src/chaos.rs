@@ -6,6 +6,7 @@
 //! the same run.
 
 mod agents;
+mod artifacts;
 mod attend;
 mod client_proxies;
 mod fault_log;
@@ -13,6 +14,7 @@ mod faults;
 mod quiescence;
 mod redis_setup;
 mod report;
+mod resources;
 mod schedule;
 mod summary;
 mod worker;
@@ -32,6 +34,7 @@ use self::fault_log::FaultLog;
 use self::faults::Faults;
 pub use self::redis_setup::RedisKind;
 use self::redis_setup::RedisSetup;
+use self::resources::Baseline;
 use self::schedule::Schedule;
 use self::worker::{RunContext, Worker};
 use crate::checks::{Evidence, alarms};
@@ -130,6 +133,7 @@ async fn run_faults(
     let context =
         Arc::new(RunContext::new(seed, &cluster, &client_proxies, &tools, fault_log.clone()));
     context.define(&cluster).await;
+    let baseline = Baseline::of(&cluster);
     let workers =
         (0..chaos.workers).map(|number| tokio::spawn(Worker::new(&context, number).run()));
     let workers: Vec<_> = workers.collect();
@@ -152,7 +156,18 @@ async fn run_faults(
     for worker in workers {
         worker.map_err(|panic| format!("a worker panicked: {panic}"))?;
     }
-    check(&cluster, &context, &tools, &fault_log, &output).await
+    let Faults { redis_setup: _running, client_proxies, .. } = faults;
+    let evidence = cluster.evidence(&[&tools]).await;
+    let mut violations = broken_promises(&cluster, &context, &evidence).await;
+    // The clients' connections would count as descriptors of the nodes.
+    drop(client_proxies);
+    violations.extend(baseline.exceeded(&cluster).await);
+    let summary = summary::of(&evidence, &fault_log, &context);
+    if violations.is_empty() {
+        return Ok(summary);
+    }
+    let lines = report::of(&violations, &evidence, &fault_log, &output);
+    Err(format!("{summary}\n{lines}"))
 }
 
 fn plan(program: &Path, redis_setup: &RedisSetup, workspaces: &Path, logs: &Path) -> Plan {
@@ -176,24 +191,18 @@ fn plan(program: &Path, redis_setup: &RedisSetup, workspaces: &Path, logs: &Path
     redis_setup.plan(plan)
 }
 
-async fn check(
+async fn broken_promises(
     cluster: &Cluster,
     context: &RunContext,
-    tools: &ToolServer,
-    fault_log: &FaultLog,
-    output: &Path,
-) -> Result<String, String> {
-    let evidence = cluster.evidence(&[tools]).await;
+    evidence: &Evidence,
+) -> Vec<String> {
     let mut violations = evidence.violations();
-    violations.extend(refused_requests(&evidence));
-    violations.extend(alarms::late(&evidence, fault_log.longest_fault() + MAX_ALARM_DELAY));
-    violations.extend(quiescence::leftovers(cluster.client(0), &evidence).await);
-    let summary = summary::of(&evidence, fault_log, context);
-    if violations.is_empty() {
-        return Ok(summary);
-    }
-    let lines = report::of(&violations, &evidence, fault_log, output);
-    Err(format!("{summary}\n{lines}"))
+    violations.extend(refused_requests(evidence));
+    let tolerance = context.fault_log.longest_fault() + MAX_ALARM_DELAY;
+    violations.extend(alarms::late(evidence, tolerance));
+    violations.extend(quiescence::leftovers(cluster.client(0), evidence).await);
+    violations.extend(context.artifacts.violations(cluster.clients()).await);
+    violations
 }
 
 /// Requests that were refused as invalid, although the workers never send an invalid one.

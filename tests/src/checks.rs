@@ -3,10 +3,13 @@
 pub mod acknowledged;
 pub mod alarms;
 pub mod answers;
+pub mod decisions;
+pub mod deletions;
 #[cfg(test)]
 mod fixtures;
 pub mod journals;
 pub mod questions;
+pub mod reads;
 pub mod streams;
 pub mod sub_agents;
 pub mod tools;
@@ -16,12 +19,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use futures::StreamExt;
 use jiff::Timestamp;
 use reqwest::Method;
+use serde_json::Value;
 use tokio::time::{Instant, timeout_at};
 
 use crate::client::Client;
 use crate::deadline::{DEADLINE, POLL_INTERVAL, try_poll};
 use crate::frames::{Frame, ids};
-use crate::history::{Exchange, History};
+use crate::history::{Exchange, History, JournalRead};
 use crate::journal::Journal;
 use crate::request_log::Request;
 use crate::tool_server::ToolServer;
@@ -39,6 +43,10 @@ pub struct Evidence {
     pub streams: Vec<(String, Vec<Frame>)>,
     /// The requests to the tools, in the order in which they arrived.
     pub runs: Vec<Request>,
+    /// What reads during the test showed of the journals.
+    pub reads: Vec<JournalRead>,
+    /// The remembered decisions at the end, by the path of their listing.
+    pub decisions: BTreeMap<String, Vec<Value>>,
 }
 
 impl Evidence {
@@ -46,7 +54,8 @@ impl Evidence {
     /// the deadline: the checks then report what is missing.
     pub async fn gather(client: &Client, history: &History, tools: &[&ToolServer]) -> Self {
         let client = client.clone().without_history();
-        let mut evidence = Self { exchanges: history.exchanges(), ..Self::default() };
+        let (exchanges, reads) = (history.exchanges(), history.reads());
+        let mut evidence = Self { exchanges, reads, ..Self::default() };
         let mut all = history.conversations();
         all.extend(try_poll(async || list_conversations(&client).await).await.unwrap_or_default());
         let deadline = Instant::now() + DEADLINE;
@@ -65,7 +74,23 @@ impl Evidence {
             evidence.streams.push((reader.conversation.clone(), reader.frames()));
         }
         evidence.runs = tools.iter().flat_map(|tools| tools.requests.all()).collect();
+        evidence.gather_decisions(&client).await;
         evidence
+    }
+
+    /// Reads the decisions that must be remembered, until all are there or the deadline: an agent gets
+    /// them after the acknowledgement.
+    async fn gather_decisions(&mut self, client: &Client) {
+        let listings = decisions::listings(self);
+        try_poll(async || {
+            for path in &listings {
+                let answer = client.ask(Method::GET, path, None, None).await?;
+                let found = answer.body["decisions"].as_array()?.clone();
+                self.decisions.insert(path.clone(), found);
+            }
+            decisions::check(self).is_empty().then_some(())
+        })
+        .await;
     }
 
     /// The broken promises, one line each.
@@ -79,6 +104,9 @@ impl Evidence {
             streams::check,
             tools::check,
             alarms::check,
+            reads::check,
+            deletions::check,
+            decisions::check,
         ];
         checks.iter().flat_map(|check| check(self)).collect()
     }

@@ -9,7 +9,7 @@ use crate::checks::Evidence;
 use crate::client::Client;
 use crate::deadline::poll;
 use crate::history::History;
-use crate::node::{Node, Site};
+use crate::node::{Node, Resources, Site};
 use crate::proxy::Proxy;
 use crate::redis::Redis;
 use crate::tool_server::ToolServer;
@@ -178,6 +178,11 @@ impl Cluster {
     /// A node's resident memory in bytes.
     pub fn memory(&self, node: usize) -> u64 {
         self.members[node].running().memory()
+    }
+
+    /// What a node's process uses of the machine.
+    pub fn resources(&self, node: usize) -> Resources {
+        self.members[node].running().resources()
     }
 
     /// Sends SIGTERM. Returns when the node has drained and exited with 0.

@@ -26,6 +26,7 @@ pub(super) fn evidence() -> Evidence {
         journals: [("c".to_owned(), journal())].into(),
         streams,
         runs: vec![run("send", 1), run("send", 2)],
+        ..Evidence::default()
     }
 }
 
