@@ -73,11 +73,33 @@ pub struct JournalRead {
 }
 
 impl JournalRead {
-    /// A hash of an event, for comparing it with the event of another read.
+    /// A hash of an event, for comparing it with the event of another read. Two builds may write the
+    /// same time differently.
     pub fn hash(event: &Value) -> u64 {
         let mut hasher = DefaultHasher::new();
-        event.to_string().hash(&mut hasher);
+        hash_value(event, &mut hasher);
         hasher.finish()
+    }
+}
+
+fn hash_value(value: &Value, hasher: &mut DefaultHasher) {
+    match value {
+        Value::String(text) => match text.parse::<Timestamp>() {
+            Ok(time) => time.hash(hasher),
+            Err(_) => text.hash(hasher),
+        },
+        Value::Array(items) => {
+            items.len().hash(hasher);
+            items.iter().for_each(|item| hash_value(item, hasher));
+        }
+        Value::Object(members) => {
+            members.len().hash(hasher);
+            for (name, value) in members {
+                name.hash(hasher);
+                hash_value(value, hasher);
+            }
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => value.to_string().hash(hasher),
     }
 }
 

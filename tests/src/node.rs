@@ -12,7 +12,7 @@ use tokio::process::{Child, Command};
 
 use crate::client::{Addresses, Client};
 use crate::deadline::within;
-use crate::signal::{signal, stop};
+use crate::signal::{Starvation, signal, stop};
 
 /// How much of a failed test's log is printed: more than a test that fails early writes.
 const MAX_PRINTED_LOG_BYTES: u64 = 1 << 20;
@@ -219,6 +219,11 @@ impl Node {
     /// Sends SIGCONT: the process continues where it was stopped.
     pub fn cont(&self) {
         signal(&self.child, Signal::CONT);
+    }
+
+    /// Starves the process of the CPU.
+    pub fn starve(&self) -> Starvation {
+        Starvation::of(&self.child)
     }
 
     /// The resident memory in bytes.

@@ -22,8 +22,9 @@ pub(super) fn of(evidence: &Evidence, fault_log: &FaultLog, context: &RunContext
         evidence.runs.iter().filter(|run| run.body["attempt"].as_u64() > Some(1)).count();
     format!(
         "{} conversations of {} shapes, {} turns, {} calls, {} suspensions ({} expired), {} \
-         dispatches; {requests} requests, {acknowledged} acknowledged, {lost} unanswered; {} reads of journals; {} runs of \
-         tools ({repeated} repeated); {frames} frames to {} readers; faults: {}",
+         dispatches; {requests} requests, {acknowledged} acknowledged, {lost} unanswered; {} reads \
+         of journals; {} runs of tools ({repeated} repeated); {frames} frames to {} readers; \
+         faults: {}",
         evidence.journals.len(),
         context.shapes.len(),
         events("turn_ended"),

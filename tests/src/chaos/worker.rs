@@ -83,6 +83,15 @@ impl RunContext {
         self.end.borrow().is_some_and(|until| Instant::now() > until)
     }
 
+    /// The node that holds one of the running conversations, if any is held.
+    pub(super) async fn some_holder(&self) -> Option<String> {
+        let id = self.active.lock().unwrap().last().cloned()?;
+        let client = self.clients[0].clone().without_history();
+        let path = format!("/v1/conversations/{id}");
+        let answer = client.ask(Method::GET, &path, None, None).await?;
+        Some(answer.body["holder"]["node"].as_str()?.to_owned())
+    }
+
     /// Crashes as many actors as the episode says, at most one per conversation: more crashes would
     /// rightly put it into quarantine.
     pub(super) async fn crash_actors(&self, episode: &Episode) {
@@ -90,7 +99,7 @@ impl RunContext {
             let Some(id) = self.active.lock().unwrap().pop() else { return };
             let node = &self.admins[number as usize % self.admins.len()];
             self.fault_log.record(&format!("crashes the actor of {id}"));
-            self.fault_log.count("actor crashed");
+            self.fault_log.count_crashed_actor();
             node.try_admin(Method::POST, &format!("/admin/actors/{id}/kill")).await;
         }
     }
