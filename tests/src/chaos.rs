@@ -143,10 +143,15 @@ async fn run_faults(
     }
     // Below four, which fits.
     let mut cluster = plan.start(redis, kind.nodes() as usize).await;
-    let tools = ToolServer::start().await;
+    let (tools, hostile) = (ToolServer::start().await, ToolServer::start().await);
     let client_proxies = client_proxies::ClientProxies::before(&cluster);
-    let context =
-        Arc::new(RunContext::new(seed, &cluster, &client_proxies, &tools, fault_log.clone()));
+    let context = Arc::new(RunContext::new(
+        seed,
+        &cluster,
+        &client_proxies,
+        [&tools, &hostile],
+        fault_log.clone(),
+    ));
     context.define(&cluster).await;
     let baseline = Baseline::of(&cluster);
     let workers =

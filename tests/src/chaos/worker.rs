@@ -43,14 +43,14 @@ impl RunContext {
         seed: u64,
         cluster: &Cluster,
         client_proxies: &ClientProxies,
-        tools: &ToolServer,
+        [tools, hostile]: [&ToolServer; 2],
         fault_log: FaultLog,
     ) -> Self {
         Self {
             seed,
             clients: client_proxies.clients(cluster),
             admins: cluster.clients().cloned().collect(),
-            shapes: shapes(tools),
+            shapes: shapes(tools, hostile),
             sub_agents: sub_agents(tools),
             fault_log,
             artifacts: Artifacts::default(),
