@@ -1,19 +1,23 @@
 //! Runs many conversations of every shape on three nodes while a seeded schedule of faults breaks
 //! them.
 //!
-//! The seed decides the kind of Redis, the faults with their order and lengths, and the
+//! The seed decides the kind of store, the faults with their order and lengths, and the
 //! conversations of each worker. Time is real, so a repeated seed makes the same kind of run, not
 //! the same run.
 
 mod agents;
+mod artifacts;
 mod attend;
 mod client_proxies;
+mod fault;
 mod fault_log;
 mod faults;
 mod quiescence;
-mod redis_setup;
 mod report;
+mod resources;
 mod schedule;
+mod slot_move;
+mod store_setup;
 mod summary;
 mod worker;
 
@@ -28,14 +32,17 @@ use futures::future::join_all;
 use jiff::Timestamp;
 use tokio::time::{Instant, timeout_at};
 
+pub use self::fault::FaultKind;
 use self::fault_log::FaultLog;
 use self::faults::Faults;
-pub use self::redis_setup::RedisKind;
-use self::redis_setup::RedisSetup;
-use self::schedule::Schedule;
+use self::resources::Baseline;
+use self::schedule::{Schedule, Scope};
+pub use self::store_setup::StoreKind;
+use self::store_setup::StoreSetup;
 use self::worker::{RunContext, Worker};
 use crate::checks::{Evidence, alarms};
 use crate::cluster::{Cluster, Plan};
+use crate::fake_clock;
 use crate::program;
 use crate::random::SeededRandom;
 use crate::tool_server::ToolServer;
@@ -48,7 +55,7 @@ const SETTLE_TIMEOUT: Duration = Duration::from_secs(90);
 /// How late an expiry may be without faults: an alarm's claim, a revival, a busy machine.
 const MAX_ALARM_DELAY: Duration = Duration::from_secs(10);
 
-/// Breaks three nodes and their Redis in every way while conversations go on, then checks every
+/// Breaks nodes and their store in every way while conversations go on, then checks every
 /// promise against the journals, the tools' logs and the clients' own histories.
 #[derive(Clone, Debug, Parser)]
 #[command(name = "chaos")]
@@ -59,9 +66,15 @@ pub struct Chaos {
     /// For how many minutes faults happen
     #[arg(long, default_value_t = 1.0)]
     pub minutes: f64,
-    /// The kind of Redis; by the seed if not given
+    /// The kind of store; by the seed if not given
     #[arg(long, value_enum)]
-    pub store: Option<RedisKind>,
+    pub store: Option<StoreKind>,
+    /// The only kinds of fault that happen; all that the store has if not given
+    #[arg(long, value_enum, value_delimiter = ',')]
+    pub faults: Vec<FaultKind>,
+    /// The program of an earlier build, by which nodes are replaced now and then
+    #[arg(long)]
+    pub previous: Option<PathBuf>,
     /// How many concurrent conversations
     #[arg(long, default_value_t = 24, value_parser = clap::value_parser!(u64).range(1..=200))]
     pub workers: u64,
@@ -81,7 +94,7 @@ pub struct Chaos {
 /// The broken promises, with a report of the conversations concerned.
 pub async fn run(chaos: Chaos) -> Result<String, String> {
     let seed = chaos.seed.unwrap_or_else(|| Timestamp::now().as_second().unsigned_abs());
-    let kind = chaos.store.unwrap_or_else(|| RedisKind::for_seed(seed));
+    let kind = chaos.store.unwrap_or_else(|| StoreKind::for_seed(seed));
     fault_log::print_progress(&format!("seed {seed}: {} minutes over {kind:?}", chaos.minutes));
     let program = program::release(chaos.binary.as_deref()).await?;
     let output = match &chaos.keep {
@@ -116,28 +129,47 @@ pub async fn run(chaos: Chaos) -> Result<String, String> {
 async fn run_faults(
     chaos: Chaos,
     seed: u64,
-    kind: RedisKind,
+    kind: StoreKind,
     program: PathBuf,
     fault_log: FaultLog,
     output: PathBuf,
 ) -> Result<String, String> {
-    let (redis_setup, redis) = RedisSetup::start(kind).await;
+    let scope = scope(&chaos, kind)?;
+    let (store_setup, redis) = StoreSetup::start(kind, SeededRandom(seed)).await;
     let workspaces = tempfile::tempdir().map_err(text)?;
-    let plan = plan(&program, &redis_setup, workspaces.path(), &output);
-    let mut cluster = plan.start(redis, 3).await;
-    let tools = ToolServer::start().await;
+    let mut plan = plan(&program, &store_setup, workspaces.path(), &output);
+    if scope.has(FaultKind::ClockJump) {
+        plan = plan.with_fake_clocks();
+    }
+    // Below four, which fits.
+    let mut cluster = plan.start(redis, kind.nodes() as usize).await;
+    let (tools, hostile) = (ToolServer::start().await, ToolServer::start().await);
     let client_proxies = client_proxies::ClientProxies::before(&cluster);
-    let context =
-        Arc::new(RunContext::new(seed, &cluster, &client_proxies, &tools, fault_log.clone()));
+    let context = Arc::new(RunContext::new(
+        seed,
+        &cluster,
+        &client_proxies,
+        [&tools, &hostile],
+        fault_log.clone(),
+    ));
     context.define(&cluster).await;
+    let baseline = Baseline::of(&cluster);
     let workers =
         (0..chaos.workers).map(|number| tokio::spawn(Worker::new(&context, number).run()));
     let workers: Vec<_> = workers.collect();
 
     let end = Instant::now() + Duration::from_secs_f64(chaos.minutes * 60.0);
-    let mut faults =
-        Faults { cluster: &mut cluster, redis_setup, client_proxies, fault_log: fault_log.clone() };
-    let mut schedule = Schedule::new(SeededRandom(seed), kind);
+    let previous = chaos.previous.clone().unwrap_or_else(|| program.clone());
+    let mut faults = Faults {
+        cluster: &mut cluster,
+        store_setup,
+        client_proxies,
+        context: context.clone(),
+        programs: [previous, program],
+        killed_holders: Vec::new(),
+        starved: Vec::new(),
+    };
+    let mut schedule = Schedule::new(SeededRandom(seed), scope);
     while Instant::now() < end {
         let episode = schedule.episode();
         tokio::time::sleep(episode.pause).await;
@@ -152,13 +184,35 @@ async fn run_faults(
     for worker in workers {
         worker.map_err(|panic| format!("a worker panicked: {panic}"))?;
     }
-    check(&cluster, &context, &tools, &fault_log, &output).await
+    let Faults { store_setup: _running, client_proxies, .. } = faults;
+    let evidence = cluster.evidence(&[&tools]).await;
+    let mut violations = broken_promises(&cluster, &context, &evidence).await;
+    // The clients' connections would count as descriptors of the nodes.
+    drop(client_proxies);
+    violations.extend(baseline.exceeded(&cluster).await);
+    let summary = summary::of(&evidence, &fault_log, &context);
+    if violations.is_empty() {
+        return Ok(summary);
+    }
+    let lines = report::of(&violations, &evidence, &fault_log, &output);
+    Err(format!("{summary}\n{lines}"))
 }
 
-fn plan(program: &Path, redis_setup: &RedisSetup, workspaces: &Path, logs: &Path) -> Plan {
+/// What the run can break.
+fn scope(chaos: &Chaos, kind: StoreKind) -> Result<Scope, String> {
+    let scope = Scope {
+        kind,
+        chosen: chaos.faults.clone(),
+        has_previous_build: chaos.previous.is_some(),
+        has_faketime: fake_clock::library().is_some(),
+    };
+    if scope.has_faults() { Ok(scope) } else { Err(format!("{kind:?} has no such faults")) }
+}
+
+fn plan(program: &Path, store_setup: &StoreSetup, workspaces: &Path, logs: &Path) -> Plan {
     let lease = format!("{}s", LEASE.as_secs());
     let workspaces = workspaces.display().to_string();
-    let plan = Plan::new(program).proxied().supervised().with_logs_in(logs).with(&[
+    let plan = Plan::new(program).supervised().with_logs_in(logs).with(&[
         "--lease",
         &lease,
         // Short, so that conversations are revived all the time.
@@ -173,27 +227,21 @@ fn plan(program: &Path, redis_setup: &RedisSetup, workspaces: &Path, logs: &Path
         "--workspaces",
         &workspaces,
     ]);
-    redis_setup.plan(plan)
+    store_setup.plan(plan)
 }
 
-async fn check(
+async fn broken_promises(
     cluster: &Cluster,
     context: &RunContext,
-    tools: &ToolServer,
-    fault_log: &FaultLog,
-    output: &Path,
-) -> Result<String, String> {
-    let evidence = cluster.evidence(&[tools]).await;
+    evidence: &Evidence,
+) -> Vec<String> {
     let mut violations = evidence.violations();
-    violations.extend(refused_requests(&evidence));
-    violations.extend(alarms::late(&evidence, fault_log.longest_fault() + MAX_ALARM_DELAY));
-    violations.extend(quiescence::leftovers(cluster.client(0), &evidence).await);
-    let summary = summary::of(&evidence, fault_log, context);
-    if violations.is_empty() {
-        return Ok(summary);
-    }
-    let lines = report::of(&violations, &evidence, fault_log, output);
-    Err(format!("{summary}\n{lines}"))
+    violations.extend(refused_requests(evidence));
+    let tolerance = context.fault_log.longest_fault() + MAX_ALARM_DELAY;
+    violations.extend(alarms::late(evidence, tolerance));
+    violations.extend(quiescence::leftovers(cluster.client(0), evidence).await);
+    violations.extend(context.artifacts.violations(cluster.clients()).await);
+    violations
 }
 
 /// Requests that were refused as invalid, although the workers never send an invalid one.

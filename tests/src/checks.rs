@@ -3,10 +3,13 @@
 pub mod acknowledged;
 pub mod alarms;
 pub mod answers;
+pub mod decisions;
+pub mod deletions;
 #[cfg(test)]
 mod fixtures;
 pub mod journals;
 pub mod questions;
+pub mod reads;
 pub mod streams;
 pub mod sub_agents;
 pub mod tools;
@@ -16,12 +19,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use futures::StreamExt;
 use jiff::Timestamp;
 use reqwest::Method;
+use serde_json::Value;
 use tokio::time::{Instant, timeout_at};
 
 use crate::client::Client;
 use crate::deadline::{DEADLINE, POLL_INTERVAL, try_poll};
 use crate::frames::{Frame, ids};
-use crate::history::{Exchange, History};
+use crate::history::{Exchange, History, JournalRead};
 use crate::journal::Journal;
 use crate::request_log::Request;
 use crate::tool_server::ToolServer;
@@ -41,6 +45,10 @@ pub struct Evidence {
     pub runs: Vec<Request>,
     /// When a node that had been stopped by SIGSTOP was resumed.
     pub resumptions: Vec<Timestamp>,
+    /// What reads during the test showed of the journals.
+    pub reads: Vec<JournalRead>,
+    /// The remembered decisions at the end, by the path of their listing.
+    pub decisions: BTreeMap<String, Vec<Value>>,
 }
 
 impl Evidence {
@@ -50,6 +58,7 @@ impl Evidence {
         let client = client.clone().without_history();
         let mut evidence = Self {
             exchanges: history.exchanges(),
+            reads: history.reads(),
             resumptions: history.resumptions(),
             ..Self::default()
         };
@@ -71,7 +80,23 @@ impl Evidence {
             evidence.streams.push((reader.conversation.clone(), reader.frames()));
         }
         evidence.runs = tools.iter().flat_map(|tools| tools.requests.all()).collect();
+        evidence.gather_decisions(&client).await;
         evidence
+    }
+
+    /// Reads the decisions that must be remembered, until all are there or the deadline: an agent gets
+    /// them after the acknowledgement.
+    async fn gather_decisions(&mut self, client: &Client) {
+        let listings = decisions::listings(self);
+        try_poll(async || {
+            for path in &listings {
+                let answer = client.ask(Method::GET, path, None, None).await?;
+                let found = answer.body["decisions"].as_array()?.clone();
+                self.decisions.insert(path.clone(), found);
+            }
+            decisions::check(self).is_empty().then_some(())
+        })
+        .await;
     }
 
     /// The broken promises, one line each.
@@ -85,6 +110,9 @@ impl Evidence {
             streams::check,
             tools::check,
             alarms::check,
+            reads::check,
+            deletions::check,
+            decisions::check,
         ];
         checks.iter().flat_map(|check| check(self)).collect()
     }

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::deadline::{DEADLINE, poll};
 use crate::frames::Frames;
-use crate::history::{Exchange, History};
+use crate::history::{Exchange, History, JournalRead};
 use crate::journal::Journal;
 
 /// A node's answer: its status and its body.
@@ -125,6 +125,15 @@ impl Client {
         answer.ok()
     }
 
+    /// Stores this text as a blob. `None` when no complete answer came. The history has no record of
+    /// it.
+    pub async fn store_blob(&self, text: &str) -> Option<Answer> {
+        let base = self.public_address();
+        let request = self.http.post(format!("http://{base}/v1/blobs")).timeout(DEADLINE);
+        let request = request.header("Content-Type", "text/plain").body(text.to_owned());
+        answer(request).await.ok()
+    }
+
     /// Sends a GET, which must be answered.
     pub async fn get(&self, path: &str) -> Answer {
         let answer = self.ask(Method::GET, path, None, None).await;
@@ -179,6 +188,50 @@ impl Client {
                 return Some(Journal(events));
             }
         }
+    }
+
+    /// Reads the whole journal, and records in the history what was read; also that there is no such
+    /// conversation.
+    pub async fn observe_journal(&self, id: &str) {
+        let (sent_at, mut events) = (Timestamp::now(), Vec::new());
+        loop {
+            let path = format!("/v1/conversations/{id}/journal?limit=1000&after={}", events.len());
+            let page = self.clone().without_history().ask(Method::GET, &path, None, None).await;
+            match page {
+                Some(Answer { status: 200, body }) => {
+                    let page = body["events"].as_array().into_iter().flatten();
+                    let known = events.len();
+                    events.extend(page.map(JournalRead::hash));
+                    let is_last = events.len() as u64 >= body["last_seq"].as_u64().unwrap_or(0);
+                    if is_last || events.len() == known {
+                        break;
+                    }
+                }
+                Some(Answer { status: 404, .. }) => break,
+                // Nothing was read.
+                _ => return,
+            }
+        }
+        self.record_read(id, sent_at, events.len() as u64, Some(events));
+    }
+
+    /// Records in the history that a read which began at `sent_at` showed a journal up to `last_seq`.
+    pub(crate) fn record_read(
+        &self,
+        id: &str,
+        sent_at: Timestamp,
+        last_seq: u64,
+        events: Option<Vec<u64>>,
+    ) {
+        let Some((history, node)) = &self.history else { return };
+        history.record_read(JournalRead {
+            conversation: id.to_owned(),
+            node: node.clone(),
+            sent_at,
+            ended_at: Timestamp::now(),
+            last_seq,
+            events,
+        });
     }
 
     pub async fn journal(&self, id: &str) -> Journal {

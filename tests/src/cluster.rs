@@ -8,10 +8,13 @@ use futures::future::join_all;
 use crate::checks::Evidence;
 use crate::client::Client;
 use crate::deadline::poll;
+use crate::disk::Disk;
+use crate::fake_clock::FakeClock;
 use crate::history::History;
-use crate::node::{Node, Site};
+use crate::node::{Node, Resources, Site};
 use crate::proxy::Proxy;
 use crate::redis::Redis;
+use crate::signal::Starvation;
 use crate::tool_server::ToolServer;
 
 /// How the nodes of a cluster are started.
@@ -23,6 +26,8 @@ pub struct Plan {
     logs: Option<PathBuf>,
     supervised: bool,
     secret: Option<String>,
+    embedded: bool,
+    fake_clocks: bool,
 }
 
 impl Plan {
@@ -37,6 +42,8 @@ impl Plan {
             logs: None,
             supervised: false,
             secret: None,
+            embedded: false,
+            fake_clocks: false,
         }
     }
 
@@ -49,6 +56,19 @@ impl Plan {
     /// Sets `--store`, which otherwise is the URL of the cluster's Redis.
     pub fn with_store(mut self, store: &str) -> Self {
         self.store = Some(store.to_owned());
+        self
+    }
+
+    /// Gives the node an embedded store on a disk that can fail, instead of the cluster's Redis. Only
+    /// for a cluster of one node.
+    pub fn embedded(mut self) -> Self {
+        self.embedded = true;
+        self
+    }
+
+    /// Gives each node a clock that can be set, right at first. Needs libfaketime.
+    pub fn with_fake_clocks(mut self) -> Self {
+        self.fake_clocks = true;
         self
     }
 
@@ -184,9 +204,34 @@ impl Cluster {
         self.members[node].stopped.store(false, Ordering::Relaxed);
     }
 
+    /// Starves a node of the CPU; it must not be killed or stopped before that ends.
+    pub fn starve(&self, node: usize) -> Starvation {
+        self.members[node].running().starve()
+    }
+
+    /// The disk of a node's embedded store.
+    pub fn disk(&self, node: usize) -> Disk {
+        Disk::of(&self.members[node].site.store())
+    }
+
+    /// The clock of a node. The plan must have asked for it.
+    pub fn clock(&self, node: usize) -> FakeClock {
+        FakeClock::of(self.dir(node))
+    }
+
+    /// Replaces a node's program for its later starts.
+    pub fn set_program(&mut self, node: usize, program: impl AsRef<Path>) {
+        self.members[node].site.set_program(program);
+    }
+
     /// A node's resident memory in bytes.
     pub fn memory(&self, node: usize) -> u64 {
         self.members[node].running().memory()
+    }
+
+    /// What a node's process uses of the machine.
+    pub fn resources(&self, node: usize) -> Resources {
+        self.members[node].running().resources()
     }
 
     /// Sends SIGTERM. Returns when the node has drained and exited with 0.
@@ -215,7 +260,7 @@ impl Cluster {
     /// Drains a node, and restarts it with this program.
     pub async fn replace(&mut self, node: usize, program: impl AsRef<Path>) {
         self.terminate(node).await;
-        self.members[node].site.set_program(program);
+        self.set_program(node, program);
         self.restart(node).await;
     }
 
@@ -286,7 +331,10 @@ impl Cluster {
         if let Some(Proxies { to_node, .. }) = &proxies {
             site = site.with(&["--cluster-advertise", &to_node.address().to_string()]);
         }
-        let mut site = site.with_store(plan.store.as_ref().unwrap_or(&url));
+        if !plan.embedded {
+            site = site.with_store(plan.store.as_ref().unwrap_or(&url));
+        }
+        let mut site = with_environment(site, plan);
         if let Some(secret) = &plan.secret {
             site = site.with_env("ABIDE_CLUSTER_SECRET", secret);
         }
@@ -297,4 +345,15 @@ impl Cluster {
         let (stopped, supervised) = (AtomicBool::new(false), plan.supervised);
         Member { node: None, stopped, site, client, proxies, supervised }
     }
+}
+
+/// Sets up the node's disk and clock as planned.
+fn with_environment(site: Site, plan: &Plan) -> Site {
+    let clock = plan.fake_clocks.then(|| FakeClock::of(site.dir()).environment());
+    let clock = clock.map(|environment| environment.expect("libfaketime is needed"));
+    let disk = plan.embedded.then(|| Disk::of(&site.store()).environment());
+    assert!(clock.is_none() || disk.is_none(), "both preload a library");
+    let site =
+        disk.into_iter().flatten().fold(site, |site, (name, value)| site.with_env(&name, &value));
+    clock.into_iter().flatten().fold(site, |site, (name, value)| site.with_env(name, &value))
 }

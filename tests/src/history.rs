@@ -2,6 +2,8 @@
 //! afterwards.
 
 use std::collections::BTreeSet;
+use std::fmt;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -57,6 +59,57 @@ impl Exchange {
     }
 }
 
+/// What one read during the test showed of a journal.
+#[derive(Clone, Debug, PartialEq)]
+pub struct JournalRead {
+    pub conversation: String,
+    pub node: String,
+    pub sent_at: Timestamp,
+    pub ended_at: Timestamp,
+    /// 0 when there was no such conversation.
+    pub last_seq: u64,
+    /// A hash of each event; `None` when only `last_seq` was read.
+    pub events: Option<Vec<u64>>,
+}
+
+impl JournalRead {
+    /// A hash of an event, for comparing it with the event of another read. Two builds may write the
+    /// same time differently.
+    pub fn hash(event: &Value) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        hash_value(event, &mut hasher);
+        hasher.finish()
+    }
+}
+
+fn hash_value(value: &Value, hasher: &mut DefaultHasher) {
+    match value {
+        Value::String(text) => match text.parse::<Timestamp>() {
+            Ok(time) => time.hash(hasher),
+            Err(_) => text.hash(hasher),
+        },
+        Value::Array(items) => {
+            items.len().hash(hasher);
+            items.iter().for_each(|item| hash_value(item, hasher));
+        }
+        Value::Object(members) => {
+            members.len().hash(hasher);
+            for (name, value) in members {
+                name.hash(hasher);
+                hash_value(value, hasher);
+            }
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => value.to_string().hash(hasher),
+    }
+}
+
+impl fmt::Display for JournalRead {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { node, sent_at, last_seq, .. } = self;
+        write!(f, "read of {sent_at} from {node} up to seq {last_seq}")
+    }
+}
+
 /// The history of one test, shared by its clients.
 #[derive(Clone, Default)]
 pub struct History(Arc<Inner>);
@@ -64,6 +117,7 @@ pub struct History(Arc<Inner>);
 #[derive(Default)]
 struct Inner {
     exchanges: Mutex<Vec<Exchange>>,
+    reads: Mutex<Vec<JournalRead>>,
     readers: Mutex<Vec<Reader>>,
     reader_tasks: Mutex<JoinSet<()>>,
     resumptions: Mutex<Vec<Timestamp>>,
@@ -73,6 +127,11 @@ impl History {
     /// Every request, in the order in which they were answered.
     pub fn exchanges(&self) -> Vec<Exchange> {
         self.0.exchanges.lock().unwrap().clone()
+    }
+
+    /// Every read of a journal that was recorded, in the order in which they were answered.
+    pub fn reads(&self) -> Vec<JournalRead> {
+        self.0.reads.lock().unwrap().clone()
     }
 
     /// The conversations to which anything but a GET was sent.
@@ -111,6 +170,10 @@ impl History {
 
     pub(crate) fn record_resumption(&self) {
         self.0.resumptions.lock().unwrap().push(Timestamp::now());
+    }
+
+    pub(crate) fn record_read(&self, read: JournalRead) {
+        self.0.reads.lock().unwrap().push(read);
     }
 }
 

@@ -12,7 +12,7 @@ use tokio::process::{Child, Command};
 
 use crate::client::{Addresses, Client};
 use crate::deadline::within;
-use crate::signal::{signal, stop};
+use crate::signal::{Starvation, signal, stop};
 
 /// How much of a failed test's log is printed: more than a test that fails early writes.
 const MAX_PRINTED_LOG_BYTES: u64 = 1 << 20;
@@ -184,6 +184,16 @@ impl Drop for Site {
     }
 }
 
+/// What a process uses of its machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Resources {
+    /// Resident memory.
+    pub memory_bytes: u64,
+    pub threads: u64,
+    /// Open file descriptors.
+    pub descriptors: u64,
+}
+
 /// A running process, which is killed when the value is dropped.
 pub struct Node {
     child: Child,
@@ -211,12 +221,29 @@ impl Node {
         signal(&self.child, Signal::CONT);
     }
 
+    /// Starves the process of the CPU.
+    pub fn starve(&self) -> Starvation {
+        Starvation::of(&self.child)
+    }
+
     /// The resident memory in bytes.
     pub fn memory(&self) -> u64 {
-        let pid = self.child.id().expect("a process that is waited for has no memory");
+        self.resources().memory_bytes
+    }
+
+    /// What the process uses now.
+    pub fn resources(&self) -> Resources {
+        let pid = self.child.id().expect("a process that is waited for uses nothing");
         let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
-        line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1024
+        let number = |name: &str| {
+            let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
+            line.trim().trim_end_matches(" kB").parse::<u64>().unwrap()
+        };
+        Resources {
+            memory_bytes: number("VmRSS:") * 1024,
+            threads: number("Threads:"),
+            descriptors: std::fs::read_dir(format!("/proc/{pid}/fd")).unwrap().count() as u64,
+        }
     }
 
     /// The exit status, if the process has exited.

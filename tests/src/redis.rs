@@ -76,7 +76,13 @@ impl Redis {
 
     /// Starts a server as a process, with these additional settings.
     pub async fn process_with(flags: &[&str]) -> Self {
-        let (process, port) = Process::start(flags).await;
+        let (process, port) = Process::start(flags, false).await;
+        Self::serve_on(Server::Process(Box::new(process)), port).await
+    }
+
+    /// Starts a server as a process whose machine may lose power.
+    pub async fn process_on_disk(flags: &[&str]) -> Self {
+        let (process, port) = Process::start(flags, true).await;
         Self::serve_on(Server::Process(Box::new(process)), port).await
     }
 
@@ -114,6 +120,16 @@ impl Redis {
             Server::Given(_) => cannot("killed"),
             Server::Container(container) => container.kill().await,
             Server::Process(process) => process.kill().await,
+        }
+    }
+
+    /// Kills the server and undoes the latest of its writes that were not synced; `keep` is told how
+    /// many there are in a file, and returns how many of them reached the disk. `restart` brings the
+    /// server back. Only for a process on a disk.
+    pub async fn lose_power(&mut self, keep: impl FnMut(usize) -> usize) {
+        match &mut self.server {
+            Server::Given(_) | Server::Container(_) => cannot("cut off from power"),
+            Server::Process(process) => process.lose_power(keep).await,
         }
     }
 

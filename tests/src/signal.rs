@@ -1,9 +1,16 @@
 //! Sends signals to processes that the tests started.
 
+use std::time::Duration;
+
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 use tokio::process::Child;
+use tokio::task::JoinHandle;
 
 use crate::deadline::poll;
+
+/// How long a starved process waits for the CPU, and how long it then has it.
+const STARVED_TIME: Duration = Duration::from_millis(150);
+const RUNNING_TIME: Duration = Duration::from_millis(30);
 
 /// Sends a signal to a process that has not been waited for yet.
 pub(crate) fn signal(child: &Child, signal: Signal) {
@@ -18,6 +25,36 @@ pub(crate) async fn stop(child: &Child) {
     let options = WaitIdOptions::STOPPED | WaitIdOptions::NOHANG;
     let stopped = async || waitid(WaitId::Pid(pid(child)), options).unwrap().map(|_| ());
     poll("a process to stop", stopped).await;
+}
+
+/// A process that gets the CPU for a moment only, again and again, until `end`.
+pub struct Starvation {
+    pid: Pid,
+    task: JoinHandle<()>,
+}
+
+impl Starvation {
+    /// Starves a process that has not been waited for, and that nobody ends before `end`.
+    pub(crate) fn of(child: &Child) -> Self {
+        let pid = pid(child);
+        let task = tokio::spawn(async move {
+            // Ends early if the process has ended by itself, which its owner reports.
+            while kill_process(pid, Signal::STOP).is_ok() {
+                tokio::time::sleep(STARVED_TIME).await;
+                let _ = kill_process(pid, Signal::CONT);
+                tokio::time::sleep(RUNNING_TIME).await;
+            }
+        });
+        Self { pid, task }
+    }
+
+    /// Lets the process run on.
+    pub async fn end(self) {
+        self.task.abort();
+        // Only then it sends no more signals.
+        let _ = self.task.await;
+        let _ = kill_process(self.pid, Signal::CONT);
+    }
 }
 
 fn pid(child: &Child) -> Pid {

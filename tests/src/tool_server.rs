@@ -18,6 +18,13 @@ const SLOW_ANSWER_TIME: Duration = Duration::from_millis(40);
 /// The upper bound of `/pause`.
 const MAX_PAUSE: Duration = Duration::from_secs(10);
 
+/// The pieces of `/endless`, the pause between those of `/trickle`, the depth of `/deep`.
+const ENDLESS_CHUNK_BYTES: usize = 64 * 1024;
+const TRICKLE_INTERVAL: Duration = Duration::from_millis(50);
+const DEPTH: usize = 100_000;
+/// No encoding of any text.
+const GARBAGE: &[u8] = &[0xff, 0xfe, 0x00, b'{', 0x80, b'"', 0xc3];
+
 /// A server of tools on loopback.
 ///
 /// | path | what it does |
@@ -33,6 +40,10 @@ const MAX_PAUSE: Duration = Duration::from_secs(10);
 /// | `/stream` | two lines of progress, then like `/answer`, as ndjson |
 /// | `/deny` | answers like a hook that denies |
 /// | `/drop` | breaks the connection in the middle of the body |
+/// | `/endless` | a JSON text that never ends, as fast as it is read |
+/// | `/trickle` | the same, a byte at a time |
+/// | `/garbage` | bytes that are neither JSON nor text |
+/// | `/deep` | JSON, nested a hundred thousand times |
 pub struct ToolServer {
     pub requests: RequestLog,
     address: String,
@@ -110,6 +121,13 @@ async fn serve(
             let lines: String = lines.iter().map(|line| format!("{line}\n")).collect();
             ([(header::CONTENT_TYPE, "application/x-ndjson")], lines).into_response()
         }
+        "/endless" => json_text(vec![b'a'; ENDLESS_CHUNK_BYTES], Duration::ZERO),
+        "/trickle" => json_text(vec![b'a'], TRICKLE_INTERVAL),
+        "/garbage" => ([(header::CONTENT_TYPE, "application/json")], GARBAGE).into_response(),
+        "/deep" => {
+            let deep = format!("{}{}", "[".repeat(DEPTH), "]".repeat(DEPTH));
+            ([(header::CONTENT_TYPE, "application/json")], deep).into_response()
+        }
         "/drop" => {
             let pieces = [Ok("{\"cut\":"), Err(std::io::Error::other("dropped"))];
             let body = Body::from_stream(futures::stream::iter(pieces));
@@ -117,4 +135,16 @@ async fn serve(
         }
         _ => StatusCode::NOT_FOUND.into_response(),
     }
+}
+
+/// A JSON text of this piece, again and again, without an end.
+fn json_text(piece: Vec<u8>, pause: Duration) -> Response {
+    let pieces = futures::stream::unfold(b"\"".to_vec(), move |next| {
+        let piece = piece.clone();
+        async move {
+            tokio::time::sleep(pause).await;
+            Some((Ok::<_, std::io::Error>(next), piece))
+        }
+    });
+    ([(header::CONTENT_TYPE, "application/json")], Body::from_stream(pieces)).into_response()
 }

@@ -22,8 +22,9 @@ fn shape(agent: &'static str, definition: Value) -> Shape {
     Shape { agent, definition, dispatch: None, has_sub_agents: false }
 }
 
-/// All shapes that users talk to, with tools on this server.
-pub(super) fn shapes(tools: &ToolServer) -> Vec<Shape> {
+/// All shapes that users talk to, with tools on this server, and hooks and an MCP server on the
+/// hostile one, whose requests have no keys.
+pub(super) fn shapes(tools: &ToolServer, hostile: &ToolServer) -> Vec<Shape> {
     let run = |name: &str, path: &str, more: Value| http(name, tools, path, more);
     let pausing = run("look", "/pause", json!({}));
     let parent = |agent, definition| Shape { has_sub_agents: true, ..shape(agent, definition) };
@@ -34,6 +35,7 @@ pub(super) fn shapes(tools: &ToolServer) -> Vec<Shape> {
         hasty(tools),
         stepwise(tools),
         failing(tools),
+        surrounded(tools, hostile),
         talker(),
         failing_model(pausing),
         planner(run("look", "/pause", json!({"read_only": true})), run("send", "/slow", json!({}))),
@@ -115,6 +117,36 @@ fn failing(tools: &ToolServer) -> Shape {
         http("denied", tools, "/answer", gated()),
     ]);
     shape("failing", definition)
+}
+
+/// Hostile tools, hooks and an MCP server: their answers never end, or cannot be read. They make calls
+/// and turns fail, and nothing else.
+fn surrounded(tools: &ToolServer, hostile: &ToolServer) -> Shape {
+    let short = json!({"run_timeout": "1s"});
+    let mut definition = all_at_once(vec![
+        http("endless", tools, "/endless", short.clone()),
+        http("trickle", tools, "/trickle", short.clone()),
+        http("garbage", tools, "/garbage", json!({})),
+        http("deep", tools, "/deep", json!({})),
+        http("denied", tools, "/answer", json!({})),
+        http("look", tools, "/pause", json!({})),
+    ]);
+    let hook = |on: &str, path: &str, more: Value| {
+        let mut hook = json!({"on": on, "http": {"url": hostile.url(path)}, "timeout": "500ms"});
+        merge(&mut hook, more);
+        hook
+    };
+    definition["hooks"] = json!([
+        hook("post", "/endless", json!({})),
+        hook("PreToolUse", "/trickle", json!({"match": "denied"})),
+        hook("PostToolUse", "/garbage", json!({})),
+        hook("Stop", "/deep", json!({})),
+    ]);
+    definition["mcp_servers"] = json!({
+        "mute": {"url": hostile.url("/hang"), "timeout": "500ms"},
+        "mad": {"url": hostile.url("/garbage"), "timeout": "500ms"},
+    });
+    shape("surrounded", definition)
 }
 
 /// A slow stream without tools.

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use jiff::Timestamp;
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -56,9 +57,17 @@ impl Worker {
         }
     }
 
+    /// Reads the snapshot, and sometimes the journal, and records how far they show the conversation.
     async fn read_snapshot(&mut self, id: &str) -> Option<Value> {
-        let node = self.node().clone().without_history();
-        let answer = node.ask(Method::GET, &format!("/v1/conversations/{id}"), None, None).await?;
+        if self.random.below(8) == 0 {
+            self.node().clone().observe_journal(id).await;
+        }
+        let (node, sent_at) = (self.node().clone(), Timestamp::now());
+        let path = format!("/v1/conversations/{id}");
+        let answer = node.clone().without_history().ask(Method::GET, &path, None, None).await?;
+        if [200, 404].contains(&answer.status) {
+            node.record_read(id, sent_at, answer.body["last_seq"].as_u64().unwrap_or(0), None);
+        }
         (answer.status == 200).then_some(answer.body)
     }
 
@@ -107,7 +116,21 @@ impl Worker {
         if self.random.below(2) == 0 {
             body["suspension"] = entry["suspension"].clone();
         }
+        if entry["kind"] == "approval" && entry["tool"] != "plan_mode" && body["args"].is_null() {
+            self.remember(&mut body);
+        }
         body
+    }
+
+    /// Occasionally lets an approval or a denial answer equal calls of later turns, too.
+    fn remember(&mut self, body: &mut Value) {
+        let scope = match self.random.below(10) {
+            0 => "conversation",
+            // An agent that remembers a denial remembers no approval of the same call.
+            1 if body["approved"] == true => "agent",
+            _ => return,
+        };
+        body["remember"] = json!({"scope": scope, "match": "exact", "for": "1h"});
     }
 
     /// Occasionally cancels the turn or dispatches a tool.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::schedule::LinkFault;
+use super::fault::LinkFault;
 use crate::client::{Addresses, Client};
 use crate::cluster::Cluster;
 use crate::proxy::{Direction, Proxy};

@@ -5,7 +5,10 @@ use std::io::Write;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use clap::ValueEnum;
 use jiff::Timestamp;
+
+use super::fault::FaultKind;
 
 /// The log, shared by all parts of a run.
 #[derive(Clone, Default)]
@@ -14,7 +17,8 @@ pub(super) struct FaultLog(Arc<Mutex<Inner>>);
 #[derive(Default)]
 struct Inner {
     faults: Vec<(Timestamp, String)>,
-    counts: BTreeMap<&'static str, u64>,
+    counts: BTreeMap<FaultKind, u64>,
+    crashed_actors: u64,
     holders: BTreeMap<String, Vec<(Timestamp, String)>>,
     longest: Duration,
 }
@@ -26,8 +30,13 @@ impl FaultLog {
     }
 
     /// Counts a fault by its kind.
-    pub(super) fn count(&self, kind: &'static str) {
+    pub(super) fn count(&self, kind: FaultKind) {
         *self.0.lock().unwrap().counts.entry(kind).or_default() += 1;
+    }
+
+    /// Counts an actor that was crashed.
+    pub(super) fn count_crashed_actor(&self) {
+        self.0.lock().unwrap().crashed_actors += 1;
     }
 
     /// Records the holder of a conversation, if it has changed.
@@ -60,8 +69,9 @@ impl FaultLog {
     /// The number of faults of each kind.
     pub(super) fn counts(&self) -> String {
         let inner = self.0.lock().unwrap();
-        let counts = inner.counts.iter().map(|(kind, count)| format!("{count} {kind}"));
-        counts.collect::<Vec<_>>().join(", ")
+        let counts = inner.counts.iter().map(|(kind, count)| format!("{count} {}", name(*kind)));
+        let crashed = format!("{} crashed actors", inner.crashed_actors);
+        counts.chain([crashed]).collect::<Vec<_>>().join(", ")
     }
 
     /// The faults, one line each.
@@ -69,6 +79,11 @@ impl FaultLog {
         let lines = self.faults().into_iter().map(|(at, what)| format!("{at} {what}"));
         lines.collect::<Vec<_>>().join("\n")
     }
+}
+
+/// The name of a kind, as on the command line.
+fn name(kind: FaultKind) -> String {
+    kind.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
 }
 
 /// Prints a line to standard error; the report goes elsewhere.

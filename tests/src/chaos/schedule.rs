@@ -1,95 +1,108 @@
-//! The schedule of faults, determined by the seed alone.
+//! The schedule of faults, determined by the seed and by what a run can break.
 
 use std::time::Duration;
 
-use super::redis_setup::RedisKind;
+use clap::ValueEnum;
+
+use super::fault::{Between, ClockJump, Fault, FaultKind, LinkFault, StoreFault};
+use super::store_setup::StoreKind;
 use crate::random::SeededRandom;
 
-/// The number of nodes.
-pub(super) const NODES: u64 = 3;
-
-/// A fault. A number is the index of a node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Fault {
-    /// SIGKILL, then a restart under the same name.
-    Kill(usize),
-    /// SIGKILL of all nodes at once.
-    KillAll,
-    /// SIGSTOP, then SIGCONT.
-    Stop(usize),
-    /// SIGTERM, then a restart once the node has exited.
-    Terminate(usize),
-    /// Drained by an operator, then restarted.
-    Drain(usize),
-    Link(Between, LinkFault),
-    Store(RedisFault),
-}
-
-/// A link between a node and Redis, its peers or its clients.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Between {
-    Redis(usize),
-    Peers(usize),
-    Clients(usize),
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum LinkFault {
-    /// Every connection is closed, once.
-    Cut,
-    /// Every connection is closed, and new ones are refused.
-    Refused,
-    /// Bytes are lost in both directions without a sign.
-    HalfOpen,
-    /// Only answers are lost.
-    AnswersLost,
-    Slow,
-}
-
-/// A fault of Redis.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum RedisFault {
-    /// SIGKILL and a restart; a pair fails over.
-    Killed,
-    Stopped,
-    RefusesWrites,
-    Full,
-    /// The replica of a pair is killed.
-    ReplicaKilled,
-}
+/// Faults at once: more would leave nothing that could go on.
+const MAX_FAULTS: usize = 4;
 
 /// Faults that happen together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Episode {
     /// The time without faults before the episode.
     pub(super) pause: Duration,
+    /// In the order in which they are caused.
     pub(super) faults: Vec<Fault>,
     pub(super) duration: Duration,
     /// How many actors an operator crashes at its beginning.
     pub(super) crashed: u64,
 }
 
+/// What a run can break.
+#[derive(Clone, Debug)]
+pub(super) struct Scope {
+    pub(super) kind: StoreKind,
+    /// The kinds of fault that were chosen; all of them if empty.
+    pub(super) chosen: Vec<FaultKind>,
+    pub(super) has_previous_build: bool,
+    pub(super) has_faketime: bool,
+}
+
+impl Scope {
+    /// How often a kind of fault happens, compared with the others; 0 if it cannot.
+    fn weight(&self, kind: FaultKind) -> u64 {
+        if !self.chosen.is_empty() && !self.chosen.contains(&kind) {
+            return 0;
+        }
+        let is = |kinds: &[StoreKind]| u64::from(kinds.contains(&self.kind));
+        let has_redis = u64::from(self.kind != StoreKind::Embedded);
+        match kind {
+            FaultKind::Kill => 5,
+            FaultKind::Stop => 3,
+            FaultKind::Starve | FaultKind::ClientLink => 2,
+            FaultKind::Terminate => 1,
+            FaultKind::KillAll | FaultKind::Drain => has_redis,
+            FaultKind::KillHolder | FaultKind::PeerLink => 2 * has_redis,
+            FaultKind::Swap => 2 * u64::from(self.has_previous_build),
+            // An embedded store has no other clock than its node.
+            FaultKind::ClockJump => has_redis * u64::from(self.has_faketime),
+            FaultKind::StoreLink => 2 * is(&[StoreKind::One]),
+            FaultKind::StoreKilled => 2 * has_redis,
+            FaultKind::ReplicaKilled => 2 * is(&[StoreKind::Pair]),
+            FaultKind::StoreStopped => has_redis,
+            FaultKind::PowerLost => 2,
+            FaultKind::RefusesWrites => is(&[StoreKind::One]),
+            FaultKind::StoreFull => has_redis,
+            FaultKind::DiskFull => 2 * is(&[StoreKind::Embedded]),
+            FaultKind::SlotMoved => 2 * is(&[StoreKind::Three]),
+        }
+    }
+
+    fn weights(&self) -> impl Iterator<Item = (FaultKind, u64)> + '_ {
+        FaultKind::value_variants().iter().map(|kind| (*kind, self.weight(*kind)))
+    }
+
+    /// Whether this kind of fault can happen.
+    pub(super) fn has(&self, kind: FaultKind) -> bool {
+        self.weight(kind) > 0
+    }
+
+    /// Whether anything can happen at all.
+    pub(super) fn has_faults(&self) -> bool {
+        self.weights().any(|(_, weight)| weight > 0)
+    }
+}
+
 /// An endless sequence of episodes.
 pub(super) struct Schedule {
     random: SeededRandom,
-    kind: RedisKind,
+    scope: Scope,
 }
 
 impl Schedule {
-    pub(super) fn new(random: SeededRandom, kind: RedisKind) -> Self {
-        Self { random, kind }
+    /// The schedule of a scope that has faults.
+    pub(super) fn new(random: SeededRandom, scope: Scope) -> Self {
+        Self { random, scope }
     }
 
-    /// The next episode: one fault, or two that do not clash.
+    /// The next episode: one fault, or several that do not clash.
     pub(super) fn episode(&mut self) -> Episode {
-        let first = self.fault();
-        let mut faults = vec![first];
-        if self.random.below(3) == 0 {
-            let second = self.fault();
-            if !clash(first, second) {
-                faults.push(second);
+        let mut faults = vec![self.fault()];
+        while faults.len() < MAX_FAULTS && self.random.below(5) < 2 {
+            let another = self.fault();
+            if !faults.iter().any(|fault| fault.clashes(another)) {
+                faults.push(another);
             }
         }
+        faults.sort_by_key(|fault| match fault {
+            Fault::Store(fault) => (0, Some(*fault)),
+            _ => (1, None),
+        });
         let duration = match self.random.below(4) {
             // Longer than the lease, so that others take over.
             0 => 3_000 + self.random.below(3_000),
@@ -104,21 +117,42 @@ impl Schedule {
     }
 
     fn fault(&mut self) -> Fault {
+        let total: u64 = self.scope.weights().map(|(_, weight)| weight).sum();
+        let mut choice = self.random.below(total);
+        let chosen = self.scope.weights().find(|(_, weight)| {
+            let is_chosen = choice < *weight;
+            choice = choice.saturating_sub(*weight);
+            is_chosen
+        });
+        let (kind, _) = chosen.expect("the choice is below the sum of the weights");
         // Below the number of nodes, which fits.
-        let node = self.random.below(NODES) as usize;
-        match self.random.below(20) {
-            0..=4 => Fault::Kill(node),
-            5 => Fault::KillAll,
-            6..=8 => Fault::Stop(node),
-            9 => Fault::Terminate(node),
-            10 => Fault::Drain(node),
-            11..=12 => Fault::Link(Between::Peers(node), self.link_fault()),
-            13..=14 => Fault::Link(Between::Clients(node), self.link_fault()),
-            15..=16 if self.kind == RedisKind::One => {
-                Fault::Link(Between::Redis(node), self.link_fault())
-            }
-            _ => Fault::Store(self.redis_fault()),
+        let node = self.random.below(self.scope.kind.nodes()) as usize;
+        match kind {
+            FaultKind::Kill => Fault::Kill(node),
+            FaultKind::KillAll => Fault::KillAll,
+            FaultKind::KillHolder => Fault::KillHolder,
+            FaultKind::Stop => Fault::Stop(node),
+            FaultKind::Starve => Fault::Starve(node),
+            FaultKind::Terminate => Fault::Terminate(node),
+            FaultKind::Drain => Fault::Drain(node),
+            FaultKind::Swap => Fault::Swap(node),
+            FaultKind::ClockJump => Fault::ClockJump(node, self.clock_jump()),
+            FaultKind::PeerLink => Fault::Link(Between::Peers(node), self.link_fault()),
+            FaultKind::ClientLink => Fault::Link(Between::Clients(node), self.link_fault()),
+            FaultKind::StoreLink => Fault::Link(Between::Redis(node), self.link_fault()),
+            FaultKind::StoreKilled => Fault::Store(StoreFault::Killed),
+            FaultKind::ReplicaKilled => Fault::Store(StoreFault::ReplicaKilled),
+            FaultKind::StoreStopped => Fault::Store(StoreFault::Stopped),
+            FaultKind::PowerLost => Fault::Store(StoreFault::PowerLost),
+            FaultKind::RefusesWrites => Fault::Store(StoreFault::RefusesWrites),
+            FaultKind::StoreFull => Fault::Store(StoreFault::Full),
+            FaultKind::DiskFull => Fault::Store(StoreFault::DiskFull),
+            FaultKind::SlotMoved => Fault::Store(StoreFault::SlotMoved),
         }
+    }
+
+    fn clock_jump(&mut self) -> ClockJump {
+        if self.random.below(2) == 0 { ClockJump::Ahead } else { ClockJump::Back }
     }
 
     fn link_fault(&mut self) -> LinkFault {
@@ -131,76 +165,88 @@ impl Schedule {
         ];
         all[self.random.below(all.len() as u64) as usize]
     }
-
-    fn redis_fault(&mut self) -> RedisFault {
-        match (self.kind, self.random.below(8)) {
-            (RedisKind::One, 4) => RedisFault::RefusesWrites,
-            (RedisKind::One | RedisKind::Three, 5) => RedisFault::Full,
-            (RedisKind::One | RedisKind::Three, 6..) => RedisFault::Stopped,
-            (RedisKind::Pair, 5..) => RedisFault::ReplicaKilled,
-            _ => RedisFault::Killed,
-        }
-    }
-}
-
-/// Whether two faults cannot overlap: they break the same thing, or healing the first one needs
-/// what the second one breaks. A node drains cleanly only while it has its Redis and its peers.
-fn clash(one: Fault, other: Fault) -> bool {
-    let drains = |fault| matches!(fault, Fault::Terminate(_) | Fault::Drain(_));
-    let node_of = |fault| match fault {
-        Fault::Kill(node) | Fault::Stop(node) | Fault::Terminate(node) | Fault::Drain(node) => {
-            Some(node)
-        }
-        Fault::KillAll | Fault::Link(..) | Fault::Store(_) => None,
-    };
-    match (one, other) {
-        _ if drains(one) || drains(other) => true,
-        (Fault::KillAll, fault) | (fault, Fault::KillAll) => {
-            node_of(fault).is_some() || fault == Fault::KillAll
-        }
-        (Fault::Link(one, _), Fault::Link(other, _)) => one == other,
-        (Fault::Store(_), Fault::Store(_)) => true,
-        (one, other) => node_of(one).is_some() && node_of(one) == node_of(other),
-    }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
 
-    fn episodes(seed: u64, kind: RedisKind) -> Vec<Episode> {
-        let mut schedule = Schedule::new(SeededRandom(seed), kind);
-        (0..2_000).map(|_| schedule.episode()).collect()
+    fn scope(kind: StoreKind) -> Scope {
+        Scope { kind, chosen: Vec::new(), has_previous_build: true, has_faketime: true }
+    }
+
+    fn episodes(seed: u64, scope: Scope) -> Vec<Episode> {
+        let mut schedule = Schedule::new(SeededRandom(seed), scope);
+        (0..10_000).map(|_| schedule.episode()).collect()
+    }
+
+    fn kinds(scope: Scope) -> BTreeSet<FaultKind> {
+        let episodes = episodes(7, scope);
+        episodes.iter().flat_map(|episode| &episode.faults).map(|fault| fault.kind()).collect()
     }
 
     #[test]
     fn the_same_seed_makes_the_same_schedule_and_another_one_another() {
-        assert_eq!(episodes(1, RedisKind::One), episodes(1, RedisKind::One));
-        assert_ne!(episodes(1, RedisKind::One), episodes(2, RedisKind::One));
+        let one = || scope(StoreKind::One);
+        assert_eq!(episodes(1, one()), episodes(1, one()));
+        assert_ne!(episodes(1, one()), episodes(2, one()));
     }
 
     #[test]
-    fn every_fault_comes_and_no_place_breaks_twice_at_once() {
-        let all = episodes(7, RedisKind::One);
-        for expected in [Fault::Kill(0), Fault::KillAll, Fault::Stop(2), Fault::Drain(1)] {
-            assert!(all.iter().any(|episode| episode.faults.contains(&expected)), "{expected:?}");
+    fn every_kind_of_fault_comes_over_some_kind_of_store() {
+        let all = StoreKind::value_variants().iter().flat_map(|kind| kinds(scope(*kind)));
+        let expected: BTreeSet<FaultKind> = FaultKind::value_variants().iter().copied().collect();
+        assert_eq!(all.collect::<BTreeSet<_>>(), expected);
+    }
+
+    #[test]
+    fn what_a_kind_of_store_does_not_have_does_not_break() {
+        let pair = kinds(scope(StoreKind::Pair));
+        assert!(pair.contains(&FaultKind::ReplicaKilled) && !pair.contains(&FaultKind::SlotMoved));
+        let embedded = kinds(scope(StoreKind::Embedded));
+        for kind in [FaultKind::PeerLink, FaultKind::StoreKilled, FaultKind::Drain] {
+            assert!(!embedded.contains(&kind), "{kind:?}");
         }
-        for episode in &all {
-            if let [one, other] = episode.faults[..] {
-                assert!(!clash(one, other) && !clash(other, one), "{episode:?}");
+        let alone = Scope { has_previous_build: false, ..scope(StoreKind::One) };
+        assert!(!kinds(alone).contains(&FaultKind::Swap));
+    }
+
+    #[test]
+    fn only_the_chosen_kinds_come() {
+        let chosen = vec![FaultKind::Kill, FaultKind::SlotMoved];
+        let one = Scope { chosen: chosen.clone(), ..scope(StoreKind::One) };
+        assert_eq!(kinds(one), [FaultKind::Kill].into());
+        let three = Scope { chosen, ..scope(StoreKind::Three) };
+        assert_eq!(kinds(three).len(), 2);
+        let none = Scope { chosen: vec![FaultKind::SlotMoved], ..scope(StoreKind::One) };
+        assert!(!none.has_faults());
+    }
+
+    #[test]
+    fn faults_of_the_store_overlap_in_the_order_in_which_they_can_be_caused() {
+        let store = |fault: &Fault| match fault {
+            Fault::Store(fault) => Some(*fault),
+            _ => None,
+        };
+        let all = episodes(7, scope(StoreKind::Pair));
+        let overlaps: Vec<Vec<StoreFault>> =
+            all.iter().map(|episode| episode.faults.iter().filter_map(store).collect()).collect();
+        assert!(overlaps.iter().any(|faults| faults.len() > 2), "three at once");
+        let failover = [StoreFault::Killed, StoreFault::Stopped];
+        assert!(overlaps.iter().any(|faults| *faults == failover), "a kill and a stop");
+        assert!(overlaps.iter().all(|faults| faults.is_sorted()));
+    }
+
+    #[test]
+    fn no_two_faults_of_an_episode_clash() {
+        for episode in episodes(7, scope(StoreKind::One)) {
+            for (index, one) in episode.faults.iter().enumerate() {
+                for other in &episode.faults[index + 1..] {
+                    assert!(!one.clashes(*other) && !other.clashes(*one), "{episode:?}");
+                }
             }
         }
-    }
-
-    #[test]
-    fn what_a_kind_of_redis_does_not_have_does_not_break() {
-        let links = |episode: &Episode| {
-            let redis = |fault: &Fault| matches!(fault, Fault::Link(Between::Redis(_), _));
-            episode.faults.iter().any(redis)
-        };
-        assert!(!episodes(3, RedisKind::Pair).iter().any(links));
-        let replica = Fault::Store(RedisFault::ReplicaKilled);
-        let has = |kind| episodes(3, kind).iter().any(|it| it.faults.contains(&replica));
-        assert_eq!((has(RedisKind::One), has(RedisKind::Pair)), (false, true));
     }
 }

@@ -22,8 +22,9 @@ pub(super) fn of(evidence: &Evidence, fault_log: &FaultLog, context: &RunContext
         evidence.runs.iter().filter(|run| run.body["attempt"].as_u64() > Some(1)).count();
     format!(
         "{} conversations of {} shapes, {} turns, {} calls, {} suspensions ({} expired), {} \
-         dispatches; {requests} requests, {acknowledged} acknowledged, {lost} unanswered; {} runs of \
-         tools ({repeated} repeated); {frames} frames to {} readers; faults: {}",
+         dispatches; {requests} requests, {acknowledged} acknowledged, {lost} unanswered; {} reads \
+         of journals; {} runs of tools ({repeated} repeated); {frames} frames to {} readers; \
+         faults: {}",
         evidence.journals.len(),
         context.shapes.len(),
         events("turn_ended"),
@@ -31,6 +32,7 @@ pub(super) fn of(evidence: &Evidence, fault_log: &FaultLog, context: &RunContext
         events("suspension"),
         expired.sum::<usize>(),
         events("dispatch"),
+        evidence.reads.len(),
         evidence.runs.len(),
         evidence.streams.len(),
         fault_log.counts(),

@@ -10,6 +10,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::agents::{Shape, shapes, sub_agents};
+use super::artifacts::Artifacts;
 use super::client_proxies::ClientProxies;
 use super::fault_log::FaultLog;
 use super::schedule::Episode;
@@ -30,6 +31,7 @@ pub(super) struct RunContext {
     pub(super) shapes: Vec<Shape>,
     sub_agents: Vec<(&'static str, Value)>,
     pub(super) fault_log: FaultLog,
+    pub(super) artifacts: Artifacts,
     history: History,
     /// Set when no more conversations begin: the time by which the running ones must end.
     end: watch::Sender<Option<Instant>>,
@@ -41,16 +43,17 @@ impl RunContext {
         seed: u64,
         cluster: &Cluster,
         client_proxies: &ClientProxies,
-        tools: &ToolServer,
+        [tools, hostile]: [&ToolServer; 2],
         fault_log: FaultLog,
     ) -> Self {
         Self {
             seed,
             clients: client_proxies.clients(cluster),
             admins: cluster.clients().cloned().collect(),
-            shapes: shapes(tools),
+            shapes: shapes(tools, hostile),
             sub_agents: sub_agents(tools),
             fault_log,
+            artifacts: Artifacts::default(),
             history: cluster.history.clone(),
             end: watch::channel(None).0,
             active: std::sync::Mutex::default(),
@@ -80,6 +83,15 @@ impl RunContext {
         self.end.borrow().is_some_and(|until| Instant::now() > until)
     }
 
+    /// The node that holds one of the running conversations, if any is held.
+    pub(super) async fn some_holder(&self) -> Option<String> {
+        let id = self.active.lock().unwrap().last().cloned()?;
+        let client = self.clients[0].clone().without_history();
+        let path = format!("/v1/conversations/{id}");
+        let answer = client.ask(Method::GET, &path, None, None).await?;
+        Some(answer.body["holder"]["node"].as_str()?.to_owned())
+    }
+
     /// Crashes as many actors as the episode says, at most one per conversation: more crashes would
     /// rightly put it into quarantine.
     pub(super) async fn crash_actors(&self, episode: &Episode) {
@@ -87,7 +99,7 @@ impl RunContext {
             let Some(id) = self.active.lock().unwrap().pop() else { return };
             let node = &self.admins[number as usize % self.admins.len()];
             self.fault_log.record(&format!("crashes the actor of {id}"));
-            self.fault_log.count("actor crashed");
+            self.fault_log.count_crashed_actor();
             node.try_admin(Method::POST, &format!("/admin/actors/{id}/kill")).await;
         }
     }
@@ -97,15 +109,18 @@ impl RunContext {
 pub(super) struct Worker {
     pub(super) context: Arc<RunContext>,
     pub(super) random: SeededRandom,
-    number: u64,
+    pub(super) number: u64,
     /// The number of requests so far, from which their keys are made.
     requests: u64,
+    /// Whether a request about the present conversation had no definite answer: it may take effect
+    /// later.
+    in_doubt: bool,
 }
 
 impl Worker {
     pub(super) fn new(context: &Arc<RunContext>, number: u64) -> Self {
         let random = SeededRandom(context.seed.wrapping_mul(1_000).wrapping_add(number));
-        Self { context: context.clone(), random, number, requests: 0 }
+        Self { context: context.clone(), random, number, requests: 0, in_doubt: false }
     }
 
     /// Runs conversations until the run is over.
@@ -117,6 +132,7 @@ impl Worker {
             let shape = self.random.below(self.context.shapes.len() as u64) as usize;
             let shape = self.context.shapes[shape].clone();
             self.converse(&id, &shape).await;
+            self.store_artifacts().await;
         }
     }
 
@@ -124,6 +140,8 @@ impl Worker {
         let reader = (self.random.below(4) == 0)
             .then(|| self.context.history.listen(&self.context.clients, id));
         self.context.active.lock().unwrap().push(id.to_owned());
+        self.in_doubt = false;
+        let deletes = self.random.below(12) == 0;
         let turns = 1 + self.random.below(4);
         for turn in 0..turns {
             self.send_message(id, shape, turn).await;
@@ -134,14 +152,17 @@ impl Worker {
                 self.attend(id, shape).await;
             }
         }
-        self.attend(id, shape).await;
+        // Some are deleted in the middle of a turn, unless a message could bring them back.
+        if !deletes || self.in_doubt || self.random.below(2) == 0 {
+            self.attend(id, shape).await;
+        }
         self.context.active.lock().unwrap().retain(|known| known != id);
         if self.random.below(10) == 0 {
             let fork = json!({"id": format!("{id}-fork")});
             let key = format!("{id}/fork");
             self.insist(&format!("/v1/conversations/{id}/fork"), Some(&key), Some(&fork)).await;
         }
-        let gone = self.random.below(12) == 0 && self.delete(id).await;
+        let gone = deletes && self.delete(id, shape).await;
         if let Some(reader) = reader {
             self.leave(id, &reader, gone).await;
         }
@@ -166,19 +187,36 @@ impl Worker {
         }
     }
 
-    /// Deletes a conversation, repeating the request until the outcome is known. Returns whether it
-    /// is gone.
-    async fn delete(&mut self, id: &str) -> bool {
+    /// Deletes a conversation, and looks for it at every node; sometimes creates another one of the
+    /// same id, and deletes that. Returns whether it is gone.
+    async fn delete(&mut self, id: &str, shape: &Shape) -> bool {
         let path = format!("/v1/conversations/{id}");
-        loop {
-            let answer = self.node().ask(Method::DELETE, &path, None, None).await;
-            if answer.is_some_and(|answer| [204, 404].contains(&answer.status)) {
-                return true;
+        if self.repeat(Method::DELETE, &path, None, None).await.is_none() {
+            return false;
+        }
+        self.look_for(id).await;
+        if self.random.below(2) == 0 {
+            let (key, new) = (self.key(id), json!({"id": id, "agent": shape.agent}));
+            if self.insist("/v1/conversations", Some(&key), Some(&new)).await.is_some() {
+                self.node().clone().observe_journal(id).await;
             }
-            if self.context.gives_up() {
-                return false;
+            let deleted = self.repeat(Method::DELETE, &path, None, None).await;
+            self.look_for(id).await;
+            return deleted.is_some();
+        }
+        true
+    }
+
+    /// Asks every node for a conversation that was deleted, so that the history has the answers.
+    async fn look_for(&self, id: &str) {
+        for client in &self.context.clients {
+            for path in [
+                format!("/v1/conversations/{id}"),
+                format!("/v1/conversations/{id}/journal"),
+                format!("/v1/pending?conversation={id}"),
+            ] {
+                client.ask(Method::GET, &path, None, None).await;
             }
-            tokio::time::sleep(RETRY_INTERVAL).await;
         }
     }
 
@@ -194,23 +232,39 @@ impl Worker {
         }
     }
 
-    /// Repeats a request, each time at a random node, until the answer is anything but "try later".
+    /// Repeats a POST, each time at a random node, until the answer is anything but "try later".
     pub(super) async fn insist(
         &mut self,
         path: &str,
         key: Option<&str>,
         body: Option<&Value>,
     ) -> Option<Answer> {
+        self.repeat(Method::POST, path, key, body).await
+    }
+
+    /// Repeats a request like `insist`.
+    pub(super) async fn repeat(
+        &mut self,
+        method: Method,
+        path: &str,
+        key: Option<&str>,
+        body: Option<&Value>,
+    ) -> Option<Answer> {
         loop {
-            let answer = self.node().ask(Method::POST, path, key, body).await;
+            let answer = self.node().ask(method.clone(), path, key, body).await;
             if let Some(answer) = answer.filter(|answer| ![429, 503].contains(&answer.status)) {
                 return Some(answer);
             }
+            self.in_doubt = true;
             if self.context.gives_up() {
                 return None;
             }
-            tokio::time::sleep(RETRY_INTERVAL).await;
+            self.pause_before_retry().await;
         }
+    }
+
+    pub(super) async fn pause_before_retry(&self) {
+        tokio::time::sleep(RETRY_INTERVAL).await;
     }
 
     pub(super) fn node(&mut self) -> &Client {

@@ -30,7 +30,12 @@ fn unexpected(evidence: &Evidence, exchange: &Exchange) -> Option<String> {
     let id = exchange.conversation()?;
     match status {
         200..=299 | 409 | 429 | 503 | 422 => None,
-        404 if evidence.may_be_missing(id) || !evidence.existed(id, exchange.sent_at) => None,
+        404 if evidence.was_deleted(id)
+            || evidence.may_be_missing(id)
+            || !evidence.existed(id, exchange.sent_at) =>
+        {
+            None
+        }
         404 => Some("the conversation exists".to_owned()),
         _ => Some("no client may get this status".to_owned()),
     }

@@ -26,7 +26,7 @@ pub(super) fn evidence() -> Evidence {
         journals: [("c".to_owned(), journal())].into(),
         streams,
         runs: vec![run("send", 1), run("send", 2)],
-        resumptions: Vec::new(),
+        ..Evidence::default()
     }
 }
 

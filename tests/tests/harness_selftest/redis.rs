@@ -63,3 +63,22 @@ async fn a_stopped_one_can_be_restarted_and_nothing_of_it_outlives_it() {
     let dead = async || client.get_multiplexed_async_connection().await.err();
     abide_tests::deadline::poll("the server's end", dead).await;
 }
+
+#[tokio::test]
+async fn a_loss_of_power_loses_what_was_not_synced_and_nothing_else() {
+    let mut redis = Redis::process_on_disk(&["--appendfsync", "always"]).await;
+    set(&redis).await;
+    redis.lose_power(|_| 0).await;
+    redis.restart().await;
+    assert_eq!(value(&redis).await.as_deref(), Some("kept"), "a synced write is lost");
+
+    let mut redis = Redis::process_on_disk(&["--appendfsync", "no"]).await;
+    set(&redis).await;
+    let () = redis.ask(&["SET", "key", "later"]).await;
+    redis.lose_power(|writes| writes.saturating_sub(1)).await;
+    redis.restart().await;
+    assert_eq!(value(&redis).await.as_deref(), Some("kept"), "the earlier writes reached the disk");
+    redis.lose_power(|_| 0).await;
+    redis.restart().await;
+    assert_eq!(value(&redis).await.as_deref(), Some("kept"), "what was read again is on the disk");
+}

@@ -1,6 +1,6 @@
 //! A short run of the chaos program, with a fixed seed.
 
-use abide_tests::chaos::{Chaos, run};
+use abide_tests::chaos::{Chaos, StoreKind, run};
 
 use crate::ABIDE;
 
@@ -10,7 +10,9 @@ async fn half_a_minute_of_chaos_breaks_no_promise() {
     let chaos = Chaos {
         seed: Some(20_261_122),
         minutes: 0.5,
-        store: None,
+        store: Some(StoreKind::Pair),
+        faults: Vec::new(),
+        previous: None,
         workers: 12,
         binary: Some(ABIDE.into()),
         keep: None,

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use abide_tests::checks::alarms::late;
 use abide_tests::cluster::Cluster;
+use abide_tests::fake_clock;
 use abide_tests::tool_server::ToolServer;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
@@ -13,16 +14,9 @@ use crate::cluster_state::{
     LOAD_FACTOR, cluster, metric, time, wait_until_connected, wait_until_passivated,
 };
 
-/// Where Debian's package `faketime` puts its library.
-const LIBRARIES: [&str; 2] = [
-    "/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1",
-    "/usr/lib/aarch64-linux-gnu/faketime/libfaketime.so.1",
-];
-
 /// Three nodes: the first has the right clock, the others are an hour ahead and an hour behind.
 async fn cluster_with_skewed_clocks() -> Cluster {
-    let library = LIBRARIES.into_iter().find(|path| std::path::Path::new(path).exists());
-    let library = library.expect("libfaketime is needed: apt-get install faketime");
+    let library = fake_clock::library().expect("libfaketime is needed: apt-get install faketime");
     let mut cluster = cluster(1, &["--passivate-after", "50ms"]).await;
     for offset in ["+1h", "-1h"] {
         let off = |site: abide_tests::node::Site| {
