@@ -21,6 +21,8 @@ mod server_info;
 mod store;
 #[cfg(test)]
 mod tests;
+#[doc(hidden)]
+pub mod transport;
 mod url;
 
 use std::sync::Arc;
@@ -28,8 +30,10 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use tokio::sync::Semaphore;
 
-use self::connection::Connection;
+use self::connection::{Connection, Servers};
 use self::execute::LARGE_TIMEOUT;
+use self::opening::OpenedStore;
+use self::transport::Dial;
 use self::url::Kind;
 use super::commit_rules::STATE_FORMAT;
 
@@ -70,26 +74,37 @@ impl Redis {
     /// Opens the store, if its servers can keep this durability.
     pub async fn open(url: &RedisUrl, durability: Durability) -> Result<Self, OpenError> {
         let opened = opening::check(url, durability).await?;
-        let url = Arc::new(url.clone());
-        let connection = || Connection::new(Arc::clone(&url));
+        let cluster = url.kind == Kind::Cluster;
+        Ok(Self::over(&Servers::Real(Arc::new(url.clone())), cluster, durability, opened))
+    }
+
+    /// Opens the store over the servers of a simulation, without asking what they can keep.
+    #[doc(hidden)]
+    pub fn simulated(dial: Arc<dyn Dial>, durability: Durability, opening_id: String) -> Self {
+        let opened = OpenedStore { description: "simulated redis".to_owned(), opening_id };
+        Self::over(&Servers::Simulated(dial), false, durability, opened)
+    }
+
+    fn over(servers: &Servers, cluster: bool, durability: Durability, opened: OpenedStore) -> Self {
+        let connection = || Connection::new(servers.clone());
         let replicas = match durability {
             Durability::Replicas(replicas) => Some(usize::from(replicas.get())),
             Durability::Fsync | Durability::Os => None,
         };
         let durable_count = replicas.map_or(0, |_| DURABLE_CONNECTIONS);
-        Ok(Self {
+        Self {
             reads: connection(),
             writes: connection(),
             durable: (0..durable_count).map(|_| connection()).collect(),
-            large: Connection::with_timeout(Arc::clone(&url), LARGE_TIMEOUT),
+            large: Connection::with_timeout(servers.clone(), LARGE_TIMEOUT),
             large_transfers: Semaphore::new(MAX_LARGE_TRANSFERS),
             next_durable: AtomicUsize::new(0),
             replicas,
-            cluster: url.kind == Kind::Cluster,
+            cluster,
             opening_id: opened.opening_id,
             calls: AtomicU64::new(0),
             description: opened.description,
-        })
+        }
     }
 
     /// The servers and their durability settings, as one line for the log.

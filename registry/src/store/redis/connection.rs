@@ -15,6 +15,7 @@ use tokio::time::{Instant, timeout};
 use super::dial::{ANSWER_TIMEOUT, CONNECT_TIMEOUT, dial_with, timed_out};
 use super::keys::Tag;
 use super::sentinel;
+use super::transport::{Dial, Transport};
 use super::url::{Kind, RedisUrl};
 
 /// How long nobody reconnects after a first failure; each further failure doubles it up to the
@@ -34,9 +35,17 @@ const REDIRECT_WAIT_MS: (u64, u64) = (10, 200);
 /// not sent again: at worst two connections and two answers take eight seconds, and mostly it is
 /// one answer.
 pub(super) struct Connection {
-    url: Arc<RedisUrl>,
+    servers: Servers,
     answer_timeout: Duration,
     slot: Mutex<Slot>,
+}
+
+/// What a connection leads to.
+#[derive(Clone)]
+pub(super) enum Servers {
+    Real(Arc<RedisUrl>),
+    /// The servers of a simulation, behind sentinels.
+    Simulated(Arc<dyn Dial>),
 }
 
 #[derive(Default)]
@@ -58,16 +67,17 @@ struct ConnectFailure {
 enum Open {
     One(MultiplexedConnection),
     Many(ClusterConnection),
+    Simulated(Arc<dyn Transport>),
 }
 
 impl Connection {
-    pub(super) fn new(url: Arc<RedisUrl>) -> Self {
-        Self::with_timeout(url, ANSWER_TIMEOUT)
+    pub(super) fn new(servers: Servers) -> Self {
+        Self::with_timeout(servers, ANSWER_TIMEOUT)
     }
 
     /// A connection whose answers may take `answer_timeout`.
-    pub(super) fn with_timeout(url: Arc<RedisUrl>, answer_timeout: Duration) -> Self {
-        Self { url, answer_timeout, slot: Mutex::default() }
+    pub(super) fn with_timeout(servers: Servers, answer_timeout: Duration) -> Self {
+        Self { servers, answer_timeout, slot: Mutex::default() }
     }
 
     /// Sends commands for one tag, in order and on one connection. The error of a command that the
@@ -101,7 +111,10 @@ impl Connection {
     }
 
     fn has_sentinels(&self) -> bool {
-        matches!(self.url.kind, Kind::Sentinel(_))
+        match &self.servers {
+            Servers::Real(url) => matches!(url.kind, Kind::Sentinel(_)),
+            Servers::Simulated(_) => true,
+        }
     }
 
     async fn open(&self) -> RedisResult<(u64, Open)> {
@@ -116,7 +129,7 @@ impl Connection {
         // Boxed: it is rare, and unboxed it would make the future of every `send` ten times as
         // large.
         let opened =
-            Box::pin(timeout(CONNECT_TIMEOUT, connect(&self.url, self.answer_timeout))).await;
+            Box::pin(timeout(CONNECT_TIMEOUT, connect(&self.servers, self.answer_timeout))).await;
         let opened = opened.unwrap_or_else(|_| Err(timed_out()));
         match opened {
             Ok(open) => {
@@ -154,11 +167,16 @@ impl Open {
                 let route = SingleNodeRoutingInfo::SpecificNode(route);
                 open.route_pipeline(commands.clone(), 0, count, route).await
             }
+            Open::Simulated(open) => open.send(commands).await,
         }
     }
 }
 
-async fn connect(url: &RedisUrl, answer_timeout: Duration) -> RedisResult<Open> {
+async fn connect(servers: &Servers, answer_timeout: Duration) -> RedisResult<Open> {
+    let url = match servers {
+        Servers::Real(url) => url,
+        Servers::Simulated(servers) => return servers.dial().await.map(Open::Simulated),
+    };
     let [first, ..] = url.hosts() else { return Err(timed_out()) };
     match &url.kind {
         // `send` limits the wait for an answer itself: a second timer would only cost.
