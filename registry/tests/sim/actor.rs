@@ -1,7 +1,6 @@
 //! The actor of one simulated conversation: load, then decide, append, evolve, reconcile, as in the
 //! product.
 
-use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -9,9 +8,12 @@ use abide_actors::activity::ActivityError;
 use abide_actors::conversation::ExitReason;
 use abide_actors::identity::Epoch;
 use abide_actors::journal::{
-    Claim, ClosedSuspension, Commit, ConversationSummary, Holder, StoreError, StoredResponse,
+    Claim, ClosedSuspension, Commit, ConversationSummary, Holder, StoreError, StoredConversation,
+    StoredResponse,
 };
-use abide_conversation::event::Event;
+use abide_conversation::command::Create;
+use abide_conversation::event::{Event, EventData};
+use abide_conversation::fork::Fork;
 use abide_conversation::state::PendingCall;
 use abide_conversation::{
     Action, Activity, AgentName, Command, ConversationId, Rejection, Seq, State, Timestamp, decide,
@@ -42,8 +44,47 @@ pub enum Msg {
 /// A request to a conversation, with its idempotency key.
 #[derive(Clone)]
 pub struct Request {
-    pub action: Action,
+    pub ask: Ask,
     pub key: Option<String>,
+}
+
+/// What a request wants.
+#[derive(Clone)]
+pub enum Ask {
+    Act(Action),
+    Delete,
+    /// Begins the conversation with a copy of another.
+    Fork(ConversationId),
+}
+
+impl From<Action> for Request {
+    fn from(action: Action) -> Self {
+        Self { ask: Ask::Act(action), key: None }
+    }
+}
+
+impl Request {
+    /// Whether the request creates its conversation.
+    pub fn creates(&self) -> bool {
+        let creates =
+            |it: &Action| matches!(it, Action::Send(_) | Action::Spawn(_) | Action::Abandon(_));
+        match &self.ask {
+            Ask::Act(action) => creates(action),
+            Ask::Fork(_) => true,
+            Ask::Delete => false,
+        }
+    }
+
+    /// Whether it may be carried out twice without harm.
+    pub fn is_repeatable(&self) -> bool {
+        self.key.is_some()
+            || matches!(
+                self.ask,
+                Ask::Act(
+                    Action::Wake | Action::Spawn(_) | Action::ChildEnded(_) | Action::Abandon(_)
+                )
+            )
+    }
 }
 
 /// What became of a request.
@@ -121,8 +162,7 @@ pub fn drop_work(node: &Node, live: &Live) {
 
 /// Releases a claim. A claim whose release fails is taken over in the end.
 pub async fn release(node: &Node, id: &ConversationId, held: &Claim) {
-    let (id, held) = (id.clone(), held.clone());
-    let _ = node.ask(DEADLINE, move |store, _| store.release(&id, &held)).await;
+    let _ = node.ask(DEADLINE, node.store.release(id, held)).await;
 }
 
 impl Actor {
@@ -186,16 +226,15 @@ impl Actor {
 
     async fn load(&mut self, dead: Option<Holder>) -> Result<(), ExitReason> {
         let me = self.node.me();
-        self.held = self.claim(&me, Some(me.clone())).await?;
-        if dead.as_ref() == Some(&self.held.holder) {
-            self.held = self.claim(&me, dead).await?;
+        let (mut held, mut stored) = self.claim(&me, Some(&me)).await?;
+        if dead.as_ref() == Some(&held.holder) {
+            (held, stored) = self.claim(&me, dead.as_ref()).await?;
         }
+        self.held = held;
         if self.held.holder != me {
             return Err(ExitReason::HeldElsewhere(self.held.holder.clone()));
         }
         *self.live.held.borrow_mut() = Some(self.held.clone());
-        let id = self.live.id.clone();
-        let stored = self.node.ask(DEADLINE, move |store, _| store.load(&id)).await?;
         if let Some(stored) = stored {
             self.cached_seq = stored.state.seq;
             self.state = replay(stored.state, &stored.events);
@@ -203,18 +242,19 @@ impl Actor {
         Ok(())
     }
 
-    async fn claim(&self, me: &Holder, dead: Option<Holder>) -> Result<Claim, StoreError> {
-        let (id, me) = (self.live.id.clone(), me.clone());
-        let claim =
-            move |store: &crate::store::Store, now| store.claim(&id, &me, dead.as_ref(), now);
-        self.node.ask(DEADLINE, claim).await
+    async fn claim(
+        &self,
+        me: &Holder,
+        dead: Option<&Holder>,
+    ) -> Result<(Claim, Option<StoredConversation>), StoreError> {
+        self.node.ask(DEADLINE, self.node.store.claim_and_load(&self.live.id, me, dead)).await
     }
 
     async fn deliver(&mut self, mut delivery: Delivery) -> Result<(), ExitReason> {
-        let Some(Request { action, key }) = delivery.request.take() else { return Ok(()) };
+        let Some(Request { ask, key }) = delivery.request.take() else { return Ok(()) };
         if let Some(key) = &key {
-            let (id, key) = (self.live.id.clone(), key.clone());
-            match self.node.ask(DEADLINE, move |store, _| store.stored_response(&id, &key)).await {
+            match self.node.ask(DEADLINE, self.node.store.stored_response(&self.live.id, key)).await
+            {
                 Ok(None) => {}
                 Ok(Some(first)) => {
                     delivery.reply.send(Outcome::Done(first));
@@ -226,6 +266,18 @@ impl Actor {
                 }
             }
         }
+        let action = match ask {
+            Ask::Act(action) => Ok(action),
+            Ask::Fork(from) => self.create_from_prefix(from).await.map(Action::Create),
+            Ask::Delete => return self.delete(delivery, key).await,
+        };
+        let action = match action {
+            Ok(action) => action,
+            Err(outcome) => {
+                delivery.reply.send(outcome);
+                return Ok(());
+            }
+        };
         match decide(&self.state, self.command(action)) {
             Err(rejection) => delivery.reply.send(Outcome::Rejected(rejection)),
             Ok(events) => {
@@ -242,6 +294,60 @@ impl Actor {
             }
         }
         Ok(())
+    }
+
+    /// Deletes the conversation. The actor stays: the next request may create it anew.
+    async fn delete(&mut self, delivery: Delivery, key: Option<String>) -> Result<(), ExitReason> {
+        if !self.state.exists() {
+            delivery.reply.send(Outcome::Rejected(Rejection::NotFound));
+            return Ok(());
+        }
+        let activities = self.live.activities.take();
+        activities.values().for_each(|task| self.node.world.exec.abort(*task));
+        let (node, id) = (self.node.clone(), self.live.id.clone());
+        let answer = key.map(|key| stored_response(key, Seq::ZERO));
+        let deleted = node.ask(DEADLINE, node.store.delete(&id, &self.held, answer)).await;
+        let claimed = match deleted {
+            Ok(()) => node.ask(DEADLINE, node.store.claim(&id, &node.me())).await,
+            Err(refusal) => Err(refusal),
+        };
+        match claimed {
+            Ok(held) => self.held = held,
+            Err(refusal) => {
+                delivery.reply.send(Outcome::Unavailable("the outcome of the write is unknown"));
+                return Err(refusal.into());
+            }
+        }
+        *self.live.held.borrow_mut() = Some(self.held.clone());
+        (self.state, self.cached_seq) = (State::default(), Seq::ZERO);
+        delivery.reply.send(Outcome::Done(Seq::ZERO));
+        Ok(())
+    }
+
+    /// What a fork is created with: the settings of the original.
+    async fn create_from_prefix(&self, from: ConversationId) -> Result<Create, Outcome> {
+        if self.state.exists() {
+            return Err(Outcome::Rejected(Rejection::ConversationExists));
+        }
+        let store = &self.node.store;
+        let read = async {
+            let newest = store.events_before(&from, Seq::MAX, 1).await?;
+            let first = store.events(&from, Seq::ZERO, 1).await?.pop();
+            Ok((newest.first().map_or(Seq::ZERO, |event| event.seq), first))
+        };
+        let read = self.node.ask(DEADLINE, read).await;
+        let (at_seq, first) = read.map_err(|_| Outcome::Unavailable("the store is away"))?;
+        let Some(Event { data: EventData::Created(created), .. }) = first else {
+            return Err(Outcome::Rejected(Rejection::NotFound));
+        };
+        Ok(Create {
+            agent: created.agent,
+            assigns: created.assigns,
+            metadata: created.metadata,
+            tools: created.tools,
+            parent: None,
+            fork: Some(Fork { conversation_id: from, at_seq }),
+        })
     }
 
     async fn act(&mut self, action: Action) -> Result<(), ExitReason> {
@@ -265,12 +371,8 @@ impl Actor {
             let next = replay(self.state.clone(), &events);
             let commit = compose(&self.state, &next, events, response, self.cached_seq);
             let cached = commit.state.is_some();
-            let (id, held) = (self.live.id.clone(), self.held.clone());
-            let commit = Cell::new(Some(commit));
-            let append = move |store: &crate::store::Store, _| {
-                store.append(&id, &held, commit.take().expect("it is written once"))
-            };
-            self.node.carry(DEADLINE, false, append).await?;
+            let append = self.node.store.append(&self.live.id, &self.held, commit);
+            self.node.ask(DEADLINE, append).await?;
             if cached {
                 self.cached_seq = next.seq;
             }
@@ -303,9 +405,9 @@ impl Actor {
             let node = self.node.clone();
             let live = self.live.clone();
             let task = activity.clone();
-            let turns = self.state.turns_started;
+            let state = self.state.clone();
             let task = self.node.spawn(async move {
-                let result = activities::run(&node, &live.id, &task, turns).await;
+                let result = activities::run(&node, &live.id, &task, &state).await;
                 live.cast(Msg::Report(task, result));
             });
             running.insert(activity, task);
