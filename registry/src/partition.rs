@@ -66,12 +66,7 @@ impl PartitionSet {
                 members.iter().max_by_key(|name| (rendezvous_weight(name, partition), *name));
             best == Some(&me)
         };
-        let mut words = [0; PARTITIONS / 64];
-        for partition in Partition::all().filter(|partition| is_mine(*partition)) {
-            let (word, bit) = partition.position();
-            words[word] |= bit;
-        }
-        Self(words)
+        Partition::all().filter(|partition| is_mine(*partition)).collect()
     }
 
     /// Whether the partition is in the set.
@@ -83,6 +78,17 @@ impl PartitionSet {
     /// The partitions of the set, in order.
     pub fn iter(&self) -> impl Iterator<Item = Partition> {
         Partition::all().filter(|partition| self.contains(*partition))
+    }
+}
+
+impl FromIterator<Partition> for PartitionSet {
+    fn from_iter<I: IntoIterator<Item = Partition>>(partitions: I) -> Self {
+        let mut set = [0; PARTITIONS / 64];
+        for partition in partitions {
+            let (word, bit) = partition.position();
+            set[word] |= bit;
+        }
+        Self(set)
     }
 }
 

@@ -23,6 +23,8 @@ mod server_info;
 mod store;
 #[cfg(test)]
 mod tests;
+#[doc(hidden)]
+pub mod transport;
 mod url;
 
 use std::sync::Arc;
@@ -31,9 +33,11 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
-use self::connection::Connection;
+use self::connection::{Connection, Servers};
 use self::durability_watch::DurabilityWatch;
 use self::execute::LARGE_TIMEOUT;
+use self::opening::OpenedStore;
+use self::transport::Dial;
 use self::url::Kind;
 use super::commit_rules::STATE_FORMAT;
 
@@ -91,18 +95,38 @@ impl Redis {
     /// refuses writes.
     pub async fn open(url: &RedisUrl, durability: Durability) -> Result<Self, OpenError> {
         let opened = opening::check(url, durability).await?;
-        let url = Arc::new(url.clone());
         let watch = Arc::new(DurabilityWatch::new(durability));
         let mut watching = JoinSet::new();
-        watching.spawn(Arc::clone(&watch).watch(Arc::clone(&url)));
-        let reading = || Connection::new(Arc::clone(&url));
-        let writing = || Connection::durable(Arc::clone(&url), Arc::clone(&watch));
+        watching.spawn(Arc::clone(&watch).watch(Arc::new(url.clone())));
+        let is_cluster = url.kind == Kind::Cluster;
+        let servers = Servers::Real(Arc::new(url.clone()), Arc::clone(&watch));
+        let store = Self::over(&servers, is_cluster, durability, opened, watch);
+        Ok(Self { _watching: watching, ..store })
+    }
+
+    /// Opens the store over the servers of a simulation, without asking what they can keep.
+    #[doc(hidden)]
+    pub fn simulated(dial: Arc<dyn Dial>, durability: Durability, opening_id: String) -> Self {
+        let opened = OpenedStore { description: "simulated redis".to_owned(), opening_id };
+        let watch = Arc::new(DurabilityWatch::new(durability));
+        Self::over(&Servers::Simulated(dial), false, durability, opened, watch)
+    }
+
+    fn over(
+        servers: &Servers,
+        cluster: bool,
+        durability: Durability,
+        opened: OpenedStore,
+        watch: Arc<DurabilityWatch>,
+    ) -> Self {
+        let reading = || Connection::new(servers.clone());
+        let writing = || Connection::durable(servers.clone());
         let replicas = match durability {
             Durability::Replicas(replicas) => Some(usize::from(replicas.get())),
             Durability::Fsync | Durability::Os => None,
         };
         let number = |count| replicas.map_or(0, |_| count);
-        Ok(Self {
+        Self {
             reads: reading(),
             writes: writing(),
             durable: (0..number(DURABLE_CONNECTIONS)).map(|_| writing()).collect(),
@@ -114,13 +138,13 @@ impl Redis {
             next_durable: AtomicUsize::new(0),
             next_confirmed: AtomicUsize::new(0),
             replicas,
-            cluster: url.kind == Kind::Cluster,
+            cluster,
             opening_id: opened.opening_id,
             calls: AtomicU64::new(0),
             description: opened.description,
             watch,
-            _watching: watching,
-        })
+            _watching: JoinSet::new(),
+        }
     }
 
     /// The servers and their durability settings, as one line for the log.

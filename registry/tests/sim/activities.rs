@@ -1,51 +1,79 @@
 //! The activities of simulated conversations: a scripted model and scripted tools.
 
+use std::rc::Rc;
 use std::time::Duration;
 
 use abide_actors::journal::StoreError;
 use abide_conversation::command::{
-    CallPlan, Cancel, Create, IfBusy, MessageVerdict, ModelReplied, PlannedCall, ResolutionAnswer,
-    Resolve, Send, Start, ToolReturned, TurnSettings,
+    CallPlan, Cancel, Create, Dispatch, IfBusy, MessageVerdict, ModelReplied, PlannedCall,
+    RememberDecision, ResolutionAnswer, Resolve, Send, Start, ToolReturned, TurnSettings,
 };
 use abide_conversation::event::{AnswerFormat, CallKind, Intent, OnInterrupt};
 use abide_conversation::message::{Outcome, text_block};
 use abide_conversation::permission::{Decision, Verdict};
+use abide_conversation::remembered_decision::{Match, Scope};
 use abide_conversation::{
-    Action, Activity, AgentName, Attempt, CallId, ConversationId, MessageId, Principal, Revision,
-    Seq, Step, TurnId,
+    Action, Activity, AgentName, Attempt, CallId, ConversationId, DecisionId, MessageId, Principal,
+    Revision, Seq, State, Step, TurnId,
 };
 use serde_json::json;
 
+use crate::family;
 use crate::node::{Node, store_unavailable};
 
+/// How many tool runs store a blob.
+const BLOB_PERCENT: u64 = 15;
 /// How long a person may take to answer.
 const ANSWER_MS: u64 = 1_500;
 
 /// Runs an activity to its end. As in the product, nothing begins on a node that may have been
 /// declared dead.
 pub async fn run(
-    node: &Node,
+    node: &Rc<Node>,
     id: &ConversationId,
     activity: &Activity,
-    turns: u64,
+    state: &State,
 ) -> Result<Action, StoreError> {
     let needs_lease = matches!(activity, Activity::CallModel { .. } | Activity::RunTool { .. });
     if needs_lease && !node.is_sound() {
         return Err(store_unavailable());
     }
     match activity {
-        Activity::StartTurn { turn } => {
-            Ok(Action::Start(Start { turn: turn.clone(), settings: Some(basis()) }))
-        }
-        Activity::CallModel { turn, step } => {
+        Activity::CallModel { .. } => {
             node.sleep(Duration::from_millis(5 + node.below(40))).await;
-            Ok(replied(turn, *step, turns))
         }
         Activity::RunTool { call, attempt } => {
+            if let Some(child) = family::child_of(state, call) {
+                return Ok(family::spawn(node, id, &child, call, *attempt).await);
+            }
             node.world.run(node, id, call.as_str());
             node.sleep(Duration::from_millis(10 + node.below(300))).await;
-            Ok(returned(call, *attempt))
+            if node.below(100) < BLOB_PERCENT {
+                node.store.put_blob(&format!("{id} {call} {attempt}")).await?;
+            }
         }
+        Activity::StopChild { child } => return Ok(family::release(node, id, state, child).await),
+        Activity::NotifyParent { turn } => {
+            return Ok(family::notify_parent(node, id, state, turn).await);
+        }
+        Activity::CopyFork { after } => return family::copy_fork(node, state, *after).await,
+        Activity::PublishDecision { decision } => {
+            return family::publish(node, state, decision).await;
+        }
+        Activity::StartTurn { .. } | Activity::AwaitClient { .. } | Activity::Summarize { .. } => {}
+    }
+    let child = (state.parent.is_none()).then(|| format!("c{}", node.world.number()));
+    Ok(outcome(activity, state.turns_started, child.as_deref()))
+}
+
+/// The outcome of an activity that a server of its own would carry out.
+pub fn outcome(activity: &Activity, turns: u64, child: Option<&str>) -> Action {
+    match activity {
+        Activity::StartTurn { turn } => {
+            Action::Start(Start { turn: turn.clone(), settings: Some(basis()) })
+        }
+        Activity::CallModel { turn, step } => replied(turn, *step, turns, child),
+        Activity::RunTool { call, attempt } => returned(call, *attempt),
         Activity::AwaitClient { .. }
         | Activity::StopChild { .. }
         | Activity::NotifyParent { .. }
@@ -92,14 +120,38 @@ pub fn send(number: u64, text: &str, if_busy: IfBusy) -> Action {
     })
 }
 
-pub fn approve(call: CallId) -> Action {
+/// A user's own call of a tool.
+pub fn dispatch(number: u64, child: bool) -> Action {
+    Action::Dispatch(Dispatch {
+        call: CallId::new(format!("d{number}")),
+        tool: "nap".to_owned(),
+        input: json!({}),
+        principal: Principal::new("ada"),
+        revision: Revision::new("r"),
+        on_interrupt: OnInterrupt::Redispatch,
+        requests: Default::default(),
+        verdict: verdict(Decision::Allow),
+        child: child.then(|| ConversationId::new(format!("c{number}"))),
+    })
+}
+
+/// An approval; the agent remembers one with a number.
+pub fn approve(call: CallId, remember: Option<u64>) -> Action {
+    let remember = remember.map(|number| RememberDecision {
+        id: DecisionId::new(format!("dec{number}")),
+        scope: Scope::Agent,
+        matching: Match::Exact,
+        tool_digest: String::new(),
+        fingerprint: String::new(),
+        for_ms: 1_000_000,
+    });
     Action::Resolve(Resolve {
         call,
         suspension: None,
         by: Principal::new("bob"),
         answer: ResolutionAnswer::Approval { approved: true, reason: None, args: None },
         verdict: Some(verdict(Decision::Allow)),
-        remember: None,
+        remember,
         halt: None,
     })
 }
@@ -120,8 +172,17 @@ fn verdict(decision: Decision) -> Verdict {
 
 /// The first step of a turn has calls, the second ends the turn; turns cycle through the kinds of
 /// calls.
-fn replied(turn: &TurnId, step: Step, ordinal: u64) -> Action {
-    let calls = match (step.get(), ordinal % 3) {
+fn replied(turn: &TurnId, step: Step, ordinal: u64, child: Option<&str>) -> Action {
+    let calls = match (step.get(), ordinal % 4) {
+        (1, 3) => {
+            let mut spawn = call("spawn", false, false);
+            if let CallPlan::Execute { kind: CallKind::Server { child: of_call, .. }, .. } =
+                &mut spawn.plan
+            {
+                *of_call = child.map(ConversationId::new);
+            }
+            vec![spawn, call("nap", false, false)]
+        }
         (1, 0) => vec![call("nap", false, false), call("gate", true, true)],
         (1, 1) => vec![call("once", false, true), call("gate", true, false)],
         (1, _) => vec![call("nap", false, false), call("once", false, true)],

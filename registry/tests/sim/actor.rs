@@ -1,7 +1,6 @@
 //! The actor of one simulated conversation: load, then decide, append, evolve, reconcile, as in the
 //! product.
 
-use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -9,9 +8,12 @@ use abide_actors::activity::ActivityError;
 use abide_actors::conversation::ExitReason;
 use abide_actors::identity::Epoch;
 use abide_actors::journal::{
-    Claim, ClosedSuspension, Commit, ConversationSummary, Holder, StoreError, StoredResponse,
+    Claim, ClaimedConversation, ClosedSuspension, Commit, ConversationSummary, Holder, StoreError,
+    StoredResponse,
 };
-use abide_conversation::event::Event;
+use abide_conversation::command::Create;
+use abide_conversation::event::{Event, EventData};
+use abide_conversation::fork::Fork;
 use abide_conversation::state::PendingCall;
 use abide_conversation::{
     Action, Activity, AgentName, Command, ConversationId, Rejection, Seq, State, Timestamp, decide,
@@ -22,6 +24,7 @@ use serde_json::json;
 use crate::activities;
 use crate::executor::OneShot;
 use crate::host::{HostMsg, Live};
+use crate::mutation::Mutation;
 use crate::node::Node;
 
 /// A store that takes longer counts as unavailable; the outcome of a write is then unknown.
@@ -42,8 +45,48 @@ pub enum Msg {
 /// A request to a conversation, with its idempotency key.
 #[derive(Clone)]
 pub struct Request {
-    pub action: Action,
+    pub ask: Ask,
     pub key: Option<String>,
+}
+
+/// What a request wants.
+#[derive(Clone)]
+#[allow(clippy::large_enum_variant, reason = "few exist at once")]
+pub enum Ask {
+    Act(Action),
+    Delete,
+    /// Begins the conversation with a copy of another.
+    Fork(ConversationId),
+}
+
+impl From<Action> for Request {
+    fn from(action: Action) -> Self {
+        Self { ask: Ask::Act(action), key: None }
+    }
+}
+
+impl Request {
+    /// Whether the request creates its conversation.
+    pub fn creates(&self) -> bool {
+        let creates =
+            |it: &Action| matches!(it, Action::Send(_) | Action::Spawn(_) | Action::Abandon(_));
+        match &self.ask {
+            Ask::Act(action) => creates(action),
+            Ask::Fork(_) => true,
+            Ask::Delete => false,
+        }
+    }
+
+    /// Whether it may be carried out twice without harm.
+    pub fn is_repeatable(&self) -> bool {
+        self.key.is_some()
+            || matches!(
+                self.ask,
+                Ask::Act(
+                    Action::Wake | Action::Spawn(_) | Action::ChildEnded(_) | Action::Abandon(_)
+                )
+            )
+    }
 }
 
 /// What became of a request.
@@ -121,8 +164,7 @@ pub fn drop_work(node: &Node, live: &Live) {
 
 /// Releases a claim. A claim whose release fails is taken over in the end.
 pub async fn release(node: &Node, id: &ConversationId, held: &Claim) {
-    let (id, held) = (id.clone(), held.clone());
-    let _ = node.ask(DEADLINE, move |store, _| store.release(&id, &held)).await;
+    let _ = node.ask(DEADLINE, node.store.release(id, held)).await;
 }
 
 impl Actor {
@@ -186,35 +228,37 @@ impl Actor {
 
     async fn load(&mut self, dead: Option<Holder>) -> Result<(), ExitReason> {
         let me = self.node.me();
-        self.held = self.claim(&me, Some(me.clone())).await?;
-        if dead.as_ref() == Some(&self.held.holder) {
-            self.held = self.claim(&me, dead).await?;
+        let mut claimed = self.claim(&me, Some(&me)).await?;
+        if dead.as_ref() == Some(&claimed.claim.holder) {
+            claimed = self.claim(&me, dead.as_ref()).await?;
         }
+        // The simulation's activities end no process, so that deaths quarantine nothing here.
+        let ClaimedConversation { claim, deaths: _, stored } = claimed;
+        self.held = claim;
         if self.held.holder != me {
             return Err(ExitReason::HeldElsewhere(self.held.holder.clone()));
         }
         *self.live.held.borrow_mut() = Some(self.held.clone());
-        let id = self.live.id.clone();
-        let stored = self.node.ask(DEADLINE, move |store, _| store.load(&id)).await?;
         if let Some(stored) = stored {
-            self.cached_seq = stored.state.seq;
+            self.cached_seq = stored.cached_seq;
             self.state = replay(stored.state, &stored.events);
         }
         Ok(())
     }
 
-    async fn claim(&self, me: &Holder, dead: Option<Holder>) -> Result<Claim, StoreError> {
-        let (id, me) = (self.live.id.clone(), me.clone());
-        let claim =
-            move |store: &crate::store::Store, now| store.claim(&id, &me, dead.as_ref(), now);
-        self.node.ask(DEADLINE, claim).await
+    async fn claim(
+        &self,
+        me: &Holder,
+        dead: Option<&Holder>,
+    ) -> Result<ClaimedConversation, StoreError> {
+        self.node.ask(DEADLINE, self.node.store.claim_and_load(&self.live.id, me, dead)).await
     }
 
     async fn deliver(&mut self, mut delivery: Delivery) -> Result<(), ExitReason> {
-        let Some(Request { action, key }) = delivery.request.take() else { return Ok(()) };
+        let Some(Request { ask, key }) = delivery.request.take() else { return Ok(()) };
         if let Some(key) = &key {
-            let (id, key) = (self.live.id.clone(), key.clone());
-            match self.node.ask(DEADLINE, move |store, _| store.stored_response(&id, &key)).await {
+            match self.node.ask(DEADLINE, self.node.store.stored_response(&self.live.id, key)).await
+            {
                 Ok(None) => {}
                 Ok(Some(first)) => {
                     delivery.reply.send(Outcome::Done(first));
@@ -226,22 +270,115 @@ impl Actor {
                 }
             }
         }
+        let action = match ask {
+            Ask::Act(action) => Ok(action),
+            Ask::Fork(from) => self.create_from_prefix(from).await.map(Action::Create),
+            Ask::Delete => return self.delete(delivery, key, Outcome::Done(Seq::ZERO)).await,
+        };
+        let action = match action {
+            Ok(action) => action,
+            Err(outcome) => {
+                delivery.reply.send(outcome);
+                return Ok(());
+            }
+        };
         match decide(&self.state, self.command(action)) {
             Err(rejection) => delivery.reply.send(Outcome::Rejected(rejection)),
             Ok(events) => {
                 let seq = events.last().map_or(Seq::ZERO, |event| event.seq);
-                if let Err(refusal) =
-                    self.commit(events, key.map(|key| stored_response(key, seq))).await
-                {
-                    delivery
-                        .reply
-                        .send(Outcome::Unavailable("the outcome of the write is unknown"));
-                    return Err(refusal.into());
+                let is_new = !self.state.exists();
+                let written = self.commit(events, key.map(|key| stored_response(key, seq))).await;
+                let is_without_parent = match written {
+                    Ok(()) if is_new => self.is_without_parent().await,
+                    written => written.map(|()| false),
+                };
+                match is_without_parent {
+                    Ok(true) => {
+                        self.node.world.store.count("children without a parent");
+                        let not_found = Outcome::Rejected(Rejection::NotFound);
+                        return self.delete(delivery, None, not_found).await;
+                    }
+                    Ok(false) => delivery.reply.send(Outcome::Done(seq)),
+                    Err(refusal) => {
+                        delivery
+                            .reply
+                            .send(Outcome::Unavailable("the outcome of the write is unknown"));
+                        return Err(refusal.into());
+                    }
                 }
-                delivery.reply.send(Outcome::Done(seq));
             }
         }
         Ok(())
+    }
+
+    /// Deletes the conversation, and answers so. The actor stays: the next request may create it
+    /// anew.
+    async fn delete(
+        &mut self,
+        delivery: Delivery,
+        key: Option<String>,
+        deleted: Outcome,
+    ) -> Result<(), ExitReason> {
+        if !self.state.exists() {
+            delivery.reply.send(Outcome::Rejected(Rejection::NotFound));
+            return Ok(());
+        }
+        let activities = self.live.activities.take();
+        activities.values().for_each(|task| self.node.world.exec.abort(*task));
+        let (node, id) = (self.node.clone(), self.live.id.clone());
+        let answer = key.map(|key| stored_response(key, Seq::ZERO));
+        node.world.trace(|| format!("{} deletes {id}", node.me()));
+        if let Err(refusal) = node.ask(DEADLINE, node.store.delete(&id, &self.held, answer)).await {
+            delivery.reply.send(Outcome::Unavailable("the outcome of the write is unknown"));
+            return Err(refusal.into());
+        }
+        // Without a new claim the next request is fenced; the deletion is done, and is answered.
+        if let Ok(held) = node.ask(DEADLINE, node.store.claim(&id, &node.me())).await {
+            self.held = held;
+            *self.live.held.borrow_mut() = Some(self.held.clone());
+        }
+        (self.state, self.cached_seq) = (State::default(), Seq::ZERO);
+        delivery.reply.send(deleted);
+        Ok(())
+    }
+
+    /// Whether this conversation was created just now by a parent that is gone. Whoever deletes a
+    /// parent deletes its children afterwards, too, so that one of both sees what the other has
+    /// done.
+    async fn is_without_parent(&self) -> Result<bool, StoreError> {
+        let Some(parent) = &self.state.parent else { return Ok(false) };
+        if self.node.world.mutation == Some(Mutation::ChildrenOutliveParents) {
+            return Ok(false);
+        }
+        let store = &self.node.store;
+        let first = store.events(&parent.conversation_id, Seq::ZERO, 1);
+        Ok(self.node.ask(DEADLINE, first).await?.is_empty())
+    }
+
+    /// What a fork is created with: the settings of the original.
+    async fn create_from_prefix(&self, from: ConversationId) -> Result<Create, Outcome> {
+        if self.state.exists() {
+            return Err(Outcome::Rejected(Rejection::ConversationExists));
+        }
+        let store = &self.node.store;
+        let read = async {
+            let newest = store.events_before(&from, Seq::MAX, 1).await?;
+            let first = store.events(&from, Seq::ZERO, 1).await?.pop();
+            Ok((newest.first().map_or(Seq::ZERO, |event| event.seq), first))
+        };
+        let read = self.node.ask(DEADLINE, read).await;
+        let (at_seq, first) = read.map_err(|_| Outcome::Unavailable("the store is away"))?;
+        let Some(Event { data: EventData::Created(created), .. }) = first else {
+            return Err(Outcome::Rejected(Rejection::NotFound));
+        };
+        Ok(Create {
+            agent: created.agent,
+            assigns: created.assigns,
+            metadata: created.metadata,
+            tools: created.tools,
+            parent: None,
+            fork: Some(Fork { conversation_id: from, at_seq }),
+        })
     }
 
     async fn act(&mut self, action: Action) -> Result<(), ExitReason> {
@@ -265,12 +402,8 @@ impl Actor {
             let next = replay(self.state.clone(), &events);
             let commit = compose(&self.state, &next, events, response, self.cached_seq);
             let cached = commit.state.is_some();
-            let (id, held) = (self.live.id.clone(), self.held.clone());
-            let commit = Cell::new(Some(commit));
-            let append = move |store: &crate::store::Store, _| {
-                store.append(&id, &held, commit.take().expect("it is written once"))
-            };
-            self.node.carry(DEADLINE, false, append).await?;
+            let append = self.node.store.append(&self.live.id, &self.held, commit);
+            self.node.ask(DEADLINE, append).await?;
             if cached {
                 self.cached_seq = next.seq;
             }
@@ -303,9 +436,9 @@ impl Actor {
             let node = self.node.clone();
             let live = self.live.clone();
             let task = activity.clone();
-            let turns = self.state.turns_started;
+            let state = self.state.clone();
             let task = self.node.spawn(async move {
-                let result = activities::run(&node, &live.id, &task, turns).await;
+                let result = activities::run(&node, &live.id, &task, &state).await;
                 live.cast(Msg::Report(task, result));
             });
             running.insert(activity, task);

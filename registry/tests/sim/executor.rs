@@ -6,7 +6,11 @@ use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::rc::Rc;
-use std::task::{Context, Poll, Waker};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
+
+use futures::FutureExt;
 
 /// Identifies a task; never reused.
 pub type TaskId = usize;
@@ -22,6 +26,22 @@ struct Task {
     alive: bool,
     /// Whether the task is in the ready queue.
     queued: bool,
+    /// For futures of the product, which know nothing of this executor.
+    waker: Waker,
+}
+
+/// The tasks that futures of the product have woken.
+type Woken = Arc<Mutex<Vec<TaskId>>>;
+
+struct TaskWaker {
+    id: TaskId,
+    woken: Woken,
+}
+
+impl Wake for TaskWaker {
+    fn wake(self: Arc<Self>) {
+        self.woken.lock().unwrap().push(self.id);
+    }
 }
 
 #[derive(Default)]
@@ -34,6 +54,7 @@ pub struct Executor {
     /// was dropped is `None`.
     timers: RefCell<BinaryHeap<Reverse<(u64, usize)>>>,
     sleepers: RefCell<Vec<Option<TaskId>>>,
+    woken: Woken,
     /// The stopped processes, with the tasks to wake when they go on.
     stopped: RefCell<BTreeMap<ProcessId, BTreeSet<TaskId>>>,
 }
@@ -51,9 +72,12 @@ impl Executor {
         future: impl Future<Output = ()> + 'static,
     ) -> TaskId {
         let mut tasks = self.tasks.borrow_mut();
-        tasks.push(Task { process_id, future: Some(Box::pin(future)), alive: true, queued: true });
-        self.ready.borrow_mut().push_back(tasks.len() - 1);
-        tasks.len() - 1
+        let id = tasks.len();
+        let waker = Waker::from(Arc::new(TaskWaker { id, woken: self.woken.clone() }));
+        let future = Some(Box::pin(future) as TaskFuture);
+        tasks.push(Task { process_id, future, alive: true, queued: true, waker });
+        self.ready.borrow_mut().push_back(id);
+        id
     }
 
     pub fn wake(&self, id: TaskId) {
@@ -103,6 +127,8 @@ impl Executor {
 
     /// Runs the next task or timer. `false` when nothing is left to do before `end`.
     pub fn step(&self, end: u64) -> bool {
+        let woken = std::mem::take(&mut *self.woken.lock().unwrap());
+        woken.into_iter().for_each(|id| self.wake(id));
         let next = self.ready.borrow_mut().pop_front();
         if let Some(id) = next {
             self.poll(id);
@@ -110,14 +136,23 @@ impl Executor {
         }
         match self.sleeper(end) {
             Some((at, id)) => {
-                self.now.set(self.now.get().max(at));
+                self.advance(at);
                 self.wake(id);
                 true
             }
             None => {
-                self.now.set(self.now.get().max(end));
+                self.advance(end);
                 false
             }
+        }
+    }
+
+    /// Sets the time, and the clock of tokio by which the product's store reconnects.
+    fn advance(&self, at: u64) {
+        if let Some(ms) = at.checked_sub(self.now.get()).filter(|ms| *ms > 0) {
+            self.now.set(at);
+            // It sets the clock when it is first polled; no timer of tokio ever fires.
+            let _ = tokio::time::advance(Duration::from_millis(ms)).now_or_never();
         }
     }
 
@@ -145,11 +180,11 @@ impl Executor {
                 waiting.insert(id);
                 return;
             }
-            task.future.take()
+            (task.future.take(), task.waker.clone())
         };
-        let Some(mut future) = future else { return };
+        let (Some(mut future), waker) = future else { return };
         self.current.set(id);
-        let done = future.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready();
+        let done = future.as_mut().poll(&mut Context::from_waker(&waker)).is_ready();
         if !done && self.tasks.borrow()[id].alive {
             self.tasks.borrow_mut()[id].future = Some(future);
         }

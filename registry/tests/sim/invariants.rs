@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 
 use abide_actors::identity::NodeName;
 use abide_conversation::event::{Event, EventData};
-use abide_conversation::{ConversationId, Seq, State, Timestamp, replay, wanted};
+use abide_conversation::{ConversationId, Seq, State, replay, wanted};
 use abide_registry::cluster_view::ClusterView;
 use abide_registry::membership::MemberState;
 use abide_registry::partition::PartitionSet;
 
 use crate::partition_cache::partitions_of;
+use crate::reads;
 use crate::schedule::stored_state;
 use crate::world::World;
 
@@ -17,11 +18,8 @@ use crate::world::World;
 /// nodes agree on the owner of each partition.
 pub fn is_settled(world: &World) -> bool {
     // This is seldom true, so the expensive check comes last.
-    let idle = world.store.active(&PartitionSet::all()).is_ok_and(|active| active.is_empty())
-        && world
-            .store
-            .due_alarms(&PartitionSet::all(), Timestamp::MAX, 1)
-            .is_ok_and(|due| due.is_empty());
+    let idle = world.store.active().is_ok_and(|active| active.is_empty())
+        && world.store.due().is_ok_and(|due| due.is_empty());
     idle && unsettled(world).is_none()
 }
 
@@ -35,12 +33,12 @@ pub fn unsettled(world: &World) -> Option<String> {
             return Some(format!("{id} never settles: held by {holder:?}, wants {wants:?}"));
         }
     }
-    if let Ok(alarms) = world.store.due_alarms(&PartitionSet::all(), Timestamp::MAX, 1)
+    if let Ok(alarms) = world.store.due()
         && !alarms.is_empty()
     {
         return Some(format!("alarms remain: {alarms:?}"));
     }
-    if world.store.active(&PartitionSet::all()).is_ok_and(|active| !active.is_empty()) {
+    if world.store.active().is_ok_and(|active| !active.is_empty()) {
         return Some("settled conversations remain active".to_owned());
     }
     let shares: Vec<_> =
@@ -60,6 +58,15 @@ pub fn promises(world: &World) -> Option<String> {
     let (all, promises) = (world.store.all(), world.promises.borrow());
     let journals: BTreeMap<_, _> = all.iter().map(journal).collect();
     for promise in promises.iter() {
+        let observer = world.store.observer.borrow();
+        let is_deleted =
+            observer.deletions.iter().any(|(id, at)| *id == promise.id && *at >= promise.sent_at);
+        if promise.deleted && !is_deleted {
+            return Some(format!("{}: the deletion is acknowledged and lost", promise.id));
+        }
+        if is_deleted {
+            continue;
+        }
         let events = journals.get(&promise.id).map_or(&[][..], Vec::as_slice);
         let holds = match &promise.text {
             None => promise.seq == Seq::ZERO || events.iter().any(|event| event.seq == promise.seq),
@@ -75,7 +82,47 @@ pub fn promises(world: &World) -> Option<String> {
             return Some(format!("{} {:?}: acknowledged and lost", promise.id, promise.text));
         }
     }
-    journals.iter().find_map(|(id, events)| check_journal(world, id, events))
+    let blobs = world.blobs.borrow();
+    if let Some(blob) = world.store.missing_blob(&blobs) {
+        return Some(format!("{blob}: acknowledged and lost"));
+    }
+    check_families(world, &journals);
+    reads::check(world);
+    let mut checked = journals.iter();
+    checked
+        .find_map(|(id, events)| check_journal(world, id, events))
+        .or_else(|| check_decisions(world, &journals))
+}
+
+/// Checks that nothing is left of the children of deleted conversations.
+fn check_families(world: &World, journals: &BTreeMap<&ConversationId, Vec<Event>>) {
+    let child = |event: &Event| match &event.data {
+        EventData::ToolCall(call) => call.kind.child().cloned(),
+        EventData::DispatchStarted(run) => run.child.clone(),
+        _ => None,
+    };
+    for id in journals.keys().copied() {
+        let Some(parent) = stored_state(world, id).parent else { continue };
+        let parent = &parent.conversation_id;
+        let events = journals.get(parent).map_or(&[][..], Vec::as_slice);
+        if !events.iter().any(|event| child(event).as_ref() == Some(id)) {
+            world.store.report_violation(format!("{id} outlives its parent {parent}"));
+        }
+    }
+}
+
+/// The first decision that a conversation has published and the agent has not.
+fn check_decisions(
+    world: &World,
+    journals: &BTreeMap<&ConversationId, Vec<Event>>,
+) -> Option<String> {
+    let decisions = world.store.decisions();
+    let published = journals.values().flatten().filter_map(|event| match &event.data {
+        EventData::DecisionPublished(published) => Some(&published.decision_id),
+        _ => None,
+    });
+    let lost = published.into_iter().find(|id| !decisions.contains(id))?;
+    Some(format!("{lost}: published and lost"))
 }
 
 /// The first violation in the journal of one conversation.

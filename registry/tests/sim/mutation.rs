@@ -1,6 +1,15 @@
 //! Mutations: rules that a test breaks on purpose, to prove that the simulation notices.
 
-/// A rule that the simulated world breaks. The product's code stays the same.
+use crate::redis::Patches;
+
+/// What makes a claim fail on a conversation that another one holds.
+const HELD_BY_ANOTHER: &str = "if held[1] and not (held[1] == dead_node and held[2] == \
+                               dead_incarnation) then return held end";
+/// How long a member has been silent.
+const SILENCE: &str = "return math.max(0, now - last_seen(name))";
+
+/// A rule that the simulated world breaks. The product's code stays the same, but for pieces of its
+/// scripts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mutation {
     /// The store accepts writes from anybody, whatever claim the writer holds.
@@ -25,4 +34,104 @@ pub enum Mutation {
     NetworkCarriesTwice,
     /// A host does not restart actors that were fenced, as the product's once did not.
     FencedNotRestarted,
+    /// An append does not recognise its own repeat.
+    AppendIgnoresNonce,
+    /// Appends are acknowledged before replicas have them.
+    WaitAnswersAtOnce,
+    /// What was kept as an answer is given again although no replica has it: the servers do not let
+    /// reads wait.
+    AnswersWithoutWait,
+    /// The children of a deleted conversation stay.
+    ChildrenOutliveParents,
+    /// A full server refuses to delete.
+    FullRefusesDelete,
+}
+
+impl Mutation {
+    /// What the simulation must say about it.
+    pub fn complaint(self) -> &'static str {
+        match self {
+            Mutation::NoFence => "writes after",
+            Mutation::ClaimIgnoresHolder | Mutation::DeclaresLivingDead => "which is a member",
+            Mutation::NeverDeclaresDead
+            | Mutation::NoAlarms
+            | Mutation::NoActiveMark
+            | Mutation::FencedNotRestarted => "never settles",
+            Mutation::AckWithoutWrite => "is acknowledged and not written",
+            Mutation::WakeBypassesRouter => "closed twice",
+            Mutation::StoppedClock => "could not renew its lease",
+            Mutation::NetworkCarriesTwice => "is there twice",
+            Mutation::AppendIgnoresNonce => "met events that it has not written",
+            Mutation::WaitAnswersAtOnce => "is acknowledged before a replica has it",
+            Mutation::AnswersWithoutWait => "is answered before a replica has it",
+            Mutation::ChildrenOutliveParents => "outlives its parent",
+            Mutation::FullRefusesDelete => "a full server refuses delete",
+        }
+    }
+
+    /// What it changes in the scripts. A piece must be there: see the test below.
+    pub fn patches(self) -> Patches {
+        match self {
+            Mutation::NoFence => &[
+                ("append", "if not holds(row) then return 'FENCED' end", ""),
+                ("append", "if (row[4] or '0') ~= seq_before then return 'CONFLICT' end", ""),
+            ],
+            Mutation::ClaimIgnoresHolder => {
+                &[("claim", HELD_BY_ANOTHER, ""), ("claim_and_load", HELD_BY_ANOTHER, "")]
+            }
+            Mutation::DeclaresLivingDead => &[
+                ("declare_dead", "remove(name, incarnation)\nreturn 1", "return 1"),
+                (
+                    "declare_dead",
+                    "if not is_suspect and silence(name) <= member.lease_ms then return 0 end",
+                    "",
+                ),
+            ],
+            Mutation::NeverDeclaresDead => &[
+                ("enter", SILENCE, "return 0"),
+                ("renew", SILENCE, "return 0"),
+                ("declare_dead", SILENCE, "return 0"),
+            ],
+            Mutation::AppendIgnoresNonce => {
+                &[("append", "if row[5] == nonce then", "if false then")]
+            }
+            Mutation::FullRefusesDelete => &[("delete", "#!lua flags=allow-oom", "#!lua")],
+            Mutation::AckWithoutWrite
+            | Mutation::WakeBypassesRouter
+            | Mutation::NoAlarms
+            | Mutation::NoActiveMark
+            | Mutation::StoppedClock
+            | Mutation::NetworkCarriesTwice
+            | Mutation::FencedNotRestarted
+            | Mutation::WaitAnswersAtOnce
+            | Mutation::AnswersWithoutWait
+            | Mutation::ChildrenOutliveParents => &[],
+        }
+    }
+}
+
+/// A patch whose piece is not in the script any more would change nothing, and its mutation would
+/// be the product.
+#[test]
+fn every_piece_is_in_its_script() {
+    let directory = concat!(env!("CARGO_MANIFEST_DIR"), "/src/store/redis/lua/");
+    let read = |path: std::path::PathBuf| std::fs::read_to_string(path).unwrap();
+    let libraries = std::fs::read_dir(format!("{directory}lib")).unwrap();
+    let libraries: String = libraries.map(|file| read(file.unwrap().path())).collect();
+    let patched = [
+        Mutation::NoFence,
+        Mutation::ClaimIgnoresHolder,
+        Mutation::DeclaresLivingDead,
+        Mutation::NeverDeclaresDead,
+        Mutation::AppendIgnoresNonce,
+        Mutation::FullRefusesDelete,
+    ];
+    for mutation in patched {
+        assert!(!mutation.patches().is_empty(), "{mutation:?} patches nothing");
+        for (script, piece, _) in mutation.patches() {
+            let source = read(format!("{directory}{script}.lua").into());
+            let is_there = source.contains(piece) || libraries.contains(piece);
+            assert!(is_there, "{mutation:?}: {script} has no {piece}");
+        }
+    }
 }

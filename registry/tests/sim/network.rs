@@ -3,7 +3,7 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use abide_conversation::{Action, ConversationId, Timestamp};
+use abide_conversation::{ConversationId, Timestamp};
 use abide_registry::member::ProcessId;
 use abide_registry::membership::LinkState;
 
@@ -59,7 +59,7 @@ impl Node {
             before += world.below(5_000);
         }
         let repeatable = match &ask {
-            Call::Deliver(_, request) => request.key.is_some() || request.action == Action::Wake,
+            Call::Deliver(_, request) => request.is_repeatable(),
             Call::Start(_) => true,
         };
         let twice = accident_kind == 4 && repeatable

@@ -18,15 +18,14 @@ use abide_registry::host::CrashHistory;
 use abide_registry::member;
 use abide_registry::membership::LinkStates;
 use abide_registry::membership::{Member, MemberState};
-use futures::future::{Either, ready};
 use tokio::time::Instant;
 
-use crate::executor::{Notifier, OneShot, ProcessId, TaskId};
+use crate::executor::{Notifier, ProcessId, TaskId};
 use crate::host::{HostMsg, Live, ReplyTo};
 use crate::mutation::Mutation;
 use crate::partition_cache::partitions_of;
 use crate::random::Random;
-use crate::store::Store;
+use crate::store::Client;
 use crate::world::{LEASE_MS, World};
 
 /// The wall-clock time at which the simulation starts.
@@ -44,8 +43,9 @@ pub struct Node {
     pub random: RefCell<Random>,
     /// The percentage of calls to the store that have an accident.
     pub accident_percent: Cell<u64>,
-    /// While set, the node cannot reach the store.
+    /// While set, the node cannot reach the store, and its connections break.
     pub store_down: Cell<bool>,
+    pub store: Client,
     pub lease: RefCell<Lease>,
     pub view: RefCell<Rc<ClusterView>>,
     pub views: Notifier,
@@ -90,6 +90,7 @@ impl Node {
             random: RefCell::new(random),
             accident_percent: Cell::default(),
             store_down: Cell::default(),
+            store: Client::new(world, process_id),
             lease: RefCell::new(Lease { me, until: None }),
             view: RefCell::new(Rc::new(view)),
             views: Notifier::new(exec),
@@ -176,78 +177,15 @@ impl Node {
         self.world.exec.sleep(self.ms(duration)).await;
     }
 
-    /// Calls the store with an operation that may be carried out twice.
-    pub fn ask<T: 'static>(
+    /// Waits for a call of the store, for at most `within`. The call may be carried out long after
+    /// that, or not at all.
+    pub async fn ask<T>(
         &self,
         within: Duration,
-        operation: impl Fn(&Store, u64) -> Result<T, StoreError> + 'static,
-    ) -> impl Future<Output = Result<T, StoreError>> {
-        self.carry(within, true, operation)
-    }
-
-    /// Calls the store. The reply may be late or lost; in this case the operation may be carried
-    /// out or not, and possibly long after the caller has given up.
-    pub fn carry<T: 'static>(
-        &self,
-        within: Duration,
-        repeatable: bool,
-        operation: impl Fn(&Store, u64) -> Result<T, StoreError> + 'static,
-    ) -> impl Future<Output = Result<T, StoreError>> {
-        let world = self.world.clone();
-        if self.store_down.get() {
-            let refused = async move {
-                world.exec.sleep(3).await;
-                Err(store_unavailable())
-            };
-            return Either::Left(refused);
-        }
-        let accident = self.random.borrow_mut().percent(self.accident_percent.get());
-        if !accident && self.random.borrow_mut().percent(70) {
-            return Either::Right(Either::Left(ready(operation(&world.store, world.exec.now()))));
-        }
-        let accident_kind = if accident { self.below(4) } else { 9 };
-        let late = self.late(self.ms(within), accident_kind, repeatable, operation);
-        // Few calls are late; boxing them keeps the futures of all callers small.
-        Either::Right(Either::Right(Box::pin(late)))
-    }
-
-    /// Calls the store after a delay, with this kind of accident.
-    async fn late<T: 'static>(
-        &self,
-        within: u64,
-        accident_kind: u64,
-        repeatable: bool,
-        operation: impl Fn(&Store, u64) -> Result<T, StoreError> + 'static,
+        call: impl Future<Output = Result<T, StoreError>>,
     ) -> Result<T, StoreError> {
-        let (world, exec) = (self.world.clone(), self.world.exec.clone());
-        let (mut before, after) = (self.below(15), self.below(15));
-        if accident_kind == 0 {
-            exec.sleep(before + after).await;
-            return Err(store_unavailable());
-        }
-        let answer = OneShot::new(&exec);
-        if accident_kind == 1 {
-            before += self.below(4_000);
-            let (sender, exec) = (answer.clone(), exec.clone());
-            let give_up = self.below(200);
-            self.world.exec.spawn(None, async move {
-                exec.sleep(give_up).await;
-                sender.send(Err(store_unavailable()));
-            });
-        }
-        let (sender, again) = (answer.clone(), self.below(3_000));
-        exec.spawn(None, async move {
-            world.exec.sleep(before).await;
-            let done = operation(&world.store, world.exec.now());
-            world.exec.sleep(after).await;
-            sender.send(if accident_kind == 2 { Err(store_unavailable()) } else { done });
-            if accident_kind == 3 && repeatable {
-                world.exec.sleep(again).await;
-                // The caller has its reply; this is the repeat of a lost packet.
-                let _ = operation(&world.store, world.exec.now());
-            }
-        });
-        exec.within(within, answer.wait()).await.unwrap_or_else(|| Err(store_unavailable()))
+        let done = self.world.exec.within(self.ms(within), call).await;
+        done.unwrap_or_else(|| Err(store_unavailable()))
     }
 
     /// Drops what refers back to the node, so that the world can be freed.

@@ -5,11 +5,11 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use abide_actors::journal::Holder;
-use abide_conversation::{Action, ConversationId, Rejection};
+use abide_conversation::{ConversationId, Rejection};
 use abide_registry::membership::Member;
 use abide_registry::placement::{Decision, PlacementRules, locate};
 
-use crate::actor::{Delivery, Msg, Outcome, Request};
+use crate::actor::{Ask, Delivery, Msg, Outcome, Request};
 use crate::executor::OneShot;
 use crate::host::{HostMsg, Live};
 use crate::network::{Call, CallError, CallReply};
@@ -35,16 +35,37 @@ type Failed = Outcome;
 impl Node {
     /// Delivers a request to its conversation, and returns the outcome.
     pub async fn deliver(self: &Rc<Self>, id: &ConversationId, request: Request) -> Outcome {
-        let creates = matches!(request.action, Action::Send(_));
         let known = self.lives_here(id) || self.cached(id).is_some();
-        if !creates && !known {
-            let of = id.clone();
-            match self.ask(READ, move |store, _| store.exists(&of)).await {
+        if !request.creates() && !known {
+            match self.ask(READ, self.store.exists(id)).await {
                 Ok(true) => {}
-                Ok(false) => return Outcome::Rejected(Rejection::NotFound),
+                Ok(false) => return self.first_reply(id, &request).await,
                 Err(_) => return Outcome::Unavailable("the store is away"),
             }
         }
+        match request.ask {
+            Ask::Delete => self.delete(id, request).await,
+            Ask::Act(_) | Ask::Fork(_) => self.deliver_in_time(id, request).await,
+        }
+    }
+
+    /// The reply to a request for a conversation that is not there: a repeated deletion gets the
+    /// first reply.
+    async fn first_reply(&self, id: &ConversationId, request: &Request) -> Outcome {
+        let not_found = Outcome::Rejected(Rejection::NotFound);
+        let Some(key) = &request.key else { return not_found };
+        match self.ask(READ, self.store.stored_response(id, key)).await {
+            Ok(first) => first.map_or(not_found, Outcome::Done),
+            Err(_) => Outcome::Unavailable("the store is away"),
+        }
+    }
+
+    /// Delivers a request that concerns no other conversation.
+    pub async fn deliver_in_time(
+        self: &Rc<Self>,
+        id: &ConversationId,
+        request: Request,
+    ) -> Outcome {
         let delivered = self.deliver_whenever(id, request);
         let done = self.world.exec.within(self.ms(DEADLINE), delivered).await;
         done.unwrap_or(Outcome::Unavailable("the conversation took too long"))
@@ -72,7 +93,7 @@ impl Node {
         request: Request,
     ) -> Outcome {
         let seen = self.views.count();
-        let repeatable = request.key.is_some() || request.action == Action::Wake;
+        let repeatable = request.is_repeatable();
         let ask = Call::Deliver(id.clone(), Box::new(request));
         let answer = self.ask_node(&member.process, ask, DEADLINE).await;
         match answer {
@@ -133,8 +154,7 @@ impl Node {
         loop {
             let seen = self.views.count();
             let view = self.seen();
-            let of = id.clone();
-            let holding = self.ask(READ, move |store, _| store.current_claim(&of)).await;
+            let holding = self.ask(READ, self.store.current_claim(id)).await;
             let Ok(holding) = holding else {
                 return Err(Outcome::Unavailable("the store is away"));
             };
@@ -206,12 +226,8 @@ impl Node {
         if self.dead.borrow().contains(who) {
             return Some(true);
         }
-        let holder = who.clone();
         let within = Duration::from_millis(crate::world::LEASE_MS);
-        let dead = self
-            .ask(within, move |store, now| store.declare_dead(&holder, false, now))
-            .await
-            .ok()?;
+        let dead = self.ask(within, self.store.declare_dead(who, false)).await.ok()?;
         if dead && self.dead.borrow_mut().insert(who.clone()) {
             self.view_doubts.change();
         }

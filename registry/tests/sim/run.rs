@@ -1,6 +1,9 @@
 //! Runs schedules, and shrinks those that fail.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
+
+use tokio::runtime::{Builder, Runtime};
 
 use crate::invariants;
 use crate::mutation::Mutation;
@@ -15,7 +18,7 @@ const CHECK_INTERVAL_MS: u64 = 200;
 const MAX_STEPS: u64 = 400_000;
 
 /// What a schedule that passed did.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RunSummary {
     /// A hash of everything that was done; equal for equal schedules.
     pub trace: u64,
@@ -24,8 +27,25 @@ pub struct RunSummary {
     pub fenced: u64,
     pub promises: u64,
     pub runs: u64,
+    /// How often something notable happened.
+    pub coverage: BTreeMap<&'static str, u64>,
     /// The time from the last fault until everything was settled.
     pub settled_ms: u64,
+}
+
+impl RunSummary {
+    /// Adds what another schedule did; the slowest counts for the time.
+    pub fn add(&mut self, other: Self) {
+        self.commits += other.commits;
+        self.claims += other.claims;
+        self.fenced += other.fenced;
+        self.promises += other.promises;
+        self.runs += other.runs;
+        for (what, count) in other.coverage {
+            *self.coverage.entry(what).or_default() += count;
+        }
+        self.settled_ms = self.settled_ms.max(other.settled_ms);
+    }
 }
 
 /// Runs a schedule to its end, or to the first violation.
@@ -34,10 +54,18 @@ pub fn run(
     operations: &[ScheduledOperation],
     mutation: Option<Mutation>,
 ) -> Result<RunSummary, String> {
+    let clock = clock();
+    let _entered = clock.enter();
     let world = World::new(seed, mutation, false);
     let result = run_in(&world, seed, operations);
     world.end();
     result
+}
+
+/// Tokio's clock for one run, by which the product's store reconnects. It stands still until the
+/// executor sets it, and its timers never fire.
+fn clock() -> Runtime {
+    Builder::new_current_thread().enable_time().start_paused(true).build().unwrap()
 }
 
 /// Runs a schedule again, and returns its trace, line by line.
@@ -46,6 +74,8 @@ fn trace_lines(
     operations: &[ScheduledOperation],
     mutation: Option<Mutation>,
 ) -> Vec<String> {
+    let clock = clock();
+    let _entered = clock.enter();
     let world = World::new(seed, mutation, true);
     // The result is known already.
     let _ = run_in(&world, seed, operations);
@@ -73,12 +103,14 @@ fn run_in(
         }
         run_until(world, world.exec.now() + CHECK_INTERVAL_MS, &mut steps_left)?;
     }
-    match invariants::promises(world) {
+    let violation = invariants::promises(world);
+    match violation.or_else(|| world.store.violation.borrow().clone()) {
         Some(violation) => Err(violation),
         None => Ok(RunSummary {
-            trace: world.store.trace.get(),
-            commits: world.store.commits.get(),
-            claims: world.store.claims.get(),
+            trace: world.store.observer.borrow().trace,
+            commits: world.store.observer.borrow().commits,
+            claims: world.store.observer.borrow().claims,
+            coverage: world.store.coverage.borrow().clone(),
             fenced: world.store.fenced.get(),
             promises: world.promises.borrow().len() as u64,
             runs: world.runs.borrow().values().map(|runs| u64::from(*runs)).sum(),
@@ -118,8 +150,8 @@ pub fn run_seed(seed: u64) -> Result<RunSummary, String> {
     Err(report)
 }
 
-/// Takes operations out of a failing schedule as long as it still fails: halves first, then single
-/// operations.
+/// Takes operations out of a failing schedule as long as it still fails, of a mutation with its own
+/// complaint: halves first, then single operations.
 pub fn shrink(
     seed: u64,
     operations: Vec<ScheduledOperation>,
@@ -134,10 +166,12 @@ pub fn shrink(
             let mut fewer = operations.clone();
             fewer.drain(at..(at + size).min(operations.len()));
             match run(seed, &fewer, mutation) {
-                Err(shrunk_violation) => {
+                Err(shrunk_violation)
+                    if mutation.is_none_or(|it| shrunk_violation.contains(it.complaint())) =>
+                {
                     (operations, violation, shorter) = (fewer, shrunk_violation, true)
                 }
-                Ok(_) => at += size,
+                Ok(_) | Err(_) => at += size,
             }
         }
         size = if shorter && size == 1 { 1 } else { size / 2 };

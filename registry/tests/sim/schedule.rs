@@ -5,18 +5,25 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use abide_conversation::command::IfBusy;
-use abide_conversation::{ConversationId, State, replay};
+use abide_conversation::{Action, ConversationId, Seq, State, replay};
 use abide_registry::membership::LinkState;
 
 use crate::activities;
-use crate::actor::{Msg, Outcome, Request};
+use crate::actor::{Ask, Msg, Outcome, Request};
 use crate::random::Random;
+use crate::reads;
+use crate::redis::Fault;
+use crate::server_faults;
+use crate::store::Written;
 use crate::world::{NODES, Promise, World};
 
 /// How long faults happen: more than two leases, so that lapsed nodes also come back.
 pub const FAULTS_MS: u64 = 5_000;
-const OPERATIONS: u64 = 30;
+const OPERATIONS: u64 = 38;
 const CONVERSATIONS: u64 = 3;
+/// How often a client repeats a request, and after which delay.
+const MAX_REPEATS: usize = 4;
+const REPEAT_DELAY: Duration = Duration::from_millis(150);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ScheduledOperation {
@@ -36,10 +43,32 @@ pub enum Operation {
     Approve {
         node: usize,
         to: u64,
+        remember: bool,
     },
     Cancel {
         node: usize,
         to: u64,
+    },
+    Delete {
+        node: usize,
+        to: u64,
+        keyed: bool,
+    },
+    /// Reads a conversation's journal.
+    Read {
+        node: usize,
+        to: u64,
+    },
+    /// Begins another conversation with a copy of this one.
+    Fork {
+        node: usize,
+        from: u64,
+    },
+    /// Calls a tool as a user, or has a child answer the call.
+    Dispatch {
+        node: usize,
+        to: u64,
+        child: bool,
     },
     /// Crashes a conversation's actor.
     Crash {
@@ -78,6 +107,8 @@ pub enum Operation {
         down: bool,
         accident_percent: u64,
     },
+    /// A fault of the store's servers.
+    Server(Fault),
     /// Sets the accidents of the network between nodes.
     Network {
         accident_percent: u64,
@@ -91,18 +122,18 @@ pub fn schedule(seed: u64) -> Vec<ScheduledOperation> {
     let first =
         ScheduledOperation { at: 100 + random.below(100), operation: random_send(&mut random) };
     let mut operations = vec![first];
-    operations.extend((0..OPERATIONS).map(|_| random_operation(&mut random)));
+    operations.extend((0..OPERATIONS).map(|_| random_operation(&mut random, seed)));
     operations.sort_by_key(|it| it.at);
     operations
 }
 
-fn random_operation(random: &mut Random) -> ScheduledOperation {
+fn random_operation(random: &mut Random, seed: u64) -> ScheduledOperation {
     let at = 200 + random.below(FAULTS_MS - 200);
     let node = usize::try_from(random.below(NODES as u64)).unwrap();
     let to = random.below(CONVERSATIONS);
-    let operation = match random.below(40) {
+    let operation = match random.below(57) {
         0..=10 => random_send(random),
-        11..=14 => Operation::Approve { node, to },
+        11..=14 => Operation::Approve { node, to, remember: random.percent(40) },
         15 => Operation::Cancel { node, to },
         16 => Operation::Crash { to },
         17..=18 => Operation::Kill { node, refuses: random.percent(60) },
@@ -120,6 +151,11 @@ fn random_operation(random: &mut Random) -> ScheduledOperation {
             let accident_percent = random.pick(&[0, 20, 60]);
             Operation::Store { node, down: random.percent(25), accident_percent }
         }
+        37..=42 => Operation::Server(server_faults::random_fault(random, seed)),
+        47..=48 => Operation::Delete { node, to, keyed: random.percent(50) },
+        49..=50 => Operation::Fork { node, from: to },
+        51..=53 => Operation::Dispatch { node, to, child: random.percent(50) },
+        54..=56 => Operation::Read { node, to },
         _ => Operation::Network { accident_percent: random.pick(&[0, 20, 60]) },
     };
     ScheduledOperation { at, operation }
@@ -140,17 +176,33 @@ impl ScheduledOperation {
                 let number = world.number();
                 let text = format!("m{number}");
                 let key = keyed.then(|| format!("key:{text}"));
-                let request = Request { action: activities::send(number, &text, if_busy), key };
-                send(world, node, to, Some(text), request);
+                let ask = Ask::Act(activities::send(number, &text, if_busy));
+                let request = Request { ask, key };
+                send(world, node, id(to), Some(text), request);
             }
-            Operation::Approve { node, to } => {
+            Operation::Approve { node, to, remember } => {
                 let state = stored_state(world, &id(to));
                 let Some(pending) = state.pending_calls().into_iter().next() else { return };
-                let request = Request { action: activities::approve(pending.call_id), key: None };
-                send(world, node, to, None, request);
+                let number = remember.then(|| world.number());
+                let request = Request::from(activities::approve(pending.call_id, number));
+                send(world, node, id(to), None, request);
             }
             Operation::Cancel { node, to } => {
-                send(world, node, to, None, Request { action: activities::cancel(), key: None });
+                send(world, node, id(to), None, Request::from(activities::cancel()));
+            }
+            Operation::Delete { node, to, keyed } => {
+                let key = keyed.then(|| format!("key:delete{}", world.number()));
+                send(world, node, id(to), None, Request { ask: Ask::Delete, key });
+            }
+            Operation::Read { node, to } => reads::begin(world, node, id(to)),
+            Operation::Fork { node, from } => {
+                let fork = ConversationId::new(format!("f{}", world.number()));
+                let ask = Ask::Fork(id(from));
+                send(world, node, fork, None, Request { ask, key: None });
+            }
+            Operation::Dispatch { node, to, child } => {
+                let request = Request::from(activities::dispatch(world.number(), child));
+                send(world, node, id(to), None, request);
             }
             Operation::Crash { to } => {
                 for node in world.running() {
@@ -198,6 +250,7 @@ impl ScheduledOperation {
                     node.accident_percent.set(accident_percent);
                 }
             }
+            Operation::Server(fault) => server_faults::begin(world, fault),
             Operation::Network { accident_percent } => world.accident_percent.set(accident_percent),
         }
     }
@@ -208,6 +261,7 @@ impl ScheduledOperation {
 pub fn end_faults(world: &Rc<World>, seed: u64) {
     world.trace(|| "-- calm".to_owned());
     world.accident_percent.set(0);
+    world.store.group.borrow_mut().mend();
     let processes: Vec<_> = world.processes.borrow().iter().cloned().collect();
     for node in processes.iter().filter(|node| node.alive.get()) {
         node.store_down.set(false);
@@ -241,15 +295,49 @@ pub fn stored_state(world: &World, id: &ConversationId) -> State {
 }
 
 /// Sends a client's request; it dies with the process that it reached.
-fn send(world: &Rc<World>, node: usize, to: u64, text: Option<String>, request: Request) {
+fn send(
+    world: &Rc<World>,
+    node: usize,
+    id: ConversationId,
+    text: Option<String>,
+    request: Request,
+) {
     let Some(node) = world.node(node) else { return };
-    let sender = node.clone();
+    let (sender, sent_at) = (node.clone(), world.exec.now());
+    let deleted = matches!(request.ask, Ask::Delete);
+    world.store.count(match &request.ask {
+        Ask::Act(Action::Send(_)) => "messages",
+        Ask::Act(Action::Dispatch(_)) => "dispatches",
+        Ask::Act(_) => "approvals and cancels",
+        Ask::Delete => "deletions",
+        Ask::Fork(_) => "forks",
+    });
     node.spawn(async move {
-        let id = id(to);
-        let outcome = sender.deliver(&id, request).await;
+        let mut outcome = sender.deliver(&id, request.clone()).await;
+        for _ in 0..MAX_REPEATS {
+            // A client that sent a key repeats what got no answer.
+            let unanswered = matches!(outcome, Outcome::Lost | Outcome::Unavailable(_));
+            if request.key.is_none() || !unanswered {
+                break;
+            }
+            sender.sleep(REPEAT_DELAY).await;
+            sender.world.store.count("requests repeated");
+            outcome = sender.deliver(&id, request.clone()).await;
+        }
         sender.world.trace(|| format!("{} answers {text:?} of {id}: {outcome:?}", sender.me()));
         if let Outcome::Done(seq) = outcome {
-            sender.world.promises.borrow_mut().push(Promise { id, text, seq });
+            let world = &sender.world;
+            let durable = world.store.is_durable(&id, Written::Event(seq), world.exec.now());
+            if seq > Seq::ZERO
+                && world.store.group.borrow().is_replicated()
+                && durable != Some(true)
+            {
+                world.store.report_violation(format!(
+                    "{id}: event {seq} is answered before a replica has it"
+                ));
+                return;
+            }
+            sender.world.promises.borrow_mut().push(Promise { id, text, seq, deleted, sent_at });
         }
     });
 }

@@ -1,275 +1,438 @@
-//! The store of all nodes: the product's memory store, whose calls are checked, and which mutations
-//! break.
+//! The store of all nodes: the product's Redis store over the model of Redis, whose transactions are
+//! observed, and which mutations break.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
+use std::num::NonZeroU8;
 use std::sync::Arc;
 
-use abide_actors::identity::Epoch;
-use abide_actors::journal::{Claim, Commit, Holder, Journal, StoreError, StoredConversation};
+use ::redis::Value;
+use abide_actors::blobs::{Blob, Blobs};
+use abide_actors::journal::{
+    Claim, ClaimedConversation, Commit, Holder, Journal, StoreError, StoredConversation,
+    StoredResponse,
+};
 use abide_conversation::event::{Event, EventData};
-use abide_conversation::{ConversationId, Seq, Timestamp};
-use abide_registry::membership::{Member, MembershipStatus};
-use abide_registry::partition::PartitionSet;
+use abide_conversation::remembered_decision::RememberedDecision;
+use abide_conversation::{AgentName, BlobId, ConversationId, DecisionId, Seq, Timestamp};
+use abide_registry::membership::{Member, Membership, MembershipStatus};
+use abide_registry::partition::{Partition, PartitionSet};
 use abide_registry::store::Store as _;
-use abide_registry::store::memory::Memory;
+use abide_registry::store::redis::{Durability, Redis};
 use futures::FutureExt;
 
-use crate::member_table::MemberTable;
+use crate::executor::ProcessId;
+use crate::known;
 use crate::mutation::Mutation;
+use crate::observer::{Observer, key};
+use crate::redis::wire::{Direct, NodeDial};
+use crate::redis::{Call, Group, ScriptName, Transaction, Words, text};
 
 /// A page size that exceeds the size of anything in the simulation.
 const ALL: usize = 10_000;
 
-/// A call takes effect at once; the nodes' connections add the delays.
+/// The scripts that a full server must carry out: those that free memory, and those without which
+/// nodes would be declared dead.
+const FREEING_SCRIPTS: [ScriptName; 7] =
+    ["barrier", "declare_dead", "delete", "enter", "release", "remove_blob", "renew"];
+
+/// The servers, and what is checked about them.
 pub struct Store {
-    memory: Memory,
-    pub member_table: RefCell<MemberTable>,
+    pub group: RefCell<Group>,
+    pub observer: RefCell<Observer>,
+    /// Reads for the checks, past all faults.
+    oracle: Redis,
     mutation: Option<Mutation>,
-    /// The highest claimed epoch of each conversation; below, the last writer's claim.
-    epochs: RefCell<BTreeMap<ConversationId, Epoch>>,
-    writers: RefCell<BTreeMap<ConversationId, Claim>>,
-    closed: RefCell<BTreeSet<(ConversationId, String, u32)>>,
-    done: RefCell<BTreeSet<(ConversationId, String)>>,
+    /// The partitions that conversations are in.
+    partitions: RefCell<BTreeSet<Partition>>,
     pub violation: RefCell<Option<String>>,
-    /// A hash of everything that was done, in order.
-    pub trace: Cell<u64>,
-    pub commits: Cell<u64>,
-    pub claims: Cell<u64>,
     pub fenced: Cell<u64>,
+    /// How often something notable happened.
+    pub coverage: RefCell<BTreeMap<&'static str, u64>>,
+}
+
+/// What may have been written of a conversation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Written {
+    Event(Seq),
+    Deletion,
+}
+
+/// The durability of the schedule with this seed.
+pub fn durability(seed: u64) -> Durability {
+    match seed / 3 % 3 {
+        0 => Durability::Fsync,
+        1 => Durability::Os,
+        _ => Durability::Replicas(NonZeroU8::MIN),
+    }
 }
 
 impl Store {
-    pub fn new(mutation: Option<Mutation>) -> Self {
-        let member_table = MemberTable::new(mutation == Some(Mutation::NeverDeclaresDead));
+    pub fn new(seed: u64, mutation: Option<Mutation>) -> Self {
+        let patches = mutation.map_or(&[][..], Mutation::patches);
+        // A delay of nothing lets most writes be acknowledged at once.
+        let delay_ms = seed / 9 % 3 * 4;
+        let mut group = Group::new(durability(seed), delay_ms, patches);
+        group.lies_about_replicas = mutation == Some(Mutation::WaitAnswersAtOnce);
+        group.lies_about_reads = mutation == Some(Mutation::AnswersWithoutWait);
         Self {
-            memory: Memory::default(),
-            member_table: RefCell::new(member_table),
+            group: RefCell::new(group),
+            observer: RefCell::default(),
+            oracle: Redis::simulated(Arc::new(Direct), Durability::Os, "oracle".to_owned()),
             mutation,
-            epochs: Default::default(),
-            writers: Default::default(),
-            closed: Default::default(),
-            done: Default::default(),
-            violation: Default::default(),
-            trace: Default::default(),
-            commits: Default::default(),
-            claims: Default::default(),
-            fenced: Default::default(),
+            partitions: RefCell::default(),
+            violation: RefCell::default(),
+            fenced: Cell::default(),
+            coverage: RefCell::default(),
         }
     }
 
-    /// Reports the violation of an invariant; the first one counts.
+    /// Reports the violation of an invariant; the first one counts. One that is known is counted
+    /// instead, unless the mutation is to cause it.
     pub fn report_violation(&self, what: String) {
-        self.violation.borrow_mut().get_or_insert(what);
-    }
-
-    pub fn enter(&self, me: &Member, now: u64) -> MembershipStatus {
-        self.member_table.borrow_mut().enter(me, now)
-    }
-
-    pub fn renew(&self, me: &Member, now: u64) -> MembershipStatus {
-        self.member_table.borrow_mut().renew(me, now)
-    }
-
-    pub fn declare_dead(&self, who: &Holder, suspect: bool, now: u64) -> Result<bool, StoreError> {
-        if self.mutation == Some(Mutation::DeclaresLivingDead) {
-            return Ok(true);
+        let expected = self.mutation.is_some_and(|mutation| what.contains(mutation.complaint()));
+        match known::defect(&what).filter(|_| !expected) {
+            Some(defect) => self.count(defect),
+            None => drop(self.violation.borrow_mut().get_or_insert(what)),
         }
-        Ok(self.member_table.borrow_mut().declare_dead(who, suspect, now))
     }
 
-    pub fn claim(
-        &self,
-        id: &ConversationId,
-        me: &Holder,
-        dead: Option<&Holder>,
-        now: u64,
-    ) -> Result<Claim, StoreError> {
-        let before = self.current_claim(id)?;
-        let former_holder = before.as_ref().map(|held| &held.holder);
-        let dead = match self.mutation {
-            Some(Mutation::ClaimIgnoresHolder) => former_holder,
-            _ => dead,
+    pub fn count(&self, what: &'static str) {
+        *self.coverage.borrow_mut().entry(what).or_default() += 1;
+    }
+
+    /// Carries a command out on a server. Returns its answer and, if it wrote, how many transactions
+    /// the server has then; `None` if the server's process is gone.
+    pub fn execute(&self, id: u64, words: &Words, now: u64) -> Option<(Value, Option<usize>)> {
+        let mut group = self.group.borrow_mut();
+        let before = group.server(id)?.log.len();
+        let value = group.execute(id, words, now)?;
+        let server = group.server(id)?;
+        let after = server.log.len();
+        let counts = std::mem::take(&mut server.counts);
+        let refused = std::mem::take(&mut server.refused_when_full);
+        if id == group.primary_id() {
+            let mut observer = self.observer.borrow_mut();
+            group.primary().log[observer.observed..]
+                .iter()
+                .for_each(|transaction| observer.observe(transaction));
+        } else if after > before {
+            let transaction = group.server(id).and_then(|former| former.log.last().cloned());
+            transaction.iter().for_each(|it| self.observer.borrow_mut().observe_former(it));
+        }
+        drop(group);
+        for (what, count) in counts {
+            *self.coverage.borrow_mut().entry(what).or_default() += count;
+        }
+        for script in refused {
+            if FREEING_SCRIPTS.contains(&script) {
+                self.report_violation(format!("a full server refuses {script}"));
+            }
+        }
+        if let Some(violation) = self.observer.borrow_mut().take_violation() {
+            self.report_violation(violation);
+        }
+        Some((value, (after > before).then_some(after)))
+    }
+
+    /// Carries a command of a check out.
+    pub fn execute_always(&self, words: &Words, now: u64) -> Value {
+        self.group.borrow_mut().execute_always(words, now)
+    }
+
+    /// The observer forgets what the present primary has not.
+    pub fn forget_what_is_lost(&self) {
+        let rebuilt = self.observer.borrow().rebuilt(&self.group.borrow().primary().log);
+        *self.observer.borrow_mut() = rebuilt;
+    }
+
+    /// Whether what was written last of this kind is where its durability promises it; `None` if it
+    /// is nowhere.
+    pub fn is_durable(&self, id: &ConversationId, what: Written, now: u64) -> Option<bool> {
+        let mut group = self.group.borrow_mut();
+        let wrote = |call: &Call| match (what, call.script) {
+            (Written::Event(seq), "append") => {
+                let [before, after] = [4, 5].map(|at| call.arg(at).parse::<u64>().unwrap());
+                call.arg(11) == id.as_str() && (before + 1..=after).contains(&seq.get())
+            }
+            (Written::Deletion, "delete") => call.arg(4) == id.as_str(),
+            (Written::Event(_) | Written::Deletion, _) => false,
         };
-        let after = complete_now(self.memory.claim(id, me, dead))?;
-        if before.as_ref() != Some(&after) {
-            self.claims.set(self.claims.get() + 1);
-            self.fold_into_trace(&[id.as_str(), &after.holder.to_string()], after.epoch.get());
-            let highest =
-                self.epochs.borrow_mut().insert(id.clone(), after.epoch).unwrap_or_default();
-            if after.epoch <= highest {
-                self.report_violation(format!(
-                    "{id}: epoch {} is claimed after {highest}",
-                    after.epoch
-                ));
-            }
-            let alive = |held: &&Holder| self.member_table.borrow().silence(held, now).is_some();
-            if let Some(former_holder) = former_holder.filter(|held| *held != me).filter(alive) {
-                self.report_violation(format!(
-                    "{id}: {me} claims it from {former_holder}, which is a member"
-                ));
-            }
-        }
-        Ok(after)
+        // A repeat of the call is recognised, and writes it no second time.
+        let command = match what {
+            Written::Event(_) => "RPUSH",
+            Written::Deletion => "UNLINK",
+        };
+        let wrote = |transaction: &Transaction| {
+            transaction.effects.iter().any(|words| text(&words[0]) == command)
+                && transaction.call.as_ref().is_some_and(wrote)
+        };
+        let index = group.primary().log.iter().rposition(wrote)?;
+        Some(group.is_durable(index, now))
     }
 
-    pub fn release(&self, id: &ConversationId, held: &Claim) -> Result<(), StoreError> {
-        complete_now(self.memory.release(id, held))
-    }
-
-    pub fn append(
-        &self,
-        id: &ConversationId,
-        held: &Claim,
-        mut commit: Commit,
-    ) -> Result<(), StoreError> {
-        if self.mutation == Some(Mutation::AckWithoutWrite) && commit.events.len() == 1 {
-            return Ok(());
-        }
-        if self.mutation == Some(Mutation::NoActiveMark) {
-            commit.summary.active = false;
-        }
-        let present = self.current_claim(id)?;
-        let mut by = held;
-        if self.mutation == Some(Mutation::NoFence) {
-            by = present.as_ref().unwrap_or(held);
-            self.renumber(id, &mut commit);
-        }
-        let (last, closing_events) = closing_events(&commit);
-        match complete_now(self.memory.append(id, by, commit)) {
-            Ok(()) => {
-                self.check_write(id, held, last, closing_events);
-                Ok(())
-            }
-            Err(refusal) => {
-                self.fenced.set(self.fenced.get() + u64::from(refusal == StoreError::Fenced));
-                Err(refusal)
+    fn check_acknowledged(&self, id: &ConversationId, what: &str, durable: Option<bool>) {
+        match durable {
+            Some(true) => {}
+            Some(false) => self
+                .report_violation(format!("{id}: {what} is acknowledged before a replica has it")),
+            None => {
+                self.report_violation(format!("{id}: {what} is acknowledged and not written"));
             }
         }
     }
 
-    /// Appends without any check, as a node would that bypasses the actor.
-    pub fn append_unchecked(
-        &self,
-        id: &ConversationId,
-        mut commit: Commit,
-    ) -> Result<(), StoreError> {
-        let Some(held) = self.current_claim(id)? else { return Ok(()) };
-        self.renumber(id, &mut commit);
-        let (last, closing_events) = closing_events(&commit);
-        complete_now(self.memory.append(id, &held, commit))?;
-        self.check_write(id, &held, last, closing_events);
-        Ok(())
+    /// The first of these blobs that is not there.
+    pub fn missing_blob<'a>(&self, blobs: &'a [BlobId]) -> Option<&'a BlobId> {
+        blobs.iter().find(|id| complete_now(self.oracle.blob_info(id)).unwrap().is_none())
     }
 
-    /// Numbers the events so that they follow the journal.
-    fn renumber(&self, id: &ConversationId, commit: &mut Commit) {
-        let summary = complete_now(self.memory.summary(id)).ok().flatten();
-        let mut seq = summary.map_or(Seq::ZERO, |summary| summary.last_seq);
-        for event in Arc::make_mut(&mut commit.events) {
-            seq = seq.next();
-            event.seq = seq;
-        }
-        commit.summary.last_seq = seq;
+    /// The decisions that the agent has.
+    pub fn decisions(&self) -> Vec<DecisionId> {
+        let decisions = complete_now(self.oracle.decisions(&AgentName::new("a"))).unwrap();
+        decisions.into_iter().map(|decision| decision.id).collect()
     }
 
-    /// Checks what must hold for every write: who wrote it, and that it closes nothing twice.
-    fn check_write(
-        &self,
-        id: &ConversationId,
-        held: &Claim,
-        last: Seq,
-        closing_events: Vec<EventData>,
-    ) {
-        self.commits.set(self.commits.get() + 1);
-        self.fold_into_trace(&[id.as_str()], last.get() ^ held.epoch.get() << 32);
-        if let Some(last) = self.writers.borrow_mut().insert(id.clone(), held.clone())
-            && (last.epoch > held.epoch || last.epoch == held.epoch && last != *held)
-        {
-            self.report_violation(format!("{id}: {held:?} writes after {last:?}"));
-        }
-        for data in closing_events {
-            let twice = match &data {
-                EventData::Resolution(closed) => {
-                    let key = (id.clone(), closed.call_id.to_string(), closed.suspension);
-                    !self.closed.borrow_mut().insert(key)
-                }
-                EventData::ToolResult(result) => {
-                    !self.done.borrow_mut().insert((id.clone(), result.call_id.to_string()))
-                }
-                _ => false,
-            };
-            if twice {
-                self.report_violation(format!("{id}: closed twice: {data:?}"));
-            }
-        }
+    /// The partitions of a set that the conversations are in. All others are empty, and reading them
+    /// would take most of a schedule's time.
+    fn used(&self, share: &PartitionSet) -> PartitionSet {
+        let partitions = self.partitions.borrow();
+        partitions.iter().copied().filter(|it| share.contains(*it)).collect()
     }
 
-    fn fold_into_trace(&self, names: &[&str], number: u64) {
-        let fold = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
-        let hash = names.iter().flat_map(|name| name.bytes()).fold(self.trace.get(), fold);
-        self.trace.set(number.to_le_bytes().into_iter().fold(hash, fold));
+    /// Whether other nodes may count this holder as dead, since it was silent for too long.
+    pub fn is_lapsed(&self, who: &Holder, now: u64) -> bool {
+        let observer = self.observer.borrow();
+        observer.silence(who, now).is_some_and(|silent_ms| silent_ms > crate::world::LEASE_MS)
+            || observer.silenced.contains(&key(who))
     }
 
     pub fn load(&self, id: &ConversationId) -> Result<Option<StoredConversation>, StoreError> {
-        complete_now(self.memory.load(id))
-    }
-
-    /// The first answer to a request with this key.
-    pub fn stored_response(
-        &self,
-        id: &ConversationId,
-        key: &str,
-    ) -> Result<Option<Seq>, StoreError> {
-        let stored =
-            complete_now(self.memory.stored_response(id.as_str(), key, Timestamp::UNIX_EPOCH))?;
-        Ok(stored.and_then(|stored| stored.body.as_u64().map(Seq::new)))
+        complete_now(self.oracle.load(id))
     }
 
     pub fn current_claim(&self, id: &ConversationId) -> Result<Option<Claim>, StoreError> {
-        complete_now(self.memory.current_claim(id))
-    }
-
-    pub fn exists(&self, id: &ConversationId) -> Result<bool, StoreError> {
-        Ok(complete_now(self.memory.summary(id))?.is_some())
+        complete_now(self.oracle.current_claim(id))
     }
 
     pub fn events(&self, id: &ConversationId) -> Vec<Event> {
-        complete_now(self.memory.events(id, Seq::ZERO, ALL)).unwrap()
+        complete_now(self.oracle.events(id, Seq::ZERO, ALL)).unwrap()
     }
 
-    pub fn due_alarms(
-        &self,
-        partitions: &PartitionSet,
-        until: Timestamp,
-        limit: usize,
-    ) -> Result<Vec<(ConversationId, Timestamp)>, StoreError> {
-        match self.mutation {
-            Some(Mutation::NoAlarms) => Ok(Vec::new()),
-            _ => complete_now(self.memory.due_alarms(partitions, until, limit)),
-        }
+    pub fn due(&self) -> Result<Vec<(ConversationId, Timestamp)>, StoreError> {
+        complete_now(self.oracle.due_alarms(&self.used(&PartitionSet::all()), Timestamp::MAX, 1))
     }
 
-    pub fn active(
-        &self,
-        partitions: &PartitionSet,
-    ) -> Result<Vec<(ConversationId, Option<Claim>)>, StoreError> {
-        let page = complete_now(self.memory.active(partitions, None, ALL));
+    pub fn active(&self) -> Result<Vec<(ConversationId, Option<Claim>)>, StoreError> {
+        let page = complete_now(self.oracle.active(&self.used(&PartitionSet::all()), None, ALL));
         page.map(|page| page.items).map_err(|refused| StoreError::Unavailable(refused.to_string()))
     }
 
     /// All conversations that were ever written.
     pub fn all(&self) -> Vec<ConversationId> {
-        self.writers.borrow().keys().cloned().collect()
+        self.observer.borrow().written().cloned().collect()
     }
 }
 
-/// The `seq` of a commit's last event, and its events that close something.
-fn closing_events(commit: &Commit) -> (Seq, Vec<EventData>) {
-    let last = commit.events.last().map_or(Seq::ZERO, |event| event.seq);
-    let closes =
-        |data: &&EventData| matches!(data, EventData::Resolution(_) | EventData::ToolResult(_));
-    (last, commit.events.iter().map(|event| &event.data).filter(closes).cloned().collect())
+/// The store as one process opened it.
+pub struct Client {
+    redis: Redis,
+    mutation: Option<Mutation>,
+    world: std::rc::Weak<crate::world::World>,
+}
+
+impl Client {
+    pub fn new(world: &std::rc::Rc<crate::world::World>, process: ProcessId) -> Self {
+        let dial = Arc::new(NodeDial(process));
+        let opening_id = format!("p{process}");
+        Self {
+            redis: Redis::simulated(dial, durability(world.seed), opening_id),
+            mutation: world.mutation,
+            world: std::rc::Rc::downgrade(world),
+        }
+    }
+
+    fn breaks(&self, mutation: Mutation) -> bool {
+        self.mutation == Some(mutation)
+    }
+
+    pub async fn enter(&self, me: &Member) -> Result<MembershipStatus, StoreError> {
+        self.redis.enter(me).await
+    }
+
+    pub async fn renew(&self, me: &Member) -> Result<MembershipStatus, StoreError> {
+        self.redis.renew(me).await
+    }
+
+    pub async fn declare_dead(&self, who: &Holder, suspect: bool) -> Result<bool, StoreError> {
+        self.redis.declare_dead_if(who, suspect).await
+    }
+
+    pub async fn claim_and_load(
+        &self,
+        id: &ConversationId,
+        me: &Holder,
+        dead: Option<&Holder>,
+    ) -> Result<ClaimedConversation, StoreError> {
+        if let Some(world) = self.world.upgrade() {
+            world.store.partitions.borrow_mut().insert(Partition::from(id));
+        }
+        self.redis.claim_and_load(id, me, dead).await
+    }
+
+    /// Claims a conversation that was just deleted.
+    pub async fn claim(&self, id: &ConversationId, me: &Holder) -> Result<Claim, StoreError> {
+        self.redis.claim(id, me, None).await
+    }
+
+    /// Deletes, and checks that an acknowledged deletion is where it was promised to be.
+    pub async fn delete(
+        &self,
+        id: &ConversationId,
+        held: &Claim,
+        answer: Option<StoredResponse>,
+    ) -> Result<(), StoreError> {
+        let outcome = self.redis.delete(id, held, answer).await;
+        if let (Ok(()), Some(world)) = (&outcome, self.world.upgrade()) {
+            let durable = world.store.is_durable(id, Written::Deletion, world.exec.now());
+            world.store.check_acknowledged(id, "the deletion", durable);
+        }
+        outcome
+    }
+
+    pub async fn events(
+        &self,
+        id: &ConversationId,
+        after: Seq,
+        limit: usize,
+    ) -> Result<Vec<Event>, StoreError> {
+        self.redis.events(id, after, limit).await
+    }
+
+    pub async fn events_before(
+        &self,
+        id: &ConversationId,
+        before: Seq,
+        limit: usize,
+    ) -> Result<Vec<Event>, StoreError> {
+        self.redis.events_before(id, before, limit).await
+    }
+
+    pub async fn set_decision(
+        &self,
+        agent: &AgentName,
+        decision: &RememberedDecision,
+    ) -> Result<(), StoreError> {
+        self.redis.set_decision(agent, &decision.id, Some(decision)).await.map(|_| ())
+    }
+
+    /// Stores a blob, and promises it from then on.
+    pub async fn put_blob(&self, content: &str) -> Result<(), StoreError> {
+        let blob = Blob::new("text/plain", content.as_bytes().to_vec());
+        self.redis.put_blob(&blob.id(), &blob).await?;
+        if let Some(world) = self.world.upgrade() {
+            world.blobs.borrow_mut().push(blob.id());
+        }
+        Ok(())
+    }
+
+    pub async fn release(&self, id: &ConversationId, held: &Claim) -> Result<(), StoreError> {
+        self.redis.release(id, held).await
+    }
+
+    /// Appends, and checks that what is acknowledged is where it was promised to be.
+    pub async fn append(
+        &self,
+        id: &ConversationId,
+        held: &Claim,
+        mut commit: Commit,
+    ) -> Result<(), StoreError> {
+        let last = commit.events.last().map(|event| event.seq);
+        if self.breaks(Mutation::NoActiveMark) {
+            commit.summary.active = false;
+        }
+        let outcome = if self.breaks(Mutation::AckWithoutWrite) && commit.events.len() == 1 {
+            Ok(())
+        } else {
+            self.redis.append(id, held, commit).await
+        };
+        let Some(world) = self.world.upgrade() else { return outcome };
+        match (&outcome, last) {
+            (Ok(()), Some(last)) => {
+                let durable = world.store.is_durable(id, Written::Event(last), world.exec.now());
+                world.store.check_acknowledged(id, &format!("event {last}"), durable);
+            }
+            (Err(StoreError::Fenced), _) => world.store.fenced.set(world.store.fenced.get() + 1),
+            (Ok(()) | Err(_), _) => {}
+        }
+        outcome
+    }
+
+    /// Appends without any check, as a node would that bypasses the actor.
+    pub async fn append_unchecked(
+        &self,
+        id: &ConversationId,
+        mut commit: Commit,
+    ) -> Result<(), StoreError> {
+        let Some(held) = self.redis.current_claim(id).await? else { return Ok(()) };
+        let head = self.redis.summary(id).await?;
+        let mut seq = head.map_or(Seq::ZERO, |head| head.last_seq);
+        for event in Arc::make_mut(&mut commit.events) {
+            seq = seq.next();
+            event.seq = seq;
+        }
+        commit.summary.last_seq = seq;
+        self.redis.append(id, &held, commit).await
+    }
+
+    pub async fn load(
+        &self,
+        id: &ConversationId,
+    ) -> Result<Option<StoredConversation>, StoreError> {
+        self.redis.load(id).await
+    }
+
+    /// The first answer to a request with this key.
+    pub async fn stored_response(
+        &self,
+        id: &ConversationId,
+        key: &str,
+    ) -> Result<Option<Seq>, StoreError> {
+        let stored = self.redis.stored_response(id.as_str(), key, Timestamp::UNIX_EPOCH).await?;
+        Ok(stored.and_then(|stored| stored.body.as_u64().map(Seq::new)))
+    }
+
+    pub async fn current_claim(&self, id: &ConversationId) -> Result<Option<Claim>, StoreError> {
+        self.redis.current_claim(id).await
+    }
+
+    pub async fn exists(&self, id: &ConversationId) -> Result<bool, StoreError> {
+        Ok(self.redis.summary(id).await?.is_some())
+    }
+
+    pub async fn due_alarms(
+        &self,
+        partitions: &PartitionSet,
+        until: Timestamp,
+        limit: usize,
+    ) -> Result<Vec<(ConversationId, Timestamp)>, StoreError> {
+        if self.breaks(Mutation::NoAlarms) {
+            return Ok(Vec::new());
+        }
+        let Some(world) = self.world.upgrade() else { return Ok(Vec::new()) };
+        let share = world.store.used(partitions);
+        self.redis.due_alarms(&share, until, limit).await
+    }
+
+    pub async fn active(
+        &self,
+        partitions: &PartitionSet,
+    ) -> Result<Vec<(ConversationId, Option<Claim>)>, StoreError> {
+        let Some(world) = self.world.upgrade() else { return Ok(Vec::new()) };
+        let share = world.store.used(partitions);
+        let page = self.redis.active(&share, None, ALL).await;
+        page.map(|page| page.items).map_err(|refused| StoreError::Unavailable(refused.to_string()))
+    }
 }
 
 /// Whether a call's tool must not run twice.
@@ -280,7 +443,7 @@ pub fn runs_once(events: &[Event], call: &str) -> bool {
     })
 }
 
-/// The output of a future of the memory store, which never waits.
+/// The output of a future that never waits.
 fn complete_now<T>(future: impl Future<Output = T>) -> T {
-    future.now_or_never().expect("memory answers at once")
+    future.now_or_never().expect("the model answers checks at once")
 }

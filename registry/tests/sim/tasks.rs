@@ -45,7 +45,7 @@ impl Node {
             let mut lease_tracker = LeaseTracker::new(node.member(), LEASE);
             loop {
                 let (asked_at, me) = (node.instant(), lease_tracker.me.clone());
-                match node.ask(LEASE, move |store, now| Ok(store.enter(&me, now))).await {
+                match node.ask(LEASE, node.store.enter(&me)).await {
                     Ok(MembershipStatus::Alive { members, .. }) => {
                         node.apply_view(&lease_tracker, asked_at, members, LinkStates::default());
                         break;
@@ -75,9 +75,8 @@ impl Node {
                 (self.heartbeat_inputs.count(), self.view_doubts.count());
             let links = self.links.borrow().clone();
             for suspect in lease_tracker.suspects(&self.seen(), &links) {
-                let who = suspect.holder.clone();
                 let declared_dead =
-                    self.ask(LEASE, move |store, now| store.declare_dead(&who, true, now)).await;
+                    self.ask(LEASE, self.store.declare_dead(&suspect.holder, true)).await;
                 if declared_dead.is_ok() {
                     self.world.trace(|| format!("{} declares {} dead", self.me(), suspect.holder));
                     lease_tracker.mark_declared_dead(&suspect);
@@ -109,7 +108,7 @@ impl Node {
         links: LinkStates,
     ) -> Result<(), StoreError> {
         let (asked_at, me) = (self.instant(), lease_tracker.me.clone());
-        match self.ask(LEASE, move |store, now| Ok(store.renew(&me, now))).await? {
+        match self.ask(LEASE, self.store.renew(&me)).await? {
             MembershipStatus::Alive { members, .. } => {
                 if self.apply_view(lease_tracker, asked_at, members, links) {
                     self.cast(HostMsg::Resume);
@@ -129,7 +128,7 @@ impl Node {
                 self.cast(HostMsg::Abandon);
                 let rejoined_as = lease_tracker.next_incarnation(self.incarnation());
                 let (asked_at, me) = (self.instant(), rejoined_as.clone());
-                let entered = self.ask(LEASE, move |store, now| Ok(store.enter(&me, now)));
+                let entered = self.ask(LEASE, self.store.enter(&me));
                 if let MembershipStatus::Alive { members, .. } = entered.await? {
                     lease_tracker.me = rejoined_as;
                     self.apply_view(lease_tracker, asked_at, members, links);
@@ -167,9 +166,7 @@ impl Node {
             let now = self.now();
             let poll = planner.borrow_mut().0.next_poll(now);
             let view = self.seen();
-            let due = move |store: &crate::store::Store, _| {
-                store.due_alarms(&view.partitions, poll.until, poll.limit)
-            };
+            let due = self.store.due_alarms(&view.partitions, poll.until, poll.limit);
             let wait = match self.ask(READ, due).await {
                 Ok(alarms) => {
                     let under_way = planner.borrow().1;
@@ -196,15 +193,14 @@ impl Node {
         if self.world.mutation == Some(Mutation::WakeBypassesRouter) {
             return self.close(id).await;
         }
-        let request = Request { action: Action::Wake, key: None };
+        let request = Request::from(Action::Wake);
         let woken = self.world.exec.within(self.ms(WAKE_TIMEOUT), self.deliver(id, request)).await;
         matches!(woken, Some(Outcome::Done(_)))
     }
 
     /// A mutation: reads, decides without the actor, and writes whatever has happened since.
     async fn close(&self, id: &ConversationId) -> bool {
-        let stored_id = id.clone();
-        let Ok(Some(stored)) = self.ask(READ, move |store, _| store.load(&stored_id)).await else {
+        let Ok(Some(stored)) = self.ask(READ, self.store.load(id)).await else {
             return false;
         };
         let state: State = replay(stored.state, &stored.events);
@@ -216,7 +212,7 @@ impl Node {
         self.sleep(Duration::from_millis(self.below(50))).await;
         let next = replay(state.clone(), &events);
         let commit = compose(&state, &next, events, None, next.seq);
-        self.world.store.append_unchecked(id, commit).is_ok()
+        self.store.append_unchecked(id, commit).await.is_ok()
     }
 
     /// Takes over active conversations whose holder is gone.
@@ -240,7 +236,7 @@ impl Node {
     async fn take_over_orphans(self: &Rc<Self>) {
         let active = loop {
             let view = self.seen();
-            match self.ask(READ, move |store, _| store.active(&view.partitions)).await {
+            match self.ask(READ, self.store.active(&view.partitions)).await {
                 Ok(active) => break active,
                 Err(_) => self.sleep(UNAVAILABLE_DELAY).await,
             }
@@ -285,7 +281,7 @@ impl Node {
             self.sleep(MIN_RENEW_INTERVAL).await;
         }
         let me = self.me();
-        let _ = self.ask(READ, move |store, now| store.declare_dead(&me, true, now)).await;
+        let _ = self.ask(READ, self.store.declare_dead(&me, true)).await;
         self.world.kill(self.process_id, true);
     }
 }

@@ -6,8 +6,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use abide_actors::journal::Holder;
-use abide_conversation::{ConversationId, Seq};
+use abide_conversation::{BlobId, ConversationId, Seq};
 use abide_registry::member;
 use abide_registry::membership::LinkState;
 use abide_registry::placement::Policy;
@@ -16,6 +15,7 @@ use crate::executor::{Executor, ProcessId};
 use crate::mutation::Mutation;
 use crate::node::Node;
 use crate::random::Random;
+use crate::reads::ReadJournal;
 use crate::store::{Store, runs_once};
 
 /// How long a silent node still counts as alive: less than in production, so that a schedule
@@ -29,6 +29,10 @@ pub struct Promise {
     pub id: ConversationId,
     pub text: Option<String>,
     pub seq: Seq,
+    /// Whether it is the deletion of the conversation that was acknowledged.
+    pub deleted: bool,
+    /// When the request was sent.
+    pub sent_at: u64,
 }
 
 pub struct World {
@@ -45,9 +49,15 @@ pub struct World {
     links: RefCell<BTreeMap<(ProcessId, ProcessId), LinkState>>,
     /// The percentage of calls between nodes that have an accident.
     pub accident_percent: Cell<u64>,
+    /// Whether the store has no primary that stays one.
+    pub failing_over: Cell<bool>,
     random: RefCell<Random>,
     pub runs: RefCell<BTreeMap<(ConversationId, String), u32>>,
     pub promises: RefCell<Vec<Promise>>,
+    /// The blobs that are stored.
+    pub blobs: RefCell<Vec<BlobId>>,
+    /// The journals that clients have read.
+    pub reads: RefCell<Vec<ReadJournal>>,
     pub numbers: Cell<u64>,
     /// The trace so far, if one was requested.
     pub trace_lines: Option<RefCell<Vec<String>>>,
@@ -56,9 +66,9 @@ pub struct World {
 impl World {
     pub fn new(seed: u64, mutation: Option<Mutation>, traced: bool) -> Rc<Self> {
         let policies = [Policy::Local, Policy::Rendezvous, Policy::LeastLoaded];
-        Rc::new(Self {
+        let world = Rc::new(Self {
             exec: Rc::new(Executor::default()),
-            store: Store::new(mutation),
+            store: Store::new(seed, mutation),
             mutation,
             policy: policies[usize::try_from(seed % 3).unwrap()],
             seed,
@@ -66,12 +76,17 @@ impl World {
             slots: RefCell::default(),
             links: RefCell::default(),
             accident_percent: Cell::default(),
+            failing_over: Cell::default(),
             random: RefCell::new(Random::new(seed, 1)),
             runs: RefCell::default(),
             promises: RefCell::default(),
+            blobs: RefCell::default(),
+            reads: RefCell::default(),
             numbers: Cell::default(),
             trace_lines: traced.then(RefCell::default),
-        })
+        });
+        crate::redis::wire::enter(&world);
+        world
     }
 
     /// A random number for the network.
@@ -174,24 +189,23 @@ impl World {
     pub fn run(&self, node: &Node, id: &ConversationId, call: &str) {
         let me = node.lease.borrow().me.clone();
         self.trace(|| format!("{me} runs {call} of {id}"));
-        if self.is_lapsed(&me) {
-            self.store.report_violation(format!(
-                "{me} starts {call} of {id} and could not renew its lease"
-            ));
+        if self.store.is_lapsed(&me, self.exec.now()) {
+            let acknowledged = self.store.observer.borrow().was_acknowledged(&me, self.exec.now());
+            let why = if acknowledged {
+                "its lease was renewed by a primary that lost it"
+            } else {
+                "could not renew its lease"
+            };
+            self.store.report_violation(format!("{me} starts {call} of {id} and {why}"));
         }
         let mut runs = self.runs.borrow_mut();
-        let count = runs.entry((id.clone(), call.to_owned())).or_default();
+        // A conversation that was deleted and created anew has the same calls again.
+        let life = self.store.observer.borrow().deletions_of(id);
+        let count = runs.entry((id.clone(), format!("{call} {life}"))).or_default();
         *count += 1;
         if *count > 1 && runs_once(&self.store.events(id), call) {
             self.store.report_violation(format!("{id}: {call} runs twice"));
         }
-    }
-
-    /// Whether other nodes may count this holder as dead, since it was silent for too long.
-    fn is_lapsed(&self, who: &Holder) -> bool {
-        let member_table = self.store.member_table.borrow();
-        let silence = member_table.silence(who, self.exec.now());
-        silence.is_some_and(|silent| silent > LEASE_MS) || member_table.has_silenced(who)
     }
 
     /// Drops all tasks and processes, which refer to the world as it does to them.

@@ -17,6 +17,7 @@ use super::dial::{ANSWER_TIMEOUT, CONNECT_TIMEOUT, dial_with, timed_out};
 use super::durability_watch::DurabilityWatch;
 use super::keys::Tag;
 use super::sentinel;
+use super::transport::{Dial, Transport};
 use super::url::{Host, Kind, RedisUrl};
 
 /// How long nobody reconnects after a first failure; each further failure doubles it up to the
@@ -36,11 +37,19 @@ const REDIRECT_WAIT_MS: (u64, u64) = (10, 200);
 /// not sent again: at worst two connections and two answers take eight seconds, and mostly it is
 /// one answer.
 pub(super) struct Connection {
-    url: Arc<RedisUrl>,
+    servers: Servers,
     answer_timeout: Duration,
-    /// Checks each server that is connected to; `None` for a connection without durable writes.
-    watch: Option<Arc<DurabilityWatch>>,
+    /// Whether it carries durable writes, so that each server that is connected to is checked.
+    is_durable: bool,
     slot: Mutex<Slot>,
+}
+
+/// What a connection leads to.
+#[derive(Clone)]
+pub(super) enum Servers {
+    Real(Arc<RedisUrl>, Arc<DurabilityWatch>),
+    /// The servers of a simulation, behind sentinels.
+    Simulated(Arc<dyn Dial>),
 }
 
 #[derive(Default)]
@@ -70,17 +79,19 @@ struct Checked {
 enum Open {
     One(MultiplexedConnection),
     Many(ClusterConnection),
+    Simulated(Arc<dyn Transport>),
 }
 
 impl Connection {
     /// A connection without durable writes.
-    pub(super) fn new(url: Arc<RedisUrl>) -> Self {
-        Self { url, answer_timeout: ANSWER_TIMEOUT, watch: None, slot: Mutex::default() }
+    pub(super) fn new(servers: Servers) -> Self {
+        let answer_timeout = ANSWER_TIMEOUT;
+        Self { servers, answer_timeout, is_durable: false, slot: Mutex::default() }
     }
 
     /// A connection for durable writes, whose servers are checked.
-    pub(super) fn durable(url: Arc<RedisUrl>, watch: Arc<DurabilityWatch>) -> Self {
-        Self { watch: Some(watch), ..Self::new(url) }
+    pub(super) fn durable(servers: Servers) -> Self {
+        Self { is_durable: true, ..Self::new(servers) }
     }
 
     /// The same connection, whose answers may take `answer_timeout`.
@@ -111,7 +122,7 @@ impl Connection {
     ) -> RedisResult<Vec<Value>> {
         let mut may_repeat = true;
         loop {
-            if let Some(watch) = self.watch.as_ref().filter(|_| is_durable) {
+            if let Some(watch) = self.watch().filter(|_| is_durable) {
                 watch.require().map_err(refused)?;
             }
             let (generation, Checked { mut open, refusal }) = self.open().await?;
@@ -144,8 +155,19 @@ impl Connection {
         }
     }
 
+    /// The check of the servers, if this connection carries durable writes.
+    fn watch(&self) -> Option<&DurabilityWatch> {
+        match &self.servers {
+            Servers::Real(_, watch) if self.is_durable => Some(watch),
+            _ => None,
+        }
+    }
+
     fn has_sentinels(&self) -> bool {
-        matches!(self.url.kind, Kind::Sentinel(_))
+        match &self.servers {
+            Servers::Real(url, _) => matches!(url.kind, Kind::Sentinel(_)),
+            Servers::Simulated(_) => true,
+        }
     }
 
     async fn open(&self) -> RedisResult<(u64, Checked)> {
@@ -180,7 +202,13 @@ impl Connection {
     }
 
     async fn connect(&self) -> RedisResult<Checked> {
-        let url = &*self.url;
+        let url = match &self.servers {
+            Servers::Real(url, _) => url,
+            Servers::Simulated(servers) => {
+                let open = Open::Simulated(servers.dial().await?);
+                return Ok(Checked { open, refusal: None });
+            }
+        };
         let [first, ..] = url.hosts() else { return Err(timed_out()) };
         match &url.kind {
             Kind::Single => {
@@ -204,7 +232,7 @@ impl Connection {
                     .tcp_settings(TcpSettings::default().set_nodelay(true))
                     .build()?;
                 let open = Open::Many(client.get_async_connection().await?);
-                if let Some(watch) = &self.watch {
+                if let Some(watch) = self.watch() {
                     watch.check_primaries(url).await;
                 }
                 // The verdict on a cluster is on all of its primaries, and in the watch.
@@ -214,7 +242,7 @@ impl Connection {
     }
 
     async fn checked(&self, host: &Host, mut open: MultiplexedConnection) -> RedisResult<Checked> {
-        let refusal = match &self.watch {
+        let refusal = match self.watch() {
             Some(watch) => watch.check_server(host, &mut open).await?,
             None => None,
         };
@@ -239,6 +267,7 @@ impl Open {
                 let route = SingleNodeRoutingInfo::SpecificNode(route);
                 open.route_pipeline(commands.clone(), 0, count, route).await
             }
+            Open::Simulated(open) => open.send(commands).await,
         }
     }
 }

@@ -1,0 +1,269 @@
+//! Activities that reach beyond their conversation, as the product carries them out: children are
+//! spawned, report and are released, a fork copies its prefix, a decision is published.
+
+use std::collections::BTreeSet;
+use std::rc::Rc;
+use std::time::Duration;
+
+use abide_actors::journal::StoreError;
+use abide_conversation::command::{
+    ChildEnded, ChildStarted, CopiedEvents, Create, IfBusy, ToolReturned,
+};
+use abide_conversation::event::{EventData, TurnOutcome};
+use abide_conversation::message::{ErrorType, Outcome as ToolOutcome};
+use abide_conversation::parent::Parent;
+use abide_conversation::usage::Usage;
+use abide_conversation::{
+    Action, AgentName, Attempt, CallId, ConversationId, DecisionId, Rejection, Seq, State, TurnId,
+};
+use serde_json::json;
+
+use crate::activities;
+use crate::actor::{Ask, Outcome, Request};
+use crate::mutation::Mutation;
+use crate::node::Node;
+
+/// The delay before another conversation is tried again doubles between these.
+const MIN_RETRY_DELAY: Duration = Duration::from_millis(50);
+const MAX_RETRY_DELAY: Duration = Duration::from_millis(1_000);
+/// How long a child may take.
+const CHILD_TIMEOUT: Duration = Duration::from_millis(3_000);
+/// The events that are read at once.
+const PAGE_EVENTS: usize = 4;
+
+/// Delivers a request to the parent or a child, and retries while that is unavailable.
+async fn deliver(node: &Rc<Node>, to: &ConversationId, action: Action) -> Outcome {
+    let mut delay = MIN_RETRY_DELAY;
+    loop {
+        match node.deliver(to, Request::from(action.clone())).await {
+            done @ (Outcome::Done(_) | Outcome::Rejected(_)) => return done,
+            Outcome::Untouched | Outcome::Lost | Outcome::Unavailable(_) => {}
+        }
+        node.sleep(delay).await;
+        delay = (delay * 2).min(MAX_RETRY_DELAY);
+    }
+}
+
+fn create(id: &ConversationId, call: &CallId) -> Create {
+    let parent = Parent {
+        conversation_id: id.clone(),
+        call_id: call.clone(),
+        root_conversation_id: id.clone(),
+        depth: 1,
+        ceiling: Default::default(),
+        budget: Default::default(),
+        storages: Default::default(),
+    };
+    Create {
+        agent: AgentName::new("a"),
+        assigns: Default::default(),
+        metadata: Default::default(),
+        tools: Vec::new(),
+        parent: Some(Box::new(parent)),
+        fork: None,
+    }
+}
+
+/// The child that a call or a dispatch is for.
+pub fn child_of(state: &State, call: &CallId) -> Option<ConversationId> {
+    let dispatched = || state.dispatches.get(call)?.child.clone();
+    state.call(call).and_then(|call| call.kind.child().cloned()).or_else(dispatched)
+}
+
+/// Starts the child of a call, or finds it started.
+pub async fn spawn(
+    node: &Rc<Node>,
+    id: &ConversationId,
+    child: &ConversationId,
+    call: &CallId,
+    attempt: Attempt,
+) -> Action {
+    let number = node.world.number();
+    let Action::Send(mut message) = activities::send(number, &format!("m{number}"), IfBusy::Queue)
+    else {
+        unreachable!("a message is sent");
+    };
+    message.create = Some(create(id, call));
+    node.world.store.count("children spawned");
+    node.world.trace(|| format!("{} spawns {child} for {id}", node.me()));
+    let spawned = deliver(node, child, Action::Spawn(message));
+    let spawned = node.world.exec.within(node.ms(CHILD_TIMEOUT), spawned).await;
+    if let Some(Outcome::Rejected(rejection)) = spawned {
+        return Action::ToolReturned(ToolReturned {
+            call: call.clone(),
+            attempt,
+            outcome: failed(&rejection.to_string()),
+            ui: None,
+            halt: None,
+            changes: Vec::new(),
+            input_request: None,
+            effective_args: None,
+        });
+    }
+    // A child that was too slow may have started or not.
+    let within = spawned.map_or(Duration::ZERO, |_| CHILD_TIMEOUT);
+    Action::ChildStarted(ChildStarted {
+        call: call.clone(),
+        attempt,
+        within_ms: u64::try_from(within.as_millis()).unwrap(),
+        effective_args: None,
+    })
+}
+
+fn failed(why: &str) -> ToolOutcome {
+    ToolOutcome::Err(format!("sub_agent_failed: {why}"), ErrorType::ToolError)
+}
+
+/// Reports the outcome of a turn to the parent.
+pub async fn notify_parent(
+    node: &Rc<Node>,
+    id: &ConversationId,
+    state: &State,
+    turn: &TurnId,
+) -> Action {
+    if let (Some(due), Some(parent)) = (&state.owed_report, &state.parent) {
+        let outcome = match due.outcome {
+            TurnOutcome::Completed => ToolOutcome::Ok(json!("done")),
+            TurnOutcome::Cancelled | TurnOutcome::Halted | TurnOutcome::Failed => failed("ended"),
+        };
+        let ended = child_ended(id, state, outcome, &parent.call_id);
+        // A parent that is gone or no longer waits needs no report.
+        let _ = deliver(node, &parent.conversation_id, ended).await;
+    }
+    Action::ParentNotified(turn.clone())
+}
+
+fn child_ended(id: &ConversationId, state: &State, outcome: ToolOutcome, call: &CallId) -> Action {
+    Action::ChildEnded(ChildEnded {
+        call: call.clone(),
+        child: id.clone(),
+        outcome,
+        ui: None,
+        usage: state.usage,
+        storages: Default::default(),
+    })
+}
+
+/// Stops a child that nobody waits for any more, or prevents it from ever starting.
+pub async fn release(
+    node: &Rc<Node>,
+    id: &ConversationId,
+    state: &State,
+    child: &ConversationId,
+) -> Action {
+    if let Some(call) = state.orphans.get(child) {
+        let _ = deliver(node, child, Action::Abandon(create(id, call))).await;
+    }
+    Action::ChildReleased { child: child.clone(), usage: Usage::default() }
+}
+
+/// Copies the next page of the prefix that a fork begins with.
+pub async fn copy_fork(node: &Rc<Node>, state: &State, after: Seq) -> Result<Action, StoreError> {
+    let Some(fork) = &state.forking else { return Ok(Action::Revive) };
+    let left = usize::try_from(fork.at_seq.since(after)).unwrap_or(usize::MAX);
+    let events = node.store.events(&fork.conversation_id, after, PAGE_EVENTS.min(left)).await?;
+    node.world.store.count("pages of forks copied");
+    let last_seq = events.last().map_or(after, |event| event.seq);
+    let is_last = events.is_empty() || last_seq >= fork.at_seq;
+    Ok(Action::EventsCopied(CopiedEvents { after, events, is_last }))
+}
+
+/// Gives the agent a decision.
+pub async fn publish(
+    node: &Rc<Node>,
+    state: &State,
+    id: &DecisionId,
+) -> Result<Action, StoreError> {
+    if let (Some(agent), Some(decision)) = (state.unpublished.get(id), state.decisions.get(id)) {
+        node.store.set_decision(agent, decision).await?;
+        node.world.store.count("decisions published");
+    }
+    Ok(Action::DecisionPublished(id.clone()))
+}
+
+impl Node {
+    /// Deletes a conversation: its parent learns of it first, then go its children, and those that
+    /// a request of the parent created anew meanwhile. Later ones find no parent.
+    pub async fn delete(self: &Rc<Self>, id: &ConversationId, request: Request) -> Outcome {
+        let Ok(state) = self.stored_state(id).await else {
+            return Outcome::Unavailable("the store is away");
+        };
+        let awaited =
+            state.owed_report.is_some() || state.turns_started <= 1 && state.turn.is_some();
+        if let Some(parent) = state.parent.as_ref().filter(|_| awaited) {
+            let ended = child_ended(id, &state, failed("deleted"), &parent.call_id);
+            match Box::pin(self.deliver(&parent.conversation_id, Request::from(ended))).await {
+                Outcome::Done(_) | Outcome::Rejected(_) => {}
+                failed => return failed,
+            }
+        }
+        if self.world.mutation == Some(Mutation::ChildrenOutliveParents) {
+            return self.deliver_in_time(id, request).await;
+        }
+        let children = match Box::pin(self.delete_children(id)).await {
+            Ok(children) => {
+                self.world.trace(|| format!("{} deleted of {id}: {children:?}", self.me()));
+                children
+            }
+            Err(failed) => return failed,
+        };
+        let deleted = self.deliver_in_time(id, request).await;
+        if !matches!(deleted, Outcome::Done(_)) {
+            return deleted;
+        }
+        match Box::pin(self.delete_all(&children)).await {
+            Ok(()) => deleted,
+            Err(failed) => failed,
+        }
+    }
+
+    /// Deletes all children that a conversation ever had, and looks again until there are no more.
+    /// Returns them.
+    async fn delete_children(
+        self: &Rc<Self>,
+        id: &ConversationId,
+    ) -> Result<BTreeSet<ConversationId>, Outcome> {
+        let mut deleted = BTreeSet::new();
+        loop {
+            let events = self.store.events(id, Seq::ZERO, usize::MAX).await;
+            let events = events.map_err(|_| Outcome::Unavailable("the store is away"))?;
+            let children = events.into_iter().filter_map(|event| match event.data {
+                EventData::ToolCall(call) => call.kind.child().cloned(),
+                EventData::DispatchStarted(run) => run.child,
+                _ => None,
+            });
+            let remaining: BTreeSet<_> =
+                children.filter(|child| !deleted.contains(child)).collect();
+            if remaining.is_empty() {
+                return Ok(deleted);
+            }
+            let cancel = Request::from(activities::cancel());
+            match Box::pin(self.deliver(id, cancel)).await {
+                Outcome::Done(_) => {}
+                failed => return Err(failed),
+            }
+            self.delete_all(&remaining).await?;
+            deleted.extend(remaining);
+        }
+    }
+
+    /// Deletes those of these conversations that exist.
+    async fn delete_all(self: &Rc<Self>, ids: &BTreeSet<ConversationId>) -> Result<(), Outcome> {
+        for id in ids {
+            let request = Request { ask: Ask::Delete, key: None };
+            match Box::pin(self.deliver(id, request)).await {
+                Outcome::Done(_) | Outcome::Rejected(Rejection::NotFound) => {}
+                failed => return Err(failed),
+            }
+        }
+        Ok(())
+    }
+
+    async fn stored_state(&self, id: &ConversationId) -> Result<State, StoreError> {
+        let stored = self.store.load(id).await?;
+        let folded = |it: abide_actors::journal::StoredConversation| {
+            abide_conversation::replay(it.state, &it.events)
+        };
+        Ok(stored.map(folded).unwrap_or_default())
+    }
+}

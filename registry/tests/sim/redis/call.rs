@@ -1,0 +1,46 @@
+//! A call of one of the store's scripts.
+
+use super::text;
+
+/// The file name of a script, without its ending.
+pub type ScriptName = &'static str;
+
+macro_rules! scripts {
+    ($($name:literal)+) => {
+        [$(($name, include_str!(concat!("../../../src/store/redis/lua/", $name, ".lua")))),+]
+    };
+}
+
+const SCRIPTS: [(ScriptName, &str); 17] = scripts!(
+    "agent" "append" "audit" "blob" "claim" "claim_and_load" "decision" "declare_dead" "delete"
+    "enter" "load" "page" "release" "remove_blob" "renew" "reserve" "reset_deaths"
+);
+
+/// The write that the store sends after a confirmed read, so that a WAIT waits for what was read.
+pub const BARRIER: (ScriptName, &str) = (
+    "barrier",
+    "#!lua flags=allow-oom
+return redis.call('SET', KEYS[1], '', 'EX', 60)",
+);
+
+/// The script with this source, which libraries may precede.
+pub fn name_of(source: &str) -> ScriptName {
+    let mut scripts = SCRIPTS.iter().chain([&BARRIER]);
+    let found = scripts.find(|(_, ending)| source.ends_with(ending));
+    found.map(|(name, _)| *name).expect("every script of the store is listed above")
+}
+
+/// A call, with its arguments.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Call {
+    pub script: ScriptName,
+    pub keys: Vec<Vec<u8>>,
+    pub args: Vec<Vec<u8>>,
+}
+
+impl Call {
+    /// The argument at this position, counted from 0.
+    pub fn arg(&self, at: usize) -> &str {
+        text(&self.args[at])
+    }
+}
