@@ -12,6 +12,7 @@ mod clocks;
 mod cluster_state;
 mod drain;
 mod foreign_peers;
+mod kill_matrix;
 mod latency;
 mod operators;
 mod quarantine;
