@@ -57,12 +57,13 @@ const RESERVE: Point = point("reserve", "the reservation of the fork's id for it
 const FORKS_HMGET_C: Point = point("fork's HMGET c", "who holds the fork");
 const FORKS_CLAIM_AND_LOAD: Point = point("fork's claim_and_load", "the fork's claim");
 const FORKS_HGET_A: Point = point("fork's HGET a", "a response that is stored for the fork's key");
-const LRANGE_J: Point = point("LRANGE j", "the events to copy");
+const LRANGE_J: Point = point("LRANGE j", "a few events of the journal");
+const JOURNAL_PAGE: Point = point("page", "a page of the journal that is copied");
 const APPEND_FORK: Point = point("fork's append: created", "the fork, still without events");
 const APPEND_COPY: Point = point("fork's append: user_msg … forked", "the copied events");
 
 /// Every await point of the turn, in its order.
-pub static POINTS: [Point; 32] = [
+pub static POINTS: [Point; 33] = [
     HGET_A,
     HMGET_C,
     CLAIM_AND_LOAD,
@@ -93,6 +94,7 @@ pub static POINTS: [Point; 32] = [
     FORKS_CLAIM_AND_LOAD,
     FORKS_HGET_A,
     LRANGE_J,
+    JOURNAL_PAGE,
     APPEND_FORK,
     APPEND_COPY,
 ];
@@ -115,7 +117,7 @@ pub fn points_of(activity: &Activity) -> Coverage {
             Coverage::Points(&[CHILDS_LRANGE_J, APPEND_CHILDS_RESULT, APPEND_NOTIFIED])
         }
         Activity::PublishDecision { .. } => Coverage::Points(&[DECISION, APPEND_DECISION]),
-        Activity::CopyFork { .. } => Coverage::Points(&[LRANGE_J, APPEND_COPY]),
+        Activity::CopyFork { .. } => Coverage::Points(&[LRANGE_J, JOURNAL_PAGE, APPEND_COPY]),
         Activity::StartTurn { .. } => Coverage::Tests("registry/tests/node/turns.rs"),
         Activity::StopChild { .. } => Coverage::Tests("registry/tests/node/child_deaths.rs"),
         Activity::AwaitClient { .. } => Coverage::Tests("tests/tests/cluster/kill_points.rs"),

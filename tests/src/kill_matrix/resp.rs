@@ -4,37 +4,30 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-macro_rules! lua {
-    ($name:literal) => {
-        include_str!(concat!("../../../registry/src/store/redis/lua/", $name, ".lua"))
-    };
-}
+/// Where the store puts its scripts together, one a line: `NAME = "lib/part" "script";`.
+const SCRIPTS: &str = include_str!("../../../registry/src/store/redis/scripts.rs");
+const SCRIPT_DIR: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../registry/src/store/redis/lua");
 /// The id of the fork.
 pub(super) const FORK: &str = "fork";
 /// A longer commit is a copied prefix, whose events may come in another order.
 const MAX_NAMED_EVENTS: usize = 6;
 
 /// The script of a hash.
-pub(super) type Scripts = BTreeMap<String, &'static str>;
+pub(super) type Scripts = BTreeMap<String, String>;
 
-/// The scripts of the store, as the store puts them together. A script that is missing here is an
-/// unknown point, which fails the test.
-pub(super) const SCRIPTS: [(&str, &str); 14] = [
-    ("append", concat!(lua!("lib/fencing"), lua!("append"))),
-    ("claim", concat!(lua!("lib/claim"), lua!("claim"))),
-    ("release", concat!(lua!("lib/fencing"), lua!("release"))),
-    ("delete", concat!(lua!("lib/fencing"), lua!("delete"))),
-    ("load", concat!(lua!("lib/load"), lua!("load"))),
-    ("claim_and_load", concat!(lua!("lib/claim"), lua!("lib/load"), lua!("claim_and_load"))),
-    ("reserve", concat!(lua!("lib/fencing"), lua!("reserve"))),
-    ("agent", concat!(lua!("lib/fencing"), lua!("agent"))),
-    ("decision", lua!("decision")),
-    ("blob", lua!("blob")),
-    ("audit", lua!("audit")),
-    ("enter", concat!(lua!("lib/members"), lua!("enter"))),
-    ("renew", concat!(lua!("lib/members"), lua!("renew"))),
-    ("declare_dead", concat!(lua!("lib/members"), lua!("declare_dead"))),
-];
+/// The names of the store's scripts and their texts. A script that is missing here is an unknown point,
+/// which fails the test.
+pub(super) fn scripts() -> Vec<(String, String)> {
+    let lines = SCRIPTS.lines().skip_while(|line| *line != "scripts! {").skip(1);
+    let lines = lines.take_while(|line| *line != "}");
+    let script = |line: &str| {
+        let parts: Vec<&str> = line.split('"').skip(1).step_by(2).collect();
+        let text = |part: &&str| std::fs::read_to_string(format!("{SCRIPT_DIR}/{part}.lua"));
+        let source = parts.iter().map(text).collect::<Result<String, _>>();
+        ((*parts.last().unwrap()).to_owned(), source.unwrap())
+    };
+    lines.map(script).collect()
+}
 
 /// The length of the first command of these bytes, and its words; `None` while it is incomplete.
 pub(super) fn command(bytes: &[u8]) -> Option<(usize, Vec<Vec<u8>>)> {
@@ -85,7 +78,7 @@ pub(super) fn point(words: &[Vec<u8>], scripts: &Scripts) -> Option<String> {
         let (owner, kind) = owner_and_kind(words.get(1)?)?;
         return Some(format!("{owner}{verb} {kind}"));
     }
-    let script = scripts.get(words.get(1)?.as_ref()).copied().unwrap_or("an unknown script");
+    let script = scripts.get(words.get(1)?.as_ref()).map_or("an unknown script", String::as_str);
     if ["enter", "renew", "declare_dead"].contains(&script) {
         return None;
     }
@@ -145,7 +138,10 @@ mod tests {
 
     #[test]
     fn a_command_of_a_conversation_is_a_point_and_one_of_the_node_is_none() {
-        let scripts = Scripts::from([("1".to_owned(), "append"), ("2".to_owned(), "renew")]);
+        let scripts = Scripts::from(
+            [("1", "append"), ("2", "renew")]
+                .map(|(hash, name)| (hash.to_owned(), name.to_owned())),
+        );
         let name = |words: &[&str]| {
             let words: Vec<_> = words.iter().map(|word| word.as_bytes().to_vec()).collect();
             point(&words, &scripts)
@@ -162,6 +158,9 @@ mod tests {
         assert_eq!(
             name(&["HMGET", "abide:{1}:c:conv_1", "node"]).as_deref(),
             Some("child's HMGET c")
+        );
+        assert!(
+            super::scripts().iter().any(|(name, text)| name == "append" && text.contains("RPUSH"))
         );
         let unknown = name(&["EVALSHA", "3", "1", "abide:{12}:c:x"]);
         assert_eq!(unknown.as_deref(), Some("an unknown script"));

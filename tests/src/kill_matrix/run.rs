@@ -9,13 +9,14 @@ use serde_json::{Value, json};
 use tokio::time::timeout;
 
 use super::gate::{Gate, Place};
-use super::resp::{FORK, SCRIPTS, Scripts};
+use super::resp::{FORK, Scripts, scripts};
 use super::servers::Servers;
 use super::tap::Tap;
 use crate::checks::Evidence;
 use crate::client::{Addresses, Client, resolution};
 use crate::deadline::{POLL_INTERVAL, poll};
 use crate::history::{Exchange, History};
+use crate::journal::Journal;
 use crate::node::{Node, Site};
 use crate::proxy::Proxy;
 use crate::redis::Redis;
@@ -73,11 +74,11 @@ struct World {
 impl World {
     async fn start(program: &Path, gate: Gate) -> Self {
         let redis = Redis::process().await;
-        let mut scripts = Scripts::new();
-        for (name, source) in SCRIPTS {
-            scripts.insert(redis.ask(&["SCRIPT", "LOAD", source]).await, name);
+        let mut known = Scripts::new();
+        for (name, source) in scripts() {
+            known.insert(redis.ask(&["SCRIPT", "LOAD", &source]).await, name);
         }
-        let tap = Tap::to(redis.address(), &gate, &scripts).await;
+        let tap = Tap::to(redis.address(), &gate, &known).await;
         let servers = Servers::start(&gate).await;
         let site =
             |name: &str, store: &str| Site::new(program).named(name).with(&FLAGS).with_store(store);
@@ -196,15 +197,28 @@ async fn play(clients: [Client; 2]) {
     let message = json!({"text": "Pay Ada.", "agent": "boss", "message_id": "m"});
     insist(&clients, &format!("/v1/conversations/{ID}/messages"), None, &message).await;
     let observer = clients[1].clone().without_history();
-    observer.wait_for(ID, "the approval", |its| its.of("suspension").count() == 1).await;
+    // A hook whose answer is lost halts the message, and then nobody is asked.
+    let is_asked_or_over =
+        |its: &Journal| its.of("suspension").count() == 1 || its.of("turn_ended").count() == 1;
+    let journal = observer.wait_for(ID, "the approval", is_asked_or_over).await;
+    if journal.of("suspension").count() == 0 {
+        return fork(&clients, &observer).await;
+    }
     let remember = json!({"scope": "agent", "match": "exact", "for": "1h"});
     let approval = json!({"approved": true, "remember": remember});
     insist(&clients, &resolution(ID, "pay"), Some("approval"), &approval).await;
-    let is_over =
-        |its: &crate::journal::Journal| its.of("turn_ended").count() == 1 && its.open().is_empty();
     observer.wait_for(ID, "the end of the turn", is_over).await;
+    fork(&clients, &observer).await;
+}
+
+/// Whether the only turn has ended, and all its calls.
+fn is_over(journal: &Journal) -> bool {
+    journal.of("turn_ended").count() == 1 && journal.open().is_empty()
+}
+
+async fn fork(clients: &[Client; 2], observer: &Client) {
     let fork = json!({"id": FORK});
-    insist(&clients, &format!("/v1/conversations/{ID}/fork"), Some("fork"), &fork).await;
+    insist(clients, &format!("/v1/conversations/{ID}/fork"), Some("fork"), &fork).await;
     observer.wait_for(FORK, "the whole fork", is_over).await;
 }
 
