@@ -16,6 +16,7 @@ pub mod fake_clock;
 pub mod frames;
 pub mod history;
 pub mod journal;
+pub mod kill_matrix;
 pub mod load;
 pub mod model_server;
 pub mod node;

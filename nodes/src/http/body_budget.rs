@@ -8,10 +8,10 @@ use super::problem::{Kind, Problem};
 
 /// The memory of all bodies in progress. A body of 1 MiB that is mostly text takes little more than its
 /// size.
-const BODY_MEMORY_BYTES: usize = 128 << 20;
+const BODY_MEMORY_BYTES: usize = 64 << 20;
 /// The memory of one parsed body: `{"":0}` takes a hundred times its size, and half of the budget is
 /// left to the others.
-const MAX_PARSED_BYTES: usize = 64 << 20;
+const MAX_PARSED_BYTES: usize = 32 << 20;
 
 /// An object with its first entries, as `serde_json` allocates it.
 const OBJECT_BYTES: usize = 512;
@@ -168,13 +168,14 @@ mod tests {
             status(BodyBudget::default().begin().grow_to_parse(text, is_yaml))
         };
         let many = |value: &str| format!("[{}0]", value.repeat((1 << 20) / value.len()));
-        for dense in ["{\"\":0},", "{\"a\":{}},", "[[]],", "[0],"] {
+        for dense in ["{\"\":0},", "{\"a\":{}},", "[[]],", "[0],", "0,"] {
             assert_eq!(parse(&many(dense), false), 413, "{dense}");
         }
         for yaml in ["{a},", "- a\n", "a:\n", "[a],"] {
             assert_eq!(parse(&yaml.repeat((1 << 20) / yaml.len()), true), 413, "{yaml}");
         }
-        for plain in ["0,", "\"{,{,{,{,[[[[\\\"{{\",", "123456,", "{\"name\":\"some text here\"},"]
+        for plain in
+            ["\"{,{,{,{,[[[[\\\"{{\",", "123456,", "{\"name\":\"some text, as people write it\"},"]
         {
             assert_eq!(parse(&many(plain), false), 200, "{plain}");
         }

@@ -103,6 +103,9 @@ pub(super) fn is_yaml(headers: &HeaderMap) -> Result<bool, Problem> {
 
 /// Reads a whole body; a body that arrives in one piece is not copied.
 async fn read(body: axum::body::Body, memory: &mut BodyMemory) -> Result<Bytes, Problem> {
+    // A buffer that grows piece by piece would take twice what is counted.
+    let declared_bytes = body.size_hint().exact().and_then(|bytes| usize::try_from(bytes).ok());
+    let capacity = declared_bytes.unwrap_or_default().min(MAX_BODY_BYTES);
     let mut pieces = body.into_data_stream();
     let mut received_bytes = 0;
     let mut first = Bytes::new();
@@ -120,6 +123,7 @@ async fn read(body: axum::body::Body, memory: &mut BodyMemory) -> Result<Bytes, 
             continue;
         }
         if whole.is_empty() {
+            whole.reserve(capacity);
             whole.extend_from_slice(&first);
         }
         whole.extend_from_slice(&piece);

@@ -13,6 +13,7 @@ mod cluster_state;
 mod drain;
 mod failover;
 mod foreign_peers;
+mod kill_matrix;
 mod latency;
 mod operators;
 mod quarantine;
