@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 use clap::Parser;
 use futures::StreamExt;
 
-use self::gate::{Place, Side};
+use self::gate::{InjectionPoint, Side};
 use self::page::Row;
 pub use self::points::{Coverage, POINTS, Point, points_of};
 pub use self::run::Break;
@@ -61,7 +61,7 @@ pub async fn matrix(options: KillMatrix) -> Result<String, String> {
     let runs = places.map(|(point, side, what)| {
         let (program, whole) = (&program, &whole);
         async move {
-            let place = Place { point: point.name.to_owned(), side };
+            let place = InjectionPoint { point: point.name.to_owned(), side };
             let observed = run(program, Some((place, what))).await;
             let row = observed.map(|observed| Row::of(point, side, what, whole, &observed));
             row.map_err(|why| {
@@ -98,7 +98,7 @@ pub async fn observed_points(program: &Path) -> Result<Vec<String>, String> {
 /// A broken promise, or a point that was not reached.
 pub async fn break_at(program: &Path, point: &str, what: Break) -> Result<(), String> {
     for side in [Side::Before, Side::After] {
-        let place = Place { point: point.to_owned(), side };
+        let place = InjectionPoint { point: point.to_owned(), side };
         run(program, Some((place, what))).await?;
     }
     Ok(())

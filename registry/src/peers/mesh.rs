@@ -33,7 +33,8 @@ pub struct MeshConfig {
     pub process: ProcessId,
     /// Where the other nodes dial this one.
     pub listener: TcpListener,
-    /// The same on every node. Without a secret, anyone who reaches the listener is accepted.
+    /// The cluster's secret, the same on every node. Without one, anyone who reaches the listener is
+    /// accepted.
     pub secret: Option<ClusterSecret>,
     /// Answers the calls of the others. It has no registered name and is the only remotable actor.
     pub host: ActorRef<HostMsg>,

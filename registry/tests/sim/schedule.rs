@@ -180,13 +180,7 @@ impl ScheduledOperation {
                 let request = Request { ask, key };
                 send(world, node, id(to), Some(text), request);
             }
-            Operation::Approve { node, to, remember } => {
-                let state = stored_state(world, &id(to));
-                let Some(pending) = state.pending_calls().into_iter().next() else { return };
-                let number = remember.then(|| world.number());
-                let request = Request::from(activities::approve(pending.call_id, number));
-                send(world, node, id(to), None, request);
-            }
+            Operation::Approve { node, to, remember } => approve(world, node, id(to), remember),
             Operation::Cancel { node, to } => {
                 send(world, node, id(to), None, Request::from(activities::cancel()));
             }
@@ -204,13 +198,7 @@ impl ScheduledOperation {
                 let request = Request::from(activities::dispatch(world.number(), child));
                 send(world, node, id(to), None, request);
             }
-            Operation::Crash { to } => {
-                for node in world.running() {
-                    if let Some(live) = node.live(&id(to)) {
-                        live.cast(Msg::Kill);
-                    }
-                }
-            }
+            Operation::Crash { to } => crash(world, &id(to)),
             Operation::Kill { node, refuses } => {
                 if let Some(node) = world.node(node) {
                     world.kill(node.process_id, refuses);
@@ -220,12 +208,7 @@ impl ScheduledOperation {
             Operation::Replace { node } if world.node(node).is_some() => world.start(node),
             Operation::Start { .. } | Operation::Replace { .. } => {}
             Operation::ShutDown { node, drain_timeout_ms } => {
-                if let Some(node) =
-                    world.node(node).filter(|node| !node.shutdown_requested.replace(true))
-                {
-                    let drain_timeout = Duration::from_millis(drain_timeout_ms);
-                    node.spawn(node.clone().shut_down(drain_timeout));
-                }
+                shut_down(world, node, Duration::from_millis(drain_timeout_ms));
             }
             Operation::Stop { node } => {
                 if let Some(node) = world.node(node) {
@@ -253,6 +236,32 @@ impl ScheduledOperation {
             Operation::Server(fault) => server_faults::begin(world, fault),
             Operation::Network { accident_percent } => world.accident_percent.set(accident_percent),
         }
+    }
+}
+
+/// Approves the first call of a conversation that waits, if there is one.
+fn approve(world: &Rc<World>, node: usize, id: ConversationId, remember: bool) {
+    let state = stored_state(world, &id);
+    let Some(pending) = state.pending_calls().into_iter().next() else { return };
+    let number = remember.then(|| world.number());
+    let request = Request::from(activities::approve(pending.call_id, number));
+    send(world, node, id, None, request);
+}
+
+/// Kills the actors of a conversation, wherever they live.
+fn crash(world: &Rc<World>, id: &ConversationId) {
+    for node in world.running() {
+        if let Some(live) = node.live(id) {
+            live.cast(Msg::Kill);
+        }
+    }
+}
+
+/// Shuts a node down, unless it is down or on the way.
+fn shut_down(world: &Rc<World>, node: usize, drain_timeout: Duration) {
+    let running = world.node(node).filter(|node| !node.shutdown_requested.replace(true));
+    if let Some(node) = running {
+        node.spawn(node.clone().shut_down(drain_timeout));
     }
 }
 

@@ -17,7 +17,7 @@ pub(super) enum Side {
 
 /// The place of a fault.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct InjectionPoint {
     pub(super) point: String,
     pub(super) side: Side,
 }
@@ -33,7 +33,7 @@ enum Progress {
 /// The gate of one run, shared by everything that a node awaits.
 #[derive(Clone)]
 pub(super) struct Gate {
-    place: Option<Place>,
+    place: Option<InjectionPoint>,
     /// What nodes await before that is no part of the turn.
     has_begun: Arc<AtomicBool>,
     progress: watch::Sender<Progress>,
@@ -42,7 +42,7 @@ pub(super) struct Gate {
 
 impl Gate {
     /// A gate that holds what arrives first at this place; without a place it only watches.
-    pub(super) fn new(place: Option<Place>) -> Self {
+    pub(super) fn new(place: Option<InjectionPoint>) -> Self {
         let (has_begun, progress) = (Arc::default(), watch::Sender::default());
         Self { place, has_begun, progress, seen: Arc::default() }
     }
@@ -63,7 +63,7 @@ impl Gate {
                 seen.push(point.to_owned());
             }
         }
-        let is_place = |place: &Place| place.point == point && place.side == side;
+        let is_place = |place: &InjectionPoint| place.point == point && place.side == side;
         if !self.place.as_ref().is_some_and(is_place) {
             return;
         }

@@ -8,7 +8,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
-use super::gate::{Gate, Place};
+use super::gate::{Gate, InjectionPoint};
 use super::resp::{FORK, Scripts, scripts};
 use super::servers::Servers;
 use super::tap::Tap;
@@ -144,7 +144,10 @@ impl World {
 /// # Errors
 ///
 /// A broken promise, or a place that was not reached.
-pub(super) async fn run(program: &Path, fault: Option<(Place, Break)>) -> Result<Observed, String> {
+pub(super) async fn run(
+    program: &Path,
+    fault: Option<(InjectionPoint, Break)>,
+) -> Result<Observed, String> {
     let gate = Gate::new(fault.as_ref().map(|(place, _)| place.clone()));
     let mut world = World::start(program, gate).await;
     let clients = world.clients();
