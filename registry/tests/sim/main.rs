@@ -219,6 +219,11 @@ fn an_answer_that_is_repeated_before_a_replica_has_it_is_noticed() {
 }
 
 #[test]
+fn a_lease_that_counts_before_a_replica_has_it_is_noticed() {
+    is_noticed(Mutation::RenewsWithoutWait);
+}
+
+#[test]
 fn a_full_server_that_refuses_deletions_is_noticed() {
     is_noticed(Mutation::FullRefusesDelete);
 }

@@ -237,6 +237,8 @@ impl Store {
 /// The store as one process opened it.
 pub struct Client {
     redis: Redis,
+    /// The same one, which waits for no replica: for a mutation.
+    hasty: Redis,
     mutation: Option<Mutation>,
     world: std::rc::Weak<crate::world::World>,
 }
@@ -246,6 +248,7 @@ impl Client {
         let dial = Arc::new(NodeDial(process));
         let opening_id = format!("p{process}");
         Self {
+            hasty: Redis::simulated(dial.clone(), Durability::Os, format!("{opening_id}-hasty")),
             redis: Redis::simulated(dial, durability(world.seed), opening_id),
             mutation: world.mutation,
             world: std::rc::Rc::downgrade(world),
@@ -257,15 +260,24 @@ impl Client {
     }
 
     pub async fn enter(&self, me: &Member) -> Result<MembershipStatus, StoreError> {
-        self.redis.enter(me).await
+        self.lease().enter(me).await
     }
 
     pub async fn renew(&self, me: &Member) -> Result<MembershipStatus, StoreError> {
-        self.redis.renew(me).await
+        self.lease().renew(me).await
     }
 
     pub async fn declare_dead(&self, who: &Holder, suspect: bool) -> Result<bool, StoreError> {
         self.redis.declare_dead_if(who, suspect).await
+    }
+
+    pub async fn leave(&self, who: &Holder) -> Result<(), StoreError> {
+        self.redis.leave(who).await
+    }
+
+    /// The store that renews leases.
+    fn lease(&self) -> &Redis {
+        if self.breaks(Mutation::RenewsWithoutWait) { &self.hasty } else { &self.redis }
     }
 
     pub async fn claim_and_load(
