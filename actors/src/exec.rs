@@ -126,7 +126,7 @@ pub struct Shell {
     sandbox: SandboxStatus,
     permits: Arc<Semaphore>,
     protected: ProtectedPorts,
-    hidden: Vec<PathBuf>,
+    hidden_directories: Vec<PathBuf>,
 }
 
 impl Shell {
@@ -148,7 +148,7 @@ impl Shell {
             sandbox,
             permits,
             protected: ProtectedPorts::default(),
-            hidden: Vec::new(),
+            hidden_directories: Vec::new(),
         }
     }
 
@@ -162,8 +162,8 @@ impl Shell {
     /// own directory.
     pub fn with_hidden_directories(self, hidden: &[PathBuf]) -> io::Result<Self> {
         // A program has a working directory of its own.
-        let hidden = hidden.iter().map(absolute).collect::<io::Result<_>>()?;
-        Ok(Self { hidden, ..self })
+        let hidden_directories = hidden.iter().map(absolute).collect::<io::Result<_>>()?;
+        Ok(Self { hidden_directories, ..self })
     }
 
     /// The status of the sandbox that commands run in.
@@ -184,16 +184,16 @@ impl Shell {
         let (environment, limits) = (BTreeMap::new(), self.limits.clone());
         let time = Some(command.timeout);
         let request = self.request(program, environment, &command.network, time, limits)?;
-        let launched = self.launcher.start(&command.directory, Stdio::null).map_err(|error| {
+        let launcher = self.launcher.start(&command.directory, Stdio::null).map_err(|error| {
             let directory = command.directory.display().to_string();
             LaunchError::Start { directory, error }
         })?;
         let limit = command.timeout.saturating_add(LAUNCHER_ALLOWANCE);
         // The leash is held until the reply has arrived.
-        let (replies, mut leash) = launched.control.into_split();
+        let (replies, mut leash) = launcher.control.into_split();
         // A task of its own, so that the slot is taken until the launcher has exited.
         let answer = tokio::spawn(async move {
-            let answer = timeout(limit, read_reply(launched.child, replies)).await;
+            let answer = timeout(limit, read_reply(launcher.child, replies)).await;
             drop(permit);
             answer.unwrap_or(Err(LaunchError::Lost))
         });
@@ -221,7 +221,7 @@ impl Shell {
             program,
             environment,
             ports: AllowedPorts::new(network, &self.protected),
-            hidden: self.hidden.clone(),
+            hidden_directories: self.hidden_directories.clone(),
             sandboxed: matches!(self.sandbox, SandboxStatus::On { .. }),
             timeout_ms: timeout.map(millis),
             limits,

@@ -11,7 +11,7 @@ use std::process::{self, ExitCode};
 use rustix::process::{Pid, getpid, set_child_subreaper, setpriority_process, setsid};
 use serde::Serialize;
 
-use super::request::{Program, Reply, Request, Started};
+use super::request::{Program, Reply, Request, StartReply};
 use super::watch::{EndReason, Watch};
 
 /// Far more than any request: the command is bounded, and JSON makes it at most six times as long.
@@ -73,7 +73,7 @@ fn run_watched(request: &Request, control: &UnixStream) -> io::Result<Option<Rep
     };
     let is_server = matches!(request.program, Program::Server { .. });
     if is_server {
-        write_line(control, &Started::Ok(()))?;
+        write_line(control, &StartReply::Ok(()))?;
     }
     let reason = watch.wait();
     let all_ended = watch.end_descendants(&reason);

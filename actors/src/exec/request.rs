@@ -16,7 +16,7 @@ pub(super) struct Request {
     pub(super) environment: BTreeMap<String, String>,
     pub(super) ports: AllowedPorts,
     /// Directories that nothing in the sandbox reads.
-    pub(super) hidden: Vec<PathBuf>,
+    pub(super) hidden_directories: Vec<PathBuf>,
     pub(super) sandboxed: bool,
     /// `None`: it may run for as long as the node wants.
     pub(super) timeout_ms: Option<u64>,
@@ -41,4 +41,4 @@ pub(super) enum Program {
 pub(super) type Reply = Result<CommandOutput, String>;
 
 /// The launcher's reply to a server, as a line of JSON when it has started or cannot start.
-pub(super) type Started = Result<(), String>;
+pub(super) type StartReply = Result<(), String>;

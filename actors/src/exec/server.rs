@@ -16,7 +16,7 @@ use tokio::time::timeout;
 
 use abide_conversation::permission::Network;
 
-use super::request::{Program, Started};
+use super::request::{Program, StartReply};
 use super::{LaunchError, Limits, MAX_REPLY_BYTES, Shell};
 
 /// How long a server may take to exit after the end of its input.
@@ -85,18 +85,18 @@ impl Shell {
         let limits = Limits { cpu_seconds: u64::MAX, ..self.limits.clone() };
         let program = Program::Server { program, args };
         let request = self.request(program, environment, &network, None, limits)?;
-        let mut launched = self.launcher.start(&directory, Stdio::piped).map_err(failed)?;
-        let pipes = (launched.child.stdin.take(), launched.child.stdout.take());
+        let mut launcher = self.launcher.start(&directory, Stdio::piped).map_err(failed)?;
+        let pipes = (launcher.child.stdin.take(), launcher.child.stdout.take());
         let (Some(input), Some(output)) = pipes else { return Err(LaunchError::Lost) };
-        let (replies, mut leash) = launched.control.into_split();
+        let (replies, mut leash) = launcher.control.into_split();
         // A launcher that does not read the request has exited; then there is no reply.
         let _ = leash.write_all(&request).await;
         let mut log = BufReader::new(replies);
         let mut line = Vec::new();
         let read = (&mut log).take(MAX_REPLY_BYTES).read_until(b'\n', &mut line).await;
-        let started = read.ok().and_then(|_| serde_json::from_slice::<Started>(&line).ok());
+        let started = read.ok().and_then(|_| serde_json::from_slice::<StartReply>(&line).ok());
         started.ok_or(LaunchError::Lost)?.map_err(LaunchError::Refused)?;
-        let process = ServerProcess { launcher: launched.child, leash };
+        let process = ServerProcess { launcher: launcher.child, leash };
         Ok(RunningServer { input, output, log, process })
     }
 }

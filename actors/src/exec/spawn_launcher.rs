@@ -44,7 +44,11 @@ impl Launcher {
 
     /// Starts a launcher, and opens the socket to it, which is its leash, too. Dropping the child does
     /// not end it.
-    pub(super) fn start(&self, directory: &Path, stdio: fn() -> Stdio) -> io::Result<Launched> {
+    pub(super) fn start(
+        &self,
+        directory: &Path,
+        stdio: fn() -> Stdio,
+    ) -> io::Result<LauncherProcess> {
         if self.program.as_os_str().is_empty() {
             return Err(io::Error::new(io::ErrorKind::Unsupported, "this program has no launcher"));
         }
@@ -60,12 +64,12 @@ impl Launcher {
             .stdout(stdio())
             .stderr(OwnedFd::from(theirs))
             .spawn()?;
-        Ok(Launched { child, control })
+        Ok(LauncherProcess { child, control })
     }
 }
 
 /// A launcher that waits for its request.
-pub(super) struct Launched {
+pub(super) struct LauncherProcess {
     pub(super) child: Child,
     /// Takes the request and gives the reply. When its writing half is closed, the launcher ends
     /// everything.
