@@ -49,7 +49,7 @@ pub(super) fn prepare(
     });
     let shell = Shell::new(launcher, config.sandbox.into(), Limits::default());
     let hidden: &[PathBuf] = match &config.store {
-        StoreUrl::Embedded(directory) => &[directory.clone()],
+        StoreUrl::Embedded(directory) => std::slice::from_ref(directory),
         StoreUrl::Memory | StoreUrl::Redis(_) => &[],
     };
     let shell = shell.with_protected_ports(protected).with_hidden_directories(hidden);

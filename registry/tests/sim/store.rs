@@ -41,7 +41,6 @@ pub struct Store {
     pub observer: RefCell<Observer>,
     /// Reads for the checks, past all faults.
     oracle: Redis,
-    mutation: Option<Mutation>,
     /// The partitions that conversations are in.
     partitions: RefCell<BTreeSet<Partition>>,
     pub violation: RefCell<Option<String>>,
@@ -78,7 +77,6 @@ impl Store {
             group: RefCell::new(group),
             observer: RefCell::default(),
             oracle: Redis::simulated(Arc::new(Direct), Durability::Os, "oracle".to_owned()),
-            mutation,
             partitions: RefCell::default(),
             violation: RefCell::default(),
             fenced: Cell::default(),
