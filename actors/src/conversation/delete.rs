@@ -5,6 +5,7 @@ use std::sync::Arc;
 use abide_conversation::{ConversationId, Rejection, Seq, State};
 
 use super::not_done::NotDone;
+use super::publish_at_root::publish_deletion_at_root;
 use super::{LiveConversation, STORE_TIMEOUT, with_store_timeout};
 use crate::live::Signal;
 use crate::recent_events::RecentEvents;
@@ -50,6 +51,7 @@ impl LiveConversation {
         self.activities.progress = Default::default();
         self.waiters.fail_callers(&Rejection::NotFound.into());
         self.services.live.publish(&self.id, Signal::Deleted);
+        publish_deletion_at_root(&*self.services.live, &self.id, &before);
         Ok(Reply::Deleted)
     }
 
