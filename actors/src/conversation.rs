@@ -16,6 +16,7 @@ mod not_done;
 mod notify_hooks;
 mod operator;
 mod progress_check;
+mod publish_at_root;
 mod reconcile;
 mod requests;
 mod resolve;

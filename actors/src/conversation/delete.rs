@@ -7,6 +7,7 @@ use abide_conversation::event::add_planned_children;
 use abide_conversation::{ConversationId, Rejection, Seq, State, replay};
 
 use super::not_done::NotDone;
+use super::publish_at_root::publish_deletion_at_root;
 use super::{LiveConversation, STORE_TIMEOUT, with_store_timeout};
 use crate::journal::{Journal, StoreError};
 use crate::live::Signal;
@@ -97,6 +98,7 @@ impl LiveConversation {
         self.activities.progress = Default::default();
         self.waiters.fail_callers(&Rejection::NotFound.into());
         self.services.live.publish(&self.id, Signal::Deleted);
+        publish_deletion_at_root(&*self.services.live, &self.id, &before);
         Ok(())
     }
 }

@@ -2,17 +2,25 @@
 
 use std::collections::BTreeSet;
 
+use abide_actors::child_calls::{ChildCalls, DescendantCalls};
 use abide_actors::conversation;
 use abide_actors::request::{Request, RequestError};
 use abide_conversation::command::ChildEnded;
 use abide_conversation::message::{ErrorType, Outcome};
 use abide_conversation::{CallId, ConversationId, Rejection, State};
+use futures::future::try_join_all;
 
 use super::ConversationRouter;
 
 /// How many conversations of a tree are visited: 16 children each, 5 levels deep, could be a
 /// million.
 const MAX_DESCENDANTS: usize = 1_000;
+/// How many descendants a snapshot reads: the children that one root may have at once, and theirs.
+const MAX_SHOWN_DESCENDANTS: usize = 256;
+/// A snapshot reads no further level of descendants when it has this many of their calls.
+const MAX_SHOWN_CALLS: usize = 256;
+/// How many descendants are read at a time.
+const MAX_CONCURRENT_READS: usize = 8;
 
 impl ConversationRouter {
     /// The conversation, its children that answer open calls now, and theirs, as far as the store
@@ -25,12 +33,48 @@ impl ConversationRouter {
         let mut next = 0;
         while let Some(member) = tree.get(next).cloned() {
             if let Some(state) = self.stored_state(&member).await? {
-                tree.extend(state.awaited_children().map(|(_, child)| child.clone()));
+                tree.extend(open_children(&state));
                 tree.truncate(MAX_DESCENDANTS);
             }
             next += 1;
         }
         Ok(tree)
+    }
+
+    /// What the descendants of a root wait for, as far as the store knows; nothing for a child.
+    /// Without children that answer open calls, nothing is read.
+    pub(super) async fn descendant_calls(
+        &self,
+        root: &State,
+    ) -> Result<DescendantCalls, RequestError> {
+        let mut found = DescendantCalls { calls: Vec::new(), is_complete: true };
+        let mut level = if root.parent.is_none() { open_children(root) } else { Vec::new() };
+        let mut open_calls = 0;
+        while !level.is_empty() {
+            let room = if open_calls < MAX_SHOWN_CALLS {
+                MAX_SHOWN_DESCENDANTS.saturating_sub(found.calls.len())
+            } else {
+                0
+            };
+            found.is_complete &= level.len() <= room;
+            level.truncate(room);
+            let mut states = Vec::with_capacity(level.len());
+            for ids in level.chunks(MAX_CONCURRENT_READS) {
+                let mut reads = Vec::with_capacity(ids.len());
+                for id in ids {
+                    reads.push(self.stored_state(id));
+                }
+                states.extend(try_join_all(reads).await?);
+            }
+            // A child that its parent has journalled may not exist yet.
+            let states: Vec<State> = states.into_iter().map(Option::unwrap_or_default).collect();
+            let calls =
+                level.into_iter().zip(&states).map(|(id, state)| ChildCalls::new(id, state));
+            found.calls.extend(calls);
+            open_calls = found.calls.iter().map(|calls| calls.pending.len()).sum();
+            level = states.iter().flat_map(open_children).collect();
+        }
+        Ok(found)
     }
 
     /// Has a child that is about to be deleted fail its parent's call, so that the parent does not
@@ -115,4 +159,9 @@ fn child_deleted(call: CallId, child: ConversationId, deleted: &State) -> Reques
         usage: deleted.usage,
         storages: deleted.storages.clone(),
     }))
+}
+
+/// The children that answer open calls now.
+fn open_children(state: &State) -> Vec<ConversationId> {
+    state.awaited_children().map(|(_, child)| child.clone()).collect()
 }
