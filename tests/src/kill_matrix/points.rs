@@ -57,13 +57,14 @@ const RESERVE: Point = point("reserve", "the reservation of the fork's id for it
 const FORKS_HMGET_C: Point = point("fork's HMGET c", "who holds the fork");
 const FORKS_CLAIM_AND_LOAD: Point = point("fork's claim_and_load", "the fork's claim");
 const FORKS_HGET_A: Point = point("fork's HGET a", "a response that is stored for the fork's key");
+const LOAD: Point = point("load", "whether the parent waits for the new child");
 const LRANGE_J: Point = point("LRANGE j", "a few events of the journal");
 const JOURNAL_PAGE: Point = point("page", "a page of the journal that is copied");
 const APPEND_FORK: Point = point("fork's append: created", "the fork, still without events");
 const APPEND_COPY: Point = point("fork's append: user_msg … forked", "the copied events");
 
 /// Every await point of the turn, in its order.
-pub static POINTS: [Point; 33] = [
+pub static POINTS: [Point; 34] = [
     HGET_A,
     HMGET_C,
     CLAIM_AND_LOAD,
@@ -77,6 +78,7 @@ pub static POINTS: [Point; 33] = [
     CHILDS_HMGET_C,
     CHILDS_CLAIM_AND_LOAD,
     APPEND_CHILD,
+    LOAD,
     APPEND_CHILD_STARTED,
     APPEND_CHILDS_TURN,
     CHILDS_LRANGE_J,
@@ -112,7 +114,9 @@ pub fn points_of(activity: &Activity) -> Coverage {
         Activity::CallModel { .. } => {
             Coverage::Points(&[HOOK, MODEL, HVALS_DECISIONS, APPEND_STEP])
         }
-        Activity::RunTool { .. } => Coverage::Points(&[APPEND_CHILD, TOOL, APPEND_TOOL_RESULT]),
+        Activity::RunTool { .. } => {
+            Coverage::Points(&[APPEND_CHILD, LOAD, TOOL, APPEND_TOOL_RESULT])
+        }
         Activity::NotifyParent { .. } => {
             Coverage::Points(&[CHILDS_LRANGE_J, APPEND_CHILDS_RESULT, APPEND_NOTIFIED])
         }

@@ -174,8 +174,10 @@ async fn the_newer_of_two_nodes_of_one_name_stays_and_the_older_reports_it_and_s
     let healthy = cluster.client(0).admin(Method::GET, "/healthz").await;
     assert_eq!(healthy.status, 200);
     let log = cluster.log(0);
-    let lines =
-        log.lines().filter(|line| line.contains("another live process has the name node-0"));
+    let lines = log.lines().filter(|line| {
+        line.contains("lease renewal failed")
+            && line.contains("another live process has the name node-0")
+    });
     assert_eq!(lines.count(), 1, "{log}");
     cluster.evidence(&[]).await.assert_no_violations();
 }
