@@ -80,7 +80,7 @@ fn name(member: &Member) -> &NodeName {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use std::sync::Arc;
 
     use abide_actors::identity::Incarnation;
@@ -89,7 +89,8 @@ mod tests {
     use crate::member::ProcessId;
     use crate::partition::PARTITIONS;
 
-    fn seen(name: &str) -> ObservedMember {
+    /// A member that is up, and whose process and incarnation have its name.
+    pub(crate) fn seen(name: &str) -> ObservedMember {
         let holder = Holder { node: NodeName::new(name), incarnation: Incarnation::new(name) };
         let member = Member {
             holder,
