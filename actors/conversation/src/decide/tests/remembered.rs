@@ -6,7 +6,7 @@ use crate::permission::{Decision, Verdict};
 use crate::remembered_decision::{Match, Scope};
 use crate::{DecisionId, Principal, Rejection};
 
-fn remembering(action: Action, scope: Scope, for_ms: u64) -> Action {
+pub(super) fn remembering(action: Action, scope: Scope, for_ms: u64) -> Action {
     let (id, tool_digest) = (DecisionId::new("dec_1"), "server".to_owned());
     let fingerprint = "0123456789abcdef".to_owned();
     let wish =
