@@ -109,6 +109,17 @@ pub(crate) mod tests {
     }
 
     #[test]
+    fn a_member_is_found_by_its_name_and_a_node_is_none_of_its_others() {
+        let members = ["a", "b"].map(seen);
+        let me = seen("a").member.holder;
+        let view = ClusterView::new(me, members.to_vec(), LinkStates::default());
+        let [a, b] = members.map(|seen| seen.member);
+        assert_eq!(view.named(&NodeName::new("b")), Some(&b));
+        assert_eq!(view.named(&NodeName::new("c")), None);
+        assert!(view.all().eq([&a, &b]) && view.others().eq([&b]));
+    }
+
+    #[test]
     fn the_share_of_a_member_that_cannot_be_reached_goes_to_those_that_can() {
         let members = vec![seen("a"), seen("b")];
         let count = |link: LinkState| {
