@@ -140,6 +140,19 @@ fn every_result_has_its_call_wherever_the_prefix_ends() {
     }
 }
 
+#[test]
+fn a_prefix_that_turns_out_shorter_than_asked_for_says_where_it_ends() {
+    let first = Scenario::with_turn();
+    let mut copy = Scenario::empty();
+    copy.then(fork_of(Seq::new(9)));
+    let (after, events) = (Seq::FIRST, first.journal[1..2].to_vec());
+    copy.then(Action::EventsCopied(CopiedEvents { after, events, is_last: true }));
+    let Some(EventData::Forked(fork)) = copy.journal.last().map(|event| &event.data) else {
+        panic!("the copy is complete");
+    };
+    assert_eq!(fork.at_seq, Seq::new(2));
+}
+
 /// The calls and the results of every prefix's copy are the same.
 fn assert_each_call_is_planned_once(journal: &[Event]) {
     for at_seq in 1..=journal.len() {
