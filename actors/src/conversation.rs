@@ -16,6 +16,7 @@ mod not_done;
 mod notify_hooks;
 mod operator;
 mod progress_check;
+mod publish_at_root;
 mod reconcile;
 mod requests;
 mod resolve;
@@ -44,7 +45,7 @@ use crate::recent_events::RecentEvents;
 use crate::request::{Delivery, Inspection, ReleaseOutcome};
 use crate::services::Services;
 pub use ask_hooks::HookVerdict;
-pub use delete::discard_workspace;
+pub use delete::{discard_workspace, planned_children};
 
 /// A store that takes longer counts as unavailable. The outcome of a write is then unknown: the
 /// actor dies and replays.
@@ -199,6 +200,7 @@ impl LiveConversation {
 
     async fn begin(&mut self, myself: &ActorRef<ConversationMsg>) -> Result<(), ExitReason> {
         self.load().await?;
+        self.delete_if_unawaited().await?;
         self.idle.is_dormant = self.services.lease.is_draining();
         if self.state.exists() && !self.idle.is_dormant {
             self.act(Action::Revive).await?;

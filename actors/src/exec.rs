@@ -1,24 +1,27 @@
-//! Runs commands in such a way that no process outlives its call.
+//! Runs commands and servers in such a way that no process outlives its call, or its node.
 //!
-//! The node runs no command itself. For each command it starts its own program again as a launcher,
-//! which watches the command, ends all processes that came from it, and exits last. A pipe between
-//! node and launcher is the leash: when the node drops the call, or dies, however suddenly, the
-//! pipe closes and the launcher ends everything.
+//! The node runs no program itself. For each it starts its own program again as a launcher, which
+//! watches the program, ends all processes that came from it, and exits last. A socket between node
+//! and launcher is the leash: when the node drops the call, or dies, however suddenly, the socket
+//! closes and the launcher ends everything.
 //!
-//! Without the [sandbox](Sandbox) a command has all rights of the node's user: it may kill the
-//! launcher and so escape, or read the node's environment. In the sandbox it can do neither.
+//! Without the [sandbox](Sandbox) a program has all rights of the node's user: it may kill the
+//! launcher and so escape, or read the store. In the sandbox it can do neither.
 //!
-//! Not limited: the disk space that a command fills with many files, and anything that it starts
+//! Not limited: the disk space that a program fills with many files, and anything that it starts
 //! through other programs, such as a job for cron or Docker.
 
 mod allowed_ports;
 mod confine;
 mod descendants;
+mod handover;
 mod launcher_process;
 mod limits;
 pub(crate) mod output;
+mod readable;
 mod request;
 mod sandbox;
+mod server;
 mod spawn_launcher;
 mod tcp_detours;
 mod watch;
@@ -28,25 +31,29 @@ pub use confine::confine;
 pub use launcher_process::launch;
 pub use limits::Limits;
 pub use sandbox::{Sandbox, SandboxStatus};
-pub use spawn_launcher::{CONFINE_SUBCOMMAND, LAUNCH_SUBCOMMAND, Launcher};
+pub use server::{RunningServer, Server, ServerProcess};
+pub use spawn_launcher::{CONFINE_SUBCOMMAND, LAUNCH_SUBCOMMAND, Launcher, requested_stage};
 
+use std::collections::BTreeMap;
 use std::env;
 use std::io;
-use std::path::PathBuf;
+use std::path::{PathBuf, absolute};
+use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::unix::OwnedReadHalf;
 use tokio::process::Child;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
 use abide_conversation::permission::Network;
 use allowed_ports::AllowedPorts;
-use request::{Reply, Request};
+use request::{Program, Reply, Request};
 
-/// Each command takes two processes, three pipes and up to its `Limits` of memory.
+/// Each command takes two processes, a pipe, two sockets and up to its `Limits` of memory.
 const MAX_CONCURRENT_COMMANDS: usize = 64;
 /// The output is cut to this length, since a model reads it with every later step.
 pub(crate) const MAX_OUTPUT_BYTES: usize = 16_000;
@@ -103,15 +110,15 @@ pub enum LaunchError {
     #[error("the command cannot run: {0}")]
     Refused(String),
     #[error(
-        "permissions.network names ports, and only a sandbox on a kernel with Landlock for TCP (6.7) \
-         keeps a command to them"
+        "network names ports, and only a sandbox on a kernel with Landlock for TCP (6.7) keeps a \
+         program to them"
     )]
     Ports,
     #[error("the launcher exited without a reply")]
     Lost,
 }
 
-/// Runs the commands of a node.
+/// Runs the commands and the servers of a node.
 #[derive(Clone, Debug)]
 pub struct Shell {
     launcher: Launcher,
@@ -119,6 +126,7 @@ pub struct Shell {
     sandbox: SandboxStatus,
     permits: Arc<Semaphore>,
     protected: ProtectedPorts,
+    hidden_directories: Vec<PathBuf>,
 }
 
 impl Shell {
@@ -134,13 +142,28 @@ impl Shell {
     /// Takes the sandbox's status as given, without a probe.
     pub fn with_sandbox_status(launcher: Launcher, sandbox: SandboxStatus, limits: Limits) -> Self {
         let permits = Arc::new(Semaphore::new(MAX_CONCURRENT_COMMANDS));
-        Self { launcher, limits, sandbox, permits, protected: ProtectedPorts::default() }
+        Self {
+            launcher,
+            limits,
+            sandbox,
+            permits,
+            protected: ProtectedPorts::default(),
+            hidden_directories: Vec::new(),
+        }
     }
 
-    /// Keeps commands from these ports.
+    /// Keeps programs from these ports.
     #[must_use]
     pub fn with_protected_ports(self, protected: ProtectedPorts) -> Self {
         Self { protected, ..self }
+    }
+
+    /// Keeps programs in the sandbox from reading what is in these directories, except for a program's
+    /// own directory.
+    pub fn with_hidden_directories(self, hidden: &[PathBuf]) -> io::Result<Self> {
+        // A program has a working directory of its own.
+        let hidden_directories = hidden.iter().map(absolute).collect::<io::Result<_>>()?;
+        Ok(Self { hidden_directories, ..self })
     }
 
     /// The status of the sandbox that commands run in.
@@ -154,38 +177,54 @@ impl Shell {
     /// thirty if they cannot be killed or the machine is overloaded. It waits at most the timeout
     /// for one of 64 slots; a slot is freed when the launcher has exited.
     pub async fn run(&self, command: Command) -> Result<CommandOutput, LaunchError> {
-        if matches!(command.network, Network::Ports(_)) && !self.sandbox.limits_tcp() {
-            return Err(LaunchError::Ports);
-        }
+        self.check(&command.network)?;
         let waiting = timeout(command.timeout, Arc::clone(&self.permits).acquire_owned());
         let Ok(Ok(permit)) = waiting.await else { return Err(LaunchError::Busy) };
-        let request = self.request(&command)?;
-        let mut child = self.launcher.start(&command.directory).map_err(|error| {
+        let program = Program::CommandLine(command.text);
+        let (environment, limits) = (BTreeMap::new(), self.limits.clone());
+        let time = Some(command.timeout);
+        let request = self.request(program, environment, &command.network, time, limits)?;
+        let launcher = self.launcher.start(&command.directory, Stdio::null).map_err(|error| {
             let directory = command.directory.display().to_string();
             LaunchError::Start { directory, error }
         })?;
         let limit = command.timeout.saturating_add(LAUNCHER_ALLOWANCE);
-        let leash = child.stdin.take();
+        // The leash is held until the reply has arrived.
+        let (replies, mut leash) = launcher.control.into_split();
         // A task of its own, so that the slot is taken until the launcher has exited.
         let answer = tokio::spawn(async move {
-            let answer = timeout(limit, read_reply(child)).await;
+            let answer = timeout(limit, read_reply(launcher.child, replies)).await;
             drop(permit);
             answer.unwrap_or(Err(LaunchError::Lost))
         });
-        // Held open until the reply has arrived.
-        let mut leash = leash.ok_or(LaunchError::Lost)?;
         // A launcher that does not read the request has exited or hangs; then there is no reply.
         let _ = timeout(limit, leash.write_all(&request)).await;
         answer.await.unwrap_or(Err(LaunchError::Lost))
     }
 
-    fn request(&self, command: &Command) -> Result<Vec<u8>, LaunchError> {
+    /// Refuses a list of ports where nothing can enforce it.
+    fn check(&self, network: &Network) -> Result<(), LaunchError> {
+        let is_list = matches!(network, Network::Ports(_));
+        if is_list && !self.sandbox.limits_tcp() { Err(LaunchError::Ports) } else { Ok(()) }
+    }
+
+    fn request(
+        &self,
+        program: Program,
+        environment: BTreeMap<String, String>,
+        network: &Network,
+        timeout: Option<Duration>,
+        limits: Limits,
+    ) -> Result<Vec<u8>, LaunchError> {
+        let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         let request = Request {
-            command: command.text.clone(),
-            ports: AllowedPorts::new(&command.network, &self.protected),
+            program,
+            environment,
+            ports: AllowedPorts::new(network, &self.protected),
+            hidden_directories: self.hidden_directories.clone(),
             sandboxed: matches!(self.sandbox, SandboxStatus::On { .. }),
-            timeout_ms: u64::try_from(command.timeout.as_millis()).unwrap_or(u64::MAX),
-            limits: self.limits.clone(),
+            timeout_ms: timeout.map(millis),
+            limits,
             temporary: env::temp_dir(),
         };
         let mut line = serde_json::to_vec(&request)
@@ -195,12 +234,13 @@ impl Shell {
     }
 }
 
-async fn read_reply(mut child: Child) -> Result<CommandOutput, LaunchError> {
+async fn read_reply(
+    mut child: Child,
+    replies: OwnedReadHalf,
+) -> Result<CommandOutput, LaunchError> {
     let mut reply = Vec::new();
-    if let Some(output) = child.stdout.take() {
-        // An unreadable reply is treated as a missing one.
-        let _ = output.take(MAX_REPLY_BYTES).read_to_end(&mut reply).await;
-    }
+    // An unreadable reply is treated as a missing one.
+    let _ = replies.take(MAX_REPLY_BYTES).read_to_end(&mut reply).await;
     let _ = child.wait().await;
     let reply: Reply = serde_json::from_slice(&reply).map_err(|_| LaunchError::Lost)?;
     reply.map_err(LaunchError::Refused)

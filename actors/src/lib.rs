@@ -12,6 +12,7 @@ pub mod assigns;
 pub mod audit;
 pub mod backoff;
 pub mod blobs;
+pub mod child_calls;
 pub mod clock;
 pub mod context;
 pub mod conversation;

@@ -8,6 +8,8 @@ use abide_conversation::{CallId, ConversationId, MessageId, Seq, Step, TurnId};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::child_calls::ChildCalls;
+
 /// A signal to the listeners of a conversation.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Signal {
@@ -26,6 +28,10 @@ pub enum Signal {
     Thinking(Delta),
     /// Progress of a streaming tool; may be lost.
     Progress { call: CallId, payload: Value },
+    /// A descendant of this root waits for something else now. Travels outside of the other signals,
+    /// since nodes of an older version would not understand it.
+    #[serde(skip)]
+    Child(Arc<ChildCalls>),
     /// A new actor has taken over. The journal may have events that were never published.
     Revived,
     /// The conversation was deleted.

@@ -1,16 +1,18 @@
 //! The lease of this node: under which identity it acts, and whether it may start anything.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{PoisonError, RwLock};
+use std::sync::{Mutex, PoisonError, RwLock};
 
 use tokio::time::Instant;
 
-use crate::journal::Holder;
+use crate::journal::{Holder, StoreError};
 
 /// The node's lease and whether it drains; shared by everything that runs on the node.
 #[derive(Debug)]
 pub struct NodeLease {
     lease: RwLock<Lease>,
+    /// Why the last attempt to renew the lease failed, if it did.
+    failure: Mutex<Option<StoreError>>,
     draining: AtomicBool,
 }
 
@@ -39,7 +41,11 @@ impl Lease {
 impl NodeLease {
     /// The lease of a node without a cluster: it never lapses.
     pub fn new(me: Holder) -> Self {
-        Self { lease: RwLock::new(Lease { me, until: None }), draining: AtomicBool::new(false) }
+        Self {
+            lease: RwLock::new(Lease { me, until: None }),
+            failure: Mutex::default(),
+            draining: AtomicBool::new(false),
+        }
     }
 
     /// The holder of this node's claims.
@@ -56,8 +62,26 @@ impl NodeLease {
     /// Renews the lease as `me`, sound until `until`. Returns whether it had lapsed: then
     /// activities may have been held back, and must be resumed.
     pub fn renew(&self, me: Holder, until: Instant) -> bool {
+        *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = None;
         let mut lease = self.lease.write().unwrap_or_else(PoisonError::into_inner);
         lease.renew(me, until, Instant::now())
+    }
+
+    /// Notes why the lease was not renewed, until it is.
+    pub fn note_failure(&self, error: StoreError) {
+        *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+    }
+
+    /// Why the lease is not sound, for operators; `None` while it is.
+    pub fn unsound_reason(&self) -> Option<String> {
+        if self.is_sound() {
+            return None;
+        }
+        let lapsed = "the node could not renew its lease";
+        Some(match &*self.failure.lock().unwrap_or_else(PoisonError::into_inner) {
+            Some(error) => format!("{lapsed}: {error}"),
+            None => lapsed.to_owned(),
+        })
     }
 
     /// Whether the node takes no more work.
@@ -68,5 +92,29 @@ impl NodeLease {
     /// Makes the node take no more work.
     pub fn drain(&self) {
         self.draining.store(true, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::identity::{Incarnation, NodeName};
+
+    #[test]
+    fn a_lapsed_lease_says_why_until_it_is_renewed() {
+        let me = Holder { node: NodeName::new("n"), incarnation: Incarnation::new("1") };
+        let lease = NodeLease::new(me.clone());
+        lease.note_failure(StoreError::Unavailable("no replica".to_owned()));
+        assert_eq!(lease.unsound_reason(), None, "it is sound");
+        lease.renew(me.clone(), Instant::now());
+        let lapsed = "the node could not renew its lease";
+        assert_eq!(lease.unsound_reason().as_deref(), Some(lapsed));
+        lease.note_failure(StoreError::Unavailable("no replica".to_owned()));
+        let why = lease.unsound_reason();
+        assert_eq!(why, Some(format!("{lapsed}: the store is unavailable: no replica")));
+        lease.renew(me, Instant::now() + Duration::from_secs(60));
+        assert_eq!(lease.unsound_reason(), None);
     }
 }

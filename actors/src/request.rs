@@ -264,6 +264,9 @@ pub enum RequestError {
     Quarantined(String),
     #[error("too many requests are waiting for this conversation")]
     Overloaded,
+    /// A deletion found children, which must be deleted first.
+    #[error("the conversation still has sub-agents")]
+    ChildrenRemain,
     /// The cluster cannot serve the request now, for a reason other than its store. Whether the
     /// request was carried out is unknown.
     #[error("{0}")]

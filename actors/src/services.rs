@@ -1,5 +1,6 @@
 //! What all conversations of a node share, and the executors of their calls among it.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -55,16 +56,19 @@ pub struct Executors {
 }
 
 impl Executors {
-    /// Executors that read secrets from the environment of the process.
+    /// Executors that read secrets from the environment of the process. The MCP servers that are
+    /// programs work below the directory.
     pub fn new(
         extensions: Extensions,
         builtins: BuiltinServices,
+        mcp_directory: PathBuf,
         clock: Arc<dyn Clock>,
     ) -> Result<Self, RunnerError> {
         let env: Env = Arc::new(|name| std::env::var(name).ok());
         let hooks = extensions.hooks().clone();
         let hooks = HookCaller::new(hooks, clock.clone(), env.clone()).map_err(RunnerError)?;
-        let mcp = Arc::new(Mcp::new(env.clone()).map_err(RunnerError)?);
+        let mcp = Mcp::new(env.clone(), builtins.shell.clone(), mcp_directory);
+        let mcp = Arc::new(mcp.map_err(RunnerError)?);
         let workspaces = builtins.workspaces.clone();
         let runner = Runner::new(extensions, builtins, mcp.clone(), clock, env)?;
         Ok(Self { runner: Arc::new(runner), hooks: Arc::new(hooks), mcp, workspaces })

@@ -15,9 +15,10 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
+use crate::child_calls::DescendantCalls;
 use crate::definition::Definition;
 use crate::identity::{Epoch, NodeName};
-use crate::journal::Claim;
+use crate::journal::{Claim, InboxEntry};
 use crate::streaming::StreamingMessage;
 use crate::tools::Gate;
 
@@ -38,6 +39,10 @@ pub struct Snapshot {
     pub streaming_message: Option<StreamingMessage>,
     pub in_flight: Vec<InFlight>,
     pub pending: Vec<PendingCall>,
+    /// What the children of this conversation, and theirs, wait for; empty for a child.
+    #[serde(rename = "child_pending")]
+    #[schema(value_type = Vec<InboxEntry>)]
+    pub descendants: DescendantCalls,
     pub queued: usize,
     pub todos: Vec<Todo>,
     /// The permission phase that applies now; null when the agent was deleted.
@@ -104,6 +109,7 @@ impl Snapshot {
         id: ConversationId,
         state: &State,
         overlay: Overlay,
+        descendants: DescendantCalls,
         newest: Option<Arc<Definition>>,
     ) -> Self {
         let phase = newest.clone().map(|newest| Gate::new(newest, state).phase());
@@ -122,6 +128,7 @@ impl Snapshot {
             streaming_message: streaming,
             in_flight: calls.filter_map(|call| in_flight(call, &progress)).collect(),
             pending: state.pending_calls(),
+            descendants,
             queued: state.queue.len(),
             todos: state.todos.clone(),
             phase,

@@ -17,7 +17,8 @@ const MAX_RETRY_DELAY_MS = 10_000;
 /** The statuses with which a node, or a proxy before it, asks for a later retry. */
 const RETRY_STATUSES = [429, 502, 503, 504];
 /** Frames that mirror no event. Other frames without an id belong to the next frame with one. */
-const LIVE_FRAMES = ["state_changed", "text_delta", "thinking_delta", "tool_progress"];
+const LIVE_FRAMES = ["state_changed", "text_delta", "thinking_delta", "tool_progress", "child_suspended",
+  "child_call_closed"];
 
 /** A problem that a node answered with. `type` is its name, such as `turn-in-flight`. */
 export class Problem extends Error {
@@ -87,7 +88,9 @@ function errorBody(error, suspension) {
 
 /** The members of the state that each frame changes. */
 const CHANGES = {
-  snapshot: (_, { streaming_message: streaming, ...data }) => ({ ...data, streaming }),
+  // A node of an older version does not tell what children wait for.
+  snapshot: (_, { streaming_message: streaming, child_pending = [], ...data }) =>
+    ({ ...data, child_pending, streaming }),
   // A message that a node had begun when it died is begun anew.
   state_changed: ({ streaming }, { state }) =>
     ({ state, streaming: state === "preparing" ? null : streaming }),
@@ -106,6 +109,8 @@ const CHANGES = {
   suspended: (state, call) => ({ pending: [...withoutCall(state, call).pending, call] }),
   tool_call_resolved: (state, data) => ({ ...withoutCall(state, data), messages: withResult(state, data) }),
   tool_call_errored: (state, data) => ({ ...withoutCall(state, data), messages: withResult(state, data) }),
+  child_suspended: (state, call) => ({ child_pending: [...withoutChildCall(state, call), call] }),
+  child_call_closed: (state, call) => ({ child_pending: withoutChildCall(state, call) }),
   todos_changed: (_, { todos }) => ({ todos }),
   phase_changed: (_, { phase }) => ({ phase }),
 };
@@ -121,6 +126,12 @@ export function fold(state, name, data) {
 function withoutCall({ pending, in_flight }, { call_id }) {
   const others = (list) => list.filter((call) => call.call_id !== call_id);
   return { pending: others(pending), in_flight: others(in_flight) };
+}
+
+function withoutChildCall({ child_pending }, closed) {
+  const isSame = (call) =>
+    ["conversation_id", "call_id", "suspension"].every((member) => call[member] === closed[member]);
+  return child_pending.filter((call) => !isSame(call));
 }
 
 /** The streaming message with one more delta; a delta of a completed message changes nothing. */
@@ -148,6 +159,8 @@ function randomName() {
   return Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
 }
 
+const pathOf = (conversation) => `/v1/conversations/${encodeURIComponent(conversation)}`;
+
 /** Follows a conversation. `url` or `urls`: its nodes; by default the page's own origin. `agent`:
  * creates the conversation if it does not exist, with the members of `create` (`tools`, `metadata`,
  * `assigns`). `after`: a seq; listeners get every frame after it. `fetch`: replaces the page's own. */
@@ -158,7 +171,7 @@ export function connect(options) {
 class Conversation {
   /** The members of the snapshot, kept current, with `messages` (the newest ones), `streaming` (the
    * message that is being streamed, or null) and `connected`. Each change makes a new object. */
-  state = { connected: false, messages: [], pending: [], in_flight: [], streaming: null };
+  state = { connected: false, messages: [], pending: [], child_pending: [], in_flight: [], streaming: null };
   #options;
   #urls;
   #path;
@@ -182,7 +195,7 @@ class Conversation {
     const { url = "", urls = [url], conversation, after, fetch } = options;
     this.#options = options;
     this.#urls = urls.map((url) => url.replace(/\/+$/, ""));
-    this.#path = `/v1/conversations/${encodeURIComponent(conversation)}`;
+    this.#path = pathOf(conversation);
     this.#fetch = fetch ?? globalThis.fetch.bind(globalThis);
     this.#lastSeq = after;
     this.#follow();
@@ -208,11 +221,13 @@ class Conversation {
     return accepted;
   }
 
-  /** Resolves a call with `{approved, …}`, `{result}` or `{error}`. Returns `{status: "stale"}` if the
-   * call was resolved by another client or no longer waits for this answer. */
-  async resolve(call_id, answer) {
-    const open = this.state.pending.find((call) => call.call_id === call_id);
-    return this.#resolve(call_id, JSON.stringify({ suspension: open?.suspension, ...answer }));
+  /** Resolves a call (its id, or an entry of `state.pending` or `state.child_pending`) with
+   * `{approved, …}`, `{result}` or `{error}`. Returns `{status: "stale"}` if the call was resolved by
+   * another client or no longer waits for this answer. */
+  async resolve(call, answer) {
+    const isOpen = ({ call_id }) => call_id === call;
+    const open = call.call_id ? call : (this.state.pending.find(isOpen) ?? { call_id: call });
+    return this.#resolve(open, JSON.stringify({ suspension: open.suspension, ...answer }));
   }
 
   /** Cancels the running turn. */
@@ -220,9 +235,9 @@ class Conversation {
     return this.#request("POST", `${this.#path}/cancel`, "{}", randomName());
   }
 
-  /** Executes the client tool of this name: `fn(args, call)` returns its result, or a promise of it.
-   * `call.signal` is aborted when the call is no longer open. Of several pages in one browser, one
-   * executes a call, and another takes over if that page is closed. */
+  /** Executes the client tool of this name, for children, too: `fn(args, call)` returns its result, or a
+   * promise of it. `call.signal` is aborted when the call is no longer open. Of several pages in one
+   * browser, one executes a call, and another takes over if that page is closed. */
   tool(name, fn) {
     this.#tools.set(name, fn);
     this.#execute();
@@ -371,8 +386,8 @@ class Conversation {
   /** Takes up pending calls whose tool this page has, and aborts runs whose call is closed. */
   #execute() {
     const pending = new Set();
-    for (const call of this.closed ? [] : this.state.pending) {
-      const name = `abide:${this.#path}/${call.call_id}/${call.suspension}`;
+    for (const call of this.closed ? [] : [...this.state.pending, ...this.state.child_pending]) {
+      const name = `abide:${this.#pathOf(call)}/${call.call_id}/${call.suspension}`;
       pending.add(name);
       if (call.kind !== "client_exec" || !this.#tools.has(call.tool)) continue;
       if (this.#runs.has(name)) continue;
@@ -393,7 +408,7 @@ class Conversation {
   async #claim(name, call, signal) {
     const run = async () => {
       // Another page may have resolved the call while this one waited for the lock.
-      const { pending } = await this.#request("GET", this.#path);
+      const { pending } = await this.#request("GET", this.#pathOf(call));
       const same = (it) => it.call_id === call.call_id && it.suspension === call.suspension;
       if (pending.some(same)) await this.#run({ ...call, signal });
     };
@@ -407,7 +422,7 @@ class Conversation {
   }
 
   async #run(call) {
-    const { call_id, suspension, signal } = call;
+    const { suspension, signal } = call;
     signal.throwIfAborted();
     const runTool = async () => this.#tools.get(call.tool)(structuredClone(call.args), call);
     const aborted = new Promise((_, reject) => {
@@ -421,16 +436,16 @@ class Conversation {
       body = errorBody(error, suspension);
     }
     try {
-      await this.#resolve(call_id, body);
+      await this.#resolve(call, body);
     } catch (problem) {
       if (![400, 413, 422].includes(problem.status)) throw problem;
       const refused = `the page's result was refused: ${problem.message}`;
-      await this.#resolve(call_id, errorBody(refused, suspension));
+      await this.#resolve(call, errorBody(refused, suspension));
     }
   }
 
-  async #resolve(call_id, body) {
-    const path = `${this.#path}/calls/${encodeURIComponent(call_id)}/resolution`;
+  async #resolve(call, body) {
+    const path = `${this.#pathOf(call)}/calls/${encodeURIComponent(call.call_id)}/resolution`;
     try {
       return await this.#request("POST", path, body, randomName());
     } catch (problem) {
@@ -462,6 +477,9 @@ class Conversation {
       this.#closing.signal.throwIfAborted();
     }
   }
+
+  /** The path of the conversation that a call belongs to. */
+  #pathOf = ({ conversation_id: child }) => (child ? pathOf(child) : this.#path);
 
   #url(index = this.#urlIndex) {
     return this.#urls[index % this.#urls.length];

@@ -226,6 +226,31 @@ test("a call that is pending in the first snapshot is executed, once", async () 
   });
 });
 
+test("a child's call is executed and answered in the child's conversation", async () => {
+  const child = (id, more) => call(id, { conversation_id: "k/1", agent: "kid", ...more });
+  const it = nodes({ ...EMPTY, child_pending: [child("x"), child("a", { kind: "approval" })] });
+  const own = it.fetch;
+  const open = [child("x"), child("y")];
+  it.fetch = (url, init) =>
+    url.endsWith("/v1/conversations/k%2F1") ? json(200, { pending: open }) : own(url, init);
+  const ran = [];
+  await connected(it, {}, async (page) => {
+    page.tool("locate", (_, { call_id, conversation_id }) => ran.push([conversation_id, call_id]));
+    await until("the answer", () => answers(it).length === 1);
+    it.say(frame("child_call_closed", { conversation_id: "k/1", call_id: "x", suspension: 1 }));
+    it.say(frame("child_suspended", child("y")));
+    await until("another answer", () => answers(it).length === 2);
+    // The same call of another conversation stays.
+    it.say(frame("child_call_closed", { conversation_id: "k/2", call_id: "y", suspension: 1 }));
+    await page.resolve(page.state.child_pending[0], { approved: true });
+    assert.deepEqual(page.state.child_pending.map(({ call_id }) => call_id), ["a", "y"]);
+  });
+  assert.deepEqual(ran, [["k/1", "x"], ["k/1", "y"]]);
+  assert.deepEqual(answers(it).map(({ path }) => path), ["x", "y", "a"]
+    .map((id) => `/v1/conversations/k%2F1/calls/${id}/resolution`));
+  assert.deepEqual(answers(it)[2].body, { suspension: 1, approved: true });
+});
+
 test("a result that cannot be sent becomes an error that says why", async () => {
   const circle = {};
   circle.circle = circle;

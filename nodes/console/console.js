@@ -69,11 +69,12 @@ function callForm(call) {
   const button = (label, value) => {
     const node = element("button", { type: "button" }, label);
     node.addEventListener("click", () => {
-      attempt(async () => abide.resolve(call.call_id, value()));
+      attempt(async () => abide.resolve(call, value()));
     });
     return node;
   };
-  const legend = element("legend", {}, call.message || call.tool);
+  const asker = call.conversation_id ? `${call.agent}: ` : "";
+  const legend = element("legend", {}, asker + (call.message || call.tool));
   const description = [legend, element("pre", {}, pretty(call.args))];
   if (call.kind === "client_exec") {
     return element("fieldset", {}, ...description, element("p", {}, `A page must execute ${call.tool}.`));
@@ -99,7 +100,7 @@ function callForm(call) {
 
 function draw() {
   drawn = 0;
-  const { connected, state, messages, pending, streaming, turn } = abide.state;
+  const { connected, state, messages, pending, child_pending, streaming, turn } = abide.state;
   at("status").textContent = connected ? (state ?? "") : abide.closed ? "Closed" : "Connecting …";
   at("cancel").disabled = !turn;
   const entries = messages.map((entry) => [entry.id, entry]);
@@ -108,7 +109,9 @@ function draw() {
   const streamed = { role: "assistant", content: [{ text }] };
   if (text) entries.push([`${streaming.id}/${streaming.delta_seq}`, streamed]);
   reconcile(at("messages"), entries, message);
-  const open = pending.map((call) => [`${call.call_id}/${call.suspension}`, call]);
+  const key = ({ conversation_id = "", call_id, suspension }) =>
+    `${conversation_id}/${call_id}/${suspension}`;
+  const open = [...pending, ...child_pending].map((call) => [key(call), call]);
   reconcile(at("pending"), open, callForm);
 }
 

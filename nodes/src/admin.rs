@@ -87,8 +87,8 @@ async fn ready(State(admin): State<Admin>) -> Result<String, Problem> {
     if lease.is_draining() {
         return Err(Problem::new(Kind::Unavailable, "the node is draining"));
     }
-    if !lease.is_sound() {
-        return Err(Problem::new(Kind::Unavailable, "the node could not renew its lease"));
+    if let Some(reason) = lease.unsound_reason() {
+        return Err(Problem::new(Kind::Unavailable, reason));
     }
     match tokio::time::timeout(STORE_PROBE_TIMEOUT, admin.store.alarms(1)).await {
         Ok(Ok(_)) => {

@@ -4,6 +4,7 @@ mod agents;
 pub(crate) mod blobs;
 pub(crate) mod body_budget;
 mod calls;
+mod child_frames;
 mod console;
 pub(crate) mod conversations;
 mod cors;

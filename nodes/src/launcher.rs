@@ -1,40 +1,28 @@
-//! The guard at the top of `main` behind which a program is its own launcher of commands.
+//! The guard at the top of `main` behind which a program is its own launcher of commands and servers.
 
 use std::env;
-use std::ffi::OsString;
 use std::process::{self, ExitCode};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use abide_actors::exec::{self, CONFINE_SUBCOMMAND, LAUNCH_SUBCOMMAND, Launcher};
+use abide_actors::exec::{Launcher, requested_stage};
 
 /// Whether this process can be started once more as a launcher.
 static GUARDED: AtomicBool = AtomicBool::new(false);
 
-/// Becomes the launcher of a command, if this process was started to be one; returns otherwise.
+/// Becomes the launcher of a program, if this process was started to be one; returns otherwise.
 ///
-/// A node runs each command of the tool `bash` in a separate process: it starts its own program once
-/// more, with `launch-command` (or, in turn, `confine-command`) as the only argument. Call this as the
+/// A node runs each command of the tool `bash`, and each MCP server that is a program, in a separate
+/// process: it starts its own program once more, with `launch-command` (or, in turn, `confine-command`) as the only argument. Call this as the
 /// first thing in `main`, before any thread is started and before arguments are read: the second
 /// process must not begin to do what the program does, and the sandbox is entered by one thread. With
 /// `#[tokio::main]` it would be too late; build the runtime below it.
 ///
-/// A program that does not call it runs no commands: `bash` fails, and `/readyz` says why.
+/// A program that does not call it runs neither: they fail, and `/readyz` says why.
 pub fn run_launcher_if_asked() {
     match requested_stage(env::args_os()) {
         Some(stage) => process::exit(i32::from(stage() != ExitCode::SUCCESS)),
         None => GUARDED.store(true, Ordering::Relaxed),
     }
-}
-
-/// The stage of the launcher that these arguments ask for.
-fn requested_stage(arguments: impl IntoIterator<Item = OsString>) -> Option<fn() -> ExitCode> {
-    let mut arguments = arguments.into_iter().skip(1);
-    let stage: fn() -> ExitCode = match arguments.next()?.to_str()? {
-        LAUNCH_SUBCOMMAND => exec::launch,
-        CONFINE_SUBCOMMAND => exec::confine,
-        _ => return None,
-    };
-    arguments.next().is_none().then_some(stage)
 }
 
 /// The launcher that this program is; `None` if it would begin its own work instead.
@@ -44,6 +32,8 @@ pub(crate) fn own() -> Option<Launcher> {
 
 #[cfg(test)]
 mod tests {
+    use std::ffi::OsString;
+
     use super::*;
 
     fn is_requested(arguments: &[&str]) -> bool {

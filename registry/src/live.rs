@@ -46,6 +46,8 @@ struct Channel {
     listeners: watch::Sender<usize>,
     /// The last event that was sent to the listeners here.
     last_seq: Seq,
+    /// Whether the conversation may have descendants whose calls its listeners are sent.
+    has_children: bool,
 }
 
 /// An open event stream; dropping it closes it.
@@ -132,7 +134,8 @@ impl Hub {
         for id in &update.unlisten {
             plane.unlisten(id, from);
         }
-        for (id, signal) in update.signals {
+        let children = update.children.into_iter().map(|(id, calls)| (id, Signal::Child(calls)));
+        for (id, signal) in update.signals.into_iter().chain(children) {
             if let Some(channel) = plane.channels.get_mut(&id) {
                 channel.send_signal(signal);
             }
@@ -219,6 +222,7 @@ impl Channel {
             remote_processes: BTreeSet::new(),
             listeners: watch::Sender::new(0),
             last_seq: Seq::ZERO,
+            has_children: false,
         }
     }
 
@@ -271,6 +275,14 @@ impl Subscription {
     pub fn mark_known(&self, seq: Seq) {
         if let Some(channel) = self.hub.plane().channels.get_mut(&self.id) {
             channel.last_seq = channel.last_seq.max(seq);
+        }
+    }
+
+    /// Notes whether the conversation may have descendants: what they wait for is not in its own
+    /// journal, so that gaps in what is known of them are found in another way.
+    pub fn mark_children(&self, may_have_some: bool) {
+        if let Some(channel) = self.hub.plane().channels.get_mut(&self.id) {
+            channel.has_children = may_have_some;
         }
     }
 }

@@ -22,6 +22,9 @@ pub enum MembershipStatus {
 
 /// The members of a cluster, as a port. An incarnation that has ceased to be a member never becomes
 /// one again, so the answer that it is dead holds for ever.
+///
+/// What an answer says of the asking member, and of a death, has the configured durability, as with
+/// [`Journal`](abide_actors::journal::Journal). The other members are a view.
 #[async_trait]
 pub trait Membership: Send + Sync + 'static {
     /// Makes `me` a member. An earlier incarnation of the same name is dead from here on.

@@ -6,6 +6,9 @@
 
 mod calls;
 
+use std::sync::Arc;
+
+use abide_actors::child_calls::ChildCalls;
 use abide_actors::live::Signal;
 use abide_actors::request::{Inspection, ReleaseOutcome, Reply, RequestError};
 use abide_conversation::{ConversationId, Timestamp};
@@ -96,6 +99,9 @@ pub struct LiveUpdate {
     /// The sender has forgotten what the receiver told it, and wants to be told everything anew.
     #[serde(default)]
     pub forgot: bool,
+    /// What descendants of roots wait for, with the root. A node of an older version ignores it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub children: Vec<(ConversationId, Arc<ChildCalls>)>,
     /// Signals for the receiver's listeners were dropped: they must read the journal.
     pub missed: bool,
 }

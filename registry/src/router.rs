@@ -9,7 +9,7 @@ mod repair;
 pub mod rpc_server;
 mod snapshot;
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -39,6 +39,9 @@ pub use repair::MoveError;
 const MAX_MAILBOX_DEPTH: usize = 256;
 /// How often a delivery looks for the next actor when the one that it found was just ending.
 const MAX_DELIVERY_ATTEMPTS: usize = 8;
+/// How often a deletion finds that the conversation has spawned more children meanwhile, before its
+/// client is asked to try again.
+const MAX_DELETION_ATTEMPTS: usize = 8;
 /// How long to wait for a change of the cluster's view before looking anyway.
 const VIEW_CHANGE_TIMEOUT: Duration = Duration::from_millis(100);
 
@@ -96,40 +99,43 @@ impl ConversationRouter {
         }
     }
 
-    /// Deletes a conversation and its children.
+    /// Deletes a conversation after its children, so that whoever repeats the request when it fails
+    /// goes on where it ended.
     async fn delete(
         &self,
         id: &ConversationId,
         idempotency_keys: Vec<IdempotencyKey>,
     ) -> Result<Reply, RequestError> {
-        let is_quarantined = self.quarantined_here(id).await.is_some();
-        let children = match self.prepare_deletion(id).await {
-            Ok(children) => children,
-            // Its journal may be what cannot be read, and it must go nevertheless.
-            Err(error) if is_quarantined => {
-                tracing::warn!(conversation = %id, content = %error, "children not deleted");
-                Default::default()
+        if self.quarantined_here(id).await.is_some() {
+            return self.delete_quarantined(id).await;
+        }
+        self.report_deletion_to_parent(id).await?;
+        for _ in 0..MAX_DELETION_ATTEMPTS {
+            Box::pin(self.delete_children(id)).await?;
+            match self.route_in_time(id, Request::Delete, idempotency_keys.clone()).await {
+                // The conversation has spawned more meanwhile.
+                Err(RequestError::ChildrenRemain) => {}
+                outcome => return outcome,
             }
-            Err(error) => return Err(error),
-        };
-        let reply = if is_quarantined {
-            self.delete_here(id).await?
-        } else {
-            self.route_in_time(id, Request::Delete, idempotency_keys).await?
-        };
-        // A request of the parent may have created a child anew after its deletion. Later ones
-        // find no parent.
-        Box::pin(self.delete_all(&children)).await?;
-        Ok(reply)
+        }
+        Err(unavailable("the conversation keeps spawning sub-agents"))
     }
 
-    /// Answers the parent and deletes the children. Returns the children.
-    async fn prepare_deletion(
-        &self,
-        id: &ConversationId,
-    ) -> Result<BTreeSet<ConversationId>, RequestError> {
-        self.report_deletion_to_parent(id).await?;
-        Box::pin(self.delete_children(id)).await
+    async fn delete_quarantined(&self, id: &ConversationId) -> Result<Reply, RequestError> {
+        let reported = self.report_deletion_to_parent(id).await;
+        let children = match reported {
+            Ok(()) => Box::pin(self.delete_children(id)).await,
+            Err(error) => Err(error),
+        };
+        // Its journal may be what cannot be read, and it must go nevertheless.
+        let children = children.unwrap_or_else(|error| {
+            tracing::warn!(conversation = %id, content = %error, "children not deleted");
+            Default::default()
+        });
+        let reply = self.delete_here(id).await?;
+        // A message of the parent's last process may have created a child anew.
+        Box::pin(self.delete_all(&children)).await?;
+        Ok(reply)
     }
 
     async fn route_in_time(
@@ -262,13 +268,14 @@ impl ConversationRouter {
         idempotency_keys: &[IdempotencyKey],
     ) -> Result<Option<Reply>, RequestError> {
         let creates = match request {
-            Request::Create(_) | Request::Fork(_) | Request::Spawn(_) | Request::Abandon(_) => true,
+            Request::Create(_) | Request::Fork(_) | Request::Spawn(_) => true,
             Request::Send(send) => send.agent.is_some(),
             Request::Resolve(_)
             | Request::Cancel
             | Request::Dispatch(_)
             | Request::Wake
             | Request::ChildEnded(_)
+            | Request::Abandon(_)
             | Request::RevokeDecision(_)
             | Request::FailCall(_)
             | Request::Delete => false,

@@ -46,6 +46,7 @@ PLAIN = {
     "sample": schema(),
     "meta": schema(),
     "env": schema(),
+    "reach": schema(read=TEXT, write=TEXT, connect=NUMBER),
     "pid": schema(),
     "die": schema(),
     "hang": schema(),
@@ -89,6 +90,20 @@ async def on_list_tools(ctx, params):
 
 def text(content):
     return types.CallToolResult(content=[types.TextContent(text=content)])
+
+
+def reach(args):
+    """Reads, writes or connects to what the arguments name; PARENT in a path is the parent process."""
+    try:
+        if "read" in args:
+            open(args["read"].replace("PARENT", str(os.getppid())), "rb").read()
+        if "write" in args:
+            open(args["write"], "w").write("reached")
+        if "connect" in args:
+            socket.create_connection(("127.0.0.1", int(args["connect"]))).close()
+        return "reached"
+    except OSError as error:
+        return type(error).__name__
 
 
 def form(message, **properties):
@@ -168,6 +183,8 @@ async def on_call_tool(ctx, params):
             return text(json.dumps(dict(ctx.params.get("_meta", {}))))
         case "env":
             return text(json.dumps(dict(os.environ)))
+        case "reach":
+            return text(reach(args))
         case "pid":
             return text(str(os.getpid()))
         case "die":

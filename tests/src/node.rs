@@ -226,6 +226,11 @@ impl Node {
         Starvation::of(&self.child)
     }
 
+    /// The id of the process.
+    pub fn id(&self) -> u32 {
+        self.child.id().expect("a process that is waited for has no id")
+    }
+
     /// The resident memory in bytes.
     pub fn memory(&self) -> u64 {
         self.resources().memory_bytes
@@ -233,7 +238,7 @@ impl Node {
 
     /// What the process uses now.
     pub fn resources(&self) -> Resources {
-        let pid = self.child.id().expect("a process that is waited for uses nothing");
+        let pid = self.id();
         let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
         let number = |name: &str| {
             let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();

@@ -65,7 +65,7 @@ pub enum Action {
         root: String,
         storage: String,
     },
-    /// The parent needs nothing more from this child, which may not even exist yet.
+    /// The parent needs nothing more from this child.
     Abandon(Create),
     /// Durable hooks added content to the context of the next step.
     ContextAdded {

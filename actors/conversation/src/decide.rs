@@ -76,10 +76,8 @@ pub fn decide(state: &State, command: Command) -> Result<Vec<Event>, Rejection> 
 /// Decides a command, and returns the events to append together with the state after them.
 pub fn decide_and_fold(state: &State, command: Command) -> Result<Transition, Rejection> {
     let mut draft = Draft::new(state, command.at);
-    let may_create = matches!(
-        command.action,
-        Action::Create(_) | Action::Send(_) | Action::Spawn(_) | Action::Abandon(_)
-    );
+    let may_create =
+        matches!(command.action, Action::Create(_) | Action::Send(_) | Action::Spawn(_));
     if !state.exists() && !may_create {
         return Err(Rejection::NotFound);
     }
@@ -130,7 +128,7 @@ pub fn decide_and_fold(state: &State, command: Command) -> Result<Transition, Re
         Action::SummaryFailed { reason } => context::summary_failed(&mut draft, reason)?,
         Action::DecisionPublished(id) => decisions::decision_published(&mut draft, id)?,
         Action::RevokeDecision(id) => decisions::revoke(&mut draft, id)?,
-        Action::Abandon(create) => abandon::abandon(&mut draft, create)?,
+        Action::Abandon(create) => abandon::abandon(&mut draft, create.parent.as_deref())?,
     }
     Ok(draft.into_transition())
 }

@@ -26,7 +26,7 @@ use crate::permission::{PermissionPhase, Verdict};
 use crate::usage::{Budget, Usage};
 pub use call_kind::CallKind;
 pub(crate) use call_kind::StoredKind;
-pub use child::{ChildEnded, ChildReleased, ChildStarted, ParentNotified};
+pub use child::{ChildEnded, ChildReleased, ChildStarted, ParentNotified, add_planned_children};
 pub use context::{ContextReduced, ReductionReason, Summarized, SummaryFailed};
 pub use decision::{DecisionPublished, DecisionRemembered, DecisionRevoked};
 pub use decode::Unknown;

@@ -346,6 +346,19 @@ impl State {
         own.conversation_id == parent.conversation_id && own.call_id == parent.call_id
     }
 
+    /// The children that open calls and dispatches wait for, each with its call.
+    pub fn awaited_children(&self) -> impl Iterator<Item = (&CallId, &ConversationId)> {
+        let calls = self.turn.iter().flat_map(|turn| &turn.calls);
+        let calls = calls.filter_map(|call| Some((&call.id, call.kind.child()?)));
+        calls.chain(self.dispatches.iter().filter_map(|(id, run)| Some((id, run.child.as_ref()?))))
+    }
+
+    /// Whether this is a child whose first model call is still to come.
+    pub fn is_newborn_child(&self) -> bool {
+        let is_new = |turn: &Turn| turn.ordinal == 1 && turn.step == Step::ZERO;
+        self.parent.is_some() && self.turn.as_ref().is_some_and(is_new)
+    }
+
     /// Whether the next model call is this step of this turn.
     pub fn awaits_step(&self, turn: &TurnId, step: Step) -> bool {
         let awaits =

@@ -171,6 +171,7 @@ fn is_transient(error: &RequestError) -> bool {
         RequestError::Store(_)
         | RequestError::Lost
         | RequestError::Overloaded
+        | RequestError::ChildrenRemain
         | RequestError::Unavailable(_)
         | RequestError::Quarantined(_) => true,
         RequestError::Rejected(_)
@@ -264,7 +265,8 @@ async fn sub_agent_ui(ctx: &ActivityContext, due: &OwedReport) -> Result<Ui, Sto
     Ok(Ui { kind: "subagent".to_owned(), payload })
 }
 
-/// Stops a child that nobody waits for any more, or prevents it from ever starting.
+/// Stops a child that nobody waits for any more. One that does not exist deletes itself if the
+/// message that spawns it arrives nevertheless.
 pub(super) async fn stop(ctx: &ActivityContext, child: &ConversationId) -> Action {
     let released = |usage| Action::ChildReleased { child: child.clone(), usage };
     let (Some(call), Some(agent)) = (ctx.state.orphans.get(child), &ctx.state.agent) else {
@@ -277,7 +279,8 @@ pub(super) async fn stop(ctx: &ActivityContext, child: &ConversationId) -> Actio
         call_id: call.clone(),
         root_conversation_id: root.clone(),
         depth: own_parent.map_or(0, |parent| parent.depth).saturating_add(1),
-        // If this request creates the conversation, it must never do anything.
+        // A node of the build before creates the conversation if it is not there; it must never do
+        // anything.
         ceiling: Ceiling {
             phase: PermissionPhase::Plan,
             allowed_tools: vec![BTreeSet::new()],

@@ -4,10 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use abide_conversation::permission::Network;
 use serde_json::{Map, Value};
 
 use super::document::{Items, McpServerDocument, Text};
 use super::endpoint;
+use super::permissions;
 use super::reader::Mistakes;
 use crate::definition::{McpServer, McpTransport};
 
@@ -60,7 +62,11 @@ fn server(mistakes: &mut Mistakes, name: &str, value: Value, field: &str) -> Opt
     let timeout = document.timeout.map_or(DEFAULT_TIMEOUT, |span| span.0);
     let transport = match (document.url, document.command) {
         (Some(url), None) => {
-            let of_a_process = [("args", document.args.is_some()), ("env", document.env.is_some())];
+            let of_a_process = [
+                ("args", document.args.is_some()),
+                ("env", document.env.is_some()),
+                ("network", document.network.is_some()),
+            ];
             refuse(mistakes, &prefix, &of_a_process);
             let url = endpoint::url(mistakes, &prefix, Some(url));
             url.map(|url| McpTransport::Http {
@@ -80,7 +86,11 @@ fn server(mistakes: &mut Mistakes, name: &str, value: Value, field: &str) -> Opt
                 ("headers_env", document.headers_env.is_some()),
             ];
             refuse(mistakes, &prefix, &of_http);
-            stdio(mistakes, &prefix, command, document.args, document.env)
+            let field = format!("{prefix}network");
+            let network = document.network.map(|it| permissions::network(mistakes, &field, it));
+            // Most servers are the way to a service, and many are fetched when they start.
+            let network = network.unwrap_or(Network::All);
+            stdio(mistakes, &prefix, command, document.args, document.env, network)
         }
         (Some(_), Some(_)) | (None, None) => {
             if !mistakes.has(&format!("{prefix}url")) && !mistakes.has(&format!("{prefix}command"))
@@ -113,6 +123,7 @@ fn stdio(
     Text(command): Text<4_096>,
     given_args: Option<Items<64>>,
     given_env: Option<Items<64>>,
+    network: Network,
 ) -> Option<McpTransport> {
     let mut args = Vec::new();
     for arg in given_args.unwrap_or_default().0 {
@@ -137,7 +148,7 @@ fn stdio(
         mistakes.add(&format!("{prefix}command"), "must be a program");
         return None;
     }
-    Some(McpTransport::Stdio { command, args, env })
+    Some(McpTransport::Stdio { command, args, env, network })
 }
 
 #[cfg(test)]

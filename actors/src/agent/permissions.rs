@@ -14,37 +14,39 @@ use crate::definition::{Approval, Builtin, Definition, Permissions, Target, Tool
 const MAX_NAME_BYTES: usize = 256;
 
 pub(super) fn permissions(mistakes: &mut Mistakes, document: PermissionsDocument) -> Permissions {
+    let network = document.network.map(|value| network(mistakes, "permissions.network", value));
     let mut names = |field: &str, items: Items<256>| names(mistakes, field, items);
     Permissions {
         phase: document.phase.unwrap_or_default(),
         allowed_tools: document.allowed_tools.map(|items| names("allowed_tools", items)),
         disallowed_tools: names("disallowed_tools", document.disallowed_tools.unwrap_or_default()),
         allowed_hosts: names("allowed_hosts", document.allowed_hosts.unwrap_or_default()),
-        network: network(mistakes, document.network),
+        network: network.unwrap_or(Network::None),
     }
 }
 
-fn network(mistakes: &mut Mistakes, value: Option<Value>) -> Network {
-    let value = match value {
-        None | Some(Value::Bool(false)) => return Network::None,
-        Some(Value::Bool(true)) => return Network::All,
-        Some(value) => value,
-    };
-    if !value.is_object() {
-        mistakes.add("permissions.network", "must be true, false, or {ports: [PORT, …]}");
-        return Network::None;
+/// Reads a `network`, which is not absent.
+pub(super) fn network(mistakes: &mut Mistakes, field: &str, value: Value) -> Network {
+    match value {
+        Value::Bool(false) => return Network::None,
+        Value::Bool(true) => return Network::All,
+        Value::Object(_) => {}
+        Value::Null | Value::Number(_) | Value::String(_) | Value::Array(_) => {
+            mistakes.add(field, "must be true, false, or {ports: [PORT, …]}");
+            return Network::None;
+        }
     }
-    let document: Option<NetworkPortsDocument> = mistakes.read("permissions.network", value);
+    let document: Option<NetworkPortsDocument> = mistakes.read(field, value);
     let Some(NetworkPortsDocument { ports }) = document else { return Network::None };
     if ports.0.is_empty() {
-        mistakes.add("permissions.network.ports", "must name a port; false permits none");
+        mistakes.add(&format!("{field}.ports"), "must name a port; false permits none");
     }
     let mut allowed = BTreeSet::new();
     for (at, port) in ports.0.iter().enumerate() {
         match port.as_u64().and_then(|port| u16::try_from(port).ok()) {
             Some(port @ 1..) => drop(allowed.insert(port)),
             Some(0) | None => {
-                let field = format!("permissions.network.ports[{at}]");
+                let field = format!("{field}.ports[{at}]");
                 mistakes.add(&field, "must be a port from 1 to 65535");
             }
         }

@@ -41,6 +41,7 @@ impl LiveConversation {
         commit.resets_deaths = self.progress_check.is_progress(&events);
         let has_cache = commit.state.is_some();
         let is_progress = commit.resets_deaths;
+        let waits_for_else = !commit.opened.is_empty() || !commit.closed.is_empty();
         let append = self.services.journal.append(&self.id, &self.claim, commit);
         let started_at = Instant::now();
         with_store_timeout(append).await?;
@@ -61,6 +62,9 @@ impl LiveConversation {
             self.waiters.answer_forks();
         }
         self.services.live.publish(&self.id, Signal::Committed(events));
+        if waits_for_else {
+            self.publish_at_root();
+        }
         self.activities.retain(&wanted(&self.state));
         let status = self.status();
         if status != status_before {

@@ -1,28 +1,76 @@
 //! Deletes a conversation with its files.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use abide_conversation::{ConversationId, Rejection, Seq, State};
+use abide_conversation::event::add_planned_children;
+use abide_conversation::{ConversationId, Rejection, Seq, State, replay};
 
 use super::not_done::NotDone;
+use super::publish_at_root::publish_deletion_at_root;
 use super::{LiveConversation, STORE_TIMEOUT, with_store_timeout};
+use crate::journal::{Journal, StoreError};
 use crate::live::Signal;
 use crate::recent_events::RecentEvents;
-use crate::request::{IdempotencyKey, Reply};
+use crate::request::{IdempotencyKey, Reply, RequestError};
 use crate::services::Services;
 use crate::workspace::WorkspaceRef;
 
+/// How many events are read at once.
+const EVENT_PAGE_SIZE: usize = 1_000;
+
 impl LiveConversation {
-    /// Deletes the conversation. The actor stays: the next request may create it anew.
+    /// Deletes the conversation, which must have no children any more. The actor stays: the next
+    /// request may create it anew.
+    ///
+    /// Nobody else writes to the conversation meanwhile. So once no call waits for a child, a child
+    /// that is created late deletes itself, and one that is not there now never will be.
     pub(super) async fn delete(&mut self, keys: &[IdempotencyKey]) -> Result<Reply, NotDone> {
         if !self.state.exists() {
             return Err(Rejection::NotFound.into());
         }
+        if self.state.awaited_children().next().is_some() || self.has_children().await? {
+            return Err(RequestError::ChildrenRemain.into());
+        }
+        self.erase(keys).await.map_err(NotDone::Unknown)?;
+        Ok(Reply::Deleted)
+    }
+
+    async fn has_children(&self) -> Result<bool, StoreError> {
+        let journal = &self.services.journal;
+        for child in planned_children(journal.as_ref(), &self.id).await? {
+            if !journal.events(&child, Seq::ZERO, 1).await?.is_empty() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Deletes a child that has done nothing yet if its parent is gone, or does not wait for it any
+    /// more. Returns whether it did.
+    pub(super) async fn delete_if_unawaited(&mut self) -> Result<bool, StoreError> {
+        let Some(parent) = self.state.parent.as_ref().filter(|_| self.state.is_newborn_child())
+        else {
+            return Ok(false);
+        };
+        let stored = self.services.journal.load(&parent.conversation_id);
+        let stored = with_store_timeout(stored).await?;
+        let stored = stored.map(|stored| replay(stored.state, &stored.events)).unwrap_or_default();
+        let me = (&parent.call_id, &self.id);
+        if stored.awaited_children().any(|awaited| awaited == me) {
+            return Ok(false);
+        }
+        tracing::debug!(conversation = %self.id, "child deleted that nobody waits for");
+        self.erase(&[]).await?;
+        Ok(true)
+    }
+
+    /// Deletes what the store has of the conversation, and its files.
+    async fn erase(&mut self, keys: &[IdempotencyKey]) -> Result<(), StoreError> {
         let response = self.responses(keys, &Reply::Deleted).pop();
         self.activities.abort_all();
         let journal = self.services.journal.clone();
-        let deletion = with_store_timeout(journal.delete(&self.id, &self.claim, response)).await;
-        deletion.map_err(NotDone::Unknown)?;
+        with_store_timeout(journal.delete(&self.id, &self.claim, response)).await?;
         // The claim was deleted, too; the next request may create the conversation anew. Without a
         // new claim, such as on a store that is full, that request is fenced and its client told to
         // try again: the deletion is done, and must be answered.
@@ -50,21 +98,23 @@ impl LiveConversation {
         self.activities.progress = Default::default();
         self.waiters.fail_callers(&Rejection::NotFound.into());
         self.services.live.publish(&self.id, Signal::Deleted);
-        Ok(Reply::Deleted)
-    }
-
-    /// Deletes a child that was created just now if its parent is gone. Whoever deletes a parent
-    /// deletes its children afterwards, too, so that one of both sees what the other has done.
-    pub(super) async fn delete_without_parent(&mut self) -> Result<(), NotDone> {
-        let Some(parent) = &self.state.parent else { return Ok(()) };
-        let journal = self.services.journal.clone();
-        let first = journal.events(&parent.conversation_id, Seq::ZERO, 1);
-        let first = with_store_timeout(first).await.map_err(NotDone::Unknown)?;
-        if first.is_empty() {
-            self.delete(&[]).await?;
-            return Err(Rejection::NotFound.into());
-        }
+        publish_deletion_at_root(&*self.services.live, &self.id, &before);
         Ok(())
+    }
+}
+
+/// All children that a conversation ever planned.
+pub async fn planned_children(
+    journal: &dyn Journal,
+    id: &ConversationId,
+) -> Result<BTreeSet<ConversationId>, StoreError> {
+    let mut children = BTreeSet::new();
+    let mut after = Seq::ZERO;
+    loop {
+        let page = with_store_timeout(journal.events(id, after, EVENT_PAGE_SIZE)).await?;
+        let Some(last) = page.last() else { return Ok(children) };
+        after = last.seq;
+        add_planned_children(&mut children, &page);
     }
 }
 

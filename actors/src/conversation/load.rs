@@ -49,6 +49,7 @@ impl LiveConversation {
             self.trace_revival(started_at);
             // The former actor may have died between an append and its publication.
             self.services.live.publish(&self.id, Signal::Revived);
+            self.publish_at_root();
         }
         Ok(())
     }

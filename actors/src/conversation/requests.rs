@@ -126,7 +126,9 @@ impl LiveConversation {
         let is_new = !self.state.exists();
         self.commit(transition, responses).await.map_err(NotDone::Unknown)?;
         if is_new {
-            self.delete_without_parent().await?;
+            if self.delete_if_unawaited().await.map_err(NotDone::Unknown)? {
+                return Err(Rejection::NotFound.into());
+            }
             self.compile_client_tools().await;
         }
         Ok(reply)

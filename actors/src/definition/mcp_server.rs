@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use abide_conversation::permission::Network;
 use reqwest::Url;
 use reqwest::header::{HeaderMap, HeaderName};
 
@@ -35,9 +36,10 @@ pub enum McpTransport {
     Stdio {
         command: String,
         args: Vec<String>,
-        /// The environment variables that it gets in addition to `PATH`, `HOME`, `LANG` and
-        /// `TMPDIR`.
+        /// The environment variables that it gets in addition to those that every program gets.
         env: Vec<String>,
+        /// Where it may connect to by TCP.
+        network: Network,
     },
 }
 

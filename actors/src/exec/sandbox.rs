@@ -1,16 +1,20 @@
-//! The sandbox of commands: Landlock, as far as the kernel supports it.
+//! The sandbox of commands and servers: Landlock, as far as the kernel supports it.
 
+use std::fs::OpenOptions;
 use std::os::fd::AsFd;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::PathBuf;
 
 use landlock::{
     ABI, Access, AccessFs, AccessNet, CompatLevel, Compatible, NetPort, PathBeneath, PathFd,
     Ruleset, RulesetAttr, RulesetCreatedAttr, RulesetError, Scope,
 };
+use rustix::fs::OFlags;
 use rustix::thread::{CapabilitySet, remove_capability_from_bounding_set};
 use serde::Serialize;
 
 use super::allowed_ports::AllowedPorts;
-use super::tcp_detours;
+use super::{readable, tcp_detours};
 
 /// The newest Landlock version that we know; an older kernel applies the rules that it knows.
 const RULES_ABI: ABI = ABI::V9;
@@ -31,8 +35,9 @@ const DROPPED_CAPABILITIES: [CapabilitySet; 3] =
 /// In the sandbox a command can write, create and remove files only below its workspace and its
 /// temporary directory. It cannot read the memory or the environment of processes outside,
 /// including the node's, and cannot signal them. It connects by TCP only to the ports that it may.
-/// Not covered: reading files, which remains possible for all that the node's user can read; UDP and
-/// other protocols; and, on current kernels, sockets in the file system, such as Docker's.
+/// It reads nothing of the node's store, as far as that is files. Not covered: reading other files,
+/// which remains possible for all that the node's user can read; UDP and other protocols; and, on
+/// current kernels, sockets in the file system, such as Docker's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sandbox {
     Off,
@@ -90,13 +95,22 @@ pub(super) fn probe() -> SandboxStatus {
 }
 
 /// Puts this thread and all that it starts into the sandbox, irrevocably.
-pub(super) fn enter(ports: &AllowedPorts, writable: &[impl AsFd]) -> Result<(), EnterError> {
+///
+/// It writes only below the writable directories, and reads below those and wherever nothing is hidden.
+pub(super) fn enter(
+    ports: &AllowedPorts,
+    writable: &[impl AsFd],
+    hidden: &[PathBuf],
+) -> Result<(), EnterError> {
     for capability in DROPPED_CAPABILITIES {
         // A process that may not drop a capability does not have it.
         let _ = remove_capability_from_bounding_set(capability);
     }
     let writing = AccessFs::from_write(RULES_ABI);
     let mut rules = Ruleset::default().handle_access(writing)?.scope(Scope::from_all(RULES_ABI))?;
+    if !hidden.is_empty() {
+        rules = rules.handle_access(AccessFs::ReadFile)?;
+    }
     let allowed = ports.allowed();
     if !ports.may_listen() {
         rules = rules.handle_access(AccessNet::from_all(RULES_ABI))?;
@@ -109,6 +123,17 @@ pub(super) fn enter(ports: &AllowedPorts, writable: &[impl AsFd]) -> Result<(), 
     }
     for directory in writable {
         rules = rules.add_rule(PathBeneath::new(directory, writing))?;
+        if !hidden.is_empty() {
+            rules = rules.add_rule(PathBeneath::new(directory, AccessFs::ReadFile))?;
+        }
+    }
+    for path in readable::all_but(hidden) {
+        let mut options = OpenOptions::new();
+        let flags = (OFlags::PATH | OFlags::NOFOLLOW).bits().cast_signed();
+        // What cannot be opened cannot be read, either.
+        if let Ok(file) = options.read(true).custom_flags(flags).open(path) {
+            rules = rules.add_rule(PathBeneath::new(file, AccessFs::ReadFile))?;
+        }
     }
     // A device that does not exist in a container needs no rule.
     for device in WRITABLE_DEVICES.iter().filter_map(|path| PathFd::new(path).ok()) {

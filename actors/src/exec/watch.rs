@@ -1,31 +1,32 @@
-//! Watches one command: its output, its processes, its timeout, and the leash.
+//! Watches one program: its output, its processes, its timeout, and the leash.
 
 use std::io::{self, Read, Write};
 use std::net::Shutdown;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
+use rustix::net::{SendFlags, send};
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions, WaitStatus, getpid, pidfd_open, wait};
 use tokio::time::Instant;
 
 use super::descendants::{Descendants, newest_pid};
 use super::output::HeadAndTail;
-use super::request::Request;
+use super::request::{Program, Request};
 use super::spawn_launcher::CONFINE_SUBCOMMAND;
-use super::{CommandOutput, ExitStatus, MAX_OUTPUT_BYTES};
+use super::{CommandOutput, ExitStatus, MAX_OUTPUT_BYTES, handover};
 
-/// How often processes are scanned if new ones started; two processors start some hundred processes
-/// in this time.
-const SCAN_INTERVAL: Duration = Duration::from_millis(20);
-/// How often processes are scanned even if none started: memory may grow, but each process has a
-/// limit of its own.
-const UNCONDITIONAL_SCAN_INTERVAL: Duration = Duration::from_millis(200);
+/// Two processors start some hundred processes in the time between two scans.
+const COMMAND_PACE: Pace =
+    Pace { scan: Duration::from_millis(20), unconditional: Duration::from_millis(200) };
+/// A server runs for hours, and mostly waits: it must cost next to nothing meanwhile.
+const SERVER_PACE: Pace =
+    Pace { scan: Duration::from_millis(500), unconditional: Duration::from_secs(5) };
 /// A scan reads all of /proc. The pause is this many times as long as the scan took, so that scans
 /// take at most a quarter of a processor.
 const SCAN_PAUSE_FACTOR: u32 = 3;
@@ -41,7 +42,15 @@ const START_TIMEOUT: Duration = Duration::from_secs(10);
 /// The size of one read; a pipe holds as much.
 const READ_CHUNK_BYTES: usize = 64 * 1024;
 
-/// Why watching the command ended.
+/// How often processes are scanned.
+struct Pace {
+    /// If new ones started.
+    scan: Duration,
+    /// Even if none started: memory may grow, but each process has a limit of its own.
+    unconditional: Duration,
+}
+
+/// Why watching the program ended.
 pub(super) enum EndReason {
     Ended(ExitStatus),
     /// The node closed the leash: nobody waits any more.
@@ -58,9 +67,12 @@ enum Source {
     Output,
 }
 
-/// A running command and all its descendants.
+/// A running program and all its descendants.
 pub(super) struct Watch<'a> {
     request: &'a Request,
+    /// The leash, and the way of a server's log to the node.
+    control: &'a UnixStream,
+    pace: Pace,
     main: Pid,
     /// Readable when `main` has exited.
     main_ended: OwnedFd,
@@ -79,36 +91,46 @@ pub(super) struct Watch<'a> {
 }
 
 impl<'a> Watch<'a> {
-    /// Starts the command in a process group of its own. The inner error says why it cannot run.
-    pub(super) fn start(request: &'a Request) -> io::Result<Result<Self, String>> {
+    /// Starts the program in a process group of its own. The inner error says why it cannot run.
+    pub(super) fn start(
+        request: &'a Request,
+        control: &'a UnixStream,
+    ) -> io::Result<Result<Self, String>> {
         let (output, write_end) = pipe_with(PipeFlags::CLOEXEC)?;
         let (mut second_stage, config) = UnixStream::pair()?;
+        let (stdout, pace) = match request.program {
+            Program::CommandLine(_) => (write_end.try_clone()?.into(), COMMAND_PACE),
+            Program::Server { .. } => (Stdio::inherit(), SERVER_PACE),
+        };
         let started_at = Instant::now();
         // Fails without /proc, where the command's descendants could not be found.
         newest_pid()?;
         let child = Command::new("/proc/self/exe")
             .arg(CONFINE_SUBCOMMAND)
             .env("HOME", std::env::current_dir()?)
-            .env("TMPDIR", &request.temporary)
             .env("TERM", "dumb")
+            .envs(&request.environment)
+            .env("TMPDIR", &request.temporary)
             .stdin(OwnedFd::from(config))
-            .stdout(write_end.try_clone()?)
+            .stdout(stdout)
             .stderr(write_end)
             .process_group(0)
             .spawn()?;
         let main = i32::try_from(child.id()).ok().and_then(Pid::from_raw).ok_or(Errno::SRCH)?;
         let main_ended = pidfd_open(main, PidfdFlags::empty())?;
         second_stage.set_read_timeout(Some(START_TIMEOUT))?;
+        handover::send(&second_stage, io::stdin().as_fd())?;
         second_stage.write_all(&serde_json::to_vec(request)?)?;
         second_stage.shutdown(Shutdown::Write)?;
         let mut refusal = String::new();
-        // Ends when the second stage has become the command, which does not inherit the socket.
+        // Ends when the second stage has become the program, which does not inherit the socket.
         second_stage.read_to_string(&mut refusal)?;
         if !refusal.is_empty() {
             return Ok(Err(refusal));
         }
         Ok(Ok(Self {
             request,
+            control,
             main,
             main_ended,
             abandoned: false,
@@ -119,22 +141,24 @@ impl<'a> Watch<'a> {
             started_at,
             scanned_at: started_at,
             newest_pid: None,
-            scan_interval: SCAN_INTERVAL,
+            scan_interval: pace.scan,
+            pace,
         }))
     }
 
-    /// Returns when the command has exited, exceeded a limit, or was abandoned.
+    /// Returns when the program has exited, exceeded a limit, or was abandoned.
     pub(super) fn wait(&mut self) -> EndReason {
-        let deadline = self.started_at + Duration::from_millis(self.request.timeout_ms);
+        let timeout = self.request.timeout_ms.map(Duration::from_millis);
         loop {
-            let left = deadline.saturating_duration_since(Instant::now());
-            if let Err(error) = self.step(left.min(SCAN_INTERVAL)) {
+            let left = timeout.map(|timeout| timeout.saturating_sub(self.started_at.elapsed()));
+            let pause = left.map_or(self.pace.scan, |left| left.min(self.pace.scan));
+            if let Err(error) = self.step(pause) {
                 return EndReason::WatchFailed(error);
             }
             let exit_status = match self.exit_code {
                 _ if self.abandoned => return EndReason::Abandoned,
                 Some(code) => Some(ExitStatus::Exited(code)),
-                None if left.is_zero() => Some(ExitStatus::TimedOut),
+                None if left.is_some_and(|left| left.is_zero()) => Some(ExitStatus::TimedOut),
                 None => self.exceeded_limit(),
             };
             if let Some(status) = exit_status {
@@ -187,10 +211,9 @@ impl<'a> Watch<'a> {
 
     /// Waits for an event, reads the available output, and reaps exited processes.
     fn step(&mut self, limit: Duration) -> io::Result<()> {
-        let leash = io::stdin();
         let mut sources = Vec::new();
         if !self.abandoned {
-            sources.push((Source::Leash, leash.as_fd()));
+            sources.push((Source::Leash, self.control.as_fd()));
         }
         if self.exit_code.is_none() {
             sources.push((Source::Main, self.main_ended.as_fd()));
@@ -218,7 +241,14 @@ impl<'a> Watch<'a> {
         let mut chunk = [0; READ_CHUNK_BYTES];
         match rustix::io::read(output, &mut chunk)? {
             0 => self.output = None,
-            length => self.captured.add(&chunk[..length]),
+            length => match self.request.program {
+                Program::CommandLine(_) => self.captured.add(&chunk[..length]),
+                Program::Server { .. } => {
+                    // A node that does not read loses some of the log, and the server never waits.
+                    let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+                    let _ = send(self.control, &chunk[..length], flags);
+                }
+            },
         }
         Ok(())
     }
@@ -257,7 +287,7 @@ impl<'a> Watch<'a> {
     /// A scan gets more expensive with the processes of the machine, and most find nothing new.
     fn is_scan_due(&self) -> bool {
         let since = self.scanned_at.elapsed();
-        since >= self.scan_interval.max(UNCONDITIONAL_SCAN_INTERVAL)
+        since >= self.scan_interval.max(self.pace.unconditional)
             || since >= self.scan_interval && newest_pid().ok() != self.newest_pid
     }
 
@@ -266,7 +296,7 @@ impl<'a> Watch<'a> {
         self.scanned_at = Instant::now();
         // /proc exists, or the command would not have been started.
         let descendants = Descendants::of(getpid()).unwrap_or_default();
-        self.scan_interval = SCAN_INTERVAL.max(self.scanned_at.elapsed() * SCAN_PAUSE_FACTOR);
+        self.scan_interval = self.pace.scan.max(self.scanned_at.elapsed() * SCAN_PAUSE_FACTOR);
         descendants
     }
 }

@@ -81,8 +81,9 @@ pub(crate) fn builtin_services() -> BuiltinServices {
 /// A runner without secrets, and without any tool but these.
 pub(crate) fn runner(extensions: Extensions) -> Runner {
     let env: Env = Arc::new(|_: &str| None);
-    let mcp = Arc::new(Mcp::new(env.clone()).unwrap());
-    Runner::new(extensions, builtin_services(), mcp, StillClock::now(), env).unwrap()
+    let services = builtin_services();
+    let mcp = Mcp::new(env.clone(), services.shell.clone(), "/nowhere".into()).unwrap();
+    Runner::new(extensions, services, Arc::new(mcp), StillClock::now(), env).unwrap()
 }
 
 pub(crate) fn extensions() -> Extensions {

@@ -16,6 +16,7 @@ mod transport;
 mod unavailable;
 
 use std::collections::{BTreeMap, HashMap};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use futures::future::join_all;
@@ -25,8 +26,10 @@ use serde_json::Value;
 
 use crate::definition::{Definition, McpServer, McpToolRef, Target, Tool};
 use crate::environment::Env;
+use crate::exec::Shell;
 use crate::signed_post::{CONNECT_TIMEOUT, IDLE_TIMEOUT};
 use crate::tools::{Run, ToolReturn};
+use connection::Connector;
 pub use elicitation::check_answer;
 pub use listing::Listing;
 use session::McpSession;
@@ -45,21 +48,22 @@ pub type Listings = BTreeMap<String, Arc<Listing>>;
 /// The node's sessions with MCP servers. Dropping it closes connections and ends processes.
 pub struct Mcp {
     sessions: Mutex<HashMap<String, Arc<McpSession>>>,
-    client: Client,
-    env: Env,
+    connector: Arc<Connector>,
 }
 
 impl Mcp {
     /// Makes the client without connecting. It follows redirects only within one origin and uses no
-    /// proxy.
-    pub fn new(env: Env) -> Result<Self, reqwest::Error> {
+    /// proxy. The shell starts the servers that are programs, each in a directory of its own below
+    /// `directory`.
+    pub fn new(env: Env, shell: Arc<Shell>, directory: PathBuf) -> Result<Self, reqwest::Error> {
         let client = Client::builder()
             .redirect(within_origin())
             .no_proxy()
             .connect_timeout(CONNECT_TIMEOUT)
             .pool_idle_timeout(IDLE_TIMEOUT)
             .build()?;
-        Ok(Self { sessions: Mutex::default(), client, env })
+        let connector = Arc::new(Connector { client, env, shell, directory });
+        Ok(Self { sessions: Mutex::default(), connector })
     }
 
     /// Fetches the listings of an agent's servers concurrently. Waits for each at most its
@@ -140,7 +144,7 @@ impl Mcp {
             };
             sessions.remove(&oldest);
         }
-        let session = McpSession::new(Arc::clone(server), self.client.clone(), self.env.clone());
+        let session = McpSession::new(Arc::clone(server), Arc::clone(&self.connector));
         sessions.insert(server.key.clone(), Arc::clone(&session));
         Some(session)
     }

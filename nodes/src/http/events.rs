@@ -21,6 +21,7 @@ use tokio::time::timeout;
 use utoipa::IntoParams;
 
 use super::Api;
+use super::child_frames::KnownChildren;
 use super::extract;
 use super::extract::{Path, Query};
 use super::frames::{self, Frame, Payload};
@@ -83,6 +84,7 @@ pub(super) async fn events(
     let snapshot = api.conversations.snapshot(&id).await?;
     let snapshot = snapshot.ok_or_else(|| Problem::not_found("conversation"))?;
     subscription.mark_known(snapshot.last_seq);
+    subscription.mark_children(!snapshot.descendants.calls.is_empty());
     let feed = Feed {
         sent: resume.unwrap_or(snapshot.last_seq).min(snapshot.last_seq),
         snapshot_seq: snapshot.last_seq,
@@ -94,6 +96,7 @@ pub(super) async fn events(
             .streaming_message
             .as_ref()
             .map(|message| (message.id.clone(), message.delta_seq)),
+        children: KnownChildren::new(&snapshot.descendants),
         encoded: BytesMut::new(),
         subscription,
         api,
@@ -146,6 +149,8 @@ struct Feed {
     position: Position,
     /// The last delta in the snapshot.
     snapshot_delta: Option<(MessageId, u64)>,
+    /// The calls of descendants that the client knows.
+    children: KnownChildren,
     /// Encoded frames that are not sent yet.
     encoded: BytesMut,
 }
@@ -213,6 +218,12 @@ impl Feed {
                 }
                 true
             }
+            Signal::Child(calls) => {
+                self.subscription.mark_children(true);
+                let frames = self.children.update(calls);
+                frames.iter().for_each(|frame| self.encoded.extend_from_slice(&frame.encode()));
+                if self.children.needs_reading() { self.recover() } else { true }
+            }
             signal if self.is_stale(signal) => true,
             _ => {
                 let encoded = shared.encoded(frames::encode_signal);
@@ -246,6 +257,9 @@ impl Feed {
         let snapshot = self.api.conversations.snapshot(&self.id).await.ok().flatten()?;
         let state = Frame::live(Payload::StateChanged { state: snapshot.state });
         self.encoded.extend_from_slice(&state.encode());
+        self.subscription.mark_children(!snapshot.descendants.calls.is_empty());
+        let frames = self.children.replace(&snapshot.descendants);
+        frames.iter().for_each(|frame| self.encoded.extend_from_slice(&frame.encode()));
         self.lost_signals = false;
         Some(())
     }
@@ -264,6 +278,7 @@ impl Feed {
                 self.position = Some((turn.clone(), assistant.step));
             }
             (EventData::TurnEnded(_), _) => self.position = None,
+            (EventData::ChildStarted(_), _) => self.subscription.mark_children(true),
             _ => {}
         }
         self.encoded.extend_from_slice(frames);
@@ -274,9 +289,11 @@ impl Feed {
         let delta = match signal {
             Signal::Status { seq, .. } => return *seq < self.snapshot_seq,
             Signal::Text(delta) | Signal::Thinking(delta) => delta,
-            Signal::Committed(_) | Signal::Progress { .. } | Signal::Revived | Signal::Deleted => {
-                return false;
-            }
+            Signal::Committed(_)
+            | Signal::Progress { .. }
+            | Signal::Child(_)
+            | Signal::Revived
+            | Signal::Deleted => return false,
         };
         let is_current =
             |(turn, done): &(TurnId, Step)| *turn == delta.turn && delta.step == done.next();

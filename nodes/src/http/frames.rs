@@ -1,5 +1,6 @@
 //! The frames of an event stream, made of journalled events and live signals: `reference/events.md`.
 
+use abide_actors::journal::InboxEntry;
 use abide_actors::live::Signal;
 use abide_actors::snapshot::Snapshot;
 use abide_conversation::event::{
@@ -9,7 +10,7 @@ use abide_conversation::event::{
 use abide_conversation::message::{Message, Outcome};
 use abide_conversation::permission::PermissionPhase;
 use abide_conversation::state::ConversationStatus;
-use abide_conversation::{Attempt, CallId, MessageId, Seq, Timestamp, TurnId};
+use abide_conversation::{Attempt, CallId, ConversationId, MessageId, Seq, Timestamp, TurnId};
 use bytes::Bytes;
 use serde::Serialize;
 use serde_json::Value;
@@ -82,6 +83,11 @@ pub(super) enum Payload {
         #[serde(skip_serializing_if = "Option::is_none")]
         requests: Option<serde_json::Value>,
     },
+    /// A call of a descendant waits for a person or a client; the members are those of the inbox. Live
+    /// only.
+    ChildSuspended(Box<InboxEntry>),
+    /// A call of a descendant no longer waits as `child_suspended`, or the snapshot, said. Live only.
+    ChildCallClosed { conversation_id: ConversationId, call_id: CallId, suspension: u32 },
     /// A hook refused the message that the model had streamed; it is not part of the conversation, and
     /// another follows.
     MessageRefused {
@@ -273,7 +279,8 @@ fn call_ended(done: &ToolResult) -> Vec<Payload> {
     [ended].into_iter().chain(ui).collect()
 }
 
-/// The frame of a live signal; `None` for signals that have no frame or those of events.
+/// The frame of a live signal; `None` for signals that have no frame, or one that depends on what the
+/// client knows.
 fn signal_frame(signal: &Signal) -> Option<Frame> {
     let payload = match signal {
         Signal::Status { status, .. } => Payload::StateChanged { state: *status },
@@ -290,7 +297,7 @@ fn signal_frame(signal: &Signal) -> Option<Frame> {
         Signal::Progress { call, payload } => {
             Payload::ToolProgress { call_id: call.clone(), payload: payload.clone() }
         }
-        Signal::Committed(_) | Signal::Revived | Signal::Deleted => return None,
+        Signal::Committed(_) | Signal::Child(_) | Signal::Revived | Signal::Deleted => return None,
     };
     Some(Frame::live(payload))
 }

@@ -180,7 +180,9 @@ impl From<RequestError> for Problem {
             RequestError::Invalid { .. } | RequestError::KeyReused(_) => Kind::InvalidRequest,
             RequestError::ToolNotFound(_) => Kind::NotFound,
             RequestError::ApprovalRequired(_) => Kind::ApprovalRequired,
-            RequestError::Lost | RequestError::Unavailable(_) => Kind::Unavailable,
+            RequestError::Lost | RequestError::ChildrenRemain | RequestError::Unavailable(_) => {
+                Kind::Unavailable
+            }
             // The reason may be the text of a panic: only operators may read it, in their API.
             RequestError::Quarantined(_) => {
                 return Self::new(

@@ -1,6 +1,7 @@
 //! Composes a node of its parts: listeners, store, conversations, peers, and the two APIs.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
@@ -73,7 +74,7 @@ impl Blueprint {
         let port_guard = PortGuard::new(&listeners, &config.store);
         let ports = port_guard.ports.clone();
         let tools = builtin_tools::prepare(&config, is_shared, &clock, ports)?;
-        let executors = executors(&extensions, tools.services, &clock)?;
+        let executors = executors(&extensions, tools.services, tools.mcp_directory, &clock)?;
         let (workspaces, mcp) = (executors.workspaces.clone(), executors.mcp.clone());
         let notes = ReadinessNotes::new(tools.notes, workspaces.clone(), mcp);
         let deps = RuntimeDeps {
@@ -210,9 +211,10 @@ fn provider_client(clock: &Arc<dyn Clock>) -> HttpModel {
 fn executors(
     extensions: &Extensions,
     services: BuiltinServices,
+    mcp_directory: PathBuf,
     clock: &Arc<dyn Clock>,
 ) -> Result<Executors, StartError> {
-    let executors = Executors::new(extensions.clone(), services, clock.clone());
+    let executors = Executors::new(extensions.clone(), services, mcp_directory, clock.clone());
     executors.map_err(|error| StartError::Broken(error.to_string()))
 }
 

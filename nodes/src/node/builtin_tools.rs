@@ -9,16 +9,22 @@ use abide_actors::tools::BuiltinServices;
 use abide_actors::web_fetch::Fetcher;
 use abide_actors::workspace::Workspaces;
 
-use crate::config::Config;
+use crate::config::{Config, StoreUrl};
 use crate::launcher;
 use crate::start_error::StartError;
 
 /// The directory of workspaces, unless one is configured.
 const DEFAULT_WORKSPACES: &str = ".abide/workspaces";
 
+/// The directory in that of the workspaces for the MCP servers of all nodes. No workspace's name begins
+/// with a dot.
+const MCP_DIRECTORY: &str = ".mcp";
+
 /// The services of the built-in tools, and the notes about them.
 pub(super) struct BuiltinTools {
     pub(super) services: BuiltinServices,
+    /// Where MCP servers work. Nodes that share their storage share none of it.
+    pub(super) mcp_directory: PathBuf,
     /// The notes that hold as long as the node runs.
     pub(super) notes: Vec<String>,
 }
@@ -42,7 +48,12 @@ pub(super) fn prepare(
         Launcher::missing()
     });
     let shell = Shell::new(launcher, config.sandbox.into(), Limits::default());
-    let shell = shell.with_protected_ports(protected);
+    let hidden: &[PathBuf] = match &config.store {
+        StoreUrl::Embedded(directory) => std::slice::from_ref(directory),
+        StoreUrl::Memory | StoreUrl::Redis(_) => &[],
+    };
+    let shell = shell.with_protected_ports(protected).with_hidden_directories(hidden);
+    let shell = shell.map_err(|error| StartError::Broken(error.to_string()))?;
     lines.extend(sandbox_note(shell.sandbox()));
     if is_shared && config.workspaces.is_none() {
         lines.push(format!(
@@ -55,14 +66,19 @@ pub(super) fn prepare(
     }
     Ok(BuiltinTools {
         services: BuiltinServices { workspaces, shell: Arc::new(shell), fetcher },
+        mcp_directory: base_directory(config).join(MCP_DIRECTORY).join(config.node_name().as_str()),
         notes: lines,
     })
 }
 
 /// The workspaces that the configuration describes.
 fn workspaces(config: &Config, clock: &Arc<dyn Clock>) -> Workspaces {
-    let base = config.workspaces.clone().unwrap_or_else(|| PathBuf::from(DEFAULT_WORKSPACES));
-    Workspaces::new(base, clock.clone()).with_permitted_roots(config.workspace_roots.clone())
+    Workspaces::new(base_directory(config), clock.clone())
+        .with_permitted_roots(config.workspace_roots.clone())
+}
+
+fn base_directory(config: &Config) -> PathBuf {
+    config.workspaces.clone().unwrap_or_else(|| PathBuf::from(DEFAULT_WORKSPACES))
 }
 
 /// What the sandbox does not keep commands from; `None` when it is complete.

@@ -1,4 +1,4 @@
-//! A killed node leaves no command behind, and commands cannot read the secrets of their node.
+//! A killed node leaves no command and no server behind, and commands cannot read the secrets of their node.
 
 use std::env;
 use std::io::Write;
@@ -7,9 +7,11 @@ use std::process::Stdio;
 use abide_actors::exec::{Limits, Sandbox, Shell};
 use tokio::process::{Child, Command};
 
+use crate::servers::{script, shell};
 use crate::test_shell::{TestShell, eventually, launcher, sleeping, unique_seconds};
 
 const COMMAND: &str = "ABIDE_TEST_COMMAND";
+const SERVER: &str = "ABIDE_TEST_SERVER";
 
 /// Starts this test program again, as a node that runs one command and prints its output.
 fn start_node(command: &str, secret: &str) -> Child {
@@ -22,6 +24,32 @@ fn start_node(command: &str, secret: &str) -> Child {
         .kill_on_drop(true)
         .spawn()
         .unwrap()
+}
+
+/// Does nothing unless the next test started it, which ends it.
+#[tokio::test]
+async fn a_node_keeps_the_server_that_it_is_given() {
+    if let Ok(text) = env::var(SERVER) {
+        let base = tempfile::tempdir().unwrap();
+        let _server = shell().serve(script(&text, &base)).await.unwrap();
+        std::future::pending::<()>().await;
+    }
+}
+
+#[tokio::test]
+async fn a_killed_node_leaves_no_server_behind() {
+    let seconds = unique_seconds();
+    let deaf = "trap '' TERM HUP; setsid sleep LONG & sleep LONG";
+    let mut node = Command::new(env::current_exe().unwrap())
+        .args(["--exact", "killed_node::a_node_keeps_the_server_that_it_is_given"])
+        .env(SERVER, deaf.replace("LONG", &seconds))
+        .stdout(Stdio::null())
+        .kill_on_drop(true)
+        .spawn()
+        .unwrap();
+    eventually("two sleeps", || sleeping(&seconds) == 2).await;
+    node.kill().await.unwrap();
+    eventually("no sleep", || sleeping(&seconds) == 0).await;
 }
 
 /// Does nothing unless another test here started it.

@@ -122,7 +122,36 @@ async fn a_list_of_ports_is_refused_where_nothing_can_enforce_it() {
         let network = Network::ports([443].into());
         let refused = shell.inner.run(Command { network, ..shell.command("true") }).await;
         let reason = refused.unwrap_err().to_string();
-        assert!(reason.starts_with("permissions.network names ports"), "{reason}");
+        assert!(reason.starts_with("network names ports"), "{reason}");
+    }
+}
+
+#[tokio::test]
+async fn a_command_reads_its_workspace_and_nothing_else_of_the_store() {
+    let store = tempfile::tempdir().unwrap();
+    let beside = tempfile::tempdir().unwrap();
+    let workspace = store.path().join("workspaces/c");
+    fs::create_dir_all(&workspace).unwrap();
+    let link = workspace.join("link");
+    let journal = store.path().join("journal");
+    fs::write(&journal, "told in confidence").unwrap();
+    for file in [workspace.join("file"), beside.path().join("file")] {
+        fs::write(file, "open").unwrap();
+    }
+    std::os::unix::fs::symlink(&journal, link).unwrap();
+    let shell = Shell::new(launcher(), Sandbox::Auto, Limits::default());
+    let shell = shell.with_hidden_directories(&[store.path().to_owned()]).unwrap();
+    let shell = TestShell::around(shell);
+    let run = async |text: String| {
+        let command = Command { directory: workspace.clone(), ..shell.command(&text) };
+        shell.inner.run(command).await.unwrap().output
+    };
+    let beside = beside.path().display();
+    assert_eq!(run(format!("cat file {beside}/file; cat <(echo in)")).await, "openopenin\n");
+    let journal = journal.display();
+    for hidden in ["cat link".to_owned(), format!("cat {journal}"), format!("cp {journal} here")] {
+        let output = run(hidden).await;
+        assert!(output.contains("Permission denied"), "{output}");
     }
 }
 

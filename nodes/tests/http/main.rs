@@ -6,6 +6,7 @@ mod api;
 mod blobs;
 mod bodies;
 mod calls;
+mod child_calls;
 mod conversations;
 mod decisions;
 mod document;

@@ -23,6 +23,10 @@ pub async fn detect_gaps(hub: Hub, store: Arc<dyn Store>, cluster: ClusterClient
         if cluster.view().others().next().is_none() {
             continue;
         }
+        let view = cluster.view();
+        if view.others().any(|member| !view.reaches(member)) {
+            hub.report_missed_children();
+        }
         let subscriptions = hub.plane().local_subscriptions();
         for ids in subscriptions.chunks(BATCH_SIZE) {
             // A store that is away shows nothing new.
@@ -39,6 +43,14 @@ pub async fn detect_gaps(hub: Hub, store: Arc<dyn Store>, cluster: ClusterClient
 }
 
 impl Hub {
+    /// Has listeners of roots read what their descendants wait for: one may be on a node that cannot
+    /// send it.
+    fn report_missed_children(&self) {
+        let plane = self.plane();
+        let roots = plane.channels.values().filter(|channel| channel.has_children);
+        roots.for_each(|channel| channel.send(StreamItem::Missed));
+    }
+
     /// Compares the last event that listeners were sent with the last one of the journal.
     fn compare(&self, id: &ConversationId, seq: Option<Seq>) {
         let mut plane = self.plane();

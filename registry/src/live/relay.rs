@@ -20,7 +20,8 @@ use crate::protocol::LiveUpdate;
 const MAX_WAITING_MESSAGES: usize = 4_096;
 /// How many messages travel in one call.
 const MAX_BATCH: usize = 256;
-/// The bytes of events in one call. Listeners read events beyond them from the store.
+/// The bytes of events, and of children's calls, in one call. Listeners read what is beyond them from
+/// the store.
 const MAX_EVENT_BYTES: usize = 512 << 10;
 /// How many subscriptions travel in one call.
 const MAX_SUBSCRIPTIONS: usize = 5_000;
@@ -153,7 +154,10 @@ fn pack(batch: Vec<Outgoing>, update: &mut LiveUpdate) -> Vec<oneshot::Sender<()
             Outgoing::Barrier(reply) => barriers.push(reply),
             // The listeners read the journal.
             Outgoing::Signal(..) if update.anew => {}
-            Outgoing::Signal(id, signal) => update.signals.push((id, limit(signal, &mut bytes))),
+            Outgoing::Signal(id, signal) => match limit(signal, &mut bytes) {
+                Signal::Child(calls) => update.children.push((id, calls)),
+                signal => update.signals.push((id, signal)),
+            },
             // The snapshot contains it.
             Outgoing::Listen(_) | Outgoing::Unlisten(_) if update.anew => {}
             Outgoing::Anew => {}
@@ -170,9 +174,18 @@ fn pack(batch: Vec<Outgoing>, update: &mut LiveUpdate) -> Vec<oneshot::Sender<()
     barriers
 }
 
-/// The signal, or a request to read the journal if its events exceed the bytes of one call.
+/// The signal, or a request to read the store if its content exceeds the bytes of one call.
 fn limit(signal: Signal, bytes: &mut usize) -> Signal {
-    let Signal::Committed(events) = &signal else { return signal };
-    *bytes += serde_json::to_vec(events).map_or(0, |json| json.len());
+    let json = match &signal {
+        Signal::Committed(events) => serde_json::to_vec(events),
+        Signal::Child(calls) => serde_json::to_vec(calls),
+        Signal::Status { .. }
+        | Signal::Text(_)
+        | Signal::Thinking(_)
+        | Signal::Progress { .. }
+        | Signal::Revived
+        | Signal::Deleted => return signal,
+    };
+    *bytes += json.map_or(0, |json| json.len());
     if *bytes > MAX_EVENT_BYTES { Signal::Revived } else { signal }
 }

@@ -86,6 +86,7 @@ impl Heartbeat {
                         tracing::warn!(%error, "lease renewal failed");
                     }
                     failures += 1;
+                    self.lease.note_failure(error);
                 }
             }
             let change = async {

@@ -2,19 +2,25 @@
 
 use std::collections::BTreeSet;
 
+use abide_actors::child_calls::{ChildCalls, DescendantCalls};
+use abide_actors::conversation;
 use abide_actors::request::{Request, RequestError};
 use abide_conversation::command::ChildEnded;
-use abide_conversation::event::EventData;
 use abide_conversation::message::{ErrorType, Outcome};
-use abide_conversation::{ConversationId, Rejection, Seq, State};
+use abide_conversation::{CallId, ConversationId, Rejection, State};
+use futures::future::try_join_all;
 
 use super::ConversationRouter;
 
 /// How many conversations of a tree are visited: 16 children each, 5 levels deep, could be a
 /// million.
 const MAX_DESCENDANTS: usize = 1_000;
-/// How many events are read at once.
-const EVENT_PAGE_SIZE: usize = 1_000;
+/// How many descendants a snapshot reads: the children that one root may have at once, and theirs.
+const MAX_SHOWN_DESCENDANTS: usize = 256;
+/// A snapshot reads no further level of descendants when it has this many of their calls.
+const MAX_SHOWN_CALLS: usize = 256;
+/// How many descendants are read at a time.
+const MAX_CONCURRENT_READS: usize = 8;
 
 impl ConversationRouter {
     /// The conversation, its children that answer open calls now, and theirs, as far as the store
@@ -35,6 +41,42 @@ impl ConversationRouter {
         Ok(tree)
     }
 
+    /// What the descendants of a root wait for, as far as the store knows; nothing for a child.
+    /// Without children that answer open calls, nothing is read.
+    pub(super) async fn descendant_calls(
+        &self,
+        root: &State,
+    ) -> Result<DescendantCalls, RequestError> {
+        let mut found = DescendantCalls { calls: Vec::new(), is_complete: true };
+        let mut level = if root.parent.is_none() { open_children(root) } else { Vec::new() };
+        let mut open_calls = 0;
+        while !level.is_empty() {
+            let room = if open_calls < MAX_SHOWN_CALLS {
+                MAX_SHOWN_DESCENDANTS.saturating_sub(found.calls.len())
+            } else {
+                0
+            };
+            found.is_complete &= level.len() <= room;
+            level.truncate(room);
+            let mut states = Vec::with_capacity(level.len());
+            for ids in level.chunks(MAX_CONCURRENT_READS) {
+                let mut reads = Vec::with_capacity(ids.len());
+                for id in ids {
+                    reads.push(self.stored_state(id));
+                }
+                states.extend(try_join_all(reads).await?);
+            }
+            // A child that its parent has journalled may not exist yet.
+            let states: Vec<State> = states.into_iter().map(Option::unwrap_or_default).collect();
+            let calls =
+                level.into_iter().zip(&states).map(|(id, state)| ChildCalls::new(id, state));
+            found.calls.extend(calls);
+            open_calls = found.calls.iter().map(|calls| calls.pending.len()).sum();
+            level = states.iter().flat_map(open_children).collect();
+        }
+        Ok(found)
+    }
+
     /// Has a child that is about to be deleted fail its parent's call, so that the parent does not
     /// wait for it in vain.
     pub(super) async fn report_deletion_to_parent(
@@ -44,45 +86,50 @@ impl ConversationRouter {
         let Some(state) = self.stored_state(id).await? else { return Ok(()) };
         let awaited =
             state.owed_report.is_some() || state.turns_started <= 1 && state.turn.is_some();
-        let Some(parent) = state.parent.filter(|_| awaited) else { return Ok(()) };
-        let reason = "sub_agent_failed: its conversation was deleted".to_owned();
-        let ended = ChildEnded {
-            call: parent.call_id,
-            child: id.clone(),
-            outcome: Outcome::Err(reason, ErrorType::ToolError),
-            ui: None,
-            usage: state.usage,
-            storages: state.storages,
-        };
-        let request = Request::ChildEnded(Box::new(ended));
-        match Box::pin(self.deliver(&parent.conversation_id, request, Vec::new())).await {
+        let Some(parent) = state.parent.as_ref().filter(|_| awaited) else { return Ok(()) };
+        let ended = child_deleted(parent.call_id.clone(), id.clone(), &state);
+        match Box::pin(self.deliver(&parent.conversation_id, ended, Vec::new())).await {
             // The parent waits no longer, or is gone.
             Ok(_) | Err(RequestError::Rejected(_)) => Ok(()),
             Err(error) => Err(error),
         }
     }
 
-    /// Deletes all children that a conversation ever had, since they belong to it. Cancels its turn
-    /// first and looks again until there are no more children. Returns them.
+    /// Deletes all children that a conversation ever had, since they belong to it, after it has
+    /// stopped waiting for them. Returns them.
     pub(super) async fn delete_children(
         &self,
         id: &ConversationId,
     ) -> Result<BTreeSet<ConversationId>, RequestError> {
-        let mut deleted = BTreeSet::new();
-        loop {
-            let children = self.all_children(id).await?;
-            let remaining: BTreeSet<ConversationId> =
-                children.into_iter().filter(|child| !deleted.contains(child)).collect();
-            if remaining.is_empty() {
-                return Ok(deleted);
-            }
-            match Box::pin(self.deliver(id, Request::Cancel, Vec::new())).await {
-                // Nothing of a quarantined conversation runs.
-                Ok(_) | Err(RequestError::Quarantined(_)) => {}
-                Err(error) => return Err(error),
-            }
-            self.delete_all(&remaining).await?;
-            deleted.extend(remaining);
+        let children = conversation::planned_children(self.store.as_ref(), id).await?;
+        if !children.is_empty() {
+            self.stop_awaiting_children(id).await?;
+            self.delete_all(&children).await?;
+        }
+        Ok(children)
+    }
+
+    /// Ends the turn and the dispatches that wait for children.
+    async fn stop_awaiting_children(&self, id: &ConversationId) -> Result<(), RequestError> {
+        self.deliver_if_able(id, Request::Cancel).await?;
+        let Some(state) = self.stored_state(id).await? else { return Ok(()) };
+        for (call, child) in state.awaited_children() {
+            let ended = child_deleted(call.clone(), child.clone(), &State::default());
+            self.deliver_if_able(id, ended).await?;
+        }
+        Ok(())
+    }
+
+    /// Delivers a request that comes too late if the conversation is quarantined, so that nothing of
+    /// it runs, or if it is gone or has gone on.
+    async fn deliver_if_able(
+        &self,
+        id: &ConversationId,
+        request: Request,
+    ) -> Result<(), RequestError> {
+        match Box::pin(self.deliver(id, request, Vec::new())).await {
+            Ok(_) | Err(RequestError::Rejected(_) | RequestError::Quarantined(_)) => Ok(()),
+            Err(error) => Err(error),
         }
     }
 
@@ -99,26 +146,22 @@ impl ConversationRouter {
         }
         Ok(())
     }
+}
 
-    async fn all_children(&self, id: &ConversationId) -> Result<Vec<ConversationId>, RequestError> {
-        let mut children = Vec::new();
-        let mut after = Seq::ZERO;
-        loop {
-            let page = self.store.events(id, after, EVENT_PAGE_SIZE).await?;
-            let Some(last) = page.last() else { return Ok(children) };
-            after = last.seq;
-            children.extend(page.into_iter().filter_map(|event| match event.data {
-                EventData::ToolCall(call) => call.kind.child().cloned(),
-                EventData::DispatchStarted(run) => run.child,
-                _ => None,
-            }));
-        }
-    }
+/// Tells a parent that a child in this state was deleted.
+fn child_deleted(call: CallId, child: ConversationId, deleted: &State) -> Request {
+    let reason = "sub_agent_failed: its conversation was deleted".to_owned();
+    Request::ChildEnded(Box::new(ChildEnded {
+        call,
+        child,
+        outcome: Outcome::Err(reason, ErrorType::ToolError),
+        ui: None,
+        usage: deleted.usage,
+        storages: deleted.storages.clone(),
+    }))
 }
 
 /// The children that answer open calls now.
 fn open_children(state: &State) -> Vec<ConversationId> {
-    let calls = state.turn.iter().flat_map(|turn| &turn.calls);
-    let runs = state.dispatches.values().filter_map(|run| run.child.clone());
-    calls.filter_map(|call| call.kind.child().cloned()).chain(runs).collect()
+    state.awaited_children().map(|(_, child)| child.clone()).collect()
 }

@@ -39,7 +39,8 @@ impl ConversationRouter {
             Some(agent) => self.services.agents.newest(agent).await?,
             None => None,
         };
-        Ok(Some(Snapshot::new(id.clone(), &state, overlay, newest)))
+        let descendants = self.descendant_calls(&state).await?;
+        Ok(Some(Snapshot::new(id.clone(), &state, overlay, descendants, newest)))
     }
 
     /// The claim on a conversation if a live member holds it, and where that member is.

@@ -71,6 +71,8 @@ pub struct Redis {
     durable: Vec<Connection>,
     /// For reads that wait for replicas; empty if none do.
     confirmed: Vec<Connection>,
+    /// For the node's own membership, if it waits for replicas: nothing may hold up a renewal.
+    membership: Connection,
     /// For megabytes, which would hold up everything behind them.
     large: Connection,
     large_transfers: Semaphore,
@@ -131,6 +133,7 @@ impl Redis {
             writes: writing(),
             durable: (0..number(DURABLE_CONNECTIONS)).map(|_| writing()).collect(),
             confirmed: (0..number(CONFIRMED_CONNECTIONS)).map(|_| reading()).collect(),
+            membership: reading(),
             large: writing().with_timeout(LARGE_TIMEOUT),
             large_transfers: Semaphore::new(MAX_LARGE_TRANSFERS),
             pages: reading(),

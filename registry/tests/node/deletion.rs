@@ -1,14 +1,15 @@
-//! A deletion takes the files of the conversation with it, if the conversation is the node's to
-//! delete.
+//! A deletion takes the files and the children of the conversation with it, as far as they are its
+//! own.
 
 use std::path::PathBuf;
 
 use abide_actors::identity::{Incarnation, NodeName};
 use abide_actors::journal::Holder;
-use abide_actors::request::Request;
-use abide_conversation::ConversationId;
+use abide_actors::request::{ForkRequest, Request, RequestError, SpawnRequest};
 use abide_conversation::event::TurnOutcome;
+use abide_conversation::{AgentName, ConversationId, Principal, Rejection};
 
+use crate::sub_agents::{BOSS, CAREFUL_KID, KID, all_conversations, child, suspended};
 use crate::test_node::{TestNode, builtin_base};
 
 const WRITER: &str = r#"
@@ -44,4 +45,60 @@ async fn a_holder_that_was_replaced_deletes_no_files() {
     node.store.claim(&id, &next, Some(&me)).await.unwrap();
     assert!(node.deliver("kept", Request::Delete).await.is_err());
     assert!(file.exists(), "the files of a conversation that lives on elsewhere");
+}
+
+/// A parent and its child.
+async fn family(kid: &str) -> (TestNode, String) {
+    let node = TestNode::new(BOSS).await;
+    node.define(kid).await;
+    node.send("x", "go").await.unwrap();
+    let child = child(&node, "x").await;
+    (node, child)
+}
+
+/// The message that spawns a child, as it may be on its way for long.
+async fn late_spawn(node: &TestNode, child: &str) -> Request {
+    Request::Spawn(Box::new(SpawnRequest {
+        parent: node.state(child).await.parent.unwrap(),
+        agent: AgentName::new("kid"),
+        content: Vec::new(),
+        principal: Principal::system(),
+        assigns: Default::default(),
+        message_assigns: Default::default(),
+    }))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_child_whose_parent_is_gone_is_not_created() {
+    let (node, child) = family(CAREFUL_KID).await;
+    suspended(&node, &child).await;
+    let late = late_spawn(&node, &child).await;
+    node.deliver("x", Request::Delete).await.unwrap();
+    assert_eq!(node.deliver(&child, late).await, Err(RequestError::Rejected(Rejection::NotFound)));
+    assert_eq!(all_conversations(&node).await, [""; 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_child_that_its_parent_does_not_wait_for_any_more_is_not_created_anew() {
+    let (node, child) = family(KID).await;
+    node.turn_end("x", 1).await;
+    let late = late_spawn(&node, &child).await;
+    node.deliver(&child, Request::Delete).await.unwrap();
+    assert_eq!(node.deliver(&child, late).await, Err(RequestError::Rejected(Rejection::NotFound)));
+    assert_eq!(all_conversations(&node).await, ["x"]);
+}
+
+/// A fork copies the calls of the original, and with them the names of its children.
+#[tokio::test(start_paused = true)]
+async fn a_deleted_fork_leaves_the_children_of_the_original() {
+    let (node, child) = family(KID).await;
+    node.turn_end("x", 1).await;
+    let fork = Request::Fork(ForkRequest { from: ConversationId::new("x"), at_seq: None });
+    node.deliver("y", fork).await.unwrap();
+    node.deliver("y", Request::Delete).await.unwrap();
+    let mut left = all_conversations(&node).await;
+    left.sort();
+    let mut family = vec![child, "x".to_owned()];
+    family.sort();
+    assert_eq!(left, family);
 }

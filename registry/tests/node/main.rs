@@ -4,6 +4,7 @@
 
 mod audit;
 mod budgets;
+mod child_clients;
 mod child_deaths;
 mod children;
 mod client_calls;

@@ -68,23 +68,15 @@ pub fn grand_boss() -> String {
 /// The ids of the children of a journal's calls, in order.
 pub fn children(events: &[Event]) -> Vec<String> {
     let child = |event: &Event| match &event.data {
-        EventData::ToolCall(call) => call.kind.child().map(ToString::to_string),
-        EventData::DispatchStarted(run) if run.attempt == Attempt::FIRST => {
-            run.child.as_ref().map(ToString::to_string)
-        }
-        _ => None,
+        EventData::DispatchStarted(run) if run.attempt != Attempt::FIRST => None,
+        data => data.planned_child().map(ToString::to_string),
     };
     events.iter().filter_map(child).collect()
 }
 
 /// The child of a conversation's only call, as soon as there is one.
 pub async fn child(node: &TestNode, id: &str) -> String {
-    node.poll_for_event(id, |data| match data {
-        EventData::ToolCall(call) => call.kind.child().is_some(),
-        EventData::DispatchStarted(run) => run.child.is_some(),
-        _ => false,
-    })
-    .await;
+    node.poll_for_event(id, |data| data.planned_child().is_some()).await;
     children(&node.journal(id).await).remove(0)
 }
 

@@ -192,7 +192,13 @@ impl TestNode {
             membership,
             agents: catalog.clone(),
             model: model.clone(),
-            executors: Executors::new(extensions, builtin_services(&clock), clock.clone()).unwrap(),
+            executors: Executors::new(
+                extensions,
+                builtin_services(&clock),
+                builtin_base().join(".mcp"),
+                clock.clone(),
+            )
+            .unwrap(),
             clock,
             passivate_after: PASSIVATE_AFTER,
             policy,

@@ -1,6 +1,8 @@
 //! The actor of one simulated conversation: load, then decide, append, evolve, reconcile, as in the
 //! product.
 
+mod delete;
+
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -24,7 +26,6 @@ use serde_json::json;
 use crate::activities;
 use crate::executor::OneShot;
 use crate::host::{HostMsg, Live};
-use crate::mutation::Mutation;
 use crate::node::Node;
 
 /// A store that takes longer counts as unavailable; the outcome of a write is then unknown.
@@ -68,8 +69,7 @@ impl From<Action> for Request {
 impl Request {
     /// Whether the request creates its conversation.
     pub fn creates(&self) -> bool {
-        let creates =
-            |it: &Action| matches!(it, Action::Send(_) | Action::Spawn(_) | Action::Abandon(_));
+        let creates = |it: &Action| matches!(it, Action::Send(_) | Action::Spawn(_));
         match &self.ask {
             Ask::Act(action) => creates(action),
             Ask::Fork(_) => true,
@@ -173,6 +173,7 @@ impl Actor {
         if let Some(history) = self.node.crash_histories.borrow_mut().get_mut(&self.live.id) {
             history.record_start();
         }
+        self.delete_if_unawaited().await?;
         self.dormant = self.node.draining.get();
         if self.state.exists() && !self.dormant {
             self.act(Action::Revive).await?;
@@ -273,7 +274,7 @@ impl Actor {
         let action = match ask {
             Ask::Act(action) => Ok(action),
             Ask::Fork(from) => self.create_from_prefix(from).await.map(Action::Create),
-            Ask::Delete => return self.delete(delivery, key, Outcome::Done(Seq::ZERO)).await,
+            Ask::Delete => return self.delete(delivery, key).await,
         };
         let action = match action {
             Ok(action) => action,
@@ -288,71 +289,23 @@ impl Actor {
                 let seq = events.last().map_or(Seq::ZERO, |event| event.seq);
                 let is_new = !self.state.exists();
                 let written = self.commit(events, key.map(|key| stored_response(key, seq))).await;
-                let is_without_parent = match written {
-                    Ok(()) if is_new => self.is_without_parent().await,
-                    written => written.map(|()| false),
+                let erased = match written {
+                    Ok(()) if is_new => self.delete_if_unawaited().await,
+                    written => written.map(|()| false).map_err(ExitReason::from),
                 };
-                match is_without_parent {
-                    Ok(true) => {
-                        self.node.world.store.count("children without a parent");
-                        let not_found = Outcome::Rejected(Rejection::NotFound);
-                        return self.delete(delivery, None, not_found).await;
-                    }
+                match erased {
+                    Ok(true) => delivery.reply.send(Outcome::Rejected(Rejection::NotFound)),
                     Ok(false) => delivery.reply.send(Outcome::Done(seq)),
-                    Err(refusal) => {
+                    Err(reason) => {
                         delivery
                             .reply
                             .send(Outcome::Unavailable("the outcome of the write is unknown"));
-                        return Err(refusal.into());
+                        return Err(reason);
                     }
                 }
             }
         }
         Ok(())
-    }
-
-    /// Deletes the conversation, and answers so. The actor stays: the next request may create it
-    /// anew.
-    async fn delete(
-        &mut self,
-        delivery: Delivery,
-        key: Option<String>,
-        deleted: Outcome,
-    ) -> Result<(), ExitReason> {
-        if !self.state.exists() {
-            delivery.reply.send(Outcome::Rejected(Rejection::NotFound));
-            return Ok(());
-        }
-        let activities = self.live.activities.take();
-        activities.values().for_each(|task| self.node.world.exec.abort(*task));
-        let (node, id) = (self.node.clone(), self.live.id.clone());
-        let answer = key.map(|key| stored_response(key, Seq::ZERO));
-        node.world.trace(|| format!("{} deletes {id}", node.me()));
-        if let Err(refusal) = node.ask(DEADLINE, node.store.delete(&id, &self.held, answer)).await {
-            delivery.reply.send(Outcome::Unavailable("the outcome of the write is unknown"));
-            return Err(refusal.into());
-        }
-        // Without a new claim the next request is fenced; the deletion is done, and is answered.
-        if let Ok(held) = node.ask(DEADLINE, node.store.claim(&id, &node.me())).await {
-            self.held = held;
-            *self.live.held.borrow_mut() = Some(self.held.clone());
-        }
-        (self.state, self.cached_seq) = (State::default(), Seq::ZERO);
-        delivery.reply.send(deleted);
-        Ok(())
-    }
-
-    /// Whether this conversation was created just now by a parent that is gone. Whoever deletes a
-    /// parent deletes its children afterwards, too, so that one of both sees what the other has
-    /// done.
-    async fn is_without_parent(&self) -> Result<bool, StoreError> {
-        let Some(parent) = &self.state.parent else { return Ok(false) };
-        if self.node.world.mutation == Some(Mutation::ChildrenOutliveParents) {
-            return Ok(false);
-        }
-        let store = &self.node.store;
-        let first = store.events(&parent.conversation_id, Seq::ZERO, 1);
-        Ok(self.node.ask(DEADLINE, first).await?.is_empty())
     }
 
     /// What a fork is created with: the settings of the original.

@@ -9,7 +9,7 @@ use abide_actors::journal::StoreError;
 use abide_conversation::command::{
     ChildEnded, ChildStarted, CopiedEvents, Create, IfBusy, ToolReturned,
 };
-use abide_conversation::event::{EventData, TurnOutcome};
+use abide_conversation::event::{TurnOutcome, add_planned_children};
 use abide_conversation::message::{ErrorType, Outcome as ToolOutcome};
 use abide_conversation::parent::Parent;
 use abide_conversation::usage::Usage;
@@ -22,6 +22,7 @@ use crate::activities;
 use crate::actor::{Ask, Outcome, Request};
 use crate::mutation::Mutation;
 use crate::node::Node;
+use crate::store::Client;
 
 /// The delay before another conversation is tried again doubles between these.
 const MIN_RETRY_DELAY: Duration = Duration::from_millis(50);
@@ -30,6 +31,10 @@ const MAX_RETRY_DELAY: Duration = Duration::from_millis(1_000);
 const CHILD_TIMEOUT: Duration = Duration::from_millis(3_000);
 /// The events that are read at once.
 const PAGE_EVENTS: usize = 4;
+/// How often a deletion finds new children.
+const MAX_DELETION_ATTEMPTS: usize = 8;
+/// Why a conversation is not deleted before its children are.
+pub const CHILDREN_REMAIN: &str = "the conversation still has children";
 
 /// Delivers a request to the parent or a child, and retries while that is unavailable.
 async fn deliver(node: &Rc<Node>, to: &ConversationId, action: Action) -> Outcome {
@@ -182,10 +187,9 @@ pub async fn publish(
 }
 
 impl Node {
-    /// Deletes a conversation: its parent learns of it first, then go its children, and those that
-    /// a request of the parent created anew meanwhile. Later ones find no parent.
+    /// Deletes a conversation: its parent learns of it first, then go its children.
     pub async fn delete(self: &Rc<Self>, id: &ConversationId, request: Request) -> Outcome {
-        let Ok(state) = self.stored_state(id).await else {
+        let Ok(state) = stored_state(self, id).await else {
             return Outcome::Unavailable("the store is away");
         };
         let awaited =
@@ -200,50 +204,43 @@ impl Node {
         if self.world.mutation == Some(Mutation::ChildrenOutliveParents) {
             return self.deliver_in_time(id, request).await;
         }
-        let children = match Box::pin(self.delete_children(id)).await {
-            Ok(children) => {
-                self.world.trace(|| format!("{} deleted of {id}: {children:?}", self.me()));
-                children
+        for _ in 0..MAX_DELETION_ATTEMPTS {
+            if let Err(failed) = Box::pin(self.delete_children(id)).await {
+                return failed;
             }
-            Err(failed) => return failed,
-        };
-        let deleted = self.deliver_in_time(id, request).await;
-        if !matches!(deleted, Outcome::Done(_)) {
-            return deleted;
+            match self.deliver_in_time(id, request.clone()).await {
+                Outcome::Unavailable(CHILDREN_REMAIN) => {}
+                outcome => return outcome,
+            }
         }
-        match Box::pin(self.delete_all(&children)).await {
-            Ok(()) => deleted,
-            Err(failed) => failed,
-        }
+        Outcome::Unavailable("the conversation keeps spawning")
     }
 
-    /// Deletes all children that a conversation ever had, and looks again until there are no more.
-    /// Returns them.
-    async fn delete_children(
+    /// Deletes all children that a conversation ever had, after it has stopped waiting for them.
+    async fn delete_children(self: &Rc<Self>, id: &ConversationId) -> Result<(), Outcome> {
+        let away = |_: StoreError| Outcome::Unavailable("the store is away");
+        let children = planned_children(&self.store, id).await.map_err(away)?;
+        if children.is_empty() {
+            return Ok(());
+        }
+        self.deliver_if_able(id, activities::cancel()).await?;
+        let state = stored_state(self, id).await.map_err(away)?;
+        for (call, child) in state.awaited_children() {
+            let ended = child_ended(child, &State::default(), failed("deleted"), call);
+            self.deliver_if_able(id, ended).await?;
+        }
+        self.world.trace(|| format!("{} deletes of {id}: {children:?}", self.me()));
+        self.delete_all(&children).await
+    }
+
+    async fn deliver_if_able(
         self: &Rc<Self>,
         id: &ConversationId,
-    ) -> Result<BTreeSet<ConversationId>, Outcome> {
-        let mut deleted = BTreeSet::new();
-        loop {
-            let events = self.store.events(id, Seq::ZERO, usize::MAX).await;
-            let events = events.map_err(|_| Outcome::Unavailable("the store is away"))?;
-            let children = events.into_iter().filter_map(|event| match event.data {
-                EventData::ToolCall(call) => call.kind.child().cloned(),
-                EventData::DispatchStarted(run) => run.child,
-                _ => None,
-            });
-            let remaining: BTreeSet<_> =
-                children.filter(|child| !deleted.contains(child)).collect();
-            if remaining.is_empty() {
-                return Ok(deleted);
-            }
-            let cancel = Request::from(activities::cancel());
-            match Box::pin(self.deliver(id, cancel)).await {
-                Outcome::Done(_) => {}
-                failed => return Err(failed),
-            }
-            self.delete_all(&remaining).await?;
-            deleted.extend(remaining);
+        action: Action,
+    ) -> Result<(), Outcome> {
+        match Box::pin(self.deliver(id, Request::from(action))).await {
+            Outcome::Done(_) | Outcome::Rejected(_) => Ok(()),
+            failed => Err(failed),
         }
     }
 
@@ -258,12 +255,24 @@ impl Node {
         }
         Ok(())
     }
+}
 
-    async fn stored_state(&self, id: &ConversationId) -> Result<State, StoreError> {
-        let stored = self.store.load(id).await?;
-        let folded = |it: abide_actors::journal::StoredConversation| {
-            abide_conversation::replay(it.state, &it.events)
-        };
-        Ok(stored.map(folded).unwrap_or_default())
-    }
+/// A conversation as the store has it; empty if there is none.
+pub async fn stored_state(node: &Rc<Node>, id: &ConversationId) -> Result<State, StoreError> {
+    let stored = node.store.load(id).await?;
+    let folded = |it: abide_actors::journal::StoredConversation| {
+        abide_conversation::replay(it.state, &it.events)
+    };
+    Ok(stored.map(folded).unwrap_or_default())
+}
+
+/// All children that a conversation ever planned.
+pub async fn planned_children(
+    store: &Client,
+    id: &ConversationId,
+) -> Result<BTreeSet<ConversationId>, StoreError> {
+    let events = store.events(id, Seq::ZERO, usize::MAX).await?;
+    let mut children = BTreeSet::new();
+    add_planned_children(&mut children, &events);
+    Ok(children)
 }

@@ -96,16 +96,11 @@ pub fn promises(world: &World) -> Option<String> {
 
 /// Checks that nothing is left of the children of deleted conversations.
 fn check_families(world: &World, journals: &BTreeMap<&ConversationId, Vec<Event>>) {
-    let child = |event: &Event| match &event.data {
-        EventData::ToolCall(call) => call.kind.child().cloned(),
-        EventData::DispatchStarted(run) => run.child.clone(),
-        _ => None,
-    };
     for id in journals.keys().copied() {
         let Some(parent) = stored_state(world, id).parent else { continue };
         let parent = &parent.conversation_id;
         let events = journals.get(parent).map_or(&[][..], Vec::as_slice);
-        if !events.iter().any(|event| child(event).as_ref() == Some(id)) {
+        if !events.iter().any(|event| event.data.planned_child() == Some(id)) {
             world.store.report_violation(format!("{id} outlives its parent {parent}"));
         }
     }

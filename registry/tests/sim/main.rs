@@ -24,8 +24,6 @@
 //! **What it does not prove**: that the product's shell does. A mistake that is only in the actor,
 //! host, router, heartbeat or mesh is found by `registry/tests/node`, `registry/tests/peers` and the
 //! tests with real processes. A change to the order of the shell's steps must be made in both.
-//!
-//! Defects that are known and not mended are counted in place of failing (`known.rs`).
 #![allow(clippy::unwrap_used, unreachable_pub)]
 
 mod activities;
@@ -34,7 +32,6 @@ mod executor;
 mod family;
 mod host;
 mod invariants;
-mod known;
 mod mutation;
 mod network;
 mod node;
@@ -216,6 +213,11 @@ fn an_append_that_is_acknowledged_before_a_replica_has_it_is_noticed() {
 #[test]
 fn an_answer_that_is_repeated_before_a_replica_has_it_is_noticed() {
     is_noticed(Mutation::AnswersWithoutWait);
+}
+
+#[test]
+fn a_lease_that_counts_before_a_replica_has_it_is_noticed() {
+    is_noticed(Mutation::RenewsWithoutWait);
 }
 
 #[test]

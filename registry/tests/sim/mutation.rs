@@ -41,6 +41,8 @@ pub enum Mutation {
     /// What was kept as an answer is given again although no replica has it: the servers do not let
     /// reads wait.
     AnswersWithoutWait,
+    /// A lease counts before replicas have it, as it once did in the product.
+    RenewsWithoutWait,
     /// The children of a deleted conversation stay.
     ChildrenOutliveParents,
     /// A full server refuses to delete.
@@ -64,6 +66,7 @@ impl Mutation {
             Mutation::AppendIgnoresNonce => "met events that it has not written",
             Mutation::WaitAnswersAtOnce => "is acknowledged before a replica has it",
             Mutation::AnswersWithoutWait => "is answered before a replica has it",
+            Mutation::RenewsWithoutWait => "its lease was renewed by a primary that lost it",
             Mutation::ChildrenOutliveParents => "outlives its parent",
             Mutation::FullRefusesDelete => "a full server refuses delete",
         }
@@ -105,6 +108,7 @@ impl Mutation {
             | Mutation::FencedNotRestarted
             | Mutation::WaitAnswersAtOnce
             | Mutation::AnswersWithoutWait
+            | Mutation::RenewsWithoutWait
             | Mutation::ChildrenOutliveParents => &[],
         }
     }

@@ -29,9 +29,8 @@ pub struct Observer {
     renewed: BTreeMap<String, u64>,
     /// The last renewal of each member, also by a primary of which nothing is left.
     acknowledged: BTreeMap<(String, String), u64>,
-    /// The members that were ever removed, and those whose lease had lapsed; not forgotten with the
-    /// server that knew it.
-    pub removed: BTreeSet<(String, String)>,
+    /// The members that were removed after their lease had lapsed. A death that the primary has
+    /// forgotten is none: nobody may rely on it.
     pub silenced: BTreeSet<(String, String)>,
     pub commits: u64,
     pub claims: u64,
@@ -46,8 +45,6 @@ impl Observer {
         let mut rebuilt = Self::default();
         log.iter().for_each(|transaction| rebuilt.observe(transaction));
         Self {
-            removed: self.removed.clone(),
-            silenced: self.silenced.clone(),
             acknowledged: self.acknowledged.clone(),
             commits: self.commits,
             claims: self.claims,
@@ -112,19 +109,9 @@ impl Observer {
         }
     }
 
-    /// Observes a transaction of a former primary, of which nothing is left: but whoever renewed a
-    /// lease there believes in it, and whoever was declared dead there may lose its conversations.
+    /// Observes a transaction of a former primary, of which nothing is left.
     pub fn observe_former(&mut self, transaction: &Transaction) {
         self.acknowledge(transaction);
-        let dead = transaction
-            .effects
-            .iter()
-            .filter(|words| text(&words[0]) == "ZADD" && text(&words[1]) == "abide:{members}:dead");
-        for words in dead {
-            let name = text(&words[3]).strip_prefix("incarnation ");
-            let who = name.and_then(|name| name.split_once('/'));
-            self.removed.extend(who.map(|(node, id)| (node.to_owned(), id.to_owned())));
-        }
     }
 
     fn report(&mut self, what: String) {
@@ -151,7 +138,6 @@ impl Observer {
         let Some(incarnation) = self.members.get(name).cloned() else { return };
         let who = holder(name, &incarnation);
         let lapsed = self.silence(&who, now).is_some_and(|silent_ms| silent_ms > LEASE_MS);
-        self.removed.insert(key(&who));
         if lapsed {
             self.silenced.insert(key(&who));
         }
@@ -189,7 +175,6 @@ impl Observer {
         let is_member = |holder: &Holder| {
             self.members.get(holder.node.as_str()).map(String::as_str)
                 == Some(holder.incarnation.as_str())
-                && !self.removed.contains(&key(holder))
         };
         if let Some(former) = former.filter(|former| *former != claim.holder && is_member(former)) {
             let me = claim.holder;

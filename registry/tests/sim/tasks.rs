@@ -281,7 +281,7 @@ impl Node {
             self.sleep(MIN_RENEW_INTERVAL).await;
         }
         let me = self.me();
-        let _ = self.ask(READ, self.store.declare_dead(&me, true)).await;
+        let _ = self.ask(READ, self.store.leave(&me)).await;
         self.world.kill(self.process_id, true);
     }
 }

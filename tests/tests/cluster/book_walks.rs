@@ -26,8 +26,7 @@ esac
 /// A stand-in for npx, which would download the server that `.ci/mcp-servers` has installed.
 const NPX: &str = r#"#!/bin/sh
 [ "$2" = "@modelcontextprotocol/server-everything" ] || exit 1
-cache=${XDG_CACHE_HOME:-$HOME/.cache}/abide-tests/mcp-everything/node_modules/.bin
-exec "$cache/mcp-server-everything"
+exec "CACHE/abide-tests/mcp-everything/node_modules/.bin/mcp-server-everything"
 "#;
 
 const README: &str = "README.md";
@@ -146,7 +145,10 @@ async fn run_blocks(site: &Site, page: &str, name: &str, address: String) -> Str
     let bin = site.dir().join("bin");
     std::fs::create_dir(&bin).unwrap();
     executable(&bin.join("cargo"), CARGO);
-    executable(&bin.join("npx"), NPX);
+    // A server has another home than its node.
+    let home = || format!("{}/.cache", std::env::var("HOME").unwrap());
+    let cache = std::env::var("XDG_CACHE_HOME").unwrap_or_else(|_| home());
+    executable(&bin.join("npx"), &NPX.replace("CACHE", &cache));
     let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
     let log = site.dir().join("output");
     let file = std::fs::File::create(&log).unwrap();

@@ -1,7 +1,9 @@
-//! MCP tools: one that asks a person, across the death of its node and of its server.
+//! MCP tools: one that asks a person, across the death of its node and of its server; and what their
+//! server is kept from.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
+use abide_tests::deadline::poll;
 use abide_tests::node::Site;
 use serde_json::{Value, json};
 
@@ -62,4 +64,46 @@ async fn a_users_own_call_reaches_a_tool_before_any_step_has_listed_it() {
     assert_eq!(answer["result"], "hi");
     let unknown = json!({"tool": "docs_nothing", "input": {}});
     site.client.post(path, &unknown).await.expect_problem(404, "not-found");
+}
+
+/// The result of a call that a user makes.
+async fn dispatch(site: &Site, tool: &str, input: Value) -> String {
+    let body = json!({"tool": tool, "input": input});
+    let answer = site.client.post("/v1/conversations/c/dispatch", &body).await.expect(200);
+    answer["result"].as_str().unwrap().to_owned()
+}
+
+#[tokio::test]
+async fn a_server_reaches_nothing_of_its_node_and_ends_with_it() {
+    let site = Site::new(ABIDE);
+    let node = site.start().await;
+    site.client.define("a", &with_docs(&[])).await;
+    let new = json!({"id": "c", "agent": "a"});
+    site.client.post("/v1/conversations", &new).await.expect(201);
+    let address = site.client.public_address();
+    let port: u16 = address.rsplit_once(':').unwrap().1.parse().unwrap();
+    let store = site.store().read_dir().unwrap().next().unwrap().unwrap().path();
+    for refused in [
+        json!({"read": "/proc/PARENT/environ"}),
+        json!({"read": format!("/proc/{}/environ", node.id())}),
+        json!({"read": store}),
+        json!({"write": site.dir().join("outside")}),
+        json!({"connect": port}),
+    ] {
+        assert_eq!(
+            dispatch(&site, "docs_reach", refused.clone()).await,
+            "PermissionError",
+            "{refused}"
+        );
+    }
+    for allowed in [json!({"read": "/etc/passwd"}), json!({"write": "inside"})] {
+        assert_eq!(dispatch(&site, "docs_reach", allowed).await, "reached");
+    }
+    let servers = site.dir().join(".abide/workspaces/.mcp/test");
+    let own = servers.read_dir().unwrap().next().unwrap().unwrap().path();
+    assert_eq!(std::fs::read_to_string(own.join("inside")).unwrap(), "reached");
+
+    let server = format!("/proc/{}", dispatch(&site, "docs_pid", json!({})).await);
+    node.kill().await;
+    poll("the server's end", async || (!Path::new(&server).exists()).then_some(())).await;
 }

@@ -6,7 +6,7 @@ use abide_tests::model_server::{ModelServer, Piece};
 use abide_tests::tool_server::ToolServer;
 use serde_json::json;
 
-use crate::agents::{agent, http};
+use crate::agents::{agent, client, http};
 use crate::sub_agent_scenario::{
     ALL_VICTIMS, MAX_ROOTS, Scenario, Victims, child, cost, sub_agent,
 };
@@ -90,6 +90,37 @@ async fn a_kill_while_the_child_waits_ends_in_one_answer_approved_elsewhere() {
         scenario.expect_one_answer("child is done", &cost()).await;
         assert_eq!(tools.requests.all().len(), scenario.roots);
     }
+}
+
+#[tokio::test]
+async fn a_page_on_the_root_answers_a_child_whose_node_was_killed() {
+    let mut kid = sub_agent(client("locate"));
+    kid["client_grace"] = json!("30s");
+    let mut scenario = Scenario::start("1m", &kid, async |client, _, child| {
+        let waits = |its: &Journal| its.about("suspension", "it").count() == 1;
+        client.wait_for(child, "the child to wait", waits).await;
+    })
+    .await;
+    let mut pages = Vec::new();
+    for number in 0..scenario.roots {
+        pages.push(scenario.third().events(&format!("c{number}"), None).await);
+    }
+    scenario.kill(Victims::Childs).await;
+    for (number, page) in pages.iter_mut().enumerate() {
+        let root = format!("c{number}");
+        let its = child(scenario.third(), &root).await;
+        let snapshot = scenario.third().snapshot(&root).await;
+        assert_eq!(snapshot["child_pending"][0]["conversation_id"], its, "{snapshot:#}");
+        assert_eq!(snapshot["child_pending"][0]["kind"], "client_exec", "{snapshot:#}");
+        let first = page.next().await.unwrap();
+        assert_eq!(first.data["child_pending"], snapshot["child_pending"]);
+        resolve(scenario.third(), &its, "it", json!({"result": "here"})).await.expect(200);
+        let read = page.wait_for("child_call_closed").await;
+        let closed = json!({"conversation_id": its, "call_id": "it", "suspension": 1});
+        assert_eq!(read.last().unwrap().data, closed);
+        assert!(read.iter().all(|frame| frame.name != "child_suspended"), "{read:#?}");
+    }
+    scenario.expect_one_answer("child is done", &cost()).await;
 }
 
 #[tokio::test]

@@ -31,7 +31,9 @@ const HOUSES: [House; 4] = [
         source: "actors/src",
         floors: &[
             &["identity"],
-            &["assigns", "clock", "environment", "exec", "journal", "limits", "live", "trace"],
+            &["assigns", "clock", "environment", "exec", "journal", "limits", "trace"],
+            &["child_calls"],
+            &["live"],
             &[
                 "backoff",
                 "blobs",

@@ -1,16 +1,15 @@
 //! A parent abandons its child: the child's turn is cancelled, and it owes no report.
 
+use super::Rejection;
 use super::cancel::cancel;
 use super::draft::Draft;
-use super::{Rejection, create};
-use crate::command::Create;
 use crate::event::EventData;
+use crate::parent::Parent;
 
-/// Creates a child that does not exist yet, because the message that spawns it may still arrive.
-pub(super) fn abandon(draft: &mut Draft, create: Create) -> Result<(), Rejection> {
-    if !draft.state.exists() {
-        create::create(draft, create)?;
-    } else if !draft.state.is_child_for(create.parent.as_deref()) {
+/// A child that does not exist yet needs no mark: created later, it finds that its parent does not
+/// wait for it, and deletes itself.
+pub(super) fn abandon(draft: &mut Draft, parent: Option<&Parent>) -> Result<(), Rejection> {
+    if !draft.state.is_child_for(parent) {
         return Err(Rejection::ConversationExists);
     }
     if !draft.state.abandoned {

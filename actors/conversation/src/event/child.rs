@@ -1,10 +1,10 @@
 //! Events of child conversations, and of the reports to their parents.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use super::EffectiveArgs;
+use super::{EffectiveArgs, Event, EventData};
 use crate::Timestamp;
 use crate::ids::{CallId, ConversationId, TurnId};
 use crate::numbers::Attempt;
@@ -54,4 +54,26 @@ pub struct ChildReleased {
 #[cfg_attr(feature = "openapi", schema(as = Told))]
 pub struct ParentNotified {
     pub turn_id: TurnId,
+}
+
+impl EventData {
+    /// The child conversation that the event plans for a call or a dispatch.
+    pub fn planned_child(&self) -> Option<&ConversationId> {
+        match self {
+            Self::ToolCall(call) => call.kind.child(),
+            Self::DispatchStarted(run) => run.child.as_ref(),
+            _ => None,
+        }
+    }
+}
+
+/// Adds the children that the next events of a conversation plan. Those that a fork has copied
+/// belong to the original.
+pub fn add_planned_children(children: &mut BTreeSet<ConversationId>, events: &[Event]) {
+    for event in events {
+        if matches!(event.data, EventData::Forked(_)) {
+            children.clear();
+        }
+        children.extend(event.data.planned_child().cloned());
+    }
 }

@@ -2,10 +2,11 @@
 
 #![allow(clippy::unwrap_used)]
 
+use abide_conversation::permission::Network;
 use serde_json::{Value, json};
 
 use crate::agent::join_errors;
-use crate::definition::Target;
+use crate::definition::{McpTransport, Target};
 use crate::tools::fixtures::{parse, source};
 
 fn with(servers: Value, tools: Value) -> Value {
@@ -37,6 +38,12 @@ fn a_server_that_cannot_be_is_refused_by_its_path() {
         (json!({"d": {"url": "ftp://a/"}}), "mcp_servers.d.url: must be an http or https URL"),
         (json!({"d": {"url": "http://u:p@a/"}}), "mcp_servers.d.url: must not carry a user"),
         (json!({"d": {"url": "http://a/", "args": []}}), "mcp_servers.d.args: is not a known key"),
+        (json!({"d": {"url": "http://a/", "network": true}}), "d.network: is not a known key"),
+        (json!({"d": {"command": "x", "network": 1}}), "mcp_servers.d.network: must be true"),
+        (
+            json!({"d": {"command": "x", "network": {"ports": [0]}}}),
+            "mcp_servers.d.network.ports[0]: must be a port",
+        ),
         (json!({"d": {"url": "http://a/", "timeout": "x"}}), "mcp_servers.d.timeout: must be a"),
         (
             json!({"d": {"url": "http://a/", "headers": {"mcp-session-id": "x"}}}),
@@ -61,6 +68,24 @@ fn a_server_that_cannot_be_is_refused_by_its_path() {
     ] {
         refused(servers, json!([]), expected);
     }
+}
+
+#[test]
+fn a_program_has_the_network_unless_its_definition_says_otherwise() {
+    let network = |server: Value| {
+        let definition =
+            parse(with(json!({"d": server}), json!([{"mcp": "d"}]))).unwrap().definition;
+        let target = &definition.sets[0].prototype.server().unwrap().target;
+        let Target::Mcp(pick) = target else { unreachable!() };
+        match &pick.server.transport {
+            McpTransport::Stdio { network, .. } => network.clone(),
+            McpTransport::Http { .. } => unreachable!(),
+        }
+    };
+    assert_eq!(network(json!({"command": "x"})), Network::All);
+    assert_eq!(network(json!({"command": "x", "network": false})), Network::None);
+    let ports = json!({"command": "x", "network": {"ports": [443]}});
+    assert_eq!(network(ports), Network::ports([443].into()));
 }
 
 #[test]

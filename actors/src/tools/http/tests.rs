@@ -85,8 +85,9 @@ fn runner() -> Runner {
         "GARBLED" => Some("whsec_not base64!".to_owned()),
         _ => None,
     });
-    let mcp = Arc::new(Mcp::new(variables.clone()).unwrap());
-    Runner::new(extensions(), builtin_services(), mcp, StillClock::now(), variables).unwrap()
+    let services = builtin_services();
+    let mcp = Mcp::new(variables.clone(), services.shell.clone(), "/nowhere".into()).unwrap();
+    Runner::new(extensions(), services, Arc::new(mcp), StillClock::now(), variables).unwrap()
 }
 
 async fn call_tool(url: &str, more: Value) -> (ToolReturn, Vec<Value>) {

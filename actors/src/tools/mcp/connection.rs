@@ -2,6 +2,7 @@
 //! notifications.
 
 use std::collections::HashMap;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -19,6 +20,7 @@ use rmcp::transport::StreamableHttpClientTransport;
 use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
 use rmcp::{ClientHandler, RoleClient};
 use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
@@ -28,6 +30,7 @@ use super::transport::{BoundedTransport, MAX_MESSAGE_BYTES, NegotiatedVersion};
 use super::unavailable::McpUnavailable;
 use crate::definition::{McpServer, McpTransport};
 use crate::environment::Env;
+use crate::exec::{Server, Shell};
 use crate::limits::encoded_len;
 
 /// Progress reports that wait to be passed on. Progress is lossy: a server that reports faster
@@ -38,6 +41,9 @@ const MAX_PROGRESS_BYTES: usize = 16 * 1024;
 
 /// After ten seconds the library falls back by itself and takes the late answer for a wrong one.
 const MAX_PROBE_TIMEOUT: Duration = Duration::from_secs(9);
+
+/// Two servers of a node never share this many bytes of their digests.
+const DIRECTORY_NAME_BYTES: usize = 16;
 
 /// A connection, closed when its last owner drops it.
 pub(super) struct Connection {
@@ -55,15 +61,24 @@ impl ChangeFlag {
     }
 }
 
-impl Connection {
+/// What connections are made with.
+pub(super) struct Connector {
+    pub(super) client: Client,
+    pub(super) env: Env,
+    /// Starts the servers that are programs.
+    pub(super) shell: Arc<Shell>,
+    /// The directory of their directories.
+    pub(super) directory: PathBuf,
+}
+
+impl Connector {
     /// Connects with protocol version 2026-07-28, or an older one if the server does not know it.
     pub(super) async fn open(
+        &self,
         server: &McpServer,
-        client: Client,
-        env: &Env,
         changed: ChangeFlag,
         version: &Arc<NegotiatedVersion>,
-    ) -> Result<Self, McpUnavailable> {
+    ) -> Result<Connection, McpUnavailable> {
         let handler = Handler { changed, progress: Mutex::default() };
         let lifecycle = version.lifecycle();
         // An old server may not answer a probe that it does not know. The second half of the
@@ -73,21 +88,29 @@ impl Connection {
             McpTransport::Http { url, headers, secret_headers } => {
                 let mut headers = headers.clone();
                 for (name, variable) in secret_headers {
-                    headers.insert(name.clone(), secret_header(variable, env)?);
+                    headers.insert(name.clone(), secret_header(variable, &self.env)?);
                 }
-                let transport = http_transport(url.as_str(), headers.clone(), client.clone());
+                let transport = http_transport(url.as_str(), headers.clone(), self.client.clone());
                 let transport = BoundedTransport::new(transport, probe, Arc::clone(version));
                 let connected = handler.serve_with_lifecycle(transport, lifecycle).await;
-                if connected.is_err() && is_sse_only(&client, url.as_str(), headers).await {
+                if connected.is_err() && is_sse_only(&self.client, url.as_str(), headers).await {
                     return Err(McpUnavailable::new(SSE_ONLY));
                 }
                 connected
             }
-            McpTransport::Stdio { command, args, env: names } => {
-                let transport =
-                    stdio::start(&server.name, command, args, names, env).map_err(|error| {
-                        McpUnavailable::new(format!("its program cannot start: {error}"))
-                    })?;
+            McpTransport::Stdio { command, args, env, network } => {
+                let get = |name: &String| Some((name.clone(), (self.env)(name)?));
+                let program = Server {
+                    program: command.clone(),
+                    args: args.clone(),
+                    environment: env.iter().filter_map(get).collect(),
+                    directory: self.directory.join(directory_name(&server.key)),
+                    network: network.clone(),
+                };
+                let transport = stdio::start(&server.name, program, &self.shell).await;
+                let transport = transport.map_err(|error| {
+                    McpUnavailable::new(format!("its program cannot start: {error}"))
+                })?;
                 handler
                     .serve_with_lifecycle(
                         BoundedTransport::new(transport, probe, Arc::clone(version)),
@@ -101,9 +124,18 @@ impl Connection {
         })?;
         // The session caches the listing, by its own rules.
         service.set_response_cache_config(ClientCacheConfig::disabled()).await;
-        Ok(Self { service, opened_at: Instant::now() })
+        Ok(Connection { service, opened_at: Instant::now() })
     }
+}
 
+/// The name of a server's directory: as short as a path needs it, and the same whenever the server is
+/// configured identically.
+fn directory_name(key: &str) -> String {
+    let digest = Sha256::digest(key.as_bytes());
+    digest.iter().take(DIRECTORY_NAME_BYTES).map(|byte| format!("{byte:02x}")).collect()
+}
+
+impl Connection {
     pub(super) fn peer(&self) -> &Peer<RoleClient> {
         self.service.peer()
     }

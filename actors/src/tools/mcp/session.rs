@@ -4,16 +4,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use reqwest::Client;
 use rmcp::service::ServiceError;
 use tokio::time::{Instant, interval, sleep_until, timeout};
 
-use super::connection::{ChangeFlag, Connection};
+use super::connection::{ChangeFlag, Connection, Connector};
 use super::listing::Listing;
 use super::transport::NegotiatedVersion;
 use super::unavailable::McpUnavailable;
 use crate::definition::McpServer;
-use crate::environment::Env;
 
 /// A connection that is unused for this long is closed; reconnecting is cheap in comparison.
 pub(super) const IDLE_TIMEOUT: Duration = Duration::from_secs(300);
@@ -31,8 +29,7 @@ const MAX_BACKOFF: Duration = Duration::from_secs(60);
 /// The session with one server, shared by all conversations whose agents configure it identically.
 pub(super) struct McpSession {
     pub(super) server: Arc<McpServer>,
-    client: Client,
-    env: Env,
+    connector: Arc<Connector>,
     state: Mutex<SessionState>,
     /// The server has notified us that its tools changed.
     tools_changed: Arc<AtomicBool>,
@@ -55,7 +52,7 @@ struct SessionState {
 }
 
 impl McpSession {
-    pub(super) fn new(server: Arc<McpServer>, client: Client, env: Env) -> Arc<Self> {
+    pub(super) fn new(server: Arc<McpServer>, connector: Arc<Connector>) -> Arc<Self> {
         let state = SessionState {
             listing: None,
             fresh_until: None,
@@ -66,8 +63,7 @@ impl McpSession {
         };
         Arc::new(Self {
             server,
-            client,
-            env,
+            connector,
             state: Mutex::new(state),
             tools_changed: Arc::default(),
             version: Arc::default(),
@@ -189,10 +185,7 @@ impl McpSession {
         let changes = ChangeFlag(Arc::clone(&self.tools_changed));
         let connecting = async {
             let known = self.version.is_known();
-            let open = || {
-                let client = self.client.clone();
-                Connection::open(&self.server, client, &self.env, changes.clone(), &self.version)
-            };
+            let open = || self.connector.open(&self.server, changes.clone(), &self.version);
             match open().await {
                 Err(_) if !known && self.version.is_known() => open().await,
                 opened => opened,

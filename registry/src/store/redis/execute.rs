@@ -47,8 +47,15 @@ enum WaitFor {
     /// The store's durability of what the command wrote: that this many replicas have it, or that
     /// the server answers at all.
     Write(Option<usize>),
-    /// This many replicas that have all that was written before the command, by anyone.
-    Earlier(usize),
+    /// This many replicas that have all that anyone has written up to and by the command; and what it
+    /// is called that they have not.
+    All { replicas: usize, what: &'static str },
+}
+
+impl WaitFor {
+    fn read(replicas: usize) -> Self {
+        Self::All { replicas, what: "what was read" }
+    }
 }
 
 impl Redis {
@@ -120,7 +127,7 @@ impl Redis {
     fn confirming(&self) -> (&Connection, WaitFor) {
         match self.replicas {
             Some(replicas) => {
-                (next_of(&self.confirmed, &self.next_confirmed), WaitFor::Earlier(replicas))
+                (next_of(&self.confirmed, &self.next_confirmed), WaitFor::read(replicas))
             }
             None => (&self.reads, WaitFor::Nothing),
         }
@@ -128,6 +135,21 @@ impl Redis {
 
     fn wait_for_write(&self) -> WaitFor {
         WaitFor::Write(self.replicas)
+    }
+
+    /// Calls a script by which a node is a member, on the connection for that: a renewal that is held
+    /// up stops all conversations of the node. What it answers is confirmed, as by
+    /// [`Self::query_confirmed`], and so is what it wrote; it is not refused while settings of the
+    /// servers contradict the durability.
+    pub(super) async fn call_as_member<T: FromRedisValue>(
+        &self,
+        call: ScriptCall,
+    ) -> Result<T, StoreError> {
+        let (connection, wait) = match self.replicas {
+            Some(replicas) => (&self.membership, WaitFor::All { replicas, what: "the membership" }),
+            None => (&self.writes, WaitFor::Nothing),
+        };
+        run(connection, call, wait).await.and_then(|value| read("script", value))
     }
 
     /// Calls a script that reads what may be lost with the primary.
@@ -148,7 +170,7 @@ impl Redis {
         // The semaphore is never closed.
         let _permit = self.page_transfers.acquire().await;
         let wait = match (guarantee, self.replicas) {
-            (Guarantee::Confirmed, Some(replicas)) => WaitFor::Earlier(replicas),
+            (Guarantee::Confirmed, Some(replicas)) => WaitFor::read(replicas),
             (Guarantee::Confirmed, None) | (Guarantee::Unconfirmed, _) => WaitFor::Nothing,
         };
         run(&self.pages, call, wait).await.and_then(|value| read("script", value))
@@ -246,7 +268,7 @@ async fn send(
     wait: WaitFor,
 ) -> Result<Vec<Value>, StoreError> {
     let answers = match wait {
-        WaitFor::Nothing | WaitFor::Earlier(_) => connection.send(tag, commands).await,
+        WaitFor::Nothing | WaitFor::All { .. } => connection.send(tag, commands).await,
         WaitFor::Write(_) => connection.send_durably(tag, commands).await,
     };
     answers.map_err(unavailable)
@@ -260,9 +282,9 @@ fn acknowledged(answers: Vec<Value>, wait: WaitFor) -> Result<Value, StoreError>
     let (wanted, what) = match wait {
         WaitFor::Nothing | WaitFor::Write(None) => return Ok(answer),
         WaitFor::Write(Some(wanted)) => (wanted, "the write"),
-        WaitFor::Earlier(wanted) => {
+        WaitFor::All { replicas, what } => {
             read::<Value>("barrier", answers.next().unwrap_or(Value::Nil))?;
-            (wanted, "what was read")
+            (replicas, what)
         }
     };
     let found: usize = read("WAIT", answers.next().unwrap_or(Value::Nil))?;
@@ -280,9 +302,9 @@ fn with_wait(tag: Tag, command: Cmd, wait: WaitFor) -> Pipeline {
     let wanted = match wait {
         WaitFor::Nothing | WaitFor::Write(None) => return commands,
         WaitFor::Write(Some(wanted)) => wanted,
-        WaitFor::Earlier(wanted) => {
+        WaitFor::All { replicas, .. } => {
             commands.cmd("EVAL").arg(BARRIER).arg(1).arg(tag.key("barrier"));
-            wanted
+            replicas
         }
     };
     let timeout_ms = u64::try_from(REPLICATION_TIMEOUT.as_millis()).unwrap_or(u64::MAX);

@@ -10,6 +10,11 @@ use super::error::refused;
 use super::scripts::MemberList;
 use crate::membership::{Member, Membership, MembershipStatus, ObservedMember};
 
+/// With `replicas=N`, what a node concludes from an answer survives a fail-over, as the answer to a
+/// commit does: its own lease, its own death and the death of another one are on N replicas, or the
+/// outcome is unknown. Otherwise a new primary could know an older lease than the one by which a node
+/// still runs tools, and members that others have taken conversations from.
+///
 /// Silence that the server could not hear, since it was away or its clock went back, is not held
 /// against a member: its lease starts anew, once until it is heard again. A process whose name
 /// another process has taken stays out as long as that one lives.
@@ -28,7 +33,8 @@ impl Membership for Redis {
     }
 
     async fn leave(&self, who: &Holder) -> Result<(), StoreError> {
-        self.declare_dead_by_script(who, true).await.map(|_| ())
+        // Nobody relies on this answer: whoever takes over declares the member dead once more.
+        self.leave_by_script(who).await
     }
 }
 

@@ -351,14 +351,14 @@ impl Redis {
         me: &Member,
     ) -> Result<Option<MemberList>, StoreError> {
         let call = membership_call(&ENTER, &me.holder).arg(me.process.as_str()).json("", me)?;
-        self.call(call).await
+        self.call_as_member(call).await
     }
 
     pub(super) async fn renew_by_script(
         &self,
         me: &Member,
     ) -> Result<Option<MemberList>, StoreError> {
-        self.call(membership_call(&RENEW, &me.holder).json("", me)?).await
+        self.call_as_member(membership_call(&RENEW, &me.holder).json("", me)?).await
     }
 
     pub(super) async fn declare_dead_by_script(
@@ -366,7 +366,12 @@ impl Redis {
         who: &Holder,
         suspect: bool,
     ) -> Result<bool, StoreError> {
-        self.call(membership_call(&DECLARE_DEAD, who).arg(if suspect { "1" } else { "" })).await
+        self.call_confirmed(declare_dead_call(who, suspect)).await
+    }
+
+    /// Declares a member dead without making sure that this is not lost.
+    pub(super) async fn leave_by_script(&self, who: &Holder) -> Result<(), StoreError> {
+        self.call::<bool>(declare_dead_call(who, true)).await.map(drop)
     }
 }
 
@@ -418,6 +423,10 @@ fn membership_call(script: &'static Script, who: &Holder) -> ScriptCall {
     let keys =
         ["members", "seen", "dead", "processes", "excused"].map(|name| Tag::Members.common(name));
     ScriptCall::new(script, Tag::Members, keys).holder(who)
+}
+
+fn declare_dead_call(who: &Holder, suspect: bool) -> ScriptCall {
+    membership_call(&DECLARE_DEAD, who).arg(if suspect { "1" } else { "" })
 }
 
 /// The keys of a conversation, in the order of the scripts that write to it.

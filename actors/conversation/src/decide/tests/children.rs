@@ -180,10 +180,21 @@ fn an_abandoned_child_stops_and_stays_so() {
 }
 
 #[test]
-fn a_child_may_be_abandoned_before_it_exists() {
-    let mut scenario = Scenario::empty();
-    assert_eq!(scenario.apply(abandon()), Ok(vec!["created", "abandoned"]));
-    assert_eq!(scenario.apply(Action::Spawn(spawned())), Err(Rejection::Stale));
+fn an_abandoned_child_that_does_not_exist_is_not_created() {
+    assert_eq!(Scenario::empty().apply(abandon()), Err(Rejection::NotFound));
+}
+
+#[test]
+fn a_child_is_awaited_until_its_call_or_dispatch_ends() {
+    let awaited = |scenario: &Scenario| {
+        let awaited = scenario.state.awaited_children();
+        awaited.map(|(call, child)| format!("{call} {child}")).collect::<Vec<_>>()
+    };
+    let mut scenario = Scenario::with_turn();
+    scenario.reply(vec![with_child("a", "x"), server("b")]).unwrap();
+    assert_eq!(awaited(&scenario), ["a kid_x"]);
+    scenario.then(cancel());
+    assert!(awaited(&scenario).is_empty());
 }
 
 #[test]

@@ -8,7 +8,7 @@ use crate::tools::mcp::Listings;
 use std::sync::Arc;
 
 /// The tools in the server's order, without those with invalid schemas.
-const NAMES: [&str; 24] = [
+const NAMES: [&str; 25] = [
     "echo",
     "fail",
     "broken",
@@ -24,6 +24,7 @@ const NAMES: [&str; 24] = [
     "sample",
     "meta",
     "env",
+    "reach",
     "pid",
     "die",
     "hang",

@@ -11,10 +11,12 @@ use abide_conversation::elicitation::{InputAnswer, InputRequest, PendingInput};
 use abide_conversation::message::{ErrorType, Outcome};
 use rustix::process::{Pid, test_kill_process};
 use serde_json::{Value, json};
+use tempfile::TempDir;
 use tokio::time::{Instant, sleep};
 
 use crate::definition::Definition;
 use crate::environment::Env;
+use crate::exec::{Launcher, Limits, Sandbox, Shell};
 use crate::tools::Run;
 use crate::tools::fixtures::{StillClock, a_run, builtin_services, extensions, parse, source};
 use crate::tools::mcp::Mcp;
@@ -39,6 +41,14 @@ fn installed(path: &str) -> String {
     let path = cache.join("abide-tests").join(path);
     assert!(path.exists(), "{} is missing: run .ci/mcp-servers", path.display());
     path.display().to_string()
+}
+
+/// The example that cargo builds with the tests: a test program has no `main` of its own.
+fn launcher() -> Launcher {
+    let test = std::env::current_exe().unwrap();
+    let program = test.parent().unwrap().with_file_name("examples").join("launcher");
+    assert!(program.exists(), "{program:?} is missing: cargo build -p abide-actors --examples");
+    Launcher::of(program)
 }
 
 fn script(name: &str) -> String {
@@ -108,6 +118,8 @@ pub(super) struct Rig {
     pub(super) runner: Runner,
     pub(super) mcp: Arc<Mcp>,
     pub(super) definition: Arc<Definition>,
+    /// Where its server works.
+    _directory: TempDir,
 }
 
 impl Rig {
@@ -126,10 +138,13 @@ impl Rig {
             name => std::env::var(name).ok(),
         });
         let clock = StillClock::now();
-        let mcp = Arc::new(Mcp::new(variables.clone()).unwrap());
+        let directory = tempfile::tempdir().unwrap();
+        let shell = Arc::new(Shell::new(launcher(), Sandbox::Auto, Limits::default()));
+        let mcp = Mcp::new(variables.clone(), shell, directory.path().to_owned());
+        let mcp = Arc::new(mcp.unwrap());
         let runner =
             Runner::new(extensions(), builtin_services(), mcp.clone(), clock, variables).unwrap();
-        Self { runner, mcp, definition }
+        Self { runner, mcp, definition, _directory: directory }
     }
 
     pub(super) async fn toolbox(&self) -> Toolbox {

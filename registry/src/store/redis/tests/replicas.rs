@@ -10,7 +10,9 @@ use tokio::join;
 use super::super::super::conformance::*;
 use super::super::super::{Store, StoredAgent};
 use super::super::{Durability, Redis, RedisUrl};
+use super::members::{member, names};
 use super::servers::{Server, free_port, wait_until};
+use crate::membership::{Membership, MembershipStatus};
 
 const REPLICA: Durability = Durability::Replicas(NonZeroU8::MIN);
 const ARGS: [&str; 4] = ["--appendfsync", "no", "--repl-diskless-sync-delay", "0"];
@@ -170,6 +172,56 @@ async fn nothing_unreplicated_is_answered(pair: Pair) {
 
 fn response_of_another() -> abide_actors::journal::StoredResponse {
     response("key:1", "other", 60)
+}
+
+async fn no_unreplicated_lease_or_death_counts(pair: Pair) {
+    let Pair { primary, replica, store } = pair;
+    let [me, other, next] = ["me", "other", "next"].map(|name| member(name, "1", 60_000));
+    let leaving = member("leaving", "1", 60_000);
+    for member in [&me, &other, &leaving] {
+        store.enter(member).await.unwrap();
+    }
+    // The server knows the script from here on, so that the next call waits once.
+    store.renew(&me).await.unwrap();
+    let nobody = holder("nobody");
+    replica.freeze();
+
+    let (renewed, killed, found_dead, left) = join!(
+        store.renew(&me),
+        store.declare_dead_if(&other.holder, true),
+        store.declare_dead_if(&nobody, false),
+        store.leave(&leaving.holder),
+    );
+    let why = renewed.unwrap_err().to_string();
+    assert!(why.contains("0 of 1 replicas acknowledged the membership in time"), "{why}");
+    assert_unknown("declare_dead_if of a suspect", killed);
+    assert_unknown("declare_dead_if of what is no member", found_dead);
+    // Nobody relies on it.
+    assert_eq!(left, Ok(()));
+    // The primary alone knows that this one is dead.
+    let (evicted, entered) = join!(store.renew(&other), store.enter(&next));
+    assert_unknown("renew of the dead", evicted);
+    assert_unknown("enter", entered);
+
+    replica.thaw();
+    wait_until("the replica has everything", async || store.renew(&me).await.is_ok()).await;
+    let renewed = store.renew(&me).await.unwrap();
+    let alive = names(&renewed);
+    assert!(alive.contains(&"me") && !alive.contains(&"other") && !alive.contains(&"leaving"));
+    assert_eq!(store.renew(&other).await, Ok(MembershipStatus::Evicted));
+    assert_eq!(store.enter(&other).await, Ok(MembershipStatus::Evicted));
+    assert_eq!(store.declare_dead_if(&other.holder, false).await, Ok(true));
+    drop(primary);
+}
+
+#[tokio::test]
+async fn no_lease_or_death_counts_that_no_replica_has() {
+    no_unreplicated_lease_or_death_counts(Pair::start().await).await;
+}
+
+#[tokio::test]
+async fn no_lease_or_death_counts_that_no_replica_of_a_cluster_has() {
+    no_unreplicated_lease_or_death_counts(Pair::start_cluster().await).await;
 }
 
 #[tokio::test]
