@@ -80,7 +80,7 @@ fn name(member: &Member) -> &NodeName {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use std::sync::Arc;
 
     use abide_actors::identity::Incarnation;
@@ -89,7 +89,8 @@ mod tests {
     use crate::member::ProcessId;
     use crate::partition::PARTITIONS;
 
-    fn seen(name: &str) -> ObservedMember {
+    /// A member that is up, and whose process and incarnation have its name.
+    pub(crate) fn seen(name: &str) -> ObservedMember {
         let holder = Holder { node: NodeName::new(name), incarnation: Incarnation::new(name) };
         let member = Member {
             holder,
@@ -105,6 +106,17 @@ mod tests {
             lease_ms: 5_000,
         };
         ObservedMember { member, silent_ms: 0 }
+    }
+
+    #[test]
+    fn a_member_is_found_by_its_name_and_a_node_is_none_of_its_others() {
+        let members = ["a", "b"].map(seen);
+        let me = seen("a").member.holder;
+        let view = ClusterView::new(me, members.to_vec(), LinkStates::default());
+        let [a, b] = members.map(|seen| seen.member);
+        assert_eq!(view.named(&NodeName::new("b")), Some(&b));
+        assert_eq!(view.named(&NodeName::new("c")), None);
+        assert!(view.all().eq([&a, &b]) && view.others().eq([&b]));
     }
 
     #[test]

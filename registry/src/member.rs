@@ -83,3 +83,19 @@ pub enum LinkState {
     /// wrong.
     Refused,
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::cluster_view::tests::seen;
+
+    #[test]
+    fn a_member_that_names_no_handshake_is_of_an_earlier_build() {
+        let newer = seen("a").member;
+        let mut json = serde_json::to_value(&newer).unwrap();
+        json.as_object_mut().unwrap().remove("handshake");
+        let older: Member = serde_json::from_value(json).unwrap();
+        assert!(older.is_legacy() && !newer.is_legacy());
+    }
+}

@@ -142,7 +142,29 @@ async fn start(conversations: &ConversationRouter, id: &ConversationId) -> bool 
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use abide_actors::identity::Incarnation;
+
     use super::*;
+    use crate::cluster_view::tests::seen;
+    use crate::member::{LinkState, ObservedMember};
+
+    #[test]
+    fn orphans_come_with_another_incarnation_or_another_share_only() {
+        let view = |b: ObservedMember, link: LinkState| {
+            let links = [(b.member.process.clone(), link)].into();
+            ClusterView::new(seen("a").member.holder, vec![seen("a"), b], Arc::new(links))
+        };
+        let (mut silent, mut reborn) = (seen("b"), seen("b"));
+        silent.silent_ms = 1_000;
+        reborn.member.holder.incarnation = Incarnation::new("second");
+        let before = view(seen("b"), LinkState::Connected);
+        assert!(!may_orphan(&before, &before));
+        assert!(!may_orphan(&before, &view(silent, LinkState::Connected)));
+        assert!(may_orphan(&before, &view(reborn, LinkState::Connected)));
+        assert!(may_orphan(&before, &view(seen("b"), LinkState::Lost)), "b's share is a's");
+    }
 
     #[test]
     fn a_sweep_that_left_orphans_is_repeated_soon_and_ever_more_seldom() {

@@ -82,3 +82,25 @@ impl ContextMarks {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn marks_include_others_only_if_none_of_them_is_smaller() {
+        let marks = |[read, shown, expired, forced]: [u64; 4]| ContextMarks {
+            read_from: Seq::new(read),
+            shown_from: Seq::new(shown),
+            expired_upto: Seq::new(expired),
+            forced_upto: Seq::new(forced),
+        };
+        let [small, large] = [[5; 4], [6; 4]].map(marks);
+        assert!(small.includes(&small) && large.includes(&small) && !small.includes(&large));
+        for smaller in 0..4 {
+            let mut mixed = [6; 4];
+            mixed[smaller] = 4;
+            assert!(!marks(mixed).includes(&small), "{mixed:?}");
+        }
+    }
+}

@@ -47,3 +47,25 @@ pub enum InputAnswer {
     /// The person declined, for this reason.
     Error(String),
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_is_long_if_its_texts_are_together_more_than_a_mebibyte() {
+        for (message, state, is_long) in [
+            (1 << 20, None, false),
+            (1 << 19, Some(1 << 19), false),
+            ((1 << 19) + 1, Some(1 << 19), true),
+            ((1 << 20) + 1, None, true),
+            (0, Some(0), false),
+        ] {
+            let text = |len: usize| "x".repeat(len);
+            let request_state = state.map(text);
+            let requests = Value::Null;
+            let request = InputRequest { message: text(message), requests, request_state };
+            assert_eq!(request.is_long(), is_long, "{message}, {state:?}");
+        }
+    }
+}

@@ -131,3 +131,30 @@ impl Principal {
         Self::new("system")
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_id_from_outside_can_stand_in_a_path() {
+        let longest = "x".repeat(128);
+        for id in ["conv_1", "A-Z.a:z_0", "...", ".a", longest.as_str()] {
+            assert_eq!(ConversationId::parse(id), Some(ConversationId::new(id)));
+        }
+        for id in ["", ".", "..", "a/b", "a b", "ü", &"x".repeat(129)] {
+            assert_eq!(ConversationId::parse(id), None, "{id}");
+        }
+    }
+
+    #[test]
+    fn an_agents_name_is_plain_and_begins_with_a_letter_or_a_digit() {
+        let longest = "x".repeat(64);
+        for name in ["a", "0", "9lives", "my-agent_2", longest.as_str()] {
+            assert_eq!(AgentName::parse(name), Some(AgentName::new(name)));
+        }
+        for name in ["", "-a", "_a", "A", "aB", "a.b", "a b", "ä", &"x".repeat(65)] {
+            assert_eq!(AgentName::parse(name), None, "{name}");
+        }
+    }
+}

@@ -81,3 +81,17 @@ impl Step {
     /// Before the first model call.
     pub const ZERO: Self = Self(0);
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_stops_at_the_first_and_at_the_last_one() {
+        let [four, seven] = [4, 7].map(Seq::new);
+        assert_eq!((seven.since(four), four.since(seven)), (3, 0));
+        assert_eq!((four.saturating_add(3), seven.saturating_sub(3)), (seven, four));
+        assert_eq!((Seq::MAX.saturating_add(1), four.saturating_sub(9)), (Seq::MAX, Seq::ZERO));
+        assert_eq!((Seq::FIRST.next(), Seq::MAX.next()), (Seq::new(2), Seq::MAX));
+    }
+}

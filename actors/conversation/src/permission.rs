@@ -134,6 +134,7 @@ mod tests {
     #[test]
     fn a_child_connects_only_where_every_ancestor_may() {
         let ports = |ports: &[u16]| Network::ports(ports.iter().copied().collect());
+        assert_eq!(ports(&[443]), Network::Ports([443].into()));
         for (one, other, both) in [
             (Network::All, Network::All, Network::All),
             (Network::All, ports(&[443]), ports(&[443])),

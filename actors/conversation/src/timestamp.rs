@@ -151,6 +151,28 @@ mod tests {
         assert_eq!(Timestamp::MAX.to_string().parse::<Timestamp>().unwrap(), Timestamp::MAX);
     }
 
+    #[test]
+    fn a_time_is_the_same_in_every_unit_and_as_a_moment_of_the_library() {
+        let time = Timestamp::from_millisecond(1_700_000_000_000).unwrap();
+        assert_eq!(Timestamp::from_second(1_700_000_000).unwrap(), time);
+        assert_eq!(Timestamp::from_microsecond(1_700_000_000_000_000).unwrap(), time);
+        assert_eq!(Timestamp::from_nanosecond(1_700_000_000_000_000_000).unwrap(), time);
+        assert_eq!(Timestamp::from(jiff::Timestamp::from(time)), time);
+        assert_eq!(time.as_second(), 1_700_000_000);
+        assert_eq!(format!("{time:?}"), "2023-11-14T22:13:20.000Z");
+    }
+
+    #[test]
+    fn a_time_is_as_much_later_as_was_added() {
+        let time = Timestamp::from_second(1_700_000_000).unwrap();
+        let span = SignedDuration::from_millis(1_500);
+        let (later, earlier) = (time.checked_add(span).unwrap(), time.checked_sub(span).unwrap());
+        assert_eq!((later.duration_since(time), earlier.duration_since(time)), (span, -span));
+        assert!(
+            Timestamp::MAX.checked_add(span).is_err() && Timestamp::MIN.checked_sub(span).is_err()
+        );
+    }
+
     proptest! {
         #[test]
         fn the_order_of_texts_is_the_order_of_times(

@@ -88,3 +88,70 @@ fn time_until(next: Option<Timestamp>, now: Timestamp) -> Duration {
     let next = next.and_then(|next| Duration::try_from(next.duration_since(now)).ok());
     next.map_or(POLL_INTERVAL, |next| next.min(POLL_INTERVAL))
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn at(millisecond: i64) -> Timestamp {
+        Timestamp::from_millisecond(millisecond).unwrap()
+    }
+
+    /// Alarms of as many conversations, in the order of their times.
+    fn alarms(due: &[i64]) -> Vec<(ConversationId, Timestamp)> {
+        let alarm = |(n, due): (usize, &i64)| (ConversationId::new(format!("conv_{n}")), at(*due));
+        due.iter().enumerate().map(alarm).collect()
+    }
+
+    /// The number of conversations that are woken at a time, and the wait until the next poll.
+    fn plan(planner: &mut AlarmPlanner, now: i64, due: &[i64], running: usize) -> (usize, u128) {
+        let poll = planner.next_poll(at(now));
+        let (wake, wait) = planner.plan(poll, at(now), &alarms(due), running);
+        (wake.len(), wait.as_millis())
+    }
+
+    #[test]
+    fn what_is_due_is_woken_and_the_next_poll_is_at_the_next_alarm() {
+        for (due, expected) in [
+            ([].as_slice(), (0, 100)),
+            (&[1_000], (1, 100)),
+            (&[900, 1_000, 1_030, 1_070], (2, 30)),
+            (&[1_001], (0, 1)),
+            (&[1_400], (0, 100)),
+            (&[900; 7], (7, 100)),
+            (&[900; 8], (8, 10)),
+        ] {
+            assert_eq!(plan(&mut AlarmPlanner::default(), 1_000, due, 0), expected, "{due:?}");
+        }
+        let poll = AlarmPlanner::default().next_poll(at(1_000));
+        assert_eq!(poll, Poll { until: at(1_100), limit: POLL_LIMIT });
+    }
+
+    #[test]
+    fn a_poll_that_may_have_missed_alarms_is_followed_by_one_that_reads_more() {
+        let mut planner = AlarmPlanner::default();
+        plan(&mut planner, 1_000, &[900; 8], 0);
+        assert_eq!(planner.next_poll(at(1_010)).limit, BUSY_POLL_LIMIT + 8);
+    }
+
+    #[test]
+    fn the_number_of_concurrent_wakes_is_bounded() {
+        for (running, woken) in [(0, 8), (249, 7), (255, 1), (256, 0), (300, 0)] {
+            let (wake, _) = plan(&mut AlarmPlanner::default(), 1_000, &[900; 8], running);
+            assert_eq!(wake, woken, "{running} are running");
+        }
+    }
+
+    #[test]
+    fn a_conversation_is_woken_once_at_a_time_and_not_again_soon_after_a_failure() {
+        let mut planner = AlarmPlanner::default();
+        assert_eq!(plan(&mut planner, 1_000, &[900], 0).0, 1);
+        assert_eq!(plan(&mut planner, 9_000, &[900], 0).0, 0, "the wake is running");
+        planner.finish(ConversationId::new("conv_0"), true, at(9_000));
+        assert_eq!(plan(&mut planner, 9_000, &[900], 0).0, 1, "the alarm was set again");
+        planner.finish(ConversationId::new("conv_0"), false, at(9_000));
+        assert_eq!(plan(&mut planner, 9_999, &[900], 0).0, 0);
+        assert_eq!(plan(&mut planner, 10_000, &[900], 0).0, 1);
+    }
+}

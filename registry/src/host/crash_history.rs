@@ -130,15 +130,12 @@ impl CrashHistory {
 
 /// No delay the first time; then it doubles.
 fn restart_delay(failures: u32) -> Duration {
-    match failures {
-        0 => Duration::ZERO,
-        failures => {
-            FIRST_RESTART_DELAY.saturating_mul(1 << failures.min(10)).min(MAX_RESTART_DELAY)
-        }
-    }
+    let Some(doublings) = failures.checked_sub(1) else { return Duration::ZERO };
+    FIRST_RESTART_DELAY.saturating_mul(2_u32.saturating_pow(doublings)).min(MAX_RESTART_DELAY)
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use abide_actors::identity::{Incarnation, NodeName};
 
@@ -201,5 +198,35 @@ mod tests {
         assert_eq!(history.record_death(now, Some(&fenced), "fenced", None), Some(Duration::ZERO));
         let elsewhere = ExitReason::HeldElsewhere(holder("other"));
         assert_eq!(history.record_death(now, Some(&elsewhere), "held", None), None);
+    }
+
+    #[test]
+    fn the_fifth_crash_within_a_minute_quarantines_and_the_delays_before_it_double() {
+        for (crashed_at, delays_ms) in [
+            ([0, 10, 20, 30, 40], [Some(0), Some(50), Some(100), Some(200), None]),
+            ([0, 15, 30, 45, 60], [Some(0), Some(50), Some(100), Some(200), Some(200)]),
+        ] {
+            let mut history = CrashHistory::default();
+            let delays = crashed_at.map(|second| {
+                let now = Timestamp::from_second(second).unwrap();
+                let delay = history.record_death(now, None, "a bug", None);
+                assert_eq!(history.delay.is_some(), delay.is_some_and(|delay| !delay.is_zero()));
+                history.end_delay();
+                delay.map(|delay| delay.as_millis())
+            });
+            assert_eq!(delays, delays_ms, "{crashed_at:?}");
+            assert_eq!(history.restarts, 5);
+            assert_eq!(history.quarantined.is_some(), delays[4].is_none());
+        }
+    }
+
+    #[test]
+    fn a_start_says_whether_the_store_had_refused() {
+        let mut history = CrashHistory::default();
+        assert!(!history.record_start());
+        let away = ExitReason::Store(StoreError::Unavailable("away".to_owned()));
+        history.record_death(Timestamp::UNIX_EPOCH, Some(&away), "away", None);
+        assert!(history.record_start());
+        assert!(!history.record_start(), "it is said once");
     }
 }

@@ -218,3 +218,29 @@ pub fn is_suspect(view: &ClusterView, seen: &ObservedMember) -> bool {
     let is_late = seen.silent_ms > seen.member.lease_ms / 2;
     is_late || !view.reaches(&seen.member)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::cluster_view::tests::seen;
+    use crate::member::LinkState;
+
+    #[test]
+    fn a_member_that_is_silent_for_half_its_lease_or_cannot_be_reached_is_a_suspect() {
+        for (link, silent_ms, expected) in [
+            (LinkState::Connected, 2_500, false),
+            (LinkState::Connected, 2_501, true),
+            (LinkState::Lost, 0, true),
+            (LinkState::Refused, 2_501, true),
+        ] {
+            let mut b = seen("b");
+            b.silent_ms = silent_ms;
+            let links = Arc::new([(b.member.process.clone(), link)].into());
+            let members = vec![seen("a"), b.clone()];
+            let view = ClusterView::new(seen("a").member.holder, members, links);
+            assert_eq!(is_suspect(&view, &b), expected, "{link:?}, {silent_ms}");
+        }
+    }
+}

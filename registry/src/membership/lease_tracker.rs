@@ -74,3 +74,66 @@ impl LeaseTracker {
         others.cloned().collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::cluster_view::tests::seen;
+
+    fn tracker(lease_ms: u64) -> LeaseTracker {
+        LeaseTracker::new(seen("a").member, Duration::from_millis(lease_ms))
+    }
+
+    /// Node `a` sees `a`, `b` and `c`, and has this connection to `b`.
+    fn view(b: LinkState) -> ClusterView {
+        let links = [("b", b), ("c", LinkState::Connected)];
+        let links = links.map(|(process, link)| (ProcessId::new(process), link));
+        let members = ["a", "b", "c"].map(seen).into();
+        ClusterView::new(seen("a").member.holder, members, Arc::new(links.into()))
+    }
+
+    #[test]
+    fn a_lease_is_renewed_well_before_its_end_and_counts_as_ended_before_others_think_so() {
+        for (lease_ms, renewed_ms, valid_ms) in
+            [(10_000, 1_000, 9_500), (5_000, 1_000, 4_500), (2_000, 400, 1_500), (600, 120, 300)]
+        {
+            let tracker = tracker(lease_ms);
+            assert_eq!(tracker.renew_interval(), Duration::from_millis(renewed_ms));
+            let requested = Instant::now();
+            let valid = tracker.valid_until(requested).duration_since(requested);
+            assert_eq!(valid, Duration::from_millis(valid_ms));
+        }
+    }
+
+    #[test]
+    fn a_member_is_a_suspect_while_its_address_refuses_until_it_is_marked() {
+        let mut tracker = tracker(5_000);
+        let mut suspects = |b, mark| {
+            let view = view(b);
+            let suspects = tracker.suspects(&view, &view.links);
+            if mark {
+                suspects.iter().for_each(|suspect| tracker.mark_declared_dead(suspect));
+            }
+            suspects.iter().map(|suspect| suspect.holder.to_string()).collect::<Vec<_>>()
+        };
+        let b = seen("b").member.holder.to_string();
+        assert!(suspects(LinkState::Lost, false).is_empty());
+        assert_eq!(suspects(LinkState::Refused, false), [b.as_str()]);
+        assert_eq!(suspects(LinkState::Refused, true), [b.as_str()]);
+        assert!(suspects(LinkState::Refused, false).is_empty(), "it is marked");
+        assert!(suspects(LinkState::Connected, false).is_empty());
+        assert_eq!(suspects(LinkState::Refused, false), [b.as_str()], "another process was there");
+    }
+
+    #[test]
+    fn a_node_that_lost_its_membership_is_another_incarnation_and_leaves_itself_out() {
+        let tracker = tracker(5_000);
+        let next = tracker.next_incarnation(Incarnation::new("second"));
+        let mut expected = tracker.me.clone();
+        expected.holder.incarnation = Incarnation::new("second");
+        assert_eq!(next, expected);
+        assert_eq!(tracker.others(&view(LinkState::Lost)), [seen("b"), seen("c")]);
+    }
+}

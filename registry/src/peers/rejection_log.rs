@@ -112,7 +112,40 @@ impl RejectionLog {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashSet;
+
     use super::*;
+
+    #[test]
+    fn each_cause_has_a_name_and_a_description_of_its_own() {
+        let causes = [
+            RejectionCause::ProtocolVersion,
+            RejectionCause::Other,
+            RejectionCause::Ourselves,
+            RejectionCause::Secret,
+            RejectionCause::Garbage,
+            RejectionCause::Silent,
+            RejectionCause::Crowded,
+        ];
+        let names = ["wire", "other", "ourselves", "secret", "garbage", "silent", "crowded"];
+        assert_eq!(causes.map(RejectionCause::name), names);
+        let descriptions: HashSet<_> = causes.map(RejectionCause::description).into();
+        assert_eq!(descriptions.len(), causes.len());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn past_its_bound_the_log_forgets_all_peers() {
+        let rejections = RejectionLog::default();
+        let is_news = |n: usize| {
+            rejections.is_news(RejectionCause::Secret, Some(&NodeName::new(format!("peer-{n}"))))
+        };
+        for peer in 0..MAX_REMEMBERED {
+            assert!(is_news(peer));
+        }
+        assert!(!is_news(0));
+        assert!(is_news(MAX_REMEMBERED));
+        assert!(is_news(0));
+    }
 
     #[tokio::test(start_paused = true)]
     async fn a_peer_is_logged_once_until_it_is_forgiven_and_strangers_now_and_then() {

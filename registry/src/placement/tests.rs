@@ -192,3 +192,32 @@ fn a_conversation_that_moves_is_placed_on_another_node() {
     let drains = draining(&["a", "c"]);
     assert_eq!(elsewhere(Policy::Local, &id, &drains, Some(&holder("b"))), None);
 }
+
+#[test]
+fn a_conversation_is_an_orphan_if_nobody_runs_it() {
+    let (view, [a, b, unknown]) = (view(), ["a", "b", "d"].map(holder));
+    for (holder, lives_here, expected) in [
+        (None, false, Orphan::Yes),
+        (Some(&a), true, Orphan::No),
+        (Some(&a), false, Orphan::Yes),
+        (Some(&b), false, Orphan::No),
+        (Some(&b), true, Orphan::No),
+        (Some(&unknown), false, Orphan::IfDead(&unknown)),
+        (Some(&unknown), true, Orphan::IfDead(&unknown)),
+    ] {
+        let judged = is_orphan(holder, &view.me, lives_here, &view);
+        assert_eq!(judged, expected, "{holder:?}, {lives_here}");
+    }
+}
+
+#[test]
+fn a_policy_is_parsed_by_its_name() {
+    for (name, policy) in [
+        ("local", Policy::Local),
+        ("rendezvous", Policy::Rendezvous),
+        ("least-loaded", Policy::LeastLoaded),
+    ] {
+        assert_eq!(name.parse(), Ok(policy));
+    }
+    assert!("Local".parse::<Policy>().is_err());
+}

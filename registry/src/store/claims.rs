@@ -55,3 +55,33 @@ impl Claims {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use abide_actors::identity::{Incarnation, NodeName};
+
+    use super::*;
+
+    fn holder(node: &str) -> Holder {
+        Holder { node: NodeName::new(node), incarnation: Incarnation::new("1") }
+    }
+
+    #[test]
+    fn a_claim_is_taken_from_nobody_but_the_dead_and_no_epoch_is_given_twice() {
+        let mut claims = Claims::default();
+        let id = ConversationId::new("x");
+        let [a, b] = ["a", "b"].map(holder);
+        let first = claims.claim(&id, &a, None, Epoch::new(6));
+        assert_eq!(first, Claim { holder: a.clone(), epoch: Epoch::new(7) });
+        assert_eq!(claims.claim(&id, &b, None, Epoch::ZERO), first);
+        assert_eq!(claims.claim(&id, &b, Some(&b), Epoch::ZERO), first, "another one is dead");
+        let second = claims.claim(&id, &b, Some(&a), Epoch::ZERO);
+        assert_eq!(second, Claim { holder: b, epoch: Epoch::new(8) });
+        assert!(claims.admits(&id, &second) && !claims.admits(&id, &first));
+        claims.release(&id, &first);
+        assert_eq!(claims.present(&id), Some(&second));
+        claims.release(&id, &second);
+        assert_eq!(claims.present(&id), None);
+        assert_eq!(claims.claim(&id, &a, None, Epoch::ZERO).epoch, Epoch::new(9));
+    }
+}

@@ -20,3 +20,53 @@ pub(super) fn follows(commit: &Commit, last: Option<Seq>) -> bool {
     let is_counted = commit.summary.last_seq == last.saturating_add(commit.events.len() as u64);
     is_consecutive && is_counted && commit.summary.last_seq > Seq::ZERO
 }
+
+#[cfg(test)]
+mod tests {
+    use abide_actors::journal::ConversationSummary;
+    use abide_conversation::event::EventData;
+    use abide_conversation::state::ConversationStatus;
+    use abide_conversation::{Event, Timestamp};
+
+    use super::*;
+
+    fn commit(seqs: &[u64], last_seq: u64) -> Commit {
+        let at = Timestamp::UNIX_EPOCH;
+        let data = EventData::Abandoned {};
+        let event =
+            |seq: &u64| Event { seq: Seq::new(*seq), at, turn_id: None, data: data.clone() };
+        let summary = ConversationSummary {
+            agent: AgentName::new("demo"),
+            status: ConversationStatus::Idle,
+            last_seq: Seq::new(last_seq),
+            created_at: at,
+            metadata: Default::default(),
+            alarm: None,
+            active: false,
+        };
+        Commit::new(seqs.iter().map(event).collect(), summary)
+    }
+
+    #[test]
+    fn a_commit_follows_the_journal_without_a_gap_and_counts_its_events() {
+        for (last, seqs, last_seq, expected) in [
+            (None, [1, 2].as_slice(), 2, true),
+            (Some(2), &[3], 3, true),
+            (Some(2), &[], 2, true),
+            (None, &[], 0, false),
+            (None, &[2], 1, false),
+            (Some(1), &[1], 1, false),
+            (Some(2), &[4], 3, false),
+            (Some(2), &[3, 5], 4, false),
+            (Some(2), &[3], 4, false),
+        ] {
+            let follows = follows(&commit(seqs, last_seq), last.map(Seq::new));
+            assert_eq!(follows, expected, "{last:?}, {seqs:?}, {last_seq}");
+        }
+    }
+
+    #[test]
+    fn the_scope_of_an_agent_is_stored_and_never_changes() {
+        assert_eq!(agent_scope(&AgentName::new("demo")), "agents/demo");
+    }
+}

@@ -1,6 +1,8 @@
 //! Events that no command can have led to, each refused for its reason.
 #![allow(clippy::unwrap_used)]
 
+mod calls;
+
 use serde_json::{Value, json};
 
 use super::{IllegalEvent, checked_fold};

@@ -24,3 +24,16 @@ impl fmt::Display for Durability {
         }
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_durability_is_written_as_it_is_configured() {
+        let every =
+            [Durability::Fsync, Durability::Os, Durability::Replicas(2.try_into().unwrap())];
+        assert_eq!(every.map(|durability| durability.to_string()), ["fsync", "os", "replicas=2"]);
+    }
+}

@@ -174,3 +174,35 @@ struct Survey {
     /// Whether all of them answered.
     is_whole: bool,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_check_that_began_before_the_last_refusal_does_not_end_it() {
+        let watch = DurabilityWatch::new(Durability::Fsync);
+        assert_eq!(watch.require(), Ok(()));
+        watch.refuse("first");
+        let began = watch.verdict().refusals;
+        watch.refuse("second");
+        watch.accept(began);
+        assert_eq!(watch.require(), Err("second".to_owned()));
+        let began = watch.verdict().refusals;
+        watch.accept(began);
+        assert_eq!(watch.require(), Ok(()));
+    }
+
+    #[test]
+    fn missing_replicas_are_missed_and_refuse_no_write() {
+        let watch = DurabilityWatch::new(Durability::Fsync);
+        watch.note_missing(Some("a replica".to_owned()));
+        assert_eq!((watch.require(), watch.require_all()), (Ok(()), Err("a replica".to_owned())));
+        watch.refuse("appendonly");
+        assert_eq!(watch.require_all(), Err("appendonly".to_owned()));
+        watch.note_missing(None);
+        let refusals = watch.verdict().refusals;
+        watch.accept(refusals);
+        assert_eq!(watch.require_all(), Ok(()));
+    }
+}

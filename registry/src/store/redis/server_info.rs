@@ -121,3 +121,85 @@ impl fmt::Display for ServerInfo {
         if self.config_allowed { Ok(()) } else { f.write_str(", CONFIG is forbidden") }
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    /// A server of version 7 that keeps every write of `fsync` and has two replicas, one of them in
+    /// step, with these other settings.
+    fn server(changed: &[(&str, &str)]) -> ServerInfo {
+        let settings = [
+            ("redis_version", "7.4.1"),
+            ("appendonly", "yes"),
+            ("appendfsync", "always"),
+            ("maxmemory", "0"),
+            ("maxmemory-policy", "allkeys-lru"),
+            ("slave0", "ip=10.0.0.2,port=6379,state=online,offset=7,lag=0"),
+            ("slave1", "ip=10.0.0.3,port=6379,state=wait_bgsave,offset=0,lag=0"),
+        ];
+        let settings = settings.iter().chain(changed);
+        let settings = settings.map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+        ServerInfo { settings: settings.collect(), config_allowed: true }
+    }
+
+    fn replicas(count: u8) -> Durability {
+        Durability::Replicas(count.try_into().unwrap())
+    }
+
+    #[test]
+    fn a_durability_is_refused_with_the_setting_that_cannot_keep_it() {
+        let every = [Durability::Fsync, Durability::Os, replicas(1)];
+        for (changed, refused) in [
+            ([].as_slice(), [None; 3]),
+            (&[("redis_version", "6.2.14")], [Some("it is redis 6.2.14, and 7.0 is needed"); 3]),
+            (&[("redis_version", "10.0.0")], [None; 3]),
+            (
+                &[("maxmemory", "100")],
+                [Some("maxmemory-policy is allkeys-lru, and must be noeviction"); 3],
+            ),
+            (&[("maxmemory", "100"), ("maxmemory-policy", "noeviction")], [None; 3]),
+            (
+                &[("appendfsync", "everysec")],
+                [Some("appendfsync is everysec, and must be always"), None, None],
+            ),
+            (
+                &[("appendonly", "no")],
+                [
+                    Some("appendonly is no, and must be yes"),
+                    Some("appendonly is no, and must be yes"),
+                    None,
+                ],
+            ),
+            (
+                &[("slave0", "state=wait_bgsave")],
+                [None, None, Some("0 replicas are connected, and 1 are needed")],
+            ),
+            (&[("slave1", "state=online")], [None; 3]),
+        ] {
+            let refusals = every.map(|durability| server(changed).require(durability).err());
+            assert_eq!(refusals.each_ref().map(Option::as_deref), refused, "{changed:?}");
+        }
+        assert!(server(&[]).require(replicas(2)).is_err());
+    }
+
+    #[test]
+    fn a_setting_that_is_not_shown_is_refused_unless_config_is_forbidden() {
+        let mut hidden = server(&[]);
+        hidden.settings.remove("appendfsync");
+        assert!(hidden.is_config_allowed());
+        let refusal = "appendfsync is unknown, and must be always".to_owned();
+        assert_eq!(hidden.require_settings(Durability::Fsync), Err(refusal));
+        hidden.config_allowed = false;
+        assert!(!hidden.is_config_allowed());
+        assert_eq!(hidden.require_settings(Durability::Fsync), Ok(()));
+        assert_eq!(
+            hidden.to_string(),
+            "appendonly yes, appendfsync unknown, maxmemory-policy allkeys-lru, connected replicas 1, \
+             CONFIG is forbidden"
+        );
+        hidden.settings.insert("appendfsync".to_owned(), "no".to_owned());
+        assert!(hidden.require_settings(Durability::Fsync).is_err(), "it is shown");
+    }
+}

@@ -8,10 +8,11 @@ use serde_json::json;
 
 use super::random_driver::RandomRun;
 use super::scenario::*;
+use crate::call_ids::UsedIds;
 use crate::command::{Action, ModelReplied, PlannedCall};
 use crate::event::{EventData, Executor};
 use crate::message::Outcome;
-use crate::{MessageId, Rejection, Seq, State, Step};
+use crate::{CallId, MessageId, Rejection, Seq, State, Step};
 
 fn answered_at_once(id: &str) -> PlannedCall {
     answered_call(id, Executor::Server, Outcome::Ok(json!(1)))
@@ -158,6 +159,19 @@ fn thousands_of_equal_ids_in_one_message_are_named_in_linear_time() {
 
 fn hostile() -> impl Strategy<Value = String> {
     prop::string::string_regex("(a|f1|call|)(~t?[0-4]){0,3}").unwrap()
+}
+
+/// States have the hashes, and nodes of two builds read each other's states.
+#[test]
+fn the_hash_of_an_id_never_changes() {
+    let mut used = UsedIds::default();
+    for id in ["", "a", "call_1", "ünïcode"] {
+        used.insert(&CallId::new(id));
+    }
+    assert_eq!(
+        serde_json::to_value(&used).unwrap(),
+        json!([694300864_u32, 1339080641_u32, 3384394800_u32, 3776090088_u32])
+    );
 }
 
 proptest! {

@@ -132,7 +132,10 @@ fn a_users_own_call_is_answered_by_its_child_too() {
         verdict: verdict(Decision::Allow),
         child: Some(ConversationId::new("kid")),
     }));
-    scenario.then(Action::Revive).then(child_started("d", 2));
+    scenario.then(Action::Revive);
+    assert_eq!(scenario.apply(child_started("d", 1)), Err(Rejection::Stale), "an earlier attempt");
+    scenario.then(child_started("d", 2));
+    assert_eq!(scenario.apply(child_started("d", 2)), Err(Rejection::Stale), "it comes once");
     assert_eq!(scenario.apply(Action::Revive), Ok(vec![]));
     assert_eq!(scenario.apply(child_ended("d", "kid")), Ok(vec!["child_ended", "dispatch"]));
     assert!(scenario.state.dispatches.is_empty() && scenario.state.orphans.is_empty());

@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use super::dispatch::dispatch;
 use super::scenario::*;
 use crate::Rejection;
 use crate::command::{Action, Dispatch};
@@ -123,4 +124,7 @@ fn only_what_runs_once_and_runs_now_is_uninterruptible() {
     assert_eq!(scenario.state.uninterruptible(), [CallId::new("a")]);
     scenario.then(approve("c", None)).then(returned("a", 1));
     assert_eq!(scenario.state.uninterruptible(), [CallId::new("c")]);
+    scenario.then(dispatch("again", OnInterrupt::Redispatch));
+    scenario.then(dispatch("once", OnInterrupt::Fail));
+    assert_eq!(scenario.state.uninterruptible(), [CallId::new("c"), CallId::new("once")]);
 }

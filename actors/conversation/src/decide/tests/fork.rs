@@ -4,11 +4,13 @@ use proptest::prelude::*;
 
 use super::journal_checker::JournalChecker;
 use super::random_driver::{RandomRun, rolls};
+use super::remembered::remembering;
 use super::scenario::*;
 use crate::command::{CopiedEvents, IfBusy};
 use crate::event::{Event, EventData, Executor};
 use crate::fork::Fork;
 use crate::message::{ErrorType, Outcome};
+use crate::remembered_decision::Scope;
 use crate::{Action, CallId, ConversationId, Rejection, Seq, State, checked_fold, wanted};
 
 fn fork_of(at_seq: Seq) -> Action {
@@ -90,6 +92,18 @@ fn nothing_else_happens_while_the_prefix_is_copied() {
     assert_eq!(copy.apply(Action::Revive), Ok(vec![]));
     let again = Action::EventsCopied(CopiedEvents { after: Seq::FIRST, events, is_last: false });
     assert_eq!(copy.apply(again), Err(Rejection::Stale), "a page comes once");
+    assert_eq!(copy.apply(fork_of(first.state.seq)), Err(Rejection::ConversationExists));
+}
+
+#[test]
+fn a_page_with_a_gap_or_with_more_than_the_prefix_is_stale() {
+    let first = Scenario::with_calls(vec![call("ask", Executor::Human, false)]);
+    let mut copy = Scenario::empty();
+    copy.then(fork_of(Seq::new(3)));
+    for events in [&first.journal[2..3], &first.journal[1..4]] {
+        let copied = CopiedEvents { after: Seq::FIRST, events: events.to_vec(), is_last: false };
+        assert_eq!(copy.apply(Action::EventsCopied(copied)), Err(Rejection::Stale));
+    }
 }
 
 /// The calls of the journal's `tool_call` events, and those of its results, each in order.
@@ -124,6 +138,56 @@ fn every_result_has_its_call_wherever_the_prefix_ends() {
         let replayed = copy.journal.iter().try_fold(State::default(), checked_fold);
         assert_eq!(replayed.map(|state| state.seq), Ok(copy.state.seq), "cut after {at_seq}");
     }
+}
+
+#[test]
+fn a_prefix_that_turns_out_shorter_than_asked_for_says_where_it_ends() {
+    let first = Scenario::with_turn();
+    let mut copy = Scenario::empty();
+    copy.then(fork_of(Seq::new(9)));
+    let (after, events) = (Seq::FIRST, first.journal[1..2].to_vec());
+    copy.then(Action::EventsCopied(CopiedEvents { after, events, is_last: true }));
+    let Some(EventData::Forked(fork)) = copy.journal.last().map(|event| &event.data) else {
+        panic!("the copy is complete");
+    };
+    assert_eq!(fork.at_seq, Seq::new(2));
+}
+
+/// The calls and the results of every prefix's copy are the same.
+fn assert_each_call_is_planned_once(journal: &[Event]) {
+    for at_seq in 1..=journal.len() {
+        let copy = forked(journal, at_seq, 9);
+        let (calls, results) = calls_and_results(&copy.journal);
+        assert_eq!(calls, results, "cut after {at_seq}");
+    }
+}
+
+/// Older builds journalled no verdict with a call, and the first ones no timeout.
+#[test]
+fn a_call_that_an_older_build_planned_is_not_planned_again() {
+    let mut first = Scenario::with_calls(vec![gated("send")]);
+    first.then(remembering(deny("send", None), Scope::Conversation, 1_000));
+    for event in &mut first.journal {
+        if let EventData::ToolCall(planned) = &mut event.data {
+            (planned.gate, planned.timeout_ms) = (None, 0);
+        }
+    }
+    assert_each_call_is_planned_once(&first.journal);
+}
+
+/// The first builds gave a provider's call that came without a result none either.
+#[test]
+fn a_providers_call_that_an_older_build_left_open_is_not_planned_again() {
+    let providers = call("find", Executor::Provider, false);
+    let mut first = Scenario::with_calls(vec![providers, server("run")]);
+    first.journal.retain(|event| kind(event) != "tool_result");
+    for (event, seq) in first.journal.iter_mut().zip(1..) {
+        event.seq = Seq::new(seq);
+        if let EventData::ToolCall(planned) = &mut event.data {
+            planned.gate = None;
+        }
+    }
+    assert_each_call_is_planned_once(&first.journal);
 }
 
 proptest! {

@@ -6,7 +6,7 @@ use super::scenario::*;
 use crate::event::{EventData, Executor};
 use crate::message::Outcome;
 use crate::state::ConversationStatus;
-use crate::{Rejection, Timestamp};
+use crate::{Rejection, State, Timestamp, replay};
 
 fn everything() -> Vec<crate::command::PlannedCall> {
     let given = answered_call("p", Executor::Provider, Outcome::Ok(json!(1)));
@@ -50,6 +50,38 @@ fn the_next_step_is_wanted_only_when_no_call_is_open() {
     }
     scenario.then(returned("g", 1));
     assert_eq!(scenario.wanted(), ["model step 2 of turn_1"]);
+}
+
+/// A call and what follows it are one commit, so only a fold sees the state between them.
+#[test]
+fn a_planned_call_runs_at_once_only_on_a_server_that_it_was_handed_to() {
+    for (planned, upto, phase, runs) in [
+        (server("a"), "tool_call", "running", true),
+        (gated("a"), "tool_call", "requested", false),
+        (human("a"), "tool_call", "requested", false),
+        (client("a"), "tool_call", "requested", false),
+        (gated_client("a"), "tool_started", "running", false),
+    ] {
+        let mut scenario = Scenario::with_calls(vec![planned]);
+        if upto == "tool_started" {
+            scenario.then(approve("a", None));
+        }
+        let end = scenario.journal.iter().position(|event| kind(event) == upto).unwrap();
+        scenario.state = replay(State::default(), &scenario.journal[..=end]);
+        assert_eq!((scenario.phase("a").as_str(), !scenario.wanted().is_empty()), (phase, runs));
+    }
+}
+
+#[test]
+fn a_conversation_that_streams_is_not_preparing_any_more() {
+    let mut scenario = Scenario::with_turn();
+    let shown =
+        |scenario: &Scenario| [true, false].map(|it| scenario.state.status().with_streaming(it));
+    let statuses = shown(&scenario);
+    assert_eq!(statuses, [ConversationStatus::Streaming, ConversationStatus::Preparing]);
+    scenario.reply(everything()).unwrap();
+    assert_eq!(shown(&scenario), [ConversationStatus::AwaitingInput; 2]);
+    assert_eq!(scenario.state.open_calls(), 5, "all but the one that has its result");
 }
 
 #[test]

@@ -6,7 +6,7 @@ use crate::permission::{Decision, Verdict};
 use crate::remembered_decision::{Match, Scope};
 use crate::{DecisionId, Principal, Rejection};
 
-fn remembering(action: Action, scope: Scope, for_ms: u64) -> Action {
+pub(super) fn remembering(action: Action, scope: Scope, for_ms: u64) -> Action {
     let (id, tool_digest) = (DecisionId::new("dec_1"), "server".to_owned());
     let fingerprint = "0123456789abcdef".to_owned();
     let wish =
@@ -85,4 +85,23 @@ fn a_call_that_a_decision_lets_through_runs_as_who_made_it() {
     scenario.reply(vec![planned]).unwrap();
     let call = scenario.state.call(&crate::CallId::new("a")).unwrap();
     assert_eq!(call.principal, Principal::new("ann"));
+}
+
+#[test]
+fn an_expired_decision_is_dropped_with_the_next_one_unless_the_agent_lacks_it() {
+    for (scope, later_ms, expected) in [
+        (Scope::Conversation, 999, ["dec_1", "dec_2"].as_slice()),
+        (Scope::Conversation, 1_000, &["dec_2"]),
+        (Scope::Agent, 1_000, &["dec_1", "dec_2"]),
+    ] {
+        let mut scenario = Scenario::with_calls(vec![gated("a"), gated("b")]);
+        scenario.then(remembering(approve("a", None), scope, 1_000)).advance(later_ms);
+        let mut second = remembering(approve("b", None), Scope::Conversation, 1_000);
+        if let Action::Resolve(Resolve { remember: Some(wish), .. }) = &mut second {
+            wish.id = DecisionId::new("dec_2");
+        }
+        scenario.then(second);
+        let remembered = scenario.state.decisions.keys().map(DecisionId::as_str);
+        assert_eq!(remembered.collect::<Vec<_>>(), expected, "after {later_ms}");
+    }
 }

@@ -101,5 +101,7 @@ fn calls_beside_a_judged_answer_are_made_and_get_their_results() {
         assert_eq!(scenario.wanted(), ["attempt 1 of a"]);
         scenario.then(returned("a", 1));
         assert_eq!(scenario.wanted(), ["model step 2 of turn_1"]);
+        let has_repair = scenario.journal.iter().any(|event| kind(event) == "repair_requested");
+        assert!(!has_repair, "the calls come first");
     }
 }

@@ -26,6 +26,11 @@ fn an_amount_is_exact_to_a_billionth_and_written_in_dollars() {
     assert_eq!((sum, json!(sum)), (dollars(1.0), json!(1.0)));
     let nanos = Cost::from_nanos(123_456_789_012_345);
     assert_eq!(from_value::<Cost>(json!(nanos)).unwrap(), nanos);
+    assert_eq!((nanos.nanos(), json!(nanos)), (123_456_789_012_345, json!(123_456.789012345)));
+    let used = json!({"input_tokens": 1, "output_tokens": 2, "cached_tokens": 3,
+        "cache_write_tokens": 4, "cost_usd": 0.5});
+    assert_eq!(json!(from_value::<Usage>(used.clone()).unwrap()), used);
+    assert_eq!(json!(Usage::default()), json!({"input_tokens": 0, "output_tokens": 0}));
     for wrong in [json!(-1), json!("1"), Value::Null] {
         assert!(from_value::<Cost>(wrong).is_err());
     }

@@ -162,6 +162,30 @@ fn a_source_is_judged_by_its_type() {
 }
 
 #[test]
+fn bytes_have_a_media_type_of_their_kind() {
+    let types = ["image/png", "audio/mpeg", "video/mp4"];
+    for (kind, fitting) in [("image", 0..1), ("audio", 1..2), ("video", 2..3), ("document", 0..3)] {
+        for (place, media_type) in types.iter().enumerate() {
+            let source = json!({"type": "base64", "data": "AA==", "mimeType": media_type});
+            let wrong = check(&json!({"type": kind, "source": source})).err();
+            let expected = (!fitting.contains(&place)).then_some(".source.mimeType");
+            assert_eq!(wrong.as_ref().map(|wrong| wrong.path.as_str()), expected, "{kind}");
+        }
+    }
+    for media_type in ["/pdf", "text/", "te xt/plain", "text"] {
+        let source = json!({"type": "base64", "data": "AA==", "mimeType": media_type});
+        let wrong = check(&json!({"type": "document", "source": source})).unwrap_err();
+        assert_eq!(wrong.path, ".source.mimeType", "{media_type}");
+    }
+    for (data, media_type, at) in [("AA==", "audio/mpeg", ".mimeType"), ("A", "image/png", ".data")]
+    {
+        let block = json!({"type": "generated_image", "data": data, "mimeType": media_type});
+        assert_eq!(check(&block).unwrap_err().path, at);
+    }
+    assert_eq!(base64::decode("AA==AAAA"), None, "nothing follows the padding");
+}
+
+#[test]
 fn an_unknown_type_passes_and_a_missing_one_does_not() {
     for block in
         [json!({"type": "hologram"}), json!({"type": "Text"}), json!({"type": "x", "y": 1})]

@@ -82,6 +82,44 @@ fn an_unknown_or_broken_block_is_its_json_cut() {
     assert_eq!(text_of(json!(7)), "7");
     let long = text_of(json!({"type": "hologram", "text": "ä ".repeat(20_000)}));
     assert!(long.len() < 17_000 && long.ends_with("ä [...truncated...]"), "{}", long.len());
+    let around = json!({"type": "hologram", "text": ""}).to_string().len();
+    for (len, is_whole) in [(16 << 10, true), ((16 << 10) + 1, false)] {
+        let text = text_of(json!({"type": "hologram", "text": " ".repeat(len - around)}));
+        assert_eq!(text.ends_with('}'), is_whole, "{len}");
+    }
+}
+
+#[test]
+fn a_result_within_a_result_is_a_label() {
+    let result = |content: Value| json!({"type": "tool_result", "toolUseId": "c", "name": "t", "content": content});
+    let inner = result(json!([{"type": "text", "text": "found"}]));
+    assert_eq!(text_of(result(json!([inner, inner]))), "[result of: t]\n[result]\n[result]");
+}
+
+#[test]
+fn a_tag_closes_itself_only_if_it_is_empty_and_says_so() {
+    for (content, self_closing, text) in
+        [("", true, "<note/>"), ("", false, "<note></note>"), ("look", true, "<note>look</note>")]
+    {
+        let tag = json!({"type": "custom", "tag": "note", "content": content, "attrs": {},
+            "selfClosing": self_closing});
+        assert_eq!(text_of(tag), text);
+    }
+}
+
+#[test]
+fn a_value_is_cut_where_it_is_nested_too_deep() {
+    for (open, close) in [("[", "]"), ("{\"a\":", "}")] {
+        let nested = |depth: usize| {
+            (0..depth).fold(json!(1), |value, _| match open {
+                "[" => json!([value]),
+                _ => json!({"a": value}),
+            })
+        };
+        let text = |inner: &str| format!("{}{inner}{}", open.repeat(128), close.repeat(128));
+        assert_eq!(without_bytes(&nested(128)).to_string(), text("1"));
+        assert_eq!(without_bytes(&nested(200)).to_string(), text("\"[...]\""));
+    }
 }
 
 #[test]
