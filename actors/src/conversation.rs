@@ -174,7 +174,8 @@ impl Actor for Conversation {
         message: ConversationMsg,
         live: &mut LiveConversation,
     ) -> Result<(), ActorProcessingErr> {
-        // Boxed: most actors wait most of the time, and should need memory for waiting only.
+        // Boxed: most actors wait most of the time, and should need memory for waiting only. A boxed
+        // future is copied to the heap first, so that what is large in it is boxed again.
         Ok(Box::pin(live.process(&myself, message)).await?)
     }
 
@@ -247,7 +248,7 @@ impl LiveConversation {
                 if !is_ending(myself) {
                     self.idle.count_message();
                     if let Some(delivery) = self.defer_until_listed(myself, *delivery).await {
-                        self.deliver(myself, delivery, None).await?;
+                        Box::pin(self.deliver(myself, delivery, None)).await?;
                     }
                 }
             }
@@ -255,19 +256,20 @@ impl LiveConversation {
                 self.waiters.end_deferral(number);
                 if !is_ending(myself) {
                     self.idle.count_message();
-                    self.deliver(myself, *delivery, None).await?;
+                    Box::pin(self.deliver(myself, *delivery, None)).await?;
                 }
             }
             ConversationMsg::HooksAnswered(number, delivery, hook_verdict) => {
                 self.waiters.end_deferral(number);
                 if !is_ending(myself) {
                     self.idle.count_message();
-                    self.deliver(myself, *delivery, Some(*hook_verdict)).await?;
+                    let delivered = self.deliver(myself, *delivery, Some(*hook_verdict));
+                    Box::pin(delivered).await?;
                 }
             }
             ConversationMsg::Report(report) => {
                 self.idle.count_message();
-                self.take_report(*report).await?;
+                self.take_report(report).await?;
             }
             ConversationMsg::Inspect(reply) => {
                 // The caller may be gone, which does not concern the conversation.
@@ -288,27 +290,31 @@ impl LiveConversation {
     }
 
     /// Carries out an action of the system itself. An action that came too late changes nothing.
-    async fn act(&mut self, action: Action) -> Result<(), ExitReason> {
-        match self.decide(action) {
-            Ok(transition) => self.commit(transition, Vec::new()).await?,
-            Err(rejection) => {
-                tracing::debug!(conversation = %self.id, %rejection, "late action ignored");
+    ///
+    /// It is decided at once, so that the future, which is made for each message, need not hold it.
+    fn act(&mut self, action: Action) -> impl Future<Output = Result<(), ExitReason>> + Send {
+        let decided = self.decide(action);
+        async move {
+            match decided {
+                Ok(transition) => self.commit(transition, Vec::new()).await?,
+                Err(rejection) => {
+                    tracing::debug!(conversation = %self.id, %rejection, "late action ignored");
+                }
             }
+            Ok(())
         }
-        Ok(())
     }
 
     fn decide(&self, action: Action) -> Result<Transition, Rejection> {
         decide_and_fold(&self.state, Command { at: self.services.clock.now(), action })
     }
 
-    async fn take_report(&mut self, report: Report) -> Result<(), ExitReason> {
-        let Report { activity, ended } = report;
+    async fn take_report(&mut self, report: Box<Report>) -> Result<(), ExitReason> {
         // An activity that was aborted while its report was on the way is out of date.
-        if self.activities.finish(&activity) {
-            self.act(ended?).await?;
+        if !self.activities.finish(&report.activity) {
+            return Ok(());
         }
-        Ok(())
+        self.act(report.ended?).await
     }
 
     fn inspect(&self) -> Inspection {

@@ -76,13 +76,15 @@ pub struct StoredResponse {
 pub struct Commit {
     /// Consecutive events; the first follows the journal's last.
     pub events: Arc<[Event]>,
+    /// The JSON of each event, if the writer has it already.
+    pub json: Option<Arc<[Vec<u8>]>>,
     pub summary: ConversationSummary,
     /// Suspensions that this commit opens.
     pub opened: Vec<PendingCall>,
     /// Suspensions that this commit closes.
     pub closed: Vec<ClosedSuspension>,
     /// The folded state after `events`; present now and then, as a cache that is never the truth.
-    pub state: Option<State>,
+    pub state: Option<Arc<State>>,
     /// Stored under the conversation's scope.
     pub responses: Vec<StoredResponse>,
     /// Whether the commit completes something, so that the deaths counted so far are forgotten
@@ -95,6 +97,7 @@ impl Commit {
     pub fn new(events: Arc<[Event]>, summary: ConversationSummary) -> Self {
         Self {
             events,
+            json: None,
             summary,
             opened: Vec::new(),
             closed: Vec::new(),
@@ -103,6 +106,20 @@ impl Commit {
             resets_deaths: false,
         }
     }
+
+    /// The JSON of each event.
+    pub fn event_json(&self) -> Result<Arc<[Vec<u8>]>, StoreError> {
+        match &self.json {
+            Some(json) => Ok(json.clone()),
+            None => event_json(&self.events),
+        }
+    }
+}
+
+/// The JSON of each of these events, as stores write it.
+pub fn event_json(events: &[Event]) -> Result<Arc<[Vec<u8>]>, StoreError> {
+    let json: Result<_, _> = events.iter().map(serde_json::to_vec).collect();
+    json.map_err(|error| StoreError::Unavailable(error.to_string()))
 }
 
 /// Names the inbox entry of a suspension that has closed.

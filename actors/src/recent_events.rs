@@ -6,8 +6,6 @@ use std::sync::Arc;
 use abide_conversation::Seq;
 use abide_conversation::event::Event;
 
-use crate::limits::encoded_len;
-
 /// The JSON of the events that an actor holds. Actors must stay small, and a store is fast.
 const MAX_BYTES: usize = 64 << 10;
 
@@ -20,9 +18,9 @@ pub(crate) struct RecentEvents {
 }
 
 impl RecentEvents {
-    /// Adds the events of the next commit, and drops the oldest commits that exceed the limit.
-    pub(crate) fn push(&mut self, events: Arc<[Event]>) {
-        let bytes = events.iter().map(encoded_len).fold(0, usize::saturating_add);
+    /// Adds the events of the next commit, which are so many bytes of JSON, and drops the oldest
+    /// commits that exceed the limit.
+    pub(crate) fn push(&mut self, events: Arc<[Event]>, bytes: usize) {
         self.bytes = self.bytes.saturating_add(bytes);
         self.commits.push_back((events, bytes));
         while self.bytes > MAX_BYTES
@@ -48,6 +46,12 @@ mod tests {
 
     use super::*;
 
+    fn push(recent: &mut RecentEvents, from: u64, to: u64, bytes: usize) {
+        let events = events(from, to, bytes);
+        let bytes = events.iter().map(crate::limits::encoded_len).sum();
+        recent.push(events, bytes);
+    }
+
     fn events(from: u64, to: u64, bytes: usize) -> Arc<[Event]> {
         let data = || EventData::SummaryFailed(SummaryFailed { reason: "x".repeat(bytes) });
         let event = |seq| Event {
@@ -67,8 +71,8 @@ mod tests {
     fn it_has_all_events_after_a_seq_or_none() {
         let mut recent = RecentEvents::default();
         assert_eq!(seqs(&recent, 0), None);
-        recent.push(events(3, 4, 1));
-        recent.push(events(5, 7, 1));
+        push(&mut recent, 3, 4, 1);
+        push(&mut recent, 5, 7, 1);
         assert_eq!(seqs(&recent, 1), None);
         assert_eq!(seqs(&recent, 2), Some(vec![3, 4, 5, 6, 7]));
         assert_eq!(seqs(&recent, 5), Some(vec![6, 7]));
@@ -79,14 +83,14 @@ mod tests {
     fn the_oldest_commits_are_dropped_and_a_commit_over_the_limit_drops_all() {
         let mut recent = RecentEvents::default();
         for seq in 1..=100 {
-            recent.push(events(seq, seq, MAX_BYTES / 10));
+            push(&mut recent, seq, seq, MAX_BYTES / 10);
         }
         assert!(recent.bytes <= MAX_BYTES && recent.bytes > MAX_BYTES / 2);
         assert_eq!(seqs(&recent, 98), Some(vec![99, 100]));
         assert_eq!(seqs(&recent, 80), None);
-        recent.push(events(101, 101, MAX_BYTES));
+        push(&mut recent, 101, 101, MAX_BYTES);
         assert_eq!((recent.bytes, seqs(&recent, 100)), (0, None));
-        recent.push(events(102, 102, 1));
+        push(&mut recent, 102, 102, 1);
         assert_eq!((seqs(&recent, 101), seqs(&recent, 100)), (Some(vec![102]), None));
     }
 }

@@ -23,6 +23,12 @@ impl Partition {
         Self(a ^ b ^ c ^ d)
     }
 
+    /// Adds the form that keys contain: `p017`.
+    pub(crate) fn write_to(self, key: &mut Vec<u8>) {
+        let digit = |value: u8| b'0' + value % 10;
+        key.extend_from_slice(&[b'p', digit(self.0 / 100), digit(self.0 / 10), digit(self.0)]);
+    }
+
     /// All partitions, in order.
     pub fn all() -> impl Iterator<Item = Self> {
         (0..=u8::MAX).map(Self)

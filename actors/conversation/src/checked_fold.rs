@@ -68,9 +68,10 @@ pub enum IllegalEvent {
 ///
 /// Accepts every event that [`decide`](crate::decide) returns, those of a copied prefix, and events
 /// of unknown types.
-pub fn checked_fold(state: State, event: &Event) -> Result<State, IllegalEvent> {
+pub fn checked_fold(mut state: State, event: &Event) -> Result<State, IllegalEvent> {
     check(&state, event)?;
-    Ok(evolve(state, event))
+    evolve(&mut state, event);
+    Ok(state)
 }
 
 fn check(state: &State, event: &Event) -> Result<(), IllegalEvent> {

@@ -27,6 +27,7 @@ mod wake;
 mod workspace_opened;
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
@@ -65,16 +66,16 @@ pub struct Transition {
     /// To be appended in this order; empty if there is nothing to do.
     pub events: Vec<Event>,
     /// The state after these events.
-    pub state: State,
+    pub state: Arc<State>,
 }
 
 /// Decides a command, and returns the events to append.
 pub fn decide(state: &State, command: Command) -> Result<Vec<Event>, Rejection> {
-    decide_and_fold(state, command).map(|transition| transition.events)
+    decide_and_fold(&Arc::new(state.clone()), command).map(|transition| transition.events)
 }
 
 /// Decides a command, and returns the events to append together with the state after them.
-pub fn decide_and_fold(state: &State, command: Command) -> Result<Transition, Rejection> {
+pub fn decide_and_fold(state: &Arc<State>, command: Command) -> Result<Transition, Rejection> {
     let mut draft = Draft::new(state, command.at);
     let may_create =
         matches!(command.action, Action::Create(_) | Action::Send(_) | Action::Spawn(_));

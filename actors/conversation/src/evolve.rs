@@ -18,23 +18,23 @@ use crate::state::{
 };
 use crate::usage::Usage;
 
-/// The state after one more event.
-pub fn evolve(mut state: State, event: &Event) -> State {
+/// Folds one more event into the state, in place.
+pub fn evolve(state: &mut State, event: &Event) {
     state.seq = event.seq;
     match &event.data {
-        EventData::Created(created) => create(&mut state, event, created),
-        EventData::UserMsg(message) => queue_turn(&mut state, event, message),
-        EventData::TurnStarted(started) => start_turn(&mut state, event, started),
+        EventData::Created(created) => create(state, event, created),
+        EventData::UserMsg(message) => queue_turn(state, event, message),
+        EventData::TurnStarted(started) => start_turn(state, event, started),
         EventData::AssistantMsg(message) => {
-            add_assistant_message(&mut state, message);
-            context::count_tokens(&mut state, event.seq, message);
+            add_assistant_message(state, message);
+            context::count_tokens(state, event.seq, message);
         }
-        EventData::ToolCall(call) => plan_call(&mut state, event, call),
-        EventData::Suspension(suspension) => suspend_call(&mut state, event, suspension),
-        EventData::Resolution(resolution) => resolve_call(&mut state, resolution),
-        EventData::ToolStarted(started) => run_call(&mut state, event, started),
-        EventData::InputRequired(required) => require_input(&mut state, required),
-        EventData::ToolResult(result) => finish_call(&mut state, &result.call_id),
+        EventData::ToolCall(call) => plan_call(state, event, call),
+        EventData::Suspension(suspension) => suspend_call(state, event, suspension),
+        EventData::Resolution(resolution) => resolve_call(state, resolution),
+        EventData::ToolStarted(started) => run_call(state, event, started),
+        EventData::InputRequired(required) => require_input(state, required),
+        EventData::ToolResult(result) => finish_call(state, &result.call_id),
         EventData::RepairRequested(_) => {
             if let Some(turn) = &mut state.turn {
                 turn.repair_requested = true;
@@ -45,30 +45,28 @@ pub fn evolve(mut state: State, event: &Event) -> State {
                 turn.hooks_done_for = added.step;
             }
         }
-        EventData::MessageRefused(refused) => refuse_message(&mut state, refused),
-        EventData::Forked(_) => finish_fork(&mut state),
-        EventData::ContextReduced(reduced) => context::reduce(&mut state, event.seq, reduced),
-        EventData::Summarized(summarized) => context::summarize(&mut state, event.seq, summarized),
+        EventData::MessageRefused(refused) => refuse_message(state, refused),
+        EventData::Forked(_) => finish_fork(state),
+        EventData::ContextReduced(reduced) => context::reduce(state, event.seq, reduced),
+        EventData::Summarized(summarized) => context::summarize(state, event.seq, summarized),
         EventData::SummaryFailed(_) => state.context.summarize_upto = None,
-        EventData::TurnEnded(ended) => end_turn(&mut state, event, ended),
-        EventData::DispatchStarted(started) => start_dispatch(&mut state, started),
-        EventData::DispatchFinished(finished) => finish_dispatch(&mut state, finished),
+        EventData::TurnEnded(ended) => end_turn(state, event, ended),
+        EventData::DispatchStarted(started) => start_dispatch(state, started),
+        EventData::DispatchFinished(finished) => finish_dispatch(state, finished),
         EventData::PhaseChanged(changed) => state.planning_override = Some(changed.planning),
         EventData::TodosChanged(changed) => state.todos = changed.todos.clone(),
         EventData::WorkspaceOpened(opened) => {
             state.storages.insert(opened.root.clone(), opened.storage.clone());
         }
-        EventData::ChildStarted(started) => child::start(&mut state, event, started),
-        EventData::ChildEnded(ended) => child::end(&mut state, event, ended),
-        EventData::ChildReleased(released) => child::release(&mut state, released),
+        EventData::ChildStarted(started) => child::start(state, event, started),
+        EventData::ChildEnded(ended) => child::end(state, event, ended),
+        EventData::ChildReleased(released) => child::release(state, released),
         EventData::ParentNotified(_) => state.owed_report = None,
         EventData::Abandoned {} => {
             state.abandoned = true;
             state.owed_report = None;
         }
-        EventData::DecisionRemembered(remembered) => {
-            remember_decision(&mut state, event, remembered)
-        }
+        EventData::DecisionRemembered(remembered) => remember_decision(state, event, remembered),
         EventData::DecisionPublished(DecisionPublished { decision_id })
         | EventData::DecisionRevoked(DecisionRevoked { decision_id }) => {
             state.decisions.remove(decision_id);
@@ -76,12 +74,12 @@ pub fn evolve(mut state: State, event: &Event) -> State {
         }
         EventData::Unknown(_) => state.has_unknown_events = true,
     }
-    state
 }
 
 /// The state after these events, beginning with an earlier state.
-pub fn replay<'a>(state: State, events: impl IntoIterator<Item = &'a Event>) -> State {
-    events.into_iter().fold(state, evolve)
+pub fn replay<'a>(mut state: State, events: impl IntoIterator<Item = &'a Event>) -> State {
+    events.into_iter().for_each(|event| evolve(&mut state, event));
+    state
 }
 
 fn create(state: &mut State, event: &Event, created: &Created) {

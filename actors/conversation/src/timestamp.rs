@@ -4,6 +4,7 @@ use std::fmt;
 use std::ops::Deref;
 use std::str::FromStr;
 
+use jiff::fmt::temporal::DateTimePrinter;
 use jiff::{SignedDuration, TimestampArithmetic};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -16,6 +17,8 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 pub struct Timestamp(jiff::Timestamp);
 
 const NANOS_PER_MILLI: i32 = 1_000_000;
+static MILLISECONDS: DateTimePrinter = DateTimePrinter::new().precision(Some(3));
+static ALL_DIGITS: DateTimePrinter = DateTimePrinter::new();
 
 impl Timestamp {
     /// The earliest moment.
@@ -55,6 +58,13 @@ impl Timestamp {
         self.0.checked_sub(span).map(Self)
     }
 
+    /// The text, without the detour over a formatter: each event and each frame has times.
+    fn text(&self) -> String {
+        let is_whole = self.0.subsec_nanosecond() % NANOS_PER_MILLI == 0;
+        let printer = if is_whole { &MILLISECONDS } else { &ALL_DIGITS };
+        printer.timestamp_to_string(&self.0)
+    }
+
     /// The time from another moment to this one; negative if the other is later.
     pub fn duration_since(self, earlier: Self) -> SignedDuration {
         self.0.duration_since(earlier.0)
@@ -83,11 +93,7 @@ impl From<Timestamp> for jiff::Timestamp {
 
 impl fmt::Display for Timestamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.0.subsec_nanosecond() % NANOS_PER_MILLI == 0 {
-            write!(f, "{:.3}", self.0)
-        } else {
-            write!(f, "{}", self.0)
-        }
+        f.write_str(&self.text())
     }
 }
 
@@ -107,7 +113,7 @@ impl FromStr for Timestamp {
 
 impl Serialize for Timestamp {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        to.collect_str(self)
+        to.serialize_str(&self.text())
     }
 }
 

@@ -11,6 +11,7 @@ use tokio::time::Instant;
 use super::{LiveConversation, with_store_timeout};
 use crate::journal::{
     ClosedSuspension, Commit, ConversationSummary, RESPONSE_TTL, StoreError, StoredResponse,
+    event_json,
 };
 use crate::live::Signal;
 use crate::request::{IdempotencyKey, Reply};
@@ -38,6 +39,9 @@ impl LiveConversation {
         }
         let events: Arc<[Event]> = Arc::from(events);
         let mut commit = self.compose(&next, events.clone(), responses);
+        let json = event_json(&events)?;
+        let bytes = json.iter().map(Vec::len).sum();
+        commit.json = Some(json);
         commit.resets_deaths = self.progress_check.is_progress(&events);
         let has_cache = commit.state.is_some();
         let is_progress = commit.resets_deaths;
@@ -52,8 +56,8 @@ impl LiveConversation {
         if is_progress {
             self.progress_check.end();
         }
-        let before = std::mem::replace(&mut self.state, Arc::new(next));
-        self.recent_events.push(events.clone());
+        let before = std::mem::replace(&mut self.state, next);
+        self.recent_events.push(events.clone(), bytes);
         self.waiters.answer_dispatches(&events);
         if !is_copy {
             self.record_metrics(&before, &events);
@@ -81,7 +85,7 @@ impl LiveConversation {
 
     fn compose(
         &self,
-        next: &State,
+        next: &Arc<State>,
         events: Arc<[Event]>,
         responses: Vec<StoredResponse>,
     ) -> Commit {

@@ -8,6 +8,7 @@ use abide_conversation::{Activity, State, replay, wanted};
 use super::{ExitReason, LiveConversation, with_timeout};
 use crate::agent;
 use crate::journal::ClaimedConversation;
+use crate::limits::encoded_len;
 use crate::live::Signal;
 
 /// How long a journal of gigabytes may take. A store that falls silent fails earlier by itself.
@@ -40,7 +41,8 @@ impl LiveConversation {
         if let Some(stored) = stored {
             self.cached_seq = stored.cached_seq;
             self.state = Arc::new(replay(stored.state, &stored.events));
-            self.recent_events.push(Arc::from(stored.events));
+            let bytes = stored.events.iter().map(encoded_len).fold(0, usize::saturating_add);
+            self.recent_events.push(Arc::from(stored.events), bytes);
             if deaths >= MAX_DEATHS && runs_here(&self.state) {
                 return Err(ExitReason::KillsItsProcess(deaths));
             }

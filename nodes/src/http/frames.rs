@@ -16,6 +16,9 @@ use serde::Serialize;
 use serde_json::Value;
 use utoipa::ToSchema;
 
+/// Room for the names of a frame's lines, and for its id.
+const FRAME_LINES_BYTES: usize = 48;
+
 /// A frame. Only the last of those that mirror an event has an id.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Frame {
@@ -132,12 +135,19 @@ impl Frame {
         // The JSON is `{"event":"…","data":…}`, and compact JSON has no line breaks.
         let json = serde_json::to_string(&self.payload).unwrap_or_default();
         let members = json.strip_prefix(r#"{"event":""#).and_then(|rest| rest.strip_suffix('}'));
-        let (name, data) =
-            members.and_then(|members| members.split_once(r#"","data":"#)).unwrap_or_default();
-        match self.id {
-            Some(id) => format!("event: {name}\ndata: {data}\nid: {id}\n\n").into(),
-            None => format!("event: {name}\ndata: {data}\n\n").into(),
+        // No name has a quotation mark.
+        let (name, data) = members.and_then(|members| members.split_once('"')).unwrap_or_default();
+        let data = data.strip_prefix(r#","data":"#).unwrap_or_default();
+        let mut frame = String::with_capacity(json.len() + FRAME_LINES_BYTES);
+        for part in ["event: ", name, "\ndata: ", data] {
+            frame.push_str(part);
         }
+        if let Some(id) = self.id {
+            frame.push_str("\nid: ");
+            frame.push_str(&id.to_string());
+        }
+        frame.push_str("\n\n");
+        frame.into()
     }
 }
 

@@ -5,7 +5,7 @@ mod blobs;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use abide_actors::blobs::Blob;
 use abide_actors::identity::Epoch;
@@ -55,7 +55,7 @@ struct Conversation {
     epoch: Epoch,
     summary: ConversationSummary,
     events: Vec<Event>,
-    state: Option<State>,
+    state: Option<Arc<State>>,
     open: BTreeMap<(CallId, u32), Timestamp>,
 }
 
@@ -95,7 +95,7 @@ impl Tables {
 
     fn load(&self, id: &ConversationId) -> Option<StoredConversation> {
         let conversation = self.conversations.get(id)?;
-        let state = conversation.state.clone().unwrap_or_default();
+        let state = conversation.state.as_deref().cloned().unwrap_or_default();
         let (events, cached_seq) = (conversation.after(state.seq).to_vec(), state.seq);
         Some(StoredConversation { state, events, cached_seq })
     }

@@ -2,6 +2,7 @@
 
 mod audit;
 mod blobs;
+mod commit_parts;
 mod connection;
 mod decode;
 mod dial;

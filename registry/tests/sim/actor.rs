@@ -4,6 +4,7 @@
 mod delete;
 
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use abide_actors::activity::ActivityError;
@@ -435,8 +436,9 @@ pub fn compose(
         summary,
         opened: after.iter().filter(|it| !among(&before, it)).cloned().collect(),
         closed: before.iter().filter(|it| !among(&after, it)).map(closed).collect(),
-        state: cache.then(|| next.clone()),
+        state: cache.then(|| Arc::new(next.clone())),
         responses: response.into_iter().collect(),
         resets_deaths: false,
+        json: None,
     }
 }

@@ -4,7 +4,7 @@ use crate::redis::Patches;
 
 /// What makes a claim fail on a conversation that another one holds.
 const HELD_BY_ANOTHER: &str = "if held[1] and not (held[1] == dead_node and held[2] == \
-                               dead_incarnation) then return held end";
+                               dead_incarnation) then return {held[1], held[2], held[3]} end";
 /// How long a member has been silent.
 const SILENCE: &str = "return math.max(0, now - last_seen(name))";
 

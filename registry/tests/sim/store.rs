@@ -145,7 +145,7 @@ impl Store {
         let wrote = |call: &Call| match (what, call.script) {
             (Written::Event(seq), "append") => {
                 let [before, after] = [4, 5].map(|at| call.arg(at).parse::<u64>().unwrap());
-                call.arg(11) == id.as_str() && (before + 1..=after).contains(&seq.get())
+                call.arg(10) == id.as_str() && (before + 1..=after).contains(&seq.get())
             }
             (Written::Deletion, "delete") => call.arg(4) == id.as_str(),
             (Written::Event(_) | Written::Deletion, _) => false,

@@ -72,7 +72,7 @@ fn only_hand_written_events_are_impossible() {
             if checked_fold(state.clone(), &event).is_err() {
                 impossible.push((index, event.seq.get()));
             }
-            state = evolve(state, &event);
+            evolve(&mut state, &event);
         }
     }
     assert_eq!(impossible, HAND_WRITTEN);

@@ -1,5 +1,7 @@
 //! The events of one decision, each folded in at once, so that the next one sees the new state.
 
+use std::sync::Arc;
+
 use super::Transition;
 use crate::Timestamp;
 use crate::event::{Event, EventData, ToolResult};
@@ -9,13 +11,14 @@ use crate::message::{ErrorType, Outcome};
 use crate::state::{Call, CallPhase, State};
 
 pub(super) struct Draft {
-    pub(super) state: State,
+    pub(super) state: Arc<State>,
     pub(super) at: Timestamp,
     events: Vec<Event>,
 }
 
 impl Draft {
-    pub(super) fn new(state: &State, at: Timestamp) -> Self {
+    /// The state is copied with the first event only.
+    pub(super) fn new(state: &Arc<State>, at: Timestamp) -> Self {
         Self { state: state.clone(), at, events: Vec::new() }
     }
 
@@ -35,13 +38,13 @@ impl Draft {
 
     pub(super) fn push_in(&mut self, turn_id: Option<TurnId>, data: EventData) {
         let event = Event { seq: self.state.seq.next(), at: self.at, turn_id, data };
-        self.state = evolve(std::mem::take(&mut self.state), &event);
+        evolve(Arc::make_mut(&mut self.state), &event);
         self.events.push(event);
     }
 
     /// Adds an event of the original unchanged. Its `seq` must be the next one.
     pub(super) fn push_copy(&mut self, event: Event) {
-        self.state = evolve(std::mem::take(&mut self.state), &event);
+        evolve(Arc::make_mut(&mut self.state), &event);
         self.events.push(event);
     }
 

@@ -91,7 +91,7 @@ impl std::fmt::Display for Complaint {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use crate::event::EventData;
-    use crate::{Event, Seq, State, evolve, from_json};
+    use crate::{Event, Seq, State, from_json, replay};
 
     const NEWER: &str = r#"{"seq":8,"at":"2026-11-22T10:00:00.000Z","turn_id":"turn_1","type":"mused","data":{"on":{"n":1.5},"by":["a",null]}}"#;
 
@@ -111,8 +111,8 @@ mod tests {
     #[test]
     fn an_event_of_an_unknown_type_counts_and_changes_nothing_else() {
         let (created, newer) = (read(CREATED).unwrap(), read(NEWER).unwrap());
-        let before = evolve(State::default(), &created);
-        let after = evolve(before.clone(), &newer);
+        let before = replay(State::default(), [&created]);
+        let after = replay(before.clone(), [&newer]);
         assert_eq!(after, State { seq: Seq::new(8), has_unknown_events: true, ..before });
     }
 

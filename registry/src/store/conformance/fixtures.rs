@@ -72,10 +72,7 @@ pub(in super::super) fn commit(first: u64, last: u64) -> Commit {
         active: false,
     };
     let events = (first..=last).map(event).collect();
-    let opened = Vec::new();
-    let closed = Vec::new();
-    let responses = Vec::new();
-    Commit { events, summary, opened, closed, state: None, responses, resets_deaths: false }
+    Commit::new(events, summary)
 }
 
 /// Claims a conversation and writes its first event.

@@ -348,7 +348,7 @@ pub(in super::super) async fn a_deletion_leaves_nothing_but_its_response(store: 
         whole.summary.active = true;
         whole.opened = vec![pending_call("call_1", 1, 60), pending_call("call_2", 1, 90)];
         whole.responses = vec![response("key:1", "one", 60), response("key:2", "two", 60)];
-        whole.state = Some(State { seq: Seq::new(300), ..State::default() });
+        whole.state = Some(Arc::new(State { seq: Seq::new(300), ..State::default() }));
         store.append(&id(name), &held, whole).await.unwrap();
     }
     let held = claim_conversation(&*store, "a").await;
@@ -384,7 +384,7 @@ pub(in super::super) async fn a_deletion_by_another_is_fenced(store: Arc<dyn Sto
 pub(in super::super) async fn a_deleted_conversation_may_be_created_again(store: Arc<dyn Store>) {
     let held = claim_conversation(&*store, "a").await;
     let mut cached = commit(1, 3);
-    cached.state = Some(State { seq: Seq::new(3), ..State::default() });
+    cached.state = Some(Arc::new(State { seq: Seq::new(3), ..State::default() }));
     store.append(&id("a"), &held, cached).await.unwrap();
     store.delete(&id("a"), &held, None).await.unwrap();
     assert_eq!(store.append(&id("a"), &held, commit(1, 1)).await, Err(StoreError::Fenced));

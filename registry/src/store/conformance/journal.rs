@@ -126,7 +126,7 @@ pub(in super::super) async fn a_load_begins_at_the_cached_state(store: Arc<dyn S
     let held = claim_conversation(&*store, "a").await;
     let mut cached = commit(1, 3);
     let state = State { seq: Seq::new(3), turns_started: 7, ..State::default() };
-    cached.state = Some(state.clone());
+    cached.state = Some(Arc::new(state.clone()));
     store.append(&id("a"), &held, cached).await.unwrap();
     let loaded = store.load(&id("a")).await.unwrap().unwrap();
     assert_eq!(

@@ -1,5 +1,7 @@
 //! One write of a batch: checked first, then applied as a whole.
 
+use std::sync::Arc;
+
 use abide_actors::blobs::Blob;
 use abide_actors::journal::{
     Claim, Commit, ConversationSummary, InboxEntry, StoreError, StoredResponse,
@@ -73,7 +75,7 @@ pub(super) struct Append {
     pub(super) held: Claim,
     commit: Commit,
     record: Vec<u8>,
-    events: Vec<Vec<u8>>,
+    events: Arc<[Vec<u8>]>,
     entries: Vec<Vec<u8>>,
     state: Option<Vec<u8>>,
     responses: Vec<EncodedResponse>,
@@ -99,7 +101,7 @@ impl Append {
         commit: Commit,
     ) -> Result<Self, StoreError> {
         let record = json(&Record { epoch: held.epoch, summary: commit.summary.clone() })?;
-        let events = commit.events.iter().map(json).collect::<Result<_, _>>()?;
+        let events = commit.event_json()?;
         let entries = commit.opened.iter().map(|pending| {
             let (id, agent) = (id.clone(), commit.summary.agent.clone());
             json(&InboxEntry { conversation_id: id, agent, pending: pending.clone() })
@@ -304,7 +306,7 @@ impl<'t> OpenTables<'t> {
         if !commit_rules::follows(commit, old.as_ref().map(|summary| summary.last_seq)) {
             return Ok(Err(StoreError::Conflict));
         }
-        for (event, json) in commit.events.iter().zip(&append.events) {
+        for (event, json) in commit.events.iter().zip(append.events.iter()) {
             self.journal.insert((id, event.seq.get()), json.as_slice())?;
         }
         self.heads.insert(id, append.record.as_slice())?;

@@ -29,7 +29,7 @@ impl AuditLog for Redis {
         now: Timestamp,
     ) -> Result<Vec<AuditEntry>, StoreError> {
         let tag = Tag::of(id);
-        let [entries, expiries] = keys_of(tag, id).map(|key| key.to_string());
+        let [entries, expiries] = keys_of(tag, id).map(|key| key.into_string());
         let mut command = cmd("ZRANGE");
         let after = format!("({}", keys::score_until(now));
         command.arg(expiries).arg(after).arg("+inf").arg("BYSCORE");

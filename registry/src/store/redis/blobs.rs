@@ -8,7 +8,7 @@ use bytes::Bytes;
 use redis::{Cmd, cmd};
 
 use super::Redis;
-use super::keys::Tag;
+use super::keys::{Key, Tag};
 use crate::partition::Partition;
 
 #[async_trait]
@@ -40,15 +40,14 @@ impl Blobs for Redis {
     }
 }
 
-/// The tag and the key of a blob.
-pub(super) fn key_of(id: &BlobId) -> (Tag, String) {
-    let tag = Tag::Partition(Partition::of(id.as_str()));
-    (tag, tag.key_of("b", id.as_str()))
+/// The key of a blob.
+pub(super) fn key_of(id: &BlobId) -> Key<'_> {
+    Tag::Partition(Partition::of(id.as_str())).own("b", id.as_str())
 }
 
 fn query(id: &BlobId, fields: [&str; 2]) -> (Tag, Cmd) {
-    let (tag, key) = key_of(id);
+    let key = key_of(id);
     let mut command = cmd("HMGET");
-    command.arg(key).arg(&fields);
-    (tag, command)
+    command.arg(key.into_string()).arg(&fields);
+    (key.tag(), command)
 }

@@ -1,7 +1,5 @@
 //! The names of keys and of their parts.
 
-use std::fmt;
-
 use abide_actors::journal::InboxEntry;
 use abide_conversation::{CallId, ConversationId, Timestamp};
 
@@ -45,16 +43,16 @@ impl Tag {
 
     /// [`Tag::common`] as a string.
     pub(super) fn key(self, name: &str) -> String {
-        self.common(name).to_string()
+        self.common(name).into_string()
     }
 
     /// [`Tag::own`] as a string.
     pub(super) fn key_of(self, kind: &str, name: &str) -> String {
-        self.own(kind, name).to_string()
+        self.own(kind, name).into_string()
     }
 }
 
-/// A key, formatted where it is needed.
+/// A key, written where it is needed.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Key<'a> {
     tag: Tag,
@@ -62,23 +60,32 @@ pub(super) struct Key<'a> {
     name: &'a str,
 }
 
-impl fmt::Display for Key<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { tag, kind, name } = self;
-        match kind {
-            Some(kind) => write!(f, "abide:{{{tag}}}:{kind}:{name}"),
-            None => write!(f, "abide:{{{tag}}}:{name}"),
-        }
+impl Key<'_> {
+    pub(super) fn tag(&self) -> Tag {
+        self.tag
     }
-}
 
-impl fmt::Display for Tag {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Tag::Partition(partition) => partition.fmt(f),
-            Tag::Agents => f.write_str("agents"),
-            Tag::Members => f.write_str("members"),
+    pub(super) fn into_string(self) -> String {
+        let mut key = Vec::new();
+        self.write_to(&mut key);
+        String::from_utf8_lossy(&key).into_owned()
+    }
+
+    /// Adds the bytes of the key.
+    pub(super) fn write_to(&self, key: &mut Vec<u8>) {
+        let Self { tag, kind, name } = self;
+        key.extend_from_slice(b"abide:{");
+        match tag {
+            Tag::Partition(partition) => partition.write_to(key),
+            Tag::Agents => key.extend_from_slice(b"agents"),
+            Tag::Members => key.extend_from_slice(b"members"),
         }
+        key.extend_from_slice(b"}:");
+        if let Some(kind) = kind {
+            key.extend_from_slice(kind.as_bytes());
+            key.push(b':');
+        }
+        key.extend_from_slice(name.as_bytes());
     }
 }
 

@@ -3,15 +3,14 @@
 use abide_actors::audit::{AuditEntry, MAX_ENTRIES};
 use abide_actors::blobs::Blob;
 use abide_actors::identity::{Epoch, Incarnation, NodeName};
-use abide_actors::journal::{
-    Claim, Commit, Holder, InboxEntry, RESPONSE_TTL, StoreError, StoredResponse,
-};
+use abide_actors::journal::{Claim, Commit, Holder, RESPONSE_TTL, StoreError, StoredResponse};
 use abide_conversation::remembered_decision::RememberedDecision;
-use abide_conversation::{AgentName, BlobId, ConversationId, DecisionId, Revision, Seq, Timestamp};
+use abide_conversation::{AgentName, BlobId, ConversationId, DecisionId, Revision, Timestamp};
 use serde::Serialize;
 
 use super::super::{StoredAgent, agent_scope};
 use super::Redis;
+use super::commit_parts::CommitParts;
 use super::error::refused;
 use super::journal_pages::FIRST_PAGE_BYTES;
 use super::keys::{self, Key, Tag};
@@ -43,7 +42,7 @@ macro_rules! scripts {
 // `lib/allow_oom` is the first line of the scripts that a full server carries out, too: those that
 // free memory, and those without which nodes would be declared dead.
 scripts! {
-    APPEND = "lib/fencing" "append";
+    APPEND = "lib/fencing" "lib/parts" "append";
     CLAIM = "lib/claim" "claim";
     CLAIM_WHEN_FULL = "lib/allow_oom" "lib/existing" "lib/claim" "claim";
     RELEASE = "lib/allow_oom" "lib/fencing" "release";
@@ -135,53 +134,25 @@ impl Redis {
         held: &Claim,
         commit: &Commit,
     ) -> Result<(), StoreError> {
-        let summary = &commit.summary;
-        let (tag, before) =
-            (Tag::of(id), summary.last_seq.saturating_sub(commit.events.len() as u64));
-        let metadata =
-            (before == Seq::ZERO && !summary.metadata.is_empty()).then_some(&summary.metadata);
-        let now = commit.events.last().map_or(Timestamp::MIN, |event| event.at);
-        let mut call = ScriptCall::new(&APPEND, tag, conversation_keys(tag, id))
+        let (tag, summary) = (Tag::of(id), &commit.summary);
+        let before = summary.last_seq.saturating_sub(commit.events.len() as u64);
+        let parts = CommitParts::of(commit, before);
+        let mut call = ScriptCall::new(&APPEND, tag, parts.keys(tag, id))
             .held(held)
             .arg(self.nonce())
             .arg(before.get())
             .arg(summary.last_seq.get())
-            .arg(summary.agent.as_str())
             .json("", &(summary.status, summary.created_at))?
             .arg(summary.alarm.map(|at| at.to_string()).unwrap_or_default())
             .arg(summary.alarm.map(keys::score).unwrap_or_default())
             .arg(if summary.active { "1" } else { "" })
-            .arg(id.as_str());
-        call = match metadata {
-            Some(metadata) => call.json("", metadata)?,
-            None => call.arg(""),
-        };
-        call = match &commit.state {
-            Some(state) => {
-                call.json(format_args!("{} {} ", super::STATE_FORMAT, state.seq), state)?
-            }
-            None => call.arg(""),
-        };
-        call = call
-            .arg(if commit.resets_deaths { "1" } else { "" })
-            .arg(keys::score_until(now))
-            .arg(commit.events.len())
-            .arg(commit.closed.len())
-            .arg(commit.opened.len());
-        for event in commit.events.iter() {
-            call = call.json("", event)?;
+            .arg(id.as_str())
+            .arg(parts.names())
+            .arg(commit.events.len());
+        for event in commit.event_json()?.iter() {
+            call = call.arg(&event[..]);
         }
-        for closed in &commit.closed {
-            let call_id = closed.call_id.clone();
-            let key = (closed.expires_at, id.clone(), call_id, closed.suspension);
-            call = call.arg(keys::inbox_member(&key));
-        }
-        for pending in &commit.opened {
-            let (conversation_id, agent) = (id.clone(), summary.agent.clone());
-            let entry = InboxEntry { conversation_id, agent, pending: pending.clone() };
-            call = call.arg(keys::inbox_member(&keys::entry_key(&entry))).json("", &entry)?;
-        }
-        outcome(&self.call_durably::<String>(call.responses("", &commit.responses)?).await?)?;
+        outcome(&self.call_durably::<String>(parts.write(call, id)?).await?)?;
         metrics::counter!("abide_store_commits_total").increment(1);
         Ok(())
     }
@@ -315,8 +286,9 @@ impl Redis {
         id: &BlobId,
         blob: Option<&Blob>,
     ) -> Result<bool, StoreError> {
-        let (tag, key) = blobs::key_of(id);
-        let keys = [key, tag.key_of("done", &self.nonce())];
+        let (key, nonce) = (blobs::key_of(id), self.nonce());
+        let tag = key.tag();
+        let keys = [key, tag.own("done", &nonce)];
         let call = match blob {
             Some(blob) => {
                 let (media_type, bytes) = (blob.media_type(), blob.bytes());
@@ -398,7 +370,11 @@ impl ScriptCall {
     }
 
     /// Adds the responses to keep; each value begins with the nonce and a blank.
-    fn responses(self, nonce: &str, responses: &[StoredResponse]) -> Result<Self, StoreError> {
+    pub(super) fn responses(
+        self,
+        nonce: &str,
+        responses: &[StoredResponse],
+    ) -> Result<Self, StoreError> {
         let mut call = self.arg(responses.len()).arg(RESPONSES_TTL_SECONDS);
         for response in responses {
             call = call.arg(&response.key).arg(keys::score(response.expires_at));

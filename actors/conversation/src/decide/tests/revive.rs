@@ -6,12 +6,12 @@ use super::scenario::*;
 use crate::command::Action;
 use crate::event::{Event, EventData};
 use crate::state::ConversationStatus;
-use crate::{Rejection, State, evolve};
+use crate::{Rejection, State, replay};
 
 /// The conversation with only the first `events` events written.
 fn cut(scenario: &Scenario, events: usize) -> Scenario {
     let journal: Vec<Event> = scenario.journal[..events].to_vec();
-    let state = journal.iter().fold(State::default(), evolve);
+    let state = replay(State::default(), &journal);
     Scenario { state, journal, at: scenario.at }
 }
 

@@ -67,7 +67,7 @@ proptest! {
         let mut state = State::default();
         assert_settles(&run, 0, state.clone(), last[0]);
         for (index, event) in run.journal.iter().enumerate() {
-            state = evolve(state, event);
+            evolve(&mut state, event);
             assert_wants_only_open_work(&state);
             let roll = Roll { how: last[0].how.wrapping_add(index as u8), ..last[0] };
             assert_settles(&run, index + 1, state.clone(), roll);

@@ -33,7 +33,7 @@ async fn everything_is_found_after_a_reopen() {
     first.summary.active = true;
     first.opened.push(pending_call("call_1", 1, 60));
     first.responses.push(response("key:1", "yes", 60));
-    first.state = Some(State { seq: Seq::new(2), ..Default::default() });
+    first.state = Some(Arc::new(State { seq: Seq::new(2), ..Default::default() }));
     store.append(&id("a"), &held, first.clone()).await.unwrap();
     let agent = StoredAgent {
         name: AgentName::new("demo"),
@@ -45,7 +45,7 @@ async fn everything_is_found_after_a_reopen() {
 
     let store = open(dir.path());
     let loaded = store.load(&id("a")).await.unwrap().unwrap();
-    assert_eq!((Some(loaded.state), loaded.events), (first.state, vec![event(3)]));
+    assert_eq!((Some(Arc::new(loaded.state)), loaded.events), (first.state, vec![event(3)]));
     assert_eq!(store.summary(&id("a")).await, Ok(Some(first.summary)));
     let inbox = store.inbox(&Default::default(), None, 9).await.unwrap().items;
     assert_eq!(inbox[0].pending, first.opened[0]);
@@ -134,7 +134,7 @@ async fn a_cached_state_of_another_format_is_ignored() {
     let store = open(dir.path());
     let held = claim_conversation(&store, "a").await;
     let mut cached = commit(1, 2);
-    cached.state = Some(State { seq: Seq::new(2), ..Default::default() });
+    cached.state = Some(Arc::new(State { seq: Seq::new(2), ..Default::default() }));
     store.append(&id("a"), &held, cached).await.unwrap();
     drop(store);
     let state = serde_json::to_vec(&State { seq: Seq::new(2), ..Default::default() });

@@ -3,9 +3,7 @@
 -- wanted_format: the format that the cache must have; '' for all events and no cache
 -- Returns nothing where there is no conversation; else its seq, its epoch, the cached state or '',
 -- and the events.
-local function load(conversation, journal, cache, wanted_format, max_bytes)
-  local row = redis.call('HMGET', conversation, 'seq', 'epoch')
-  local seq, epoch = row[1], row[2]
+local function load(seq, epoch, journal, cache, wanted_format, max_bytes)
   if not seq then return false end
   local cached = wanted_format ~= '' and redis.call('GET', cache) or ''
   local format, after, state = cached:match('^(%d+) (%d+) (.*)$')

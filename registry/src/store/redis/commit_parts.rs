@@ -1,0 +1,102 @@
+//! What few commits write, so that the others need not name its keys.
+
+use abide_actors::journal::{Commit, InboxEntry, StoreError};
+use abide_conversation::{ConversationId, Seq, Timestamp};
+
+use super::keys::{self, Key, Tag};
+use super::script::ScriptCall;
+
+/// The parts of a commit that `append.lua` is told by letters.
+pub(super) struct CommitParts<'a> {
+    commit: &'a Commit,
+    is_new: bool,
+}
+
+impl<'a> CommitParts<'a> {
+    /// The parts of a commit that follows this `seq`.
+    pub(super) fn of(commit: &'a Commit, before: Seq) -> Self {
+        Self { commit, is_new: before == Seq::ZERO }
+    }
+
+    fn has_inbox(&self) -> bool {
+        !self.commit.opened.is_empty() || !self.commit.closed.is_empty()
+    }
+
+    /// The letters, in the order of the script.
+    pub(super) fn names(&self) -> String {
+        let named = [
+            ('n', self.is_new),
+            ('s', self.commit.state.is_some()),
+            ('d', self.commit.resets_deaths),
+            ('o', self.has_inbox()),
+            ('r', !self.commit.responses.is_empty()),
+        ];
+        named.into_iter().filter_map(|(name, is_there)| is_there.then_some(name)).collect()
+    }
+
+    /// The keys of the commit, those of its parts last.
+    pub(super) fn keys<'k>(&self, tag: Tag, id: &'k ConversationId) -> Vec<Key<'k>> {
+        let own = |kind| tag.own(kind, id.as_str());
+        let mut keys = vec![own("c"), own("j"), tag.common("alarms"), tag.common("active")];
+        if self.is_new {
+            keys.push(tag.common("ids"));
+        }
+        if self.commit.state.is_some() {
+            keys.push(own("s"));
+        }
+        if self.has_inbox() {
+            keys.extend([own("o"), tag.common("open")]);
+        }
+        if !self.commit.responses.is_empty() {
+            keys.extend([own("a"), own("x")]);
+        }
+        keys
+    }
+
+    /// Adds the arguments of the parts.
+    pub(super) fn write(
+        &self,
+        mut call: ScriptCall,
+        id: &ConversationId,
+    ) -> Result<ScriptCall, StoreError> {
+        let Commit { summary, .. } = self.commit;
+        if self.is_new {
+            call = call.arg(summary.agent.as_str());
+            call = match &summary.metadata {
+                none if none.is_empty() => call.arg(""),
+                metadata => call.json("", metadata)?,
+            };
+        }
+        if let Some(state) = &self.commit.state {
+            call = call.json(format_args!("{} {} ", super::STATE_FORMAT, state.seq), state)?;
+        }
+        if self.has_inbox() {
+            call = self.write_inbox(call, id)?;
+        }
+        if !self.commit.responses.is_empty() {
+            let now = self.commit.events.last().map_or(Timestamp::MIN, |event| event.at);
+            call = call.arg(keys::score_until(now)).responses("", &self.commit.responses)?;
+        }
+        Ok(call)
+    }
+
+    fn write_inbox(
+        &self,
+        mut call: ScriptCall,
+        id: &ConversationId,
+    ) -> Result<ScriptCall, StoreError> {
+        let Commit { closed, opened, summary, .. } = self.commit;
+        call = call.arg(closed.len()).arg(opened.len());
+        for closed in closed {
+            let call_id = closed.call_id.clone();
+            let key = (closed.expires_at, id.clone(), call_id, closed.suspension);
+            call = call.arg(keys::inbox_member(&key));
+        }
+        for pending in opened {
+            let (conversation_id, agent) = (id.clone(), summary.agent.clone());
+            let entry = InboxEntry { conversation_id, agent, pending: pending.clone() };
+            call = call.arg(keys::inbox_member(&keys::entry_key(&entry))).json("", &entry)?;
+        }
+        Ok(call)
+    }
+}
