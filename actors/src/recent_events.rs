@@ -18,8 +18,8 @@ pub(crate) struct RecentEvents {
 }
 
 impl RecentEvents {
-    /// Adds the events of the next commit, which are so many bytes of JSON, and drops the oldest
-    /// commits that exceed the limit.
+    /// Adds the events of the next commit, and drops the oldest commits that exceed the limit.
+    /// `bytes` is the length of the events' JSON.
     pub(crate) fn push(&mut self, events: Arc<[Event]>, bytes: usize) {
         self.bytes = self.bytes.saturating_add(bytes);
         self.commits.push_back((events, bytes));

@@ -16,8 +16,8 @@ use crate::request::{IdempotencyKey, Reply, RequestError};
 use crate::services::Services;
 use crate::workspace::WorkspaceRef;
 
-/// How many events are read at once.
-const EVENT_PAGE_SIZE: usize = 1_000;
+/// How many events are read at once: each may be a megabyte.
+const EVENT_PAGE_SIZE: usize = 64;
 
 impl LiveConversation {
     /// Deletes the conversation, which must have no children any more. The actor stays: the next

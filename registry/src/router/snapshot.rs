@@ -14,16 +14,14 @@ use crate::protocol::{Inspect, REQUEST_TIMEOUT};
 impl ConversationRouter {
     /// A conversation as clients see it; never starts an actor. `None` if there is none.
     pub async fn snapshot(&self, id: &ConversationId) -> Result<Option<Snapshot>, RequestError> {
-        let mut holder = None;
-        // The actor of this node tells at once what the store would be asked for, who holds it.
-        let mut live = self.inspect(id).await.map(Box::new);
-        if live.is_none() {
-            holder = self.find_holder(id).await?;
-            if let Some((_, location @ Location::There(_))) = &holder {
+        let holder = self.find_holder(id).await?;
+        let live = match &holder {
+            Some((_, location)) => {
                 // Without an answer the store's state has to do.
-                live = self.at_location(location, Inspect { id: id.clone() }).await.ok().flatten();
+                self.at_location(location, Inspect { id: id.clone() }).await.ok().flatten()
             }
-        }
+            None => None,
+        };
         let (state, overlay) = match live.filter(|live| live.state.exists()) {
             Some(live) => {
                 let Inspection { state, claim, streaming, progress, .. } = *live;

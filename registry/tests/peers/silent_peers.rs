@@ -22,7 +22,7 @@ async fn a_stopped_peer_delays_no_call_past_its_deadline_and_comes_back_by_itsel
 
     let took = a.wait_for_link("p-b", Some("Lost")).await - stopped;
     assert!(took < MAX_SILENCE, "its session ended after {took:?}");
-    assert_eq!(a.metric("abide_peer_sessions_total{end=\"idle\"}").await, 1);
+    a.metric_reaches("abide_peer_sessions_total{end=\"idle\"}", 1).await;
     let (outcome, _) = a.call_with("p-b", 256, ECHO, 200).await;
     assert_eq!(outcome, Err("Unconnected".to_owned()));
 
@@ -46,7 +46,7 @@ async fn calls_to_a_stopped_peer_do_not_pile_up() {
     assert!(outcomes["Full"] + outcomes.get("Unconnected").unwrap_or(&0) > 60_000);
     assert!(grown < 512, "{grown} MiB were buffered");
     a.wait_for_link("p-b", Some("Lost")).await;
-    assert_eq!(a.metric("abide_peer_sessions_total{end=\"stalled\"}").await, 1);
+    a.metric_reaches("abide_peer_sessions_total{end=\"stalled\"}", 1).await;
     b.signal("CONT").await;
     a.wait_for_link("p-b", Some("Connected")).await;
     assert_eq!(a.call("p-b", 256, 10_000).await, Ok(256));
