@@ -229,7 +229,7 @@ impl Store {
 /// The store as one process opened it.
 pub struct Client {
     redis: Redis,
-    /// The same one, which waits for no replica: for a mutation.
+    /// The process as it would be without waiting for replicas: for a mutation.
     hasty: Redis,
     mutation: Option<Mutation>,
     world: std::rc::Weak<crate::world::World>,

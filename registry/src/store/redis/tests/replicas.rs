@@ -143,6 +143,22 @@ async fn nothing_unreplicated_is_answered(pair: Pair) {
     assert_unknown("events_before", newest_events);
     assert_unknown("summary", summary);
     assert_unknown("summary of what was deleted", gone);
+    assert_catalog_unknown(&store, &old, &new).await;
+    // Hints need no replica.
+    assert!(store.current_claim(a).await.unwrap().is_some());
+    assert_eq!(store.last_seqs(std::slice::from_ref(a)).await, Ok(vec![Some(Seq::new(2))]));
+
+    replica.thaw();
+    wait_until("the replica has everything", async || store.load(a).await.is_ok()).await;
+    assert_eq!(store.load(a).await.unwrap().unwrap().events.len(), 2);
+    assert!(store.stored_response("a", "key:1", at(0)).await.unwrap().is_some());
+    assert_eq!(store.summary(b).await, Ok(None));
+    assert_eq!(store.agents().await, Ok(vec![new]));
+    drop(primary);
+}
+
+/// Checks that no read of what was changed of the agents, or kept for a scope, is answered.
+async fn assert_catalog_unknown(store: &Redis, old: &StoredAgent, new: &StoredAgent) {
     let (found, newest, revision, all, decisions, again) = join!(
         store.agent(&new.name),
         store.newest(&old.name),
@@ -157,17 +173,6 @@ async fn nothing_unreplicated_is_answered(pair: Pair) {
     assert_unknown("agents", all);
     assert_unknown("decisions", decisions);
     assert_unknown("reserve of what is kept", again);
-    // Hints need no replica.
-    assert!(store.current_claim(a).await.unwrap().is_some());
-    assert_eq!(store.last_seqs(std::slice::from_ref(a)).await, Ok(vec![Some(Seq::new(2))]));
-
-    replica.thaw();
-    wait_until("the replica has everything", async || store.load(a).await.is_ok()).await;
-    assert_eq!(store.load(a).await.unwrap().unwrap().events.len(), 2);
-    assert!(store.stored_response("a", "key:1", at(0)).await.unwrap().is_some());
-    assert_eq!(store.summary(b).await, Ok(None));
-    assert_eq!(store.agents().await, Ok(vec![new]));
-    drop(primary);
 }
 
 fn response_of_another() -> abide_actors::journal::StoredResponse {
