@@ -29,6 +29,7 @@ pub(crate) mod limits;
 pub mod live;
 pub mod metric;
 pub mod model;
+pub mod near_alarms;
 pub mod node_lease;
 mod recent_events;
 pub mod request;

@@ -16,6 +16,7 @@ use crate::hooks::HookCaller;
 use crate::journal::Journal;
 use crate::live::LiveSink;
 use crate::model::Model;
+use crate::near_alarms::NearAlarms;
 use crate::node_lease::NodeLease;
 use crate::tools::mcp::Mcp;
 use crate::tools::runner::RunnerError;
@@ -36,6 +37,8 @@ pub struct Services {
     pub mcp: Arc<Mcp>,
     pub workspaces: Arc<Workspaces>,
     pub clock: Arc<dyn Clock>,
+    /// Where conversations announce that they are to be woken soon.
+    pub near_alarms: NearAlarms,
     /// The way to other conversations.
     pub conversations: Arc<ClientSlot>,
     /// How long an actor with nothing to do stays in memory.

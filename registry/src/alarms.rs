@@ -7,11 +7,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use abide_actors::clock::Clock;
+use abide_actors::near_alarms::NearAlarms;
 use abide_actors::request::Request;
 use abide_conversation::{ConversationId, Timestamp};
 use futures::FutureExt;
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 
+use crate::cluster_view::ClusterView;
+use crate::partition::PartitionSet;
 use crate::router::ConversationRouter;
 use crate::store::Store;
 use planner::AlarmPlanner;
@@ -23,35 +27,58 @@ const WAKE_TIMEOUT: Duration = Duration::from_secs(2);
 const STORE_RETRY_DELAY: Duration = Duration::from_millis(200);
 
 /// Runs until it is dropped.
-pub async fn run(conversations: ConversationRouter, store: Arc<dyn Store>, clock: Arc<dyn Clock>) {
+pub async fn run(
+    conversations: ConversationRouter,
+    store: Arc<dyn Store>,
+    clock: Arc<dyn Clock>,
+    near_alarms: NearAlarms,
+) {
     let mut planner = AlarmPlanner::default();
     let mut wakes = Wakes::default();
     let mut is_store_away = false;
+    let mut seen = conversations.cluster().watch();
     loop {
-        let now = clock.now();
         while let Some((id, woken)) = wakes.next_ended() {
-            planner.finish(id, woken, now);
+            planner.finish(id, woken, clock.now());
         }
-        let partitions = conversations.cluster().view().partitions.clone();
-        let poll = planner.next_poll(now);
-        let wait = match store.due_alarms(&partitions, poll.until, poll.limit).await {
-            Ok(alarms) => {
-                is_store_away = false;
-                let (due, wait) = planner.plan(poll, now, &alarms, wakes.count());
-                for (id, due) in due {
-                    let wake = wake(conversations.clone(), clock.clone(), id.clone(), due);
-                    wakes.start(id, wake);
+        planner.expect(near_alarms.take());
+        let partitions = seen.borrow_and_update().partitions.clone();
+        if let Some(poll) = planner.next_poll(clock.now(), &partitions) {
+            match store.due_alarms(&partitions, poll.until, poll.limit).await {
+                Ok(alarms) => {
+                    is_store_away = false;
+                    planner.learn(poll, partitions.clone(), alarms);
                 }
-                wait
-            }
-            Err(error) => {
-                if !std::mem::replace(&mut is_store_away, true) {
-                    tracing::warn!(%error, "alarms cannot be read");
+                Err(error) => {
+                    if !std::mem::replace(&mut is_store_away, true) {
+                        tracing::warn!(%error, "alarms cannot be read");
+                    }
+                    let retry_at = planner::after(clock.now(), STORE_RETRY_DELAY);
+                    planner.retry_poll(partitions.clone(), retry_at);
                 }
-                STORE_RETRY_DELAY
             }
-        };
-        tokio::time::sleep(wait).await;
+        }
+        let (due, wait) = planner.plan(clock.now(), wakes.count());
+        for (id, due) in due {
+            let wake = wake(conversations.clone(), clock.clone(), id.clone(), due);
+            wakes.start(id, wake);
+        }
+        tokio::select! {
+            () = tokio::time::sleep(wait) => {}
+            () = near_alarms.arrival() => {}
+            () = partitions_change(&mut seen, &partitions) => {}
+        }
+    }
+}
+
+/// Completes when the partitions of this node change: alarms of those that it gets may be overdue.
+async fn partitions_change(
+    seen: &mut watch::Receiver<Arc<ClusterView>>,
+    before: &PartitionSet,
+) {
+    // A node whose view has ended is about to end as well.
+    if seen.wait_for(|view| view.partitions != *before).await.is_err() {
+        std::future::pending().await
     }
 }
 
@@ -116,9 +143,8 @@ mod tests {
     async fn the_conversation_of_a_wake_that_panics_is_woken_again() {
         let (mut wakes, mut planner) = (Wakes::default(), AlarmPlanner::default());
         let (id, now) = (ConversationId::new("x"), Timestamp::UNIX_EPOCH);
-        let alarms = [(id.clone(), now)];
-        let poll = planner.next_poll(now);
-        assert_eq!(planner.plan(poll, now, &alarms, 0).0, alarms);
+        planner.expect(vec![(now, id.clone())]);
+        assert_eq!(planner.plan(now, 0).0, [(id.clone(), now)]);
         wakes.start(id.clone(), panicking_wake());
         let ended = loop {
             if let Some(ended) = wakes.next_ended() {
@@ -126,10 +152,12 @@ mod tests {
             }
             tokio::task::yield_now().await;
         };
-        assert_eq!(ended, (id, false));
+        assert_eq!(ended, (id.clone(), false));
         planner.finish(ended.0, ended.1, now);
-        let later = now.checked_add(jiff::SignedDuration::from_secs(2)).unwrap();
-        let poll = planner.next_poll(later);
-        assert_eq!(planner.plan(poll, later, &alarms, wakes.count()).0, alarms);
+        let later = planner::after(now, Duration::from_secs(2));
+        let partitions = PartitionSet::all();
+        let poll = planner.next_poll(later, &partitions).unwrap();
+        planner.learn(poll, partitions, vec![(id.clone(), now)]);
+        assert_eq!(planner.plan(later, wakes.count()).0, [(id, now)]);
     }
 }

@@ -10,6 +10,7 @@ use abide_actors::clock::Clock;
 use abide_actors::conversation_client::ConversationClient;
 use abide_actors::journal::StoreError;
 use abide_actors::model::Model;
+use abide_actors::near_alarms::NearAlarms;
 use abide_actors::node_lease::NodeLease;
 use abide_actors::services::{Executors, Services};
 use abide_conversation::ConversationId;
@@ -77,6 +78,7 @@ impl RuntimeDeps {
             mcp,
             workspaces,
             clock: self.clock.clone(),
+            near_alarms: NearAlarms::default(),
             conversations: Arc::default(),
             passivate_after: self.passivate_after,
             work,
@@ -140,6 +142,7 @@ impl NodeRuntime {
         let lease = Arc::new(NodeLease::new(deps.me.holder.clone()));
         let services = deps.services(lease.clone(), &hub);
         let (store, clock) = (deps.store.clone(), deps.clock.clone());
+        let near_alarms = services.near_alarms.clone();
         let membership = deps.membership.clone();
         let (process, policy) = (deps.me.process.clone(), deps.policy);
         let state = Arc::new(watch::Sender::new(deps.me.state));
@@ -188,7 +191,7 @@ impl NodeRuntime {
         Ok(Self {
             _client: conversations.install_client(),
             heartbeat: spawn(heartbeat.run(inputs)),
-            _tasks: spawn_tasks(rpc_server, store, calls, unfinished),
+            _tasks: spawn_tasks(rpc_server, store, near_alarms, calls, unfinished),
             conversations,
             hub,
             state,
@@ -260,6 +263,7 @@ impl RunningHost {
 fn spawn_tasks(
     rpc_server: RpcServer,
     store: Arc<dyn Store>,
+    near_alarms: NearAlarms,
     calls: mpsc::Receiver<RemoteCall>,
     unfinished: mpsc::UnboundedReceiver<ConversationId>,
 ) -> Vec<AbortOnDropHandle<()>> {
@@ -267,14 +271,16 @@ fn spawn_tasks(
     let cluster = conversations.cluster().clone();
     let relaying = (hub.clone(), cluster.clone());
     let detecting = (hub, store.clone(), cluster.clone());
-    let waking = (conversations.clone(), store.clone(), clock.clone());
+    let waking = (conversations.clone(), store.clone(), clock.clone(), near_alarms);
     let counting = (cluster, store.clone(), clock);
     let sweeping = (conversations.clone(), store);
     vec![
         spawn(rpc_server.run(calls)),
         keep("relay", relaying, |(hub, cluster)| relay(hub, cluster)),
         keep("detect gaps", detecting, |(hub, store, cluster)| detect_gaps(hub, store, cluster)),
-        keep("alarms", waking, |(router, store, clock)| alarms::run(router, store, clock)),
+        keep("alarms", waking, |(router, store, clock, near_alarms)| {
+            alarms::run(router, store, clock, near_alarms)
+        }),
         keep("suspension metrics", counting, |(cluster, store, clock)| {
             suspension_metrics::run(cluster, store, clock)
         }),

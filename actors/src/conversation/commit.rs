@@ -58,6 +58,7 @@ impl LiveConversation {
         }
         let before = std::mem::replace(&mut self.state, next);
         self.recent_events.push(events.clone(), bytes);
+        self.announce_alarm(&before);
         self.waiters.answer_dispatches(&events);
         if !is_copy {
             self.record_metrics(&before, &events);
@@ -76,6 +77,13 @@ impl LiveConversation {
             self.services.live.publish(&self.id, signal);
         }
         Ok(())
+    }
+
+    /// Tells the node of an alarm that it may have to ring before it asks the store again.
+    fn announce_alarm(&self, before: &State) {
+        if let Some(due) = self.state.alarm().filter(|due| before.alarm() != Some(*due)) {
+            self.services.near_alarms.announce(&self.id, due, self.services.clock.now());
+        }
     }
 
     /// What the conversation is doing, the live stream included.

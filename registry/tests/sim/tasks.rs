@@ -8,7 +8,7 @@ use std::time::Duration;
 use abide_actors::identity::Incarnation;
 use abide_actors::journal::StoreError;
 use abide_conversation::{Action, Command, ConversationId, State, decide, replay};
-use abide_registry::alarms::planner::AlarmPlanner;
+use abide_registry::alarms::planner::{AlarmPlanner, after};
 use abide_registry::cluster_view::ClusterView;
 use abide_registry::membership::LinkStates;
 use abide_registry::membership::lease_tracker::LeaseTracker;
@@ -163,28 +163,29 @@ impl Node {
     async fn wake_loop(self: Rc<Self>) {
         let planner = Rc::new(RefCell::new((AlarmPlanner::default(), 0_usize)));
         loop {
-            let now = self.now();
-            let poll = planner.borrow_mut().0.next_poll(now);
-            let view = self.seen();
-            let due = self.store.due_alarms(&view.partitions, poll.until, poll.limit);
-            let wait = match self.ask(READ, due).await {
-                Ok(alarms) => {
-                    let under_way = planner.borrow().1;
-                    let (due, wait) = planner.borrow_mut().0.plan(poll, now, &alarms, under_way);
-                    for (id, _) in due {
-                        planner.borrow_mut().1 += 1;
-                        let (node, planner) = (self.clone(), planner.clone());
-                        self.spawn(async move {
-                            let woken = node.wake(&id).await;
-                            let mut planner = planner.borrow_mut();
-                            planner.1 -= 1;
-                            planner.0.finish(id, woken, node.now());
-                        });
-                    }
-                    wait
+            let partitions = self.seen().partitions.clone();
+            let poll = planner.borrow_mut().0.next_poll(self.now(), &partitions);
+            if let Some(poll) = poll {
+                let due = self.store.due_alarms(&partitions, poll.until, poll.limit);
+                let answer = self.ask(READ, due).await;
+                let planner = &mut planner.borrow_mut().0;
+                match answer {
+                    Ok(alarms) => planner.learn(poll, partitions, alarms),
+                    Err(_) => planner.retry_poll(partitions, after(self.now(), UNAVAILABLE_DELAY)),
                 }
-                Err(_) => UNAVAILABLE_DELAY,
-            };
+            }
+            let under_way = planner.borrow().1;
+            let (due, wait) = planner.borrow_mut().0.plan(self.now(), under_way);
+            for (id, _) in due {
+                planner.borrow_mut().1 += 1;
+                let (node, planner) = (self.clone(), planner.clone());
+                self.spawn(async move {
+                    let woken = node.wake(&id).await;
+                    let mut planner = planner.borrow_mut();
+                    planner.1 -= 1;
+                    planner.0.finish(id, woken, node.now());
+                });
+            }
             self.sleep(wait).await;
         }
     }
