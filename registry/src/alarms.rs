@@ -72,10 +72,7 @@ pub async fn run(
 }
 
 /// Completes when the partitions of this node change: alarms of those that it gets may be overdue.
-async fn partitions_change(
-    seen: &mut watch::Receiver<Arc<ClusterView>>,
-    before: &PartitionSet,
-) {
+async fn partitions_change(seen: &mut watch::Receiver<Arc<ClusterView>>, before: &PartitionSet) {
     // A node whose view has ended is about to end as well.
     if seen.wait_for(|view| view.partitions != *before).await.is_err() {
         std::future::pending().await

@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use redis::aio::{ConnectionLike, MultiplexedConnection};
+use redis::aio::ConnectionLike;
 use redis::cluster::ClusterClientBuilder;
 use redis::cluster_async::ClusterConnection;
 use redis::cluster_routing::{Route, SingleNodeRoutingInfo, SlotAddr};
@@ -13,7 +13,7 @@ use redis::{Pipeline, RedisError, RedisResult, ServerErrorKind, Value};
 use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout};
 
-use super::dial::{ANSWER_TIMEOUT, CONNECT_TIMEOUT, dial_with, timed_out};
+use super::dial::{ANSWER_TIMEOUT, CONNECT_TIMEOUT, ServerConnection, dial_with, timed_out};
 use super::durability_watch::DurabilityWatch;
 use super::keys::Tag;
 use super::sentinel;
@@ -77,7 +77,7 @@ struct Checked {
 
 #[derive(Clone)]
 enum Open {
-    One(MultiplexedConnection),
+    One(ServerConnection),
     Many(ClusterConnection),
     Simulated(Arc<dyn Transport>),
 }
@@ -241,7 +241,7 @@ impl Connection {
         }
     }
 
-    async fn checked(&self, host: &Host, mut open: MultiplexedConnection) -> RedisResult<Checked> {
+    async fn checked(&self, host: &Host, mut open: ServerConnection) -> RedisResult<Checked> {
         let refusal = match self.watch() {
             Some(watch) => watch.check_server(host, &mut open).await?,
             None => None,

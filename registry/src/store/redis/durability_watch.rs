@@ -4,10 +4,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use redis::RedisResult;
-use redis::aio::MultiplexedConnection;
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
+use super::dial::ServerConnection;
 use super::durability::Durability;
 use super::opening::{self, OpenError};
 use super::server_info::ServerInfo;
@@ -62,7 +62,7 @@ impl DurabilityWatch {
     pub(super) async fn check_server(
         &self,
         host: &Host,
-        server: &mut MultiplexedConnection,
+        server: &mut ServerConnection,
     ) -> RedisResult<Option<String>> {
         let info = ServerInfo::read(server).await?;
         let refusal = info.require_settings(self.durability).err();

@@ -1,10 +1,9 @@
 //! Opens the servers: asks every primary whether it can keep the durability that is wanted.
 
 use futures::future::join_all;
-use redis::aio::MultiplexedConnection;
 use redis::{ErrorKind, RedisError, RedisResult, Value, cmd};
 
-use super::dial::{CONNECT_TIMEOUT, dial};
+use super::dial::{CONNECT_TIMEOUT, ServerConnection, dial};
 use super::durability::Durability;
 use super::sentinel;
 use super::server_info::ServerInfo;
@@ -79,7 +78,7 @@ pub(super) async fn check(
 /// The primaries, each with a connection if it can be reached.
 pub(super) async fn primaries(
     url: &RedisUrl,
-) -> RedisResult<Vec<(Host, RedisResult<MultiplexedConnection>)>> {
+) -> RedisResult<Vec<(Host, RedisResult<ServerConnection>)>> {
     match &url.kind {
         Kind::Single => {
             let (host, primary) = dial_any(url).await?;
@@ -116,7 +115,7 @@ pub(super) async fn primaries(
 }
 
 /// The first of the hosts that answers.
-async fn dial_any(url: &RedisUrl) -> RedisResult<(Host, MultiplexedConnection)> {
+async fn dial_any(url: &RedisUrl) -> RedisResult<(Host, ServerConnection)> {
     let mut last = RedisError::from((ErrorKind::Client, "no host was dialled"));
     for host in url.hosts() {
         match dial(url.server(host)?, CONNECT_TIMEOUT).await {
@@ -139,7 +138,7 @@ fn primary_of(range: Vec<Value>) -> RedisResult<(String, u16)> {
     }
 }
 
-async fn opening_id(server: &mut MultiplexedConnection) -> RedisResult<String> {
+async fn opening_id(server: &mut ServerConnection) -> RedisResult<String> {
     let (seconds, micros): (u64, u64) = cmd("TIME").query_async(server).await?;
     let client: u64 = cmd("CLIENT").arg("ID").query_async(server).await?;
     Ok(format!("{seconds:x}.{micros:x}.{client:x}"))

@@ -2,11 +2,10 @@
 
 use std::time::Duration;
 
-use redis::aio::MultiplexedConnection;
 use redis::{ErrorKind, RedisError, RedisResult, Value, cmd};
 use tokio::time::timeout;
 
-use super::dial::dial;
+use super::dial::{ServerConnection, dial};
 use super::url::{Host, RedisUrl};
 
 /// How long one sentinel may take, so that there is time for the next ones.
@@ -14,10 +13,7 @@ const SENTINEL_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Connects to the primary of a name. Asks one sentinel after the other until one names a server
 /// that calls itself a primary: right after a failover some still name the old one.
-pub(super) async fn primary(
-    url: &RedisUrl,
-    name: &str,
-) -> RedisResult<(Host, MultiplexedConnection)> {
+pub(super) async fn primary(url: &RedisUrl, name: &str) -> RedisResult<(Host, ServerConnection)> {
     let mut last = RedisError::from((ErrorKind::Client, "no sentinel was asked"));
     for host in url.hosts() {
         match timeout(SENTINEL_TIMEOUT, ask_sentinel(url, host, name)).await {
@@ -33,7 +29,7 @@ async fn ask_sentinel(
     url: &RedisUrl,
     sentinel: &Host,
     name: &str,
-) -> RedisResult<(Host, MultiplexedConnection)> {
+) -> RedisResult<(Host, ServerConnection)> {
     let mut sentinel = dial(url.sentinel(sentinel)?, SENTINEL_TIMEOUT).await?;
     let mut command = cmd("SENTINEL");
     command.arg("get-master-addr-by-name").arg(name);

@@ -3,9 +3,10 @@
 use std::collections::HashMap;
 use std::fmt;
 
-use redis::aio::{ConnectionLike, MultiplexedConnection};
+use redis::aio::ConnectionLike;
 use redis::{Pipeline, RedisResult, Value};
 
+use super::dial::ServerConnection;
 use super::durability::Durability;
 
 /// The first version in which a script says that it may run on a full server.
@@ -20,7 +21,7 @@ pub(super) struct ServerInfo {
 }
 
 impl ServerInfo {
-    pub(super) async fn read(server: &mut MultiplexedConnection) -> RedisResult<Self> {
+    pub(super) async fn read(server: &mut ServerConnection) -> RedisResult<Self> {
         let mut commands = Pipeline::new();
         commands.cmd("INFO");
         for name in CONFIG_NAMES {
