@@ -15,6 +15,7 @@ mod event_stream;
 mod floor;
 mod full_store;
 mod idle_conversations;
+mod journals;
 mod long_conversations;
 mod model_server;
 mod node;
@@ -23,6 +24,7 @@ mod open_streams;
 mod parallel_tools;
 mod redis;
 mod report;
+mod scale;
 mod streaming_models;
 mod traced_turns;
 mod turns;
@@ -53,7 +55,7 @@ pub struct Load {
     turns: u32,
     /// How many nodes, over a Redis that is started for them; each worker resolves at another node
     /// than it sends messages to
-    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=16),
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=30),
         conflicts_with = "url")]
     nodes: Option<u32>,
     /// The public address of a running node, such as 127.0.0.1:8080; if not given, a node is
@@ -84,6 +86,13 @@ pub struct Load {
     #[arg(long, requires = "nodes",
         conflicts_with_all = ["url", "park", "parked", "traced", "against"])]
     bare: bool,
+    /// Measures clusters of 1, 3, 10 and 30 nodes, one after the other
+    #[arg(long, conflicts_with_all = ["url", "park", "nodes"])]
+    scale: bool,
+    /// Writes the journals of turns to a Redis as N nodes write them, without nodes
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=64),
+        conflicts_with_all = ["url", "park", "nodes"])]
+    journals: Option<u32>,
     /// Serves as that bare node over a Redis
     #[arg(long, hide = true)]
     serve_bare: Option<String>,
@@ -147,6 +156,12 @@ pub async fn run(load: Load) -> Result<String, LoadError> {
     }
     if load.bare {
         return Ok(bare_node::run(&load, dir.path()).await?.to_string());
+    }
+    if load.scale {
+        return Ok(scale::run(&load, dir.path()).await?.to_string());
+    }
+    if let Some(drivers) = load.journals {
+        return Ok(journals::run(&load, drivers, dir.path()).await?.to_string());
     }
     if let Some(redis) = &load.serve_bare {
         return bare_node::serve(&load, redis).await.map(|()| String::new());
@@ -232,6 +247,7 @@ mod tests {
         assert!(parses("load --park 10 --nodes 2") && parses("load --parked 10 --nodes 1"));
         assert!(parses("load --bare --nodes 1 --rounds 9"));
         assert!(parses("load --against abide --nodes 1"));
+        assert!(parses("load --journals 4 --concurrency 256"));
         assert!(parses("load --url http://127.0.0.1:8080/ --admin localhost:9090"));
         for line in [
             "load --conversations 0",
@@ -240,6 +256,9 @@ mod tests {
             "load --durability replicas=2",
             "load --park 0",
             "load --streams 0",
+            "load --scale --nodes 3",
+            "load --journals 0",
+            "load --journals 2 --nodes 1",
             "load --streams 10 --park 5",
             "load --parked 5",
             "load --traced",

@@ -173,8 +173,9 @@ impl Node {
         u64::try_from(duration.as_millis()).unwrap() * 1_000 / self.rate
     }
 
+    /// Sleeps for a simulated millisecond at least, as a timer does.
     pub async fn sleep(&self, duration: Duration) {
-        self.world.exec.sleep(self.ms(duration)).await;
+        self.world.exec.sleep(self.ms(duration).max(1)).await;
     }
 
     /// Waits for a call of the store, for at most `within`. The call may be carried out long after

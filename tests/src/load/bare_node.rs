@@ -120,7 +120,7 @@ pub(super) async fn serve(load: &Load, url: &str) -> Result<(), LoadError> {
 }
 
 /// The commits of a turn, with their summaries and open calls.
-fn commits() -> Result<Vec<Commit>, LoadError> {
+pub(super) fn commits() -> Result<Vec<Commit>, LoadError> {
     let events = JOURNAL.lines().map(|line| abide_conversation::from_json(line.as_bytes()));
     let events: Result<Vec<Event>, _> = events.collect();
     let events = events.map_err(|error| load_error("the bare journal", error))?;

@@ -132,7 +132,7 @@ pub(super) fn report(load: &Load, order: Order, sides: &[Side; 2]) -> Result<Rep
     let nodes = both.map(|turns| cpu_ms_per_turn(turns, turns.cpu_time));
     report.compare("nodes' processor time a turn", " ms", 3, nodes);
     report.row("the same, round by round", &ratios_by_round(|round| round.cpu_time));
-    let redis = both.map(|turns| cpu_ms_per_turn(turns, turns.redis_cpu_time));
+    let redis = both.map(|turns| cpu_ms_per_turn(turns, turns.redis.map(|used| used.cpu_time)));
     report.compare("Redis' processor time a turn", " ms", 3, redis);
     for (percent, which) in [(50, "p50"), (99, "p99")] {
         let accepted = both.map(|turns| quantile_ms(&turns.accepted, percent));

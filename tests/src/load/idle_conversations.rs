@@ -83,7 +83,7 @@ pub(super) async fn run(load: &Load, count: u32, dir: &Path) -> Result<Report, L
     ))
 }
 
-fn conversation_id(n: u32) -> String {
+pub(super) fn conversation_id(n: u32) -> String {
     format!("parked-{n}")
 }
 

@@ -25,11 +25,14 @@ pub(super) struct NodeGroup {
     otlp: Option<String>,
 }
 
-/// The processor time per second while there is no load.
+/// What a second without load takes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Idle {
+    /// The processor time of all nodes.
     pub(super) nodes: Duration,
+    /// The processor time of Redis.
     pub(super) redis: Duration,
+    pub(super) redis_commands: f64,
 }
 
 impl NodeGroup {
@@ -135,13 +138,17 @@ impl NodeGroup {
     /// Measures the processor time while there is no load.
     pub(super) async fn idle(&self) -> Result<Idle, LoadError> {
         let nodes = || self.nodes.iter().map(Node::cpu_time).sum::<Option<Duration>>();
-        let (before, redis) = (nodes(), self.redis.info().await?.cpu_time);
+        let (before, redis) = (nodes(), self.redis.info().await?.usage);
         tokio::time::sleep(IDLE_WATCH_TIME).await;
         let cpu_time = before.zip(nodes()).map(|(before, after)| after.saturating_sub(before));
         let cpu_time = cpu_time.ok_or_else(|| LoadError("the nodes' processor time".to_owned()))?;
-        let redis = self.redis.info().await?.cpu_time.saturating_sub(redis);
+        let redis = self.redis.info().await?.usage.since(redis);
         let seconds = IDLE_WATCH_TIME.as_secs_f64();
-        Ok(Idle { nodes: cpu_time.div_f64(seconds), redis: redis.div_f64(seconds) })
+        Ok(Idle {
+            nodes: cpu_time.div_f64(seconds),
+            redis: redis.cpu_time.div_f64(seconds),
+            redis_commands: redis.commands as f64 / seconds,
+        })
     }
 
     /// Drains the nodes; each must exit with 0.

@@ -29,9 +29,40 @@ pub(super) struct Info {
     /// All memory that it has allocated.
     pub(super) memory: u64,
     pub(super) dataset: u64,
-    /// Its processor time, without that of a child process that is_rewriting its file.
-    pub(super) cpu_time: Duration,
     pub(super) is_rewriting: bool,
+    pub(super) usage: Usage,
+}
+
+/// What a server has done since it started, or between two moments.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Usage {
+    /// Its processor time, without that of a child process that rewrites its file.
+    pub(super) cpu_time: Duration,
+    /// The commands, those of scripts among them.
+    pub(super) commands: u64,
+    /// How often it read from a connection.
+    pub(super) reads: u64,
+    pub(super) bytes_read: u64,
+}
+
+impl Usage {
+    pub(super) fn since(self, before: Self) -> Self {
+        Self {
+            cpu_time: self.cpu_time.saturating_sub(before.cpu_time),
+            commands: self.commands.saturating_sub(before.commands),
+            reads: self.reads.saturating_sub(before.reads),
+            bytes_read: self.bytes_read.saturating_sub(before.bytes_read),
+        }
+    }
+
+    pub(super) fn plus(self, other: Self) -> Self {
+        Self {
+            cpu_time: self.cpu_time + other.cpu_time,
+            commands: self.commands + other.commands,
+            reads: self.reads + other.reads,
+            bytes_read: self.bytes_read + other.bytes_read,
+        }
+    }
 }
 
 impl Redis {
@@ -112,10 +143,17 @@ impl Info {
         Some(Self {
             memory: field("used_memory")?.parse().ok()?,
             dataset: field("used_memory_dataset")?.parse().ok()?,
-            cpu_time: Duration::from_secs_f64(seconds("used_cpu_sys")? + seconds("used_cpu_user")?),
             is_rewriting: ["aof_rewrite_in_progress", "aof_rewrite_scheduled"]
                 .iter()
                 .any(|name| field(name) == Some("1")),
+            usage: Usage {
+                cpu_time: Duration::from_secs_f64(
+                    seconds("used_cpu_sys")? + seconds("used_cpu_user")?,
+                ),
+                commands: field("total_commands_processed")?.parse().ok()?,
+                reads: field("total_reads_processed")?.parse().ok()?,
+                bytes_read: field("total_net_input_bytes")?.parse().ok()?,
+            },
         })
     }
 }
@@ -124,15 +162,18 @@ impl Info {
 mod tests {
     use std::time::Duration;
 
-    use super::Info;
+    use super::{Info, Usage};
 
     #[test]
     fn fields_of_info_are_read_by_whole_names() {
         let text = "# Memory\r\nused_memory_rss:9\r\nused_memory:5\r\nused_memory_dataset:3\r\n\
                     used_cpu_sys:0.25\r\nused_cpu_user:0.5\r\nused_cpu_sys_children:7\r\n\
-                    aof_rewrite_in_progress:0\r\naof_rewrite_scheduled:1\r\n";
+                    aof_rewrite_in_progress:0\r\naof_rewrite_scheduled:1\r\n\
+                    total_commands_processed:12\r\ntotal_reads_processed:4\r\n\
+                    total_net_input_bytes:800\r\n";
         let cpu_time = Duration::from_millis(750);
-        let read = Info { memory: 5, dataset: 3, cpu_time, is_rewriting: true };
+        let usage = Usage { cpu_time, commands: 12, reads: 4, bytes_read: 800 };
+        let read = Info { memory: 5, dataset: 3, is_rewriting: true, usage };
         assert_eq!(Info::parse(text), Some(read));
         assert_eq!(Info::parse("used_memory:5\r\n"), None);
     }

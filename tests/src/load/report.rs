@@ -7,10 +7,13 @@ use super::Load;
 use super::floor::FloorRate;
 use super::idle_conversations::IdleMeasurement;
 use super::idle_conversations::over_redis::{MemoryUse, SharedMeasurement};
+use super::journals::JournalsMeasurement;
 use super::long_conversations::LongMeasurement;
 use super::model_server::TOKEN_INTERVAL;
 use super::open_streams::{DELTAS_PER_BURST, StreamsMeasurement};
 use super::parallel_tools::ParallelMeasurement;
+use super::redis::Usage;
+use super::scale::ScaleMeasurement;
 use super::streaming_models::StreamingMeasurement;
 use super::turns::Turns;
 
@@ -31,9 +34,8 @@ impl Report {
         let cpu_time =
             turns.cpu_time.map(|cpu_time| format!("{:.2} ms", mean_ms(cpu_time, turns.count)));
         let cpu_time = cpu_time.unwrap_or_else(|| "not known".to_owned());
-        let redis_cpu_time = turns
-            .redis_cpu_time
-            .map(|redis_cpu_time| format!("{:.2} ms", mean_ms(redis_cpu_time, turns.count)));
+        let redis = turns.redis.map(|used| redis_work(&used, turns.count));
+        let redis = redis.unwrap_or_else(|| "no Redis".to_owned());
         let bare = format!("{:.0} ({} of {} bytes)", floor.rate(), floor.commits, floor.bytes);
         let rows = [
             ("turns", format!("{}, {} conversations at once", turns.count, load.concurrency)),
@@ -42,10 +44,7 @@ impl Report {
             ("durability", load.durability.to_string()),
             ("turns/s", format!("{:.0}", f64::from(turns.count) / seconds)),
             ("nodes' processor time a turn", cpu_time),
-            (
-                "Redis' processor time a turn",
-                redis_cpu_time.unwrap_or_else(|| "no Redis".to_owned()),
-            ),
+            ("Redis a turn", redis),
             ("resolution → 200, p50 / p99", both(&turns.accepted)),
             ("resolution → turn end, p50 / p99", both(&turns.ended)),
             ("commits a turn", format!("{:.2}", counters.commits as f64 / f64::from(turns.count))),
@@ -67,6 +66,47 @@ impl Report {
             ("tools", parallel.tools.to_string()),
             ("all ÷ slowest alone", format!("{ratio:.2}")),
         ])
+    }
+
+    pub(super) fn of_journals(load: &Load, journals: &JournalsMeasurement) -> Self {
+        let rate = f64::from(journals.turns) / journals.took.as_secs_f64();
+        let commits = journals.commits_per_turn;
+        let (turns, at_once) = (journals.turns, load.concurrency);
+        Self::of([
+            ("journals of turns", format!("{turns}, {at_once} at once, {commits} commits each")),
+            ("drivers", journals.drivers.to_string()),
+            ("durability", load.durability.to_string()),
+            ("turns/s", format!("{rate:.0}")),
+            ("commits/s", format!("{:.0}", rate * commits as f64)),
+            ("Redis a turn", redis_work(&journals.redis, journals.turns)),
+            ("commit → acknowledged, p50 / p99", both(&journals.acknowledged)),
+        ])
+    }
+
+    pub(super) fn of_scale(load: &Load, measured: &[ScaleMeasurement]) -> Self {
+        let head = std::iter::once("nodes".to_owned());
+        let head = head.chain(measured.iter().map(|it| it.nodes.to_string())).collect();
+        let mut report = Self { head, rows: Vec::new() };
+        let mut row = |name: &str, value: &dyn Fn(&ScaleMeasurement) -> String| {
+            report.row(name, &measured.iter().map(value).collect::<Vec<_>>());
+        };
+        row("an idle node, processor time a second", &|it| ms(it.idle.nodes / it.nodes));
+        row("idle Redis, processor time a second", &|it| ms(it.idle.redis));
+        row("idle Redis, commands/s", &|it| format!("{:.0}", it.idle.redis_commands));
+        row("memory of a node", &|it| format!("{} MB", it.resident_kb >> 10));
+        row("turns/s", &|it| {
+            format!("{:.0}", f64::from(it.turns.count) / it.turns.took.as_secs_f64())
+        });
+        row("nodes' processor time a turn", &|it| {
+            let cpu_time = it.turns.cpu_time.unwrap_or_default();
+            format!("{:.2} ms", mean_ms(cpu_time, it.turns.count))
+        });
+        row("resolution → turn end, p50 / p99", &|it| both(&it.turns.ended));
+        row("five killed at once → all that wait are resolved", &|it| {
+            it.resolved_after.map_or("not measured".to_owned(), ms)
+        });
+        report.row("durability", &[load.durability.to_string()]);
+        report
     }
 
     pub(super) fn of_parked(load: &Load, parked: &IdleMeasurement) -> Self {
@@ -224,6 +264,15 @@ impl fmt::Display for Report {
         write!(f, "| {} |\n|{}", self.head.join(" | "), "---|".repeat(self.head.len()))?;
         self.rows.iter().try_for_each(|row| write!(f, "\n| {} |", row.join(" | ")))
     }
+}
+
+/// What a server did for each of so many turns.
+fn redis_work(used: &Usage, turns: u32) -> String {
+    let each = |of: u64| of as f64 / f64::from(turns);
+    let cpu_time = mean_ms(used.cpu_time, turns) * 1_000.0;
+    let (commands, reads) = (each(used.commands), each(used.reads));
+    let bytes = each(used.bytes_read);
+    format!("{cpu_time:.0} µs, {commands:.1} commands, {reads:.1} reads of {bytes:.0} bytes in all")
 }
 
 fn both(sorted: &[Duration]) -> String {

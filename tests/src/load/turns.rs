@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 use super::client::Client;
 use super::event_stream::Stream;
 use super::node::{Counters, Node};
-use super::redis::Redis;
+use super::redis::{Redis, Usage};
 use super::{Load, LoadError, agent};
 
 /// How long a turn may take.
@@ -26,8 +26,7 @@ pub(super) struct Turns {
     pub(super) counters: Counters,
     /// The processor time of the nodes' threads.
     pub(super) cpu_time: Option<Duration>,
-    /// The processor time of Redis.
-    pub(super) redis_cpu_time: Option<Duration>,
+    pub(super) redis: Option<Usage>,
     /// From the resolution to its 200, sorted.
     pub(super) accepted: Vec<Duration>,
     /// From the resolution to the frame that ends the turn, sorted.
@@ -59,34 +58,32 @@ impl Turns {
         let journal = journal_bytes(&mut client, &format!("{name}-warm-0")).await?;
         let turn_bytes = journal / load.turns as usize;
         let cpu_before = cpu_time(nodes);
-        let redis_before = redis_cpu_time(redis).await?;
+        let redis_before = redis_usage(redis).await?;
         let before = counters(nodes).await?;
         let started = Instant::now();
         let timings = run_workers(load, nodes, name, load.conversations).await?;
         let took = started.elapsed();
         let after = counters(nodes).await?;
-        let difference = |before: Option<Duration>, after: Option<Duration>| {
-            before.zip(after).map(|(before, after)| after.saturating_sub(before))
-        };
-        let cpu_time = difference(cpu_before, cpu_time(nodes));
-        let redis_cpu_time = difference(redis_before, redis_cpu_time(redis).await?);
+        let cpu_time = cpu_before.zip(cpu_time(nodes));
+        let cpu_time = cpu_time.map(|(before, after)| after.saturating_sub(before));
+        let redis = redis_usage(redis).await?.zip(redis_before);
+        let redis = redis.map(|(after, before)| after.since(before));
         let mut accepted: Vec<_> = timings.iter().map(|timing| timing.accepted).collect();
         let mut ended: Vec<_> = timings.iter().map(|timing| timing.ended).collect();
         accepted.sort();
         ended.sort();
         let count = load.conversations.saturating_mul(load.turns);
         let counters = after.since(before);
-        Ok(Self { count, took, counters, cpu_time, redis_cpu_time, accepted, ended, turn_bytes })
+        Ok(Self { count, took, counters, cpu_time, redis, accepted, ended, turn_bytes })
     }
 
     /// The sum of two measurements.
     pub(super) fn plus(mut self, other: Self) -> Self {
-        let sum = |one: Option<Duration>, other| one.zip(other).map(|(one, other)| one + other);
         self.count += other.count;
         self.took += other.took;
         self.counters = self.counters.plus(other.counters);
-        self.cpu_time = sum(self.cpu_time, other.cpu_time);
-        self.redis_cpu_time = sum(self.redis_cpu_time, other.redis_cpu_time);
+        self.cpu_time = self.cpu_time.zip(other.cpu_time).map(|(one, other)| one + other);
+        self.redis = self.redis.zip(other.redis).map(|(one, other)| one.plus(other));
         self.accepted.extend(other.accepted);
         self.ended.extend(other.ended);
         self.accepted.sort();
@@ -95,9 +92,9 @@ impl Turns {
     }
 }
 
-async fn redis_cpu_time(redis: Option<&Redis>) -> Result<Option<Duration>, LoadError> {
+async fn redis_usage(redis: Option<&Redis>) -> Result<Option<Usage>, LoadError> {
     match redis {
-        Some(redis) => Ok(Some(redis.info().await?.cpu_time)),
+        Some(redis) => Ok(Some(redis.info().await?.usage)),
         None => Ok(None),
     }
 }

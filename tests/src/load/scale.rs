@@ -1,0 +1,76 @@
+//! Clusters of more and more nodes: what they cost idle and for each turn, and how long the
+//! conversations of nodes that die at once are without one.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use super::client::Client;
+use super::idle_conversations::{PASSIVATE_AFTER, conversation_id, over_redis, park};
+use super::node_group::{Idle, NodeGroup};
+use super::report::Report;
+use super::turns::Turns;
+use super::{Load, LoadError, load_error};
+
+/// The sizes of the clusters, all on one machine.
+const CLUSTER_SIZES: [u32; 4] = [1, 3, 10, 30];
+/// How many nodes are killed at once, of a cluster with at least twice as many.
+const KILLED_NODES: usize = 5;
+/// The conversations that wait when the nodes are killed.
+const PARKED_CONVERSATIONS: u32 = 100;
+
+/// The measurements of one cluster.
+pub(super) struct ScaleMeasurement {
+    pub(super) nodes: u32,
+    pub(super) idle: Idle,
+    pub(super) resident_kb: u64,
+    pub(super) turns: Turns,
+    /// From the kill until all that wait were resolved at the nodes that are left.
+    pub(super) resolved_after: Option<Duration>,
+}
+
+/// Measures one cluster after the other.
+pub(super) async fn run(load: &Load, dir: &Path) -> Result<Report, LoadError> {
+    let mut measured = Vec::new();
+    for nodes in CLUSTER_SIZES {
+        let load = Load { nodes: Some(nodes), ..load.clone() };
+        measured.push(measure(&load, nodes, &dir.join(nodes.to_string())).await?);
+    }
+    Ok(Report::of_scale(load, &measured))
+}
+
+async fn measure(load: &Load, nodes: u32, dir: &Path) -> Result<ScaleMeasurement, LoadError> {
+    let mut group = NodeGroup::start(load, dir, PASSIVATE_AFTER, None).await?;
+    group.wait_until_connected().await?;
+    let idle = group.idle().await?;
+    let resident_kb = group.resident_kb()? / u64::from(nodes);
+    let turns = Turns::run(load, &group.nodes, Some(&group.redis), "scale").await?;
+    let resolved_after = if group.nodes.len() >= 2 * KILLED_NODES {
+        Some(kill_some(load, &mut group).await?)
+    } else {
+        None
+    };
+    group.stop().await?;
+    Ok(ScaleMeasurement { nodes, idle, resident_kb, turns, resolved_after })
+}
+
+/// Kills nodes while conversations wait on all of them, live or not.
+async fn kill_some(load: &Load, group: &mut NodeGroup) -> Result<Duration, LoadError> {
+    park(load, &group.nodes, 0..PARKED_CONVERSATIONS).await?;
+    let killed_at = Instant::now();
+    for _ in 0..KILLED_NODES {
+        group.kill(0).await?;
+    }
+    let addresses: Vec<_> = group.nodes.iter().map(|node| node.public).collect();
+    let resolutions = (0..PARKED_CONVERSATIONS).zip(addresses.into_iter().cycle());
+    let mut running = tokio::task::JoinSet::new();
+    for (n, public) in resolutions {
+        running.spawn(async move {
+            let mut client = Client::new(public);
+            over_redis::resolve_with_retries(&mut client, &conversation_id(n)).await
+        });
+    }
+    while let Some(resolved) = running.join_next().await {
+        resolved.map_err(|error| load_error("a resolution", error))??;
+    }
+    Ok(killed_at.elapsed())
+}
