@@ -79,8 +79,8 @@ impl LiveConversation {
     }
 }
 
-/// Whether so many processes ended under a conversation in this state that no other may run it. One
-/// that only waits for a client has ended no process.
+/// Whether no other process may run a conversation in this state, because `deaths` processes ended
+/// under it. A conversation that only waits for a client has ended no process.
 pub fn kills_its_process(deaths: u32, state: &State) -> bool {
     let runs_here = |activity: &Activity| !matches!(activity, Activity::AwaitClient { .. });
     deaths >= MAX_DEATHS && wanted(state).iter().any(runs_here)
