@@ -111,6 +111,7 @@ fn queue_turn(state: &mut State, event: &Event, message: &UserMsg) {
     let Some(id) = event.turn_id.clone() else { return };
     state.queue.push_back(QueuedTurn {
         id,
+        message_seq: Some(event.seq),
         principal: message.principal.clone(),
         assigns: message.assigns.clone(),
         answer_format: message.answer_format.clone(),

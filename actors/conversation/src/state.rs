@@ -89,6 +89,9 @@ pub struct State {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct QueuedTurn {
     pub id: TurnId,
+    /// The event that has the message; absent in what nodes of an earlier version send.
+    #[serde(rename = "seq", default, skip_serializing_if = "Option::is_none")]
+    pub message_seq: Option<Seq>,
     pub principal: Principal,
     pub assigns: Map<String, Value>,
     #[serde(rename = "shape")]
@@ -299,6 +302,11 @@ impl State {
         } else {
             ConversationStatus::ExecutingTools
         }
+    }
+
+    /// The events that have the messages of the queued turns, oldest first.
+    pub fn queued_messages(&self) -> impl Iterator<Item = Seq> {
+        self.queue.iter().filter_map(|turn| turn.message_seq)
     }
 
     /// The number of calls of the open turn that have no result yet.

@@ -1,11 +1,10 @@
 //! Reads the events that a prompt is made of.
 
-use abide_conversation::context::Context;
+use abide_conversation::Seq;
 use abide_conversation::event::Event;
-use abide_conversation::{ConversationId, Seq};
 
 use super::ActivityContext;
-use crate::journal::{Journal, StoreError};
+use crate::journal::StoreError;
 
 /// The events that are read at once.
 const PAGE_EVENTS: usize = 1_000;
@@ -15,63 +14,82 @@ const SMALL_PAGE_EVENTS: usize = 200;
 const BYTES_PER_TOKEN: u64 = 8;
 
 /// The latest summary and the events that are still shown, however long the journal is. Recent
-/// events that the actor holds are not read again.
+/// events that the actor holds are not read again, and messages that wait in the queue are not read
+/// at all: they may have a hundred megabytes.
 pub(super) async fn load_context(ctx: &ActivityContext) -> Result<Vec<Event>, StoreError> {
-    let journal = &*ctx.services.journal;
-    let id = &ctx.id;
-    let context = &ctx.state.context;
-    let before = context.marks.read_from.saturating_sub(1);
-    let mut events = summary_event(journal, id, context, before).await?;
+    let before = ctx.state.context.marks.read_from.saturating_sub(1);
+    let mut events = summary_event(ctx, before).await?;
     if let Some(recent) = ctx.recent_events.after(before) {
         events.extend(recent);
         return Ok(events);
     }
-    let mut after = before;
-    loop {
-        let page = journal.own_events(id, after, PAGE_EVENTS).await?;
-        let is_last = page.len() < PAGE_EVENTS;
-        after = page.last().map_or(after, |event| event.seq);
+    let mut pages = Pages { ctx, after: before };
+    while let Some(page) = pages.next(PAGE_EVENTS).await? {
         events.extend(page);
-        if is_last {
-            return Ok(events);
-        }
     }
+    Ok(events)
 }
 
-/// The latest summary, and the events that it does not cover: up to the event `upto`, or a little
-/// more than `tokens`.
+/// The latest summary, and the events that it does not cover, except messages that wait in the
+/// queue: up to the event `upto`, or a little more than `tokens`.
 pub(super) async fn load_oldest(
-    journal: &dyn Journal,
-    id: &ConversationId,
-    context: &Context,
-    (upto, tokens): (Seq, u64),
+    ctx: &ActivityContext,
+    upto: Seq,
+    tokens: u64,
 ) -> Result<Vec<Event>, StoreError> {
+    let context = &ctx.state.context;
     let covered = context.summary.map_or(Seq::ZERO, |summary| summary.upto);
-    let mut after = covered.min(context.marks.read_from.saturating_sub(1));
-    let mut events = summary_event(journal, id, context, after).await?;
+    let after = covered.min(context.marks.read_from.saturating_sub(1));
+    let mut events = summary_event(ctx, after).await?;
     let mut left = tokens.saturating_mul(BYTES_PER_TOKEN);
-    loop {
-        let page = journal.own_events(id, after, SMALL_PAGE_EVENTS).await?;
-        let is_last = page.len() < SMALL_PAGE_EVENTS;
-        after = page.last().map_or(after, |event| event.seq);
+    let mut pages = Pages { ctx, after };
+    while pages.after < upto
+        && left > 0
+        && let Some(page) = pages.next(SMALL_PAGE_EVENTS).await?
+    {
         let bytes = |event: &Event| serde_json::to_vec(event).map_or(0, |it| it.len() as u64);
         left = left.saturating_sub(page.iter().map(bytes).sum());
         events.extend(page);
-        if is_last || after >= upto || left == 0 {
-            return Ok(events);
-        }
     }
+    Ok(events)
 }
 
 /// The event of the summary, unless it comes after `before` and is read anyway.
-async fn summary_event(
-    journal: &dyn Journal,
-    id: &ConversationId,
-    context: &Context,
-    before: Seq,
-) -> Result<Vec<Event>, StoreError> {
-    match context.summary.filter(|summary| summary.seq <= before) {
-        Some(summary) => journal.own_events(id, summary.seq.saturating_sub(1), 1).await,
+async fn summary_event(ctx: &ActivityContext, before: Seq) -> Result<Vec<Event>, StoreError> {
+    match ctx.state.context.summary.filter(|summary| summary.seq <= before) {
+        Some(summary) => {
+            let journal = &ctx.services.journal;
+            journal.own_events(&ctx.id, summary.seq.saturating_sub(1), 1).await
+        }
         None => Ok(Vec::new()),
+    }
+}
+
+/// Reads the journal up to the state of the activity, without the messages that wait in the queue.
+struct Pages<'a> {
+    ctx: &'a ActivityContext,
+    /// The last event that was read or left out.
+    after: Seq,
+}
+
+impl Pages<'_> {
+    /// At most `limit` events; `None` after the last.
+    async fn next(&mut self, limit: usize) -> Result<Option<Vec<Event>>, StoreError> {
+        let ActivityContext { id, state, services, .. } = self.ctx;
+        let before = self.after;
+        let mut queued = state.queued_messages().skip_while(move |seq| *seq <= before).peekable();
+        while queued.next_if_eq(&self.after.next()).is_some() {
+            self.after = self.after.next();
+        }
+        let last = queued.next().map_or(state.seq, |seq| seq.saturating_sub(1));
+        let wanted = usize::try_from(last.since(self.after)).unwrap_or(usize::MAX);
+        if wanted == 0 {
+            return Ok(None);
+        }
+        let page = services.journal.own_events(id, self.after, wanted.min(limit)).await?;
+        // Nothing is left of a conversation that was deleted meanwhile.
+        let Some(event) = page.last() else { return Ok(None) };
+        self.after = event.seq;
+        Ok(Some(page))
     }
 }

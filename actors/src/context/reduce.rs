@@ -26,6 +26,8 @@ const MAX_OVERCOUNT_PERCENT: u64 = 250;
 /// Reduces one context that is too large.
 pub(crate) struct ContextReducer<'a> {
     pub(crate) input: PromptInput<'a>,
+    /// The first message that waits in the queue.
+    pub(crate) first_queued: Option<Seq>,
     pub(crate) step: Step,
     pub(crate) reason: ReductionReason,
     /// The known size of the whole prompt, in tokens.
@@ -125,8 +127,8 @@ impl ContextReducer<'_> {
             marks.shown_from = end.saturating_add(1);
             left = left.saturating_sub(*tokens);
         }
-        marks.read_from =
-            marks.read_from.max(first_shown_event(self.input.events, marks.shown_from));
+        let first_shown = first_shown_event(self.input.events, marks.shown_from, self.first_queued);
+        marks.read_from = marks.read_from.max(first_shown);
         self.weigh_relative(marks, now)
     }
 
@@ -179,8 +181,8 @@ impl ContextReducer<'_> {
 }
 
 /// The first event that must be read if the turns that started at `since` or later are shown: a
-/// queued message precedes its turn.
-pub(crate) fn first_shown_event(events: &[Event], since: Seq) -> Seq {
+/// message precedes its turn, and those that still wait in the queue are not among the events.
+pub(crate) fn first_shown_event(events: &[Event], since: Seq, first_queued: Option<Seq>) -> Seq {
     let dropped: Vec<&TurnId> = events
         .iter()
         .filter_map(|event| {
@@ -188,9 +190,10 @@ pub(crate) fn first_shown_event(events: &[Event], since: Seq) -> Seq {
             event.turn_id.as_ref().filter(|_| is_dropped)
         })
         .collect();
-    let queued = events.iter().find(|event| match &event.turn_id {
+    let message = events.iter().find(|event| match &event.turn_id {
         Some(turn) => matches!(event.data, EventData::UserMsg(_)) && !dropped.contains(&turn),
         None => false,
     });
-    queued.map_or(since, |event| event.seq.min(since))
+    let message = message.map_or(since, |event| event.seq);
+    since.min(message).min(first_queued.unwrap_or(since))
 }

@@ -1,14 +1,17 @@
 //! Conversations that are longer than the context of their model.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use abide_actors::model::ModelRequest;
 use abide_conversation::Seq;
+use abide_conversation::command::IfBusy;
 use abide_conversation::event::{ContextReduced, Event, EventData, ReductionReason, TurnOutcome};
 use serde_json::{Value, json};
 
+use crate::flaky_store::FlakyStore;
 use crate::test_model::total_bytes;
-use crate::test_node::TestNode;
+use crate::test_node::{TestNode, user_message};
 
 const ID: &str = "x";
 /// A user's text of about 60 tokens.
@@ -200,5 +203,83 @@ async fn a_context_over_its_budget_that_cannot_be_reduced_is_sent() {
     node.send(ID, &WORDS.repeat(30)).await.unwrap();
     assert_eq!(node.turn_end(ID, 1).await, (TurnOutcome::Completed, None));
     assert_eq!(reductions(&node.journal(ID).await), []);
+    node.check(ID).await;
+}
+
+/// More than an actor remembers of its journal.
+const LONG_TEXT_BYTES: usize = 100_000;
+
+/// How often steps read each message from the store, by the number at its beginning.
+fn message_reads(store: &FlakyStore, count: usize) -> Vec<usize> {
+    let mut reads = vec![0; count];
+    for event in store.own_reads.lock().unwrap().iter() {
+        if let EventData::UserMsg(user) = &event.data {
+            let number: usize = user.message.text().split_once(' ').unwrap().0.parse().unwrap();
+            reads[number] += 1;
+        }
+    }
+    reads
+}
+
+/// A long text that begins with a number.
+fn long_text(number: usize) -> String {
+    format!("{number} {}", "x".repeat(LONG_TEXT_BYTES))
+}
+
+/// Queues long messages while the first turn runs a tool.
+async fn fill_queue(node: &TestNode, count: usize) {
+    for number in 0..count {
+        node.deliver(ID, user_message(&long_text(number), IfBusy::Queue)).await.unwrap();
+        node.wait_for_holds(1).await;
+    }
+}
+
+fn holding() -> Value {
+    json!({
+        "name": "a",
+        "model": {"provider": "scripted", "script": [
+            {"calls": [{"name": "hold", "args": {}}]}, {"text": "Yes."}]},
+        "working_budget": 10_000_000,
+        "tools": [{"name": "hold", "run": {"native": "hold"}}],
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_step_reads_no_message_that_still_waits_for_its_turn() {
+    let store = Arc::new(FlakyStore::default());
+    let node = TestNode::with_store(store.clone(), &holding().to_string()).await;
+    fill_queue(&node, 5).await;
+    node.tools.release.add_permits(5);
+    node.turn_end(ID, 5).await;
+    // Each message is read by the two steps of its own turn, and of each turn that follows.
+    assert_eq!(message_reads(&store, 5), [10, 8, 6, 4, 2]);
+    let texts = node.model.last_texts.lock().unwrap().clone();
+    let users = texts.iter().filter(|text| text.len() > LONG_TEXT_BYTES).map(|text| &text[..1]);
+    assert_eq!(users.collect::<String>(), "01234");
+    node.check(ID).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_message_that_waits_while_earlier_turns_are_dropped_is_shown_in_its_turn() {
+    let mut agent = holding();
+    agent["working_budget"] = json!(10_000);
+    let node = TestNode::new(&agent.to_string()).await;
+    node.model.record_prompts.store(true, Ordering::SeqCst);
+    fill_queue(&node, 3).await;
+    // The last message is the next to have its turn.
+    node.deliver(ID, user_message(&long_text(3), IfBusy::Interrupt)).await.unwrap();
+    node.tools.release.add_permits(4);
+    node.turn_end(ID, 4).await;
+    let own = |prompt: &ModelRequest| {
+        let texts = prompt.messages.iter().rev().map(|message| message.text());
+        texts.filter(|text| text.len() > LONG_TEXT_BYTES).map(|text| text[..1].to_owned()).next()
+    };
+    let shown: String = node.model.prompts.lock().unwrap().iter().filter_map(own).collect();
+    assert_eq!(shown, "0331122");
+    let events = node.journal(ID).await;
+    let is_first = |event: &&Event| matches!(event.data, EventData::ContextReduced(_));
+    let queued = events.iter().filter(|event| matches!(event.data, EventData::UserMsg(_))).nth(1);
+    let reduced = events.iter().find(is_first).unwrap();
+    assert!(reduced.turn_id != queued.unwrap().turn_id, "nothing was dropped before its turn");
     node.check(ID).await;
 }

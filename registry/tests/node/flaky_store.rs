@@ -82,6 +82,10 @@ pub struct FlakyStore {
     /// How many blobs and audit entries were refused while the store was full.
     pub refusals: AtomicUsize,
     pub checkpoint: Mutex<Option<Arc<Checkpoint>>>,
+    /// How often a journal was read from its beginning.
+    pub whole_reads: AtomicUsize,
+    /// The events that holders read of their own conversations, as often as they read them.
+    pub own_reads: Mutex<Vec<Event>>,
     /// The finished writes, in order.
     writes: Arc<Mutex<Vec<Write>>>,
 }
@@ -186,7 +190,21 @@ impl Journal for FlakyStore {
         after: Seq,
         limit: usize,
     ) -> Result<Vec<Event>, StoreError> {
+        if after == Seq::ZERO {
+            self.whole_reads.fetch_add(1, Ordering::SeqCst);
+        }
         self.reachable()?.events(id, after, limit).await
+    }
+
+    async fn own_events(
+        &self,
+        id: &ConversationId,
+        after: Seq,
+        limit: usize,
+    ) -> Result<Vec<Event>, StoreError> {
+        let events = self.reachable()?.own_events(id, after, limit).await?;
+        self.own_reads.lock().unwrap().extend(events.iter().cloned());
+        Ok(events)
     }
 
     async fn events_before(

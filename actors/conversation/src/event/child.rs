@@ -62,7 +62,36 @@ impl EventData {
         match self {
             Self::ToolCall(call) => call.kind.child(),
             Self::DispatchStarted(run) => run.child.as_ref(),
-            _ => None,
+            Self::Created(_)
+            | Self::UserMsg(_)
+            | Self::TurnStarted(_)
+            | Self::AssistantMsg(_)
+            | Self::Suspension(_)
+            | Self::Resolution(_)
+            | Self::ToolStarted(_)
+            | Self::InputRequired(_)
+            | Self::ToolResult(_)
+            | Self::RepairRequested(_)
+            | Self::ContextAdded(_)
+            | Self::MessageRefused(_)
+            | Self::Forked(_)
+            | Self::ContextReduced(_)
+            | Self::Summarized(_)
+            | Self::SummaryFailed(_)
+            | Self::TurnEnded(_)
+            | Self::DispatchFinished(_)
+            | Self::PhaseChanged(_)
+            | Self::TodosChanged(_)
+            | Self::WorkspaceOpened(_)
+            | Self::ChildStarted(_)
+            | Self::ChildEnded(_)
+            | Self::ChildReleased(_)
+            | Self::ParentNotified(_)
+            | Self::Abandoned {}
+            | Self::DecisionRemembered(_)
+            | Self::DecisionPublished(_)
+            | Self::DecisionRevoked(_)
+            | Self::Unknown(_) => None,
         }
     }
 }

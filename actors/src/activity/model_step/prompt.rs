@@ -132,8 +132,17 @@ impl ModelStep<'_> {
     ) -> ContextReducer<'a> {
         let counter = TokenCounter::estimating(self.definition.model.provider);
         let tools = self.toolbox.specs(&self.gate());
-        let head = counter.head(&self.definition.system_prompt, &tools);
-        ContextReducer { input, step: self.step, reason, tokens, head_tokens: head, counter }
+        let head_tokens = counter.head(&self.definition.system_prompt, &tools);
+        let first_queued = self.ctx.state.queued_messages().next();
+        ContextReducer {
+            input,
+            first_queued,
+            step: self.step,
+            reason,
+            tokens,
+            head_tokens,
+            counter,
+        }
     }
 
     fn rule(&self, name: &str) -> ToolRule {

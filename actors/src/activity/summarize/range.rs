@@ -51,8 +51,7 @@ impl Range {
     ) -> Result<Option<Self>, StoreError> {
         let context = &ctx.state.context;
         let readable = sendable(window(settings));
-        let journal = &*ctx.services.journal;
-        let events = load_context::load_oldest(journal, &ctx.id, context, (upto, readable)).await?;
+        let events = load_context::load_oldest(ctx, upto, readable).await?;
         let rules = |name: &str| {
             let tool = definition.tools.iter().find(|tool| tool.name == name);
             let rule = tool.map(|tool| ToolRule {
@@ -65,7 +64,8 @@ impl Range {
         let has_read_all = events.last().is_none_or(|event| event.seq >= upto);
         let budget = definition.context_budget();
         let keep = has_read_all.then(|| percent_of(budget, KEEP_PERCENT));
-        let past = Past { events: &events, context, rules: &rules, counter, upto };
+        let first_queued = ctx.state.queued_messages().next();
+        let past = Past { events: &events, first_queued, context, rules: &rules, counter, upto };
         let is_worth_it = |range: &Range| {
             context.has_uncovered_drop() || range.length >= percent_of(budget, MIN_SUMMARY_PERCENT)
         };
@@ -76,6 +76,8 @@ impl Range {
 /// The turns that no summary covers, from the oldest on.
 pub(super) struct Past<'a> {
     pub(super) events: &'a [Event],
+    /// The first message that waits in the queue.
+    pub(super) first_queued: Option<Seq>,
     pub(super) context: &'a Context,
     pub(super) rules: &'a ToolRules<'a>,
     pub(super) counter: TokenCounter,
@@ -130,7 +132,7 @@ impl Past<'_> {
         let since = upto.saturating_add(1);
         let marks = ContextMarks {
             shown_from: since,
-            read_from: first_shown_event(self.events, since),
+            read_from: first_shown_event(self.events, since, self.first_queued),
             ..self.context.marks
         };
         Some(Range { upto, marks, transcript, length: capacity - room, tokens })

@@ -94,6 +94,7 @@ impl JournalBuilder {
         let (turn_id, context) = (TurnId::new(turn), Context::default());
         act(&ContextReducer {
             input: PromptInput { events: &self.0, turn: &turn_id, context: &context, rules: &rule },
+            first_queued: None,
             step: Step::FIRST,
             reason: ReductionReason::Budget,
             tokens: self.tokens(turn, &context),
@@ -115,8 +116,8 @@ fn rule(name: &str) -> ToolRule {
 }
 
 fn copy<'a>(it: &ContextReducer<'a>) -> ContextReducer<'a> {
-    let ContextReducer { input: view, step, reason: why, tokens, head_tokens: head, counter } = *it;
-    ContextReducer { input: view, step, reason: why, tokens, head_tokens: head, counter }
+    let ContextReducer { input, first_queued, step, reason, tokens, head_tokens, counter } = *it;
+    ContextReducer { input, first_queued, step, reason, tokens, head_tokens, counter }
 }
 
 fn message(id: &str, role: Role, text: &str) -> Message {

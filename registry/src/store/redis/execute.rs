@@ -19,11 +19,9 @@ use super::script::ScriptCall;
 /// How long replicas may take to acknowledge a write; shorter than the timeout of the answer
 /// itself.
 const REPLICATION_TIMEOUT: Duration = Duration::from_millis(1_500);
-/// A write that costs little, so that a WAIT after it waits for all that was written before it: on a
-/// connection that wrote nothing, WAIT returns at once. It is sent as text, which every server
-/// understands, and needs no free memory.
-const BARRIER: &str = "#!lua flags=allow-oom
-return redis.call('SET', KEYS[1], '', 'EX', 60)";
+/// The script is sent as text, which every server understands, and needs no free memory.
+const BARRIER: &str =
+    concat!(include_str!("lua/lib/allow_oom.lua"), include_str!("lua/barrier.lua"));
 /// How long a transfer of megabytes may take, and how long it may wait for its turn: less than a
 /// conversation waits for a write, and enough for the largest blob at 50 Mbit/s.
 pub(super) const LARGE_TIMEOUT: Duration = Duration::from_secs(4);

@@ -11,22 +11,14 @@ macro_rules! scripts {
     };
 }
 
-const SCRIPTS: [(ScriptName, &str); 17] = scripts!(
-    "agent" "append" "audit" "blob" "claim" "claim_and_load" "decision" "declare_dead" "delete"
+const SCRIPTS: [(ScriptName, &str); 18] = scripts!(
+    "agent" "append" "audit" "barrier" "blob" "claim" "claim_and_load" "decision" "declare_dead" "delete"
     "enter" "load" "page" "release" "remove_blob" "renew" "reserve" "reset_deaths"
-);
-
-/// The write that the store sends after a confirmed read, so that a WAIT waits for what was read.
-pub const BARRIER: (ScriptName, &str) = (
-    "barrier",
-    "#!lua flags=allow-oom
-return redis.call('SET', KEYS[1], '', 'EX', 60)",
 );
 
 /// The script with this source, which libraries may precede.
 pub fn name_of(source: &str) -> ScriptName {
-    let mut scripts = SCRIPTS.iter().chain([&BARRIER]);
-    let found = scripts.find(|(_, ending)| source.ends_with(ending));
+    let found = SCRIPTS.iter().find(|(_, ending)| source.ends_with(ending));
     found.map(|(name, _)| *name).expect("every script of the store is listed above")
 }
 

@@ -11,7 +11,7 @@ use abide_registry::store::redis::transport::{Dial, Transport};
 use futures::channel::oneshot;
 use futures::future::BoxFuture;
 
-use super::call::BARRIER;
+use super::call::name_of;
 use super::group::{REPLICAS, ServerId};
 use super::ranges::integer;
 use super::{Words, text};
@@ -305,7 +305,7 @@ impl Accident {
 
 /// Whether a call is a read that waits for replicas: it writes only the barrier before its WAIT.
 fn is_read(words: &[Words]) -> bool {
-    matches!(words, [_, barrier, _] if barrier[1] == BARRIER.1.as_bytes())
+    matches!(words, [_, eval, _] if eval[0] == b"EVAL" && name_of(text(&eval[1])) == "barrier")
 }
 
 /// The number of replicas and the milliseconds of the WAIT that ends a call.
