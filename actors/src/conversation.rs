@@ -34,7 +34,6 @@ use abide_conversation::{
 use ractor::{Actor, ActorProcessingErr, ActorRef, ActorStatus, RpcReplyPort};
 
 use self::idle_timer::IdleTimer;
-use self::progress_check::ProgressCheck;
 use self::running_activities::RunningActivities;
 use self::waiters::Waiters;
 use crate::activity::{ActivityError, Report};
@@ -46,6 +45,8 @@ use crate::request::{Delivery, Inspection, ReleaseOutcome};
 use crate::services::Services;
 pub use ask_hooks::HookVerdict;
 pub use delete::{discard_workspace, planned_children};
+pub use load::kills_its_process;
+pub use progress_check::ProgressCheck;
 
 /// A store that takes longer counts as unavailable. The outcome of a write is then unknown: the
 /// actor dies and replays.

@@ -43,7 +43,7 @@ impl LiveConversation {
             self.state = Arc::new(replay(stored.state, &stored.events));
             let bytes = stored.events.iter().map(encoded_len).fold(0, usize::saturating_add);
             self.recent_events.push(Arc::from(stored.events), bytes);
-            if deaths >= MAX_DEATHS && runs_here(&self.state) {
+            if kills_its_process(deaths, &self.state) {
                 return Err(ExitReason::KillsItsProcess(deaths));
             }
             self.progress_check.begin(deaths);
@@ -79,8 +79,9 @@ impl LiveConversation {
     }
 }
 
-/// Whether the state calls for anything that this process would carry out. A conversation that only
-/// waits for a client has ended no process.
-fn runs_here(state: &State) -> bool {
-    wanted(state).iter().any(|activity| !matches!(activity, Activity::AwaitClient { .. }))
+/// Whether no other process may run a conversation in this state, because `deaths` processes ended
+/// under it. A conversation that only waits for a client has ended no process.
+pub fn kills_its_process(deaths: u32, state: &State) -> bool {
+    let runs_here = |activity: &Activity| !matches!(activity, Activity::AwaitClient { .. });
+    deaths >= MAX_DEATHS && wanted(state).iter().any(runs_here)
 }

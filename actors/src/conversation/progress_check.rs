@@ -6,7 +6,7 @@ use abide_conversation::message::{ErrorType, Outcome};
 /// Looks for progress while the store counts deaths. A conversation under which no process ended
 /// costs nothing.
 #[derive(Debug, Default)]
-pub(super) struct ProgressCheck {
+pub struct ProgressCheck {
     /// Whether the store counts any deaths.
     counts_deaths: bool,
     /// Whether a call ended because its process did. The model's next message is no progress then:
@@ -16,13 +16,13 @@ pub(super) struct ProgressCheck {
 
 impl ProgressCheck {
     /// Begins with the deaths that the store counted so far.
-    pub(super) fn begin(&mut self, deaths: u32) {
+    pub fn begin(&mut self, deaths: u32) {
         *self = Self { counts_deaths: deaths > 0, was_interrupted: false };
     }
 
     /// Whether the store is to forget the deaths, because a commit of these events completes
     /// something.
-    pub(super) fn is_progress(&mut self, events: &[Event]) -> bool {
+    pub fn is_progress(&mut self, events: &[Event]) -> bool {
         if !self.counts_deaths {
             return false;
         }
@@ -33,7 +33,7 @@ impl ProgressCheck {
     }
 
     /// Records that the store has forgotten the deaths.
-    pub(super) fn end(&mut self) {
+    pub fn end(&mut self) {
         *self = Self::default();
     }
 

@@ -32,7 +32,7 @@ pub struct CrashHistory {
     /// Consecutive restarts that the store refused.
     pub(super) refusals: u32,
     pub(super) restarts: u32,
-    pub(super) quarantined: Option<Quarantined>,
+    pub quarantined: Option<Quarantined>,
     /// Set while a delay before the next restart runs.
     pub delay: Option<RestartDelay>,
     /// The dead holder whose claim the last actor was to replace. The outcome of its claim may be

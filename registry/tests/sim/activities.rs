@@ -47,6 +47,10 @@ pub async fn run(
                 return Ok(family::spawn(node, id, &child, call, *attempt).await);
             }
             node.world.run(node, id, call.as_str());
+            if node.world.poison.borrow().contains(id) {
+                node.world.end_process_of(node, id);
+                return std::future::pending().await;
+            }
             node.sleep(Duration::from_millis(10 + node.below(300))).await;
             if node.below(100) < BLOB_PERCENT {
                 node.store.put_blob(&format!("{id} {call} {attempt}")).await?;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use abide_actors::activity::ActivityError;
-use abide_actors::conversation::ExitReason;
+use abide_actors::conversation::{ExitReason, ProgressCheck, kills_its_process};
 use abide_actors::identity::Epoch;
 use abide_actors::journal::{
     Claim, ClaimedConversation, ClosedSuspension, Commit, ConversationSummary, Holder, StoreError,
@@ -131,6 +131,7 @@ struct Actor {
     state: State,
     cached_seq: Seq,
     dormant: bool,
+    progress_check: ProgressCheck,
 }
 
 /// Runs the actor, and tells the host how it ended.
@@ -143,6 +144,7 @@ pub async fn run(node: Rc<Node>, live: Rc<Live>, dead: Option<Holder>) {
         state: State::default(),
         cached_seq: Seq::ZERO,
         dormant: false,
+        progress_check: ProgressCheck::default(),
     };
     let result = actor.live(dead).await;
     let has_work = !wanted(&actor.state).is_empty();
@@ -234,8 +236,7 @@ impl Actor {
         if dead.as_ref() == Some(&claimed.claim.holder) {
             claimed = self.claim(&me, dead.as_ref()).await?;
         }
-        // The simulation's activities end no process, so that deaths quarantine nothing here.
-        let ClaimedConversation { claim, deaths: _, stored } = claimed;
+        let ClaimedConversation { claim, deaths, stored } = claimed;
         self.held = claim;
         if self.held.holder != me {
             return Err(ExitReason::HeldElsewhere(self.held.holder.clone()));
@@ -244,6 +245,10 @@ impl Actor {
         if let Some(stored) = stored {
             self.cached_seq = stored.cached_seq;
             self.state = replay(stored.state, &stored.events);
+            if kills_its_process(deaths, &self.state) {
+                return Err(ExitReason::KillsItsProcess(deaths));
+            }
+            self.progress_check.begin(deaths);
         }
         Ok(())
     }
@@ -354,12 +359,16 @@ impl Actor {
     ) -> Result<(), StoreError> {
         if !events.is_empty() || response.is_some() {
             let next = replay(self.state.clone(), &events);
-            let commit = compose(&self.state, &next, events, response, self.cached_seq);
-            let cached = commit.state.is_some();
+            let mut commit = compose(&self.state, &next, events, response, self.cached_seq);
+            commit.resets_deaths = self.progress_check.is_progress(&commit.events);
+            let (cached, is_progress) = (commit.state.is_some(), commit.resets_deaths);
             let append = self.node.store.append(&self.live.id, &self.held, commit);
             self.node.ask(DEADLINE, append).await?;
             if cached {
                 self.cached_seq = next.seq;
+            }
+            if is_progress {
+                self.progress_check.end();
             }
             self.state = next;
         }

@@ -14,15 +14,18 @@ use crate::actor::{self, Msg};
 use crate::executor::{Notifier, OneShot, TaskId};
 use crate::mutation::Mutation;
 use crate::node::Node;
+use crate::tasks::READ;
 
-/// The reply to a request for a live actor; `None` where the store refused the last one a moment
-/// ago.
+/// The reply to a request for a live actor; `None` where the conversation is quarantined, or the
+/// store refused the last one a moment ago.
 pub type ReplyTo = OneShot<Option<Rc<Live>>>;
 
 pub enum HostMsg {
     /// Starts an actor unless one is live, in place of a dead holder if there is one.
     Ensure(ConversationId, Option<Holder>, ReplyTo),
     Restart(ConversationId),
+    /// Lets a conversation out of quarantine.
+    Retry(ConversationId),
     Ended {
         live: Rc<Live>,
         exit_reason: Option<ExitReason>,
@@ -91,6 +94,10 @@ impl Node {
         match message {
             HostMsg::Ensure(id, replacing, reply) => self.ensure(id, replacing, Some(reply)),
             HostMsg::Restart(id) => self.restart(id),
+            HostMsg::Retry(id) => {
+                self.crash_histories.borrow_mut().remove(&id);
+                self.restart(id);
+            }
             HostMsg::Ended { live, exit_reason, has_work } => {
                 self.ended(&live, exit_reason, has_work)
             }
@@ -138,9 +145,11 @@ impl Node {
         reply: Option<ReplyTo>,
     ) {
         let live = self.table.borrow().get(&id).cloned();
+        let quarantined = self.is_quarantined(&id);
         let pause = self.crash_histories.borrow().get(&id).and_then(|history| history.delay);
         let ensured = match (live, pause) {
             (Some(live), _) if !live.ending.get() => Some(live),
+            (None, _) if quarantined => None,
             (Some(_), _) | (None, Some(RestartDelay::AfterCrash)) => {
                 self.waiting.borrow_mut().entry(id).or_default().extend(reply);
                 return;
@@ -150,6 +159,24 @@ impl Node {
         };
         if let Some(reply) = reply {
             reply.send(ensured);
+        }
+    }
+
+    fn is_quarantined(&self, id: &ConversationId) -> bool {
+        let histories = self.crash_histories.borrow();
+        histories.get(id).is_some_and(|history| history.quarantined.is_some())
+    }
+
+    /// Lets all conversations out that are quarantined here, as an operator does who has mended what
+    /// ended the processes.
+    pub async fn retry_quarantined(self: &Rc<Self>) {
+        let ids: Vec<_> = self.crash_histories.borrow().keys().cloned().collect();
+        for id in ids.into_iter().filter(|id| self.is_quarantined(id)) {
+            self.world.store.count("conversations let out");
+            self.world.store.observer.borrow_mut().forget_ends(&id);
+            if self.ask(READ, self.store.reset_deaths(&id)).await.is_ok() {
+                self.cast(HostMsg::Retry(id));
+            }
         }
     }
 

@@ -83,7 +83,14 @@ fn every_promise_is_kept_in_every_schedule() {
         !many || total.fenced > 0 && total.promises > 0 && total.runs > 0,
         "the schedules tested nothing"
     );
-    for what in ["server crashes", "server splits", "unknown scripts", "deletions", "forks"] {
+    for what in [
+        "server crashes",
+        "server splits",
+        "unknown scripts",
+        "deletions",
+        "forks",
+        "conversations let out",
+    ] {
         assert!(!many || total.coverage.contains_key(what), "no schedule had {what}");
     }
 }
@@ -223,6 +230,11 @@ fn a_lease_that_counts_before_a_replica_has_it_is_noticed() {
 #[test]
 fn a_full_server_that_refuses_deletions_is_noticed() {
     is_noticed(Mutation::FullRefusesDelete);
+}
+
+#[test]
+fn a_claim_that_counts_no_deaths_is_noticed() {
+    is_noticed(Mutation::ForgetsDeaths);
 }
 
 #[test]

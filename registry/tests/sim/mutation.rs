@@ -47,6 +47,8 @@ pub enum Mutation {
     ChildrenOutliveParents,
     /// A full server refuses to delete.
     FullRefusesDelete,
+    /// Claims do not count the deaths of the holders before.
+    ForgetsDeaths,
 }
 
 impl Mutation {
@@ -69,6 +71,7 @@ impl Mutation {
             Mutation::RenewsWithoutWait => "its lease was renewed by a primary that lost it",
             Mutation::ChildrenOutliveParents => "outlives its parent",
             Mutation::FullRefusesDelete => "a full server refuses delete",
+            Mutation::ForgetsDeaths => "ends more than 5 processes",
         }
     }
 
@@ -99,6 +102,9 @@ impl Mutation {
                 &[("append", "if row[5] == nonce then", "if false then")]
             }
             Mutation::FullRefusesDelete => &[("delete", "#!lua flags=allow-oom", "#!lua")],
+            Mutation::ForgetsDeaths => {
+                &[("claim_and_load", "redis.call('HINCRBY', KEYS[1], 'deaths', 1)", "0")]
+            }
             Mutation::AckWithoutWrite
             | Mutation::WakeBypassesRouter
             | Mutation::NoAlarms
@@ -129,6 +135,7 @@ fn every_piece_is_in_its_script() {
         Mutation::NeverDeclaresDead,
         Mutation::AppendIgnoresNonce,
         Mutation::FullRefusesDelete,
+        Mutation::ForgetsDeaths,
     ];
     for mutation in patched {
         assert!(!mutation.patches().is_empty(), "{mutation:?} patches nothing");

@@ -11,6 +11,9 @@ use abide_conversation::event::{Event, EventData};
 use crate::redis::{Call, Transaction, text};
 use crate::world::LEASE_MS;
 
+/// How many processes a conversation may end in a row without completing anything.
+const MAX_ENDS: u32 = 5;
+
 /// What a log of transactions amounts to.
 #[derive(Debug, Default)]
 pub struct Observer {
@@ -32,6 +35,8 @@ pub struct Observer {
     /// The members that were removed after their lease had lapsed. A death that the primary has
     /// forgotten is none: nobody may rely on it.
     pub silenced: BTreeSet<(String, String)>,
+    /// How many processes ended under a conversation, since anything of it was completed.
+    ends: BTreeMap<ConversationId, u32>,
     pub commits: u64,
     pub claims: u64,
     /// A hash of everything that was done, in order.
@@ -46,6 +51,7 @@ impl Observer {
         log.iter().for_each(|transaction| rebuilt.observe(transaction));
         Self {
             acknowledged: self.acknowledged.clone(),
+            ends: self.ends.clone(),
             commits: self.commits,
             claims: self.claims,
             trace: self.trace,
@@ -127,6 +133,20 @@ impl Observer {
         }
     }
 
+    /// A conversation has ended the process that ran it.
+    pub fn ends_process(&mut self, id: &ConversationId) {
+        let ends = self.ends.entry(id.clone()).or_default();
+        *ends += 1;
+        if *ends > MAX_ENDS {
+            self.report(format!("{id} ends more than {MAX_ENDS} processes"));
+        }
+    }
+
+    /// An operator lets the conversation run again.
+    pub fn forget_ends(&mut self, id: &ConversationId) {
+        self.ends.remove(id);
+    }
+
     /// Whether some primary has renewed the lease of this holder in time, even if nothing is left
     /// of it.
     pub fn was_acknowledged(&self, who: &Holder, now: u64) -> bool {
@@ -150,6 +170,7 @@ impl Observer {
         self.holders.remove(&id);
         self.closed.retain(|(closed, _, _)| *closed != id);
         self.done.retain(|(done, _)| *done != id);
+        self.ends.remove(&id);
     }
 
     /// A conversation's hash was set: a claim sets the holder.
@@ -199,6 +220,9 @@ impl Observer {
         {
             self.report(format!("{id}: {held:?} writes after {last:?}"));
         }
+        if events.iter().any(|event| completes(&event.data)) {
+            self.ends.remove(&id);
+        }
         for Event { data, .. } in events {
             let is_new = match &data {
                 EventData::Resolution(closed) => {
@@ -221,6 +245,23 @@ impl Observer {
         let hash = names.iter().flat_map(|name| name.bytes()).fold(self.trace, fold);
         self.trace = number.to_le_bytes().into_iter().fold(hash, fold);
     }
+}
+
+/// Whether an event is none of those that every attempt to run the same thing writes.
+fn completes(data: &EventData) -> bool {
+    matches!(
+        data,
+        EventData::AssistantMsg(_)
+            | EventData::ToolResult(_)
+            | EventData::DispatchFinished(_)
+            | EventData::TurnEnded(_)
+            | EventData::Resolution(_)
+            | EventData::Forked(_)
+            | EventData::ChildEnded(_)
+            | EventData::ChildReleased(_)
+            | EventData::ParentNotified(_)
+            | EventData::DecisionPublished(_)
+    )
 }
 
 fn holder(node: &str, incarnation: &str) -> Holder {

@@ -19,6 +19,10 @@ use crate::world::{NODES, Promise, World};
 
 /// How long faults happen: more than two leases, so that lapsed nodes also come back.
 pub const FAULTS_MS: u64 = 5_000;
+/// How long tools go on to end their processes in the calm: long enough for five of them.
+const POISON_MS: u64 = 3_000;
+/// How often an operator looks for quarantined conversations.
+const LET_OUT_INTERVAL_MS: u64 = 500;
 const OPERATIONS: u64 = 38;
 const CONVERSATIONS: u64 = 3;
 /// How often a client repeats a request, and after which delay.
@@ -72,6 +76,10 @@ pub enum Operation {
     },
     /// Crashes a conversation's actor.
     Crash {
+        to: u64,
+    },
+    /// From now on, each tool of a conversation ends the process that runs it.
+    Poison {
         to: u64,
     },
     Kill {
@@ -152,6 +160,7 @@ fn random_operation(random: &mut Random, seed: u64) -> ScheduledOperation {
             Operation::Store { node, down: random.percent(25), accident_percent }
         }
         37..=42 => Operation::Server(server_faults::random_fault(random, seed)),
+        43 => Operation::Poison { to },
         47..=48 => Operation::Delete { node, to, keyed: random.percent(50) },
         49..=50 => Operation::Fork { node, from: to },
         51..=53 => Operation::Dispatch { node, to, child: random.percent(50) },
@@ -199,6 +208,7 @@ impl ScheduledOperation {
                 send(world, node, id(to), None, request);
             }
             Operation::Crash { to } => crash(world, &id(to)),
+            Operation::Poison { to } => drop(world.poison.borrow_mut().insert(id(to))),
             Operation::Kill { node, refuses } => {
                 if let Some(node) = world.node(node) {
                     world.kill(node.process_id, refuses);
@@ -269,6 +279,8 @@ fn shut_down(world: &Rc<World>, node: usize, drain_timeout: Duration) {
 /// stays dead, if it is dead and another one runs.
 pub fn end_faults(world: &Rc<World>, seed: u64) {
     world.trace(|| "-- calm".to_owned());
+    let operator = world.clone();
+    world.exec.spawn(None, async move { let_out(&operator).await });
     world.accident_percent.set(0);
     world.store.group.borrow_mut().mend();
     let processes: Vec<_> = world.processes.borrow().iter().cloned().collect();
@@ -290,6 +302,21 @@ pub fn end_faults(world: &Rc<World>, seed: u64) {
         if world.node(slot).is_none() && lost != Some(slot) {
             world.start(slot);
         }
+    }
+}
+
+/// Mends, after a while, what ended processes, and lets out what was quarantined because of it.
+async fn let_out(world: &World) {
+    world.exec.sleep(POISON_MS).await;
+    world.poison.borrow_mut().clear();
+    loop {
+        for node in world.running() {
+            node.spawn({
+                let node = node.clone();
+                async move { node.retry_quarantined().await }
+            });
+        }
+        world.exec.sleep(LET_OUT_INTERVAL_MS).await;
     }
 }
 

@@ -340,6 +340,10 @@ impl Client {
         Ok(())
     }
 
+    pub async fn reset_deaths(&self, id: &ConversationId) -> Result<(), StoreError> {
+        self.redis.reset_deaths(id).await
+    }
+
     pub async fn release(&self, id: &ConversationId, held: &Claim) -> Result<(), StoreError> {
         self.redis.release(id, held).await
     }

@@ -35,7 +35,7 @@ const WAKE_TIMEOUT: Duration = Duration::from_millis(2_000);
 /// How long to wait before an unavailable store is tried again.
 const UNAVAILABLE_DELAY: Duration = Duration::from_millis(300);
 /// The longest that a read of the store may take.
-const READ: Duration = Duration::from_millis(1_500);
+pub const READ: Duration = Duration::from_millis(1_500);
 
 impl Node {
     /// Enters the membership, and then starts the node's tasks.

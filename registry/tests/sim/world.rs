@@ -2,7 +2,7 @@
 //! happened.
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -23,6 +23,9 @@ use crate::store::{Store, runs_once};
 pub const LEASE_MS: u64 = 2_000;
 /// The number of nodes.
 pub const NODES: usize = 3;
+
+/// How long a process that a tool has ended is away.
+const RESTART_MS: u64 = 200;
 
 /// A request that was acknowledged to a client.
 pub struct Promise {
@@ -56,6 +59,8 @@ pub struct World {
     pub promises: RefCell<Vec<Promise>>,
     /// The blobs that are stored.
     pub blobs: RefCell<Vec<BlobId>>,
+    /// The conversations whose tools end the process that runs them.
+    pub poison: RefCell<BTreeSet<ConversationId>>,
     /// The journals that clients have read.
     pub reads: RefCell<Vec<ReadJournal>>,
     pub numbers: Cell<u64>,
@@ -81,6 +86,7 @@ impl World {
             runs: RefCell::default(),
             promises: RefCell::default(),
             blobs: RefCell::default(),
+            poison: RefCell::default(),
             reads: RefCell::default(),
             numbers: Cell::default(),
             trace_lines: traced.then(RefCell::default),
@@ -151,6 +157,24 @@ impl World {
             .extend((0..processes).map(|from| ((from, process_id), link_from_others)));
         drop(slots);
         self.relink();
+    }
+
+    /// A tool of the conversation ends the process of its node, which is started again soon.
+    pub fn end_process_of(self: &Rc<Self>, node: &Node, id: &ConversationId) {
+        self.store.count("processes ended by tools");
+        self.trace(|| format!("{id} ends {}", node.process));
+        self.store.observer.borrow_mut().ends_process(id);
+        if let Some(violation) = self.store.observer.borrow_mut().take_violation() {
+            self.store.report_violation(violation);
+        }
+        self.kill(node.process_id, true);
+        let (world, slot) = (self.clone(), node.slot);
+        self.exec.spawn(None, async move {
+            world.exec.sleep(RESTART_MS).await;
+            if world.node(slot).is_none() {
+                world.start(slot);
+            }
+        });
     }
 
     pub fn link(&self, from: ProcessId, to: ProcessId, link: LinkState) {

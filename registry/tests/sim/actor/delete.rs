@@ -72,6 +72,7 @@ impl Actor {
             *self.live.held.borrow_mut() = Some(self.held.clone());
         }
         (self.state, self.cached_seq) = (State::default(), Seq::ZERO);
+        self.progress_check.end();
         Ok(())
     }
 
