@@ -39,8 +39,8 @@ pub use repair::MoveError;
 const MAX_MAILBOX_DEPTH: usize = 256;
 /// How often a delivery looks for the next actor when the one that it found was just ending.
 const MAX_DELIVERY_ATTEMPTS: usize = 8;
-/// How often a deletion finds that the conversation has spawned more children meanwhile, before its
-/// client is asked to try again.
+/// How often a deletion finds that the conversation has children, and has spawned more meanwhile,
+/// before its client is asked to try again.
 const MAX_DELETION_ATTEMPTS: usize = 8;
 /// How long to wait for a change of the cluster's view before looking anyway.
 const VIEW_CHANGE_TIMEOUT: Duration = Duration::from_millis(100);
@@ -111,12 +111,11 @@ impl ConversationRouter {
         }
         self.report_deletion_to_parent(id).await?;
         for _ in 0..MAX_DELETION_ATTEMPTS {
-            Box::pin(self.delete_children(id)).await?;
             match self.route_in_time(id, Request::Delete, idempotency_keys.clone()).await {
-                // The conversation has spawned more meanwhile.
-                Err(RequestError::ChildrenRemain) => {}
+                // More may be spawned meanwhile.
+                Err(RequestError::ChildrenRemain) => Box::pin(self.delete_children(id)).await?,
                 outcome => return outcome,
-            }
+            };
         }
         Err(unavailable("the conversation keeps spawning sub-agents"))
     }

@@ -2,6 +2,8 @@
 //! own.
 
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use abide_actors::identity::{Incarnation, NodeName};
 use abide_actors::journal::Holder;
@@ -9,6 +11,7 @@ use abide_actors::request::{ForkRequest, Request, RequestError, SpawnRequest};
 use abide_conversation::event::TurnOutcome;
 use abide_conversation::{AgentName, ConversationId, Principal, Rejection};
 
+use crate::flaky_store::FlakyStore;
 use crate::sub_agents::{BOSS, CAREFUL_KID, KID, all_conversations, child, suspended};
 use crate::test_node::{TestNode, builtin_base};
 
@@ -33,6 +36,16 @@ async fn a_deleted_conversation_leaves_no_files() {
     let file = write_file(&node, "deleted").await;
     node.deliver("deleted", Request::Delete).await.unwrap();
     assert!(!file.exists());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deletion_looks_once_for_children_in_the_journal() {
+    let store = Arc::new(FlakyStore::default());
+    let node = TestNode::with_store(store.clone(), WRITER).await;
+    write_file(&node, "childless").await;
+    store.whole_reads.store(0, Ordering::SeqCst);
+    node.deliver("childless", Request::Delete).await.unwrap();
+    assert_eq!(store.whole_reads.load(Ordering::SeqCst), 1);
 }
 
 #[tokio::test(start_paused = true)]

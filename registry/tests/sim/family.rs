@@ -205,12 +205,12 @@ impl Node {
             return self.deliver_in_time(id, request).await;
         }
         for _ in 0..MAX_DELETION_ATTEMPTS {
-            if let Err(failed) = Box::pin(self.delete_children(id)).await {
-                return failed;
-            }
             match self.deliver_in_time(id, request.clone()).await {
                 Outcome::Unavailable(CHILDREN_REMAIN) => {}
                 outcome => return outcome,
+            }
+            if let Err(failed) = Box::pin(self.delete_children(id)).await {
+                return failed;
             }
         }
         Outcome::Unavailable("the conversation keeps spawning")
