@@ -6,13 +6,17 @@ use abide_actors::journal::{
     ConversationSummary, InboxEntry, InboxFilter, StoredConversation, StoredResponse,
 };
 use abide_conversation::remembered_decision::RememberedDecision;
-use abide_conversation::{ConversationId, Event, Revision, Seq, State, Timestamp};
+use abide_conversation::{ConversationId, Event, Revision, Seq, State, Timestamp, replay};
 use redb::{Error, ReadTransaction, TableError};
 
 use super::super::paging::{self, InboxKey};
 use super::super::{Page, StoredAgent, SummaryFilter};
 use super::tables::{self, Record};
 use crate::partition::{Partition, PartitionSet};
+
+/// The events that are folded at once as a conversation is loaded: more than usually follow a cached
+/// state, and each may have a megabyte.
+const PAGE_EVENTS: usize = 64;
 
 /// The epoch and summary of a conversation.
 pub(super) fn record(from: &ReadTransaction, id: &str) -> Result<Option<Record>, Error> {
@@ -30,8 +34,11 @@ pub(super) fn deaths(from: &ReadTransaction, id: &str) -> Result<u32, Error> {
     }
 }
 
-/// The cached state and the events after it, or all events if no cache can be read. The outer
-/// `None` means that they exceed `max_bytes`; the inner, that the conversation does not exist.
+/// The cached state, or the beginning if no cache can be read, with the whole pages of events
+/// after it folded in, and the rest of the events: no more than a page and the state are in memory at
+/// once. The outer `None`
+/// means that the state or a page exceeds `max_bytes`; the inner, that the conversation does not
+/// exist.
 pub(super) fn load(
     from: &ReadTransaction,
     id: &str,
@@ -50,10 +57,16 @@ pub(super) fn load(
             .then(|| abide_conversation::from_json::<State>(json).ok())?
     });
     let fits = |state: &State| state.seq <= record.summary.last_seq;
-    let state = cached.filter(fits).unwrap_or_default();
-    let events = events(from, id, state.seq, usize::MAX, max_event_bytes)?;
+    let mut state = cached.filter(fits).unwrap_or_default();
     let cached_seq = state.seq;
-    Ok(events.map(|events| Some(StoredConversation { state, events, cached_seq })))
+    loop {
+        let page = events(from, id, state.seq, PAGE_EVENTS, max_event_bytes)?;
+        let Some(events) = page else { return Ok(None) };
+        if events.len() < PAGE_EVENTS {
+            return Ok(Some(Some(StoredConversation { state, events, cached_seq })));
+        }
+        state = replay(state, &events);
+    }
 }
 
 /// Events in order; `None` if they exceed `max_bytes`.

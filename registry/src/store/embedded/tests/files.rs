@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use abide_actors::journal::Journal;
-use abide_conversation::{AgentName, Revision, Seq, State};
+use abide_conversation::{AgentName, Revision, Seq, State, replay};
 use futures::FutureExt;
 use redb::Database;
 use tokio::task::JoinSet;
@@ -154,6 +154,20 @@ async fn a_cached_state_of_another_format_is_ignored() {
         let loaded = open(dir.path()).load(&id("a")).await.unwrap().unwrap();
         assert_eq!((loaded.state.seq, loaded.events.len()), (Seq::ZERO, 2));
     }
+}
+
+#[tokio::test]
+async fn a_long_journal_is_folded_page_by_page_as_it_is_loaded() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    let held = claim_conversation(&store, "a").await;
+    let journal = commit(1, 1_000);
+    store.append(&id("a"), &held, journal.clone()).await.unwrap();
+    let loaded = store.load(&id("a")).await.unwrap().unwrap();
+    assert!(loaded.events.len() < 64, "{} events are in memory at once", loaded.events.len());
+    assert_eq!(loaded.cached_seq, Seq::ZERO);
+    let folded = replay(State::default(), journal.events.iter());
+    assert_eq!(replay(loaded.state, &loaded.events), folded);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
