@@ -11,7 +11,7 @@ use std::time::Duration;
 use abide_actors::identity::NodeName;
 use rustls::pki_types::ServerName;
 use rustls::server::Acceptor;
-use socket2::SockRef;
+use socket2::{SockRef, TcpKeepalive};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::{sleep, timeout};
 use tokio_rustls::{LazyConfigAcceptor, TlsStream};
@@ -33,6 +33,11 @@ const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(3);
 const MAX_UNFINISHED_HANDSHAKES: usize = 64;
 /// The delay after an accept that failed, most likely for lack of file descriptors.
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(100);
+
+/// How long the other side's machine may take to acknowledge what it was sent.
+pub(super) const ACKNOWLEDGEMENT_TIMEOUT: Duration = Duration::from_secs(2);
+/// After this much silence, the other side's machine is asked to acknowledge something.
+const PROBE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Establishes connections, from either side.
 pub(super) struct Handshake {
@@ -248,9 +253,14 @@ impl Handshake {
     }
 }
 
+/// Has the connection end soon if packets are lost on the way. A machine acknowledges them also
+/// while its process hangs.
 fn prepare(tcp: &TcpStream) -> io::Result<()> {
     tcp.set_nodelay(true)?;
-    SockRef::from(tcp).set_keepalive(true)
+    let socket = SockRef::from(tcp);
+    let probes = TcpKeepalive::new().with_time(PROBE_INTERVAL).with_interval(PROBE_INTERVAL);
+    socket.set_tcp_keepalive(&probes)?;
+    socket.set_tcp_user_timeout(Some(ACKNOWLEDGEMENT_TIMEOUT))
 }
 
 fn failed(error: rustls::Error) -> HandshakeError {

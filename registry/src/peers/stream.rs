@@ -15,12 +15,14 @@ use tokio::time::{Instant, Sleep, sleep};
 use tokio_rustls::TlsStream;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
+use super::handshake::ACKNOWLEDGEMENT_TIMEOUT;
+
 /// The connection ends if the other side sends no byte for this long. Both sides send a ping at
 /// least every 5 s.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(7);
-/// The connection ends if the other side takes no byte for this long: by then nothing that waits in
-/// this process is of use any more.
-const STALL_TIMEOUT: Duration = Duration::from_secs(5);
+/// The connection ends if the other side takes no byte for this long, as it does if none is
+/// acknowledged: a sender cannot tell one from the other for sure.
+const STALL_TIMEOUT: Duration = ACKNOWLEDGEMENT_TIMEOUT;
 /// Bytes that have waited this long to be written are a backlog.
 const BACKLOG_MS: u64 = 1_000;
 
@@ -124,6 +126,9 @@ impl AsyncRead for Stream {
                     // The peer dropped the connection without a TLS close, or its process is dead.
                     Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
                         self.keepalive.set_end_cause("closed");
+                    }
+                    Err(_) if self.keepalive.is_backlogged() => {
+                        self.keepalive.set_end_cause("stalled");
                     }
                     Err(_) => self.keepalive.set_end_cause("broken"),
                 }

@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
+use socket2::{SockFilter, SockRef};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
@@ -9,12 +10,17 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_util::task::AbortOnDropHandle;
 
+/// A program of the kernel's packet filter: none of a packet is passed on. What is dropped here is not
+/// acknowledged, as if it had been lost on the way.
+const DROP_ALL: [SockFilter; 1] = [SockFilter::new(0x06, 0, 0, 0)];
+
 pub struct Proxy {
     pub address: String,
     to: Arc<Mutex<String>>,
     open: watch::Sender<bool>,
     cut: watch::Sender<()>,
     abandoned: watch::Sender<()>,
+    loss: watch::Sender<()>,
     _accept: AbortOnDropHandle<()>,
 }
 
@@ -24,11 +30,12 @@ impl Proxy {
         let address = listener.local_addr().unwrap().to_string();
         let to = Arc::new(Mutex::new(to.to_owned()));
         let (open, cut) = (watch::Sender::new(true), watch::Sender::new(()));
-        let abandoned = watch::Sender::new(());
+        let (abandoned, loss) = (watch::Sender::new(()), watch::Sender::new(()));
         let target = to.clone();
         let opened = open.subscribe();
         let cuts = cut.clone();
         let abandon = abandoned.clone();
+        let losses = loss.clone();
         let accept = tokio::spawn(async move {
             let mut connections = JoinSet::new();
             loop {
@@ -40,10 +47,11 @@ impl Proxy {
                     opened.clone(),
                     cuts.subscribe(),
                     abandon.subscribe(),
+                    losses.subscribe(),
                 ));
             }
         });
-        Self { address, to, open, cut, abandoned, _accept: AbortOnDropHandle::new(accept) }
+        Self { address, to, open, cut, abandoned, loss, _accept: AbortOnDropHandle::new(accept) }
     }
 
     /// Cuts all connections, and leads new ones to another address.
@@ -55,6 +63,11 @@ impl Proxy {
     /// Closes the dialling side of all connections; the dialled side stays open.
     pub fn abandon_callee(&self) {
         self.abandoned.send_replace(());
+    }
+
+    /// Loses every packet of the present connections, without a word to anybody.
+    pub fn lose_packets(&self) {
+        self.loss.send_replace(());
     }
 
     /// Lets bytes through, or silently holds them back.
@@ -69,6 +82,7 @@ async fn carry(
     open: watch::Receiver<bool>,
     mut cut: watch::Receiver<()>,
     mut abandoned: watch::Receiver<()>,
+    mut loss: watch::Receiver<()>,
 ) {
     let Ok(far) = TcpStream::connect(far).await else { return };
     let ((mut near_in, mut near_out), (mut far_in, mut far_out)) =
@@ -78,6 +92,13 @@ async fn carry(
         () = copy(&mut far_in, &mut near_out, open) => return,
         _ = cut.changed() => return,
         _ = abandoned.changed() => {}
+        _ = loss.changed() => {
+            for side in [near_in.as_ref(), far_in.as_ref()] {
+                SockRef::from(side).attach_filter(&DROP_ALL).unwrap();
+            }
+            // The sides give the connection up by themselves, and nobody learns of it.
+            return std::future::pending().await;
+        }
     }
     drop((near_in, near_out));
     // The dialled side stays open until its node closes it.

@@ -10,6 +10,8 @@ use crate::proxy::Proxy;
 
 /// The limit for a silent session, 7 s, with some tolerance.
 const MAX_SILENCE: Duration = Duration::from_secs(9);
+/// The limit for lost packets: 2 s, after 1 s without any, with some tolerance.
+const MAX_LOSS: Duration = Duration::from_secs(5);
 
 #[tokio::test]
 async fn a_stopped_peer_delays_no_call_past_its_deadline_and_comes_back_by_itself() {
@@ -32,6 +34,27 @@ async fn a_stopped_peer_delays_no_call_past_its_deadline_and_comes_back_by_itsel
     assert_eq!(a.call("p-b", 256, 10_000).await, Ok(256));
     assert_eq!(b.call("p-a", 256, 10_000).await, Ok(256));
     assert!(!a.was_link_ever("p-b", "Refused"));
+}
+
+#[tokio::test]
+async fn a_connection_whose_packets_are_lost_is_given_up_by_both_sides_within_seconds() {
+    let (mut a, mut b) =
+        tokio::join!(NodeProcess::start("a", "p-a"), NodeProcess::start("b", "p-b"));
+    let proxy = Proxy::start(&b.address).await;
+    a.set_members(&[b.peer_address_at(&proxy.address)]).await;
+    b.set_members(&[a.peer_address()]).await;
+    a.wait_for_link("p-b", Some("Connected")).await;
+    b.wait_for_link("p-a", Some("Connected")).await;
+    proxy.lose_packets();
+    let lost = Instant::now();
+    let (outcome, took) = a.call_with("p-b", 256, ECHO, 10_000).await;
+    assert_eq!(outcome, Err("Lost".to_owned()));
+    assert!(took < 3_500, "the call took {took} ms");
+    let took = b.wait_for_link("p-a", Some("Lost")).await - lost;
+    assert!(took < MAX_LOSS, "b took {took:?}");
+    a.wait_for_link("p-b", Some("Connected")).await;
+    b.wait_for_link("p-a", Some("Connected")).await;
+    assert_eq!(a.call("p-b", 256, 10_000).await, Ok(256));
 }
 
 #[tokio::test]
