@@ -78,6 +78,11 @@ impl ToolServer {
     pub fn release(&self) {
         self.open.send_replace(true);
     }
+
+    /// Holds later requests again.
+    pub fn hold(&self) {
+        self.open.send_replace(false);
+    }
 }
 
 impl Drop for ToolServer {

@@ -58,7 +58,7 @@ use run::{RunSummary, run, run_seed, shrink};
 #[global_allocator]
 static MEMORY: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// The schedules of an ordinary run, which takes a minute of one core in an unoptimised build.
+/// The schedules of an ordinary run, which takes 100 s of one core in an unoptimised build.
 /// `SIM_SEED` sets another first seed, `SIM_SCHEDULES` another number. `--nocapture` shows what they
 /// covered.
 const SCHEDULES: u64 = 3_000;

@@ -21,6 +21,7 @@ use crate::cluster_state::{
 /// The promise; the default lease is five times as long.
 const MAX_FAILOVER_TIME: Duration = Duration::from_secs(1);
 const KILLS: usize = 20;
+const RETURNS: usize = 20;
 
 /// Resolves a call as soon as it is accepted. Returns how long that took.
 async fn resolve_until_accepted(client: &Client, id: &str) -> Duration {
@@ -46,8 +47,12 @@ async fn wait_for_runs(tools: &ToolServer, id: &str, least: usize) {
 }
 
 fn assert_fast(what: &str, took: &[Duration]) {
-    println!("measured {what}: {took:?}");
-    assert!(took.iter().all(|took| *took < MAX_FAILOVER_TIME), "{what}: {took:?}");
+    let mut sorted = took.to_vec();
+    sorted.sort_unstable();
+    let (median, count) = (sorted[sorted.len() / 2], sorted.len());
+    let slowest = sorted[count - 1];
+    println!("measured {what}: {count} times, p50 {median:.0?}, max {slowest:.0?}");
+    assert!(slowest < MAX_FAILOVER_TIME, "{what}: {took:?}");
 }
 
 /// The holder is killed as soon as it holds a conversation, whether the others are connected with
@@ -114,20 +119,44 @@ async fn a_redis_that_returns_is_used_within_a_second_whatever_waited_for_it() {
     let run = http("run", &tools, "/hold", json!({}));
     client.define("both", &calls_once(vec![run.clone(), human("ask")])).await;
     client.define("runs", &calls_once(vec![run])).await;
-    client.send_message("parked", "asks", "go").await;
-    client.wait_for_pending("parked", "ask", "elicitation").await;
+    let (mut resolved, mut settled) = (Vec::new(), Vec::new());
+    for round in 0..RETURNS {
+        let [parked, resident, running] = return_redis(&mut cluster, &tools, round).await;
+        resolved.extend([parked, resident]);
+        settled.push(running);
+    }
+    assert_fast("resolutions of parked and resident conversations after Redis returned", &resolved);
+    assert_fast("tools whose results were stored after Redis returned", &settled);
+    cluster.evidence(&[&tools]).await.assert_no_violations();
+}
+
+/// Ends Redis while one conversation is parked, one resident, and one has only its tool, and starts
+/// it again. Returns how long each of them then took to go on.
+async fn return_redis(cluster: &mut Cluster, tools: &ToolServer, round: usize) -> [Duration; 3] {
+    let [parked, resident, running] =
+        ["parked", "resident", "running"].map(|name| format!("{name}-{round}"));
+    for client in cluster.clients() {
+        wait_for_readiness(client, 200).await;
+    }
+    let before = deaths(cluster).await;
+    let client = cluster.client(0);
+    client.send_message(&parked, "asks", "go").await;
+    client.wait_for_pending(&parked, "ask", "elicitation").await;
     wait_until_passivated(client).await;
+    tools.hold();
     // One that stays resident because its tool runs, and one that has only its tool.
-    cluster.client(1).send_message("resident", "both", "go").await;
-    cluster.client(1).wait_for_pending("resident", "ask", "elicitation").await;
-    cluster.client(2).send_message("running", "runs", "go").await;
-    tools.requests.nth(2).await;
+    cluster.client(1).send_message(&resident, "both", "go").await;
+    cluster.client(1).wait_for_pending(&resident, "ask", "elicitation").await;
+    cluster.client(2).send_message(&running, "runs", "go").await;
+    for id in [&resident, &running] {
+        wait_for_runs(tools, id, 1).await;
+    }
 
     cluster.redis.kill().await;
     // Their results cannot be stored, and their actors die again and again, ever more seldom.
     tools.release();
     poll("the actors to die six times each", async || {
-        (deaths(&cluster).await >= 12.0).then_some(())
+        (deaths(cluster).await >= before + 12.0).then_some(())
     })
     .await;
     for client in cluster.clients() {
@@ -136,19 +165,18 @@ async fn a_redis_that_returns_is_used_within_a_second_whatever_waited_for_it() {
     cluster.redis.restart().await;
     let began = Instant::now();
     let settled = async {
-        cluster.client(0).wait_until_settled("running", 1).await;
+        cluster.client(0).wait_until_settled(&running, 1).await;
         began.elapsed()
     };
-    let (parked, resident, running) = tokio::join!(
-        resolve_until_accepted(cluster.client(2), "parked"),
-        resolve_until_accepted(cluster.client(0), "resident"),
+    let (to_parked, to_resident, to_running) = tokio::join!(
+        resolve_until_accepted(cluster.client(2), &parked),
+        resolve_until_accepted(cluster.client(0), &resident),
         settled,
     );
-    assert_fast("parked, resident and running after Redis returned", &[parked, resident, running]);
-    for id in ["parked", "resident"] {
+    for id in [&parked, &resident] {
         cluster.client(1).wait_until_settled(id, 1).await;
     }
-    cluster.evidence(&[&tools]).await.assert_no_violations();
+    [to_parked, to_resident, to_running]
 }
 
 #[tokio::test]
