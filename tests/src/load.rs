@@ -93,6 +93,10 @@ pub struct Load {
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=64),
         conflicts_with_all = ["url", "park", "nodes"])]
     journals: Option<u32>,
+    /// Writes them to this Redis instead of one that is started, such as
+    /// redis+cluster://127.0.0.1:7000
+    #[arg(long, requires = "journals")]
+    redis: Option<String>,
     /// Serves as that bare node over a Redis
     #[arg(long, hide = true)]
     serve_bare: Option<String>,
@@ -257,6 +261,7 @@ mod tests {
             "load --park 0",
             "load --streams 0",
             "load --scale --nodes 3",
+            "load --redis redis://127.0.0.1:6379",
             "load --journals 0",
             "load --journals 2 --nodes 1",
             "load --streams 10 --park 5",

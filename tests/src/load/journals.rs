@@ -11,7 +11,7 @@ use abide_conversation::ConversationId;
 use abide_registry::store::Store;
 use tokio::task::JoinSet;
 
-use super::redis::{Redis, Usage};
+use super::redis::{self, Redis, Usage};
 use super::report::Report;
 use super::{Load, LoadError, bare_node, load_error};
 
@@ -24,7 +24,8 @@ pub(super) struct JournalsMeasurement {
     pub(super) turns: u32,
     pub(super) commits_per_turn: usize,
     pub(super) took: Duration,
-    pub(super) redis: Usage,
+    /// `None` for a Redis that this program has not started.
+    pub(super) redis: Option<Usage>,
     /// From a commit until it is acknowledged, sorted.
     pub(super) acknowledged: Vec<Duration>,
 }
@@ -39,35 +40,38 @@ struct Driver {
 
 /// Lets this many drivers write the journals of `load.conversations` turns.
 pub(super) async fn run(load: &Load, drivers: u32, dir: &Path) -> Result<Report, LoadError> {
-    let redis = Redis::start(load.durability, dir).await?;
+    let (own, url) = match &load.redis {
+        Some(url) => (None, url.clone()),
+        None => {
+            let redis = Redis::start(load.durability, dir).await?;
+            let url = redis.url.clone();
+            (Some(redis), url)
+        }
+    };
     let commits: Arc<[Commit]> = bare_node::commits()?.into();
     let mut all = Vec::new();
     for number in 0..drivers {
-        all.push(Driver {
-            store: redis.store(load.durability).await?,
-            me: Holder {
-                node: NodeName::new(format!("driver-{number}")),
-                incarnation: Incarnation::new("1"),
-            },
-            commits: commits.clone(),
-        });
+        let node = NodeName::new(format!("driver-{number}"));
+        let me = Holder { node, incarnation: Incarnation::new("1") };
+        let store = redis::open(&url, load.durability).await?;
+        all.push(Driver { store, me, commits: commits.clone() });
     }
-    write(load, &all, "warm-up", WARM_UP_TURNS).await?;
-    let before = redis.info().await?.usage;
+    let name = std::process::id();
+    write(load, &all, &format!("warm-up-{name}"), WARM_UP_TURNS).await?;
+    let before = redis::usage(own.as_ref()).await?;
     let started = Instant::now();
-    let acknowledged = write(load, &all, "turn", load.conversations).await?;
+    let acknowledged = write(load, &all, &format!("turn-{name}"), load.conversations).await?;
     let took = started.elapsed();
-    Ok(Report::of_journals(
-        load,
-        &JournalsMeasurement {
-            drivers,
-            turns: load.conversations,
-            commits_per_turn: commits.len(),
-            took,
-            redis: redis.info().await?.usage.since(before),
-            acknowledged,
-        },
-    ))
+    let after = redis::usage(own.as_ref()).await?;
+    let measured = JournalsMeasurement {
+        drivers,
+        turns: load.conversations,
+        commits_per_turn: commits.len(),
+        took,
+        redis: after.zip(before).map(|(after, before)| after.since(before)),
+        acknowledged,
+    };
+    Ok(Report::of_journals(load, &measured))
 }
 
 /// Writes the turns, `load.concurrency` at once. Returns how long each commit took, sorted.

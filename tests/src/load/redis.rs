@@ -133,6 +133,14 @@ pub(super) async fn open(at: &str, durability: Durability) -> Result<Arc<dyn Sto
     Ok(Arc::new(store.map_err(|error| load_error(at, error))?))
 }
 
+/// What a server has done since it started, if there is one.
+pub(super) async fn usage(redis: Option<&Redis>) -> Result<Option<Usage>, LoadError> {
+    match redis {
+        Some(redis) => Ok(Some(redis.info().await?.usage)),
+        None => Ok(None),
+    }
+}
+
 impl Info {
     fn parse(text: &str) -> Option<Self> {
         let field = |name: &str| {

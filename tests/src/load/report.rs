@@ -34,8 +34,7 @@ impl Report {
         let cpu_time =
             turns.cpu_time.map(|cpu_time| format!("{:.2} ms", mean_ms(cpu_time, turns.count)));
         let cpu_time = cpu_time.unwrap_or_else(|| "not known".to_owned());
-        let redis = turns.redis.map(|used| redis_work(&used, turns.count));
-        let redis = redis.unwrap_or_else(|| "no Redis".to_owned());
+        let redis = redis_work(turns.redis, turns.count);
         let bare = format!("{:.0} ({} of {} bytes)", floor.rate(), floor.commits, floor.bytes);
         let rows = [
             ("turns", format!("{}, {} conversations at once", turns.count, load.concurrency)),
@@ -78,7 +77,7 @@ impl Report {
             ("durability", load.durability.to_string()),
             ("turns/s", format!("{rate:.0}")),
             ("commits/s", format!("{:.0}", rate * commits as f64)),
-            ("Redis a turn", redis_work(&journals.redis, journals.turns)),
+            ("Redis a turn", redis_work(journals.redis, journals.turns)),
             ("commit → acknowledged, p50 / p99", both(&journals.acknowledged)),
         ])
     }
@@ -267,7 +266,8 @@ impl fmt::Display for Report {
 }
 
 /// What a server did for each of so many turns.
-fn redis_work(used: &Usage, turns: u32) -> String {
+fn redis_work(used: Option<Usage>, turns: u32) -> String {
+    let Some(used) = used else { return "not measured".to_owned() };
     let each = |of: u64| of as f64 / f64::from(turns);
     let cpu_time = mean_ms(used.cpu_time, turns) * 1_000.0;
     let (commands, reads) = (each(used.commands), each(used.reads));

@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 use super::client::Client;
 use super::event_stream::Stream;
 use super::node::{Counters, Node};
-use super::redis::{Redis, Usage};
+use super::redis::{self, Redis, Usage};
 use super::{Load, LoadError, agent};
 
 /// How long a turn may take.
@@ -58,7 +58,7 @@ impl Turns {
         let journal = journal_bytes(&mut client, &format!("{name}-warm-0")).await?;
         let turn_bytes = journal / load.turns as usize;
         let cpu_before = cpu_time(nodes);
-        let redis_before = redis_usage(redis).await?;
+        let redis_before = redis::usage(redis).await?;
         let before = counters(nodes).await?;
         let started = Instant::now();
         let timings = run_workers(load, nodes, name, load.conversations).await?;
@@ -66,7 +66,7 @@ impl Turns {
         let after = counters(nodes).await?;
         let cpu_time = cpu_before.zip(cpu_time(nodes));
         let cpu_time = cpu_time.map(|(before, after)| after.saturating_sub(before));
-        let redis = redis_usage(redis).await?.zip(redis_before);
+        let redis = redis::usage(redis).await?.zip(redis_before);
         let redis = redis.map(|(after, before)| after.since(before));
         let mut accepted: Vec<_> = timings.iter().map(|timing| timing.accepted).collect();
         let mut ended: Vec<_> = timings.iter().map(|timing| timing.ended).collect();
@@ -89,13 +89,6 @@ impl Turns {
         self.accepted.sort();
         self.ended.sort();
         self
-    }
-}
-
-async fn redis_usage(redis: Option<&Redis>) -> Result<Option<Usage>, LoadError> {
-    match redis {
-        Some(redis) => Ok(Some(redis.info().await?.usage)),
-        None => Ok(None),
     }
 }
 
