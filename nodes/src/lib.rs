@@ -59,6 +59,8 @@
 //! The examples in `nodes/examples` are complete programs; the book's page `guide/embedding.md` walks
 //! through them.
 
+#[doc(hidden)]
+pub mod access;
 mod admin;
 mod clock;
 #[doc(hidden)]
@@ -67,6 +69,7 @@ mod definition_warnings;
 mod demo;
 #[doc(hidden)]
 pub mod http;
+mod keys_command;
 mod launcher;
 mod node;
 mod readiness;
@@ -77,7 +80,7 @@ mod telemetry;
 
 pub use config::{Config, Durability, LogFormat, Origin, SandboxChoice, StoreUrl};
 pub use launcher::run_launcher_if_asked;
-pub use node::{Node, NodeBuilder};
+pub use node::{AuthReloader, Node, NodeBuilder};
 pub use start_error::StartError;
 pub use telemetry::{TraceExporter, start_logging, start_metrics};
 

@@ -62,6 +62,7 @@ impl NodeBuilder {
         let extensions = Arc::new(demo::with_demo_tools(extensions));
         // Everything that may be refused comes before the first write.
         config.check_node_name().map_err(StartError::Config)?;
+        config.check_addresses().map_err(StartError::Config)?;
         let definitions = definitions(config.agents.as_deref(), agents, &extensions)?;
         check_roots(&config, &definitions)?;
         let cluster_secret = cluster_secret(&config)?;

@@ -1,6 +1,7 @@
 //! The public API from the outside: every call, every refusal, and what the document says of them.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+mod access;
 mod agents;
 mod api;
 mod blobs;

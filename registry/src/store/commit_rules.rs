@@ -5,7 +5,7 @@ use abide_conversation::{AgentName, Seq};
 
 /// The format of cached states. Raise it whenever their fields or their meaning change: nodes of
 /// two builds read each other's caches, and one that does not know a field would drop it.
-pub const STATE_FORMAT: u32 = 1;
+pub const STATE_FORMAT: u32 = 2;
 
 /// The scope under which a store keeps the responses to requests about an agent.
 pub fn agent_scope(name: &AgentName) -> String {
@@ -41,6 +41,7 @@ mod tests {
             last_seq: Seq::new(last_seq),
             created_at: at,
             metadata: Default::default(),
+            participants: Default::default(),
             alarm: None,
             active: false,
         };
