@@ -53,6 +53,8 @@ struct Known {
     fetched_at: Option<Instant>,
     /// When it was last asked, and whether it answered.
     attempt: Option<(Instant, bool)>,
+    /// When it was last asked for a key that it did not seem to have.
+    asked_for_unknown_at: Option<Instant>,
 }
 
 /// What to do for a key that is needed now.
@@ -71,19 +73,18 @@ impl Known {
     fn plan(&self, is_known: bool, now: Instant) -> Plan {
         let age = |at: Instant| now.saturating_duration_since(at);
         let is_fresh = |max: Duration| self.fetched_at.is_some_and(|at| age(at) < max);
-        let may_ask = match self.attempt {
-            None => true,
-            Some((at, false)) => age(at) >= RETRY_INTERVAL,
-            Some((at, true)) => age(at) >= UNKNOWN_KID_INTERVAL,
-        };
-        match (is_known && is_fresh(MAX_AGE), may_ask) {
-            (true, true) if !is_fresh(REFRESH_INTERVAL) => Plan::UseAndRefresh,
-            (true, _) => Plan::Use,
-            (false, true) => Plan::Fetch,
-            (false, false) if self.attempt.is_some_and(|(_, answered)| answered) => {
-                Plan::UnknownKid
-            }
-            (false, false) => Plan::Unavailable,
+        let has_failed = self.attempt.is_some_and(|(_, answered)| !answered);
+        let may_retry = self.attempt.is_none_or(|(at, _)| age(at) >= RETRY_INTERVAL);
+        let was_asked = self.asked_for_unknown_at.is_some_and(|at| age(at) < UNKNOWN_KID_INTERVAL);
+        if is_known && is_fresh(MAX_AGE) {
+            let is_due = !is_fresh(REFRESH_INTERVAL) && may_retry;
+            return if is_due { Plan::UseAndRefresh } else { Plan::Use };
+        }
+        match (has_failed, self.keys.is_some() && is_fresh(MAX_AGE)) {
+            (true, _) if !may_retry => Plan::Unavailable,
+            (false, true) if was_asked => Plan::UnknownKid,
+            (true, true) if was_asked => Plan::Unavailable,
+            (true | false, _) => Plan::Fetch,
         }
     }
 }
@@ -159,6 +160,9 @@ impl IssuerKeys {
         let now = Instant::now();
         let mut known = self.0.known.write().unwrap_or_else(PoisonError::into_inner);
         known.attempt = Some((now, fetched.is_ok()));
+        if plan == Plan::Fetch && known.keys.is_some() {
+            known.asked_for_unknown_at = Some(now);
+        }
         match fetched {
             Ok(keys) => {
                 known.keys = Some(Arc::new(keys));
@@ -225,40 +229,52 @@ mod tests {
 
     const MINUTE: Duration = Duration::from_secs(60);
 
-    fn known(fetched: Option<Duration>, attempt: Option<(Duration, bool)>) -> (Known, Instant) {
-        let start = Instant::now();
-        let now = start + 2 * MAX_AGE;
-        let known = Known {
-            keys: None,
-            fetched_at: fetched.map(|age| now - age),
-            attempt: attempt.map(|(age, answered)| (now - age, answered)),
-        };
-        (known, now)
-    }
-
     #[test]
     fn an_issuer_is_asked_seldom_and_its_keys_hold_for_a_day() {
         let second = Duration::from_secs(1);
-        for (what, fetched, attempt, is_known, plan) in [
-            ("never asked", None, None, false, Plan::Fetch),
-            ("known", Some(second), Some((second, true)), true, Plan::Use),
-            ("old", Some(6 * MINUTE), Some((6 * MINUTE, true)), true, Plan::UseAndRefresh),
-            ("away", Some(6 * MINUTE), Some((second, false)), true, Plan::Use),
+        let now = Instant::now() + 2 * MAX_AGE;
+        let before = |age: Duration| now - age;
+        for (what, fetched, attempt, asked, is_known, plan) in [
+            ("never asked", None, None, None, false, Plan::Fetch),
+            ("known", Some(second), Some((second, true)), None, true, Plan::Use),
+            ("old", Some(6 * MINUTE), Some((6 * MINUTE, true)), None, true, Plan::UseAndRefresh),
+            ("away", Some(6 * MINUTE), Some((second, false)), None, true, Plan::Use),
+            ("away", Some(MAX_AGE / 2), Some((MINUTE, false)), None, true, Plan::UseAndRefresh),
+            ("away for a day", Some(MAX_AGE), Some((second, false)), None, true, Plan::Unavailable),
+            ("away, never known", None, Some((second, false)), None, false, Plan::Unavailable),
+            ("away, later", None, Some((RETRY_INTERVAL, false)), None, false, Plan::Fetch),
+            ("unknown", Some(second), Some((second, true)), None, false, Plan::Fetch),
             (
-                "away, asked again",
-                Some(MAX_AGE / 2),
-                Some((MINUTE, false)),
-                true,
-                Plan::UseAndRefresh,
+                "unknown, asked",
+                Some(second),
+                Some((second, true)),
+                Some(second),
+                false,
+                Plan::UnknownKid,
             ),
-            ("away for a day", Some(MAX_AGE), Some((second, false)), true, Plan::Unavailable),
-            ("away, never known", None, Some((second, false)), false, Plan::Unavailable),
-            ("away, asked again", None, Some((RETRY_INTERVAL, false)), false, Plan::Fetch),
-            ("unknown", Some(second), Some((second, true)), false, Plan::UnknownKid),
-            ("unknown, later", Some(MINUTE), Some((MINUTE, true)), false, Plan::Fetch),
-            ("unknown and away", Some(MINUTE), Some((second, false)), false, Plan::Unavailable),
+            (
+                "unknown, asked long ago",
+                Some(MINUTE),
+                Some((MINUTE, true)),
+                Some(MINUTE),
+                false,
+                Plan::Fetch,
+            ),
+            (
+                "unknown and away",
+                Some(MINUTE),
+                Some((second, false)),
+                Some(second),
+                false,
+                Plan::Unavailable,
+            ),
         ] {
-            let (known, now) = known(fetched, attempt);
+            let known = Known {
+                keys: fetched.map(|_| Arc::default()),
+                fetched_at: fetched.map(before),
+                attempt: attempt.map(|(age, answered)| (before(age), answered)),
+                asked_for_unknown_at: asked.map(before),
+            };
             assert_eq!(known.plan(is_known, now), plan, "{what}");
         }
     }

@@ -16,11 +16,13 @@ const HTML: &str = "text/html; charset=utf-8";
 const JS: &str = "text/javascript; charset=utf-8";
 const CSS: &str = "text/css; charset=utf-8";
 /// The path below `/console/`, the media type and the text of each file.
-const FILES: [(&str, &str, &str); 4] = [
+const FILES: [(&str, &str, &str); 6] = [
     ("", HTML, include_str!("../../console/index.html")),
     ("console.css", CSS, include_str!("../../console/console.css")),
     ("console.js", JS, include_str!("../../console/console.js")),
     ("abide.js", JS, include_str!("../../console/abide.js")),
+    ("credential.js", JS, include_str!("../../console/credential.js")),
+    ("frames.js", JS, include_str!("../../console/frames.js")),
 ];
 /// The page loads and requests only what this node serves, and no other page may frame it.
 const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; \

@@ -82,7 +82,7 @@ async fn a_request_without_a_valid_credential_gets_one_answer_whatever_is_wrong(
         guarded.api.request("GET", "/v1/agents?access_token=x").bearer_auth(key("backend")),
     ] {
         let refused = guarded.api.send(request).await;
-        details.push(refused.is_problem(401, "unauthorized"));
+        details.push(refused.is_problem(401, "unauthorized").to_owned());
         assert_eq!(refused.headers["www-authenticate"], "Bearer error=\"invalid_token\"");
     }
     details.dedup();
