@@ -3,10 +3,8 @@
 
 use abide_conversation::event::SuspensionKind;
 use abide_conversation::identity::{Identity, Participants};
-use abide_conversation::{AgentName, CallId, Rejection, Timestamp};
+use abide_conversation::{AgentName, CallId, Timestamp};
 use serde::{Deserialize, Serialize};
-
-use crate::request::RequestError;
 
 /// Who makes a request, and what that permits.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -99,16 +97,6 @@ impl ApprovalFault {
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Role => "role",
-        }
-    }
-}
-
-impl From<AccessError> for RequestError {
-    fn from(error: AccessError) -> Self {
-        match error {
-            AccessError::Hidden => Rejection::NotFound.into(),
-            AccessError::Needs(needs) => Self::Forbidden { needs },
-            AccessError::Approval(because) => Self::ApprovalForbidden { because },
         }
     }
 }

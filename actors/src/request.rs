@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use tokio::sync::oneshot;
 
-use crate::access::{Access, ApprovalFault};
+use crate::access::{Access, AccessError, ApprovalFault};
 use crate::backoff::Backoff;
 use crate::journal::{Claim, Holder, StoreError};
 use crate::streaming::StreamingMessage;
@@ -299,6 +299,16 @@ pub enum RequestError {
     /// request was carried out is unknown.
     #[error("{0}")]
     Unavailable(String),
+}
+
+impl From<AccessError> for RequestError {
+    fn from(error: AccessError) -> Self {
+        match error {
+            AccessError::Hidden => Rejection::NotFound.into(),
+            AccessError::Needs(needs) => Self::Forbidden { needs },
+            AccessError::Approval(because) => Self::ApprovalForbidden { because },
+        }
+    }
 }
 
 impl RequestError {

@@ -19,7 +19,6 @@ use abide_registry::router::rpc_server::begin_drain;
 use abide_registry::store::Store;
 use axum::extract::{FromRef, State};
 use axum::http::StatusCode;
-use axum::routing::MethodFilter;
 use axum::{Json, Router};
 use metrics_exporter_prometheus::PrometheusHandle;
 use serde::Deserialize;
@@ -27,14 +26,14 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 
 use crate::access::permission::{Anybody, Operate};
-use crate::access::routes::DeclaredRouter;
+use crate::access::routes::{DELETE, DeclaredRouter, GET, POST};
 use crate::access::{AccessControl, Allowed};
 use crate::http::body_budget::BodyBudget;
 use crate::http::extract::{Path, Query, limit};
 use crate::http::guard;
 use crate::http::host::AllowedHosts;
-use crate::http::problem::{Kind, Problem};
 use crate::http::{unknown_method, unknown_path};
+use crate::problem::{Kind, Problem};
 use crate::readiness::ReadinessNotes;
 
 /// How long the store may take to answer the readiness probe.
@@ -70,7 +69,19 @@ impl FromRef<Admin> for BodyBudget {
 
 /// The router of all operators' paths.
 pub(crate) fn router(admin: Admin, allowed_hosts: AllowedHosts) -> Router {
-    let router = DeclaredRouter::new()
+    let router = routes().finish(unknown_path, unknown_method);
+    guard::guarded(router, allowed_hosts).with_state(admin)
+}
+
+/// The method and the path of every operation.
+#[doc(hidden)]
+pub fn operations() -> Vec<(String, String)> {
+    let owned = |(method, path): (&str, &str)| (method.to_owned(), path.to_owned());
+    routes().operations().into_iter().map(owned).collect()
+}
+
+fn routes() -> DeclaredRouter<Admin> {
+    DeclaredRouter::new()
         .route(GET, "/healthz", health)
         .route(GET, "/readyz", ready)
         .route(GET, "/metrics", metrics)
@@ -88,13 +99,7 @@ pub(crate) fn router(admin: Admin, allowed_hosts: AllowedHosts) -> Router {
         .route(DELETE, "/admin/blobs/{id}", blobs::delete)
         .route(POST, "/admin/nodes/{node}/drain", drain)
         .route(POST, "/admin/nodes/{node}/declare-dead", declare_dead)
-        .finish(unknown_path, unknown_method);
-    guard::guarded(router, allowed_hosts).with_state(admin)
 }
-
-const GET: MethodFilter = MethodFilter::GET;
-const POST: MethodFilter = MethodFilter::POST;
-const DELETE: MethodFilter = MethodFilter::DELETE;
 
 async fn health(_: Allowed<Anybody>) -> &'static str {
     "ok\n"

@@ -18,7 +18,6 @@ mod keys;
 mod me;
 mod messages;
 pub mod openapi;
-pub mod problem;
 mod tokens;
 mod transcript;
 
@@ -40,6 +39,7 @@ use crate::access::permission::Known;
 use crate::access::routes::{DeclaredApi, declared_routes};
 use crate::access::{AccessControl, Allowed, CallerConversations};
 use crate::config::Origin;
+pub(crate) use crate::problem;
 use crate::telemetry::measure;
 use body_budget::BodyBudget;
 use host::AllowedHosts;

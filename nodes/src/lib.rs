@@ -61,17 +61,21 @@
 
 #[doc(hidden)]
 pub mod access;
-mod admin;
+#[doc(hidden)]
+pub mod admin;
 mod clock;
 #[doc(hidden)]
 pub mod config;
 mod definition_warnings;
 mod demo;
+mod headers;
 #[doc(hidden)]
 pub mod http;
 mod keys_command;
 mod launcher;
 mod node;
+#[doc(hidden)]
+pub mod problem;
 mod readiness;
 mod seed_agents;
 mod server;

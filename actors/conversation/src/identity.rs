@@ -63,6 +63,7 @@ impl fmt::Display for Tenant {
 /// What somebody may do; the table is in `reference/access.md`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[cfg_attr(feature = "openapi", schema(as = AccessRole))]
 #[serde(rename_all = "kebab-case")]
 pub enum Role {
     User,

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use abide_conversation::command::{self, ResolutionAnswer};
 use abide_conversation::event::EventData;
 use abide_conversation::ids::{CallId, DecisionId};
-use abide_conversation::permission::Decision;
 use abide_conversation::remembered_decision::Scope;
 use abide_conversation::{Action, State};
 
@@ -81,20 +80,13 @@ impl LiveConversation {
         }))
     }
 
-    /// Whether the caller may answer the call. One that waits for nobody is shown as such to those who
-    /// may read the conversation, and to approvers if it was theirs to approve.
+    /// Whether the caller may answer the call, if it waits for an answer. Who may answer any call of the
+    /// conversation learns that this one does not wait: somebody was first.
     fn check_answer(&self, call: &CallId, access: &Access) -> Result<(), AccessError> {
         let State { participants, created_at, .. } = &*self.state;
         let known = self.state.call(call);
-        if let Some(open) = known.and_then(|call| call.open_suspension()) {
-            let asked = (call, open.suspension, open.kind);
-            return access.check_answer(participants, *created_at, asked);
-        }
-        let asked_for_approval = known.and_then(|call| call.gate.as_ref());
-        if asked_for_approval.is_some_and(|gate| gate.decision == Decision::Ask) {
-            return Ok(());
-        }
-        access.check_read(participants, *created_at)
+        let Some(open) = known.and_then(|call| call.open_suspension()) else { return Ok(()) };
+        access.check_answer(participants, *created_at, (call, open.suspension, open.kind))
     }
 
     /// The fingerprint that an `exact` decision matches: that of the arguments as approved.

@@ -15,7 +15,7 @@ use super::credential::Scope;
 use super::permission::{ConversationPermission, Permission, Rule, caller_access, is_met};
 use super::session::Session;
 use super::{principal, scope};
-use crate::http::problem::{Kind, Problem};
+use crate::problem::Problem;
 
 /// A caller who has the permission `P`. A handler whose first parameter is not this cannot be a route.
 #[derive(Debug)]
@@ -181,13 +181,5 @@ impl<P: ConversationPermission> Allowed<P> {
                 Access::Caller(Box::new(access))
             }
         }
-    }
-}
-
-impl Problem {
-    /// A caller who is known and lacks this.
-    pub(crate) fn forbidden(needs: &str) -> Self {
-        let detail = format!("the credential does not permit this: it needs {needs}");
-        Self::new(Kind::Forbidden, detail).with("needs", needs.into())
     }
 }

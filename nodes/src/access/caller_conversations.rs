@@ -11,7 +11,7 @@ use abide_registry::store::Store;
 
 use super::Allowed;
 use super::permission::{ConversationPermission, CreateConversations};
-use crate::http::problem::Problem;
+use crate::problem::Problem;
 
 /// Reaches any conversation for a caller who may.
 #[derive(Clone)]

@@ -21,7 +21,7 @@ use super::document::Mistakes;
 use super::guard::Guard;
 use super::permission::Read;
 use super::stored_keys::{MARK_INTERVAL, POLL_INTERVAL};
-use crate::http::problem::{Kind, Problem};
+use crate::problem::{Kind, Problem};
 use crate::start_error::StartError;
 
 /// How often the file is looked at. A ConfigMap or a Secret that Kubernetes mounts changes by a link

@@ -22,7 +22,7 @@ use super::refusal::Refusal;
 use super::session::{Presented, Session};
 use super::stored_keys::StoredKeys;
 use super::{ABIDE_ISSUER, claims, conversation_token, jwt, scope};
-use crate::http::problem::{Kind, Problem};
+use crate::problem::{Kind, Problem};
 
 /// How many credentials are remembered.
 const MAX_REMEMBERED: NonZeroUsize = NonZeroUsize::new(10_000).unwrap();

@@ -3,8 +3,8 @@
 use abide_conversation::Principal;
 use axum::http::HeaderMap;
 
-use crate::http::extract::single_header;
-use crate::http::problem::Problem;
+use crate::headers::single_header;
+use crate::problem::Problem;
 
 const HEADER: &str = "Abide-Principal";
 

@@ -110,34 +110,52 @@ impl<S: Clone + Send + Sync + 'static> DeclaredApi<S> {
 
     pub(crate) fn into_parts(self) -> (DeclaredRouter<S>, OpenApi) {
         let (router, document) = self.0.split_for_parts();
-        (DeclaredRouter(router), document)
+        (DeclaredRouter { router, operations: Vec::new() }, document)
     }
 }
 
 /// A router all of whose routes declare their permissions.
-pub(crate) struct DeclaredRouter<S>(Router<S>);
+pub(crate) struct DeclaredRouter<S> {
+    router: Router<S>,
+    operations: Vec<(&'static str, &'static str)>,
+}
+
+/// A method, with its name.
+pub(crate) type NamedMethod = (&'static str, MethodFilter);
+
+pub(crate) const GET: NamedMethod = ("GET", MethodFilter::GET);
+pub(crate) const POST: NamedMethod = ("POST", MethodFilter::POST);
+pub(crate) const DELETE: NamedMethod = ("DELETE", MethodFilter::DELETE);
 
 impl<S: Clone + Send + Sync + 'static> DeclaredRouter<S> {
     pub(crate) fn new() -> Self {
-        Self(Router::new())
+        Self { router: Router::new(), operations: Vec::new() }
     }
 
     /// Adds a route.
     pub(crate) fn route<H, T, Parameters>(
-        self,
-        method: MethodFilter,
-        path: &str,
+        mut self,
+        (name, method): NamedMethod,
+        path: &'static str,
         handler: H,
     ) -> Self
     where
         H: Handler<T, S> + Declares<Parameters>,
         T: 'static,
     {
-        Self(self.0.route(path, MethodRouter::new().on(method, handler)))
+        self.operations.push((name, path));
+        let router = self.router.route(path, MethodRouter::new().on(method, handler));
+        Self { router, ..self }
     }
 
-    pub(crate) fn merge(self, other: Self) -> Self {
-        Self(self.0.merge(other.0))
+    pub(crate) fn merge(mut self, other: Self) -> Self {
+        self.operations.extend(other.operations);
+        Self { router: self.router.merge(other.router), ..self }
+    }
+
+    /// The method and the path of each route that was added by itself.
+    pub(crate) fn operations(self) -> Vec<(&'static str, &'static str)> {
+        self.operations
     }
 
     /// The router, which answers requests that no route fits with these handlers.
@@ -148,6 +166,6 @@ impl<S: Clone + Send + Sync + 'static> DeclaredRouter<S> {
         T: 'static,
         U: 'static,
     {
-        self.0.fallback(unknown_path).method_not_allowed_fallback(unknown_method)
+        self.router.fallback(unknown_path).method_not_allowed_fallback(unknown_method)
     }
 }

@@ -9,7 +9,7 @@ use super::Admin;
 use crate::access::Allowed;
 use crate::access::permission::ReadAudit;
 use crate::http::extract::{Path, Query, conversation, limit};
-use crate::http::problem::Problem;
+use crate::problem::Problem;
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -8,7 +8,7 @@ use crate::access::Allowed;
 use crate::access::permission::DeleteBlobs;
 use crate::http::blobs::parse;
 use crate::http::extract::Path;
-use crate::http::problem::Problem;
+use crate::problem::Problem;
 
 /// Deletes a blob even if messages name it: in its place the model reads that it is no longer stored.
 pub(super) async fn delete(

@@ -14,7 +14,7 @@ use crate::access::Allowed;
 use crate::access::permission::Operate;
 use crate::http::conversations::unexpected;
 use crate::http::extract::{OptionalBody, Path, conversation};
-use crate::http::problem::{Kind, Problem};
+use crate::problem::{Kind, Problem};
 
 /// The longest error that an operator may give a call: the model reads it in every later step.
 const MAX_ERROR_CHARS: usize = 2_000;

@@ -2,7 +2,6 @@
 
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Redirect, Response};
-use axum::routing::MethodFilter;
 
 use super::Api;
 use super::extract;
@@ -10,7 +9,7 @@ use super::extract::Path;
 use super::problem::Problem;
 use crate::access::Allowed;
 use crate::access::permission::Anybody;
-use crate::access::routes::DeclaredRouter;
+use crate::access::routes::{DeclaredRouter, GET};
 
 const HTML: &str = "text/html; charset=utf-8";
 const JS: &str = "text/javascript; charset=utf-8";
@@ -29,10 +28,11 @@ const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self'; st
     connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 pub(super) fn router() -> DeclaredRouter<Api> {
-    DeclaredRouter::new()
-        .route(MethodFilter::GET, "/console", redirect)
-        .route(MethodFilter::GET, "/console/", page)
-        .route(MethodFilter::GET, "/console/{file}", file_by_name)
+    DeclaredRouter::new().route(GET, "/console", redirect).route(GET, "/console/", page).route(
+        GET,
+        "/console/{file}",
+        file_by_name,
+    )
 }
 
 async fn redirect(_: Allowed<Anybody>) -> Redirect {

@@ -21,6 +21,7 @@ use super::body_budget::{BodyBudget, BodyMemory};
 use super::problem::{Kind, Problem};
 use crate::access::Allowed;
 use crate::access::permission::Permission;
+use crate::headers::single_header;
 
 /// The largest body in JSON or YAML.
 pub const MAX_BODY_BYTES: usize = 1 << 20;
@@ -30,8 +31,6 @@ const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 const MAX_MAP_BYTES: usize = 64 << 10;
 /// The largest seq: clients and stores count in 64 bits with a sign.
 const MAX_SEQ: u64 = i64::MAX.unsigned_abs();
-/// The longest `Idempotency-Key` or `Abide-Principal`.
-const MAX_NAME_CHARS: usize = 255;
 
 /// The header that makes a request safe to repeat.
 const IDEMPOTENCY_KEY_HEADER: &str = "Idempotency-Key";
@@ -239,22 +238,6 @@ impl Idempotency {
         let idempotency_key =
             |key| IdempotencyKey { key, fingerprint, field: IDEMPOTENCY_KEY_HEADER.into() };
         key.map(idempotency_key).into_iter().collect()
-    }
-}
-
-/// A header that may be given at most once; `None` if it is absent.
-pub(crate) fn single_header(headers: &HeaderMap, name: &str) -> Result<Option<String>, Problem> {
-    let mut values = headers.get_all(name).iter();
-    let Some(value) = values.next() else { return Ok(None) };
-    if values.next().is_some() {
-        return Err(Problem::field(name, "must be given only once"));
-    }
-    let text = value.to_str().unwrap_or_default();
-    if (1..=MAX_NAME_CHARS).contains(&text.len()) {
-        Ok(Some(text.to_owned()))
-    } else {
-        let rule = format!("must be 1 to {MAX_NAME_CHARS} visible characters");
-        Err(Problem::field(name, rule))
     }
 }
 

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod access;
+mod access_matrix;
 mod agents;
 mod api;
 mod blobs;
@@ -9,6 +10,7 @@ mod bodies;
 mod calls;
 mod child_calls;
 mod conversations;
+mod credentials;
 mod decisions;
 mod document;
 mod forks;

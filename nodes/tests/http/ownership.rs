@@ -134,7 +134,8 @@ async fn an_approval_is_answered_by_an_approver_and_by_nobody_else() {
     let hidden = guarded.send("eve", "POST", resolution, approve()).await;
     hidden.is_problem(404, "not-found");
     let unknown = "/v1/conversations/c/calls/call_9/resolution";
-    guarded.send("approver", "POST", unknown, approve()).await.is_problem(404, "not-found");
+    guarded.send("approver", "POST", unknown, approve()).await.is_problem(409, "call-not-open");
+    guarded.send("eve", "POST", unknown, approve()).await.is_problem(404, "not-found");
     let accepted = guarded.send("approver", "POST", resolution, approve()).await;
     assert_eq!(accepted.status, 200, "{accepted:?}");
     let late = guarded.send("approver", "POST", resolution, approve()).await;

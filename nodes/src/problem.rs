@@ -175,6 +175,12 @@ impl Problem {
         Self::new(Kind::NotFound, format!("{what} not found"))
     }
 
+    /// A caller who is known and lacks this.
+    pub(crate) fn forbidden(needs: &str) -> Self {
+        let detail = format!("the credential does not permit this: it needs {needs}");
+        Self::new(Kind::Forbidden, detail).with("needs", needs.into())
+    }
+
     /// Adds a member in addition to those that every problem has.
     pub fn with(mut self, name: &str, value: Value) -> Self {
         self.extensions.insert(name.to_owned(), value);
