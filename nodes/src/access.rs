@@ -25,6 +25,7 @@ pub mod signing_key;
 mod stored_keys;
 
 pub use allowed::Allowed;
+pub(crate) use auth_file::CheckedAuthFile;
 pub(crate) use caller_conversations::CallerConversations;
 pub(crate) use claims::is_subject;
 pub use control::AccessControl;

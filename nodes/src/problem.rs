@@ -237,7 +237,9 @@ impl From<Rejection> for Problem {
     fn from(rejection: Rejection) -> Self {
         let detail = rejection.to_string();
         let kind = match rejection {
-            Rejection::NotFound | Rejection::DecisionNotFound => Kind::NotFound,
+            // The very body of a conversation that was looked for and not found.
+            Rejection::NotFound => return Self::not_found("conversation"),
+            Rejection::DecisionNotFound => Kind::NotFound,
             Rejection::ConversationExists => Kind::ConversationExists,
             Rejection::AgentMismatch(_) => return Self::field("agent", detail),
             Rejection::TurnInFlight => Kind::TurnInFlight,

@@ -44,7 +44,7 @@ where
             (Rule::Public, _) => Caller::Anybody(None),
             (_, None) => Caller::Anybody(principal::claimed(&parts.headers)?),
             (_, Some(guard)) => {
-                let session = guard.authenticate(&parts.headers, &parts.uri).await?;
+                let session = guard.authenticate(parts).await?;
                 principal::refuse_claimed(&parts.headers)?;
                 Caller::Somebody(session)
             }

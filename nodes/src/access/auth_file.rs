@@ -5,6 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::document::{AuthDocument, Mistake, Mistakes};
+use crate::start_error::StartError;
 
 /// The path of the file.
 pub(super) struct AuthFile(PathBuf);
@@ -26,13 +27,30 @@ impl Contents {
     }
 }
 
-impl AuthFile {
-    pub(super) fn new(path: PathBuf) -> Self {
-        Self(path)
-    }
+/// A file without a mistake.
+pub(crate) struct CheckedAuthFile {
+    pub(super) file: AuthFile,
+    pub(super) document: AuthDocument,
+    pub(super) contents: Contents,
+}
 
-    pub(super) fn path(&self) -> &Path {
-        &self.0
+impl CheckedAuthFile {
+    /// Reads and checks the file before anything is written.
+    pub(crate) fn read(path: PathBuf) -> Result<Self, StartError> {
+        let file = AuthFile::new(path);
+        match file.load() {
+            Ok((document, contents)) => Ok(Self { file, document, contents }),
+            Err((mistakes, _)) => {
+                let reason = format!("--auth {}: {mistakes}", file.0.display());
+                Err(StartError::Config(reason))
+            }
+        }
+    }
+}
+
+impl AuthFile {
+    fn new(path: PathBuf) -> Self {
+        Self(path)
     }
 
     /// Reads and parses the file and those that it names; their paths are relative to its directory.

@@ -1,6 +1,5 @@
 //! Whether the node authenticates its callers, and with which file.
 
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -13,7 +12,7 @@ use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::Allowed;
-use super::auth_file::{AuthFile, Contents};
+use super::auth_file::{AuthFile, CheckedAuthFile, Contents};
 use super::conversation_token::{self, TokenRequest};
 use super::credential::TokenGrant;
 use super::credential_watch::CredentialWatch;
@@ -49,14 +48,11 @@ impl AccessControl {
 
     /// Authenticates every caller by this file. The handle keeps it up to date.
     pub(crate) fn guarded(
-        path: PathBuf,
+        checked: CheckedAuthFile,
         store: Arc<dyn Store>,
         clock: Arc<dyn Clock>,
     ) -> Result<(Self, AbortOnDropHandle<()>), StartError> {
-        let file = AuthFile::new(path);
-        let (document, contents) = file.load().map_err(|(mistakes, _)| {
-            StartError::Config(format!("--auth {}: {mistakes}", file.path().display()))
-        })?;
+        let CheckedAuthFile { file, document, contents } = checked;
         let client = reqwest::Client::builder()
             .redirect(reqwest::redirect::Policy::none())
             .connect_timeout(CONNECT_TIMEOUT)

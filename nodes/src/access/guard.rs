@@ -9,7 +9,8 @@ use abide_actors::clock::Clock;
 use abide_conversation::Timestamp;
 use abide_conversation::identity::{AuthMethod, Identity, Role, Subject, Tenant};
 use abide_registry::store::{Store, StoredKey};
-use axum::http::{HeaderMap, Uri};
+use axum::extract::MatchedPath;
+use axum::http::request::Parts;
 use lru::LruCache;
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -63,7 +64,7 @@ impl Guard {
     ) -> Self {
         Self {
             stored: StoredKeys::new(store, clock.clone()),
-            rules: RwLock::new(Arc::new(Rules::new(document, &client))),
+            rules: RwLock::new(Arc::new(Rules::new(document, &client, &BTreeMap::new()))),
             changes: watch::Sender::new(0),
             remembered: Mutex::new(LruCache::new(MAX_REMEMBERED)),
             client,
@@ -73,7 +74,7 @@ impl Guard {
 
     /// Puts another document in force.
     pub(super) fn replace(&self, document: AuthDocument) {
-        let rules = Arc::new(Rules::new(document, &self.client));
+        let rules = Arc::new(Rules::new(document, &self.client, &self.rules().issuers));
         *self.rules.write().unwrap_or_else(PoisonError::into_inner) = rules;
         self.changes.send_modify(|changes| *changes += 1);
     }
@@ -113,13 +114,9 @@ impl Guard {
         self.rules.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Who makes a request with these headers.
-    pub(super) async fn authenticate(
-        &self,
-        headers: &HeaderMap,
-        uri: &Uri,
-    ) -> Result<Arc<Session>, Problem> {
-        let verified = match Presented::of(headers, uri) {
+    /// Who makes a request.
+    pub(super) async fn authenticate(&self, parts: &Parts) -> Result<Arc<Session>, Problem> {
+        let verified = match Presented::of(&parts.headers, &parts.uri) {
             Ok(presented) => self.verify(presented).await,
             Err(refusal) => Err(refusal),
         };
@@ -129,7 +126,9 @@ impl Guard {
         };
         metrics::counter!("abide_auth_total", "result" => label).increment(1);
         verified.map_err(|refusal| {
-            tracing::info!(reason = %refusal, "credential refused");
+            // The template of the path: the path itself may hold what was refused.
+            let route = parts.extensions.get::<MatchedPath>().map(MatchedPath::as_str);
+            tracing::info!(reason = %refusal, route, "credential refused");
             problem(refusal)
         })
     }
@@ -197,9 +196,16 @@ impl Guard {
 }
 
 impl Rules {
-    fn new(document: AuthDocument, client: &reqwest::Client) -> Self {
+    /// The rules of a document. What is known of the issuers that stay is kept: they may be away.
+    fn new(
+        document: AuthDocument,
+        client: &reqwest::Client,
+        known: &BTreeMap<String, IssuerKeys>,
+    ) -> Self {
         let keys = |(name, rules): (&String, &IssuerRules)| {
-            (name.clone(), IssuerKeys::new(name, &rules.jwks, client.clone()))
+            let known = known.get(name).filter(|keys| keys.are_from(&rules.jwks)).cloned();
+            let new = || IssuerKeys::new(name, &rules.jwks, client.clone());
+            (name.clone(), known.unwrap_or_else(new))
         };
         let issuers = document.issuers.iter().map(keys).collect();
         Self { document, issuers }

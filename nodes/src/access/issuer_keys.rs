@@ -111,6 +111,15 @@ impl IssuerKeys {
         Self(Arc::new(shared))
     }
 
+    /// Whether these are the keys of that source, which another file may name, too. A file was read anew.
+    pub(super) fn are_from(&self, source: &JwksSource) -> bool {
+        match (&self.0.source, source) {
+            (Source::Url(own), JwksSource::Url(other))
+            | (Source::Discovery(own), JwksSource::Discovery(other)) => own == other,
+            (Source::Url(_) | Source::Discovery(_) | Source::File, _) => false,
+        }
+    }
+
     /// The key of this id.
     pub(super) async fn find(&self, kid: Option<&str>) -> Result<VerifyingKey, Refusal> {
         let (key, plan) = self.look(kid);

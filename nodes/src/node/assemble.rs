@@ -29,7 +29,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::protected_ports::PortGuard;
 use super::{Node, builtin_tools, stores};
-use crate::access::{AccessControl, CallerConversations};
+use crate::access::{AccessControl, CallerConversations, CheckedAuthFile};
 use crate::admin::{self, Admin};
 use crate::config::Config;
 use crate::http::body_budget::BodyBudget;
@@ -48,13 +48,14 @@ pub(super) struct Blueprint {
     pub(super) extensions: Arc<Extensions>,
     pub(super) definitions: Vec<Definition>,
     pub(super) cluster_secret: Option<ClusterSecret>,
+    pub(super) auth: Option<CheckedAuthFile>,
     pub(super) metrics: Option<PrometheusHandle>,
 }
 
 impl Blueprint {
     /// Opens the store, resumes what ran there, and serves.
     pub(super) async fn assemble(self) -> Result<Node, StartError> {
-        let Self { config, extensions, definitions, cluster_secret, metrics } = self;
+        let Self { config, extensions, definitions, cluster_secret, auth, metrics } = self;
         let public_listener = listen(config.listen).await?;
         let admin_listener = listen(config.admin_listen).await?;
         let public = local_address(&public_listener)?;
@@ -62,7 +63,7 @@ impl Blueprint {
         let opened = stores::open(&config).await?;
         let is_shared = opened.is_shared;
         let (store, clock) = (opened.store.clone(), opened.clock.clone());
-        let (access, auth_follower) = access_control(&config, &store, &clock)?;
+        let (access, auth_follower) = access_control(auth, &store, &clock)?;
         let cluster_listener =
             if is_shared { Some(listen(config.cluster_listen).await?) } else { None };
         let cluster = cluster_listener.as_ref().map(local_address).transpose()?;
@@ -172,12 +173,12 @@ async fn begin(
 
 /// Who may use the node, and what keeps that up to date.
 fn access_control(
-    config: &Config,
+    auth: Option<CheckedAuthFile>,
     store: &Arc<dyn Store>,
     clock: &Arc<dyn Clock>,
 ) -> Result<(AccessControl, Option<AbortOnDropHandle<()>>), StartError> {
-    let Some(path) = &config.auth else { return Ok((AccessControl::open(), None)) };
-    let (access, follower) = AccessControl::guarded(path.clone(), store.clone(), clock.clone())?;
+    let Some(auth) = auth else { return Ok((AccessControl::open(), None)) };
+    let (access, follower) = AccessControl::guarded(auth, store.clone(), clock.clone())?;
     Ok((access, Some(follower)))
 }
 

@@ -218,21 +218,19 @@ async fn the_operators_api_is_for_operators() {
             .replace("{id}", &format!("blob_{}", "0".repeat(64)))
             .replace("{call_id}", "c")
             .replace("{node}", "nobody");
-        let request = |credential| Request {
-            operation: "",
-            method,
-            path: path.clone(),
-            body: Value::Null,
-            credential,
-        };
-        let (status, _) = status_of(&base, &request(None)).await;
+        let (status, _) = status_of(&base, &operators(method, &path, None)).await;
         let expected = if HEALTH.contains(&template.as_ref()) { 200 } else { 401 };
         assert_eq!(status, expected, "{method} {path} without a credential");
         for ((caller, _), expected) in CALLERS.iter().zip(row.chars()) {
             let own = key(caller);
-            let (status, answer) = status_of(&base, &request(Some(&own))).await;
+            let (status, answer) = status_of(&base, &operators(method, &path, Some(&own))).await;
             let found = if class(status, &answer) == 'n' { 'a' } else { class(status, &answer) };
             assert_eq!(found, expected, "{method} {path} by {caller}: {status} {answer}");
         }
     }
+}
+
+/// A request to the operators' API.
+fn operators<'a>(method: &'a str, path: &str, credential: Option<&'a str>) -> Request<'a> {
+    Request { operation: "", method, path: path.to_owned(), body: Value::Null, credential }
 }
