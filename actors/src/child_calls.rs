@@ -1,5 +1,6 @@
 //! What a child waits for, as its root shows it.
 
+use abide_conversation::identity::Participants;
 use abide_conversation::state::PendingCall;
 use abide_conversation::{AgentName, ConversationId, Seq, State};
 use serde::{Deserialize, Serialize, Serializer};
@@ -15,6 +16,8 @@ pub struct ChildCalls {
     /// The last event of the child's journal.
     pub seq: Seq,
     pub pending: Vec<PendingCall>,
+    #[serde(default, skip_serializing_if = "Participants::is_empty")]
+    pub participants: Participants,
 }
 
 impl ChildCalls {
@@ -25,6 +28,7 @@ impl ChildCalls {
             agent: state.agent.clone().unwrap_or_else(|| AgentName::new("")),
             seq: state.seq,
             pending: state.pending_calls(),
+            participants: state.participants.clone(),
         }
     }
 
@@ -33,6 +37,7 @@ impl ChildCalls {
         self.pending.iter().map(|pending| InboxEntry {
             conversation_id: self.conversation_id.clone(),
             agent: self.agent.clone(),
+            participants: self.participants.clone(),
             pending: pending.clone(),
         })
     }

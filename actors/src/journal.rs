@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use abide_conversation::event::{Event, SuspensionKind};
+use abide_conversation::identity::Participants;
 use abide_conversation::state::{ConversationStatus, PendingCall};
 use abide_conversation::{AgentName, CallId, ConversationId, Seq, State, Timestamp};
 use async_trait::async_trait;
@@ -51,6 +52,8 @@ pub struct ConversationSummary {
     pub last_seq: Seq,
     pub created_at: Timestamp,
     pub metadata: Map<String, Value>,
+    #[serde(default, skip_serializing_if = "Participants::is_empty")]
+    pub participants: Participants,
     pub alarm: Option<Timestamp>,
     /// Whether the state calls for an activity.
     pub active: bool,
@@ -158,6 +161,8 @@ pub struct InboxEntry {
     pub conversation_id: ConversationId,
     pub agent: AgentName,
     #[serde(flatten)]
+    pub participants: Participants,
+    #[serde(flatten)]
     pub pending: PendingCall,
 }
 
@@ -168,6 +173,38 @@ pub struct InboxFilter {
     pub agent: Option<AgentName>,
     pub tool: Option<String>,
     pub conversation: Option<ConversationId>,
+    pub visible_to: Viewer,
+}
+
+/// Who looks at a list; it shows what they may see.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Viewer {
+    /// Somebody who may see everything.
+    #[default]
+    Everything,
+    /// This subject, as the owner or a member of conversations.
+    Participant(String),
+    /// Whoever approves calls, whosever the conversations are.
+    Approver,
+    /// An approver who also is the owner or a member of conversations.
+    ApprovingParticipant(String),
+}
+
+impl Viewer {
+    /// Whether the viewer may see a conversation of these participants.
+    pub fn sees(&self, participants: &Participants) -> bool {
+        match self {
+            Self::Everything => true,
+            Self::Participant(sub) | Self::ApprovingParticipant(sub) => participants.include(sub),
+            Self::Approver => false,
+        }
+    }
+
+    /// Whether the viewer may see a suspension of this kind.
+    fn sees_suspension(&self, kind: SuspensionKind, participants: &Participants) -> bool {
+        let approves = matches!(self, Self::Approver | Self::ApprovingParticipant(_));
+        (approves && kind == SuspensionKind::Approval) || self.sees(participants)
+    }
 }
 
 impl InboxFilter {
@@ -177,6 +214,7 @@ impl InboxFilter {
             && self.agent.as_ref().is_none_or(|agent| *agent == entry.agent)
             && self.tool.as_ref().is_none_or(|tool| *tool == entry.pending.tool)
             && self.conversation.as_ref().is_none_or(|id| *id == entry.conversation_id)
+            && self.visible_to.sees_suspension(entry.pending.kind, &entry.participants)
     }
 }
 

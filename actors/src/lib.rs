@@ -5,6 +5,7 @@
 //! [`conversation_client`], fills [`services`], and starts one [`conversation::Conversation`] for
 //! each conversation that lives on the node.
 
+pub mod access;
 pub mod activity;
 pub mod agent;
 pub mod agents;

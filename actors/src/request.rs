@@ -2,9 +2,11 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use abide_conversation::command::{ChildEnded, Create, IfBusy, ResolutionAnswer};
 use abide_conversation::event::AnswerFormat;
+use abide_conversation::identity::{Identity, Participants};
 use abide_conversation::ids::{
     AgentName, CallId, ConversationId, DecisionId, Principal, Revision, TurnId,
 };
@@ -17,6 +19,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use tokio::sync::oneshot;
 
+use crate::access::{Access, AccessError, ApprovalFault};
 use crate::backoff::Backoff;
 use crate::journal::{Claim, Holder, StoreError};
 use crate::streaming::StreamingMessage;
@@ -32,9 +35,23 @@ pub struct Delivery(Option<DeliveryContent>);
 #[derive(Debug)]
 pub struct DeliveryContent {
     pub request: Request,
+    pub context: RequestContext,
+    pub reply: ReplyPort,
+}
+
+/// What comes with every request: who makes it, and how a repeat is recognised.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RequestContext {
+    pub access: Access,
     /// The keys by which it is recognised as a repeat of an earlier request.
     pub idempotency_keys: Vec<IdempotencyKey>,
-    pub reply: ReplyPort,
+}
+
+impl RequestContext {
+    /// That of a request of the program itself, which nobody judges.
+    pub fn of_the_program(idempotency_keys: Vec<IdempotencyKey>) -> Self {
+        Self { access: Access::Unrestricted, idempotency_keys }
+    }
 }
 
 /// Where the outcome of a delivery goes.
@@ -46,17 +63,17 @@ pub enum DeliveryOutcome {
     Done(Reply),
     Failed(RequestError),
     /// No actor took the request; nothing was done.
-    NotTaken(Request, Vec<IdempotencyKey>),
+    NotTaken(Request, RequestContext),
 }
 
 impl Delivery {
     /// A delivery, and the receiver of its outcome.
     pub fn new(
         request: Request,
-        idempotency_keys: Vec<IdempotencyKey>,
+        context: RequestContext,
     ) -> (Self, oneshot::Receiver<DeliveryOutcome>) {
         let (reply, outcome) = oneshot::channel();
-        (Self(Some(DeliveryContent { request, idempotency_keys, reply })), outcome)
+        (Self(Some(DeliveryContent { request, context, reply })), outcome)
     }
 
     /// A delivery of a request that was taken and not carried out.
@@ -78,9 +95,9 @@ impl Delivery {
 impl Drop for Delivery {
     fn drop(&mut self) {
         if let Some(content) = self.0.take() {
-            let DeliveryContent { request, idempotency_keys, reply } = content;
+            let DeliveryContent { request, context, reply } = content;
             // The sender may be gone, too.
-            let _ = reply.send(DeliveryOutcome::NotTaken(request, idempotency_keys));
+            let _ = reply.send(DeliveryOutcome::NotTaken(request, context));
         }
     }
 }
@@ -152,6 +169,12 @@ pub struct SpawnRequest {
     pub agent: AgentName,
     pub content: Vec<Value>,
     pub principal: Principal,
+    /// Who sent the message of the parent's turn.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub identity: Option<Arc<Identity>>,
+    /// Those of the parent.
+    #[serde(default, skip_serializing_if = "Participants::is_empty")]
+    pub participants: Participants,
     /// The child's own: those of the parent and of its agent.
     pub assigns: Map<String, Value>,
     /// Those of the message to the parent, for the message to the child. Builds before this field
@@ -264,6 +287,11 @@ pub enum RequestError {
     Quarantined(String),
     #[error("too many requests are waiting for this conversation")]
     Overloaded,
+    /// The caller may read the conversation, and not do this.
+    #[error("the credential does not permit this: it needs {needs}")]
+    Forbidden { needs: String },
+    #[error("the caller's answer to an approval does not count: {}", because.as_str())]
+    ApprovalForbidden { because: ApprovalFault },
     /// A deletion found children, which must be deleted first.
     #[error("the conversation still has sub-agents")]
     ChildrenRemain,
@@ -271,6 +299,16 @@ pub enum RequestError {
     /// request was carried out is unknown.
     #[error("{0}")]
     Unavailable(String),
+}
+
+impl From<AccessError> for RequestError {
+    fn from(error: AccessError) -> Self {
+        match error {
+            AccessError::Hidden => Rejection::NotFound.into(),
+            AccessError::Needs(needs) => Self::Forbidden { needs },
+            AccessError::Approval(because) => Self::ApprovalForbidden { because },
+        }
+    }
 }
 
 impl RequestError {

@@ -54,6 +54,12 @@ pub struct Snapshot {
     #[schema(required)]
     pub holder: Option<HolderView>,
     pub metadata: Map<String, Value>,
+    /// The subject whose conversation it is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub owner: Option<String>,
+    /// The subjects who may take part.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub members: Vec<String>,
     #[schema(required)]
     pub created_at: Option<Timestamp>,
 }
@@ -135,6 +141,8 @@ impl Snapshot {
             usage: state.usage,
             holder,
             metadata: state.metadata.clone(),
+            owner: state.participants.owner.clone(),
+            members: state.participants.members.clone(),
             created_at: state.created_at,
         }
     }

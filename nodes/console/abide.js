@@ -1,10 +1,13 @@
 // One conversation of Abide in a page: follows it, also when nodes end, sends messages, answers calls,
-// and executes its client tools. One module, no dependency, no build step; current browsers only.
+// and executes its client tools. No dependency, no build step; current browsers only. It needs the two
+// modules that it imports beside it.
+import { withCredential } from "./credential.js";
+import { fold, ids, LIVE_FRAMES, parser } from "./frames.js";
+
+export { fold, parser };
 
 /** The largest body that a node reads. */
 const MAX_BODY_BYTES = 1 << 20;
-/** The longest line of a stream; longer than the largest snapshot. */
-const MAX_LINE_CHARS = 64 << 20;
 /** The longest error text that is sent to a node. */
 const MAX_ERROR_CHARS = 2_000;
 /** A node sends a line every 15 s; a stream that is silent for this long is dead. */
@@ -16,9 +19,6 @@ const RETRY_DELAY_MS = 100;
 const MAX_RETRY_DELAY_MS = 10_000;
 /** The statuses with which a node, or a proxy before it, asks for a later retry. */
 const RETRY_STATUSES = [429, 502, 503, 504];
-/** Frames that mirror no event. Other frames without an id belong to the next frame with one. */
-const LIVE_FRAMES = ["state_changed", "text_delta", "thinking_delta", "tool_progress", "child_suspended",
-  "child_call_closed"];
 
 /** A problem that a node answered with. `type` is its name, such as `turn-in-flight`. */
 export class Problem extends Error {
@@ -32,31 +32,6 @@ export class Problem extends Error {
   static async of(response) {
     return new Problem(response.status, await response.json().catch(() => ({})));
   }
-}
-
-/** Returns a function that takes chunks of bytes, cut anywhere, and calls `onFrame` with the name, id
- * (or undefined) and data of each server-sent event in them. */
-export function parser(onFrame) {
-  const utf8 = new TextDecoder();
-  let rest = "";
-  let [name, id, data] = ["", undefined, []];
-  const parseLine = (line) => {
-    const [, field, value] = /^([^:]*)(?:: ?(.*))?$/s.exec(line);
-    if (field === "event") name = value ?? "";
-    if (field === "id") id = value ?? "";
-    if (field === "data") data.push(value ?? "");
-    if (line !== "") return;
-    if (data.length > 0) onFrame({ name, id, data: data.join("\n") });
-    [name, id, data] = ["", undefined, []];
-  };
-  return (bytes) => {
-    rest += utf8.decode(bytes, { stream: true });
-    // A \r at the end may be half of a \r\n.
-    const lines = rest.split(/\r\n|\n|\r(?!$)/);
-    rest = lines.pop();
-    if (rest.length > MAX_LINE_CHARS) throw new Error("a line of the stream is too long");
-    lines.forEach(parseLine);
-  };
 }
 
 /** The delay before the next try, in ms: it grows after every URL was tried once. */
@@ -86,73 +61,6 @@ function errorBody(error, suspension) {
   return JSON.stringify({ error: text || "the page's tool failed", suspension });
 }
 
-/** The members of the state that each frame changes. */
-const CHANGES = {
-  // A node of an older version does not tell what children wait for.
-  snapshot: (_, { streaming_message: streaming, child_pending = [], ...data }) =>
-    ({ ...data, child_pending, streaming }),
-  // A message that a node had begun when it died is begun anew.
-  state_changed: ({ streaming }, { state }) =>
-    ({ state, streaming: state === "preparing" ? null : streaming }),
-  turn_started: (_, { turn_id: id }) => ({ turn: { id } }),
-  text_delta: (state, data) => ({ streaming: withDelta(state, data, "text") }),
-  thinking_delta: (state, data) => ({ streaming: withDelta(state, data, "thinking") }),
-  message_completed: ({ messages }, { message }) =>
-    ({ streaming: null, messages: withMessage(messages, message) }),
-  // The call waits for nobody now; a `suspended` frame follows if it must wait again.
-  tool_call_started: (state, call) => ({
-    ...withoutCall(state, call),
-    ...(call.executor === "server" && { in_flight: [...withoutCall(state, call).in_flight, call] }),
-  }),
-  tool_progress: ({ in_flight }, { call_id, payload: progress }) =>
-    ({ in_flight: in_flight.map((it) => (it.call_id === call_id ? { ...it, progress } : it)) }),
-  suspended: (state, call) => ({ pending: [...withoutCall(state, call).pending, call] }),
-  tool_call_resolved: (state, data) => ({ ...withoutCall(state, data), messages: withResult(state, data) }),
-  tool_call_errored: (state, data) => ({ ...withoutCall(state, data), messages: withResult(state, data) }),
-  child_suspended: (state, call) => ({ child_pending: [...withoutChildCall(state, call), call] }),
-  child_call_closed: (state, call) => ({ child_pending: withoutChildCall(state, call) }),
-  todos_changed: (_, { todos }) => ({ todos }),
-  phase_changed: (_, { phase }) => ({ phase }),
-};
-for (const outcome of ["completed", "cancelled", "halted", "failed"]) {
-  CHANGES[`turn_${outcome}`] = () => ({ turn: null, streaming: null, pending: [], in_flight: [] });
-}
-
-/** The state after a frame. */
-export function fold(state, name, data) {
-  return Object.hasOwn(CHANGES, name) ? { ...state, ...CHANGES[name](state, data) } : state;
-}
-
-function withoutCall({ pending, in_flight }, { call_id }) {
-  const others = (list) => list.filter((call) => call.call_id !== call_id);
-  return { pending: others(pending), in_flight: others(in_flight) };
-}
-
-function withoutChildCall({ child_pending }, closed) {
-  const isSame = (call) =>
-    ["conversation_id", "call_id", "suspension"].every((member) => call[member] === closed[member]);
-  return child_pending.filter((call) => !isSame(call));
-}
-
-/** The streaming message with one more delta; a delta of a completed message changes nothing. */
-function withDelta(state, data, kind) {
-  if (state.messages.some(({ id }) => id === data.message_id)) return state.streaming;
-  const empty = { id: data.message_id, text: "", thinking: "", delta_seq: 0 };
-  const before = state.streaming?.id === data.message_id ? state.streaming : empty;
-  if (data.delta_seq <= before.delta_seq) return before;
-  return { ...before, [kind]: before[kind] + data.text, delta_seq: data.delta_seq };
-}
-
-/** The messages with the result of a call, in the form in which the node lists it. */
-function withResult({ messages }, { call_id: tool_call_id, result }) {
-  const content = [{ type: "json", data: result, text: JSON.stringify(result) }];
-  return withMessage(messages, { id: `result_${tool_call_id}`, role: "tool", content, tool_call_id });
-}
-
-const withMessage = (messages, message) =>
-  messages.some(({ id }) => id === message.id) ? messages : [...messages, message];
-const ids = (messages) => new Set(messages.map(({ id }) => id));
-
 /** A random name; unlike `crypto.randomUUID`, it works without TLS. */
 function randomName() {
   const bytes = crypto.getRandomValues(new Uint8Array(16));
@@ -163,7 +71,9 @@ const pathOf = (conversation) => `/v1/conversations/${encodeURIComponent(convers
 
 /** Follows a conversation. `url` or `urls`: its nodes; by default the page's own origin. `agent`:
  * creates the conversation if it does not exist, with the members of `create` (`tools`, `metadata`,
- * `assigns`). `after`: a seq; listeners get every frame after it. `fetch`: replaces the page's own. */
+ * `assigns`). `after`: a seq; listeners get every frame after it. `fetch`: replaces the page's own.
+ * `token`: returns the page's credential, or a promise of it, as a text or as `{token, expires_at}`;
+ * called again before it expires and when a node refuses it. */
 export function connect(options) {
   return new Conversation(options);
 }
@@ -192,11 +102,12 @@ class Conversation {
   #incomplete = [];
 
   constructor(options) {
-    const { url = "", urls = [url], conversation, after, fetch } = options;
+    const { url = "", urls = [url], conversation, after, fetch, token } = options;
     this.#options = options;
     this.#urls = urls.map((url) => url.replace(/\/+$/, ""));
     this.#path = pathOf(conversation);
     this.#fetch = fetch ?? globalThis.fetch.bind(globalThis);
+    if (token) this.#fetch = withCredential(this.#fetch, token);
     this.#lastSeq = after;
     this.#follow();
   }

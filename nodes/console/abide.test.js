@@ -3,6 +3,7 @@ import assert from "node:assert/strict";
 import test from "node:test";
 
 import { connect, fold, parser, retryDelay, resultBody } from "./abide.js";
+import { withCredential } from "./credential.js";
 
 const PATH = "/v1/conversations/c";
 const EMPTY = { state: "idle", last_seq: 0, pending: [], in_flight: [], streaming_message: null };
@@ -362,4 +363,42 @@ test("a turn that ends leaves nothing open", () => {
   }
   assert.equal(fold(open, "constructor", {}), open);
   assert.equal(fold(open, "turn_postponed", {}), open);
+});
+
+test("a credential is kept until it is about to expire", async () => {
+  const asked = [];
+  const expires_at = () => new Date(Date.now() + (asked.length === 1 ? 100 : 3_600_000)).toISOString();
+  const token = () => ({ token: `t${asked.push(0)}`, expires_at: expires_at() });
+  const sent = [];
+  const fetch = withCredential(async (_, { headers }) => sent.push(headers.authorization) && { status: 200 }, token);
+  await Promise.all([fetch("a"), fetch("b", { headers: { accept: "x" } })]);
+  assert.deepEqual(sent, ["Bearer t1", "Bearer t1"]);
+  await new Promise((resolve) => setTimeout(resolve, 60));
+  await fetch("c");
+  await fetch("d");
+  assert.deepEqual(sent.slice(2), ["Bearer t2", "Bearer t2"]);
+});
+
+test("a credential that a node refuses is asked for again, once for all requests", async () => {
+  let asked = 0;
+  const fetch = withCredential(
+    async (_, { headers }) => ({ status: headers.authorization === "Bearer t2" ? 200 : 401 }),
+    async () => `t${(asked += 1)}`,
+  );
+  const statuses = (await Promise.all([fetch("a"), fetch("b"), fetch("c")])).map(({ status }) => status);
+  assert.deepEqual([statuses, asked], [[200, 200, 200], 2]);
+  const refused = withCredential(async () => ({ status: 401 }), () => "t");
+  assert.equal((await refused("a")).status, 401);
+});
+
+test("a credential that cannot be had is asked for again by the next request", async () => {
+  let asked = 0;
+  const token = async () => {
+    asked += 1;
+    if (asked <= 2) throw new Error("away");
+    return "t";
+  };
+  const fetch = withCredential(async () => ({ status: 200 }), token);
+  await assert.rejects(fetch("a"), /away/);
+  assert.equal((await fetch("b")).status, 200);
 });

@@ -7,7 +7,9 @@ const agent = query.get("agent") || "demo";
 query.set("conversation", conversation);
 history.replaceState(null, "", `?${query}`);
 
-const abide = connect({ conversation, agent });
+// The key stays in this tab, and is in no URL.
+const key = sessionStorage.getItem("abide-key");
+const abide = connect({ conversation, agent, ...(key && { token: () => key }) });
 const at = (id) => document.getElementById(id);
 at("where").textContent = `${conversation}, agent ${agent}`;
 
@@ -109,9 +111,9 @@ function draw() {
   const streamed = { role: "assistant", content: [{ text }] };
   if (text) entries.push([`${streaming.id}/${streaming.delta_seq}`, streamed]);
   reconcile(at("messages"), entries, message);
-  const key = ({ conversation_id = "", call_id, suspension }) =>
+  const keyOf = ({ conversation_id = "", call_id, suspension }) =>
     `${conversation_id}/${call_id}/${suspension}`;
-  const open = [...pending, ...child_pending].map((call) => [key(call), call]);
+  const open = [...pending, ...child_pending].map((call) => [keyOf(call), call]);
   reconcile(at("pending"), open, callForm);
 }
 
@@ -119,7 +121,15 @@ let drawn = 0;
 abide.on("change", () => {
   drawn ||= requestAnimationFrame(draw);
 });
-abide.on("error", (error) => (at("trouble").textContent = error.message));
+abide.on("error", (error) => {
+  at("trouble").textContent = error.message;
+  if (error.status === 401) at("login").hidden = false;
+});
+at("login").addEventListener("submit", (event) => {
+  event.preventDefault();
+  sessionStorage.setItem("abide-key", at("key").value);
+  location.reload();
+});
 abide.on("turn_failed", ({ reason }) => (at("trouble").textContent = reason ?? "The turn failed."));
 at("cancel").addEventListener("click", () => attempt(() => abide.cancel()));
 at("say").addEventListener("submit", async (event) => {

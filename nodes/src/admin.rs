@@ -19,18 +19,21 @@ use abide_registry::router::rpc_server::begin_drain;
 use abide_registry::store::Store;
 use axum::extract::{FromRef, State};
 use axum::http::StatusCode;
-use axum::routing::{delete, get, post};
 use axum::{Json, Router};
 use metrics_exporter_prometheus::PrometheusHandle;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
+use crate::access::permission::{Anybody, Operate};
+use crate::access::routes::{DELETE, DeclaredRouter, GET, POST};
+use crate::access::{AccessControl, Allowed};
 use crate::http::body_budget::BodyBudget;
-use crate::http::extract::{Operator, Path, Query, limit};
+use crate::http::extract::{Path, Query, limit};
 use crate::http::guard;
 use crate::http::host::AllowedHosts;
-use crate::http::problem::{Kind, Problem};
+use crate::http::{unknown_method, unknown_path};
+use crate::problem::{Kind, Problem};
 use crate::readiness::ReadinessNotes;
 
 /// How long the store may take to answer the readiness probe.
@@ -47,8 +50,15 @@ pub(crate) struct Admin {
     pub(crate) state: Arc<watch::Sender<MemberState>>,
     /// Faults that do not make the node unready.
     pub(crate) notes: ReadinessNotes,
+    pub(crate) access: AccessControl,
     /// What the bodies of requests may take of the memory.
     pub(crate) bodies: BodyBudget,
+}
+
+impl FromRef<Admin> for AccessControl {
+    fn from_ref(admin: &Admin) -> Self {
+        admin.access.clone()
+    }
 }
 
 impl FromRef<Admin> for BodyBudget {
@@ -59,30 +69,43 @@ impl FromRef<Admin> for BodyBudget {
 
 /// The router of all operators' paths.
 pub(crate) fn router(admin: Admin, allowed_hosts: AllowedHosts) -> Router {
-    let router = Router::new()
-        .route("/healthz", get(async || "ok\n"))
-        .route("/readyz", get(ready))
-        .route("/metrics", get(metrics))
-        .route("/admin/nodes", get(nodes))
-        .route("/admin/actors", get(actors::list))
-        .route("/admin/actors/{id}", get(actors::get))
-        .route("/admin/actors/{id}/retry", post(repair::retry))
-        .route("/admin/actors/{id}/calls/{call_id}/fail", post(repair::fail))
-        .route("/admin/actors/{id}/cancel", post(repair::cancel))
-        .route("/admin/actors/{id}/move", post(repair::move_to))
-        .route("/admin/actors/{id}/release", post(repair::release))
-        .route("/admin/actors/{id}/kill", post(repair::kill))
-        .route("/admin/alarms", get(alarms))
-        .route("/admin/audit/{id}", get(audit::list))
-        .route("/admin/blobs/{id}", delete(blobs::delete))
-        .route("/admin/nodes/{node}/drain", post(drain))
-        .route("/admin/nodes/{node}/declare-dead", post(declare_dead))
-        .fallback(async || Problem::not_found("path"))
-        .method_not_allowed_fallback(async || Problem::method_not_allowed());
+    let router = routes().finish(unknown_path, unknown_method);
     guard::guarded(router, allowed_hosts).with_state(admin)
 }
 
-async fn ready(State(admin): State<Admin>) -> Result<String, Problem> {
+/// The method and the path of every operation.
+#[doc(hidden)]
+pub fn operations() -> Vec<(String, String)> {
+    let owned = |(method, path): (&str, &str)| (method.to_owned(), path.to_owned());
+    routes().operations().into_iter().map(owned).collect()
+}
+
+fn routes() -> DeclaredRouter<Admin> {
+    DeclaredRouter::new()
+        .route(GET, "/healthz", health)
+        .route(GET, "/readyz", ready)
+        .route(GET, "/metrics", metrics)
+        .route(GET, "/admin/nodes", nodes)
+        .route(GET, "/admin/actors", actors::list)
+        .route(GET, "/admin/actors/{id}", actors::get)
+        .route(POST, "/admin/actors/{id}/retry", repair::retry)
+        .route(POST, "/admin/actors/{id}/calls/{call_id}/fail", repair::fail)
+        .route(POST, "/admin/actors/{id}/cancel", repair::cancel)
+        .route(POST, "/admin/actors/{id}/move", repair::move_to)
+        .route(POST, "/admin/actors/{id}/release", repair::release)
+        .route(POST, "/admin/actors/{id}/kill", repair::kill)
+        .route(GET, "/admin/alarms", alarms)
+        .route(GET, "/admin/audit/{id}", audit::list)
+        .route(DELETE, "/admin/blobs/{id}", blobs::delete)
+        .route(POST, "/admin/nodes/{node}/drain", drain)
+        .route(POST, "/admin/nodes/{node}/declare-dead", declare_dead)
+}
+
+async fn health(_: Allowed<Anybody>) -> &'static str {
+    "ok\n"
+}
+
+async fn ready(_: Allowed<Anybody>, State(admin): State<Admin>) -> Result<String, Problem> {
     let lease = admin.conversations.cluster().lease();
     if lease.is_draining() {
         return Err(Problem::new(Kind::Unavailable, "the node is draining"));
@@ -102,7 +125,7 @@ async fn ready(State(admin): State<Admin>) -> Result<String, Problem> {
     }
 }
 
-async fn metrics(State(admin): State<Admin>) -> String {
+async fn metrics(_: Allowed<Operate>, State(admin): State<Admin>) -> String {
     let table = admin.conversations.table();
     let (waiting_messages, deepest_mailbox) = table.mailbox_depths();
     let members = admin.conversations.cluster().view().members.len();
@@ -113,7 +136,7 @@ async fn metrics(State(admin): State<Admin>) -> String {
     admin.metrics.map(|handle| handle.render()).unwrap_or_default()
 }
 
-async fn nodes(State(admin): State<Admin>) -> Json<Value> {
+async fn nodes(_: Allowed<Operate>, State(admin): State<Admin>) -> Json<Value> {
     let view = admin.conversations.cluster().view();
     let rows = view.members.iter().map(|observed| {
         let Member { holder, address, live_actors, version, since, .. } = &observed.member;
@@ -144,6 +167,7 @@ struct AlarmsQuery {
 }
 
 async fn alarms(
+    _: Allowed<Operate>,
     State(admin): State<Admin>,
     Query(query): Query<AlarmsQuery>,
 ) -> Result<Json<Value>, Problem> {
@@ -158,6 +182,7 @@ async fn alarms(
 }
 
 async fn drain(
+    _: Allowed<Operate>,
     State(admin): State<Admin>,
     Path(node): Path<NodeName>,
 ) -> Result<StatusCode, Problem> {
@@ -171,14 +196,15 @@ async fn drain(
 
 /// Has others take over what a node holds that hangs, without waiting for its lease.
 async fn declare_dead(
+    allowed: Allowed<Operate>,
     State(admin): State<Admin>,
     Path(node): Path<NodeName>,
-    Operator(by): Operator,
 ) -> Result<Json<Value>, Problem> {
     if node == admin.conversations.cluster().view().me.node {
         let detail = "a node that answers is not dead: drain it";
         return Err(Problem::new(Kind::Conflict, detail));
     }
+    let by = allowed.operator();
     tracing::info!(%node, %by, "node declared dead by an operator");
     match admin.conversations.declare_node_dead(&node).await? {
         Some(dead) => Ok(Json(json!({"node": dead.node, "incarnation": dead.incarnation}))),

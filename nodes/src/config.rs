@@ -17,6 +17,7 @@ use abide_registry::store::redis::{RedisUrl, RedisUrlError};
 use clap::builder::BoolishValueParser;
 use clap::{Parser, Subcommand, ValueEnum};
 
+pub use crate::keys_command::{Generate, KeysCommand};
 pub use allowed_host::AllowedHost;
 pub use origin::Origin;
 
@@ -39,6 +40,9 @@ pub enum Command {
     Serve(Box<Config>),
     /// Prints the OpenAPI document of the public API.
     Openapi,
+    /// Makes API keys.
+    #[command(subcommand)]
+    Keys(KeysCommand),
 }
 
 /// How a node runs: the flags of `abide serve`. A program that embeds a node begins with
@@ -58,6 +62,9 @@ pub struct Config {
     /// any. Addresses and localhost need no mention
     #[arg(long, env = "ABIDE_ALLOW_HOST", value_name = "NAME", value_delimiter = ',')]
     pub allow_host: Vec<AllowedHost>,
+    /// The file that says who may use the node. Required unless every address is loopback
+    #[arg(long, env = "ABIDE_AUTH", value_name = "FILE")]
+    pub auth: Option<PathBuf>,
     /// Operators' API
     #[arg(long, env = "ABIDE_ADMIN_LISTEN", default_value = "127.0.0.1:9090")]
     pub admin_listen: SocketAddr,
@@ -119,6 +126,7 @@ impl Config {
             listen: ANY_LOOPBACK_PORT,
             allow_origin: Vec::new(),
             allow_host: Vec::new(),
+            auth: None,
             admin_listen: ANY_LOOPBACK_PORT,
             cluster_listen: ANY_LOOPBACK_PORT,
             cluster_advertise: None,
@@ -138,14 +146,21 @@ impl Config {
         }
     }
 
-    /// The addresses of the two APIs that others than this machine may reach, each with what
-    /// whoever reaches it may do.
-    pub(crate) fn open_apis(&self) -> impl Iterator<Item = (SocketAddr, &'static str)> {
-        let apis = [
-            (self.listen, "define agents, run their tools, and read every conversation"),
-            (self.admin_listen, "read every conversation, and end any"),
-        ];
-        apis.into_iter().filter(|(address, _)| !address.ip().is_loopback())
+    /// Refuses addresses that others than this machine may reach, unless callers are authenticated.
+    pub(crate) fn check_addresses(&self) -> Result<(), String> {
+        if self.auth.is_some() {
+            return Ok(());
+        }
+        let is_shared = matches!(self.store, StoreUrl::Redis(_));
+        let cluster = Some(("--cluster-listen", self.cluster_listen)).filter(|_| is_shared);
+        let apis = [("--listen", self.listen), ("--admin-listen", self.admin_listen)];
+        let mut addresses = apis.into_iter().chain(cluster);
+        match addresses.find(|(_, address)| !address.ip().is_loopback()) {
+            Some((flag, address)) => Err(format!(
+                "--auth: is required unless every address is loopback, and {flag} is {address}"
+            )),
+            None => Ok(()),
+        }
     }
 
     /// The name of the node; the host's name if none is given.
@@ -278,15 +293,23 @@ mod tests {
     }
 
     #[test]
-    fn apis_that_others_can_reach_are_named() {
+    fn without_a_file_every_address_is_loopback() {
         let mut config = Config::new(StoreUrl::Memory);
-        assert_eq!(config.open_apis().count(), 0);
+        assert_eq!(config.check_addresses(), Ok(()));
         config.admin_listen = "[::1]:0".parse().unwrap();
-        config.listen = "0.0.0.0:8080".parse().unwrap();
-        let open: Vec<_> = config.open_apis().map(|(address, _)| address).collect();
-        assert_eq!(open, [config.listen]);
+        config.cluster_listen = "0.0.0.0:7070".parse().unwrap();
+        assert_eq!(config.check_addresses(), Ok(()), "without a cluster there is no such address");
+        let is_refused = |config: &Config, flag: &str| {
+            config.check_addresses().is_err_and(|why| why.contains(&format!("and {flag} is ")))
+        };
+        config.store = "redis://127.0.0.1:1".parse().unwrap();
+        assert!(is_refused(&config, "--cluster-listen"));
         config.admin_listen = "192.168.0.7:9090".parse().unwrap();
-        assert_eq!(config.open_apis().count(), 2);
+        assert!(is_refused(&config, "--admin-listen"));
+        config.listen = "0.0.0.0:8080".parse().unwrap();
+        assert!(is_refused(&config, "--listen"));
+        config.auth = Some("auth.yaml".into());
+        assert_eq!(config.check_addresses(), Ok(()));
     }
 
     #[test]

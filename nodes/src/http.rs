@@ -14,9 +14,11 @@ pub mod extract;
 mod frames;
 pub(crate) mod guard;
 pub(crate) mod host;
+mod keys;
+mod me;
 mod messages;
 pub mod openapi;
-pub mod problem;
+mod tokens;
 mod transcript;
 
 use std::sync::Arc;
@@ -26,17 +28,18 @@ use abide_actors::clock::Clock;
 use abide_actors::workspace::Workspaces;
 use abide_registry::agent_catalog::AgentCatalog;
 use abide_registry::live::Hub;
-use abide_registry::router::ConversationRouter;
 use abide_registry::store::Store;
 use axum::Router;
 use axum::extract::{FromRef, Request, State};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use tokio::sync::Semaphore;
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 
+use crate::access::permission::Known;
+use crate::access::routes::{DeclaredApi, declared_routes};
+use crate::access::{AccessControl, Allowed, CallerConversations};
 use crate::config::Origin;
+pub(crate) use crate::problem;
 use crate::telemetry::measure;
 use body_budget::BodyBudget;
 use host::AllowedHosts;
@@ -54,12 +57,13 @@ pub(crate) struct Api(Arc<ApiDeps>);
 
 /// What an [`Api`] is built from.
 pub(crate) struct ApiDeps {
-    pub(crate) conversations: ConversationRouter,
+    pub(crate) conversations: CallerConversations,
     pub(crate) catalog: Arc<AgentCatalog>,
     pub(crate) store: Arc<dyn Store>,
     pub(crate) hub: Hub,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) allowed_hosts: AllowedHosts,
+    pub(crate) access: AccessControl,
     pub(crate) workspaces: Arc<Workspaces>,
     pub(crate) requests_in_flight: AtomicUsize,
     pub(crate) bodies: BodyBudget,
@@ -81,6 +85,12 @@ impl FromRef<Api> for BodyBudget {
     }
 }
 
+impl FromRef<Api> for AccessControl {
+    fn from_ref(api: &Api) -> Self {
+        api.access.clone()
+    }
+}
+
 impl std::ops::Deref for Api {
     type Target = ApiDeps;
 
@@ -91,11 +101,10 @@ impl std::ops::Deref for Api {
 
 /// The router of all public paths, usable by pages of the node itself and of these origins.
 pub(crate) fn router(api: Api, allowed: &[Origin]) -> Router {
-    let (router, _) = routes().split_for_parts();
+    let (router, _) = routes().into_parts();
     let router = router
         .merge(console::router())
-        .fallback(async || Problem::not_found("path"))
-        .method_not_allowed_fallback(async || Problem::method_not_allowed())
+        .finish(unknown_path, unknown_method)
         // One layer for all checks: each layer boxes the response of the next.
         .layer(middleware::from_fn_with_state(api.clone(), enter))
         .with_state(api);
@@ -106,27 +115,41 @@ pub(crate) fn router(api: Api, allowed: &[Origin]) -> Router {
 }
 
 /// The paths with their OpenAPI descriptions.
-fn routes() -> OpenApiRouter<Api> {
-    OpenApiRouter::with_openapi(openapi::blank())
-        .routes(routes!(agents::list))
-        .routes(routes!(agents::put, agents::get, agents::delete))
-        .routes(routes!(conversations::list, conversations::create))
-        .routes(routes!(conversations::get, conversations::delete))
-        .routes(routes!(messages::list, messages::send))
-        .routes(routes!(calls::resolve))
-        .routes(routes!(calls::cancel))
-        .routes(routes!(calls::dispatch))
-        .routes(routes!(conversations::fork))
-        .routes(routes!(conversations::journal))
-        .routes(routes!(events::events))
-        .routes(routes!(decisions::of_conversation))
-        .routes(routes!(decisions::revoke))
-        .routes(routes!(decisions::of_agent))
-        .routes(routes!(decisions::revoke_of_agent))
-        .routes(routes!(calls::pending))
-        .routes(routes!(blobs::put))
-        .routes(routes!(blobs::get))
-        .routes(routes!(openapi::openapi))
+fn routes() -> DeclaredApi<Api> {
+    DeclaredApi::new(openapi::blank())
+        .routes(declared_routes!(agents::list))
+        .routes(declared_routes!(agents::put, agents::get, agents::delete))
+        .routes(declared_routes!(conversations::list, conversations::create))
+        .routes(declared_routes!(conversations::get, conversations::delete))
+        .routes(declared_routes!(messages::list, messages::send))
+        .routes(declared_routes!(calls::resolve))
+        .routes(declared_routes!(calls::cancel))
+        .routes(declared_routes!(calls::dispatch))
+        .routes(declared_routes!(conversations::fork))
+        .routes(declared_routes!(conversations::journal))
+        .routes(declared_routes!(events::events))
+        .routes(declared_routes!(decisions::of_conversation))
+        .routes(declared_routes!(decisions::revoke))
+        .routes(declared_routes!(decisions::of_agent))
+        .routes(declared_routes!(decisions::revoke_of_agent))
+        .routes(declared_routes!(calls::pending))
+        .routes(declared_routes!(blobs::put))
+        .routes(declared_routes!(blobs::get))
+        .routes(declared_routes!(me::get))
+        .routes(declared_routes!(keys::list, keys::create))
+        .routes(declared_routes!(keys::revoke))
+        .routes(declared_routes!(tokens::mint))
+        .routes(declared_routes!(openapi::openapi))
+}
+
+/// Answers for a path that does not exist, to those who may know that.
+pub(crate) async fn unknown_path(_: Allowed<Known>) -> Problem {
+    Problem::not_found("path")
+}
+
+/// Answers for a method that a path does not support.
+pub(crate) async fn unknown_method(_: Allowed<Known>) -> Problem {
+    Problem::method_not_allowed()
 }
 
 /// Measures, checks and admits a request before its handler runs.
@@ -138,7 +161,7 @@ async fn enter(State(api): State<Api>, request: Request, next: Next) -> Response
 
 /// Runs the handler, unless too many requests are in flight or the node drains.
 async fn admit(api: &Api, request: Request, next: Next) -> Response {
-    if api.conversations.cluster().lease().is_draining() && !request.method().is_safe() {
+    if api.conversations.unscoped().cluster().lease().is_draining() && !request.method().is_safe() {
         return Problem::new(Kind::Unavailable, "the node is draining").into_response();
     }
     let in_flight = api.requests_in_flight.fetch_add(1, Ordering::Relaxed);

@@ -59,16 +59,23 @@
 //! The examples in `nodes/examples` are complete programs; the book's page `guide/embedding.md` walks
 //! through them.
 
-mod admin;
+#[doc(hidden)]
+pub mod access;
+#[doc(hidden)]
+pub mod admin;
 mod clock;
 #[doc(hidden)]
 pub mod config;
 mod definition_warnings;
 mod demo;
+mod headers;
 #[doc(hidden)]
 pub mod http;
+mod keys_command;
 mod launcher;
 mod node;
+#[doc(hidden)]
+pub mod problem;
 mod readiness;
 mod seed_agents;
 mod server;
@@ -77,7 +84,7 @@ mod telemetry;
 
 pub use config::{Config, Durability, LogFormat, Origin, SandboxChoice, StoreUrl};
 pub use launcher::run_launcher_if_asked;
-pub use node::{Node, NodeBuilder};
+pub use node::{AuthReloader, Node, NodeBuilder};
 pub use start_error::StartError;
 pub use telemetry::{TraceExporter, start_logging, start_metrics};
 

@@ -3,11 +3,11 @@
 use std::io::Write;
 use std::process::ExitCode;
 
-use abide::config::{Cli, Command};
-use abide::{Config, Node, StartError, TraceExporter};
+use abide::config::{Cli, Command, Generate, KeysCommand};
+use abide::{AuthReloader, Config, Node, StartError, TraceExporter};
 use clap::Parser;
 use clap::error::{ContextKind, ContextValue};
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// Conversations are many small values that are allocated and freed on all threads: glibc's allocator
 /// took a fifth of the time under load.
@@ -27,6 +27,7 @@ fn main() -> ExitCode {
     };
     let config = match cli.command {
         Some(Command::Openapi) => return openapi(),
+        Some(Command::Keys(KeysCommand::Generate(generate))) => return keys_generate(&generate),
         Some(Command::Serve(config)) => *config,
         None => cli.serve,
     };
@@ -51,6 +52,9 @@ async fn run(config: Config) -> Result<(), StartError> {
     let broken = |error: std::io::Error| StartError::Broken(error.to_string());
     let mut terminate = signal(SignalKind::terminate()).map_err(broken)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(broken)?;
+    // Without a file, the signal ends the process, as it ends any.
+    let hangup = config.auth.as_ref().map(|_| signal(SignalKind::hangup()));
+    let hangup = hangup.transpose().map_err(broken)?;
     let drain_timeout = config.drain_timeout;
     let trace_exporter = TraceExporter::start(&config)?;
     let mut builder = Node::builder(config);
@@ -61,9 +65,11 @@ async fn run(config: Config) -> Result<(), StartError> {
     let cluster = node.cluster.map_or("-".to_owned(), |cluster| cluster.to_string());
     let Node { public, admin, name, .. } = &node;
     print_line(&format!("ready public={public} admin={admin} cluster={cluster} node={name}"));
+    let reloader = node.auth_reloader();
     tokio::select! {
         _ = terminate.recv() => {}
         _ = interrupt.recv() => {}
+        () = reload_at_hangups(hangup, reloader) => {}
         error = node.supervise(drain_timeout) => return Err(error),
     }
     tracing::info!(?drain_timeout, "draining");
@@ -77,6 +83,14 @@ async fn run(config: Config) -> Result<(), StartError> {
         exporter.finish().await;
     }
     Ok(())
+}
+
+/// Reads the file of `--auth` again whenever the process is told to (SIGHUP).
+async fn reload_at_hangups(hangup: Option<Signal>, reloader: AuthReloader) {
+    let Some(mut hangup) = hangup else { return std::future::pending().await };
+    while hangup.recv().await.is_some() {
+        reloader.reload();
+    }
 }
 
 fn print_line(line: &str) {
@@ -104,6 +118,14 @@ fn first_line(error: &clap::Error) -> String {
     let paragraph = text.split("\n\n").next().unwrap_or_default();
     let words: Vec<&str> = paragraph.split_whitespace().collect();
     words.join(" ").trim_start_matches("error: ").to_owned()
+}
+
+fn keys_generate(generate: &Generate) -> ExitCode {
+    match generate.run() {
+        Ok(text) => print_line(&text),
+        Err(reason) => return fail(&reason, 1),
+    }
+    ExitCode::SUCCESS
 }
 
 fn openapi() -> ExitCode {

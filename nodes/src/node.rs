@@ -20,6 +20,7 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tokio_util::task::AbortOnDropHandle;
 
+use crate::access::AccessControl;
 use crate::config::Config;
 use crate::start_error::StartError;
 pub use builder::NodeBuilder;
@@ -46,9 +47,23 @@ pub struct Node {
     extensions: Arc<Extensions>,
     _metrics_upkeep: Option<AbortOnDropHandle<()>>,
     agent_seeder: AbortOnDropHandle<()>,
+    access: AccessControl,
+    _auth_follower: Option<AbortOnDropHandle<()>>,
     _protected_ports: AbortOnDropHandle<()>,
     close_watch: Option<CloseWatch>,
     failure_watch: Option<FailureWatch>,
+}
+
+/// Makes a node read the file of `--auth` again. The node does so by itself soon after the file has
+/// changed; one with a mistake does not replace the one before.
+#[derive(Clone)]
+pub struct AuthReloader(AccessControl);
+
+impl AuthReloader {
+    /// Has the file read now.
+    pub fn reload(&self) {
+        self.0.reload();
+    }
 }
 
 impl Node {
@@ -75,6 +90,11 @@ impl Node {
             _ = &mut self.runtime.supervisor => supervisor_died(),
             reason = failure(&mut self.failure_watch) => store_failed(&reason),
         }
+    }
+
+    /// What makes the node read the file of `--auth` again.
+    pub fn auth_reloader(&self) -> AuthReloader {
+        AuthReloader(self.access.clone())
     }
 
     /// Takes no more work, lets running model steps and tools finish for at most `timeout`, and hands

@@ -5,6 +5,8 @@ use std::sync::Arc;
 use abide_actors::tools::mcp::Mcp;
 use abide_actors::workspace::Workspaces;
 
+use crate::access::AccessControl;
+
 /// Faults that keep nothing else from working: `/readyz` lists them below "ready".
 #[derive(Clone)]
 pub(crate) struct ReadinessNotes {
@@ -12,16 +14,22 @@ pub(crate) struct ReadinessNotes {
     permanent: Arc<[String]>,
     workspaces: Arc<Workspaces>,
     mcp: Arc<Mcp>,
+    access: AccessControl,
 }
 
 impl ReadinessNotes {
-    pub(crate) fn new(permanent: Vec<String>, workspaces: Arc<Workspaces>, mcp: Arc<Mcp>) -> Self {
-        Self { permanent: permanent.into(), workspaces, mcp }
+    pub(crate) fn new(
+        permanent: Vec<String>,
+        workspaces: Arc<Workspaces>,
+        mcp: Arc<Mcp>,
+        access: AccessControl,
+    ) -> Self {
+        Self { permanent: permanent.into(), workspaces, mcp, access }
     }
 
-    /// One line for each fault, those of the workspaces and the MCP servers as of now.
+    /// One line for each fault, those that come and go as of now.
     pub(crate) fn lines(&self) -> Vec<String> {
         let current = self.workspaces.storage_problems().into_iter().chain(self.mcp.problems());
-        self.permanent.iter().cloned().chain(current).collect()
+        self.permanent.iter().cloned().chain(current).chain(self.access.notes()).collect()
     }
 }

@@ -14,13 +14,15 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use abide_actors::access::Access;
 use abide_actors::conversation::{self, ConversationMsg};
 use abide_actors::conversation_client::ConversationClient;
 use abide_actors::journal::{Holder, StoreError};
 use abide_actors::request::{
-    Delivery, DeliveryOutcome, IdempotencyKey, Reply, Request, RequestError,
+    Delivery, DeliveryOutcome, IdempotencyKey, Reply, Request, RequestContext, RequestError,
 };
 use abide_actors::services::Services;
+use abide_conversation::identity::Participants;
 use abide_conversation::{ConversationId, Rejection};
 use async_trait::async_trait;
 use ractor::ActorRef;
@@ -78,7 +80,7 @@ impl ConversationRouter {
         client
     }
 
-    /// Carries a request to its conversation and brings back the reply.
+    /// Carries a request of the program itself to its conversation and brings back the reply.
     ///
     /// After `Lost`, `Unavailable` and `Store(Unavailable)` it is unknown whether the request was carried out.
     pub async fn deliver(
@@ -87,15 +89,25 @@ impl ConversationRouter {
         request: Request,
         idempotency_keys: Vec<IdempotencyKey>,
     ) -> Result<Reply, RequestError> {
-        let first_reply = self.check_exists(id, &request, &idempotency_keys).await?;
+        self.deliver_for(id, request, RequestContext::of_the_program(idempotency_keys)).await
+    }
+
+    /// Carries a request of somebody to its conversation, which judges it, and brings back the reply.
+    pub async fn deliver_for(
+        &self,
+        id: &ConversationId,
+        request: Request,
+        context: RequestContext,
+    ) -> Result<Reply, RequestError> {
+        let first_reply = self.check_exists(id, &request, &context.idempotency_keys).await?;
         if let Some(first_reply) = first_reply {
             return Ok(first_reply);
         }
         match &request {
             // A user's own call takes as long as its tool may.
-            Request::Dispatch(_) => self.route(id, request, idempotency_keys).await,
-            Request::Delete => self.delete(id, idempotency_keys).await,
-            _ => self.route_in_time(id, request, idempotency_keys).await,
+            Request::Dispatch(_) => self.route(id, request, context).await,
+            Request::Delete => self.delete(id, context).await,
+            _ => self.route_in_time(id, request, context).await,
         }
     }
 
@@ -104,20 +116,49 @@ impl ConversationRouter {
     async fn delete(
         &self,
         id: &ConversationId,
-        idempotency_keys: Vec<IdempotencyKey>,
+        context: RequestContext,
     ) -> Result<Reply, RequestError> {
+        self.check_may_delete(id, &context.access).await?;
         if self.quarantined_here(id).await.is_some() {
             return self.delete_quarantined(id).await;
         }
         self.report_deletion_to_parent(id).await?;
         for _ in 0..MAX_DELETION_ATTEMPTS {
+<<<<<<< HEAD
             match self.route_in_time(id, Request::Delete, idempotency_keys.clone()).await {
                 // More may be spawned meanwhile.
                 Err(RequestError::ChildrenRemain) => Box::pin(self.delete_children(id)).await?,
+=======
+            Box::pin(self.delete_children(id)).await?;
+            match self.route_in_time(id, Request::Delete, context.clone()).await {
+                // The conversation has spawned more meanwhile.
+                Err(RequestError::ChildrenRemain) => {}
+>>>>>>> 9befb7d78a9dccd9c415b24dbd63f54ddef03c09
                 outcome => return outcome,
             };
         }
         Err(unavailable("the conversation keeps spawning sub-agents"))
+    }
+
+    /// Judges a deletion before its children are touched. One whose journal cannot be read is
+    /// deleted by those who may delete any.
+    async fn check_may_delete(
+        &self,
+        id: &ConversationId,
+        access: &Access,
+    ) -> Result<(), RequestError> {
+        if access.is_unrestricted() {
+            return Ok(());
+        }
+        let (participants, created_at) = match self.stored_state(id).await {
+            Ok(Some(state)) => (state.participants, state.created_at),
+            Ok(None) => return Ok(()),
+            Err(error) => {
+                let judged = access.check(&Participants::default(), None);
+                return judged.map_err(|_| error);
+            }
+        };
+        Ok(access.check(&participants, created_at)?)
     }
 
     async fn delete_quarantined(&self, id: &ConversationId) -> Result<Reply, RequestError> {
@@ -141,9 +182,9 @@ impl ConversationRouter {
         &self,
         id: &ConversationId,
         request: Request,
-        idempotency_keys: Vec<IdempotencyKey>,
+        context: RequestContext,
     ) -> Result<Reply, RequestError> {
-        let routed = self.route(id, request, idempotency_keys);
+        let routed = self.route(id, request, context);
         let late = || unavailable("the conversation did not answer in time");
         tokio::time::timeout(REQUEST_TIMEOUT, routed).await.map_err(|_| late())?
     }
@@ -153,22 +194,20 @@ impl ConversationRouter {
         &self,
         id: &ConversationId,
         mut request: Request,
-        mut idempotency_keys: Vec<IdempotencyKey>,
+        mut context: RequestContext,
     ) -> Result<Reply, RequestError> {
         for _ in 0..MAX_DELIVERY_ATTEMPTS {
             let outcome = match self.ensure_started(id).await? {
-                Location::Here(handle) => {
-                    deliver_to_actor(&handle, request, idempotency_keys).await?
-                }
+                Location::Here(handle) => deliver_to_actor(&handle, request, context).await?,
                 Location::There(member) => {
-                    self.deliver_to_member(&member, id, request, idempotency_keys).await?
+                    self.deliver_to_member(&member, id, request, context).await?
                 }
             };
             match outcome {
                 DeliveryOutcome::Done(reply) => return Ok(reply),
                 DeliveryOutcome::Failed(error) => return Err(error),
-                DeliveryOutcome::NotTaken(returned, keys) => {
-                    (request, idempotency_keys) = (returned, keys);
+                DeliveryOutcome::NotTaken(returned, its_context) => {
+                    (request, context) = (returned, its_context);
                 }
             }
         }
@@ -182,14 +221,15 @@ impl ConversationRouter {
         member: &Member,
         id: &ConversationId,
         request: Request,
-        idempotency_keys: Vec<IdempotencyKey>,
+        context: RequestContext,
     ) -> Result<DeliveryOutcome, RequestError> {
         let mut seen = self.cluster.watch();
         seen.mark_unchanged();
         let call = Deliver {
             id: id.clone(),
             request: Box::new(request.clone()),
-            idempotency_keys: idempotency_keys.clone(),
+            idempotency_keys: context.idempotency_keys.clone(),
+            access: context.access.clone(),
         };
         let error = match self.cluster.call(member, call).await {
             Ok(delivered) => return Ok(delivered.into()),
@@ -204,7 +244,7 @@ impl ConversationRouter {
             // The request was most likely carried out, and nobody will see its reply.
             RemoteError::AnswerTooLarge => Err(RequestError::Lost),
             RemoteError::Unanswered(CallError::Lost) | RemoteError::WrongAnswer
-                if idempotency_keys.is_empty() && !is_repeatable(&request) =>
+                if context.idempotency_keys.is_empty() && !is_repeatable(&request) =>
             {
                 Err(RequestError::Lost)
             }
@@ -215,7 +255,7 @@ impl ConversationRouter {
             | RemoteError::Late
             | RemoteError::Unintelligible => {
                 self.cluster.changed(&mut seen, VIEW_CHANGE_TIMEOUT).await;
-                Ok(DeliveryOutcome::NotTaken(request, idempotency_keys))
+                Ok(DeliveryOutcome::NotTaken(request, context))
             }
         }
     }
@@ -314,9 +354,9 @@ impl ConversationClient for ConversationRouter {
 async fn deliver_to_actor(
     handle: &ActorHandle,
     request: Request,
-    idempotency_keys: Vec<IdempotencyKey>,
+    context: RequestContext,
 ) -> Result<DeliveryOutcome, RequestError> {
-    let (delivery, outcome) = Delivery::new(request, idempotency_keys);
+    let (delivery, outcome) = Delivery::new(request, context);
     if handle.mailbox_depth.fetch_add(1, Ordering::Relaxed) >= MAX_MAILBOX_DEPTH {
         handle.mailbox_depth.fetch_sub(1, Ordering::Relaxed);
         return Err(RequestError::Overloaded);

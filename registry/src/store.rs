@@ -1,5 +1,6 @@
 //! The store as a port: journals, claims, alarms, the inbox, agent definitions, blobs, the audit.
 
+mod api_keys;
 mod claims;
 pub mod commit_benchmark;
 mod commit_rules;
@@ -10,10 +11,13 @@ pub mod memory;
 mod paging;
 pub mod redis;
 
+use std::collections::BTreeMap;
+
 use abide_actors::audit::AuditLog;
 use abide_actors::blobs::Blobs;
 use abide_actors::journal::{
     Claim, ConversationSummary, InboxEntry, InboxFilter, Journal, StoreError, StoredResponse,
+    Viewer,
 };
 use abide_conversation::event::SuspensionKind;
 use abide_conversation::remembered_decision::RememberedDecision;
@@ -24,6 +28,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::partition::{Partition, PartitionSet};
+pub use api_keys::{KeyChange, KeyList, StoredKey};
 pub use commit_rules::{STATE_FORMAT, agent_scope};
 
 /// One page of a listing, and where the next begins.
@@ -49,6 +54,7 @@ pub enum ListError {
 pub struct SummaryFilter {
     pub agent: Option<AgentName>,
     pub status: Option<ConversationStatus>,
+    pub visible_to: Viewer,
 }
 
 impl SummaryFilter {
@@ -56,6 +62,7 @@ impl SummaryFilter {
     pub fn admits(&self, summary: &ConversationSummary) -> bool {
         self.agent.as_ref().is_none_or(|agent| *agent == summary.agent)
             && self.status.is_none_or(|status| status == summary.status)
+            && self.visible_to.sees(&summary.participants)
     }
 }
 
@@ -219,4 +226,18 @@ pub trait Store: Journal + Blobs + AuditLog {
 
     /// The decisions remembered for an agent, including expired ones, sorted by id.
     async fn decisions(&self, agent: &AgentName) -> Result<Vec<RememberedDecision>, StoreError>;
+
+    /// Changes the API keys. Returns whether the key was there before; an update of one that was not
+    /// writes nothing.
+    async fn change_key(&self, change: KeyChange) -> Result<bool, StoreError>;
+
+    /// All API keys, unordered; `None` if they are still as of this version. A change that was
+    /// answered is seen.
+    async fn keys(&self, known: Option<u64>) -> Result<Option<KeyList>, StoreError>;
+
+    /// Notes when API keys were last used; a note that is older than another changes nothing.
+    async fn mark_keys_used(&self, used: &[(String, Timestamp)]) -> Result<(), StoreError>;
+
+    /// When API keys were last used, as far as it was noted.
+    async fn keys_used(&self) -> Result<BTreeMap<String, Timestamp>, StoreError>;
 }

@@ -15,8 +15,8 @@ use crate::request_log::RequestLog;
 
 const HTML: &str = "<!doctype html><meta charset=\"utf-8\"><script type=\"module\" src=\"/page.js\">\
     </script>";
-/// The module under test, as it is in the tree now.
-const ABIDE_JS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../nodes/console/abide.js");
+/// The directory of the modules under test, as they are in the tree now.
+const MODULES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../nodes/console");
 
 /// A server of pages on loopback.
 ///
@@ -49,12 +49,15 @@ impl PageServer {
         let address = listener.local_addr().unwrap().to_string();
         let (open, leaver) = (watch::channel(false).0, watch::channel(String::new()).0);
         let shared = Shared { requests: RequestLog::default(), script, open, leaver };
-        let module = std::fs::read_to_string(ABIDE_JS).unwrap();
+        let module = |name: &str| std::fs::read_to_string(format!("{MODULES}/{name}")).unwrap();
+        let modules = ["abide.js", "credential.js", "frames.js"].map(|name| (name, module(name)));
         let file =
             |text: String| async move { ([(header::CONTENT_TYPE, "text/javascript")], text) };
-        let router = Router::new()
+        let of_modules = modules.into_iter().fold(Router::new(), |router, (name, text)| {
+            router.route(&format!("/{name}"), get(move || file(text)))
+        });
+        let router = of_modules
             .route("/", get(async || ([(header::CONTENT_TYPE, "text/html")], HTML)))
-            .route("/abide.js", get(move || file(module)))
             .route(
                 "/page.js",
                 get(move |State(shared): State<Shared>| file(shared.script.to_owned())),

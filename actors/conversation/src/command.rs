@@ -1,6 +1,7 @@
 //! Commands to a conversation. Time, new ids and everything looked up elsewhere come in with them.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -12,6 +13,7 @@ use crate::event::{
     OnInterrupt, Summarized, Todo,
 };
 use crate::fork::Fork;
+use crate::identity::{Identity, Participants};
 use crate::ids::{
     AgentName, CallId, ConversationId, DecisionId, MessageId, Principal, Revision, TurnId,
 };
@@ -111,6 +113,8 @@ pub struct Create {
     /// The original whose prefix the new conversation begins with.
     #[serde(default)]
     pub fork: Option<Fork>,
+    #[serde(default, skip_serializing_if = "Participants::is_empty")]
+    pub participants: Participants,
 }
 
 /// Some events of the original's journal.
@@ -167,6 +171,7 @@ pub struct Send {
     pub content: Vec<Value>,
     pub message_id: Option<String>,
     pub principal: Principal,
+    pub identity: Option<Arc<Identity>>,
     pub assigns: Map<String, Value>,
     pub answer_format: AnswerFormat,
     pub if_busy: IfBusy,
@@ -305,6 +310,7 @@ pub struct Resolve {
     /// The number of the suspension; `None` for whichever is open.
     pub suspension: Option<u32>,
     pub by: Principal,
+    pub identity: Option<Arc<Identity>>,
     pub answer: ResolutionAnswer,
     /// The gate's verdict on edited arguments.
     pub verdict: Option<Verdict>,

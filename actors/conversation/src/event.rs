@@ -10,6 +10,7 @@ mod stored_tool_call;
 mod visible;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -17,6 +18,7 @@ use serde_json::{Map, Value};
 use crate::Timestamp;
 use crate::elicitation;
 use crate::fork::Fork;
+use crate::identity::Identity;
 use crate::ids::{AgentName, CallId, ConversationId, Principal, Revision, TurnId};
 use crate::json;
 use crate::message::{Message, MessageStatus, Outcome, ProviderMessage, StopReason, Ui};
@@ -109,6 +111,12 @@ pub struct Created {
     /// Forks only: the original, whose prefix follows, up to the event `forked`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fork: Option<Fork>,
+    /// The subject whose conversation it is; absent if nobody was authenticated.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub owner: Option<String>,
+    /// The subjects who may take part.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub members: Vec<String>,
 }
 
 /// A user's message. It belongs to the event's turn, which starts with `turn_started`.
@@ -119,6 +127,10 @@ pub struct UserMsg {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message_id: Option<String>,
     pub principal: Principal,
+    /// Who sent it; absent if nobody was authenticated.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<Identity>))]
+    pub identity: Option<Arc<Identity>>,
     /// The message's own assigns, which override the conversation's and the agent's.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub assigns: Map<String, Value>,
@@ -275,6 +287,10 @@ pub struct Resolution {
     pub kind: SuspensionKind,
     pub suspension: u32,
     pub by: Principal,
+    /// Who answered; absent if nobody was authenticated.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<Identity>))]
+    pub identity: Option<Arc<Identity>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub approved: Option<bool>,
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -9,6 +9,7 @@ use crate::event::{
     DispatchFinished, DispatchStarted, Event, EventData, Executor, InputRequired, MessageRefused,
     Resolution, Suspension, ToolCall, ToolStarted, TurnEnded, TurnStarted, UserMsg,
 };
+use crate::identity::Participants;
 use crate::ids::CallId;
 use crate::message::CallRef;
 use crate::numbers::{Attempt, Step};
@@ -87,6 +88,8 @@ fn create(state: &mut State, event: &Event, created: &Created) {
     state.created_at = Some(event.at);
     state.assigns = created.assigns.clone();
     state.metadata = created.metadata.clone();
+    state.participants =
+        Participants { owner: created.owner.clone(), members: created.members.clone() };
     state.tools = created.tools.clone();
     state.parent = created.parent.clone();
     state.forking = created.fork.clone();
@@ -113,6 +116,7 @@ fn queue_turn(state: &mut State, event: &Event, message: &UserMsg) {
         id,
         message_seq: Some(event.seq),
         principal: message.principal.clone(),
+        identity: message.identity.clone(),
         assigns: message.assigns.clone(),
         answer_format: message.answer_format.clone(),
     });
@@ -134,6 +138,7 @@ fn start_turn(state: &mut State, event: &Event, started: &TurnStarted) {
         overflowed_step: Step::ZERO,
         started_at: event.at,
         principal: queued.principal,
+        identity: queued.identity,
         assigns: queued.assigns,
         answer_format: queued.answer_format,
         step: Step::ZERO,

@@ -13,6 +13,7 @@ pub mod elicitation;
 pub mod event;
 mod evolve;
 pub mod fork;
+pub mod identity;
 pub mod ids;
 mod json;
 pub mod message;

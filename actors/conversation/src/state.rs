@@ -3,6 +3,7 @@
 mod stored_call;
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -16,6 +17,7 @@ use crate::event::{
     TurnOutcome,
 };
 use crate::fork::Fork;
+use crate::identity::{Identity, Participants};
 use crate::ids::{AgentName, CallId, ConversationId, DecisionId, Principal, Revision, TurnId};
 use crate::numbers::{Attempt, Seq, Step};
 use crate::parent::Parent;
@@ -31,6 +33,8 @@ pub struct State {
     pub seq: Seq,
     pub agent: Option<AgentName>,
     pub created_at: Option<Timestamp>,
+    #[serde(default, skip_serializing_if = "Participants::is_empty")]
+    pub participants: Participants,
     pub assigns: Map<String, Value>,
     pub metadata: Map<String, Value>,
     pub tools: Vec<Value>,
@@ -93,6 +97,8 @@ pub struct QueuedTurn {
     #[serde(rename = "seq", default, skip_serializing_if = "Option::is_none")]
     pub message_seq: Option<Seq>,
     pub principal: Principal,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub identity: Option<Arc<Identity>>,
     pub assigns: Map<String, Value>,
     #[serde(rename = "shape")]
     pub answer_format: AnswerFormat,
@@ -120,6 +126,9 @@ pub struct Turn {
     pub overflowed_step: Step,
     pub started_at: Timestamp,
     pub principal: Principal,
+    /// Who sent the message; children begin with it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub identity: Option<Arc<Identity>>,
     pub assigns: Map<String, Value>,
     #[serde(rename = "shape")]
     pub answer_format: AnswerFormat,

@@ -84,6 +84,8 @@ pub(super) async fn spawn(ctx: &ActivityContext, sub_agent: SubAgentCall<'_>) ->
         agent: request.agent.unwrap_or(agent),
         content: vec![request.content],
         principal,
+        identity: ctx.state.turn.as_ref().and_then(|turn| turn.identity.clone()),
+        participants: ctx.state.participants.clone(),
         assigns: assigns.conversation.clone(),
         message_assigns: assigns.message.clone(),
     };
@@ -179,7 +181,9 @@ fn is_transient(error: &RequestError) -> bool {
         | RequestError::Invalid { .. }
         | RequestError::ToolNotFound(_)
         | RequestError::ApprovalRequired(_)
-        | RequestError::KeyReused(_) => false,
+        | RequestError::KeyReused(_)
+        | RequestError::Forbidden { .. }
+        | RequestError::ApprovalForbidden { .. } => false,
     }
 }
 
@@ -296,6 +300,7 @@ pub(super) async fn stop(ctx: &ActivityContext, child: &ConversationId) -> Actio
         metadata: Map::new(),
         tools: Vec::new(),
         parent: Some(Box::new(parent)),
+        participants: Default::default(),
     };
     match deliver(ctx, child, Request::Abandon(Box::new(create))).await {
         Ok(Reply::Abandoned { usage }) => released(usage),

@@ -14,7 +14,7 @@ use crate::definition::Tool;
 use crate::hooks::HookContext;
 use crate::hooks::tool_use::{self, ToolUse, ToolUseVerdict, invalid_args_rule};
 use crate::request::{
-    Delivery, DeliveryContent, DeliveryOutcome, IdempotencyKey, ReplyPort, Request, RequestError,
+    Delivery, DeliveryContent, DeliveryOutcome, ReplyPort, Request, RequestContext, RequestError,
     ResolveRequest,
 };
 use crate::tools::{Gate, Toolbox};
@@ -41,7 +41,7 @@ impl LiveConversation {
         &mut self,
         myself: &ActorRef<ConversationMsg>,
         question: HookQuestion,
-        idempotency_keys: Vec<IdempotencyKey>,
+        context: RequestContext,
         reply: ReplyPort,
     ) {
         if !self.waiters.can_defer() {
@@ -49,14 +49,14 @@ impl LiveConversation {
             let _ = reply.send(DeliveryOutcome::Failed(RequestError::Overloaded));
             return;
         }
-        let HookQuestion { definition, context, tool_use, request } = question;
-        let delivery = Delivery::again(DeliveryContent { request, idempotency_keys, reply });
+        let HookQuestion { definition, context: hook_context, tool_use, request } = question;
+        let delivery = Delivery::again(DeliveryContent { request, context, reply });
         let myself = myself.clone();
         let hooks = self.services.hooks.clone();
         self.waiters.defer(|number| async move {
             let revision = definition.revision.clone();
             let tool = tool_use.tool.clone();
-            let verdict = tool_use::ask(&hooks, &definition.hooks, &context, tool_use).await;
+            let verdict = tool_use::ask(&hooks, &definition.hooks, &hook_context, tool_use).await;
             let hook_verdict = Box::new(HookVerdict { revision, tool, verdict });
             // An actor that has ended drops the delivery, which thereby returns to its sender.
             let _ = myself.cast(ConversationMsg::HooksAnswered(

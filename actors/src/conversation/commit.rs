@@ -148,6 +148,7 @@ fn summary(state: &State) -> ConversationSummary {
         last_seq: state.seq,
         created_at: state.created_at.unwrap_or(Timestamp::UNIX_EPOCH),
         metadata: state.metadata.clone(),
+        participants: state.participants.clone(),
         alarm: state.alarm(),
         active: !wanted(state).is_empty(),
     }

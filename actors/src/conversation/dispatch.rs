@@ -17,7 +17,8 @@ use crate::hooks::HookContext;
 use crate::hooks::tool_use::{self, ToolUse, ToolUseVerdict, invalid_args_rule};
 use crate::journal::{StoreError, StoredResponse};
 use crate::request::{
-    DeliveryOutcome, DispatchRequest, IdempotencyKey, Reply, ReplyPort, Request, RequestError,
+    DeliveryOutcome, DispatchRequest, IdempotencyKey, Reply, ReplyPort, Request, RequestContext,
+    RequestError,
 };
 use crate::tools::{CallScope, Gate, Toolbox};
 
@@ -28,10 +29,11 @@ impl LiveConversation {
         &mut self,
         myself: &ActorRef<ConversationMsg>,
         request: DispatchRequest,
-        (keys, reply): (Vec<IdempotencyKey>, ReplyPort),
+        (context, reply): (RequestContext, ReplyPort),
         hook_verdict: Option<HookVerdict>,
     ) -> Result<(), ExitReason> {
-        match self.running_repeat(&keys) {
+        let keys = &context.idempotency_keys;
+        match self.running_repeat(keys) {
             Ok(Some(call)) => {
                 self.waiters.add_dispatch(call, reply);
                 return Ok(());
@@ -42,17 +44,17 @@ impl LiveConversation {
                 return Ok(());
             }
         }
-        match self.begin_dispatch(request, &keys, hook_verdict).await {
+        match self.begin_dispatch(request, keys, hook_verdict).await {
             Ok((call, transition)) => {
                 self.waiters.add_dispatch(call.clone(), reply);
-                let responses = self.denied_responses(&transition.events, &keys);
+                let responses = self.denied_responses(&transition.events, keys);
                 self.commit(transition, responses).await.map_err(|error| {
                     self.waiters.fail_dispatch(&call, &error.clone().into());
                     error.into()
                 })
             }
             Err(NotDone::AsksHooks(question)) => {
-                self.ask_hooks(myself, *question, keys, reply);
+                self.ask_hooks(myself, *question, context, reply);
                 Ok(())
             }
             Err(NotDone::Failed(error)) => {

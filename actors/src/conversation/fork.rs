@@ -1,14 +1,16 @@
 //! A conversation that begins with a copy of another's prefix; the reply waits for the whole copy.
 
 use abide_conversation::command::Create;
-use abide_conversation::event::{Event, EventData};
+use abide_conversation::event::{Created, Event, EventData};
 use abide_conversation::fork::Fork;
+use abide_conversation::identity::Participants;
 use abide_conversation::{Action, Rejection, Seq};
 
 use super::not_done::NotDone;
 use super::{ExitReason, LiveConversation, with_store_timeout};
+use crate::access::Access;
 use crate::request::{
-    DeliveryOutcome, ForkRequest, IdempotencyKey, Reply, ReplyPort, RequestError,
+    DeliveryOutcome, ForkRequest, Reply, ReplyPort, RequestContext, RequestError,
 };
 
 impl LiveConversation {
@@ -16,10 +18,10 @@ impl LiveConversation {
     pub(super) async fn fork(
         &mut self,
         request: ForkRequest,
-        keys: Vec<IdempotencyKey>,
+        context: RequestContext,
         reply: ReplyPort,
     ) -> Result<(), ExitReason> {
-        match self.begin_fork(request, &keys).await {
+        match self.begin_fork(request, &context).await {
             Ok(done) => self.reply_when_copied(reply, done),
             Err(NotDone::Unknown(error)) => {
                 let _ = reply.send(DeliveryOutcome::Failed(error.clone().into()));
@@ -45,12 +47,12 @@ impl LiveConversation {
     async fn begin_fork(
         &mut self,
         request: ForkRequest,
-        keys: &[IdempotencyKey],
+        context: &RequestContext,
     ) -> Result<Reply, NotDone> {
+        let create = self.create_from_prefix(request, &context.access).await?;
         if self.state.exists() {
             return Err(Rejection::ConversationExists.into());
         }
-        let create = self.create_from_prefix(request).await?;
         let definition = self.newest_definition(&create.agent).await?;
         let reply = Reply::Created {
             id: self.id.clone(),
@@ -58,34 +60,44 @@ impl LiveConversation {
             revision: definition.revision.clone(),
         };
         let transition = self.decide(Action::Create(create))?;
-        let responses = self.responses(keys, &reply);
+        let responses = self.responses(&context.idempotency_keys, &reply);
         self.commit(transition, responses).await.map_err(NotDone::Unknown)?;
         self.compile_client_tools().await;
         Ok(reply)
     }
 
     /// What the fork is created with: the settings of the original, without its parent.
-    async fn create_from_prefix(&self, request: ForkRequest) -> Result<Create, RequestError> {
+    ///
+    /// The fork belongs to those to whom the original belongs; the request is judged by it.
+    async fn create_from_prefix(
+        &self,
+        request: ForkRequest,
+        access: &Access,
+    ) -> Result<Create, RequestError> {
         let ForkRequest { from, at_seq } = request;
         let journal = &self.services.journal;
         let before = at_seq.map_or(Seq::MAX, Seq::next);
         let newest = with_store_timeout(journal.events_before(&from, before, 1)).await?;
         let last_seq = newest.first().map_or(Seq::ZERO, |event| event.seq);
         let first = with_store_timeout(journal.events(&from, Seq::ZERO, 1)).await?.pop();
-        let Some(Event { data: EventData::Created(created), .. }) = first else {
+        let Some(Event { at, data: EventData::Created(created), .. }) = first else {
             return Err(Rejection::NotFound.into());
         };
+        let Created { agent, assigns, metadata, tools, owner, members, .. } = created;
+        let participants = Participants { owner, members };
+        access.check(&participants, Some(at))?;
         if at_seq.is_some_and(|at_seq| at_seq != last_seq) {
             let message = "must be the seq of an event of the conversation";
             return Err(RequestError::invalid("at_seq", message));
         }
         Ok(Create {
-            agent: created.agent,
-            assigns: created.assigns,
-            metadata: created.metadata,
-            tools: created.tools,
+            agent,
+            assigns,
+            metadata,
+            tools,
             parent: None,
             fork: Some(Fork { conversation_id: from, at_seq: last_seq }),
+            participants,
         })
     }
 }

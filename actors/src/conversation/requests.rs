@@ -4,17 +4,19 @@ use std::sync::Arc;
 
 use abide_conversation::command::{self, Create, IfBusy};
 use abide_conversation::event::{Event, EventData};
+use abide_conversation::identity::Participants;
 use abide_conversation::ids::{AgentName, MessageId, TurnId};
 use abide_conversation::{Action, Rejection};
 use ractor::ActorRef;
 
 use super::not_done::NotDone;
 use super::{ConversationMsg, ExitReason, HookVerdict, LiveConversation, seq_of};
+use crate::access::{Access, AccessError};
 use crate::definition::Definition;
 use crate::journal::StoreError;
 use crate::request::{
     Delivery, DeliveryContent, DeliveryOutcome, FailCallRequest, IdempotencyKey, Reply, Request,
-    RequestError, SendRequest, SpawnRequest,
+    RequestContext, RequestError, SendRequest, SpawnRequest,
 };
 use crate::tools::{NEW_TURN, Toolbox};
 
@@ -38,11 +40,15 @@ impl LiveConversation {
         delivery: Delivery,
         hook_verdict: Option<HookVerdict>,
     ) -> Result<(), ExitReason> {
-        let Some(DeliveryContent { request, idempotency_keys: keys, reply }) = delivery.take()
-        else {
+        let Some(DeliveryContent { request, context, reply }) = delivery.take() else {
             return Ok(());
         };
-        let done = match self.stored_reply(&keys).await {
+        if let Err(error) = self.check_access(&request, &context.access) {
+            // The caller may be gone.
+            let _ = reply.send(DeliveryOutcome::Failed(error.into()));
+            return Ok(());
+        }
+        let done = match self.stored_reply(&context.idempotency_keys).await {
             Ok(Some(first)) if self.state.forking.is_some() => {
                 self.reply_when_copied(reply, first);
                 return Ok(());
@@ -50,13 +56,18 @@ impl LiveConversation {
             Ok(Some(first)) => Ok(first),
             Ok(None) => match request {
                 Request::Fork(request) => {
-                    return Box::pin(self.fork(request, keys, reply)).await;
+                    return Box::pin(self.fork(request, context, reply)).await;
                 }
                 Request::Dispatch(request) => {
-                    return Box::pin(self.dispatch(myself, request, (keys, reply), hook_verdict))
-                        .await;
+                    return Box::pin(self.dispatch(
+                        myself,
+                        request,
+                        (context, reply),
+                        hook_verdict,
+                    ))
+                    .await;
                 }
-                request => self.carry_out(request, &keys, hook_verdict).await,
+                request => self.carry_out(request, &context, hook_verdict).await,
             },
             Err(error) => Err(NotDone::Failed(error)),
         };
@@ -64,7 +75,7 @@ impl LiveConversation {
             Ok(done) => (DeliveryOutcome::Done(done), Ok(())),
             Err(NotDone::Failed(error)) => (DeliveryOutcome::Failed(error), Ok(())),
             Err(NotDone::AsksHooks(question)) => {
-                self.ask_hooks(myself, *question, keys, reply);
+                self.ask_hooks(myself, *question, context, reply);
                 return Ok(());
             }
             Err(NotDone::Unknown(error)) => {
@@ -97,13 +108,14 @@ impl LiveConversation {
     async fn carry_out(
         &mut self,
         request: Request,
-        keys: &[IdempotencyKey],
+        context: &RequestContext,
         hook_verdict: Option<HookVerdict>,
     ) -> Result<Reply, NotDone> {
+        let RequestContext { access, idempotency_keys: keys } = context;
         let proposal = match request {
             Request::Create(create) => self.create(create).await?,
-            Request::Send(send) => self.send(send).await?,
-            Request::Resolve(resolve) => self.resolve(resolve, hook_verdict).await?,
+            Request::Send(send) => self.send(send, access).await?,
+            Request::Resolve(resolve) => self.resolve(resolve, hook_verdict, access).await?,
             Request::Cancel => self.cancel(),
             Request::Wake => propose(Action::Wake, |_| Reply::Woken),
             Request::Delete => return self.delete(keys).await,
@@ -134,6 +146,20 @@ impl LiveConversation {
         Ok(reply)
     }
 
+    /// Whether the request may be made, as far as is known before it is looked at. What may not be
+    /// read does not exist, and neither do the stored replies to it.
+    fn check_access(&self, request: &Request, access: &Access) -> Result<(), AccessError> {
+        match request {
+            // Whether somebody may create is known at the border; a fork is judged by its original.
+            Request::Create(_) | Request::Fork(_) => Ok(()),
+            _ if self.state.exists() => {
+                access.check(&self.state.participants, self.state.created_at)
+            }
+            Request::Send(SendRequest { agent: Some(agent), .. }) => access.check_create(agent),
+            _ => Ok(()),
+        }
+    }
+
     async fn create(&mut self, create: Create) -> Result<Proposal, RequestError> {
         let definition = self.newest_definition(&create.agent).await?;
         let reply = Reply::Created {
@@ -144,9 +170,14 @@ impl LiveConversation {
         Ok(propose(Action::Create(create), |_| reply))
     }
 
-    async fn send(&mut self, request: SendRequest) -> Result<Proposal, RequestError> {
+    async fn send(
+        &mut self,
+        request: SendRequest,
+        access: &Access,
+    ) -> Result<Proposal, RequestError> {
         let SendRequest { agent, content, message_id, principal, assigns, answer_format, if_busy } =
             request;
+        let owner = access.identity().map(|identity| identity.acting().sub.clone());
         let create = |agent| Create {
             agent,
             assigns: Default::default(),
@@ -154,6 +185,7 @@ impl LiveConversation {
             tools: Vec::new(),
             parent: None,
             fork: None,
+            participants: Participants { owner, members: Vec::new() },
         };
         let current = self.state.agent.clone().or_else(|| agent.clone());
         let current = current.ok_or(Rejection::NotFound)?;
@@ -167,6 +199,7 @@ impl LiveConversation {
             content,
             message_id,
             principal,
+            identity: access.identity().cloned().map(Arc::new),
             assigns,
             answer_format,
             if_busy,
@@ -184,7 +217,16 @@ impl LiveConversation {
 
     /// Begins a child. Its parent may repeat the request.
     async fn spawn(&mut self, request: SpawnRequest) -> Result<Proposal, RequestError> {
-        let SpawnRequest { parent, agent, content, principal, assigns, message_assigns } = request;
+        let SpawnRequest {
+            parent,
+            agent,
+            content,
+            principal,
+            identity,
+            participants,
+            assigns,
+            message_assigns,
+        } = request;
         let definition = self.newest_definition(&agent).await?;
         let create = Create {
             agent,
@@ -193,6 +235,7 @@ impl LiveConversation {
             tools: Vec::new(),
             parent: Some(Box::new(parent)),
             fork: None,
+            participants,
         };
         let action = Action::Spawn(command::Send {
             create: Some(create),
@@ -202,6 +245,7 @@ impl LiveConversation {
             content,
             message_id: None,
             principal,
+            identity,
             assigns: message_assigns,
             answer_format: Default::default(),
             if_busy: IfBusy::Reject,

@@ -1,15 +1,18 @@
 //! A resolution of a suspended call: checked, edited by hooks, and remembered if asked for.
 
-use abide_conversation::Action;
+use std::sync::Arc;
+
 use abide_conversation::command::{self, ResolutionAnswer};
 use abide_conversation::event::EventData;
 use abide_conversation::ids::{CallId, DecisionId};
 use abide_conversation::remembered_decision::Scope;
+use abide_conversation::{Action, State};
 
 use super::ask_hooks::edited_args;
 use super::not_done::NotDone;
 use super::requests::{Proposal, propose};
 use super::{HookVerdict, LiveConversation, seq_of, with_store_timeout};
+use crate::access::{Access, AccessError};
 use crate::blobs;
 use crate::definition::Tool;
 use crate::request::{RememberRequest, Reply, RequestError, ResolveRequest};
@@ -26,6 +29,7 @@ impl LiveConversation {
         &mut self,
         request: ResolveRequest,
         hook_verdict: Option<HookVerdict>,
+        access: &Access,
     ) -> Result<Proposal, NotDone> {
         let edit = edited_args(&request.answer).is_some().then(|| request.clone());
         let ResolveRequest { call, suspension, by, answer, remember } = request;
@@ -33,11 +37,13 @@ impl LiveConversation {
             call: call.clone(),
             suspension,
             by,
+            identity: access.identity().cloned().map(Arc::new),
             answer,
             verdict: None,
             remember: None,
             halt: None,
         };
+        self.check_answer(&call, access)?;
         self.decide(Action::Resolve(resolve.clone()))?;
         let open = self.state.call(&call).map(|open| open.tool.clone());
         let toolbox = self.toolbox().await?;
@@ -72,6 +78,15 @@ impl LiveConversation {
             let seq = seq_of(events, |event| matches!(event.data, EventData::Resolution(_)));
             Reply::Resolved { seq }
         }))
+    }
+
+    /// Whether the caller may answer the call, if it waits for an answer. Who may answer any call of the
+    /// conversation learns that this one does not wait: somebody was first.
+    fn check_answer(&self, call: &CallId, access: &Access) -> Result<(), AccessError> {
+        let State { participants, created_at, .. } = &*self.state;
+        let known = self.state.call(call);
+        let Some(open) = known.and_then(|call| call.open_suspension()) else { return Ok(()) };
+        access.check_answer(participants, *created_at, (call, open.suspension, open.kind))
     }
 
     /// The fingerprint that an `exact` decision matches: that of the arguments as approved.

@@ -2,6 +2,7 @@
 
 use abide_actors::diagnosis;
 use abide_actors::identity::NodeName;
+use abide_conversation::identity::Role;
 use abide_conversation::{ConversationId, State as ConversationState};
 use abide_registry::actor_view::{ActorDetails, ActorSummary};
 use abide_registry::host::Quarantined;
@@ -11,8 +12,10 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::Admin;
+use crate::access::Allowed;
+use crate::access::permission::Operate;
 use crate::http::extract::{Path, Query, conversation, limit};
-use crate::http::problem::Problem;
+use crate::problem::Problem;
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -24,6 +27,7 @@ pub(super) struct ListQuery {
 }
 
 pub(super) async fn list(
+    _: Allowed<Operate>,
     State(admin): State<Admin>,
     Query(query): Query<ListQuery>,
 ) -> Result<Json<Value>, Problem> {
@@ -50,6 +54,7 @@ fn row(actor: &ActorSummary) -> Value {
 
 /// Shows one conversation, live or not, with what it waits for.
 pub(super) async fn get(
+    allowed: Allowed<Operate>,
     State(admin): State<Admin>,
     Path(id): Path<String>,
 ) -> Result<Json<Value>, Problem> {
@@ -74,6 +79,9 @@ pub(super) async fn get(
     }
     body["turn"] = json!(state.turn);
     body["pending"] = json!(state.pending_calls());
+    if !allowed.has_role(&[Role::Auditor]) {
+        remove_content(&mut body);
+    }
     body["alarm"] = json!(state.alarm());
     body["why"] = match quarantined {
         Some(Quarantined { reason, since }) => {
@@ -83,6 +91,28 @@ pub(super) async fn get(
         None => json!(diagnosis::diagnose(&id, &state, inspection.as_deref())),
     };
     Ok(Json(body))
+}
+
+/// What people, models and tools said: operators see ids, states and reasons.
+const CONTENT: [&str; 8] =
+    ["args", "assigns", "message", "requests", "input", "pending_input", "shape", "identity"];
+
+/// Removes the content of a conversation from its turn and its calls.
+fn remove_content(body: &mut Value) {
+    for member in ["turn", "pending"] {
+        without_content(&mut body[member]);
+    }
+}
+
+fn without_content(value: &mut Value) {
+    match value {
+        Value::Object(members) => {
+            members.retain(|name, _| !CONTENT.contains(&name.as_str()));
+            members.values_mut().for_each(without_content);
+        }
+        Value::Array(list) => list.iter_mut().for_each(without_content),
+        _ => {}
+    }
 }
 
 /// The row of a conversation that no node holds in memory.

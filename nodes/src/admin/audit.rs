@@ -6,8 +6,10 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::Admin;
+use crate::access::Allowed;
+use crate::access::permission::ReadAudit;
 use crate::http::extract::{Path, Query, conversation, limit};
-use crate::http::problem::Problem;
+use crate::problem::Problem;
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -18,6 +20,7 @@ pub(super) struct AuditQuery {
 
 /// Lists the entries of one conversation, newest first; `cursor` as `before` asks for the older ones.
 pub(super) async fn list(
+    _: Allowed<ReadAudit>,
     State(admin): State<Admin>,
     Path(id): Path<String>,
     Query(query): Query<AuditQuery>,

@@ -10,9 +10,11 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::Admin;
+use crate::access::Allowed;
+use crate::access::permission::Operate;
 use crate::http::conversations::unexpected;
-use crate::http::extract::{Operator, OptionalBody, Path, conversation};
-use crate::http::problem::{Kind, Problem};
+use crate::http::extract::{OptionalBody, Path, conversation};
+use crate::problem::{Kind, Problem};
 
 /// The longest error that an operator may give a call: the model reads it in every later step.
 const MAX_ERROR_CHARS: usize = 2_000;
@@ -23,11 +25,12 @@ fn log(id: &ConversationId, by: &Principal, verb: &str) {
 
 /// Retries now what is backing off; what runs is left alone.
 pub(super) async fn retry(
+    allowed: Allowed<Operate>,
     State(admin): State<Admin>,
     Path(id): Path<String>,
-    Operator(by): Operator,
 ) -> Result<Json<Value>, Problem> {
     let id = conversation(&id)?;
+    let by = allowed.operator();
     log(&id, &by, "retry");
     let retried = admin.conversations.retry(&id).await?;
     Ok(Json(json!({"retried": retried})))
@@ -41,9 +44,9 @@ pub(super) struct FailBody {
 
 /// Ends an open call with an error; the turn goes on.
 pub(super) async fn fail(
+    allowed: Allowed<Operate>,
     State(admin): State<Admin>,
     Path((id, call)): Path<(String, String)>,
-    Operator(by): Operator,
     OptionalBody(FailBody { error }): OptionalBody<FailBody>,
 ) -> Result<Json<Value>, Problem> {
     let id = conversation(&id)?;
@@ -51,6 +54,7 @@ pub(super) async fn fail(
     if !(1..=MAX_ERROR_CHARS).contains(&error.chars().count()) {
         return Err(Problem::field("error", format!("must be 1 to {MAX_ERROR_CHARS} characters")));
     }
+    let by = allowed.operator();
     log(&id, &by, &format!("fail {call}"));
     let call = CallId::new(call);
     let request = Request::FailCall(FailCallRequest { call, by, error });
@@ -62,11 +66,12 @@ pub(super) async fn fail(
 
 /// Cancels the running turn, as a client could.
 pub(super) async fn cancel(
+    allowed: Allowed<Operate>,
     State(admin): State<Admin>,
     Path(id): Path<String>,
-    Operator(by): Operator,
 ) -> Result<Json<Value>, Problem> {
     let id = conversation(&id)?;
+    let by = allowed.operator();
     log(&id, &by, "cancel");
     match deliver(&admin, &id, Request::Cancel).await? {
         Reply::Cancelled { cancelled } => Ok(Json(json!({"cancelled": cancelled}))),
@@ -84,12 +89,13 @@ pub(super) struct MoveBody {
 
 /// Moves the conversation to another node, which resumes all that was running.
 pub(super) async fn move_to(
+    allowed: Allowed<Operate>,
     State(admin): State<Admin>,
     Path(id): Path<String>,
-    Operator(by): Operator,
     OptionalBody(MoveBody { node, force }): OptionalBody<MoveBody>,
 ) -> Result<Json<Value>, Problem> {
     let id = conversation(&id)?;
+    let by = allowed.operator();
     log(&id, &by, "move");
     let node = admin.conversations.move_to(&id, node.as_ref(), force).await?;
     Ok(Json(json!({"node": node})))
@@ -104,12 +110,13 @@ pub(super) struct ReleaseBody {
 
 /// Makes the holder release the conversation; the next request starts it anew.
 pub(super) async fn release(
+    allowed: Allowed<Operate>,
     State(admin): State<Admin>,
     Path(id): Path<String>,
-    Operator(by): Operator,
     OptionalBody(ReleaseBody { force }): OptionalBody<ReleaseBody>,
 ) -> Result<Json<Value>, Problem> {
     let id = conversation(&id)?;
+    let by = allowed.operator();
     log(&id, &by, "release");
     let released = admin.conversations.release(&id, force).await?;
     Ok(Json(json!({"released": released})))
@@ -117,11 +124,12 @@ pub(super) async fn release(
 
 /// Crashes the actor, as a bug would; it is revived at once on the same node.
 pub(super) async fn kill(
+    allowed: Allowed<Operate>,
     State(admin): State<Admin>,
     Path(id): Path<String>,
-    Operator(by): Operator,
 ) -> Result<StatusCode, Problem> {
     let id = conversation(&id)?;
+    let by = allowed.operator();
     log(&id, &by, "kill");
     if admin.conversations.kill(&id).await? {
         Ok(StatusCode::ACCEPTED)

@@ -3,6 +3,7 @@
 use abide_actors::agent::{DefinitionError, join_errors};
 use abide_actors::definition::{Definition, WorkspaceRoot};
 use abide_actors::journal::{RESPONSE_TTL, StoredResponse};
+use abide_actors::request::IdempotencyKey;
 use abide_conversation::{AgentName, Revision, Timestamp};
 use abide_registry::store::StoredAgent;
 use abide_registry::store::agent_scope;
@@ -18,6 +19,8 @@ use super::Api;
 use super::extract::{Body, Idempotency, Path, compiled, fingerprint};
 use super::openapi::{AgentDocument, AgentPath, IdempotencyKeyHeader};
 use super::problem::{Kind, Problem};
+use crate::access::Allowed;
+use crate::access::permission::{DefineAgents, ReadAgents};
 use crate::definition_warnings;
 
 /// The response to a definition, stored for repeats.
@@ -68,13 +71,15 @@ pub(super) struct AgentList {
     responses((status = 201, description = "The agent is new.", body = AgentDefined),
         (status = 200, description = "The agent existed.", body = AgentDefined)))]
 pub(super) async fn put(
+    allowed: Allowed<DefineAgents>,
     State(api): State<Api>,
     Path(name): Path<String>,
     idempotency: Idempotency,
     body: Body<Value>,
 ) -> Result<Response, Problem> {
     let name = parse(&name)?;
-    if let Some(first) = first_response(&api, &name, &idempotency, &body.fingerprint).await? {
+    let keys = idempotency.keys(&allowed, body.fingerprint);
+    if let Some(first) = first_response(&api, &name, &keys).await? {
         let first = serde_json::from_value(first);
         let reused = |_| Problem::field("Idempotency-Key", "was used for another request");
         return first.map(response).map_err(reused);
@@ -98,7 +103,7 @@ pub(super) async fn put(
     definition_warnings::log(&name, &warnings);
     let agent = AgentDefined { name: name.clone(), revision, warnings };
     let defined = StoredDefinition { created: existing.is_none(), agent };
-    let stored = stored_response(&api, &idempotency, body.fingerprint, json!(defined));
+    let stored = stored_response(&api, keys, json!(defined));
     let created = api.catalog.put(parsed.definition, stored).await?;
     Ok(response(StoredDefinition { created, ..defined }))
 }
@@ -106,7 +111,10 @@ pub(super) async fn put(
 /// Lists all agents.
 #[utoipa::path(get, path = "/v1/agents", operation_id = "list_agents", tag = "agents",
     responses((status = 200, description = "All agents, in the order of their names.", body = AgentList)))]
-pub(super) async fn list(State(api): State<Api>) -> Result<Json<AgentList>, Problem> {
+pub(super) async fn list(
+    _: Allowed<ReadAgents>,
+    State(api): State<Api>,
+) -> Result<Json<AgentList>, Problem> {
     let row = |agent: StoredAgent| {
         let description = agent.definition.get("description").and_then(Value::as_str);
         let description = description.unwrap_or_default().to_owned();
@@ -121,6 +129,7 @@ pub(super) async fn list(State(api): State<Api>) -> Result<Json<AgentList>, Prob
     params(AgentPath),
     responses((status = 200, description = "The definition.", body = AgentDocument)))]
 pub(super) async fn get(
+    _: Allowed<ReadAgents>,
     State(api): State<Api>,
     Path(name): Path<String>,
 ) -> Result<Json<Value>, Problem> {
@@ -135,20 +144,22 @@ pub(super) async fn get(
     params(AgentPath, IdempotencyKeyHeader),
     responses((status = 204, description = "The agent is gone.")))]
 pub(super) async fn delete(
+    allowed: Allowed<DefineAgents>,
     State(api): State<Api>,
     Path(name): Path<String>,
     idempotency: Idempotency,
 ) -> Result<StatusCode, Problem> {
     let name = parse(&name)?;
     let fingerprint = fingerprint(&["DELETE", name.as_str()]);
-    if first_response(&api, &name, &idempotency, &fingerprint).await?.is_some() {
+    let keys = idempotency.keys(&allowed, fingerprint);
+    if first_response(&api, &name, &keys).await?.is_some() {
         return Ok(StatusCode::NO_CONTENT);
     }
     // Only a success may be stored for repeats.
     if api.store.agent(&name).await?.is_none() {
         return Err(Problem::not_found("agent"));
     }
-    let stored = stored_response(&api, &idempotency, fingerprint, Value::Null);
+    let stored = stored_response(&api, keys, Value::Null);
     if api.store.delete_agent(&name, stored).await? {
         Ok(StatusCode::NO_CONTENT)
     } else {
@@ -190,12 +201,11 @@ fn definition_problem(errors: &[DefinitionError]) -> Problem {
 pub(super) async fn first_response(
     api: &Api,
     name: &AgentName,
-    idempotency: &Idempotency,
-    fingerprint: &str,
+    keys: &[IdempotencyKey],
 ) -> Result<Option<Value>, Problem> {
-    for key in idempotency.keys(fingerprint.to_owned()) {
+    for key in keys {
         match api.store.stored_response(&agent_scope(name), &key.key, api.clock.now()).await? {
-            Some(first) if first.fingerprint == fingerprint => return Ok(Some(first.body)),
+            Some(first) if first.fingerprint == key.fingerprint => return Ok(Some(first.body)),
             Some(_) => return Err(Problem::field(&key.field, "was used for another request")),
             None => {}
         }
@@ -206,11 +216,10 @@ pub(super) async fn first_response(
 /// The response to store under the request's key; `None` without a key.
 pub(super) fn stored_response(
     api: &Api,
-    idempotency: &Idempotency,
-    fingerprint: String,
+    mut keys: Vec<IdempotencyKey>,
     body: Value,
 ) -> Option<StoredResponse> {
-    let key = idempotency.keys(fingerprint).pop()?;
+    let key = keys.pop()?;
     let expires_at = api.clock.now().checked_add(RESPONSE_TTL).unwrap_or(Timestamp::MAX);
     Some(StoredResponse { key: key.key, fingerprint: key.fingerprint, body, expires_at })
 }

@@ -25,6 +25,8 @@ use super::Api;
 use super::extract::Path;
 use super::openapi::BlobPath;
 use super::problem::{Kind, Problem};
+use crate::access::Allowed;
+use crate::access::permission::{ReadBlobs, StoreBlobs};
 use upload::Upload;
 
 /// Each blob that is received or sent is held in memory as a whole.
@@ -67,6 +69,7 @@ pub(super) struct Stored {
     responses((status = 201, description = "The blob is new.", body = Stored),
         (status = 200, description = "The blob was already stored.", body = Stored)))]
 pub(super) async fn put(
+    _: Allowed<StoreBlobs>,
     State(api): State<Api>,
     Upload { media_type, bytes, permit }: Upload,
 ) -> Result<(StatusCode, Json<Stored>), Problem> {
@@ -90,6 +93,7 @@ pub(super) async fn put(
             content_type = "*/*", body = Raw),
         (status = 304, description = "The client has the blob that `If-None-Match` names.")))]
 pub(super) async fn get(
+    _: Allowed<ReadBlobs>,
     State(api): State<Api>,
     Path(id): Path<String>,
     headers: HeaderMap,

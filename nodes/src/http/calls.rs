@@ -17,9 +17,11 @@ use utoipa::{IntoParams, ToSchema};
 use super::Api;
 use super::conversations::{agent_name, unexpected};
 use super::extract;
-use super::extract::{Body, Caller, Idempotency, Path, Query};
+use super::extract::{Body, Idempotency, Path, Query};
 use super::openapi::{CallPath, ConversationPath, IdempotencyKeyHeader, PrincipalHeader};
 use super::problem::Problem;
+use crate::access::Allowed;
+use crate::access::permission::{Answer, Cancel, Dispatch, ListPending};
 
 /// The largest number of a suspension: clients count in 32 bits with a sign.
 const MAX_SUSPENSION: u32 = i32::MAX.unsigned_abs();
@@ -138,14 +140,14 @@ enum Accepted {
         ("fail" = (value = json!({"error": "the page was closed"}))))),
     responses((status = 200, description = "The resolution is journalled.", body = Resolved)))]
 pub(super) async fn resolve(
+    allowed: Allowed<Answer>,
     State(api): State<Api>,
     Path((id, call)): Path<(String, String)>,
-    Caller(by): Caller,
     idempotency: Idempotency,
     body: Body<ResolutionRequest>,
 ) -> Result<Json<Resolved>, Problem> {
     let received = Instant::now();
-    let id = extract::conversation(&id)?;
+    let id = allowed.conversation(&id)?;
     let suspension = body.value.suspension;
     if suspension.is_some_and(|number| number > MAX_SUSPENSION) {
         return Err(Problem::field("suspension", format!("must be at most {MAX_SUSPENSION}")));
@@ -153,9 +155,10 @@ pub(super) async fn resolve(
     let remember = body.value.remember.as_ref().map(Remember::request).transpose()?;
     let answer = body.value.answer()?;
     let call = CallId::new(call);
+    let by = allowed.principal();
     let request = Request::Resolve(ResolveRequest { call, suspension, by, answer, remember });
-    let keys = idempotency.keys(body.fingerprint);
-    match api.conversations.deliver(&id, request, keys).await? {
+    let keys = idempotency.keys(&allowed, body.fingerprint);
+    match api.conversations.deliver(&allowed, &id, request, keys).await? {
         Reply::Resolved { seq } => {
             metrics::histogram!("abide_resolution_seconds")
                 .record(received.elapsed().as_secs_f64());
@@ -180,13 +183,14 @@ pub(super) struct Cancelled {
     tag = "calls", params(ConversationPath, IdempotencyKeyHeader),
     responses((status = 200, description = "No turn is running.", body = Cancelled)))]
 pub(super) async fn cancel(
+    allowed: Allowed<Cancel>,
     State(api): State<Api>,
     Path(id): Path<String>,
     idempotency: Idempotency,
 ) -> Result<Json<Cancelled>, Problem> {
-    let id = extract::conversation(&id)?;
-    let keys = idempotency.keys(extract::fingerprint(&["cancel", id.as_str()]));
-    match api.conversations.deliver(&id, Request::Cancel, keys).await? {
+    let id = allowed.conversation(&id)?;
+    let keys = idempotency.keys(&allowed, extract::fingerprint(&["cancel", id.as_str()]));
+    match api.conversations.deliver(&allowed, &id, Request::Cancel, keys).await? {
         Reply::Cancelled { cancelled } => Ok(Json(Cancelled { cancelled })),
         other => Err(unexpected(&other)),
     }
@@ -224,17 +228,18 @@ pub(super) struct Dispatched {
         "tool": "send_email", "input": {"to": "a@b.c"}, "approved": true})),
     responses((status = 200, description = "The tool's result.", body = Dispatched)))]
 pub(super) async fn dispatch(
+    allowed: Allowed<Dispatch>,
     State(api): State<Api>,
     Path(id): Path<String>,
-    Caller(principal): Caller,
     idempotency: Idempotency,
     body: Body<DispatchBody>,
 ) -> Result<Json<Dispatched>, Problem> {
-    let id = extract::conversation(&id)?;
+    let id = allowed.conversation(&id)?;
     let DispatchBody { tool, input, approved } = body.value;
+    let principal = allowed.principal();
     let request = Request::Dispatch(DispatchRequest { tool, input, approved, principal });
-    let keys = idempotency.keys(body.fingerprint);
-    match api.conversations.deliver(&id, request, keys).await? {
+    let keys = idempotency.keys(&allowed, body.fingerprint);
+    match api.conversations.deliver(&allowed, &id, request, keys).await? {
         Reply::Dispatched { outcome, ui } => Ok(Json(Dispatched { outcome, ui })),
         other => Err(unexpected(&other)),
     }
@@ -273,20 +278,24 @@ pub(super) struct PendingPage {
     params(PendingQuery),
     responses((status = 200, description = "A page of open suspensions.", body = PendingPage)))]
 pub(super) async fn pending(
+    allowed: Allowed<ListPending>,
     State(api): State<Api>,
     Query(query): Query<PendingQuery>,
 ) -> Result<Json<PendingPage>, Problem> {
-    let conversation = query.conversation.as_deref().map(extract::new_conversation).transpose();
+    let conversation = query.conversation.as_deref().map(|id| {
+        let wrong = || Problem::field("conversation", "is not a conversation id");
+        allowed.scoped(id).ok_or_else(wrong)
+    });
     let filter = InboxFilter {
         kind: query.kind,
         agent: query.agent.as_deref().map(agent_name).transpose()?,
         tool: query.tool,
-        conversation: conversation
-            .map_err(|_| Problem::field("conversation", "is not a conversation id"))?,
+        conversation: conversation.transpose()?,
+        visible_to: allowed.viewer(),
     };
     let limit = extract::limit(query.limit, 50, 1_000)?;
     if let Some(root) = &filter.conversation {
-        let tree = api.conversations.with_descendants(root).await?;
+        let tree = api.conversations.unscoped().with_descendants(root).await?;
         if tree.len() > 1 {
             return tree_inbox(&api, &filter, tree, query.cursor.as_deref(), limit).await;
         }

@@ -131,6 +131,7 @@ mod tests {
 
     fn child(id: &str, seq: u64, calls: &[&str]) -> ChildCalls {
         ChildCalls {
+            participants: Default::default(),
             conversation_id: ConversationId::new(id),
             agent: AgentName::new("kid"),
             seq: Seq::new(seq),

@@ -6,6 +6,7 @@ use abide_actors::request::{ForkRequest, IdempotencyKey, Reply, Request};
 use abide_actors::snapshot::Snapshot;
 use abide_conversation::command::Create;
 use abide_conversation::event::Event;
+use abide_conversation::identity::{Participants, Role};
 use abide_conversation::state::ConversationStatus;
 use abide_conversation::{AgentName, ConversationId, Revision, Seq, Timestamp};
 use abide_registry::store::SummaryFilter;
@@ -22,6 +23,11 @@ use super::extract::{Body, Idempotency, Path, Query};
 use super::openapi::{ConversationPath, IdempotencyKeyHeader, JournalEvent, ToolDocument};
 use super::problem::{Kind, Problem};
 use super::{Api, MAX_CONCURRENT_INSPECTIONS};
+use crate::access::permission::{CreateConversations, Delete, Fork, ListConversations, Read};
+use crate::access::{Allowed, is_subject};
+
+/// Each is stored with the conversation and with every open suspension.
+const MAX_MEMBERS: usize = 100;
 
 /// A conversation to be created.
 #[derive(Debug, Deserialize, ToSchema)]
@@ -43,6 +49,13 @@ pub(super) struct NewConversation {
     #[serde(default)]
     #[schema(value_type = Vec<ToolDocument>, max_items = 256)]
     tools: Vec<Value>,
+    /// The subject whose conversation it is: the caller, unless a backend names another.
+    #[schema(min_length = 1, max_length = 255)]
+    owner: Option<String>,
+    /// The subjects who may take part, at most 100.
+    #[serde(default)]
+    #[schema(max_items = 100)]
+    members: Vec<String>,
 }
 
 /// A conversation that was created.
@@ -60,27 +73,62 @@ pub(super) struct ConversationCreated {
         "agent": "demo", "metadata": {"customer": 7}})),
     responses((status = 201, description = "The conversation exists.", body = ConversationCreated)))]
 pub(super) async fn create(
+    allowed: Allowed<CreateConversations>,
     State(api): State<Api>,
     idempotency: Idempotency,
     body: Body<NewConversation>,
 ) -> Result<(StatusCode, Json<ConversationCreated>), Problem> {
-    let NewConversation { id, agent: name, assigns, metadata, tools } = body.value;
+    let NewConversation { id, agent: name, assigns, metadata, tools, owner, members } = body.value;
     let id = match id {
-        Some(id) => extract::new_conversation(&id)?,
+        Some(id) => allowed.new_conversation(&id)?,
         None => ConversationId::new(api.clock.id("conv")),
     };
+    let agent = agent_name(&name)?;
+    allowed.check_create(&agent)?;
+    let participants = participants(&allowed, owner, members)?;
     let compile = move || agent::client_tools(&tools).map(|_| tools);
     let tools = extract::compiled(compile).await?;
     let tools = tools.map_err(|errors| Problem::field("tools", agent::join_errors(&errors)))?;
     let request = Request::Create(Create {
-        agent: agent_name(&name)?,
+        agent,
         assigns: extract::bounded("assigns", assigns)?,
         metadata: extract::bounded("metadata", metadata)?,
         tools,
         parent: None,
         fork: None,
+        participants,
     });
-    create_once(&api, id, request, idempotency.keys(body.fingerprint)).await
+    let keys = idempotency.keys(&allowed, body.fingerprint);
+    let id = reserved(&api, id, &keys).await?;
+    created(api.conversations.create(&allowed, &id, request, keys).await?)
+}
+
+/// Whose the new conversation is.
+fn participants(
+    allowed: &Allowed<CreateConversations>,
+    owner: Option<String>,
+    members: Vec<String>,
+) -> Result<Participants, Problem> {
+    let rule = "must be 1 to 255 characters without control characters, and not \"system\"";
+    if let Some(owner) = &owner {
+        if !is_subject(owner) {
+            return Err(Problem::field("owner", rule));
+        }
+        let is_own = allowed.subject() == Some(owner);
+        if !is_own && !allowed.has_role(&[Role::Backend]) {
+            return Err(Problem::field("owner", "only a backend may name another than itself"));
+        }
+    }
+    if members.len() > MAX_MEMBERS {
+        return Err(Problem::field("members", format!("must be at most {MAX_MEMBERS}")));
+    }
+    for (index, member) in members.iter().enumerate() {
+        if !is_subject(member) {
+            return Err(Problem::field(&format!("members[{index}]"), rule));
+        }
+    }
+    let owner = owner.or_else(|| allowed.subject().map(str::to_owned));
+    Ok(Participants { owner, members })
 }
 
 /// The point at which a fork begins.
@@ -106,15 +154,16 @@ pub(super) struct NewFork {
     responses((status = 201, description = "The fork exists, with the whole prefix.",
         body = ConversationCreated)))]
 pub(super) async fn fork(
+    allowed: Allowed<Fork>,
     State(api): State<Api>,
     Path(from): Path<String>,
     idempotency: Idempotency,
     body: Body<NewFork>,
 ) -> Result<(StatusCode, Json<ConversationCreated>), Problem> {
     let NewFork { at_seq, id } = body.value;
-    let from = extract::conversation(&from)?;
+    let from = allowed.conversation(&from)?;
     let id = match id {
-        Some(id) => extract::new_conversation(&id)?,
+        Some(id) => allowed.new_conversation(&id)?,
         None => ConversationId::new(api.clock.id("conv")),
     };
     let at_seq = at_seq.map(|seq| extract::position("at_seq", seq)).transpose()?;
@@ -124,21 +173,25 @@ pub(super) async fn fork(
     // A key stands for one new conversation, whichever conversation it was forked from.
     let fingerprint = extract::fingerprint(&["fork", from.as_str(), &body.fingerprint]);
     let request = Request::Fork(ForkRequest { from, at_seq });
-    create_once(&api, id, request, idempotency.keys(fingerprint)).await
+    let keys = idempotency.keys(&allowed, fingerprint);
+    let id = reserved(&api, id, &keys).await?;
+    created(api.conversations.deliver(&allowed, &id, request, keys).await?)
 }
 
-/// Creates a conversation; a repeated request gets the one that the first request created.
-async fn create_once(
+/// The id of the conversation that the keys stand for; without one, this.
+async fn reserved(
     api: &Api,
     id: ConversationId,
-    request: Request,
-    keys: Vec<IdempotencyKey>,
-) -> Result<(StatusCode, Json<ConversationCreated>), Problem> {
-    let id = match keys.first() {
-        Some(key) => reserve_id(api, key, id).await?,
-        None => id,
-    };
-    match api.conversations.deliver(&id, request, keys).await? {
+    keys: &[IdempotencyKey],
+) -> Result<ConversationId, Problem> {
+    match keys.first() {
+        Some(key) => reserve_id(api, key, id).await,
+        None => Ok(id),
+    }
+}
+
+fn created(reply: Reply) -> Result<(StatusCode, Json<ConversationCreated>), Problem> {
+    match reply {
         Reply::Created { id, agent, revision } => {
             Ok((StatusCode::CREATED, Json(ConversationCreated { id, agent, revision })))
         }
@@ -218,6 +271,7 @@ pub(super) struct ConversationPage {
     tag = "conversations", params(ListQuery),
     responses((status = 200, description = "A page of conversations.", body = ConversationPage)))]
 pub(super) async fn list(
+    allowed: Allowed<ListConversations>,
     State(api): State<Api>,
     Query(query): Query<ListQuery>,
 ) -> Result<Json<ConversationPage>, Problem> {
@@ -228,7 +282,8 @@ pub(super) async fn list(
         other => other,
     });
     let limit = extract::limit(query.limit, 50, 1_000)?;
-    let filter = SummaryFilter { agent, status };
+    let visible_to = allowed.viewer();
+    let filter = SummaryFilter { agent, status, visible_to };
     let page = api.store.conversations(&filter, query.cursor.as_deref(), limit).await?;
     let rows = page.items.into_iter().map(|(id, summary)| row(&api, id, summary));
     let rows = futures::stream::iter(rows).buffered(MAX_CONCURRENT_INSPECTIONS);
@@ -241,7 +296,7 @@ pub(super) async fn list(
 async fn row(api: &Api, id: ConversationId, summary: ConversationSummary) -> Row {
     let ConversationSummary { agent, mut status, last_seq, created_at, metadata, .. } = summary;
     if status == ConversationStatus::Preparing {
-        let live = api.conversations.inspect(&id).await;
+        let live = api.conversations.unscoped().inspect(&id).await;
         status = status.with_streaming(live.is_some_and(|live| live.streaming.is_some()));
     }
     Row { id, agent, state: status, last_seq, created_at, metadata }
@@ -252,11 +307,11 @@ async fn row(api: &Api, id: ConversationId, summary: ConversationSummary) -> Row
     tag = "conversations", params(ConversationPath),
     responses((status = 200, description = "The snapshot.", body = Snapshot)))]
 pub(super) async fn get(
+    allowed: Allowed<Read>,
     State(api): State<Api>,
     Path(id): Path<String>,
 ) -> Result<Json<Snapshot>, Problem> {
-    let snapshot = api.conversations.snapshot(&extract::conversation(&id)?).await?;
-    snapshot.map(Json).ok_or_else(|| Problem::not_found("conversation"))
+    api.conversations.snapshot(&allowed, &allowed.conversation(&id)?).await.map(Json)
 }
 
 /// Deletes a conversation with its journal, alarms and indexes.
@@ -264,13 +319,14 @@ pub(super) async fn get(
     tag = "conversations", params(ConversationPath, IdempotencyKeyHeader),
     responses((status = 204, description = "The conversation is gone.")))]
 pub(super) async fn delete(
+    allowed: Allowed<Delete>,
     State(api): State<Api>,
     Path(id): Path<String>,
     idempotency: Idempotency,
 ) -> Result<StatusCode, Problem> {
-    let id = extract::conversation(&id)?;
-    let keys = idempotency.keys(extract::fingerprint(&["DELETE", id.as_str()]));
-    match api.conversations.deliver(&id, Request::Delete, keys).await? {
+    let id = allowed.conversation(&id)?;
+    let keys = idempotency.keys(&allowed, extract::fingerprint(&["DELETE", id.as_str()]));
+    match api.conversations.deliver(&allowed, &id, Request::Delete, keys).await? {
         Reply::Deleted => Ok(StatusCode::NO_CONTENT),
         other => Err(unexpected(&other)),
     }
@@ -305,27 +361,19 @@ pub(super) struct JournalPage {
     tag = "conversations", params(ConversationPath, JournalQuery),
     responses((status = 200, description = "A page of the journal.", body = JournalPage)))]
 pub(super) async fn journal(
+    allowed: Allowed<Read>,
     State(api): State<Api>,
     Path(id): Path<String>,
     Query(query): Query<JournalQuery>,
 ) -> Result<Json<JournalPage>, Problem> {
-    let id = extract::conversation(&id)?;
+    let id = allowed.conversation(&id)?;
     let limit = extract::limit(query.limit, 100, 1_000)?;
     let after = extract::position("after", query.after)?;
-    let summary = existing(&api, &id).await?;
+    let summary = api.conversations.summary(&allowed, &*api.store, &id).await?;
     let events = api.store.events(&id, after, limit).await?;
     // An event may have been appended after the summary was read.
     let last_read = events.last().map(|event| event.seq).unwrap_or_default();
     Ok(Json(JournalPage { events, last_seq: summary.last_seq.max(last_read) }))
-}
-
-/// The summary of a conversation; a problem if it does not exist.
-pub(super) async fn existing(
-    api: &Api,
-    id: &ConversationId,
-) -> Result<ConversationSummary, Problem> {
-    let summary = api.store.summary(id).await?;
-    summary.ok_or_else(|| Problem::not_found("conversation"))
 }
 
 /// Parses an agent's name.

@@ -20,6 +20,8 @@ use super::openapi::{
 };
 use super::problem::Problem;
 use super::{Api, agents};
+use crate::access::Allowed;
+use crate::access::permission::{ManageDecisions, Read, RevokeDecisions};
 
 /// The decisions that have not expired, the one that expires first at the front.
 #[derive(Debug, Serialize, ToSchema)]
@@ -42,12 +44,12 @@ impl Decisions {
     operation_id = "list_decisions", params(ConversationPath),
     responses((status = 200, description = "The decisions that have not expired.", body = Decisions)))]
 pub(super) async fn of_conversation(
+    allowed: Allowed<Read>,
     State(api): State<Api>,
     Path(id): Path<String>,
 ) -> Result<Json<Decisions>, Problem> {
-    let id = extract::conversation(&id)?;
-    let state = api.conversations.stored_state(&id).await?;
-    let state = state.ok_or_else(|| Problem::not_found("conversation"))?;
+    let id = allowed.conversation(&id)?;
+    let state = api.conversations.state(&allowed, &id).await?;
     let own = state.decisions.into_iter();
     // A decision that is being published to the agent is the agent's.
     let own =
@@ -60,14 +62,19 @@ pub(super) async fn of_conversation(
     operation_id = "revoke_decision", tag = "decisions", params(DecisionPath, IdempotencyKeyHeader),
     responses((status = 204, description = "The decision no longer applies.")))]
 pub(super) async fn revoke(
+    allowed: Allowed<RevokeDecisions>,
     State(api): State<Api>,
     Path((id, decision)): Path<(String, String)>,
     idempotency: Idempotency,
 ) -> Result<StatusCode, Problem> {
-    let id = extract::conversation(&id)?;
+    let id = allowed.conversation(&id)?;
     let fingerprint = extract::fingerprint(&["revoke", id.as_str(), &decision]);
     let request = Request::RevokeDecision(DecisionId::new(decision));
-    match api.conversations.deliver(&id, request, idempotency.keys(fingerprint)).await? {
+    match api
+        .conversations
+        .deliver(&allowed, &id, request, idempotency.keys(&allowed, fingerprint))
+        .await?
+    {
         Reply::Revoked => Ok(StatusCode::NO_CONTENT),
         other => Err(unexpected(&other)),
     }
@@ -78,6 +85,7 @@ pub(super) async fn revoke(
     operation_id = "list_agent_decisions", params(AgentPath),
     responses((status = 200, description = "The decisions that have not expired.", body = Decisions)))]
 pub(super) async fn of_agent(
+    _: Allowed<ManageDecisions>,
     State(api): State<Api>,
     Path(name): Path<String>,
 ) -> Result<Json<Decisions>, Problem> {
@@ -90,19 +98,24 @@ pub(super) async fn of_agent(
     operation_id = "revoke_agent_decision", params(AgentDecisionPath, IdempotencyKeyHeader),
     responses((status = 204, description = "The decision no longer applies.")))]
 pub(super) async fn revoke_of_agent(
+    allowed: Allowed<ManageDecisions>,
     State(api): State<Api>,
     Path((name, decision)): Path<(String, String)>,
     idempotency: Idempotency,
 ) -> Result<StatusCode, Problem> {
     let name = existing_agent(&api, &name).await?;
     let fingerprint = extract::fingerprint(&["revoke", name.as_str(), &decision]);
-    if agents::first_response(&api, &name, &idempotency, &fingerprint).await?.is_some() {
+    if agents::first_response(&api, &name, &idempotency.keys(&allowed, fingerprint.clone()))
+        .await?
+        .is_some()
+    {
         return Ok(StatusCode::NO_CONTENT);
     }
     if !api.catalog.revoke(&name, &DecisionId::new(decision)).await? {
         return Err(Problem::not_found("decision"));
     }
-    let stored = agents::stored_response(&api, &idempotency, fingerprint, Value::Null);
+    let stored =
+        agents::stored_response(&api, idempotency.keys(&allowed, fingerprint), Value::Null);
     if let Some(stored) = stored {
         api.store.reserve(&agent_scope(&name), stored, api.clock.now()).await?;
     }

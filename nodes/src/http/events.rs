@@ -7,6 +7,7 @@ use std::time::Duration;
 use abide_actors::live::Signal;
 use abide_actors::snapshot::Snapshot;
 use abide_conversation::event::{Event, EventData};
+use abide_conversation::identity::Participants;
 use abide_conversation::ids::{MessageId, TurnId};
 use abide_conversation::state::ConversationStatus;
 use abide_conversation::{ConversationId, Seq, Step};
@@ -17,7 +18,7 @@ use axum::http::{HeaderMap, HeaderName, header};
 use axum::response::IntoResponse;
 use bytes::{Bytes, BytesMut};
 use serde::Deserialize;
-use tokio::time::timeout;
+use tokio::time::sleep;
 use utoipa::IntoParams;
 
 use super::Api;
@@ -27,6 +28,8 @@ use super::extract::{Path, Query};
 use super::frames::{self, Frame, Payload};
 use super::openapi::{ConversationPath, LastEventId, StreamFrame};
 use super::problem::Problem;
+use crate::access::permission::Read;
+use crate::access::{Allowed, CredentialWatch};
 
 /// How many events are read from the store at a time: they stay in memory for a client that does not
 /// read.
@@ -64,12 +67,13 @@ pub(super) struct EventsQuery {
         body = StreamFrame,
         example = json!("event: turn_started\ndata: {\"turn_id\":\"turn_1\"}\nid: 3\n\n"))))]
 pub(super) async fn events(
+    allowed: Allowed<Read>,
     State(api): State<Api>,
     Path(id): Path<String>,
     Query(query): Query<EventsQuery>,
     headers: HeaderMap,
 ) -> Result<impl IntoResponse, Problem> {
-    let id = extract::conversation(&id)?;
+    let id = allowed.conversation(&id)?;
     let resume = match headers.get("Last-Event-ID") {
         Some(given) => {
             let seq = given.to_str().ok().and_then(|given| given.trim().parse().ok().map(Seq::new));
@@ -81,8 +85,10 @@ pub(super) async fn events(
     // Subscribe before reading the snapshot, so that no event falls in between.
     let subscription = api.hub.subscribe(&id);
     api.hub.wait_until_announced(ANNOUNCE_TIMEOUT).await;
-    let snapshot = api.conversations.snapshot(&id).await?;
-    let snapshot = snapshot.ok_or_else(|| Problem::not_found("conversation"))?;
+    let snapshot = api.conversations.snapshot(&allowed, &id).await?;
+    let Snapshot { owner, members, created_at, .. } = &snapshot;
+    let participants = Participants { owner: owner.clone(), members: members.clone() };
+    let credential = api.access.watch(&allowed, participants, *created_at);
     subscription.mark_known(snapshot.last_seq);
     subscription.mark_children(!snapshot.descendants.calls.is_empty());
     let feed = Feed {
@@ -98,6 +104,8 @@ pub(super) async fn events(
             .map(|message| (message.id.clone(), message.delta_seq)),
         children: KnownChildren::new(&snapshot.descendants),
         encoded: BytesMut::new(),
+        credential,
+        has_credential_ended: false,
         subscription,
         api,
         id,
@@ -131,6 +139,14 @@ fn position(snapshot: &Snapshot) -> Position {
     Some((turn.id.clone(), done))
 }
 
+/// Returns when the credential has ended.
+async fn ended(credential: &mut Option<CredentialWatch>) {
+    match credential {
+        Some(credential) => credential.ended().await,
+        None => std::future::pending().await,
+    }
+}
+
 /// The frames for one client, produced as fast as it reads.
 struct Feed {
     api: Api,
@@ -153,6 +169,9 @@ struct Feed {
     children: KnownChildren,
     /// Encoded frames that are not sent yet.
     encoded: BytesMut,
+    /// The client's credential; `None` if the node authenticates nobody.
+    credential: Option<CredentialWatch>,
+    has_credential_ended: bool,
 }
 
 impl Feed {
@@ -167,7 +186,7 @@ impl Feed {
     /// the store failed.
     async fn next_chunk(&mut self) -> Option<Bytes> {
         while self.encoded.is_empty() {
-            if self.is_deleted {
+            if self.is_deleted || self.has_credential_ended {
                 return None;
             }
             if self.is_behind {
@@ -178,8 +197,13 @@ impl Feed {
                 self.send_state().await?;
                 continue;
             }
-            let Ok(item) = timeout(KEEP_ALIVE_INTERVAL, self.subscription.next()).await else {
-                return Some(Bytes::from_static(b":\n\n"));
+            let item = tokio::select! {
+                item = self.subscription.next() => item,
+                () = ended(&mut self.credential) => {
+                    self.has_credential_ended = true;
+                    return Some(Frame::live(Payload::CredentialEnded {}).encode());
+                }
+                () = sleep(KEEP_ALIVE_INTERVAL) => return Some(Bytes::from_static(b":\n\n")),
             };
             let encoding_streams = self.api.encoding_streams.clone();
             let _permit = encoding_streams.acquire().await.ok()?;
@@ -254,7 +278,7 @@ impl Feed {
 
     /// Encodes the state as it is now, for a client that may have missed its changes.
     async fn send_state(&mut self) -> Option<()> {
-        let snapshot = self.api.conversations.snapshot(&self.id).await.ok().flatten()?;
+        let snapshot = self.api.conversations.unscoped().snapshot(&self.id).await.ok().flatten()?;
         let state = Frame::live(Payload::StateChanged { state: snapshot.state });
         self.encoded.extend_from_slice(&state.encode());
         self.subscription.mark_children(!snapshot.descendants.calls.is_empty());

@@ -5,7 +5,7 @@ use std::time::Duration;
 use abide_actors::agent::{self, Format};
 use abide_actors::model::big_numbers::{OVER_64_BITS, find_rounded};
 use abide_actors::request::IdempotencyKey;
-use abide_conversation::{ConversationId, Principal, Seq};
+use abide_conversation::{ConversationId, Seq};
 use axum::body::HttpBody;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{FromRef, FromRequest, FromRequestParts, Request};
@@ -19,6 +19,9 @@ use sha2::{Digest, Sha256};
 
 use super::body_budget::{BodyBudget, BodyMemory};
 use super::problem::{Kind, Problem};
+use crate::access::Allowed;
+use crate::access::permission::Permission;
+use crate::headers::single_header;
 
 /// The largest body in JSON or YAML.
 pub const MAX_BODY_BYTES: usize = 1 << 20;
@@ -28,8 +31,6 @@ const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 const MAX_MAP_BYTES: usize = 64 << 10;
 /// The largest seq: clients and stores count in 64 bits with a sign.
 const MAX_SEQ: u64 = i64::MAX.unsigned_abs();
-/// The longest `Idempotency-Key` or `Abide-Principal`.
-const MAX_NAME_CHARS: usize = 255;
 
 /// The header that makes a request safe to repeat.
 const IDEMPOTENCY_KEY_HEADER: &str = "Idempotency-Key";
@@ -205,38 +206,6 @@ fn reason(error: &QueryRejection) -> String {
     }
 }
 
-/// The principal of a request: the `Abide-Principal` header that a gateway sets, else "anonymous".
-pub struct Caller(pub Principal);
-
-impl<S: Send + Sync> FromRequestParts<S> for Caller {
-    type Rejection = Problem;
-
-    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
-        principal(&parts.headers, "anonymous").map(Self)
-    }
-}
-
-/// The operator of a request: the `Abide-Principal` header, else "operator".
-pub struct Operator(pub Principal);
-
-impl<S: Send + Sync> FromRequestParts<S> for Operator {
-    type Rejection = Problem;
-
-    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
-        principal(&parts.headers, "operator").map(Self)
-    }
-}
-
-fn principal(headers: &HeaderMap, default: &str) -> Result<Principal, Problem> {
-    let given = single_header(headers, "Abide-Principal")?;
-    match given.unwrap_or_else(|| default.to_owned()) {
-        given if given == Principal::system().as_str() => {
-            Err(Problem::field("Abide-Principal", "must not be \"system\""))
-        }
-        given => Ok(Principal::new(given)),
-    }
-}
-
 /// The `Idempotency-Key` of a request.
 pub struct Idempotency(Option<String>);
 
@@ -249,40 +218,32 @@ impl<S: Send + Sync> FromRequestParts<S> for Idempotency {
 }
 
 impl Idempotency {
+    /// Whether the request has a key.
+    pub fn is_given(&self) -> bool {
+        self.0.is_some()
+    }
+
     /// The keys by which a repeat of a request with this fingerprint is recognised.
-    pub fn keys(&self, fingerprint: String) -> Vec<IdempotencyKey> {
-        let key = self.0.as_ref().map(|key| format!("key:{key}"));
+    ///
+    /// Where callers are authenticated, each has keys of their own: nobody gets the reply to another.
+    pub fn keys<P: Permission>(
+        &self,
+        allowed: &Allowed<P>,
+        fingerprint: String,
+    ) -> Vec<IdempotencyKey> {
+        let key = self.0.as_ref().map(|key| match allowed.subject() {
+            Some(sub) => format!("key:{}", self::fingerprint(&[sub, key])),
+            None => format!("key:{key}"),
+        });
         let idempotency_key =
             |key| IdempotencyKey { key, fingerprint, field: IDEMPOTENCY_KEY_HEADER.into() };
         key.map(idempotency_key).into_iter().collect()
     }
 }
 
-/// A header that may be given at most once; `None` if it is absent.
-fn single_header(headers: &HeaderMap, name: &str) -> Result<Option<String>, Problem> {
-    let mut values = headers.get_all(name).iter();
-    let Some(value) = values.next() else { return Ok(None) };
-    if values.next().is_some() {
-        return Err(Problem::field(name, "must be given only once"));
-    }
-    let text = value.to_str().unwrap_or_default();
-    if (1..=MAX_NAME_CHARS).contains(&text.len()) {
-        Ok(Some(text.to_owned()))
-    } else {
-        let rule = format!("must be 1 to {MAX_NAME_CHARS} visible characters");
-        Err(Problem::field(name, rule))
-    }
-}
-
 /// A conversation's id in a path. An id that no conversation can have is not found.
 pub fn conversation(id: &str) -> Result<ConversationId, Problem> {
     ConversationId::parse(id).ok_or_else(|| Problem::not_found("conversation"))
-}
-
-/// The id that a client chose for a new conversation.
-pub fn new_conversation(id: &str) -> Result<ConversationId, Problem> {
-    let rule = "must be 1 to 128 of A-Z a-z 0-9 _ . : -, and neither . nor ..";
-    ConversationId::parse(id).ok_or_else(|| Problem::field("id", rule))
 }
 
 /// Refuses `assigns` or `metadata` that are too large.

@@ -91,6 +91,9 @@ pub(super) enum Payload {
     ChildSuspended(Box<InboxEntry>),
     /// A call of a descendant no longer waits as `child_suspended`, or the snapshot, said. Live only.
     ChildCallClosed { conversation_id: ConversationId, call_id: CallId, suspension: u32 },
+    /// The credential of the request has ended, and with it the stream: reconnect with another. Live
+    /// only.
+    CredentialEnded {},
     /// A hook refused the message that the model had streamed; it is not part of the conversation, and
     /// another follows.
     MessageRefused {

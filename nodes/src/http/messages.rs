@@ -16,13 +16,15 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use utoipa::{IntoParams, ToSchema};
 
-use super::conversations::{agent_name, existing, unexpected};
+use super::conversations::{agent_name, unexpected};
 use super::extract;
-use super::extract::{Body, Caller, Idempotency, Path, Query};
+use super::extract::{Body, Idempotency, Path, Query};
 use super::openapi::{ConversationPath, IdempotencyKeyHeader, PrincipalHeader};
 use super::problem::Problem;
 use super::transcript::{Cursor, ListedMessage, Transcript};
 use super::{Api, blobs};
+use crate::access::Allowed;
+use crate::access::permission::{Read, Send};
 use crate::telemetry::TurnExtension;
 
 /// How many events are read from the store at a time, to find messages among them.
@@ -97,19 +99,19 @@ pub(super) enum BusyPolicy {
             {"type": "image", "source": {"type": "url", "url": "https://example.com/cat.png"}}]}))))),
     responses((status = 202, description = "The message is journalled, and its turn runs or is queued.", body = Sent)))]
 pub(super) async fn send(
+    allowed: Allowed<Send>,
     State(api): State<Api>,
     Path(id): Path<String>,
-    Caller(principal): Caller,
     idempotency: Idempotency,
     body: Body<NewMessage>,
 ) -> Result<(StatusCode, Extension<TurnExtension>, Json<Sent>), Problem> {
     let message = body.value;
     let id = match message.agent {
-        Some(_) => extract::new_conversation(&id)?,
-        None => extract::conversation(&id)?,
+        Some(_) => allowed.new_conversation(&id)?,
+        None => allowed.conversation(&id)?,
     };
     let mut content = content(message.text, message.content)?;
-    let mut keys = idempotency.keys(body.fingerprint);
+    let mut keys = idempotency.keys(&allowed, body.fingerprint);
     keys.extend(message.message_id.as_deref().map(|id| message_key(id, &content)).transpose()?);
     blobs::resolve_blobs(&*api.store, &mut content).await?;
     for block in &mut content {
@@ -119,7 +121,7 @@ pub(super) async fn send(
         agent: message.agent.as_deref().map(agent_name).transpose()?,
         content,
         message_id: message.message_id,
-        principal,
+        principal: allowed.principal(),
         assigns: extract::bounded("assigns", message.assigns)?,
         answer_format: answer_format(message.schema).await?,
         if_busy: match message.if_busy {
@@ -128,7 +130,7 @@ pub(super) async fn send(
             BusyPolicy::Interrupt => IfBusy::Interrupt,
         },
     });
-    match api.conversations.deliver(&id, request, keys).await? {
+    match api.conversations.deliver(&allowed, &id, request, keys).await? {
         Reply::Sent { conversation_id, turn_id, seq } => {
             let turn = TurnExtension(SpanContext::of_turn(&conversation_id, &turn_id));
             Ok((
@@ -215,23 +217,23 @@ pub(super) struct MessagePage {
     tag = "messages", params(ConversationPath, ListQuery),
     responses((status = 200, description = "A page of messages, oldest first.", body = MessagePage)))]
 pub(super) async fn list(
+    allowed: Allowed<Read>,
     State(api): State<Api>,
     Path(id): Path<String>,
     Query(query): Query<ListQuery>,
 ) -> Result<Json<MessagePage>, Problem> {
-    let id = extract::conversation(&id)?;
+    let id = allowed.conversation(&id)?;
     let limit = extract::limit(query.limit, 50, 1_000)?;
     let cursor = query.before.as_deref().map(str::parse::<Cursor>).transpose();
     let cursor = cursor.map_err(|()| Problem::field("before", "is not a cursor"))?;
     let (before, mut page) = match cursor.unwrap_or(Cursor::Queued(0)) {
         Cursor::Queued(shown) => {
-            let state = api.conversations.stored_state(&id).await?;
-            let state = state.ok_or_else(|| Problem::not_found("conversation"))?;
+            let state = api.conversations.state(&allowed, &id).await?;
             let turns = state.queue.into_iter().map(|queued| queued.id);
             (state.seq.saturating_add(1), Transcript::after_queue(turns.collect(), shown))
         }
         Cursor::Before(seq) => {
-            existing(&api, &id).await?;
+            api.conversations.summary(&allowed, &*api.store, &id).await?;
             (seq, Transcript::default())
         }
     };

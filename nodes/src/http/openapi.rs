@@ -6,6 +6,8 @@ mod tagged;
 
 use std::sync::LazyLock;
 
+use crate::access::Allowed;
+use crate::access::permission::Known;
 use axum::http::header;
 use axum::response::IntoResponse;
 use serde_json::{Value, json};
@@ -14,7 +16,7 @@ use utoipa::openapi::{InfoBuilder, License, OpenApi, OpenApiBuilder};
 pub(super) use abide_actors::agent::document::{AgentDocument, ToolDocument};
 pub(super) use params::{
     AgentDecisionPath, AgentPath, BlobPath, CallPath, ConversationPath, DecisionPath,
-    IdempotencyKeyHeader, LastEventId, PrincipalHeader,
+    IdempotencyKeyHeader, KeyPath, LastEventId, PrincipalHeader,
 };
 pub(super) use tagged::{JournalEvent, StreamFrame};
 
@@ -50,12 +52,12 @@ pub(super) fn blank() -> OpenApi {
 /// Reads this document, the OpenAPI 3.1 description of the public API.
 #[utoipa::path(get, path = "/openapi.json", operation_id = "get_openapi", tag = "meta",
     responses((status = 200, description = "OpenAPI 3.1.", body = Object)))]
-pub(super) async fn openapi() -> impl IntoResponse {
+pub(super) async fn openapi(_: Allowed<Known>) -> impl IntoResponse {
     ([(header::CONTENT_TYPE, "application/json")], text())
 }
 
 fn document() -> Value {
-    let mut document = json!(super::routes().into_openapi());
+    let mut document = json!(super::routes().into_parts().1);
     tagged::journal(&mut document);
     tagged::frames(&mut document);
     one_of(&mut document, "ResolutionRequest", &["approved", "result", "error"]);
@@ -63,6 +65,7 @@ fn document() -> Value {
     headers_are_not_null(&mut document);
     summary_may_be_false(&mut document);
     problems::describe(&mut document);
+    credentials(&mut document);
     document
 }
 
@@ -79,6 +82,14 @@ fn summary_may_be_false(document: &mut Value) {
     if let Some(alternatives) = summary["oneOf"].as_array_mut() {
         alternatives.push(json!({"type": "boolean", "enum": [false]}));
     }
+}
+
+/// Says how callers authenticate. A node on loopback alone asks for no credential.
+fn credentials(document: &mut Value) {
+    let description = "An API key, a JWT of an issuer, or a conversation token.";
+    document["components"]["securitySchemes"] =
+        json!({"credential": {"type": "http", "scheme": "bearer", "description": description}});
+    document["security"] = json!([{"credential": []}, {}]);
 }
 
 /// Removes `null` from the types of header parameters: a header is absent, never null.

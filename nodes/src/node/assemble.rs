@@ -14,7 +14,6 @@ use abide_actors::model::http::{HttpModel, HttpTimeouts};
 use abide_actors::model::providers::ProviderSet;
 use abide_actors::services::Executors;
 use abide_actors::tools::{BuiltinServices, Extensions};
-use abide_actors::workspace::Workspaces;
 use abide_registry::agent_catalog::AgentCatalog;
 use abide_registry::member::ProcessId;
 use abide_registry::membership::{Member, MemberState};
@@ -30,6 +29,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::protected_ports::PortGuard;
 use super::{Node, builtin_tools, stores};
+use crate::access::{AccessControl, CallerConversations, CheckedAuthFile};
 use crate::admin::{self, Admin};
 use crate::config::Config;
 use crate::http::body_budget::BodyBudget;
@@ -48,23 +48,22 @@ pub(super) struct Blueprint {
     pub(super) extensions: Arc<Extensions>,
     pub(super) definitions: Vec<Definition>,
     pub(super) cluster_secret: Option<ClusterSecret>,
+    pub(super) auth: Option<CheckedAuthFile>,
     pub(super) metrics: Option<PrometheusHandle>,
 }
 
 impl Blueprint {
     /// Opens the store, resumes what ran there, and serves.
     pub(super) async fn assemble(self) -> Result<Node, StartError> {
-        let Self { config, extensions, definitions, cluster_secret, metrics } = self;
+        let Self { config, extensions, definitions, cluster_secret, auth, metrics } = self;
         let public_listener = listen(config.listen).await?;
         let admin_listener = listen(config.admin_listen).await?;
         let public = local_address(&public_listener)?;
         let admin = local_address(&admin_listener)?;
-        for (address, may) in config.open_apis() {
-            tracing::warn!(%address, anybody_may = may, "api open to the network: nobody is authenticated");
-        }
         let opened = stores::open(&config).await?;
         let is_shared = opened.is_shared;
         let (store, clock) = (opened.store.clone(), opened.clock.clone());
+        let (access, auth_follower) = access_control(auth, &store, &clock)?;
         let cluster_listener =
             if is_shared { Some(listen(config.cluster_listen).await?) } else { None };
         let cluster = cluster_listener.as_ref().map(local_address).transpose()?;
@@ -76,7 +75,7 @@ impl Blueprint {
         let tools = builtin_tools::prepare(&config, is_shared, &clock, ports)?;
         let executors = executors(&extensions, tools.services, tools.mcp_directory, &clock)?;
         let (workspaces, mcp) = (executors.workspaces.clone(), executors.mcp.clone());
-        let notes = ReadinessNotes::new(tools.notes, workspaces.clone(), mcp);
+        let notes = ReadinessNotes::new(tools.notes, workspaces.clone(), mcp, access.clone());
         let deps = RuntimeDeps {
             me: member(&config, &*clock, cluster.unwrap_or(public), &listeners),
             lease: if is_shared { config.lease } else { ENDLESS_LEASE },
@@ -111,10 +110,24 @@ impl Blueprint {
             metrics,
             state: runtime.state.clone(),
             notes,
+            access: access.clone(),
             bodies: BodyBudget::default(),
         };
         let allowed_hosts = AllowedHosts::new(&config.allow_host);
-        let public_api = api(&runtime, catalog, store, clock, workspaces, allowed_hosts.clone());
+        let public_api = Api::new(ApiDeps {
+            conversations: CallerConversations::new(runtime.conversations.clone()),
+            catalog,
+            store,
+            hub: runtime.hub.clone(),
+            clock,
+            workspaces,
+            allowed_hosts: allowed_hosts.clone(),
+            access: access.clone(),
+            requests_in_flight: AtomicUsize::new(0),
+            bodies: BodyBudget::default(),
+            encoding_streams: Arc::new(Semaphore::new(http::events::MAX_ENCODING_STREAMS)),
+            blobs_in_flight: Arc::new(Semaphore::new(http::blobs::MAX_BLOBS_IN_FLIGHT)),
+        });
         let public_router = http::router(public_api, &config.allow_origin);
         let admin_router = admin::router(operators_api, allowed_hosts);
         let (stop, stopped) = watch::channel(false);
@@ -133,6 +146,8 @@ impl Blueprint {
             extensions,
             _metrics_upkeep: metrics_upkeep,
             agent_seeder,
+            access,
+            _auth_follower: auth_follower,
             _protected_ports,
             close_watch: opened.close_watch,
             failure_watch: opened.failure_watch,
@@ -156,28 +171,15 @@ async fn begin(
     begun.await.map_err(|error| StartError::Broken(error.to_string()))
 }
 
-/// What the handlers of the public API work with.
-fn api(
-    runtime: &NodeRuntime,
-    catalog: Arc<AgentCatalog>,
-    store: Arc<dyn Store>,
-    clock: Arc<dyn Clock>,
-    workspaces: Arc<Workspaces>,
-    allowed_hosts: AllowedHosts,
-) -> Api {
-    Api::new(ApiDeps {
-        conversations: runtime.conversations.clone(),
-        catalog,
-        store,
-        hub: runtime.hub.clone(),
-        clock,
-        workspaces,
-        allowed_hosts,
-        requests_in_flight: AtomicUsize::new(0),
-        bodies: BodyBudget::default(),
-        encoding_streams: Arc::new(Semaphore::new(http::events::MAX_ENCODING_STREAMS)),
-        blobs_in_flight: Arc::new(Semaphore::new(http::blobs::MAX_BLOBS_IN_FLIGHT)),
-    })
+/// Who may use the node, and what keeps that up to date.
+fn access_control(
+    auth: Option<CheckedAuthFile>,
+    store: &Arc<dyn Store>,
+    clock: &Arc<dyn Clock>,
+) -> Result<(AccessControl, Option<AbortOnDropHandle<()>>), StartError> {
+    let Some(auth) = auth else { return Ok((AccessControl::open(), None)) };
+    let (access, follower) = AccessControl::guarded(auth, store.clone(), clock.clone())?;
+    Ok((access, Some(follower)))
 }
 
 /// This process, as it describes itself to the other nodes.

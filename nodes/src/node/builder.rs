@@ -15,6 +15,7 @@ use serde_json::Value;
 
 use super::Node;
 use super::assemble::Blueprint;
+use crate::access::CheckedAuthFile;
 use crate::config::{Config, StoreUrl};
 use crate::definition_warnings;
 use crate::demo;
@@ -62,15 +63,18 @@ impl NodeBuilder {
         let extensions = Arc::new(demo::with_demo_tools(extensions));
         // Everything that may be refused comes before the first write.
         config.check_node_name().map_err(StartError::Config)?;
+        config.check_addresses().map_err(StartError::Config)?;
         let definitions = definitions(config.agents.as_deref(), agents, &extensions)?;
         check_roots(&config, &definitions)?;
         let cluster_secret = cluster_secret(&config)?;
+        let auth = config.auth.clone().map(CheckedAuthFile::read).transpose()?;
         extensions.start().await.map_err(|error| StartError::Broken(error.to_string()))?;
         let blueprint = Blueprint {
             config,
             extensions: extensions.clone(),
             definitions,
             cluster_secret,
+            auth,
             metrics,
         };
         let started = blueprint.assemble().await;

@@ -15,7 +15,7 @@ use bytes::{Buf, Bytes};
 use hyper::body::{Frame, SizeHint};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use crate::http::problem::Problem;
+use crate::problem::Problem;
 
 /// What a connection writes at the moment.
 #[derive(Clone, Debug, Default)]

@@ -20,6 +20,8 @@ async fn the_console_and_its_module_come_with_the_node() {
         ("/console/console.css", "text/css; charset=utf-8"),
         ("/console/console.js", "text/javascript; charset=utf-8"),
         ("/console/abide.js", "text/javascript; charset=utf-8"),
+        ("/console/credential.js", "text/javascript; charset=utf-8"),
+        ("/console/frames.js", "text/javascript; charset=utf-8"),
     ] {
         let file = file(&api, path).await;
         assert_eq!(file.headers()["content-type"], media);

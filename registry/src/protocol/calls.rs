@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use abide_actors::access::Access;
 use abide_actors::journal::Holder;
 use abide_actors::request::{
     IdempotencyKey, Inspection, ReleaseOutcome, Reply, Request, RequestError,
@@ -44,6 +45,9 @@ pub struct Deliver {
     pub request: Box<Request>,
     #[serde(rename = "repeats")]
     pub idempotency_keys: Vec<IdempotencyKey>,
+    /// What the request may do; a node of an older version authenticates nobody.
+    #[serde(default, skip_serializing_if = "Access::is_unrestricted")]
+    pub access: Access,
 }
 
 /// Starts a conversation on the other node.

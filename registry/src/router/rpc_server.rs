@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use abide_actors::clock::Clock;
-use abide_actors::request::{DeliveryOutcome, Request};
+use abide_actors::request::{DeliveryOutcome, Request, RequestContext};
 use tokio::sync::{mpsc, watch};
 use tokio::time::timeout;
 
@@ -84,7 +84,8 @@ impl RpcServer {
     }
 
     async fn deliver(&self, call: Deliver, left: Duration) -> CallOutcome {
-        let Deliver { id, request, idempotency_keys } = call;
+        let Deliver { id, request, idempotency_keys, access } = call;
+        let context = RequestContext { access, idempotency_keys };
         let router = &self.conversations;
         if *request == Request::Delete && router.quarantined_here(&id).await.is_some() {
             return Deliver::encode(router.delete_here(&id).await);
@@ -95,7 +96,7 @@ impl RpcServer {
             Ok(Err(error)) => return Deliver::encode(Err(error)),
             Err(_) => return late(),
         };
-        match deliver_to_actor(&handle, *request, idempotency_keys).await {
+        match deliver_to_actor(&handle, *request, context).await {
             Ok(DeliveryOutcome::Done(reply)) => Deliver::encode(Ok(reply)),
             Ok(DeliveryOutcome::Failed(error)) | Err(error) => Deliver::encode(Err(error)),
             Ok(DeliveryOutcome::NotTaken(..)) => CallOutcome::NotHere,

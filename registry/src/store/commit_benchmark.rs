@@ -91,6 +91,7 @@ fn commit(seq: Seq, bytes: usize) -> Commit {
         last_seq: seq,
         created_at: at,
         metadata: Map::new(),
+        participants: Default::default(),
         alarm: None,
         active: false,
     };

@@ -41,6 +41,7 @@ mod tests {
             last_seq: Seq::new(last_seq),
             created_at: at,
             metadata: Default::default(),
+            participants: Default::default(),
             alarm: None,
             active: false,
         };

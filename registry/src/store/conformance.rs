@@ -1,5 +1,6 @@
 //! The promises that every store keeps, as one suite: a test for each promise and store.
 
+mod access;
 mod agents;
 mod audit;
 mod blobs;
@@ -8,6 +9,7 @@ mod fixtures;
 mod indexes;
 mod journal;
 
+pub(super) use access::*;
 pub(super) use agents::*;
 pub(super) use audit::*;
 pub(super) use blobs::*;
@@ -76,6 +78,9 @@ macro_rules! conformance {
             an_agent_is_put_only_over_the_revision_that_is_expected,
             agents_are_listed_by_name,
             decisions_belong_to_one_agent_and_are_deleted_with_it,
+            every_change_of_a_key_is_seen_by_its_version,
+            a_removed_key_is_not_updated_nor_marked,
+            lists_show_what_their_viewer_may_see,
             a_blob_is_stored_whole_and_once,
             a_deleted_blob_is_gone_and_can_be_stored_again,
             blobs_outlive_deleted_conversations,

@@ -7,6 +7,7 @@
 //! after a SIGKILL from 1.1 s to 1 ms. So it is used from 256 MiB on; up to that size opening takes
 //! 0.35 s at most.
 
+mod api_keys;
 mod audit;
 mod blobs;
 mod disk;
@@ -20,7 +21,7 @@ mod tests;
 mod write;
 mod writer;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
@@ -42,7 +43,7 @@ use self::store_dir::StoreDir;
 use self::write::{Append, EncodedResponse, Outcome, ReplaceAgent, Write};
 use self::writer::{Job, MAX_QUEUED_JOBS, Writer};
 use super::paging;
-use super::{ListError, Page, Store, StoredAgent, SummaryFilter, agent_scope};
+use super::{KeyChange, KeyList, ListError, Page, Store, StoredAgent, SummaryFilter, agent_scope};
 use crate::partition::PartitionSet;
 
 pub use self::failure::FailureWatch;
@@ -440,6 +441,26 @@ impl Store for Embedded {
 
     async fn decisions(&self, agent: &AgentName) -> Result<Vec<RememberedDecision>, StoreError> {
         self.read_row(|from| read::decisions(from, agent.as_str()))
+    }
+
+    async fn change_key(&self, change: KeyChange) -> Result<bool, StoreError> {
+        let json = match &change {
+            KeyChange::Add(key) | KeyChange::Update(key) => Some(write::json(key)?),
+            KeyChange::Remove(_) => None,
+        };
+        self.write(Write::ChangeKey { change, json }).await
+    }
+
+    async fn keys(&self, known: Option<u64>) -> Result<Option<KeyList>, StoreError> {
+        self.read(move |from| api_keys::list(from, known)).await
+    }
+
+    async fn mark_keys_used(&self, used: &[(String, Timestamp)]) -> Result<(), StoreError> {
+        self.write(Write::MarkKeysUsed { used: used.to_vec() }).await.map(|_| ())
+    }
+
+    async fn keys_used(&self) -> Result<BTreeMap<String, Timestamp>, StoreError> {
+        self.read(api_keys::used).await
     }
 }
 

@@ -22,7 +22,9 @@ use async_trait::async_trait;
 use super::claims::Claims;
 use super::commit_rules;
 use super::paging::{self, InboxKey};
-use super::{ListError, Page, Store, StoredAgent, SummaryFilter, agent_scope};
+use super::{
+    KeyChange, KeyList, ListError, Page, Store, StoredAgent, StoredKey, SummaryFilter, agent_scope,
+};
 use crate::partition::{Partition, PartitionSet};
 
 /// Ordered maps behind one lock: every call is atomic, and the store is never unavailable.
@@ -46,6 +48,9 @@ struct Tables {
     newest: BTreeMap<AgentName, Revision>,
     revisions: BTreeMap<Revision, StoredAgent>,
     decisions: BTreeMap<(AgentName, DecisionId), RememberedDecision>,
+    keys: BTreeMap<String, StoredKey>,
+    keys_version: u64,
+    keys_used: BTreeMap<String, Timestamp>,
     blobs: BTreeMap<BlobId, Blob>,
     audit: audit::Entries,
 }
@@ -121,12 +126,14 @@ impl Tables {
                 self.inbox.remove(&(at, id.clone(), closed.call_id, closed.suspension));
             }
         }
-        let agent = &commit.summary.agent;
+        let (agent, participants) = (&commit.summary.agent, &commit.summary.participants);
         for pending in commit.opened {
             let call = pending.call_id.clone();
             open.insert((call.clone(), pending.suspension), pending.expires_at);
             let key = (pending.expires_at, id.clone(), call, pending.suspension);
-            let entry = InboxEntry { conversation_id: id.clone(), agent: agent.clone(), pending };
+            let (conversation_id, agent) = (id.clone(), agent.clone());
+            let participants = participants.clone();
+            let entry = InboxEntry { conversation_id, agent, participants, pending };
             self.inbox.insert(key, entry);
         }
         self.add_to_indexes(id, &commit.summary);
@@ -479,6 +486,43 @@ impl Store for Memory {
         let tables = self.tables();
         let found = tables.decisions.iter().filter(|((owner, _), _)| owner == agent);
         Ok(found.map(|(_, decision)| decision.clone()).collect())
+    }
+
+    async fn change_key(&self, change: KeyChange) -> Result<bool, StoreError> {
+        let tables = &mut *self.tables();
+        let was_there = tables.keys.contains_key(change.id());
+        match change {
+            KeyChange::Update(_) if !was_there => return Ok(false),
+            KeyChange::Add(key) | KeyChange::Update(key) => {
+                tables.keys.insert(key.id.clone(), key);
+            }
+            KeyChange::Remove(id) => {
+                tables.keys.remove(&id);
+                tables.keys_used.remove(&id);
+            }
+        }
+        tables.keys_version += 1;
+        Ok(was_there)
+    }
+
+    async fn keys(&self, known: Option<u64>) -> Result<Option<KeyList>, StoreError> {
+        let tables = self.tables();
+        let version = tables.keys_version;
+        let list = || KeyList { version, keys: tables.keys.values().cloned().collect() };
+        Ok((known != Some(version)).then(list))
+    }
+
+    async fn mark_keys_used(&self, used: &[(String, Timestamp)]) -> Result<(), StoreError> {
+        let tables = &mut *self.tables();
+        for (id, at) in used.iter().filter(|(id, _)| tables.keys.contains_key(id)) {
+            let last = tables.keys_used.entry(id.clone()).or_insert(*at);
+            *last = (*last).max(*at);
+        }
+        Ok(())
+    }
+
+    async fn keys_used(&self) -> Result<BTreeMap<String, Timestamp>, StoreError> {
+        Ok(self.tables().keys_used.clone())
     }
 }
 

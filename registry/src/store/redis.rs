@@ -1,5 +1,6 @@
 //! The store of a cluster, in Redis: one server, a Redis cluster, or servers behind sentinels.
 
+mod api_keys;
 mod audit;
 mod blobs;
 mod commit_parts;

@@ -76,6 +76,8 @@ async fn late_spawn(node: &TestNode, child: &str) -> Request {
         agent: AgentName::new("kid"),
         content: Vec::new(),
         principal: Principal::system(),
+        identity: None,
+        participants: Default::default(),
         assigns: Default::default(),
         message_assigns: Default::default(),
     }))

@@ -34,6 +34,8 @@ async fn written() -> Arc<Memory> {
         tools: Vec::new(),
         parent: None,
         fork: None,
+        owner: None,
+        members: Vec::new(),
     });
     let mused =
         EventData::Unknown(Unknown { kind: "mused".to_owned(), data: json!({"on": "life"}) });
@@ -45,6 +47,7 @@ async fn written() -> Arc<Memory> {
         last_seq: Seq::new(2),
         created_at: at,
         metadata: Map::new(),
+        participants: Default::default(),
         alarm: None,
         active: false,
     };

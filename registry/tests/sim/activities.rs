@@ -108,6 +108,7 @@ pub fn send(number: u64, text: &str, if_busy: IfBusy) -> Action {
         tools: Vec::new(),
         parent: None,
         fork: None,
+        participants: Default::default(),
     };
     Action::Send(Send {
         create: Some(create),
@@ -117,6 +118,7 @@ pub fn send(number: u64, text: &str, if_busy: IfBusy) -> Action {
         content: vec![text_block(text)],
         message_id: None,
         principal: Principal::new("ada"),
+        identity: None,
         assigns: Default::default(),
         answer_format: AnswerFormat::Agent,
         if_busy,
@@ -153,6 +155,7 @@ pub fn approve(call: CallId, remember: Option<u64>) -> Action {
         call,
         suspension: None,
         by: Principal::new("bob"),
+        identity: None,
         answer: ResolutionAnswer::Approval { approved: true, reason: None, args: None },
         verdict: Some(verdict(Decision::Allow)),
         remember,

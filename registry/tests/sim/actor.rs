@@ -334,6 +334,7 @@ impl Actor {
             agent: created.agent,
             assigns: created.assigns,
             metadata: created.metadata,
+            participants: Default::default(),
             tools: created.tools,
             parent: None,
             fork: Some(Fork { conversation_id: from, at_seq }),
@@ -436,6 +437,7 @@ pub fn compose(
         last_seq: next.seq,
         created_at: next.created_at.unwrap_or(Timestamp::UNIX_EPOCH),
         metadata: next.metadata.clone(),
+        participants: Default::default(),
         alarm: next.alarm(),
         active: !wanted(next).is_empty(),
     };

@@ -66,6 +66,7 @@ fn create(id: &ConversationId, call: &CallId) -> Create {
         tools: Vec::new(),
         parent: Some(Box::new(parent)),
         fork: None,
+        participants: Default::default(),
     }
 }
 

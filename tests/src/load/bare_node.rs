@@ -140,6 +140,7 @@ pub(super) fn commits() -> Result<Vec<Commit>, LoadError> {
             last_seq: state.seq,
             created_at: state.created_at.unwrap_or_default(),
             metadata: state.metadata.clone(),
+            participants: Default::default(),
             alarm: state.alarm(),
             active: !wanted(&state).is_empty(),
         };

@@ -93,10 +93,13 @@ async fn a_definition_that_is_refused_is_named_with_its_tool_and_field() {
 #[tokio::test]
 async fn flags_with_bad_values_are_refused_by_name() {
     let site = Site::new(ABIDE);
-    let bad: [(&[&str], &str); 18] = [
+    let bad: [(&[&str], &str); 21] = [
         (&["--store", "postgres://x"], "--store"),
         (&["--store", "redis://"], "--store"),
         (&["--listen", "nowhere"], "--listen"),
+        (&["--listen", "0.0.0.0:0"], "--auth"),
+        (&["--admin-listen", "[::]:0"], "--auth"),
+        (&["--auth", "/nowhere/auth.yaml"], "--auth"),
         (&["--allow-origin", "example.com"], "--allow-origin"),
         (&["--allow-origin", "https://a.example,https://b.example/path"], "--allow-origin"),
         (&["--allow-host", "https://a.example"], "--allow-host"),

@@ -7,7 +7,7 @@ use abide_actors::journal::{
 use abide_conversation::Timestamp;
 use abide_conversation::remembered_decision::RememberedDecision;
 use abide_conversation::state::ConversationStatus;
-use abide_registry::store::StoredAgent;
+use abide_registry::store::{StoredAgent, StoredKey};
 
 use crate::golden_types::{check, golden};
 
@@ -23,6 +23,7 @@ fn everything_that_was_ever_stored_in_addition_to_journals_still_parses_the_same
         golden::<InboxEntry>("InboxEntry"),
         golden::<StoredResponse>("Answer"),
         golden::<StoredAgent>("StoredAgent"),
+        golden::<StoredKey>("StoredKey"),
         golden::<RememberedDecision>("Remembered"),
         golden::<AuditEntry>("Entry"),
     ];

@@ -1,5 +1,6 @@
 //! Messages between nodes, as older builds send them.
 
+use abide_actors::access::{Access, ApprovalFault, CreateAccess, Reach};
 use abide_actors::live::{Delta, Signal};
 use abide_actors::request::{
     DispatchRequest, ForkRequest, IdempotencyKey, Inspection, RememberRequest, Reply, Request,
@@ -35,6 +36,10 @@ fn every_message_between_nodes_that_was_ever_sent_still_parses_the_same() {
         golden::<command::ResolutionAnswer>("CallAnswer"),
         golden::<IdempotencyKey>("RepeatKey"),
         internally_tagged::<Reply>("Reply", "reply"),
+        golden::<Access>("Access"),
+        golden::<Reach>("Reach"),
+        golden::<CreateAccess>("CreateAccess"),
+        golden::<ApprovalFault>("ApprovalFault"),
         golden::<RequestError>("Failure"),
         golden::<Rejection>("Rejection"),
         golden::<Inspection>("Inspection"),

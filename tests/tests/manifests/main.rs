@@ -29,7 +29,7 @@ fn kubernetes_knows_every_field_of_the_overlays() {
 #[test]
 fn the_secrets_example_makes_what_the_overlays_refer_to() {
     let secrets = overlay::secrets();
-    assert_eq!(secrets.keys().collect::<Vec<_>>(), ["abide", "abide-keys"]);
+    assert_eq!(secrets.keys().collect::<Vec<_>>(), ["abide", "abide-auth", "abide-keys"]);
 }
 
 #[test]

@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::LazyLock;
 
+use abide::config::Generate;
+use abide_conversation::identity::Role;
 use k8s_openapi::api::core::v1::Secret;
 use serde_json::Value;
 
@@ -54,8 +56,11 @@ pub(crate) fn secrets() -> Secrets {
     let text = std::fs::read_to_string(&source).unwrap();
     let dir = tempfile::tempdir().unwrap();
     std::fs::copy(&source, dir.path().join("kustomization.yaml")).unwrap();
-    let examples = text.lines().filter_map(|line| line.strip_prefix("#   echo "));
-    let script: String = examples.map(|line| format!("echo {line}\n")).collect();
+    let key = Generate { roles: vec![Role::Operator], tenant: None }.run().unwrap();
+    std::fs::write(dir.path().join("operator.key"), key + "\n").unwrap();
+    let lines = text.lines().filter_map(|line| line.strip_prefix("#   "));
+    let examples = lines.filter(|line| line.starts_with("echo ") || line.starts_with("{ echo "));
+    let script: String = examples.map(|line| format!("{line}\n")).collect();
     run(Command::new("sh").args(["-euc", &script]).current_dir(dir.path()));
     kustomize(dir.path()).split("\n---\n").map(decode_secret).collect()
 }

@@ -105,8 +105,10 @@ async fn a_url_that_is_none_is_refused() {
 #[tokio::test]
 async fn without_a_secret_every_address_must_be_loopback() {
     let (site, redis) = (Site::new(ABIDE), Redis::own().await);
+    let auth = site.dir().join("auth.yaml");
+    std::fs::write(&auth, "keys: []").unwrap();
     for flag in ["--listen", "--admin-listen", "--cluster-listen", "--cluster-advertise"] {
-        let mut all = vec!["--store", redis.url()];
+        let mut all = vec!["--store", redis.url(), "--auth", auth.to_str().unwrap()];
         for address in ["--listen", "--admin-listen", "--cluster-listen", "--cluster-advertise"] {
             let open = if address == flag { "0.0.0.0:0" } else { "127.0.0.1:0" };
             all.extend([address, open]);

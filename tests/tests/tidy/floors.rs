@@ -16,7 +16,7 @@ const HOUSES: [House; 4] = [
     House {
         source: "actors/conversation/src",
         floors: &[
-            &["ids", "json", "numbers", "timestamp", "usage"],
+            &["identity", "ids", "json", "numbers", "timestamp", "usage"],
             &["context", "elicitation"],
             &["activity", "call_ids", "fork", "message", "remembered_decision"],
             &["permission"],
@@ -30,7 +30,7 @@ const HOUSES: [House; 4] = [
     House {
         source: "actors/src",
         floors: &[
-            &["identity"],
+            &["access", "identity"],
             &["assigns", "clock", "environment", "exec", "journal", "limits", "trace"],
             &["child_calls"],
             &["live"],
@@ -70,15 +70,11 @@ const HOUSES: [House; 4] = [
     House {
         source: "nodes/src",
         floors: &[
-            &[
-                "clock",
-                "config",
-                "definition_warnings",
-                "demo",
-                "launcher",
-                "readiness",
-                "start_error",
-            ],
+            &["clock", "definition_warnings", "demo", "launcher", "problem", "start_error"],
+            &["headers"],
+            &["access"],
+            &["keys_command", "readiness"],
+            &["config"],
             &["seed_agents", "telemetry"],
             &["http"],
             &["admin", "server"],

@@ -34,6 +34,7 @@ pub(super) fn fail_call(draft: &mut Draft, fail: FailCall) -> Result<(), Rejecti
             kind: open.kind,
             suspension: open.suspension,
             by,
+            identity: None,
             approved: None,
             reason: Some(error),
             args: None,

@@ -21,6 +21,7 @@ pub(super) fn resolve(draft: &mut Draft, resolve: Resolve) -> Result<(), Rejecti
         kind: open.kind,
         suspension: open.suspension,
         by: resolve.by,
+        identity: resolve.identity,
         approved: None,
         reason: None,
         args: None,

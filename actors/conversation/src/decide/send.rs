@@ -36,6 +36,7 @@ pub(super) fn send(draft: &mut Draft, mut send: Send) -> Result<(), Rejection> {
         message,
         message_id: send.message_id,
         principal: send.principal,
+        identity: send.identity,
         assigns: send.assigns,
         answer_format: send.answer_format,
     };

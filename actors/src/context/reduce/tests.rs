@@ -29,6 +29,7 @@ impl JournalBuilder {
             message,
             message_id: Default::default(),
             principal: Principal::new("ada"),
+            identity: None,
             assigns: Default::default(),
             answer_format: AnswerFormat::Agent,
         };

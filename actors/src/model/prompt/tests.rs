@@ -35,6 +35,7 @@ fn user(text: &str) -> EventData {
         message: message("u", Role::User, text),
         message_id: None,
         principal: Principal::new("anna"),
+        identity: None,
         assigns: Default::default(),
         answer_format: AnswerFormat::Agent,
     })

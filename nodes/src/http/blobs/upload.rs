@@ -11,7 +11,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use super::permit;
 use crate::http::Api;
 use crate::http::extract::is_over_limit;
-use crate::http::problem::{Kind, Problem};
+use crate::problem::{Kind, Problem};
 
 /// The largest blob; providers accept about as much in one request.
 const MAX_BLOB_BYTES: usize = 20 << 20;

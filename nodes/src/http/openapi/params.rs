@@ -48,6 +48,16 @@ pub(in crate::http) struct ConversationPath {
     id: String,
 }
 
+/// The path of an API key.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Path)]
+#[expect(dead_code, reason = "only its schema is used")]
+pub(in crate::http) struct KeyPath {
+    /// The key's id.
+    #[param(example = "3f1c9a0b7d2e4f6a85")]
+    id: String,
+}
+
 /// The path of a blob.
 #[derive(IntoParams)]
 #[into_params(parameter_in = Path)]

@@ -4,10 +4,17 @@ use axum::http::StatusCode;
 use serde_json::{Value, json};
 
 use super::schemas;
-use crate::http::problem::Kind;
+use crate::problem::Kind;
 
 /// The problems that every operation may answer with.
-const COMMON: [Kind; 4] = [Kind::Forbidden, Kind::Overloaded, Kind::Unavailable, Kind::Internal];
+const COMMON: [Kind; 6] = [
+    Kind::InvalidRequest,
+    Kind::Unauthorized,
+    Kind::Forbidden,
+    Kind::Overloaded,
+    Kind::Unavailable,
+    Kind::Internal,
+];
 
 /// Adds the schema of a problem, and to each operation the problems that it may answer with.
 pub(super) fn describe(document: &mut Value) {
@@ -38,12 +45,11 @@ fn name(status: StatusCode, kinds: &[Kind]) -> String {
 /// The problems of an operation in addition to the common ones; `None` for an unknown operation.
 fn specific(operation: &str) -> Option<&'static [Kind]> {
     use Kind::{
-        AgentMissing, ApprovalRequired, CallNotOpen, ConversationExists, InvalidRequest, NotFound,
-        PayloadTooLarge, TurnInFlight,
+        AgentMissing, ApprovalForbidden, ApprovalRequired, CallNotOpen, ConversationExists,
+        NotFound, PayloadTooLarge, TurnInFlight,
     };
     Some(match operation {
-        "put_agent" | "put_blob" => &[InvalidRequest, PayloadTooLarge],
-        "list_conversations" | "list_pending" => &[InvalidRequest],
+        "put_agent" | "put_blob" => &[PayloadTooLarge],
         "get_agent"
         | "delete_agent"
         | "list_decisions"
@@ -54,20 +60,17 @@ fn specific(operation: &str) -> Option<&'static [Kind]> {
         | "cancel_turn"
         | "list_messages"
         | "read_journal"
-        | "stream_events" => &[InvalidRequest, NotFound],
-        "create_conversation" => {
-            &[InvalidRequest, PayloadTooLarge, ConversationExists, AgentMissing]
-        }
-        "fork_conversation" => {
-            &[InvalidRequest, PayloadTooLarge, NotFound, ConversationExists, AgentMissing]
-        }
-        "send_message" => &[InvalidRequest, PayloadTooLarge, NotFound, TurnInFlight, AgentMissing],
-        "resolve_call" => &[InvalidRequest, PayloadTooLarge, NotFound, CallNotOpen],
-        "dispatch_tool" => {
-            &[InvalidRequest, PayloadTooLarge, NotFound, ApprovalRequired, AgentMissing]
-        }
-        "get_conversation" | "get_blob" => &[NotFound],
-        "list_agents" | "get_openapi" => &[],
+        | "stream_events" => &[NotFound],
+        "create_conversation" => &[PayloadTooLarge, ConversationExists, AgentMissing],
+        "fork_conversation" => &[PayloadTooLarge, NotFound, ConversationExists, AgentMissing],
+        "send_message" => &[PayloadTooLarge, NotFound, TurnInFlight, AgentMissing],
+        "resolve_call" => &[PayloadTooLarge, ApprovalForbidden, NotFound, CallNotOpen],
+        "dispatch_tool" => &[PayloadTooLarge, NotFound, ApprovalRequired, AgentMissing],
+        "create_key" => &[PayloadTooLarge],
+        "mint_token" => &[PayloadTooLarge, NotFound, CallNotOpen],
+        "get_conversation" | "get_blob" | "revoke_key" => &[NotFound],
+        "list_agents" | "get_openapi" | "get_me" | "list_keys" | "list_conversations"
+        | "list_pending" => &[],
         _ => return None,
     })
 }
@@ -176,7 +179,7 @@ mod tests {
 
     #[test]
     fn every_operation_lists_its_problems() {
-        let document = json!(crate::http::routes().into_openapi());
+        let document = json!(crate::http::routes().into_parts().1);
         for (path, item) in document["paths"].as_object().unwrap() {
             for (method, operation) in item.as_object().unwrap() {
                 let id = operation["operationId"].as_str().unwrap();

@@ -48,6 +48,8 @@ pub(in super::super) fn event_of(seq: u64, reason: &str) -> Event {
                 tools: Vec::new(),
                 parent: None,
                 fork: None,
+                owner: None,
+                members: Vec::new(),
             })
         }
         _ => EventData::RepairRequested(RepairRequested { reason: reason.to_owned() }),
@@ -68,6 +70,7 @@ pub(in super::super) fn commit(first: u64, last: u64) -> Commit {
         last_seq: Seq::new(last),
         created_at: at(0),
         metadata: Map::from_iter([("plan".to_owned(), json!("gold"))]),
+        participants: Default::default(),
         alarm: None,
         active: false,
     };

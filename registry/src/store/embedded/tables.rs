@@ -48,6 +48,11 @@ pub(super) const AGENTS: TableDefinition<Text, Text> = TableDefinition::new("age
 pub(super) const REVISIONS: TableDefinition<Text, Json> = TableDefinition::new("revisions");
 /// Agent, decision → remembered decision.
 pub(super) const DECISIONS: TableDefinition<(Text, Text), Json> = TableDefinition::new("decisions");
+/// API key → what is stored of it.
+pub(super) const API_KEYS: TableDefinition<Text, Json> = TableDefinition::new("api_keys");
+/// API key → when it was last used.
+pub(super) const API_KEYS_USED: TableDefinition<Text, Nanos> =
+    TableDefinition::new("api_keys_used");
 /// Blob → its bytes.
 pub(super) const BLOBS: TableDefinition<Text, &[u8]> = TableDefinition::new("blobs");
 /// Blob → its media type and size.
@@ -64,6 +69,8 @@ pub(super) const AUDIT_EXPIRIES: TableDefinition<(Nanos, Text, Text), ()> =
 /// Conversation → how many processes ended while it was at work.
 pub(super) const DEATHS: TableDefinition<Text, u32> = TableDefinition::new("deaths");
 
+/// The row of [`META`] that counts the changes of API keys.
+pub(super) const API_KEYS_ROW: &str = "api_keys";
 /// The row of [`META`] that is 1 while a process has the store open, and 0 after it closed it.
 const OPEN_ROW: &str = "open";
 
@@ -119,6 +126,8 @@ pub(super) fn mark_open(
         }
     }
     transaction.open_table(DEATHS)?;
+    transaction.open_table(API_KEYS)?;
+    transaction.open_table(API_KEYS_USED)?;
     transaction.commit()?;
     Ok(interrupted)
 }

@@ -10,7 +10,8 @@ use abide_conversation::{AgentName, BlobId, ConversationId, DecisionId, Timestam
 use redb::{Error, ReadableTable, Table, WriteTransaction};
 use serde::Serialize;
 
-use super::super::commit_rules;
+use super::super::{KeyChange, commit_rules};
+use super::api_keys;
 use super::audit::{self, Audit};
 use super::blobs;
 use super::tables::{self, Nanos, Record, nanos};
@@ -35,6 +36,8 @@ pub(super) enum Write {
     DeleteAgent { name: AgentName, response: Option<EncodedResponse> },
     Reserve { response: EncodedResponse, now: Timestamp },
     SetDecision { agent: AgentName, id: DecisionId, json: Option<Vec<u8>> },
+    ChangeKey { change: KeyChange, json: Option<Vec<u8>> },
+    MarkKeysUsed { used: Vec<(String, Timestamp)> },
     PutBlob { id: BlobId, blob: Blob },
     DeleteBlob { id: BlobId },
     Audit(audit::EncodedEntry),
@@ -53,6 +56,8 @@ impl Write {
             | Write::DeleteAgent { .. }
             | Write::Reserve { .. }
             | Write::SetDecision { .. }
+            | Write::ChangeKey { .. }
+            | Write::MarkKeysUsed { .. }
             | Write::PutBlob { .. }
             | Write::DeleteBlob { .. }
             | Write::Audit(_) => None,
@@ -103,8 +108,9 @@ impl Append {
         let record = json(&Record { epoch: held.epoch, summary: commit.summary.clone() })?;
         let events = commit.event_json()?;
         let entries = commit.opened.iter().map(|pending| {
-            let (id, agent) = (id.clone(), commit.summary.agent.clone());
-            json(&InboxEntry { conversation_id: id, agent, pending: pending.clone() })
+            let (conversation_id, agent) = (id.clone(), commit.summary.agent.clone());
+            let participants = commit.summary.participants.clone();
+            json(&InboxEntry { conversation_id, agent, participants, pending: pending.clone() })
         });
         let entries = entries.collect::<Result<_, _>>()?;
         let state = commit.state.as_ref().map(json).transpose()?;
@@ -209,6 +215,12 @@ impl<'t> OpenTables<'t> {
                 };
                 Ok(Ok(was_there))
             }
+            Write::ChangeKey { change, json } => {
+                api_keys::change(self.transaction, change, json.as_deref()).map(Ok)
+            }
+            Write::MarkKeysUsed { used } => {
+                api_keys::mark_used(self.transaction, used).map(|()| Ok(true))
+            }
             Write::PutBlob { id, blob } => blobs::put(self.transaction, id.as_str(), blob).map(Ok),
             Write::DeleteBlob { id } => blobs::delete(self.transaction, id.as_str()).map(Ok),
             Write::Audit(entry) => {
@@ -245,6 +257,8 @@ impl<'t> OpenTables<'t> {
             | Write::DeleteAgent { .. }
             | Write::Reserve { .. }
             | Write::SetDecision { .. }
+            | Write::ChangeKey { .. }
+            | Write::MarkKeysUsed { .. }
             | Write::PutBlob { .. }
             | Write::DeleteBlob { .. }
             | Write::Audit(_) => Ok(false),

@@ -216,6 +216,8 @@ impl Writer {
             | Write::DeleteAgent { .. }
             | Write::Reserve { .. }
             | Write::SetDecision { .. }
+            | Write::ChangeKey { .. }
+            | Write::MarkKeysUsed { .. }
             | Write::PutBlob { .. }
             | Write::DeleteBlob { .. }
             | Write::Audit(_) => true,

@@ -66,6 +66,10 @@ impl<'a> CommitParts<'a> {
                 none if none.is_empty() => call.arg(""),
                 metadata => call.json("", metadata)?,
             };
+            call = match &summary.participants {
+                none if none.is_empty() => call.arg(""),
+                participants => call.json("", participants)?,
+            };
         }
         if let Some(state) = &self.commit.state {
             call = call.json(format_args!("{} {} ", super::STATE_FORMAT, state.seq), state)?;
@@ -94,7 +98,9 @@ impl<'a> CommitParts<'a> {
         }
         for pending in opened {
             let (conversation_id, agent) = (id.clone(), summary.agent.clone());
-            let entry = InboxEntry { conversation_id, agent, pending: pending.clone() };
+            let participants = summary.participants.clone();
+            let entry =
+                InboxEntry { conversation_id, agent, participants, pending: pending.clone() };
             call = call.arg(keys::inbox_member(&keys::entry_key(&entry))).json("", &entry)?;
         }
         Ok(call)

@@ -13,7 +13,7 @@ use super::keys::Tag;
 
 /// The query for [`summary`].
 pub(super) fn query_summary(id: &ConversationId) -> (Tag, Cmd) {
-    let fields = ["seq", "agent", "head", "alarm", "active", "metadata"];
+    let fields = ["seq", "agent", "head", "alarm", "active", "metadata", "participants"];
     query_fields(id, &fields)
 }
 
@@ -41,8 +41,10 @@ pub(super) fn summary(
     row: Value,
 ) -> Result<Option<ConversationSummary>, StoreError> {
     let name = || key_name(id);
-    let row: (Option<u64>, Text, Text, Text, Text, Text) = read(&name(), row)?;
-    let (Some(last_seq), Some(agent), Some(status_and_time), alarm, active, metadata) = row else {
+    let row: (Option<u64>, Text, Text, Text, Text, Text, Text) = read(&name(), row)?;
+    let (last_seq, agent, status_and_time, alarm, active, metadata, participants) = row;
+    let (Some(last_seq), Some(agent), Some(status_and_time)) = (last_seq, agent, status_and_time)
+    else {
         return Ok(None);
     };
     let (status, created_at): (ConversationStatus, Timestamp) =
@@ -50,12 +52,14 @@ pub(super) fn summary(
     let alarm = alarm.filter(|at| !at.is_empty()).map(|at| at.parse());
     let alarm = alarm.transpose().map_err(|error| refused(format!("{}: {error}", name())))?;
     let metadata = metadata.map(|json| parse(&name(), json.as_bytes())).transpose()?;
+    let participants = participants.map(|json| parse(&name(), json.as_bytes())).transpose()?;
     Ok(Some(ConversationSummary {
         agent: AgentName::new(agent),
         status,
         last_seq: Seq::new(last_seq),
         created_at,
         metadata: metadata.unwrap_or_default(),
+        participants: participants.unwrap_or_default(),
         alarm,
         active: active.as_deref() == Some("1"),
     }))

@@ -8,14 +8,14 @@ use abide_conversation::remembered_decision::RememberedDecision;
 use abide_conversation::{AgentName, BlobId, ConversationId, DecisionId, Revision, Timestamp};
 use serde::Serialize;
 
-use super::super::{StoredAgent, agent_scope};
+use super::super::{KeyChange, StoredAgent, agent_scope};
 use super::Redis;
 use super::commit_parts::CommitParts;
 use super::error::refused;
 use super::journal_pages::FIRST_PAGE_BYTES;
 use super::keys::{self, Key, Tag};
 use super::script::{Script, ScriptCall, hash};
-use super::{audit, blobs};
+use super::{api_keys, audit, blobs};
 use crate::membership::Member;
 
 /// How long a server remembers a deletion for its repeat: longer than any repeat takes.
@@ -56,6 +56,8 @@ scripts! {
     AGENT = "lib/fencing" "lib/once" "agent";
     DELETE_AGENT = "lib/allow_oom" "lib/fencing" "lib/once" "agent";
     DECISION = "lib/once" "decision";
+    API_KEY = "lib/once" "api_key";
+    API_KEYS_USED = "api_keys_used";
     BLOB = "lib/once" "blob";
     REMOVE_BLOB = "lib/allow_oom" "lib/once" "remove_blob";
     AUDIT = "audit";
@@ -278,6 +280,36 @@ impl Redis {
             .arg(id.as_str())
             .arg(decision.map(json).transpose()?.unwrap_or_default());
         self.call_durably(call).await
+    }
+
+    /// Returns whether the API key was there before.
+    pub(super) async fn api_key_by_script(&self, change: &KeyChange) -> Result<bool, StoreError> {
+        let (key, must_exist) = match change {
+            KeyChange::Add(key) => (Some(key), ""),
+            KeyChange::Update(key) => (Some(key), "1"),
+            KeyChange::Remove(_) => (None, ""),
+        };
+        let nonce = self.nonce();
+        let mut keys = api_keys::KEYS.map(|name| Tag::Agents.common(name)).to_vec();
+        keys.push(Tag::Agents.own("done", &nonce));
+        let call = ScriptCall::new(&API_KEY, Tag::Agents, keys)
+            .arg(change.id())
+            .arg(key.map(json).transpose()?.unwrap_or_default())
+            .arg(must_exist);
+        self.call_durably(call).await
+    }
+
+    pub(super) async fn api_keys_used_by_script(
+        &self,
+        used: &[(String, Timestamp)],
+    ) -> Result<(), StoreError> {
+        let [keys, last_use, _] = api_keys::KEYS;
+        let keys = [keys, last_use].map(|name| Tag::Agents.common(name));
+        let mut call = ScriptCall::new(&API_KEYS_USED, Tag::Agents, keys);
+        for (id, at) in used {
+            call = call.arg(id.as_str()).arg(keys::score_until(*at));
+        }
+        self.call::<u64>(call).await.map(|_| ())
     }
 
     /// Returns whether the blob is new, or was there to be removed.

@@ -1,6 +1,6 @@
 //! Redis as the store of lists, indexes and agents.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use abide_actors::journal::{
     Claim, ConversationSummary, InboxEntry, InboxFilter, StoreError, StoredResponse,
@@ -11,7 +11,9 @@ use async_trait::async_trait;
 use redis::{Cmd, Value, cmd};
 
 use super::super::paging::{self, InboxKey};
-use super::super::{ListError, Page, Store, StoredAgent, SummaryFilter, SuspensionCount};
+use super::super::{
+    KeyChange, KeyList, ListError, Page, Store, StoredAgent, SummaryFilter, SuspensionCount,
+};
 use super::Redis;
 use super::decode;
 use super::execute::read;
@@ -230,6 +232,22 @@ impl Store for Redis {
         let mut found = found.collect::<Result<Vec<_>, _>>()?;
         found.sort_by(|one, other| one.id.cmp(&other.id));
         Ok(found)
+    }
+
+    async fn change_key(&self, change: KeyChange) -> Result<bool, StoreError> {
+        self.api_key_by_script(&change).await
+    }
+
+    async fn keys(&self, known: Option<u64>) -> Result<Option<KeyList>, StoreError> {
+        self.read_api_keys(known).await
+    }
+
+    async fn mark_keys_used(&self, used: &[(String, Timestamp)]) -> Result<(), StoreError> {
+        self.api_keys_used_by_script(used).await
+    }
+
+    async fn keys_used(&self) -> Result<BTreeMap<String, Timestamp>, StoreError> {
+        self.read_api_keys_used().await
     }
 }
 

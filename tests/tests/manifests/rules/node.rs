@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
+use abide::access::document::AuthDocument;
 use abide::config::{Config, StoreUrl};
 use abide_actors::agent;
 use abide_actors::tools::Extensions;
@@ -89,9 +90,20 @@ fn files(
     mistakes.unless(mounts().any(|it| it.mount_path == "/tmp"), || {
         "commands of agents have nowhere to write".to_owned()
     });
+    let auth = config.auth.as_deref().unwrap_or(Path::new("/"));
+    let mount = mounts().find(|it| auth.parent() == Some(Path::new(&it.mount_path)));
+    let volumes = || workload.pod.volumes.iter().flatten();
+    let volume = mount.and_then(|mount| volumes().find(|it| it.name == mount.name));
+    let secret = volume.and_then(|it| it.secret.as_ref()?.secret_name.as_deref());
+    let name = auth.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    let file = secret.and_then(|secret| manifests.secrets.get(secret)?.get(name));
+    let knows_somebody = file.is_some_and(|text| {
+        let document = AuthDocument::parse(text, &mut |_| Err(std::io::ErrorKind::NotFound.into()));
+        document.is_ok_and(|document| !document.keys.is_empty())
+    });
+    mistakes.unless(knows_somebody, || format!("{} lets nobody in", auth.display()));
     let agents = config.agents.as_deref().unwrap_or(Path::new("/"));
     let mount = mounts().find(|it| Path::new(&it.mount_path) == agents);
-    let volumes = || workload.pod.volumes.iter().flatten();
     let volume = mount.and_then(|mount| volumes().find(|it| it.name == mount.name));
     let config = volume.and_then(|volume| volume.config_map.as_ref());
     let mut configs = manifests.objects.configs.iter();

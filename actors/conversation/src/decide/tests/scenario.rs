@@ -197,6 +197,7 @@ pub(super) fn create() -> Create {
         tools: Vec::new(),
         parent: None,
         fork: None,
+        participants: Default::default(),
     }
 }
 
@@ -246,6 +247,7 @@ pub(super) fn message(turn: &str, if_busy: IfBusy) -> Send {
         content: vec![text_block("hello")],
         message_id: None,
         principal: Principal::new("user"),
+        identity: None,
         assigns: Default::default(),
         answer_format: AnswerFormat::Agent,
         if_busy,
@@ -365,6 +367,7 @@ fn resolve(call: &str, suspension: Option<u32>, answer: ResolutionAnswer) -> Act
         call,
         suspension,
         by,
+        identity: None,
         answer,
         verdict: allowed(),
         remember: None,

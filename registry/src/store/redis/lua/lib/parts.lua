@@ -32,7 +32,8 @@ local function write_parts(parts, key, at, id)
     redis.call('ZADD', KEYS[key], 0, id)
     redis.call('HSET', KEYS[1], 'agent', ARGV[at])
     if ARGV[at + 1] ~= '' then redis.call('HSET', KEYS[1], 'metadata', ARGV[at + 1]) end
-    key, at = key + 1, at + 2
+    if ARGV[at + 2] ~= '' then redis.call('HSET', KEYS[1], 'participants', ARGV[at + 2]) end
+    key, at = key + 1, at + 3
   end
   if parts:find('s') then
     redis.call('SET', KEYS[key], ARGV[at])

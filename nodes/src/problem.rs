@@ -13,6 +13,9 @@ use uuid::Uuid;
 /// The longest detail: it names a mistake and does not send a large input back.
 const MAX_DETAIL_CHARS: usize = 2_000;
 
+/// What a client without a valid credential is asked for (RFC 6750).
+const CHALLENGE: HeaderValue = HeaderValue::from_static("Bearer error=\"invalid_token\"");
+
 /// An error for a client.
 #[derive(Debug)]
 pub struct Problem {
@@ -26,7 +29,9 @@ pub struct Problem {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     InvalidRequest,
+    Unauthorized,
     Forbidden,
+    ApprovalForbidden,
     NotFound,
     ConversationExists,
     TurnInFlight,
@@ -43,9 +48,11 @@ pub enum Kind {
 }
 
 impl Kind {
-    pub(super) const ALL: [Self; 13] = [
+    pub(super) const ALL: [Self; 15] = [
         Kind::InvalidRequest,
+        Kind::Unauthorized,
         Kind::Forbidden,
+        Kind::ApprovalForbidden,
         Kind::NotFound,
         Kind::ConversationExists,
         Kind::TurnInFlight,
@@ -67,7 +74,9 @@ impl Kind {
     pub(super) fn name(self) -> &'static str {
         match self {
             Kind::InvalidRequest => "invalid-request",
+            Kind::Unauthorized => "unauthorized",
             Kind::Forbidden => "forbidden",
+            Kind::ApprovalForbidden => "approval-forbidden",
             Kind::NotFound => "not-found",
             Kind::ConversationExists => "conversation-exists",
             Kind::TurnInFlight => "turn-in-flight",
@@ -85,7 +94,9 @@ impl Kind {
     pub(super) fn title(self) -> &'static str {
         match self {
             Kind::InvalidRequest => "Invalid request",
+            Kind::Unauthorized => "A valid credential is required",
             Kind::Forbidden => "Forbidden",
+            Kind::ApprovalForbidden => "The answer to the approval does not count",
             Kind::NotFound => "Not found",
             Kind::ConversationExists => "Conversation already exists",
             Kind::TurnInFlight => "A turn is in flight",
@@ -103,7 +114,8 @@ impl Kind {
     pub(super) fn status(self) -> StatusCode {
         match self {
             Kind::InvalidRequest => StatusCode::UNPROCESSABLE_ENTITY,
-            Kind::Forbidden => StatusCode::FORBIDDEN,
+            Kind::Unauthorized => StatusCode::UNAUTHORIZED,
+            Kind::Forbidden | Kind::ApprovalForbidden => StatusCode::FORBIDDEN,
             Kind::NotFound => StatusCode::NOT_FOUND,
             Kind::ConversationExists
             | Kind::TurnInFlight
@@ -163,6 +175,12 @@ impl Problem {
         Self::new(Kind::NotFound, format!("{what} not found"))
     }
 
+    /// A caller who is known and lacks this.
+    pub(crate) fn forbidden(needs: &str) -> Self {
+        let detail = format!("the credential does not permit this: it needs {needs}");
+        Self::new(Kind::Forbidden, detail).with("needs", needs.into())
+    }
+
     /// Adds a member in addition to those that every problem has.
     pub fn with(mut self, name: &str, value: Value) -> Self {
         self.extensions.insert(name.to_owned(), value);
@@ -191,6 +209,11 @@ impl From<RequestError> for Problem {
                 );
             }
             RequestError::Overloaded => Kind::Overloaded,
+            RequestError::Forbidden { needs } => return Self::forbidden(&needs),
+            RequestError::ApprovalForbidden { because } => {
+                let problem = Self::new(Kind::ApprovalForbidden, detail);
+                return problem.with("because", because.as_str().into());
+            }
         };
         Self::new(kind, detail)
     }
@@ -214,7 +237,9 @@ impl From<Rejection> for Problem {
     fn from(rejection: Rejection) -> Self {
         let detail = rejection.to_string();
         let kind = match rejection {
-            Rejection::NotFound | Rejection::DecisionNotFound => Kind::NotFound,
+            // The very body of a conversation that was looked for and not found.
+            Rejection::NotFound => return Self::not_found("conversation"),
+            Rejection::DecisionNotFound => Kind::NotFound,
             Rejection::ConversationExists => Kind::ConversationExists,
             Rejection::AgentMismatch(_) => return Self::field("agent", detail),
             Rejection::TurnInFlight => Kind::TurnInFlight,
@@ -279,10 +304,14 @@ impl Problem {
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
         let passes = matches!(self.kind, Kind::Unavailable | Kind::Overloaded);
+        let is_unauthorized = self.kind == Kind::Unauthorized;
         let mut response = self.into_text().into_response();
         let headers = response.headers_mut();
         let media = HeaderValue::from_static("application/problem+json");
         headers.insert(header::CONTENT_TYPE, media);
+        if is_unauthorized {
+            headers.insert(header::WWW_AUTHENTICATE, CHALLENGE);
+        }
         if passes {
             headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
         }

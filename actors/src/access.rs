@@ -1,0 +1,230 @@
+//! What a request may do to a conversation. The border decides whom it reaches; whose the conversation
+//! is, is known where its state is, and there the request is judged, without asking anybody.
+
+use abide_conversation::event::SuspensionKind;
+use abide_conversation::identity::{Identity, Participants};
+use abide_conversation::{AgentName, CallId, Timestamp};
+use serde::{Deserialize, Serialize};
+
+/// Who makes a request, and what that permits.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub enum Access {
+    /// Everything: the program itself, an operator's repair, or a node that authenticates nobody.
+    #[default]
+    Unrestricted,
+    /// Somebody who was authenticated.
+    Caller(Box<CallerAccess>),
+}
+
+/// What somebody may do, as far as the border knows.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CallerAccess {
+    pub identity: Identity,
+    /// When the caller last used a second factor.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mfa_at: Option<Timestamp>,
+    /// Whose conversations may be read. What may not be read does not exist for the caller.
+    pub read: Reach,
+    /// Whose conversations the request may be made to.
+    pub act: Reach,
+    /// What a caller lacks who may read a conversation and not do this, such as "send".
+    pub needs: String,
+    /// The agent, if it is limited, of conversations that the request may create; `None`: it may
+    /// create none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub create: Option<CreateAccess>,
+    /// Answers to calls only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub answer: Option<AnswerAccess>,
+    /// The moment at which the conversation must have been created: one that was deleted and made
+    /// anew is another.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub born: Option<Timestamp>,
+}
+
+/// Which conversations somebody may create.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum CreateAccess {
+    OfAnyAgent,
+    Of(AgentName),
+}
+
+/// Which calls somebody may answer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AnswerAccess {
+    pub client: Reach,
+    pub human: Reach,
+    pub approval: Reach,
+    /// The only calls and suspensions, for a reply link.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub only: Option<Vec<(CallId, u32)>>,
+}
+
+/// Whose conversations somebody reaches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Reach {
+    /// Nobody's.
+    None,
+    /// Those of which the caller is the owner.
+    Own,
+    /// Those of which the caller is the owner or a member.
+    Shared,
+    /// All of the tenant.
+    Tenant,
+}
+
+/// Why somebody may not do something.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum AccessError {
+    /// The conversation does not exist, as far as the caller may know.
+    Hidden,
+    /// The caller may read it, and lacks this.
+    Needs(String),
+    /// The caller's answer to an approval does not count.
+    Approval(ApprovalFault),
+}
+
+/// Why an answer to an approval does not count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ApprovalFault {
+    Role,
+}
+
+impl ApprovalFault {
+    /// The fault's name, as clients read it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Role => "role",
+        }
+    }
+}
+
+impl Reach {
+    fn includes(self, participants: &Participants, sub: &str) -> bool {
+        match self {
+            Self::None => false,
+            Self::Own => participants.is_owner(sub),
+            Self::Shared => participants.include(sub),
+            Self::Tenant => true,
+        }
+    }
+}
+
+impl Access {
+    /// Whether the request may do everything.
+    pub fn is_unrestricted(&self) -> bool {
+        *self == Self::Unrestricted
+    }
+
+    /// The caller's identity, for the journal; `None` if nobody was authenticated.
+    pub fn identity(&self) -> Option<&Identity> {
+        match self {
+            Self::Unrestricted => None,
+            Self::Caller(caller) => Some(&caller.identity),
+        }
+    }
+
+    /// Whether the request may be made to a conversation with these participants, which was created
+    /// then.
+    pub fn check(
+        &self,
+        participants: &Participants,
+        created_at: Option<Timestamp>,
+    ) -> Result<(), AccessError> {
+        let Self::Caller(caller) = self else { return Ok(()) };
+        let CallerAccess { read, act, answer, needs, .. } = &**caller;
+        let includes = |reach: &Reach| caller.includes(*reach, participants, created_at);
+        let answers = answer.iter().flat_map(AnswerAccess::reaches);
+        if includes(act) || answers.into_iter().any(|reach| includes(&reach)) {
+            Ok(())
+        } else if includes(read) {
+            Err(AccessError::Needs(needs.clone()))
+        } else {
+            Err(AccessError::Hidden)
+        }
+    }
+
+    /// Whether the caller may read a conversation with these participants, whatever the request is.
+    pub fn check_read(
+        &self,
+        participants: &Participants,
+        created_at: Option<Timestamp>,
+    ) -> Result<(), AccessError> {
+        let Self::Caller(caller) = self else { return Ok(()) };
+        if caller.includes(caller.read, participants, created_at) {
+            Ok(())
+        } else {
+            Err(AccessError::Hidden)
+        }
+    }
+
+    /// Whether the request may create the conversation that it is for.
+    pub fn check_create(&self, agent: &AgentName) -> Result<(), AccessError> {
+        let Self::Caller(caller) = self else { return Ok(()) };
+        match &caller.create {
+            Some(CreateAccess::OfAnyAgent) => Ok(()),
+            Some(CreateAccess::Of(only)) if only == agent => Ok(()),
+            Some(CreateAccess::Of(_)) => Err(AccessError::Needs("create".to_owned())),
+            None => Err(AccessError::Hidden),
+        }
+    }
+
+    /// Whether the caller may answer this suspension of a call, which waits for this.
+    pub fn check_answer(
+        &self,
+        participants: &Participants,
+        created_at: Option<Timestamp>,
+        (call, suspension, kind): (&CallId, u32, SuspensionKind),
+    ) -> Result<(), AccessError> {
+        let Self::Caller(caller) = self else { return Ok(()) };
+        let Some(answer) = &caller.answer else { return Err(AccessError::Hidden) };
+        let reach = answer.reach(kind);
+        let is_meant = answer
+            .only
+            .as_ref()
+            .is_none_or(|only| only.iter().any(|(id, number)| (id, *number) == (call, suspension)));
+        if is_meant && caller.includes(reach, participants, created_at) {
+            return Ok(());
+        }
+        let needs = match kind {
+            // Whoever may not read the conversation learns of no call in it.
+            _ if !caller.includes(caller.read, participants, created_at) => AccessError::Hidden,
+            SuspensionKind::Approval => AccessError::Approval(ApprovalFault::Role),
+            SuspensionKind::Elicitation => AccessError::Needs("answer:human".to_owned()),
+            SuspensionKind::ClientExec => AccessError::Needs("answer:client".to_owned()),
+        };
+        Err(needs)
+    }
+}
+
+impl CallerAccess {
+    fn includes(
+        &self,
+        reach: Reach,
+        participants: &Participants,
+        created_at: Option<Timestamp>,
+    ) -> bool {
+        let is_same = self.born.is_none_or(|born| Some(born) == created_at);
+        is_same && reach.includes(participants, &self.identity.acting().sub)
+    }
+}
+
+impl AnswerAccess {
+    /// The reach of an answer to a suspension of this kind.
+    pub fn reach(&self, kind: SuspensionKind) -> Reach {
+        match kind {
+            SuspensionKind::Approval => self.approval,
+            SuspensionKind::Elicitation => self.human,
+            SuspensionKind::ClientExec => self.client,
+        }
+    }
+
+    fn reaches(&self) -> [Reach; 3] {
+        [self.client, self.human, self.approval]
+    }
+}
+
+#[cfg(test)]
+mod tests;

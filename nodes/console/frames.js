@@ -1,0 +1,99 @@
+// The frames of an event stream: how they are read, and what each changes in the state of a page.
+
+/** The longest line of a stream; longer than the largest snapshot. */
+const MAX_LINE_CHARS = 64 << 20;
+/** Frames that mirror no event. Other frames without an id belong to the next frame with one. */
+export const LIVE_FRAMES = ["state_changed", "text_delta", "thinking_delta", "tool_progress", "child_suspended",
+  "child_call_closed", "credential_ended"];
+
+/** Returns a function that takes chunks of bytes, cut anywhere, and calls `onFrame` with the name, id
+ * (or undefined) and data of each server-sent event in them. */
+export function parser(onFrame) {
+  const utf8 = new TextDecoder();
+  let rest = "";
+  let [name, id, data] = ["", undefined, []];
+  const parseLine = (line) => {
+    const [, field, value] = /^([^:]*)(?:: ?(.*))?$/s.exec(line);
+    if (field === "event") name = value ?? "";
+    if (field === "id") id = value ?? "";
+    if (field === "data") data.push(value ?? "");
+    if (line !== "") return;
+    if (data.length > 0) onFrame({ name, id, data: data.join("\n") });
+    [name, id, data] = ["", undefined, []];
+  };
+  return (bytes) => {
+    rest += utf8.decode(bytes, { stream: true });
+    // A \r at the end may be half of a \r\n.
+    const lines = rest.split(/\r\n|\n|\r(?!$)/);
+    rest = lines.pop();
+    if (rest.length > MAX_LINE_CHARS) throw new Error("a line of the stream is too long");
+    lines.forEach(parseLine);
+  };
+}
+
+/** The members of the state that each frame changes. */
+const CHANGES = {
+  // A node of an older version does not tell what children wait for.
+  snapshot: (_, { streaming_message: streaming, child_pending = [], ...data }) =>
+    ({ ...data, child_pending, streaming }),
+  // A message that a node had begun when it died is begun anew.
+  state_changed: ({ streaming }, { state }) =>
+    ({ state, streaming: state === "preparing" ? null : streaming }),
+  turn_started: (_, { turn_id: id }) => ({ turn: { id } }),
+  text_delta: (state, data) => ({ streaming: withDelta(state, data, "text") }),
+  thinking_delta: (state, data) => ({ streaming: withDelta(state, data, "thinking") }),
+  message_completed: ({ messages }, { message }) =>
+    ({ streaming: null, messages: withMessage(messages, message) }),
+  // The call waits for nobody now; a `suspended` frame follows if it must wait again.
+  tool_call_started: (state, call) => ({
+    ...withoutCall(state, call),
+    ...(call.executor === "server" && { in_flight: [...withoutCall(state, call).in_flight, call] }),
+  }),
+  tool_progress: ({ in_flight }, { call_id, payload: progress }) =>
+    ({ in_flight: in_flight.map((it) => (it.call_id === call_id ? { ...it, progress } : it)) }),
+  suspended: (state, call) => ({ pending: [...withoutCall(state, call).pending, call] }),
+  tool_call_resolved: (state, data) => ({ ...withoutCall(state, data), messages: withResult(state, data) }),
+  tool_call_errored: (state, data) => ({ ...withoutCall(state, data), messages: withResult(state, data) }),
+  child_suspended: (state, call) => ({ child_pending: [...withoutChildCall(state, call), call] }),
+  child_call_closed: (state, call) => ({ child_pending: withoutChildCall(state, call) }),
+  todos_changed: (_, { todos }) => ({ todos }),
+  phase_changed: (_, { phase }) => ({ phase }),
+};
+for (const outcome of ["completed", "cancelled", "halted", "failed"]) {
+  CHANGES[`turn_${outcome}`] = () => ({ turn: null, streaming: null, pending: [], in_flight: [] });
+}
+
+/** The state after a frame. */
+export function fold(state, name, data) {
+  return Object.hasOwn(CHANGES, name) ? { ...state, ...CHANGES[name](state, data) } : state;
+}
+
+function withoutCall({ pending, in_flight }, { call_id }) {
+  const others = (list) => list.filter((call) => call.call_id !== call_id);
+  return { pending: others(pending), in_flight: others(in_flight) };
+}
+
+function withoutChildCall({ child_pending }, closed) {
+  const isSame = (call) =>
+    ["conversation_id", "call_id", "suspension"].every((member) => call[member] === closed[member]);
+  return child_pending.filter((call) => !isSame(call));
+}
+
+/** The streaming message with one more delta; a delta of a completed message changes nothing. */
+function withDelta(state, data, kind) {
+  if (state.messages.some(({ id }) => id === data.message_id)) return state.streaming;
+  const empty = { id: data.message_id, text: "", thinking: "", delta_seq: 0 };
+  const before = state.streaming?.id === data.message_id ? state.streaming : empty;
+  if (data.delta_seq <= before.delta_seq) return before;
+  return { ...before, [kind]: before[kind] + data.text, delta_seq: data.delta_seq };
+}
+
+/** The messages with the result of a call, in the form in which the node lists it. */
+function withResult({ messages }, { call_id: tool_call_id, result }) {
+  const content = [{ type: "json", data: result, text: JSON.stringify(result) }];
+  return withMessage(messages, { id: `result_${tool_call_id}`, role: "tool", content, tool_call_id });
+}
+
+const withMessage = (messages, message) =>
+  messages.some(({ id }) => id === message.id) ? messages : [...messages, message];
+export const ids = (messages) => new Set(messages.map(({ id }) => id));

@@ -1,0 +1,38 @@
+//! Who may use the node: credentials are verified here, and every route declares what it asks of its
+//! caller. The contract is `reference/access.md`.
+
+mod allowed;
+pub mod api_key;
+mod auth_file;
+mod caller_conversations;
+mod claims;
+mod control;
+mod conversation_token;
+mod credential;
+mod credential_watch;
+pub mod document;
+mod guard;
+mod issuer_keys;
+mod jwt;
+mod key_set;
+pub mod permission;
+mod principal;
+mod refusal;
+pub mod routes;
+mod scope;
+mod session;
+pub mod signing_key;
+mod stored_keys;
+
+pub use allowed::Allowed;
+pub(crate) use auth_file::CheckedAuthFile;
+pub(crate) use caller_conversations::CallerConversations;
+pub(crate) use claims::is_subject;
+pub use control::AccessControl;
+pub use credential::Scope;
+pub(crate) use credential::{TokenGrant, TokenTarget};
+pub(crate) use credential_watch::CredentialWatch;
+pub(crate) use document::MAX_TTL;
+
+/// The `iss` of keys and tokens of our own.
+const ABIDE_ISSUER: &str = "abide";

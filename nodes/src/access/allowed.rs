@@ -1,0 +1,185 @@
+//! The extractor that every route begins with: no handler runs for a caller without its permission.
+
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use abide_actors::access::Access;
+use abide_actors::journal::Viewer;
+use abide_conversation::identity::{Identity, Role, Tenant};
+use abide_conversation::{AgentName, ConversationId, Principal};
+use axum::extract::{FromRef, FromRequestParts};
+use axum::http::request::Parts;
+
+use super::control::AccessControl;
+use super::credential::Scope;
+use super::permission::{ConversationPermission, Permission, Rule, caller_access, is_met};
+use super::session::Session;
+use super::{principal, scope};
+use crate::problem::Problem;
+
+/// A caller who has the permission `P`. A handler whose first parameter is not this cannot be a route.
+#[derive(Debug)]
+pub struct Allowed<P> {
+    caller: Caller,
+    permission: PhantomData<fn() -> P>,
+}
+
+/// Who makes a request.
+#[derive(Clone, Debug)]
+enum Caller {
+    /// Anybody: the route is public, or the node authenticates nobody. The name is believed.
+    Anybody(Option<Principal>),
+    Somebody(Arc<Session>),
+}
+
+impl<P: Permission, S: Send + Sync> FromRequestParts<S> for Allowed<P>
+where
+    AccessControl: FromRef<S>,
+{
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        let control = AccessControl::from_ref(state);
+        let caller = match (P::RULE, control.guard()) {
+            (Rule::Public, _) => Caller::Anybody(None),
+            (_, None) => Caller::Anybody(principal::claimed(&parts.headers)?),
+            (_, Some(guard)) => {
+                let session = guard.authenticate(parts).await?;
+                principal::refuse_claimed(&parts.headers)?;
+                Caller::Somebody(session)
+            }
+        };
+        let allowed = Self { caller, permission: PhantomData };
+        allowed.check()?;
+        Ok(allowed)
+    }
+}
+
+impl<P: Permission> Allowed<P> {
+    fn check(&self) -> Result<(), Problem> {
+        let Caller::Somebody(session) = &self.caller else { return Ok(()) };
+        match P::RULE {
+            rule if is_met(rule, session.credential()) => Ok(()),
+            // Whoever may read no conversation learns of none.
+            Rule::Conversation(_) => Err(Problem::not_found("conversation")),
+            Rule::Public | Rule::AnyCredential | Rule::OneOf(..) => {
+                Err(Problem::forbidden(P::NEEDS))
+            }
+        }
+    }
+
+    /// The credential; `None` if the node authenticates nobody.
+    pub(crate) fn session(&self) -> Option<&Arc<Session>> {
+        match &self.caller {
+            Caller::Anybody(_) => None,
+            Caller::Somebody(session) => Some(session),
+        }
+    }
+
+    /// The caller's identity, as the journal keeps it; `None` if the node authenticates nobody.
+    pub(crate) fn identity(&self) -> Option<&Identity> {
+        self.session().map(|session| &session.credential().identity)
+    }
+
+    /// On whose behalf the request is made.
+    pub(crate) fn principal(&self) -> Principal {
+        self.principal_or("anonymous")
+    }
+
+    /// The operator who makes the request.
+    pub(crate) fn operator(&self) -> Principal {
+        self.principal_or("operator")
+    }
+
+    fn principal_or(&self, default: &str) -> Principal {
+        match &self.caller {
+            Caller::Anybody(claimed) => claimed.clone().unwrap_or_else(|| Principal::new(default)),
+            Caller::Somebody(session) => {
+                Principal::new(session.credential().identity.acting().sub.clone())
+            }
+        }
+    }
+
+    /// The caller's subject, if somebody was authenticated.
+    pub(crate) fn subject(&self) -> Option<&str> {
+        self.identity().map(|identity| identity.acting().sub.as_str())
+    }
+
+    /// Whether the caller has one of these roles; everybody has, if the node authenticates nobody.
+    pub(crate) fn has_role(&self, roles: &[Role]) -> bool {
+        let Some(session) = self.session() else { return true };
+        let credential = session.credential();
+        let own = &credential.identity.acting().roles;
+        credential.grant.is_none() && roles.iter().any(|role| own.contains(role))
+    }
+
+    /// The tenant whose things the request is about.
+    pub(crate) fn tenant(&self) -> Tenant {
+        self.identity().and_then(|identity| identity.tenant.clone()).unwrap_or_default()
+    }
+
+    /// What lists show to the caller.
+    pub(crate) fn viewer(&self) -> Viewer {
+        let Some(sub) = self.subject() else { return Viewer::Everything };
+        if self.has_role(&[Role::Backend, Role::Auditor]) {
+            return Viewer::Everything;
+        }
+        match (self.has_role(&[Role::User]), self.has_role(&[Role::Approver])) {
+            (true, true) => Viewer::ApprovingParticipant(sub.to_owned()),
+            (false, true) => Viewer::Approver,
+            (_, false) => Viewer::Participant(sub.to_owned()),
+        }
+    }
+
+    /// The conversation that the caller's tenant calls this; `None` if no conversation can have the
+    /// name. Whether the caller may reach it is to be judged.
+    pub(crate) fn scoped(&self, id: &str) -> Option<ConversationId> {
+        scope::conversation(&self.tenant(), id)
+    }
+
+    /// The id of a conversation that the caller is about to create.
+    pub(crate) fn new_conversation(&self, id: &str) -> Result<ConversationId, Problem> {
+        let rule = "must be 1 to 128 of A-Z a-z 0-9 _ . : -, and neither . nor ..";
+        let id = scope::conversation(&self.tenant(), id);
+        let id = id.ok_or_else(|| Problem::field("id", rule))?;
+        if self.is_addressed(&id) { Ok(id) } else { Err(Problem::forbidden(P::NEEDS)) }
+    }
+
+    /// Whether the caller's token, if that is the credential, is for this conversation.
+    fn is_addressed(&self, id: &ConversationId) -> bool {
+        let grant = self.session().and_then(|session| session.credential().grant.as_ref());
+        grant.is_none_or(|grant| grant.target.includes(id))
+    }
+
+    /// Whether a conversation of this agent may be created.
+    pub(crate) fn check_create(&self, agent: &AgentName) -> Result<(), Problem> {
+        let grant = self.session().and_then(|session| session.credential().grant.as_ref());
+        let Some(grant) = grant else { return Ok(()) };
+        let is_meant = grant.agent.as_ref().is_none_or(|only| only == agent);
+        if is_meant && grant.scopes.contains(&Scope::Create) {
+            Ok(())
+        } else {
+            Err(Problem::forbidden("create"))
+        }
+    }
+}
+
+impl<P: ConversationPermission> Allowed<P> {
+    /// The conversation that a path names. One that the caller's token is not for, or that no
+    /// conversation can be, is not found.
+    pub(crate) fn conversation(&self, id: &str) -> Result<ConversationId, Problem> {
+        let id = scope::conversation(&self.tenant(), id).filter(|id| self.is_addressed(id));
+        id.ok_or_else(|| Problem::not_found("conversation"))
+    }
+
+    /// What the request may do, to be judged where the conversation's state is.
+    pub(crate) fn access(&self) -> Access {
+        match &self.caller {
+            Caller::Anybody(_) => Access::Unrestricted,
+            Caller::Somebody(session) => {
+                let access = caller_access(session.credential(), P::VERB, P::NEEDS);
+                Access::Caller(Box::new(access))
+            }
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! API keys: `abide_KEYID_SECRET`. Only their digests are stored.
+
+use std::fmt;
+
+use aws_lc_rs::rand;
+use base64::Engine;
+use base64::prelude::BASE64_URL_SAFE_NO_PAD;
+use sha2::{Digest, Sha256};
+use subtle::ConstantTimeEq;
+
+/// What every key begins with, so that scanners for leaked secrets recognise it.
+const PREFIX: &str = "abide_";
+const SECRET_BYTES: usize = 32;
+const ID_BYTES: usize = 9;
+const MAX_ID_CHARS: usize = 64;
+
+/// The SHA-256 of a whole key, as it is sent.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+pub struct KeyDigest([u8; 32]);
+
+impl KeyDigest {
+    /// The digest of a key.
+    pub fn of(key: &str) -> Self {
+        Self(Sha256::digest(key.as_bytes()).into())
+    }
+
+    /// Parses 64 hex digits.
+    pub fn parse(hex: &str) -> Option<Self> {
+        let mut digest = [0; 32];
+        if hex.len() != 64 || !hex.bytes().all(|digit| digit.is_ascii_hexdigit()) {
+            return None;
+        }
+        for (byte, at) in digest.iter_mut().zip((0..).step_by(2)) {
+            *byte = u8::from_str_radix(hex.get(at..at + 2)?, 16).ok()?;
+        }
+        Some(Self(digest))
+    }
+
+    /// Whether the key has this digest. Takes as long for a wrong key as for the right one.
+    pub fn matches(&self, key: &str) -> bool {
+        Self::of(key).0.ct_eq(&self.0).into()
+    }
+}
+
+impl fmt::Display for KeyDigest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for KeyDigest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self}")
+    }
+}
+
+/// A key that was just made. Its text is shown once, and never again.
+pub struct NewKey {
+    pub id: String,
+    pub text: String,
+}
+
+impl NewKey {
+    /// Makes a key of 32 random bytes; `None` if the system has no randomness.
+    pub fn generate() -> Option<Self> {
+        let id: String = random_bytes::<ID_BYTES>()?.iter().map(|b| format!("{b:02x}")).collect();
+        let secret = BASE64_URL_SAFE_NO_PAD.encode(random_bytes::<SECRET_BYTES>()?);
+        let text = format!("{PREFIX}{id}_{secret}");
+        Some(Self { id, text })
+    }
+
+    /// What is stored of the key.
+    pub fn digest(&self) -> KeyDigest {
+        KeyDigest::of(&self.text)
+    }
+}
+
+fn random_bytes<const N: usize>() -> Option<[u8; N]> {
+    let mut bytes = [0; N];
+    rand::fill(&mut bytes).ok()?;
+    Some(bytes)
+}
+
+/// Whether a text can be the id of a key: `[A-Za-z0-9-]{1,64}`, without the `_` that ends it in a key.
+pub fn is_key_id(id: &str) -> bool {
+    let legal = |c: char| c.is_ascii_alphanumeric() || c == '-';
+    (1..=MAX_ID_CHARS).contains(&id.len()) && id.chars().all(legal)
+}
+
+/// The id of what looks like a key; `None` for anything else.
+pub(super) fn key_id(credential: &str) -> Option<&str> {
+    let (id, secret) = credential.strip_prefix(PREFIX)?.split_once('_')?;
+    (is_key_id(id) && !secret.is_empty()).then_some(id)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_new_key_has_its_id_in_it_and_matches_its_digest_alone() {
+        let (one, other) = (NewKey::generate().unwrap(), NewKey::generate().unwrap());
+        assert_eq!(key_id(&one.text), Some(one.id.as_str()));
+        assert!(one.digest().matches(&one.text));
+        assert!(!one.digest().matches(&other.text));
+        assert!(one.text.len() > PREFIX.len() + 2 * ID_BYTES + SECRET_BYTES);
+        assert_eq!(KeyDigest::parse(&one.digest().to_string()), Some(one.digest()));
+    }
+
+    #[test]
+    fn only_64_hex_digits_are_a_digest() {
+        let digits = "0123456789abcdefABCDEF0123456789abcdefABCDEF0123456789abcdefABCD";
+        assert_eq!(KeyDigest::parse(digits).map(|it| it.to_string()), Some(digits.to_lowercase()));
+        for wrong in ["", &digits[1..], &format!("+{}", &digits[1..]), &"ä".repeat(32)] {
+            assert_eq!(KeyDigest::parse(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_key_has_an_id_and_a_secret() {
+        assert_eq!(key_id("abide_ops-1_s_e-c"), Some("ops-1"));
+        for wrong in ["", "abide_", "abide_a", "abide_a_", "abide__s", "abide_a.b_s", "ABIDE_a_s"] {
+            assert_eq!(key_id(wrong), None, "{wrong}");
+        }
+    }
+}

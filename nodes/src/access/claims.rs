@@ -1,0 +1,137 @@
+//! The claims of an issuer's JWT whose signature is right: who they say it is, or why that is nobody.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use abide_conversation::Timestamp;
+use abide_conversation::identity::{AuthMethod, Identity, Role, Subject, Tenant};
+use jiff::SignedDuration;
+use serde_json::Value;
+
+use super::credential::Credential;
+use super::document::{IssuerRules, MAX_TTL, TenantSettings};
+use super::refusal::Refusal;
+
+/// How far the clocks of issuers may differ from ours.
+const LEEWAY: SignedDuration = SignedDuration::from_secs(60);
+/// The longest `sub`, name or group.
+const MAX_NAME_CHARS: usize = 255;
+/// The groups that are kept of a JWT.
+const MAX_GROUPS: usize = 200;
+/// The methods (RFC 8176) that are a second factor.
+const SECOND_FACTORS: [&str; 4] = ["mfa", "otp", "hwk", "swk"];
+
+/// The person or program that these claims name.
+pub(super) fn identify(
+    rules: &IssuerRules,
+    tenants: &BTreeMap<Tenant, TenantSettings>,
+    claims: &Value,
+    now: Timestamp,
+) -> Result<Credential, Refusal> {
+    if text(&claims["iss"]) != Some(&rules.issuer) {
+        return Err(Refusal::UnknownIssuer);
+    }
+    let expires_at = check_times(claims, now)?;
+    if !is_for(&rules.audience, &claims["aud"]) {
+        return Err(Refusal::Audience);
+    }
+    let sub = text(&claims["sub"]).filter(|sub| is_subject(sub)).ok_or(Refusal::Claims)?;
+    let tenant = rules.claims.tenant.value(claims).and_then(text);
+    let tenant = tenant.and_then(|name| Tenant::parse(name).ok()).ok_or(Refusal::Claims)?;
+    if !tenants.contains_key(&tenant) {
+        return Err(Refusal::Tenant);
+    }
+    let groups = rules.claims.groups.value(claims).into_iter().flat_map(strings);
+    let groups = groups.filter(|group| is_name(group)).take(MAX_GROUPS);
+    let name = rules.claims.name.value(claims).and_then(text).filter(|name| is_name(name));
+    let subject = Subject {
+        iss: rules.issuer.clone(),
+        sub: sub.to_owned(),
+        name: name.map(str::to_owned),
+        roles: roles(rules, claims),
+        groups: groups.map(str::to_owned).collect(),
+    };
+    let identity = Identity {
+        tenant: Some(tenant),
+        subject,
+        auth: AuthMethod::Jwt,
+        key_id: None,
+        jti: text(&claims["jti"]).filter(|jti| is_name(jti)).map(str::to_owned),
+        on_behalf_of: None,
+    };
+    Ok(Credential {
+        identity,
+        grant: None,
+        mfa_at: mfa_at(claims),
+        expires_at: Some(expires_at),
+        valid_until: Some(add(expires_at, LEEWAY)),
+    })
+}
+
+/// Whether these times hold now; returns the last one. A JWT for more than an hour is refused.
+fn check_times(claims: &Value, now: Timestamp) -> Result<Timestamp, Refusal> {
+    let expires_at = time(&claims["exp"]).ok_or(Refusal::Claims)?;
+    let (earliest, latest) = (add(now, -LEEWAY), add(now, LEEWAY));
+    if expires_at <= earliest {
+        return Err(Refusal::Expired);
+    }
+    let max_ttl = SignedDuration::try_from(MAX_TTL).unwrap_or(SignedDuration::MAX);
+    let is_early = |claim: &Value| !claim.is_null() && time(claim).is_none_or(|at| at > latest);
+    if expires_at > add(latest, max_ttl) || is_early(&claims["nbf"]) || is_early(&claims["iat"]) {
+        return Err(Refusal::NotYet);
+    }
+    Ok(expires_at)
+}
+
+/// Whether one of the names in `aud`, a text or a list, is ours.
+fn is_for(audience: &[String], aud: &Value) -> bool {
+    let named = aud.as_array().map_or(std::slice::from_ref(aud), Vec::as_slice);
+    named.iter().filter_map(text).any(|aud| audience.iter().any(|ours| ours == aud))
+}
+
+/// Our roles for the issuer's words.
+fn roles(rules: &IssuerRules, claims: &Value) -> BTreeSet<Role> {
+    let words = rules.claims.roles.value(claims).into_iter().flat_map(strings);
+    words.filter_map(|word| rules.roles.get(word)).flatten().copied().collect()
+}
+
+/// When the person used a second factor: their login, if it had one.
+fn mfa_at(claims: &Value) -> Option<Timestamp> {
+    let has_factor = strings(&claims["amr"]).any(|method| SECOND_FACTORS.contains(&method));
+    time(&claims["auth_time"]).filter(|_| has_factor)
+}
+
+/// Whether a `sub` can be a principal: `system` is the program itself.
+pub(crate) fn is_subject(sub: &str) -> bool {
+    is_name(sub) && sub != "system"
+}
+
+fn is_name(text: &str) -> bool {
+    (1..=MAX_NAME_CHARS).contains(&text.chars().count()) && !text.chars().any(char::is_control)
+}
+
+fn text(claim: &Value) -> Option<&str> {
+    claim.as_str()
+}
+
+/// The texts of a list, or the words of one text.
+fn strings(claim: &Value) -> impl Iterator<Item = &str> {
+    let list = claim.as_array().into_iter().flatten().filter_map(Value::as_str);
+    list.chain(claim.as_str().into_iter().flat_map(str::split_whitespace))
+}
+
+/// A time in seconds since 1970, which may have a fraction.
+fn time(claim: &Value) -> Option<Timestamp> {
+    let seconds = claim.as_i64().or_else(|| {
+        let seconds = claim.as_f64()?.floor();
+        // Beyond this, a timestamp does not exist, and the conversion would not be exact.
+        (seconds.abs() < 1e15).then_some(seconds as i64)
+    })?;
+    Timestamp::from_second(seconds).ok()
+}
+
+fn add(at: Timestamp, span: SignedDuration) -> Timestamp {
+    at.checked_add(span).unwrap_or(at)
+}
+
+#[cfg(test)]
+mod tests;

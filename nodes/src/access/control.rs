@@ -1,0 +1,201 @@
+//! Whether the node authenticates its callers, and with which file.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use abide_actors::clock::Clock;
+use abide_conversation::Timestamp;
+use abide_conversation::identity::{Participants, Tenant};
+use abide_registry::store::Store;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+use tokio_util::task::AbortOnDropHandle;
+
+use super::Allowed;
+use super::auth_file::{AuthFile, CheckedAuthFile, Contents};
+use super::conversation_token::{self, TokenRequest};
+use super::credential::TokenGrant;
+use super::credential_watch::CredentialWatch;
+use super::document::Mistakes;
+use super::guard::Guard;
+use super::permission::Read;
+use super::stored_keys::{MARK_INTERVAL, POLL_INTERVAL};
+use crate::problem::{Kind, Problem};
+use crate::start_error::StartError;
+
+/// How often the file is looked at. A ConfigMap or a Secret that Kubernetes mounts changes by a link
+/// that no watch of the file would see.
+const LOOK_INTERVAL: Duration = Duration::from_secs(1);
+/// How long a request to an issuer may take to connect.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// The node's door; cheap to clone.
+#[derive(Clone)]
+pub struct AccessControl(Option<Arc<Guarded>>);
+
+struct Guarded {
+    guard: Guard,
+    reload: Notify,
+    /// What is wrong with the newest file, which is therefore not in force.
+    mistakes: Mutex<Option<Mistakes>>,
+}
+
+impl AccessControl {
+    /// Authenticates nobody: everybody may do everything.
+    pub(crate) fn open() -> Self {
+        Self(None)
+    }
+
+    /// Authenticates every caller by this file. The handle keeps it up to date.
+    pub(crate) fn guarded(
+        checked: CheckedAuthFile,
+        store: Arc<dyn Store>,
+        clock: Arc<dyn Clock>,
+    ) -> Result<(Self, AbortOnDropHandle<()>), StartError> {
+        let CheckedAuthFile { file, document, contents } = checked;
+        let client = reqwest::Client::builder()
+            .redirect(reqwest::redirect::Policy::none())
+            .connect_timeout(CONNECT_TIMEOUT)
+            .no_proxy()
+            .build()
+            .map_err(|error| StartError::Broken(error.to_string()))?;
+        let guarded = Guarded {
+            guard: Guard::new(document, client, store, clock),
+            reload: Notify::new(),
+            mistakes: Mutex::default(),
+        };
+        let control = Self(Some(Arc::new(guarded)));
+        metrics::gauge!("abide_auth_file_mistakes").set(0.0);
+        let (file, keys) = (control.clone().follow(file, contents), control.clone().follow_keys());
+        let following = async move {
+            tokio::join!(file, keys);
+        };
+        Ok((control, AbortOnDropHandle::new(tokio::spawn(following))))
+    }
+
+    pub(super) fn guard(&self) -> Option<&Guard> {
+        self.0.as_deref().map(|guarded| &guarded.guard)
+    }
+
+    /// Reads the file again now.
+    pub(crate) fn reload(&self) {
+        if let Some(guarded) = &self.0 {
+            guarded.reload.notify_one();
+        }
+    }
+
+    /// Takes note that this node has changed the keys in the store.
+    pub(crate) async fn keys_changed(&self) {
+        if let Some(guard) = self.guard() {
+            guard.read_keys(Duration::ZERO).await;
+        }
+    }
+
+    /// How long a token lives whose request does not say.
+    pub(crate) fn default_ttl(&self) -> Result<Duration, Problem> {
+        let ttl = self.guard().and_then(|guard| guard.with_token_keys(|keys| keys.ttl));
+        ttl.ok_or_else(no_token_keys)
+    }
+
+    /// Mints a conversation token for a subject with a name.
+    pub(crate) fn mint(
+        &self,
+        tenant: Tenant,
+        (sub, name): (String, Option<String>),
+        grant: TokenGrant,
+        expires_at: Timestamp,
+    ) -> Result<(String, Timestamp), Problem> {
+        let guard = self.guard().ok_or_else(no_token_keys)?;
+        let expires_at = Timestamp::from_second(expires_at.as_second()).unwrap_or(expires_at);
+        let jti = guard.new_id("tok");
+        let request = TokenRequest { tenant, sub, name, grant, expires_at, jti };
+        let minted = guard.with_token_keys(|keys| conversation_token::mint(keys, request));
+        let token = minted.ok_or_else(no_token_keys)?;
+        let token = token.map_err(|reason| Problem::new(Kind::Internal, reason))?;
+        Ok((token, expires_at))
+    }
+
+    /// Notices when a caller may no longer read a conversation; `None` if everybody may.
+    pub(crate) fn watch(
+        &self,
+        allowed: &Allowed<Read>,
+        participants: Participants,
+        created_at: Option<Timestamp>,
+    ) -> Option<CredentialWatch> {
+        let session = allowed.session().cloned();
+        CredentialWatch::new(self.clone(), session, participants, created_at)
+    }
+
+    /// What operators should know: that the newest file is not in force, and where it is wrong.
+    pub(crate) fn notes(&self) -> Vec<String> {
+        let Some(guarded) = &self.0 else { return Vec::new() };
+        let mistakes = guarded.mistakes.lock().unwrap_or_else(PoisonError::into_inner);
+        let note = |Mistakes(mistakes): &Mistakes| {
+            // Not the messages: everybody may read this, and they may repeat what the file holds.
+            let paths: Vec<&str> = mistakes.iter().map(|mistake| mistake.path.as_str()).collect();
+            format!(
+                "auth: the file has mistakes, and the one before it holds: {}",
+                paths.join(", ")
+            )
+        };
+        mistakes.iter().map(note).collect()
+    }
+
+    /// Learns of changes of the keys in the store, and stores when they were last used.
+    async fn follow_keys(self) {
+        let Some(guard) = self.guard() else { return };
+        let mut marked_at = Instant::now();
+        loop {
+            guard.read_keys(POLL_INTERVAL).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
+            if marked_at.elapsed() >= MARK_INTERVAL {
+                guard.mark_used_keys().await;
+                marked_at = Instant::now();
+            }
+        }
+    }
+
+    async fn follow(self, file: AuthFile, mut contents: Contents) {
+        let Some(guarded) = self.0 else { return };
+        let file = Arc::new(file);
+        loop {
+            let is_asked = tokio::select! {
+                () = guarded.reload.notified() => true,
+                () = tokio::time::sleep(LOOK_INTERVAL) => false,
+            };
+            let (looked, before) = (file.clone(), contents.clone());
+            let look = move || {
+                let is_due = is_asked || !before.are_current();
+                is_due.then(|| looked.load())
+            };
+            let Ok(Some(loaded)) = tokio::task::spawn_blocking(look).await else { continue };
+            let found = match loaded {
+                Ok((document, read)) => {
+                    contents = read;
+                    guarded.guard.replace(document);
+                    tracing::info!("auth file in force");
+                    None
+                }
+                Err((mistakes, read)) => {
+                    contents = read;
+                    let text = mistakes.to_string();
+                    tracing::error!(
+                        mistakes = text,
+                        "auth file has mistakes: the one before holds"
+                    );
+                    Some(mistakes)
+                }
+            };
+            let count = found.as_ref().map_or(0, |mistakes| mistakes.0.len());
+            metrics::gauge!("abide_auth_file_mistakes").set(count as f64);
+            *guarded.mistakes.lock().unwrap_or_else(PoisonError::into_inner) = found;
+        }
+    }
+}
+
+fn no_token_keys() -> Problem {
+    Problem::new(
+        Kind::InvalidRequest,
+        "the node has no keys for tokens: its --auth file needs tokens",
+    )
+}

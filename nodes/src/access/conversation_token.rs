@@ -1,0 +1,134 @@
+//! Conversation tokens: minted for pages and reply links, signed with a key of this cluster.
+
+use std::collections::BTreeSet;
+
+use abide_conversation::identity::{AuthMethod, Identity, Subject, Tenant};
+use abide_conversation::{AgentName, CallId, ConversationId, Timestamp};
+use jsonwebtoken::Header;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::claims::is_subject;
+use super::credential::{Credential, Scope, TokenGrant, TokenTarget};
+use super::document::{Algorithm, TokenKeys};
+use super::refusal::Refusal;
+use super::{ABIDE_ISSUER, jwt};
+
+/// The `typ` of a token, which no issuer's JWT has.
+const TOKEN_TYPE: &str = "abide+jwt";
+
+/// What a token says. Exactly one of `conversation`, `prefix` and `calls` is there.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Claims {
+    iss: String,
+    tenant: Tenant,
+    sub: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    conversation: Option<ConversationId>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    prefix: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    calls: Option<Vec<(CallId, u32)>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    born: Option<Timestamp>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    agent: Option<AgentName>,
+    scope: BTreeSet<Scope>,
+    /// In seconds since 1970.
+    exp: i64,
+    jti: String,
+}
+
+/// What a token is to say.
+pub(crate) struct TokenRequest {
+    pub(crate) tenant: Tenant,
+    pub(crate) sub: String,
+    pub(crate) name: Option<String>,
+    pub(crate) grant: TokenGrant,
+    pub(crate) expires_at: Timestamp,
+    pub(crate) jti: String,
+}
+
+/// Signs a token with the first key.
+pub(crate) fn mint(keys: &TokenKeys, request: TokenRequest) -> Result<String, String> {
+    let TokenRequest { tenant, sub, name, grant, expires_at, jti } = request;
+    let TokenGrant { target, scopes, agent } = grant;
+    let (mut conversation, mut prefix, mut calls, mut born) = (None, None, None, None);
+    match target {
+        TokenTarget::Conversation { id, born: at } => (conversation, born) = (Some(id), at),
+        TokenTarget::Prefix(text) => prefix = Some(text),
+        TokenTarget::Calls { id, born: at, calls: open } => {
+            (conversation, born, calls) = (Some(id), Some(at), Some(open));
+        }
+    }
+    let iss = ABIDE_ISSUER.to_owned();
+    let scope = scopes;
+    let claims = Claims {
+        iss,
+        tenant,
+        sub,
+        name,
+        conversation,
+        prefix,
+        calls,
+        born,
+        agent,
+        scope,
+        exp: expires_at.as_second(),
+        jti,
+    };
+    let mut header = Header::new(Algorithm::EdDSA.into());
+    header.typ = Some(TOKEN_TYPE.to_owned());
+    header.kid = Some(keys.first.kid().to_owned());
+    jsonwebtoken::encode(&header, &claims, keys.first.private()).map_err(|error| error.to_string())
+}
+
+/// What a token permits, if one of our keys has signed it and it has not expired.
+pub(super) fn verify(
+    keys: Option<&TokenKeys>,
+    header: &Header,
+    token: &str,
+    now: Timestamp,
+) -> Result<Credential, Refusal> {
+    if header.typ.as_deref() != Some(TOKEN_TYPE) || header.alg != Algorithm::EdDSA.into() {
+        return Err(Refusal::Algorithm);
+    }
+    let kid = header.kid.as_deref().ok_or(Refusal::UnknownKid)?;
+    let key = keys.and_then(|keys| keys.find(kid)).ok_or(Refusal::UnknownKid)?;
+    let claims: Value = jwt::verify(token, key.public(), Algorithm::EdDSA)?;
+    let claims: Claims = serde_json::from_value(claims).map_err(|_| Refusal::Claims)?;
+    if claims.iss != ABIDE_ISSUER || !is_subject(&claims.sub) {
+        return Err(Refusal::Claims);
+    }
+    let expires_at = Timestamp::from_second(claims.exp).map_err(|_| Refusal::Claims)?;
+    if expires_at <= now {
+        return Err(Refusal::Expired);
+    }
+    let Claims { tenant, sub, name, conversation, prefix, calls, born, agent, .. } = claims;
+    let target = match (conversation, prefix, calls, born) {
+        (Some(id), None, None, born) => TokenTarget::Conversation { id, born },
+        (None, Some(prefix), None, None) => TokenTarget::Prefix(prefix),
+        (Some(id), None, Some(calls), Some(born)) => TokenTarget::Calls { id, born, calls },
+        _ => return Err(Refusal::Claims),
+    };
+    let subject = Subject {
+        iss: ABIDE_ISSUER.to_owned(),
+        sub,
+        name,
+        roles: BTreeSet::new(),
+        groups: Vec::new(),
+    };
+    let identity = Identity {
+        tenant: Some(tenant),
+        subject,
+        auth: AuthMethod::Token,
+        key_id: None,
+        jti: Some(claims.jti),
+        on_behalf_of: None,
+    };
+    let grant = Some(TokenGrant { target, scopes: claims.scope, agent });
+    let until = Some(expires_at);
+    Ok(Credential { identity, grant, mfa_at: None, expires_at: until, valid_until: until })
+}

@@ -1,0 +1,325 @@
+//! Verifies credentials, and remembers which were valid.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::num::NonZeroUsize;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::time::Duration;
+
+use abide_actors::clock::Clock;
+use abide_conversation::Timestamp;
+use abide_conversation::identity::{AuthMethod, Identity, Role, Subject, Tenant};
+use abide_registry::store::{Store, StoredKey};
+use axum::extract::MatchedPath;
+use axum::http::request::Parts;
+use lru::LruCache;
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use super::api_key::key_id;
+use super::credential::Credential;
+use super::document::{AuthDocument, IssuerRules, TokenKeys};
+use super::issuer_keys::IssuerKeys;
+use super::refusal::Refusal;
+use super::session::{Presented, Session};
+use super::stored_keys::StoredKeys;
+use super::{ABIDE_ISSUER, claims, conversation_token, jwt, scope};
+use crate::problem::{Kind, Problem};
+
+/// How many credentials are remembered.
+const MAX_REMEMBERED: NonZeroUsize = NonZeroUsize::new(10_000).unwrap();
+/// How long a signature that was verified is believed, so that a key that its issuer withdrew ends.
+const REMEMBER_FOR: Duration = Duration::from_secs(60);
+
+/// What the node knows about who may use it, and what it found out.
+pub(crate) struct Guard {
+    rules: RwLock<Arc<Rules>>,
+    /// Counts the changes of what is valid.
+    changes: watch::Sender<u64>,
+    remembered: Mutex<LruCache<[u8; 32], Remembered>>,
+    stored: StoredKeys,
+    client: reqwest::Client,
+    clock: Arc<dyn Clock>,
+}
+
+/// The document that is in force, and the keys of its issuers.
+struct Rules {
+    document: AuthDocument,
+    issuers: BTreeMap<String, IssuerKeys>,
+}
+
+/// A credential that was valid.
+struct Remembered {
+    session: Arc<Session>,
+    change: u64,
+    until: Instant,
+}
+
+impl Guard {
+    /// A guard with this document.
+    pub(super) fn new(
+        document: AuthDocument,
+        client: reqwest::Client,
+        store: Arc<dyn Store>,
+        clock: Arc<dyn Clock>,
+    ) -> Self {
+        Self {
+            stored: StoredKeys::new(store, clock.clone()),
+            rules: RwLock::new(Arc::new(Rules::new(document, &client, &BTreeMap::new()))),
+            changes: watch::Sender::new(0),
+            remembered: Mutex::new(LruCache::new(MAX_REMEMBERED)),
+            client,
+            clock,
+        }
+    }
+
+    /// Puts another document in force.
+    pub(super) fn replace(&self, document: AuthDocument) {
+        let rules = Arc::new(Rules::new(document, &self.client, &self.rules().issuers));
+        *self.rules.write().unwrap_or_else(PoisonError::into_inner) = rules;
+        self.changes.send_modify(|changes| *changes += 1);
+    }
+
+    /// Counts the changes of what is valid.
+    pub(super) fn watch_changes(&self) -> watch::Receiver<u64> {
+        self.changes.subscribe()
+    }
+
+    pub(super) fn new_id(&self, prefix: &str) -> String {
+        self.clock.id(prefix)
+    }
+
+    pub(super) fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    /// Reads the keys of the store, unless that was done a moment ago.
+    pub(super) async fn read_keys(&self, max_age: Duration) {
+        // A failure is logged, and told to those whose keys cannot be verified.
+        if let Ok(true) = self.stored.read_if_older(max_age).await {
+            self.changes.send_modify(|changes| *changes += 1);
+        }
+    }
+
+    /// Stores when keys were last used.
+    pub(super) async fn mark_used_keys(&self) {
+        self.stored.mark_used().await;
+    }
+
+    /// Works with the keys of conversation tokens; `None` if the file has none.
+    pub(super) fn with_token_keys<T>(&self, work: impl FnOnce(&TokenKeys) -> T) -> Option<T> {
+        self.rules().document.tokens.as_ref().map(work)
+    }
+
+    fn rules(&self) -> Arc<Rules> {
+        self.rules.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Who makes a request.
+    pub(super) async fn authenticate(&self, parts: &Parts) -> Result<Arc<Session>, Problem> {
+        let verified = match Presented::of(&parts.headers, &parts.uri) {
+            Ok(presented) => self.verify(presented).await,
+            Err(refusal) => Err(refusal),
+        };
+        let label = match &verified {
+            Ok(session) => session.credential().label(),
+            Err(refusal) => refusal.label(),
+        };
+        metrics::counter!("abide_auth_total", "result" => label).increment(1);
+        verified.map_err(|refusal| {
+            // The template of the path: the path itself may hold what was refused.
+            let route = parts.extensions.get::<MatchedPath>().map(MatchedPath::as_str);
+            tracing::info!(reason = %refusal, route, "credential refused");
+            problem(refusal)
+        })
+    }
+
+    /// Who brings these credentials.
+    pub(super) async fn verify(&self, presented: Presented) -> Result<Arc<Session>, Refusal> {
+        let digest = presented.digest();
+        let change = *self.changes.borrow();
+        let now = self.clock.now();
+        if let Some(session) = self.recall(&digest, change, now) {
+            return Ok(session);
+        }
+        let rules = self.rules();
+        let mut credential = match key_id(&presented.bearer) {
+            Some(id) => self.verify_key(&rules, id, &presented.bearer).await?,
+            None => rules.verify_token(&presented.bearer, now).await?,
+        };
+        if let Some(person) = &presented.on_behalf_of {
+            credential = rules.on_behalf_of(credential, person, now).await?;
+        }
+        if !scope::is_served(credential.identity.tenant.as_ref()) {
+            return Err(Refusal::Tenant);
+        }
+        let is_key = presented.on_behalf_of.is_none() && credential.identity.key_id.is_some();
+        let session = Arc::new(Session::new(presented, credential));
+        if is_key {
+            // It is verified as fast as it is remembered, and whether it was revoked is asked anew.
+            return Ok(session);
+        }
+        let until = Instant::now() + REMEMBER_FOR;
+        let remembered = Remembered { session: session.clone(), change, until };
+        self.remembered().put(digest, remembered);
+        Ok(session)
+    }
+
+    /// The credential of a key of the file, or else of the store.
+    async fn verify_key(&self, rules: &Rules, id: &str, text: &str) -> Result<Credential, Refusal> {
+        match rules.document.keys.get(id) {
+            Some(key) if key.digest.matches(text) => {
+                Ok(by_key(id, key.tenant.clone(), key.roles.clone(), key.name.clone(), None))
+            }
+            Some(_) => Err(Refusal::WrongSecret),
+            None => {
+                let StoredKey { tenant, roles, name, expires_at, .. } =
+                    self.stored.find(id, text).await?;
+                if !rules.document.tenants.contains_key(&tenant) {
+                    return Err(Refusal::Tenant);
+                }
+                Ok(by_key(id, Some(tenant), roles, Some(name), Some(expires_at)))
+            }
+        }
+    }
+
+    fn recall(&self, digest: &[u8; 32], change: u64, now: Timestamp) -> Option<Arc<Session>> {
+        let mut remembered = self.remembered();
+        let known = remembered.get(digest)?;
+        let is_valid = known.session.credential().valid_until.is_none_or(|until| now < until);
+        let holds = known.change == change && Instant::now() < known.until;
+        (is_valid && holds).then(|| known.session.clone())
+    }
+
+    fn remembered(&self) -> MutexGuard<'_, LruCache<[u8; 32], Remembered>> {
+        self.remembered.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Rules {
+    /// The rules of a document. What is known of the issuers that stay is kept: they may be away.
+    fn new(
+        document: AuthDocument,
+        client: &reqwest::Client,
+        known: &BTreeMap<String, IssuerKeys>,
+    ) -> Self {
+        let keys = |(name, rules): (&String, &IssuerRules)| {
+            let known = known.get(name).filter(|keys| keys.are_from(&rules.jwks)).cloned();
+            let new = || IssuerKeys::new(name, &rules.jwks, client.clone());
+            (name.clone(), known.unwrap_or_else(new))
+        };
+        let issuers = document.issuers.iter().map(keys).collect();
+        Self { document, issuers }
+    }
+
+    async fn verify_token(&self, bearer: &str, now: Timestamp) -> Result<Credential, Refusal> {
+        let unverified = jwt::read(bearer)?;
+        if unverified.issuer == ABIDE_ISSUER {
+            let keys = self.document.tokens.as_ref();
+            let credential = conversation_token::verify(keys, &unverified.header, bearer, now)?;
+            let tenant = credential.identity.tenant.as_ref();
+            let is_known = tenant.is_some_and(|it| self.document.tenants.contains_key(it));
+            return if is_known { Ok(credential) } else { Err(Refusal::Tenant) };
+        }
+        self.verify_jwt(bearer, &unverified, now).await
+    }
+
+    async fn verify_jwt(
+        &self,
+        token: &str,
+        jwt::Unverified { header, issuer }: &jwt::Unverified,
+        now: Timestamp,
+    ) -> Result<Credential, Refusal> {
+        let rules = self.document.issuers.get(issuer).ok_or(Refusal::UnknownIssuer)?;
+        let keys = self.issuers.get(issuer).ok_or(Refusal::UnknownIssuer)?;
+        let named = |algorithm: &&_| jsonwebtoken::Algorithm::from(**algorithm) == header.alg;
+        let algorithm = rules.algorithms.iter().find(named).ok_or(Refusal::Algorithm)?;
+        let key = keys.find(header.kid.as_deref()).await?;
+        if key.algorithm != *algorithm {
+            return Err(Refusal::Algorithm);
+        }
+        let claims = jwt::verify(token, &key.key, *algorithm)?;
+        claims::identify(rules, &self.document.tenants, &claims, now)
+    }
+
+    /// The credential of a gateway that acts for a person, who proves to be themselves by a JWT.
+    async fn on_behalf_of(
+        &self,
+        gateway: Credential,
+        person: &str,
+        now: Timestamp,
+    ) -> Result<Credential, Refusal> {
+        let may = gateway.identity.subject.roles.contains(&Role::Backend);
+        if !may || gateway.grant.is_some() {
+            return Err(Refusal::NotGateway);
+        }
+        let unverified = jwt::read(person)?;
+        let person = self.verify_jwt(person, &unverified, now).await?;
+        if person.identity.tenant != gateway.identity.tenant {
+            return Err(Refusal::Tenant);
+        }
+        let on_behalf_of = Some(Box::new(person.identity.subject));
+        Ok(Credential {
+            identity: Identity { on_behalf_of, ..gateway.identity },
+            grant: None,
+            mfa_at: person.mfa_at,
+            expires_at: earlier(gateway.expires_at, person.expires_at),
+            valid_until: earlier(gateway.valid_until, person.valid_until),
+        })
+    }
+}
+
+fn by_key(
+    id: &str,
+    tenant: Option<Tenant>,
+    roles: BTreeSet<Role>,
+    name: Option<String>,
+    expires_at: Option<Timestamp>,
+) -> Credential {
+    let subject = Subject {
+        iss: ABIDE_ISSUER.to_owned(),
+        sub: format!("key:{id}"),
+        name,
+        roles,
+        groups: Vec::new(),
+    };
+    let identity = Identity {
+        tenant,
+        subject,
+        auth: AuthMethod::Key,
+        key_id: Some(id.to_owned()),
+        jti: None,
+        on_behalf_of: None,
+    };
+    Credential { identity, grant: None, mfa_at: None, expires_at, valid_until: expires_at }
+}
+
+fn earlier(one: Option<Timestamp>, other: Option<Timestamp>) -> Option<Timestamp> {
+    one.into_iter().chain(other).min()
+}
+
+/// What a client learns: whether to bring another credential, or to try again.
+fn problem(refusal: Refusal) -> Problem {
+    match refusal {
+        Refusal::Unavailable => {
+            Problem::new(Kind::Unavailable, "the credential cannot be verified at the moment")
+        }
+        Refusal::Missing
+        | Refusal::Malformed
+        | Refusal::InUrl
+        | Refusal::UnknownKey
+        | Refusal::WrongSecret
+        | Refusal::Expired
+        | Refusal::NotYet
+        | Refusal::UnknownIssuer
+        | Refusal::UnknownKid
+        | Refusal::Algorithm
+        | Refusal::Signature
+        | Refusal::Audience
+        | Refusal::Claims
+        | Refusal::Tenant
+        | Refusal::NotGateway => Problem::new(
+            Kind::Unauthorized,
+            "a valid credential is required: Authorization: Bearer",
+        ),
+    }
+}

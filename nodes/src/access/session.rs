@@ -1,0 +1,188 @@
+//! A credential that was verified, with what is needed to verify it again.
+
+use std::fmt;
+
+use axum::http::{HeaderMap, HeaderName, Uri, header};
+use sha2::{Digest, Sha256};
+
+use super::api_key::key_id;
+use super::credential::Credential;
+use super::refusal::Refusal;
+
+/// The person for whom a gateway makes a request, as a JWT of an issuer.
+const ON_BEHALF_OF: HeaderName = HeaderName::from_static("abide-on-behalf-of");
+const MAX_CREDENTIAL_BYTES: usize = 16 << 10;
+/// A shorter text in a URL is taken for a name.
+const MIN_SECRET_CHARS: usize = 40;
+/// Parameters that other APIs take credentials in.
+const CREDENTIAL_PARAMETERS: [&str; 4] = ["access_token", "token", "api_key", "authorization"];
+
+/// What a request brings to prove who makes it. It is never logged and never shown.
+#[derive(Clone, PartialEq, Eq)]
+pub(super) struct Presented {
+    pub(super) bearer: String,
+    pub(super) on_behalf_of: Option<String>,
+}
+
+impl Presented {
+    /// Takes the credentials of a request.
+    pub(super) fn of(headers: &HeaderMap, uri: &Uri) -> Result<Self, Refusal> {
+        if is_in_url(uri) {
+            return Err(Refusal::InUrl);
+        }
+        let bearer = single(headers, &header::AUTHORIZATION)?.ok_or(Refusal::Missing)?;
+        let (scheme, bearer) = bearer.split_once(' ').ok_or(Refusal::Malformed)?;
+        if !scheme.eq_ignore_ascii_case("bearer") || !is_token(bearer) {
+            return Err(Refusal::Malformed);
+        }
+        let on_behalf_of = single(headers, &ON_BEHALF_OF)?;
+        if !on_behalf_of.is_none_or(is_token) {
+            return Err(Refusal::Malformed);
+        }
+        let on_behalf_of = on_behalf_of.map(str::to_owned);
+        Ok(Self { bearer: bearer.to_owned(), on_behalf_of })
+    }
+
+    /// A digest that no other credentials have.
+    pub(super) fn digest(&self) -> [u8; 32] {
+        let mut hash = Sha256::new();
+        hash.update(self.bearer.as_bytes());
+        if let Some(person) = &self.on_behalf_of {
+            hash.update([b' ']);
+            hash.update(person.as_bytes());
+        }
+        hash.finalize().into()
+    }
+}
+
+/// A caller's verified credential.
+pub(crate) struct Session {
+    pub(super) presented: Presented,
+    credential: Credential,
+}
+
+impl Session {
+    pub(super) fn new(presented: Presented, credential: Credential) -> Self {
+        Self { presented, credential }
+    }
+
+    pub(crate) fn credential(&self) -> &Credential {
+        &self.credential
+    }
+}
+
+impl fmt::Debug for Session {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Session").field("credential", &self.credential).finish_non_exhaustive()
+    }
+}
+
+/// A header that is given at most once.
+fn single<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a str>, Refusal> {
+    let mut values = headers.get_all(name).iter();
+    let Some(value) = values.next() else { return Ok(None) };
+    if values.next().is_some() || value.len() > MAX_CREDENTIAL_BYTES {
+        return Err(Refusal::Malformed);
+    }
+    value.to_str().map(Some).map_err(|_| Refusal::Malformed)
+}
+
+fn is_token(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic() && byte != b',')
+}
+
+/// Whether a URL holds what may be a credential: proxies and browsers log and keep URLs.
+fn is_in_url(uri: &Uri) -> bool {
+    let query = uri.query().unwrap_or_default();
+    let mut names = query.split('&').filter_map(|pair| pair.split('=').next());
+    let is_named = names
+        .any(|name| CREDENTIAL_PARAMETERS.iter().any(|known| name.eq_ignore_ascii_case(known)));
+    is_named || uri.path().split('/').chain(query.split(['&', '='])).any(looks_like_credential)
+}
+
+fn looks_like_credential(text: &str) -> bool {
+    let is_key = key_id(text).is_some() && text.len() > MIN_SECRET_CHARS;
+    let mut parts = text.split('.');
+    let is_part = |part: &str| {
+        !part.is_empty() && part.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_".contains(&b))
+    };
+    let is_jwt = text.len() > MIN_SECRET_CHARS
+        && text.starts_with("eyJ")
+        && parts.by_ref().take(3).filter(|part| is_part(part)).count() == 3
+        && parts.next().is_none();
+    is_key || is_jwt
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use axum::http::HeaderValue;
+
+    use super::*;
+
+    fn presented(headers: &[(&'static str, &'static str)]) -> Result<Presented, Refusal> {
+        let mut map = HeaderMap::new();
+        for (name, value) in headers {
+            map.append(*name, HeaderValue::from_static(value));
+        }
+        Presented::of(&map, &Uri::from_static("/v1/agents"))
+    }
+
+    #[test]
+    fn a_request_has_one_bearer_credential() {
+        for (headers, expected) in [
+            (&[][..], Err(Refusal::Missing)),
+            (&[("authorization", "Bearer abc")], Ok("abc")),
+            (&[("authorization", "bearer abc")], Ok("abc")),
+            (&[("authorization", "Basic abc")], Err(Refusal::Malformed)),
+            (&[("authorization", "abc")], Err(Refusal::Malformed)),
+            (&[("authorization", "Bearer ")], Err(Refusal::Malformed)),
+            (&[("authorization", "Bearer a b")], Err(Refusal::Malformed)),
+            (&[("authorization", "Bearer a,Bearer b")], Err(Refusal::Malformed)),
+            (
+                &[("authorization", "Bearer a"), ("authorization", "Bearer a")],
+                Err(Refusal::Malformed),
+            ),
+            (
+                &[
+                    ("authorization", "Bearer a"),
+                    ("abide-on-behalf-of", "a"),
+                    ("abide-on-behalf-of", "b"),
+                ],
+                Err(Refusal::Malformed),
+            ),
+        ] {
+            let bearer = presented(headers).map(|presented| presented.bearer);
+            assert_eq!(bearer.as_deref().map_err(|it| *it), expected, "{headers:?}");
+        }
+    }
+
+    #[test]
+    fn another_person_has_another_digest() {
+        let of = |bearer: &str, person: Option<&str>| {
+            let on_behalf_of = person.map(str::to_owned);
+            Presented { bearer: bearer.to_owned(), on_behalf_of }.digest()
+        };
+        let all = [of("a", None), of("a", Some("b")), of("a", Some("c")), of("ab", None)];
+        for (index, one) in all.iter().enumerate() {
+            assert!(all[index + 1..].iter().all(|other| other != one));
+        }
+    }
+
+    #[test]
+    fn a_credential_in_a_url_is_seen() {
+        let jwt = "eyJhbGciOiJFZERTQSJ9.eyJpc3MiOiJhYmlkZSJ9.c2lnbmF0dXJl-_AAAA";
+        let key = format!("abide_ops_{}", "s".repeat(43));
+        for url in [
+            format!("/v1/conversations/{key}"),
+            format!("/v1/conversations/c/events?after={jwt}"),
+            "/v1/agents?access_token=x".to_owned(),
+            "/v1/agents?limit=1&Token=x".to_owned(),
+        ] {
+            assert!(is_in_url(&url.parse().unwrap()), "{url}");
+        }
+        for url in ["/v1/conversations/abide_demo_1", "/v1/agents?cursor=eyJ.a.b", "/a/b.c.d?e=f"] {
+            assert!(!is_in_url(&url.parse().unwrap()), "{url}");
+        }
+    }
+}

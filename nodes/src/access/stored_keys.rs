@@ -1,0 +1,122 @@
+//! The API keys in the store, as this node last read them.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::Duration;
+
+use abide_actors::clock::Clock;
+use abide_conversation::Timestamp;
+use abide_registry::store::{KeyList, Store, StoredKey};
+use tokio::time::{Instant, timeout};
+
+use super::api_key::KeyDigest;
+use super::refusal::Refusal;
+
+/// How often the store is asked whether keys have changed: a key that was revoked on another node ends
+/// within [`MAX_AGE`].
+pub(super) const POLL_INTERVAL: Duration = Duration::from_secs(2);
+/// How old what this node knows may be. When the store is away for longer, nobody can tell whether a
+/// key was revoked.
+const MAX_AGE: Duration = Duration::from_secs(5);
+/// How often an unknown key makes the node ask the store.
+const UNKNOWN_KEY_INTERVAL: Duration = Duration::from_millis(250);
+/// How long the store may take to answer.
+const READ_TIMEOUT: Duration = Duration::from_secs(2);
+/// How often it is stored when keys were last used.
+pub(super) const MARK_INTERVAL: Duration = Duration::from_secs(60);
+
+/// The keys of the store.
+pub(super) struct StoredKeys {
+    store: Arc<dyn Store>,
+    clock: Arc<dyn Clock>,
+    known: RwLock<Known>,
+    /// Held by the one request that reads the store.
+    reading: tokio::sync::Mutex<()>,
+    used: Mutex<HashMap<String, Timestamp>>,
+}
+
+#[derive(Default)]
+struct Known {
+    version: Option<u64>,
+    keys: HashMap<String, StoredKey>,
+    read_at: Option<Instant>,
+}
+
+impl StoredKeys {
+    pub(super) fn new(store: Arc<dyn Store>, clock: Arc<dyn Clock>) -> Self {
+        Self {
+            store,
+            clock,
+            known: RwLock::default(),
+            reading: tokio::sync::Mutex::default(),
+            used: Mutex::default(),
+        }
+    }
+
+    /// The key of this id, if this is its text and it has not expired.
+    pub(super) async fn find(&self, id: &str, text: &str) -> Result<StoredKey, Refusal> {
+        let max_age = if self.look(id).is_some() { MAX_AGE } else { UNKNOWN_KEY_INTERVAL };
+        self.read_if_older(max_age).await?;
+        let key = self.look(id).ok_or(Refusal::UnknownKey)?;
+        if !KeyDigest::parse(&key.sha256).is_some_and(|digest| digest.matches(text)) {
+            return Err(Refusal::WrongSecret);
+        }
+        let now = self.clock.now();
+        if key.expires_at <= now {
+            return Err(Refusal::Expired);
+        }
+        self.used.lock().unwrap_or_else(PoisonError::into_inner).insert(key.id.clone(), now);
+        Ok(key)
+    }
+
+    fn look(&self, id: &str) -> Option<StoredKey> {
+        self.known.read().unwrap_or_else(PoisonError::into_inner).keys.get(id).cloned()
+    }
+
+    /// Reads the store, unless that was done a moment ago. Returns whether keys have changed.
+    pub(super) async fn read_if_older(&self, max_age: Duration) -> Result<bool, Refusal> {
+        if self.is_younger(max_age) {
+            return Ok(false);
+        }
+        let _reading = self.reading.lock().await;
+        if self.is_younger(max_age) {
+            return Ok(false);
+        }
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner).version;
+        let asked_at = Instant::now();
+        let read = timeout(READ_TIMEOUT, self.store.keys(known)).await;
+        let list = match read {
+            Ok(Ok(list)) => list,
+            Ok(Err(error)) => return Err(unavailable(&error.to_string())),
+            Err(_) => return Err(unavailable("the store did not answer in time")),
+        };
+        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+        known.read_at = Some(asked_at);
+        let Some(KeyList { version, keys }) = list else { return Ok(false) };
+        known.version = Some(version);
+        known.keys = keys.into_iter().map(|key| (key.id.clone(), key)).collect();
+        Ok(true)
+    }
+
+    fn is_younger(&self, max_age: Duration) -> bool {
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        known.read_at.is_some_and(|at| at.elapsed() < max_age)
+    }
+
+    /// Stores when keys were last used, as far as this node knows and has not stored.
+    pub(super) async fn mark_used(&self) {
+        let used = std::mem::take(&mut *self.used.lock().unwrap_or_else(PoisonError::into_inner));
+        if used.is_empty() {
+            return;
+        }
+        let used: Vec<(String, Timestamp)> = used.into_iter().collect();
+        if let Err(error) = self.store.mark_keys_used(&used).await {
+            tracing::warn!(%error, "last use of api keys not stored");
+        }
+    }
+}
+
+fn unavailable(reason: &str) -> Refusal {
+    tracing::warn!(reason, "api keys not read");
+    Refusal::Unavailable
+}

@@ -1,0 +1,24 @@
+//! Headers whose value is a name.
+
+use axum::http::HeaderMap;
+
+use crate::problem::Problem;
+
+/// The longest `Idempotency-Key` or `Abide-Principal`.
+const MAX_NAME_CHARS: usize = 255;
+
+/// A header that may be given at most once; `None` if it is absent.
+pub(crate) fn single_header(headers: &HeaderMap, name: &str) -> Result<Option<String>, Problem> {
+    let mut values = headers.get_all(name).iter();
+    let Some(value) = values.next() else { return Ok(None) };
+    if values.next().is_some() {
+        return Err(Problem::field(name, "must be given only once"));
+    }
+    let text = value.to_str().unwrap_or_default();
+    if (1..=MAX_NAME_CHARS).contains(&text.len()) {
+        Ok(Some(text.to_owned()))
+    } else {
+        let rule = format!("must be 1 to {MAX_NAME_CHARS} visible characters");
+        Err(Problem::field(name, rule))
+    }
+}

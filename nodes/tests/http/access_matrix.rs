@@ -1,0 +1,236 @@
+//! Every operation of both APIs by every kind of caller. An operation without a row fails.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+
+use crate::access::{GuardedApi, key, key_line};
+use crate::issuer::{Issuer, IssuerKey, now};
+
+/// The callers, each with its roles; Ada owns the conversation, Bob is a member, Eve is neither.
+const CALLERS: [(&str, &str); 9] = [
+    ("ada", "user"),
+    ("bob", "user"),
+    ("eve", "user"),
+    ("approver", "approver"),
+    ("backend", "backend"),
+    ("author", "author"),
+    ("admin", "tenant-admin"),
+    ("auditor", "auditor"),
+    ("operator", "operator"),
+];
+
+/// What becomes of a request, one letter for each caller: `a`, it is allowed; `f`, it is forbidden;
+/// `n`, the conversation does not exist for the caller.
+const PUBLIC: [(&str, &str); 28] = [
+    ("list_agents", "aaafaaaaf"),
+    ("get_agent", "aaafaaaaf"),
+    ("put_agent", "fffffafff"),
+    ("delete_agent", "fffffafff"),
+    ("list_agent_decisions", "ffffffaff"),
+    ("revoke_agent_decision", "ffffffaff"),
+    ("create_conversation", "aaafaffff"),
+    ("list_conversations", "aaafaffaf"),
+    ("get_conversation", "aannannan"),
+    ("list_messages", "aannannan"),
+    ("read_journal", "aannannan"),
+    ("stream_events", "aannannan"),
+    ("list_decisions", "aannannan"),
+    ("send_message", "aannannfn"),
+    ("cancel_turn", "aannannfn"),
+    ("dispatch_tool", "aannannfn"),
+    ("revoke_decision", "aannannfn"),
+    ("resolve_call", "aanaannfn"),
+    ("fork_conversation", "afnnannfn"),
+    ("delete_conversation", "afnnannfn"),
+    ("list_pending", "aaaaaffaf"),
+    ("put_blob", "aaafaffff"),
+    ("get_blob", "aaaaaffaf"),
+    ("list_keys", "ffffffaff"),
+    ("create_key", "ffffffaff"),
+    ("revoke_key", "ffffffaff"),
+    ("mint_token", "afnfaffff"),
+    ("get_me", "aaaaaaaaa"),
+];
+
+/// The operations of the operators' API, as their router lists them.
+const ADMIN: [(&str, &str, &str); 17] = [
+    ("GET", "/healthz", "aaaaaaaaa"),
+    ("GET", "/readyz", "aaaaaaaaa"),
+    ("GET", "/metrics", "ffffffffa"),
+    ("GET", "/admin/nodes", "ffffffffa"),
+    ("GET", "/admin/actors", "ffffffffa"),
+    ("GET", "/admin/actors/{id}", "ffffffffa"),
+    ("POST", "/admin/actors/{id}/retry", "ffffffffa"),
+    ("POST", "/admin/actors/{id}/calls/{call_id}/fail", "ffffffffa"),
+    ("POST", "/admin/actors/{id}/cancel", "ffffffffa"),
+    ("POST", "/admin/actors/{id}/move", "ffffffffa"),
+    ("POST", "/admin/actors/{id}/release", "ffffffffa"),
+    ("POST", "/admin/actors/{id}/kill", "ffffffffa"),
+    ("GET", "/admin/alarms", "ffffffffa"),
+    ("GET", "/admin/audit/{id}", "fffffffaf"),
+    ("DELETE", "/admin/blobs/{id}", "ffffffafa"),
+    ("POST", "/admin/nodes/{node}/drain", "ffffffffa"),
+    ("POST", "/admin/nodes/{node}/declare-dead", "ffffffffa"),
+];
+
+/// For everybody, without a credential.
+const HEALTH: [&str; 2] = ["/healthz", "/readyz"];
+
+async fn guarded(issuer: &Issuer) -> GuardedApi {
+    let mut keys: Vec<Value> = CALLERS.iter().map(|(id, role)| key_line(id, &[role])).collect();
+    let mut stranger = key_line("stranger", &["user", "backend", "author", "tenant-admin"]);
+    stranger["tenant"] = json!("acme");
+    keys.push(stranger);
+    let mut entry = issuer.entry();
+    entry["claims"] = json!({"tenant": {"const": "default"}});
+    let tenants = json!({"default": {}, "acme": {}});
+    GuardedApi::start(&json!({"keys": keys, "issuers": [entry], "tenants": tenants})).await
+}
+
+/// The body of a request to this operation.
+fn body(operation: &str, caller: &str, id: &str) -> Value {
+    match operation {
+        "put_agent" => json!({"model": {"provider": "scripted", "script": [{"text": "hi"}]}}),
+        "create_conversation" => json!({"agent": "demo"}),
+        "send_message" => json!({"text": "hi", "if_busy": "queue"}),
+        "dispatch_tool" => json!({"tool": "nothing", "input": {}}),
+        "resolve_call" => json!({"result": 1}),
+        "fork_conversation" => json!({}),
+        "create_key" => json!({"name": "k", "roles": ["user"]}),
+        "mint_token" => json!({"subject": format!("key:{caller}"), "conversation": id,
+            "scope": ["read"], "ttl": "1m"}),
+        _ => Value::Null,
+    }
+}
+
+async fn status_of(url: &str, request: &Request<'_>) -> (u16, Value) {
+    let client = reqwest::Client::new();
+    let method = reqwest::Method::from_bytes(request.method.as_bytes()).unwrap();
+    let mut sent = client.request(method, format!("{url}{}", request.path));
+    if let Some(credential) = request.credential {
+        sent = sent.bearer_auth(credential);
+    }
+    if !request.body.is_null() {
+        sent = sent.json(&request.body);
+    } else if request.operation == "put_blob" {
+        sent = sent.header("Content-Type", "text/plain").body("bytes");
+    }
+    let answer = sent.send().await.unwrap();
+    let status = answer.status().as_u16();
+    // A stream has no end.
+    let media = answer.headers().get("content-type").and_then(|media| media.to_str().ok());
+    let is_problem = media.is_some_and(|media| media.contains("problem"));
+    let body = if is_problem { answer.json().await.unwrap() } else { Value::Null };
+    (status, body)
+}
+
+struct Request<'a> {
+    operation: &'a str,
+    method: &'a str,
+    path: String,
+    body: Value,
+    credential: Option<&'a str>,
+}
+
+fn class(status: u16, body: &Value) -> char {
+    match (status, body["detail"].as_str()) {
+        (403, _) => 'f',
+        (404, Some("conversation not found")) => 'n',
+        (401, _) => 'u',
+        _ => 'a',
+    }
+}
+
+#[tokio::test]
+async fn every_operation_is_open_to_the_callers_of_its_row_and_to_nobody_else() {
+    let issuers_key = IssuerKey::ed25519("k");
+    let issuer = Issuer::start(&[&issuers_key]).await;
+    let guarded = guarded(&issuer).await;
+    let document: Value = serde_json::from_str(abide::http::openapi::text()).unwrap();
+    let mut without_row = BTreeSet::new();
+    let base = format!("http://{}", guarded.api.node.public);
+    let mut expired = issuer.claims("ada", &["lead", "bot"]);
+    expired["exp"] = json!(now() - 3_600);
+    let expired = issuers_key.sign(&expired);
+    let stranger = key("stranger");
+    let mut number = 0;
+    for (template, item) in document["paths"].as_object().unwrap() {
+        for (method, operation) in item.as_object().unwrap() {
+            let operation = operation["operationId"].as_str().unwrap();
+            if operation == "get_openapi" {
+                continue;
+            }
+            let Some((_, row)) = PUBLIC.iter().find(|(name, _)| *name == operation) else {
+                without_row.insert(operation.to_owned());
+                continue;
+            };
+            for ((caller, _), expected) in CALLERS.iter().zip(row.chars()) {
+                number += 1;
+                let id = format!("c{number}");
+                let new = json!({"id": id, "agent": "demo", "members": ["key:bob"]});
+                let created = guarded.send("ada", "POST", "/v1/conversations", new).await;
+                assert_eq!(created.status, 201);
+                let path = template
+                    .replace("/conversations/{id}", &format!("/conversations/{id}"))
+                    .replace("{name}", "other")
+                    .replace("{call_id}", "call_1_1")
+                    .replace("{decision_id}", "dec_1")
+                    .replace("{id}", &format!("blob_{}", "0".repeat(64)));
+                let method = method.to_uppercase();
+                let body = body(operation, caller, &id);
+                let request = |credential| Request {
+                    operation,
+                    method: &method,
+                    path: path.clone(),
+                    body: body.clone(),
+                    credential,
+                };
+                let refused = [None, Some("garbage"), Some(&*expired), Some(&*stranger)];
+                for refused in refused.into_iter().filter(|_| *caller == "ada") {
+                    let (status, _) = status_of(&base, &request(refused)).await;
+                    assert_eq!(status, 401, "{operation} by {refused:?}");
+                }
+                let own = key(caller);
+                let (status, answer) = status_of(&base, &request(Some(&own))).await;
+                let found = class(status, &answer);
+                assert_eq!(found, expected, "{operation} by {caller}: {status} {answer}");
+            }
+        }
+    }
+    assert!(without_row.is_empty(), "no row: {without_row:?}");
+}
+
+#[tokio::test]
+async fn the_operators_api_is_for_operators() {
+    let issuer = Issuer::start(&[&IssuerKey::ed25519("k")]).await;
+    let guarded = guarded(&issuer).await;
+    let base = format!("http://{}", guarded.api.node.admin);
+    let rows: BTreeSet<(String, String)> =
+        ADMIN.iter().map(|(method, path, _)| (method.to_string(), path.to_string())).collect();
+    let routes: BTreeSet<(String, String)> = abide::admin::operations().into_iter().collect();
+    assert_eq!(rows, routes, "each operation has a row");
+    // The drain comes last: a node that drains refuses the rest.
+    let is_drain = |path: &str| path.ends_with("/drain");
+    let (drain, others): (Vec<_>, Vec<_>) = ADMIN.iter().partition(|(_, path, _)| is_drain(path));
+    for (method, template, row) in others.into_iter().chain(drain) {
+        let path = template
+            .replace("{id}", &format!("blob_{}", "0".repeat(64)))
+            .replace("{call_id}", "c")
+            .replace("{node}", "nobody");
+        let (status, _) = status_of(&base, &operators(method, &path, None)).await;
+        let expected = if HEALTH.contains(&template.as_ref()) { 200 } else { 401 };
+        assert_eq!(status, expected, "{method} {path} without a credential");
+        for ((caller, _), expected) in CALLERS.iter().zip(row.chars()) {
+            let own = key(caller);
+            let (status, answer) = status_of(&base, &operators(method, &path, Some(&own))).await;
+            let found = if class(status, &answer) == 'n' { 'a' } else { class(status, &answer) };
+            assert_eq!(found, expected, "{method} {path} by {caller}: {status} {answer}");
+        }
+    }
+}
+
+/// A request to the operators' API.
+fn operators<'a>(method: &'a str, path: &str, credential: Option<&'a str>) -> Request<'a> {
+    Request { operation: "", method, path: path.to_owned(), body: Value::Null, credential }
+}

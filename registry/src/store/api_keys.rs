@@ -1,0 +1,48 @@
+//! API keys as stores keep them: never their texts.
+
+use std::collections::BTreeSet;
+
+use abide_conversation::Timestamp;
+use abide_conversation::identity::{Role, Tenant};
+use serde::{Deserialize, Serialize};
+
+/// An API key of a tenant.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StoredKey {
+    pub id: String,
+    /// The hex SHA-256 of the whole key.
+    pub sha256: String,
+    pub tenant: Tenant,
+    pub roles: BTreeSet<Role>,
+    pub name: String,
+    /// The subject who made it.
+    pub owner: String,
+    pub created_at: Timestamp,
+    pub expires_at: Timestamp,
+}
+
+/// All keys, as of a version that every change raises.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct KeyList {
+    pub version: u64,
+    pub keys: Vec<StoredKey>,
+}
+
+/// A change of the keys.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum KeyChange {
+    Add(StoredKey),
+    /// Replaces what is stored of a key, unless it was removed.
+    Update(StoredKey),
+    Remove(String),
+}
+
+impl KeyChange {
+    /// The id of the key.
+    pub fn id(&self) -> &str {
+        match self {
+            Self::Add(key) | Self::Update(key) => &key.id,
+            Self::Remove(id) => id,
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! The API keys in the file.
+
+use std::collections::BTreeMap;
+
+use abide_conversation::Timestamp;
+use redb::{Error, ReadTransaction, ReadableTable, TableError, WriteTransaction};
+
+use super::super::{KeyChange, KeyList, StoredKey};
+use super::tables;
+
+/// Returns whether the key was there before.
+pub(super) fn change(
+    transaction: &WriteTransaction,
+    change: &KeyChange,
+    json: Option<&[u8]>,
+) -> Result<bool, Error> {
+    let mut keys = transaction.open_table(tables::API_KEYS)?;
+    let was_there = keys.get(change.id())?.is_some();
+    match (change, json) {
+        (KeyChange::Update(_), _) if !was_there => return Ok(false),
+        (KeyChange::Add(key) | KeyChange::Update(key), Some(json)) => {
+            keys.insert(key.id.as_str(), json)?;
+        }
+        (KeyChange::Add(_) | KeyChange::Update(_), None) => return Ok(was_there),
+        (KeyChange::Remove(id), _) => {
+            keys.remove(id.as_str())?;
+            transaction.open_table(tables::API_KEYS_USED)?.remove(id.as_str())?;
+        }
+    }
+    let mut meta = transaction.open_table(tables::META)?;
+    let version = meta.get(tables::API_KEYS_ROW)?.map_or(0, |version| version.value());
+    meta.insert(tables::API_KEYS_ROW, version.saturating_add(1))?;
+    Ok(was_there)
+}
+
+pub(super) fn mark_used(
+    transaction: &WriteTransaction,
+    used: &[(String, Timestamp)],
+) -> Result<(), Error> {
+    let keys = transaction.open_table(tables::API_KEYS)?;
+    let mut table = transaction.open_table(tables::API_KEYS_USED)?;
+    for (id, at) in used {
+        let at = tables::nanos(*at);
+        let last = table.get(id.as_str())?.map(|last| last.value());
+        if last.is_none_or(|last| last < at) && keys.get(id.as_str())?.is_some() {
+            table.insert(id.as_str(), at)?;
+        }
+    }
+    Ok(())
+}
+
+/// `None` if the keys are still as of the version that is known.
+pub(super) fn list(from: &ReadTransaction, known: Option<u64>) -> Result<Option<KeyList>, Error> {
+    let version = from.open_table(tables::META)?.get(tables::API_KEYS_ROW)?;
+    let version = version.map_or(0, |version| version.value());
+    if known == Some(version) {
+        return Ok(None);
+    }
+    let keys = match from.open_table(tables::API_KEYS) {
+        Ok(keys) => keys,
+        // A store of an earlier version that had no room for the table.
+        Err(TableError::TableDoesNotExist(_)) => {
+            return Ok(Some(KeyList { version, keys: vec![] }));
+        }
+        Err(error) => return Err(error.into()),
+    };
+    let keys = keys.iter()?.map(|row| tables::parse::<StoredKey>("api key", row?.1.value()));
+    Ok(Some(KeyList { version, keys: keys.collect::<Result<_, _>>()? }))
+}
+
+pub(super) fn used(from: &ReadTransaction) -> Result<BTreeMap<String, Timestamp>, Error> {
+    let used = match from.open_table(tables::API_KEYS_USED) {
+        Ok(used) => used,
+        Err(TableError::TableDoesNotExist(_)) => return Ok(BTreeMap::new()),
+        Err(error) => return Err(error.into()),
+    };
+    let row = |row: Result<_, redb::StorageError>| {
+        let (id, at): (redb::AccessGuard<'_, &str>, redb::AccessGuard<'_, tables::Nanos>) = row?;
+        Ok((id.value().to_owned(), tables::timestamp(at.value())?))
+    };
+    used.iter()?.map(row).collect()
+}
