@@ -124,16 +124,9 @@ impl ConversationRouter {
         }
         self.report_deletion_to_parent(id).await?;
         for _ in 0..MAX_DELETION_ATTEMPTS {
-<<<<<<< HEAD
-            match self.route_in_time(id, Request::Delete, idempotency_keys.clone()).await {
+            match self.route_in_time(id, Request::Delete, context.clone()).await {
                 // More may be spawned meanwhile.
                 Err(RequestError::ChildrenRemain) => Box::pin(self.delete_children(id)).await?,
-=======
-            Box::pin(self.delete_children(id)).await?;
-            match self.route_in_time(id, Request::Delete, context.clone()).await {
-                // The conversation has spawned more meanwhile.
-                Err(RequestError::ChildrenRemain) => {}
->>>>>>> 9befb7d78a9dccd9c415b24dbd63f54ddef03c09
                 outcome => return outcome,
             };
         }

@@ -3,6 +3,7 @@
 
 mod blobs_and_audit;
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -15,7 +16,9 @@ use abide_conversation::remembered_decision::RememberedDecision;
 use abide_conversation::{AgentName, ConversationId, DecisionId, Revision, Seq, Timestamp};
 use abide_registry::partition::PartitionSet;
 use abide_registry::store::memory::Memory;
-use abide_registry::store::{ListError, Page, Store, StoredAgent, SummaryFilter};
+use abide_registry::store::{
+    KeyChange, KeyList, ListError, Page, Store, StoredAgent, SummaryFilter,
+};
 use async_trait::async_trait;
 use tokio::sync::{Semaphore, watch};
 
@@ -277,6 +280,22 @@ impl Store for FlakyStore {
         limit: usize,
     ) -> Result<Page<(ConversationId, Option<Claim>)>, ListError> {
         self.reachable()?.active(partitions, cursor, limit).await
+    }
+
+    async fn change_key(&self, change: KeyChange) -> Result<bool, StoreError> {
+        self.reachable()?.change_key(change).await
+    }
+
+    async fn keys(&self, known: Option<u64>) -> Result<Option<KeyList>, StoreError> {
+        self.reachable()?.keys(known).await
+    }
+
+    async fn mark_keys_used(&self, used: &[(String, Timestamp)]) -> Result<(), StoreError> {
+        self.reachable()?.mark_keys_used(used).await
+    }
+
+    async fn keys_used(&self) -> Result<BTreeMap<String, Timestamp>, StoreError> {
+        self.reachable()?.keys_used().await
     }
 
     async fn reserve(
