@@ -59,7 +59,7 @@ impl CallerConversations {
         let snapshot = self.0.snapshot(id).await?.ok_or_else(missing)?;
         let Snapshot { owner, members, .. } = &snapshot;
         let participants = Participants { owner: owner.clone(), members: members.clone() };
-        judged(allowed.access().check(&participants, snapshot.created_at))?;
+        verdict(allowed.access().check(&participants, snapshot.created_at))?;
         Ok(snapshot)
     }
 
@@ -70,7 +70,7 @@ impl CallerConversations {
         id: &ConversationId,
     ) -> Result<State, Problem> {
         let state = self.0.stored_state(id).await?.ok_or_else(missing)?;
-        judged(allowed.access().check(&state.participants, state.created_at))?;
+        verdict(allowed.access().check(&state.participants, state.created_at))?;
         Ok(state)
     }
 
@@ -82,7 +82,7 @@ impl CallerConversations {
         id: &ConversationId,
     ) -> Result<ConversationSummary, Problem> {
         let summary = store.summary(id).await?.ok_or_else(missing)?;
-        judged(allowed.access().check(&summary.participants, Some(summary.created_at)))?;
+        verdict(allowed.access().check(&summary.participants, Some(summary.created_at)))?;
         Ok(summary)
     }
 }
@@ -91,6 +91,6 @@ fn missing() -> Problem {
     Problem::not_found("conversation")
 }
 
-fn judged(verdict: Result<(), AccessError>) -> Result<(), Problem> {
-    verdict.map_err(|error| RequestError::from(error).into())
+fn verdict(judgement: Result<(), AccessError>) -> Result<(), Problem> {
+    judgement.map_err(|error| RequestError::from(error).into())
 }

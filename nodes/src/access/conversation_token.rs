@@ -55,30 +55,32 @@ pub(crate) struct TokenRequest {
 pub(crate) fn mint(keys: &TokenKeys, request: TokenRequest) -> Result<String, String> {
     let TokenRequest { tenant, sub, name, grant, expires_at, jti } = request;
     let TokenGrant { target, scopes, agent } = grant;
-    let (mut conversation, mut prefix, mut calls, mut born) = (None, None, None, None);
-    match target {
-        TokenTarget::Conversation { id, born: at } => (conversation, born) = (Some(id), at),
-        TokenTarget::Prefix(text) => prefix = Some(text),
-        TokenTarget::Calls { id, born: at, calls: open } => {
-            (conversation, born, calls) = (Some(id), Some(at), Some(open));
-        }
-    }
-    let iss = ABIDE_ISSUER.to_owned();
-    let scope = scopes;
-    let claims = Claims {
-        iss,
+    let mut claims = Claims {
+        iss: ABIDE_ISSUER.to_owned(),
         tenant,
         sub,
         name,
-        conversation,
-        prefix,
-        calls,
-        born,
+        conversation: None,
+        prefix: None,
+        calls: None,
+        born: None,
         agent,
-        scope,
+        scope: scopes,
         exp: expires_at.as_second(),
         jti,
     };
+    match target {
+        TokenTarget::Conversation { id, born } => {
+            claims.conversation = Some(id);
+            claims.born = born;
+        }
+        TokenTarget::Prefix(prefix) => claims.prefix = Some(prefix),
+        TokenTarget::Calls { id, born, calls } => {
+            claims.conversation = Some(id);
+            claims.born = Some(born);
+            claims.calls = Some(calls);
+        }
+    }
     let mut header = Header::new(Algorithm::EdDSA.into());
     header.typ = Some(TOKEN_TYPE.to_owned());
     header.kid = Some(keys.first.kid().to_owned());

@@ -189,9 +189,8 @@ fn part_reach(roles: &BTreeSet<Role>) -> Reach {
 
 /// A token was minted by somebody who may do what it says, for its conversations alone.
 fn by_token(access: CallerAccess, grant: &TokenGrant, verb: Verb) -> CallerAccess {
-    let reach = |scope: Scope| match grant.scopes.contains(&scope) {
-        true => Reach::Tenant,
-        false => Reach::None,
+    let reach = |scope: Scope| {
+        if grant.scopes.contains(&scope) { Reach::Tenant } else { Reach::None }
     };
     let only = match &grant.target {
         TokenTarget::Calls { calls, .. } => Some(calls.clone()),

@@ -1,9 +1,13 @@
 //! Calls: resolve one, cancel a turn, dispatch a tool, and list everything that is pending.
 
+use abide_actors::access::ApprovalFault;
 use abide_actors::journal::{InboxEntry, InboxFilter};
-use abide_actors::request::{DispatchRequest, RememberRequest, Reply, Request, ResolveRequest};
+use abide_actors::request::{
+    DispatchRequest, RememberRequest, Reply, Request, RequestError, ResolveRequest,
+};
 use abide_conversation::command::ResolutionAnswer;
 use abide_conversation::event::SuspensionKind;
+use abide_conversation::identity::Role;
 use abide_conversation::message::{Outcome, Ui};
 use abide_conversation::remembered_decision::{Match, Scope};
 use abide_conversation::{CallId, ConversationId, Seq};
@@ -205,7 +209,7 @@ pub(super) struct DispatchBody {
     tool: String,
     /// The arguments, as the tool's `parameters` describe them.
     input: Value,
-    /// Whether the caller approves a gated tool.
+    /// Whether the caller approves a gated tool; for approvers only, where callers are authenticated.
     #[serde(default)]
     approved: bool,
 }
@@ -236,6 +240,9 @@ pub(super) async fn dispatch(
 ) -> Result<Json<Dispatched>, Problem> {
     let id = allowed.conversation(&id)?;
     let DispatchBody { tool, input, approved } = body.value;
+    if approved && !allowed.has_role(&[Role::Approver]) {
+        return Err(RequestError::ApprovalForbidden { because: ApprovalFault::Role }.into());
+    }
     let principal = allowed.principal();
     let request = Request::Dispatch(DispatchRequest { tool, input, approved, principal });
     let keys = idempotency.keys(&allowed, body.fingerprint);

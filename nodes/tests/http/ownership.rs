@@ -131,6 +131,10 @@ async fn an_approval_is_answered_by_an_approver_and_by_nobody_else() {
         refused.is_problem(403, "approval-forbidden");
         assert_eq!(refused.body["because"], "role");
     }
+    let dispatch = json!({"tool": "send_email", "input": {"to": "a@b.c"}, "approved": true});
+    let path = "/v1/conversations/c/dispatch";
+    let refused = guarded.send("ada", "POST", path, dispatch).await;
+    refused.is_problem(403, "approval-forbidden");
     let hidden = guarded.send("eve", "POST", resolution, approve()).await;
     hidden.is_problem(404, "not-found");
     let unknown = "/v1/conversations/c/calls/call_9/resolution";

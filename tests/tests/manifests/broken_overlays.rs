@@ -186,3 +186,15 @@ fn a_field_that_kubernetes_does_not_know_is_refused() {
         ],
     );
 }
+
+#[test]
+fn a_node_that_lets_nobody_in_is_refused() {
+    assert_refused(
+        "single",
+        &[
+            ("secretName: abide-auth", "secretName: other", "lets nobody in"),
+            ("auth/auth.yaml", "auth/other.yaml", "lets nobody in"),
+            ("mountPath: /etc/abide/auth", "mountPath: /etc/abide/other", "lets nobody in"),
+        ],
+    );
+}

@@ -65,7 +65,9 @@ fn specific(operation: &str) -> Option<&'static [Kind]> {
         "fork_conversation" => &[PayloadTooLarge, NotFound, ConversationExists, AgentMissing],
         "send_message" => &[PayloadTooLarge, NotFound, TurnInFlight, AgentMissing],
         "resolve_call" => &[PayloadTooLarge, ApprovalForbidden, NotFound, CallNotOpen],
-        "dispatch_tool" => &[PayloadTooLarge, NotFound, ApprovalRequired, AgentMissing],
+        "dispatch_tool" => {
+            &[PayloadTooLarge, ApprovalForbidden, NotFound, ApprovalRequired, AgentMissing]
+        }
         "create_key" => &[PayloadTooLarge],
         "mint_token" => &[PayloadTooLarge, NotFound, CallNotOpen],
         "get_conversation" | "get_blob" | "revoke_key" => &[NotFound],

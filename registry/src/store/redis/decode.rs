@@ -43,10 +43,8 @@ pub(super) fn summary(
     let name = || key_name(id);
     let row: (Option<u64>, Text, Text, Text, Text, Text, Text) = read(&name(), row)?;
     let (last_seq, agent, status_and_time, alarm, active, metadata, participants) = row;
-    let (Some(last_seq), Some(agent), Some(status_and_time)) = (last_seq, agent, status_and_time)
-    else {
-        return Ok(None);
-    };
+    let (Some(last_seq), Some(agent)) = (last_seq, agent) else { return Ok(None) };
+    let Some(status_and_time) = status_and_time else { return Ok(None) };
     let (status, created_at): (ConversationStatus, Timestamp) =
         parse(&name(), status_and_time.as_bytes())?;
     let alarm = alarm.filter(|at| !at.is_empty()).map(|at| at.parse());
