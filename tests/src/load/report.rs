@@ -265,7 +265,7 @@ impl fmt::Display for Report {
     }
 }
 
-/// What a server did for each of so many turns.
+/// What a server did for each of these turns.
 fn redis_work(used: Option<Usage>, turns: u32) -> String {
     let Some(used) = used else { return "not measured".to_owned() };
     let each = |of: u64| of as f64 / f64::from(turns);

@@ -38,6 +38,7 @@ const HOUSES: [House; 4] = [
                 "backoff",
                 "blobs",
                 "expressions",
+                "near_alarms",
                 "node_lease",
                 "recent_events",
                 "streaming",
