@@ -23,9 +23,9 @@ pub struct CallerAccess {
     /// When the caller last used a second factor.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mfa_at: Option<Timestamp>,
-    /// Whose conversations may be read. What may not be read does not exist for the caller.
+    /// The conversations that the caller may read. Others do not exist for the caller.
     pub read: Reach,
-    /// Whose conversations the request may be made to.
+    /// The conversations that the request may be made to.
     pub act: Reach,
     /// What a caller lacks who may read a conversation and not do this, such as "send".
     pub needs: String,
@@ -60,7 +60,7 @@ pub struct AnswerAccess {
     pub only: Option<Vec<(CallId, u32)>>,
 }
 
-/// Whose conversations somebody reaches.
+/// The conversations that somebody reaches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reach {

@@ -15,7 +15,7 @@ export function withCredential(fetch, token) {
     return { text, until: Date.now() + Math.max(left - REFRESH_BEFORE_MS, left / 2) };
   };
   const renew = (old) => {
-    // Of requests that find the same credential too old, one asks for the next.
+    // Several requests may find the same credential too old: the first asks for the next one.
     if (current === old) current = read();
     return current;
   };

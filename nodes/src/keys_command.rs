@@ -19,7 +19,7 @@ pub struct Generate {
     #[arg(long, value_name = "ROLES", value_delimiter = ',', default_value = "operator",
         value_parser = role)]
     pub roles: Vec<Role>,
-    /// Whose conversations and agents the key is for; an operator belongs to no tenant
+    /// The tenant that the key belongs to; an operator belongs to none
     #[arg(long, value_name = "TENANT", value_parser = tenant)]
     pub tenant: Option<Tenant>,
 }

@@ -164,8 +164,7 @@ impl Identity {
     }
 }
 
-/// Whose a conversation is. Their subjects are those of the conversation's tenant, whoever vouches for
-/// them.
+/// The owner and the members of a conversation: subjects of its tenant, whoever vouches for them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Participants {

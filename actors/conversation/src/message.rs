@@ -15,8 +15,9 @@ use crate::json;
 /// The author of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[cfg_attr(feature = "openapi", schema(as = Role))]
 #[serde(rename_all = "snake_case")]
-pub enum Role {
+pub enum MessageRole {
     User,
     Assistant,
     Tool,
@@ -48,7 +49,7 @@ pub struct CallRef {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Message {
     pub id: MessageId,
-    pub role: Role,
+    pub role: MessageRole,
     pub content: Vec<Value>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tool_calls: Vec<CallRef>,
@@ -66,7 +67,7 @@ pub struct Message {
 
 impl Message {
     /// A message with this content and nothing else.
-    pub fn new(id: MessageId, role: Role, content: Vec<Value>) -> Self {
+    pub fn new(id: MessageId, role: MessageRole, content: Vec<Value>) -> Self {
         Self {
             id,
             role,

@@ -1,3 +1,4 @@
+//! What a caller may do with a conversation, by role, ownership and kind of call.
 #![allow(clippy::unwrap_used)]
 
 use std::collections::BTreeSet;

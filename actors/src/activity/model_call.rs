@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use abide_conversation::message::Role;
+use abide_conversation::message::MessageRole;
 use abide_conversation::{ConversationId, Seq, Step, Timestamp, TurnId};
 use async_trait::async_trait;
 use futures::StreamExt;
@@ -110,7 +110,7 @@ impl AuditEntryBuilder {
         request: ModelRequest,
     ) -> Self {
         let context = &ctx.state.context;
-        let results = request.messages.iter().filter(|message| message.role == Role::Tool);
+        let results = request.messages.iter().filter(|message| message.role == MessageRole::Tool);
         let evicted = Omitted {
             marks: context.marks,
             messages: request.messages.len(),

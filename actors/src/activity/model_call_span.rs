@@ -1,6 +1,6 @@
 //! The metrics and the span of a model call.
 
-use abide_conversation::message::{Message, Role, StopReason};
+use abide_conversation::message::{Message, MessageRole, StopReason};
 use abide_conversation::usage::Usage;
 use abide_conversation::{Step, Timestamp, TurnId};
 use futures::StreamExt;
@@ -255,9 +255,9 @@ fn messages_json(messages: &[Message]) -> String {
 
 fn message_json(message: &Message) -> Value {
     let role = match message.role {
-        Role::User => "user",
-        Role::Assistant => "assistant",
-        Role::Tool => "tool",
+        MessageRole::User => "user",
+        MessageRole::Assistant => "assistant",
+        MessageRole::Tool => "tool",
     };
     let text = cut(&message.text(), MAX_CONTENT_BYTES);
     let first = match &message.tool_call_id {

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Mutex;
 
 use abide_conversation::MessageId;
-use abide_conversation::message::{Message, ProviderMessage, Role};
+use abide_conversation::message::{Message, MessageRole, ProviderMessage};
 use serde_json::{Value, json};
 
 use super::*;
@@ -51,7 +51,7 @@ fn image(bytes: usize) -> Value {
 }
 
 fn message(content: Vec<Value>) -> Message {
-    Message::new(MessageId::new("m"), Role::User, content)
+    Message::new(MessageId::new("m"), MessageRole::User, content)
 }
 
 async fn extract(shelf: &MemoryBlobs, mut value: Value) -> Value {

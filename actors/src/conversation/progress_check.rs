@@ -97,7 +97,7 @@ fn error_type(data: &EventData) -> Option<ErrorType> {
 #[cfg(test)]
 mod tests {
     use abide_conversation::event::{AssistantMsg, ToolResult, TurnEnded};
-    use abide_conversation::message::{Message, MessageStatus, Role};
+    use abide_conversation::message::{Message, MessageRole, MessageStatus};
     use abide_conversation::{CallId, MessageId, Seq, Step, Timestamp};
     use serde_json::json;
 
@@ -109,7 +109,7 @@ mod tests {
 
     fn reply() -> [Event; 1] {
         event(EventData::AssistantMsg(AssistantMsg {
-            message: Message::new(MessageId::new("m"), Role::Assistant, Vec::new()),
+            message: Message::new(MessageId::new("m"), MessageRole::Assistant, Vec::new()),
             status: MessageStatus::Complete,
             step: Step::FIRST,
             usage: None,

@@ -15,7 +15,7 @@ use abide_conversation::event::{
     Summarized, Visible,
 };
 use abide_conversation::message::{
-    CallRef, ErrorType, Message, MessageStatus, Outcome, ProviderMessage, Role, text_block,
+    CallRef, ErrorType, Message, MessageRole, MessageStatus, Outcome, ProviderMessage, text_block,
 };
 use abide_conversation::{CallId, MessageId, Seq, TurnId};
 use serde_json::Value;
@@ -252,14 +252,14 @@ impl<'a> PromptBuilder<'a> {
         };
         let id = MessageId::new(format!("result_{}", call.id));
         let tool_call_id = Some(call.id.clone());
-        Message { tool_call_id, ..Message::new(id, Role::Tool, vec![text_block(text)]) }
+        Message { tool_call_id, ..Message::new(id, MessageRole::Tool, vec![text_block(text)]) }
     }
 }
 
 /// Whether a person wrote the message, rather than this program.
 pub(crate) fn is_from_person(message: &Message) -> bool {
     let is_generated = |prefix| message.id.as_str().starts_with(prefix);
-    message.role == Role::User
+    message.role == MessageRole::User
         && ![REPAIR_ID, MEDIA_ID, EARLIER_ID, CONTEXT_ID].into_iter().any(is_generated)
 }
 
@@ -292,7 +292,7 @@ fn refusal_message(seq: Seq, refused: &MessageRefused) -> Message {
 
 /// A message that the program generated.
 pub(crate) fn generated_message(id: String, content: Vec<Value>) -> Message {
-    Message::new(MessageId::new(id), Role::User, content)
+    Message::new(MessageId::new(id), MessageRole::User, content)
 }
 
 fn truncate(mut text: String, limit: usize) -> String {

@@ -50,7 +50,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use abide_conversation::message::blocks::texts;
-use abide_conversation::message::{Message, Role};
+use abide_conversation::message::{Message, MessageRole};
 use async_trait::async_trait;
 use futures::stream::{self, StreamExt};
 use minijinja::context;
@@ -129,7 +129,7 @@ impl ScriptInput {
         let last = messages.iter().rposition(is_from_person);
         let user = last.map(|index| texts(&messages[index].content).join("\n")).unwrap_or_default();
         let turn = &messages[last.map_or(0, |index| index + 1)..];
-        let assistant = turn.iter().filter(|message| message.role == Role::Assistant);
+        let assistant = turn.iter().filter(|message| message.role == MessageRole::Assistant);
         let names: HashMap<_, _> = assistant
             .clone()
             .flat_map(|message| &message.tool_calls)

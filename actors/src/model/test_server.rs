@@ -5,7 +5,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use abide_conversation::message::{Message, Role};
+use abide_conversation::message::{Message, MessageRole};
 use abide_conversation::{MessageId, Timestamp};
 use axum::Router;
 use axum::body::{Body, Bytes};
@@ -233,7 +233,7 @@ pub(super) fn settings(provider: Provider) -> ModelSettings {
     }
 }
 
-pub(super) fn message(id: &str, role: Role, content: Vec<Value>) -> Message {
+pub(super) fn message(id: &str, role: MessageRole, content: Vec<Value>) -> Message {
     Message::new(MessageId::new(id), role, content)
 }
 

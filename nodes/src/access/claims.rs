@@ -8,8 +8,8 @@ use jiff::SignedDuration;
 use serde_json::Value;
 
 use super::credential::Credential;
+use super::credential_error::CredentialError;
 use super::document::{IssuerRules, MAX_TTL, TenantSettings};
-use super::refusal::Refusal;
 
 /// How far the clocks of issuers may differ from ours.
 const LEEWAY: SignedDuration = SignedDuration::from_secs(60);
@@ -26,19 +26,19 @@ pub(super) fn identify(
     tenants: &BTreeMap<Tenant, TenantSettings>,
     claims: &Value,
     now: Timestamp,
-) -> Result<Credential, Refusal> {
+) -> Result<Credential, CredentialError> {
     if text(&claims["iss"]) != Some(&rules.issuer) {
-        return Err(Refusal::UnknownIssuer);
+        return Err(CredentialError::UnknownIssuer);
     }
     let expires_at = check_times(claims, now)?;
     if !is_for(&rules.audience, &claims["aud"]) {
-        return Err(Refusal::Audience);
+        return Err(CredentialError::Audience);
     }
-    let sub = text(&claims["sub"]).filter(|sub| is_subject(sub)).ok_or(Refusal::Claims)?;
+    let sub = text(&claims["sub"]).filter(|sub| is_subject(sub)).ok_or(CredentialError::Claims)?;
     let tenant = rules.claims.tenant.value(claims).and_then(text);
-    let tenant = tenant.and_then(|name| Tenant::parse(name).ok()).ok_or(Refusal::Claims)?;
+    let tenant = tenant.and_then(|name| Tenant::parse(name).ok()).ok_or(CredentialError::Claims)?;
     if !tenants.contains_key(&tenant) {
-        return Err(Refusal::Tenant);
+        return Err(CredentialError::Tenant);
     }
     let groups = rules.claims.groups.value(claims).into_iter().flat_map(strings);
     let groups = groups.filter(|group| is_name(group)).take(MAX_GROUPS);
@@ -68,16 +68,16 @@ pub(super) fn identify(
 }
 
 /// Whether these times hold now; returns the last one. A JWT for more than an hour is refused.
-fn check_times(claims: &Value, now: Timestamp) -> Result<Timestamp, Refusal> {
-    let expires_at = time(&claims["exp"]).ok_or(Refusal::Claims)?;
+fn check_times(claims: &Value, now: Timestamp) -> Result<Timestamp, CredentialError> {
+    let expires_at = time(&claims["exp"]).ok_or(CredentialError::Claims)?;
     let (earliest, latest) = (add(now, -LEEWAY), add(now, LEEWAY));
     if expires_at <= earliest {
-        return Err(Refusal::Expired);
+        return Err(CredentialError::Expired);
     }
     let max_ttl = SignedDuration::try_from(MAX_TTL).unwrap_or(SignedDuration::MAX);
     let is_early = |claim: &Value| !claim.is_null() && time(claim).is_none_or(|at| at > latest);
     if expires_at > add(latest, max_ttl) || is_early(&claims["nbf"]) || is_early(&claims["iat"]) {
-        return Err(Refusal::NotYet);
+        return Err(CredentialError::NotYet);
     }
     Ok(expires_at)
 }

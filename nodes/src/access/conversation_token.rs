@@ -10,8 +10,8 @@ use serde_json::Value;
 
 use super::claims::is_subject;
 use super::credential::{Credential, Scope, TokenGrant, TokenTarget};
+use super::credential_error::CredentialError;
 use super::document::{Algorithm, TokenKeys};
-use super::refusal::Refusal;
 use super::{ABIDE_ISSUER, jwt};
 
 /// The `typ` of a token, which no issuer's JWT has.
@@ -93,27 +93,27 @@ pub(super) fn verify(
     header: &Header,
     token: &str,
     now: Timestamp,
-) -> Result<Credential, Refusal> {
+) -> Result<Credential, CredentialError> {
     if header.typ.as_deref() != Some(TOKEN_TYPE) || header.alg != Algorithm::EdDSA.into() {
-        return Err(Refusal::Algorithm);
+        return Err(CredentialError::Algorithm);
     }
-    let kid = header.kid.as_deref().ok_or(Refusal::UnknownKid)?;
-    let key = keys.and_then(|keys| keys.find(kid)).ok_or(Refusal::UnknownKid)?;
+    let kid = header.kid.as_deref().ok_or(CredentialError::UnknownKid)?;
+    let key = keys.and_then(|keys| keys.find(kid)).ok_or(CredentialError::UnknownKid)?;
     let claims: Value = jwt::verify(token, key.public(), Algorithm::EdDSA)?;
-    let claims: Claims = serde_json::from_value(claims).map_err(|_| Refusal::Claims)?;
+    let claims: Claims = serde_json::from_value(claims).map_err(|_| CredentialError::Claims)?;
     if claims.iss != ABIDE_ISSUER || !is_subject(&claims.sub) {
-        return Err(Refusal::Claims);
+        return Err(CredentialError::Claims);
     }
-    let expires_at = Timestamp::from_second(claims.exp).map_err(|_| Refusal::Claims)?;
+    let expires_at = Timestamp::from_second(claims.exp).map_err(|_| CredentialError::Claims)?;
     if expires_at <= now {
-        return Err(Refusal::Expired);
+        return Err(CredentialError::Expired);
     }
     let Claims { tenant, sub, name, conversation, prefix, calls, born, agent, .. } = claims;
     let target = match (conversation, prefix, calls, born) {
         (Some(id), None, None, born) => TokenTarget::Conversation { id, born },
         (None, Some(prefix), None, None) => TokenTarget::Prefix(prefix),
         (Some(id), None, Some(calls), Some(born)) => TokenTarget::Calls { id, born, calls },
-        _ => return Err(Refusal::Claims),
+        _ => return Err(CredentialError::Claims),
     };
     let subject = Subject {
         iss: ABIDE_ISSUER.to_owned(),

@@ -10,9 +10,9 @@ use tokio::sync::watch;
 use tokio::time::sleep;
 
 use super::control::AccessControl;
+use super::credential_error::CredentialError;
 use super::guard::Guard;
 use super::permission::{Permission, Read, Verb, caller_access};
-use super::refusal::Refusal;
 use super::session::Session;
 
 /// How often a credential is verified again that nobody said has changed.
@@ -73,7 +73,7 @@ impl CredentialWatch {
         match guard.verify(self.session.presented.clone()).await {
             Ok(session) => self.session = session,
             // Nobody can tell: what was valid a moment ago holds until it expires.
-            Err(Refusal::Unavailable) => {
+            Err(CredentialError::Unavailable) => {
                 let until = self.session.credential().valid_until;
                 return until.is_none_or(|until| guard.now() < until);
             }

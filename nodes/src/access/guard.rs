@@ -17,9 +17,9 @@ use tokio::time::Instant;
 
 use super::api_key::key_id;
 use super::credential::Credential;
+use super::credential_error::CredentialError;
 use super::document::{AuthDocument, IssuerRules, TokenKeys};
 use super::issuer_keys::IssuerKeys;
-use super::refusal::Refusal;
 use super::session::{Presented, Session};
 use super::stored_keys::StoredKeys;
 use super::{ABIDE_ISSUER, claims, conversation_token, jwt, scope};
@@ -134,7 +134,10 @@ impl Guard {
     }
 
     /// Who brings these credentials.
-    pub(super) async fn verify(&self, presented: Presented) -> Result<Arc<Session>, Refusal> {
+    pub(super) async fn verify(
+        &self,
+        presented: Presented,
+    ) -> Result<Arc<Session>, CredentialError> {
         let digest = presented.digest();
         let change = *self.changes.borrow();
         let now = self.clock.now();
@@ -150,7 +153,7 @@ impl Guard {
             credential = rules.on_behalf_of(credential, person, now).await?;
         }
         if !scope::is_served(credential.identity.tenant.as_ref()) {
-            return Err(Refusal::Tenant);
+            return Err(CredentialError::Tenant);
         }
         let is_key = presented.on_behalf_of.is_none() && credential.identity.key_id.is_some();
         let session = Arc::new(Session::new(presented, credential));
@@ -165,17 +168,22 @@ impl Guard {
     }
 
     /// The credential of a key of the file, or else of the store.
-    async fn verify_key(&self, rules: &Rules, id: &str, text: &str) -> Result<Credential, Refusal> {
+    async fn verify_key(
+        &self,
+        rules: &Rules,
+        id: &str,
+        text: &str,
+    ) -> Result<Credential, CredentialError> {
         match rules.document.keys.get(id) {
             Some(key) if key.digest.matches(text) => {
                 Ok(by_key(id, key.tenant.clone(), key.roles.clone(), key.name.clone(), None))
             }
-            Some(_) => Err(Refusal::WrongSecret),
+            Some(_) => Err(CredentialError::WrongSecret),
             None => {
                 let StoredKey { tenant, roles, name, expires_at, .. } =
                     self.stored.find(id, text).await?;
                 if !rules.document.tenants.contains_key(&tenant) {
-                    return Err(Refusal::Tenant);
+                    return Err(CredentialError::Tenant);
                 }
                 Ok(by_key(id, Some(tenant), roles, Some(name), Some(expires_at)))
             }
@@ -211,14 +219,18 @@ impl Rules {
         Self { document, issuers }
     }
 
-    async fn verify_token(&self, bearer: &str, now: Timestamp) -> Result<Credential, Refusal> {
+    async fn verify_token(
+        &self,
+        bearer: &str,
+        now: Timestamp,
+    ) -> Result<Credential, CredentialError> {
         let unverified = jwt::read(bearer)?;
         if unverified.issuer == ABIDE_ISSUER {
             let keys = self.document.tokens.as_ref();
             let credential = conversation_token::verify(keys, &unverified.header, bearer, now)?;
             let tenant = credential.identity.tenant.as_ref();
             let is_known = tenant.is_some_and(|it| self.document.tenants.contains_key(it));
-            return if is_known { Ok(credential) } else { Err(Refusal::Tenant) };
+            return if is_known { Ok(credential) } else { Err(CredentialError::Tenant) };
         }
         self.verify_jwt(bearer, &unverified, now).await
     }
@@ -228,14 +240,14 @@ impl Rules {
         token: &str,
         jwt::Unverified { header, issuer }: &jwt::Unverified,
         now: Timestamp,
-    ) -> Result<Credential, Refusal> {
-        let rules = self.document.issuers.get(issuer).ok_or(Refusal::UnknownIssuer)?;
-        let keys = self.issuers.get(issuer).ok_or(Refusal::UnknownIssuer)?;
+    ) -> Result<Credential, CredentialError> {
+        let rules = self.document.issuers.get(issuer).ok_or(CredentialError::UnknownIssuer)?;
+        let keys = self.issuers.get(issuer).ok_or(CredentialError::UnknownIssuer)?;
         let named = |algorithm: &&_| jsonwebtoken::Algorithm::from(**algorithm) == header.alg;
-        let algorithm = rules.algorithms.iter().find(named).ok_or(Refusal::Algorithm)?;
+        let algorithm = rules.algorithms.iter().find(named).ok_or(CredentialError::Algorithm)?;
         let key = keys.find(header.kid.as_deref()).await?;
         if key.algorithm != *algorithm {
-            return Err(Refusal::Algorithm);
+            return Err(CredentialError::Algorithm);
         }
         let claims = jwt::verify(token, &key.key, *algorithm)?;
         claims::identify(rules, &self.document.tenants, &claims, now)
@@ -247,15 +259,15 @@ impl Rules {
         gateway: Credential,
         person: &str,
         now: Timestamp,
-    ) -> Result<Credential, Refusal> {
+    ) -> Result<Credential, CredentialError> {
         let may = gateway.identity.subject.roles.contains(&Role::Backend);
         if !may || gateway.grant.is_some() {
-            return Err(Refusal::NotGateway);
+            return Err(CredentialError::NotGateway);
         }
         let unverified = jwt::read(person)?;
         let person = self.verify_jwt(person, &unverified, now).await?;
         if person.identity.tenant != gateway.identity.tenant {
-            return Err(Refusal::Tenant);
+            return Err(CredentialError::Tenant);
         }
         let on_behalf_of = Some(Box::new(person.identity.subject));
         Ok(Credential {
@@ -298,26 +310,26 @@ fn earlier(one: Option<Timestamp>, other: Option<Timestamp>) -> Option<Timestamp
 }
 
 /// What a client learns: whether to bring another credential, or to try again.
-fn problem(refusal: Refusal) -> Problem {
+fn problem(refusal: CredentialError) -> Problem {
     match refusal {
-        Refusal::Unavailable => {
+        CredentialError::Unavailable => {
             Problem::new(Kind::Unavailable, "the credential cannot be verified at the moment")
         }
-        Refusal::Missing
-        | Refusal::Malformed
-        | Refusal::InUrl
-        | Refusal::UnknownKey
-        | Refusal::WrongSecret
-        | Refusal::Expired
-        | Refusal::NotYet
-        | Refusal::UnknownIssuer
-        | Refusal::UnknownKid
-        | Refusal::Algorithm
-        | Refusal::Signature
-        | Refusal::Audience
-        | Refusal::Claims
-        | Refusal::Tenant
-        | Refusal::NotGateway => Problem::new(
+        CredentialError::Missing
+        | CredentialError::Malformed
+        | CredentialError::InUrl
+        | CredentialError::UnknownKey
+        | CredentialError::WrongSecret
+        | CredentialError::Expired
+        | CredentialError::NotYet
+        | CredentialError::UnknownIssuer
+        | CredentialError::UnknownKid
+        | CredentialError::Algorithm
+        | CredentialError::Signature
+        | CredentialError::Audience
+        | CredentialError::Claims
+        | CredentialError::Tenant
+        | CredentialError::NotGateway => Problem::new(
             Kind::Unauthorized,
             "a valid credential is required: Authorization: Bearer",
         ),

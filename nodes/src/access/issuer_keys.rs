@@ -9,9 +9,9 @@ use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout};
 use url::Url;
 
+use super::credential_error::CredentialError;
 use super::document::{JwksSource, is_safe};
 use super::key_set::{KeySet, VerifyingKey};
-use super::refusal::Refusal;
 
 /// How often an issuer is asked for a key that it does not seem to have.
 const UNKNOWN_KID_INTERVAL: Duration = Duration::from_secs(60);
@@ -121,7 +121,7 @@ impl IssuerKeys {
     }
 
     /// The key of this id.
-    pub(super) async fn find(&self, kid: Option<&str>) -> Result<VerifyingKey, Refusal> {
+    pub(super) async fn find(&self, kid: Option<&str>) -> Result<VerifyingKey, CredentialError> {
         let (key, plan) = self.look(kid);
         match (plan, key) {
             (Plan::Use, Some(key)) => Ok(key),
@@ -136,12 +136,12 @@ impl IssuerKeys {
                 self.fetch_once(Plan::Fetch, kid).await;
                 match self.look(kid) {
                     (Some(key), Plan::Use | Plan::UseAndRefresh) => Ok(key),
-                    (_, Plan::Unavailable | Plan::Fetch) => Err(Refusal::Unavailable),
-                    _ => Err(Refusal::UnknownKid),
+                    (_, Plan::Unavailable | Plan::Fetch) => Err(CredentialError::Unavailable),
+                    _ => Err(CredentialError::UnknownKid),
                 }
             }
-            (Plan::Unavailable, _) => Err(Refusal::Unavailable),
-            _ => Err(Refusal::UnknownKid),
+            (Plan::Unavailable, _) => Err(CredentialError::Unavailable),
+            _ => Err(CredentialError::UnknownKid),
         }
     }
 

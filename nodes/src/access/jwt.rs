@@ -3,8 +3,8 @@
 use jsonwebtoken::{DecodingKey, Header, Validation};
 use serde_json::Value;
 
+use super::credential_error::CredentialError;
 use super::document::Algorithm;
-use super::refusal::Refusal;
 
 impl From<Algorithm> for jsonwebtoken::Algorithm {
     fn from(algorithm: Algorithm) -> Self {
@@ -23,15 +23,15 @@ pub(super) struct Unverified {
 }
 
 /// The header and the issuer. `jku`, `x5u`, `jwk` and `x5c` in a header are never looked at.
-pub(super) fn read(token: &str) -> Result<Unverified, Refusal> {
-    let header = jsonwebtoken::decode_header(token).map_err(|_| Refusal::Malformed)?;
+pub(super) fn read(token: &str) -> Result<Unverified, CredentialError> {
+    let header = jsonwebtoken::decode_header(token).map_err(|_| CredentialError::Malformed)?;
     // Whoever does not understand a critical extension must refuse the token (RFC 7515, 4.1.11).
     if header.crit.is_some() {
-        return Err(Refusal::Malformed);
+        return Err(CredentialError::Malformed);
     }
-    let claims: Value =
-        jsonwebtoken::dangerous::insecure_decode_claims(token).map_err(|_| Refusal::Malformed)?;
-    let issuer = claims["iss"].as_str().ok_or(Refusal::UnknownIssuer)?.to_owned();
+    let claims: Value = jsonwebtoken::dangerous::insecure_decode_claims(token)
+        .map_err(|_| CredentialError::Malformed)?;
+    let issuer = claims["iss"].as_str().ok_or(CredentialError::UnknownIssuer)?.to_owned();
     Ok(Unverified { header, issuer })
 }
 
@@ -41,11 +41,11 @@ pub(super) fn verify(
     token: &str,
     key: &DecodingKey,
     algorithm: Algorithm,
-) -> Result<Value, Refusal> {
+) -> Result<Value, CredentialError> {
     let mut validation = Validation::new(algorithm.into());
     validation.required_spec_claims.clear();
     validation.validate_exp = false;
     validation.validate_aud = false;
     let verified = jsonwebtoken::decode::<Value>(token, key, &validation);
-    verified.map(|token| token.claims).map_err(|_| Refusal::Signature)
+    verified.map(|token| token.claims).map_err(|_| CredentialError::Signature)
 }

@@ -7,7 +7,7 @@ use sha2::{Digest, Sha256};
 
 use super::api_key::key_id;
 use super::credential::Credential;
-use super::refusal::Refusal;
+use super::credential_error::CredentialError;
 
 /// The person for whom a gateway makes a request, as a JWT of an issuer.
 const ON_BEHALF_OF: HeaderName = HeaderName::from_static("abide-on-behalf-of");
@@ -26,18 +26,18 @@ pub(super) struct Presented {
 
 impl Presented {
     /// Takes the credentials of a request.
-    pub(super) fn of(headers: &HeaderMap, uri: &Uri) -> Result<Self, Refusal> {
+    pub(super) fn of(headers: &HeaderMap, uri: &Uri) -> Result<Self, CredentialError> {
         if is_in_url(uri) {
-            return Err(Refusal::InUrl);
+            return Err(CredentialError::InUrl);
         }
-        let bearer = single(headers, &header::AUTHORIZATION)?.ok_or(Refusal::Missing)?;
-        let (scheme, bearer) = bearer.split_once(' ').ok_or(Refusal::Malformed)?;
+        let bearer = single(headers, &header::AUTHORIZATION)?.ok_or(CredentialError::Missing)?;
+        let (scheme, bearer) = bearer.split_once(' ').ok_or(CredentialError::Malformed)?;
         if !scheme.eq_ignore_ascii_case("bearer") || !is_token(bearer) {
-            return Err(Refusal::Malformed);
+            return Err(CredentialError::Malformed);
         }
         let on_behalf_of = single(headers, &ON_BEHALF_OF)?;
         if !on_behalf_of.is_none_or(is_token) {
-            return Err(Refusal::Malformed);
+            return Err(CredentialError::Malformed);
         }
         let on_behalf_of = on_behalf_of.map(str::to_owned);
         Ok(Self { bearer: bearer.to_owned(), on_behalf_of })
@@ -78,13 +78,16 @@ impl fmt::Debug for Session {
 }
 
 /// A header that is given at most once.
-fn single<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a str>, Refusal> {
+fn single<'a>(
+    headers: &'a HeaderMap,
+    name: &HeaderName,
+) -> Result<Option<&'a str>, CredentialError> {
     let mut values = headers.get_all(name).iter();
     let Some(value) = values.next() else { return Ok(None) };
     if values.next().is_some() || value.len() > MAX_CREDENTIAL_BYTES {
-        return Err(Refusal::Malformed);
+        return Err(CredentialError::Malformed);
     }
-    value.to_str().map(Some).map_err(|_| Refusal::Malformed)
+    value.to_str().map(Some).map_err(|_| CredentialError::Malformed)
 }
 
 fn is_token(text: &str) -> bool {
@@ -120,7 +123,7 @@ mod tests {
 
     use super::*;
 
-    fn presented(headers: &[(&'static str, &'static str)]) -> Result<Presented, Refusal> {
+    fn presented(headers: &[(&'static str, &'static str)]) -> Result<Presented, CredentialError> {
         let mut map = HeaderMap::new();
         for (name, value) in headers {
             map.append(*name, HeaderValue::from_static(value));
@@ -131,17 +134,17 @@ mod tests {
     #[test]
     fn a_request_has_one_bearer_credential() {
         for (headers, expected) in [
-            (&[][..], Err(Refusal::Missing)),
+            (&[][..], Err(CredentialError::Missing)),
             (&[("authorization", "Bearer abc")], Ok("abc")),
             (&[("authorization", "bearer abc")], Ok("abc")),
-            (&[("authorization", "Basic abc")], Err(Refusal::Malformed)),
-            (&[("authorization", "abc")], Err(Refusal::Malformed)),
-            (&[("authorization", "Bearer ")], Err(Refusal::Malformed)),
-            (&[("authorization", "Bearer a b")], Err(Refusal::Malformed)),
-            (&[("authorization", "Bearer a,Bearer b")], Err(Refusal::Malformed)),
+            (&[("authorization", "Basic abc")], Err(CredentialError::Malformed)),
+            (&[("authorization", "abc")], Err(CredentialError::Malformed)),
+            (&[("authorization", "Bearer ")], Err(CredentialError::Malformed)),
+            (&[("authorization", "Bearer a b")], Err(CredentialError::Malformed)),
+            (&[("authorization", "Bearer a,Bearer b")], Err(CredentialError::Malformed)),
             (
                 &[("authorization", "Bearer a"), ("authorization", "Bearer a")],
-                Err(Refusal::Malformed),
+                Err(CredentialError::Malformed),
             ),
             (
                 &[
@@ -149,7 +152,7 @@ mod tests {
                     ("abide-on-behalf-of", "a"),
                     ("abide-on-behalf-of", "b"),
                 ],
-                Err(Refusal::Malformed),
+                Err(CredentialError::Malformed),
             ),
         ] {
             let bearer = presented(headers).map(|presented| presented.bearer);

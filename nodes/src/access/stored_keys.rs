@@ -10,7 +10,7 @@ use abide_registry::store::{KeyList, Store, StoredKey};
 use tokio::time::{Instant, timeout};
 
 use super::api_key::KeyDigest;
-use super::refusal::Refusal;
+use super::credential_error::CredentialError;
 
 /// How often the store is asked whether keys have changed: a key that was revoked on another node ends
 /// within [`MAX_AGE`].
@@ -54,16 +54,16 @@ impl StoredKeys {
     }
 
     /// The key of this id, if this is its text and it has not expired.
-    pub(super) async fn find(&self, id: &str, text: &str) -> Result<StoredKey, Refusal> {
+    pub(super) async fn find(&self, id: &str, text: &str) -> Result<StoredKey, CredentialError> {
         let max_age = if self.look(id).is_some() { MAX_AGE } else { UNKNOWN_KEY_INTERVAL };
         self.read_if_older(max_age).await?;
-        let key = self.look(id).ok_or(Refusal::UnknownKey)?;
+        let key = self.look(id).ok_or(CredentialError::UnknownKey)?;
         if !KeyDigest::parse(&key.sha256).is_some_and(|digest| digest.matches(text)) {
-            return Err(Refusal::WrongSecret);
+            return Err(CredentialError::WrongSecret);
         }
         let now = self.clock.now();
         if key.expires_at <= now {
-            return Err(Refusal::Expired);
+            return Err(CredentialError::Expired);
         }
         self.used.lock().unwrap_or_else(PoisonError::into_inner).insert(key.id.clone(), now);
         Ok(key)
@@ -74,7 +74,7 @@ impl StoredKeys {
     }
 
     /// Reads the store, unless that was done a moment ago. Returns whether keys have changed.
-    pub(super) async fn read_if_older(&self, max_age: Duration) -> Result<bool, Refusal> {
+    pub(super) async fn read_if_older(&self, max_age: Duration) -> Result<bool, CredentialError> {
         if self.is_younger(max_age) {
             return Ok(false);
         }
@@ -116,7 +116,7 @@ impl StoredKeys {
     }
 }
 
-fn unavailable(reason: &str) -> Refusal {
+fn unavailable(reason: &str) -> CredentialError {
     tracing::warn!(reason, "api keys not read");
-    Refusal::Unavailable
+    CredentialError::Unavailable
 }

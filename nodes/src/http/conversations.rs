@@ -103,7 +103,7 @@ pub(super) async fn create(
     created(api.conversations.create(&allowed, &id, request, keys).await?)
 }
 
-/// Whose the new conversation is.
+/// The owner and members of the new conversation.
 fn participants(
     allowed: &Allowed<CreateConversations>,
     owner: Option<String>,

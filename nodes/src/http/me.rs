@@ -1,4 +1,4 @@
-//! Whose credential a request has.
+//! The caller, as the node knows it by the credential.
 
 use std::collections::BTreeSet;
 

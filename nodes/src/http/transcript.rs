@@ -8,7 +8,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use abide_conversation::event::{Event, EventData, Visible};
-use abide_conversation::message::{Message, Role};
+use abide_conversation::message::{Message, MessageRole};
 use abide_conversation::{MessageId, Seq, Timestamp, TurnId};
 use serde::Serialize;
 use serde_json::json;
@@ -155,7 +155,7 @@ fn listed(event: &Event) -> Option<ListedMessage> {
             let id = MessageId::new(format!("result_{}", result.call_id));
             let content = vec![json!({"type": "json", "data": envelope, "text": text})];
             let tool_call_id = Some(result.call_id.clone());
-            Message { tool_call_id, ..Message::new(id, Role::Tool, content) }
+            Message { tool_call_id, ..Message::new(id, MessageRole::Tool, content) }
         }
         // Only the model reads these.
         Visible::Repair(_) | Visible::Added(_) | Visible::Refused(_) => return None,

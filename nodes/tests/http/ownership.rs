@@ -1,4 +1,4 @@
-//! Whose a conversation is: who may read it, who may act in it, and for whom it does not exist.
+//! Owners and members: who may read a conversation, who may act in it, and for whom it does not exist.
 
 use serde_json::{Value, json};
 

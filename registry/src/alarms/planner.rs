@@ -15,6 +15,8 @@ const POLL_LIMIT: usize = 64;
 const MAX_CONCURRENT_WAKES: usize = 256;
 /// How long a conversation that could not be woken is left alone.
 const WAKE_RETRY_DELAY: Duration = Duration::from_secs(1);
+/// How far a clock may be set back, as clocks are corrected all the time, without another poll.
+const CLOCK_STEP_TOLERANCE: Duration = Duration::from_millis(100);
 /// The delay before going on while more alarms are due than may be woken at once or were read.
 const BUSY_INTERVAL: Duration = Duration::from_millis(10);
 
@@ -49,8 +51,9 @@ impl AlarmPlanner {
         self.skip_until.retain(|_, until| *until > now);
         let has_backlog = self.expected.first().is_some_and(|(due, _)| *due <= now);
         let horizon = after(now, ALARM_POLL_INTERVAL);
-        // Beyond the horizon only if the clock was set back.
-        let is_early = now < self.next_poll_at && self.next_poll_at <= horizon;
+        // Far beyond the horizon only if the clock was set back.
+        let is_early =
+            now < self.next_poll_at && self.next_poll_at <= after(horizon, CLOCK_STEP_TOLERANCE);
         if self.partitions.as_ref() == Some(partitions) && (has_backlog || is_early) {
             return None;
         }
@@ -192,7 +195,8 @@ mod tests {
         let next = Poll { until: at(3_000), limit: POLL_LIMIT + 1 };
         assert_eq!(next_poll(&mut planner, 2_000), Some(next));
         assert!(planner.next_poll(at(1_400), &PartitionSet::from_iter([])).is_some());
-        assert!(next_poll(&mut planner, 900).is_some(), "the clock was set back");
+        assert_eq!(next_poll(&mut planner, 950), None, "the clock was corrected");
+        assert!(next_poll(&mut planner, 800).is_some(), "the clock was set back");
     }
 
     #[test]

@@ -2,30 +2,24 @@
 
 mod audit;
 mod blobs;
+mod tables;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::ops::Bound;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use abide_actors::blobs::Blob;
-use abide_actors::identity::Epoch;
 use abide_actors::journal::{
     Claim, ClaimedConversation, Commit, ConversationSummary, Holder, InboxEntry, InboxFilter,
     Journal, StoreError, StoredConversation, StoredResponse,
 };
 use abide_conversation::remembered_decision::RememberedDecision;
-use abide_conversation::{
-    AgentName, BlobId, CallId, ConversationId, DecisionId, Event, Revision, Seq, State, Timestamp,
-};
+use abide_conversation::{AgentName, ConversationId, DecisionId, Event, Revision, Seq, Timestamp};
 use async_trait::async_trait;
 
-use super::claims::Claims;
-use super::commit_rules;
 use super::paging::{self, InboxKey};
-use super::{
-    KeyChange, KeyList, ListError, Page, Store, StoredAgent, StoredKey, SummaryFilter, agent_scope,
-};
+use super::{KeyChange, KeyList, ListError, Page, Store, StoredAgent, SummaryFilter, agent_scope};
 use crate::partition::{Partition, PartitionSet};
+use tables::Tables;
 
 /// Ordered maps behind one lock: every call is atomic, and the store is never unavailable.
 #[derive(Debug, Default)]
@@ -33,184 +27,9 @@ pub struct Memory {
     tables: Mutex<Tables>,
 }
 
-#[derive(Debug, Default)]
-struct Tables {
-    claims: Claims,
-    conversations: BTreeMap<ConversationId, Conversation>,
-    /// How many holders of a conversation died while it was at work.
-    deaths: BTreeMap<ConversationId, u32>,
-    inbox: BTreeMap<InboxKey, InboxEntry>,
-    alarms: BTreeSet<(Timestamp, ConversationId)>,
-    active: BTreeSet<ConversationId>,
-    responses: BTreeMap<(String, String), StoredResponse>,
-    /// Expiry, scope, key of a response.
-    expiries: BTreeSet<(Timestamp, String, String)>,
-    newest: BTreeMap<AgentName, Revision>,
-    revisions: BTreeMap<Revision, StoredAgent>,
-    decisions: BTreeMap<(AgentName, DecisionId), RememberedDecision>,
-    keys: BTreeMap<String, StoredKey>,
-    keys_version: u64,
-    keys_used: BTreeMap<String, Timestamp>,
-    blobs: BTreeMap<BlobId, Blob>,
-    audit: audit::Entries,
-}
-
-#[derive(Debug)]
-struct Conversation {
-    epoch: Epoch,
-    summary: ConversationSummary,
-    events: Vec<Event>,
-    state: Option<Arc<State>>,
-    open: BTreeMap<(CallId, u32), Timestamp>,
-}
-
-impl Conversation {
-    /// The events from `seq + 1` on. The first event is 1, and there are no gaps.
-    fn after(&self, seq: Seq) -> &[Event] {
-        let at = usize::try_from(seq.get()).unwrap_or(usize::MAX).min(self.events.len());
-        &self.events[at..]
-    }
-
-    /// The events up to `seq - 1`.
-    fn before(&self, seq: Seq) -> &[Event] {
-        let at = usize::try_from(seq.get().saturating_sub(1)).unwrap_or(usize::MAX);
-        &self.events[..at.min(self.events.len())]
-    }
-
-    /// The keys of its inbox entries, in order: no more than its one turn has calls.
-    fn inbox_keys(&self, id: &ConversationId) -> BTreeSet<InboxKey> {
-        let key = |((call, suspension), at): (&(CallId, u32), &Timestamp)| {
-            (*at, id.clone(), call.clone(), *suspension)
-        };
-        self.open.iter().map(key).collect()
-    }
-}
-
 impl Memory {
     fn tables(&self) -> MutexGuard<'_, Tables> {
         self.tables.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Tables {
-    fn claim(&mut self, id: &ConversationId, me: &Holder, dead: Option<&Holder>) -> Claim {
-        let stored_epoch = self.conversations.get(id).map_or(Epoch::ZERO, |known| known.epoch);
-        self.claims.claim(id, me, dead, stored_epoch)
-    }
-
-    fn load(&self, id: &ConversationId) -> Option<StoredConversation> {
-        let conversation = self.conversations.get(id)?;
-        let state = conversation.state.as_deref().cloned().unwrap_or_default();
-        let (events, cached_seq) = (conversation.after(state.seq).to_vec(), state.seq);
-        Some(StoredConversation { state, events, cached_seq })
-    }
-
-    fn append(
-        &mut self,
-        id: &ConversationId,
-        epoch: Epoch,
-        commit: Commit,
-    ) -> Result<(), StoreError> {
-        let known = self.conversations.get(id).map(|known| known.summary.last_seq);
-        if !commit_rules::follows(&commit, known) {
-            return Err(StoreError::Conflict);
-        }
-        let old = self.conversations.remove(id);
-        self.remove_from_indexes(id, old.as_ref().map(|old| &old.summary));
-        let (mut events, mut state, mut open) = match old {
-            Some(old) => (old.events, old.state, old.open),
-            None => (Vec::new(), None, BTreeMap::new()),
-        };
-        for closed in commit.closed {
-            if let Some(at) = open.remove(&(closed.call_id.clone(), closed.suspension)) {
-                self.inbox.remove(&(at, id.clone(), closed.call_id, closed.suspension));
-            }
-        }
-        let (agent, participants) = (&commit.summary.agent, &commit.summary.participants);
-        for pending in commit.opened {
-            let call = pending.call_id.clone();
-            open.insert((call.clone(), pending.suspension), pending.expires_at);
-            let key = (pending.expires_at, id.clone(), call, pending.suspension);
-            let (conversation_id, agent) = (id.clone(), agent.clone());
-            let participants = participants.clone();
-            let entry = InboxEntry { conversation_id, agent, participants, pending };
-            self.inbox.insert(key, entry);
-        }
-        self.add_to_indexes(id, &commit.summary);
-        if commit.resets_deaths {
-            self.deaths.remove(id);
-        }
-        if let Some(now) = commit.events.last().map(|event| event.at) {
-            self.remove_expired(now);
-        }
-        for response in commit.responses {
-            self.keep(id.as_str(), response);
-        }
-        events.extend(commit.events.iter().cloned());
-        state = commit.state.or(state);
-        let conversation = Conversation { epoch, summary: commit.summary, events, state, open };
-        self.conversations.insert(id.clone(), conversation);
-        Ok(())
-    }
-
-    fn delete(&mut self, id: &ConversationId) {
-        self.audit.remove(id);
-        self.deaths.remove(id);
-        let old = self.conversations.remove(id);
-        self.remove_from_indexes(id, old.as_ref().map(|old| &old.summary));
-        for ((call, suspension), at) in old.into_iter().flat_map(|old| old.open) {
-            self.inbox.remove(&(at, id.clone(), call, suspension));
-        }
-        let scope = id.as_str();
-        let first = (scope.to_owned(), String::new());
-        let found = self.responses.range(first..).take_while(|((owner, _), _)| owner == scope);
-        let found: Vec<_> =
-            found.map(|((_, key), response)| (key.clone(), response.expires_at)).collect();
-        for (key, at) in found {
-            self.responses.remove(&(scope.to_owned(), key.clone()));
-            self.expiries.remove(&(at, scope.to_owned(), key));
-        }
-    }
-
-    fn remove_expired(&mut self, now: Timestamp) {
-        while self.expiries.first().is_some_and(|(at, _, _)| *at <= now) {
-            if let Some((_, scope, key)) = self.expiries.pop_first() {
-                self.responses.remove(&(scope, key));
-            }
-        }
-    }
-
-    fn add_to_indexes(&mut self, id: &ConversationId, summary: &ConversationSummary) {
-        self.alarms.extend(summary.alarm.map(|at| (at, id.clone())));
-        if summary.active {
-            self.active.insert(id.clone());
-        }
-    }
-
-    fn remove_from_indexes(&mut self, id: &ConversationId, summary: Option<&ConversationSummary>) {
-        if let Some(at) = summary.and_then(|summary| summary.alarm) {
-            self.alarms.remove(&(at, id.clone()));
-        }
-        self.active.remove(id);
-    }
-
-    /// Returns whether the name was new.
-    fn put_agent(&mut self, agent: StoredAgent, response: Option<StoredResponse>) -> bool {
-        if let Some(response) = response {
-            self.keep(&agent_scope(&agent.name), response);
-        }
-        let old = self.newest.insert(agent.name.clone(), agent.revision.clone());
-        self.revisions.insert(agent.revision.clone(), agent);
-        old.is_none()
-    }
-
-    fn keep(&mut self, scope: &str, response: StoredResponse) {
-        let key = response.key.clone();
-        let at = response.expires_at;
-        if let Some(old) = self.responses.insert((scope.to_owned(), key.clone()), response) {
-            self.expiries.remove(&(old.expires_at, scope.to_owned(), key.clone()));
-        }
-        self.expiries.insert((at, scope.to_owned(), key));
     }
 }
 

@@ -14,7 +14,8 @@ use crate::schema_coverage::Schemas;
 
 const JOURNALS: &str = "journals.jsonl";
 /// Parts of the schemas that no program writes, because they are defaults.
-const NEVER_WRITTEN_PARTS: [&str; 2] = ["Shape: choice 0", "Shape#0: \"agent\""];
+const NEVER_WRITTEN_PARTS: [&str; 3] =
+    ["Shape: choice 0", "Shape#0: \"agent\"", "Subject.roles: absent"];
 
 /// Events, by journal and `seq`, that were written by hand to cover every field, at places where no
 /// conversation can have them. Journals that are appended later need no such exception.

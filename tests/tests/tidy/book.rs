@@ -248,7 +248,7 @@ fn arms<'a>(source: &'a str, function: &str) -> Vec<&'a str> {
 
 #[test]
 fn every_type_of_problem_is_in_the_page_of_problems_with_its_title() {
-    let source = read("nodes/src/http/problem.rs");
+    let source = read("nodes/src/problem.rs");
     let names: Vec<String> =
         arms(&source, "name").iter().map(|name| format!("/problems/{name}")).collect();
     let titles = arms(&source, "title");

@@ -9,7 +9,9 @@ use crate::event::{
     AssistantMsg, CallKind, EventData, RepairRequested, SuspensionKind, ToolCall, TurnOutcome,
 };
 use crate::ids::CallId;
-use crate::message::{CallRef, ErrorType, Message, MessageStatus, Outcome, Role, StopReason};
+use crate::message::{
+    CallRef, ErrorType, Message, MessageRole, MessageStatus, Outcome, StopReason,
+};
 use crate::numbers::Seq;
 use crate::state::State;
 
@@ -26,7 +28,7 @@ pub(super) fn model_replied(draft: &mut Draft, reply: ModelReplied) -> Result<()
     };
     let message = Message {
         id: reply.id,
-        role: Role::Assistant,
+        role: MessageRole::Assistant,
         content: reply.content,
         tool_calls: calls.iter().map(call_ref).collect(),
         tool_call_id: None,

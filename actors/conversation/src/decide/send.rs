@@ -4,7 +4,7 @@ use super::draft::Draft;
 use super::{Rejection, cancel, create, start};
 use crate::command::{IfBusy, Send};
 use crate::event::{EventData, UserMsg};
-use crate::message::{Message, Role};
+use crate::message::{Message, MessageRole};
 
 /// A client that queues more messages is out of control.
 const MAX_QUEUED_MESSAGES: usize = 100;
@@ -31,7 +31,7 @@ pub(super) fn send(draft: &mut Draft, mut send: Send) -> Result<(), Rejection> {
     if !starts_now && draft.state.queue.len() >= MAX_QUEUED_MESSAGES {
         return Err(Rejection::QueueFull);
     }
-    let message = Message::new(send.id, Role::User, send.content);
+    let message = Message::new(send.id, MessageRole::User, send.content);
     let user_msg = UserMsg {
         message,
         message_id: send.message_id,

@@ -4,7 +4,7 @@ use super::draft::Draft;
 use crate::Timestamp;
 use crate::command::PartialMessage;
 use crate::event::{AssistantMsg, EventData, TurnEnded, TurnOutcome};
-use crate::message::{ErrorType, Message, MessageStatus, Role};
+use crate::message::{ErrorType, Message, MessageRole, MessageStatus};
 
 /// Halts the turn if no call is open and either no step is left or the budget is spent. Otherwise
 /// the next step is wanted.
@@ -41,7 +41,7 @@ pub(super) fn keep_partial(
     };
     let Some(partial) = partial.filter(is_current) else { return };
     let step = partial.step;
-    let mut message = Message::new(partial.id, Role::Assistant, partial.content);
+    let mut message = Message::new(partial.id, MessageRole::Assistant, partial.content);
     message.status = Some(status);
     draft.push(EventData::AssistantMsg(AssistantMsg {
         message,

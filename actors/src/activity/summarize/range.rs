@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use abide_conversation::context::{Context, ContextMarks};
 use abide_conversation::event::{Event, EventData};
 use abide_conversation::message::blocks::texts;
-use abide_conversation::message::{Message, Role, text_block};
+use abide_conversation::message::{Message, MessageRole, text_block};
 use abide_conversation::{Seq, TurnId};
 use serde_json::Value;
 
@@ -191,9 +191,9 @@ impl Past<'_> {
 /// One message of the transcript.
 fn transcript_block(message: &Message) -> Value {
     let (who, max_bytes) = match message.role {
-        Role::User => ("User", MAX_MESSAGE_BYTES),
-        Role::Assistant => ("Assistant", MAX_MESSAGE_BYTES),
-        Role::Tool => ("Result", MAX_RESULT_BYTES),
+        MessageRole::User => ("User", MAX_MESSAGE_BYTES),
+        MessageRole::Assistant => ("Assistant", MAX_MESSAGE_BYTES),
+        MessageRole::Tool => ("Result", MAX_RESULT_BYTES),
     };
     let mut text = texts(&message.content).join("\n");
     for call in &message.tool_calls {

@@ -4,7 +4,9 @@
 use abide_conversation::event::{
     AnswerFormat, AssistantMsg, ToolResult, TurnEnded, TurnOutcome, TurnStarted, UserMsg,
 };
-use abide_conversation::message::{CallRef, Message, MessageStatus, Outcome, Role, text_block};
+use abide_conversation::message::{
+    CallRef, Message, MessageRole, MessageStatus, Outcome, text_block,
+};
 use abide_conversation::{AgentName, CallId, MessageId, Principal, Revision, Timestamp};
 use serde_json::json;
 
@@ -24,7 +26,7 @@ impl JournalBuilder {
     }
 
     fn user_message(mut self, turn: &str) -> Self {
-        let message = message("u", Role::User, "Go on.");
+        let message = message("u", MessageRole::User, "Go on.");
         let user = UserMsg {
             message,
             message_id: Default::default(),
@@ -53,7 +55,8 @@ impl JournalBuilder {
     fn step(mut self, turn: &str, tool: &str, words: usize) -> Self {
         let id = CallId::new(format!("c{}", self.0.len()));
         let call = CallRef { id: id.clone(), name: tool.to_owned(), args: json!({}) };
-        let message = Message { tool_calls: vec![call], ..message("a", Role::Assistant, "") };
+        let message =
+            Message { tool_calls: vec![call], ..message("a", MessageRole::Assistant, "") };
         self.push(turn, EventData::AssistantMsg(assistant_message(message)));
         let outcome = Outcome::Ok(json!("word ".repeat(words)));
         self.push(
@@ -71,7 +74,11 @@ impl JournalBuilder {
     fn turn_ended(mut self, turn: &str) -> Self {
         self.push(
             turn,
-            EventData::AssistantMsg(assistant_message(message("a", Role::Assistant, "Done."))),
+            EventData::AssistantMsg(assistant_message(message(
+                "a",
+                MessageRole::Assistant,
+                "Done.",
+            ))),
         );
         self.push(
             turn,
@@ -121,7 +128,7 @@ fn copy<'a>(it: &ContextReducer<'a>) -> ContextReducer<'a> {
     ContextReducer { input, first_queued, step, reason, tokens, head_tokens, counter }
 }
 
-fn message(id: &str, role: Role, text: &str) -> Message {
+fn message(id: &str, role: MessageRole, text: &str) -> Message {
     Message::new(MessageId::new(id), role, vec![text_block(text)])
 }
 

@@ -1,6 +1,6 @@
 //! Writes the body of a request to the Messages API.
 
-use abide_conversation::message::Role;
+use abide_conversation::message::MessageRole;
 use serde_json::{Map, Value, json};
 
 use super::message::{AssistantBlocks, assistant_blocks, container, tool_result, user_blocks};
@@ -69,21 +69,21 @@ fn messages(request: &ModelRequest) -> Vec<Value> {
     let mut after_result = false;
     for (at, message) in request.messages.iter().enumerate() {
         let (role, blocks) = match message.role {
-            Role::User => ("user", user_blocks(message)),
-            Role::Assistant => {
+            MessageRole::User => ("user", user_blocks(message)),
+            MessageRole::Assistant => {
                 let blocks = match assistant_blocks(request, at) {
                     AssistantBlocks::Verbatim(blocks) | AssistantBlocks::Rendered(blocks) => blocks,
                 };
                 ("assistant", blocks)
             }
-            Role::Tool => ("user", vec![tool_result(message)]),
+            MessageRole::Tool => ("user", vec![tool_result(message)]),
         };
-        match messages.last_mut().filter(|_| after_result && message.role == Role::Tool) {
+        match messages.last_mut().filter(|_| after_result && message.role == MessageRole::Tool) {
             Some((_, results)) => results.extend(blocks),
             None if blocks.is_empty() => {}
             None => messages.push((role, blocks)),
         }
-        after_result = message.role == Role::Tool;
+        after_result = message.role == MessageRole::Tool;
         if at + 1 == request.stable_messages
             && let Some((_, blocks)) = messages.last_mut()
             && let Some(last) = blocks.iter_mut().rfind(|block| is_markable(block))
@@ -92,7 +92,7 @@ fn messages(request: &ModelRequest) -> Vec<Value> {
         }
     }
     let is_unfinished = request.messages.len().checked_sub(1).is_some_and(|last| {
-        request.messages[last].role == Role::Assistant
+        request.messages[last].role == MessageRole::Assistant
             && matches!(assistant_blocks(request, last), AssistantBlocks::Rendered(_))
     });
     if is_unfinished {

@@ -6,7 +6,7 @@ mod reply;
 
 use std::sync::Arc;
 
-use abide_conversation::message::{Message, ProviderMessage, Role, text_block};
+use abide_conversation::message::{Message, MessageRole, ProviderMessage, text_block};
 use abide_conversation::{CallId, MessageId};
 use serde_json::{Value, json};
 
@@ -26,17 +26,17 @@ fn sample_request(messages: Vec<Message>) -> ModelRequest {
 }
 
 fn user_text(id: &str, text: &str) -> Message {
-    message(id, Role::User, vec![text_block(text)])
+    message(id, MessageRole::User, vec![text_block(text)])
 }
 
 fn assistant_text(id: &str, text: &str) -> Message {
-    message(id, Role::Assistant, vec![text_block(text)])
+    message(id, MessageRole::Assistant, vec![text_block(text)])
 }
 
 fn result(id: &str) -> Message {
     Message {
         tool_call_id: Some(CallId::new(id)),
-        ..message(&format!("result_{id}"), Role::Tool, vec![text_block("found")])
+        ..message(&format!("result_{id}"), MessageRole::Tool, vec![text_block("found")])
     }
 }
 

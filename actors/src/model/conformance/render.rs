@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use abide_conversation::event::Executor;
 use abide_conversation::message::{
-    CallRef, Message, ProviderMessage, Role, StopReason, text_block,
+    CallRef, Message, MessageRole, ProviderMessage, StopReason, text_block,
 };
 use abide_conversation::usage::Usage;
 use abide_conversation::{CallId, MessageId};
@@ -150,7 +150,7 @@ pub(super) fn tools(dialect: &dyn Dialect) -> Vec<ToolSpec> {
 }
 
 pub(super) fn user(id: &str, content: Vec<Value>) -> Message {
-    Message::new(MessageId::new(id), Role::User, content)
+    Message::new(MessageId::new(id), MessageRole::User, content)
 }
 
 pub(super) fn user_text(id: &str, text: &str) -> Message {
@@ -166,12 +166,12 @@ pub(super) fn assistant(id: &str, text: &str, calls: &[&str]) -> Message {
     };
     let content = if text.is_empty() { Vec::new() } else { vec![text_block(text)] };
     let tool_calls = calls.iter().map(call).collect();
-    Message { role: Role::Assistant, tool_calls, ..user(id, content) }
+    Message { role: MessageRole::Assistant, tool_calls, ..user(id, content) }
 }
 
 pub(super) fn result(call: &str, text: &str) -> Message {
     Message {
-        role: Role::Tool,
+        role: MessageRole::Tool,
         tool_call_id: Some(CallId::new(call)),
         ..user_text(&format!("result_{call}"), text)
     }

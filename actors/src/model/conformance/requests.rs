@@ -1,6 +1,6 @@
 //! Cases of how requests are written.
 
-use abide_conversation::message::Role;
+use abide_conversation::message::MessageRole;
 use serde_json::{Value, json};
 
 use super::render;
@@ -131,8 +131,8 @@ pub(super) async fn the_same_request_is_the_same_bytes(dialect: &dyn Dialect) ->
 pub(super) async fn the_prefix_stays(dialect: &dyn Dialect) -> Rendered<()> {
     let mut shorter: Option<Value> = None;
     for end in 1..=conversation().len() {
-        let unanswered = conversation().get(end).is_some_and(|next| next.role == Role::Tool);
-        if unanswered || conversation()[end - 1].role == Role::Assistant {
+        let unanswered = conversation().get(end).is_some_and(|next| next.role == MessageRole::Tool);
+        if unanswered || conversation()[end - 1].role == MessageRole::Assistant {
             continue;
         }
         let messages = conversation()[..end].to_vec();

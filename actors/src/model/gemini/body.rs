@@ -1,7 +1,7 @@
 //! Writes the body of a `streamGenerateContent` request.
 
 use abide_conversation::message::blocks::texts;
-use abide_conversation::message::{CallRef, Message, Role};
+use abide_conversation::message::{CallRef, Message, MessageRole};
 use serde_json::{Map, Value, json};
 
 use super::part::{render_part, text_part};
@@ -77,14 +77,14 @@ fn contents(request: &ModelRequest, strict: bool) -> Vec<Value> {
     let mut calls: &[CallRef] = &[];
     let mut is_result = false;
     for message in &request.messages {
-        let after_result = std::mem::replace(&mut is_result, message.role == Role::Tool);
+        let after_result = std::mem::replace(&mut is_result, message.role == MessageRole::Tool);
         let content = match message.role {
-            Role::User => ("user", message.content.iter().filter_map(render_part).collect()),
-            Role::Assistant => {
+            MessageRole::User => ("user", message.content.iter().filter_map(render_part).collect()),
+            MessageRole::Assistant => {
                 calls = &message.tool_calls;
                 ("model", assistant_parts(request, message, strict))
             }
-            Role::Tool => ("user", vec![function_response(message, calls)]),
+            MessageRole::Tool => ("user", vec![function_response(message, calls)]),
         };
         match contents.last_mut().filter(|_| after_result && is_result) {
             Some((_, parts)) => parts.extend(content.1),

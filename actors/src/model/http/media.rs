@@ -60,7 +60,7 @@ mod tests {
     use std::sync::Arc;
 
     use abide_conversation::MessageId;
-    use abide_conversation::message::{Message, Role};
+    use abide_conversation::message::{Message, MessageRole};
     use serde_json::json;
 
     use crate::model::http::{HttpModel, HttpTimeouts};
@@ -80,7 +80,7 @@ mod tests {
         let server = TestServer::start([TestResponse::error(status, why)]).await;
         let (name, base_url) = ("some-model".to_owned(), Some(server.url.clone()));
         let settings = ModelSettings { name, base_url, ..settings(provider) };
-        let message = Message::new(MessageId::new("m"), Role::User, vec![block]);
+        let message = Message::new(MessageId::new("m"), MessageRole::User, vec![block]);
         let mut request = request(settings);
         request.messages = vec![message];
         let model = HttpModel::new(Arc::new(FixedClock), HttpTimeouts::default(), |_| None);

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 
 use abide_conversation::message::blocks::{BlockKind, Media, Source, as_text, texts};
-use abide_conversation::message::{CallRef, Message, Role};
+use abide_conversation::message::{CallRef, Message, MessageRole};
 use serde_json::{Map, Value, json};
 
 use super::PROVIDER;
@@ -83,9 +83,9 @@ fn options(settings: &ModelSettings) -> Map<String, Value> {
 
 fn message(request: &ModelRequest, message: &Message, names: &CallNames<'_>) -> Value {
     match message.role {
-        Role::User => user_message(&message.content),
-        Role::Assistant => assistant_message(request, message),
-        Role::Tool => {
+        MessageRole::User => user_message(&message.content),
+        MessageRole::Assistant => assistant_message(request, message),
+        MessageRole::Tool => {
             let id = message.tool_call_id.as_ref().map(|id| id.as_str()).unwrap_or_default();
             let called = sanitize_name(names.get(id).copied().unwrap_or_default());
             let text = texts(&message.content).join("\n");

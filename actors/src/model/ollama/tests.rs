@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use abide_conversation::event::Executor;
 use abide_conversation::message::{
-    CallRef, Message, ProviderMessage, Role, StopReason, text_block,
+    CallRef, Message, MessageRole, ProviderMessage, StopReason, text_block,
 };
 use abide_conversation::{CallId, MessageId};
 use proptest::prelude::*;

@@ -1,7 +1,7 @@
 //! Writes the body of a request for chat completions.
 
 use abide_conversation::message::blocks::texts;
-use abide_conversation::message::{Message, Role};
+use abide_conversation::message::{Message, MessageRole};
 use serde_json::{Value, json};
 
 use super::part::render_part;
@@ -58,9 +58,9 @@ pub(super) fn render(request: &ModelRequest, own: bool) -> Value {
 
 fn message(message: &Message) -> Value {
     match message.role {
-        Role::User => json!({"role": "user", "content": user_content(&message.content)}),
-        Role::Assistant => assistant(message),
-        Role::Tool => {
+        MessageRole::User => json!({"role": "user", "content": user_content(&message.content)}),
+        MessageRole::Assistant => assistant(message),
+        MessageRole::Tool => {
             let id = message.tool_call_id.as_ref().map(|id| id.as_str()).unwrap_or_default();
             let text = texts(&message.content).join("\n");
             json!({"role": "tool", "tool_call_id": legal_id(id, MAX_ID_CHARS), "content": text})

@@ -1,7 +1,7 @@
 //! Writes the body of a request to the Responses API.
 
 use abide_conversation::message::blocks::texts;
-use abide_conversation::message::{Message, Role};
+use abide_conversation::message::{Message, MessageRole};
 use serde_json::{Value, json};
 
 use super::part::render_part;
@@ -59,15 +59,17 @@ pub(super) fn render(request: &ModelRequest, own: bool) -> Value {
 
 fn message_items(request: &ModelRequest, message: &Message) -> Vec<Value> {
     match message.role {
-        Role::User => vec![json!({"role": "user", "content": user_content(&message.content)})],
-        Role::Assistant => {
+        MessageRole::User => {
+            vec![json!({"role": "user", "content": user_content(&message.content)})]
+        }
+        MessageRole::Assistant => {
             let verbatim = request.verbatim.get(&message.id);
             let verbatim = verbatim.filter(|verbatim| verbatim.provider == PROVIDER);
             let replayed = verbatim
                 .and_then(|verbatim| item::replay(verbatim, message, &request.settings.name));
             replayed.unwrap_or_else(|| assistant_items(message))
         }
-        Role::Tool => {
+        MessageRole::Tool => {
             let id = message.tool_call_id.as_ref().map(|id| id.as_str()).unwrap_or_default();
             let output = texts(&message.content).join("\n");
             let id = ids::sanitize_id(id, MAX_ID_CHARS);

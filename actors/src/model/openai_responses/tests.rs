@@ -6,7 +6,7 @@ mod hosted;
 
 use abide_conversation::event::Executor;
 use abide_conversation::message::{
-    CallRef, Message, ProviderMessage, Role, StopReason, text_block,
+    CallRef, Message, MessageRole, ProviderMessage, StopReason, text_block,
 };
 use abide_conversation::usage::Usage;
 use abide_conversation::{CallId, MessageId};

@@ -4,7 +4,7 @@ use abide_conversation::MessageId;
 use abide_conversation::message::blocks::{
     BlockKind, Media, Source, as_text, is_block, without_bytes,
 };
-use abide_conversation::message::{CallRef, Message, Outcome, Role, text_block};
+use abide_conversation::message::{CallRef, Message, MessageRole, Outcome, text_block};
 use serde_json::{Value, json};
 
 use super::{MEDIA_ID, truncate};
@@ -55,7 +55,11 @@ impl ResultMedia {
     /// The message with the media that follows the results; `None` if there are none.
     pub(super) fn into_message(self, assistant: &MessageId) -> Option<Message> {
         (!self.content.is_empty()).then(|| {
-            Message::new(MessageId::new(format!("{MEDIA_ID}{assistant}")), Role::User, self.content)
+            Message::new(
+                MessageId::new(format!("{MEDIA_ID}{assistant}")),
+                MessageRole::User,
+                self.content,
+            )
         })
     }
 

@@ -8,7 +8,7 @@ use abide_conversation::event::{
     TurnEnded, TurnOutcome, TurnStarted, UserMsg,
 };
 use abide_conversation::message::{
-    CallRef, ErrorType, Message, MessageStatus, Outcome, Role, Ui, text_block,
+    CallRef, ErrorType, Message, MessageRole, MessageStatus, Outcome, Ui, text_block,
 };
 use abide_conversation::{
     AgentName, CallId, MessageId, Principal, Revision, Seq, Step, Timestamp, TurnId,
@@ -26,13 +26,13 @@ fn messages(events: &[Event], turn: &TurnId) -> Vec<Message> {
     prompt_messages(events, turn.as_str(), &Context::default())
 }
 
-fn message(id: &str, role: Role, text: &str) -> Message {
+fn message(id: &str, role: MessageRole, text: &str) -> Message {
     Message::new(MessageId::new(id), role, vec![text_block(text)])
 }
 
 fn user(text: &str) -> EventData {
     EventData::UserMsg(UserMsg {
-        message: message("u", Role::User, text),
+        message: message("u", MessageRole::User, text),
         message_id: None,
         principal: Principal::new("anna"),
         identity: None,
@@ -59,7 +59,7 @@ fn turn_ended() -> EventData {
 fn assistant_event(text: &str, calls: &[&str], status: MessageStatus) -> EventData {
     let call = |id: &&str| CallRef { id: CallId::new(*id), name: "t".into(), args: json!({}) };
     let tool_calls = calls.iter().map(call).collect();
-    let message = Message { tool_calls, ..message("a", Role::Assistant, text) };
+    let message = Message { tool_calls, ..message("a", MessageRole::Assistant, text) };
     EventData::AssistantMsg(AssistantMsg {
         message,
         status,
@@ -117,9 +117,9 @@ fn prompt_lines(events: &[Event], turn: &str) -> Vec<String> {
 fn lines_of(messages: &[Message]) -> Vec<String> {
     let line = |message: &Message| {
         let role = match message.role {
-            Role::User => "user",
-            Role::Assistant => "assistant",
-            Role::Tool => "tool",
+            MessageRole::User => "user",
+            MessageRole::Assistant => "assistant",
+            MessageRole::Tool => "tool",
         };
         let calls: Vec<&str> = message.tool_calls.iter().map(|call| call.id.as_str()).collect();
         let of = message.tool_call_id.as_ref().map_or("", |id| id.as_str());
@@ -189,7 +189,7 @@ fn a_repair_request_stands_where_it_was_made() {
         ("t1", EventData::RepairRequested(RepairRequested { reason: "name: is missing".into() })),
     ]);
     let message = messages(&events, &TurnId::new("t1")).pop().unwrap();
-    assert_eq!(message.role, Role::User);
+    assert_eq!(message.role, MessageRole::User);
     assert!(message.text().contains("name: is missing"));
     assert_eq!(message.id.as_str(), "repair_4");
 }
@@ -302,14 +302,14 @@ proptest! {
                 *block == image() || !block.to_string().contains("SECRET")
             };
             prop_assert!(message.content.iter().all(hidden));
-            prop_assert!(message.role == Role::User || !message.content.contains(&image()));
+            prop_assert!(message.role == MessageRole::User || !message.content.contains(&image()));
             if let Some(id) = message.tool_call_id {
-                prop_assert_eq!(message.role, Role::Tool);
+                prop_assert_eq!(message.role, MessageRole::Tool);
                 prop_assert!(!due.is_empty());
                 prop_assert_eq!(due.remove(0), id);
                 continue;
             }
-            prop_assert!(message.role != Role::Tool && due.is_empty());
+            prop_assert!(message.role != MessageRole::Tool && due.is_empty());
             due = message.tool_calls.into_iter().map(|call| call.id).collect();
             for id in &due {
                 prop_assert!(seen.insert(id.clone()), "{} twice", id);

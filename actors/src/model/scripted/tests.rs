@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use abide_conversation::message::{CallRef, Message, Role, text_block};
+use abide_conversation::message::{CallRef, Message, MessageRole, text_block};
 use abide_conversation::usage::Usage;
 use abide_conversation::{CallId, MessageId};
 use futures::StreamExt;
@@ -17,18 +17,18 @@ use crate::model::{
     Model, ModelError, ModelRequest, ModelSettings, ModelToolCall, Provider, ReplyChunk, ReplyEnd,
 };
 
-fn message(role: Role, text: &str) -> Message {
+fn message(role: MessageRole, text: &str) -> Message {
     Message::new(MessageId::new("m"), role, vec![text_block(text)])
 }
 
 fn assistant_call(id: &str, name: &str) -> Message {
     let call = CallRef { id: CallId::new(id), name: name.to_owned(), args: json!({}) };
-    Message { tool_calls: vec![call], ..message(Role::Assistant, "") }
+    Message { tool_calls: vec![call], ..message(MessageRole::Assistant, "") }
 }
 
 fn result(id: &str, envelope: Value) -> Message {
     let tool_call_id = Some(CallId::new(id));
-    Message { tool_call_id, ..message(Role::Tool, &envelope.to_string()) }
+    Message { tool_call_id, ..message(MessageRole::Tool, &envelope.to_string()) }
 }
 
 fn scripted_request(script: &Value, messages: Vec<Message>) -> ModelRequest {
@@ -49,7 +49,7 @@ fn texts(chunks: &[ReplyChunk]) -> Vec<String> {
 }
 
 fn user(text: &str) -> Message {
-    message(Role::User, text)
+    message(MessageRole::User, text)
 }
 
 #[tokio::test]
@@ -83,7 +83,7 @@ async fn an_entry_is_played_for_each_step_and_then_done() {
         ReplyChunk::Done(ReplyEnd { usage, ..ReplyEnd::default() }),
     ];
     assert_eq!(first, expected);
-    let spoken = || message(Role::Assistant, "Two words");
+    let spoken = || message(MessageRole::Assistant, "Two words");
     let second = parts(&script, vec![user("hello"), spoken()]).await;
     assert_eq!(texts(&second), ["Then\n", "hello"]);
     let third = parts(&script, vec![user("hello"), spoken(), spoken()]).await;

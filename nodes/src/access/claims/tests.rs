@@ -1,3 +1,4 @@
+//! What a JWT's claims must say, and what becomes of them.
 #![allow(clippy::unwrap_used)]
 
 use serde_json::json;
@@ -17,7 +18,7 @@ fn document() -> AuthDocument {
     AuthDocument::parse(&document.to_string(), &mut |_| unreachable!()).unwrap()
 }
 
-fn identified(change: impl FnOnce(&mut Value)) -> Result<Credential, Refusal> {
+fn identified(change: impl FnOnce(&mut Value)) -> Result<Credential, CredentialError> {
     let mut claims = json!({"iss": ISSUER, "sub": "u1", "aud": "abide", "org": "acme",
         "exp": NOW + 600, "roles": ["lead", "unknown"], "groups": ["finance"],
         "profile": {"name": "Ada"}});
@@ -46,30 +47,30 @@ fn claims_that_do_not_hold_are_refused() {
     let set =
         |name: &'static str, value: Value| identified(move |claims| claims[name] = value).err();
     for (name, value, refusal) in [
-        ("iss", json!("https://login.example.com"), Some(Refusal::UnknownIssuer)),
-        ("aud", json!("abide other"), Some(Refusal::Audience)),
-        ("aud", json!(null), Some(Refusal::Audience)),
+        ("iss", json!("https://login.example.com"), Some(CredentialError::UnknownIssuer)),
+        ("aud", json!("abide other"), Some(CredentialError::Audience)),
+        ("aud", json!(null), Some(CredentialError::Audience)),
         ("aud", json!(["x", "other"]), None),
-        ("exp", json!(null), Some(Refusal::Claims)),
-        ("exp", json!("tomorrow"), Some(Refusal::Claims)),
-        ("exp", json!(NOW - 60), Some(Refusal::Expired)),
+        ("exp", json!(null), Some(CredentialError::Claims)),
+        ("exp", json!("tomorrow"), Some(CredentialError::Claims)),
+        ("exp", json!(NOW - 60), Some(CredentialError::Expired)),
         ("exp", json!(NOW - 59), None),
         ("exp", json!(NOW + 3_660), None),
-        ("exp", json!(NOW + 3_661), Some(Refusal::NotYet)),
-        ("exp", json!(1e300), Some(Refusal::Claims)),
-        ("exp", json!(i64::MAX), Some(Refusal::Claims)),
+        ("exp", json!(NOW + 3_661), Some(CredentialError::NotYet)),
+        ("exp", json!(1e300), Some(CredentialError::Claims)),
+        ("exp", json!(i64::MAX), Some(CredentialError::Claims)),
         ("nbf", json!(NOW + 60), None),
-        ("nbf", json!(NOW + 61), Some(Refusal::NotYet)),
-        ("nbf", json!("x"), Some(Refusal::NotYet)),
-        ("iat", json!(NOW + 61), Some(Refusal::NotYet)),
-        ("sub", json!(""), Some(Refusal::Claims)),
-        ("sub", json!("system"), Some(Refusal::Claims)),
-        ("sub", json!("a\nb"), Some(Refusal::Claims)),
-        ("sub", json!("x".repeat(256)), Some(Refusal::Claims)),
-        ("sub", json!(7), Some(Refusal::Claims)),
-        ("org", json!("nobody"), Some(Refusal::Tenant)),
-        ("org", json!("ACME"), Some(Refusal::Claims)),
-        ("org", json!(null), Some(Refusal::Claims)),
+        ("nbf", json!(NOW + 61), Some(CredentialError::NotYet)),
+        ("nbf", json!("x"), Some(CredentialError::NotYet)),
+        ("iat", json!(NOW + 61), Some(CredentialError::NotYet)),
+        ("sub", json!(""), Some(CredentialError::Claims)),
+        ("sub", json!("system"), Some(CredentialError::Claims)),
+        ("sub", json!("a\nb"), Some(CredentialError::Claims)),
+        ("sub", json!("x".repeat(256)), Some(CredentialError::Claims)),
+        ("sub", json!(7), Some(CredentialError::Claims)),
+        ("org", json!("nobody"), Some(CredentialError::Tenant)),
+        ("org", json!("ACME"), Some(CredentialError::Claims)),
+        ("org", json!(null), Some(CredentialError::Claims)),
         ("groups", json!("a b"), None),
         ("name", json!(7), None),
     ] {

@@ -1,3 +1,4 @@
+//! The mistakes of an auth file, each told with its field.
 #![allow(clippy::unwrap_used)]
 
 use std::io;

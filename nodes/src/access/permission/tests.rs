@@ -1,3 +1,4 @@
+//! What each permission asks of each role.
 use abide_actors::access::Reach::{None as Nobody, Own, Shared, Tenant as All};
 use abide_conversation::identity::{AuthMethod, Identity, Subject};
 use abide_conversation::{CallId, ConversationId, Timestamp};

@@ -36,9 +36,8 @@ pub(super) fn deaths(from: &ReadTransaction, id: &str) -> Result<u32, Error> {
 
 /// The cached state, or the beginning if no cache can be read, with the whole pages of events
 /// after it folded in, and the rest of the events: no more than a page and the state are in memory at
-/// once. The outer `None`
-/// means that the state or a page exceeds `max_bytes`; the inner, that the conversation does not
-/// exist.
+/// once. The outer `None` means that the state or a page exceeds `max_bytes`; the inner, that the
+/// conversation does not exist.
 pub(super) fn load(
     from: &ReadTransaction,
     id: &str,

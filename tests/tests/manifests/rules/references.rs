@@ -58,6 +58,10 @@ fn is_there(manifests: &Manifests<'_>, volume: &Volume) -> bool {
     if let Some(claim) = &volume.persistent_volume_claim {
         return named(manifests.objects.claims.iter().map(|it| &it.metadata), &claim.claim_name);
     }
+    if let Some(secret) = &volume.secret {
+        let name = secret.secret_name.as_deref();
+        return name.is_some_and(|name| manifests.secrets.contains_key(name));
+    }
     volume.empty_dir.is_some()
 }
 

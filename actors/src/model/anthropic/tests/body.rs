@@ -13,7 +13,10 @@ fn assistant_calls(id: &str, calls: &[&str]) -> Message {
         name: "search".to_owned(),
         args: json!({"q": 1}),
     };
-    Message { tool_calls: calls.iter().map(call).collect(), ..message(id, Role::Assistant, vec![]) }
+    Message {
+        tool_calls: calls.iter().map(call).collect(),
+        ..message(id, MessageRole::Assistant, vec![])
+    }
 }
 
 fn spec(executor: Executor, options: Value) -> ToolSpec {
@@ -126,7 +129,7 @@ fn every_block_becomes_the_content_block_that_the_api_knows() {
         (bytes("audio", "audio/wav", "AAEC"), text("[audio/wav, 3 B: R]")),
         (text_block(" \n"), text("[nothing]")),
     ] {
-        let request = sample_request(vec![message("1", Role::User, vec![block])]);
+        let request = sample_request(vec![message("1", MessageRole::User, vec![block])]);
         assert_eq!(render(&request)["messages"][0]["content"], json!([part]));
     }
 }

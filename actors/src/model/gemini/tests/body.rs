@@ -1,7 +1,7 @@
 //! Tests of how requests are written.
 
 use abide_conversation::event::Executor;
-use abide_conversation::message::{CallRef, Message, MessageStatus, Role, text_block};
+use abide_conversation::message::{CallRef, Message, MessageRole, MessageStatus, text_block};
 use abide_conversation::{CallId, MessageId};
 
 use super::*;
@@ -16,12 +16,12 @@ fn assistant_calls(id: &str, calls: &[(&str, &str, Value)]) -> Message {
         args: args.clone(),
     };
     let tool_calls = calls.iter().map(call).collect();
-    Message { tool_calls, ..message(id, Role::Assistant, vec![text_block("I look.")]) }
+    Message { tool_calls, ..message(id, MessageRole::Assistant, vec![text_block("I look.")]) }
 }
 
 fn result(id: &str, text: &str) -> Message {
     let tool_call_id = Some(CallId::new(id));
-    Message { tool_call_id, ..message("r", Role::Tool, vec![text_block(text)]) }
+    Message { tool_call_id, ..message("r", MessageRole::Tool, vec![text_block(text)]) }
 }
 
 fn request_for(name: &str) -> ModelRequest {
@@ -46,7 +46,7 @@ fn the_body_matches_the_wire_format() {
     call.content.insert(0, reasoning.clone());
     let cut = Message {
         status: Some(MessageStatus::Cancelled),
-        ..message("3", Role::Assistant, vec![text_block("Half a")])
+        ..message("3", MessageRole::Assistant, vec![text_block("Half a")])
     };
     let image = json!({"type": "image", "source": {"type": "base64", "data": "AA==",
         "mimeType": "image/png"}});
@@ -57,13 +57,13 @@ fn the_body_matches_the_wire_format() {
         json!({"generationConfig": {"topK": 3}, "safetySettings": []}).as_object().unwrap().clone();
     request.system = "Be brief.".to_owned();
     request.messages = vec![
-        message("1", Role::User, vec![text_block("one"), text_block(""), image]),
+        message("1", MessageRole::User, vec![text_block("one"), text_block(""), image]),
         call,
         result("a", "{\"ok\":true,\"result\":12345678901234567890123}"),
         result("c~2", "error: x"),
-        message("e", Role::Assistant, vec![reasoning]),
+        message("e", MessageRole::Assistant, vec![reasoning]),
         cut,
-        message("4", Role::User, vec![text_block("so?")]),
+        message("4", MessageRole::User, vec![text_block("so?")]),
     ];
     request.tools = vec![spec(Executor::Server, json!({}))];
     let call = |id: &str, name: &str, args: Value| json!({"functionCall": {"id": id, "name": name, "args": args}});
@@ -230,7 +230,7 @@ fn every_block_becomes_the_part_that_the_api_knows() {
         (json!({"type": "hologram", "n": 1}), text(r#"{"type":"hologram","n":1}"#)),
     ] {
         let mut request = request_for("gemini-3-pro");
-        request.messages = vec![message("1", Role::User, vec![block.clone()])];
+        request.messages = vec![message("1", MessageRole::User, vec![block.clone()])];
         assert_eq!(render(&request)["contents"][0]["parts"], json!([part]), "{block}");
     }
 }

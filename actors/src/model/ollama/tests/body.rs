@@ -7,14 +7,14 @@ use crate::model::test_server::message;
 fn conversation() -> Vec<Message> {
     let call = CallRef { id: CallId::new("c~2"), name: "a.b".to_owned(), args: json!({"q": 1}) };
     vec![
-        message("1", Role::User, vec![text_block("one")]),
+        message("1", MessageRole::User, vec![text_block("one")]),
         Message {
             tool_calls: vec![call],
-            ..message("2", Role::Assistant, vec![text_block("I look.")])
+            ..message("2", MessageRole::Assistant, vec![text_block("I look.")])
         },
         Message {
             tool_call_id: Some(CallId::new("c~2")),
-            ..message("r", Role::Tool, vec![text_block("{\"ok\":true}")])
+            ..message("r", MessageRole::Tool, vec![text_block("{\"ok\":true}")])
         },
     ]
 }
@@ -37,7 +37,7 @@ fn the_body_matches_the_wire_format() {
     let mut request = sample_request();
     request.system = "Be brief.".to_owned();
     request.messages = conversation();
-    request.messages.push(message("3", Role::User, vec![text_block("see"), png, link]));
+    request.messages.push(message("3", MessageRole::User, vec![text_block("see"), png, link]));
     request.tools = vec![tool()];
     request.settings.temperature = Some(0.5);
     request.settings.max_tokens = Some(100);

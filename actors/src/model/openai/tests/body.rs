@@ -2,7 +2,7 @@
 
 use abide_conversation::CallId;
 use abide_conversation::event::Executor;
-use abide_conversation::message::{CallRef, Message, MessageStatus, Role, text_block};
+use abide_conversation::message::{CallRef, Message, MessageRole, MessageStatus, text_block};
 
 use super::*;
 use crate::model::ToolSpec;
@@ -20,19 +20,19 @@ fn conversation() -> Vec<Message> {
     let reasoning = json!({"type": "reasoning", "text": "hidden"});
     let result = |id: &str, text: &str| Message {
         tool_call_id: Some(CallId::new(id)),
-        ..message("r", Role::Tool, vec![text_block(text)])
+        ..message("r", MessageRole::Tool, vec![text_block(text)])
     };
     let content = vec![reasoning, text_block("I "), text_block("look.")];
     vec![
-        message("1", Role::User, vec![text_block("one"), data, json!({"type": "video"})]),
-        Message { tool_calls: calls.to_vec(), ..message("2", Role::Assistant, content) },
+        message("1", MessageRole::User, vec![text_block("one"), data, json!({"type": "video"})]),
+        Message { tool_calls: calls.to_vec(), ..message("2", MessageRole::Assistant, content) },
         result("call_1", "{\"ok\":true,\"result\":1}"),
         result("c~2", "{\"ok\":false}"),
         Message {
             status: Some(MessageStatus::Cancelled),
-            ..message("3", Role::Assistant, vec![text_block("Half a")])
+            ..message("3", MessageRole::Assistant, vec![text_block("Half a")])
         },
-        message("4", Role::User, vec![text_block("see"), image, link]),
+        message("4", MessageRole::User, vec![text_block("see"), image, link]),
     ]
 }
 
@@ -113,7 +113,7 @@ fn every_block_becomes_the_part_that_the_api_knows() {
         (json!({"type": "hologram", "n": 1}), text(r#"{"type":"hologram","n":1}"#)),
     ] {
         let mut request = request(settings(Provider::Openai));
-        request.messages = vec![message("1", Role::User, vec![block.clone()])];
+        request.messages = vec![message("1", MessageRole::User, vec![block.clone()])];
         let content = render(&request, true)["messages"][0]["content"].clone();
         let expected = match part["type"].as_str() {
             Some("text") => part["text"].clone(),
@@ -127,13 +127,13 @@ fn every_block_becomes_the_part_that_the_api_knows() {
 fn the_media_of_a_result_follow_it_on_the_wire() {
     let call = CallRef { id: CallId::new("c"), name: "look".into(), args: json!({}) };
     let photo = base64("image", "image/png");
-    let called = Message { tool_calls: vec![call], ..message("1", Role::Assistant, vec![]) };
+    let called = Message { tool_calls: vec![call], ..message("1", MessageRole::Assistant, vec![]) };
     let named = Message {
         tool_call_id: Some(CallId::new("c")),
-        ..message("2", Role::Tool, vec![text_block("[image/png, 3 B]")])
+        ..message("2", MessageRole::Tool, vec![text_block("[image/png, 3 B]")])
     };
     let mut request = request(settings(Provider::Openai));
-    let media = message("media_1", Role::User, vec![text_block("Media:"), photo]);
+    let media = message("media_1", MessageRole::User, vec![text_block("Media:"), photo]);
     request.messages = vec![called, named, media];
     let sent = &render(&request, true)["messages"];
     assert_eq!(sent[1]["content"], "[image/png, 3 B]");

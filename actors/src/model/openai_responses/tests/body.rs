@@ -10,7 +10,7 @@ use crate::model::test_server::{FixedClock, TestResponse, TestServer, collect_re
 fn assistant_message(text: &str, ids: &[&str]) -> Message {
     let call = |id: &&str| CallRef { id: CallId::new(*id), name: "f".to_owned(), args: json!({}) };
     let tool_calls = ids.iter().map(call).collect();
-    Message { tool_calls, ..message("2", Role::Assistant, vec![text_block(text)]) }
+    Message { tool_calls, ..message("2", MessageRole::Assistant, vec![text_block(text)]) }
 }
 
 /// The items that are sent for a message with calls of these ids and this verbatim form.
@@ -39,19 +39,19 @@ fn the_body_matches_the_wire_format() {
     let file = json!({"type": "document", "source": {"type": "file_id", "fileId": "file_1"}});
     let result = Message {
         tool_call_id: Some(CallId::new("c~2")),
-        ..message("r", Role::Tool, vec![text_block("{\"ok\":true}")])
+        ..message("r", MessageRole::Tool, vec![text_block("{\"ok\":true}")])
     };
     let calls = [CallRef { id: CallId::new("c~2"), name: "a.b".to_owned(), args: json!("cut") }];
     let reasoning = json!({"type": "reasoning", "text": "hidden"});
     request.messages = vec![
-        message("1", Role::User, vec![text_block("one"), text_block("two")]),
+        message("1", MessageRole::User, vec![text_block("one"), text_block("two")]),
         Message {
             tool_calls: calls.to_vec(),
-            ..message("2", Role::Assistant, vec![reasoning, text_block("I look.")])
+            ..message("2", MessageRole::Assistant, vec![reasoning, text_block("I look.")])
         },
         result,
-        message("3", Role::User, vec![text_block("see"), image, file]),
-        message("4", Role::Assistant, Vec::new()),
+        message("3", MessageRole::User, vec![text_block("see"), image, file]),
+        message("4", MessageRole::Assistant, Vec::new()),
     ];
     let options = json!({"openai_responses": {"strict": true}});
     request.tools = vec![ToolSpec {

@@ -95,7 +95,7 @@ fn the_media_of_all_calls_follow_in_call_order() {
         result_media.envelope(&call(id), &Outcome::Ok(result));
     }
     let message = result_media.into_message(&MessageId::new("m1")).unwrap();
-    assert_eq!((message.id.as_str(), message.role), ("media_m1", Role::User));
+    assert_eq!((message.id.as_str(), message.role), ("media_m1", MessageRole::User));
     let of = |id| text_block(format!("Media in the result of {id} (look):"));
     assert_eq!(message.content, [of("a"), image("AAAA"), of("c"), image("BBBB")]);
 }

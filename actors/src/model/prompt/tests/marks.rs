@@ -141,7 +141,7 @@ fn expired(events: &[Event], expired: u64, forced: u64) -> Vec<bool> {
         ..ContextMarks::default()
     };
     let prompt = prompt_messages(events, "t1", &Context { marks, ..Context::default() });
-    let results = prompt.iter().filter(|message| message.role == Role::Tool);
+    let results = prompt.iter().filter(|message| message.role == MessageRole::Tool);
     results.map(|message| message.text() == super::super::EXPIRED_RESULT).collect()
 }
 

@@ -2,7 +2,7 @@
 
 /// Why a request has no valid credential.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Refusal {
+pub(crate) enum CredentialError {
     #[error("no credential")]
     Missing,
     #[error("not one Authorization header with one bearer credential")]
@@ -38,7 +38,7 @@ pub(crate) enum Refusal {
     Unavailable,
 }
 
-impl Refusal {
+impl CredentialError {
     /// The value of the label `result` of `abide_auth_total`.
     pub(crate) fn label(self) -> &'static str {
         match self {
