@@ -1,13 +1,15 @@
 //! What a request may do to a conversation. The border decides whom it reaches; whose the conversation
 //! is, is known where its state is, and there the request is judged, without asking anybody.
 
+use abide_conversation::approval::{Parties, VoteRefusal, Voter};
 use abide_conversation::event::SuspensionKind;
-use abide_conversation::identity::{Identity, Participants};
-use abide_conversation::{AgentName, CallId, Timestamp};
+use abide_conversation::identity::{Identity, Participants, Role};
+use abide_conversation::state::PendingCall;
+use abide_conversation::{AgentName, CallId, Scoped, Timestamp};
 use serde::{Deserialize, Serialize};
 
 /// Who makes a request, and what that permits.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Access {
     /// Everything: the program itself, an operator's repair, or a node that authenticates nobody.
     #[default]
@@ -17,7 +19,7 @@ pub enum Access {
 }
 
 /// What somebody may do, as far as the border knows.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CallerAccess {
     pub identity: Identity,
     /// When the caller last used a second factor.
@@ -82,23 +84,7 @@ pub enum AccessError {
     /// The caller may read it, and lacks this.
     Needs(String),
     /// The caller's answer to an approval does not count.
-    Approval(ApprovalFault),
-}
-
-/// Why an answer to an approval does not count.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ApprovalFault {
-    Role,
-}
-
-impl ApprovalFault {
-    /// The fault's name, as clients read it.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Role => "role",
-        }
-    }
+    Approval(VoteRefusal),
 }
 
 impl Reach {
@@ -123,6 +109,40 @@ impl Access {
         match self {
             Self::Unrestricted => None,
             Self::Caller(caller) => Some(&caller.identity),
+        }
+    }
+
+    /// Whether what the request is about is of the caller's tenant. The border makes no other request;
+    /// a node that gets one from another node asks.
+    pub fn check_tenant<N>(&self, id: &Scoped<N>) -> Result<(), AccessError> {
+        let Self::Caller(caller) = self else { return Ok(()) };
+        let is_own = caller.identity.tenant.as_ref().is_some_and(|tenant| id.is_of(tenant));
+        if is_own { Ok(()) } else { Err(AccessError::Hidden) }
+    }
+
+    /// Who votes on an approval by this request; `None` if nobody was authenticated.
+    pub fn voter(&self, at: Timestamp) -> Option<Voter> {
+        match self {
+            Self::Unrestricted => None,
+            Self::Caller(caller) => Some(caller.voter(at)),
+        }
+    }
+
+    /// When the caller last proved a second factor, if ever.
+    pub fn mfa_at(&self) -> Option<Timestamp> {
+        match self {
+            Self::Unrestricted => None,
+            Self::Caller(caller) => caller.mfa_at,
+        }
+    }
+
+    /// Whether the caller may make decisions that hold for all conversations of an agent.
+    pub fn check_agent_decision(&self) -> Result<(), AccessError> {
+        let Self::Caller(caller) = self else { return Ok(()) };
+        if caller.identity.acting().roles.contains(&Role::TenantAdmin) {
+            Ok(())
+        } else {
+            Err(AccessError::Needs("manage_decisions".to_owned()))
         }
     }
 
@@ -191,7 +211,7 @@ impl Access {
         let needs = match kind {
             // Whoever may not read the conversation learns of no call in it.
             _ if !caller.includes(caller.read, participants, created_at) => AccessError::Hidden,
-            SuspensionKind::Approval => AccessError::Approval(ApprovalFault::Role),
+            SuspensionKind::Approval => AccessError::Approval(VoteRefusal::Role),
             SuspensionKind::Elicitation => AccessError::Needs("answer:human".to_owned()),
             SuspensionKind::ClientExec => AccessError::Needs("answer:client".to_owned()),
         };
@@ -200,6 +220,10 @@ impl Access {
 }
 
 impl CallerAccess {
+    fn voter(&self, at: Timestamp) -> Voter {
+        Voter { identity: self.identity.clone(), at, mfa_at: self.mfa_at }
+    }
+
     fn includes(
         &self,
         reach: Reach,
@@ -208,6 +232,31 @@ impl CallerAccess {
     ) -> bool {
         let is_same = self.born.is_none_or(|born| Some(born) == created_at);
         is_same && reach.includes(participants, &self.identity.acting().sub)
+    }
+}
+
+/// Somebody who may answer calls, and when.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answerer {
+    pub access: Access,
+    pub at: Timestamp,
+}
+
+impl Answerer {
+    /// Whether this open suspension of a conversation with these participants could be answered now.
+    pub fn may_answer(&self, participants: &Participants, pending: &PendingCall) -> bool {
+        let place = (&pending.call_id, pending.suspension, pending.kind);
+        let (Some(voter), Ok(())) =
+            (self.access.voter(self.at), self.access.check_answer(participants, None, place))
+        else {
+            return self.access.is_unrestricted();
+        };
+        let Some(policy) = &pending.policy else { return true };
+        let parties =
+            Parties { requesters: &pending.requesters, owner: participants.owner.as_deref() };
+        let subject = voter.subject();
+        let has_voted = pending.votes.iter().flatten().any(|vote| vote.is_by(&subject));
+        policy.check(&voter, parties, has_voted).is_ok()
     }
 }
 

@@ -19,12 +19,13 @@ mod tool_span;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
-use abide_conversation::{Action, Activity, ConversationId, State};
+use abide_conversation::{Action, Activity, ConversationId, Scoped, State};
 use futures::FutureExt;
 use tracing::Instrument;
 
 use self::tool_span::ToolSpan;
 use crate::backoff::Backoffs;
+use crate::blobs::TenantBlobs;
 use crate::definition::{Definition, Tool};
 use crate::identity::Epoch;
 use crate::journal::StoreError;
@@ -37,7 +38,7 @@ pub use report::{ActivityError, Report};
 
 /// What an activity gets from its actor. The state is the one that called for the activity.
 pub(crate) struct ActivityContext {
-    pub(crate) id: ConversationId,
+    pub(crate) id: Scoped<ConversationId>,
     /// The epoch of the claim that the activity runs under.
     pub(crate) epoch: Epoch,
     pub(crate) services: Arc<Services>,
@@ -54,7 +55,7 @@ pub(crate) struct ActivityContext {
 impl ActivityContext {
     /// The tools of a definition. Asks its MCP servers for theirs, each within its time limit.
     async fn toolbox(&self, definition: Arc<Definition>) -> Toolbox {
-        let listings = self.services.mcp.listings(&definition).await;
+        let listings = self.services.mcp.listings(&self.id.tenant(), &definition).await;
         Toolbox::new(definition, &listings, self.client_tools.clone())
     }
 }
@@ -86,7 +87,9 @@ async fn run_in_span(activity: Activity, ctx: ActivityContext) -> Report {
             return Err(StoreError::Unavailable("this node could not renew its lease".to_owned()));
         }
         let action = perform(&activity, &ctx).await?;
-        Box::pin(offload_media::offload_media(&*ctx.services.blobs, action)).await
+        let tenant = ctx.id.tenant();
+        let blobs = TenantBlobs::new(&*ctx.services.blobs, &tenant);
+        Box::pin(offload_media::offload_media(blobs, action)).await
     };
     let clock = ctx.services.clock.clone();
     let work = ctx.backoffs.scope(activity.to_string(), clock, work);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use abide_conversation::remembered_decision::RememberedDecision;
-use abide_conversation::{AgentName, DecisionId, Revision};
+use abide_conversation::{AgentName, DecisionId, Revision, Scoped};
 use async_trait::async_trait;
 
 use crate::definition::Definition;
@@ -13,25 +13,36 @@ use crate::journal::StoreError;
 #[async_trait]
 pub trait Agents: Send + Sync + 'static {
     /// The newest revision of an agent; `None` if there is no such agent, or no longer.
-    async fn newest(&self, name: &AgentName) -> Result<Option<Arc<Definition>>, StoreError>;
+    async fn newest(&self, name: &Scoped<AgentName>)
+    -> Result<Option<Arc<Definition>>, StoreError>;
 
     /// One revision, also of a deleted agent: a turn ends on the revision that it began with.
-    async fn revision(&self, revision: &Revision) -> Result<Option<Arc<Definition>>, StoreError>;
+    async fn revision(
+        &self,
+        revision: &Scoped<Revision>,
+    ) -> Result<Option<Arc<Definition>>, StoreError>;
 
     /// One revision if it is cached; never reads the store.
-    fn cached(&self, revision: &Revision) -> Option<Arc<Definition>>;
+    fn cached(&self, revision: &Scoped<Revision>) -> Option<Arc<Definition>>;
 
     /// Stores a decision for all conversations of the agent. Storing it again is harmless.
     async fn remember(
         &self,
-        agent: &AgentName,
+        agent: &Scoped<AgentName>,
         decision: &RememberedDecision,
     ) -> Result<(), StoreError>;
 
     /// The decisions that apply to all conversations of the agent, oldest first. Some may have
     /// expired.
-    async fn decisions(&self, agent: &AgentName) -> Result<Vec<RememberedDecision>, StoreError>;
+    async fn decisions(
+        &self,
+        agent: &Scoped<AgentName>,
+    ) -> Result<Vec<RememberedDecision>, StoreError>;
 
     /// Deletes a decision; returns whether there was one.
-    async fn revoke(&self, agent: &AgentName, decision: &DecisionId) -> Result<bool, StoreError>;
+    async fn revoke(
+        &self,
+        agent: &Scoped<AgentName>,
+        decision: &DecisionId,
+    ) -> Result<bool, StoreError>;
 }

@@ -6,7 +6,7 @@ mod entry;
 use std::sync::Arc;
 use std::time::Duration;
 
-use abide_conversation::{ConversationId, Timestamp};
+use abide_conversation::{ConversationId, Scoped, Timestamp};
 use async_trait::async_trait;
 use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
@@ -34,7 +34,7 @@ pub trait AuditLog: Send + Sync + 'static {
     /// Stores an entry; does nothing if the conversation does not exist.
     async fn put_entry(
         &self,
-        id: &ConversationId,
+        id: &Scoped<ConversationId>,
         entry: &AuditEntry,
         expires_at: Timestamp,
     ) -> Result<(), StoreError>;
@@ -43,7 +43,7 @@ pub trait AuditLog: Send + Sync + 'static {
     /// those whose [key](AuditEntry::key) is smaller.
     async fn entries(
         &self,
-        id: &ConversationId,
+        id: &Scoped<ConversationId>,
         before: Option<&str>,
         limit: usize,
         now: Timestamp,
@@ -68,7 +68,7 @@ impl Recorder {
     /// entry that cannot be stored is logged and counted.
     pub fn record(
         &self,
-        id: &ConversationId,
+        id: &Scoped<ConversationId>,
         ttl: Duration,
         make: impl FnOnce() -> AuditEntry + Send + 'static,
     ) {
@@ -98,7 +98,7 @@ impl Recorder {
     }
 }
 
-fn report_lost(conversation: &ConversationId, reason: &str) {
+fn report_lost(conversation: &Scoped<ConversationId>, reason: &str) {
     metrics::counter!("abide_audit_lost_total").increment(1);
     tracing::warn!(%conversation, reason, "audit entry lost");
 }

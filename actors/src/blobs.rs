@@ -5,7 +5,7 @@ mod inline;
 mod request_budget;
 mod strip_base64;
 
-use abide_conversation::BlobId;
+use abide_conversation::{BlobId, Scoped, Tenant};
 use async_trait::async_trait;
 use bytes::Bytes;
 use sha2::{Digest, Sha256};
@@ -80,16 +80,42 @@ impl Blob {
 pub trait Blobs: Send + Sync + 'static {
     /// Stores a blob under its own id, with the configured durability. Returns whether it is new;
     /// storing it twice is harmless.
-    async fn put_blob(&self, id: &BlobId, blob: &Blob) -> Result<bool, StoreError>;
+    async fn put_blob(&self, id: &Scoped<BlobId>, blob: &Blob) -> Result<bool, StoreError>;
 
     /// The properties of a blob, without reading its bytes.
-    async fn blob_info(&self, id: &BlobId) -> Result<Option<BlobInfo>, StoreError>;
+    async fn blob_info(&self, id: &Scoped<BlobId>) -> Result<Option<BlobInfo>, StoreError>;
 
     /// Reads the whole blob.
-    async fn blob(&self, id: &BlobId) -> Result<Option<Blob>, StoreError>;
+    async fn blob(&self, id: &Scoped<BlobId>) -> Result<Option<Blob>, StoreError>;
 
     /// Deletes a blob even if something refers to it. Returns whether it existed.
-    async fn delete_blob(&self, id: &BlobId) -> Result<bool, StoreError>;
+    async fn delete_blob(&self, id: &Scoped<BlobId>) -> Result<bool, StoreError>;
+}
+
+/// The blobs of one tenant.
+#[derive(Clone, Copy)]
+pub struct TenantBlobs<'a> {
+    blobs: &'a dyn Blobs,
+    tenant: &'a Tenant,
+}
+
+impl<'a> TenantBlobs<'a> {
+    /// The blobs of this tenant in a store of all.
+    pub fn new(blobs: &'a dyn Blobs, tenant: &'a Tenant) -> Self {
+        Self { blobs, tenant }
+    }
+
+    async fn put(self, blob: &Blob) -> Result<bool, StoreError> {
+        self.blobs.put_blob(&Scoped::new(self.tenant, &blob.id()), blob).await
+    }
+
+    async fn info(self, id: &BlobId) -> Result<Option<BlobInfo>, StoreError> {
+        self.blobs.blob_info(&Scoped::new(self.tenant, id)).await
+    }
+
+    async fn get(self, id: &BlobId) -> Result<Option<Blob>, StoreError> {
+        self.blobs.blob(&Scoped::new(self.tenant, id)).await
+    }
 }
 
 #[cfg(test)]

@@ -29,7 +29,8 @@ use std::time::Duration;
 
 use abide_conversation::event::Event;
 use abide_conversation::{
-    Action, Command, ConversationId, Rejection, Seq, State, Transition, decide_and_fold, wanted,
+    Action, Command, ConversationId, Rejection, Scoped, Seq, State, Transition, decide_and_fold,
+    wanted,
 };
 use ractor::{Actor, ActorProcessingErr, ActorRef, ActorStatus, RpcReplyPort};
 
@@ -57,7 +58,7 @@ pub struct Conversation;
 
 /// What an actor is built from.
 pub struct Arguments {
-    pub id: ConversationId,
+    pub id: Scoped<ConversationId>,
     pub services: Arc<Services>,
     /// A holder known to be dead, whose claim the actor may replace.
     pub replacing: Option<Holder>,
@@ -108,7 +109,7 @@ pub enum ExitReason {
 
 /// A conversation in memory: its folded state, and caches and handles that may be lost at any time.
 pub struct LiveConversation {
-    pub(crate) id: ConversationId,
+    pub(crate) id: Scoped<ConversationId>,
     pub(crate) services: Arc<Services>,
     mailbox_depth: Arc<AtomicUsize>,
     replacing: Option<Holder>,

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, OnceLock, Weak};
 
-use abide_conversation::ConversationId;
+use abide_conversation::{ConversationId, Scoped};
 use async_trait::async_trait;
 
 use crate::journal::StoreError;
@@ -12,7 +12,11 @@ use crate::request::{Reply, Request, RequestError};
 #[async_trait]
 pub trait ConversationClient: Send + Sync + 'static {
     /// The reply. After `Lost` and `Store(Unavailable)`, the request may have been carried out.
-    async fn deliver(&self, id: &ConversationId, request: Request) -> Result<Reply, RequestError>;
+    async fn deliver(
+        &self,
+        id: &Scoped<ConversationId>,
+        request: Request,
+    ) -> Result<Reply, RequestError>;
 }
 
 /// A slot for the client, which can be made only after the conversations that need it.
@@ -28,7 +32,7 @@ impl ClientSlot {
     /// Delivers a request, if the node has started and not stopped.
     pub(crate) async fn deliver(
         &self,
-        id: &ConversationId,
+        id: &Scoped<ConversationId>,
         request: Request,
     ) -> Result<Reply, RequestError> {
         match self.0.get().and_then(Weak::upgrade) {

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use abide_conversation::command::TurnSettings;
 use abide_conversation::usage::Budget;
-use abide_conversation::{AgentName, ConversationId, Revision};
+use abide_conversation::{AgentName, ConversationId, Revision, Scoped};
 use serde_json::{Map, Value};
 
 use crate::expressions::schema::Schema;
@@ -102,7 +102,7 @@ impl Definition {
     }
 
     /// Where a conversation of this agent works.
-    pub fn site(&self, owner: &ConversationId) -> WorkspaceRef {
+    pub fn site(&self, owner: &Scoped<ConversationId>) -> WorkspaceRef {
         let workspace = self.workspace.as_ref();
         WorkspaceRef {
             root: workspace.map(|workspace| workspace.root.clone()),

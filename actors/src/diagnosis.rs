@@ -2,7 +2,7 @@
 
 use abide_conversation::event::{CallKind, SuspensionKind};
 use abide_conversation::state::{Call, CallPhase, OpenSuspension, Turn};
-use abide_conversation::{ConversationId, State, Step, Timestamp, wanted};
+use abide_conversation::{ConversationId, Scoped, State, Step, Timestamp, wanted};
 use serde::Serialize;
 
 use crate::backoff::Backoff;
@@ -21,7 +21,11 @@ pub struct Diagnosis {
 }
 
 /// Explains a conversation. `live` comes from its actor, if it has one.
-pub fn diagnose(id: &ConversationId, state: &State, live: Option<&Inspection>) -> Diagnosis {
+pub fn diagnose(
+    id: &Scoped<ConversationId>,
+    state: &State,
+    live: Option<&Inspection>,
+) -> Diagnosis {
     let requests = OperatorRequests(id);
     let backoffs = live.into_iter().flat_map(|live| &live.backoffs);
     if let Some(backoff) = backoffs.min_by_key(|backoff| backoff.until) {
@@ -45,7 +49,7 @@ pub fn diagnose(id: &ConversationId, state: &State, live: Option<&Inspection>) -
 }
 
 /// Explains a conversation that is quarantined.
-pub fn quarantined(id: &ConversationId, reason: &str, since: Timestamp) -> Diagnosis {
+pub fn quarantined(id: &Scoped<ConversationId>, reason: &str, since: Timestamp) -> Diagnosis {
     let requests = OperatorRequests(id);
     Diagnosis {
         waits_for: format!("an operator: its actor keeps crashing: {reason}"),
@@ -58,11 +62,11 @@ pub fn quarantined(id: &ConversationId, reason: &str, since: Timestamp) -> Diagn
 }
 
 /// The requests of operators about one conversation.
-struct OperatorRequests<'a>(&'a ConversationId);
+struct OperatorRequests<'a>(&'a Scoped<ConversationId>);
 
 impl OperatorRequests<'_> {
     fn path(&self, verb: &str) -> String {
-        format!("POST /admin/actors/{}/{verb}", self.0)
+        format!("POST /admin/actors/{}/{verb}", self.0.as_str().replace('/', "%2F"))
     }
 
     fn fail_or_cancel(&self, call: &Call) -> Vec<String> {

@@ -5,14 +5,17 @@ use std::fmt;
 use std::sync::Arc;
 
 use abide_conversation::event::{Event, SuspensionKind};
-use abide_conversation::identity::Participants;
+use abide_conversation::identity::{Participants, Subject};
 use abide_conversation::state::{ConversationStatus, PendingCall};
-use abide_conversation::{AgentName, CallId, ConversationId, Seq, State, Timestamp};
+use abide_conversation::{
+    AgentName, CallId, ConversationId, Scoped, Seq, State, Tenant, Timestamp,
+};
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
+use crate::access::Answerer;
 use crate::identity::{Epoch, Incarnation, NodeName};
 
 /// One incarnation of a node, which may hold conversations.
@@ -72,6 +75,30 @@ pub struct StoredResponse {
     pub body: Value,
     /// The store may delete it after this time.
     pub expires_at: Timestamp,
+}
+
+/// What a request was about whose response is stored: the keys of responses are unique within it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum ResponseScope {
+    Conversation(Scoped<ConversationId>),
+    /// An agent, and the decisions remembered for it.
+    Agent(Scoped<AgentName>),
+    /// The conversations that a tenant creates without choosing their ids.
+    Creations(Tenant),
+}
+
+impl ResponseScope {
+    /// The scope as text, unlike that of any other. Stores keep it, so it must never change.
+    pub fn text(&self) -> String {
+        let is_default = |tenant: &Tenant| *tenant == Tenant::default();
+        match self {
+            Self::Conversation(id) if is_default(&id.tenant()) => id.to_string(),
+            Self::Conversation(id) => format!("conversations/{id}"),
+            Self::Agent(name) => format!("agents/{name}"),
+            Self::Creations(tenant) if is_default(tenant) => "conversations/".to_owned(),
+            Self::Creations(tenant) => format!("conversations/{tenant}/"),
+        }
+    }
 }
 
 /// Everything that one decision writes, atomically.
@@ -174,6 +201,8 @@ pub struct InboxFilter {
     pub tool: Option<String>,
     pub conversation: Option<ConversationId>,
     pub visible_to: Viewer,
+    /// Only what they may answer.
+    pub answerable_by: Option<Answerer>,
 }
 
 /// Who looks at a list; it shows what they may see.
@@ -184,10 +213,10 @@ pub enum Viewer {
     Everything,
     /// This subject, as the owner or a member of conversations.
     Participant(String),
-    /// Whoever approves calls, whosever the conversations are.
-    Approver,
+    /// An approver, who sees the approvals that are asked of them, whosever the conversations are.
+    Approver(Subject),
     /// An approver who also is the owner or a member of conversations.
-    ApprovingParticipant(String),
+    ApprovingParticipant(Subject),
 }
 
 impl Viewer {
@@ -195,15 +224,22 @@ impl Viewer {
     pub fn sees(&self, participants: &Participants) -> bool {
         match self {
             Self::Everything => true,
-            Self::Participant(sub) | Self::ApprovingParticipant(sub) => participants.include(sub),
-            Self::Approver => false,
+            Self::Participant(sub) => participants.include(sub),
+            Self::ApprovingParticipant(subject) => participants.include(&subject.sub),
+            Self::Approver(_) => false,
         }
     }
 
-    /// Whether the viewer may see a suspension of this kind.
-    fn sees_suspension(&self, kind: SuspensionKind, participants: &Participants) -> bool {
-        let approves = matches!(self, Self::Approver | Self::ApprovingParticipant(_));
-        (approves && kind == SuspensionKind::Approval) || self.sees(participants)
+    /// Whether the viewer may see a suspension of a conversation of these participants.
+    fn sees_suspension(&self, pending: &PendingCall, participants: &Participants) -> bool {
+        let is_asked = match self {
+            Self::Everything | Self::Participant(_) => false,
+            Self::Approver(subject) | Self::ApprovingParticipant(subject) => {
+                pending.kind == SuspensionKind::Approval
+                    && pending.policy.as_ref().is_none_or(|policy| policy.asks(subject))
+            }
+        };
+        is_asked || self.sees(participants)
     }
 }
 
@@ -214,7 +250,11 @@ impl InboxFilter {
             && self.agent.as_ref().is_none_or(|agent| *agent == entry.agent)
             && self.tool.as_ref().is_none_or(|tool| *tool == entry.pending.tool)
             && self.conversation.as_ref().is_none_or(|id| *id == entry.conversation_id)
-            && self.visible_to.sees_suspension(entry.pending.kind, &entry.participants)
+            && self.visible_to.sees_suspension(&entry.pending, &entry.participants)
+            && self
+                .answerable_by
+                .as_ref()
+                .is_none_or(|caller| caller.may_answer(&entry.participants, &entry.pending))
     }
 }
 
@@ -231,19 +271,19 @@ pub trait Journal: Send + Sync + 'static {
     /// that does not exist yet can be claimed, too.
     async fn claim(
         &self,
-        id: &ConversationId,
+        id: &Scoped<ConversationId>,
         me: &Holder,
         dead: Option<&Holder>,
     ) -> Result<Claim, StoreError>;
 
     /// Gives a claim up. Does nothing if it is not the current one.
-    async fn release(&self, id: &ConversationId, claim: &Claim) -> Result<(), StoreError>;
+    async fn release(&self, id: &Scoped<ConversationId>, claim: &Claim) -> Result<(), StoreError>;
 
     /// Deletes a conversation with all its indexes, and stores `response` under its scope. `Fenced`
     /// unless `claim` is the current claim.
     async fn delete(
         &self,
-        id: &ConversationId,
+        id: &Scoped<ConversationId>,
         claim: &Claim,
         response: Option<StoredResponse>,
     ) -> Result<(), StoreError>;
@@ -255,7 +295,7 @@ pub trait Journal: Send + Sync + 'static {
     /// commit without events still writes its summary and its responses.
     async fn append(
         &self,
-        id: &ConversationId,
+        id: &Scoped<ConversationId>,
         claim: &Claim,
         commit: Commit,
     ) -> Result<(), StoreError>;
@@ -263,7 +303,10 @@ pub trait Journal: Send + Sync + 'static {
     /// The latest cached state, or one that the store has folded from it and the events after it, and
     /// the events after that; `None` if there is no such conversation. Takes as long as a long
     /// journal takes, and fails if the store falls silent in between.
-    async fn load(&self, id: &ConversationId) -> Result<Option<StoredConversation>, StoreError>;
+    async fn load(
+        &self,
+        id: &Scoped<ConversationId>,
+    ) -> Result<Option<StoredConversation>, StoreError>;
 
     /// [Claims](Journal::claim) a conversation, and [loads](Journal::load) it if `me` then holds
     /// it. A claim that replaces another holder's, who is dead then, counts its death if the
@@ -273,18 +316,18 @@ pub trait Journal: Send + Sync + 'static {
     /// that closed the store.
     async fn claim_and_load(
         &self,
-        id: &ConversationId,
+        id: &Scoped<ConversationId>,
         me: &Holder,
         dead: Option<&Holder>,
     ) -> Result<ClaimedConversation, StoreError>;
 
     /// Forgets the deaths that claims counted.
-    async fn reset_deaths(&self, id: &ConversationId) -> Result<(), StoreError>;
+    async fn reset_deaths(&self, id: &Scoped<ConversationId>) -> Result<(), StoreError>;
 
     /// At most `limit` events with `seq > after`, oldest first; empty for an unknown conversation.
     async fn events(
         &self,
-        id: &ConversationId,
+        id: &Scoped<ConversationId>,
         after: Seq,
         limit: usize,
     ) -> Result<Vec<Event>, StoreError>;
@@ -293,7 +336,7 @@ pub trait Journal: Send + Sync + 'static {
     /// appended to: it need not wait for their durability again.
     async fn own_events(
         &self,
-        id: &ConversationId,
+        id: &Scoped<ConversationId>,
         after: Seq,
         limit: usize,
     ) -> Result<Vec<Event>, StoreError> {
@@ -303,16 +346,21 @@ pub trait Journal: Send + Sync + 'static {
     /// At most `limit` events with `seq < before`, newest first.
     async fn events_before(
         &self,
-        id: &ConversationId,
+        id: &Scoped<ConversationId>,
         before: Seq,
         limit: usize,
     ) -> Result<Vec<Event>, StoreError>;
 
-    /// The response stored under a scope (a conversation's id, or another name) and a key, unless
-    /// it has expired at `now`.
+    /// The summary of a conversation, as of its last commit.
+    async fn summary(
+        &self,
+        id: &Scoped<ConversationId>,
+    ) -> Result<Option<ConversationSummary>, StoreError>;
+
+    /// The response stored under a scope and a key, unless it has expired at `now`.
     async fn stored_response(
         &self,
-        scope: &str,
+        scope: &ResponseScope,
         key: &str,
         now: Timestamp,
     ) -> Result<Option<StoredResponse>, StoreError>;

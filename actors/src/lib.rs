@@ -18,6 +18,7 @@ pub mod clock;
 pub mod context;
 pub mod conversation;
 pub mod conversation_client;
+pub mod credentials;
 pub mod definition;
 pub mod diagnosis;
 pub mod environment;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use abide_conversation::event::Event;
 use abide_conversation::state::ConversationStatus;
-use abide_conversation::{CallId, ConversationId, MessageId, Seq, Step, TurnId};
+use abide_conversation::{CallId, ConversationId, MessageId, Scoped, Seq, Step, TurnId};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -53,8 +53,11 @@ pub struct Delta {
 /// Delivers signals to the listeners of a conversation. Never blocks, never fails.
 pub trait LiveSink: Send + Sync + 'static {
     /// Sends a signal to all current listeners.
-    fn publish(&self, conversation: &ConversationId, signal: Signal);
+    fn publish(&self, conversation: &Scoped<ConversationId>, signal: Signal);
 
     /// The number of open event streams of a conversation; the receiver sees every change.
-    fn listeners(&self, conversation: &ConversationId) -> tokio::sync::watch::Receiver<usize>;
+    fn listeners(
+        &self,
+        conversation: &Scoped<ConversationId>,
+    ) -> tokio::sync::watch::Receiver<usize>;
 }

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use abide_conversation::{ConversationId, Timestamp};
+use abide_conversation::{ConversationId, Scoped, Timestamp};
 use tokio::sync::Notify;
 
 /// How often a node asks the store for the alarms ahead, and how far ahead it asks: what is set to
@@ -19,13 +19,13 @@ pub struct NearAlarms(Arc<Shared>);
 
 #[derive(Default)]
 struct Shared {
-    announced: Mutex<Vec<(Timestamp, ConversationId)>>,
+    announced: Mutex<Vec<(Timestamp, Scoped<ConversationId>)>>,
     arrival: Notify,
 }
 
 impl NearAlarms {
     /// Says that an alarm is set, for the poll may come after it.
-    pub fn announce(&self, id: &ConversationId, due: Timestamp, now: Timestamp) {
+    pub fn announce(&self, id: &Scoped<ConversationId>, due: Timestamp, now: Timestamp) {
         if now.checked_add(ALARM_POLL_INTERVAL).is_ok_and(|horizon| due > horizon) {
             return;
         }
@@ -38,7 +38,7 @@ impl NearAlarms {
     }
 
     /// Takes what was announced since the last call.
-    pub fn take(&self) -> Vec<(Timestamp, ConversationId)> {
+    pub fn take(&self) -> Vec<(Timestamp, Scoped<ConversationId>)> {
         std::mem::take(&mut self.0.announced.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
@@ -56,7 +56,7 @@ mod tests {
     #[tokio::test]
     async fn alarms_before_the_next_poll_are_announced_up_to_a_bound() {
         let at = |ms| Timestamp::from_millisecond(ms).unwrap();
-        let (alarms, id) = (NearAlarms::default(), ConversationId::new("x"));
+        let (alarms, id) = (NearAlarms::default(), Scoped::<ConversationId>::parse("x").unwrap());
         alarms.announce(&id, at(1_001), at(0));
         assert_eq!(alarms.take(), []);
         for due in 0..=i64::try_from(CAPACITY).unwrap() {

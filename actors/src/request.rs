@@ -19,10 +19,13 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use tokio::sync::oneshot;
 
-use crate::access::{Access, AccessError, ApprovalFault};
+use crate::access::{Access, AccessError};
 use crate::backoff::Backoff;
 use crate::journal::{Claim, Holder, StoreError};
 use crate::streaming::StreamingMessage;
+
+/// The largest `assigns`, `metadata` or `schema`: they are journalled and handed to every call.
+pub const MAX_MAP_BYTES: usize = 64 << 10;
 
 /// A request on its way to a conversation.
 ///
@@ -144,6 +147,18 @@ pub enum Request {
     Fork(ForkRequest),
     /// `POST /admin/actors/{id}/calls/{call_id}/fail`.
     FailCall(FailCallRequest),
+    /// `PATCH /v1/conversations/{id}`.
+    Update(UpdateRequest),
+}
+
+/// What is to be written about a conversation.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct UpdateRequest {
+    /// A JSON Merge Patch (RFC 7396) of the metadata.
+    pub metadata: Option<Map<String, Value>>,
+    /// All members from now on.
+    pub members: Option<Vec<String>>,
+    pub by: Principal,
 }
 
 /// An operator fails an open call.
@@ -244,6 +259,14 @@ pub enum Reply {
     Resolved {
         seq: Seq,
     },
+    /// A vote that does not decide yet.
+    Recorded {
+        /// How many have voted so.
+        votes: u32,
+        /// How many must.
+        needed: u32,
+        seq: Seq,
+    },
     Cancelled {
         cancelled: bool,
     },
@@ -254,6 +277,7 @@ pub enum Reply {
     Woken,
     Deleted,
     Revoked,
+    Updated,
     /// Between conversations: the request is journalled now, or was before.
     Noted,
     /// A child's reply to `Abandon`: the usage so far.
@@ -290,8 +314,6 @@ pub enum RequestError {
     /// The caller may read the conversation, and not do this.
     #[error("the credential does not permit this: it needs {needs}")]
     Forbidden { needs: String },
-    #[error("the caller's answer to an approval does not count: {}", because.as_str())]
-    ApprovalForbidden { because: ApprovalFault },
     /// A deletion found children, which must be deleted first.
     #[error("the conversation still has sub-agents")]
     ChildrenRemain,
@@ -306,7 +328,7 @@ impl From<AccessError> for RequestError {
         match error {
             AccessError::Hidden => Rejection::NotFound.into(),
             AccessError::Needs(needs) => Self::Forbidden { needs },
-            AccessError::Approval(because) => Self::ApprovalForbidden { because },
+            AccessError::Approval(because) => Rejection::VoteRefused(because).into(),
         }
     }
 }

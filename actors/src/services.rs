@@ -11,6 +11,7 @@ use crate::audit::Recorder;
 use crate::blobs::Blobs;
 use crate::clock::Clock;
 use crate::conversation_client::ClientSlot;
+use crate::credentials::Credentials;
 use crate::environment::Env;
 use crate::hooks::HookCaller;
 use crate::journal::Journal;
@@ -37,6 +38,7 @@ pub struct Services {
     pub mcp: Arc<Mcp>,
     pub workspaces: Arc<Workspaces>,
     pub clock: Arc<dyn Clock>,
+    pub credentials: Arc<dyn Credentials>,
     /// Where conversations announce that they are to be woken soon.
     pub near_alarms: NearAlarms,
     /// The way to other conversations.

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use abide_conversation::command::PartialMessage;
 use abide_conversation::message::text_block;
-use abide_conversation::{ConversationId, MessageId, Step, TurnId};
+use abide_conversation::{ConversationId, MessageId, Scoped, Step, TurnId};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use utoipa::ToSchema;
@@ -77,7 +77,12 @@ impl Stream {
     }
 
     /// Adds a piece and publishes it.
-    pub(crate) fn add(&self, live: &dyn LiveSink, conversation: &ConversationId, piece: Piece<'_>) {
+    pub(crate) fn add(
+        &self,
+        live: &dyn LiveSink,
+        conversation: &Scoped<ConversationId>,
+        piece: Piece<'_>,
+    ) {
         let mut guard = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(message) = guard.as_mut() else { return };
         message.delta_seq += 1;

@@ -8,7 +8,7 @@
 use std::sync::OnceLock;
 
 use abide_conversation::state::Call;
-use abide_conversation::{Attempt, CallId, ConversationId, Timestamp, TurnId};
+use abide_conversation::{Attempt, CallId, ConversationId, Scoped, Timestamp, TurnId};
 use sha2::{Digest, Sha256};
 
 /// Receives the spans of this process. Its methods must be quick: conversations wait for them.
@@ -50,7 +50,7 @@ pub fn end(span: Span) {
 
 /// The `traceparent` header of a request that this attempt of a tool makes.
 pub(crate) fn of_attempt(
-    conversation: &ConversationId,
+    conversation: &Scoped<ConversationId>,
     turn: Option<&TurnId>,
     call: &CallId,
     attempt: Attempt,
@@ -117,12 +117,12 @@ pub enum Attribute {
 
 impl SpanContext {
     /// The root of a turn's trace.
-    pub fn of_turn(conversation: &ConversationId, turn: &TurnId) -> Self {
+    pub fn of_turn(conversation: &Scoped<ConversationId>, turn: &TurnId) -> Self {
         Self::of(&["turn", conversation.as_str(), turn.as_str()])
     }
 
     /// The root of a trace outside of turns, by a unique name.
-    pub(crate) fn outside_turns(conversation: &ConversationId, name: &str) -> Self {
+    pub(crate) fn outside_turns(conversation: &Scoped<ConversationId>, name: &str) -> Self {
         Self::of(&["apart", conversation.as_str(), name])
     }
 
@@ -192,17 +192,18 @@ fn number(bytes: &[u8]) -> u128 {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 
     #[test]
     fn a_turn_has_the_same_trace_on_every_node() {
-        let (conversation, turn) = (ConversationId::new("c"), TurnId::new("t"));
+        let (conversation, turn) = (Scoped::parse("c").unwrap(), TurnId::new("t"));
         let root = SpanContext::of_turn(&conversation, &turn);
         assert_eq!(root, SpanContext::of_turn(&conversation, &turn));
         assert_ne!(
             root.trace,
-            SpanContext::of_turn(&ConversationId::new("ct"), &TurnId::new("")).trace
+            SpanContext::of_turn(&Scoped::parse("ct").unwrap(), &TurnId::new("")).trace
         );
         let call = CallId::new("call_1");
         let spans = [

@@ -58,6 +58,8 @@ const CHANGES = {
   child_call_closed: (state, call) => ({ child_pending: withoutChildCall(state, call) }),
   todos_changed: (_, { todos }) => ({ todos }),
   phase_changed: (_, { phase }) => ({ phase }),
+  // What stays is absent.
+  conversation_updated: (_, data) => data,
 };
 for (const outcome of ["completed", "cancelled", "halted", "failed"]) {
   CHANGES[`turn_${outcome}`] = () => ({ turn: null, streaming: null, pending: [], in_flight: [] });

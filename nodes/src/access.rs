@@ -19,7 +19,6 @@ mod key_set;
 pub mod permission;
 mod principal;
 pub mod routes;
-mod scope;
 mod session;
 pub mod signing_key;
 mod stored_keys;
@@ -33,6 +32,3 @@ pub use credential::Scope;
 pub(crate) use credential::{TokenGrant, TokenTarget};
 pub(crate) use credential_watch::CredentialWatch;
 pub(crate) use document::MAX_TTL;
-
-/// The `iss` of keys and tokens of our own.
-const ABIDE_ISSUER: &str = "abide";

@@ -5,13 +5,14 @@ mod actors;
 mod audit;
 mod blobs;
 mod repair;
+mod scoped_id;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use abide_actors::clock::Clock;
 use abide_actors::identity::NodeName;
-use abide_conversation::Timestamp;
+use abide_conversation::{ConversationId, Scoped, Timestamp};
 use abide_registry::membership::heartbeat::is_suspect;
 use abide_registry::membership::{Member, MemberState};
 use abide_registry::router::ConversationRouter;
@@ -173,7 +174,7 @@ async fn alarms(
 ) -> Result<Json<Value>, Problem> {
     let alarms = admin.store.alarms(limit(query.limit, 100, 1_000)?).await?;
     let now = admin.clock.now();
-    let row = |(id, due): &(abide_conversation::ConversationId, Timestamp)| {
+    let row = |(id, due): &(Scoped<ConversationId>, Timestamp)| {
         let lag_ms = now.duration_since(*due).as_millis().max(0);
         let lag_ms = u64::try_from(lag_ms).unwrap_or(u64::MAX);
         json!({"conversation_id": id, "due_at": due, "lag_ms": lag_ms})

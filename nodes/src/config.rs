@@ -17,6 +17,7 @@ use abide_registry::store::redis::{RedisUrl, RedisUrlError};
 use clap::builder::BoolishValueParser;
 use clap::{Parser, Subcommand, ValueEnum};
 
+pub use crate::access::document::AgentsOverHttp;
 pub use crate::keys_command::{Generate, KeysCommand};
 pub use allowed_host::AllowedHost;
 pub use origin::Origin;
@@ -65,6 +66,11 @@ pub struct Config {
     /// The file that says who may use the node. Required unless every address is loopback
     #[arg(long, env = "ABIDE_AUTH", value_name = "FILE")]
     pub auth: Option<PathBuf>,
+    /// Which definitions of agents are accepted over HTTP, unless the --auth file says otherwise for a
+    /// tenant: off, data (without bash, commands of MCP servers and a workspace root), or all; data if not
+    /// given with --auth, else all
+    #[arg(long, env = "ABIDE_AGENTS_OVER_HTTP", value_name = "WHICH")]
+    pub agents_over_http: Option<AgentsOverHttp>,
     /// Operators' API
     #[arg(long, env = "ABIDE_ADMIN_LISTEN", default_value = "127.0.0.1:9090")]
     pub admin_listen: SocketAddr,
@@ -127,6 +133,7 @@ impl Config {
             allow_origin: Vec::new(),
             allow_host: Vec::new(),
             auth: None,
+            agents_over_http: None,
             admin_listen: ANY_LOOPBACK_PORT,
             cluster_listen: ANY_LOOPBACK_PORT,
             cluster_advertise: None,

@@ -2,24 +2,26 @@
 
 use abide_actors::definition::Definition;
 use abide_actors::journal::StoreError;
-use abide_conversation::AgentName;
+use abide_conversation::{AgentName, Scoped};
 use abide_registry::store::Store;
 
 /// Logs the warnings of a definition.
-pub(crate) fn log(agent: &AgentName, warnings: &[String]) {
+pub(crate) fn log(agent: &str, warnings: &[String]) {
     for warning in warnings {
-        tracing::warn!(%agent, warning, "agent definition has a warning");
+        tracing::warn!(agent, warning, "agent definition has a warning");
     }
 }
 
 /// Warns of tools that ask an agent that does not exist. It may be defined later.
 pub(crate) async fn missing_agents(
     store: &dyn Store,
+    name: &Scoped<AgentName>,
     definition: &Definition,
 ) -> Result<Vec<String>, StoreError> {
     let mut warnings = Vec::new();
     for (tool, agent) in definition.asked_agents() {
-        if *agent != definition.name && store.agent(agent).await?.is_none() {
+        let asked = name.sibling(agent);
+        if asked != *name && store.agent(&asked).await?.is_none() {
             warnings.push(format!("tool {tool}: run.agent: there is no agent {agent}"));
         }
     }

@@ -9,6 +9,7 @@ mod console;
 pub(crate) mod conversations;
 mod cors;
 mod decisions;
+mod definition_policy;
 pub(crate) mod events;
 pub mod extract;
 mod frames;
@@ -120,7 +121,7 @@ fn routes() -> DeclaredApi<Api> {
         .routes(declared_routes!(agents::list))
         .routes(declared_routes!(agents::put, agents::get, agents::delete))
         .routes(declared_routes!(conversations::list, conversations::create))
-        .routes(declared_routes!(conversations::get, conversations::delete))
+        .routes(declared_routes!(conversations::get, conversations::update, conversations::delete))
         .routes(declared_routes!(messages::list, messages::send))
         .routes(declared_routes!(calls::resolve))
         .routes(declared_routes!(calls::cancel))

@@ -210,10 +210,6 @@ impl From<RequestError> for Problem {
             }
             RequestError::Overloaded => Kind::Overloaded,
             RequestError::Forbidden { needs } => return Self::forbidden(&needs),
-            RequestError::ApprovalForbidden { because } => {
-                let problem = Self::new(Kind::ApprovalForbidden, detail);
-                return problem.with("because", because.as_str().into());
-            }
         };
         Self::new(kind, detail)
     }
@@ -247,6 +243,10 @@ impl From<Rejection> for Problem {
             Rejection::QueueFull => Kind::Overloaded,
             Rejection::CallNotOpen(_) => Kind::CallNotOpen,
             Rejection::Stale => Kind::Internal,
+            Rejection::VoteRefused(because) => {
+                let problem = Self::new(Kind::ApprovalForbidden, detail);
+                return problem.with("because", because.as_str().into());
+            }
         };
         Self::new(kind, detail)
     }

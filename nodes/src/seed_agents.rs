@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use abide_actors::clock::Clock;
 use abide_actors::definition::Definition;
-use abide_actors::journal::{StoreError, StoredResponse};
-use abide_conversation::{Revision, Timestamp};
+use abide_actors::journal::{ResponseScope, StoreError, StoredResponse};
+use abide_conversation::{Revision, Scoped, Tenant, Timestamp};
 use abide_registry::agent_catalog::AgentCatalog;
 use abide_registry::cluster_view::ClusterView;
-use abide_registry::store::{Store, agent_scope};
+use abide_registry::store::Store;
 use serde_json::Value;
 use tokio::sync::watch;
 
@@ -39,8 +39,9 @@ pub(crate) async fn seed(
     }
     // Only now are those there that the others ask.
     for definition in definitions {
-        let warnings = definition_warnings::missing_agents(store, definition).await;
-        definition_warnings::log(&definition.name, &warnings.map_err(broken)?);
+        let name = Scoped::new(&Tenant::default(), &definition.name);
+        let warnings = definition_warnings::missing_agents(store, &name, definition).await;
+        definition_warnings::log(definition.name.as_str(), &warnings.map_err(broken)?);
     }
     Ok(())
 }
@@ -76,8 +77,9 @@ impl AgentRecord {
         definition: &Definition,
     ) -> Result<Self, StoreError> {
         // In this order: a revision that is seeded in between keeps its place.
-        let newest = store.newest(&definition.name).await?;
-        let scope = agent_scope(&definition.name);
+        let name = Scoped::new(&Tenant::default(), &definition.name);
+        let newest = store.newest(&name).await?;
+        let scope = ResponseScope::Agent(name);
         let seeded = store.stored_response(&scope, SEEDED_KEY, now).await?;
         Ok(Self { newest, seeded: seeded.map(|seeded| seeded.fingerprint) })
     }
@@ -95,7 +97,7 @@ impl AgentRecord {
             expires_at: Timestamp::MAX,
         };
         let newest = self.newest.as_ref();
-        if !catalog.put_if(definition.clone(), Some(seeded), newest).await? {
+        if !catalog.put_if(&Tenant::default(), definition.clone(), Some(seeded), newest).await? {
             tracing::info!(agent = %definition.name, "agent not seeded: it was changed meanwhile");
         }
         Ok(())
@@ -134,7 +136,6 @@ pub(crate) async fn restore_at_rejoin(
 #[allow(clippy::unwrap_used)]
 mod tests {
     use abide_actors::tools::Extensions;
-    use abide_conversation::AgentName;
     use abide_registry::store::memory::Memory;
     use serde_json::json;
 
@@ -176,7 +177,7 @@ mod tests {
         }
 
         async fn max_steps(&self) -> Option<Value> {
-            let agent = self.store.agent(&AgentName::new("a")).await.unwrap();
+            let agent = self.store.agent(&Scoped::parse("a").unwrap()).await.unwrap();
             agent.map(|agent| agent.definition["max_steps"].clone())
         }
     }
@@ -185,7 +186,7 @@ mod tests {
     async fn what_http_defined_stays_until_the_file_is_changed() {
         let node = Node::new();
         assert_eq!(node.starts_with(1).await, Some(json!(1)));
-        node.catalog.put(definition(9), None).await.unwrap();
+        node.catalog.put(&Tenant::default(), definition(9), None).await.unwrap();
         assert_eq!(node.starts_with(1).await, Some(json!(9)));
         assert_eq!(node.starts_with(2).await, Some(json!(2)), "a changed file wins");
         assert_eq!(node.starts_with(1).await, Some(json!(1)), "also one that was changed back");
@@ -197,10 +198,10 @@ mod tests {
         assert_eq!(node.starts_with(1).await, Some(json!(1)));
         assert_eq!(node.starts_with(2).await, Some(json!(2)), "the roll-out of a newer file");
         assert_eq!(node.rejoins_with(1).await, Some(json!(2)));
-        node.store.delete_agent(&AgentName::new("a"), None).await.unwrap();
+        node.store.delete_agent(&Scoped::parse("a").unwrap(), None).await.unwrap();
         assert_eq!(node.rejoins_with(2).await, None, "what HTTP deleted stays deleted");
         let another = Node::new();
-        another.catalog.put(definition(9), None).await.unwrap();
+        another.catalog.put(&Tenant::default(), definition(9), None).await.unwrap();
         assert_eq!(another.rejoins_with(1).await, Some(json!(9)), "what HTTP defined stays");
     }
 
@@ -215,7 +216,7 @@ mod tests {
         node.starts_with(1).await;
         let old = definition(2);
         let record = AgentRecord::read(&*node.store, Timestamp::UNIX_EPOCH, &old).await.unwrap();
-        node.catalog.put(definition(9), None).await.unwrap();
+        node.catalog.put(&Tenant::default(), definition(9), None).await.unwrap();
         record.replace(&node.catalog, &old).await.unwrap();
         assert_eq!(node.max_steps().await, Some(json!(9)));
         assert_eq!(node.starts_with(2).await, Some(json!(2)), "a later start looks anew");
@@ -225,7 +226,7 @@ mod tests {
     async fn what_http_deleted_stays_deleted_until_the_file_is_changed() {
         let node = Node::new();
         node.starts_with(1).await;
-        node.store.delete_agent(&AgentName::new("a"), None).await.unwrap();
+        node.store.delete_agent(&Scoped::parse("a").unwrap(), None).await.unwrap();
         assert_eq!(node.starts_with(1).await, None);
         assert_eq!(node.starts_with(2).await, Some(json!(2)));
     }

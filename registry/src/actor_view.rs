@@ -4,7 +4,7 @@ use abide_actors::identity::{Epoch, NodeName};
 use abide_actors::journal::{Claim, ConversationSummary};
 use abide_actors::request::Inspection;
 use abide_conversation::state::ConversationStatus;
-use abide_conversation::{ConversationId, Seq, Timestamp};
+use abide_conversation::{ConversationId, Scoped, Seq, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use crate::host::{ActorHandle, Quarantined};
@@ -12,7 +12,7 @@ use crate::host::{ActorHandle, Quarantined};
 /// A live or quarantined conversation in a listing.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ActorSummary {
-    pub conversation_id: ConversationId,
+    pub conversation_id: Scoped<ConversationId>,
     pub node: NodeName,
     pub epoch: Epoch,
     pub state: ConversationStatus,
@@ -38,7 +38,7 @@ pub struct ActorDetails {
 
 impl ActorSummary {
     /// The summary of a conversation whose live actor is `handle`.
-    pub fn new(id: &ConversationId, handle: &ActorHandle, live: &Inspection) -> Self {
+    pub fn new(id: &Scoped<ConversationId>, handle: &ActorHandle, live: &Inspection) -> Self {
         let streaming_bytes =
             live.streaming.as_ref().map(|partial| partial.text.len() + partial.thinking.len());
         let state_bytes =
@@ -60,7 +60,7 @@ impl ActorSummary {
 
     /// The summary of a conversation that its holder has quarantined, as the store has it.
     pub fn of_quarantined(
-        id: &ConversationId,
+        id: &Scoped<ConversationId>,
         claim: Claim,
         stored: &ConversationSummary,
         quarantined: &Quarantined,

@@ -10,7 +10,7 @@ use abide_actors::definition::Definition;
 use abide_actors::journal::{StoreError, StoredResponse};
 use abide_actors::tools::Extensions;
 use abide_conversation::remembered_decision::RememberedDecision;
-use abide_conversation::{AgentName, DecisionId, Revision};
+use abide_conversation::{AgentName, DecisionId, Revision, Scoped, Tenant};
 use async_trait::async_trait;
 
 use crate::store::{Store, StoredAgent};
@@ -29,7 +29,7 @@ pub struct AgentCatalog {
     store: Arc<dyn Store>,
     extensions: Arc<Extensions>,
     clock: Arc<dyn Clock>,
-    parsed: RwLock<HashMap<Revision, Arc<Definition>>>,
+    parsed: RwLock<HashMap<Scoped<Revision>, Arc<Definition>>>,
 }
 
 impl AgentCatalog {
@@ -43,43 +43,46 @@ impl AgentCatalog {
         &self.extensions
     }
 
-    /// Makes a definition the newest of its name. Returns whether the name was new.
+    /// Makes a definition the newest of its name in the tenant. Returns whether the name was new.
     pub async fn put(
         &self,
+        tenant: &Tenant,
         definition: Definition,
         response: Option<StoredResponse>,
     ) -> Result<bool, StoreError> {
-        let is_new = self.store.put_agent(stored(&definition), response).await?;
+        let is_new = self.store.put_agent(tenant, stored(&definition), response).await?;
         // Only now: a turn must not begin under a revision that the store may lose.
-        self.cache(Arc::new(definition));
+        self.cache(tenant, Arc::new(definition));
         Ok(is_new)
     }
 
-    /// Makes a definition the newest of its name if `newest` is that until then, or `None` and the
+    /// Makes a definition the newest of its name in the tenant if `newest` is that until then, or `None` and the
     /// name has none. Returns whether that was so.
     pub async fn put_if(
         &self,
+        tenant: &Tenant,
         definition: Definition,
         response: Option<StoredResponse>,
         newest: Option<&Revision>,
     ) -> Result<bool, StoreError> {
-        let was_put = self.store.put_agent_if(stored(&definition), response, newest).await?;
-        self.cache(Arc::new(definition));
+        let was_put =
+            self.store.put_agent_if(tenant, stored(&definition), response, newest).await?;
+        self.cache(tenant, Arc::new(definition));
         Ok(was_put)
     }
 
-    fn cache(&self, definition: Arc<Definition>) {
+    fn cache(&self, tenant: &Tenant, definition: Arc<Definition>) {
         let mut parsed = self.parsed.write().unwrap_or_else(PoisonError::into_inner);
         let bytes = parsed.values().map(|it| it.compiled_bytes()).fold(0, usize::saturating_add);
         let is_full = bytes.saturating_add(definition.compiled_bytes()) > MAX_CACHED_SCHEMA_BYTES;
         if parsed.len() >= MAX_CACHED_REVISIONS || is_full {
             parsed.clear();
         }
-        parsed.insert(definition.revision.clone(), definition);
+        parsed.insert(Scoped::new(tenant, &definition.revision), definition);
     }
 
     /// Parses a stored definition; one that this version does not accept counts as absent.
-    async fn parse(&self, stored: StoredAgent) -> Option<Arc<Definition>> {
+    async fn parse(&self, tenant: &Tenant, stored: StoredAgent) -> Option<Arc<Definition>> {
         let StoredAgent { name, revision, definition } = stored;
         let extensions = self.extensions.clone();
         // Compiling conditions, templates and schemas may take a while.
@@ -87,7 +90,7 @@ impl AgentCatalog {
         let reason = match tokio::task::spawn_blocking(parse).await {
             Ok(Ok(parsed)) => {
                 let definition = Arc::new(parsed.definition);
-                self.cache(definition.clone());
+                self.cache(tenant, definition.clone());
                 return Some(definition);
             }
             Ok(Err(mistakes)) => join_errors(&mistakes),
@@ -100,32 +103,38 @@ impl AgentCatalog {
 
 #[async_trait]
 impl Agents for AgentCatalog {
-    async fn newest(&self, name: &AgentName) -> Result<Option<Arc<Definition>>, StoreError> {
+    async fn newest(
+        &self,
+        name: &Scoped<AgentName>,
+    ) -> Result<Option<Arc<Definition>>, StoreError> {
         match self.store.newest(name).await? {
-            Some(newest) => self.revision(&newest).await,
+            Some(newest) => self.revision(&name.sibling(&newest)).await,
             None => Ok(None),
         }
     }
 
-    async fn revision(&self, revision: &Revision) -> Result<Option<Arc<Definition>>, StoreError> {
+    async fn revision(
+        &self,
+        revision: &Scoped<Revision>,
+    ) -> Result<Option<Arc<Definition>>, StoreError> {
         if let Some(cached) = self.cached(revision) {
             return Ok(Some(cached));
         }
         let stored = self.store.revision(revision).await?;
         match stored {
-            Some(stored) => Ok(self.parse(stored).await),
+            Some(stored) => Ok(self.parse(&revision.tenant(), stored).await),
             None => Ok(None),
         }
     }
 
-    fn cached(&self, revision: &Revision) -> Option<Arc<Definition>> {
+    fn cached(&self, revision: &Scoped<Revision>) -> Option<Arc<Definition>> {
         let parsed = self.parsed.read().unwrap_or_else(PoisonError::into_inner);
         parsed.get(revision).cloned()
     }
 
     async fn remember(
         &self,
-        agent: &AgentName,
+        agent: &Scoped<AgentName>,
         decision: &RememberedDecision,
     ) -> Result<(), StoreError> {
         let mut decisions = self.store.decisions(agent).await?;
@@ -147,11 +156,18 @@ impl Agents for AgentCatalog {
         self.store.set_decision(agent, &decision.id, Some(decision)).await.map(|_| ())
     }
 
-    async fn decisions(&self, agent: &AgentName) -> Result<Vec<RememberedDecision>, StoreError> {
+    async fn decisions(
+        &self,
+        agent: &Scoped<AgentName>,
+    ) -> Result<Vec<RememberedDecision>, StoreError> {
         self.store.decisions(agent).await
     }
 
-    async fn revoke(&self, agent: &AgentName, decision: &DecisionId) -> Result<bool, StoreError> {
+    async fn revoke(
+        &self,
+        agent: &Scoped<AgentName>,
+        decision: &DecisionId,
+    ) -> Result<bool, StoreError> {
         let now = self.clock.now();
         let mut decisions = self.store.decisions(agent).await?.into_iter();
         let live = decisions.find(|found| found.id == *decision && now < found.expires_at);
@@ -200,7 +216,7 @@ mod tests {
     async fn a_revoked_decision_does_not_come_back_when_it_is_given_again() {
         let catalog =
             AgentCatalog::new(Arc::new(Memory::default()), Arc::default(), Arc::new(FixedClock));
-        let agent = AgentName::new("demo");
+        let agent = Scoped::new(&Tenant::default(), &AgentName::new("demo"));
         let decision = RememberedDecision {
             id: DecisionId::new("dec_1"),
             tool: "send".to_owned(),
@@ -209,6 +225,7 @@ mod tests {
             matching: abide_conversation::remembered_decision::Match::Tool,
             fingerprint: String::new(),
             by: Principal::new("ann"),
+            voters: Vec::new(),
             expires_at: Timestamp::from_second(60).unwrap(),
         };
         catalog.remember(&agent, &decision).await.unwrap();

@@ -9,7 +9,7 @@ use std::time::Duration;
 use abide_actors::clock::Clock;
 use abide_actors::near_alarms::NearAlarms;
 use abide_actors::request::Request;
-use abide_conversation::{ConversationId, Timestamp};
+use abide_conversation::{ConversationId, Scoped, Timestamp};
 use futures::FutureExt;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -81,10 +81,14 @@ async fn partitions_change(seen: &mut watch::Receiver<Arc<ClusterView>>, before:
 
 /// The running wakes. One that panics ends as one that failed: its conversation is woken again.
 #[derive(Default)]
-struct Wakes(JoinSet<(ConversationId, bool)>);
+struct Wakes(JoinSet<(Scoped<ConversationId>, bool)>);
 
 impl Wakes {
-    fn start(&mut self, id: ConversationId, wake: impl Future<Output = bool> + Send + 'static) {
+    fn start(
+        &mut self,
+        id: Scoped<ConversationId>,
+        wake: impl Future<Output = bool> + Send + 'static,
+    ) {
         self.0.spawn(async move {
             let woken = AssertUnwindSafe(wake).catch_unwind().await.unwrap_or_else(|_| {
                 tracing::error!(conversation = %id, "wake panicked");
@@ -99,7 +103,7 @@ impl Wakes {
     }
 
     /// The conversation of a wake that has ended, and whether it was woken.
-    fn next_ended(&mut self) -> Option<(ConversationId, bool)> {
+    fn next_ended(&mut self) -> Option<(Scoped<ConversationId>, bool)> {
         // No wake is aborted, and none panics outside `catch_unwind`.
         self.0.try_join_next().and_then(Result::ok)
     }
@@ -109,7 +113,7 @@ impl Wakes {
 async fn wake(
     conversations: ConversationRouter,
     clock: Arc<dyn Clock>,
-    id: ConversationId,
+    id: Scoped<ConversationId>,
     due: Timestamp,
 ) -> bool {
     let wake = conversations.deliver(&id, Request::Wake, Vec::new());
@@ -139,7 +143,7 @@ mod tests {
     #[tokio::test]
     async fn the_conversation_of_a_wake_that_panics_is_woken_again() {
         let (mut wakes, mut planner) = (Wakes::default(), AlarmPlanner::default());
-        let (id, now) = (ConversationId::new("x"), Timestamp::UNIX_EPOCH);
+        let (id, now) = (Scoped::<ConversationId>::parse("x").unwrap(), Timestamp::UNIX_EPOCH);
         planner.expect(vec![(now, id.clone())]);
         assert_eq!(planner.plan(now, 0).0, [(id.clone(), now)]);
         wakes.start(id.clone(), panicking_wake());

@@ -85,6 +85,11 @@ impl ClusterClient {
         }))
     }
 
+    /// The process of this node.
+    pub fn process(&self) -> &ProcessId {
+        &self.0.process
+    }
+
     /// What this node may do now.
     pub fn lease(&self) -> &NodeLease {
         &self.0.lease

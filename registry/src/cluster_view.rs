@@ -101,6 +101,7 @@ pub(crate) mod tests {
             version: String::new(),
             protocol_version: 1,
             handshake_version: 1,
+            live_directory_version: 1,
             ports: Vec::new(),
             since: abide_conversation::Timestamp::UNIX_EPOCH,
             lease_ms: 5_000,

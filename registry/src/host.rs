@@ -18,7 +18,7 @@ use abide_actors::conversation::{
 };
 use abide_actors::journal::Holder;
 use abide_actors::services::Services;
-use abide_conversation::{ConversationId, Timestamp};
+use abide_conversation::{ConversationId, Scoped, Timestamp};
 use ractor::{
     Actor, ActorCell, ActorId, ActorProcessingErr, ActorRef, ActorStatus, RpcReplyPort,
     SupervisionEvent,
@@ -45,17 +45,17 @@ pub enum StartRefused {
 pub enum HostMsg {
     /// Returns the live actor of a conversation, starting one if there is none. Its claim replaces
     /// that of the dead holder, if one is named.
-    Ensure(ConversationId, Option<Holder>, RpcReplyPort<StartResult>),
+    Ensure(Scoped<ConversationId>, Option<Holder>, RpcReplyPort<StartResult>),
     /// The delay after a crash is over.
-    Restart(ConversationId),
+    Restart(Scoped<ConversationId>),
     /// Lets a conversation out of quarantine, or ends the delay before its restart, and starts it.
     /// Replies whether it was in either.
-    Retry(ConversationId, RpcReplyPort<bool>),
+    Retry(Scoped<ConversationId>, RpcReplyPort<bool>),
     /// Forgets a conversation that was deleted or released.
-    Forget(ConversationId),
-    Quarantined(ConversationId, RpcReplyPort<Option<Quarantined>>),
+    Forget(Scoped<ConversationId>),
+    Quarantined(Scoped<ConversationId>, RpcReplyPort<Option<Quarantined>>),
     /// The quarantined conversations of this node.
-    ListQuarantined(RpcReplyPort<Vec<(ConversationId, Quarantined)>>),
+    ListQuarantined(RpcReplyPort<Vec<(Scoped<ConversationId>, Quarantined)>>),
     /// Every conversation ends as soon as nothing in it runs.
     Drain,
     /// Ends every conversation now; its work resumes on another node.
@@ -80,20 +80,20 @@ pub struct Arguments {
     /// Takes the calls of other nodes.
     pub incoming: mpsc::Sender<RemoteCall>,
     /// Takes the conversations that a draining node leaves with work to do; no more than live here.
-    pub unfinished: mpsc::UnboundedSender<ConversationId>,
+    pub unfinished: mpsc::UnboundedSender<Scoped<ConversationId>>,
 }
 
 /// The state of the host.
 pub struct State {
     services: Arc<Services>,
     table: Arc<LiveTable>,
-    ids: HashMap<ActorId, ConversationId>,
+    ids: HashMap<ActorId, Scoped<ConversationId>>,
     /// Callers that wait for an actor to end and get its successor.
-    waiting: HashMap<ConversationId, Vec<RpcReplyPort<StartResult>>>,
+    waiting: HashMap<Scoped<ConversationId>, Vec<RpcReplyPort<StartResult>>>,
     incoming: mpsc::Sender<RemoteCall>,
-    unfinished: mpsc::UnboundedSender<ConversationId>,
+    unfinished: mpsc::UnboundedSender<Scoped<ConversationId>>,
     /// Only conversations that crashed recently.
-    crashes: HashMap<ConversationId, CrashHistory>,
+    crashes: HashMap<Scoped<ConversationId>, CrashHistory>,
     /// The actors that the store has refused since one last loaded.
     store_refusals: u64,
 }
@@ -179,7 +179,7 @@ impl Actor for Host {
                 let _ = state.incoming.try_send(call);
             }
             HostMsg::ListQuarantined(reply) => {
-                let quarantined = |(id, history): (&ConversationId, &CrashHistory)| {
+                let quarantined = |(id, history): (&Scoped<ConversationId>, &CrashHistory)| {
                     Some((id.clone(), history.quarantined.clone()?))
                 };
                 let _ = reply.send(state.crashes.iter().filter_map(quarantined).collect());
@@ -233,7 +233,7 @@ impl State {
     async fn ensure(
         &mut self,
         myself: &ActorRef<HostMsg>,
-        id: ConversationId,
+        id: Scoped<ConversationId>,
         replacing: Option<Holder>,
         reply: Option<RpcReplyPort<StartResult>>,
     ) -> Result<(), ActorProcessingErr> {
@@ -260,7 +260,7 @@ impl State {
     }
 
     /// Whether a delay before its restart runs, or callers wait for the restart.
-    fn awaits_restart(&self, id: &ConversationId) -> bool {
+    fn awaits_restart(&self, id: &Scoped<ConversationId>) -> bool {
         let is_delayed = self.crashes.get(id).is_some_and(|history| history.delay.is_some());
         is_delayed || self.waiting.contains_key(id)
     }
@@ -269,7 +269,7 @@ impl State {
     async fn restart(
         &mut self,
         myself: &ActorRef<HostMsg>,
-        id: ConversationId,
+        id: Scoped<ConversationId>,
     ) -> Result<(), ActorProcessingErr> {
         let replacing = self.crashes.get_mut(&id).and_then(CrashHistory::end_delay);
         let waiting = self.waiting.remove(&id).unwrap_or_default();
@@ -283,7 +283,7 @@ impl State {
     async fn start(
         &mut self,
         myself: &ActorRef<HostMsg>,
-        id: ConversationId,
+        id: Scoped<ConversationId>,
         replacing: Option<Holder>,
     ) -> Result<ActorHandle, ActorProcessingErr> {
         let mailbox_depth = Arc::new(AtomicUsize::new(0));

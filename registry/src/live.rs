@@ -1,22 +1,25 @@
 //! The live plane: signals from conversations to listeners, on this node and on others.
 
+mod channel;
+mod directory;
 mod gap_detector;
+mod plane;
 mod relay;
 
-use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use abide_actors::live::{LiveSink, Signal};
-use abide_conversation::{ConversationId, Seq};
+use abide_conversation::{ConversationId, Scoped, Seq};
 use bytes::Bytes;
 use tokio::sync::{broadcast, oneshot, watch};
 
 use crate::member::ProcessId;
-use crate::protocol::LiveUpdate;
+use crate::protocol::{LiveUpdate, Register, Registered};
 pub use gap_detector::detect_gaps;
+use plane::Plane;
+use relay::Outgoing;
 pub use relay::relay;
-use relay::{Outbox, Outgoing};
 
 /// How many signals may wait for one listener. Past that it loses deltas and reads the journal from
 /// the store. The buffer is allocated with the first listener: 40 bytes for each signal.
@@ -27,34 +30,11 @@ const MAX_WAITING_SIGNALS: usize = 128;
 #[derive(Clone, Debug, Default)]
 pub struct Hub(Arc<Mutex<Plane>>);
 
-#[derive(Debug, Default)]
-struct Plane {
-    channels: HashMap<ConversationId, Channel>,
-    /// What waits to be sent to other nodes, by process.
-    outboxes: HashMap<ProcessId, Outbox>,
-}
-
-#[derive(Debug)]
-struct Channel {
-    /// Created with the first listener, because a channel allocates its buffer at once.
-    signals: Option<broadcast::Sender<StreamItem>>,
-    /// The number of event streams that are open on this node.
-    local_streams: usize,
-    /// The other processes where event streams are open.
-    remote_processes: BTreeSet<ProcessId>,
-    /// The number of listeners, where another process counts as one.
-    listeners: watch::Sender<usize>,
-    /// The last event that was sent to the listeners here.
-    last_seq: Seq,
-    /// Whether the conversation may have descendants whose calls its listeners are sent.
-    has_children: bool,
-}
-
 /// An open event stream; dropping it closes it.
 #[derive(Debug)]
 pub struct Subscription {
     hub: Hub,
-    id: ConversationId,
+    id: Scoped<ConversationId>,
     signals: Option<broadcast::Receiver<StreamItem>>,
 }
 
@@ -86,33 +66,20 @@ impl SharedSignal {
 
 impl Hub {
     /// Opens an event stream, which receives everything that is published on this node from now on.
-    pub fn subscribe(&self, id: &ConversationId) -> Subscription {
+    pub fn subscribe(&self, id: &Scoped<ConversationId>) -> Subscription {
         let mut plane = self.plane();
-        let channel = plane.channels.entry(id.clone()).or_insert_with(Channel::new);
+        let channel = plane.channel(id);
         channel.local_streams += 1;
         channel.update_listeners();
         let signals =
             channel.signals.get_or_insert_with(|| broadcast::Sender::new(MAX_WAITING_SIGNALS));
         let signals = Some(signals.subscribe());
+        let is_first = channel.local_streams == 1;
         metrics::gauge!("abide_event_streams").increment(1);
-        if channel.local_streams == 1 {
-            plane.announce(|| Outgoing::Listen(id.clone()));
+        if is_first {
+            plane.begin_listening(id);
         }
         Subscription { hub: self.clone(), id: id.clone(), signals }
-    }
-
-    /// Waits, for at most `timeout`, until every connected node knows what this one listens to.
-    /// What a slower node publishes in the meantime is found in the journal.
-    pub async fn wait_until_announced(&self, timeout: Duration) {
-        let mut received = Vec::new();
-        self.plane().announce(|| {
-            let (reply, acknowledged) = oneshot::channel();
-            received.push(acknowledged);
-            Outgoing::Barrier(reply)
-        });
-        let all = futures::future::join_all(received);
-        // After the timeout the gap detector finds what was missed.
-        let _ = tokio::time::timeout(timeout, all).await;
     }
 
     /// Applies the update of another process. `false` if that process has no outbox here: then it
@@ -123,27 +90,14 @@ impl Hub {
         if update.forgot {
             outbox.put(Outgoing::Anew);
         }
-        if update.anew {
-            plane.forget(from);
-        }
-        for id in update.listen {
-            let channel = plane.channels.entry(id).or_insert_with(Channel::new);
-            channel.remote_processes.insert(from.clone());
-            channel.update_listeners();
-        }
-        for id in &update.unlisten {
-            plane.unlisten(id, from);
-        }
-        let children = update.children.into_iter().map(|(id, calls)| (id, Signal::Child(calls)));
-        for (id, signal) in update.signals.into_iter().chain(children) {
-            if let Some(channel) = plane.channels.get_mut(&id) {
-                channel.send_signal(signal);
-            }
-        }
-        if update.missed {
-            plane.report_missed();
-        }
+        plane.apply(from, update);
         true
+    }
+
+    /// Registers another process in the directory here. `None` as in [`apply`](Self::apply).
+    pub(crate) fn register(&self, from: &ProcessId, request: Register) -> Option<Registered> {
+        let mut plane = self.plane();
+        plane.outboxes.contains_key(from).then(|| plane.register(from, request))
     }
 
     fn plane(&self) -> MutexGuard<'_, Plane> {
@@ -152,105 +106,43 @@ impl Hub {
 }
 
 impl LiveSink for Hub {
-    fn publish(&self, conversation: &ConversationId, signal: Signal) {
-        let mut plane = self.plane();
-        let Plane { channels, outboxes } = &mut *plane;
-        let Some(channel) = channels.get_mut(conversation) else { return };
-        for process in &channel.remote_processes {
-            if let Some(outbox) = outboxes.get(process) {
-                outbox.put(Outgoing::Signal(conversation.clone(), signal.clone()));
-            }
-        }
-        channel.send_signal(signal);
+    fn publish(&self, conversation: &Scoped<ConversationId>, signal: Signal) {
+        self.plane().publish(conversation, signal);
     }
 
-    fn listeners(&self, conversation: &ConversationId) -> watch::Receiver<usize> {
-        let channels = &mut self.plane().channels;
+    fn listeners(&self, conversation: &Scoped<ConversationId>) -> watch::Receiver<usize> {
+        let mut plane = self.plane();
+        let channels = &mut plane.channels;
         // Channels that only a former watch needed are removed before the map grows.
         if channels.len() == channels.capacity() {
             channels.retain(|_, channel| channel.is_used());
         }
-        channels.entry(conversation.clone()).or_insert_with(Channel::new).listeners.subscribe()
-    }
-}
-
-impl Plane {
-    fn announce(&self, mut message: impl FnMut() -> Outgoing) {
-        for outbox in self.outboxes.values() {
-            outbox.put(message());
-        }
-    }
-
-    /// The conversations that have listeners on this node.
-    fn local_subscriptions(&self) -> Vec<ConversationId> {
-        let here = self.channels.iter().filter(|(_, channel)| channel.local_streams > 0);
-        here.map(|(id, _)| id.clone()).collect()
-    }
-
-    /// Removes all listeners of another process.
-    fn forget(&mut self, process: &ProcessId) {
-        self.channels.retain(|_, channel| {
-            if channel.remote_processes.remove(process) {
-                channel.update_listeners();
-            }
-            channel.is_used()
-        });
-    }
-
-    fn unlisten(&mut self, id: &ConversationId, process: &ProcessId) {
-        let Some(channel) = self.channels.get_mut(id) else { return };
-        channel.remote_processes.remove(process);
-        channel.update_listeners();
-        if !channel.is_used() {
-            self.channels.remove(id);
-        }
-    }
-
-    /// Tells every listener here to read the journal.
-    fn report_missed(&mut self) {
-        for channel in self.channels.values_mut() {
-            channel.send(StreamItem::Missed);
-        }
-    }
-}
-
-impl Channel {
-    fn new() -> Self {
-        Self {
-            signals: None,
-            local_streams: 0,
-            remote_processes: BTreeSet::new(),
-            listeners: watch::Sender::new(0),
-            last_seq: Seq::ZERO,
-            has_children: false,
-        }
-    }
-
-    fn send_signal(&mut self, signal: Signal) {
-        if let Signal::Committed(events) = &signal {
-            self.last_seq = events.last().map_or(Seq::ZERO, |event| event.seq).max(self.last_seq);
-        }
-        self.send(StreamItem::Signal(Arc::new(SharedSignal::new(signal))));
-    }
-
-    fn send(&self, item: StreamItem) {
-        if let Some(signals) = &self.signals {
-            // Without a listener there is nothing to lose.
-            let _ = signals.send(item);
-        }
-    }
-
-    fn update_listeners(&self) {
-        let listeners = self.local_streams + self.remote_processes.len();
-        self.listeners.send_if_modified(|known| std::mem::replace(known, listeners) != listeners);
-    }
-
-    fn is_used(&self) -> bool {
-        *self.listeners.borrow() > 0 || self.listeners.receiver_count() > 0
+        plane.begin_publishing(conversation);
+        plane.channel(conversation).listeners.subscribe()
     }
 }
 
 impl Subscription {
+    /// Waits, for at most `timeout`, until every connected node that publishes signals of this
+    /// conversation knows that this one listens. What a slower node publishes in the meantime is found
+    /// in the journal.
+    pub async fn wait_until_announced(&self, timeout: Duration) {
+        let announced = async {
+            // The first answer names those that publish.
+            for step in [0, 1] {
+                let mut received = Vec::new();
+                for outbox in &self.hub.plane().told_of(&self.id)[step] {
+                    let (reply, acknowledged) = oneshot::channel();
+                    outbox.put(Outgoing::Barrier(reply));
+                    received.push(acknowledged);
+                }
+                futures::future::join_all(received).await;
+            }
+        };
+        // After the timeout the gap detector finds what was missed.
+        let _ = tokio::time::timeout(timeout, announced).await;
+    }
+
     /// The next item; `None` when the node shuts down.
     pub async fn next(&mut self) -> Option<StreamItem> {
         match self.signals.as_mut()?.recv().await {
@@ -301,12 +193,12 @@ impl Drop for Subscription {
         let Some(channel) = plane.channels.get_mut(&self.id) else { return };
         channel.local_streams = channel.local_streams.saturating_sub(1);
         channel.update_listeners();
-        let is_silent = channel.local_streams == 0;
+        let told = (channel.local_streams == 0).then(|| std::mem::take(&mut channel.publishers));
         if !channel.is_used() {
             plane.channels.remove(&self.id);
         }
-        if is_silent {
-            plane.announce(|| Outgoing::Unlisten(self.id.clone()));
+        if let Some(told) = told {
+            plane.end_listening(&self.id, told);
         }
     }
 }

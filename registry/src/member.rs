@@ -36,6 +36,10 @@ pub struct Member {
     /// The version of the handshake that it expects; builds before version 1 do not name theirs.
     #[serde(default, rename = "handshake")]
     pub handshake_version: u32,
+    /// The version of the directory of listeners that it knows; builds before version 1 do not name
+    /// theirs.
+    #[serde(default, rename = "live_directory")]
+    pub live_directory_version: u32,
     /// The TCP ports on which its process listens, which no command of a tool may connect to.
     #[serde(default)]
     pub ports: Vec<u16>,

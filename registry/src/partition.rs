@@ -3,7 +3,7 @@
 use std::fmt;
 
 use abide_actors::identity::NodeName;
-use abide_conversation::ConversationId;
+use abide_conversation::{ConversationId, Scoped};
 use sha2::{Digest, Sha256};
 
 /// The number of partitions, for ever: keys in the store contain the partition.
@@ -34,14 +34,19 @@ impl Partition {
         (0..=u8::MAX).map(Self)
     }
 
+    /// The number of the partition, from 0.
+    pub(crate) fn index(self) -> usize {
+        usize::from(self.0)
+    }
+
     /// The word and the bit of a [`PartitionSet`] that stand for this partition.
     fn position(self) -> (usize, u64) {
         (usize::from(self.0) / 64, 1 << (self.0 % 64))
     }
 }
 
-impl From<&ConversationId> for Partition {
-    fn from(id: &ConversationId) -> Self {
+impl From<&Scoped<ConversationId>> for Partition {
+    fn from(id: &Scoped<ConversationId>) -> Self {
         Self::of(id.as_str())
     }
 }
@@ -100,7 +105,7 @@ impl FromIterator<Partition> for PartitionSet {
 
 /// The weight of a name for a key: the name with the largest weight gets the key. Nodes of all
 /// versions must agree, or two nodes leave a partition to each other.
-pub(crate) fn rendezvous_weight(name: &NodeName, key: impl fmt::Display) -> [u8; 8] {
+pub(crate) fn rendezvous_weight(name: impl fmt::Display, key: impl fmt::Display) -> [u8; 8] {
     let digest = Sha256::digest(format!("{name}\n{key}"));
     let mut weight = [0; 8];
     weight.copy_from_slice(&digest[..8]);

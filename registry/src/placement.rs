@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::str::FromStr;
 
 use abide_actors::journal::Holder;
-use abide_conversation::ConversationId;
+use abide_conversation::{ConversationId, Scoped};
 
 use crate::cluster_view::ClusterView;
 use crate::member::{LinkState, Member, MemberState};
@@ -58,7 +58,7 @@ pub struct PlacementRules {
 /// A claim is never taken from a holder that may live: `confirmed_dead` is the holder that the
 /// store has declared dead in the course of this search, if any.
 pub fn locate(
-    id: &ConversationId,
+    id: &Scoped<ConversationId>,
     holder: Option<&Holder>,
     confirmed_dead: Option<&Holder>,
     view: &ClusterView,
@@ -82,7 +82,7 @@ pub fn locate(
 }
 
 fn place_unheld(
-    id: &ConversationId,
+    id: &Scoped<ConversationId>,
     replacing: Option<&Holder>,
     view: &ClusterView,
     rules: PlacementRules,
@@ -133,14 +133,18 @@ pub fn is_orphan<'h>(
 ///
 /// Never chooses a draining member, even when it is the only one left, nor one that cannot be
 /// reached. Without a choice the caller answers `Unavailable`.
-pub fn place<'v>(policy: Policy, id: &ConversationId, view: &'v ClusterView) -> Option<&'v Member> {
+pub fn place<'v>(
+    policy: Policy,
+    id: &Scoped<ConversationId>,
+    view: &'v ClusterView,
+) -> Option<&'v Member> {
     elsewhere(policy, id, view, None)
 }
 
 /// Chooses the node for a conversation as [`place`] does, but never the node of `excluded`.
 pub fn elsewhere<'v>(
     policy: Policy,
-    id: &ConversationId,
+    id: &Scoped<ConversationId>,
     view: &'v ClusterView,
     excluded: Option<&Holder>,
 ) -> Option<&'v Member> {
@@ -149,7 +153,7 @@ pub fn elsewhere<'v>(
         accepts && excluded != Some(&member.holder)
     };
     let node = |member: &&Member| member.holder.node.clone();
-    let preference = |member: &&Member| (rendezvous_weight(&node(member), id), node(member));
+    let preference = |member: &&Member| (rendezvous_weight(node(member), id), node(member));
     let here = view.member(&view.me).filter(is_eligible);
     match policy {
         Policy::Local if here.is_some() => here,

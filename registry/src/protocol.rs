@@ -11,7 +11,7 @@ use std::sync::Arc;
 use abide_actors::child_calls::ChildCalls;
 use abide_actors::live::Signal;
 use abide_actors::request::{Inspection, ReleaseOutcome, Reply, RequestError};
-use abide_conversation::{ConversationId, Timestamp};
+use abide_conversation::{ConversationId, Scoped, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use crate::actor_view::{ActorDetails, ActorSummary};
@@ -23,6 +23,10 @@ pub use calls::{
 
 /// The version of this protocol. Nodes of different versions do not connect.
 pub const PROTOCOL_VERSION: u32 = 1;
+
+/// The version of the directory of listeners and publishers. A node that does not know it, version 0, is
+/// told of every listener, and tells all nodes of its own.
+pub const LIVE_DIRECTORY_VERSION: u32 = 1;
 
 /// The version of the handshake that precedes the protocol. In version 0 both ends show keys that are
 /// derived from the secret, in version 1 the dialling side proves the secret first. A node of version
@@ -55,6 +59,7 @@ pub enum CallRequest {
     Kill(Kill),
     Drain,
     Tell(LiveUpdate),
+    Register(Register),
     Retry(Retry),
     #[serde(rename = "let_go")]
     Release(Release),
@@ -83,6 +88,7 @@ pub enum CallOutcome {
     Late,
     /// Nothing was done: this node does not know calls of this kind.
     Unintelligible,
+    Registered(Registered),
     Retried(Result<Vec<String>, RequestError>),
     #[serde(rename = "parted")]
     Released(Result<ReleaseOutcome, RequestError>),
@@ -93,15 +99,56 @@ pub enum CallOutcome {
 pub struct LiveUpdate {
     /// `listen` is all that the sender listens to and replaces what it said before.
     pub anew: bool,
-    pub listen: Vec<ConversationId>,
-    pub unlisten: Vec<ConversationId>,
-    pub signals: Vec<(ConversationId, Signal)>,
+    pub listen: Vec<Scoped<ConversationId>>,
+    pub unlisten: Vec<Scoped<ConversationId>>,
+    pub signals: Vec<(Scoped<ConversationId>, Signal)>,
     /// The sender has forgotten what the receiver told it, and wants to be told everything anew.
     #[serde(default)]
     pub forgot: bool,
     /// What descendants of roots wait for, with the root. A node of an older version ignores it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub children: Vec<(ConversationId, Arc<ChildCalls>)>,
+    pub children: Vec<(Scoped<ConversationId>, Arc<ChildCalls>)>,
+    /// Processes that publish signals of these conversations, which the receiver tells whether it
+    /// listens. Only the node that keeps the directory says so.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub publishers: Vec<(Scoped<ConversationId>, ProcessId)>,
     /// Signals for the receiver's listeners were dropped: they must read the journal.
     pub missed: bool,
+}
+
+/// What a node registers in the directory that the receiver keeps.
+#[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Register {
+    /// This is all that the sender has to register, and replaces what it registered before.
+    pub anew: bool,
+    pub listen: Vec<Scoped<ConversationId>>,
+    pub unlisten: Vec<Scoped<ConversationId>>,
+    pub publish: Vec<Scoped<ConversationId>>,
+    pub unpublish: Vec<Scoped<ConversationId>>,
+}
+
+/// What the directory knows of the other side of each registration.
+#[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Registered {
+    /// The other processes that publish, by conversation.
+    pub publishers: Vec<(Scoped<ConversationId>, Vec<ProcessId>)>,
+    /// The other processes with listeners, by conversation that is published; they say so themselves.
+    pub listeners: Vec<(Scoped<ConversationId>, Vec<ProcessId>)>,
+}
+
+impl LiveUpdate {
+    /// Whether it says nothing.
+    pub fn is_empty(&self) -> bool {
+        let is_silent = !self.anew && !self.forgot && !self.missed;
+        let has_no_listeners = self.listen.is_empty() && self.unlisten.is_empty();
+        let has_no_signals = self.signals.is_empty() && self.children.is_empty();
+        is_silent && has_no_listeners && has_no_signals && self.publishers.is_empty()
+    }
+}
+
+impl Register {
+    /// Whether it says nothing.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
 }

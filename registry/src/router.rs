@@ -17,13 +17,14 @@ use std::time::Duration;
 use abide_actors::access::Access;
 use abide_actors::conversation::{self, ConversationMsg};
 use abide_actors::conversation_client::ConversationClient;
-use abide_actors::journal::{Holder, StoreError};
+use abide_actors::journal::{Holder, ResponseScope, StoreError};
 use abide_actors::request::{
     Delivery, DeliveryOutcome, IdempotencyKey, Reply, Request, RequestContext, RequestError,
+    UpdateRequest,
 };
 use abide_actors::services::Services;
 use abide_conversation::identity::Participants;
-use abide_conversation::{ConversationId, Rejection};
+use abide_conversation::{ConversationId, Rejection, Scoped};
 use async_trait::async_trait;
 use ractor::ActorRef;
 
@@ -57,7 +58,7 @@ pub struct ConversationRouter {
     cluster: ClusterClient,
     policy: Policy,
     /// The last known holder of each conversation that was found on another node.
-    remote_holders: Arc<Mutex<HashMap<ConversationId, Holder>>>,
+    remote_holders: Arc<Mutex<HashMap<Scoped<ConversationId>, Holder>>>,
 }
 
 impl ConversationRouter {
@@ -85,7 +86,7 @@ impl ConversationRouter {
     /// After `Lost`, `Unavailable` and `Store(Unavailable)` it is unknown whether the request was carried out.
     pub async fn deliver(
         &self,
-        id: &ConversationId,
+        id: &Scoped<ConversationId>,
         request: Request,
         idempotency_keys: Vec<IdempotencyKey>,
     ) -> Result<Reply, RequestError> {
@@ -95,7 +96,7 @@ impl ConversationRouter {
     /// Carries a request of somebody to its conversation, which judges it, and brings back the reply.
     pub async fn deliver_for(
         &self,
-        id: &ConversationId,
+        id: &Scoped<ConversationId>,
         request: Request,
         context: RequestContext,
     ) -> Result<Reply, RequestError> {
@@ -107,6 +108,7 @@ impl ConversationRouter {
             // A user's own call takes as long as its tool may.
             Request::Dispatch(_) => self.route(id, request, context).await,
             Request::Delete => self.delete(id, context).await,
+            Request::Update(update) => self.update(id, update.clone(), context).await,
             _ => self.route_in_time(id, request, context).await,
         }
     }
@@ -115,7 +117,7 @@ impl ConversationRouter {
     /// goes on where it ended.
     async fn delete(
         &self,
-        id: &ConversationId,
+        id: &Scoped<ConversationId>,
         context: RequestContext,
     ) -> Result<Reply, RequestError> {
         self.check_may_delete(id, &context.access).await?;
@@ -133,11 +135,26 @@ impl ConversationRouter {
         Err(unavailable("the conversation keeps spawning sub-agents"))
     }
 
+    /// Changes what is written about a conversation, and then its members everywhere below it.
+    async fn update(
+        &self,
+        id: &Scoped<ConversationId>,
+        update: UpdateRequest,
+        context: RequestContext,
+    ) -> Result<Reply, RequestError> {
+        let (by, changes_members) = (update.by.clone(), update.members.is_some());
+        let reply = self.route_in_time(id, Request::Update(update), context).await?;
+        if changes_members {
+            self.update_members_of_children(id, &by).await?;
+        }
+        Ok(reply)
+    }
+
     /// Judges a deletion before its children are touched. One whose journal cannot be read is
     /// deleted by those who may delete any.
     async fn check_may_delete(
         &self,
-        id: &ConversationId,
+        id: &Scoped<ConversationId>,
         access: &Access,
     ) -> Result<(), RequestError> {
         if access.is_unrestricted() {
@@ -154,7 +171,7 @@ impl ConversationRouter {
         Ok(access.check(&participants, created_at)?)
     }
 
-    async fn delete_quarantined(&self, id: &ConversationId) -> Result<Reply, RequestError> {
+    async fn delete_quarantined(&self, id: &Scoped<ConversationId>) -> Result<Reply, RequestError> {
         let reported = self.report_deletion_to_parent(id).await;
         let children = match reported {
             Ok(()) => Box::pin(self.delete_children(id)).await,
@@ -173,7 +190,7 @@ impl ConversationRouter {
 
     async fn route_in_time(
         &self,
-        id: &ConversationId,
+        id: &Scoped<ConversationId>,
         request: Request,
         context: RequestContext,
     ) -> Result<Reply, RequestError> {
@@ -185,7 +202,7 @@ impl ConversationRouter {
     /// Delivers a request, here or to another node, until an actor takes it.
     async fn route(
         &self,
-        id: &ConversationId,
+        id: &Scoped<ConversationId>,
         mut request: Request,
         mut context: RequestContext,
     ) -> Result<Reply, RequestError> {
@@ -212,7 +229,7 @@ impl ConversationRouter {
     async fn deliver_to_member(
         &self,
         member: &Member,
-        id: &ConversationId,
+        id: &Scoped<ConversationId>,
         request: Request,
         context: RequestContext,
     ) -> Result<DeliveryOutcome, RequestError> {
@@ -254,7 +271,7 @@ impl ConversationRouter {
     }
 
     /// Deletes a conversation whose actor cannot live on this node.
-    async fn delete_here(&self, id: &ConversationId) -> Result<Reply, RequestError> {
+    async fn delete_here(&self, id: &Scoped<ConversationId>) -> Result<Reply, RequestError> {
         let me = self.services.lease.me();
         let claim = self.store.claim(id, &me, Some(&me)).await?;
         if claim.holder != me {
@@ -295,7 +312,7 @@ impl ConversationRouter {
     /// the request creates it. Returns the first reply to a delete that is repeated.
     async fn check_exists(
         &self,
-        id: &ConversationId,
+        id: &Scoped<ConversationId>,
         request: &Request,
         idempotency_keys: &[IdempotencyKey],
     ) -> Result<Option<Reply>, RequestError> {
@@ -310,15 +327,17 @@ impl ConversationRouter {
             | Request::Abandon(_)
             | Request::RevokeDecision(_)
             | Request::FailCall(_)
+            | Request::Update(_)
             | Request::Delete => false,
         };
         let known = self.table.get(id).is_some() || self.remote_holder(id).is_some();
         if creates || known || self.exists(id).await? {
             return Ok(None);
         }
+        let scope = ResponseScope::Conversation(id.clone());
         for key in idempotency_keys {
             let now = self.services.clock.now();
-            let stored = self.store.stored_response(id.as_str(), &key.key, now).await?;
+            let stored = self.store.stored_response(&scope, &key.key, now).await?;
             if let Some(stored) = stored.filter(|stored| stored.fingerprint == key.fingerprint)
                 && let Ok(first_reply) = serde_json::from_value(stored.body)
             {
@@ -328,7 +347,7 @@ impl ConversationRouter {
         Err(Rejection::NotFound.into())
     }
 
-    async fn exists(&self, id: &ConversationId) -> Result<bool, StoreError> {
+    async fn exists(&self, id: &Scoped<ConversationId>) -> Result<bool, StoreError> {
         // One that is found is read again by its actor, with the store's durability; that there is
         // none is an answer by itself.
         let found = self.store.last_seqs(std::slice::from_ref(id)).await?;
@@ -338,7 +357,11 @@ impl ConversationRouter {
 
 #[async_trait]
 impl ConversationClient for ConversationRouter {
-    async fn deliver(&self, id: &ConversationId, request: Request) -> Result<Reply, RequestError> {
+    async fn deliver(
+        &self,
+        id: &Scoped<ConversationId>,
+        request: Request,
+    ) -> Result<Reply, RequestError> {
         ConversationRouter::deliver(self, id, request, Vec::new()).await
     }
 }
@@ -373,6 +396,7 @@ fn is_repeatable(request: &Request) -> bool {
         | Request::Dispatch(_)
         | Request::RevokeDecision(_)
         | Request::FailCall(_)
+        | Request::Update(_)
         | Request::Delete => false,
     }
 }

@@ -8,12 +8,13 @@ use abide_actors::agents::Agents;
 use abide_actors::audit::Recorder;
 use abide_actors::clock::Clock;
 use abide_actors::conversation_client::ConversationClient;
+use abide_actors::credentials::Credentials;
 use abide_actors::journal::StoreError;
 use abide_actors::model::Model;
 use abide_actors::near_alarms::NearAlarms;
 use abide_actors::node_lease::NodeLease;
 use abide_actors::services::{Executors, Services};
-use abide_conversation::ConversationId;
+use abide_conversation::{ConversationId, Scoped};
 use futures::FutureExt;
 use ractor::{Actor, ActorRef, SpawnErr};
 use tokio::sync::{Notify, mpsc, watch};
@@ -55,6 +56,7 @@ pub struct RuntimeDeps {
     pub model: Arc<dyn Model>,
     pub executors: Executors,
     pub clock: Arc<dyn Clock>,
+    pub credentials: Arc<dyn Credentials>,
     pub passivate_after: Duration,
     pub policy: Policy,
     pub on_time: OnStoreTime,
@@ -78,6 +80,7 @@ impl RuntimeDeps {
             mcp,
             workspaces,
             clock: self.clock.clone(),
+            credentials: self.credentials.clone(),
             near_alarms: NearAlarms::default(),
             conversations: Arc::default(),
             passivate_after: self.passivate_after,
@@ -245,7 +248,7 @@ struct RunningHost {
     host: ActorRef<HostMsg>,
     supervisor: JoinHandle<()>,
     calls: mpsc::Receiver<RemoteCall>,
-    unfinished: mpsc::UnboundedReceiver<ConversationId>,
+    unfinished: mpsc::UnboundedReceiver<Scoped<ConversationId>>,
 }
 
 impl RunningHost {
@@ -265,7 +268,7 @@ fn spawn_tasks(
     store: Arc<dyn Store>,
     near_alarms: NearAlarms,
     calls: mpsc::Receiver<RemoteCall>,
-    unfinished: mpsc::UnboundedReceiver<ConversationId>,
+    unfinished: mpsc::UnboundedReceiver<Scoped<ConversationId>>,
 ) -> Vec<AbortOnDropHandle<()>> {
     let RpcServer { conversations, hub, clock, .. } = rpc_server.clone();
     let cluster = conversations.cluster().clone();

@@ -11,25 +11,27 @@ pub mod memory;
 mod paging;
 pub mod redis;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use abide_actors::audit::AuditLog;
 use abide_actors::blobs::Blobs;
 use abide_actors::journal::{
-    Claim, ConversationSummary, InboxEntry, InboxFilter, Journal, StoreError, StoredResponse,
-    Viewer,
+    Claim, ConversationSummary, InboxEntry, InboxFilter, Journal, ResponseScope, StoreError,
+    StoredResponse, Viewer,
 };
 use abide_conversation::event::SuspensionKind;
 use abide_conversation::remembered_decision::RememberedDecision;
 use abide_conversation::state::ConversationStatus;
-use abide_conversation::{AgentName, ConversationId, DecisionId, Revision, Seq, Timestamp};
+use abide_conversation::{
+    AgentName, ConversationId, DecisionId, Revision, Scoped, Seq, Tenant, Timestamp,
+};
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::partition::{Partition, PartitionSet};
-pub use api_keys::{KeyChange, KeyList, StoredKey};
-pub use commit_rules::{STATE_FORMAT, agent_scope};
+pub use api_keys::{KeyChange, KeyList, ScopedKeyId, StoredKey};
+pub use commit_rules::STATE_FORMAT;
 
 /// One page of a listing, and where the next begins.
 #[derive(Clone, Debug, PartialEq)]
@@ -96,36 +98,40 @@ pub trait Store: Journal + Blobs + AuditLog {
     }
 
     /// The present claim on a conversation.
-    async fn current_claim(&self, id: &ConversationId) -> Result<Option<Claim>, StoreError>;
+    async fn current_claim(&self, id: &Scoped<ConversationId>)
+    -> Result<Option<Claim>, StoreError>;
 
-    /// The summary of a conversation that listings show.
-    async fn summary(&self, id: &ConversationId)
-    -> Result<Option<ConversationSummary>, StoreError>;
-
-    /// Conversations, sorted by id.
+    /// The conversations of a tenant, sorted by id.
     async fn conversations(
         &self,
+        tenant: &Tenant,
         filter: &SummaryFilter,
         cursor: Option<&str>,
         limit: usize,
-    ) -> Result<Page<(ConversationId, ConversationSummary)>, ListError>;
+    ) -> Result<Page<(Scoped<ConversationId>, ConversationSummary)>, ListError>;
 
-    /// Open suspensions, earliest deadline first.
+    /// The open suspensions of a tenant, earliest deadline first.
     async fn inbox(
         &self,
+        tenant: &Tenant,
         filter: &InboxFilter,
         cursor: Option<&str>,
         limit: usize,
     ) -> Result<Page<InboxEntry>, ListError>;
 
-    /// All open suspensions, unordered, for counting. Entries that open or close while paging may
-    /// be missed. Cheaper than `inbox` in stores that must sort.
+    /// The tenants that have, or had, conversations.
+    async fn tenants(&self) -> Result<BTreeSet<Tenant>, StoreError>;
+
+    /// All open suspensions of a tenant, unordered, for counting. Entries that open or close while
+    /// paging may be missed. Cheaper than `inbox` in stores that must sort.
     async fn open_suspensions(
         &self,
+        tenant: &Tenant,
         cursor: Option<&str>,
         limit: usize,
     ) -> Result<Page<SuspensionCount>, ListError> {
-        let Page { items, cursor } = self.inbox(&InboxFilter::default(), cursor, limit).await?;
+        let Page { items, cursor } =
+            self.inbox(tenant, &InboxFilter::default(), cursor, limit).await?;
         let items = items.into_iter().map(|InboxEntry { pending, .. }| SuspensionCount {
             kind: pending.kind,
             since: pending.suspended_at,
@@ -134,7 +140,10 @@ pub trait Store: Journal + Blobs + AuditLog {
     }
 
     /// The next alarms, earliest first.
-    async fn alarms(&self, limit: usize) -> Result<Vec<(ConversationId, Timestamp)>, StoreError>;
+    async fn alarms(
+        &self,
+        limit: usize,
+    ) -> Result<Vec<(Scoped<ConversationId>, Timestamp)>, StoreError>;
 
     /// The alarms of these partitions that are due by `until`, earliest first: at least the first
     /// `limit` of them, and at most `limit` of each partition.
@@ -143,8 +152,8 @@ pub trait Store: Journal + Blobs + AuditLog {
         partitions: &PartitionSet,
         until: Timestamp,
         limit: usize,
-    ) -> Result<Vec<(ConversationId, Timestamp)>, StoreError> {
-        let is_mine = |id: &ConversationId| partitions.contains(Partition::from(id));
+    ) -> Result<Vec<(Scoped<ConversationId>, Timestamp)>, StoreError> {
+        let is_mine = |id: &Scoped<ConversationId>| partitions.contains(Partition::from(id));
         let alarms = self.alarms(limit).await?.into_iter();
         Ok(alarms.filter(|(id, due)| *due <= until && is_mine(id)).collect())
     }
@@ -155,10 +164,13 @@ pub trait Store: Journal + Blobs + AuditLog {
         partitions: &PartitionSet,
         cursor: Option<&str>,
         limit: usize,
-    ) -> Result<Page<(ConversationId, Option<Claim>)>, ListError>;
+    ) -> Result<Page<(Scoped<ConversationId>, Option<Claim>)>, ListError>;
 
     /// The last `seq` of each of these conversations; `None` for one that does not exist.
-    async fn last_seqs(&self, ids: &[ConversationId]) -> Result<Vec<Option<Seq>>, StoreError> {
+    async fn last_seqs(
+        &self,
+        ids: &[Scoped<ConversationId>],
+    ) -> Result<Vec<Option<Seq>>, StoreError> {
         let mut seqs = Vec::with_capacity(ids.len());
         for id in ids {
             seqs.push(self.summary(id).await?.map(|summary| summary.last_seq));
@@ -166,10 +178,12 @@ pub trait Store: Journal + Blobs + AuditLog {
         Ok(seqs)
     }
 
-    /// Stores a definition and makes it the newest of its name, and keeps `response` under the scope
-    /// `agents/<name>`. Returns whether the name was new. A stored revision stays for ever.
+    /// Stores a definition of a tenant and makes it the newest of its name, and keeps `response`
+    /// under the scope of the agent. Returns whether the name was new. A stored revision stays for
+    /// ever.
     async fn put_agent(
         &self,
+        tenant: &Tenant,
         agent: StoredAgent,
         response: Option<StoredResponse>,
     ) -> Result<bool, StoreError>;
@@ -179,65 +193,78 @@ pub trait Store: Journal + Blobs + AuditLog {
     /// nothing is written.
     async fn put_agent_if(
         &self,
+        tenant: &Tenant,
         agent: StoredAgent,
         response: Option<StoredResponse>,
         newest: Option<&Revision>,
     ) -> Result<bool, StoreError>;
 
-    /// Keeps a response under a scope that is not a conversation, unless the scope has one with the
+    /// Keeps a response under a scope that is not a conversation's, unless the scope has one with the
     /// same key that has not expired at `now`. Returns whether it was kept.
     async fn reserve(
         &self,
-        scope: &str,
+        scope: &ResponseScope,
         response: StoredResponse,
         now: Timestamp,
     ) -> Result<bool, StoreError>;
 
     /// The newest definition of a name.
-    async fn agent(&self, name: &AgentName) -> Result<Option<StoredAgent>, StoreError>;
+    async fn agent(&self, name: &Scoped<AgentName>) -> Result<Option<StoredAgent>, StoreError>;
 
     /// The newest revision of a name, if possible without reading the definition. A revision that
     /// is returned may be lost, as long as nobody has read its definition; `None` is certain.
-    async fn newest(&self, name: &AgentName) -> Result<Option<Revision>, StoreError> {
+    async fn newest(&self, name: &Scoped<AgentName>) -> Result<Option<Revision>, StoreError> {
         Ok(self.agent(name).await?.map(|agent| agent.revision))
     }
 
     /// A definition by its revision, even if it was replaced or deleted.
-    async fn revision(&self, revision: &Revision) -> Result<Option<StoredAgent>, StoreError>;
+    async fn revision(
+        &self,
+        revision: &Scoped<Revision>,
+    ) -> Result<Option<StoredAgent>, StoreError>;
 
-    /// The newest definitions of all names, sorted by name.
-    async fn agents(&self) -> Result<Vec<StoredAgent>, StoreError>;
+    /// The newest definitions of all names of a tenant, sorted by name.
+    async fn agents(&self, tenant: &Tenant) -> Result<Vec<StoredAgent>, StoreError>;
 
-    /// Deletes a name and the decisions remembered for it, and keeps `response` under the scope
-    /// `agents/<name>`. Its revisions stay. Returns whether the name was there.
+    /// Deletes a name and the decisions remembered for it, and keeps `response` under the scope of
+    /// the agent. Its revisions stay. Returns whether the name was there.
     async fn delete_agent(
         &self,
-        name: &AgentName,
+        name: &Scoped<AgentName>,
         response: Option<StoredResponse>,
     ) -> Result<bool, StoreError>;
 
     /// Remembers a decision for an agent, or forgets it. Returns whether it was there before.
     async fn set_decision(
         &self,
-        agent: &AgentName,
+        agent: &Scoped<AgentName>,
         id: &DecisionId,
         decision: Option<&RememberedDecision>,
     ) -> Result<bool, StoreError>;
 
     /// The decisions remembered for an agent, including expired ones, sorted by id.
-    async fn decisions(&self, agent: &AgentName) -> Result<Vec<RememberedDecision>, StoreError>;
+    async fn decisions(
+        &self,
+        agent: &Scoped<AgentName>,
+    ) -> Result<Vec<RememberedDecision>, StoreError>;
 
     /// Changes the API keys. Returns whether the key was there before; an update of one that was not
     /// writes nothing.
     async fn change_key(&self, change: KeyChange) -> Result<bool, StoreError>;
 
-    /// All API keys, unordered; `None` if they are still as of this version. A change that was
+    /// All API keys of all tenants, unordered; `None` if they are still as of this version. A change that was
     /// answered is seen.
     async fn keys(&self, known: Option<u64>) -> Result<Option<KeyList>, StoreError>;
 
-    /// Notes when API keys were last used; a note that is older than another changes nothing.
-    async fn mark_keys_used(&self, used: &[(String, Timestamp)]) -> Result<(), StoreError>;
+    /// The API keys of a tenant, unordered.
+    async fn tenants_keys(&self, tenant: &Tenant) -> Result<Vec<StoredKey>, StoreError> {
+        let KeyList { keys, .. } = self.keys(None).await?.unwrap_or_default();
+        Ok(keys.into_iter().filter(|key| key.tenant == *tenant).collect())
+    }
 
-    /// When API keys were last used, as far as it was noted.
-    async fn keys_used(&self) -> Result<BTreeMap<String, Timestamp>, StoreError>;
+    /// Notes when API keys were last used; a note that is older than another changes nothing.
+    async fn mark_keys_used(&self, used: &[(ScopedKeyId, Timestamp)]) -> Result<(), StoreError>;
+
+    /// When the API keys of a tenant were last used, by their ids, as far as it was noted.
+    async fn keys_used(&self, tenant: &Tenant) -> Result<BTreeMap<String, Timestamp>, StoreError>;
 }

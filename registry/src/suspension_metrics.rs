@@ -59,25 +59,36 @@ pub async fn run(cluster: ClusterClient, store: Arc<dyn Store>, clock: Arc<dyn C
 
 async fn count(store: &dyn Store) -> Result<[Count; 3], ListError> {
     let mut counts = [Count::default(); 3];
-    let mut cursor = None;
     let mut read = 0;
-    loop {
-        let requested = Instant::now();
-        let page = store.open_suspensions(cursor.as_deref(), PAGE_SIZE).await?;
-        read += page.items.len();
-        for SuspensionCount { kind, since } in page.items {
-            for (count, (counted_kind, _)) in counts.iter_mut().zip(KINDS) {
-                if counted_kind == kind {
-                    count.open += 1;
-                    count.oldest = Some(count.oldest.map_or(since, |oldest| oldest.min(since)));
-                }
+    for tenant in store.tenants().await? {
+        let mut cursor = None;
+        loop {
+            let requested = Instant::now();
+            let page = store.open_suspensions(&tenant, cursor.as_deref(), PAGE_SIZE).await?;
+            read += page.items.len();
+            add(&mut counts, page.items);
+            if read >= MAX_COUNTED {
+                return Ok(counts);
+            }
+            let rest = (requested.elapsed() * REST_FACTOR).clamp(MIN_REST, MAX_REST);
+            tokio::time::sleep(rest).await;
+            cursor = page.cursor;
+            if cursor.is_none() {
+                break;
             }
         }
-        cursor = match page.cursor {
-            Some(next) if read < MAX_COUNTED => Some(next),
-            _ => return Ok(counts),
-        };
-        tokio::time::sleep((requested.elapsed() * REST_FACTOR).clamp(MIN_REST, MAX_REST)).await;
+    }
+    Ok(counts)
+}
+
+fn add(counts: &mut [Count; 3], open: Vec<SuspensionCount>) {
+    for SuspensionCount { kind, since } in open {
+        for (count, (counted_kind, _)) in counts.iter_mut().zip(KINDS) {
+            if counted_kind == kind {
+                count.open += 1;
+                count.oldest = Some(count.oldest.map_or(since, |oldest| oldest.min(since)));
+            }
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use abide_conversation::ConversationId;
+use abide_conversation::{ConversationId, Scoped};
 use futures::StreamExt;
 use tokio::sync::mpsc;
 
@@ -113,7 +113,7 @@ async fn sweep(conversations: &ConversationRouter, store: &dyn Store) -> SweepOu
 /// Those that it does not get to are found by the sweeps of the other nodes.
 pub async fn hand_over(
     conversations: ConversationRouter,
-    unfinished: mpsc::UnboundedReceiver<ConversationId>,
+    unfinished: mpsc::UnboundedReceiver<Scoped<ConversationId>>,
 ) {
     let unfinished = futures::stream::unfold(unfinished, |mut unfinished| async {
         let id = unfinished.recv().await?;
@@ -126,7 +126,7 @@ pub async fn hand_over(
     unfinished.for_each_concurrent(MAX_CONCURRENT_STARTS, start).await;
 }
 
-async fn start(conversations: &ConversationRouter, id: &ConversationId) -> bool {
+async fn start(conversations: &ConversationRouter, id: &Scoped<ConversationId>) -> bool {
     if conversations.running_work() >= BUSY_WORK {
         tokio::time::sleep(BUSY_START_DELAY).await;
     }

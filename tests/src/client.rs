@@ -46,13 +46,14 @@ pub struct Client {
     http: reqwest::Client,
     at: Arc<RwLock<Addresses>>,
     principal: Option<&'static str>,
+    credential: Option<String>,
     history: Option<(History, String)>,
 }
 
 impl Default for Client {
     fn default() -> Self {
         let http = reqwest::Client::builder().no_proxy().build().unwrap();
-        Self { http, at: Arc::default(), principal: None, history: None }
+        Self { http, at: Arc::default(), principal: None, credential: None, history: None }
     }
 }
 
@@ -60,6 +61,12 @@ impl Client {
     /// Sends every request on behalf of this principal.
     pub fn named(mut self, principal: &'static str) -> Self {
         self.principal = Some(principal);
+        self
+    }
+
+    /// Authenticates every request to the public API with this credential.
+    pub fn with_credential(mut self, credential: &str) -> Self {
+        self.credential = Some(credential.to_owned());
         self
     }
 
@@ -104,6 +111,9 @@ impl Client {
         }
         if let Some(principal) = self.principal {
             request = request.header("Abide-Principal", principal);
+        }
+        if let Some(credential) = &self.credential {
+            request = request.bearer_auth(credential);
         }
         if let Some(body) = body {
             request = request.json(body);

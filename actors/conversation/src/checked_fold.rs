@@ -86,7 +86,7 @@ fn check(state: &State, event: &Event) -> Result<(), IllegalEvent> {
     }
     turn::check_turn_id(state, event)?;
     match &event.data {
-        EventData::Created(_) | EventData::Unknown(_) => Ok(()),
+        EventData::Created(_) | EventData::Updated(_) | EventData::Unknown(_) => Ok(()),
         EventData::UserMsg(_)
         | EventData::TurnStarted(_)
         | EventData::AssistantMsg(_)
@@ -96,6 +96,7 @@ fn check(state: &State, event: &Event) -> Result<(), IllegalEvent> {
         | EventData::TurnEnded(_) => turn::check(state, event),
         EventData::ToolCall(_)
         | EventData::Suspension(_)
+        | EventData::Voted(_)
         | EventData::Resolution(_)
         | EventData::ToolStarted(_)
         | EventData::InputRequired(_)

@@ -1,12 +1,13 @@
 //! Commands to a conversation. Time, new ids and everything looked up elsewhere come in with them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::Timestamp;
+use crate::approval::{ApprovalPolicy, SubjectId};
 use crate::elicitation::InputRequest;
 use crate::event::{
     AddedContext, AnswerFormat, CallKind, ContextReduced, EffectiveArgs, Event, Executor, Intent,
@@ -21,7 +22,7 @@ use crate::message::{Outcome, ProviderMessage, StopReason, Ui};
 use crate::numbers::{Attempt, Seq, Step};
 use crate::parent::Parent;
 use crate::permission::{PermissionPhase, Verdict};
-use crate::remembered_decision::{Match, Scope};
+use crate::remembered_decision::Extent;
 use crate::usage::{Budget, Usage};
 
 /// An action and the moment at which it is decided.
@@ -99,6 +100,8 @@ pub enum Action {
     DecisionPublished(DecisionId),
     /// Revokes a remembered decision of this conversation.
     RevokeDecision(DecisionId),
+    /// Replaces what is written about the conversation.
+    Update(Update),
 }
 
 /// Creates the conversation.
@@ -115,6 +118,15 @@ pub struct Create {
     pub fork: Option<Fork>,
     #[serde(default, skip_serializing_if = "Participants::is_empty")]
     pub participants: Participants,
+}
+
+/// What is written about the conversation from now on; `None` stays as it is.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Update {
+    pub metadata: Option<Map<String, Value>>,
+    pub members: Option<Vec<String>>,
+    pub by: Principal,
+    pub identity: Option<Arc<Identity>>,
 }
 
 /// Some events of the original's journal.
@@ -244,15 +256,23 @@ pub struct PlannedCall {
 pub enum CallPlan {
     /// It ends at once: refused, answered with its default, or already executed by the provider.
     Complete { executor: Executor, intent: Intent, outcome: Outcome },
-    /// It goes to its executor, after an approval if `gate` holds the question for the approver.
+    /// It goes to its executor, after an approval if there is a `gate`.
     Execute {
         kind: CallKind,
         intent: Intent,
-        gate: Option<String>,
+        gate: Option<ApprovalQuestion>,
         /// Shown to the person or the page that is to answer.
         message: String,
         timeout_ms: u64,
     },
+}
+
+/// What approvers are asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ApprovalQuestion {
+    pub message: String,
+    /// Who may approve, and how many must; `None` where nobody is authenticated.
+    pub policy: Option<ApprovalPolicy>,
 }
 
 impl CallPlan {
@@ -311,7 +331,13 @@ pub struct Resolve {
     pub suspension: Option<u32>,
     pub by: Principal,
     pub identity: Option<Arc<Identity>>,
+    /// When whoever answers last proved a second factor.
+    pub mfa_at: Option<Timestamp>,
     pub answer: ResolutionAnswer,
+    /// Identifies the arguments that an approval is about.
+    pub args_fingerprint: String,
+    /// Voters whose credentials were revoked after they had voted.
+    pub revoked: BTreeSet<SubjectId>,
     /// The gate's verdict on edited arguments.
     pub verdict: Option<Verdict>,
     /// Set if the decision is to hold for later calls, too.
@@ -324,13 +350,9 @@ pub struct Resolve {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RememberDecision {
     pub id: DecisionId,
-    pub scope: Scope,
-    pub matching: Match,
+    pub extent: Extent,
     /// The tool's digest, as in `RememberedDecision::tool_digest`.
     pub tool_digest: String,
-    /// The fingerprint of the approved call, including the approver's edits.
-    pub fingerprint: String,
-    pub for_ms: u64,
 }
 
 /// The answer to a suspension; which form fits depends on the suspension's kind.
@@ -372,6 +394,7 @@ pub struct Dispatch {
     pub tool: String,
     pub input: Value,
     pub principal: Principal,
+    pub identity: Option<Arc<Identity>>,
     pub revision: Revision,
     pub on_interrupt: OnInterrupt,
     pub requests: BTreeMap<String, String>,

@@ -23,6 +23,8 @@ mod start;
 #[cfg(test)]
 mod tests;
 mod tool_returned;
+mod update;
+mod vote;
 mod wake;
 mod workspace_opened;
 
@@ -31,6 +33,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use crate::approval::VoteRefusal;
 use crate::command::{Action, Command};
 use crate::event::Event;
 use crate::state::State;
@@ -53,6 +56,8 @@ pub enum Rejection {
     QueueFull,
     #[error("{0}")]
     CallNotOpen(Cow<'static, str>),
+    #[error("the vote does not count: {}", .0.as_str())]
+    VoteRefused(VoteRefusal),
     #[error("the decision does not exist")]
     DecisionNotFound,
     /// The report of an activity that is no longer wanted, or an action that was already done.
@@ -129,6 +134,7 @@ pub fn decide_and_fold(state: &Arc<State>, command: Command) -> Result<Transitio
         Action::SummaryFailed { reason } => context::summary_failed(&mut draft, reason)?,
         Action::DecisionPublished(id) => decisions::decision_published(&mut draft, id)?,
         Action::RevokeDecision(id) => decisions::revoke(&mut draft, id)?,
+        Action::Update(change) => update::update(&mut draft, change),
         Action::Abandon(create) => abandon::abandon(&mut draft, create.parent.as_deref())?,
     }
     Ok(draft.into_transition())

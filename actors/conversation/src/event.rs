@@ -7,7 +7,9 @@ mod decision;
 mod decode;
 mod hook;
 mod stored_tool_call;
+mod updated;
 mod visible;
+mod voted;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,6 +18,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::Timestamp;
+use crate::approval::{ApprovalPolicy, Approver};
 use crate::elicitation;
 use crate::fork::Fork;
 use crate::identity::Identity;
@@ -34,7 +37,9 @@ pub use decision::{DecisionPublished, DecisionRemembered, DecisionRevoked};
 pub use decode::Unknown;
 pub use hook::{AddedContext, ContextAdded, MessageRefused};
 use stored_tool_call::StoredToolCall;
+pub use updated::Updated;
 pub use visible::Visible;
+pub use voted::Voted;
 
 /// One entry of a journal; `seq` counts from 1 without gaps.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -60,6 +65,7 @@ pub enum EventData {
     AssistantMsg(AssistantMsg),
     ToolCall(ToolCall),
     Suspension(Suspension),
+    Voted(Voted),
     Resolution(Resolution),
     ToolStarted(ToolStarted),
     InputRequired(InputRequired),
@@ -88,6 +94,7 @@ pub enum EventData {
     #[serde(rename = "decision_kept")]
     DecisionPublished(DecisionPublished),
     DecisionRevoked(DecisionRevoked),
+    Updated(Updated),
     /// An event of a type that only newer programs know.
     #[serde(skip)]
     Unknown(Unknown),
@@ -277,9 +284,12 @@ pub struct Suspension {
     /// The input that the tool asks for, if the tool is already running.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requests: Option<Value>,
+    /// Approvals only: who may approve, and how many must; absent if the first answer decides.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub policy: Option<ApprovalPolicy>,
 }
 
-/// Somebody answered a suspension.
+/// Somebody answered a suspension. An approval that others have voted for is decided by this answer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Resolution {
@@ -308,6 +318,9 @@ pub struct Resolution {
     /// The answer to a running tool that asked for input.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input: Option<elicitation::InputAnswer>,
+    /// Those whose votes approved the call, the last of them by this answer.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub approvals: Vec<Approver>,
 }
 
 /// A running tool asked for input. The suspension that follows waits for it.
@@ -396,6 +409,10 @@ pub struct DispatchStarted {
     pub tool: String,
     pub input: Value,
     pub principal: Principal,
+    /// The caller; absent if nobody was authenticated.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<Identity>))]
+    pub identity: Option<Arc<Identity>>,
     pub revision: Revision,
     #[cfg_attr(feature = "openapi", schema(value_type = u32))]
     pub attempt: Attempt,

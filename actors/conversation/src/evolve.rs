@@ -7,7 +7,7 @@ use crate::elicitation::PendingInput;
 use crate::event::{
     AssistantMsg, CallKind, Created, DecisionPublished, DecisionRemembered, DecisionRevoked,
     DispatchFinished, DispatchStarted, Event, EventData, Executor, InputRequired, MessageRefused,
-    Resolution, Suspension, ToolCall, ToolStarted, TurnEnded, TurnStarted, UserMsg,
+    Resolution, Suspension, ToolCall, ToolStarted, TurnEnded, TurnStarted, Updated, UserMsg, Voted,
 };
 use crate::identity::Participants;
 use crate::ids::CallId;
@@ -15,7 +15,8 @@ use crate::message::CallRef;
 use crate::numbers::{Attempt, Step};
 use crate::remembered_decision::Scope;
 use crate::state::{
-    Call, CallPhase, OpenSuspension, OwedReport, QueuedTurn, RunningDispatch, State, Turn,
+    Call, CallPhase, OpenApproval, OpenSuspension, OwedReport, QueuedTurn, RunningDispatch, State,
+    Turn,
 };
 use crate::usage::Usage;
 
@@ -32,6 +33,7 @@ pub fn evolve(state: &mut State, event: &Event) {
         }
         EventData::ToolCall(call) => plan_call(state, event, call),
         EventData::Suspension(suspension) => suspend_call(state, event, suspension),
+        EventData::Voted(voted) => count_vote(state, voted),
         EventData::Resolution(resolution) => resolve_call(state, resolution),
         EventData::ToolStarted(started) => run_call(state, event, started),
         EventData::InputRequired(required) => require_input(state, required),
@@ -73,6 +75,7 @@ pub fn evolve(state: &mut State, event: &Event) {
             state.decisions.remove(decision_id);
             state.unpublished.remove(decision_id);
         }
+        EventData::Updated(updated) => update(state, updated),
         EventData::Unknown(_) => state.has_unknown_events = true,
     }
 }
@@ -95,6 +98,16 @@ fn create(state: &mut State, event: &Event, created: &Created) {
     state.forking = created.fork.clone();
     state.storages =
         created.parent.as_ref().map(|parent| parent.storages.clone()).unwrap_or_default();
+}
+
+fn update(state: &mut State, updated: &Updated) {
+    if let Some(metadata) = &updated.metadata {
+        state.metadata = metadata.clone();
+    }
+    // The members of a fork are those of the original now, whenever the prefix ends.
+    if let (Some(members), None) = (&updated.members, &state.forking) {
+        state.participants.members = members.clone();
+    }
 }
 
 /// The prefix is complete. The original's parent, children, remembered decisions and usage stay
@@ -167,6 +180,7 @@ fn add_assistant_message(state: &mut State, message: &AssistantMsg) {
         suspensions: 0,
         gate: None,
         approved: false,
+        approvals: Vec::new(),
         pending_input: None,
         phase: CallPhase::Requested,
     };
@@ -202,6 +216,8 @@ fn plan_call(state: &mut State, event: &Event, planned: &ToolCall) {
         if let Some(by) = planned.gate.as_ref().and_then(|verdict| verdict.by.clone()) {
             call.principal = by;
         }
+        let voters = planned.gate.as_ref().map(|verdict| verdict.approvals.clone());
+        call.approvals = voters.unwrap_or_default();
         if is_running {
             call.phase = CallPhase::Running { attempt: Attempt::FIRST, since: event.at };
         }
@@ -217,7 +233,18 @@ fn suspend_call(state: &mut State, event: &Event, suspension: &Suspension) {
             since: event.at,
             expires_at: suspension.expires_at,
             message: suspension.message.clone(),
+            approval: suspension.policy.clone().map(|policy| Box::new(OpenApproval::new(policy))),
         });
+    });
+}
+
+fn count_vote(state: &mut State, voted: &Voted) {
+    with_call(state, &voted.call_id, |call| {
+        if let CallPhase::Suspended(OpenSuspension { approval: Some(approval), .. }) =
+            &mut call.phase
+        {
+            approval.count(voted);
+        }
     });
 }
 
@@ -229,6 +256,7 @@ fn resolve_call(state: &mut State, resolution: &Resolution) {
         if resolution.approved == Some(true) {
             call.phase = CallPhase::Approved;
             call.approved = true;
+            call.approvals = resolution.approvals.clone();
             call.principal = resolution.by.clone();
         }
         if let (Some(answer), Some(input)) = (&resolution.input, &mut call.pending_input) {
@@ -303,6 +331,7 @@ fn start_dispatch(state: &mut State, started: &DispatchStarted) {
         tool: started.tool.clone(),
         input: started.input.clone(),
         principal: started.principal.clone(),
+        identity: started.identity.clone(),
         revision: started.revision.clone(),
         attempt: started.attempt,
         on_interrupt: started.on_interrupt,

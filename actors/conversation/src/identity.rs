@@ -5,6 +5,9 @@ use std::fmt;
 
 use serde::{Deserialize, Deserializer, Serialize};
 
+/// Who vouches for the subjects of the cluster's own keys and tokens.
+pub const ABIDE_ISSUER: &str = "abide";
+
 /// The unit of isolation: every conversation, agent and blob belongs to exactly one.
 /// `[a-z0-9][a-z0-9-]{0,31}`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

@@ -49,6 +49,18 @@ macro_rules! name {
             #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
             $name
         }
+
+        impl From<&str> for $name {
+            fn from(name: &str) -> Self {
+                Self::new(name)
+            }
+        }
+
+        impl AsRef<str> for $name {
+            fn as_ref(&self) -> &str {
+                self.as_str()
+            }
+        }
     };
 }
 

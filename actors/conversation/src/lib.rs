@@ -4,6 +4,7 @@
 //! [`evolve`] folds an event into the state, [`wanted`] names the activities that must be running.
 
 pub mod activity;
+pub mod approval;
 pub mod call_ids;
 mod checked_fold;
 pub mod command;
@@ -12,6 +13,7 @@ pub mod decide;
 pub mod elicitation;
 pub mod event;
 mod evolve;
+mod extent;
 pub mod fork;
 pub mod identity;
 pub mod ids;
@@ -21,6 +23,7 @@ pub mod numbers;
 pub mod parent;
 pub mod permission;
 pub mod remembered_decision;
+mod scoped;
 pub mod state;
 mod timestamp;
 pub mod usage;
@@ -32,9 +35,11 @@ pub use command::{Action, Command};
 pub use decide::{Rejection, Transition, decide, decide_and_fold};
 pub use event::Event;
 pub use evolve::{evolve, replay};
+pub use identity::{Tenant, TenantError};
 pub use ids::*;
 pub use json::{from_json, keep_null};
 pub use numbers::{Attempt, Seq, Step};
+pub use scoped::{Scoped, ScopedError};
 pub use state::State;
 pub use timestamp::Timestamp;
 pub use wanted::wanted;

@@ -1,9 +1,10 @@
 //! The link from a child conversation to its parent.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
+use crate::approval::SubjectId;
 use crate::ids::{CallId, ConversationId};
 use crate::permission::Ceiling;
 use crate::usage::Budget;
@@ -29,4 +30,7 @@ pub struct Parent {
     /// The storages of workspaces that the parent has used before, by workspace root.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub storages: BTreeMap<String, String>,
+    /// The requesters of the call, who may not approve what the child asks either.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub requesters: BTreeSet<SubjectId>,
 }

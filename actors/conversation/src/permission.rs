@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
+use crate::approval::Approver;
 use crate::ids::Principal;
 use crate::message::{ErrorType, Outcome};
 
@@ -54,6 +55,9 @@ pub struct Verdict {
     /// Who made the remembered decision that applied; the call runs as that principal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<Principal>,
+    /// Those who approved the call before it was made: by a remembered decision, or with a dispatch.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub approvals: Vec<Approver>,
 }
 
 impl Verdict {

@@ -1,32 +1,13 @@
 //! Remembered decisions: an approver's decision that holds for later calls, too.
 
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Serialize};
 
 use crate::Timestamp;
+use crate::approval::{Approver, SubjectId};
+pub use crate::extent::{Extent, Match, Scope};
 use crate::ids::{DecisionId, Principal};
-
-/// The conversations for which a decision holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[cfg_attr(feature = "openapi", schema(as = DecisionScope))]
-#[serde(rename_all = "snake_case")]
-pub enum Scope {
-    Conversation,
-    /// All conversations of the agent.
-    Agent,
-}
-
-/// The calls of the tool for which a decision holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[cfg_attr(feature = "openapi", schema(as = DecisionMatch))]
-#[serde(rename_all = "snake_case")]
-pub enum Match {
-    /// Those with the same arguments.
-    Exact,
-    /// All of them.
-    Tool,
-}
 
 /// A decision about one tool, and the calls that it holds for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -46,6 +27,9 @@ pub struct RememberedDecision {
     /// the arguments' canonical JSON.
     pub fingerprint: String,
     pub by: Principal,
+    /// Those who made the decision by their votes; empty if nobody was authenticated.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub voters: Vec<Approver>,
     /// The decision holds until this time.
     pub expires_at: Timestamp,
 }
@@ -58,5 +42,18 @@ impl RememberedDecision {
             Match::Tool => true,
         };
         same && self.tool == tool && self.tool_digest == tool_digest
+    }
+
+    /// Whether the decision may be applied to a call of these requesters, which `quorum` must approve.
+    ///
+    /// Nobody approves their own call by a decision of before. Where nobody was authenticated, there
+    /// are no requesters.
+    pub fn covers(&self, requesters: &BTreeSet<SubjectId>, quorum: u32) -> bool {
+        let voters = u32::try_from(self.voters.len()).unwrap_or(u32::MAX);
+        let is_own = self
+            .voters
+            .iter()
+            .any(|voter| requesters.iter().any(|own| own.is_same(&voter.subject)));
+        !self.approved || requesters.is_empty() || (voters >= quorum && !is_own)
     }
 }

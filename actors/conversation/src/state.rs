@@ -1,20 +1,22 @@
 //! The state of a conversation: a small value, folded from its journal by `evolve`.
 
+mod open_approval;
+mod pending_call;
 mod stored_call;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::Timestamp;
+use crate::approval::{Approver, SubjectId, requesters};
 use crate::call_ids::UsedIds;
 use crate::context::Context;
 use crate::elicitation::PendingInput;
 use crate::event::{
-    AnswerFormat, CallKind, Executor, Intent, OnInterrupt, Suspension, SuspensionKind, Todo,
-    TurnOutcome,
+    AnswerFormat, CallKind, Intent, OnInterrupt, Suspension, SuspensionKind, Todo, TurnOutcome,
 };
 use crate::fork::Fork;
 use crate::identity::{Identity, Participants};
@@ -24,6 +26,8 @@ use crate::parent::Parent;
 use crate::permission::{Decision, Verdict};
 use crate::remembered_decision::RememberedDecision;
 use crate::usage::{Budget, Usage};
+pub use open_approval::{EditedArgs, OpenApproval, PendingVote};
+pub use pending_call::PendingCall;
 use stored_call::StoredCall;
 
 /// The folded journal. `State::default()` is a conversation that does not exist yet.
@@ -172,6 +176,8 @@ pub struct Call {
     pub gate: Option<Verdict>,
     /// Whether a person approved the call.
     pub approved: bool,
+    /// Those whose votes approved it.
+    pub approvals: Vec<Approver>,
     /// The input that the running tool asked for.
     pub pending_input: Option<PendingInput>,
     pub phase: CallPhase,
@@ -203,6 +209,9 @@ pub struct OpenSuspension {
     pub since: Timestamp,
     pub expires_at: Timestamp,
     pub message: String,
+    /// Approvals only; `None` if the first answer decides.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub approval: Option<Box<OpenApproval>>,
 }
 
 /// A dispatch, a user's own call, that has not ended.
@@ -211,6 +220,8 @@ pub struct RunningDispatch {
     pub tool: String,
     pub input: Value,
     pub principal: Principal,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub identity: Option<Arc<Identity>>,
     pub revision: Revision,
     pub attempt: Attempt,
     pub on_interrupt: OnInterrupt,
@@ -249,29 +260,6 @@ pub enum ConversationStatus {
     Streaming,
     ExecutingTools,
     AwaitingInput,
-}
-
-/// An open suspension, as the snapshot and the inbox show it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[cfg_attr(feature = "openapi", schema(as = PendingCall))]
-pub struct PendingCall {
-    pub call_id: CallId,
-    pub tool: String,
-    pub executor: Executor,
-    pub kind: SuspensionKind,
-    pub args: Value,
-    pub message: String,
-    pub intent: Intent,
-    pub suspension: u32,
-    pub suspended_at: Timestamp,
-    pub expires_at: Timestamp,
-    /// The input that the tool asks for, if the tool is already running.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub requests: Option<Value>,
-    /// Calls of a child only: the conversation at the top of the family, which a person started.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub root_conversation_id: Option<ConversationId>,
 }
 
 impl ConversationStatus {
@@ -343,8 +331,24 @@ impl State {
         }
         let root = self.parent.as_ref().map(|parent| &parent.root_conversation_id);
         let calls = self.turn.iter().flat_map(|turn| &turn.calls);
-        let with_root = |pending| PendingCall { root_conversation_id: root.cloned(), ..pending };
+        let with_root = |pending: PendingCall| PendingCall {
+            root_conversation_id: root.cloned(),
+            requesters: pending.policy.as_ref().map(|_| self.requesters()).unwrap_or_default(),
+            ..pending
+        };
         calls.filter_map(Call::pending_call).map(with_root).collect()
+    }
+
+    /// Whoever asked for what the open turn does: whoever sent its message, and those who led to this
+    /// conversation if it is a child.
+    pub fn requesters(&self) -> BTreeSet<SubjectId> {
+        self.requesters_with(self.turn.as_ref().and_then(|turn| turn.identity.as_deref()))
+    }
+
+    /// The requesters of what this identity asks of the conversation.
+    pub fn requesters_with(&self, identity: Option<&Identity>) -> BTreeSet<SubjectId> {
+        let inherited = self.parent.iter().flat_map(|parent| parent.requesters.iter().cloned());
+        identity.into_iter().flat_map(requesters).chain(inherited).collect()
     }
 
     /// The moment at which the conversation must be woken: the earliest of its deadlines.
@@ -436,25 +440,6 @@ impl Call {
         })
     }
 
-    /// The open suspension, as people see it.
-    pub fn pending_call(&self) -> Option<PendingCall> {
-        let open = self.open_suspension()?;
-        Some(PendingCall {
-            call_id: self.id.clone(),
-            tool: self.tool.clone(),
-            executor: self.kind.executor(),
-            kind: open.kind,
-            args: self.args.clone(),
-            message: open.message.clone(),
-            intent: self.intent,
-            suspension: open.suspension,
-            suspended_at: open.since,
-            expires_at: open.expires_at,
-            requests: self.requests(),
-            root_conversation_id: None,
-        })
-    }
-
     /// The next suspension of this call, as an event.
     pub fn next_suspension(
         &self,
@@ -473,6 +458,7 @@ impl Call {
             args: self.args.clone(),
             message,
             requests: self.requests(),
+            policy: None,
         }
     }
 

@@ -93,7 +93,7 @@ fn an_answer_is_judged_by_the_kind_of_the_suspension() {
         let call = CallId::new("c");
         KINDS.map(|kind| access.check_answer(&participants(), None, (&call, 1, kind)))
     };
-    let approval = Err(AccessError::Approval(ApprovalFault::Role));
+    let approval = Err(AccessError::Approval(VoteRefusal::Role));
     let needs = |what: &str| Err(AccessError::Needs(what.to_owned()));
     assert_eq!(checks("ada", &answers), [Ok(()), Ok(()), approval.clone()]);
     assert_eq!(checks("bob", &answers), [Ok(()), needs("answer:human"), approval]);

@@ -17,8 +17,8 @@ pub(super) async fn await_client(
 ) -> Action {
     let live = &ctx.services.live;
     let mut own = live.listeners(&ctx.id);
-    let mut root =
-        ctx.state.parent.as_ref().map(|parent| live.listeners(&parent.root_conversation_id));
+    let root = ctx.state.parent.as_ref().map(|parent| ctx.id.sibling(&parent.root_conversation_id));
+    let mut root = root.map(|root| live.listeners(&root));
     let grace = Duration::from_millis(grace_ms);
     loop {
         let at_root = root.as_mut().map_or(0, |root| *root.borrow_and_update());

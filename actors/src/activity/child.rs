@@ -78,13 +78,13 @@ pub(super) async fn spawn(ctx: &ActivityContext, sub_agent: SubAgentCall<'_>) ->
         Ok(parent) => parent,
         Err(why) => return failed(format!("sub_agent_failed: {why}")),
     };
-    let Run { agent, principal, assigns, .. } = sub_agent.run;
+    let Run { agent, principal, identity, assigns, .. } = sub_agent.run;
     let spawn = SpawnRequest {
         parent,
         agent: request.agent.unwrap_or(agent),
         content: vec![request.content],
         principal,
-        identity: ctx.state.turn.as_ref().and_then(|turn| turn.identity.clone()),
+        identity,
         participants: ctx.state.participants.clone(),
         assigns: assigns.conversation.clone(),
         message_assigns: assigns.message.clone(),
@@ -110,9 +110,10 @@ async fn deliver(
     to: &ConversationId,
     request: Request,
 ) -> Result<Reply, RequestError> {
+    let to = ctx.id.sibling(to);
     let mut delay = MIN_RETRY_DELAY;
     loop {
-        match ctx.services.conversations.deliver(to, request.clone()).await {
+        match ctx.services.conversations.deliver(&to, request.clone()).await {
             Ok(reply) => return Ok(reply),
             Err(error) if is_transient(&error) => {
                 let id = &ctx.id;
@@ -144,15 +145,17 @@ fn parent(
     if open.take(max).all(|id| *id != sub_agent.run.call) {
         return Err(format!("{max} sub-agents may run at once here"));
     }
-    let root = own_parent.map_or(&ctx.id, |parent| &parent.root_conversation_id);
+    let id = ctx.id.local();
+    let root = own_parent.map_or(&id, |parent| &parent.root_conversation_id);
     Ok(Parent {
-        conversation_id: ctx.id.clone(),
-        call_id: sub_agent.run.call.clone(),
         root_conversation_id: root.clone(),
+        conversation_id: id,
+        call_id: sub_agent.run.call.clone(),
         depth,
         budget: budget_left(ctx),
         ceiling: sub_agent.gate.ceiling(&sub_agent.run.grant, request.tools.clone()),
         storages: ctx.state.storages.clone(),
+        requesters: ctx.state.requesters_with(sub_agent.run.identity.as_deref()),
     })
 }
 
@@ -182,8 +185,7 @@ fn is_transient(error: &RequestError) -> bool {
         | RequestError::ToolNotFound(_)
         | RequestError::ApprovalRequired(_)
         | RequestError::KeyReused(_)
-        | RequestError::Forbidden { .. }
-        | RequestError::ApprovalForbidden { .. } => false,
+        | RequestError::Forbidden { .. } => false,
     }
 }
 
@@ -206,7 +208,7 @@ pub(super) async fn notify_parent(
     };
     let ended = ChildEnded {
         call: parent.call_id.clone(),
-        child: ctx.id.clone(),
+        child: ctx.id.local(),
         outcome,
         ui: Some(sub_agent_ui(ctx, due).await?),
         usage: ctx.state.usage,
@@ -252,13 +254,13 @@ fn message_value(message: Message) -> Value {
 
 async fn sub_agent_ui(ctx: &ActivityContext, due: &OwedReport) -> Result<Ui, StoreError> {
     let agent = match &ctx.state.agent {
-        Some(agent) => ctx.services.agents.newest(agent).await?,
+        Some(agent) => ctx.services.agents.newest(&ctx.id.sibling(agent)).await?,
         None => None,
     };
     let has_own_workspace = agent.is_some_and(|agent| agent.workspace.is_some());
     let duration = due.ended_at.duration_since(due.started_at).as_millis();
     let payload = json!({
-        "subagent_id": ctx.id,
+        "subagent_id": ctx.id.local(),
         "iterations": due.steps,
         "tool_calls_made": due.calls,
         // Without prices the cost is unknown, not zero.
@@ -277,11 +279,12 @@ pub(super) async fn stop(ctx: &ActivityContext, child: &ConversationId) -> Actio
         return released(Usage::default());
     };
     let own_parent = ctx.state.parent.as_ref();
-    let root = own_parent.map_or(&ctx.id, |parent| &parent.root_conversation_id);
+    let id = ctx.id.local();
+    let root = own_parent.map_or(&id, |parent| &parent.root_conversation_id);
     let parent = Parent {
-        conversation_id: ctx.id.clone(),
-        call_id: call.clone(),
         root_conversation_id: root.clone(),
+        conversation_id: id,
+        call_id: call.clone(),
         depth: own_parent.map_or(0, |parent| parent.depth).saturating_add(1),
         // A node of the build before creates the conversation if it is not there; it must never do
         // anything.
@@ -292,6 +295,7 @@ pub(super) async fn stop(ctx: &ActivityContext, child: &ConversationId) -> Actio
         },
         budget: Budget::default(),
         storages: Default::default(),
+        requesters: Default::default(),
     };
     let create = Create {
         agent: agent.clone(),

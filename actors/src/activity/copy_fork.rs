@@ -15,8 +15,8 @@ const MAX_PAGE_BYTES: usize = 1 << 20;
 pub(super) async fn copy_fork(ctx: &ActivityContext, after: Seq) -> Result<Action, StoreError> {
     let Some(fork) = &ctx.state.forking else { return Ok(Action::Revive) };
     let left = usize::try_from(fork.at_seq.since(after)).unwrap_or(usize::MAX);
-    let mut events =
-        ctx.services.journal.events(&fork.conversation_id, after, PAGE_EVENTS.min(left)).await?;
+    let original = ctx.id.sibling(&fork.conversation_id);
+    let mut events = ctx.services.journal.events(&original, after, PAGE_EVENTS.min(left)).await?;
     let mut bytes = 0;
     let fitting = events.iter().take_while(|event| {
         let is_first = bytes == 0;

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use abide_conversation::message::MessageRole;
-use abide_conversation::{ConversationId, Seq, Step, Timestamp, TurnId};
+use abide_conversation::{ConversationId, Scoped, Seq, Step, Timestamp, TurnId};
 use async_trait::async_trait;
 use futures::StreamExt;
 use serde_json::{Value, json};
@@ -82,7 +82,7 @@ impl Model for CountingModel {
 /// ends.
 struct AuditEntryBuilder {
     services: Arc<Services>,
-    conversation: ConversationId,
+    conversation: Scoped<ConversationId>,
     ttl: Duration,
     attempts: Arc<AtomicU32>,
     at: Timestamp,

@@ -16,7 +16,7 @@ use serde_json::Value;
 
 use self::prompt::{Prompt, Weight};
 use super::{ActivityContext, load_context, model_call};
-use crate::blobs;
+use crate::blobs::{self, TenantBlobs};
 use crate::definition::Definition;
 use crate::expressions::schema::Schema;
 use crate::journal::StoreError;
@@ -58,7 +58,8 @@ struct ModelStep<'a> {
 
 pub(super) async fn model_step(ctx: &ActivityContext, step: Step) -> Result<Action, StoreError> {
     let Some(turn) = ctx.state.turn.clone() else { return Ok(Action::Wake) };
-    let Some(definition) = ctx.services.agents.revision(&turn.revision).await? else {
+    let Some(definition) = ctx.services.agents.revision(&ctx.id.sibling(&turn.revision)).await?
+    else {
         let (turn, reason) = (turn.id, "agent-missing".to_owned());
         return Ok(Action::ModelFailed(ModelFailed { turn, step, reason, partial: None }));
     };
@@ -78,8 +79,10 @@ pub(super) async fn model_step(ctx: &ActivityContext, step: Step) -> Result<Acti
         Ok(prompt) => prompt,
         Err(instead) => return Ok(instead),
     };
-    prompt.messages = blobs::inline_media(&*ctx.services.blobs, prompt.messages).await?;
-    blobs::restore_base64(&*ctx.services.blobs, &prompt.messages, &mut prompt.verbatim).await?;
+    let tenant = ctx.id.tenant();
+    let blobs = TenantBlobs::new(&*ctx.services.blobs, &tenant);
+    prompt.messages = blobs::inline_media(blobs, prompt.messages).await?;
+    blobs::restore_base64(blobs, &prompt.messages, &mut prompt.verbatim).await?;
     let weight = prompt.weight;
     match step.call_model(&id, prompt).await {
         Ok(reply) => step.finish(id, reply, weight).await,

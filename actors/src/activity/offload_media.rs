@@ -6,14 +6,14 @@ use abide_conversation::event::Executor;
 use abide_conversation::message::{Outcome, ProviderMessage};
 use serde_json::Value;
 
-use crate::blobs::{Blobs, extract_media, has_placeholder, strip_base64};
+use crate::blobs::{TenantBlobs, extract_media, has_placeholder, strip_base64};
 use crate::journal::StoreError;
 
 /// Replaces media bytes in the action by references to blobs: in results, in the model's message,
 /// and in durable additions of hooks. What a provider ran and wrote does not consist of blocks;
 /// there, any long base64 is replaced.
 pub(super) async fn offload_media(
-    blobs: &dyn Blobs,
+    blobs: TenantBlobs<'_>,
     mut action: Action,
 ) -> Result<Action, StoreError> {
     match &mut action {
@@ -62,6 +62,7 @@ pub(super) async fn offload_media(
         | Action::Summarized { .. }
         | Action::SummaryFailed { .. }
         | Action::DecisionPublished(_)
+        | Action::Update(_)
         | Action::RevokeDecision(_) => {}
     }
     Ok(action)
@@ -70,7 +71,7 @@ pub(super) async fn offload_media(
 /// `None` for a message that already seems to name a blob: restoring it would not give what the
 /// provider wrote.
 async fn offload_verbatim(
-    blobs: &dyn Blobs,
+    blobs: TenantBlobs<'_>,
     verbatim: ProviderMessage,
 ) -> Result<Option<ProviderMessage>, StoreError> {
     let ProviderMessage { provider, model, items } = verbatim;
@@ -85,14 +86,14 @@ async fn offload_verbatim(
     Ok(Some(ProviderMessage { provider, model, items: offloaded }))
 }
 
-async fn offload_values(blobs: &dyn Blobs, values: &mut [Value]) -> Result<(), StoreError> {
+async fn offload_values(blobs: TenantBlobs<'_>, values: &mut [Value]) -> Result<(), StoreError> {
     for value in values {
         extract_media(blobs, value).await?;
     }
     Ok(())
 }
 
-async fn offload_result(blobs: &dyn Blobs, outcome: &mut Outcome) -> Result<(), StoreError> {
+async fn offload_result(blobs: TenantBlobs<'_>, outcome: &mut Outcome) -> Result<(), StoreError> {
     match outcome {
         Outcome::Ok(value) => extract_media(blobs, value).await,
         Outcome::Err(..) => Ok(()),
@@ -142,7 +143,7 @@ mod tests {
     }
 
     async fn offload(shelf: &MemoryBlobs, item: &Value) -> ModelReplied {
-        match offload_media(shelf, replied(item)).await.unwrap() {
+        match offload_media(shelf.all(), replied(item)).await.unwrap() {
             Action::ModelReplied(replied) => replied,
             other => panic!("{other:?}"),
         }

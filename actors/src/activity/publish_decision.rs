@@ -11,7 +11,7 @@ pub(super) async fn publish_decision(
 ) -> Result<Action, StoreError> {
     let state = &ctx.state;
     if let (Some(agent), Some(decision)) = (state.unpublished.get(id), state.decisions.get(id)) {
-        ctx.services.agents.remember(agent, decision).await?;
+        ctx.services.agents.remember(&ctx.id.sibling(agent), decision).await?;
     }
     Ok(Action::DecisionPublished(id.clone()))
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use abide_conversation::{Action, Activity, CallId, ConversationId};
+use abide_conversation::{Action, Activity, CallId, ConversationId, Scoped};
 use serde_json::Value;
 
 use crate::journal::StoreError;
@@ -33,7 +33,7 @@ impl Progress {
     pub(super) fn publish(
         &self,
         live: &dyn LiveSink,
-        conversation: &ConversationId,
+        conversation: &Scoped<ConversationId>,
         call: &CallId,
         payload: Value,
     ) {

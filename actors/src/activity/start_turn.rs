@@ -8,7 +8,7 @@ use crate::journal::StoreError;
 
 pub(super) async fn start_turn(ctx: &ActivityContext, turn: &TurnId) -> Result<Action, StoreError> {
     let newest = match &ctx.state.agent {
-        Some(agent) => ctx.services.agents.newest(agent).await?,
+        Some(agent) => ctx.services.agents.newest(&ctx.id.sibling(agent)).await?,
         None => None,
     };
     let basis = newest.map(|definition| definition.basis());

@@ -38,7 +38,7 @@ const MAX_REPLY_BYTES: usize = 4 << 20;
 pub(super) async fn summarize(ctx: &ActivityContext, upto: Seq) -> Result<Action, StoreError> {
     let failed = |reason: &str| Ok(Action::SummaryFailed { reason: reason.to_owned() });
     let Some(agent) = &ctx.state.agent else { return failed("agent-missing") };
-    let Some(definition) = ctx.services.agents.newest(agent).await? else {
+    let Some(definition) = ctx.services.agents.newest(&ctx.id.sibling(agent)).await? else {
         return failed("agent-missing");
     };
     let Some(policy) = &definition.summary else { return failed("no summary is asked for") };
@@ -138,12 +138,14 @@ fn notify_hooks(ctx: &ActivityContext, definition: &Arc<Definition>) {
         return;
     }
     let context = HookContext {
-        conversation_id: ctx.id.clone(),
+        conversation_id: ctx.id.local(),
         turn_id: None,
         principal: None,
         assigns: ctx.state.assigns.clone(),
     };
     let owner = HookOwner::Definition(definition.clone());
-    let notification = Notification { owner, context, on, tool: None, args: None, event: None };
+    let conversation = ctx.id.clone();
+    let notification =
+        Notification { conversation, owner, context, on, tool: None, args: None, event: None };
     ctx.services.hooks.notify(&ctx.services.agents, notification);
 }

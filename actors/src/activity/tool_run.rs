@@ -3,7 +3,9 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use abide_conversation::approval::Approver;
 use abide_conversation::elicitation::PendingInput;
+use abide_conversation::identity::Identity;
 use abide_conversation::message::ErrorType;
 use abide_conversation::{Action, Attempt, CallId, ConversationId, Principal, Revision, TurnId};
 use serde_json::{Map, Value};
@@ -26,6 +28,8 @@ struct CallToRun {
     grant: Option<Grant>,
     tool: String,
     principal: Principal,
+    identity: Option<Arc<Identity>>,
+    approvals: Vec<Approver>,
     revision: Revision,
     turn: Option<TurnId>,
     assigns: Map<String, Value>,
@@ -51,7 +55,8 @@ async fn run(
     to_run: CallToRun,
 ) -> Result<Action, StoreError> {
     let outcome = |returned| Ok(tool_outcome(call, attempt, returned));
-    let Some(definition) = ctx.services.agents.revision(&to_run.revision).await? else {
+    let Some(definition) = ctx.services.agents.revision(&ctx.id.sibling(&to_run.revision)).await?
+    else {
         return outcome(cannot_run("its definition is gone"));
     };
     let assigns = Assigns::new(&definition.assigns, &ctx.state.assigns, &to_run.assigns);
@@ -94,6 +99,8 @@ async fn run(
         grant,
         assigns: Arc::new(assigns),
         principal: to_run.principal,
+        identity: to_run.identity,
+        approvals: to_run.approvals,
         input: to_run.input,
         environment,
     };
@@ -125,9 +132,9 @@ fn tool_environment(
     gate: &Gate,
 ) -> ToolEnvironment {
     let parent = ctx.state.parent.as_ref();
-    let owner = parent.map_or(&ctx.id, |parent| &parent.root_conversation_id);
+    let root = parent.map(|parent| ctx.id.sibling(&parent.root_conversation_id));
     let hosts: BTreeSet<String> = gate.allowed_hosts();
-    let workspace = definition.site(owner);
+    let workspace = definition.site(root.as_ref().unwrap_or(&ctx.id));
     ToolEnvironment {
         storage: ctx.state.storages.get(&workspace.root_name()).cloned(),
         workspace,
@@ -143,6 +150,8 @@ fn call_to_run(ctx: &ActivityContext, id: &CallId) -> Option<CallToRun> {
             grant: Grant::of_dispatch(run),
             tool: run.tool.clone(),
             principal: run.principal.clone(),
+            identity: run.identity.clone(),
+            approvals: run.verdict.iter().flat_map(|it| it.approvals.clone()).collect(),
             revision: run.revision.clone(),
             turn: None,
             assigns: Map::new(),
@@ -156,6 +165,8 @@ fn call_to_run(ctx: &ActivityContext, id: &CallId) -> Option<CallToRun> {
         grant: Grant::of_call(call),
         tool: call.tool.clone(),
         principal: call.principal.clone(),
+        identity: turn.identity.clone(),
+        approvals: call.approvals.clone(),
         revision: turn.revision.clone(),
         turn: Some(turn.id.clone()),
         assigns: turn.assigns.clone(),

@@ -23,7 +23,7 @@ pub(in crate::agent) use leaf::{
     Dollars, Items, NonNegativeDuration, PositiveDuration, Text, Whole,
 };
 pub(in crate::agent) use mcp_server::McpServerDocument;
-pub use tool::ToolDocument;
+pub use tool::{ApprovalDocument, ApprovalSchema, ApprovalWord, ApproversDocument, ToolDocument};
 pub(in crate::agent) use tool::{
     HttpDocument, McpToolDocument, RetentionDocument, RetentionModeDocument, RunDocument,
 };

@@ -2,12 +2,16 @@
 
 #![allow(clippy::unwrap_used)]
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
+use abide_conversation::approval::{ApprovalPolicy, DenyRule, Party};
+use abide_conversation::identity::Role;
 use abide_conversation::permission::Network;
 use serde_json::{Value, json};
 
 use super::{DefinitionError, Format, client_tools, from_text, join_errors};
+use crate::definition::Approval;
 use crate::model::prompt::retention::{Retention, RetentionMode};
 use crate::tools::fixtures::{parse, source};
 
@@ -155,6 +159,29 @@ fn every_cell_of_executor_and_approval_is_legal_or_refused_by_name() {
 }
 
 #[test]
+fn an_approval_says_when_it_is_needed_and_whose() {
+    let parsed = |approval: Value| {
+        let tool = json!({"name": "t", "executor": "client", "approval": approval});
+        let tools = client_tools(&[tool]).unwrap();
+        (matches!(tools[0].approval, Approval::When(_)), tools[0].approvers.clone())
+    };
+    assert_eq!(parsed(json!({"when": "args.loud"})), (true, None));
+    assert_eq!(parsed(json!({"by": {}})), (false, Some(ApprovalPolicy::default())));
+    let by = json!({"roles": ["approver", "tenant-admin"], "groups": ["finance"], "quorum": 2,
+        "not": ["requester", "owner"], "services": true, "mfa_within": "10m", "deny": "quorum"});
+    let policy = ApprovalPolicy {
+        roles: BTreeSet::from([Role::Approver, Role::TenantAdmin]),
+        groups: BTreeSet::from(["finance".to_owned()]),
+        quorum: 2,
+        not: BTreeSet::from([Party::Requester, Party::Owner]),
+        services: true,
+        mfa_within_ms: Some(600_000),
+        deny: DenyRule::Quorum,
+    };
+    assert_eq!(parsed(json!({"when": "args.loud", "by": by})), (true, Some(policy)));
+}
+
+#[test]
 fn a_call_that_needs_no_answer_may_be_gated() {
     for approval in [json!("requires_approval"), json!({"when": "args.loud"})] {
         let tool = json!({"name": "t", "executor": "client", "requires_response": false,
@@ -182,7 +209,20 @@ fn what_the_contract_calls_illegal_is_refused_by_tool_and_field() {
         ("{name: t, executor: robot, RUN}", "tool t: executor: must be one of"),
         ("{name: t, approval: maybe, RUN}", "tool t: approval: must be"),
         ("{name: t, approval: {when: args >}, RUN}", "tool t: approval.when: does not compile"),
-        ("{name: t, approval: {when: a, x: 1}, RUN}", "tool t: approval: must be"),
+        ("{name: t, approval: {when: a, x: 1}, RUN}", "tool t: approval.x: "),
+        ("{name: t, approval: {}, RUN}", "tool t: approval: must have when, by, or both"),
+        ("{name: t, approval: {by: {roles: []}}, RUN}", "tool t: approval.by.roles: must have"),
+        (
+            "{name: t, approval: {by: {roles: [boss]}}, RUN}",
+            "tool t: approval.by.roles[0]: must be",
+        ),
+        ("{name: t, approval: {by: {groups: [1]}}, RUN}", "tool t: approval.by.groups[0]: must be"),
+        ("{name: t, approval: {by: {quorum: 0}}, RUN}", "tool t: approval.by.quorum: must be"),
+        ("{name: t, approval: {by: {quorum: 17}}, RUN}", "tool t: approval.by.quorum: must be"),
+        ("{name: t, approval: {by: {not: [me]}}, RUN}", "tool t: approval.by.not[0]: must be"),
+        ("{name: t, approval: {by: {mfa_within: x}}, RUN}", "tool t: approval.by.mfa_within: "),
+        ("{name: t, approval: {by: {deny: all}}, RUN}", "tool t: approval.by.deny: must be"),
+        ("{name: t, executor: human, approval: {by: {}}}", "tool t: approval: cannot gate a human"),
         ("{name: t, intent: guess, RUN}", "tool t: intent: must be one of"),
         ("{name: t, audience: nobody, RUN}", "tool t: audience: must be one of"),
         ("{name: t, parameters: [], RUN}", "tool t: parameters: must be"),

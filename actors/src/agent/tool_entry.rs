@@ -1,6 +1,7 @@
 //! One entry of `tools`, checked against the rules of its executor.
 
 mod aliases;
+mod approval;
 mod mcp_tool_set;
 mod target;
 
@@ -18,10 +19,9 @@ use super::mcp_servers::Servers;
 use super::reader::Mistakes;
 use super::{middleware, schema};
 use crate::definition::{
-    Approval, Builtin, ClientAnswer, Definition, MAX_TOOL_NAME_BYTES, McpToolSet, ServerTool,
-    Target, Tool, ToolKind,
+    Builtin, ClientAnswer, Definition, MAX_TOOL_NAME_BYTES, McpToolSet, ServerTool, Target, Tool,
+    ToolKind,
 };
-use crate::expressions::condition::Condition;
 use crate::expressions::schema::{MAX_COMPILED_BYTES_IN_ALL, Schema};
 use crate::expressions::template::Template;
 use crate::limits::cut;
@@ -230,7 +230,7 @@ fn tool(
         _ => json!({"type": "object", "properties": {}}),
     });
     let parameters = arguments(mistakes, &parameters);
-    let approval = approval(mistakes, document.approval, executor);
+    let approval = approval::approval(mistakes, document.approval, executor);
     let middleware = middleware::of_tool(mistakes, document.middleware, executor, known.extensions);
     let aliases = aliases::aliases(mistakes, document.aliases);
     let confirmation_message = confirmation_message(mistakes, document.confirmation_message);
@@ -252,6 +252,7 @@ fn tool(
         Executor::Human => Some(ToolKind::Human { result_schema }),
         Executor::Provider => Some(ToolKind::Provider),
     };
+    let (approval, approvers) = approval.unzip();
     let tool = Tool {
         name,
         description: document.description.map(|text| text.0).or(description).unwrap_or_default(),
@@ -267,6 +268,7 @@ fn tool(
         retention: retention(mistakes, document.retention),
         parameters: parameters?,
         approval: approval?,
+        approvers: approvers?,
         kind: kind?,
     };
     is_described.then_some(tool)
@@ -308,34 +310,6 @@ fn arguments(mistakes: &mut Mistakes, source: &Value) -> Option<Schema> {
         Some(_) => Err("must describe an object: type: object".to_owned()),
     };
     schema.map_err(|message| mistakes.add("parameters", message)).ok()
-}
-
-fn approval(mistakes: &mut Mistakes, value: Option<Value>, executor: Executor) -> Option<Approval> {
-    let approval = match value {
-        None => return Some(Approval::Auto),
-        Some(Value::String(word)) if word == "auto" => return Some(Approval::Auto),
-        Some(Value::String(word)) if word == "requires_approval" => Some(Approval::Required),
-        Some(Value::Object(object)) => condition(mistakes, object).map(Approval::When),
-        Some(_) => {
-            mistakes.add("approval", "must be auto, requires_approval or {when: CONDITION}");
-            None
-        }
-    };
-    match executor {
-        Executor::Server | Executor::Client => {}
-        Executor::Human => mistakes.add("approval", "cannot gate a human tool"),
-        Executor::Provider => mistakes.add("approval", "cannot gate a provider tool"),
-    }
-    approval
-}
-
-fn condition(mistakes: &mut Mistakes, object: Map<String, Value>) -> Option<Condition> {
-    let when = object.get("when").and_then(Value::as_str);
-    let Some(when) = when.filter(|_| object.len() == 1) else {
-        mistakes.add("approval", "must be {when: CONDITION} and nothing else");
-        return None;
-    };
-    Condition::compile(when).map_err(|message| mistakes.add("approval.when", message)).ok()
 }
 
 fn confirmation_message(mistakes: &mut Mistakes, source: Option<Text<16_384>>) -> Option<Template> {

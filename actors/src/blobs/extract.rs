@@ -3,7 +3,7 @@
 use abide_conversation::message::blocks::{BlockKind, Media, Source, base64};
 use serde_json::{Value, json};
 
-use super::{Blob, Blobs};
+use super::{Blob, TenantBlobs};
 use crate::journal::StoreError;
 
 /// Base64 up to this length stays in its block: for an icon this is cheaper than a second read.
@@ -15,7 +15,7 @@ pub(super) const MAX_DEPTH: usize = 128;
 /// block instead. Base64 of at most 1 KiB, and invalid base64, stay.
 ///
 /// If the store fails, some of the blobs may be stored, and the value must not be used.
-pub async fn extract_media(blobs: &dyn Blobs, value: &mut Value) -> Result<(), StoreError> {
+pub async fn extract_media(blobs: TenantBlobs<'_>, value: &mut Value) -> Result<(), StoreError> {
     if has_extractable(value, MAX_DEPTH) {
         store_extracted(blobs, value, extract_blobs).await
     } else {
@@ -25,7 +25,7 @@ pub async fn extract_media(blobs: &dyn Blobs, value: &mut Value) -> Result<(), S
 
 /// Stores the blobs that `take` moves out of a value, where it leaves references.
 pub(super) async fn store_extracted(
-    blobs: &dyn Blobs,
+    blobs: TenantBlobs<'_>,
     value: &mut Value,
     take: fn(&mut Value, usize, &mut Vec<Blob>),
 ) -> Result<(), StoreError> {
@@ -34,13 +34,12 @@ pub(super) async fn store_extracted(
     let extracted = tokio::task::spawn_blocking(move || {
         let mut found = Vec::new();
         take(&mut whole, MAX_DEPTH, &mut found);
-        let found: Vec<_> = found.into_iter().map(|blob| (blob.id(), blob)).collect();
         (whole, found)
     });
     let (whole, found) =
         extracted.await.map_err(|error| StoreError::Unavailable(error.to_string()))?;
-    for (id, blob) in found {
-        blobs.put_blob(&id, &blob).await?;
+    for blob in found {
+        blobs.put(&blob).await?;
     }
     *value = whole;
     Ok(())

@@ -10,7 +10,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
 use super::request_budget::{first_included, run_sized};
-use super::{Blob, Blobs};
+use super::{Blob, TenantBlobs};
 use crate::journal::StoreError;
 
 /// Bytes of blobs in one request: the size of the largest blob, and about what providers accept.
@@ -25,7 +25,7 @@ const CANNOT_BE_SHOWN: &str = "cannot be shown";
 /// been added, so that until then the prompt only grows. The other blobs become text, such as
 /// `[image: no longer stored]`.
 pub async fn inline_media(
-    blobs: &dyn Blobs,
+    blobs: TenantBlobs<'_>,
     mut messages: Vec<Message>,
 ) -> Result<Vec<Message>, StoreError> {
     let blocks = messages.iter().flat_map(|message| &message.content);
@@ -33,7 +33,7 @@ pub async fn inline_media(
     let mut stored_sizes: HashMap<&BlobId, Option<u64>> = HashMap::new();
     for id in &ids {
         if !stored_sizes.contains_key(id) {
-            stored_sizes.insert(id, blobs.blob_info(id).await?.map(|info| info.size));
+            stored_sizes.insert(id, blobs.info(id).await?.map(|info| info.size));
         }
     }
     let sizes: Vec<u64> = ids.iter().map(|id| stored_sizes[id].unwrap_or(0)).collect();
@@ -41,7 +41,7 @@ pub async fn inline_media(
     let mut read: HashMap<BlobId, Blob> = HashMap::new();
     for id in &ids[first..] {
         if !read.contains_key(id)
-            && let Some(blob) = blobs.blob(id).await?
+            && let Some(blob) = blobs.get(id).await?
         {
             read.insert(id.clone(), blob);
         }

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::extract::{MAX_DEPTH, MAX_INLINE_BASE64_BYTES, store_extracted};
 use super::request_budget::{first_included, run_sized};
-use super::{Blob, Blobs, UNKNOWN_MEDIA_TYPE};
+use super::{Blob, TenantBlobs, UNKNOWN_MEDIA_TYPE};
 use crate::journal::StoreError;
 
 /// The field with the blob's id in a placeholder, and the field with the text before the base64, if
@@ -28,7 +28,7 @@ const MAX_REQUEST_BYTES: u64 = 10 << 20;
 /// stays: it belongs to the conversation, while a blob is stored for good.
 ///
 /// If the store fails, some of the blobs may be stored, and the value must not be used.
-pub async fn strip_base64(blobs: &dyn Blobs, value: &mut Value) -> Result<(), StoreError> {
+pub async fn strip_base64(blobs: TenantBlobs<'_>, value: &mut Value) -> Result<(), StoreError> {
     if any_value(value, MAX_DEPTH, &|value| {
         value.as_str().is_some_and(|text| split_base64(text).is_some())
     }) {
@@ -47,7 +47,7 @@ pub fn has_placeholder(value: &Value) -> bool {
 /// together have at most 10 MiB. Any other provider message with placeholders, or one with a
 /// missing blob, is removed from `verbatim`.
 pub async fn restore_base64(
-    blobs: &dyn Blobs,
+    blobs: TenantBlobs<'_>,
     messages: &[Message],
     verbatim: &mut BTreeMap<MessageId, ProviderMessage>,
 ) -> Result<(), StoreError> {
@@ -70,7 +70,7 @@ pub async fn restore_base64(
         let Some(mut message) = verbatim.remove(id).filter(|_| at >= first) else { continue };
         let mut read = HashMap::new();
         for blob_id in blob_ids {
-            let Some(blob) = blobs.blob(&blob_id).await? else { break };
+            let Some(blob) = blobs.get(&blob_id).await? else { break };
             read.insert(blob_id, blob);
         }
         let work = move || {
@@ -88,11 +88,14 @@ pub async fn restore_base64(
 }
 
 /// The size of all these blobs; `None` if one no longer exists.
-async fn total_size(blobs: &dyn Blobs, ids: &[Option<BlobId>]) -> Result<Option<u64>, StoreError> {
+async fn total_size(
+    blobs: TenantBlobs<'_>,
+    ids: &[Option<BlobId>],
+) -> Result<Option<u64>, StoreError> {
     let mut size = 0_u64;
     for id in ids {
         let Some(id) = id else { return Ok(None) };
-        let Some(info) = blobs.blob_info(id).await? else { return Ok(None) };
+        let Some(info) = blobs.info(id).await? else { return Ok(None) };
         size = size.saturating_add(info.size);
     }
     Ok(Some(size))

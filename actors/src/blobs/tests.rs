@@ -13,13 +13,21 @@ use super::*;
 /// A blob store in memory.
 #[derive(Default)]
 pub(crate) struct MemoryBlobs {
-    pub(crate) blobs: Mutex<HashMap<BlobId, Blob>>,
+    pub(crate) blobs: Mutex<HashMap<Scoped<BlobId>, Blob>>,
+    tenant: Tenant,
     away: bool,
+}
+
+impl MemoryBlobs {
+    /// The blobs of the one tenant.
+    pub(crate) fn all(&self) -> TenantBlobs<'_> {
+        TenantBlobs::new(self, &self.tenant)
+    }
 }
 
 #[async_trait]
 impl Blobs for MemoryBlobs {
-    async fn put_blob(&self, id: &BlobId, blob: &Blob) -> Result<bool, StoreError> {
+    async fn put_blob(&self, id: &Scoped<BlobId>, blob: &Blob) -> Result<bool, StoreError> {
         if self.away {
             Err(StoreError::Unavailable("away".to_owned()))
         } else {
@@ -28,15 +36,15 @@ impl Blobs for MemoryBlobs {
         }
     }
 
-    async fn blob_info(&self, id: &BlobId) -> Result<Option<BlobInfo>, StoreError> {
+    async fn blob_info(&self, id: &Scoped<BlobId>) -> Result<Option<BlobInfo>, StoreError> {
         Ok(self.blob(id).await?.map(|blob| blob.info()))
     }
 
-    async fn blob(&self, id: &BlobId) -> Result<Option<Blob>, StoreError> {
+    async fn blob(&self, id: &Scoped<BlobId>) -> Result<Option<Blob>, StoreError> {
         Ok(self.blobs.lock().unwrap().get(id).cloned())
     }
 
-    async fn delete_blob(&self, id: &BlobId) -> Result<bool, StoreError> {
+    async fn delete_blob(&self, id: &Scoped<BlobId>) -> Result<bool, StoreError> {
         Ok(self.blobs.lock().unwrap().remove(id).is_some())
     }
 }
@@ -55,7 +63,7 @@ fn message(content: Vec<Value>) -> Message {
 }
 
 async fn extract(shelf: &MemoryBlobs, mut value: Value) -> Value {
-    extract_media(shelf, &mut value).await.unwrap();
+    extract_media(shelf.all(), &mut value).await.unwrap();
     value
 }
 
@@ -78,7 +86,7 @@ async fn bytes_are_extracted_from_nested_blocks_and_come_back_the_same() {
         "size": 900})
     );
     let photos = vec![named["photos"][0].clone(), named["photos"][1].clone()];
-    let back = inline_media(&shelf, vec![message(photos)]).await.unwrap();
+    let back = inline_media(shelf.all(), vec![message(photos)]).await.unwrap();
     assert_eq!(back[0].content, value["photos"].as_array().unwrap()[..2]);
 }
 
@@ -116,8 +124,8 @@ async fn the_same_bytes_as_another_type_are_another_blob() {
 #[tokio::test]
 async fn a_store_that_is_away_refuses_the_value() {
     let shelf = MemoryBlobs { away: true, ..MemoryBlobs::default() };
-    assert!(extract_media(&shelf, &mut image(900)).await.is_err());
-    assert_eq!(extract_media(&shelf, &mut image(30)).await, Ok(()));
+    assert!(extract_media(shelf.all(), &mut image(900)).await.is_err());
+    assert_eq!(extract_media(shelf.all(), &mut image(30)).await, Ok(()));
 }
 
 #[tokio::test]
@@ -125,7 +133,7 @@ async fn a_missing_blob_becomes_text() {
     let shelf = MemoryBlobs::default();
     let named = extract(&shelf, image(900)).await;
     shelf.blobs.lock().unwrap().clear();
-    let back = inline_media(&shelf, vec![message(vec![named])]).await.unwrap();
+    let back = inline_media(shelf.all(), vec![message(vec![named])]).await.unwrap();
     assert_eq!(back[0].content, [json!({"type": "text", "text": "[image: no longer stored]"})]);
 }
 
@@ -133,10 +141,10 @@ async fn a_missing_blob_becomes_text() {
 async fn a_blob_of_another_type_than_its_block_is_not_shown() {
     let shelf = MemoryBlobs::default();
     let pdf = Blob::new("application/pdf", "x");
-    shelf.put_blob(&pdf.id(), &pdf).await.unwrap();
+    shelf.all().put(&pdf).await.unwrap();
     let block = |kind: &str| json!({"type": kind, "source": {"type": "blob", "blobId": pdf.id()}});
     let blocks = vec![block("image"), block("document")];
-    let back = inline_media(&shelf, vec![message(blocks)]).await.unwrap();
+    let back = inline_media(shelf.all(), vec![message(blocks)]).await.unwrap();
     assert_eq!(back[0].content[0]["text"], "[image: cannot be shown]");
     assert_eq!(back[0].content[1]["source"]["mimeType"], "application/pdf");
 }
@@ -147,11 +155,11 @@ async fn the_newest_blobs_are_in_a_request_and_the_older_are_left_out() {
     let mut messages = Vec::new();
     for fill in 0..4_u8 {
         let blob = Blob::new("image/png", vec![fill; 8 << 20]);
-        shelf.put_blob(&blob.id(), &blob).await.unwrap();
+        shelf.all().put(&blob).await.unwrap();
         let source = json!({"type": "blob", "blobId": blob.id()});
         messages.push(message(vec![json!({"type": "image", "source": source})]));
     }
-    let back = inline_media(&shelf, messages).await.unwrap();
+    let back = inline_media(shelf.all(), messages).await.unwrap();
     let types: Vec<_> = back.iter().map(|it| it.content[0]["type"].clone()).collect();
     assert_eq!(types, ["text", "text", "image", "image"]);
     assert!(back[0].text().contains("left out"), "{}", back[0].text());
@@ -162,7 +170,7 @@ async fn back(shelf: &MemoryBlobs, items: &[Value]) -> Option<Vec<Value>> {
     let verbatim =
         ProviderMessage { provider: "p".to_owned(), model: "m".to_owned(), items: items.to_vec() };
     let mut whole = BTreeMap::from([(MessageId::new("m"), verbatim)]);
-    restore_base64(shelf, &[message(Vec::new())], &mut whole).await.unwrap();
+    restore_base64(shelf.all(), &[message(Vec::new())], &mut whole).await.unwrap();
     whole.remove(&MessageId::new("m")).map(|verbatim| verbatim.items)
 }
 
@@ -180,7 +188,7 @@ async fn long_base64_is_stripped_from_provider_messages_and_restored_exactly() {
         {"odd": format!("{}AB==", "AAAA".repeat(1_000))},
     ]);
     let mut journalled = written.clone();
-    strip_base64(&shelf, &mut journalled).await.unwrap();
+    strip_base64(shelf.all(), &mut journalled).await.unwrap();
     assert_eq!(shelf.blobs.lock().unwrap().len(), 3);
     assert_eq!(
         journalled[0]["result"],
@@ -194,7 +202,7 @@ async fn long_base64_is_stripped_from_provider_messages_and_restored_exactly() {
     assert_eq!(Value::from(items).to_string(), written.to_string());
 
     let id = Blob::new(UNKNOWN_MEDIA_TYPE, [0, 1, 2].repeat(1_000)).id();
-    shelf.delete_blob(&id).await.unwrap();
+    shelf.delete_blob(&Scoped::new(&shelf.tenant, &id)).await.unwrap();
     assert_eq!(back(&shelf, journalled.as_array().unwrap()).await, None);
     assert_eq!(back(&shelf, &[json!({"$abide_blob": 7})]).await, None);
     assert_eq!(back(&shelf, &[json!({"text": "x"})]).await, Some(vec![json!({"text": "x"})]));
@@ -207,12 +215,12 @@ async fn the_newest_provider_messages_are_restored() {
     // The order of ids does not show which message is older.
     for (fill, id) in (0_u8..).zip(["c", "a", "b"]) {
         let blob = Blob::new(UNKNOWN_MEDIA_TYPE, vec![fill; 4 << 20]);
-        shelf.put_blob(&blob.id(), &blob).await.unwrap();
+        shelf.all().put(&blob).await.unwrap();
         let (provider, model) = ("p".to_owned(), "m".to_owned());
         let items = vec![json!({"$abide_blob": blob.id()})];
         verbatim.insert(MessageId::new(id), ProviderMessage { provider, model, items });
         messages.push(Message { id: MessageId::new(id), ..message(Vec::new()) });
     }
-    restore_base64(&shelf, &messages, &mut verbatim).await.unwrap();
+    restore_base64(shelf.all(), &messages, &mut verbatim).await.unwrap();
     assert_eq!(verbatim.keys().map(MessageId::as_str).collect::<Vec<_>>(), ["b"]);
 }

@@ -102,7 +102,7 @@ impl LiveConversation {
         let turn = self.state.turn.as_ref();
         let turn_assigns = turn.map(|turn| turn.assigns.clone()).unwrap_or_default();
         let context = HookContext {
-            conversation_id: self.id.clone(),
+            conversation_id: self.id.local(),
             turn_id: turn.map(|turn| turn.id.clone()),
             principal: Some(resolve.by.clone()),
             assigns: merged(&definition.assigns, &self.state.assigns, &turn_assigns),

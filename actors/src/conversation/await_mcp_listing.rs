@@ -27,10 +27,10 @@ impl LiveConversation {
         let Some(definition) = definition.filter(|_| self.waiters.can_defer()) else {
             return Some(delivery);
         };
-        let mcp = self.services.mcp.clone();
+        let (mcp, tenant) = (self.services.mcp.clone(), self.id.tenant());
         let myself = myself.clone();
         self.waiters.defer(|number| async move {
-            mcp.listings(&definition).await;
+            mcp.listings(&tenant, &definition).await;
             // An actor that has ended drops the delivery, which thereby returns to its sender.
             let _ = myself.cast(ConversationMsg::ToolsListed(number, Box::new(delivery)));
         });
@@ -39,7 +39,7 @@ impl LiveConversation {
 
     /// The tools of a definition, those of its MCP servers as they last listed them.
     pub(super) fn toolbox_of(&self, definition: Arc<Definition>) -> Toolbox {
-        let listings = self.services.mcp.last_listings(&definition);
+        let listings = self.services.mcp.last_listings(&self.id.tenant(), &definition);
         Toolbox::new(definition, &listings, self.client_tools.clone())
     }
 
@@ -49,15 +49,16 @@ impl LiveConversation {
         let agents = &self.services.agents;
         let (definition, tool) = match request {
             Request::Dispatch(dispatch) => {
-                (agents.newest(self.state.agent.as_ref()?).await.ok()??, &dispatch.tool)
+                let agent = self.id.sibling(self.state.agent.as_ref()?);
+                (agents.newest(&agent).await.ok()??, &dispatch.tool)
             }
             Request::Resolve(resolve) => match &resolve.answer {
                 ResolutionAnswer::Approval { approved: true, args, .. }
                     if args.is_some() || resolve.remember.is_some() =>
                 {
-                    let revision = &self.state.turn.as_ref()?.revision;
+                    let revision = self.id.sibling(&self.state.turn.as_ref()?.revision);
                     let tool = &self.state.call(&resolve.call)?.tool;
-                    (agents.revision(revision).await.ok()??, tool)
+                    (agents.revision(&revision).await.ok()??, tool)
                 }
                 ResolutionAnswer::Approval { .. }
                 | ResolutionAnswer::Result(_)
@@ -73,10 +74,11 @@ impl LiveConversation {
             | Request::ChildEnded(_)
             | Request::Abandon(_)
             | Request::FailCall(_)
+            | Request::Update(_)
             | Request::RevokeDecision(_) => return None,
         };
         let is_unlisted = mcp::may_list(&definition, tool)
-            && self.services.mcp.cached_listings(&definition).is_none();
+            && self.services.mcp.cached_listings(&self.id.tenant(), &definition).is_none();
         is_unlisted.then_some(definition)
     }
 }

@@ -101,8 +101,11 @@ impl LiveConversation {
         let after = next.pending_calls();
         let is_cache_due =
             !next.has_unknown_events && next.seq.since(self.cached_seq) >= MAX_UNCACHED_EVENTS;
+        // A vote, and a change of members, changes what the inbox has of a suspension that stays open.
+        let is_for_others = self.state.participants != next.participants;
+        let is_new = |open: &&PendingCall| is_for_others || !before.contains(open);
         Commit {
-            opened: after.iter().filter(|open| !contains(&before, open)).cloned().collect(),
+            opened: after.iter().filter(is_new).cloned().collect(),
             closed: before.iter().filter(|open| !contains(&after, open)).map(closed).collect(),
             state: is_cache_due.then(|| next.clone()),
             responses,

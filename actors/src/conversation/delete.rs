@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use abide_conversation::event::add_planned_children;
-use abide_conversation::{ConversationId, Rejection, Seq, State, replay};
+use abide_conversation::{ConversationId, Rejection, Scoped, Seq, State, replay};
 
 use super::not_done::NotDone;
 use super::publish_at_root::publish_deletion_at_root;
@@ -53,10 +53,12 @@ impl LiveConversation {
         else {
             return Ok(false);
         };
-        let stored = self.services.journal.load(&parent.conversation_id);
+        let parent_id = self.id.sibling(&parent.conversation_id);
+        let stored = self.services.journal.load(&parent_id);
         let stored = with_store_timeout(stored).await?;
         let stored = stored.map(|stored| replay(stored.state, &stored.events)).unwrap_or_default();
-        let me = (&parent.call_id, &self.id);
+        let id = self.id.local();
+        let me = (&parent.call_id, &id);
         if stored.awaited_children().any(|awaited| awaited == me) {
             return Ok(false);
         }
@@ -106,13 +108,15 @@ impl LiveConversation {
 /// All children that a conversation ever planned.
 pub async fn planned_children(
     journal: &dyn Journal,
-    id: &ConversationId,
-) -> Result<BTreeSet<ConversationId>, StoreError> {
+    id: &Scoped<ConversationId>,
+) -> Result<BTreeSet<Scoped<ConversationId>>, StoreError> {
     let mut children = BTreeSet::new();
     let mut after = Seq::ZERO;
     loop {
         let page = with_store_timeout(journal.events(id, after, EVENT_PAGE_SIZE)).await?;
-        let Some(last) = page.last() else { return Ok(children) };
+        let Some(last) = page.last() else {
+            return Ok(children.iter().map(|child| id.sibling(child)).collect());
+        };
         after = last.seq;
         add_planned_children(&mut children, &page);
     }
@@ -121,12 +125,12 @@ pub async fn planned_children(
 /// Discards the own files of a conversation that was deleted in this state, whether they were ever
 /// journalled or not, so that a new conversation of the same id finds none. A child's files belong
 /// to its root.
-pub async fn discard_workspace(services: &Services, id: &ConversationId, deleted: &State) {
+pub async fn discard_workspace(services: &Services, id: &Scoped<ConversationId>, deleted: &State) {
     if deleted.parent.is_some() {
         return;
     }
     let definition = match &deleted.agent {
-        Some(agent) => services.agents.newest(agent).await.ok().flatten(),
+        Some(agent) => services.agents.newest(&id.sibling(agent)).await.ok().flatten(),
         None => None,
     };
     // Whether a deleted agent had another root is unknown; the default one is taken.

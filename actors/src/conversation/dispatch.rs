@@ -1,8 +1,9 @@
 //! A user's own call of a server tool, which runs in addition to the open turn, if there is one.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use abide_conversation::approval::{Approver, Parties, SubjectId, Voter};
 use abide_conversation::event::{Event, EventData, Executor, OnInterrupt};
 use abide_conversation::permission::{Decision, Verdict};
 use abide_conversation::{Action, CallId, ConversationId, Rejection, Transition, command};
@@ -11,6 +12,7 @@ use serde_json::Value;
 
 use super::not_done::{HookQuestion, NotDone};
 use super::{ConversationMsg, ExitReason, HookVerdict, LiveConversation};
+use crate::access::Access;
 use crate::assigns::Assigns;
 use crate::definition::Tool;
 use crate::hooks::HookContext;
@@ -32,7 +34,7 @@ impl LiveConversation {
         (context, reply): (RequestContext, ReplyPort),
         hook_verdict: Option<HookVerdict>,
     ) -> Result<(), ExitReason> {
-        let keys = &context.idempotency_keys;
+        let RequestContext { access, idempotency_keys: keys } = &context;
         match self.running_repeat(keys) {
             Ok(Some(call)) => {
                 self.waiters.add_dispatch(call, reply);
@@ -44,7 +46,7 @@ impl LiveConversation {
                 return Ok(());
             }
         }
-        match self.begin_dispatch(request, keys, hook_verdict).await {
+        match self.begin_dispatch(request, (access, keys), hook_verdict).await {
             Ok((call, transition)) => {
                 self.waiters.add_dispatch(call.clone(), reply);
                 let responses = self.denied_responses(&transition.events, keys);
@@ -100,7 +102,7 @@ impl LiveConversation {
     async fn begin_dispatch(
         &mut self,
         request: DispatchRequest,
-        keys: &[IdempotencyKey],
+        (access, keys): (&Access, &[IdempotencyKey]),
         hook_verdict: Option<HookVerdict>,
     ) -> Result<(CallId, Transition), NotDone> {
         let DispatchRequest { tool, input, approved, principal } = request;
@@ -109,24 +111,32 @@ impl LiveConversation {
         let assigns = Assigns::new(&definition.assigns, &self.state.assigns, &Default::default());
         let assigns = Arc::new(assigns);
         let scope = CallScope {
-            conversation: self.id.clone(),
+            conversation: self.id.local(),
             principal: principal.clone(),
+            identity: access.identity().cloned().map(Arc::new),
+            owner: self.state.participants.owner.clone(),
             assigns: assigns.clone(),
             metadata: self.state.metadata.clone(),
         };
         let toolbox = self.toolbox_of(definition.clone());
         let tool_name = toolbox.dispatchable(&tool).map(|(tool, _)| tool.name.as_str());
         let agent_decisions = if toolbox.uses_remembered_decisions(tool_name.into_iter()) {
-            self.services.agents.decisions(&agent).await?
+            self.services.agents.decisions(&self.id.sibling(&agent)).await?
         } else {
             Vec::new()
         };
         let now = self.services.clock.now();
         let gate = Gate::new(definition.clone(), &self.state);
         let gate = gate.with_remembered(&self.state, agent_decisions, now);
+        let approval = approved.then(|| DispatchApproval {
+            voter: access.voter(now),
+            requesters: self.state.requesters_with(access.identity()),
+            owner: scope.owner.clone(),
+        });
+        let identity = scope.identity.clone();
         // A condition may take long; it must not hold up other conversations.
         let checking = tokio::task::spawn_blocking(move || {
-            check_call(&toolbox, &gate, (tool, input), approved, &scope, hook_verdict)
+            check_call(&toolbox, &gate, (tool, input), approval, &scope, hook_verdict)
         });
         let checked = checking.await.map_err(|error| StoreError::Unavailable(error.to_string()))?;
         let CheckedCall { tool, input, on_interrupt, is_sub_agent, verdict, hooks_answered } =
@@ -134,7 +144,7 @@ impl LiveConversation {
         let is_denied = verdict.decision == Decision::Deny;
         if !hooks_answered && !is_denied && tool_use::is_judged(&definition.hooks, &tool) {
             let context = HookContext {
-                conversation_id: self.id.clone(),
+                conversation_id: self.id.local(),
                 turn_id: None,
                 principal: Some(principal.clone()),
                 assigns: assigns.merged.clone(),
@@ -157,6 +167,7 @@ impl LiveConversation {
             tool,
             input,
             principal,
+            identity,
             revision: definition.revision.clone(),
             on_interrupt,
             requests,
@@ -175,6 +186,31 @@ struct CheckedCall {
     is_sub_agent: bool,
     verdict: Verdict,
     hooks_answered: bool,
+}
+
+/// The approval of whoever dispatches a call.
+struct DispatchApproval {
+    /// `None` if nobody was authenticated.
+    voter: Option<Voter>,
+    requesters: BTreeSet<SubjectId>,
+    owner: Option<String>,
+}
+
+impl DispatchApproval {
+    /// The approver, if the tool needs no other.
+    fn check(&self, tool: &Tool) -> Result<Vec<Approver>, RequestError> {
+        let (Some(voter), Some(policy)) = (&self.voter, tool.approval_policy(true)) else {
+            return Ok(Vec::new());
+        };
+        let parties = Parties { requesters: &self.requesters, owner: self.owner.as_deref() };
+        policy.check(voter, parties, false).map_err(Rejection::VoteRefused)?;
+        if policy.quorum > 1 {
+            let why =
+                format!("{} needs {} approvals: a dispatch has one", tool.name, policy.quorum);
+            return Err(RequestError::invalid("approved", why));
+        }
+        Ok(vec![Approver::from(voter)])
+    }
 }
 
 /// Why a tool cannot be dispatched.
@@ -196,7 +232,7 @@ fn check_call(
     toolbox: &Toolbox,
     gate: &Gate,
     (tool, input): (String, Value),
-    approved: bool,
+    approval: Option<DispatchApproval>,
     scope: &CallScope,
     hook_verdict: Option<HookVerdict>,
 ) -> Result<CheckedCall, RequestError> {
@@ -205,10 +241,13 @@ fn check_call(
     let check = |input: &Value| {
         found.check_args(input).map_err(|why| RequestError::invalid("input", why))?;
         let verdict = gate.decide(found, input, scope);
-        if !approved && verdict.decision == Decision::Ask {
-            return Err(RequestError::ApprovalRequired(found.name.clone()));
+        match (verdict.decision, &approval) {
+            (Decision::Ask, None) => Err(RequestError::ApprovalRequired(found.name.clone())),
+            (Decision::Ask, Some(approval)) => {
+                Ok(Verdict { approvals: approval.check(found)?, ..verdict })
+            }
+            (Decision::Allow | Decision::Deny, _) => Ok(verdict),
         }
-        Ok(verdict)
     };
     let verdict = check(&input)?;
     let tool_use_verdict =

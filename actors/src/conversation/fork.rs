@@ -3,12 +3,12 @@
 use abide_conversation::command::Create;
 use abide_conversation::event::{Created, Event, EventData};
 use abide_conversation::fork::Fork;
-use abide_conversation::identity::Participants;
 use abide_conversation::{Action, Rejection, Seq};
 
 use super::not_done::NotDone;
 use super::{ExitReason, LiveConversation, with_store_timeout};
 use crate::access::Access;
+use crate::journal::ConversationSummary;
 use crate::request::{
     DeliveryOutcome, ForkRequest, Reply, ReplyPort, RequestContext, RequestError,
 };
@@ -55,7 +55,7 @@ impl LiveConversation {
         }
         let definition = self.newest_definition(&create.agent).await?;
         let reply = Reply::Created {
-            id: self.id.clone(),
+            id: self.id.local(),
             agent: create.agent.clone(),
             revision: definition.revision.clone(),
         };
@@ -68,7 +68,7 @@ impl LiveConversation {
 
     /// What the fork is created with: the settings of the original, without its parent.
     ///
-    /// The fork belongs to those to whom the original belongs; the request is judged by it.
+    /// The fork belongs to those to whom the original belongs now; the request is judged by it.
     async fn create_from_prefix(
         &self,
         request: ForkRequest,
@@ -76,16 +76,20 @@ impl LiveConversation {
     ) -> Result<Create, RequestError> {
         let ForkRequest { from, at_seq } = request;
         let journal = &self.services.journal;
+        let original = self.id.sibling(&from);
         let before = at_seq.map_or(Seq::MAX, Seq::next);
-        let newest = with_store_timeout(journal.events_before(&from, before, 1)).await?;
+        let newest = with_store_timeout(journal.events_before(&original, before, 1)).await?;
         let last_seq = newest.first().map_or(Seq::ZERO, |event| event.seq);
-        let first = with_store_timeout(journal.events(&from, Seq::ZERO, 1)).await?.pop();
-        let Some(Event { at, data: EventData::Created(created), .. }) = first else {
+        let first = with_store_timeout(journal.events(&original, Seq::ZERO, 1)).await?.pop();
+        let summary = with_store_timeout(journal.summary(&original)).await?;
+        let (Some(Event { data: EventData::Created(created), .. }), Some(summary)) =
+            (first, summary)
+        else {
             return Err(Rejection::NotFound.into());
         };
-        let Created { agent, assigns, metadata, tools, owner, members, .. } = created;
-        let participants = Participants { owner, members };
-        access.check(&participants, Some(at))?;
+        let Created { agent, assigns, metadata, tools, .. } = created;
+        let ConversationSummary { participants, created_at, .. } = summary;
+        access.check(&participants, Some(created_at))?;
         if at_seq.is_some_and(|at_seq| at_seq != last_seq) {
             let message = "must be the seq of an event of the conversation";
             return Err(RequestError::invalid("at_seq", message));

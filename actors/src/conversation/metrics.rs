@@ -174,7 +174,8 @@ impl LiveConversation {
             ("abide.outcome", outcome.into()),
             ("abide.epoch", self.claim.epoch.get().into()),
         ];
-        if let Some(definition) = self.services.agents.cached(ended_turn.revision) {
+        if let Some(definition) = self.services.agents.cached(&self.id.sibling(ended_turn.revision))
+        {
             let model = &definition.model;
             attributes.push(("gen_ai.provider.name", model.provider.otel_name().into()));
             attributes.push(("gen_ai.request.model", model.name.as_str().into()));

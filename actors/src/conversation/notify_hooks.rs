@@ -30,12 +30,13 @@ impl LiveConversation {
                 let turn = turns.into_iter().find(|it| Some(&it.id) == event.turn_id.as_ref());
                 let turn_assigns = turn.map(|turn| turn.assigns.clone()).unwrap_or_default();
                 let context = HookContext {
-                    conversation_id: self.id.clone(),
+                    conversation_id: self.id.local(),
                     turn_id: event.turn_id.clone(),
                     principal: principal(&event.data).or(turn.map(|turn| &turn.principal)).cloned(),
                     assigns: merged(&self.state.assigns, &turn_assigns, &Default::default()),
                 };
                 self.notify(Notification {
+                    conversation: self.id.clone(),
                     owner,
                     context,
                     on: *on,
@@ -56,12 +57,13 @@ impl LiveConversation {
             return;
         }
         let context = HookContext {
-            conversation_id: self.id.clone(),
+            conversation_id: self.id.local(),
             turn_id: None,
             principal: None,
             assigns: before.assigns.clone(),
         };
         self.notify(Notification {
+            conversation: self.id.clone(),
             owner,
             context,
             on: HookPoint::SessionEnd,
@@ -96,7 +98,7 @@ impl LiveConversation {
         let definition = match cache {
             Some((cached, definition)) if cached == revision => definition.clone(),
             Some(_) | None => {
-                let found = self.services.agents.cached(revision);
+                let found = self.services.agents.cached(&self.id.sibling(revision));
                 *cache = Some((revision.clone(), found.clone()));
                 found
             }
@@ -175,6 +177,7 @@ fn hook_points(data: &EventData) -> &'static [HookPoint] {
         EventData::Summarized(_) => &[HookPoint::PostCompact],
         EventData::TurnStarted(_)
         | EventData::AssistantMsg(_)
+        | EventData::Voted(_)
         | EventData::ToolStarted(_)
         | EventData::InputRequired(_)
         | EventData::RepairRequested(_)
@@ -193,6 +196,7 @@ fn hook_points(data: &EventData) -> &'static [HookPoint] {
         | EventData::DecisionRemembered(_)
         | EventData::DecisionPublished(_)
         | EventData::DecisionRevoked(_)
+        | EventData::Updated(_)
         | EventData::Unknown(_) => &[],
     }
 }

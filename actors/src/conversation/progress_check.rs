@@ -62,6 +62,7 @@ impl ProgressCheck {
             | EventData::TurnStarted(_)
             | EventData::ToolCall(_)
             | EventData::Suspension(_)
+            | EventData::Voted(_)
             | EventData::ToolStarted(_)
             | EventData::RepairRequested(_)
             | EventData::ContextAdded(_)
@@ -76,6 +77,7 @@ impl ProgressCheck {
             | EventData::Abandoned {}
             | EventData::DecisionRemembered(_)
             | EventData::DecisionRevoked(_)
+            | EventData::Updated(_)
             | EventData::Unknown(_) => false,
         }
     }

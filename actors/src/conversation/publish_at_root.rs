@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use abide_conversation::{ConversationId, State};
+use abide_conversation::{ConversationId, Scoped, State};
 
 use super::LiveConversation;
 use crate::child_calls::ChildCalls;
@@ -12,21 +12,26 @@ impl LiveConversation {
     /// Publishes what this conversation waits for now, if it is a child.
     pub(super) fn publish_at_root(&self) {
         if let Some(parent) = &self.state.parent {
-            let calls = ChildCalls::new(self.id.clone(), &self.state);
+            let calls = ChildCalls::new(self.id.local(), &self.state);
             let signal = Signal::Child(Arc::new(calls));
-            self.services.live.publish(&parent.root_conversation_id, signal);
+            let root = self.id.sibling(&parent.root_conversation_id);
+            self.services.live.publish(&root, signal);
         }
     }
 }
 
 /// Publishes that a child that was deleted in this state waits for nothing any more.
-pub(super) fn publish_deletion_at_root(live: &dyn LiveSink, id: &ConversationId, deleted: &State) {
+pub(super) fn publish_deletion_at_root(
+    live: &dyn LiveSink,
+    id: &Scoped<ConversationId>,
+    deleted: &State,
+) {
     if let Some(parent) = &deleted.parent {
         let calls = ChildCalls {
             seq: deleted.seq.next(),
             pending: Vec::new(),
-            ..ChildCalls::new(id.clone(), deleted)
+            ..ChildCalls::new(id.local(), deleted)
         };
-        live.publish(&parent.root_conversation_id, Signal::Child(Arc::new(calls)));
+        live.publish(&id.sibling(&parent.root_conversation_id), Signal::Child(Arc::new(calls)));
     }
 }

@@ -8,15 +8,17 @@ use abide_conversation::identity::Participants;
 use abide_conversation::ids::{AgentName, MessageId, TurnId};
 use abide_conversation::{Action, Rejection};
 use ractor::ActorRef;
+use serde_json::{Map, Value};
 
 use super::not_done::NotDone;
 use super::{ConversationMsg, ExitReason, HookVerdict, LiveConversation, seq_of};
 use crate::access::{Access, AccessError};
 use crate::definition::Definition;
-use crate::journal::StoreError;
+use crate::journal::{ResponseScope, StoreError};
+use crate::limits::encoded_len;
 use crate::request::{
-    Delivery, DeliveryContent, DeliveryOutcome, FailCallRequest, IdempotencyKey, Reply, Request,
-    RequestContext, RequestError, SendRequest, SpawnRequest,
+    Delivery, DeliveryContent, DeliveryOutcome, FailCallRequest, IdempotencyKey, MAX_MAP_BYTES,
+    Reply, Request, RequestContext, RequestError, SendRequest, SpawnRequest, UpdateRequest,
 };
 use crate::tools::{NEW_TURN, Toolbox};
 
@@ -90,9 +92,9 @@ impl LiveConversation {
     /// The reply to the first request under one of these keys, if this is a repeat.
     async fn stored_reply(&self, keys: &[IdempotencyKey]) -> Result<Option<Reply>, RequestError> {
         let now = self.services.clock.now();
+        let scope = ResponseScope::Conversation(self.id.clone());
         for key in keys {
-            let stored =
-                self.services.journal.stored_response(self.id.as_str(), &key.key, now).await?;
+            let stored = self.services.journal.stored_response(&scope, &key.key, now).await?;
             let Some(stored) = stored else { continue };
             if stored.fingerprint != key.fingerprint {
                 return Err(RequestError::KeyReused(key.field.clone()));
@@ -126,6 +128,7 @@ impl LiveConversation {
                 propose(Action::Abandon(*create), move |_| Reply::Abandoned { usage })
             }
             Request::FailCall(fail) => fail_call(fail),
+            Request::Update(update) => self.update(update, access)?,
             Request::RevokeDecision(id) => propose(Action::RevokeDecision(id), |_| Reply::Revoked),
             Request::Dispatch(dispatch) => {
                 return Err(RequestError::ToolNotFound(dispatch.tool).into());
@@ -163,7 +166,7 @@ impl LiveConversation {
     async fn create(&mut self, create: Create) -> Result<Proposal, RequestError> {
         let definition = self.newest_definition(&create.agent).await?;
         let reply = Reply::Created {
-            id: self.id.clone(),
+            id: self.id.local(),
             agent: create.agent.clone(),
             revision: definition.revision.clone(),
         };
@@ -208,7 +211,7 @@ impl LiveConversation {
                 IfBusy::Reject | IfBusy::Queue => None,
             },
         });
-        let conversation_id = self.id.clone();
+        let conversation_id = self.id.local();
         Ok(propose(action, move |events| {
             let seq = seq_of(events, |event| matches!(event.data, EventData::UserMsg(_)));
             Reply::Sent { conversation_id, turn_id, seq }
@@ -254,6 +257,18 @@ impl LiveConversation {
         Ok(propose(action, |_| Reply::Noted))
     }
 
+    fn update(&self, request: UpdateRequest, access: &Access) -> Result<Proposal, RequestError> {
+        let UpdateRequest { metadata: patch, members, by } = request;
+        let metadata = patch.map(|patch| merge_patch(&self.state.metadata, patch));
+        if metadata.as_ref().is_some_and(|it| encoded_len(it) > MAX_MAP_BYTES) {
+            let message = format!("would be larger than {MAX_MAP_BYTES} bytes");
+            return Err(RequestError::invalid("metadata", message));
+        }
+        let identity = access.identity().cloned().map(Arc::new);
+        let action = Action::Update(command::Update { metadata, members, by, identity });
+        Ok(propose(action, |_| Reply::Updated))
+    }
+
     fn cancel(&self) -> Proposal {
         let partial = self.activities.stream.partial();
         propose(Action::Cancel(command::Cancel { partial }), |events| {
@@ -267,15 +282,26 @@ impl LiveConversation {
         &mut self,
         name: &AgentName,
     ) -> Result<Arc<Definition>, RequestError> {
-        self.newest_definition = self.services.agents.newest(name).await?;
+        self.newest_definition = self.services.agents.newest(&self.id.sibling(name)).await?;
         self.newest_definition.clone().ok_or_else(|| RequestError::AgentMissing(name.clone()))
     }
 
     /// The tools of the open turn; `None` when no turn is open or its revision is gone.
     pub(super) async fn toolbox(&self) -> Result<Option<Toolbox>, StoreError> {
         let Some(turn) = &self.state.turn else { return Ok(None) };
-        let definition = self.services.agents.revision(&turn.revision).await?;
+        let definition = self.services.agents.revision(&self.id.sibling(&turn.revision)).await?;
         Ok(definition.map(|definition| self.toolbox_of(definition)))
+    }
+}
+
+/// The object after a JSON Merge Patch (RFC 7396).
+fn merge_patch(object: &Map<String, Value>, patch: Map<String, Value>) -> Map<String, Value> {
+    let mut merged = Value::Object(object.clone());
+    json_patch::merge(&mut merged, &Value::Object(patch));
+    match merged {
+        Value::Object(merged) => merged,
+        // A patch that is an object results in one.
+        _ => Map::new(),
     }
 }
 

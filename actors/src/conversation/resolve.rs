@@ -1,19 +1,21 @@
 //! A resolution of a suspended call: checked, edited by hooks, and remembered if asked for.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use abide_conversation::approval::{SubjectId, Vote};
 use abide_conversation::command::{self, ResolutionAnswer};
-use abide_conversation::event::EventData;
+use abide_conversation::event::{EventData, Voted};
 use abide_conversation::ids::{CallId, DecisionId};
-use abide_conversation::remembered_decision::Scope;
-use abide_conversation::{Action, State};
+use abide_conversation::remembered_decision::{Extent, Scope};
+use abide_conversation::{Action, Seq, State};
 
 use super::ask_hooks::edited_args;
 use super::not_done::NotDone;
 use super::requests::{Proposal, propose};
 use super::{HookVerdict, LiveConversation, seq_of, with_store_timeout};
 use crate::access::{Access, AccessError};
-use crate::blobs;
+use crate::blobs::{self, TenantBlobs};
 use crate::definition::Tool;
 use crate::request::{RememberRequest, Reply, RequestError, ResolveRequest};
 use crate::tools::gate::exact_fingerprint;
@@ -33,31 +35,36 @@ impl LiveConversation {
     ) -> Result<Proposal, NotDone> {
         let edit = edited_args(&request.answer).is_some().then(|| request.clone());
         let ResolveRequest { call, suspension, by, answer, remember } = request;
+        self.check_answer(&call, access)?;
+        let revoked = self.revoked_voters(&call).await?;
         let mut resolve = command::Resolve {
             call: call.clone(),
             suspension,
             by,
             identity: access.identity().cloned().map(Arc::new),
+            mfa_at: access.mfa_at(),
             answer,
+            args_fingerprint: String::new(),
+            revoked,
             verdict: None,
             remember: None,
             halt: None,
         };
-        self.check_answer(&call, access)?;
         self.decide(Action::Resolve(resolve.clone()))?;
         let open = self.state.call(&call).map(|open| open.tool.clone());
         let toolbox = self.toolbox().await?;
         if let Some(wish) = remember {
             let tool = open.as_deref().zip(toolbox.as_ref());
             let tool = tool.and_then(|(name, toolbox)| toolbox.tool(name));
+            if wish.scope == Scope::Agent {
+                access.check_agent_decision()?;
+            }
             self.check_may_remember(&call, tool, wish.scope)?;
             let tool_digest = tool.map(Tool::action_fingerprint).unwrap_or_default();
             let RememberRequest { scope, matching, for_ms } = wish;
             let id = DecisionId::new(self.services.clock.id("dec"));
-            let fingerprint = self.approved_fingerprint(&call, &resolve.answer);
-            let remember =
-                command::RememberDecision { id, scope, matching, tool_digest, fingerprint, for_ms };
-            resolve.remember = Some(remember);
+            let extent = Extent { scope, matching, for_ms };
+            resolve.remember = Some(command::RememberDecision { id, extent, tool_digest });
         }
         if let (Some(toolbox), Some(tool)) = (toolbox, open) {
             if let ResolutionAnswer::Result(value) = &resolve.answer {
@@ -70,14 +77,35 @@ impl LiveConversation {
                 checked.map_err(|why| RequestError::invalid("result", why))?;
             }
             if let ResolutionAnswer::Result(value) = &mut resolve.answer {
-                with_store_timeout(blobs::extract_media(&*self.services.blobs, value)).await?;
+                let tenant = self.id.tenant();
+                let blobs = TenantBlobs::new(&*self.services.blobs, &tenant);
+                with_store_timeout(blobs::extract_media(blobs, value)).await?;
             }
             self.judge_edited_args(&toolbox, &mut resolve, edit, hook_verdict).await?;
         }
-        Ok(propose(Action::Resolve(resolve), |events| {
+        resolve.args_fingerprint = self.fingerprint_to_approve(&call, &resolve.answer);
+        let (before, revoked) = (self.state.clone(), resolve.revoked.clone());
+        Ok(propose(Action::Resolve(resolve), move |events| {
+            let recorded = events.iter().find_map(|event| match &event.data {
+                EventData::Voted(voted) => recorded(&before, &revoked, voted, event.seq),
+                _ => None,
+            });
             let seq = seq_of(events, |event| matches!(event.data, EventData::Resolution(_)));
-            Reply::Resolved { seq }
+            recorded.unwrap_or(Reply::Resolved { seq })
         }))
+    }
+
+    /// Those who have voted on the call with a credential that was revoked since.
+    async fn revoked_voters(&self, call: &CallId) -> Result<BTreeSet<SubjectId>, RequestError> {
+        let mut revoked = BTreeSet::new();
+        let open = self.state.call(call).and_then(|call| call.open_suspension());
+        for vote in open.and_then(|open| open.approval.as_ref()).iter().flat_map(|it| &it.votes) {
+            let asked = self.services.credentials.is_revoked(&vote.by.identity).await;
+            if asked.map_err(|error| RequestError::Unavailable(error.to_string()))? {
+                revoked.insert(vote.by.subject());
+            }
+        }
+        Ok(revoked)
     }
 
     /// Whether the caller may answer the call, if it waits for an answer. Who may answer any call of the
@@ -89,14 +117,14 @@ impl LiveConversation {
         access.check_answer(participants, *created_at, (call, open.suspension, open.kind))
     }
 
-    /// The fingerprint that an `exact` decision matches: that of the arguments as approved.
-    fn approved_fingerprint(&self, call: &CallId, answer: &ResolutionAnswer) -> String {
+    /// The fingerprint of the arguments that an approval is about, which an `exact` decision matches.
+    fn fingerprint_to_approve(&self, call: &CallId, answer: &ResolutionAnswer) -> String {
         let Some(open) = self.state.call(call) else { return String::new() };
         let args = match answer {
             ResolutionAnswer::Approval { args: Some(edited), .. } => edited,
             ResolutionAnswer::Approval { .. }
             | ResolutionAnswer::Result(_)
-            | ResolutionAnswer::Error(_) => &open.args,
+            | ResolutionAnswer::Error(_) => open.args_to_approve(),
         };
         exact_fingerprint(&open.tool, args)
     }
@@ -134,4 +162,23 @@ impl LiveConversation {
             _ => Ok(()),
         }
     }
+}
+
+/// The reply to a vote that does not decide.
+fn recorded(
+    before: &State,
+    revoked: &BTreeSet<SubjectId>,
+    voted: &Voted,
+    seq: Seq,
+) -> Option<Reply> {
+    let approval = before.call(&voted.call_id)?.open_suspension()?.approval.as_deref()?;
+    let agrees = |vote: &&Vote| {
+        vote.approved == voted.vote.approved && !revoked.contains(&vote.by.subject())
+    };
+    let earlier = match voted.args {
+        Some(_) => 0,
+        None => approval.votes.iter().filter(agrees).count(),
+    };
+    let votes = u32::try_from(earlier).unwrap_or(u32::MAX).saturating_add(1);
+    Some(Reply::Recorded { votes, needed: approval.policy.quorum, seq })
 }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use abide_conversation::AgentName;
+use abide_conversation::approval::ApprovalPolicy;
 use abide_conversation::event::{Executor, Intent, OnInterrupt};
 use reqwest::Url;
 use reqwest::header::{HeaderMap, HeaderName};
@@ -29,6 +30,8 @@ pub struct Tool {
     /// Who executes it, and what only such a tool has.
     pub kind: ToolKind,
     pub approval: Approval,
+    /// Who must approve; `None` for one approver who is not the requester.
+    pub approvers: Option<ApprovalPolicy>,
     /// The names of its middleware, inside the agent's, outermost first.
     pub middleware: Vec<String>,
     /// How long its suspensions wait; `None` means the agent's default.
@@ -118,6 +121,13 @@ pub enum Audience {
 }
 
 impl Tool {
+    /// Who must approve a call that needs it; `None`: whoever answers first decides, because the tool
+    /// does not say and nobody was authenticated.
+    pub fn approval_policy(&self, is_authenticated: bool) -> Option<ApprovalPolicy> {
+        let usual = || is_authenticated.then(ApprovalPolicy::default);
+        self.approvers.clone().or_else(usual)
+    }
+
     /// Whether the model is offered the tool and may call it.
     pub fn is_for_model(&self) -> bool {
         match self.audience {

@@ -43,6 +43,7 @@ static ENV: LazyLock<Arc<Env>> = LazyLock::new(|| Arc::new(Env::stdlib()));
 pub struct Condition {
     source: String,
     expression: Arc<IdedExpr>,
+    reads_principal: bool,
 }
 
 impl Condition {
@@ -71,10 +72,19 @@ impl Condition {
                      CEL"
                 ));
             }
-            Ok(Arc::new(step_budget::with_step_budget(expression.clone())))
+            let reads_principal = names::reads_only_members(expression, "principal");
+            let metered = step_budget::with_step_budget(expression.clone());
+            Ok((Arc::new(metered), reads_principal))
         });
-        let expression = compiled.unwrap_or_else(|| Err("does not compile".to_owned()))?;
-        Ok(Self { source: source.to_owned(), expression })
+        let (expression, reads_principal) =
+            compiled.unwrap_or_else(|| Err("does not compile".to_owned()))?;
+        Ok(Self { source: source.to_owned(), expression, reads_principal })
+    }
+
+    /// Whether `principal` is to be an object, whose members the expression reads. Otherwise it is the
+    /// subject alone.
+    pub(crate) fn reads_principal(&self) -> bool {
+        self.reads_principal
     }
 
     /// The expression as it was written.

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use abide_conversation::event::Event;
-use abide_conversation::{AgentName, ConversationId, Revision};
+use abide_conversation::{AgentName, ConversationId, Revision, Scoped};
 use serde_json::Value;
 use tokio_util::task::TaskTracker;
 
@@ -24,6 +24,7 @@ const OVERHEAD_BYTES: usize = 1_024;
 /// One notification for the hooks of a conversation.
 #[derive(Clone, Debug)]
 pub(crate) struct Notification {
+    pub(crate) conversation: Scoped<ConversationId>,
     pub(crate) owner: HookOwner,
     /// Its assigns are those of the conversation, without the agent's.
     pub(crate) context: HookContext,
@@ -43,11 +44,14 @@ pub(crate) enum HookOwner {
     Agent(AgentName),
 }
 
+/// The notifications of one conversation that wait, each with its bytes.
+type Queue = VecDeque<(usize, Notification)>;
+
 /// The queues of a node. Each conversation has one, and a task while anything is in it, so that a
 /// slow hook holds up no other conversation.
 #[derive(Default)]
 pub(super) struct Notifier {
-    queues: Mutex<HashMap<ConversationId, VecDeque<(usize, Notification)>>>,
+    queues: Mutex<HashMap<Scoped<ConversationId>, Queue>>,
     queued_bytes: AtomicUsize,
     dropped: AtomicU64,
     tasks: TaskTracker,
@@ -61,7 +65,7 @@ impl Notifier {
     }
 
     /// Takes the next notification of a queue; removes the queue when it is empty.
-    fn next(&self, id: &ConversationId) -> Option<Notification> {
+    fn next(&self, id: &Scoped<ConversationId>) -> Option<Notification> {
         let mut queues = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
         match queues.get_mut(id)?.pop_front() {
             Some((bytes, notification)) => {
@@ -82,7 +86,7 @@ impl HookCaller {
     pub(crate) fn notify(self: &Arc<Self>, agents: &Arc<dyn Agents>, notification: Notification) {
         let notifier = &self.notifier;
         let bytes = notification.bytes();
-        let id = notification.context.conversation_id.clone();
+        let id = notification.conversation.clone();
         if notifier.queued_bytes.load(Ordering::Relaxed).saturating_add(bytes) > MAX_QUEUED_BYTES {
             let dropped = notifier.dropped.fetch_add(1, Ordering::Relaxed) + 1;
             metrics::counter!("abide_hook_notes_dropped_total").increment(1);
@@ -101,7 +105,11 @@ impl HookCaller {
     }
 }
 
-async fn deliver_queue(caller: Arc<HookCaller>, agents: Arc<dyn Agents>, id: ConversationId) {
+async fn deliver_queue(
+    caller: Arc<HookCaller>,
+    agents: Arc<dyn Agents>,
+    id: Scoped<ConversationId>,
+) {
     while let Some(notification) = caller.notifier.next(&id) {
         notification.deliver(&caller, &*agents).await;
     }
@@ -118,16 +126,16 @@ impl Notification {
 
     /// Calls the hooks that it concerns, one after another. Their failures are logged.
     async fn deliver(self, caller: &HookCaller, agents: &dyn Agents) {
+        let conversation = &self.conversation;
         let definition = match &self.owner {
             HookOwner::Definition(definition) => Ok(Some(definition.clone())),
-            HookOwner::Revision(revision) => agents.revision(revision).await,
-            HookOwner::Agent(name) => agents.newest(name).await,
+            HookOwner::Revision(revision) => agents.revision(&conversation.sibling(revision)).await,
+            HookOwner::Agent(name) => agents.newest(&conversation.sibling(name)).await,
         };
         let definition = match definition {
             Ok(Some(definition)) => definition,
             Ok(None) => return,
             Err(error) => {
-                let conversation = &self.context.conversation_id;
                 tracing::warn!(%conversation, on = %self.on, %error, "hooks not notified: no definition");
                 return;
             }

@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 
+use abide_conversation::approval::Approver;
 use abide_conversation::elicitation::PendingInput;
+use abide_conversation::identity::Identity;
 use abide_conversation::permission::{Network, PermissionPhase};
-use abide_conversation::{AgentName, Attempt, CallId, ConversationId, Principal, TurnId};
+use abide_conversation::{AgentName, Attempt, CallId, ConversationId, Principal, Scoped, TurnId};
 
 use super::Grant;
 use crate::assigns::Assigns;
@@ -20,7 +22,7 @@ pub(crate) const NEW_TURN: &str = "turn_k";
 #[derive(Clone, Debug, PartialEq)]
 pub struct Run {
     pub agent: AgentName,
-    pub conversation: ConversationId,
+    pub conversation: Scoped<ConversationId>,
     /// `None` for a user's dispatch.
     pub turn: Option<TurnId>,
     pub call: CallId,
@@ -29,6 +31,10 @@ pub struct Run {
     pub grant: Grant,
     pub assigns: Arc<Assigns>,
     pub principal: Principal,
+    /// Who asked for it; `None` if nobody was authenticated.
+    pub identity: Option<Arc<Identity>>,
+    /// Those whose votes approved it.
+    pub approvals: Vec<Approver>,
     /// What an earlier attempt asked a person, and the answer.
     pub input: Option<PendingInput>,
     pub environment: ToolEnvironment,

@@ -2,11 +2,13 @@
 
 use std::sync::Arc;
 
+use abide_conversation::identity::Identity;
 use abide_conversation::{ConversationId, Principal};
 use serde_json::{Map, Value, json};
 
 use crate::assigns::Assigns;
 use crate::definition::{Approval, Tool};
+use crate::expressions::condition::Condition;
 use crate::expressions::template::Template;
 use crate::limits::without_bidi_controls;
 
@@ -15,13 +17,17 @@ use crate::limits::without_bidi_controls;
 pub struct CallScope {
     pub conversation: ConversationId,
     pub principal: Principal,
+    /// Whoever asks for the call; `None` if nobody was authenticated.
+    pub identity: Option<Arc<Identity>>,
+    /// The subject whose conversation it is.
+    pub owner: Option<String>,
     pub assigns: Arc<Assigns>,
     pub metadata: Map<String, Value>,
 }
 
 impl CallScope {
     /// The variables of an expression:
-    /// `{args, principal, conversation: {id, assigns, metadata}, message: {assigns}}`. Whoever writes
+    /// `{args, principal, conversation: {id, owner, assigns, metadata}, message: {assigns}}`. Whoever writes
     /// the message cannot change what an expression reads of the conversation.
     pub fn values(&self, args: Value) -> Value {
         json!({
@@ -29,15 +35,43 @@ impl CallScope {
             "principal": self.principal,
             "conversation": {
                 "id": self.conversation,
+                "owner": self.owner,
                 "assigns": self.assigns.conversation,
                 "metadata": self.metadata,
             },
             "message": {"assigns": self.assigns.message},
         })
     }
+
+    /// `principal` for conditions that read its members: `{subject, roles, groups, tenant}`.
+    fn principal_members(&self) -> Value {
+        let identity = self.identity.as_deref();
+        let acting = identity.map(Identity::acting);
+        let tenant = identity.and_then(|identity| identity.tenant.clone());
+        json!({
+            "subject": self.principal,
+            "roles": acting.map(|subject| subject.roles.clone()).unwrap_or_default(),
+            "groups": acting.map(|subject| subject.groups.clone()).unwrap_or_default(),
+            "tenant": tenant.unwrap_or_default(),
+        })
+    }
 }
 
 impl Tool {
+    /// The variables of the condition of its approval.
+    pub(super) fn condition_values(
+        &self,
+        condition: &Condition,
+        args: &Value,
+        scope: &CallScope,
+    ) -> Value {
+        let mut values = self.expression_values(args, scope);
+        if condition.reads_principal() {
+            values["principal"] = scope.principal_members();
+        }
+        values
+    }
+
     /// The confirmation message for these arguments, if there is one and it renders.
     pub(super) fn confirmation(&self, args: &Value, scope: &CallScope) -> Option<String> {
         let message = self.confirmation_message.as_ref()?;

@@ -7,7 +7,7 @@ pub(crate) mod log;
 use std::sync::Arc;
 
 use abide_conversation::{
-    AgentName, Attempt, CallId, ConversationId, Principal, Timestamp, TurnId,
+    AgentName, Attempt, CallId, ConversationId, Principal, Scoped, Tenant, Timestamp, TurnId,
 };
 use async_trait::async_trait;
 use serde_json::{Map, Value, json};
@@ -102,6 +102,8 @@ pub(crate) fn scope() -> CallScope {
     CallScope {
         conversation: ConversationId::new("c1"),
         principal: Principal::new("ann"),
+        identity: None,
+        owner: None,
         assigns: Arc::new(Assigns::new(
             &Map::new(),
             &Map::from_iter([("shop".to_owned(), json!("x"))]),
@@ -114,13 +116,15 @@ pub(crate) fn scope() -> CallScope {
 pub(crate) fn a_run(tool: &str, args: Value) -> Run {
     Run {
         agent: AgentName::new("support"),
-        conversation: ConversationId::new("c1"),
+        conversation: Scoped::new(&Tenant::default(), &ConversationId::new("c1")),
         turn: Some(TurnId::new("t1")),
         call: CallId::new("call_1"),
         attempt: Attempt::FIRST,
         grant: Grant::for_test(tool, args),
         assigns: scope().assigns,
         principal: Principal::new("ann"),
+        identity: None,
+        approvals: Vec::new(),
         input: None,
         environment: Default::default(),
     }

@@ -5,6 +5,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use abide_conversation::approval::{self, SubjectId};
 use abide_conversation::permission::{Ceiling, Decision, Network, PermissionPhase, Verdict};
 use abide_conversation::remembered_decision::RememberedDecision;
 use abide_conversation::state::{Call, RunningDispatch};
@@ -28,6 +29,9 @@ pub struct Gate {
     /// The approvers' decisions that have not expired.
     remembered: Vec<RememberedDecision>,
     metadata: Map<String, Value>,
+    owner: Option<String>,
+    /// Those who led to this conversation, if it is a child.
+    inherited_requesters: BTreeSet<SubjectId>,
 }
 
 /// Permission to run one call with exactly these arguments. A grant is made only from a verdict of
@@ -52,6 +56,8 @@ impl Gate {
             planning: state.planning_override,
             remembered: Vec::new(),
             metadata: state.metadata.clone(),
+            owner: state.participants.owner.clone(),
+            inherited_requesters: state.requesters_with(None),
         }
     }
 
@@ -76,7 +82,7 @@ impl Gate {
             Approval::Auto => (Decision::Allow, "approval: auto"),
             Approval::Required => (Decision::Ask, "approval: requires_approval"),
             Approval::When(condition) => {
-                if condition.is_true_or_fails(tool.expression_values(args, scope)) {
+                if condition.is_true_or_fails(tool.condition_values(condition, args, scope)) {
                     (Decision::Ask, "approval: when")
                 } else {
                     (Decision::Allow, "approval: when")
@@ -85,7 +91,7 @@ impl Gate {
         });
         let verdict = self.verdict(decision, rule, tool, args);
         if decided_early.is_none() && decision == Decision::Ask && !tool.strict {
-            self.apply_remembered(tool, args, verdict)
+            self.apply_remembered(tool, args, scope, verdict)
         } else {
             verdict
         }
@@ -93,14 +99,24 @@ impl Gate {
 
     /// Replaces a verdict that asks by an approver's remembered decision about such a call, if
     /// there is one. A denial wins over an approval.
-    fn apply_remembered(&self, tool: &Tool, args: &Value, verdict: Verdict) -> Verdict {
+    fn apply_remembered(
+        &self,
+        tool: &Tool,
+        args: &Value,
+        scope: &CallScope,
+        verdict: Verdict,
+    ) -> Verdict {
         if self.remembered.is_empty() {
             return verdict;
         }
         let action = tool.action_fingerprint();
         let exact = exact_fingerprint(&tool.name, args);
-        let applies =
-            |decision: &&RememberedDecision| decision.matches(&tool.name, &action, &exact);
+        let own = scope.identity.iter().flat_map(|identity| approval::requesters(identity));
+        let requesters = self.inherited_requesters.iter().cloned().chain(own).collect();
+        let quorum = tool.approval_policy(scope.identity.is_some()).map_or(0, |it| it.quorum);
+        let applies = |decision: &&RememberedDecision| {
+            decision.matches(&tool.name, &action, &exact) && decision.covers(&requesters, quorum)
+        };
         let matching = self.remembered.iter().filter(applies);
         let Some(remembered) = matching.min_by_key(|decision| decision.approved) else {
             return verdict;
@@ -109,6 +125,7 @@ impl Gate {
             decision: if remembered.approved { Decision::Allow } else { Decision::Deny },
             rule: format!("remembered: {}", remembered.id),
             by: Some(remembered.by.clone()),
+            approvals: if remembered.approved { remembered.voters.clone() } else { Vec::new() },
             ..verdict
         }
     }
@@ -150,14 +167,17 @@ impl Gate {
 
     fn verdict(&self, decision: Decision, rule: &str, tool: &Tool, args: &Value) -> Verdict {
         let (rule, phase) = (rule.to_owned(), self.phase());
-        Verdict { decision, rule, phase, fingerprint: fingerprint(&tool.name, args), by: None }
+        let fingerprint = fingerprint(&tool.name, args);
+        Verdict { decision, rule, phase, fingerprint, by: None, approvals: Vec::new() }
     }
 
     /// The scope of a run, for deciding about its arguments again.
     pub(super) fn scope(&self, run: &Run) -> CallScope {
         CallScope {
-            conversation: run.conversation.clone(),
+            conversation: run.conversation.local(),
             principal: run.principal.clone(),
+            identity: run.identity.clone(),
+            owner: self.owner.clone(),
             assigns: run.assigns.clone(),
             metadata: self.metadata.clone(),
         }
@@ -414,7 +434,11 @@ impl Tool {
             Approval::When(condition) => condition.source(),
         };
         let action = format!("{:?} {run}", self.executor());
-        hex(Sha256::new().chain_update(action).chain_update([0]).chain_update(approval))
+        let digest = Sha256::new().chain_update(action).chain_update([0]).chain_update(approval);
+        hex(match &self.approvers {
+            Some(approvers) => digest.chain_update([0]).chain_update(format!("{approvers:?}")),
+            None => digest,
+        })
     }
 
     /// Whether it may run in the phase `plan`.

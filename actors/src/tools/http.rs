@@ -86,8 +86,8 @@ impl Http {
 }
 
 fn request_body(tool: &str, run: &Run) -> String {
-    json!({
-        "conversation_id": run.conversation,
+    let mut body = json!({
+        "conversation_id": run.conversation.local(),
         "turn_id": run.turn,
         "call_id": run.call,
         "attempt": run.attempt,
@@ -95,8 +95,11 @@ fn request_body(tool: &str, run: &Run) -> String {
         "args": run.grant.args(),
         "assigns": run.assigns.merged,
         "principal": run.principal,
-    })
-    .to_string()
+    });
+    if !run.approvals.is_empty() {
+        body["approvals"] = json!(run.approvals);
+    }
+    body.to_string()
 }
 
 fn is_ndjson(headers: &HeaderMap) -> bool {

@@ -1,4 +1,4 @@
-//! MCP clients: one session for each server whose tools the agents of this node use.
+//! MCP clients: one session for each server whose tools a tenant's agents on this node use.
 //!
 //! An unavailable server never fails a model step: its last listing stays in use, and without one
 //! its tools are absent. A call is sent once and never repeated automatically after an error.
@@ -19,6 +19,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use abide_conversation::Tenant;
 use futures::future::join_all;
 use reqwest::redirect::Policy;
 use reqwest::{Client, Url};
@@ -68,10 +69,10 @@ impl Mcp {
 
     /// Fetches the listings of an agent's servers concurrently. Waits for each at most its
     /// `timeout`, and at most a second if an older listing is known.
-    pub async fn listings(&self, definition: &Definition) -> Listings {
+    pub async fn listings(&self, tenant: &Tenant, definition: &Definition) -> Listings {
         let servers = servers(definition).into_iter();
         let fetches = servers.map(|(name, server)| async move {
-            let session = self.session(server)?;
+            let session = self.session(tenant, server)?;
             Some((name.to_owned(), session.listing().await?))
         });
         join_all(fetches).await.into_iter().flatten().collect()
@@ -91,12 +92,11 @@ impl Mcp {
 
     /// The listings without contacting a server; `None` if a server should be contacted because its
     /// listing is not fresh.
-    pub fn cached_listings(&self, definition: &Definition) -> Option<Listings> {
+    pub fn cached_listings(&self, tenant: &Tenant, definition: &Definition) -> Option<Listings> {
         let mut known = Listings::new();
         for (name, server) in servers(definition) {
-            if let Some(listing) =
-                self.session(server).map_or(Some(None), |session| session.cached_listing())?
-            {
+            let session = self.session(tenant, server);
+            if let Some(listing) = session.map_or(Some(None), |session| session.cached_listing())? {
                 known.insert(name.to_owned(), listing);
             }
         }
@@ -104,9 +104,9 @@ impl Mcp {
     }
 
     /// The last known listings, however old they are.
-    pub fn last_listings(&self, definition: &Definition) -> Listings {
+    pub fn last_listings(&self, tenant: &Tenant, definition: &Definition) -> Listings {
         let last = |(name, server): (&str, &Arc<McpServer>)| {
-            Some((name.to_owned(), self.session(server)?.last_listing()?))
+            Some((name.to_owned(), self.session(tenant, server)?.last_listing()?))
         };
         servers(definition).into_iter().filter_map(last).collect()
     }
@@ -118,17 +118,18 @@ impl Mcp {
         run: &Run,
         report: &(impl Fn(Value) + Send + Sync),
     ) -> ToolReturn {
-        match self.session(&tool_ref.server) {
+        match self.session(&run.conversation.tenant(), &tool_ref.server) {
             Some(session) => call::call(&session, tool_ref, run, report).await,
             None => ToolReturn::error("too many MCP servers are in use"),
         }
     }
 
-    /// The session with a server, shared by all definitions that configure the server identically;
-    /// `None` if all sessions are in use.
-    fn session(&self, server: &Arc<McpServer>) -> Option<Arc<McpSession>> {
+    /// The session with a server, shared by all definitions of a tenant that configure the server
+    /// identically; `None` if all sessions are in use.
+    fn session(&self, tenant: &Tenant, server: &McpServer) -> Option<Arc<McpSession>> {
+        let key = session_key(tenant, server);
         let mut sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(session) = sessions.get(&server.key) {
+        if let Some(session) = sessions.get(&key) {
             return Some(Arc::clone(session));
         }
         if sessions.len() >= MAX_SESSIONS {
@@ -144,9 +145,20 @@ impl Mcp {
             };
             sessions.remove(&oldest);
         }
-        let session = McpSession::new(Arc::clone(server), Arc::clone(&self.connector));
-        sessions.insert(server.key.clone(), Arc::clone(&session));
+        let server = Arc::new(McpServer { key: key.clone(), ..server.clone() });
+        let session = McpSession::new(server, Arc::clone(&self.connector));
+        sessions.insert(key, Arc::clone(&session));
         Some(session)
+    }
+}
+
+/// Identifies a session: a server keeps what it likes for its client, and so is a client of its own
+/// to each tenant. A server's key is JSON, and begins with no tenant.
+fn session_key(tenant: &Tenant, server: &McpServer) -> String {
+    if *tenant == Tenant::default() {
+        server.key.clone()
+    } else {
+        format!("{tenant} {}", server.key)
     }
 }
 

@@ -40,6 +40,7 @@ mod typed;
 
 use std::any::Any;
 
+use abide_conversation::approval::Approver;
 use abide_conversation::elicitation::PendingInput;
 use abide_conversation::message::ErrorType;
 use abide_conversation::{AgentName, Attempt, CallId, ConversationId, Principal, TurnId};
@@ -95,6 +96,8 @@ pub struct Context<'a> {
     pub attempt: Attempt,
     pub assigns: &'a Map<String, Value>,
     pub principal: &'a Principal,
+    /// Those whose votes approved the call.
+    pub approvals: &'a [Approver],
     /// What an earlier attempt asked for with [`ToolReturn::input_required`], and the answer.
     pub input: Option<&'a PendingInput>,
     dependencies: &'a Dependencies,

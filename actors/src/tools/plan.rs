@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use abide_conversation::command::{CallPlan, PlannedCall};
+use abide_conversation::command::{ApprovalQuestion, CallPlan, PlannedCall};
 use abide_conversation::event::{CallKind, Executor, Intent};
 use abide_conversation::message::{ErrorType, Outcome};
 use abide_conversation::permission::{Decision, Verdict};
@@ -137,8 +137,10 @@ fn plan_verdict(
 ) -> CallPlan {
     let (executor, intent) = (tool.executor(), tool.intent);
     let at_once = |outcome| CallPlan::Complete { executor, intent, outcome };
-    let question =
-        || tool.confirmation(args, scope).unwrap_or_else(|| format!("Allow {}?", tool.name));
+    let question = || ApprovalQuestion {
+        message: tool.confirmation(args, scope).unwrap_or_else(|| format!("Allow {}?", tool.name)),
+        policy: tool.approval_policy(scope.identity.is_some()),
+    };
     let gate = match verdict.decision {
         Decision::Allow => None,
         Decision::Ask => Some(question()),

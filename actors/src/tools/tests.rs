@@ -70,7 +70,9 @@ fn refusal(planned: &PlannedCall) -> (&str, ErrorType) {
 #[track_caller]
 fn gate_and_message(planned: &PlannedCall) -> (Option<&str>, &str) {
     match &planned.plan {
-        CallPlan::Execute { gate, message, .. } => (gate.as_deref(), message),
+        CallPlan::Execute { gate, message, .. } => {
+            (gate.as_ref().map(|question| question.message.as_str()), message)
+        }
         plan => unreachable!("{plan:?}"),
     }
 }
@@ -187,7 +189,7 @@ fn a_gated_call_that_needs_no_answer_takes_its_result_along() {
     let CallPlan::Execute { kind, gate, .. } = plan("horn", json!({"loud": true})).plan else {
         unreachable!()
     };
-    assert_eq!(gate.as_deref(), Some("Allow horn?"));
+    assert_eq!(gate.map(|question| question.message).as_deref(), Some("Allow horn?"));
     let default_result = Some(Value::Null);
     assert_eq!(kind, CallKind::Client { grace_ms: Some(5_000), default_result });
     let free = plan("horn", json!({"loud": false})).plan;

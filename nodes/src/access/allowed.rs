@@ -3,18 +3,20 @@
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use abide_actors::access::Access;
+use abide_actors::access::{Access, Answerer};
 use abide_actors::journal::Viewer;
 use abide_conversation::identity::{Identity, Role, Tenant};
-use abide_conversation::{AgentName, ConversationId, Principal};
+use abide_conversation::{AgentName, ConversationId, Principal, Scoped, Timestamp};
 use axum::extract::{FromRef, FromRequestParts};
 use axum::http::request::Parts;
 
 use super::control::AccessControl;
 use super::credential::Scope;
-use super::permission::{ConversationPermission, Permission, Rule, caller_access, is_met};
+use super::permission::{
+    Answer, ConversationPermission, Permission, Rule, Verb, caller_access, is_met,
+};
+use super::principal;
 use super::session::Session;
-use super::{principal, scope};
 use crate::problem::Problem;
 
 /// A caller who has the permission `P`. A handler whose first parameter is not this cannot be a route.
@@ -113,9 +115,21 @@ impl<P: Permission> Allowed<P> {
         credential.grant.is_none() && roles.iter().any(|role| own.contains(role))
     }
 
-    /// The tenant whose things the request is about.
+    /// The tenant whose things the request is about: the caller's own. What an operator without one
+    /// may do is about no tenant's things.
     pub(crate) fn tenant(&self) -> Tenant {
-        self.identity().and_then(|identity| identity.tenant.clone()).unwrap_or_default()
+        self.own_tenant().cloned().unwrap_or_default()
+    }
+
+    /// The caller's tenant; `None` for an operator without one, and if the node authenticates nobody.
+    pub(crate) fn own_tenant(&self) -> Option<&Tenant> {
+        self.identity().and_then(|identity| identity.tenant.as_ref())
+    }
+
+    /// What the caller's tenant calls this. Here, and nowhere else, a name in a request becomes one that
+    /// reaches the stores.
+    pub(crate) fn scoped<N: AsRef<str> + for<'a> From<&'a str>>(&self, name: &N) -> Scoped<N> {
+        Scoped::new(&self.tenant(), name)
     }
 
     /// What lists show to the caller.
@@ -124,31 +138,45 @@ impl<P: Permission> Allowed<P> {
         if self.has_role(&[Role::Backend, Role::Auditor]) {
             return Viewer::Everything;
         }
-        match (self.has_role(&[Role::User]), self.has_role(&[Role::Approver])) {
-            (true, true) => Viewer::ApprovingParticipant(sub.to_owned()),
-            (false, true) => Viewer::Approver,
-            (_, false) => Viewer::Participant(sub.to_owned()),
+        let approver = self.identity().filter(|_| self.has_role(&[Role::Approver]));
+        match (self.has_role(&[Role::User]), approver.map(|identity| identity.acting().clone())) {
+            (true, Some(approver)) => Viewer::ApprovingParticipant(approver),
+            (false, Some(approver)) => Viewer::Approver(approver),
+            (_, None) => Viewer::Participant(sub.to_owned()),
+        }
+    }
+
+    /// The caller as somebody who answers calls now.
+    pub(crate) fn answerer(&self, at: Timestamp) -> Answerer {
+        Answerer { access: self.access_for(Answer::VERB, Answer::NEEDS), at }
+    }
+
+    fn access_for(&self, verb: Verb, needs: &str) -> Access {
+        match &self.caller {
+            Caller::Anybody(_) => Access::Unrestricted,
+            Caller::Somebody(session) => {
+                Access::Caller(Box::new(caller_access(session.credential(), verb, needs)))
+            }
         }
     }
 
     /// The conversation that the caller's tenant calls this; `None` if no conversation can have the
     /// name. Whether the caller may reach it is to be judged.
-    pub(crate) fn scoped(&self, id: &str) -> Option<ConversationId> {
-        scope::conversation(&self.tenant(), id)
+    pub(crate) fn named_conversation(&self, id: &str) -> Option<Scoped<ConversationId>> {
+        ConversationId::parse(id).map(|id| self.scoped(&id))
     }
 
     /// The id of a conversation that the caller is about to create.
-    pub(crate) fn new_conversation(&self, id: &str) -> Result<ConversationId, Problem> {
+    pub(crate) fn new_conversation(&self, id: &str) -> Result<Scoped<ConversationId>, Problem> {
         let rule = "must be 1 to 128 of A-Z a-z 0-9 _ . : -, and neither . nor ..";
-        let id = scope::conversation(&self.tenant(), id);
-        let id = id.ok_or_else(|| Problem::field("id", rule))?;
+        let id = self.named_conversation(id).ok_or_else(|| Problem::field("id", rule))?;
         if self.is_addressed(&id) { Ok(id) } else { Err(Problem::forbidden(P::NEEDS)) }
     }
 
     /// Whether the caller's token, if that is the credential, is for this conversation.
-    fn is_addressed(&self, id: &ConversationId) -> bool {
+    fn is_addressed(&self, id: &Scoped<ConversationId>) -> bool {
         let grant = self.session().and_then(|session| session.credential().grant.as_ref());
-        grant.is_none_or(|grant| grant.target.includes(id))
+        grant.is_none_or(|grant| grant.target.includes(&id.local()))
     }
 
     /// Whether a conversation of this agent may be created.
@@ -167,19 +195,13 @@ impl<P: Permission> Allowed<P> {
 impl<P: ConversationPermission> Allowed<P> {
     /// The conversation that a path names. One that the caller's token is not for, or that no
     /// conversation can be, is not found.
-    pub(crate) fn conversation(&self, id: &str) -> Result<ConversationId, Problem> {
-        let id = scope::conversation(&self.tenant(), id).filter(|id| self.is_addressed(id));
+    pub(crate) fn conversation(&self, id: &str) -> Result<Scoped<ConversationId>, Problem> {
+        let id = self.named_conversation(id).filter(|id| self.is_addressed(id));
         id.ok_or_else(|| Problem::not_found("conversation"))
     }
 
     /// What the request may do, to be judged where the conversation's state is.
     pub(crate) fn access(&self) -> Access {
-        match &self.caller {
-            Caller::Anybody(_) => Access::Unrestricted,
-            Caller::Somebody(session) => {
-                let access = caller_access(session.credential(), P::VERB, P::NEEDS);
-                Access::Caller(Box::new(access))
-            }
-        }
+        self.access_for(P::VERB, P::NEEDS)
     }
 }

@@ -5,7 +5,7 @@ use abide_actors::journal::ConversationSummary;
 use abide_actors::request::{IdempotencyKey, Reply, Request, RequestContext, RequestError};
 use abide_actors::snapshot::Snapshot;
 use abide_conversation::identity::Participants;
-use abide_conversation::{ConversationId, State};
+use abide_conversation::{ConversationId, Scoped, State};
 use abide_registry::router::ConversationRouter;
 use abide_registry::store::Store;
 
@@ -31,7 +31,7 @@ impl CallerConversations {
     pub(crate) async fn deliver<P: ConversationPermission>(
         &self,
         allowed: &Allowed<P>,
-        id: &ConversationId,
+        id: &Scoped<ConversationId>,
         request: Request,
         idempotency_keys: Vec<IdempotencyKey>,
     ) -> Result<Reply, Problem> {
@@ -43,7 +43,7 @@ impl CallerConversations {
     pub(crate) async fn create(
         &self,
         _: &Allowed<CreateConversations>,
-        id: &ConversationId,
+        id: &Scoped<ConversationId>,
         request: Request,
         idempotency_keys: Vec<IdempotencyKey>,
     ) -> Result<Reply, Problem> {
@@ -54,7 +54,7 @@ impl CallerConversations {
     pub(crate) async fn snapshot<P: ConversationPermission>(
         &self,
         allowed: &Allowed<P>,
-        id: &ConversationId,
+        id: &Scoped<ConversationId>,
     ) -> Result<Snapshot, Problem> {
         let snapshot = self.0.snapshot(id).await?.ok_or_else(missing)?;
         let Snapshot { owner, members, .. } = &snapshot;
@@ -67,7 +67,7 @@ impl CallerConversations {
     pub(crate) async fn state<P: ConversationPermission>(
         &self,
         allowed: &Allowed<P>,
-        id: &ConversationId,
+        id: &Scoped<ConversationId>,
     ) -> Result<State, Problem> {
         let state = self.0.stored_state(id).await?.ok_or_else(missing)?;
         verdict(allowed.access().check(&state.participants, state.created_at))?;
@@ -79,7 +79,7 @@ impl CallerConversations {
         &self,
         allowed: &Allowed<P>,
         store: &dyn Store,
-        id: &ConversationId,
+        id: &Scoped<ConversationId>,
     ) -> Result<ConversationSummary, Problem> {
         let summary = store.summary(id).await?.ok_or_else(missing)?;
         verdict(allowed.access().check(&summary.participants, Some(summary.created_at)))?;

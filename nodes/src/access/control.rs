@@ -4,9 +4,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use abide_actors::clock::Clock;
+use abide_actors::credentials::{Credentials, CredentialsError};
 use abide_conversation::Timestamp;
-use abide_conversation::identity::{Participants, Tenant};
+use abide_conversation::identity::{Identity, Participants, Tenant};
 use abide_registry::store::Store;
+use async_trait::async_trait;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
@@ -16,7 +18,7 @@ use super::auth_file::{AuthFile, CheckedAuthFile, Contents};
 use super::conversation_token::{self, TokenRequest};
 use super::credential::TokenGrant;
 use super::credential_watch::CredentialWatch;
-use super::document::Mistakes;
+use super::document::{AgentsOverHttp, Mistakes};
 use super::guard::Guard;
 use super::permission::Read;
 use super::stored_keys::{MARK_INTERVAL, POLL_INTERVAL};
@@ -31,7 +33,12 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// The node's door; cheap to clone.
 #[derive(Clone)]
-pub struct AccessControl(Option<Arc<Guarded>>);
+pub struct AccessControl {
+    /// `None` if the node authenticates nobody.
+    guarded: Option<Arc<Guarded>>,
+    /// What the node's flag says.
+    agents_over_http: Option<AgentsOverHttp>,
+}
 
 struct Guarded {
     guard: Guard,
@@ -43,7 +50,22 @@ struct Guarded {
 impl AccessControl {
     /// Authenticates nobody: everybody may do everything.
     pub(crate) fn open() -> Self {
-        Self(None)
+        Self { guarded: None, agents_over_http: None }
+    }
+
+    /// The same with the node's flag.
+    pub(crate) fn with_agents_over_http(self, agents_over_http: Option<AgentsOverHttp>) -> Self {
+        Self { agents_over_http, ..self }
+    }
+
+    /// Which definitions a tenant may write over HTTP. Who is nobody in particular writes all, because
+    /// the node is reached from its machine alone then.
+    pub(crate) fn agents_over_http(&self, tenant: &Tenant) -> AgentsOverHttp {
+        let settings = self.guard().and_then(|guard| guard.tenant_settings(tenant));
+        let default =
+            if self.guarded.is_some() { AgentsOverHttp::Data } else { AgentsOverHttp::All };
+        let own = settings.and_then(|settings| settings.agents_over_http);
+        own.or(self.agents_over_http).unwrap_or(default)
     }
 
     /// Authenticates every caller by this file. The handle keeps it up to date.
@@ -64,7 +86,7 @@ impl AccessControl {
             reload: Notify::new(),
             mistakes: Mutex::default(),
         };
-        let control = Self(Some(Arc::new(guarded)));
+        let control = Self { guarded: Some(Arc::new(guarded)), agents_over_http: None };
         metrics::gauge!("abide_auth_file_mistakes").set(0.0);
         let (file, keys) = (control.clone().follow(file, contents), control.clone().follow_keys());
         let following = async move {
@@ -74,12 +96,12 @@ impl AccessControl {
     }
 
     pub(super) fn guard(&self) -> Option<&Guard> {
-        self.0.as_deref().map(|guarded| &guarded.guard)
+        self.guarded.as_deref().map(|guarded| &guarded.guard)
     }
 
     /// Reads the file again now.
     pub(crate) fn reload(&self) {
-        if let Some(guarded) = &self.0 {
+        if let Some(guarded) = &self.guarded {
             guarded.reload.notify_one();
         }
     }
@@ -128,7 +150,7 @@ impl AccessControl {
 
     /// What operators should know: that the newest file is not in force, and where it is wrong.
     pub(crate) fn notes(&self) -> Vec<String> {
-        let Some(guarded) = &self.0 else { return Vec::new() };
+        let Some(guarded) = &self.guarded else { return Vec::new() };
         let mistakes = guarded.mistakes.lock().unwrap_or_else(PoisonError::into_inner);
         let note = |Mistakes(mistakes): &Mistakes| {
             // Not the messages: everybody may read this, and they may repeat what the file holds.
@@ -156,7 +178,7 @@ impl AccessControl {
     }
 
     async fn follow(self, file: AuthFile, mut contents: Contents) {
-        let Some(guarded) = self.0 else { return };
+        let Some(guarded) = self.guarded else { return };
         let file = Arc::new(file);
         loop {
             let is_asked = tokio::select! {
@@ -190,6 +212,15 @@ impl AccessControl {
             metrics::gauge!("abide_auth_file_mistakes").set(count as f64);
             *guarded.mistakes.lock().unwrap_or_else(PoisonError::into_inner) = found;
         }
+    }
+}
+
+#[async_trait]
+impl Credentials for AccessControl {
+    async fn is_revoked(&self, identity: &Identity) -> Result<bool, CredentialsError> {
+        let Some(guard) = self.guard() else { return Ok(false) };
+        let unavailable = |_| CredentialsError("the store of keys is away".to_owned());
+        guard.is_revoked(identity).await.map_err(unavailable)
     }
 }
 

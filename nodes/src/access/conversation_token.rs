@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use abide_conversation::identity::{AuthMethod, Identity, Subject, Tenant};
+use abide_conversation::identity::{ABIDE_ISSUER, AuthMethod, Identity, Role, Subject, Tenant};
 use abide_conversation::{AgentName, CallId, ConversationId, Timestamp};
 use jsonwebtoken::Header;
 use serde::{Deserialize, Serialize};
@@ -12,7 +12,7 @@ use super::claims::is_subject;
 use super::credential::{Credential, Scope, TokenGrant, TokenTarget};
 use super::credential_error::CredentialError;
 use super::document::{Algorithm, TokenKeys};
-use super::{ABIDE_ISSUER, jwt};
+use super::jwt;
 
 /// The `typ` of a token, which no issuer's JWT has.
 const TOKEN_TYPE: &str = "abide+jwt";
@@ -119,7 +119,13 @@ pub(super) fn verify(
         iss: ABIDE_ISSUER.to_owned(),
         sub,
         name,
-        roles: BTreeSet::new(),
+        // Whoever may approve by a token is an approver to the policies of approvals.
+        roles: claims
+            .scope
+            .contains(&Scope::Approve)
+            .then_some(Role::Approver)
+            .into_iter()
+            .collect(),
         groups: Vec::new(),
     };
     let identity = Identity {

@@ -41,6 +41,12 @@ impl CredentialWatch {
         Some(Self { control, session, participants, created_at, changes, is_due: false })
     }
 
+    /// Notes who the conversation's members are now, of whom the caller may no longer be one.
+    pub(crate) fn update_members(&mut self, members: &[String]) {
+        self.participants.members = members.to_vec();
+        self.is_due = true;
+    }
+
     /// Returns when the credential no longer lets its caller read the conversation. May be called again
     /// when the call was dropped.
     pub(crate) async fn ended(&mut self) {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use abide_actors::clock::Clock;
 use abide_conversation::Timestamp;
-use abide_conversation::identity::{AuthMethod, Identity, Role, Subject, Tenant};
+use abide_conversation::identity::{ABIDE_ISSUER, AuthMethod, Identity, Role, Subject, Tenant};
 use abide_registry::store::{Store, StoredKey};
 use axum::extract::MatchedPath;
 use axum::http::request::Parts;
@@ -18,11 +18,11 @@ use tokio::time::Instant;
 use super::api_key::key_id;
 use super::credential::Credential;
 use super::credential_error::CredentialError;
-use super::document::{AuthDocument, IssuerRules, TokenKeys};
+use super::document::{AuthDocument, IssuerRules, TenantSettings, TokenKeys};
 use super::issuer_keys::IssuerKeys;
 use super::session::{Presented, Session};
 use super::stored_keys::StoredKeys;
-use super::{ABIDE_ISSUER, claims, conversation_token, jwt, scope};
+use super::{claims, conversation_token, jwt};
 use crate::problem::{Kind, Problem};
 
 /// How many credentials are remembered.
@@ -114,6 +114,11 @@ impl Guard {
         self.rules.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    /// What the file says of a tenant; `None` if it knows none of the name.
+    pub(super) fn tenant_settings(&self, tenant: &Tenant) -> Option<TenantSettings> {
+        self.rules().document.tenants.get(tenant).cloned()
+    }
+
     /// Who makes a request.
     pub(super) async fn authenticate(&self, parts: &Parts) -> Result<Arc<Session>, Problem> {
         let verified = match Presented::of(&parts.headers, &parts.uri) {
@@ -152,9 +157,6 @@ impl Guard {
         if let Some(person) = &presented.on_behalf_of {
             credential = rules.on_behalf_of(credential, person, now).await?;
         }
-        if !scope::is_served(credential.identity.tenant.as_ref()) {
-            return Err(CredentialError::Tenant);
-        }
         let is_key = presented.on_behalf_of.is_none() && credential.identity.key_id.is_some();
         let session = Arc::new(Session::new(presented, credential));
         if is_key {
@@ -165,6 +167,22 @@ impl Guard {
         let remembered = Remembered { session: session.clone(), change, until };
         self.remembered().put(digest, remembered);
         Ok(session)
+    }
+
+    /// Whether the credential by which this identity was proved was revoked since: its key was deleted,
+    /// or its issuer is trusted no longer.
+    pub(super) async fn is_revoked(&self, identity: &Identity) -> Result<bool, CredentialError> {
+        let rules = self.rules();
+        let is_key_revoked = match &identity.key_id {
+            Some(id) if !rules.document.keys.contains_key(id) => {
+                !self.stored.has(identity.tenant.as_ref(), id).await?
+            }
+            Some(_) | None => false,
+        };
+        let person = identity.acting();
+        let is_issuer_gone = person.iss != ABIDE_ISSUER && !rules.issuers.contains_key(&person.iss);
+        let are_tokens_gone = identity.auth == AuthMethod::Token && rules.document.tokens.is_none();
+        Ok(is_key_revoked || is_issuer_gone || are_tokens_gone)
     }
 
     /// The credential of a key of the file, or else of the store.

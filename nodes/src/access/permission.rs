@@ -105,6 +105,7 @@ conversation_permissions! {
     Dispatch = "dispatch", Verb::TakePart(None);
     RevokeDecisions = "revoke_decisions", Verb::TakePart(None);
     Answer = "answer", Verb::Answer;
+    Update = "update", Verb::Own;
     Fork = "fork", Verb::Own;
     Delete = "delete", Verb::Own;
 }
@@ -115,6 +116,12 @@ pub(crate) fn is_met(rule: Rule, credential: &Credential) -> bool {
         (Rule::Public | Rule::AnyCredential, _) => true,
         (Rule::OneOf(_, scope), Some(grant)) => {
             scope.is_some_and(|scope| grant.scopes.contains(&scope))
+        }
+        // Whoever belongs to no tenant has nothing to do with the things of one.
+        (Rule::OneOf(roles, _), None)
+            if credential.identity.tenant.is_none() && !roles.contains(&Operator) =>
+        {
+            false
         }
         (Rule::OneOf(roles, _), None) => {
             roles.iter().any(|role| credential.identity.acting().roles.contains(role))

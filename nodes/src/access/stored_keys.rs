@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
 use abide_actors::clock::Clock;
-use abide_conversation::Timestamp;
-use abide_registry::store::{KeyList, Store, StoredKey};
+use abide_conversation::{Tenant, Timestamp};
+use abide_registry::store::{KeyList, ScopedKeyId, Store, StoredKey};
 use tokio::time::{Instant, timeout};
 
 use super::api_key::KeyDigest;
@@ -32,13 +32,14 @@ pub(super) struct StoredKeys {
     known: RwLock<Known>,
     /// Held by the one request that reads the store.
     reading: tokio::sync::Mutex<()>,
-    used: Mutex<HashMap<String, Timestamp>>,
+    used: Mutex<HashMap<ScopedKeyId, Timestamp>>,
 }
 
 #[derive(Default)]
 struct Known {
     version: Option<u64>,
-    keys: HashMap<String, StoredKey>,
+    /// By their ids, which a credential names without the tenant.
+    keys: HashMap<String, Vec<StoredKey>>,
     read_at: Option<Instant>,
 }
 
@@ -55,22 +56,37 @@ impl StoredKeys {
 
     /// The key of this id, if this is its text and it has not expired.
     pub(super) async fn find(&self, id: &str, text: &str) -> Result<StoredKey, CredentialError> {
-        let max_age = if self.look(id).is_some() { MAX_AGE } else { UNKNOWN_KEY_INTERVAL };
+        let max_age = if self.look(id).is_empty() { UNKNOWN_KEY_INTERVAL } else { MAX_AGE };
         self.read_if_older(max_age).await?;
-        let key = self.look(id).ok_or(CredentialError::UnknownKey)?;
-        if !KeyDigest::parse(&key.sha256).is_some_and(|digest| digest.matches(text)) {
-            return Err(CredentialError::WrongSecret);
+        let keys = self.look(id);
+        if keys.is_empty() {
+            return Err(CredentialError::UnknownKey);
         }
+        let is_it = |key: &StoredKey| {
+            KeyDigest::parse(&key.sha256).is_some_and(|digest| digest.matches(text))
+        };
+        let key = keys.into_iter().find(is_it).ok_or(CredentialError::WrongSecret)?;
         let now = self.clock.now();
         if key.expires_at <= now {
             return Err(CredentialError::Expired);
         }
-        self.used.lock().unwrap_or_else(PoisonError::into_inner).insert(key.id.clone(), now);
+        self.used.lock().unwrap_or_else(PoisonError::into_inner).insert(key.scoped_id(), now);
         Ok(key)
     }
 
-    fn look(&self, id: &str) -> Option<StoredKey> {
-        self.known.read().unwrap_or_else(PoisonError::into_inner).keys.get(id).cloned()
+    /// Whether a tenant has a key of this id, as of a moment ago. One that has expired counts.
+    pub(super) async fn has(
+        &self,
+        tenant: Option<&Tenant>,
+        id: &str,
+    ) -> Result<bool, CredentialError> {
+        self.read_if_older(MAX_AGE).await?;
+        Ok(self.look(id).iter().any(|key| Some(&key.tenant) == tenant))
+    }
+
+    fn look(&self, id: &str) -> Vec<StoredKey> {
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        known.keys.get(id).cloned().unwrap_or_default()
     }
 
     /// Reads the store, unless that was done a moment ago. Returns whether keys have changed.
@@ -94,7 +110,10 @@ impl StoredKeys {
         known.read_at = Some(asked_at);
         let Some(KeyList { version, keys }) = list else { return Ok(false) };
         known.version = Some(version);
-        known.keys = keys.into_iter().map(|key| (key.id.clone(), key)).collect();
+        known.keys.clear();
+        for key in keys {
+            known.keys.entry(key.id.clone()).or_default().push(key);
+        }
         Ok(true)
     }
 
@@ -109,7 +128,7 @@ impl StoredKeys {
         if used.is_empty() {
             return;
         }
-        let used: Vec<(String, Timestamp)> = used.into_iter().collect();
+        let used: Vec<(ScopedKeyId, Timestamp)> = used.into_iter().collect();
         if let Err(error) = self.store.mark_keys_used(&used).await {
             tracing::warn!(%error, "last use of api keys not stored");
         }

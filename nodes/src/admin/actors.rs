@@ -3,7 +3,7 @@
 use abide_actors::diagnosis;
 use abide_actors::identity::NodeName;
 use abide_conversation::identity::Role;
-use abide_conversation::{ConversationId, State as ConversationState};
+use abide_conversation::{ConversationId, Scoped, State as ConversationState};
 use abide_registry::actor_view::{ActorDetails, ActorSummary};
 use abide_registry::host::Quarantined;
 use axum::Json;
@@ -12,9 +12,10 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::Admin;
+use super::scoped_id::conversation;
 use crate::access::Allowed;
 use crate::access::permission::Operate;
-use crate::http::extract::{Path, Query, conversation, limit};
+use crate::http::extract::{Path, Query, limit};
 use crate::problem::Problem;
 
 #[derive(Debug, Deserialize)]
@@ -58,7 +59,7 @@ pub(super) async fn get(
     State(admin): State<Admin>,
     Path(id): Path<String>,
 ) -> Result<Json<Value>, Problem> {
-    let id = conversation(&id)?;
+    let id = conversation(&allowed, &id)?;
     let (live, quarantined) = match admin.conversations.get_actor(&id).await? {
         Some(ActorDetails { live, quarantined }) => (live, quarantined),
         None => (None, None),
@@ -79,7 +80,7 @@ pub(super) async fn get(
     }
     body["turn"] = json!(state.turn);
     body["pending"] = json!(state.pending_calls());
-    if !allowed.has_role(&[Role::Auditor]) {
+    if !may_read(&allowed, &id) {
         remove_content(&mut body);
     }
     body["alarm"] = json!(state.alarm());
@@ -91,6 +92,12 @@ pub(super) async fn get(
         None => json!(diagnosis::diagnose(&id, &state, inspection.as_deref())),
     };
     Ok(Json(body))
+}
+
+/// Whether the caller may read the content of a conversation: an auditor of its tenant may.
+fn may_read(allowed: &Allowed<Operate>, id: &Scoped<ConversationId>) -> bool {
+    let is_own = allowed.own_tenant().is_none_or(|tenant| id.is_of(tenant));
+    is_own && allowed.has_role(&[Role::Auditor])
 }
 
 /// What people, models and tools said: operators see ids, states and reasons.
@@ -116,7 +123,7 @@ fn without_content(value: &mut Value) {
 }
 
 /// The row of a conversation that no node holds in memory.
-fn without_actor(id: &ConversationId, state: &ConversationState) -> Value {
+fn without_actor(id: &Scoped<ConversationId>, state: &ConversationState) -> Value {
     json!({
         "conversation_id": id,
         "node": null,

@@ -1,22 +1,21 @@
-//! Deletes blobs; only operators may.
+//! Deletes blobs; only operators and a tenant's administrators may.
 
 use axum::extract::State;
 use axum::http::StatusCode;
 
-use super::Admin;
+use super::{Admin, scoped_id};
 use crate::access::Allowed;
 use crate::access::permission::DeleteBlobs;
-use crate::http::blobs::parse;
 use crate::http::extract::Path;
 use crate::problem::Problem;
 
 /// Deletes a blob even if messages name it: in its place the model reads that it is no longer stored.
 pub(super) async fn delete(
-    _: Allowed<DeleteBlobs>,
+    allowed: Allowed<DeleteBlobs>,
     State(admin): State<Admin>,
     Path(id): Path<String>,
 ) -> Result<StatusCode, Problem> {
-    if admin.store.delete_blob(&parse(&id)?).await? {
+    if admin.store.delete_blob(&scoped_id::blob(&allowed, &id)?).await? {
         Ok(StatusCode::NO_CONTENT)
     } else {
         Err(Problem::not_found("blob"))

@@ -2,7 +2,7 @@
 
 use abide_actors::identity::NodeName;
 use abide_actors::request::{FailCallRequest, Reply, Request, RequestError};
-use abide_conversation::{CallId, ConversationId, Principal};
+use abide_conversation::{CallId, ConversationId, Principal, Scoped};
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -10,16 +10,17 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::Admin;
+use super::scoped_id::conversation;
 use crate::access::Allowed;
 use crate::access::permission::Operate;
 use crate::http::conversations::unexpected;
-use crate::http::extract::{OptionalBody, Path, conversation};
+use crate::http::extract::{OptionalBody, Path};
 use crate::problem::{Kind, Problem};
 
 /// The longest error that an operator may give a call: the model reads it in every later step.
 const MAX_ERROR_CHARS: usize = 2_000;
 
-fn log(id: &ConversationId, by: &Principal, verb: &str) {
+fn log(id: &Scoped<ConversationId>, by: &Principal, verb: &str) {
     tracing::info!(conversation = %id, %by, verb, "repair by an operator");
 }
 
@@ -29,7 +30,7 @@ pub(super) async fn retry(
     State(admin): State<Admin>,
     Path(id): Path<String>,
 ) -> Result<Json<Value>, Problem> {
-    let id = conversation(&id)?;
+    let id = conversation(&allowed, &id)?;
     let by = allowed.operator();
     log(&id, &by, "retry");
     let retried = admin.conversations.retry(&id).await?;
@@ -49,7 +50,7 @@ pub(super) async fn fail(
     Path((id, call)): Path<(String, String)>,
     OptionalBody(FailBody { error }): OptionalBody<FailBody>,
 ) -> Result<Json<Value>, Problem> {
-    let id = conversation(&id)?;
+    let id = conversation(&allowed, &id)?;
     let error = error.unwrap_or_else(|| "failed by an operator".to_owned());
     if !(1..=MAX_ERROR_CHARS).contains(&error.chars().count()) {
         return Err(Problem::field("error", format!("must be 1 to {MAX_ERROR_CHARS} characters")));
@@ -70,7 +71,7 @@ pub(super) async fn cancel(
     State(admin): State<Admin>,
     Path(id): Path<String>,
 ) -> Result<Json<Value>, Problem> {
-    let id = conversation(&id)?;
+    let id = conversation(&allowed, &id)?;
     let by = allowed.operator();
     log(&id, &by, "cancel");
     match deliver(&admin, &id, Request::Cancel).await? {
@@ -94,7 +95,7 @@ pub(super) async fn move_to(
     Path(id): Path<String>,
     OptionalBody(MoveBody { node, force }): OptionalBody<MoveBody>,
 ) -> Result<Json<Value>, Problem> {
-    let id = conversation(&id)?;
+    let id = conversation(&allowed, &id)?;
     let by = allowed.operator();
     log(&id, &by, "move");
     let node = admin.conversations.move_to(&id, node.as_ref(), force).await?;
@@ -115,7 +116,7 @@ pub(super) async fn release(
     Path(id): Path<String>,
     OptionalBody(ReleaseBody { force }): OptionalBody<ReleaseBody>,
 ) -> Result<Json<Value>, Problem> {
-    let id = conversation(&id)?;
+    let id = conversation(&allowed, &id)?;
     let by = allowed.operator();
     log(&id, &by, "release");
     let released = admin.conversations.release(&id, force).await?;
@@ -128,7 +129,7 @@ pub(super) async fn kill(
     State(admin): State<Admin>,
     Path(id): Path<String>,
 ) -> Result<StatusCode, Problem> {
-    let id = conversation(&id)?;
+    let id = conversation(&allowed, &id)?;
     let by = allowed.operator();
     log(&id, &by, "kill");
     if admin.conversations.kill(&id).await? {
@@ -138,7 +139,11 @@ pub(super) async fn kill(
     }
 }
 
-async fn deliver(admin: &Admin, id: &ConversationId, request: Request) -> Result<Reply, Problem> {
+async fn deliver(
+    admin: &Admin,
+    id: &Scoped<ConversationId>,
+    request: Request,
+) -> Result<Reply, Problem> {
     let reply = admin.conversations.deliver(id, request, Vec::new()).await;
     reply.map_err(|error| match error {
         RequestError::Quarantined(reason) => {

@@ -2,11 +2,10 @@
 
 use abide_actors::agent::{DefinitionError, join_errors};
 use abide_actors::definition::{Definition, WorkspaceRoot};
-use abide_actors::journal::{RESPONSE_TTL, StoredResponse};
+use abide_actors::journal::{RESPONSE_TTL, ResponseScope, StoredResponse};
 use abide_actors::request::IdempotencyKey;
-use abide_conversation::{AgentName, Revision, Timestamp};
+use abide_conversation::{AgentName, Revision, Scoped, Timestamp};
 use abide_registry::store::StoredAgent;
-use abide_registry::store::agent_scope;
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -16,11 +15,13 @@ use serde_json::{Value, json};
 use utoipa::ToSchema;
 
 use super::Api;
+use super::definition_policy::privileged_parts;
 use super::extract::{Body, Idempotency, Path, compiled, fingerprint};
 use super::openapi::{AgentDocument, AgentPath, IdempotencyKeyHeader};
 use super::problem::{Kind, Problem};
 use crate::access::Allowed;
-use crate::access::permission::{DefineAgents, ReadAgents};
+use crate::access::document::AgentsOverHttp;
+use crate::access::permission::{DefineAgents, Permission, ReadAgents};
 use crate::definition_warnings;
 
 /// The response to a definition, stored for repeats.
@@ -77,7 +78,8 @@ pub(super) async fn put(
     idempotency: Idempotency,
     body: Body<Value>,
 ) -> Result<Response, Problem> {
-    let name = parse(&name)?;
+    let policy = writable(&api, &allowed)?;
+    let name = parse(&allowed, &name)?;
     let keys = idempotency.keys(&allowed, body.fingerprint);
     if let Some(first) = first_response(&api, &name, &keys).await? {
         let first = serde_json::from_value(first);
@@ -86,25 +88,32 @@ pub(super) async fn put(
     }
     let mut source = body.value;
     if let Value::Object(fields) = &mut source {
-        fields.entry("name").or_insert_with(|| json!(name.as_str()));
+        fields.entry("name").or_insert_with(|| json!(name.local()));
     }
     let catalog = api.catalog.clone();
     // Conditions, templates and schemas are compiled, which may take long.
     let parse = move || Definition::parse(source, catalog.natives());
     let parsed = compiled(parse).await?.map_err(|errors| definition_problem(&errors))?;
-    if parsed.definition.name != name {
+    if parsed.definition.name != name.local() {
         return Err(Problem::field("name", "differs from the name in the path"));
     }
     check_root(&api, &parsed.definition)?;
+    if policy == AgentsOverHttp::Data {
+        let refused = privileged_parts(&parsed.definition);
+        if !refused.is_empty() {
+            return Err(definition_problem(&refused));
+        }
+    }
     let existing = api.store.agent(&name).await?;
     let revision = parsed.definition.revision.clone();
     let mut warnings = parsed.warnings;
-    warnings.extend(definition_warnings::missing_agents(&*api.store, &parsed.definition).await?);
-    definition_warnings::log(&name, &warnings);
-    let agent = AgentDefined { name: name.clone(), revision, warnings };
+    warnings
+        .extend(definition_warnings::missing_agents(&*api.store, &name, &parsed.definition).await?);
+    definition_warnings::log(name.as_str(), &warnings);
+    let agent = AgentDefined { name: name.local(), revision, warnings };
     let defined = StoredDefinition { created: existing.is_none(), agent };
     let stored = stored_response(&api, keys, json!(defined));
-    let created = api.catalog.put(parsed.definition, stored).await?;
+    let created = api.catalog.put(&allowed.tenant(), parsed.definition, stored).await?;
     Ok(response(StoredDefinition { created, ..defined }))
 }
 
@@ -112,7 +121,7 @@ pub(super) async fn put(
 #[utoipa::path(get, path = "/v1/agents", operation_id = "list_agents", tag = "agents",
     responses((status = 200, description = "All agents, in the order of their names.", body = AgentList)))]
 pub(super) async fn list(
-    _: Allowed<ReadAgents>,
+    allowed: Allowed<ReadAgents>,
     State(api): State<Api>,
 ) -> Result<Json<AgentList>, Problem> {
     let row = |agent: StoredAgent| {
@@ -120,7 +129,7 @@ pub(super) async fn list(
         let description = description.unwrap_or_default().to_owned();
         AgentRow { name: agent.name, revision: agent.revision, description }
     };
-    let agents = api.store.agents().await?.into_iter().map(row).collect();
+    let agents = api.store.agents(&allowed.tenant()).await?.into_iter().map(row).collect();
     Ok(Json(AgentList { agents }))
 }
 
@@ -129,11 +138,11 @@ pub(super) async fn list(
     params(AgentPath),
     responses((status = 200, description = "The definition.", body = AgentDocument)))]
 pub(super) async fn get(
-    _: Allowed<ReadAgents>,
+    allowed: Allowed<ReadAgents>,
     State(api): State<Api>,
     Path(name): Path<String>,
 ) -> Result<Json<Value>, Problem> {
-    let stored = api.store.agent(&parse(&name)?).await?;
+    let stored = api.store.agent(&parse(&allowed, &name)?).await?;
     stored.map(|agent| Json(agent.definition)).ok_or_else(|| Problem::not_found("agent"))
 }
 
@@ -149,7 +158,8 @@ pub(super) async fn delete(
     Path(name): Path<String>,
     idempotency: Idempotency,
 ) -> Result<StatusCode, Problem> {
-    let name = parse(&name)?;
+    writable(&api, &allowed)?;
+    let name = parse(&allowed, &name)?;
     let fingerprint = fingerprint(&["DELETE", name.as_str()]);
     let keys = idempotency.keys(&allowed, fingerprint);
     if first_response(&api, &name, &keys).await?.is_some() {
@@ -167,13 +177,22 @@ pub(super) async fn delete(
     }
 }
 
-fn parse(name: &str) -> Result<AgentName, Problem> {
-    AgentName::parse(name).ok_or_else(|| Problem::field("name", "must be [a-z0-9][a-z0-9_-]{0,63}"))
+fn parse<P: Permission>(allowed: &Allowed<P>, name: &str) -> Result<Scoped<AgentName>, Problem> {
+    let name = AgentName::parse(name).map(|name| allowed.scoped(&name));
+    name.ok_or_else(|| Problem::field("name", "must be [a-z0-9][a-z0-9_-]{0,63}"))
 }
 
 fn response(defined: StoredDefinition) -> Response {
     let status = if defined.created { StatusCode::CREATED } else { StatusCode::OK };
     (status, Json(defined.agent)).into_response()
+}
+
+/// Which definitions the caller's tenant may write.
+fn writable(api: &Api, allowed: &Allowed<DefineAgents>) -> Result<AgentsOverHttp, Problem> {
+    match api.access.agents_over_http(&allowed.tenant()) {
+        AgentsOverHttp::Off => Err(Problem::forbidden(DefineAgents::NEEDS)),
+        policy @ (AgentsOverHttp::Data | AgentsOverHttp::All) => Ok(policy),
+    }
 }
 
 /// Refuses a workspace that the operator did not permit.
@@ -200,11 +219,12 @@ fn definition_problem(errors: &[DefinitionError]) -> Problem {
 /// The response to the first request with this key; `None` if this is the first.
 pub(super) async fn first_response(
     api: &Api,
-    name: &AgentName,
+    name: &Scoped<AgentName>,
     keys: &[IdempotencyKey],
 ) -> Result<Option<Value>, Problem> {
+    let scope = ResponseScope::Agent(name.clone());
     for key in keys {
-        match api.store.stored_response(&agent_scope(name), &key.key, api.clock.now()).await? {
+        match api.store.stored_response(&scope, &key.key, api.clock.now()).await? {
             Some(first) if first.fingerprint == key.fingerprint => return Ok(Some(first.body)),
             Some(_) => return Err(Problem::field(&key.field, "was used for another request")),
             None => {}

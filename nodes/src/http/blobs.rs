@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use abide_actors::blobs::{Blob, BlobInfo};
-use abide_conversation::BlobId;
 use abide_conversation::message::blocks::{BlockKind, Media, Source, essence};
+use abide_conversation::{BlobId, ConversationId, Scoped};
 use abide_registry::store::Store;
 use axum::Json;
 use axum::body::Body;
@@ -69,14 +69,14 @@ pub(super) struct Stored {
     responses((status = 201, description = "The blob is new.", body = Stored),
         (status = 200, description = "The blob was already stored.", body = Stored)))]
 pub(super) async fn put(
-    _: Allowed<StoreBlobs>,
+    allowed: Allowed<StoreBlobs>,
     State(api): State<Api>,
     Upload { media_type, bytes, permit }: Upload,
 ) -> Result<(StatusCode, Json<Stored>), Problem> {
     let blob = Blob::new(&media_type, bytes);
     let hashed = tokio::task::spawn_blocking(move || (blob.id(), blob)).await;
     let (id, blob) = hashed.map_err(|error| Problem::new(Kind::Internal, error.to_string()))?;
-    let is_new = api.store.put_blob(&id, &blob).await?;
+    let is_new = api.store.put_blob(&allowed.scoped(&id), &blob).await?;
     drop(permit);
     let BlobInfo { media_type, size } = blob.info();
     let status = if is_new { StatusCode::CREATED } else { StatusCode::OK };
@@ -93,20 +93,21 @@ pub(super) async fn put(
             content_type = "*/*", body = Raw),
         (status = 304, description = "The client has the blob that `If-None-Match` names.")))]
 pub(super) async fn get(
-    _: Allowed<ReadBlobs>,
+    allowed: Allowed<ReadBlobs>,
     State(api): State<Api>,
     Path(id): Path<String>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let id = parse(&id)?;
+    let scoped = allowed.scoped(&id);
     let tag = format!("\"{id}\"");
     let missing = || Problem::not_found("blob");
     if is_cached(&headers, &tag) {
-        api.store.blob_info(&id).await?.ok_or_else(missing)?;
+        api.store.blob_info(&scoped).await?.ok_or_else(missing)?;
         return Ok((StatusCode::NOT_MODIFIED, cache_headers(&tag)).into_response());
     }
     let permit = permit(&api.blobs_in_flight).await?;
-    let blob = api.store.blob(&id).await?.ok_or_else(missing)?;
+    let blob = api.store.blob(&scoped).await?.ok_or_else(missing)?;
     let media_type = blob.media_type();
     let is_inline = is_inline(&essence(media_type));
     let disposition = if is_inline { "inline" } else { "attachment" };
@@ -172,13 +173,17 @@ pub(crate) fn parse(id: &str) -> Result<BlobId, Problem> {
 
 /// Adds media type and size to each block that refers to a blob. Refuses a blob that does not exist or
 /// has a type that the block cannot show.
-pub(super) async fn resolve_blobs(store: &dyn Store, content: &mut [Value]) -> Result<(), Problem> {
+pub(super) async fn resolve_blobs(
+    store: &dyn Store,
+    conversation: &Scoped<ConversationId>,
+    content: &mut [Value],
+) -> Result<(), Problem> {
     for (index, block) in content.iter_mut().enumerate() {
         let Ok(Media { kind, source: Source::Blob(id), .. }) = Media::of(block) else { continue };
         let problem =
             |reason: String| Problem::field(&format!("content[{index}].source.blobId"), reason);
         let id = BlobId::new(id);
-        let info = store.blob_info(&id).await?;
+        let info = store.blob_info(&conversation.sibling(&id)).await?;
         let Some(BlobInfo { media_type, size }) = info else {
             return Err(problem("blob not found".to_owned()));
         };

@@ -1,16 +1,15 @@
 //! Calls: resolve one, cancel a turn, dispatch a tool, and list everything that is pending.
 
-use abide_actors::access::ApprovalFault;
+use abide_actors::access::Answerer;
 use abide_actors::journal::{InboxEntry, InboxFilter};
-use abide_actors::request::{
-    DispatchRequest, RememberRequest, Reply, Request, RequestError, ResolveRequest,
-};
+use abide_actors::request::{DispatchRequest, RememberRequest, Reply, Request, ResolveRequest};
+use abide_conversation::approval::VoteRefusal;
 use abide_conversation::command::ResolutionAnswer;
 use abide_conversation::event::SuspensionKind;
 use abide_conversation::identity::Role;
 use abide_conversation::message::{Outcome, Ui};
 use abide_conversation::remembered_decision::{Match, Scope};
-use abide_conversation::{CallId, ConversationId, Seq};
+use abide_conversation::{CallId, ConversationId, Rejection, Scoped, Seq};
 use axum::Json;
 use axum::extract::State;
 use serde::{Deserialize, Serialize};
@@ -111,26 +110,36 @@ impl ResolutionRequest {
     }
 }
 
-/// A resolution that was accepted.
+/// An answer that is journalled.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct Resolved {
-    status: Accepted,
-    /// The seq of the `resolution` event.
+    status: ResolutionStatus,
+    /// `recorded` only: how many have voted so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    votes: Option<u32>,
+    /// `recorded` only: how many must.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    needed: Option<u32>,
+    /// The seq of the event `resolution` or `voted`.
     #[schema(value_type = u64)]
     seq: Seq,
 }
 
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
-enum Accepted {
+enum ResolutionStatus {
+    /// The call is resolved.
     Accepted,
+    /// A vote: others must approve, too.
+    Recorded,
 }
 
 /// Resolves a call that waits for an answer.
 ///
 /// The problem `call-not-open` answers for an unknown call, for one that is not open or that waits for
 /// another form of answer, and for a second or late answer. An answer that violates the tool's
-/// `result_schema`, or edited `args` that violate its `parameters`, leave the call open.
+/// `result_schema`, or edited `args` that violate its `parameters`, leave the call open. An approval that
+/// several must give is `recorded` until the last of them gives it.
 #[utoipa::path(post, path = "/v1/conversations/{id}/calls/{call_id}/resolution",
     operation_id = "resolve_call", tag = "calls",
     params(CallPath, IdempotencyKeyHeader, PrincipalHeader),
@@ -142,7 +151,7 @@ enum Accepted {
         ("deny" = (value = json!({"approved": false, "reason": "not today"}))),
         ("answer" = (value = json!({"result": {"seat": "window"}, "suspension": 1}))),
         ("fail" = (value = json!({"error": "the page was closed"}))))),
-    responses((status = 200, description = "The resolution is journalled.", body = Resolved)))]
+    responses((status = 200, description = "The answer is journalled.", body = Resolved)))]
 pub(super) async fn resolve(
     allowed: Allowed<Answer>,
     State(api): State<Api>,
@@ -166,7 +175,12 @@ pub(super) async fn resolve(
         Reply::Resolved { seq } => {
             metrics::histogram!("abide_resolution_seconds")
                 .record(received.elapsed().as_secs_f64());
-            Ok(Json(Resolved { status: Accepted::Accepted, seq }))
+            let status = ResolutionStatus::Accepted;
+            Ok(Json(Resolved { status, votes: None, needed: None, seq }))
+        }
+        Reply::Recorded { votes, needed, seq } => {
+            let status = ResolutionStatus::Recorded;
+            Ok(Json(Resolved { status, votes: Some(votes), needed: Some(needed), seq }))
         }
         other => Err(unexpected(&other)),
     }
@@ -241,7 +255,7 @@ pub(super) async fn dispatch(
     let id = allowed.conversation(&id)?;
     let DispatchBody { tool, input, approved } = body.value;
     if approved && !allowed.has_role(&[Role::Approver]) {
-        return Err(RequestError::ApprovalForbidden { because: ApprovalFault::Role }.into());
+        return Err(Rejection::VoteRefused(VoteRefusal::Role).into());
     }
     let principal = allowed.principal();
     let request = Request::Dispatch(DispatchRequest { tool, input, approved, principal });
@@ -264,6 +278,9 @@ pub(super) struct PendingQuery {
     tool: Option<String>,
     /// Only those of this conversation and of the children that work for it.
     conversation: Option<String>,
+    /// Only what the caller may answer.
+    #[param(default = false)]
+    mine: Option<bool>,
     /// The size of the page.
     #[param(default = 50, minimum = 1, maximum = 1000)]
     limit: Option<usize>,
@@ -274,10 +291,29 @@ pub(super) struct PendingQuery {
 /// A page of open suspensions, the earliest deadline first.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct PendingPage {
-    pending: Vec<InboxEntry>,
+    pending: Vec<PendingEntry>,
     /// The cursor of the next page; null at the end. A page before the end may be short.
     #[schema(required)]
     cursor: Option<String>,
+}
+
+/// An open suspension, and what the caller may do about it.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct PendingEntry {
+    #[serde(flatten)]
+    entry: InboxEntry,
+    /// Whether the caller may answer it now.
+    may_answer: bool,
+}
+
+impl PendingPage {
+    fn new(entries: Vec<InboxEntry>, caller: &Answerer, cursor: Option<String>) -> Self {
+        let seen_by_caller = |entry: InboxEntry| PendingEntry {
+            may_answer: caller.may_answer(&entry.participants, &entry.pending),
+            entry,
+        };
+        Self { pending: entries.into_iter().map(seen_by_caller).collect(), cursor }
+    }
 }
 
 /// Lists the open suspensions, the earliest deadline first.
@@ -291,24 +327,30 @@ pub(super) async fn pending(
 ) -> Result<Json<PendingPage>, Problem> {
     let conversation = query.conversation.as_deref().map(|id| {
         let wrong = || Problem::field("conversation", "is not a conversation id");
-        allowed.scoped(id).ok_or_else(wrong)
+        allowed.named_conversation(id).ok_or_else(wrong)
     });
+    let conversation = conversation.transpose()?;
+    let caller = allowed.answerer(api.clock.now());
     let filter = InboxFilter {
         kind: query.kind,
         agent: query.agent.as_deref().map(agent_name).transpose()?,
         tool: query.tool,
-        conversation: conversation.transpose()?,
+        conversation: conversation.as_ref().map(Scoped::local),
         visible_to: allowed.viewer(),
+        answerable_by: query.mine.unwrap_or(false).then(|| caller.clone()),
     };
     let limit = extract::limit(query.limit, 50, 1_000)?;
-    if let Some(root) = &filter.conversation {
+    if let Some(root) = &conversation {
         let tree = api.conversations.unscoped().with_descendants(root).await?;
         if tree.len() > 1 {
-            return tree_inbox(&api, &filter, tree, query.cursor.as_deref(), limit).await;
+            let (entries, cursor) =
+                tree_inbox(&api, &filter, tree, query.cursor.as_deref(), limit).await?;
+            return Ok(Json(PendingPage::new(entries, &caller, cursor)));
         }
     }
-    let page = api.store.inbox(&filter, query.cursor.as_deref(), limit).await?;
-    Ok(Json(PendingPage { pending: page.items, cursor: page.cursor }))
+    let cursor = query.cursor.as_deref();
+    let page = api.store.inbox(&allowed.tenant(), &filter, cursor, limit).await?;
+    Ok(Json(PendingPage::new(page.items, &caller, page.cursor)))
 }
 
 /// The inbox of a conversation and of the children that work for it; the cursor is the number of
@@ -316,10 +358,10 @@ pub(super) async fn pending(
 async fn tree_inbox(
     api: &Api,
     filter: &InboxFilter,
-    tree: Vec<ConversationId>,
+    tree: Vec<Scoped<ConversationId>>,
     cursor: Option<&str>,
     limit: usize,
-) -> Result<Json<PendingPage>, Problem> {
+) -> Result<(Vec<InboxEntry>, Option<String>), Problem> {
     let offset: usize = match cursor.map(str::parse) {
         None => 0,
         Some(Ok(offset)) => offset,
@@ -329,13 +371,13 @@ async fn tree_inbox(
     let max = limit.saturating_add(offset).saturating_add(1);
     let mut pending = Vec::new();
     for conversation in tree {
-        let filter = InboxFilter { conversation: Some(conversation), ..filter.clone() };
-        pending.extend(api.store.inbox(&filter, None, max).await?.items);
+        let filter = InboxFilter { conversation: Some(conversation.local()), ..filter.clone() };
+        pending.extend(api.store.inbox(&conversation.tenant(), &filter, None, max).await?.items);
         pending.sort_by_key(|entry| entry.pending.expires_at);
         pending.truncate(max);
     }
     let more = pending.len() == max;
     let pending = pending.into_iter().skip(offset).take(limit).collect();
     let cursor = more.then(|| offset.saturating_add(limit).to_string());
-    Ok(Json(PendingPage { pending, cursor }))
+    Ok((pending, cursor))
 }

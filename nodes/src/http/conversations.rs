@@ -1,14 +1,15 @@
 //! Conversations: create, fork, list, read and delete them, and read their journals.
 
 use abide_actors::agent;
-use abide_actors::journal::{ConversationSummary, RESPONSE_TTL, StoredResponse};
-use abide_actors::request::{ForkRequest, IdempotencyKey, Reply, Request};
+use abide_actors::journal::{ConversationSummary, RESPONSE_TTL, ResponseScope, StoredResponse};
+use abide_actors::request::{ForkRequest, IdempotencyKey, Reply, Request, UpdateRequest};
 use abide_actors::snapshot::Snapshot;
 use abide_conversation::command::Create;
 use abide_conversation::event::Event;
 use abide_conversation::identity::{Participants, Role};
+use abide_conversation::keep_null;
 use abide_conversation::state::ConversationStatus;
-use abide_conversation::{AgentName, ConversationId, Revision, Seq, Timestamp};
+use abide_conversation::{AgentName, ConversationId, Revision, Scoped, Seq, Timestamp};
 use abide_registry::store::SummaryFilter;
 use axum::Json;
 use axum::extract::State;
@@ -23,11 +24,15 @@ use super::extract::{Body, Idempotency, Path, Query};
 use super::openapi::{ConversationPath, IdempotencyKeyHeader, JournalEvent, ToolDocument};
 use super::problem::{Kind, Problem};
 use super::{Api, MAX_CONCURRENT_INSPECTIONS};
-use crate::access::permission::{CreateConversations, Delete, Fork, ListConversations, Read};
+use crate::access::permission::{
+    CreateConversations, Delete, Fork, ListConversations, Read, Update,
+};
 use crate::access::{Allowed, is_subject};
 
 /// Each is stored with the conversation and with every open suspension.
 const MAX_MEMBERS: usize = 100;
+const SUBJECT_RULE: &str =
+    "must be 1 to 255 characters without control characters, and not \"system\"";
 
 /// A conversation to be created.
 #[derive(Debug, Deserialize, ToSchema)]
@@ -79,10 +84,7 @@ pub(super) async fn create(
     body: Body<NewConversation>,
 ) -> Result<(StatusCode, Json<ConversationCreated>), Problem> {
     let NewConversation { id, agent: name, assigns, metadata, tools, owner, members } = body.value;
-    let id = match id {
-        Some(id) => allowed.new_conversation(&id)?,
-        None => ConversationId::new(api.clock.id("conv")),
-    };
+    let id = allowed.new_conversation(&id.unwrap_or_else(|| api.clock.id("conv")))?;
     let agent = agent_name(&name)?;
     allowed.check_create(&agent)?;
     let participants = participants(&allowed, owner, members)?;
@@ -109,26 +111,73 @@ fn participants(
     owner: Option<String>,
     members: Vec<String>,
 ) -> Result<Participants, Problem> {
-    let rule = "must be 1 to 255 characters without control characters, and not \"system\"";
     if let Some(owner) = &owner {
         if !is_subject(owner) {
-            return Err(Problem::field("owner", rule));
+            return Err(Problem::field("owner", SUBJECT_RULE));
         }
         let is_own = allowed.subject() == Some(owner);
         if !is_own && !allowed.has_role(&[Role::Backend]) {
             return Err(Problem::field("owner", "only a backend may name another than itself"));
         }
     }
+    check_members(&members)?;
+    let owner = owner.or_else(|| allowed.subject().map(str::to_owned));
+    Ok(Participants { owner, members })
+}
+
+fn check_members(members: &[String]) -> Result<(), Problem> {
     if members.len() > MAX_MEMBERS {
         return Err(Problem::field("members", format!("must be at most {MAX_MEMBERS}")));
     }
     for (index, member) in members.iter().enumerate() {
         if !is_subject(member) {
-            return Err(Problem::field(&format!("members[{index}]"), rule));
+            return Err(Problem::field(&format!("members[{index}]"), SUBJECT_RULE));
         }
     }
-    let owner = owner.or_else(|| allowed.subject().map(str::to_owned));
-    Ok(Participants { owner, members })
+    Ok(())
+}
+
+/// What is to be written about a conversation. What is absent stays as it is.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ConversationPatch {
+    /// A JSON Merge Patch (RFC 7396): a member that is null is removed. The result may have 64 KiB.
+    #[serde(default, deserialize_with = "keep_null")]
+    #[schema(value_type = Option<Map<String, Value>>, nullable = false)]
+    metadata: Option<Map<String, Value>>,
+    /// All who may take part from now on, at most 100, in this conversation and its children.
+    #[serde(default, deserialize_with = "keep_null")]
+    #[schema(value_type = Option<Vec<String>>, nullable = false, max_items = 100)]
+    members: Option<Vec<String>>,
+}
+
+/// Changes the metadata or the members of a conversation.
+///
+/// Who is no longer a member loses open event streams of the conversation with the frame
+/// `credential_ended`. A request that changes nothing has no event.
+#[utoipa::path(patch, path = "/v1/conversations/{id}", operation_id = "update_conversation",
+    tag = "conversations", params(ConversationPath, IdempotencyKeyHeader),
+    request_body(content = ConversationPatch, example = json!({
+        "metadata": {"customer": 8, "draft": null}})),
+    responses((status = 200, description = "The snapshot.", body = Snapshot)))]
+pub(super) async fn update(
+    allowed: Allowed<Update>,
+    State(api): State<Api>,
+    Path(id): Path<String>,
+    idempotency: Idempotency,
+    body: Body<ConversationPatch>,
+) -> Result<Json<Snapshot>, Problem> {
+    let ConversationPatch { metadata, members } = body.value;
+    let id = allowed.conversation(&id)?;
+    check_members(members.as_deref().unwrap_or_default())?;
+    let metadata = metadata.map(|patch| extract::bounded("metadata", patch)).transpose()?;
+    let keys = idempotency.keys(&allowed, body.fingerprint);
+    let by = allowed.principal();
+    let request = Request::Update(UpdateRequest { metadata, members, by });
+    match api.conversations.deliver(&allowed, &id, request, keys).await? {
+        Reply::Updated => api.conversations.snapshot(&allowed, &id).await.map(Json),
+        other => Err(unexpected(&other)),
+    }
 }
 
 /// The point at which a fork begins.
@@ -162,17 +211,14 @@ pub(super) async fn fork(
 ) -> Result<(StatusCode, Json<ConversationCreated>), Problem> {
     let NewFork { at_seq, id } = body.value;
     let from = allowed.conversation(&from)?;
-    let id = match id {
-        Some(id) => allowed.new_conversation(&id)?,
-        None => ConversationId::new(api.clock.id("conv")),
-    };
+    let id = allowed.new_conversation(&id.unwrap_or_else(|| api.clock.id("conv")))?;
     let at_seq = at_seq.map(|seq| extract::position("at_seq", seq)).transpose()?;
     if at_seq == Some(Seq::ZERO) {
         return Err(Problem::field("at_seq", "must be at least 1"));
     }
     // A key stands for one new conversation, whichever conversation it was forked from.
     let fingerprint = extract::fingerprint(&["fork", from.as_str(), &body.fingerprint]);
-    let request = Request::Fork(ForkRequest { from, at_seq });
+    let request = Request::Fork(ForkRequest { from: from.local(), at_seq });
     let keys = idempotency.keys(&allowed, fingerprint);
     let id = reserved(&api, id, &keys).await?;
     created(api.conversations.deliver(&allowed, &id, request, keys).await?)
@@ -181,9 +227,9 @@ pub(super) async fn fork(
 /// The id of the conversation that the keys stand for; without one, this.
 async fn reserved(
     api: &Api,
-    id: ConversationId,
+    id: Scoped<ConversationId>,
     keys: &[IdempotencyKey],
-) -> Result<ConversationId, Problem> {
+) -> Result<Scoped<ConversationId>, Problem> {
     match keys.first() {
         Some(key) => reserve_id(api, key, id).await,
         None => Ok(id),
@@ -199,9 +245,6 @@ fn created(reply: Reply) -> Result<(StatusCode, Json<ConversationCreated>), Prob
     }
 }
 
-/// The scope in which the store keeps the conversation ids of keys; no conversation has such an id.
-const CREATIONS_SCOPE: &str = "conversations/";
-
 /// The id of the conversation that a key stands for: `id`, unless an earlier request reserved another.
 ///
 /// Stored before the conversation is created, so that a repeat after a crash in between creates the
@@ -209,20 +252,21 @@ const CREATIONS_SCOPE: &str = "conversations/";
 async fn reserve_id(
     api: &Api,
     key: &IdempotencyKey,
-    id: ConversationId,
-) -> Result<ConversationId, Problem> {
-    let now = api.clock.now();
+    id: Scoped<ConversationId>,
+) -> Result<Scoped<ConversationId>, Problem> {
+    let (scope, now) = (ResponseScope::Creations(id.tenant()), api.clock.now());
     let reservation = StoredResponse {
         key: key.key.clone(),
         fingerprint: key.fingerprint.clone(),
-        body: json!(id),
+        body: json!(id.local()),
         expires_at: now.checked_add(RESPONSE_TTL).unwrap_or(Timestamp::MAX),
     };
-    if api.store.reserve(CREATIONS_SCOPE, reservation, now).await? {
+    if api.store.reserve(&scope, reservation, now).await? {
         return Ok(id);
     }
-    match api.store.stored_response(CREATIONS_SCOPE, &key.key, now).await? {
+    match api.store.stored_response(&scope, &key.key, now).await? {
         Some(first) if first.fingerprint == key.fingerprint => serde_json::from_value(first.body)
+            .map(|first: ConversationId| id.sibling(&first))
             .map_err(|error| Problem::new(Kind::Internal, error.to_string())),
         Some(_) => Err(Problem::field(&key.field, "was used for another request")),
         None => Err(Problem::new(Kind::Unavailable, "the key has just expired; try again")),
@@ -284,7 +328,8 @@ pub(super) async fn list(
     let limit = extract::limit(query.limit, 50, 1_000)?;
     let visible_to = allowed.viewer();
     let filter = SummaryFilter { agent, status, visible_to };
-    let page = api.store.conversations(&filter, query.cursor.as_deref(), limit).await?;
+    let cursor = query.cursor.as_deref();
+    let page = api.store.conversations(&allowed.tenant(), &filter, cursor, limit).await?;
     let rows = page.items.into_iter().map(|(id, summary)| row(&api, id, summary));
     let rows = futures::stream::iter(rows).buffered(MAX_CONCURRENT_INSPECTIONS);
     let matches = |row: &Row| query.state.is_none_or(|state| state == row.state);
@@ -293,13 +338,13 @@ pub(super) async fn list(
     Ok(Json(ConversationPage { conversations, cursor: page.cursor }))
 }
 
-async fn row(api: &Api, id: ConversationId, summary: ConversationSummary) -> Row {
+async fn row(api: &Api, id: Scoped<ConversationId>, summary: ConversationSummary) -> Row {
     let ConversationSummary { agent, mut status, last_seq, created_at, metadata, .. } = summary;
     if status == ConversationStatus::Preparing {
         let live = api.conversations.unscoped().inspect(&id).await;
         status = status.with_streaming(live.is_some_and(|live| live.streaming.is_some()));
     }
-    Row { id, agent, state: status, last_seq, created_at, metadata }
+    Row { id: id.local(), agent, state: status, last_seq, created_at, metadata }
 }
 
 /// Reads a conversation's snapshot; never starts an actor.

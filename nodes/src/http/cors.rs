@@ -29,7 +29,7 @@ pub(super) fn layer(allowed: &[Origin]) -> Option<CorsLayer> {
     ];
     let cors = CorsLayer::new()
         .allow_origin(origins)
-        .allow_methods([Method::GET, Method::POST, Method::PUT, Method::DELETE])
+        .allow_methods([Method::GET, Method::POST, Method::PUT, Method::PATCH, Method::DELETE])
         .allow_headers(headers)
         .expose_headers([header::RETRY_AFTER])
         .max_age(PREFLIGHT_MAX_AGE);

@@ -1,10 +1,10 @@
 //! Remembered decisions of approvers: list them, and revoke one.
 
 use abide_actors::agents::Agents;
+use abide_actors::journal::ResponseScope;
 use abide_actors::request::{Reply, Request};
 use abide_conversation::remembered_decision::RememberedDecision;
-use abide_conversation::{AgentName, DecisionId};
-use abide_registry::store::agent_scope;
+use abide_conversation::{AgentName, DecisionId, Scoped};
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -85,11 +85,11 @@ pub(super) async fn revoke(
     operation_id = "list_agent_decisions", params(AgentPath),
     responses((status = 200, description = "The decisions that have not expired.", body = Decisions)))]
 pub(super) async fn of_agent(
-    _: Allowed<ManageDecisions>,
+    allowed: Allowed<ManageDecisions>,
     State(api): State<Api>,
     Path(name): Path<String>,
 ) -> Result<Json<Decisions>, Problem> {
-    let name = existing_agent(&api, &name).await?;
+    let name = existing_agent(&api, &allowed, &name).await?;
     Ok(Decisions::unexpired(&api, api.catalog.decisions(&name).await?))
 }
 
@@ -103,7 +103,7 @@ pub(super) async fn revoke_of_agent(
     Path((name, decision)): Path<(String, String)>,
     idempotency: Idempotency,
 ) -> Result<StatusCode, Problem> {
-    let name = existing_agent(&api, &name).await?;
+    let name = existing_agent(&api, &allowed, &name).await?;
     let fingerprint = extract::fingerprint(&["revoke", name.as_str(), &decision]);
     if agents::first_response(&api, &name, &idempotency.keys(&allowed, fingerprint.clone()))
         .await?
@@ -117,14 +117,18 @@ pub(super) async fn revoke_of_agent(
     let stored =
         agents::stored_response(&api, idempotency.keys(&allowed, fingerprint), Value::Null);
     if let Some(stored) = stored {
-        api.store.reserve(&agent_scope(&name), stored, api.clock.now()).await?;
+        api.store.reserve(&ResponseScope::Agent(name), stored, api.clock.now()).await?;
     }
     Ok(StatusCode::NO_CONTENT)
 }
 
 /// The name of an agent; a problem if it does not exist.
-async fn existing_agent(api: &Api, name: &str) -> Result<AgentName, Problem> {
-    let name = agent_name(name)?;
+async fn existing_agent(
+    api: &Api,
+    allowed: &Allowed<ManageDecisions>,
+    name: &str,
+) -> Result<Scoped<AgentName>, Problem> {
+    let name = allowed.scoped(&agent_name(name)?);
     match api.store.newest(&name).await? {
         Some(_) => Ok(name),
         None => Err(Problem::not_found("agent")),

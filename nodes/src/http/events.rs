@@ -10,7 +10,7 @@ use abide_conversation::event::{Event, EventData};
 use abide_conversation::identity::Participants;
 use abide_conversation::ids::{MessageId, TurnId};
 use abide_conversation::state::ConversationStatus;
-use abide_conversation::{ConversationId, Seq, Step};
+use abide_conversation::{ConversationId, Scoped, Seq, Step};
 use abide_registry::live::{StreamItem, Subscription};
 use axum::body::Body;
 use axum::extract::State;
@@ -84,7 +84,7 @@ pub(super) async fn events(
     };
     // Subscribe before reading the snapshot, so that no event falls in between.
     let subscription = api.hub.subscribe(&id);
-    api.hub.wait_until_announced(ANNOUNCE_TIMEOUT).await;
+    subscription.wait_until_announced(ANNOUNCE_TIMEOUT).await;
     let snapshot = api.conversations.snapshot(&allowed, &id).await?;
     let Snapshot { owner, members, created_at, .. } = &snapshot;
     let participants = Participants { owner: owner.clone(), members: members.clone() };
@@ -150,7 +150,7 @@ async fn ended(credential: &mut Option<CredentialWatch>) {
 /// The frames for one client, produced as fast as it reads.
 struct Feed {
     api: Api,
-    id: ConversationId,
+    id: Scoped<ConversationId>,
     subscription: Subscription,
     /// The seq of the last event whose frames were encoded.
     sent: Seq,
@@ -302,6 +302,12 @@ impl Feed {
                 self.position = Some((turn.clone(), assistant.step));
             }
             (EventData::TurnEnded(_), _) => self.position = None,
+            (EventData::Updated(updated), _) => {
+                if let (Some(members), Some(credential)) = (&updated.members, &mut self.credential)
+                {
+                    credential.update_members(members);
+                }
+            }
             (EventData::ChildStarted(_), _) => self.subscription.mark_children(true),
             _ => {}
         }

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use abide_actors::agent::{self, Format};
 use abide_actors::model::big_numbers::{OVER_64_BITS, find_rounded};
-use abide_actors::request::IdempotencyKey;
-use abide_conversation::{ConversationId, Seq};
+use abide_actors::request::{IdempotencyKey, MAX_MAP_BYTES};
+use abide_conversation::Seq;
 use axum::body::HttpBody;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{FromRef, FromRequest, FromRequestParts, Request};
@@ -27,8 +27,6 @@ use crate::headers::single_header;
 pub const MAX_BODY_BYTES: usize = 1 << 20;
 /// How long a client may take to send its body; meanwhile it counts as a request in flight.
 const BODY_TIMEOUT: Duration = Duration::from_secs(30);
-/// The largest `assigns`, `metadata` or `schema`: they are journalled and handed to every call.
-const MAX_MAP_BYTES: usize = 64 << 10;
 /// The largest seq: clients and stores count in 64 bits with a sign.
 const MAX_SEQ: u64 = i64::MAX.unsigned_abs();
 
@@ -239,11 +237,6 @@ impl Idempotency {
             |key| IdempotencyKey { key, fingerprint, field: IDEMPOTENCY_KEY_HEADER.into() };
         key.map(idempotency_key).into_iter().collect()
     }
-}
-
-/// A conversation's id in a path. An id that no conversation can have is not found.
-pub fn conversation(id: &str) -> Result<ConversationId, Problem> {
-    ConversationId::parse(id).ok_or_else(|| Problem::not_found("conversation"))
 }
 
 /// Refuses `assigns` or `metadata` that are too large.

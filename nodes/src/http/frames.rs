@@ -13,7 +13,7 @@ use abide_conversation::state::ConversationStatus;
 use abide_conversation::{Attempt, CallId, ConversationId, MessageId, Seq, Timestamp, TurnId};
 use bytes::Bytes;
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
 /// Room for the names of a frame's lines, and for its id.
@@ -86,6 +86,17 @@ pub(super) enum Payload {
         #[serde(skip_serializing_if = "Option::is_none")]
         requests: Option<serde_json::Value>,
     },
+    /// Somebody voted on a call that further approvers must approve.
+    Voted {
+        call_id: CallId,
+        suspension: u32,
+        /// The voter's `sub`.
+        by: String,
+        approved: bool,
+        /// The arguments from now on, if the voter edited them: then no earlier vote counts.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        args: Option<Value>,
+    },
     /// A call of a descendant waits for a person or a client; the members are those of the inbox. Live
     /// only.
     ChildSuspended(Box<InboxEntry>),
@@ -94,6 +105,13 @@ pub(super) enum Payload {
     /// The credential of the request has ended, and with it the stream: reconnect with another. Live
     /// only.
     CredentialEnded {},
+    /// What is written about the conversation was replaced; what stays is absent.
+    ConversationUpdated {
+        #[serde(skip_serializing_if = "Option::is_none")]
+        metadata: Option<Map<String, Value>>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        members: Option<Vec<String>>,
+    },
     /// A hook refused the message that the model had streamed; it is not part of the conversation, and
     /// another follows.
     MessageRefused {
@@ -192,6 +210,13 @@ fn payloads(event: &Event) -> Vec<Payload> {
         EventData::ToolCall(call) if call.started => vec![call_started(call)],
         EventData::ToolStarted(started) => vec![attempt_started(started)],
         EventData::Suspension(suspension) => vec![suspended(suspension)],
+        EventData::Voted(voted) => vec![Payload::Voted {
+            call_id: voted.call_id.clone(),
+            suspension: voted.suspension,
+            by: voted.vote.by.subject().sub,
+            approved: voted.vote.approved,
+            args: voted.args.clone(),
+        }],
         EventData::ToolResult(result) => call_ended(result),
         EventData::TurnEnded(ended) => vec![turn_ended(turn_id, ended)],
         EventData::TodosChanged(changed) => {
@@ -201,6 +226,10 @@ fn payloads(event: &Event) -> Vec<Payload> {
             turn_id,
             message_id: refused.message.id.clone(),
             reason: refused.reason.clone(),
+        }],
+        EventData::Updated(updated) => vec![Payload::ConversationUpdated {
+            metadata: updated.metadata.clone(),
+            members: updated.members.clone(),
         }],
         EventData::PhaseChanged(changed) => vec![Payload::PhaseChanged { phase: changed.phase }],
         EventData::Created(_)

@@ -6,7 +6,7 @@ use std::time::Duration;
 use abide_actors::agent;
 use abide_conversation::Timestamp;
 use abide_conversation::identity::Role;
-use abide_registry::store::{KeyChange, KeyList, StoredKey};
+use abide_registry::store::{KeyChange, StoredKey};
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -154,7 +154,7 @@ pub(super) async fn list(
 ) -> Result<Json<KeyRows>, Problem> {
     let mut keys = tenants_keys(&api, &allowed).await?;
     keys.sort_by(|one, other| (one.created_at, &one.id).cmp(&(other.created_at, &other.id)));
-    let used = api.store.keys_used().await?;
+    let used = api.store.keys_used(&allowed.tenant()).await?;
     let row = |StoredKey { id, name, roles, owner, created_at, expires_at, .. }| {
         let last_used_at = used.get(&id).copied();
         Row { id, name, roles, owner, created_at, expires_at, last_used_at }
@@ -174,7 +174,7 @@ pub(super) async fn revoke(
     let missing = || Problem::not_found("key");
     let keys = tenants_keys(&api, &allowed).await?;
     keys.iter().find(|key| key.id == id).ok_or_else(missing)?;
-    if !api.store.change_key(KeyChange::Remove(id)).await? {
+    if !api.store.change_key(KeyChange::Remove(allowed.scoped(&id))).await? {
         return Err(missing());
     }
     api.access.keys_changed().await;
@@ -182,9 +182,7 @@ pub(super) async fn revoke(
 }
 
 async fn tenants_keys(api: &Api, allowed: &Allowed<ManageKeys>) -> Result<Vec<StoredKey>, Problem> {
-    let tenant = allowed.tenant();
-    let keys = api.store.keys(None).await?.map(|KeyList { keys, .. }| keys).unwrap_or_default();
-    Ok(keys.into_iter().filter(|key| key.tenant == tenant).collect())
+    Ok(api.store.tenants_keys(&allowed.tenant()).await?)
 }
 
 fn check(name: &str, roles: &BTreeSet<Role>) -> Result<(), Problem> {

@@ -1,6 +1,6 @@
 //! Messages: sending one, and listing those of a conversation.
 
-use abide_actors::blobs::extract_media;
+use abide_actors::blobs::{TenantBlobs, extract_media};
 use abide_actors::expressions::schema::Schema;
 use abide_actors::request::{IdempotencyKey, Reply, Request, SendRequest};
 use abide_actors::trace::SpanContext;
@@ -8,7 +8,7 @@ use abide_conversation::command::IfBusy;
 use abide_conversation::event::AnswerFormat;
 use abide_conversation::message::blocks::check_from_user;
 use abide_conversation::message::text_block;
-use abide_conversation::{ConversationId, Seq, TurnId};
+use abide_conversation::{ConversationId, Scoped, Seq, TurnId};
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::{Extension, Json};
@@ -113,9 +113,10 @@ pub(super) async fn send(
     let mut content = content(message.text, message.content)?;
     let mut keys = idempotency.keys(&allowed, body.fingerprint);
     keys.extend(message.message_id.as_deref().map(|id| message_key(id, &content)).transpose()?);
-    blobs::resolve_blobs(&*api.store, &mut content).await?;
+    blobs::resolve_blobs(&*api.store, &id, &mut content).await?;
+    let tenant = id.tenant();
     for block in &mut content {
-        extract_media(&*api.store, block).await?;
+        extract_media(TenantBlobs::new(&*api.store, &tenant), block).await?;
     }
     let request = Request::Send(SendRequest {
         agent: message.agent.as_deref().map(agent_name).transpose()?,
@@ -132,7 +133,7 @@ pub(super) async fn send(
     });
     match api.conversations.deliver(&allowed, &id, request, keys).await? {
         Reply::Sent { conversation_id, turn_id, seq } => {
-            let turn = TurnExtension(SpanContext::of_turn(&conversation_id, &turn_id));
+            let turn = TurnExtension(SpanContext::of_turn(&id, &turn_id));
             Ok((
                 StatusCode::ACCEPTED,
                 Extension(turn),
@@ -247,7 +248,7 @@ pub(super) async fn list(
 /// Reads events before a seq, until the newest `count` messages are known.
 async fn fill(
     api: &Api,
-    id: &ConversationId,
+    id: &Scoped<ConversationId>,
     mut before: Seq,
     count: usize,
     transcript: &mut Transcript,

@@ -143,14 +143,14 @@ impl Minter<'_> {
         id: &str,
         scopes: &BTreeSet<Scope>,
     ) -> Result<TokenTarget, Problem> {
-        let id = self.allowed.scoped(id).ok_or_else(missing)?;
+        let id = self.allowed.named_conversation(id).ok_or_else(missing)?;
         match self.api.conversations.unscoped().stored_state(&id).await? {
             Some(state) => {
                 self.check_scopes(&state, scopes)?;
-                Ok(TokenTarget::Conversation { id, born: state.created_at })
+                Ok(TokenTarget::Conversation { id: id.local(), born: state.created_at })
             }
             None if self.is_backend() && scopes.contains(&Scope::Create) => {
-                Ok(TokenTarget::Conversation { id, born: None })
+                Ok(TokenTarget::Conversation { id: id.local(), born: None })
             }
             None => Err(missing()),
         }
@@ -205,8 +205,9 @@ impl Minter<'_> {
         (now, ttl): (Timestamp, Option<String>),
     ) -> Result<(TokenGrant, Timestamp), Problem> {
         let (id, calls) = parse_calls(calls)?;
-        let id = self.allowed.scoped(&id).ok_or_else(missing)?;
-        let state = self.api.conversations.unscoped().stored_state(&id).await?;
+        let scoped = self.allowed.named_conversation(&id).ok_or_else(missing)?;
+        let id = scoped.local();
+        let state = self.api.conversations.unscoped().stored_state(&scoped).await?;
         let state = state.ok_or_else(missing)?;
         let pending = state.pending_calls();
         let mut kinds = BTreeSet::new();

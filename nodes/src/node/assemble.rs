@@ -18,7 +18,7 @@ use abide_registry::agent_catalog::AgentCatalog;
 use abide_registry::member::ProcessId;
 use abide_registry::membership::{Member, MemberState};
 use abide_registry::peers::{ClusterSecret, Mesh, MeshConfig, Peers};
-use abide_registry::protocol::{HANDSHAKE_VERSION, PROTOCOL_VERSION};
+use abide_registry::protocol::{HANDSHAKE_VERSION, LIVE_DIRECTORY_VERSION, PROTOCOL_VERSION};
 use abide_registry::runtime::{NodeRuntime, RuntimeDeps};
 use abide_registry::standalone::Standalone;
 use abide_registry::store::Store;
@@ -64,6 +64,7 @@ impl Blueprint {
         let is_shared = opened.is_shared;
         let (store, clock) = (opened.store.clone(), opened.clock.clone());
         let (access, auth_follower) = access_control(auth, &store, &clock)?;
+        let access = access.with_agents_over_http(config.agents_over_http);
         let cluster_listener =
             if is_shared { Some(listen(config.cluster_listen).await?) } else { None };
         let cluster = cluster_listener.as_ref().map(local_address).transpose()?;
@@ -85,6 +86,7 @@ impl Blueprint {
             model: Arc::new(ProviderSet::new(provider_client(&clock))),
             executors,
             clock: clock.clone(),
+            credentials: Arc::new(access.clone()),
             passivate_after: config.passivate_after,
             policy: config.placement,
             on_time: opened.on_time,
@@ -200,6 +202,7 @@ fn member(
         version: env!("CARGO_PKG_VERSION").to_owned(),
         protocol_version: PROTOCOL_VERSION,
         handshake_version: HANDSHAKE_VERSION,
+        live_directory_version: LIVE_DIRECTORY_VERSION,
         ports: listeners.iter().map(SocketAddr::port).collect(),
         since: clock.now(),
         lease_ms: u64::try_from(config.lease.as_millis()).unwrap_or(u64::MAX),

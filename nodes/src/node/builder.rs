@@ -112,7 +112,7 @@ fn definitions(
         parsed.push(agent.map_err(|errors| StartError::Config(agent::join_errors(&errors)))?);
     }
     let log_warnings = |Parsed { definition, warnings }: Parsed| {
-        definition_warnings::log(&definition.name, &warnings);
+        definition_warnings::log(definition.name.as_str(), &warnings);
         definition
     };
     Ok(parsed.into_iter().map(log_warnings).collect())

@@ -8,7 +8,12 @@ use tempfile::TempDir;
 
 use crate::api::{Api, ApiResponse};
 
-/// A node with a file of `--auth`.
+/// An Ed25519 key of `openssl genpkey`, for tests alone.
+const TOKEN_KEY: &str = "-----BEGIN PRIVATE KEY-----\n\
+    MC4CAQAwBQYDK2VwBCIEIJ1hsZ3v/VpguoRK9JLsLMREScVpezJpGXA7rAMcrn9g\n\
+    -----END PRIVATE KEY-----\n";
+
+/// A node with a file of `--auth`, beside which is the key of its tokens, `token.pem`.
 pub(crate) struct GuardedApi {
     pub(crate) api: Api,
     directory: TempDir,
@@ -31,7 +36,11 @@ impl GuardedApi {
         let directory = TempDir::new().unwrap();
         let file = directory.path().join("auth.yaml");
         std::fs::write(&file, document.to_string()).unwrap();
-        let api = Api::start_with(&["--auth", file.to_str().unwrap()]).await;
+        std::fs::write(directory.path().join("token.pem"), TOKEN_KEY).unwrap();
+        let workspaces = directory.path().join("workspaces");
+        let flags =
+            ["--auth", file.to_str().unwrap(), "--workspaces", workspaces.to_str().unwrap()];
+        let api = Api::start_with(&flags).await;
         Self { api, directory }
     }
 

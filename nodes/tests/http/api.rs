@@ -78,6 +78,10 @@ impl Api {
         self.with_body("POST", path, body).await
     }
 
+    pub(crate) async fn patch(&self, path: &str, body: Value) -> ApiResponse {
+        self.with_body("PATCH", path, body).await
+    }
+
     pub(crate) async fn put(&self, path: &str, body: Value) -> ApiResponse {
         self.with_body("PUT", path, body).await
     }

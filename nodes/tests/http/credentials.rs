@@ -6,27 +6,14 @@ use crate::access::{GuardedApi, key_line};
 use crate::api::ApiResponse;
 use crate::stream::Stream;
 
-/// An Ed25519 key of `openssl genpkey`, for tests alone.
-const TOKEN_KEY: &str = "-----BEGIN PRIVATE KEY-----\n\
-    MC4CAQAwBQYDK2VwBCIEIJ1hsZ3v/VpguoRK9JLsLMREScVpezJpGXA7rAMcrn9g\n\
-    -----END PRIVATE KEY-----\n";
-
 async fn guarded() -> GuardedApi {
     let keys: Vec<Value> =
         [("admin", "tenant-admin"), ("backend", "backend"), ("ada", "user"), ("bob", "user")]
             .iter()
             .map(|(id, role)| key_line(id, &[role]))
             .collect();
-    let guarded = GuardedApi::start(&json!({"keys": keys})).await;
-    std::fs::write(guarded.file().with_file_name("token.pem"), TOKEN_KEY).unwrap();
     let document = json!({"keys": keys, "tokens": {"keys": ["file:token.pem"]}});
-    std::fs::write(guarded.file(), document.to_string()).unwrap();
-    guarded.api.node.auth_reloader().reload();
-    let body = || json!({"subject": "u", "conversation_prefix": "x", "scope": ["read"]});
-    while guarded.send("backend", "POST", "/v1/tokens", body()).await.status != 201 {
-        tokio::task::yield_now().await;
-    }
-    guarded
+    GuardedApi::start(&document).await
 }
 
 async fn with(

@@ -4,6 +4,7 @@
 mod access;
 mod access_matrix;
 mod agents;
+mod agents_over_http;
 mod api;
 mod blobs;
 mod bodies;
@@ -26,3 +27,6 @@ mod refusals;
 mod schema_bombs;
 mod spec;
 mod stream;
+mod tenants;
+mod updates;
+mod votes;

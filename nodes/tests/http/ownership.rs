@@ -10,9 +10,18 @@ const PEOPLE: [&str; 3] = ["ada", "bob", "eve"];
 /// A node with three users, of whom Ada owns the conversation `c`, in which Bob is a member.
 async fn shared_conversation() -> GuardedApi {
     let mut keys: Vec<Value> = PEOPLE.iter().map(|id| key_line(id, &["user"])).collect();
-    keys.extend(["backend", "approver", "auditor"].map(|role| key_line(role, &[role])));
+    keys.extend(["backend", "approver", "auditor", "author"].map(|role| key_line(role, &[role])));
     let guarded = GuardedApi::start(&json!({"keys": keys})).await;
-    let body = json!({"id": "c", "agent": "demo", "members": ["key:bob"]});
+    let mail = json!({"name": "send_email", "args": {"to": "a@b.c", "subject": "hi"}});
+    let script = json!([{"when": "mail", "steps": [{"calls": [mail]}, {"text": "Done."}]},
+        {"steps": [{"text": "Yes?"}]}]);
+    // The approver of these tests is a program.
+    let tool = json!({"name": "send_email", "approval": {"by": {"services": true}},
+        "run": {"native": "demo_send_email"}});
+    let agent = json!({"model": {"provider": "scripted", "script": script}, "tools": [tool]});
+    let defined = guarded.send("author", "PUT", "/v1/agents/mailer", agent).await;
+    assert_eq!(defined.status, 201, "{defined:?}");
+    let body = json!({"id": "c", "agent": "mailer", "members": ["key:bob"]});
     let created = guarded.send("ada", "POST", "/v1/conversations", body).await;
     assert_eq!(created.status, 201, "{created:?}");
     guarded

@@ -78,7 +78,7 @@ async fn a_page_of_an_origin_that_is_allowed_may_do_what_the_own_page_may() {
         let headers = preflight(&api, origin).await;
         assert_eq!(headers["access-control-allow-origin"], origin);
         assert_eq!(headers["access-control-max-age"], "3600");
-        assert_eq!(headers["access-control-allow-methods"], "GET,POST,PUT,DELETE");
+        assert_eq!(headers["access-control-allow-methods"], "GET,POST,PUT,PATCH,DELETE");
         let allowed = "content-type,authorization,idempotency-key,last-event-id";
         assert_eq!(headers["access-control-allow-headers"], allowed);
         let say = api.request("POST", "/v1/conversations/a/messages").header("Origin", origin);

@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
 use abide_actors::near_alarms::ALARM_POLL_INTERVAL;
-use abide_conversation::{ConversationId, Timestamp};
+use abide_conversation::{ConversationId, Scoped, Timestamp};
 
 use crate::partition::{Partition, PartitionSet};
 
@@ -37,9 +37,9 @@ pub struct Poll {
 #[derive(Debug, Default)]
 pub struct AlarmPlanner {
     /// At most [`POLL_LIMIT`] of each partition, and what conversations of this node announced.
-    expected: BTreeSet<(Timestamp, ConversationId)>,
+    expected: BTreeSet<(Timestamp, Scoped<ConversationId>)>,
     /// Until when each conversation is not woken; for ever while a wake is running.
-    skip_until: HashMap<ConversationId, Timestamp>,
+    skip_until: HashMap<Scoped<ConversationId>, Timestamp>,
     /// Those that the last poll read.
     partitions: Option<PartitionSet>,
     next_poll_at: Timestamp,
@@ -66,7 +66,7 @@ impl AlarmPlanner {
         &mut self,
         poll: Poll,
         partitions: PartitionSet,
-        alarms: Vec<(ConversationId, Timestamp)>,
+        alarms: Vec<(Scoped<ConversationId>, Timestamp)>,
     ) {
         let mut counts: HashMap<Partition, usize> = HashMap::new();
         self.next_poll_at = poll.until;
@@ -83,7 +83,7 @@ impl AlarmPlanner {
     }
 
     /// Takes in what conversations of this node announced.
-    pub fn expect(&mut self, announced: Vec<(Timestamp, ConversationId)>) {
+    pub fn expect(&mut self, announced: Vec<(Timestamp, Scoped<ConversationId>)>) {
         self.expected.extend(announced);
     }
 
@@ -100,7 +100,7 @@ impl AlarmPlanner {
         &mut self,
         now: Timestamp,
         running: usize,
-    ) -> (Vec<(ConversationId, Timestamp)>, Duration) {
+    ) -> (Vec<(Scoped<ConversationId>, Timestamp)>, Duration) {
         let mut wake = Vec::new();
         while running + wake.len() < MAX_CONCURRENT_WAKES
             && self.expected.first().is_some_and(|(due, _)| *due <= now)
@@ -119,7 +119,7 @@ impl AlarmPlanner {
     }
 
     /// Ends a running wake; a conversation that was not woken is left alone for a while.
-    pub fn finish(&mut self, id: ConversationId, woken: bool, now: Timestamp) {
+    pub fn finish(&mut self, id: Scoped<ConversationId>, woken: bool, now: Timestamp) {
         if woken {
             self.skip_until.remove(&id);
         } else {
@@ -144,8 +144,8 @@ mod tests {
     }
 
     /// Alarms of as many conversations of one partition, in the order of their times.
-    fn alarms(due: &[i64]) -> Vec<(ConversationId, Timestamp)> {
-        let ids = (0..).map(|n| ConversationId::new(format!("conv_{n}")));
+    fn alarms(due: &[i64]) -> Vec<(Scoped<ConversationId>, Timestamp)> {
+        let ids = (0..).map(|n| Scoped::parse(&format!("conv_{n}")).unwrap());
         let same = ids.filter(|id| Partition::from(id) == Partition::of("conv_0"));
         same.zip(due).map(|(id, due)| (id, at(*due))).collect()
     }
@@ -210,7 +210,7 @@ mod tests {
     #[test]
     fn an_alarm_that_is_announced_needs_no_poll() {
         let mut planner = planner(1_000, &[]);
-        planner.expect(vec![(at(1_007), ConversationId::new("near"))]);
+        planner.expect(vec![(at(1_007), Scoped::parse("near").unwrap())]);
         assert_eq!(plan(&mut planner, 1_000, 0), (0, 7));
         assert_eq!(plan(&mut planner, 1_007, 0), (1, 993));
     }

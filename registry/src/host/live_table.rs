@@ -6,7 +6,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use abide_actors::conversation::ConversationMsg;
 use abide_actors::journal::Holder;
-use abide_conversation::{ConversationId, Timestamp};
+use abide_conversation::{ConversationId, Scoped, Timestamp};
 use ractor::ActorRef;
 use tokio::sync::watch;
 
@@ -33,13 +33,13 @@ impl ActorHandle {
 /// The live actors of this node, which the router reads without asking the host.
 #[derive(Default)]
 pub struct LiveTable {
-    handles: RwLock<HashMap<ConversationId, ActorHandle>>,
+    handles: RwLock<HashMap<Scoped<ConversationId>, ActorHandle>>,
     count: watch::Sender<usize>,
 }
 
 impl LiveTable {
     /// The live actor of a conversation.
-    pub fn get(&self, id: &ConversationId) -> Option<ActorHandle> {
+    pub fn get(&self, id: &Scoped<ConversationId>) -> Option<ActorHandle> {
         self.handles.read().unwrap_or_else(PoisonError::into_inner).get(id).cloned()
     }
 
@@ -60,9 +60,14 @@ impl LiveTable {
     }
 
     /// At most `limit` live conversations, by id, after `cursor`.
-    pub fn page(&self, cursor: Option<&str>, limit: usize) -> Vec<(ConversationId, ActorHandle)> {
+    pub fn page(
+        &self,
+        cursor: Option<&str>,
+        limit: usize,
+    ) -> Vec<(Scoped<ConversationId>, ActorHandle)> {
         let table = self.handles.read().unwrap_or_else(PoisonError::into_inner);
-        let is_after = |id: &ConversationId| cursor.is_none_or(|cursor| id.as_str() > cursor);
+        let is_after =
+            |id: &Scoped<ConversationId>| cursor.is_none_or(|cursor| id.as_str() > cursor);
         let mut page: Vec<_> = table
             .iter()
             .filter(|(id, _)| is_after(id))
@@ -80,7 +85,7 @@ impl LiveTable {
         depths.fold((0, 0), |(total, max), depth| (total + depth, max.max(depth)))
     }
 
-    pub(super) fn set(&self, id: ConversationId, handle: Option<ActorHandle>) {
+    pub(super) fn set(&self, id: Scoped<ConversationId>, handle: Option<ActorHandle>) {
         let mut table = self.handles.write().unwrap_or_else(PoisonError::into_inner);
         match handle {
             Some(handle) => table.insert(id, handle),

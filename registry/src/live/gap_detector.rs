@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use abide_actors::live::Signal;
-use abide_conversation::{ConversationId, Seq};
+use abide_conversation::{ConversationId, Scoped, Seq};
 
 use super::{Hub, StreamItem};
 use crate::cluster_client::ClusterClient;
@@ -19,6 +19,7 @@ const BATCH_SIZE: usize = 1_000;
 pub async fn detect_gaps(hub: Hub, store: Arc<dyn Store>, cluster: ClusterClient) {
     loop {
         tokio::time::sleep(CHECK_INTERVAL).await;
+        hub.plane().sweep_publications();
         // Listeners get all events of their own node.
         if cluster.view().others().next().is_none() {
             continue;
@@ -52,7 +53,7 @@ impl Hub {
     }
 
     /// Compares the last event that listeners were sent with the last one of the journal.
-    fn compare(&self, id: &ConversationId, seq: Option<Seq>) {
+    fn compare(&self, id: &Scoped<ConversationId>, seq: Option<Seq>) {
         let mut plane = self.plane();
         let Some(channel) = plane.channels.get_mut(id) else { return };
         match seq {

@@ -6,14 +6,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use abide_actors::live::Signal;
-use abide_conversation::ConversationId;
+use abide_conversation::{ConversationId, Scoped};
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::Hub;
-use crate::cluster_client::ClusterClient;
-use crate::member::{LinkState, ProcessId};
-use crate::protocol::LiveUpdate;
+use crate::cluster_client::{ClusterClient, RemoteError};
+use crate::member::{LinkState, Member, ProcessId};
+use crate::protocol::{LiveUpdate, Register};
 
 /// How many messages may wait for one node. Past that its listeners lose deltas and read the
 /// journal from the store.
@@ -31,21 +31,29 @@ const RETRY_DELAY: Duration = Duration::from_millis(100);
 /// A message to another node.
 #[derive(Debug)]
 pub(super) enum Outgoing {
-    Listen(ConversationId),
-    Unlisten(ConversationId),
-    Signal(ConversationId, Signal),
+    /// To a node that publishes: there are listeners here.
+    Listen(Scoped<ConversationId>),
+    Unlisten(Scoped<ConversationId>),
+    Signal(Scoped<ConversationId>, Signal),
+    /// To the node that keeps the directory.
+    RegisterListener(Scoped<ConversationId>),
+    UnregisterListener(Scoped<ConversationId>),
+    RegisterPublisher(Scoped<ConversationId>),
+    UnregisterPublisher(Scoped<ConversationId>),
+    /// From the node that keeps the directory to a listener: this process publishes.
+    Publisher(Scoped<ConversationId>, ProcessId),
     /// The other node has forgotten what it was sent.
     Anew,
-    /// Completes when the other node has received all messages before it.
+    /// Completes when the other node has received all messages before it, and its answers are known.
     Barrier(oneshot::Sender<()>),
 }
 
 /// The messages that wait for one node.
 #[derive(Debug)]
 pub(super) struct Outbox {
-    messages: mpsc::Sender<Outgoing>,
+    pub(super) messages: mpsc::Sender<Outgoing>,
     /// Set when a message did not fit: then everything is sent anew.
-    overflowed: Arc<AtomicBool>,
+    pub(super) overflowed: Arc<AtomicBool>,
 }
 
 impl Outbox {
@@ -62,14 +70,14 @@ pub async fn relay(hub: Hub, cluster: ClusterClient) {
     let mut senders: HashMap<ProcessId, AbortOnDropHandle<()>> = HashMap::new();
     let mut seen = cluster.watch();
     loop {
-        let links = seen.borrow_and_update().links.clone();
+        let view = seen.borrow_and_update().clone();
+        let links = &view.links;
         let is_connected = |process: &ProcessId| links.get(process) == Some(&LinkState::Connected);
         let disconnected: Vec<ProcessId> =
             senders.keys().filter(|known| !is_connected(known)).cloned().collect();
         for process in disconnected {
             senders.remove(&process);
             let mut plane = hub.plane();
-            plane.outboxes.remove(&process);
             plane.forget(&process);
             // The signals of its conversations were not received in the meantime.
             plane.report_missed();
@@ -85,6 +93,11 @@ pub async fn relay(hub: Hub, cluster: ClusterClient) {
             let sender = send(hub.clone(), cluster.clone(), process.clone(), receiver, overflowed);
             senders.insert(process.clone(), AbortOnDropHandle::new(tokio::spawn(sender)));
         }
+        let connected = view.all().filter(|member| is_connected(&member.process));
+        let (legacy, others): (Vec<_>, Vec<_>) =
+            connected.partition(|member| member.live_directory_version == 0);
+        let set = |members: Vec<&Member>| members.iter().map(|it| it.process.clone()).collect();
+        hub.plane().set_processes(cluster.process(), &set(others), set(legacy));
         if seen.changed().await.is_err() {
             return;
         }
@@ -103,12 +116,11 @@ async fn send(
     let mut missed = false;
     // What the node sent before was forgotten with its former connection, too.
     let mut forgot = true;
-    // The subscriptions that did not fit into one call.
-    let mut subscriptions = Vec::new();
+    // What did not fit into one call.
+    let mut rest = Snapshot::default();
     loop {
         let mut batch = Vec::new();
-        if !anew && subscriptions.is_empty() && messages.recv_many(&mut batch, MAX_BATCH).await == 0
-        {
+        if !anew && rest.is_empty() && messages.recv_many(&mut batch, MAX_BATCH).await == 0 {
             return;
         }
         let is_forgotten = batch.iter().any(|message| matches!(message, Outgoing::Anew));
@@ -117,15 +129,15 @@ async fn send(
             missed = true;
         }
         let mut update = LiveUpdate { anew, missed, forgot, ..LiveUpdate::default() };
+        let mut register = Register { anew, ..Register::default() };
         if anew {
             // Messages that wait are older than the snapshot, or contained in it.
             while messages.try_recv().map(|message| batch.push(message)).is_ok() {}
-            subscriptions = hub.plane().local_subscriptions();
+            rest = Snapshot::of(&hub, &process);
         }
-        update.listen =
-            subscriptions.split_off(subscriptions.len().saturating_sub(MAX_SUBSCRIPTIONS));
-        let barriers = pack(batch, &mut update);
-        match cluster.call_process(&process, update).await {
+        rest.fill(&mut update, &mut register);
+        let barriers = pack(batch, &mut update, &mut register);
+        match exchange(&hub, &cluster, &process, update, register).await {
             Ok(()) => {
                 anew = false;
                 missed = false;
@@ -145,33 +157,113 @@ async fn send(
     }
 }
 
-/// Packs a batch into an update. Returns the barriers to complete when it has been received.
-fn pack(batch: Vec<Outgoing>, update: &mut LiveUpdate) -> Vec<oneshot::Sender<()>> {
+/// What a node is told that knows nothing.
+#[derive(Default)]
+struct Snapshot {
+    listen: Vec<Scoped<ConversationId>>,
+    register_listeners: Vec<Scoped<ConversationId>>,
+    register_publishers: Vec<Scoped<ConversationId>>,
+    publishers: Vec<(Scoped<ConversationId>, ProcessId)>,
+}
+
+impl Snapshot {
+    fn of(hub: &Hub, process: &ProcessId) -> Self {
+        let plane = hub.plane();
+        let (register_listeners, register_publishers) = plane.registrations_at(process);
+        Self {
+            listen: plane.subscriptions_at(process),
+            register_listeners,
+            register_publishers,
+            publishers: plane.publishers_for(process),
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.listen.is_empty()
+            && self.register_listeners.is_empty()
+            && self.register_publishers.is_empty()
+            && self.publishers.is_empty()
+    }
+
+    /// Moves as much as fits into the next calls.
+    fn fill(&mut self, update: &mut LiveUpdate, register: &mut Register) {
+        update.listen = take(&mut self.listen);
+        register.listen = take(&mut self.register_listeners);
+        register.publish = take(&mut self.register_publishers);
+        update.publishers = take(&mut self.publishers);
+    }
+}
+
+/// The last ones, as many as travel in one call.
+fn take<T>(from: &mut Vec<T>) -> Vec<T> {
+    from.split_off(from.len().saturating_sub(MAX_SUBSCRIPTIONS))
+}
+
+/// Makes the calls that say something, and takes in what the directory answers.
+async fn exchange(
+    hub: &Hub,
+    cluster: &ClusterClient,
+    process: &ProcessId,
+    update: LiveUpdate,
+    register: Register,
+) -> Result<(), RemoteError> {
+    if !register.is_empty() && !hub.plane().is_legacy(process) {
+        let answer = cluster.call_process(process, register).await?;
+        hub.plane().learn(answer);
+    }
+    if !update.is_empty() {
+        cluster.call_process(process, update).await?;
+    }
+    Ok(())
+}
+
+/// Packs a batch into the calls to be made. Returns the barriers to complete when they were answered.
+pub(super) fn pack(
+    batch: Vec<Outgoing>,
+    update: &mut LiveUpdate,
+    register: &mut Register,
+) -> Vec<oneshot::Sender<()>> {
     let mut barriers = Vec::new();
     let mut bytes = 0;
+    let anew = update.anew;
     for message in batch {
         match message {
             Outgoing::Barrier(reply) => barriers.push(reply),
-            // The listeners read the journal.
-            Outgoing::Signal(..) if update.anew => {}
+            Outgoing::Publisher(id, publisher) => update.publishers.push((id, publisher)),
+            // The listeners read the journal, and the snapshot contains the rest.
+            _ if anew => {}
             Outgoing::Signal(id, signal) => match limit(signal, &mut bytes) {
                 Signal::Child(calls) => update.children.push((id, calls)),
                 signal => update.signals.push((id, signal)),
             },
-            // The snapshot contains it.
-            Outgoing::Listen(_) | Outgoing::Unlisten(_) if update.anew => {}
             Outgoing::Anew => {}
-            Outgoing::Listen(id) => {
-                update.unlisten.retain(|other| *other != id);
-                update.listen.push(id);
+            Outgoing::Listen(id) => put_last(id, &mut update.listen, &mut update.unlisten),
+            Outgoing::Unlisten(id) => put_last(id, &mut update.unlisten, &mut update.listen),
+            Outgoing::RegisterListener(id) => {
+                put_last(id, &mut register.listen, &mut register.unlisten);
             }
-            Outgoing::Unlisten(id) => {
-                update.listen.retain(|other| *other != id);
-                update.unlisten.push(id);
+            Outgoing::UnregisterListener(id) => {
+                put_last(id, &mut register.unlisten, &mut register.listen);
+            }
+            Outgoing::RegisterPublisher(id) => {
+                put_last(id, &mut register.publish, &mut register.unpublish);
+            }
+            Outgoing::UnregisterPublisher(id) => {
+                put_last(id, &mut register.unpublish, &mut register.publish);
             }
         }
     }
     barriers
+}
+
+/// Puts an id into a list and takes it out of the opposite one, because the last word counts.
+fn put_last(
+    id: Scoped<ConversationId>,
+    list: &mut Vec<Scoped<ConversationId>>,
+    opposite: &mut Vec<Scoped<ConversationId>>,
+) {
+    opposite.retain(|other| *other != id);
+    list.push(id);
 }
 
 /// The signal, or a request to read the store if its content exceeds the bytes of one call.

@@ -24,6 +24,7 @@ fn member(node: &str, live_actors: usize) -> Member {
         version: String::new(),
         protocol_version: 1,
         handshake_version: 1,
+        live_directory_version: 1,
         ports: Vec::new(),
         since: Timestamp::UNIX_EPOCH,
         lease_ms: 5_000,
@@ -55,12 +56,12 @@ fn draining(nodes: &[&str]) -> ClusterView {
 }
 
 fn placed(policy: Policy, id: &str, view: &ClusterView) -> Option<String> {
-    place(policy, &ConversationId::new(id), view).map(|member| member.holder.node.to_string())
+    place(policy, &Scoped::parse(id).unwrap(), view).map(|member| member.holder.node.to_string())
 }
 
 fn located(holder: Option<&Holder>, view: &ClusterView) -> Decision {
     let rules = PlacementRules { policy: Policy::Local, only_here: false, draining: false };
-    locate(&ConversationId::new("x"), holder, None, view, rules)
+    locate(&Scoped::parse("x").unwrap(), holder, None, view, rules)
 }
 
 #[test]
@@ -100,7 +101,7 @@ fn a_suspect_an_unknown_and_a_former_incarnation_are_confirmed_first() {
 
 #[test]
 fn a_holder_that_was_confirmed_dead_is_replaced() {
-    let id = ConversationId::new("x");
+    let id = Scoped::parse("x").unwrap();
     let view = view();
     let dead = holder("d");
     let rules = PlacementRules { policy: Policy::Local, only_here: false, draining: false };
@@ -111,7 +112,7 @@ fn a_holder_that_was_confirmed_dead_is_replaced() {
 
 #[test]
 fn what_another_node_sent_here_is_placed_here_or_nowhere() {
-    let (id, view) = (ConversationId::new("x"), view());
+    let (id, view) = (Scoped::parse("x").unwrap(), view());
     let decision = |holder: Option<&Holder>, view: &ClusterView, draining| {
         let rules = PlacementRules { policy: Policy::LeastLoaded, only_here: true, draining };
         locate(&id, holder, None, view, rules)
@@ -127,7 +128,10 @@ fn what_another_node_sent_here_is_placed_here_or_nowhere() {
 #[test]
 fn a_drain_that_the_view_does_not_show_yet_is_waited_for() {
     let rules = PlacementRules { policy: Policy::Local, only_here: false, draining: true };
-    assert_eq!(locate(&ConversationId::new("x"), None, None, &view(), rules), Decision::AwaitView);
+    assert_eq!(
+        locate(&Scoped::parse("x").unwrap(), None, None, &view(), rules),
+        Decision::AwaitView
+    );
 }
 
 #[test]
@@ -180,7 +184,7 @@ fn when_all_drain_there_is_no_place() {
 
 #[test]
 fn a_conversation_that_moves_is_placed_on_another_node() {
-    let (id, view) = (ConversationId::new("x"), view());
+    let (id, view) = (Scoped::parse("x").unwrap(), view());
     for policy in [Policy::Local, Policy::Rendezvous, Policy::LeastLoaded] {
         for node in ["a", "b", "c"] {
             let to = elsewhere(policy, &id, &view, Some(&holder(node))).unwrap();

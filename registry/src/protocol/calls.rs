@@ -7,10 +7,10 @@ use abide_actors::journal::Holder;
 use abide_actors::request::{
     IdempotencyKey, Inspection, ReleaseOutcome, Reply, Request, RequestError,
 };
-use abide_conversation::ConversationId;
+use abide_conversation::{ConversationId, Scoped};
 use serde::{Deserialize, Serialize};
 
-use super::{CallOutcome, CallRequest, LiveUpdate};
+use super::{CallOutcome, CallRequest, LiveUpdate, Register, Registered};
 use crate::actor_view::{ActorDetails, ActorSummary};
 
 /// A request that takes longer than this is answered "unavailable", and its outcome is unknown.
@@ -41,7 +41,7 @@ pub trait Call: Into<CallRequest> + Send {
 /// Carries a request to a conversation that lives on the other node, or is to live there.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Deliver {
-    pub id: ConversationId,
+    pub id: Scoped<ConversationId>,
     pub request: Box<Request>,
     #[serde(rename = "repeats")]
     pub idempotency_keys: Vec<IdempotencyKey>,
@@ -53,19 +53,19 @@ pub struct Deliver {
 /// Starts a conversation on the other node.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Start {
-    pub id: ConversationId,
+    pub id: Scoped<ConversationId>,
 }
 
 /// Asks what a live conversation is doing.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Inspect {
-    pub id: ConversationId,
+    pub id: Scoped<ConversationId>,
 }
 
 /// Asks what a live conversation is doing, as operators see it.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct GetActor {
-    pub id: ConversationId,
+    pub id: Scoped<ConversationId>,
 }
 
 /// Lists the conversations that live on the other node, by id.
@@ -78,7 +78,7 @@ pub struct ListActors {
 /// Crashes the actor of a conversation and lets the conversation out of quarantine.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Kill {
-    pub id: ConversationId,
+    pub id: Scoped<ConversationId>,
 }
 
 /// Has the other node drain.
@@ -88,13 +88,13 @@ pub struct Drain;
 /// Retries at once what backs off in a conversation.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Retry {
-    pub id: ConversationId,
+    pub id: Scoped<ConversationId>,
 }
 
 /// Has the other node give up its claim on a conversation, to another holder or to nobody.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Release {
-    pub id: ConversationId,
+    pub id: Scoped<ConversationId>,
     pub to: Option<Holder>,
     pub force: bool,
 }
@@ -171,6 +171,7 @@ impl_call!(ListActors -> Actors(Vec<ActorSummary>), |_| OPERATOR_TIMEOUT);
 impl_call!(Kill -> Killed(bool), |_| OPERATOR_TIMEOUT);
 impl_call!(Retry -> Retried(Result<Vec<String>, RequestError>), |_| OPERATOR_TIMEOUT);
 impl_call!(Release -> Released(Result<ReleaseOutcome, RequestError>), |_| REQUEST_TIMEOUT);
+impl_call!(Register -> Registered(Registered), |_| LIVE_UPDATE_TIMEOUT);
 impl_unit_call!(Start -> Started, Self::Start, REQUEST_TIMEOUT);
 impl_unit_call!(Drain -> Acknowledged, |_| Self::Drain, OPERATOR_TIMEOUT);
 impl_unit_call!(LiveUpdate -> Acknowledged, Self::Tell, LIVE_UPDATE_TIMEOUT);

@@ -1,7 +1,7 @@
 //! Calls that the node of a conversation carries out, whichever node was asked.
 
 use abide_actors::request::{Inspection, ReleaseOutcome, RequestError};
-use abide_conversation::ConversationId;
+use abide_conversation::{ConversationId, Scoped};
 
 use super::{ConversationRouter, Location, unavailable};
 use crate::actor_view::{ActorDetails, ActorSummary};
@@ -17,7 +17,7 @@ impl ConversationRouter {
     /// Carries out a call where the conversation is held; `None` if nobody holds it.
     pub(super) async fn at_holder<C: LocalCall>(
         &self,
-        id: &ConversationId,
+        id: &Scoped<ConversationId>,
         call: C,
     ) -> Result<Option<C::Response>, RequestError> {
         match self.find_holder(id).await? {

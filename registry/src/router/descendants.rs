@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 
 use abide_actors::child_calls::{ChildCalls, DescendantCalls};
 use abide_actors::conversation;
-use abide_actors::request::{Request, RequestError};
+use abide_actors::request::{Request, RequestError, UpdateRequest};
 use abide_conversation::command::ChildEnded;
 use abide_conversation::message::{ErrorType, Outcome};
-use abide_conversation::{CallId, ConversationId, Rejection, State};
+use abide_conversation::{CallId, ConversationId, Principal, Rejection, Scoped, State};
 use futures::future::try_join_all;
 
 use super::ConversationRouter;
@@ -27,13 +27,13 @@ impl ConversationRouter {
     /// knows; at most 1,000.
     pub async fn with_descendants(
         &self,
-        id: &ConversationId,
-    ) -> Result<Vec<ConversationId>, RequestError> {
+        id: &Scoped<ConversationId>,
+    ) -> Result<Vec<Scoped<ConversationId>>, RequestError> {
         let mut tree = vec![id.clone()];
         let mut next = 0;
         while let Some(member) = tree.get(next).cloned() {
             if let Some(state) = self.stored_state(&member).await? {
-                tree.extend(open_children(&state));
+                tree.extend(open_children(&member, &state));
                 tree.truncate(MAX_DESCENDANTS);
             }
             next += 1;
@@ -45,10 +45,11 @@ impl ConversationRouter {
     /// Without children that answer open calls, nothing is read.
     pub(super) async fn descendant_calls(
         &self,
+        id: &Scoped<ConversationId>,
         root: &State,
     ) -> Result<DescendantCalls, RequestError> {
         let mut found = DescendantCalls { calls: Vec::new(), is_complete: true };
-        let mut level = if root.parent.is_none() { open_children(root) } else { Vec::new() };
+        let mut level = if root.parent.is_none() { open_children(id, root) } else { Vec::new() };
         let mut open_calls = 0;
         while !level.is_empty() {
             let room = if open_calls < MAX_SHOWN_CALLS {
@@ -69,10 +70,10 @@ impl ConversationRouter {
             // A child that its parent has journalled may not exist yet.
             let states: Vec<State> = states.into_iter().map(Option::unwrap_or_default).collect();
             let calls =
-                level.into_iter().zip(&states).map(|(id, state)| ChildCalls::new(id, state));
+                level.iter().zip(&states).map(|(id, state)| ChildCalls::new(id.local(), state));
             found.calls.extend(calls);
             open_calls = found.calls.iter().map(|calls| calls.pending.len()).sum();
-            level = states.iter().flat_map(open_children).collect();
+            level = states.iter().flat_map(|state| open_children(id, state)).collect();
         }
         Ok(found)
     }
@@ -81,14 +82,15 @@ impl ConversationRouter {
     /// wait for it in vain.
     pub(super) async fn report_deletion_to_parent(
         &self,
-        id: &ConversationId,
+        id: &Scoped<ConversationId>,
     ) -> Result<(), RequestError> {
         let Some(state) = self.stored_state(id).await? else { return Ok(()) };
         let awaited =
             state.owed_report.is_some() || state.turns_started <= 1 && state.turn.is_some();
         let Some(parent) = state.parent.as_ref().filter(|_| awaited) else { return Ok(()) };
-        let ended = child_deleted(parent.call_id.clone(), id.clone(), &state);
-        match Box::pin(self.deliver(&parent.conversation_id, ended, Vec::new())).await {
+        let ended = child_deleted(parent.call_id.clone(), id.local(), &state);
+        match Box::pin(self.deliver(&id.sibling(&parent.conversation_id), ended, Vec::new())).await
+        {
             // The parent waits no longer, or is gone.
             Ok(_) | Err(RequestError::Rejected(_)) => Ok(()),
             Err(error) => Err(error),
@@ -99,8 +101,8 @@ impl ConversationRouter {
     /// stopped waiting for them. Returns them.
     pub(super) async fn delete_children(
         &self,
-        id: &ConversationId,
-    ) -> Result<BTreeSet<ConversationId>, RequestError> {
+        id: &Scoped<ConversationId>,
+    ) -> Result<BTreeSet<Scoped<ConversationId>>, RequestError> {
         let children = conversation::planned_children(self.store.as_ref(), id).await?;
         if !children.is_empty() {
             self.stop_awaiting_children(id).await?;
@@ -110,7 +112,10 @@ impl ConversationRouter {
     }
 
     /// Ends the turn and the dispatches that wait for children.
-    async fn stop_awaiting_children(&self, id: &ConversationId) -> Result<(), RequestError> {
+    async fn stop_awaiting_children(
+        &self,
+        id: &Scoped<ConversationId>,
+    ) -> Result<(), RequestError> {
         self.deliver_if_able(id, Request::Cancel).await?;
         let Some(state) = self.stored_state(id).await? else { return Ok(()) };
         for (call, child) in state.awaited_children() {
@@ -124,7 +129,7 @@ impl ConversationRouter {
     /// it runs, or if it is gone or has gone on.
     async fn deliver_if_able(
         &self,
-        id: &ConversationId,
+        id: &Scoped<ConversationId>,
         request: Request,
     ) -> Result<(), RequestError> {
         match Box::pin(self.deliver(id, request, Vec::new())).await {
@@ -133,10 +138,36 @@ impl ConversationRouter {
         }
     }
 
+    /// Gives all children that a conversation ever had its own members. Whoever repeats the request
+    /// when it fails goes on where it ended.
+    pub(super) async fn update_members_of_children(
+        &self,
+        id: &Scoped<ConversationId>,
+        by: &Principal,
+    ) -> Result<(), RequestError> {
+        let children = conversation::planned_children(self.store.as_ref(), id).await?;
+        let mut given = None;
+        while !children.is_empty() {
+            // What somebody else wrote meanwhile must not be replaced by what was there before.
+            let Some(summary) = self.store.summary(id).await? else { return Ok(()) };
+            let members = Some(summary.participants.members);
+            if members == given {
+                break;
+            }
+            for child in &children {
+                let update =
+                    UpdateRequest { metadata: None, members: members.clone(), by: by.clone() };
+                self.deliver_if_able(child, Request::Update(update)).await?;
+            }
+            given = members;
+        }
+        Ok(())
+    }
+
     /// Deletes those of these conversations that exist.
     pub(super) async fn delete_all(
         &self,
-        ids: &BTreeSet<ConversationId>,
+        ids: &BTreeSet<Scoped<ConversationId>>,
     ) -> Result<(), RequestError> {
         for id in ids {
             match Box::pin(self.deliver(id, Request::Delete, Vec::new())).await {
@@ -161,7 +192,7 @@ fn child_deleted(call: CallId, child: ConversationId, deleted: &State) -> Reques
     }))
 }
 
-/// The children that answer open calls now.
-fn open_children(state: &State) -> Vec<ConversationId> {
-    state.awaited_children().map(|(_, child)| child.clone()).collect()
+/// The children of a conversation, or of another of its tenant, that answer open calls now.
+fn open_children(id: &Scoped<ConversationId>, state: &State) -> Vec<Scoped<ConversationId>> {
+    state.awaited_children().map(|(_, child)| id.sibling(child)).collect()
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use abide_actors::journal::Holder;
 use abide_actors::request::RequestError;
-use abide_conversation::ConversationId;
+use abide_conversation::{ConversationId, Scoped};
 use tokio::time::Instant;
 
 use super::{ConversationRouter, VIEW_CHANGE_TIMEOUT, store_unavailable, unavailable};
@@ -36,7 +36,7 @@ impl ConversationRouter {
     /// returned.
     pub async fn ensure_started(
         &self,
-        id: &ConversationId,
+        id: &Scoped<ConversationId>,
     ) -> Result<Location<ActorHandle>, RequestError> {
         self.require_sound_lease().await?;
         if let Some(handle) = self.live_here(id) {
@@ -55,7 +55,7 @@ impl ConversationRouter {
     /// here. The request is never passed on: `None` if the conversation is not to live here.
     pub(super) async fn ensure_started_here(
         &self,
-        id: &ConversationId,
+        id: &Scoped<ConversationId>,
     ) -> Result<Option<ActorHandle>, RequestError> {
         self.require_sound_lease().await?;
         if let Some(handle) = self.live_here(id) {
@@ -71,7 +71,7 @@ impl ConversationRouter {
     /// `only_here` it is placed on this node or not at all. `None` if no node can take it now.
     async fn find(
         &self,
-        id: &ConversationId,
+        id: &Scoped<ConversationId>,
         only_here: bool,
     ) -> Result<Option<Location<ActorHandle>>, RequestError> {
         let mut seen = self.cluster.watch();
@@ -124,7 +124,7 @@ impl ConversationRouter {
         }
     }
 
-    pub(super) fn live_here(&self, id: &ConversationId) -> Option<ActorHandle> {
+    pub(super) fn live_here(&self, id: &Scoped<ConversationId>) -> Option<ActorHandle> {
         let is_up =
             |handle: &ActorHandle| handle.actor.get_status() < ractor::ActorStatus::Draining;
         self.table.get(id).filter(is_up)
@@ -132,7 +132,7 @@ impl ConversationRouter {
 
     async fn start_here(
         &self,
-        id: &ConversationId,
+        id: &Scoped<ConversationId>,
         replacing: Option<Holder>,
     ) -> Result<Location<ActorHandle>, RequestError> {
         let message = |reply| HostMsg::Ensure(id.clone(), replacing, reply);
@@ -150,7 +150,7 @@ impl ConversationRouter {
     }
 
     /// Starts a conversation on the node where it is to live.
-    pub async fn start(&self, id: &ConversationId) -> Result<(), RequestError> {
+    pub async fn start(&self, id: &Scoped<ConversationId>) -> Result<(), RequestError> {
         let Location::There(member) = self.ensure_started(id).await? else { return Ok(()) };
         let started = self.cluster.call(&member, Start { id: id.clone() }).await;
         let node = &member.holder.node;
@@ -158,7 +158,11 @@ impl ConversationRouter {
     }
 
     /// Whether nobody runs a conversation that `holder` has a claim on.
-    pub(crate) async fn is_orphan(&self, id: &ConversationId, holder: Option<Holder>) -> bool {
+    pub(crate) async fn is_orphan(
+        &self,
+        id: &Scoped<ConversationId>,
+        holder: Option<Holder>,
+    ) -> bool {
         let me = self.cluster.lease().me();
         let lives_here = self.table.get(id).is_some();
         match placement::is_orphan(holder.as_ref(), &me, lives_here, &self.cluster.view()) {
@@ -168,7 +172,7 @@ impl ConversationRouter {
         }
     }
 
-    fn remember_holder(&self, id: &ConversationId, member: &Member) {
+    fn remember_holder(&self, id: &Scoped<ConversationId>, member: &Member) {
         let mut holders = self.remote_holders.lock().unwrap_or_else(PoisonError::into_inner);
         if holders.len() >= MAX_REMOTE_HOLDERS {
             holders.clear();
@@ -176,13 +180,13 @@ impl ConversationRouter {
         holders.insert(id.clone(), member.holder.clone());
     }
 
-    pub(super) fn forget_holder(&self, id: &ConversationId) {
+    pub(super) fn forget_holder(&self, id: &Scoped<ConversationId>) {
         self.remote_holders.lock().unwrap_or_else(PoisonError::into_inner).remove(id);
     }
 
     /// The member that held the conversation when it was last found, if it can be reached. It says
     /// so itself if it holds the conversation no longer.
-    pub(super) fn remote_holder(&self, id: &ConversationId) -> Option<Member> {
+    pub(super) fn remote_holder(&self, id: &Scoped<ConversationId>) -> Option<Member> {
         let holders = self.remote_holders.lock().unwrap_or_else(PoisonError::into_inner);
         let holder = holders.get(id).cloned()?;
         drop(holders);

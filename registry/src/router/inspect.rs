@@ -4,7 +4,7 @@ use abide_actors::conversation::ConversationMsg;
 use abide_actors::identity::NodeName;
 use abide_actors::journal::Holder;
 use abide_actors::request::RequestError;
-use abide_conversation::ConversationId;
+use abide_conversation::{ConversationId, Scoped};
 use futures::StreamExt;
 
 use super::{ConversationRouter, unavailable};
@@ -19,7 +19,7 @@ impl ConversationRouter {
     /// What the node that holds a conversation knows of its actor; `None` if nobody holds it.
     pub async fn get_actor(
         &self,
-        id: &ConversationId,
+        id: &Scoped<ConversationId>,
     ) -> Result<Option<ActorDetails>, RequestError> {
         if let Some(details) = self.get_actor_here(id).await {
             return Ok(Some(details));
@@ -28,7 +28,7 @@ impl ConversationRouter {
         Ok(details.map(|details| *details))
     }
 
-    pub(super) async fn get_actor_here(&self, id: &ConversationId) -> Option<ActorDetails> {
+    pub(super) async fn get_actor_here(&self, id: &Scoped<ConversationId>) -> Option<ActorDetails> {
         let handle = self.table.get(id);
         let live = match (handle, self.inspect(id).await) {
             (Some(handle), Some(live)) => {
@@ -100,7 +100,7 @@ impl ConversationRouter {
         &self,
         after: Option<&str>,
         limit: usize,
-    ) -> Vec<(ConversationId, Quarantined)> {
+    ) -> Vec<(Scoped<ConversationId>, Quarantined)> {
         let mut quarantined =
             match self.host.call(HostMsg::ListQuarantined, Some(REQUEST_TIMEOUT)).await {
                 Ok(ractor::rpc::CallResult::Success(quarantined)) => quarantined,
@@ -114,7 +114,7 @@ impl ConversationRouter {
 
     /// Crashes the live actor of a conversation wherever it is, as a bug would, and lets the
     /// conversation out of quarantine. Returns whether there was anything to do.
-    pub async fn kill(&self, id: &ConversationId) -> Result<bool, RequestError> {
+    pub async fn kill(&self, id: &Scoped<ConversationId>) -> Result<bool, RequestError> {
         if self.kill_here(id).await {
             return Ok(true);
         }
@@ -122,7 +122,7 @@ impl ConversationRouter {
         Ok(killed.unwrap_or(false))
     }
 
-    pub(super) async fn kill_here(&self, id: &ConversationId) -> bool {
+    pub(super) async fn kill_here(&self, id: &Scoped<ConversationId>) -> bool {
         let live = self.table.get(id);
         let quarantined = self.quarantined_here(id).await.is_some();
         let released = quarantined && self.restart_here(id).await.unwrap_or_default();
@@ -130,7 +130,10 @@ impl ConversationRouter {
     }
 
     /// Why this node delivers nothing to a conversation, if it has quarantined it.
-    pub(super) async fn quarantined_here(&self, id: &ConversationId) -> Option<Quarantined> {
+    pub(super) async fn quarantined_here(
+        &self,
+        id: &Scoped<ConversationId>,
+    ) -> Option<Quarantined> {
         let message = |reply| HostMsg::Quarantined(id.clone(), reply);
         match self.host.call(message, Some(REQUEST_TIMEOUT)).await {
             Ok(ractor::rpc::CallResult::Success(quarantined)) => quarantined,

@@ -4,7 +4,7 @@ use abide_actors::conversation::ConversationMsg;
 use abide_actors::identity::NodeName;
 use abide_actors::journal::{Holder, StoreError};
 use abide_actors::request::{ReleaseOutcome, RequestError};
-use abide_conversation::{CallId, ConversationId, Rejection, wanted};
+use abide_conversation::{CallId, ConversationId, Rejection, Scoped, wanted};
 use ractor::rpc::CallResult;
 
 use super::{ConversationRouter, Location, unavailable};
@@ -44,7 +44,7 @@ impl From<StoreError> for MoveError {
 impl ConversationRouter {
     /// Retries at once what backs off in a conversation, wherever it lives, and starts the
     /// conversation if it has work and no actor. What runs is left alone. Returns what is retried.
-    pub async fn retry(&self, id: &ConversationId) -> Result<Vec<String>, RequestError> {
+    pub async fn retry(&self, id: &Scoped<ConversationId>) -> Result<Vec<String>, RequestError> {
         self.require_existing(id).await?;
         match self.at_holder(id, Retry { id: id.clone() }).await? {
             Some(retried) => retried,
@@ -54,7 +54,7 @@ impl ConversationRouter {
 
     pub(super) async fn retry_here(
         &self,
-        id: &ConversationId,
+        id: &Scoped<ConversationId>,
     ) -> Result<Vec<String>, RequestError> {
         if let Some(handle) = self.live_here(id) {
             return match handle.actor.call(ConversationMsg::Retry, Some(REQUEST_TIMEOUT)).await {
@@ -75,7 +75,10 @@ impl ConversationRouter {
 
     /// Lets a conversation out of quarantine on this node, or ends the delay before its restart.
     /// Returns whether it was in either.
-    pub(super) async fn restart_here(&self, id: &ConversationId) -> Result<bool, RequestError> {
+    pub(super) async fn restart_here(
+        &self,
+        id: &Scoped<ConversationId>,
+    ) -> Result<bool, RequestError> {
         if self.quarantined_here(id).await.is_some() {
             self.store.reset_deaths(id).await?;
         }
@@ -91,7 +94,7 @@ impl ConversationRouter {
     /// other node can claim in between. Returns the node that holds the conversation afterwards.
     pub async fn move_to(
         &self,
-        id: &ConversationId,
+        id: &Scoped<ConversationId>,
         node: Option<&NodeName>,
         force: bool,
     ) -> Result<NodeName, MoveError> {
@@ -128,7 +131,7 @@ impl ConversationRouter {
     fn choose_target<'v>(
         &self,
         view: &'v ClusterView,
-        id: &ConversationId,
+        id: &Scoped<ConversationId>,
         node: Option<&NodeName>,
         from: Option<&Holder>,
     ) -> Result<&'v Member, MoveError> {
@@ -149,7 +152,11 @@ impl ConversationRouter {
 
     /// Has the holder release a conversation: the actor ends, its claim is given up, a quarantine
     /// is lifted. The next request starts the conversation anew. Returns whether anybody held it.
-    pub async fn release(&self, id: &ConversationId, force: bool) -> Result<bool, MoveError> {
+    pub async fn release(
+        &self,
+        id: &Scoped<ConversationId>,
+        force: bool,
+    ) -> Result<bool, MoveError> {
         self.require_existing(id).await?;
         let Some((_, location)) = self.find_holder(id).await? else { return Ok(false) };
         self.release_at(&location, id, None, force).await?;
@@ -160,7 +167,7 @@ impl ConversationRouter {
     async fn release_at(
         &self,
         location: &Location<()>,
-        id: &ConversationId,
+        id: &Scoped<ConversationId>,
         to: Option<Holder>,
         force: bool,
     ) -> Result<(), MoveError> {
@@ -172,7 +179,7 @@ impl ConversationRouter {
 
     pub(super) async fn release_here(
         &self,
-        id: &ConversationId,
+        id: &Scoped<ConversationId>,
         to: Option<Holder>,
         force: bool,
     ) -> Result<ReleaseOutcome, RequestError> {
@@ -202,7 +209,7 @@ impl ConversationRouter {
         Ok(ReleaseOutcome::Released(new_holder))
     }
 
-    async fn require_existing(&self, id: &ConversationId) -> Result<(), RequestError> {
+    async fn require_existing(&self, id: &Scoped<ConversationId>) -> Result<(), RequestError> {
         match self.store.summary(id).await? {
             Some(_) => Ok(()),
             None => Err(Rejection::NotFound.into()),

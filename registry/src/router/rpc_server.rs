@@ -15,7 +15,7 @@ use crate::live::Hub;
 use crate::member::MemberState;
 use crate::peers::MAX_MESSAGE_BYTES;
 use crate::protocol::{
-    Call, CallOutcome, CallRequest, Deliver, Drain, Envelope, LiveUpdate, Start,
+    Call, CallOutcome, CallRequest, Deliver, Drain, Envelope, LiveUpdate, Register, Start,
 };
 
 /// Carries out what other nodes ask of this one.
@@ -69,6 +69,9 @@ impl RpcServer {
                 begin_drain(&self.state);
                 Drain::encode(())
             }
+            CallRequest::Register(request) => {
+                self.hub.register(&from, request).map_or(CallOutcome::NotHere, Register::encode)
+            }
             CallRequest::Tell(update) => {
                 if self.hub.apply(&from, update) {
                     LiveUpdate::encode(())
@@ -85,6 +88,10 @@ impl RpcServer {
 
     async fn deliver(&self, call: Deliver, left: Duration) -> CallOutcome {
         let Deliver { id, request, idempotency_keys, access } = call;
+        if let Err(error) = access.check_tenant(&id) {
+            tracing::warn!(conversation = %id, "request of another tenant's caller refused");
+            return Deliver::encode(Err(error.into()));
+        }
         let context = RequestContext { access, idempotency_keys };
         let router = &self.conversations;
         if *request == Request::Delete && router.quarantined_here(&id).await.is_some() {

@@ -4,7 +4,7 @@ use abide_actors::conversation::ConversationMsg;
 use abide_actors::journal::Claim;
 use abide_actors::request::{Inspection, RequestError};
 use abide_actors::snapshot::{Overlay, Snapshot};
-use abide_conversation::{ConversationId, State, replay};
+use abide_conversation::{ConversationId, Scoped, State, replay};
 use tokio::time::Instant;
 
 use super::{ConversationRouter, Location, VIEW_CHANGE_TIMEOUT};
@@ -13,7 +13,10 @@ use crate::protocol::{Inspect, REQUEST_TIMEOUT};
 
 impl ConversationRouter {
     /// A conversation as clients see it; never starts an actor. `None` if there is none.
-    pub async fn snapshot(&self, id: &ConversationId) -> Result<Option<Snapshot>, RequestError> {
+    pub async fn snapshot(
+        &self,
+        id: &Scoped<ConversationId>,
+    ) -> Result<Option<Snapshot>, RequestError> {
         let holder = self.find_holder(id).await?;
         let live = match &holder {
             Some((_, location)) => {
@@ -36,11 +39,11 @@ impl ConversationRouter {
             },
         };
         let newest = match &state.agent {
-            Some(agent) => self.services.agents.newest(agent).await?,
+            Some(agent) => self.services.agents.newest(&id.sibling(agent)).await?,
             None => None,
         };
-        let descendants = self.descendant_calls(&state).await?;
-        Ok(Some(Snapshot::new(id.clone(), &state, overlay, descendants, newest)))
+        let descendants = self.descendant_calls(id, &state).await?;
+        Ok(Some(Snapshot::new(id.local(), &state, overlay, descendants, newest)))
     }
 
     /// The claim on a conversation if a live member holds it, and where that member is.
@@ -49,7 +52,7 @@ impl ConversationRouter {
     /// is waited for, unless the store knows that it is dead.
     pub(super) async fn find_holder(
         &self,
-        id: &ConversationId,
+        id: &Scoped<ConversationId>,
     ) -> Result<Option<(Claim, Location<()>)>, RequestError> {
         let mut seen = self.cluster.watch();
         let give_up_at = Instant::now() + FRESH_VIEW_TIMEOUT;
@@ -71,14 +74,17 @@ impl ConversationRouter {
     }
 
     /// The state that replaying the journal results in; `None` if there is no journal.
-    pub async fn stored_state(&self, id: &ConversationId) -> Result<Option<State>, RequestError> {
+    pub async fn stored_state(
+        &self,
+        id: &Scoped<ConversationId>,
+    ) -> Result<Option<State>, RequestError> {
         let stored = self.store.load(id).await?;
         Ok(stored.map(|stored| replay(stored.state, &stored.events)))
     }
 
     /// What the live actor on this node reports of itself. `None` if there is no actor, it is too
     /// busy to answer, or this node may have been declared dead.
-    pub async fn inspect(&self, id: &ConversationId) -> Option<Inspection> {
+    pub async fn inspect(&self, id: &Scoped<ConversationId>) -> Option<Inspection> {
         let handle = self.table.get(id)?;
         match handle.actor.call(ConversationMsg::Inspect, Some(REQUEST_TIMEOUT)).await {
             Ok(ractor::rpc::CallResult::Success(inspection)) => {

@@ -2,9 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use abide_conversation::Timestamp;
 use abide_conversation::identity::{Role, Tenant};
+use abide_conversation::{Scoped, Timestamp};
 use serde::{Deserialize, Serialize};
+
+/// The id of an API key, together with its tenant.
+pub type ScopedKeyId = Scoped<String>;
 
 /// An API key of a tenant.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -21,6 +24,13 @@ pub struct StoredKey {
     pub expires_at: Timestamp,
 }
 
+impl StoredKey {
+    /// The key's id, together with its tenant.
+    pub fn scoped_id(&self) -> ScopedKeyId {
+        Scoped::new(&self.tenant, &self.id)
+    }
+}
+
 /// All keys, as of a version that every change raises.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KeyList {
@@ -34,15 +44,15 @@ pub enum KeyChange {
     Add(StoredKey),
     /// Replaces what is stored of a key, unless it was removed.
     Update(StoredKey),
-    Remove(String),
+    Remove(ScopedKeyId),
 }
 
 impl KeyChange {
     /// The id of the key.
-    pub fn id(&self) -> &str {
+    pub fn id(&self) -> ScopedKeyId {
         match self {
-            Self::Add(key) | Self::Update(key) => &key.id,
-            Self::Remove(id) => id,
+            Self::Add(key) | Self::Update(key) => key.scoped_id(),
+            Self::Remove(id) => id.clone(),
         }
     }
 }

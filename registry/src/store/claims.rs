@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use abide_actors::identity::Epoch;
 use abide_actors::journal::{Claim, Holder};
-use abide_conversation::ConversationId;
+use abide_conversation::{ConversationId, Scoped};
 
 /// The present claims, and a floor under the epochs of released ones.
 ///
@@ -12,18 +12,18 @@ use abide_conversation::ConversationId;
 /// epoch twice, even to a claimant that read the conversation's record before the release.
 #[derive(Debug, Default)]
 pub(super) struct Claims {
-    held: HashMap<ConversationId, Claim>,
+    held: HashMap<Scoped<ConversationId>, Claim>,
     floor: Epoch,
 }
 
 impl Claims {
     /// The present claim on a conversation.
-    pub(super) fn present(&self, id: &ConversationId) -> Option<&Claim> {
+    pub(super) fn present(&self, id: &Scoped<ConversationId>) -> Option<&Claim> {
         self.held.get(id)
     }
 
     /// Whether `held` is the present claim, by holder and epoch.
-    pub(super) fn admits(&self, id: &ConversationId, held: &Claim) -> bool {
+    pub(super) fn admits(&self, id: &Scoped<ConversationId>, held: &Claim) -> bool {
         self.present(id) == Some(held)
     }
 
@@ -31,7 +31,7 @@ impl Claims {
     /// `stored_epoch` is the epoch in the conversation's record.
     pub(super) fn claim(
         &mut self,
-        id: &ConversationId,
+        id: &Scoped<ConversationId>,
         me: &Holder,
         dead: Option<&Holder>,
         stored_epoch: Epoch,
@@ -48,7 +48,7 @@ impl Claims {
     }
 
     /// Releases a claim, if it is the present one.
-    pub(super) fn release(&mut self, id: &ConversationId, held: &Claim) {
+    pub(super) fn release(&mut self, id: &Scoped<ConversationId>, held: &Claim) {
         if self.admits(id, held) {
             self.held.remove(id);
             self.floor = self.floor.max(held.epoch);
@@ -57,6 +57,7 @@ impl Claims {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use abide_actors::identity::{Incarnation, NodeName};
 
@@ -69,7 +70,7 @@ mod tests {
     #[test]
     fn a_claim_is_taken_from_nobody_but_the_dead_and_no_epoch_is_given_twice() {
         let mut claims = Claims::default();
-        let id = ConversationId::new("x");
+        let id = Scoped::parse("x").unwrap();
         let [a, b] = ["a", "b"].map(holder);
         let first = claims.claim(&id, &a, None, Epoch::new(6));
         assert_eq!(first, Claim { holder: a.clone(), epoch: Epoch::new(7) });

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use abide_actors::journal::{Claim, Commit, ConversationSummary, Holder, StoreError};
 use abide_conversation::event::{EventData, RepairRequested};
 use abide_conversation::state::ConversationStatus;
-use abide_conversation::{AgentName, ConversationId, Event, Seq, Timestamp};
+use abide_conversation::{AgentName, ConversationId, Event, Scoped, Seq, Tenant, Timestamp};
 use serde_json::Map;
 use tokio::task::JoinSet;
 
@@ -21,7 +21,7 @@ pub struct CommitBenchmark {
 
 #[derive(Clone)]
 struct Appender {
-    id: ConversationId,
+    id: Scoped<ConversationId>,
     held: Claim,
     last_seq: Seq,
 }
@@ -36,6 +36,7 @@ impl CommitBenchmark {
         let mut appenders = Vec::with_capacity(in_flight);
         for number in 0..in_flight {
             let id = ConversationId::new(format!("floor:{number}"));
+            let id = Scoped::new(&Tenant::default(), &id);
             let held = store.claim(&id, me, None).await?;
             let last_seq = store.summary(&id).await?.map_or(Seq::ZERO, |summary| summary.last_seq);
             appenders.push(Appender { id, held, last_seq });

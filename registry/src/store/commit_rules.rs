@@ -1,16 +1,11 @@
 //! Rules and names that all stores share.
 
 use abide_actors::journal::Commit;
-use abide_conversation::{AgentName, Seq};
+use abide_conversation::Seq;
 
 /// The format of cached states. Raise it whenever their fields or their meaning change: nodes of
 /// two builds read each other's caches, and one that does not know a field would drop it.
-pub const STATE_FORMAT: u32 = 2;
-
-/// The scope under which a store keeps the responses to requests about an agent.
-pub fn agent_scope(name: &AgentName) -> String {
-    format!("agents/{name}")
-}
+pub const STATE_FORMAT: u32 = 3;
 
 /// Whether a commit continues a journal whose last `seq` is `last`; `None` if there is no journal.
 pub(super) fn follows(commit: &Commit, last: Option<Seq>) -> bool {
@@ -26,7 +21,7 @@ mod tests {
     use abide_actors::journal::ConversationSummary;
     use abide_conversation::event::EventData;
     use abide_conversation::state::ConversationStatus;
-    use abide_conversation::{Event, Timestamp};
+    use abide_conversation::{AgentName, Event, Timestamp};
 
     use super::*;
 
@@ -64,10 +59,5 @@ mod tests {
             let follows = follows(&commit(seqs, last_seq), last.map(Seq::new));
             assert_eq!(follows, expected, "{last:?}, {seqs:?}, {last_seq}");
         }
-    }
-
-    #[test]
-    fn the_scope_of_an_agent_is_stored_and_never_changes() {
-        assert_eq!(agent_scope(&AgentName::new("demo")), "agents/demo");
     }
 }

@@ -8,6 +8,7 @@ mod claims;
 mod fixtures;
 mod indexes;
 mod journal;
+mod tenants;
 
 pub(super) use access::*;
 pub(super) use agents::*;
@@ -17,6 +18,7 @@ pub(super) use claims::*;
 pub(super) use fixtures::*;
 pub(super) use indexes::*;
 pub(super) use journal::*;
+pub(super) use tenants::*;
 
 /// Runs the suite, a test for each promise, against the store that the expression creates: a pair
 /// of a value that keeps the store alive and an `Arc<dyn Store>`. The form `as one` is for servers
@@ -60,6 +62,7 @@ macro_rules! conformance {
             the_inbox_is_ordered_by_deadline_and_read_in_pages,
             the_inbox_is_filtered,
             a_closed_suspension_leaves_the_inbox,
+            a_vote_replaces_the_entry_of_its_suspension,
             each_open_suspension_is_counted_once,
             an_alarm_can_be_moved_and_removed,
             conversations_are_listed_as_active_while_they_have_work,
@@ -88,6 +91,11 @@ macro_rules! conformance {
             an_entry_of_the_audit_expires,
             the_audit_keeps_the_newest_of_many,
             the_audit_is_deleted_with_its_conversation,
+            a_tenant_sees_what_it_would_see_alone,
+            alarms_and_active_marks_name_the_tenant,
+            a_page_of_one_tenant_has_nothing_of_others,
+            a_cursor_of_another_tenant_is_refused,
+            a_tenant_may_have_any_name,
         }
     };
     (@these (one $name:ident $servers:expr) $($promise:ident),+ $(,)?) => {

@@ -11,6 +11,7 @@ mod api_keys;
 mod audit;
 mod blobs;
 mod disk;
+mod encode;
 mod failure;
 mod read;
 mod state;
@@ -28,22 +29,25 @@ use std::thread::{self, JoinHandle};
 
 use abide_actors::journal::{
     Claim, ClaimedConversation, Commit, ConversationSummary, Holder, InboxEntry, InboxFilter,
-    Journal, StoreError, StoredConversation, StoredResponse,
+    Journal, ResponseScope, StoreError, StoredConversation, StoredResponse,
 };
 use abide_conversation::remembered_decision::RememberedDecision;
-use abide_conversation::{AgentName, ConversationId, DecisionId, Event, Revision, Seq, Timestamp};
+use abide_conversation::{
+    AgentName, ConversationId, DecisionId, Event, Revision, Scoped, Seq, Tenant, Timestamp,
+};
 use async_trait::async_trait;
 use redb::{Error, ReadTransaction};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task;
 
 use self::disk::Probe;
+use self::encode::{Append, EncodedResponse};
 use self::state::{ClaimStep, ReadError, Shared};
 use self::store_dir::StoreDir;
-use self::write::{Append, EncodedResponse, Outcome, ReplaceAgent, Write};
+use self::write::{Outcome, ReplaceAgent, Write};
 use self::writer::{Job, MAX_QUEUED_JOBS, Writer};
 use super::paging;
-use super::{KeyChange, KeyList, ListError, Page, Store, StoredAgent, SummaryFilter, agent_scope};
+use super::{KeyChange, KeyList, ListError, Page, ScopedKeyId, Store, StoredAgent, SummaryFilter};
 use crate::partition::PartitionSet;
 
 pub use self::failure::FailureWatch;
@@ -165,7 +169,7 @@ impl Embedded {
     /// holder.
     async fn claim_over(
         &self,
-        id: &ConversationId,
+        id: &Scoped<ConversationId>,
         me: &Holder,
         dead: Option<&Holder>,
     ) -> Result<(Claim, bool), StoreError> {
@@ -181,8 +185,12 @@ impl Embedded {
     }
 
     /// How many events follow `after`.
-    fn count_events_after(&self, id: &ConversationId, after: Seq) -> Result<u64, StoreError> {
-        let record = self.read_row(|from| read::record(from, id.as_str()))?;
+    fn count_events_after(
+        &self,
+        id: &Scoped<ConversationId>,
+        after: Seq,
+    ) -> Result<u64, StoreError> {
+        let record = self.read_row(|from| read::record(from, id))?;
         Ok(record.map_or(0, |record| record.summary.last_seq.since(after)))
     }
 
@@ -207,33 +215,35 @@ impl Drop for Embedded {
 impl Journal for Embedded {
     async fn append(
         &self,
-        id: &ConversationId,
+        id: &Scoped<ConversationId>,
         held: &Claim,
         commit: Commit,
     ) -> Result<(), StoreError> {
         self.write(Write::Append(Box::new(Append::new(id, held, commit)?))).await.map(|_| ())
     }
 
-    async fn load(&self, id: &ConversationId) -> Result<Option<StoredConversation>, StoreError> {
+    async fn load(
+        &self,
+        id: &Scoped<ConversationId>,
+    ) -> Result<Option<StoredConversation>, StoreError> {
         if self.count_events_after(id, Seq::ZERO)? <= MAX_INLINE_EVENTS
-            && let Some(short) =
-                self.read_row(|from| read::load(from, id.as_str(), MAX_INLINE_BYTES))?
+            && let Some(short) = self.read_row(|from| read::load(from, id, MAX_INLINE_BYTES))?
         {
             return Ok(short);
         }
         let id = id.clone();
-        let whole = self.read(move |from| read::load(from, id.as_str(), usize::MAX)).await?;
+        let whole = self.read(move |from| read::load(from, &id, usize::MAX)).await?;
         Ok(whole.flatten())
     }
 
     async fn events(
         &self,
-        id: &ConversationId,
+        id: &Scoped<ConversationId>,
         after: Seq,
         limit: usize,
     ) -> Result<Vec<Event>, StoreError> {
-        let read = move |id: &ConversationId, from: &ReadTransaction, max_bytes| {
-            read::events(from, id.as_str(), after, limit, max_bytes)
+        let read = move |id: &Scoped<ConversationId>, from: &ReadTransaction, max_bytes| {
+            read::events(from, id, after, limit, max_bytes)
         };
         if self.count_events_after(id, after)? <= MAX_INLINE_EVENTS
             && let Some(short) = self.read_row(|from| read(id, from, MAX_INLINE_BYTES))?
@@ -247,17 +257,25 @@ impl Journal for Embedded {
 
     async fn events_before(
         &self,
-        id: &ConversationId,
+        id: &Scoped<ConversationId>,
         before: Seq,
         limit: usize,
     ) -> Result<Vec<Event>, StoreError> {
         let id = id.clone();
-        self.read(move |from| read::events_before(from, id.as_str(), before, limit)).await
+        self.read(move |from| read::events_before(from, &id, before, limit)).await
+    }
+
+    async fn summary(
+        &self,
+        id: &Scoped<ConversationId>,
+    ) -> Result<Option<ConversationSummary>, StoreError> {
+        let record = self.read_row(|from| read::record(from, id))?;
+        Ok(record.map(|record| record.summary))
     }
 
     async fn stored_response(
         &self,
-        scope: &str,
+        scope: &ResponseScope,
         key: &str,
         now: Timestamp,
     ) -> Result<Option<StoredResponse>, StoreError> {
@@ -266,7 +284,7 @@ impl Journal for Embedded {
 
     async fn claim(
         &self,
-        id: &ConversationId,
+        id: &Scoped<ConversationId>,
         me: &Holder,
         dead: Option<&Holder>,
     ) -> Result<Claim, StoreError> {
@@ -275,7 +293,7 @@ impl Journal for Embedded {
 
     async fn claim_and_load(
         &self,
-        id: &ConversationId,
+        id: &Scoped<ConversationId>,
         me: &Holder,
         dead: Option<&Holder>,
     ) -> Result<ClaimedConversation, StoreError> {
@@ -295,22 +313,22 @@ impl Journal for Embedded {
         Ok(ClaimedConversation { claim, deaths, stored: self.load(id).await? })
     }
 
-    async fn reset_deaths(&self, id: &ConversationId) -> Result<(), StoreError> {
+    async fn reset_deaths(&self, id: &Scoped<ConversationId>) -> Result<(), StoreError> {
         self.write(Write::ResetDeaths { id: id.clone() }).await.map(|_| ())
     }
 
-    async fn release(&self, id: &ConversationId, held: &Claim) -> Result<(), StoreError> {
+    async fn release(&self, id: &Scoped<ConversationId>, held: &Claim) -> Result<(), StoreError> {
         let (id, held) = (id.clone(), held.clone());
         self.submit(|done| Job::Release { id, held, done }).await
     }
 
     async fn delete(
         &self,
-        id: &ConversationId,
+        id: &Scoped<ConversationId>,
         held: &Claim,
         response: Option<StoredResponse>,
     ) -> Result<(), StoreError> {
-        let response = encode(id.as_str(), response)?;
+        let response = encode::response(&ResponseScope::Conversation(id.clone()), response)?;
         self.shared.interrupted().remove(id);
         let (id, held) = (id.clone(), held.clone());
         self.write(Write::Delete { id, held, response }).await.map(|_| ())
@@ -319,39 +337,45 @@ impl Journal for Embedded {
 
 #[async_trait]
 impl Store for Embedded {
-    async fn current_claim(&self, id: &ConversationId) -> Result<Option<Claim>, StoreError> {
-        Ok(self.shared.claims().present(id).cloned())
-    }
-
-    async fn summary(
+    async fn current_claim(
         &self,
-        id: &ConversationId,
-    ) -> Result<Option<ConversationSummary>, StoreError> {
-        let record = self.read_row(|from| read::record(from, id.as_str()))?;
-        Ok(record.map(|record| record.summary))
+        id: &Scoped<ConversationId>,
+    ) -> Result<Option<Claim>, StoreError> {
+        Ok(self.shared.claims().present(id).cloned())
     }
 
     async fn conversations(
         &self,
+        tenant: &Tenant,
         filter: &SummaryFilter,
         cursor: Option<&str>,
         limit: usize,
-    ) -> Result<Page<(ConversationId, ConversationSummary)>, ListError> {
-        let (filter, after) = (filter.clone(), paging::decode(cursor)?);
-        Ok(self.read(move |from| read::conversations(from, &filter, after, limit)).await?)
+    ) -> Result<Page<(Scoped<ConversationId>, ConversationSummary)>, ListError> {
+        let (filter, after) = (filter.clone(), paging::decode_of(tenant, cursor)?);
+        let tenant = tenant.clone();
+        Ok(self.read(move |from| read::conversations(from, &tenant, &filter, after, limit)).await?)
     }
 
     async fn inbox(
         &self,
+        tenant: &Tenant,
         filter: &InboxFilter,
         cursor: Option<&str>,
         limit: usize,
     ) -> Result<Page<InboxEntry>, ListError> {
-        let (filter, after) = (filter.clone(), paging::decode(cursor)?);
-        Ok(self.read(move |from| read::inbox(from, &filter, after, limit)).await?)
+        let (filter, after) = (filter.clone(), paging::decode_of(tenant, cursor)?);
+        let tenant = tenant.clone();
+        Ok(self.read(move |from| read::inbox(from, &tenant, &filter, after, limit)).await?)
     }
 
-    async fn alarms(&self, limit: usize) -> Result<Vec<(ConversationId, Timestamp)>, StoreError> {
+    async fn tenants(&self) -> Result<BTreeSet<Tenant>, StoreError> {
+        self.read(tables::tenants).await
+    }
+
+    async fn alarms(
+        &self,
+        limit: usize,
+    ) -> Result<Vec<(Scoped<ConversationId>, Timestamp)>, StoreError> {
         self.read(move |from| read::alarms(from, limit)).await
     }
 
@@ -360,17 +384,17 @@ impl Store for Embedded {
         partitions: &PartitionSet,
         cursor: Option<&str>,
         limit: usize,
-    ) -> Result<Page<(ConversationId, Option<Claim>)>, ListError> {
+    ) -> Result<Page<(Scoped<ConversationId>, Option<Claim>)>, ListError> {
         let (partitions, after) = (partitions.clone(), paging::decode(cursor)?);
         let page = self.read(move |from| read::active(from, &partitions, after, limit)).await?;
         let claims = self.shared.claims();
-        let with_claim = |id: ConversationId| (id.clone(), claims.present(&id).cloned());
+        let with_claim = |id: Scoped<ConversationId>| (id.clone(), claims.present(&id).cloned());
         Ok(Page { items: page.items.into_iter().map(with_claim).collect(), cursor: page.cursor })
     }
 
     async fn reserve(
         &self,
-        scope: &str,
+        scope: &ResponseScope,
         response: StoredResponse,
         now: Timestamp,
     ) -> Result<bool, StoreError> {
@@ -380,74 +404,82 @@ impl Store for Embedded {
 
     async fn put_agent(
         &self,
+        tenant: &Tenant,
         agent: StoredAgent,
         response: Option<StoredResponse>,
     ) -> Result<bool, StoreError> {
-        let response = encode(&agent_scope(&agent.name), response)?;
-        let json = write::json(&agent)?;
-        let (name, revision) = (agent.name, agent.revision.to_string());
+        let name = Scoped::new(tenant, &agent.name);
+        let response = encode::response(&ResponseScope::Agent(name.clone()), response)?;
+        let json = encode::json(&agent)?;
+        let revision = name.sibling(&agent.revision);
         self.write(Write::PutAgent { name, revision, json, response }).await
     }
 
     async fn put_agent_if(
         &self,
+        tenant: &Tenant,
         agent: StoredAgent,
         response: Option<StoredResponse>,
         newest: Option<&Revision>,
     ) -> Result<bool, StoreError> {
-        let response = encode(&agent_scope(&agent.name), response)?;
-        let json = write::json(&agent)?;
-        let (name, revision) = (agent.name, agent.revision.to_string());
+        let name = Scoped::new(tenant, &agent.name);
+        let response = encode::response(&ResponseScope::Agent(name.clone()), response)?;
+        let json = encode::json(&agent)?;
+        let revision = name.sibling(&agent.revision);
         let newest = newest.map(Revision::to_string);
         let agent = ReplaceAgent { newest, name, revision, json, response };
         self.write(Write::ReplaceAgent(agent)).await
     }
 
-    async fn agent(&self, name: &AgentName) -> Result<Option<StoredAgent>, StoreError> {
-        self.read_row(|from| read::agent(from, name.as_str()))
+    async fn agent(&self, name: &Scoped<AgentName>) -> Result<Option<StoredAgent>, StoreError> {
+        self.read_row(|from| read::agent(from, name))
     }
 
-    async fn newest(&self, name: &AgentName) -> Result<Option<Revision>, StoreError> {
-        self.read_row(|from| read::newest(from, name.as_str()))
+    async fn newest(&self, name: &Scoped<AgentName>) -> Result<Option<Revision>, StoreError> {
+        self.read_row(|from| read::newest(from, name))
     }
 
-    async fn revision(&self, revision: &Revision) -> Result<Option<StoredAgent>, StoreError> {
-        self.read_row(|from| read::revision(from, revision.as_str()))
+    async fn revision(
+        &self,
+        revision: &Scoped<Revision>,
+    ) -> Result<Option<StoredAgent>, StoreError> {
+        self.read_row(|from| read::revision(from, revision))
     }
 
-    async fn agents(&self) -> Result<Vec<StoredAgent>, StoreError> {
-        self.read(read::agents).await
+    async fn agents(&self, tenant: &Tenant) -> Result<Vec<StoredAgent>, StoreError> {
+        let tenant = tenant.clone();
+        self.read(move |from| read::agents(from, &tenant)).await
     }
 
     async fn delete_agent(
         &self,
-        name: &AgentName,
+        name: &Scoped<AgentName>,
         response: Option<StoredResponse>,
     ) -> Result<bool, StoreError> {
-        let response = encode(&agent_scope(name), response)?;
+        let response = encode::response(&ResponseScope::Agent(name.clone()), response)?;
         self.write(Write::DeleteAgent { name: name.clone(), response }).await
     }
 
     async fn set_decision(
         &self,
-        agent: &AgentName,
+        agent: &Scoped<AgentName>,
         id: &DecisionId,
         decision: Option<&RememberedDecision>,
     ) -> Result<bool, StoreError> {
-        let json = decision.map(write::json).transpose()?;
+        let json = decision.map(encode::json).transpose()?;
         let (agent, id) = (agent.clone(), id.clone());
         self.write(Write::SetDecision { agent, id, json }).await
     }
 
-    async fn decisions(&self, agent: &AgentName) -> Result<Vec<RememberedDecision>, StoreError> {
-        self.read_row(|from| read::decisions(from, agent.as_str()))
+    async fn decisions(
+        &self,
+        agent: &Scoped<AgentName>,
+    ) -> Result<Vec<RememberedDecision>, StoreError> {
+        self.read_row(|from| read::decisions(from, agent))
     }
 
     async fn change_key(&self, change: KeyChange) -> Result<bool, StoreError> {
-        let json = match &change {
-            KeyChange::Add(key) | KeyChange::Update(key) => Some(write::json(key)?),
-            KeyChange::Remove(_) => None,
-        };
+        let json = encode::changed_key(&change)?;
         self.write(Write::ChangeKey { change, json }).await
     }
 
@@ -455,18 +487,12 @@ impl Store for Embedded {
         self.read(move |from| api_keys::list(from, known)).await
     }
 
-    async fn mark_keys_used(&self, used: &[(String, Timestamp)]) -> Result<(), StoreError> {
+    async fn mark_keys_used(&self, used: &[(ScopedKeyId, Timestamp)]) -> Result<(), StoreError> {
         self.write(Write::MarkKeysUsed { used: used.to_vec() }).await.map(|_| ())
     }
 
-    async fn keys_used(&self) -> Result<BTreeMap<String, Timestamp>, StoreError> {
-        self.read(api_keys::used).await
+    async fn keys_used(&self, tenant: &Tenant) -> Result<BTreeMap<String, Timestamp>, StoreError> {
+        let tenant = tenant.clone();
+        self.read(move |from| api_keys::used(from, &tenant)).await
     }
-}
-
-fn encode(
-    scope: &str,
-    response: Option<StoredResponse>,
-) -> Result<Option<EncodedResponse>, StoreError> {
-    response.map(|response| EncodedResponse::new(scope, &response)).transpose()
 }

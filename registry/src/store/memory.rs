@@ -4,20 +4,22 @@ mod audit;
 mod blobs;
 mod tables;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use abide_actors::journal::{
     Claim, ClaimedConversation, Commit, ConversationSummary, Holder, InboxEntry, InboxFilter,
-    Journal, StoreError, StoredConversation, StoredResponse,
+    Journal, ResponseScope, StoreError, StoredConversation, StoredResponse,
 };
 use abide_conversation::remembered_decision::RememberedDecision;
-use abide_conversation::{AgentName, ConversationId, DecisionId, Event, Revision, Seq, Timestamp};
+use abide_conversation::{
+    AgentName, ConversationId, DecisionId, Event, Revision, Scoped, Seq, Tenant, Timestamp,
+};
 use async_trait::async_trait;
 
 use super::paging::{self, InboxKey};
-use super::{KeyChange, KeyList, ListError, Page, Store, StoredAgent, SummaryFilter, agent_scope};
+use super::{KeyChange, KeyList, ListError, Page, ScopedKeyId, Store, StoredAgent, SummaryFilter};
 use crate::partition::{Partition, PartitionSet};
 use tables::Tables;
 
@@ -37,7 +39,7 @@ impl Memory {
 impl Journal for Memory {
     async fn append(
         &self,
-        id: &ConversationId,
+        id: &Scoped<ConversationId>,
         held: &Claim,
         commit: Commit,
     ) -> Result<(), StoreError> {
@@ -48,13 +50,16 @@ impl Journal for Memory {
         tables.append(id, held.epoch, commit)
     }
 
-    async fn load(&self, id: &ConversationId) -> Result<Option<StoredConversation>, StoreError> {
+    async fn load(
+        &self,
+        id: &Scoped<ConversationId>,
+    ) -> Result<Option<StoredConversation>, StoreError> {
         Ok(self.tables().load(id))
     }
 
     async fn claim_and_load(
         &self,
-        id: &ConversationId,
+        id: &Scoped<ConversationId>,
         me: &Holder,
         dead: Option<&Holder>,
     ) -> Result<ClaimedConversation, StoreError> {
@@ -71,14 +76,14 @@ impl Journal for Memory {
         Ok(ClaimedConversation { claim, deaths, stored: tables.load(id) })
     }
 
-    async fn reset_deaths(&self, id: &ConversationId) -> Result<(), StoreError> {
+    async fn reset_deaths(&self, id: &Scoped<ConversationId>) -> Result<(), StoreError> {
         self.tables().deaths.remove(id);
         Ok(())
     }
 
     async fn events(
         &self,
-        id: &ConversationId,
+        id: &Scoped<ConversationId>,
         after: Seq,
         limit: usize,
     ) -> Result<Vec<Event>, StoreError> {
@@ -89,7 +94,7 @@ impl Journal for Memory {
 
     async fn events_before(
         &self,
-        id: &ConversationId,
+        id: &Scoped<ConversationId>,
         before: Seq,
         limit: usize,
     ) -> Result<Vec<Event>, StoreError> {
@@ -98,34 +103,41 @@ impl Journal for Memory {
         Ok(events.iter().rev().take(limit).cloned().collect())
     }
 
+    async fn summary(
+        &self,
+        id: &Scoped<ConversationId>,
+    ) -> Result<Option<ConversationSummary>, StoreError> {
+        Ok(self.tables().conversations.get(id).map(|known| known.summary.clone()))
+    }
+
     async fn stored_response(
         &self,
-        scope: &str,
+        scope: &ResponseScope,
         key: &str,
         now: Timestamp,
     ) -> Result<Option<StoredResponse>, StoreError> {
         let tables = self.tables();
-        let response = tables.responses.get(&(scope.to_owned(), key.to_owned()));
+        let response = tables.responses.get(&(scope.clone(), key.to_owned()));
         Ok(response.filter(|response| now < response.expires_at).cloned())
     }
 
     async fn claim(
         &self,
-        id: &ConversationId,
+        id: &Scoped<ConversationId>,
         me: &Holder,
         dead: Option<&Holder>,
     ) -> Result<Claim, StoreError> {
         Ok(self.tables().claim(id, me, dead))
     }
 
-    async fn release(&self, id: &ConversationId, held: &Claim) -> Result<(), StoreError> {
+    async fn release(&self, id: &Scoped<ConversationId>, held: &Claim) -> Result<(), StoreError> {
         self.tables().claims.release(id, held);
         Ok(())
     }
 
     async fn delete(
         &self,
-        id: &ConversationId,
+        id: &Scoped<ConversationId>,
         held: &Claim,
         response: Option<StoredResponse>,
     ) -> Result<(), StoreError> {
@@ -136,7 +148,7 @@ impl Journal for Memory {
         tables.delete(id);
         tables.claims.release(id, held);
         if let Some(response) = response {
-            tables.keep(id.as_str(), response);
+            tables.keep(&ResponseScope::Conversation(id.clone()), response);
         }
         Ok(())
     }
@@ -144,40 +156,41 @@ impl Journal for Memory {
 
 #[async_trait]
 impl Store for Memory {
-    async fn current_claim(&self, id: &ConversationId) -> Result<Option<Claim>, StoreError> {
-        Ok(self.tables().claims.present(id).cloned())
-    }
-
-    async fn summary(
+    async fn current_claim(
         &self,
-        id: &ConversationId,
-    ) -> Result<Option<ConversationSummary>, StoreError> {
-        Ok(self.tables().conversations.get(id).map(|known| known.summary.clone()))
+        id: &Scoped<ConversationId>,
+    ) -> Result<Option<Claim>, StoreError> {
+        Ok(self.tables().claims.present(id).cloned())
     }
 
     async fn conversations(
         &self,
+        tenant: &Tenant,
         filter: &SummaryFilter,
         cursor: Option<&str>,
         limit: usize,
-    ) -> Result<Page<(ConversationId, ConversationSummary)>, ListError> {
-        let after: Option<ConversationId> = paging::decode(cursor)?;
+    ) -> Result<Page<(Scoped<ConversationId>, ConversationSummary)>, ListError> {
+        let after: Option<Scoped<ConversationId>> = paging::decode_of(tenant, cursor)?;
         let tables = self.tables();
         let rows = tables.conversations.range(after_key(after));
-        let rows = rows.map(|(id, known)| Ok((id, (id.clone(), known.summary.clone()))));
+        let rows = rows
+            .filter(|(id, _)| id.is_of(tenant))
+            .map(|(id, known)| Ok((id, (id.clone(), known.summary.clone()))));
         paging::page(rows, limit, |(_, summary)| filter.admits(summary))
     }
 
     async fn inbox(
         &self,
+        tenant: &Tenant,
         filter: &InboxFilter,
         cursor: Option<&str>,
         limit: usize,
     ) -> Result<Page<InboxEntry>, ListError> {
-        let after: Option<InboxKey> = paging::decode(cursor)?;
+        let after: Option<InboxKey> = paging::decode_of(tenant, cursor)?;
         let tables = self.tables();
         if let Some(id) = &filter.conversation {
-            let keys = tables.conversations.get(id).map(|known| known.inbox_keys(id));
+            let id = Scoped::new(tenant, id);
+            let keys = tables.conversations.get(&id).map(|known| known.inbox_keys(&id));
             let keys =
                 keys.unwrap_or_default().into_iter().filter(|key| Some(key) > after.as_ref());
             let rows = keys.filter_map(|key| {
@@ -187,11 +200,20 @@ impl Store for Memory {
             return paging::page(rows, limit, |entry| filter.admits(entry));
         }
         let rows = tables.inbox.range(after_key(after));
-        let rows = rows.map(|(key, entry)| Ok((key, entry.clone())));
+        let rows = rows
+            .filter(|((_, id, ..), _)| id.is_of(tenant))
+            .map(|(key, entry)| Ok((key, entry.clone())));
         paging::page(rows, limit, |entry| filter.admits(entry))
     }
 
-    async fn alarms(&self, limit: usize) -> Result<Vec<(ConversationId, Timestamp)>, StoreError> {
+    async fn tenants(&self) -> Result<BTreeSet<Tenant>, StoreError> {
+        Ok(self.tables().conversations.keys().map(Scoped::tenant).collect())
+    }
+
+    async fn alarms(
+        &self,
+        limit: usize,
+    ) -> Result<Vec<(Scoped<ConversationId>, Timestamp)>, StoreError> {
         let tables = self.tables();
         Ok(tables.alarms.iter().take(limit).map(|(at, id)| (id.clone(), *at)).collect())
     }
@@ -201,7 +223,7 @@ impl Store for Memory {
         partitions: &PartitionSet,
         until: Timestamp,
         limit: usize,
-    ) -> Result<Vec<(ConversationId, Timestamp)>, StoreError> {
+    ) -> Result<Vec<(Scoped<ConversationId>, Timestamp)>, StoreError> {
         let tables = self.tables();
         let due = tables.alarms.iter().take_while(|(at, _)| *at <= until);
         let in_share = due.filter(|(_, id)| partitions.contains(Partition::from(id)));
@@ -213,22 +235,22 @@ impl Store for Memory {
         partitions: &PartitionSet,
         cursor: Option<&str>,
         limit: usize,
-    ) -> Result<Page<(ConversationId, Option<Claim>)>, ListError> {
-        let after: Option<ConversationId> = paging::decode(cursor)?;
+    ) -> Result<Page<(Scoped<ConversationId>, Option<Claim>)>, ListError> {
+        let after: Option<Scoped<ConversationId>> = paging::decode(cursor)?;
         let tables = self.tables();
-        let row = |id: &ConversationId| (id.clone(), tables.claims.present(id).cloned());
+        let row = |id: &Scoped<ConversationId>| (id.clone(), tables.claims.present(id).cloned());
         let rows = tables.active.range(after_key(after)).map(|id| Ok((id, row(id))));
         paging::page(rows, limit, |(id, _)| partitions.contains(Partition::from(id)))
     }
 
     async fn reserve(
         &self,
-        scope: &str,
+        scope: &ResponseScope,
         response: StoredResponse,
         now: Timestamp,
     ) -> Result<bool, StoreError> {
         let mut tables = self.tables();
-        let old = tables.responses.get(&(scope.to_owned(), response.key.clone()));
+        let old = tables.responses.get(&(scope.clone(), response.key.clone()));
         let is_free = old.is_none_or(|old| old.expires_at <= now);
         if is_free {
             tables.keep(scope, response);
@@ -238,50 +260,56 @@ impl Store for Memory {
 
     async fn put_agent(
         &self,
+        tenant: &Tenant,
         agent: StoredAgent,
         response: Option<StoredResponse>,
     ) -> Result<bool, StoreError> {
-        Ok(self.tables().put_agent(agent, response))
+        Ok(self.tables().put_agent(tenant, agent, response))
     }
 
     async fn put_agent_if(
         &self,
+        tenant: &Tenant,
         agent: StoredAgent,
         response: Option<StoredResponse>,
         newest: Option<&Revision>,
     ) -> Result<bool, StoreError> {
         let mut tables = self.tables();
-        let is_newest = tables.newest.get(&agent.name) == newest;
+        let is_newest = tables.newest.get(&Scoped::new(tenant, &agent.name)) == newest;
         if is_newest {
-            tables.put_agent(agent, response);
+            tables.put_agent(tenant, agent, response);
         }
         Ok(is_newest)
     }
 
-    async fn agent(&self, name: &AgentName) -> Result<Option<StoredAgent>, StoreError> {
+    async fn agent(&self, name: &Scoped<AgentName>) -> Result<Option<StoredAgent>, StoreError> {
         let tables = self.tables();
-        let revision = tables.newest.get(name);
-        Ok(revision.and_then(|revision| tables.revisions.get(revision)).cloned())
+        let revision = tables.newest.get(name).map(|revision| name.sibling(revision));
+        Ok(revision.and_then(|revision| tables.revisions.get(&revision)).cloned())
     }
 
-    async fn revision(&self, revision: &Revision) -> Result<Option<StoredAgent>, StoreError> {
+    async fn revision(
+        &self,
+        revision: &Scoped<Revision>,
+    ) -> Result<Option<StoredAgent>, StoreError> {
         Ok(self.tables().revisions.get(revision).cloned())
     }
 
-    async fn agents(&self) -> Result<Vec<StoredAgent>, StoreError> {
+    async fn agents(&self, tenant: &Tenant) -> Result<Vec<StoredAgent>, StoreError> {
         let tables = self.tables();
-        let newest = tables.newest.values();
-        Ok(newest.filter_map(|revision| tables.revisions.get(revision)).cloned().collect())
+        let newest = tables.newest.iter().filter(|(name, _)| name.is_of(tenant));
+        let newest = newest.map(|(name, revision)| name.sibling(revision));
+        Ok(newest.filter_map(|revision| tables.revisions.get(&revision).cloned()).collect())
     }
 
     async fn delete_agent(
         &self,
-        name: &AgentName,
+        name: &Scoped<AgentName>,
         response: Option<StoredResponse>,
     ) -> Result<bool, StoreError> {
         let mut tables = self.tables();
         if let Some(response) = response {
-            tables.keep(&agent_scope(name), response);
+            tables.keep(&ResponseScope::Agent(name.clone()), response);
         }
         tables.decisions.retain(|(agent, _), _| agent != name);
         Ok(tables.newest.remove(name).is_some())
@@ -289,7 +317,7 @@ impl Store for Memory {
 
     async fn set_decision(
         &self,
-        agent: &AgentName,
+        agent: &Scoped<AgentName>,
         id: &DecisionId,
         decision: Option<&RememberedDecision>,
     ) -> Result<bool, StoreError> {
@@ -301,7 +329,10 @@ impl Store for Memory {
         Ok(before.is_some())
     }
 
-    async fn decisions(&self, agent: &AgentName) -> Result<Vec<RememberedDecision>, StoreError> {
+    async fn decisions(
+        &self,
+        agent: &Scoped<AgentName>,
+    ) -> Result<Vec<RememberedDecision>, StoreError> {
         let tables = self.tables();
         let found = tables.decisions.iter().filter(|((owner, _), _)| owner == agent);
         Ok(found.map(|(_, decision)| decision.clone()).collect())
@@ -309,13 +340,14 @@ impl Store for Memory {
 
     async fn change_key(&self, change: KeyChange) -> Result<bool, StoreError> {
         let tables = &mut *self.tables();
-        let was_there = tables.keys.contains_key(change.id());
+        let id = change.id();
+        let was_there = tables.keys.contains_key(&id);
         match change {
             KeyChange::Update(_) if !was_there => return Ok(false),
             KeyChange::Add(key) | KeyChange::Update(key) => {
-                tables.keys.insert(key.id.clone(), key);
+                tables.keys.insert(id, key);
             }
-            KeyChange::Remove(id) => {
+            KeyChange::Remove(_) => {
                 tables.keys.remove(&id);
                 tables.keys_used.remove(&id);
             }
@@ -331,7 +363,7 @@ impl Store for Memory {
         Ok((known != Some(version)).then(list))
     }
 
-    async fn mark_keys_used(&self, used: &[(String, Timestamp)]) -> Result<(), StoreError> {
+    async fn mark_keys_used(&self, used: &[(ScopedKeyId, Timestamp)]) -> Result<(), StoreError> {
         let tables = &mut *self.tables();
         for (id, at) in used.iter().filter(|(id, _)| tables.keys.contains_key(id)) {
             let last = tables.keys_used.entry(id.clone()).or_insert(*at);
@@ -340,8 +372,10 @@ impl Store for Memory {
         Ok(())
     }
 
-    async fn keys_used(&self) -> Result<BTreeMap<String, Timestamp>, StoreError> {
-        Ok(self.tables().keys_used.clone())
+    async fn keys_used(&self, tenant: &Tenant) -> Result<BTreeMap<String, Timestamp>, StoreError> {
+        let tables = self.tables();
+        let own = tables.keys_used.iter().filter(|(id, _)| id.is_of(tenant));
+        Ok(own.map(|(id, at)| (id.local(), *at)).collect())
     }
 }
 

@@ -1,13 +1,13 @@
 //! Pages and cursors of stores that list in key order.
 
-use abide_conversation::{CallId, ConversationId, Timestamp};
+use abide_conversation::{CallId, ConversationId, Scoped, Tenant, Timestamp};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::{ListError, Page};
 
 /// The order of the inbox: deadline, conversation, call, number of the suspension.
-pub(super) type InboxKey = (Timestamp, ConversationId, CallId, u32);
+pub(super) type InboxKey = (Timestamp, Scoped<ConversationId>, CallId, u32);
 
 /// How many rows one page scans before it ends early: a filter that admits few rows of a large
 /// table must not occupy a thread for more than some tens of milliseconds.
@@ -34,6 +34,11 @@ pub(super) fn page<K: Serialize, T, E>(
     Ok(Page { items, cursor: None })
 }
 
+/// The page of a listing without rows.
+pub(super) fn empty<T>() -> Page<T> {
+    Page { items: Vec::new(), cursor: None }
+}
+
 /// The key that a cursor stands for; `None` without a cursor.
 pub(super) fn decode<K: DeserializeOwned>(cursor: Option<&str>) -> Result<Option<K>, ListError> {
     let Some(cursor) = cursor else { return Ok(None) };
@@ -43,6 +48,35 @@ pub(super) fn decode<K: DeserializeOwned>(cursor: Option<&str>) -> Result<Option
     });
     let bytes = digits.collect::<Option<Vec<u8>>>().ok_or(ListError::Cursor)?;
     serde_json::from_slice(&bytes).map(Some).map_err(|_| ListError::Cursor)
+}
+
+/// The key that a cursor of this tenant's listing stands for.
+pub(super) fn decode_of<K: DeserializeOwned + ListingKey>(
+    tenant: &Tenant,
+    cursor: Option<&str>,
+) -> Result<Option<K>, ListError> {
+    let key: Option<K> = decode(cursor)?;
+    match key {
+        Some(key) if !key.conversation().is_of(tenant) => Err(ListError::Cursor),
+        key => Ok(key),
+    }
+}
+
+/// The key of a row in the listing of one tenant.
+pub(super) trait ListingKey {
+    fn conversation(&self) -> &Scoped<ConversationId>;
+}
+
+impl ListingKey for Scoped<ConversationId> {
+    fn conversation(&self) -> &Scoped<ConversationId> {
+        self
+    }
+}
+
+impl ListingKey for InboxKey {
+    fn conversation(&self) -> &Scoped<ConversationId> {
+        &self.1
+    }
 }
 
 pub(super) fn encode(key: &impl Serialize) -> String {

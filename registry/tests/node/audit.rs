@@ -9,7 +9,7 @@ use abide_actors::audit::AuditEntry;
 use abide_actors::model::Purpose;
 use abide_actors::request::Request;
 use abide_conversation::event::TurnOutcome;
-use abide_conversation::{ConversationId, Step};
+use abide_conversation::{Scoped, Step};
 use serde_json::json;
 
 use crate::flaky_store::FlakyStore;
@@ -28,7 +28,7 @@ model: {provider: scripted, script: [{text: "Well."}]}
 
 /// Waits until there are at least `count` entries, and returns them, newest first.
 pub async fn entries(node: &TestNode, id: &str, count: usize) -> Vec<AuditEntry> {
-    let (id, clock) = (ConversationId::new(id), crate::test_node::clock());
+    let (id, clock) = (Scoped::parse(id).unwrap(), crate::test_node::clock());
     let found_enough = async {
         loop {
             let found = node.store.entries(&id, None, 100, clock.now()).await.unwrap();

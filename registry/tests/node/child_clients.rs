@@ -5,7 +5,7 @@ use std::time::Duration;
 use abide_actors::child_calls::ChildCalls;
 use abide_actors::journal::InboxEntry;
 use abide_actors::live::Signal;
-use abide_conversation::ConversationId;
+use abide_conversation::Scoped;
 use abide_conversation::command::ResolutionAnswer;
 use abide_conversation::event::{EventData, TurnOutcome};
 use abide_registry::live::{StreamItem, Subscription};
@@ -33,7 +33,8 @@ fn is_result(data: &EventData) -> bool {
 
 /// What the descendants of `x` wait for, as its snapshot shows it.
 async fn calls_at_root(node: &TestNode, root: &str) -> Vec<InboxEntry> {
-    let snapshot = node.conversations.snapshot(&ConversationId::new(root)).await.unwrap().unwrap();
+    let snapshot =
+        node.conversations.snapshot(&Scoped::parse(root).unwrap()).await.unwrap().unwrap();
     snapshot.descendants.calls.iter().flat_map(ChildCalls::entries).collect()
 }
 
@@ -114,8 +115,8 @@ async fn root_and_distant_child(cluster: &TestCluster) -> (String, String, [usiz
     cluster.node(0).define(LOCATING_KID).await;
     for root in (0..20).map(|number| format!("x{number}")) {
         // Without a page, the call would end.
-        let _page = connect_client(cluster.node(0), &root);
-        cluster.node(0).hub.wait_until_announced(Duration::from_secs(1)).await;
+        let page = connect_client(cluster.node(0), &root);
+        page.wait_until_announced(Duration::from_secs(1)).await;
         cluster.node(0).send(&root, "go").await.unwrap();
         let kid = child(cluster.node(0), &root).await;
         suspended(cluster.node(0), &kid).await;
@@ -134,7 +135,7 @@ async fn a_page_elsewhere_is_told_of_a_child_whose_node_dies_and_answers_it() {
     let mut cluster = TestCluster::with_policy(2, BOSS, Policy::Rendezvous).await;
     let (root, kid, [page_at, kid_at]) = root_and_distant_child(&cluster).await;
     let mut page = connect_client(cluster.node(page_at), &root);
-    cluster.node(page_at).hub.wait_until_announced(Duration::from_secs(1)).await;
+    page.wait_until_announced(Duration::from_secs(1)).await;
     sleep(Duration::from_secs(60)).await;
     assert_eq!(
         calls_at_root(cluster.node(page_at), &root).await.len(),
@@ -173,7 +174,7 @@ async fn a_page_is_told_live_of_a_child_on_another_node() {
     // Some of the children are on the other node, whatever their names.
     for root in (0..8).map(|number| format!("x{number}")) {
         let mut page = connect_client(cluster.node(0), &root);
-        cluster.node(0).hub.wait_until_announced(Duration::from_secs(1)).await;
+        page.wait_until_announced(Duration::from_secs(1)).await;
         cluster.node(1).send(&root, "go").await.unwrap();
         let kid = child(cluster.node(0), &root).await;
         let opened = next_calls(&mut page).await.expect("the page was not told of the call");

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use abide_actors::request::{IdempotencyKey, Request};
-use abide_conversation::ConversationId;
+use abide_conversation::Scoped;
 use abide_conversation::command::IfBusy;
 use abide_conversation::event::{Event, EventData, TurnOutcome};
 use abide_registry::placement::Policy;
@@ -55,7 +55,7 @@ fn first_request() -> (Request, Vec<IdempotencyKey>) {
 
 async fn kill(node: &TestNode, id: &str) {
     // The conversation may have no actor, or one that is ending.
-    let _ = node.conversations.kill(&ConversationId::new(id)).await;
+    let _ = node.conversations.kill(&Scoped::parse(id).unwrap()).await;
 }
 
 async fn has(node: &TestNode, id: &str, matches: impl Fn(&EventData) -> bool) -> bool {

@@ -7,7 +7,7 @@ use abide_conversation::command::IfBusy;
 use abide_conversation::event::{Event, EventData, TurnOutcome};
 use abide_conversation::message::Outcome;
 use abide_conversation::usage::Usage;
-use abide_conversation::{ConversationId, Principal, Rejection};
+use abide_conversation::{ConversationId, Principal, Rejection, Scoped};
 use serde_json::{Value, json};
 
 use crate::sub_agents::{
@@ -163,7 +163,8 @@ async fn a_grandchild_waits_in_the_inbox_under_the_root_and_is_answered_there() 
     for id in ["x", &middle, &kid] {
         node.wait_until_passivated(id).await;
     }
-    let snapshot = node.conversations.snapshot(&ConversationId::new("x")).await.unwrap().unwrap();
+    let snapshot =
+        node.conversations.snapshot(&Scoped::parse("x").unwrap()).await.unwrap().unwrap();
     assert_eq!(snapshot.in_flight[0].child_conversation_id, Some(ConversationId::new(&*middle)));
     node.approve(&kid, "k").await.unwrap();
     assert_eq!(node.turn_end("x", 1).await, (TurnOutcome::Completed, None));
@@ -346,7 +347,8 @@ async fn what_children_cost_is_added_to_what_their_parents_do() {
     assert_eq!(node.state(&kid).await.usage, used(5, 2));
     assert_eq!(node.state(&middle).await.usage, used(35, 5));
     assert_eq!(node.state("x").await.usage, used(135, 15));
-    let snapshot = node.conversations.snapshot(&ConversationId::new("x")).await.unwrap().unwrap();
+    let snapshot =
+        node.conversations.snapshot(&Scoped::parse("x").unwrap()).await.unwrap().unwrap();
     assert_eq!(snapshot.usage, used(135, 15));
 }
 

@@ -9,7 +9,7 @@ use abide_actors::identity::{Incarnation, NodeName};
 use abide_actors::journal::Holder;
 use abide_actors::request::{ForkRequest, Request, RequestError, SpawnRequest};
 use abide_conversation::event::TurnOutcome;
-use abide_conversation::{AgentName, ConversationId, Principal, Rejection};
+use abide_conversation::{AgentName, ConversationId, Principal, Rejection, Scoped};
 
 use crate::flaky_store::FlakyStore;
 use crate::sub_agents::{BOSS, CAREFUL_KID, KID, all_conversations, child, suspended};
@@ -52,7 +52,7 @@ async fn a_deletion_looks_once_for_children_in_the_journal() {
 async fn a_holder_that_was_replaced_deletes_no_files() {
     let node = TestNode::new(WRITER).await;
     let file = write_file(&node, "kept").await;
-    let id = ConversationId::new("kept");
+    let id = Scoped::parse("kept").unwrap();
     let me = Holder { node: NodeName::new("n"), incarnation: Incarnation::new("1") };
     let next = Holder { node: NodeName::new("m"), ..me.clone() };
     node.store.claim(&id, &next, Some(&me)).await.unwrap();

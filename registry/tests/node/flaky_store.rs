@@ -3,21 +3,23 @@
 
 mod blobs_and_audit;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use abide_actors::journal::{
     Claim, ClaimedConversation, Commit, ConversationSummary, Holder, InboxEntry, InboxFilter,
-    Journal, StoreError, StoredConversation, StoredResponse,
+    Journal, ResponseScope, StoreError, StoredConversation, StoredResponse,
 };
 use abide_conversation::event::Event;
 use abide_conversation::remembered_decision::RememberedDecision;
-use abide_conversation::{AgentName, ConversationId, DecisionId, Revision, Seq, Timestamp};
+use abide_conversation::{
+    AgentName, ConversationId, DecisionId, Revision, Scoped, Seq, Tenant, Timestamp,
+};
 use abide_registry::partition::PartitionSet;
 use abide_registry::store::memory::Memory;
 use abide_registry::store::{
-    KeyChange, KeyList, ListError, Page, Store, StoredAgent, SummaryFilter,
+    KeyChange, KeyList, ListError, Page, ScopedKeyId, Store, StoredAgent, SummaryFilter,
 };
 use async_trait::async_trait;
 use tokio::sync::{Semaphore, watch};
@@ -29,7 +31,7 @@ pub struct Checkpoint {
     /// Whether the writer stops before the write is done, or after.
     before: bool,
     writes: AtomicUsize,
-    reached: watch::Sender<Option<ConversationId>>,
+    reached: watch::Sender<Option<Scoped<ConversationId>>>,
     /// A permit lets the writer go on.
     pub resume: Semaphore,
     /// Whether the writer gets the error of an unreachable store when it goes on.
@@ -49,7 +51,7 @@ impl Checkpoint {
     }
 
     /// Waits until the write is reached. Returns the conversation that it belongs to.
-    pub async fn wait_until_reached(&self) -> ConversationId {
+    pub async fn wait_until_reached(&self) -> Scoped<ConversationId> {
         let mut reached = self.reached.subscribe();
         let id = reached.wait_for(Option::is_some).await.unwrap().clone();
         id.unwrap()
@@ -61,7 +63,7 @@ impl Checkpoint {
     }
 
     /// Holds the writer until the test resumes it. `Err` if the test chose to refuse the write.
-    async fn hold(&self, id: &ConversationId) -> Result<(), StoreError> {
+    async fn hold(&self, id: &Scoped<ConversationId>) -> Result<(), StoreError> {
         self.reached.send_replace(Some(id.clone()));
         self.resume.acquire().await.unwrap().forget();
         if self.refuse.load(Ordering::SeqCst) {
@@ -94,7 +96,7 @@ pub struct FlakyStore {
 }
 
 /// A finished write: its conversation, and the claim under which it was written.
-pub type Write = (ConversationId, Claim);
+pub type Write = (Scoped<ConversationId>, Claim);
 
 impl FlakyStore {
     /// One of several flaky connections to the same store.
@@ -123,7 +125,7 @@ impl FlakyStore {
 impl Journal for FlakyStore {
     async fn claim(
         &self,
-        id: &ConversationId,
+        id: &Scoped<ConversationId>,
         me: &Holder,
         dead: Option<&Holder>,
     ) -> Result<Claim, StoreError> {
@@ -134,13 +136,13 @@ impl Journal for FlakyStore {
         inner.claim(id, me, dead).await
     }
 
-    async fn release(&self, id: &ConversationId, held: &Claim) -> Result<(), StoreError> {
+    async fn release(&self, id: &Scoped<ConversationId>, held: &Claim) -> Result<(), StoreError> {
         self.reachable()?.release(id, held).await
     }
 
     async fn delete(
         &self,
-        id: &ConversationId,
+        id: &Scoped<ConversationId>,
         held: &Claim,
         response: Option<StoredResponse>,
     ) -> Result<(), StoreError> {
@@ -149,7 +151,7 @@ impl Journal for FlakyStore {
 
     async fn append(
         &self,
-        id: &ConversationId,
+        id: &Scoped<ConversationId>,
         held: &Claim,
         commit: Commit,
     ) -> Result<(), StoreError> {
@@ -170,26 +172,29 @@ impl Journal for FlakyStore {
         Ok(())
     }
 
-    async fn load(&self, id: &ConversationId) -> Result<Option<StoredConversation>, StoreError> {
+    async fn load(
+        &self,
+        id: &Scoped<ConversationId>,
+    ) -> Result<Option<StoredConversation>, StoreError> {
         self.reachable()?.load(id).await
     }
 
     async fn claim_and_load(
         &self,
-        id: &ConversationId,
+        id: &Scoped<ConversationId>,
         me: &Holder,
         dead: Option<&Holder>,
     ) -> Result<ClaimedConversation, StoreError> {
         self.reachable()?.claim_and_load(id, me, dead).await
     }
 
-    async fn reset_deaths(&self, id: &ConversationId) -> Result<(), StoreError> {
+    async fn reset_deaths(&self, id: &Scoped<ConversationId>) -> Result<(), StoreError> {
         self.reachable()?.reset_deaths(id).await
     }
 
     async fn events(
         &self,
-        id: &ConversationId,
+        id: &Scoped<ConversationId>,
         after: Seq,
         limit: usize,
     ) -> Result<Vec<Event>, StoreError> {
@@ -201,7 +206,7 @@ impl Journal for FlakyStore {
 
     async fn own_events(
         &self,
-        id: &ConversationId,
+        id: &Scoped<ConversationId>,
         after: Seq,
         limit: usize,
     ) -> Result<Vec<Event>, StoreError> {
@@ -212,16 +217,23 @@ impl Journal for FlakyStore {
 
     async fn events_before(
         &self,
-        id: &ConversationId,
+        id: &Scoped<ConversationId>,
         before: Seq,
         limit: usize,
     ) -> Result<Vec<Event>, StoreError> {
         self.reachable()?.events_before(id, before, limit).await
     }
 
+    async fn summary(
+        &self,
+        id: &Scoped<ConversationId>,
+    ) -> Result<Option<ConversationSummary>, StoreError> {
+        self.reachable()?.summary(id).await
+    }
+
     async fn stored_response(
         &self,
-        scope: &str,
+        scope: &ResponseScope,
         key: &str,
         now: Timestamp,
     ) -> Result<Option<StoredResponse>, StoreError> {
@@ -231,36 +243,41 @@ impl Journal for FlakyStore {
 
 #[async_trait]
 impl Store for FlakyStore {
-    async fn current_claim(&self, id: &ConversationId) -> Result<Option<Claim>, StoreError> {
-        self.reachable()?.current_claim(id).await
-    }
-
-    async fn summary(
+    async fn current_claim(
         &self,
-        id: &ConversationId,
-    ) -> Result<Option<ConversationSummary>, StoreError> {
-        self.reachable()?.summary(id).await
+        id: &Scoped<ConversationId>,
+    ) -> Result<Option<Claim>, StoreError> {
+        self.reachable()?.current_claim(id).await
     }
 
     async fn conversations(
         &self,
+        tenant: &Tenant,
         filter: &SummaryFilter,
         cursor: Option<&str>,
         limit: usize,
-    ) -> Result<Page<(ConversationId, ConversationSummary)>, ListError> {
-        self.reachable()?.conversations(filter, cursor, limit).await
+    ) -> Result<Page<(Scoped<ConversationId>, ConversationSummary)>, ListError> {
+        self.reachable()?.conversations(tenant, filter, cursor, limit).await
     }
 
     async fn inbox(
         &self,
+        tenant: &Tenant,
         filter: &InboxFilter,
         cursor: Option<&str>,
         limit: usize,
     ) -> Result<Page<InboxEntry>, ListError> {
-        self.reachable()?.inbox(filter, cursor, limit).await
+        self.reachable()?.inbox(tenant, filter, cursor, limit).await
     }
 
-    async fn alarms(&self, limit: usize) -> Result<Vec<(ConversationId, Timestamp)>, StoreError> {
+    async fn tenants(&self) -> Result<BTreeSet<Tenant>, StoreError> {
+        self.reachable()?.tenants().await
+    }
+
+    async fn alarms(
+        &self,
+        limit: usize,
+    ) -> Result<Vec<(Scoped<ConversationId>, Timestamp)>, StoreError> {
         self.reachable()?.alarms(limit).await
     }
 
@@ -269,7 +286,7 @@ impl Store for FlakyStore {
         partitions: &PartitionSet,
         until: Timestamp,
         limit: usize,
-    ) -> Result<Vec<(ConversationId, Timestamp)>, StoreError> {
+    ) -> Result<Vec<(Scoped<ConversationId>, Timestamp)>, StoreError> {
         self.reachable()?.due_alarms(partitions, until, limit).await
     }
 
@@ -278,7 +295,7 @@ impl Store for FlakyStore {
         partitions: &PartitionSet,
         cursor: Option<&str>,
         limit: usize,
-    ) -> Result<Page<(ConversationId, Option<Claim>)>, ListError> {
+    ) -> Result<Page<(Scoped<ConversationId>, Option<Claim>)>, ListError> {
         self.reachable()?.active(partitions, cursor, limit).await
     }
 
@@ -290,17 +307,17 @@ impl Store for FlakyStore {
         self.reachable()?.keys(known).await
     }
 
-    async fn mark_keys_used(&self, used: &[(String, Timestamp)]) -> Result<(), StoreError> {
+    async fn mark_keys_used(&self, used: &[(ScopedKeyId, Timestamp)]) -> Result<(), StoreError> {
         self.reachable()?.mark_keys_used(used).await
     }
 
-    async fn keys_used(&self) -> Result<BTreeMap<String, Timestamp>, StoreError> {
-        self.reachable()?.keys_used().await
+    async fn keys_used(&self, tenant: &Tenant) -> Result<BTreeMap<String, Timestamp>, StoreError> {
+        self.reachable()?.keys_used(tenant).await
     }
 
     async fn reserve(
         &self,
-        scope: &str,
+        scope: &ResponseScope,
         response: StoredResponse,
         now: Timestamp,
     ) -> Result<bool, StoreError> {
@@ -309,40 +326,45 @@ impl Store for FlakyStore {
 
     async fn put_agent(
         &self,
+        tenant: &Tenant,
         agent: StoredAgent,
         response: Option<StoredResponse>,
     ) -> Result<bool, StoreError> {
-        self.reachable()?.put_agent(agent, response).await
+        self.reachable()?.put_agent(tenant, agent, response).await
     }
 
     async fn put_agent_if(
         &self,
+        tenant: &Tenant,
         agent: StoredAgent,
         response: Option<StoredResponse>,
         newest: Option<&Revision>,
     ) -> Result<bool, StoreError> {
-        self.reachable()?.put_agent_if(agent, response, newest).await
+        self.reachable()?.put_agent_if(tenant, agent, response, newest).await
     }
 
-    async fn agent(&self, name: &AgentName) -> Result<Option<StoredAgent>, StoreError> {
+    async fn agent(&self, name: &Scoped<AgentName>) -> Result<Option<StoredAgent>, StoreError> {
         self.reachable()?.agent(name).await
     }
 
-    async fn newest(&self, name: &AgentName) -> Result<Option<Revision>, StoreError> {
+    async fn newest(&self, name: &Scoped<AgentName>) -> Result<Option<Revision>, StoreError> {
         self.reachable()?.newest(name).await
     }
 
-    async fn revision(&self, revision: &Revision) -> Result<Option<StoredAgent>, StoreError> {
+    async fn revision(
+        &self,
+        revision: &Scoped<Revision>,
+    ) -> Result<Option<StoredAgent>, StoreError> {
         self.reachable()?.revision(revision).await
     }
 
-    async fn agents(&self) -> Result<Vec<StoredAgent>, StoreError> {
-        self.reachable()?.agents().await
+    async fn agents(&self, tenant: &Tenant) -> Result<Vec<StoredAgent>, StoreError> {
+        self.reachable()?.agents(tenant).await
     }
 
     async fn delete_agent(
         &self,
-        name: &AgentName,
+        name: &Scoped<AgentName>,
         response: Option<StoredResponse>,
     ) -> Result<bool, StoreError> {
         self.reachable()?.delete_agent(name, response).await
@@ -350,14 +372,17 @@ impl Store for FlakyStore {
 
     async fn set_decision(
         &self,
-        agent: &AgentName,
+        agent: &Scoped<AgentName>,
         id: &DecisionId,
         decision: Option<&RememberedDecision>,
     ) -> Result<bool, StoreError> {
         self.reachable()?.set_decision(agent, id, decision).await
     }
 
-    async fn decisions(&self, agent: &AgentName) -> Result<Vec<RememberedDecision>, StoreError> {
+    async fn decisions(
+        &self,
+        agent: &Scoped<AgentName>,
+    ) -> Result<Vec<RememberedDecision>, StoreError> {
         self.reachable()?.decisions(agent).await
     }
 }

@@ -11,7 +11,7 @@ use abide_conversation::command::ResolutionAnswer;
 use abide_conversation::event::{Event, EventData};
 use abide_conversation::message::{ErrorType, Outcome};
 use abide_conversation::permission::{Decision, Verdict};
-use abide_conversation::{ConversationId, Principal, Seq};
+use abide_conversation::{Principal, Scoped, Seq};
 use abide_registry::store::memory::Memory;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -372,7 +372,7 @@ async fn with_forged_journal(
     events.truncate(last + 1);
     tamper(&mut events[last].data);
     let store = Arc::new(Memory::default());
-    let id = ConversationId::new(ID);
+    let id = Scoped::parse(ID).unwrap();
     let before = Holder { node: NodeName::new("n"), incarnation: Incarnation::new("0") };
     let held = store.claim(&id, &before, None).await.unwrap();
     let mut summary = original.store.summary(&id).await.unwrap().unwrap();

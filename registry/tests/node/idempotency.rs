@@ -1,7 +1,7 @@
 //! A repeated request gets the first answer, and nothing happens twice.
 
 use abide_actors::request::{IdempotencyKey, Reply, Request, RequestError};
-use abide_conversation::ConversationId;
+use abide_conversation::Scoped;
 use abide_conversation::command::IfBusy;
 use abide_conversation::event::EventData;
 
@@ -53,7 +53,7 @@ async fn a_deleted_conversation_is_gone_and_a_repeated_delete_succeeds() {
     let gone = node.deliver("x", Request::Cancel).await;
     assert!(matches!(gone, Err(RequestError::Rejected(_))), "{gone:?}");
     assert!(node.journal("x").await.is_empty());
-    assert!(node.conversations.snapshot(&ConversationId::new("x")).await.unwrap().is_none());
+    assert!(node.conversations.snapshot(&Scoped::parse("x").unwrap()).await.unwrap().is_none());
     node.send("x", "hi").await.unwrap();
     node.turn_end("x", 1).await;
     node.check("x").await;

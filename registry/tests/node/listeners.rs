@@ -7,7 +7,7 @@ use std::time::Duration;
 use abide_actors::live::Signal;
 use abide_conversation::command::{IfBusy, ResolutionAnswer};
 use abide_conversation::event::{EventData, TurnOutcome};
-use abide_conversation::{ConversationId, Seq};
+use abide_conversation::{Scoped, Seq};
 use abide_registry::live::StreamItem;
 use abide_registry::membership::LinkState;
 use abide_registry::protocol::CallRequest;
@@ -43,9 +43,9 @@ impl Listener {
         let seqs = Arc::new(Mutex::new(Vec::new()));
         let journal_reads = Arc::new(AtomicU32::new(0));
         let (received, reads): (Arc<Mutex<Vec<Seq>>>, _) = (seqs.clone(), journal_reads.clone());
-        let (store, id) = (node.store.clone(), ConversationId::new(id));
+        let (store, id) = (node.store.clone(), Scoped::parse(id).unwrap());
         let mut stream = node.hub.subscribe(&id);
-        node.hub.wait_until_announced(Duration::from_secs(1)).await;
+        stream.wait_until_announced(Duration::from_secs(1)).await;
         let task = tokio::spawn(async move {
             while let Some(item) = stream.next().await {
                 let last = received.lock().unwrap().last().copied().unwrap_or_default();
@@ -168,7 +168,7 @@ async fn a_listener_misses_nothing_when_relays_are_lost_or_too_many() {
             let payload = json!({"n": n});
             let call = abide_conversation::CallId::new("c");
             let signal = Signal::Progress { call, payload };
-            abide_actors::live::LiveSink::publish(hub, &ConversationId::new("x"), signal);
+            abide_actors::live::LiveSink::publish(hub, &Scoped::parse("x").unwrap(), signal);
         }
     }
     cluster.network.carry_everything();
@@ -232,7 +232,7 @@ async fn a_client_on_another_node_keeps_a_client_call_open() {
 async fn a_client_of_a_dead_node_no_longer_counts() {
     let mut cluster = TestCluster::new(2, LOCATING_AGENT).await;
     let client = connect_client(cluster.node(1), "x");
-    cluster.node(1).hub.wait_until_announced(Duration::from_secs(1)).await;
+    client.wait_until_announced(Duration::from_secs(1)).await;
     cluster.node(0).send("x", "go").await.unwrap();
     cluster.node(0).poll_for_event("x", suspended).await;
     tokio::time::sleep(Duration::from_secs(20)).await;

@@ -33,6 +33,7 @@ mod router;
 mod storm;
 mod sub_agents;
 mod summaries;
+mod tenants;
 mod test_clock;
 mod test_cluster;
 mod test_model;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use abide_actors::tools::native::{Context, NativeTool};
 use abide_actors::tools::{Extensions, ToolReturn};
-use abide_conversation::BlobId;
+use abide_conversation::Scoped;
 use abide_conversation::command::ResolutionAnswer;
 use abide_conversation::event::{EventData, TurnOutcome};
 use abide_registry::store::memory::Memory;
@@ -73,7 +73,7 @@ async fn result_without_bytes(node: &TestNode, call: &str) -> Value {
 }
 
 async fn bytes(node: &TestNode, source: &Value) -> Vec<u8> {
-    let id = BlobId::parse(source["blobId"].as_str().unwrap()).unwrap();
+    let id = Scoped::parse(source["blobId"].as_str().unwrap()).unwrap();
     node.store.blob(&id).await.unwrap().unwrap().bytes().to_vec()
 }
 
@@ -141,7 +141,7 @@ async fn a_deleted_blob_is_named_to_the_model_and_stops_no_turn() {
     node.send("x", "go").await.unwrap();
     node.turn_end("x", 1).await;
     let source = result_without_bytes(&node, "c").await["result"][0]["source"].clone();
-    let id = BlobId::parse(source["blobId"].as_str().unwrap()).unwrap();
+    let id = Scoped::parse(source["blobId"].as_str().unwrap()).unwrap();
     assert_eq!(node.store.delete_blob(&id).await, Ok(true));
     node.send("x", "and now?").await.unwrap();
     assert_eq!(node.turn_end("x", 2).await, (TurnOutcome::Completed, None));

@@ -7,7 +7,7 @@ use abide_actors::journal::{Commit, ConversationSummary, Holder, Journal};
 use abide_actors::request::{ForkRequest, Request};
 use abide_conversation::event::{Created, Event, EventData, TurnOutcome, Unknown};
 use abide_conversation::state::ConversationStatus;
-use abide_conversation::{AgentName, ConversationId, Seq, State, Timestamp};
+use abide_conversation::{AgentName, ConversationId, Scoped, Seq, State, Timestamp};
 use abide_registry::store::memory::Memory;
 
 use serde_json::{Map, json};
@@ -22,7 +22,7 @@ const TURNS: usize = 20;
 /// A journal of two events, one of them unknown, whose writer has released it.
 async fn written() -> Arc<Memory> {
     let store = Arc::new(Memory::default());
-    let id = ConversationId::new("x");
+    let id = Scoped::parse("x").unwrap();
     let agent = AgentName::new("a");
     let newer = Holder { node: NodeName::new("newer"), incarnation: Incarnation::new("1") };
     let held = store.claim(&id, &newer, None).await.unwrap();
@@ -66,7 +66,7 @@ async fn a_conversation_goes_on_after_an_event_that_its_node_does_not_know() {
         assert_eq!(node.turn_end("x", n).await, (TurnOutcome::Completed, None));
     }
     node.check("x").await;
-    let loaded = store.load(&ConversationId::new("x")).await.unwrap().unwrap();
+    let loaded = store.load(&Scoped::parse("x").unwrap()).await.unwrap().unwrap();
     assert_eq!(loaded.state, State::default(), "a state was cached that lacks the unknown event");
     let journal = node.journal("x").await;
     assert!(journal.len() > 64);

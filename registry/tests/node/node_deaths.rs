@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use abide_actors::request::Request;
-use abide_conversation::ConversationId;
+use abide_conversation::Scoped;
 use abide_conversation::event::{Event, EventData, TurnOutcome};
 use serde_json::json;
 use tokio::time::Instant;
@@ -184,7 +184,7 @@ async fn an_alarm_of_a_dead_holder_fires_in_time() {
     cluster
         .node(0)
         .conversations
-        .start(&abide_conversation::ConversationId::new(&*id))
+        .start(&abide_conversation::Scoped::parse(&id).unwrap())
         .await
         .unwrap();
     tokio::time::sleep(Duration::from_millis(4_900)).await;
@@ -276,7 +276,7 @@ async fn no_conversation_ends_more_than_five_processes() {
     }
     assert_eq!(cluster.run_count("x", "c"), 5);
     cluster.release_all();
-    cluster.node(rest[0]).conversations.retry(&ConversationId::new("x")).await.unwrap();
+    cluster.node(rest[0]).conversations.retry(&Scoped::parse("x").unwrap()).await.unwrap();
     assert_eq!(cluster.node(rest[1]).turn_end("x", 1).await, (TurnOutcome::Completed, None));
     assert!(quarantined_ids(&cluster, rest[1]).await.is_empty());
     cluster.check_writes();
@@ -291,7 +291,7 @@ async fn a_conversation_that_ended_its_processes_can_be_released_and_deleted() {
         while kill_holder(&mut cluster).await {}
         cluster.release_all();
         if release {
-            let id = ConversationId::new("x");
+            let id = Scoped::parse("x").unwrap();
             assert!(cluster.node(1).conversations.release(&id, false).await.unwrap());
         } else {
             cluster.node(1).deliver("x", Request::Delete).await.unwrap();

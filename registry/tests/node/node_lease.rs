@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use abide_actors::request::RequestError;
-use abide_conversation::ConversationId;
+use abide_conversation::Scoped;
 use abide_conversation::event::{EventData, TurnOutcome};
 use abide_registry::membership::LinkState;
 
@@ -214,7 +214,7 @@ async fn a_call_that_waited_past_its_deadline_for_a_holder_is_not_carried_out() 
     cluster.set_link_one_way(1, 0, LinkState::Refused);
     tokio::time::sleep(Duration::from_secs(2)).await;
     cluster.node(1).wait_until_passivated("x").await;
-    cluster.node(0).conversations.start(&ConversationId::new("x")).await.unwrap();
+    cluster.node(0).conversations.start(&Scoped::parse("x").unwrap()).await.unwrap();
     let refused = cluster.node(2).approve("x", "c").await;
     assert!(
         matches!(refused, Err(RequestError::Unavailable(_) | RequestError::Lost)),

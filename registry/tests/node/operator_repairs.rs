@@ -7,7 +7,7 @@ use abide_actors::identity::NodeName;
 use abide_actors::request::{FailCallRequest, Reply, Request, RequestError};
 use abide_conversation::command::IfBusy;
 use abide_conversation::event::{EventData, TurnOutcome};
-use abide_conversation::{CallId, ConversationId, Principal, Rejection};
+use abide_conversation::{CallId, ConversationId, Principal, Rejection, Scoped};
 use abide_registry::router::MoveError;
 use futures::future::join_all;
 use serde_json::json;
@@ -25,8 +25,8 @@ model: {provider: scripted, script: [{text: "Well."}]}
 "#;
 const COMPLETED: (TurnOutcome, Option<String>) = (TurnOutcome::Completed, None);
 
-fn id(id: &str) -> ConversationId {
-    ConversationId::new(id)
+fn id(id: &str) -> Scoped<ConversationId> {
+    Scoped::parse(id).unwrap()
 }
 
 fn fail(call: &str) -> Request {

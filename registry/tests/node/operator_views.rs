@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use abide_actors::identity::NodeName;
 use abide_actors::request::Request;
-use abide_conversation::ConversationId;
 use abide_conversation::event::TurnOutcome;
+use abide_conversation::{ConversationId, Scoped};
 use abide_registry::membership::LinkState;
 use tokio::time::Instant;
 
@@ -14,8 +14,8 @@ use crate::revival::HOLD_AGENT;
 use crate::test_cluster::{DeathMode, TestCluster};
 use crate::test_node::TestNode;
 
-fn id(id: &str) -> ConversationId {
-    ConversationId::new(id)
+fn id(id: &str) -> Scoped<ConversationId> {
+    Scoped::parse(id).unwrap()
 }
 
 pub async fn crash_into_quarantine(node: &TestNode, name: &str) {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use abide_actors::snapshot::Snapshot;
-use abide_conversation::ConversationId;
+use abide_conversation::Scoped;
 use abide_conversation::command::ResolutionAnswer;
 use abide_conversation::event::{Event, EventData, TodoStatus, TurnOutcome};
 use abide_conversation::permission::PermissionPhase;
@@ -92,7 +92,7 @@ impl<'a> Dialogue<'a> {
 }
 
 async fn snapshot(node: &TestNode) -> Snapshot {
-    node.conversations.snapshot(&ConversationId::new("x")).await.unwrap().unwrap()
+    node.conversations.snapshot(&Scoped::parse("x").unwrap()).await.unwrap().unwrap()
 }
 
 #[tokio::test(start_paused = true)]

@@ -5,7 +5,7 @@ use abide_actors::request::{RememberRequest, Request, ResolveRequest};
 use abide_conversation::command::ResolutionAnswer;
 use abide_conversation::event::{EventData, TurnOutcome};
 use abide_conversation::remembered_decision::{Match, Scope};
-use abide_conversation::{AgentName, CallId, Principal};
+use abide_conversation::{CallId, Principal, Scoped};
 
 use crate::revival::APPROVAL_AGENT;
 use crate::test_cluster::{DeathMode, TestCluster};
@@ -40,7 +40,7 @@ async fn an_agents_decision_survives_the_node_that_took_it() {
     cluster.node(1).send("y", "go").await.unwrap();
     assert_eq!(cluster.node(1).turn_end("y", 1).await, (TurnOutcome::Completed, None));
     assert!(!cluster.node(1).journal("y").await.iter().any(|event| suspended(&event.data)));
-    let decisions = cluster.node(1).catalog.decisions(&AgentName::new("a")).await.unwrap();
+    let decisions = cluster.node(1).catalog.decisions(&Scoped::parse("a").unwrap()).await.unwrap();
     assert_eq!(decisions.len(), 1);
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use abide_actors::conversation::ConversationMsg;
 use abide_actors::journal::StoreError;
 use abide_actors::request::RequestError;
-use abide_conversation::ConversationId;
+use abide_conversation::Scoped;
 use abide_conversation::event::{EventData, TurnOutcome};
 use abide_registry::router::Location;
 use abide_registry::store::Store;
@@ -39,7 +39,7 @@ async fn a_killed_actor_runs_its_tool_again_as_a_higher_attempt() {
     let node = TestNode::new(HOLD_AGENT).await;
     node.send("x", "go").await.unwrap();
     node.wait_for_holds(1).await;
-    assert!(node.conversations.kill(&ConversationId::new("x")).await.unwrap());
+    assert!(node.conversations.kill(&Scoped::parse("x").unwrap()).await.unwrap());
     node.wait_for_holds(2).await;
     node.tools.release.add_permits(1);
     assert_eq!(node.turn_end("x", 1).await, (TurnOutcome::Completed, None));
@@ -87,8 +87,9 @@ async fn a_waiting_conversation_leaves_memory_and_an_answer_brings_it_back() {
     let node = TestNode::new(APPROVAL_AGENT).await;
     node.send("x", "go").await.unwrap();
     node.wait_until_passivated("x").await;
-    assert!(node.store.current_claim(&ConversationId::new("x")).await.unwrap().is_none());
-    let snapshot = node.conversations.snapshot(&ConversationId::new("x")).await.unwrap().unwrap();
+    assert!(node.store.current_claim(&Scoped::parse("x").unwrap()).await.unwrap().is_none());
+    let snapshot =
+        node.conversations.snapshot(&Scoped::parse("x").unwrap()).await.unwrap().unwrap();
     assert!(snapshot.holder.is_none() && snapshot.pending.len() == 1);
     assert!(node.conversations.table().is_empty(), "a snapshot started an actor");
     node.tools.release.add_permits(1);
@@ -120,7 +121,7 @@ async fn a_kill_gives_a_call_no_more_time() {
     node.send("x", "go").await.unwrap();
     let suspended = node.wait_for_event("x", |data| matches!(data, EventData::Suspension(_))).await;
     tokio::time::advance(Duration::from_secs(300)).await;
-    node.conversations.ensure_started(&ConversationId::new("x")).await.unwrap();
+    node.conversations.ensure_started(&Scoped::parse("x").unwrap()).await.unwrap();
     node.kill("x").await;
     let result = node.wait_for_event("x", |data| matches!(data, EventData::ToolResult(_))).await;
     let waited = result.at.duration_since(suspended.at).as_secs();
@@ -266,7 +267,7 @@ async fn a_request_to_an_actor_that_is_ending_goes_to_its_successor() {
     let node = TestNode::new(APPROVAL_AGENT).await;
     node.send("x", "go").await.unwrap();
     node.poll_for_event("x", |data| matches!(data, EventData::Suspension(_))).await;
-    let first = node.conversations.ensure_started(&ConversationId::new("x")).await.unwrap();
+    let first = node.conversations.ensure_started(&Scoped::parse("x").unwrap()).await.unwrap();
     let Location::Here(first) = first else { panic!("the conversation is not live on this node") };
     // The idle timer fires, and the answer follows it in the mailbox.
     for handled in 0..10 {

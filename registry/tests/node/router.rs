@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use abide_actors::conversation::ConversationMsg;
 use abide_actors::request::{IdempotencyKey, Request, RequestError};
-use abide_conversation::ConversationId;
+use abide_conversation::Scoped;
 use abide_conversation::command::IfBusy;
 use abide_conversation::event::{EventData, TurnOutcome};
 use abide_registry::member::ProcessId;
@@ -88,7 +88,7 @@ async fn a_stale_cached_answer_is_corrected() {
     let busy = zero.send("x", "now").await;
     assert!(matches!(busy, Err(RequestError::Rejected(_))), "{busy:?}");
     one.wait_until_passivated("x").await;
-    two.conversations.start(&ConversationId::new("x")).await.unwrap();
+    two.conversations.start(&Scoped::parse("x").unwrap()).await.unwrap();
     assert_eq!(cluster.live_on("x"), [2]);
     cluster.release_all();
     zero.approve("x", "c").await.unwrap();
@@ -103,7 +103,7 @@ async fn a_request_finds_a_conversation_that_is_being_passivated_or_killed() {
     let (zero, one) = (cluster.node(0), cluster.node(1));
     zero.send("x", "go").await.unwrap();
     zero.poll_for_event("x", |data| matches!(data, EventData::Suspension(_))).await;
-    let leaving = zero.conversations.table().get(&ConversationId::new("x")).unwrap();
+    let leaving = zero.conversations.table().get(&Scoped::parse("x").unwrap()).unwrap();
     for handled in 0..10 {
         leaving.actor.cast(ConversationMsg::IdleTimeout(handled)).unwrap();
     }
@@ -235,7 +235,7 @@ async fn conversations_are_placed_as_the_policy_says() {
         cluster.node(n % 3).send(&id, "go").await.unwrap();
         let first = cluster.live_on(&id);
         cluster.node(first[0]).wait_until_passivated(&id).await;
-        cluster.node((n + 1) % 3).conversations.start(&ConversationId::new(&*id)).await.unwrap();
+        cluster.node((n + 1) % 3).conversations.start(&Scoped::parse(&id).unwrap()).await.unwrap();
         assert_eq!(cluster.live_on(&id), first, "{id}");
     }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use abide_actors::request::{IdempotencyKey, Reply, Request, RequestError, ResolveRequest};
 use abide_conversation::command::{IfBusy, ResolutionAnswer};
 use abide_conversation::event::{Event, EventData};
-use abide_conversation::{CallId, ConversationId, Principal, Seq, TurnId, wanted};
+use abide_conversation::{CallId, Principal, Scoped, Seq, TurnId, wanted};
 use abide_registry::membership::LinkState;
 use abide_registry::placement::Policy;
 use tokio::task::JoinHandle;
@@ -92,7 +92,9 @@ impl Storm {
                 11 => {
                     let id = format!("x{}", self.random.below(CONVERSATIONS));
                     let conversations = self.cluster.node(node).conversations.clone();
-                    tokio::spawn(async move { conversations.kill(&ConversationId::new(id)).await });
+                    tokio::spawn(
+                        async move { conversations.kill(&Scoped::parse(&id).unwrap()).await },
+                    );
                 }
                 12 if running.len() > 1 => {
                     let mode =
@@ -141,7 +143,7 @@ impl Storm {
         };
         let repeats = if self.random.below(2) == 0 { vec![key] } else { Vec::new() };
         let conversations = self.cluster.node(node).conversations.clone();
-        let (to, request) = (ConversationId::new(&*id), user_message(&text, IfBusy::Queue));
+        let (to, request) = (Scoped::parse(&id).unwrap(), user_message(&text, IfBusy::Queue));
         let reply = tokio::spawn(async move { conversations.deliver(&to, request, repeats).await });
         self.sent.push(SentMessage { id, text, reply });
     }
@@ -158,7 +160,7 @@ impl Storm {
             remember: None,
         });
         let conversations = self.cluster.node(node).conversations.clone();
-        let to = ConversationId::new(&*id);
+        let to = Scoped::parse(&id).unwrap();
         let reply =
             tokio::spawn(async move { conversations.deliver(&to, request, Vec::new()).await });
         self.resolved.push((id, reply));

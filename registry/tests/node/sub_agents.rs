@@ -5,7 +5,7 @@ use std::time::Duration;
 use abide_actors::journal::{InboxEntry, InboxFilter};
 use abide_conversation::event::{Event, EventData};
 use abide_conversation::message::Ui;
-use abide_conversation::{Attempt, ConversationId, wanted};
+use abide_conversation::{Attempt, Scoped, Tenant, wanted};
 use abide_registry::store::SummaryFilter;
 
 use crate::test_node::TestNode;
@@ -89,7 +89,7 @@ pub fn result_ui(events: &[Event], call: &str) -> Option<Ui> {
 }
 
 pub async fn inbox(node: &TestNode) -> Vec<InboxEntry> {
-    node.store.inbox(&InboxFilter::default(), None, 1_000).await.unwrap().items
+    node.store.inbox(&Tenant::default(), &InboxFilter::default(), None, 1_000).await.unwrap().items
 }
 
 /// Waits for a suspension in a conversation.
@@ -99,7 +99,11 @@ pub async fn suspended(node: &TestNode, id: &str) {
 
 /// The ids of all conversations.
 pub async fn all_conversations(node: &TestNode) -> Vec<String> {
-    let all = node.store.conversations(&SummaryFilter::default(), None, 1_000).await.unwrap();
+    let all = node
+        .store
+        .conversations(&Tenant::default(), &SummaryFilter::default(), None, 1_000)
+        .await
+        .unwrap();
     all.items.into_iter().map(|(id, _)| id.to_string()).collect()
 }
 
@@ -116,7 +120,7 @@ pub async fn check_all_settled(node: &TestNode) {
     }
     for id in all {
         node.check(&id).await;
-        let summary = node.store.summary(&ConversationId::new(&*id)).await.unwrap().unwrap();
+        let summary = node.store.summary(&Scoped::parse(&id).unwrap()).await.unwrap().unwrap();
         assert!(!summary.active && summary.alarm.is_none(), "{id}: {summary:?}");
     }
     assert_eq!(inbox(node).await, []);

@@ -9,7 +9,7 @@ use std::time::Duration;
 use abide_actors::clock::Clock;
 use abide_actors::identity::{Incarnation, NodeName};
 use abide_actors::journal::{Holder, StoreError};
-use abide_conversation::{ConversationId, Timestamp};
+use abide_conversation::{ConversationId, Scoped, Timestamp};
 use abide_registry::host::{HostMsg, RemoteCall};
 use abide_registry::member::ProcessId;
 use abide_registry::membership::{
@@ -202,13 +202,13 @@ impl TestCluster {
 
     /// The numbers of the nodes on which the conversation's actor is live.
     pub fn live_on(&self, id: &str) -> Vec<usize> {
-        let id = ConversationId::new(id);
+        let id = Scoped::parse(id).unwrap();
         let live = |number: &usize| self.node(*number).conversations.table().get(&id).is_some();
         self.running().into_iter().filter(live).collect()
     }
 
     pub async fn holder(&self, id: &str) -> Option<Holder> {
-        let claim = self.store.current_claim(&ConversationId::new(id)).await.unwrap();
+        let claim = self.store.current_claim(&Scoped::parse(id).unwrap()).await.unwrap();
         claim.map(|claim| claim.holder)
     }
 
@@ -235,13 +235,14 @@ impl TestCluster {
     pub fn id_in_partitions_of(&self, number: usize) -> String {
         let view = self.node(number).conversations.cluster().view();
         let owned =
-            |id: &String| view.partitions.contains((&ConversationId::new(id.as_str())).into());
+            |id: &String| view.partitions.contains((&Scoped::parse(id.as_str()).unwrap()).into());
         (0..).map(|n| format!("x{n}")).find(owned).unwrap()
     }
 
     /// Checks that at most one node wrote in each epoch, and that epochs only grew.
     pub fn check_writes(&self) {
-        let mut last: BTreeMap<&ConversationId, &abide_actors::journal::Claim> = BTreeMap::new();
+        let mut last: BTreeMap<&Scoped<ConversationId>, &abide_actors::journal::Claim> =
+            BTreeMap::new();
         let writes = self.writes.lock().unwrap();
         for (id, claim) in writes.iter() {
             if let Some(before) = last.insert(id, claim) {

@@ -21,7 +21,7 @@ use abide_actors::workspace::Workspaces;
 use abide_conversation::command::{IfBusy, ResolutionAnswer};
 use abide_conversation::event::{AnswerFormat, Event, EventData, TurnOutcome};
 use abide_conversation::{
-    AgentName, CallId, ConversationId, Principal, Seq, State, replay, wanted,
+    AgentName, CallId, Principal, Scoped, Seq, State, Tenant, replay, wanted,
 };
 use abide_registry::agent_catalog::AgentCatalog;
 use abide_registry::host::{HostMsg, Quarantined};
@@ -183,6 +183,7 @@ impl TestNode {
                 version: String::new(),
                 protocol_version: abide_registry::protocol::PROTOCOL_VERSION,
                 handshake_version: abide_registry::protocol::HANDSHAKE_VERSION,
+                live_directory_version: abide_registry::protocol::LIVE_DIRECTORY_VERSION,
                 ports: Vec::new(),
                 since: clock.now(),
                 lease_ms: u64::try_from(LEASE.as_millis()).unwrap(),
@@ -192,6 +193,7 @@ impl TestNode {
             membership,
             agents: catalog.clone(),
             model: model.clone(),
+            credentials: Arc::new(abide_actors::credentials::NoCredentials),
             executors: Executors::new(
                 extensions,
                 builtin_services(&clock),
@@ -214,9 +216,14 @@ impl TestNode {
 
     /// Publishes this definition as the newest of its name.
     pub async fn define(&self, agent: &str) {
+        self.define_for(&Tenant::default(), agent).await;
+    }
+
+    /// Publishes this definition as the newest of its name in a tenant.
+    pub async fn define_for(&self, tenant: &Tenant, agent: &str) {
         let source = from_text(agent, Format::Yaml).unwrap();
         let parsed = Definition::parse(source, self.catalog.natives()).unwrap();
-        self.catalog.put(parsed.definition, None).await.unwrap();
+        self.catalog.put(tenant, parsed.definition, None).await.unwrap();
     }
 
     pub async fn deliver(&self, id: &str, request: Request) -> Result<Reply, RequestError> {
@@ -229,7 +236,7 @@ impl TestNode {
         request: Request,
         keys: Vec<IdempotencyKey>,
     ) -> Result<Reply, RequestError> {
-        self.conversations.deliver(&ConversationId::new(id), request, keys).await
+        self.conversations.deliver(&Scoped::parse(id).unwrap(), request, keys).await
     }
 
     pub async fn send(&self, id: &str, text: &str) -> Result<Reply, RequestError> {
@@ -259,21 +266,21 @@ impl TestNode {
 
     /// Crashes the conversation's actor, if there is one.
     pub async fn kill(&self, id: &str) {
-        self.conversations.kill(&ConversationId::new(id)).await.unwrap();
+        self.conversations.kill(&Scoped::parse(id).unwrap()).await.unwrap();
     }
 
     pub async fn quarantine(&self, id: &str) -> Option<Quarantined> {
-        let details = self.conversations.get_actor(&ConversationId::new(id)).await;
+        let details = self.conversations.get_actor(&Scoped::parse(id).unwrap()).await;
         details.ok().flatten().and_then(|details| details.quarantined)
     }
 
     pub async fn journal(&self, id: &str) -> Vec<Event> {
-        self.store.events(&ConversationId::new(id), Seq::ZERO, 10_000).await.unwrap()
+        self.store.events(&Scoped::parse(id).unwrap(), Seq::ZERO, 10_000).await.unwrap()
     }
 
     /// Waits for a journalled event. Its subscription counts as a connected client.
     pub async fn wait_for_event(&self, id: &str, matches: impl Fn(&EventData) -> bool) -> Event {
-        let mut signals = self.hub.subscribe(&ConversationId::new(id));
+        let mut signals = self.hub.subscribe(&Scoped::parse(id).unwrap());
         let event = async {
             loop {
                 let events = self.journal(id).await;
@@ -320,7 +327,7 @@ impl TestNode {
 
     /// Waits until the conversation's actor has left memory.
     pub async fn wait_until_passivated(&self, id: &str) {
-        let id = ConversationId::new(id);
+        let id = Scoped::parse(id).unwrap();
         let passivated = async {
             while self.conversations.table().get(&id).is_some() {
                 tokio::time::sleep(Duration::from_millis(10)).await;
@@ -355,7 +362,7 @@ impl TestNode {
             wanted(&state).is_empty() && state.turn.is_none(),
             "the conversation has not settled: {state:?}"
         );
-        let loaded = self.store.load(&ConversationId::new(id)).await.unwrap().unwrap();
+        let loaded = self.store.load(&Scoped::parse(id).unwrap()).await.unwrap().unwrap();
         assert_eq!(
             replay(loaded.state, &loaded.events),
             state,
@@ -487,5 +494,5 @@ impl NativeTool for Echo {
 
 /// Subscribes to a conversation; the subscription counts as a connected client.
 pub fn connect_client(node: &TestNode, id: &str) -> live::Subscription {
-    node.hub.subscribe(&ConversationId::new(id))
+    node.hub.subscribe(&Scoped::parse(id).unwrap())
 }

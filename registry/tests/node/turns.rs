@@ -8,7 +8,7 @@ use abide_actors::request::{Reply, Request, RequestError};
 use abide_conversation::command::IfBusy;
 use abide_conversation::event::{Event, EventData, TurnOutcome};
 use abide_conversation::message::MessageStatus;
-use abide_conversation::{AgentName, ConversationId, Rejection};
+use abide_conversation::{AgentName, Rejection, Scoped};
 use abide_registry::live::StreamItem;
 use serde_json::json;
 
@@ -44,7 +44,8 @@ async fn reply_texts(node: &TestNode, id: &str) -> Vec<String> {
 async fn a_cancelled_stream_keeps_what_it_said_once_and_marked() {
     let node = TestNode::new(TALKING_AGENT).await;
     send_and_wait_for_text(&node, "x").await;
-    let snapshot = node.conversations.snapshot(&ConversationId::new("x")).await.unwrap().unwrap();
+    let snapshot =
+        node.conversations.snapshot(&Scoped::parse("x").unwrap()).await.unwrap().unwrap();
     assert_eq!(json!(snapshot.state), "streaming");
     assert_eq!(snapshot.streaming_message.unwrap().text, "half a ");
     let reply = node.deliver("x", Request::Cancel).await.unwrap();
@@ -61,7 +62,8 @@ async fn a_cancelled_stream_keeps_what_it_said_once_and_marked() {
         .collect();
     assert_eq!(replies, [("half a ".to_owned(), MessageStatus::Cancelled)]);
     assert_eq!(node.turn_end("x", 1).await, (TurnOutcome::Cancelled, None));
-    let snapshot = node.conversations.snapshot(&ConversationId::new("x")).await.unwrap().unwrap();
+    let snapshot =
+        node.conversations.snapshot(&Scoped::parse("x").unwrap()).await.unwrap().unwrap();
     assert!(snapshot.streaming_message.is_none());
     node.check("x").await;
 }
@@ -171,7 +173,7 @@ tools: [{name: hold, run: {native: hold}}]
     node.tools.release.add_permits(1);
     node.turn_end("x", 2).await;
     assert_eq!(reply_texts(&node, "x").await, ["", "Old.", "Well, next."]);
-    node.store.delete_agent(&AgentName::new("a"), None).await.unwrap();
+    node.store.delete_agent(&Scoped::parse("a").unwrap(), None).await.unwrap();
     let gone = node.send("x", "hello?").await;
     assert_eq!(gone, Err(RequestError::AgentMissing(AgentName::new("a"))));
     node.check("x").await;

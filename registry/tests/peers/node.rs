@@ -231,6 +231,7 @@ fn member((node, process, address): PeerAddress) -> Member {
         version: "test".to_owned(),
         protocol_version: abide_registry::protocol::PROTOCOL_VERSION,
         handshake_version: abide_registry::protocol::HANDSHAKE_VERSION,
+        live_directory_version: abide_registry::protocol::LIVE_DIRECTORY_VERSION,
         ports: Vec::new(),
         since: abide_conversation::Timestamp::default(),
         lease_ms: 5_000,

@@ -5,16 +5,17 @@ use std::time::Duration;
 
 use abide_actors::journal::StoreError;
 use abide_conversation::command::{
-    CallPlan, Cancel, Create, Dispatch, IfBusy, MessageVerdict, ModelReplied, PlannedCall,
-    RememberDecision, ResolutionAnswer, Resolve, Send, Start, ToolReturned, TurnSettings,
+    ApprovalQuestion, CallPlan, Cancel, Create, Dispatch, IfBusy, MessageVerdict, ModelReplied,
+    PlannedCall, RememberDecision, ResolutionAnswer, Resolve, Send, Start, ToolReturned,
+    TurnSettings,
 };
 use abide_conversation::event::{AnswerFormat, CallKind, Intent, OnInterrupt};
 use abide_conversation::message::{Outcome, text_block};
 use abide_conversation::permission::{Decision, Verdict};
-use abide_conversation::remembered_decision::{Match, Scope};
+use abide_conversation::remembered_decision::{Extent, Match, Scope};
 use abide_conversation::{
     Action, Activity, AgentName, Attempt, CallId, ConversationId, DecisionId, MessageId, Principal,
-    Revision, Seq, State, Step, TurnId,
+    Revision, Scoped, Seq, State, Step, TurnId,
 };
 use serde_json::json;
 
@@ -30,7 +31,7 @@ const ANSWER_MS: u64 = 1_500;
 /// declared dead.
 pub async fn run(
     node: &Rc<Node>,
-    id: &ConversationId,
+    id: &Scoped<ConversationId>,
     activity: &Activity,
     state: &State,
 ) -> Result<Action, StoreError> {
@@ -44,7 +45,7 @@ pub async fn run(
         }
         Activity::RunTool { call, attempt } => {
             if let Some(child) = family::child_of(state, call) {
-                return Ok(family::spawn(node, id, &child, call, *attempt).await);
+                return Ok(family::spawn(node, id, &id.sibling(&child), call, *attempt).await);
             }
             node.world.run(node, id, call.as_str());
             if node.world.poison.borrow().contains(id) {
@@ -53,16 +54,16 @@ pub async fn run(
             }
             node.sleep(Duration::from_millis(10 + node.below(300))).await;
             if node.below(100) < BLOB_PERCENT {
-                node.store.put_blob(&format!("{id} {call} {attempt}")).await?;
+                node.store.put_blob(id, &format!("{call} {attempt}")).await?;
             }
         }
         Activity::StopChild { child } => return Ok(family::release(node, id, state, child).await),
         Activity::NotifyParent { turn } => {
             return Ok(family::notify_parent(node, id, state, turn).await);
         }
-        Activity::CopyFork { after } => return family::copy_fork(node, state, *after).await,
+        Activity::CopyFork { after } => return family::copy_fork(node, id, state, *after).await,
         Activity::PublishDecision { decision } => {
-            return family::publish(node, state, decision).await;
+            return family::publish(node, id, state, decision).await;
         }
         Activity::StartTurn { .. } | Activity::AwaitClient { .. } | Activity::Summarize { .. } => {}
     }
@@ -133,6 +134,7 @@ pub fn dispatch(number: u64, child: bool) -> Action {
         tool: "nap".to_owned(),
         input: json!({}),
         principal: Principal::new("ada"),
+        identity: None,
         revision: Revision::new("r"),
         on_interrupt: OnInterrupt::Redispatch,
         requests: Default::default(),
@@ -145,17 +147,17 @@ pub fn dispatch(number: u64, child: bool) -> Action {
 pub fn approve(call: CallId, remember: Option<u64>) -> Action {
     let remember = remember.map(|number| RememberDecision {
         id: DecisionId::new(format!("dec{number}")),
-        scope: Scope::Agent,
-        matching: Match::Exact,
+        extent: Extent { scope: Scope::Agent, matching: Match::Exact, for_ms: 1_000_000 },
         tool_digest: String::new(),
-        fingerprint: String::new(),
-        for_ms: 1_000_000,
     });
     Action::Resolve(Resolve {
         call,
         suspension: None,
         by: Principal::new("bob"),
         identity: None,
+        mfa_at: None,
+        args_fingerprint: String::new(),
+        revoked: Default::default(),
         answer: ResolutionAnswer::Approval { approved: true, reason: None, args: None },
         verdict: Some(verdict(Decision::Allow)),
         remember,
@@ -174,6 +176,7 @@ fn verdict(decision: Decision) -> Verdict {
         phase: Default::default(),
         fingerprint: String::new(),
         by: None,
+        approvals: Vec::new(),
     }
 }
 
@@ -216,7 +219,7 @@ fn call(tool: &str, gated: bool, once: bool) -> PlannedCall {
     let plan = CallPlan::Execute {
         kind: CallKind::Server { on_interrupt, child: None, lane: None },
         intent: Intent::Action,
-        gate: gated.then(|| "May it?".to_owned()),
+        gate: gated.then(|| ApprovalQuestion { message: "May it?".to_owned(), policy: None }),
         message: String::new(),
         timeout_ms: ANSWER_MS,
     };

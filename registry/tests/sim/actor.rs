@@ -19,8 +19,8 @@ use abide_conversation::event::{Event, EventData};
 use abide_conversation::fork::Fork;
 use abide_conversation::state::PendingCall;
 use abide_conversation::{
-    Action, Activity, AgentName, Command, ConversationId, Rejection, Seq, State, Timestamp, decide,
-    replay, wanted,
+    Action, Activity, AgentName, Command, ConversationId, Rejection, Scoped, Seq, State, Timestamp,
+    decide, replay, wanted,
 };
 use serde_json::json;
 
@@ -58,7 +58,7 @@ pub enum Ask {
     Act(Action),
     Delete,
     /// Begins the conversation with a copy of another.
-    Fork(ConversationId),
+    Fork(Scoped<ConversationId>),
 }
 
 impl From<Action> for Request {
@@ -166,7 +166,7 @@ pub fn drop_work(node: &Node, live: &Live) {
 }
 
 /// Releases a claim. A claim whose release fails is taken over in the end.
-pub async fn release(node: &Node, id: &ConversationId, held: &Claim) {
+pub async fn release(node: &Node, id: &Scoped<ConversationId>, held: &Claim) {
     let _ = node.ask(DEADLINE, node.store.release(id, held)).await;
 }
 
@@ -315,7 +315,7 @@ impl Actor {
     }
 
     /// What a fork is created with: the settings of the original.
-    async fn create_from_prefix(&self, from: ConversationId) -> Result<Create, Outcome> {
+    async fn create_from_prefix(&self, from: Scoped<ConversationId>) -> Result<Create, Outcome> {
         if self.state.exists() {
             return Err(Outcome::Rejected(Rejection::ConversationExists));
         }
@@ -337,7 +337,7 @@ impl Actor {
             participants: Default::default(),
             tools: created.tools,
             parent: None,
-            fork: Some(Fork { conversation_id: from, at_seq }),
+            fork: Some(Fork { conversation_id: from.local(), at_seq }),
         })
     }
 

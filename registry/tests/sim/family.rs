@@ -14,7 +14,8 @@ use abide_conversation::message::{ErrorType, Outcome as ToolOutcome};
 use abide_conversation::parent::Parent;
 use abide_conversation::usage::Usage;
 use abide_conversation::{
-    Action, AgentName, Attempt, CallId, ConversationId, DecisionId, Rejection, Seq, State, TurnId,
+    Action, AgentName, Attempt, CallId, ConversationId, DecisionId, Rejection, Scoped, Seq, State,
+    TurnId,
 };
 use serde_json::json;
 
@@ -37,7 +38,7 @@ const MAX_DELETION_ATTEMPTS: usize = 8;
 pub const CHILDREN_REMAIN: &str = "the conversation still has children";
 
 /// Delivers a request to the parent or a child, and retries while that is unavailable.
-async fn deliver(node: &Rc<Node>, to: &ConversationId, action: Action) -> Outcome {
+async fn deliver(node: &Rc<Node>, to: &Scoped<ConversationId>, action: Action) -> Outcome {
     let mut delay = MIN_RETRY_DELAY;
     loop {
         match node.deliver(to, Request::from(action.clone())).await {
@@ -49,15 +50,16 @@ async fn deliver(node: &Rc<Node>, to: &ConversationId, action: Action) -> Outcom
     }
 }
 
-fn create(id: &ConversationId, call: &CallId) -> Create {
+fn create(id: &Scoped<ConversationId>, call: &CallId) -> Create {
     let parent = Parent {
-        conversation_id: id.clone(),
+        conversation_id: id.local(),
         call_id: call.clone(),
-        root_conversation_id: id.clone(),
+        root_conversation_id: id.local(),
         depth: 1,
         ceiling: Default::default(),
         budget: Default::default(),
         storages: Default::default(),
+        requesters: Default::default(),
     };
     Create {
         agent: AgentName::new("a"),
@@ -79,8 +81,8 @@ pub fn child_of(state: &State, call: &CallId) -> Option<ConversationId> {
 /// Starts the child of a call, or finds it started.
 pub async fn spawn(
     node: &Rc<Node>,
-    id: &ConversationId,
-    child: &ConversationId,
+    id: &Scoped<ConversationId>,
+    child: &Scoped<ConversationId>,
     call: &CallId,
     attempt: Attempt,
 ) -> Action {
@@ -123,7 +125,7 @@ fn failed(why: &str) -> ToolOutcome {
 /// Reports the outcome of a turn to the parent.
 pub async fn notify_parent(
     node: &Rc<Node>,
-    id: &ConversationId,
+    id: &Scoped<ConversationId>,
     state: &State,
     turn: &TurnId,
 ) -> Action {
@@ -132,9 +134,9 @@ pub async fn notify_parent(
             TurnOutcome::Completed => ToolOutcome::Ok(json!("done")),
             TurnOutcome::Cancelled | TurnOutcome::Halted | TurnOutcome::Failed => failed("ended"),
         };
-        let ended = child_ended(id, state, outcome, &parent.call_id);
+        let ended = child_ended(&id.local(), state, outcome, &parent.call_id);
         // A parent that is gone or no longer waits needs no report.
-        let _ = deliver(node, &parent.conversation_id, ended).await;
+        let _ = deliver(node, &id.sibling(&parent.conversation_id), ended).await;
     }
     Action::ParentNotified(turn.clone())
 }
@@ -153,21 +155,27 @@ fn child_ended(id: &ConversationId, state: &State, outcome: ToolOutcome, call: &
 /// Stops a child that nobody waits for any more, or prevents it from ever starting.
 pub async fn release(
     node: &Rc<Node>,
-    id: &ConversationId,
+    id: &Scoped<ConversationId>,
     state: &State,
     child: &ConversationId,
 ) -> Action {
     if let Some(call) = state.orphans.get(child) {
-        let _ = deliver(node, child, Action::Abandon(create(id, call))).await;
+        let _ = deliver(node, &id.sibling(child), Action::Abandon(create(id, call))).await;
     }
     Action::ChildReleased { child: child.clone(), usage: Usage::default() }
 }
 
 /// Copies the next page of the prefix that a fork begins with.
-pub async fn copy_fork(node: &Rc<Node>, state: &State, after: Seq) -> Result<Action, StoreError> {
+pub async fn copy_fork(
+    node: &Rc<Node>,
+    id: &Scoped<ConversationId>,
+    state: &State,
+    after: Seq,
+) -> Result<Action, StoreError> {
     let Some(fork) = &state.forking else { return Ok(Action::Revive) };
     let left = usize::try_from(fork.at_seq.since(after)).unwrap_or(usize::MAX);
-    let events = node.store.events(&fork.conversation_id, after, PAGE_EVENTS.min(left)).await?;
+    let original = id.sibling(&fork.conversation_id);
+    let events = node.store.events(&original, after, PAGE_EVENTS.min(left)).await?;
     node.world.store.count("pages of forks copied");
     let last_seq = events.last().map_or(after, |event| event.seq);
     let is_last = events.is_empty() || last_seq >= fork.at_seq;
@@ -177,11 +185,12 @@ pub async fn copy_fork(node: &Rc<Node>, state: &State, after: Seq) -> Result<Act
 /// Gives the agent a decision.
 pub async fn publish(
     node: &Rc<Node>,
+    of: &Scoped<ConversationId>,
     state: &State,
     id: &DecisionId,
 ) -> Result<Action, StoreError> {
     if let (Some(agent), Some(decision)) = (state.unpublished.get(id), state.decisions.get(id)) {
-        node.store.set_decision(agent, decision).await?;
+        node.store.set_decision(&of.sibling(agent), decision).await?;
         node.world.store.count("decisions published");
     }
     Ok(Action::DecisionPublished(id.clone()))
@@ -189,15 +198,17 @@ pub async fn publish(
 
 impl Node {
     /// Deletes a conversation: its parent learns of it first, then go its children.
-    pub async fn delete(self: &Rc<Self>, id: &ConversationId, request: Request) -> Outcome {
+    pub async fn delete(self: &Rc<Self>, id: &Scoped<ConversationId>, request: Request) -> Outcome {
         let Ok(state) = stored_state(self, id).await else {
             return Outcome::Unavailable("the store is away");
         };
         let awaited =
             state.owed_report.is_some() || state.turns_started <= 1 && state.turn.is_some();
         if let Some(parent) = state.parent.as_ref().filter(|_| awaited) {
-            let ended = child_ended(id, &state, failed("deleted"), &parent.call_id);
-            match Box::pin(self.deliver(&parent.conversation_id, Request::from(ended))).await {
+            let ended = child_ended(&id.local(), &state, failed("deleted"), &parent.call_id);
+            match Box::pin(self.deliver(&id.sibling(&parent.conversation_id), Request::from(ended)))
+                .await
+            {
                 Outcome::Done(_) | Outcome::Rejected(_) => {}
                 failed => return failed,
             }
@@ -218,7 +229,7 @@ impl Node {
     }
 
     /// Deletes all children that a conversation ever had, after it has stopped waiting for them.
-    async fn delete_children(self: &Rc<Self>, id: &ConversationId) -> Result<(), Outcome> {
+    async fn delete_children(self: &Rc<Self>, id: &Scoped<ConversationId>) -> Result<(), Outcome> {
         let away = |_: StoreError| Outcome::Unavailable("the store is away");
         let children = planned_children(&self.store, id).await.map_err(away)?;
         if children.is_empty() {
@@ -236,7 +247,7 @@ impl Node {
 
     async fn deliver_if_able(
         self: &Rc<Self>,
-        id: &ConversationId,
+        id: &Scoped<ConversationId>,
         action: Action,
     ) -> Result<(), Outcome> {
         match Box::pin(self.deliver(id, Request::from(action))).await {
@@ -246,7 +257,10 @@ impl Node {
     }
 
     /// Deletes those of these conversations that exist.
-    async fn delete_all(self: &Rc<Self>, ids: &BTreeSet<ConversationId>) -> Result<(), Outcome> {
+    async fn delete_all(
+        self: &Rc<Self>,
+        ids: &BTreeSet<Scoped<ConversationId>>,
+    ) -> Result<(), Outcome> {
         for id in ids {
             let request = Request { ask: Ask::Delete, key: None };
             match Box::pin(self.deliver(id, request)).await {
@@ -259,7 +273,10 @@ impl Node {
 }
 
 /// A conversation as the store has it; empty if there is none.
-pub async fn stored_state(node: &Rc<Node>, id: &ConversationId) -> Result<State, StoreError> {
+pub async fn stored_state(
+    node: &Rc<Node>,
+    id: &Scoped<ConversationId>,
+) -> Result<State, StoreError> {
     let stored = node.store.load(id).await?;
     let folded = |it: abide_actors::journal::StoredConversation| {
         abide_conversation::replay(it.state, &it.events)
@@ -270,10 +287,10 @@ pub async fn stored_state(node: &Rc<Node>, id: &ConversationId) -> Result<State,
 /// All children that a conversation ever planned.
 pub async fn planned_children(
     store: &Client,
-    id: &ConversationId,
-) -> Result<BTreeSet<ConversationId>, StoreError> {
+    id: &Scoped<ConversationId>,
+) -> Result<BTreeSet<Scoped<ConversationId>>, StoreError> {
     let events = store.events(id, Seq::ZERO, usize::MAX).await?;
     let mut children = BTreeSet::new();
     add_planned_children(&mut children, &events);
-    Ok(children)
+    Ok(children.iter().map(|child| id.sibling(child)).collect())
 }

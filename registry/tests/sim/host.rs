@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use abide_actors::conversation::ExitReason;
 use abide_actors::journal::{Holder, StoreError};
-use abide_conversation::{Activity, ConversationId};
+use abide_conversation::{Activity, ConversationId, Scoped};
 use abide_registry::host::{CrashHistory, RestartDelay};
 
 use crate::actor::{self, Msg};
@@ -22,10 +22,10 @@ pub type ReplyTo = OneShot<Option<Rc<Live>>>;
 
 pub enum HostMsg {
     /// Starts an actor unless one is live, in place of a dead holder if there is one.
-    Ensure(ConversationId, Option<Holder>, ReplyTo),
-    Restart(ConversationId),
+    Ensure(Scoped<ConversationId>, Option<Holder>, ReplyTo),
+    Restart(Scoped<ConversationId>),
     /// Lets a conversation out of quarantine.
-    Retry(ConversationId),
+    Retry(Scoped<ConversationId>),
     Ended {
         live: Rc<Live>,
         exit_reason: Option<ExitReason>,
@@ -41,7 +41,7 @@ pub enum HostMsg {
 
 /// A live conversation.
 pub struct Live {
-    pub id: ConversationId,
+    pub id: Scoped<ConversationId>,
     pub number: u64,
     /// The dead holder that the actor replaces.
     replacing: Option<Holder>,
@@ -71,11 +71,11 @@ impl Node {
         self.mailbox_changed.change();
     }
 
-    pub fn live(&self, id: &ConversationId) -> Option<Rc<Live>> {
+    pub fn live(&self, id: &Scoped<ConversationId>) -> Option<Rc<Live>> {
         self.table.borrow().get(id).filter(|live| !live.ending.get()).cloned()
     }
 
-    pub fn lives_here(&self, id: &ConversationId) -> bool {
+    pub fn lives_here(&self, id: &Scoped<ConversationId>) -> bool {
         self.table.borrow().contains_key(id)
     }
 
@@ -140,7 +140,7 @@ impl Node {
 
     fn ensure(
         self: &Rc<Self>,
-        id: ConversationId,
+        id: Scoped<ConversationId>,
         replacing: Option<Holder>,
         reply: Option<ReplyTo>,
     ) {
@@ -162,7 +162,7 @@ impl Node {
         }
     }
 
-    fn is_quarantined(&self, id: &ConversationId) -> bool {
+    fn is_quarantined(&self, id: &Scoped<ConversationId>) -> bool {
         let histories = self.crash_histories.borrow();
         histories.get(id).is_some_and(|history| history.quarantined.is_some())
     }
@@ -180,7 +180,7 @@ impl Node {
         }
     }
 
-    fn start(self: &Rc<Self>, id: ConversationId, replacing: Option<Holder>) -> Rc<Live> {
+    fn start(self: &Rc<Self>, id: Scoped<ConversationId>, replacing: Option<Holder>) -> Rc<Live> {
         let live = Rc::new(Live {
             id: id.clone(),
             number: self.world.number(),
@@ -197,7 +197,7 @@ impl Node {
         live
     }
 
-    fn restart(self: &Rc<Self>, id: ConversationId) {
+    fn restart(self: &Rc<Self>, id: Scoped<ConversationId>) {
         let replacing =
             self.crash_histories.borrow_mut().get_mut(&id).and_then(CrashHistory::end_delay);
         let waiting = self.waiting.borrow_mut().remove(&id).unwrap_or_default();

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use abide_actors::identity::NodeName;
 use abide_conversation::event::{Event, EventData};
-use abide_conversation::{ConversationId, Seq, State, replay, wanted};
+use abide_conversation::{ConversationId, Scoped, Seq, State, replay, wanted};
 use abide_registry::cluster_view::ClusterView;
 use abide_registry::membership::MemberState;
 use abide_registry::partition::PartitionSet;
@@ -95,12 +95,12 @@ pub fn promises(world: &World) -> Option<String> {
 }
 
 /// Checks that nothing is left of the children of deleted conversations.
-fn check_families(world: &World, journals: &BTreeMap<&ConversationId, Vec<Event>>) {
+fn check_families(world: &World, journals: &BTreeMap<&Scoped<ConversationId>, Vec<Event>>) {
     for id in journals.keys().copied() {
         let Some(parent) = stored_state(world, id).parent else { continue };
-        let parent = &parent.conversation_id;
+        let parent = &id.sibling(&parent.conversation_id);
         let events = journals.get(parent).map_or(&[][..], Vec::as_slice);
-        if !events.iter().any(|event| event.data.planned_child() == Some(id)) {
+        if !events.iter().any(|event| event.data.planned_child() == Some(&id.local())) {
             world.store.report_violation(format!("{id} outlives its parent {parent}"));
         }
     }
@@ -109,19 +109,23 @@ fn check_families(world: &World, journals: &BTreeMap<&ConversationId, Vec<Event>
 /// The first decision that a conversation has published and the agent has not.
 fn check_decisions(
     world: &World,
-    journals: &BTreeMap<&ConversationId, Vec<Event>>,
+    journals: &BTreeMap<&Scoped<ConversationId>, Vec<Event>>,
 ) -> Option<String> {
-    let decisions = world.store.decisions();
-    let published = journals.values().flatten().filter_map(|event| match &event.data {
-        EventData::DecisionPublished(published) => Some(&published.decision_id),
-        _ => None,
-    });
-    let lost = published.into_iter().find(|id| !decisions.contains(id))?;
-    Some(format!("{lost}: published and lost"))
+    for (id, events) in journals {
+        let decisions = world.store.decisions(&id.tenant());
+        let lost = events.iter().find_map(|event| match &event.data {
+            EventData::DecisionPublished(it) if !decisions.contains(&it.decision_id) => Some(it),
+            _ => None,
+        });
+        if let Some(lost) = lost {
+            return Some(format!("{id}: {}: published and lost", lost.decision_id));
+        }
+    }
+    None
 }
 
 /// The first violation in the journal of one conversation.
-fn check_journal(world: &World, id: &ConversationId, events: &[Event]) -> Option<String> {
+fn check_journal(world: &World, id: &Scoped<ConversationId>, events: &[Event]) -> Option<String> {
     let mut counts = BTreeMap::new();
     for (index, event) in events.iter().enumerate() {
         if event.seq.get() != index as u64 + 1 {
@@ -133,6 +137,12 @@ fn check_journal(world: &World, id: &ConversationId, events: &[Event]) -> Option
     }
     if let Some((text, _)) = counts.iter().find(|(_, count)| **count > 1) {
         return Some(format!("{id}: {text} is there twice"));
+    }
+    let is_foreign = |text: &&String| {
+        text.rsplit_once(" to ").is_some_and(|(_, tenant)| tenant != id.tenant().as_str())
+    };
+    if let Some(text) = counts.keys().find(is_foreign) {
+        return Some(format!("{id}: {text} is of another tenant"));
     }
     if replay(State::default(), events) != stored_state(world, id) {
         return Some(format!("{id}: the stored state differs from the fold of the journal"));

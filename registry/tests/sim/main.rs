@@ -238,6 +238,11 @@ fn a_claim_that_counts_no_deaths_is_noticed() {
 }
 
 #[test]
+fn requests_that_reach_another_tenant_are_noticed() {
+    is_noticed(Mutation::NetworkForgetsTenant);
+}
+
+#[test]
 fn children_that_outlive_their_parents_are_noticed() {
     is_noticed(Mutation::ChildrenOutliveParents);
 }

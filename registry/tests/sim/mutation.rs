@@ -32,6 +32,8 @@ pub enum Mutation {
     StoppedClock,
     /// The network carries a request twice.
     NetworkCarriesTwice,
+    /// The network loses the tenant of the conversation that a request is for.
+    NetworkForgetsTenant,
     /// A host does not restart actors that were fenced, as the product's once did not.
     FencedNotRestarted,
     /// An append does not recognise its own repeat.
@@ -65,6 +67,7 @@ impl Mutation {
             Mutation::WakeBypassesRouter => "closed twice",
             Mutation::StoppedClock => "could not renew its lease",
             Mutation::NetworkCarriesTwice => "is there twice",
+            Mutation::NetworkForgetsTenant => "is of another tenant",
             Mutation::AppendIgnoresNonce => "met events that it has not written",
             Mutation::WaitAnswersAtOnce => "is acknowledged before a replica has it",
             Mutation::AnswersWithoutWait => "is answered before a replica has it",
@@ -111,6 +114,7 @@ impl Mutation {
             | Mutation::NoActiveMark
             | Mutation::StoppedClock
             | Mutation::NetworkCarriesTwice
+            | Mutation::NetworkForgetsTenant
             | Mutation::FencedNotRestarted
             | Mutation::WaitAnswersAtOnce
             | Mutation::AnswersWithoutWait

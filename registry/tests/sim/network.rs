@@ -3,7 +3,7 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use abide_conversation::{ConversationId, Timestamp};
+use abide_conversation::{ConversationId, Scoped, Timestamp};
 use abide_registry::member::ProcessId;
 use abide_registry::membership::LinkState;
 
@@ -15,8 +15,8 @@ use crate::node::Node;
 /// A call from one node to another.
 #[derive(Clone)]
 pub enum Call {
-    Deliver(ConversationId, Box<Request>),
-    Start(ConversationId),
+    Deliver(Scoped<ConversationId>, Box<Request>),
+    Start(Scoped<ConversationId>),
 }
 
 /// The reply to a call.
@@ -40,13 +40,18 @@ impl Node {
     pub async fn ask_node(
         self: &Rc<Self>,
         process: &ProcessId,
-        ask: Call,
+        mut ask: Call,
         within: Duration,
     ) -> Result<CallReply, CallError> {
         if self.links.borrow().get(process) != Some(&LinkState::Connected) {
             return Err(CallError::Unconnected);
         }
         let world = self.world.clone();
+        if world.mutation == Some(Mutation::NetworkForgetsTenant)
+            && let Call::Deliver(id, _) = &mut ask
+        {
+            *id = Scoped::parse(id.local().as_str()).unwrap();
+        }
         let exec = world.exec.clone();
         let deadline = self.now().checked_add(within).unwrap_or(Timestamp::MAX);
         let accident = world.percent(world.accident_percent.get());

@@ -12,7 +12,7 @@ use std::time::Duration;
 use abide_actors::identity::{Incarnation, NodeName};
 use abide_actors::journal::{Holder, StoreError};
 use abide_actors::node_lease::Lease;
-use abide_conversation::{ConversationId, Timestamp};
+use abide_conversation::{ConversationId, Scoped, Timestamp};
 use abide_registry::cluster_view::ClusterView;
 use abide_registry::host::CrashHistory;
 use abide_registry::member;
@@ -58,12 +58,12 @@ pub struct Node {
     pub shutdown_requested: Cell<bool>,
     pub state: Cell<MemberState>,
     pub dead: RefCell<HashSet<Holder>>,
-    pub cache: RefCell<BTreeMap<ConversationId, Holder>>,
+    pub cache: RefCell<BTreeMap<Scoped<ConversationId>, Holder>>,
     pub inbox: RefCell<Vec<HostMsg>>,
     pub mailbox_changed: Notifier,
-    pub table: RefCell<BTreeMap<ConversationId, Rc<Live>>>,
-    pub crash_histories: RefCell<BTreeMap<ConversationId, CrashHistory>>,
-    pub waiting: RefCell<BTreeMap<ConversationId, Vec<ReplyTo>>>,
+    pub table: RefCell<BTreeMap<Scoped<ConversationId>, Rc<Live>>>,
+    pub crash_histories: RefCell<BTreeMap<Scoped<ConversationId>, CrashHistory>>,
+    pub waiting: RefCell<BTreeMap<Scoped<ConversationId>, Vec<ReplyTo>>>,
 }
 
 impl Node {
@@ -121,6 +121,7 @@ impl Node {
             version: String::new(),
             protocol_version: abide_registry::protocol::PROTOCOL_VERSION,
             handshake_version: abide_registry::protocol::HANDSHAKE_VERSION,
+            live_directory_version: abide_registry::protocol::LIVE_DIRECTORY_VERSION,
             ports: Vec::new(),
             since: Timestamp::UNIX_EPOCH,
             lease_ms: LEASE_MS,

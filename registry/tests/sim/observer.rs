@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use abide_actors::identity::{Epoch, Incarnation, NodeName};
 use abide_actors::journal::{Claim, Holder};
-use abide_conversation::ConversationId;
 use abide_conversation::event::{Event, EventData};
+use abide_conversation::{ConversationId, Scoped};
 
 use crate::redis::{Call, Transaction, text};
 use crate::world::LEASE_MS;
@@ -19,14 +19,14 @@ const MAX_ENDS: u32 = 5;
 pub struct Observer {
     /// The number of transactions that were observed.
     pub observed: usize,
-    holders: BTreeMap<ConversationId, Claim>,
+    holders: BTreeMap<Scoped<ConversationId>, Claim>,
     /// The highest claimed epoch of each conversation; below, the last writer's claim.
-    epochs: BTreeMap<ConversationId, Epoch>,
-    writers: BTreeMap<ConversationId, Claim>,
-    closed: BTreeSet<(ConversationId, String, u32)>,
-    done: BTreeSet<(ConversationId, String)>,
+    epochs: BTreeMap<Scoped<ConversationId>, Epoch>,
+    writers: BTreeMap<Scoped<ConversationId>, Claim>,
+    closed: BTreeSet<(Scoped<ConversationId>, String, u32)>,
+    done: BTreeSet<(Scoped<ConversationId>, String)>,
     /// The conversations that were deleted, and when.
-    pub deletions: Vec<(ConversationId, u64)>,
+    pub deletions: Vec<(Scoped<ConversationId>, u64)>,
     /// The incarnation of each member, and the simulated time of its last renewal.
     members: BTreeMap<String, String>,
     renewed: BTreeMap<String, u64>,
@@ -36,7 +36,7 @@ pub struct Observer {
     /// forgotten is none: nobody may rely on it.
     pub silenced: BTreeSet<(String, String)>,
     /// How many processes ended under a conversation, since anything of it was completed.
-    ends: BTreeMap<ConversationId, u32>,
+    ends: BTreeMap<Scoped<ConversationId>, u32>,
     pub commits: u64,
     pub claims: u64,
     /// A hash of everything that was done, in order.
@@ -66,12 +66,12 @@ impl Observer {
     }
 
     /// All conversations that were ever written, as far as the server knows.
-    pub fn written(&self) -> impl Iterator<Item = &ConversationId> {
+    pub fn written(&self) -> impl Iterator<Item = &Scoped<ConversationId>> {
         self.writers.keys()
     }
 
     /// How often a conversation was deleted.
-    pub fn deletions_of(&self, id: &ConversationId) -> usize {
+    pub fn deletions_of(&self, id: &Scoped<ConversationId>) -> usize {
         self.deletions.iter().filter(|(deleted, _)| deleted == id).count()
     }
 
@@ -134,7 +134,7 @@ impl Observer {
     }
 
     /// A conversation has ended the process that ran it.
-    pub fn ends_process(&mut self, id: &ConversationId) {
+    pub fn ends_process(&mut self, id: &Scoped<ConversationId>) {
         let ends = self.ends.entry(id.clone()).or_default();
         *ends += 1;
         if *ends > MAX_ENDS {
@@ -143,7 +143,7 @@ impl Observer {
     }
 
     /// An operator lets the conversation run again.
-    pub fn forget_ends(&mut self, id: &ConversationId) {
+    pub fn forget_ends(&mut self, id: &Scoped<ConversationId>) {
         self.ends.remove(id);
     }
 
@@ -268,8 +268,8 @@ fn holder(node: &str, incarnation: &str) -> Holder {
     Holder { node: NodeName::new(node), incarnation: Incarnation::new(incarnation) }
 }
 
-fn conversation(id: &str) -> ConversationId {
-    ConversationId::new(id)
+fn conversation(id: &str) -> Scoped<ConversationId> {
+    Scoped::parse(id).unwrap()
 }
 
 pub fn key(who: &Holder) -> (String, String) {

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use abide_conversation::event::Event;
-use abide_conversation::{ConversationId, Seq};
+use abide_conversation::{ConversationId, Scoped, Seq};
 
 use crate::world::World;
 
@@ -14,14 +14,14 @@ const READ_TIMEOUT: Duration = Duration::from_millis(1_500);
 
 /// A journal as a client has read it.
 pub struct ReadJournal {
-    id: ConversationId,
+    id: Scoped<ConversationId>,
     /// How often the conversation had been deleted.
     life: usize,
     events: Vec<Event>,
 }
 
 /// Reads a journal through a node.
-pub fn begin(world: &Rc<World>, slot: usize, id: ConversationId) {
+pub fn begin(world: &Rc<World>, slot: usize, id: Scoped<ConversationId>) {
     let Some(node) = world.node(slot) else { return };
     let (life, acknowledged) = (life(world, &id), last_acknowledged(world, &id));
     node.clone().spawn(async move {
@@ -51,12 +51,12 @@ pub fn check(world: &World) {
     }
 }
 
-fn life(world: &World, id: &ConversationId) -> usize {
+fn life(world: &World, id: &Scoped<ConversationId>) -> usize {
     world.store.observer.borrow().deletions_of(id)
 }
 
 /// The last event of the conversation that was acknowledged to a client.
-fn last_acknowledged(world: &World, id: &ConversationId) -> Seq {
+fn last_acknowledged(world: &World, id: &Scoped<ConversationId>) -> Seq {
     let observer = world.store.observer.borrow();
     let deleted = observer.deletions.iter().filter(|(deleted, _)| deleted == id);
     let deleted = deleted.map(|(_, at)| *at).max();

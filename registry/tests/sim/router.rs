@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use abide_actors::journal::Holder;
-use abide_conversation::{ConversationId, Rejection};
+use abide_conversation::{ConversationId, Rejection, Scoped};
 use abide_registry::membership::Member;
 use abide_registry::placement::{Decision, PlacementRules, locate};
 
@@ -34,7 +34,11 @@ type Failed = Outcome;
 
 impl Node {
     /// Delivers a request to its conversation, and returns the outcome.
-    pub async fn deliver(self: &Rc<Self>, id: &ConversationId, request: Request) -> Outcome {
+    pub async fn deliver(
+        self: &Rc<Self>,
+        id: &Scoped<ConversationId>,
+        request: Request,
+    ) -> Outcome {
         let known = self.lives_here(id) || self.cached(id).is_some();
         if !request.creates() && !known {
             match self.ask(READ, self.store.exists(id)).await {
@@ -51,7 +55,7 @@ impl Node {
 
     /// The reply to a request for a conversation that is not there: a repeated deletion gets the
     /// first reply.
-    async fn first_reply(&self, id: &ConversationId, request: &Request) -> Outcome {
+    async fn first_reply(&self, id: &Scoped<ConversationId>, request: &Request) -> Outcome {
         let not_found = Outcome::Rejected(Rejection::NotFound);
         let Some(key) = &request.key else { return not_found };
         match self.ask(READ, self.store.stored_response(id, key)).await {
@@ -63,7 +67,7 @@ impl Node {
     /// Delivers a request that concerns no other conversation.
     pub async fn deliver_in_time(
         self: &Rc<Self>,
-        id: &ConversationId,
+        id: &Scoped<ConversationId>,
         request: Request,
     ) -> Outcome {
         let delivered = self.deliver_whenever(id, request);
@@ -71,7 +75,11 @@ impl Node {
         done.unwrap_or(Outcome::Unavailable("the conversation took too long"))
     }
 
-    async fn deliver_whenever(self: &Rc<Self>, id: &ConversationId, request: Request) -> Outcome {
+    async fn deliver_whenever(
+        self: &Rc<Self>,
+        id: &Scoped<ConversationId>,
+        request: Request,
+    ) -> Outcome {
         for _ in 0..MAX_DELIVERY_ATTEMPTS {
             let outcome = match self.ensure_started(id).await {
                 Ok(Place::Here(live)) => self.hand_over(&live, request.clone()).await,
@@ -89,7 +97,7 @@ impl Node {
     async fn send(
         self: &Rc<Self>,
         member: &Member,
-        id: &ConversationId,
+        id: &Scoped<ConversationId>,
         request: Request,
     ) -> Outcome {
         let seen = self.views.count();
@@ -116,7 +124,7 @@ impl Node {
     }
 
     /// Where the conversation is live, or is to be started.
-    async fn ensure_started(self: &Rc<Self>, id: &ConversationId) -> Result<Place, Failed> {
+    async fn ensure_started(self: &Rc<Self>, id: &Scoped<ConversationId>) -> Result<Place, Failed> {
         self.stay_sound().await?;
         if let Some(live) = self.live(id) {
             return Ok(Place::Here(live));
@@ -133,7 +141,7 @@ impl Node {
     /// the call.
     pub async fn ensure_here(
         self: &Rc<Self>,
-        id: &ConversationId,
+        id: &Scoped<ConversationId>,
     ) -> Result<Option<Rc<Live>>, Failed> {
         self.stay_sound().await?;
         if let Some(live) = self.live(id) {
@@ -147,7 +155,7 @@ impl Node {
 
     async fn find(
         self: &Rc<Self>,
-        id: &ConversationId,
+        id: &Scoped<ConversationId>,
         here: bool,
     ) -> Result<Option<Place>, Failed> {
         let mut confirmed_dead = None;
@@ -196,7 +204,7 @@ impl Node {
 
     async fn start_here(
         self: &Rc<Self>,
-        id: &ConversationId,
+        id: &Scoped<ConversationId>,
         over: Option<Holder>,
     ) -> Result<Place, Failed> {
         let reply = OneShot::new(&self.world.exec);
@@ -207,7 +215,7 @@ impl Node {
     }
 
     /// Starts a conversation on the node where it belongs. Returns whether it is live.
-    pub async fn start_anywhere(self: &Rc<Self>, id: &ConversationId) -> bool {
+    pub async fn start_anywhere(self: &Rc<Self>, id: &Scoped<ConversationId>) -> bool {
         match self.ensure_started(id).await {
             Ok(Place::Here(_)) => true,
             Ok(Place::There(member)) => {
@@ -240,7 +248,7 @@ impl Node {
         self.world.exec.within(self.ms(within), self.views.after(seen)).await;
     }
 
-    fn cached(&self, id: &ConversationId) -> Option<Member> {
+    fn cached(&self, id: &Scoped<ConversationId>) -> Option<Member> {
         let holder = self.cache.borrow().get(id).cloned()?;
         let view = self.seen();
         view.member(&holder).filter(|member| view.reaches(member)).cloned()

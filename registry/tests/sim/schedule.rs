@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use abide_conversation::command::IfBusy;
-use abide_conversation::{Action, ConversationId, Seq, State, replay};
+use abide_conversation::{Action, ConversationId, Scoped, Seq, State, replay};
 use abide_registry::membership::LinkState;
 
 use crate::activities;
@@ -183,7 +183,7 @@ impl ScheduledOperation {
         match self.operation {
             Operation::Send { node, to, keyed, if_busy } => {
                 let number = world.number();
-                let text = format!("m{number}");
+                let text = format!("m{number} to {}", id(to).tenant());
                 let key = keyed.then(|| format!("key:{text}"));
                 let ask = Ask::Act(activities::send(number, &text, if_busy));
                 let request = Request { ask, key };
@@ -199,8 +199,9 @@ impl ScheduledOperation {
             }
             Operation::Read { node, to } => reads::begin(world, node, id(to)),
             Operation::Fork { node, from } => {
-                let fork = ConversationId::new(format!("f{}", world.number()));
-                let ask = Ask::Fork(id(from));
+                let from = id(from);
+                let fork = from.sibling(&ConversationId::new(format!("f{}", world.number())));
+                let ask = Ask::Fork(from);
                 send(world, node, fork, None, Request { ask, key: None });
             }
             Operation::Dispatch { node, to, child } => {
@@ -250,7 +251,7 @@ impl ScheduledOperation {
 }
 
 /// Approves the first call of a conversation that waits, if there is one.
-fn approve(world: &Rc<World>, node: usize, id: ConversationId, remember: bool) {
+fn approve(world: &Rc<World>, node: usize, id: Scoped<ConversationId>, remember: bool) {
     let state = stored_state(world, &id);
     let Some(pending) = state.pending_calls().into_iter().next() else { return };
     let number = remember.then(|| world.number());
@@ -259,7 +260,7 @@ fn approve(world: &Rc<World>, node: usize, id: ConversationId, remember: bool) {
 }
 
 /// Kills the actors of a conversation, wherever they live.
-fn crash(world: &Rc<World>, id: &ConversationId) {
+fn crash(world: &Rc<World>, id: &Scoped<ConversationId>) {
     for node in world.running() {
         if let Some(live) = node.live(id) {
             live.cast(Msg::Kill);
@@ -320,12 +321,14 @@ async fn let_out(world: &World) {
     }
 }
 
-pub fn id(number: u64) -> ConversationId {
-    ConversationId::new(format!("x{number}"))
+/// The conversations of this number: `x0` of two tenants, then `x1` of both, and so on.
+pub fn id(number: u64) -> Scoped<ConversationId> {
+    let tenant = ["", "acme/"][usize::from(number % 2 == 1)];
+    Scoped::parse(&format!("{tenant}x{}", number / 2)).unwrap()
 }
 
 /// The state that the stored conversation folds to.
-pub fn stored_state(world: &World, id: &ConversationId) -> State {
+pub fn stored_state(world: &World, id: &Scoped<ConversationId>) -> State {
     let stored = world.store.load(id).ok().flatten();
     stored.map(|stored| replay(stored.state, &stored.events)).unwrap_or_default()
 }
@@ -334,7 +337,7 @@ pub fn stored_state(world: &World, id: &ConversationId) -> State {
 fn send(
     world: &Rc<World>,
     node: usize,
-    id: ConversationId,
+    id: Scoped<ConversationId>,
     text: Option<String>,
     request: Request,
 ) {

@@ -9,12 +9,14 @@ use std::sync::Arc;
 use ::redis::Value;
 use abide_actors::blobs::{Blob, Blobs};
 use abide_actors::journal::{
-    Claim, ClaimedConversation, Commit, Holder, Journal, StoreError, StoredConversation,
-    StoredResponse,
+    Claim, ClaimedConversation, Commit, Holder, Journal, ResponseScope, StoreError,
+    StoredConversation, StoredResponse,
 };
 use abide_conversation::event::{Event, EventData};
 use abide_conversation::remembered_decision::RememberedDecision;
-use abide_conversation::{AgentName, BlobId, ConversationId, DecisionId, Seq, Timestamp};
+use abide_conversation::{
+    AgentName, BlobId, ConversationId, DecisionId, Scoped, Seq, Tenant, Timestamp,
+};
 use abide_registry::membership::{Member, Membership, MembershipStatus};
 use abide_registry::partition::{Partition, PartitionSet};
 use abide_registry::store::Store as _;
@@ -64,6 +66,9 @@ pub fn durability(seed: u64) -> Durability {
         _ => Durability::Replicas(NonZeroU8::MIN),
     }
 }
+
+/// A conversation, and who holds it.
+type HeldConversation = (Scoped<ConversationId>, Option<Claim>);
 
 impl Store {
     pub fn new(seed: u64, mutation: Option<Mutation>) -> Self {
@@ -140,7 +145,7 @@ impl Store {
 
     /// Whether what was written last of this kind is where its durability promises it; `None` if it
     /// is nowhere.
-    pub fn is_durable(&self, id: &ConversationId, what: Written, now: u64) -> Option<bool> {
+    pub fn is_durable(&self, id: &Scoped<ConversationId>, what: Written, now: u64) -> Option<bool> {
         let mut group = self.group.borrow_mut();
         let wrote = |call: &Call| match (what, call.script) {
             (Written::Event(seq), "append") => {
@@ -163,7 +168,7 @@ impl Store {
         Some(group.is_durable(index, now))
     }
 
-    fn check_acknowledged(&self, id: &ConversationId, what: &str, durable: Option<bool>) {
+    fn check_acknowledged(&self, id: &Scoped<ConversationId>, what: &str, durable: Option<bool>) {
         match durable {
             Some(true) => {}
             Some(false) => self
@@ -175,13 +180,14 @@ impl Store {
     }
 
     /// The first of these blobs that is not there.
-    pub fn missing_blob<'a>(&self, blobs: &'a [BlobId]) -> Option<&'a BlobId> {
+    pub fn missing_blob<'a>(&self, blobs: &'a [Scoped<BlobId>]) -> Option<&'a Scoped<BlobId>> {
         blobs.iter().find(|id| complete_now(self.oracle.blob_info(id)).unwrap().is_none())
     }
 
-    /// The decisions that the agent has.
-    pub fn decisions(&self) -> Vec<DecisionId> {
-        let decisions = complete_now(self.oracle.decisions(&AgentName::new("a"))).unwrap();
+    /// The decisions that the agent of a tenant has.
+    pub fn decisions(&self, tenant: &Tenant) -> Vec<DecisionId> {
+        let agent = Scoped::new(tenant, &AgentName::new("a"));
+        let decisions = complete_now(self.oracle.decisions(&agent)).unwrap();
         decisions.into_iter().map(|decision| decision.id).collect()
     }
 
@@ -199,29 +205,32 @@ impl Store {
             || observer.silenced.contains(&key(who))
     }
 
-    pub fn load(&self, id: &ConversationId) -> Result<Option<StoredConversation>, StoreError> {
+    pub fn load(
+        &self,
+        id: &Scoped<ConversationId>,
+    ) -> Result<Option<StoredConversation>, StoreError> {
         complete_now(self.oracle.load(id))
     }
 
-    pub fn current_claim(&self, id: &ConversationId) -> Result<Option<Claim>, StoreError> {
+    pub fn current_claim(&self, id: &Scoped<ConversationId>) -> Result<Option<Claim>, StoreError> {
         complete_now(self.oracle.current_claim(id))
     }
 
-    pub fn events(&self, id: &ConversationId) -> Vec<Event> {
+    pub fn events(&self, id: &Scoped<ConversationId>) -> Vec<Event> {
         complete_now(self.oracle.events(id, Seq::ZERO, ALL)).unwrap()
     }
 
-    pub fn due(&self) -> Result<Vec<(ConversationId, Timestamp)>, StoreError> {
+    pub fn due(&self) -> Result<Vec<(Scoped<ConversationId>, Timestamp)>, StoreError> {
         complete_now(self.oracle.due_alarms(&self.used(&PartitionSet::all()), Timestamp::MAX, 1))
     }
 
-    pub fn active(&self) -> Result<Vec<(ConversationId, Option<Claim>)>, StoreError> {
+    pub fn active(&self) -> Result<Vec<HeldConversation>, StoreError> {
         let page = complete_now(self.oracle.active(&self.used(&PartitionSet::all()), None, ALL));
         page.map(|page| page.items).map_err(|refused| StoreError::Unavailable(refused.to_string()))
     }
 
     /// All conversations that were ever written.
-    pub fn all(&self) -> Vec<ConversationId> {
+    pub fn all(&self) -> Vec<Scoped<ConversationId>> {
         self.observer.borrow().written().cloned().collect()
     }
 }
@@ -274,7 +283,7 @@ impl Client {
 
     pub async fn claim_and_load(
         &self,
-        id: &ConversationId,
+        id: &Scoped<ConversationId>,
         me: &Holder,
         dead: Option<&Holder>,
     ) -> Result<ClaimedConversation, StoreError> {
@@ -285,14 +294,18 @@ impl Client {
     }
 
     /// Claims a conversation that was just deleted.
-    pub async fn claim(&self, id: &ConversationId, me: &Holder) -> Result<Claim, StoreError> {
+    pub async fn claim(
+        &self,
+        id: &Scoped<ConversationId>,
+        me: &Holder,
+    ) -> Result<Claim, StoreError> {
         self.redis.claim(id, me, None).await
     }
 
     /// Deletes, and checks that an acknowledged deletion is where it was promised to be.
     pub async fn delete(
         &self,
-        id: &ConversationId,
+        id: &Scoped<ConversationId>,
         held: &Claim,
         answer: Option<StoredResponse>,
     ) -> Result<(), StoreError> {
@@ -306,7 +319,7 @@ impl Client {
 
     pub async fn events(
         &self,
-        id: &ConversationId,
+        id: &Scoped<ConversationId>,
         after: Seq,
         limit: usize,
     ) -> Result<Vec<Event>, StoreError> {
@@ -315,7 +328,7 @@ impl Client {
 
     pub async fn events_before(
         &self,
-        id: &ConversationId,
+        id: &Scoped<ConversationId>,
         before: Seq,
         limit: usize,
     ) -> Result<Vec<Event>, StoreError> {
@@ -324,34 +337,43 @@ impl Client {
 
     pub async fn set_decision(
         &self,
-        agent: &AgentName,
+        agent: &Scoped<AgentName>,
         decision: &RememberedDecision,
     ) -> Result<(), StoreError> {
         self.redis.set_decision(agent, &decision.id, Some(decision)).await.map(|_| ())
     }
 
     /// Stores a blob, and promises it from then on.
-    pub async fn put_blob(&self, content: &str) -> Result<(), StoreError> {
+    pub async fn put_blob(
+        &self,
+        owner: &Scoped<ConversationId>,
+        content: &str,
+    ) -> Result<(), StoreError> {
         let blob = Blob::new("text/plain", content.as_bytes().to_vec());
-        self.redis.put_blob(&blob.id(), &blob).await?;
+        let id = owner.sibling(&blob.id());
+        self.redis.put_blob(&id, &blob).await?;
         if let Some(world) = self.world.upgrade() {
-            world.blobs.borrow_mut().push(blob.id());
+            world.blobs.borrow_mut().push(id);
         }
         Ok(())
     }
 
-    pub async fn reset_deaths(&self, id: &ConversationId) -> Result<(), StoreError> {
+    pub async fn reset_deaths(&self, id: &Scoped<ConversationId>) -> Result<(), StoreError> {
         self.redis.reset_deaths(id).await
     }
 
-    pub async fn release(&self, id: &ConversationId, held: &Claim) -> Result<(), StoreError> {
+    pub async fn release(
+        &self,
+        id: &Scoped<ConversationId>,
+        held: &Claim,
+    ) -> Result<(), StoreError> {
         self.redis.release(id, held).await
     }
 
     /// Appends, and checks that what is acknowledged is where it was promised to be.
     pub async fn append(
         &self,
-        id: &ConversationId,
+        id: &Scoped<ConversationId>,
         held: &Claim,
         mut commit: Commit,
     ) -> Result<(), StoreError> {
@@ -379,7 +401,7 @@ impl Client {
     /// Appends without any check, as a node would that bypasses the actor.
     pub async fn append_unchecked(
         &self,
-        id: &ConversationId,
+        id: &Scoped<ConversationId>,
         mut commit: Commit,
     ) -> Result<(), StoreError> {
         let Some(held) = self.redis.current_claim(id).await? else { return Ok(()) };
@@ -395,7 +417,7 @@ impl Client {
 
     pub async fn load(
         &self,
-        id: &ConversationId,
+        id: &Scoped<ConversationId>,
     ) -> Result<Option<StoredConversation>, StoreError> {
         self.redis.load(id).await
     }
@@ -403,18 +425,22 @@ impl Client {
     /// The first answer to a request with this key.
     pub async fn stored_response(
         &self,
-        id: &ConversationId,
+        id: &Scoped<ConversationId>,
         key: &str,
     ) -> Result<Option<Seq>, StoreError> {
-        let stored = self.redis.stored_response(id.as_str(), key, Timestamp::UNIX_EPOCH).await?;
+        let scope = ResponseScope::Conversation(id.clone());
+        let stored = self.redis.stored_response(&scope, key, Timestamp::UNIX_EPOCH).await?;
         Ok(stored.and_then(|stored| stored.body.as_u64().map(Seq::new)))
     }
 
-    pub async fn current_claim(&self, id: &ConversationId) -> Result<Option<Claim>, StoreError> {
+    pub async fn current_claim(
+        &self,
+        id: &Scoped<ConversationId>,
+    ) -> Result<Option<Claim>, StoreError> {
         self.redis.current_claim(id).await
     }
 
-    pub async fn exists(&self, id: &ConversationId) -> Result<bool, StoreError> {
+    pub async fn exists(&self, id: &Scoped<ConversationId>) -> Result<bool, StoreError> {
         Ok(self.redis.summary(id).await?.is_some())
     }
 
@@ -423,7 +449,7 @@ impl Client {
         partitions: &PartitionSet,
         until: Timestamp,
         limit: usize,
-    ) -> Result<Vec<(ConversationId, Timestamp)>, StoreError> {
+    ) -> Result<Vec<(Scoped<ConversationId>, Timestamp)>, StoreError> {
         if self.breaks(Mutation::NoAlarms) {
             return Ok(Vec::new());
         }
@@ -435,7 +461,7 @@ impl Client {
     pub async fn active(
         &self,
         partitions: &PartitionSet,
-    ) -> Result<Vec<(ConversationId, Option<Claim>)>, StoreError> {
+    ) -> Result<Vec<(Scoped<ConversationId>, Option<Claim>)>, StoreError> {
         let Some(world) = self.world.upgrade() else { return Ok(Vec::new()) };
         let share = world.store.used(partitions);
         let page = self.redis.active(&share, None, ALL).await;

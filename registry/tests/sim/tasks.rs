@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use abide_actors::identity::Incarnation;
 use abide_actors::journal::StoreError;
-use abide_conversation::{Action, Command, ConversationId, State, decide, replay};
+use abide_conversation::{Action, Command, ConversationId, Scoped, State, decide, replay};
 use abide_registry::alarms::planner::{AlarmPlanner, after};
 use abide_registry::cluster_view::ClusterView;
 use abide_registry::membership::LinkStates;
@@ -190,7 +190,7 @@ impl Node {
         }
     }
 
-    async fn wake(self: &Rc<Self>, id: &ConversationId) -> bool {
+    async fn wake(self: &Rc<Self>, id: &Scoped<ConversationId>) -> bool {
         if self.world.mutation == Some(Mutation::WakeBypassesRouter) {
             return self.close(id).await;
         }
@@ -200,7 +200,7 @@ impl Node {
     }
 
     /// A mutation: reads, decides without the actor, and writes whatever has happened since.
-    async fn close(&self, id: &ConversationId) -> bool {
+    async fn close(&self, id: &Scoped<ConversationId>) -> bool {
         let Ok(Some(stored)) = self.ask(READ, self.store.load(id)).await else {
             return false;
         };

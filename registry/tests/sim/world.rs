@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use abide_conversation::{BlobId, ConversationId, Seq};
+use abide_conversation::{BlobId, ConversationId, Scoped, Seq};
 use abide_registry::member;
 use abide_registry::membership::LinkState;
 use abide_registry::placement::Policy;
@@ -29,7 +29,7 @@ const RESTART_MS: u64 = 200;
 
 /// A request that was acknowledged to a client.
 pub struct Promise {
-    pub id: ConversationId,
+    pub id: Scoped<ConversationId>,
     pub text: Option<String>,
     pub seq: Seq,
     /// Whether it is the deletion of the conversation that was acknowledged.
@@ -55,12 +55,12 @@ pub struct World {
     /// Whether the store has no primary that stays one.
     pub failing_over: Cell<bool>,
     random: RefCell<Random>,
-    pub runs: RefCell<BTreeMap<(ConversationId, String), u32>>,
+    pub runs: RefCell<BTreeMap<(Scoped<ConversationId>, String), u32>>,
     pub promises: RefCell<Vec<Promise>>,
     /// The blobs that are stored.
-    pub blobs: RefCell<Vec<BlobId>>,
+    pub blobs: RefCell<Vec<Scoped<BlobId>>>,
     /// The conversations whose tools end the process that runs them.
-    pub poison: RefCell<BTreeSet<ConversationId>>,
+    pub poison: RefCell<BTreeSet<Scoped<ConversationId>>>,
     /// The journals that clients have read.
     pub reads: RefCell<Vec<ReadJournal>>,
     pub numbers: Cell<u64>,
@@ -160,7 +160,7 @@ impl World {
     }
 
     /// A tool of the conversation ends the process of its node, which is started again soon.
-    pub fn end_process_of(self: &Rc<Self>, node: &Node, id: &ConversationId) {
+    pub fn end_process_of(self: &Rc<Self>, node: &Node, id: &Scoped<ConversationId>) {
         self.store.count("processes ended by tools");
         self.trace(|| format!("{id} ends {}", node.process));
         self.store.observer.borrow_mut().ends_process(id);
@@ -210,7 +210,7 @@ impl World {
     }
 
     /// Records the start of a tool run, and checks that it is allowed.
-    pub fn run(&self, node: &Node, id: &ConversationId, call: &str) {
+    pub fn run(&self, node: &Node, id: &Scoped<ConversationId>, call: &str) {
         let me = node.lease.borrow().me.clone();
         self.trace(|| format!("{me} runs {call} of {id}"));
         if self.store.is_lapsed(&me, self.exec.now()) {

@@ -14,7 +14,7 @@ use abide_actors::identity::{Incarnation, NodeName};
 use abide_actors::journal::{
     Claim, ClosedSuspension, Commit, ConversationSummary, Holder, StoreError,
 };
-use abide_conversation::{ConversationId, Event, State, replay, wanted};
+use abide_conversation::{ConversationId, Event, Scoped, State, replay, wanted};
 use abide_registry::store::Store;
 use axum::body::{Body, Bytes};
 use axum::extract::{Path as UrlPath, State as Shared};
@@ -163,7 +163,7 @@ pub(super) fn commits() -> Result<Vec<Commit>, LoadError> {
 impl Bare {
     async fn commit(
         &self,
-        id: &ConversationId,
+        id: &Scoped<ConversationId>,
         claim: &Claim,
         n: usize,
     ) -> Result<(), RequestError> {
@@ -175,7 +175,7 @@ impl Bare {
     /// Makes these commits and sends the frames of each. After a failed commit no more frames come.
     async fn commit_and_stream(
         self,
-        (id, claim): (ConversationId, Claim),
+        (id, claim): (Scoped<ConversationId>, Claim),
         frames: UnboundedSender<Bytes>,
         commits: std::ops::Range<usize>,
     ) {
@@ -193,12 +193,16 @@ impl Bare {
     }
 }
 
+fn scoped(id: &str) -> Result<Scoped<ConversationId>, RequestError> {
+    Scoped::parse(id).map_err(|error| RequestError(error.to_string()))
+}
+
 async fn send_message(
     Shared(bare): Shared<Bare>,
     UrlPath(id): UrlPath<String>,
     Json(_): Json<Value>,
 ) -> Result<(StatusCode, Json<Value>), RequestError> {
-    let conversation = ConversationId::new(id.clone());
+    let conversation = scoped(&id)?;
     let claim = bare.store.claim_and_load(&conversation, &bare.me, None).await?.claim;
     bare.commit(&conversation, &claim, 0).await?;
     let (frames, unread) = unbounded_channel();
@@ -225,7 +229,7 @@ async fn resolve(
     Json(_): Json<Value>,
 ) -> Result<Json<Value>, RequestError> {
     let turn = bare.turns().remove(&id).ok_or_else(|| RequestError("no such turn".to_owned()))?;
-    let id = ConversationId::new(id);
+    let id = scoped(&id)?;
     bare.commit(&id, &turn.claim, 2).await?;
     let _ = turn.frames.send(Bytes::from_static(FRAMES[1].as_bytes()));
     tokio::spawn(bare.commit_and_stream((id, turn.claim), turn.frames, 3..5));

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use abide_actors::identity::{Incarnation, NodeName};
 use abide_actors::journal::{Commit, Holder, StoreError};
-use abide_conversation::ConversationId;
+use abide_conversation::{ConversationId, Scoped, Tenant};
 use abide_registry::store::Store;
 use tokio::task::JoinSet;
 
@@ -94,6 +94,7 @@ async fn write(
                     return Ok::<_, StoreError>(took);
                 }
                 let id = ConversationId::new(format!("{name}:{number}"));
+                let id = Scoped::new(&Tenant::default(), &id);
                 driver.write_turn(&id, &mut took).await?;
             }
         });
@@ -111,7 +112,7 @@ impl Driver {
     /// Claims a new conversation, and appends the commits of its turn.
     async fn write_turn(
         &self,
-        id: &ConversationId,
+        id: &Scoped<ConversationId>,
         took: &mut Vec<Duration>,
     ) -> Result<(), StoreError> {
         let claim = self.store.claim_and_load(id, &self.me, None).await?.claim;

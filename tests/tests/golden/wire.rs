@@ -1,12 +1,13 @@
 //! Messages between nodes, as older builds send them.
 
-use abide_actors::access::{Access, ApprovalFault, CreateAccess, Reach};
+use abide_actors::access::{Access, CreateAccess, Reach};
 use abide_actors::live::{Delta, Signal};
 use abide_actors::request::{
     DispatchRequest, ForkRequest, IdempotencyKey, Inspection, RememberRequest, Reply, Request,
     RequestError, ResolveRequest, SendRequest, SpawnRequest,
 };
 use abide_conversation::Rejection;
+use abide_conversation::approval::VoteRefusal;
 use abide_conversation::command::{self, ChildEnded, Create, IfBusy};
 use abide_registry::actor_view::{ActorDetails, ActorSummary};
 use abide_registry::membership::{Member, MemberState};
@@ -39,7 +40,7 @@ fn every_message_between_nodes_that_was_ever_sent_still_parses_the_same() {
         golden::<Access>("Access"),
         golden::<Reach>("Reach"),
         golden::<CreateAccess>("CreateAccess"),
-        golden::<ApprovalFault>("ApprovalFault"),
+        golden::<VoteRefusal>("VoteRefusal"),
         golden::<RequestError>("Failure"),
         golden::<Rejection>("Rejection"),
         golden::<Inspection>("Inspection"),

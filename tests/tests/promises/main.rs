@@ -6,6 +6,7 @@ mod acknowledged;
 #[path = "../cluster/agents.rs"]
 mod agents;
 mod alarms;
+mod approvals;
 mod chaos;
 mod children;
 mod clocks;

@@ -16,8 +16,8 @@ const HOUSES: [House; 4] = [
     House {
         source: "actors/conversation/src",
         floors: &[
-            &["identity", "ids", "json", "numbers", "timestamp", "usage"],
-            &["context", "elicitation"],
+            &["extent", "identity", "ids", "json", "numbers", "timestamp", "usage"],
+            &["approval", "context", "elicitation", "scoped"],
             &["activity", "call_ids", "fork", "message", "remembered_decision"],
             &["permission"],
             &["parent"],
@@ -30,7 +30,7 @@ const HOUSES: [House; 4] = [
     House {
         source: "actors/src",
         floors: &[
-            &["access", "identity"],
+            &["access", "credentials", "identity"],
             &["assigns", "clock", "environment", "exec", "journal", "limits", "trace"],
             &["child_calls"],
             &["live"],

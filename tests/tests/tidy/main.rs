@@ -150,3 +150,29 @@ fn the_tests_that_the_fast_ring_leaves_out_exist() {
         assert!(exists, ".config/nextest.toml: no test is called {name}");
     }
 }
+
+/// Where an id meets its tenant: the core's type, the border that has the caller's credential, and
+/// whatever reads its own text again. Everything else goes by siblings.
+const SCOPING: [&str; 8] = [
+    "actors/conversation/src/scoped.rs",
+    "actors/src/blobs.rs",
+    "registry/src/agent_catalog.rs",
+    "registry/src/store/",
+    "nodes/src/access/allowed.rs",
+    "nodes/src/admin/scoped_id.rs",
+    "nodes/src/seed_agents.rs",
+    "tests/src/",
+];
+
+#[test]
+fn an_id_is_scoped_at_the_border_and_in_the_stores_only() {
+    let product = sources().into_iter().filter(|(path, _)| path.contains("/src/"));
+    for (path, source) in product.filter(|(path, _)| !path.contains("fixtures")) {
+        let code = source.split("#[cfg(test)]\n").next().unwrap();
+        let scopes = ["Scoped::new(", "Scoped::parse(", "Scoped::<", "ScopedKeyId::parse("]
+            .iter()
+            .any(|it| code.contains(it));
+        let is_here = SCOPING.iter().any(|here| path.starts_with(here));
+        assert!(!scopes || is_here || path.contains("tests"), "{path} scopes an id");
+    }
+}

@@ -19,6 +19,13 @@ pub(super) fn check(state: &State, event: &Event) -> Result<(), IllegalEvent> {
             let is_next = suspension.suspension == call.suspensions.saturating_add(1);
             ensure(is_next, || IllegalEvent::WrongSuspension(call.id.clone()))
         }
+        EventData::Voted(voted) => {
+            let call = open_call(state, &voted.call_id)?;
+            let is_asked = call
+                .open_suspension()
+                .is_some_and(|open| open.approval.is_some() && open.suspension == voted.suspension);
+            ensure(is_asked, || IllegalEvent::WrongSuspension(call.id.clone()))
+        }
         EventData::Resolution(resolution) => {
             let call = open_call(state, &resolution.call_id)?;
             let is_open = call.open_suspension().is_some_and(|open| {

@@ -19,6 +19,7 @@ pub(super) fn check_turn_id(state: &State, event: &Event) -> Result<(), IllegalE
         | EventData::TurnEnded(_)
         | EventData::ToolCall(_)
         | EventData::Suspension(_)
+        | EventData::Voted(_)
         | EventData::Resolution(_)
         | EventData::ToolStarted(_)
         | EventData::InputRequired(_)
@@ -48,9 +49,8 @@ pub(super) fn check_turn_id(state: &State, event: &Event) -> Result<(), IllegalE
         | EventData::ParentNotified(_)
         | EventData::Abandoned {}
         | EventData::DecisionPublished(_)
-        | EventData::DecisionRevoked(_) => {
-            ensure(event.turn_id.is_none(), || IllegalEvent::UnexpectedTurn)
-        }
+        | EventData::DecisionRevoked(_)
+        | EventData::Updated(_) => ensure(event.turn_id.is_none(), || IllegalEvent::UnexpectedTurn),
         EventData::Unknown(_) => Ok(()),
     }
 }

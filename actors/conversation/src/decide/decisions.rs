@@ -3,6 +3,7 @@
 use super::Rejection;
 use super::draft::Draft;
 use super::settle::add_millis;
+use crate::approval::Approver;
 use crate::command::RememberDecision;
 use crate::event::{DecisionPublished, DecisionRemembered, DecisionRevoked, EventData};
 use crate::ids::{CallId, DecisionId, Principal};
@@ -12,24 +13,26 @@ use crate::remembered_decision::RememberedDecision;
 pub(super) fn remember(
     draft: &mut Draft,
     call_id: &CallId,
-    approved: bool,
-    by: Principal,
+    (approved, fingerprint): (bool, String),
+    (by, voters): (Principal, Vec<Approver>),
     remember: RememberDecision,
 ) {
     let Some(agent) = draft.state.turn.as_ref().map(|turn| turn.agent.clone()) else { return };
     let Some(call) = draft.state.call(call_id) else { return };
+    let RememberDecision { id, extent, tool_digest } = remember;
     let decision = RememberedDecision {
-        id: remember.id,
+        id,
         tool: call.tool.clone(),
-        tool_digest: remember.tool_digest,
+        tool_digest,
         approved,
-        matching: remember.matching,
-        fingerprint: remember.fingerprint,
+        matching: extent.matching,
+        fingerprint,
         by,
-        expires_at: add_millis(draft.at, remember.for_ms),
+        voters,
+        expires_at: add_millis(draft.at, extent.for_ms),
     };
     let call_id = call_id.clone();
-    let scope = remember.scope;
+    let scope = extent.scope;
     draft.push(EventData::DecisionRemembered(DecisionRemembered {
         call_id,
         scope,

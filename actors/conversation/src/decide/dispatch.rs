@@ -11,8 +11,8 @@ use crate::permission::Decision;
 const MAX_RUNNING_DISPATCHES: usize = 100;
 
 pub(super) fn dispatch(draft: &mut Draft, dispatch: Dispatch) -> Result<(), Rejection> {
-    let Dispatch { call, tool, input, principal, revision, on_interrupt, requests, verdict, child } =
-        dispatch;
+    let Dispatch { call, tool, input, principal, identity, revision, on_interrupt, .. } = dispatch;
+    let Dispatch { requests, verdict, child, .. } = dispatch;
     if draft.state.call(&call).is_some() || draft.state.dispatches.contains_key(&call) {
         return Err(Rejection::Stale);
     }
@@ -36,6 +36,7 @@ pub(super) fn dispatch(draft: &mut Draft, dispatch: Dispatch) -> Result<(), Reje
             tool,
             input,
             principal,
+            identity,
             revision,
             attempt: Attempt::FIRST,
             on_interrupt,

@@ -40,6 +40,7 @@ pub(super) fn fail_call(draft: &mut Draft, fail: FailCall) -> Result<(), Rejecti
             args: None,
             verdict: None,
             input: None,
+            approvals: Vec::new(),
         }));
     }
     draft.push_result(id, outcome);

@@ -4,9 +4,10 @@ use super::Rejection;
 use super::draft::Draft;
 use super::hooks::refuse_message;
 use super::settle::{add_millis, end_turn, settle};
-use crate::command::{CallPlan, MessageVerdict, ModelReplied, PlannedCall};
+use crate::command::{ApprovalQuestion, CallPlan, MessageVerdict, ModelReplied, PlannedCall};
 use crate::event::{
-    AssistantMsg, CallKind, EventData, RepairRequested, SuspensionKind, ToolCall, TurnOutcome,
+    AssistantMsg, CallKind, EventData, RepairRequested, Suspension, SuspensionKind, ToolCall,
+    TurnOutcome,
 };
 use crate::ids::CallId;
 use crate::message::{
@@ -109,7 +110,7 @@ fn hand_over(draft: &mut Draft, call_id: CallId, planned: PlannedCall) {
             let call = call(kind, intent, gate.is_none());
             draft.push(EventData::ToolCall(ToolCall { message, timeout_ms, ..call }));
             match gate {
-                Some(question) => suspend(draft, &call_id, SuspensionKind::Approval, question),
+                Some(question) => suspend_for_approval(draft, &call_id, question),
                 None => wait_for_executor(draft, &call_id),
             }
         }
@@ -141,10 +142,27 @@ pub(super) fn wait_for_executor(draft: &mut Draft, id: &CallId) {
 }
 
 pub(super) fn suspend(draft: &mut Draft, id: &CallId, kind: SuspensionKind, message: String) {
-    let Some(call) = draft.state.call(id) else { return };
-    let expires_at = add_millis(draft.at, call.timeout_ms);
-    let suspension = call.next_suspension(kind, message, expires_at);
-    draft.push(EventData::Suspension(suspension));
+    if let Some(suspension) = next_suspension(draft, id, kind, message) {
+        draft.push(EventData::Suspension(suspension));
+    }
+}
+
+/// The policy is journalled with the suspension: a later revision of the agent does not loosen it.
+fn suspend_for_approval(draft: &mut Draft, id: &CallId, question: ApprovalQuestion) {
+    let ApprovalQuestion { message, policy } = question;
+    if let Some(suspension) = next_suspension(draft, id, SuspensionKind::Approval, message) {
+        draft.push(EventData::Suspension(Suspension { policy, ..suspension }));
+    }
+}
+
+fn next_suspension(
+    draft: &Draft,
+    id: &CallId,
+    kind: SuspensionKind,
+    message: String,
+) -> Option<Suspension> {
+    let call = draft.state.call(id)?;
+    Some(call.next_suspension(kind, message, add_millis(draft.at, call.timeout_ms)))
 }
 
 /// Asks the model for one repair. A second bad answer fails the turn; without a step left, the turn

@@ -5,17 +5,19 @@ use super::decisions::remember;
 use super::draft::Draft;
 use super::model_replied::wait_for_executor;
 use super::settle::{end_turn, settle};
+use super::vote::{self, Count};
 use crate::Timestamp;
-use crate::command::{ResolutionAnswer, Resolve};
+use crate::command::{RememberDecision, ResolutionAnswer, Resolve};
 use crate::elicitation;
 use crate::event::{EventData, Executor, Resolution, SuspensionKind, ToolStarted, TurnOutcome};
 use crate::ids::CallId;
 use crate::message::{ErrorType, Outcome};
 use crate::permission::Decision;
-use crate::state::{Call, OpenSuspension, State};
+use crate::state::{Call, EditedArgs, OpenSuspension, State};
 
 pub(super) fn resolve(draft: &mut Draft, resolve: Resolve) -> Result<(), Rejection> {
     let (call, open) = matching_suspension(&draft.state, draft.at, &resolve)?;
+    let count = vote::count(&draft.state, draft.at, (call, open), &resolve)?;
     let mut resolution = Resolution {
         call_id: resolve.call.clone(),
         kind: open.kind,
@@ -27,23 +29,40 @@ pub(super) fn resolve(draft: &mut Draft, resolve: Resolve) -> Result<(), Rejecti
         args: None,
         verdict: None,
         input: None,
+        approvals: Vec::new(),
     };
     let id = resolve.call;
     let tool = call.tool.clone();
     let by = resolution.by.clone();
     let is_input = call.pending_input.is_some();
+    let edited = call.edited_args().cloned();
+    let (voters, extent) = match count {
+        Count::Open(voted) => {
+            draft.push(EventData::Voted(*voted));
+            return Ok(());
+        }
+        Count::Decided { voters, extent } => (voters, extent),
+    };
+    let remembered = resolve.remember.zip(extent);
+    let remembered = remembered.map(|(decision, extent)| RememberDecision { extent, ..decision });
+    let fingerprint = resolve.args_fingerprint;
     match resolve.answer {
         ResolutionAnswer::Approval { approved: true, reason, args } => {
+            let (args, verdict) = match (args, edited) {
+                (None, Some(EditedArgs { args, verdict })) => (Some(args), verdict),
+                (args, _) => (args, resolve.verdict),
+            };
             resolution.approved = Some(true);
             resolution.reason = reason;
             resolution.args = args;
-            resolution.verdict = resolve.verdict.clone();
+            resolution.verdict = verdict.clone();
+            resolution.approvals = voters.clone();
             draft.push(EventData::Resolution(resolution));
-            match resolve.verdict.filter(|verdict| verdict.decision == Decision::Deny) {
+            match verdict.filter(|verdict| verdict.decision == Decision::Deny) {
                 Some(refused) => draft.push_result(id, refused.to_error(&tool)),
                 None => {
-                    if let Some(decision) = resolve.remember {
-                        remember(draft, &id, true, by, decision);
+                    if let Some(decision) = remembered {
+                        remember(draft, &id, (true, fingerprint), (by, voters), decision);
                     }
                     start_tool(draft, &id);
                 }
@@ -54,8 +73,8 @@ pub(super) fn resolve(draft: &mut Draft, resolve: Resolve) -> Result<(), Rejecti
             resolution.approved = Some(false);
             resolution.reason = reason;
             draft.push(EventData::Resolution(resolution));
-            if let Some(decision) = resolve.remember {
-                remember(draft, &id, false, by, decision);
+            if let Some(decision) = remembered {
+                remember(draft, &id, (false, fingerprint), (by, voters), decision);
             }
             draft.push_error(id, format!("denied by approver{because}"), ErrorType::Denied);
         }

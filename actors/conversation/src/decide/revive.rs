@@ -51,7 +51,9 @@ fn run_again(draft: &mut Draft, call: Call, attempt: Attempt) {
 }
 
 fn dispatch_again(draft: &mut Draft, call_id: CallId, run: RunningDispatch) {
-    let RunningDispatch { tool, input, principal, revision, attempt, on_interrupt, .. } = run;
+    let RunningDispatch {
+        tool, input, principal, identity, revision, attempt, on_interrupt, ..
+    } = run;
     let data = match on_interrupt {
         OnInterrupt::Fail if run.child.is_none() => EventData::DispatchFinished(DispatchFinished {
             call_id,
@@ -69,6 +71,7 @@ fn dispatch_again(draft: &mut Draft, call_id: CallId, run: RunningDispatch) {
                 tool,
                 input,
                 principal,
+                identity,
                 revision,
                 attempt: attempt.next(),
                 on_interrupt,

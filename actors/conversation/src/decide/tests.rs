@@ -23,5 +23,7 @@ mod send;
 mod steps;
 mod structured;
 mod truncation;
+mod update;
 mod usage;
+mod votes;
 mod wake;

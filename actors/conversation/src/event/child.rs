@@ -67,6 +67,7 @@ impl EventData {
             | Self::TurnStarted(_)
             | Self::AssistantMsg(_)
             | Self::Suspension(_)
+            | Self::Voted(_)
             | Self::Resolution(_)
             | Self::ToolStarted(_)
             | Self::InputRequired(_)
@@ -91,6 +92,7 @@ impl EventData {
             | Self::DecisionRemembered(_)
             | Self::DecisionPublished(_)
             | Self::DecisionRevoked(_)
+            | Self::Updated(_)
             | Self::Unknown(_) => None,
         }
     }

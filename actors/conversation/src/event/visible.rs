@@ -34,6 +34,7 @@ impl EventData {
             | EventData::TurnStarted(_)
             | EventData::ToolCall(_)
             | EventData::Suspension(_)
+            | EventData::Voted(_)
             | EventData::Resolution(_)
             | EventData::ToolStarted(_)
             | EventData::InputRequired(_)
@@ -55,6 +56,7 @@ impl EventData {
             | EventData::DecisionRemembered(_)
             | EventData::DecisionPublished(_)
             | EventData::DecisionRevoked(_)
+            | EventData::Updated(_)
             | EventData::Unknown(_) => None,
         }
     }

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize, Serializer};
 use serde_json::Value;
 
 use super::{Call, CallPhase};
+use crate::approval::Approver;
 use crate::elicitation::PendingInput;
 use crate::event::{Executor, Intent, OnInterrupt, StoredKind};
 use crate::ids::{CallId, ConversationId, Principal};
@@ -37,6 +38,8 @@ pub(super) struct StoredCall<'a> {
     gate: Option<Cow<'a, Verdict>>,
     #[serde(default)]
     approved: bool,
+    #[serde(default, skip_serializing_if = "<[_]>::is_empty")]
+    approvals: Cow<'a, [Approver]>,
     #[serde(rename = "input", default)]
     pending_input: Option<Cow<'a, PendingInput>>,
     #[serde(default)]
@@ -71,6 +74,7 @@ impl<'a> From<&'a Call> for StoredCall<'a> {
             suspensions: call.suspensions,
             gate: call.gate.as_ref().map(Cow::Borrowed),
             approved: call.approved,
+            approvals: Cow::Borrowed(&call.approvals),
             pending_input: call.pending_input.as_ref().map(Cow::Borrowed),
             child,
             lane,
@@ -96,6 +100,7 @@ impl From<StoredCall<'_>> for Call {
             suspensions: stored.suspensions,
             gate: stored.gate.map(Cow::into_owned),
             approved: stored.approved,
+            approvals: stored.approvals.into_owned(),
             pending_input: stored.pending_input.map(Cow::into_owned),
             phase: stored.phase.into_owned(),
         }

@@ -139,7 +139,7 @@ impl ModelStep<'_> {
     fn hook_context(&self) -> HookContext {
         let state = &self.ctx.state;
         HookContext {
-            conversation_id: self.ctx.id.clone(),
+            conversation_id: self.ctx.id.local(),
             turn_id: Some(self.turn.id.clone()),
             principal: Some(self.turn.principal.clone()),
             assigns: merged(&self.definition.assigns, &state.assigns, &self.turn.assigns),

@@ -58,15 +58,17 @@ impl ModelStep<'_> {
         let toolbox = self.toolbox.clone();
         let agent_decisions =
             if toolbox.uses_remembered_decisions(calls.iter().map(|call| call.name.as_str())) {
-                services.agents.decisions(&self.turn.agent).await?
+                services.agents.decisions(&ctx.id.sibling(&self.turn.agent)).await?
             } else {
                 Vec::new()
             };
         let assigns =
             Assigns::new(&self.definition.assigns, &ctx.state.assigns, &self.turn.assigns);
         let scope = CallScope {
-            conversation: ctx.id.clone(),
+            conversation: ctx.id.local(),
             principal: self.turn.principal.clone(),
+            identity: self.turn.identity.clone(),
+            owner: ctx.state.participants.owner.clone(),
             assigns: Arc::new(assigns),
             metadata: ctx.state.metadata.clone(),
         };

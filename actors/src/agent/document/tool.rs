@@ -1,6 +1,10 @@
 //! An entry of `tools`, and how a tool runs.
 
+use std::collections::BTreeSet;
+
+use abide_conversation::approval::{DenyRule, Party};
 use abide_conversation::event::{Executor, Intent, OnInterrupt};
+use abide_conversation::identity::Role;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
@@ -34,8 +38,9 @@ pub struct ToolDocument {
     pub(in crate::agent) parameters: Option<Value>,
     /// `server` if absent.
     pub(in crate::agent) executor: Option<Executor>,
-    /// `auto` (default), `requires_approval`, or `{"when": CONDITION}`, a CEL expression over
-    /// `args`, `principal` and `conversation`. For `server` and `client` tools only.
+    /// `auto` (default), `requires_approval`, or who must approve which calls. For `server` and
+    /// `client` tools only.
+    #[schema(value_type = Option<ApprovalSchema>)]
     pub(in crate::agent) approval: Option<Value>,
     /// Server tools only: the program's middleware around its runs, inside the agent's own, outermost
     /// first.
@@ -152,4 +157,59 @@ pub(in crate::agent) struct RetentionDocument {
 pub(in crate::agent) enum RetentionModeDocument {
     Age,
     Count,
+}
+
+/// `approval` of a tool, as the description has it.
+#[derive(ToSchema)]
+#[schema(as = ToolApproval)]
+#[serde(untagged)]
+pub enum ApprovalSchema {
+    Word(ApprovalWord),
+    Rule(ApprovalDocument),
+}
+
+/// Whether every call needs an approval, or none.
+#[derive(ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ApprovalWord {
+    Auto,
+    RequiresApproval,
+}
+
+/// Which calls need an approval, and whose.
+#[derive(Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = ApprovalRule)]
+pub struct ApprovalDocument {
+    /// A CEL expression over `args`, `principal` and `conversation`; absent: every call.
+    #[schema(value_type = Option<String>)]
+    pub(in crate::agent) when: Option<Text<16_384>>,
+    /// Absent: one approver, who is not the requester.
+    pub(in crate::agent) by: Option<ApproversDocument>,
+}
+
+/// Who may approve. It counts where requests are authenticated.
+#[derive(Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = Approvers)]
+pub struct ApproversDocument {
+    /// An approver has one of these; `[approver]` if absent.
+    #[schema(min_items = 1)]
+    pub(in crate::agent) roles: Option<BTreeSet<Role>>,
+    /// An approver is in one of these; anybody is, if there are none.
+    #[schema(value_type = Option<Vec<String>>, max_items = 32)]
+    pub(in crate::agent) groups: Option<Items<32>>,
+    /// How many must approve.
+    #[schema(value_type = Option<u32>, minimum = 1, maximum = 16, default = 1)]
+    pub(in crate::agent) quorum: Option<Whole<1, 16>>,
+    /// Who may not approve, whatever their roles; `[requester]` if absent.
+    pub(in crate::agent) not: Option<BTreeSet<Party>>,
+    /// Whether a program may approve by its API key.
+    #[schema(default = false)]
+    pub(in crate::agent) services: Option<bool>,
+    /// A duration: how long ago an approver may have proved a second factor; absent: none is needed.
+    #[schema(value_type = Option<String>)]
+    pub(in crate::agent) mfa_within: Option<PositiveDuration>,
+    /// Whether one denial denies, or as many as must approve.
+    pub(in crate::agent) deny: Option<DenyRule>,
 }

@@ -17,6 +17,43 @@ pub(super) fn unknown_name(expression: &IdedExpr, env: &Arc<Env>) -> Option<Stri
     Names { context, env }.unknown_in(expression, &[])
 }
 
+/// Whether the expression reads members of this variable, and nothing else of it.
+pub(super) fn reads_only_members(expression: &IdedExpr, variable: &str) -> bool {
+    let (mut members, mut whole) = (0_usize, 0_usize);
+    count_uses(expression, variable, &mut members, &mut whole);
+    members > 0 && whole == 0
+}
+
+fn count_uses(expression: &IdedExpr, variable: &str, members: &mut usize, whole: &mut usize) {
+    let mut each = |inner: &IdedExpr| count_uses(inner, variable, members, whole);
+    match &expression.expr {
+        Expr::Unspecified | Expr::Literal(_) => {}
+        Expr::Ident(name) => *whole += usize::from(name == variable),
+        Expr::Select(select) => match &select.operand.expr {
+            Expr::Ident(name) if name == variable => *members += 1,
+            _ => each(&select.operand),
+        },
+        Expr::Call(call) => call.args.iter().chain(call.target.as_deref()).for_each(each),
+        Expr::Comprehension(it) => {
+            let within = [&it.iter_range, &it.accu_init, &it.loop_cond, &it.loop_step, &it.result];
+            within.into_iter().for_each(&mut each);
+        }
+        Expr::List(list) => list.elements.iter().for_each(each),
+        Expr::Map(map) => map.entries.iter().for_each(|it| in_parts(&it.expr, &mut each)),
+        Expr::Struct(it) => it.entries.iter().for_each(|it| in_parts(&it.expr, &mut each)),
+    }
+}
+
+fn in_parts(entry: &EntryExpr, each: &mut impl FnMut(&IdedExpr)) {
+    match entry {
+        EntryExpr::StructField(field) => each(&field.value),
+        EntryExpr::MapEntry(entry) => {
+            each(&entry.key);
+            each(&entry.value);
+        }
+    }
+}
+
 struct Names<'a> {
     context: Context<'a, 'a>,
     env: &'a Arc<Env>,

@@ -2,7 +2,11 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod remembered;
+
+use abide_conversation::approval::Approver;
 use abide_conversation::event::Executor;
+use abide_conversation::identity::Identity;
 use abide_conversation::parent::Parent;
 use abide_conversation::remembered_decision::Match;
 use abide_conversation::state::CallPhase;
@@ -59,6 +63,7 @@ fn child_of(ceiling: Ceiling) -> State {
         depth: 1,
         ceiling,
         storages: Default::default(),
+        requesters: Default::default(),
     };
     State { parent: Some(parent), ..State::default() }
 }
@@ -96,97 +101,6 @@ fn the_first_decisive_rule_wins() {
     assert_eq!(verdict_of(&gate, "pay", json!({"amount": 101})), "Ask: approval: when");
     assert_eq!(verdict_of(&gate, "pay", json!({"amount": 1})), "Allow: approval: when");
     assert_eq!(verdict_of(&gate, "pay", json!({})), "Ask: approval: when", "a gate fails closed");
-}
-
-fn remembered_decision(
-    id: &str,
-    tool: &str,
-    approved: bool,
-    args: Option<Value>,
-) -> RememberedDecision {
-    let definition = agent(json!({}));
-    let tool_digest =
-        definition.tools.iter().find(|it| it.name == tool).unwrap().action_fingerprint();
-    RememberedDecision {
-        id: DecisionId::new(id),
-        tool: tool.to_owned(),
-        tool_digest,
-        approved,
-        matching: if args.is_some() { Match::Exact } else { Match::Tool },
-        fingerprint: exact_fingerprint(tool, &args.unwrap_or_default()),
-        by: Principal::new("ann"),
-        expires_at: Timestamp::from_second(1_000).unwrap(),
-    }
-}
-
-fn gate_with(permissions: Value, decisions: Vec<RememberedDecision>, second: i64) -> Gate {
-    let now = Timestamp::from_second(second).unwrap();
-    gate(permissions).with_remembered(&State::default(), decisions, now)
-}
-
-#[test]
-fn a_remembered_decision_answers_for_the_tools_own_approval_while_it_holds() {
-    let any = || vec![remembered_decision("d1", "send", true, None)];
-    let one = || vec![remembered_decision("d2", "pay", true, Some(json!({"amount": 101})))];
-    let (none, asks) = (json!({}), "Ask: approval: requires_approval");
-    for (gate, tool, args, expected) in [
-        (gate_with(none.clone(), any(), 999), "send", json!({"a": 1}), "Allow: remembered: d1"),
-        (gate_with(none.clone(), any(), 1_000), "send", json!({}), asks),
-        (gate_with(none.clone(), any(), 0), "page", json!({}), asks),
-        (gate_with(none.clone(), one(), 0), "pay", json!({"amount": 101}), "Allow: remembered: d2"),
-        (gate_with(none.clone(), one(), 0), "pay", json!({"amount": 102}), "Ask: approval: when"),
-        (gate_with(none, one(), 0), "pay", json!({"amount": 1}), "Allow: approval: when"),
-    ] {
-        assert_eq!(verdict_of(&gate, tool, args), expected);
-    }
-}
-
-#[test]
-fn a_tool_that_does_something_else_is_not_the_one_that_was_decided_about() {
-    let decision = remembered_decision("d1", "send", true, None);
-    let other = RememberedDecision { tool_digest: "elsewhere".to_owned(), ..decision.clone() };
-    assert_eq!(
-        verdict_of(&gate_with(json!({}), vec![other], 0), "send", json!({})),
-        "Ask: approval: requires_approval"
-    );
-    assert_eq!(
-        verdict_of(&gate_with(json!({}), vec![decision], 0), "send", json!({})),
-        "Allow: remembered: d1"
-    );
-}
-
-#[test]
-fn a_decision_does_not_hold_for_a_tool_that_asks_by_other_rules() {
-    let tool = |approval: Value| {
-        let run = json!({"http": {"url": "http://127.0.0.1:9/"}});
-        let source = source(json!([{"name": "send", "run": run, "approval": approval}]));
-        let definition = parse(source).unwrap().definition;
-        definition.tools.iter().find(|it| it.name == "send").unwrap().action_fingerprint()
-    };
-    let decided_for = tool(json!({"when": "args.amount > 100"}));
-    assert_eq!(decided_for, tool(json!({"when": "args.amount > 100"})));
-    for tightened in [json!({"when": "args.amount > 10"}), json!("requires_approval")] {
-        assert_ne!(decided_for, tool(tightened.clone()), "{tightened}");
-    }
-}
-
-#[test]
-fn a_remembered_denial_wins_and_an_approval_opens_neither_lists_nor_phase_nor_what_is_strict() {
-    let both = vec![
-        remembered_decision("d1", "send", true, None),
-        remembered_decision("d2", "send", false, None),
-    ];
-    let denied = gate_with(json!({}), both, 0);
-    assert_eq!(verdict_of(&denied, "send", json!({})), "Deny: remembered: d2");
-    let yes = |tool: &str| vec![remembered_decision("d1", tool, true, None)];
-    for (permissions, tool, args, expected) in [
-        (json!({"disallowed_tools": ["send"]}), "send", json!({}), "Deny: disallowed_tools"),
-        (json!({"phase": "plan"}), "send", json!({}), "Deny: phase: plan"),
-        (json!({"phase": "plan"}), "plan_mode", json!({"action": "exit"}), "Ask: phase: plan"),
-        (json!({}), "vault", json!({}), "Ask: approval: requires_approval"),
-    ] {
-        assert_eq!(verdict_of(&gate_with(permissions, yes(tool), 0), tool, args), expected);
-    }
 }
 
 #[test]
@@ -339,7 +253,14 @@ fn a_model_is_not_offered_what_a_list_refuses_nor_a_provider_what_may_not_run_no
 
 fn verdict_on(decision: Decision, tool: &str, args: &Value) -> Verdict {
     let (rule, phase) = ("approval: auto".to_owned(), PermissionPhase::Default);
-    Verdict { decision, rule, phase, fingerprint: fingerprint(tool, args), by: None }
+    Verdict {
+        decision,
+        rule,
+        phase,
+        fingerprint: fingerprint(tool, args),
+        by: None,
+        approvals: Vec::new(),
+    }
 }
 
 fn a_call(verdict: Option<Verdict>, args: Value, approved: bool) -> Call {
@@ -378,6 +299,7 @@ fn a_users_dispatch_needs_a_grant_too() {
         tool: "send".to_owned(),
         input,
         principal: Principal::new("ann"),
+        identity: None,
         revision: abide_conversation::Revision::new("r"),
         attempt: Attempt::FIRST,
         on_interrupt: Default::default(),
@@ -478,4 +400,40 @@ fn a_message_does_not_change_what_a_condition_reads_of_the_conversation() {
     assert_eq!(decide("own", Assigns::new(&no, &map(json!({})), &yes)), Decision::Ask);
     assert_eq!(decide("own", Assigns::new(&no, &yes, &no)), Decision::Allow);
     assert_eq!(decide("sent", Assigns::new(&no, &no, &yes)), Decision::Allow);
+}
+
+#[test]
+fn a_condition_reads_who_asks_and_whose_the_conversation_is() {
+    let run = json!({"http": {"url": "http://127.0.0.1:9/"}});
+    let decide = |when: &str, scope: &CallScope| {
+        let tool = json!({"name": "t", "run": run, "approval": {"when": when}});
+        let definition = Arc::new(parse(source(json!([tool]))).unwrap().definition);
+        let gate = Gate::new(definition.clone(), &State::default());
+        gate.decide(&definition.tools[0], &json!({}), scope).decision
+    };
+    let anybody = scope();
+    let somebody = CallScope {
+        identity: Some(Arc::new(identity("ann"))),
+        owner: Some("ann".to_owned()),
+        ..scope()
+    };
+    for (when, of_anybody, of_somebody) in [
+        ("principal != 'ann'", Decision::Allow, Decision::Allow),
+        ("principal.subject != 'ann'", Decision::Allow, Decision::Allow),
+        ("!('approver' in principal.roles)", Decision::Ask, Decision::Allow),
+        ("!principal.groups.exists(group, group == 'finance')", Decision::Ask, Decision::Allow),
+        ("principal.tenant != 'default'", Decision::Allow, Decision::Ask),
+        ("conversation.owner != 'ann'", Decision::Ask, Decision::Allow),
+        // The subject alone has no members: such a condition fails.
+        ("principal == 'ann' && principal.subject == 'x'", Decision::Ask, Decision::Ask),
+    ] {
+        assert_eq!(decide(when, &anybody), of_anybody, "{when}");
+        assert_eq!(decide(when, &somebody), of_somebody, "{when}");
+    }
+}
+
+fn identity(sub: &str) -> Identity {
+    let json = json!({"tenant": "acme", "iss": "https://login.example.com/", "sub": sub,
+        "roles": ["approver"], "groups": ["finance"], "auth": "jwt"});
+    serde_json::from_value(json).unwrap()
 }

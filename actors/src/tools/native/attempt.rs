@@ -20,15 +20,16 @@ pub(in crate::tools) async fn run_call(
     report: &(impl Fn(Value) + Send + Sync),
 ) -> ToolReturn {
     let work = |progress| async move {
-        let args = run.grant.into_args();
+        let (args, conversation) = (run.grant.into_args(), run.conversation.local());
         let context = Context {
             agent: &run.agent,
-            conversation: &run.conversation,
+            conversation: &conversation,
             turn: run.turn.as_ref(),
             call: &run.call,
             attempt: run.attempt,
             assigns: &run.assigns.merged,
             principal: &run.principal,
+            approvals: &run.approvals,
             input: run.input.as_ref(),
             dependencies: &dependencies,
             progress: &progress,

@@ -46,6 +46,7 @@ impl Extensions {
             attempt: Attempt::FIRST,
             assigns: &Map::new(),
             principal: &Principal::new(DIRECT_ID),
+            approvals: &[],
             input: None,
             dependencies: &self.dependencies,
             progress: &progress,

@@ -55,6 +55,7 @@ fn no_owner_has_anothers_directory_or_one_that_means_something() {
         assert!(!name.starts_with('.') && !name.contains('/'), "{name}");
     }
     assert_eq!(directory_name("a:b_C-1.x", false), "a:b_C-1.x");
+    assert_eq!(directory_name("acme/a", false), "acme%2Fa", "another tenant's");
     assert_eq!(directory_name("a:b_C-1.x", true), "a:b_%43-1.x");
     let named = [".", "..", "%2E"].map(|owner| directory_name(owner, false));
     assert_eq!(named, ["%2E", "%2E.", "%252E"]);

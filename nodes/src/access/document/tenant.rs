@@ -21,7 +21,7 @@ pub struct TenantSettings {
 }
 
 /// Which definitions of agents are accepted over HTTP.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "snake_case")]
 pub enum AgentsOverHttp {
     Off,

@@ -1,6 +1,6 @@
 //! What each permission asks of each role.
 use abide_actors::access::Reach::{None as Nobody, Own, Shared, Tenant as All};
-use abide_conversation::identity::{AuthMethod, Identity, Subject};
+use abide_conversation::identity::{AuthMethod, Identity, Subject, Tenant};
 use abide_conversation::{CallId, ConversationId, Timestamp};
 
 use super::*;
@@ -14,7 +14,7 @@ fn credential(roles: &[Role], grant: Option<TokenGrant>) -> Credential {
         groups: Vec::new(),
     };
     let identity = Identity {
-        tenant: None,
+        tenant: Some(Tenant::default()),
         subject,
         auth: AuthMethod::Key,
         key_id: None,
@@ -119,5 +119,15 @@ fn a_role_that_is_not_in_a_permission_does_not_meet_it() {
         assert_eq!(met(DefineAgents::RULE, role), role == Author);
         assert_eq!(met(ReadAudit::RULE, role), role == Auditor);
         assert!(met(Anybody::RULE, role) && met(Known::RULE, role));
+    }
+}
+
+#[test]
+fn without_a_tenant_nobody_has_a_role_but_the_operator() {
+    let mut all = credential(&Role::ALL, None);
+    all.identity.tenant = None;
+    assert!(is_met(Operate::RULE, &all) && is_met(Known::RULE, &all));
+    for rule in [ManageKeys::RULE, DefineAgents::RULE, MintTokens::RULE, ReadBlobs::RULE] {
+        assert!(!is_met(rule, &all));
     }
 }

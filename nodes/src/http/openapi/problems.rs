@@ -62,6 +62,7 @@ fn specific(operation: &str) -> Option<&'static [Kind]> {
         | "read_journal"
         | "stream_events" => &[NotFound],
         "create_conversation" => &[PayloadTooLarge, ConversationExists, AgentMissing],
+        "update_conversation" => &[PayloadTooLarge, NotFound],
         "fork_conversation" => &[PayloadTooLarge, NotFound, ConversationExists, AgentMissing],
         "send_message" => &[PayloadTooLarge, NotFound, TurnInFlight, AgentMissing],
         "resolve_call" => &[PayloadTooLarge, ApprovalForbidden, NotFound, CallNotOpen],

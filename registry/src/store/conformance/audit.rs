@@ -12,7 +12,7 @@ use serde_json::json;
 use super::super::Store;
 use super::fixtures::*;
 
-fn entry(name: &str, seconds: i64) -> AuditEntry {
+pub(super) fn entry(name: &str, seconds: i64) -> AuditEntry {
     AuditEntry {
         id: format!("audit_{name}"),
         at: at(seconds),

@@ -1,16 +1,19 @@
 //! The commits, claims and entries that the suite uses.
 #![allow(clippy::unwrap_used)]
 
+use abide_actors::blobs::Blob;
 use abide_actors::identity::{Incarnation, NodeName};
 use abide_actors::journal::{
-    Claim, ClosedSuspension, Commit, ConversationSummary, Holder, StoredConversation,
-    StoredResponse,
+    Claim, ClosedSuspension, Commit, ConversationSummary, Holder, ResponseScope,
+    StoredConversation, StoredResponse,
 };
 use abide_conversation::event::{
     Created, EventData, Executor, Intent, RepairRequested, SuspensionKind,
 };
 use abide_conversation::state::{ConversationStatus, PendingCall};
-use abide_conversation::{AgentName, CallId, ConversationId, Event, Seq, State, Timestamp};
+use abide_conversation::{
+    AgentName, BlobId, CallId, ConversationId, Event, Scoped, Seq, State, Tenant, Timestamp,
+};
 use serde_json::{Map, json};
 
 use super::super::Store;
@@ -20,8 +23,38 @@ pub(in super::super) fn at(seconds: i64) -> Timestamp {
     Timestamp::from_second(1_800_000_000 + seconds).unwrap()
 }
 
-pub(in super::super) fn id(id: &str) -> ConversationId {
-    ConversationId::parse(id).unwrap()
+/// A conversation's id: `a`, or `acme/a`.
+pub(in super::super) fn id(id: &str) -> Scoped<ConversationId> {
+    scoped(id)
+}
+
+/// An id or name of any kind: `a`, or `acme/a`.
+pub(in super::super) fn scoped<N>(id: &str) -> Scoped<N> {
+    Scoped::parse(id).unwrap()
+}
+
+pub(in super::super) fn tenant(name: &str) -> Tenant {
+    Tenant::parse(name).unwrap()
+}
+
+/// The tenant of what the tests name without one.
+pub(in super::super) fn own() -> Tenant {
+    Tenant::default()
+}
+
+/// The id of a blob of the tenant of [`own`].
+pub(in super::super) fn blob_id(blob: &Blob) -> Scoped<BlobId> {
+    Scoped::new(&own(), &blob.id())
+}
+
+/// The scope of a conversation's responses.
+pub(in super::super) fn scope_of(name: &str) -> ResponseScope {
+    ResponseScope::Conversation(id(name))
+}
+
+/// The scope of an agent's responses.
+pub(in super::super) fn scope_of_agent(name: &str) -> ResponseScope {
+    ResponseScope::Agent(scoped(name))
 }
 
 pub(in super::super) fn holder(node: &str) -> Holder {
@@ -99,6 +132,11 @@ pub(in super::super) fn pending_call(call: &str, suspension: u32, expires_in: i6
         suspended_at: at(0),
         expires_at: at(expires_in),
         root_conversation_id: None,
+        policy: None,
+        requesters: Default::default(),
+        votes: None,
+        needed: None,
+        original_args: None,
     }
 }
 

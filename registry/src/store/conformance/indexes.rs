@@ -17,7 +17,7 @@ use crate::partition::{Partition, PartitionSet};
 async fn list_inbox(store: &dyn Store, filter: &InboxFilter) -> Vec<(String, String, u32)> {
     let (mut entries, mut cursor) = (Vec::new(), None);
     for _ in 0..9 {
-        let page = store.inbox(filter, cursor.as_deref(), 2).await.unwrap();
+        let page = store.inbox(&own(), filter, cursor.as_deref(), 2).await.unwrap();
         assert!(page.items.len() <= 2);
         entries.extend(page.items.into_iter().map(|entry| {
             let (id, call) = (entry.conversation_id.to_string(), entry.pending.call_id);
@@ -68,10 +68,10 @@ pub(in super::super) async fn the_inbox_is_ordered_by_deadline_and_read_in_pages
         ("a", "call_4", 1),
     ];
     assert_eq!(list_inbox(&*store, &InboxFilter::default()).await, entries(&order));
-    let of_a = InboxFilter { conversation: Some(id("a")), ..Default::default() };
+    let of_a = InboxFilter { conversation: Some(id("a").local()), ..Default::default() };
     let order = [("a", "call_3", 1), ("a", "call_1", 2), ("a", "call_4", 1)];
     assert_eq!(list_inbox(&*store, &of_a).await, entries(&order));
-    let all = store.inbox(&InboxFilter::default(), None, 6).await.unwrap();
+    let all = store.inbox(&own(), &InboxFilter::default(), None, 6).await.unwrap();
     assert_eq!((all.items.len(), all.cursor), (6, None));
     assert_eq!(all.items[0].pending, pending_call("call_3", 1, 30));
 }
@@ -97,9 +97,9 @@ pub(in super::super) async fn the_inbox_is_filtered(store: Arc<dyn Store>) {
     assert_eq!(by(of_tool.clone()).await, entries(&[("a", "call_1", 1), ("b", "call_1", 1)]));
     let of_agent = InboxFilter { agent: Some(AgentName::new("other")), ..all.clone() };
     assert_eq!(by(of_agent).await, entries(&[("b", "call_1", 1)]));
-    let of_both = InboxFilter { conversation: Some(id("a")), ..of_tool };
+    let of_both = InboxFilter { conversation: Some(id("a").local()), ..of_tool };
     assert_eq!(by(of_both).await, entries(&[("a", "call_1", 1)]));
-    let of_none = InboxFilter { conversation: Some(id("c")), ..all };
+    let of_none = InboxFilter { conversation: Some(id("c").local()), ..all };
     assert_eq!(by(of_none).await, entries(&[]));
 }
 
@@ -113,7 +113,7 @@ pub(in super::super) async fn a_closed_suspension_leaves_the_inbox(store: Arc<dy
     store.append(&id("a"), &held, second).await.unwrap();
     let left = entries(&[("a", "call_2", 1), ("a", "call_1", 2)]);
     assert_eq!(list_inbox(&*store, &InboxFilter::default()).await, left);
-    let of_a = InboxFilter { conversation: Some(id("a")), ..Default::default() };
+    let of_a = InboxFilter { conversation: Some(id("a").local()), ..Default::default() };
     assert_eq!(list_inbox(&*store, &of_a).await, left);
 }
 
@@ -137,7 +137,7 @@ pub(in super::super) async fn each_open_suspension_is_counted_once(store: Arc<dy
     for limit in [1, 7, 20, 1_000] {
         let (mut counts, mut cursor) = (Vec::new(), None);
         for _ in 0..400 {
-            let page = store.open_suspensions(cursor.as_deref(), limit).await.unwrap();
+            let page = store.open_suspensions(&own(), cursor.as_deref(), limit).await.unwrap();
             counts.extend(page.items);
             cursor = page.cursor;
             if cursor.is_none() {
@@ -151,7 +151,7 @@ pub(in super::super) async fn each_open_suspension_is_counted_once(store: Arc<dy
             (0..60).map(|since| SuspensionCount { kind: kind(since), since: at(since) }).collect();
         assert_eq!(counts, expected, "in pages of {limit}");
     }
-    assert_eq!(store.open_suspensions(Some("zz"), 9).await, Err(ListError::Cursor));
+    assert_eq!(store.open_suspensions(&own(), Some("zz"), 9).await, Err(ListError::Cursor));
 }
 
 pub(in super::super) async fn an_alarm_can_be_moved_and_removed(store: Arc<dyn Store>) {
@@ -278,7 +278,8 @@ pub(in super::super) async fn conversations_are_listed_by_id_in_pages_and_filter
         async move {
             let (mut listed, mut cursor) = (Vec::new(), None);
             for _ in 0..9 {
-                let page = store.conversations(&filter, cursor.as_deref(), 2).await.unwrap();
+                let page =
+                    store.conversations(&own(), &filter, cursor.as_deref(), 2).await.unwrap();
                 listed.extend(page.items.into_iter().map(|(id, summary)| {
                     assert!(filter.admits(&summary));
                     id.to_string()
@@ -308,12 +309,13 @@ pub(in super::super) async fn long_listings_are_read_in_order_page_by_page(store
     let (mut conversations_cursor, mut inbox_cursor) = (None, None);
     for _ in 0..100 {
         let page = store
-            .conversations(&Default::default(), conversations_cursor.as_deref(), 7)
+            .conversations(&own(), &Default::default(), conversations_cursor.as_deref(), 7)
             .await
             .unwrap();
         listed.extend(page.items.into_iter().map(|(id, _)| id.to_string()));
         conversations_cursor = page.cursor;
-        let page = store.inbox(&Default::default(), inbox_cursor.as_deref(), 7).await.unwrap();
+        let page =
+            store.inbox(&own(), &Default::default(), inbox_cursor.as_deref(), 7).await.unwrap();
         suspended.extend(page.items.into_iter().map(|entry| entry.conversation_id.to_string()));
         inbox_cursor = page.cursor;
         if conversations_cursor.is_none() || inbox_cursor.is_none() {
@@ -328,14 +330,14 @@ pub(in super::super) async fn long_listings_are_read_in_order_page_by_page(store
 pub(in super::super) async fn an_invalid_cursor_is_refused(store: Arc<dyn Store>) {
     create_conversation(&*store, "a").await;
     for cursor in ["x", "zz", "é", "€uro", "00", "7b7d", "2261", ""] {
-        let conversations = store.conversations(&Default::default(), Some(cursor), 9).await;
+        let conversations = store.conversations(&own(), &Default::default(), Some(cursor), 9).await;
         assert_eq!(conversations, Err(ListError::Cursor), "{cursor}");
         assert_eq!(
             store.active(&PartitionSet::all(), Some(cursor), 9).await,
             Err(ListError::Cursor),
             "{cursor}"
         );
-        let inbox = store.inbox(&Default::default(), Some(cursor), 9).await;
+        let inbox = store.inbox(&own(), &Default::default(), Some(cursor), 9).await;
         assert_eq!(inbox, Err(ListError::Cursor), "{cursor}");
     }
 }
@@ -359,14 +361,14 @@ pub(in super::super) async fn a_deletion_leaves_nothing_but_its_response(store: 
     assert_eq!(store.summary(&id("a")).await, Ok(None));
     assert_eq!(store.events(&id("a"), Seq::ZERO, 9).await, Ok(vec![]));
     assert_eq!(store.events_before(&id("a"), Seq::new(u64::MAX), 9).await, Ok(vec![]));
-    assert_eq!(store.stored_response("a", "key:1", at(0)).await, Ok(None));
-    let kept = store.stored_response("a", "key:2", at(0)).await;
+    assert_eq!(store.stored_response(&scope_of("a"), "key:1", at(0)).await, Ok(None));
+    let kept = store.stored_response(&scope_of("a"), "key:2", at(0)).await;
     assert_eq!(kept, Ok(Some(response("key:2", "gone", 60))));
     let left = entries(&[("a:b", "call_1", 1), ("a:b", "call_2", 1)]);
     assert_eq!(list_inbox(&*store, &InboxFilter::default()).await, left);
     assert_eq!(store.alarms(9).await.unwrap(), [(id("a:b"), at(60))]);
     assert_eq!(active_names(&*store, &PartitionSet::all()).await, ["a:b"]);
-    let listed = store.conversations(&Default::default(), None, 9).await.unwrap();
+    let listed = store.conversations(&own(), &Default::default(), None, 9).await.unwrap();
     assert_eq!(listed.items.len(), 1);
     assert_eq!(store.events(&id("a:b"), Seq::ZERO, 999).await.unwrap().len(), 300);
 }
@@ -377,7 +379,7 @@ pub(in super::super) async fn a_deletion_by_another_is_fenced(store: Arc<dyn Sto
     let kept = Some(response("key:1", "gone", 60));
     assert_eq!(store.delete(&id("a"), &old, kept).await, Err(StoreError::Fenced));
     assert!(store.load(&id("a")).await.unwrap().is_some());
-    assert_eq!(store.stored_response("a", "key:1", at(0)).await, Ok(None));
+    assert_eq!(store.stored_response(&scope_of("a"), "key:1", at(0)).await, Ok(None));
     assert_eq!(store.current_claim(&id("a")).await, Ok(Some(new)));
 }
 

@@ -55,7 +55,7 @@ pub(in super::super) async fn a_commit_without_events_needs_a_conversation(store
     assert_eq!(store.append(&id("a"), &held, nothing).await, Err(StoreError::Conflict));
     store.append(&id("a"), &held, commit(1, 1)).await.unwrap();
     assert_eq!(store.append(&id("a"), &held, bare).await, Ok(()));
-    assert!(store.stored_response("a", "key:1", at(0)).await.unwrap().is_some());
+    assert!(store.stored_response(&scope_of("a"), "key:1", at(0)).await.unwrap().is_some());
 }
 
 pub(in super::super) async fn an_append_under_an_older_epoch_is_fenced(store: Arc<dyn Store>) {
@@ -104,10 +104,10 @@ pub(in super::super) async fn a_refused_commit_leaves_nothing(store: Arc<dyn Sto
 
     assert_eq!(store.events(&id("a"), Seq::ZERO, 10).await.unwrap().len(), 1);
     assert_eq!(store.summary(&id("a")).await, Ok(Some(commit(1, 1).summary)));
-    assert_eq!(store.inbox(&Default::default(), None, 10).await.unwrap().items, []);
+    assert_eq!(store.inbox(&own(), &Default::default(), None, 10).await.unwrap().items, []);
     assert_eq!(store.alarms(10).await, Ok(vec![]));
     assert_eq!(store.active(&PartitionSet::all(), None, 10).await.unwrap().items, []);
-    assert_eq!(store.stored_response("a", "key:1", at(0)).await, Ok(None));
+    assert_eq!(store.stored_response(&scope_of("a"), "key:1", at(0)).await, Ok(None));
 }
 
 pub(in super::super) async fn of_two_commits_at_the_same_place_one_wins(store: Arc<dyn Store>) {
@@ -209,10 +209,10 @@ pub(in super::super) async fn conversations_whose_ids_share_a_prefix_are_separat
             kept,
             "{name}"
         );
-        let stored = store.stored_response(name, "key:1", at(0)).await.unwrap();
+        let stored = store.stored_response(&scope_of(name), "key:1", at(0)).await.unwrap();
         assert_eq!(stored.map(|stored| stored.body), (kept > 0).then(|| (*name).into()));
     }
-    let inbox = store.inbox(&Default::default(), None, 100).await.unwrap().items;
+    let inbox = store.inbox(&own(), &Default::default(), None, 100).await.unwrap().items;
     assert_eq!(inbox.len(), names.len() - 1);
 }
 
@@ -222,7 +222,7 @@ pub(in super::super) async fn a_response_is_stored_until_it_expires(store: Arc<d
     answered.responses = vec![response("key:1", "one", 60), response("message:1", "two", 90)];
     store.append(&id("a"), &held, answered).await.unwrap();
     let body = async |scope: &str, key: &str, now| {
-        let stored = store.stored_response(scope, key, at(now)).await.unwrap();
+        let stored = store.stored_response(&scope_of(scope), key, at(now)).await.unwrap();
         stored.map(|stored| stored.body)
     };
     assert_eq!(body("a", "key:1", 59).await, Some("one".into()));
@@ -244,7 +244,7 @@ pub(in super::super) async fn a_response_under_the_same_key_replaces_the_first(
     let mut later = commit(3, 3);
     Arc::make_mut(&mut later.events)[0].at = at(70);
     store.append(&id("a"), &held, later).await.unwrap();
-    let kept = store.stored_response("a", "key:1", at(80)).await;
+    let kept = store.stored_response(&scope_of("a"), "key:1", at(80)).await;
     assert_eq!(kept, Ok(Some(response("key:1", "two", 90))));
 }
 
@@ -256,6 +256,6 @@ pub(in super::super) async fn a_response_that_never_expires_stays(store: Arc<dyn
         answered.responses.push(kept);
         store.append(&id("a"), &held, answered).await.unwrap();
     }
-    let kept = store.stored_response("a", "key:1", at(1_000_000_000)).await;
+    let kept = store.stored_response(&scope_of("a"), "key:1", at(1_000_000_000)).await;
     assert_eq!(kept, Ok(Some(endless)));
 }

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use abide_conversation::Timestamp;
+use abide_conversation::{Tenant, Timestamp};
 use redb::{Error, ReadTransaction, ReadableTable, TableError, WriteTransaction};
 
-use super::super::{KeyChange, KeyList, StoredKey};
+use super::super::{KeyChange, KeyList, ScopedKeyId, StoredKey};
 use super::tables;
 
 /// Returns whether the key was there before.
@@ -15,14 +15,15 @@ pub(super) fn change(
     json: Option<&[u8]>,
 ) -> Result<bool, Error> {
     let mut keys = transaction.open_table(tables::API_KEYS)?;
-    let was_there = keys.get(change.id())?.is_some();
+    let id = change.id();
+    let was_there = keys.get(id.as_str())?.is_some();
     match (change, json) {
         (KeyChange::Update(_), _) if !was_there => return Ok(false),
-        (KeyChange::Add(key) | KeyChange::Update(key), Some(json)) => {
-            keys.insert(key.id.as_str(), json)?;
+        (KeyChange::Add(_) | KeyChange::Update(_), Some(json)) => {
+            keys.insert(id.as_str(), json)?;
         }
         (KeyChange::Add(_) | KeyChange::Update(_), None) => return Ok(was_there),
-        (KeyChange::Remove(id), _) => {
+        (KeyChange::Remove(_), _) => {
             keys.remove(id.as_str())?;
             transaction.open_table(tables::API_KEYS_USED)?.remove(id.as_str())?;
         }
@@ -35,7 +36,7 @@ pub(super) fn change(
 
 pub(super) fn mark_used(
     transaction: &WriteTransaction,
-    used: &[(String, Timestamp)],
+    used: &[(ScopedKeyId, Timestamp)],
 ) -> Result<(), Error> {
     let keys = transaction.open_table(tables::API_KEYS)?;
     let mut table = transaction.open_table(tables::API_KEYS_USED)?;
@@ -68,7 +69,10 @@ pub(super) fn list(from: &ReadTransaction, known: Option<u64>) -> Result<Option<
     Ok(Some(KeyList { version, keys: keys.collect::<Result<_, _>>()? }))
 }
 
-pub(super) fn used(from: &ReadTransaction) -> Result<BTreeMap<String, Timestamp>, Error> {
+pub(super) fn used(
+    from: &ReadTransaction,
+    tenant: &Tenant,
+) -> Result<BTreeMap<String, Timestamp>, Error> {
     let used = match from.open_table(tables::API_KEYS_USED) {
         Ok(used) => used,
         Err(TableError::TableDoesNotExist(_)) => return Ok(BTreeMap::new()),
@@ -76,7 +80,11 @@ pub(super) fn used(from: &ReadTransaction) -> Result<BTreeMap<String, Timestamp>
     };
     let row = |row: Result<_, redb::StorageError>| {
         let (id, at): (redb::AccessGuard<'_, &str>, redb::AccessGuard<'_, tables::Nanos>) = row?;
-        Ok((id.value().to_owned(), tables::timestamp(at.value())?))
+        let id = ScopedKeyId::parse(id.value());
+        let id = id.map_err(|error| Error::Corrupted(format!("api key: {error}")))?;
+        Ok((id, tables::timestamp(at.value())?))
     };
-    used.iter()?.map(row).collect()
+    let rows = used.iter()?.map(row).collect::<Result<Vec<_>, Error>>()?;
+    let own = rows.into_iter().filter(|(id, _)| id.is_of(tenant));
+    Ok(own.map(|(id, at)| (id.local(), at)).collect())
 }

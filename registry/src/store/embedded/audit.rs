@@ -2,13 +2,14 @@
 
 use abide_actors::audit::{AuditEntry, AuditLog, MAX_ENTRIES};
 use abide_actors::journal::StoreError;
-use abide_conversation::{ConversationId, Timestamp};
+use abide_conversation::{ConversationId, Scoped, Timestamp};
 use async_trait::async_trait;
 use redb::{Error, ReadTransaction, ReadableTable, Table, WriteTransaction};
 
 use super::Embedded;
+use super::encode;
 use super::tables::{self, Nanos, nanos};
-use super::write::{self, Write};
+use super::write::Write;
 
 /// Entries that one commit removes: more than the one that it can add, and some megabytes at most.
 const MAX_REMOVED_ENTRIES: usize = 8;
@@ -17,7 +18,7 @@ const HIDDEN_EXPIRY: Nanos = Nanos::MIN;
 
 /// An entry as bytes.
 pub(super) struct EncodedEntry {
-    pub(super) id: ConversationId,
+    pub(super) id: Scoped<ConversationId>,
     key: String,
     at: Timestamp,
     expires_at: Timestamp,
@@ -28,20 +29,20 @@ pub(super) struct EncodedEntry {
 impl AuditLog for Embedded {
     async fn put_entry(
         &self,
-        id: &ConversationId,
+        id: &Scoped<ConversationId>,
         entry: &AuditEntry,
         expires_at: Timestamp,
     ) -> Result<(), StoreError> {
         let id = id.clone();
         let key = entry.key();
-        let json = write::json(entry)?;
+        let json = encode::json(entry)?;
         let entry = EncodedEntry { id, key, at: entry.at, expires_at, json };
         self.write(Write::Audit(entry)).await.map(|_| ())
     }
 
     async fn entries(
         &self,
-        id: &ConversationId,
+        id: &Scoped<ConversationId>,
         before: Option<&str>,
         limit: usize,
         now: Timestamp,

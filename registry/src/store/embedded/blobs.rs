@@ -2,7 +2,7 @@
 
 use abide_actors::blobs::{Blob, BlobInfo, Blobs};
 use abide_actors::journal::StoreError;
-use abide_conversation::BlobId;
+use abide_conversation::{BlobId, Scoped};
 use async_trait::async_trait;
 use bytes::Bytes;
 use redb::{Error, ReadTransaction, ReadableTable, WriteTransaction};
@@ -13,7 +13,7 @@ use super::write::Write;
 
 #[async_trait]
 impl Blobs for Embedded {
-    async fn put_blob(&self, id: &BlobId, blob: &Blob) -> Result<bool, StoreError> {
+    async fn put_blob(&self, id: &Scoped<BlobId>, blob: &Blob) -> Result<bool, StoreError> {
         // A blob that is stored already is not written again. If it is deleted right after this
         // check, that is the same as a deletion after this call.
         match self.blob_info(id).await? {
@@ -22,11 +22,11 @@ impl Blobs for Embedded {
         }
     }
 
-    async fn blob_info(&self, id: &BlobId) -> Result<Option<BlobInfo>, StoreError> {
+    async fn blob_info(&self, id: &Scoped<BlobId>) -> Result<Option<BlobInfo>, StoreError> {
         self.read_row(|from| info(from, id.as_str()))
     }
 
-    async fn blob(&self, id: &BlobId) -> Result<Option<Blob>, StoreError> {
+    async fn blob(&self, id: &Scoped<BlobId>) -> Result<Option<Blob>, StoreError> {
         let id = id.clone();
         self.read(move |from| {
             let Some(info) = info(from, id.as_str())? else { return Ok(None) };
@@ -37,7 +37,7 @@ impl Blobs for Embedded {
         .await
     }
 
-    async fn delete_blob(&self, id: &BlobId) -> Result<bool, StoreError> {
+    async fn delete_blob(&self, id: &Scoped<BlobId>) -> Result<bool, StoreError> {
         self.write(Write::DeleteBlob { id: id.clone() }).await
     }
 }

@@ -3,10 +3,12 @@
 use std::ops::Bound;
 
 use abide_actors::journal::{
-    ConversationSummary, InboxEntry, InboxFilter, StoredConversation, StoredResponse,
+    ConversationSummary, InboxEntry, InboxFilter, ResponseScope, StoredConversation, StoredResponse,
 };
 use abide_conversation::remembered_decision::RememberedDecision;
-use abide_conversation::{ConversationId, Event, Revision, Seq, State, Timestamp, replay};
+use abide_conversation::{
+    AgentName, ConversationId, Event, Revision, Scoped, Seq, State, Tenant, Timestamp, replay,
+};
 use redb::{Error, ReadTransaction, TableError};
 
 use super::super::paging::{self, InboxKey};
@@ -19,8 +21,12 @@ use crate::partition::{Partition, PartitionSet};
 const PAGE_EVENTS: usize = 64;
 
 /// The epoch and summary of a conversation.
-pub(super) fn record(from: &ReadTransaction, id: &str) -> Result<Option<Record>, Error> {
-    let record = from.open_table(tables::HEADS)?.get(id)?;
+pub(super) fn record(
+    from: &ReadTransaction,
+    id: &Scoped<ConversationId>,
+) -> Result<Option<Record>, Error> {
+    let Some(heads) = tables::HEADS.open(from, &id.tenant())? else { return Ok(None) };
+    let record = heads.get(id.as_str())?;
     record.map(|json| tables::parse("head", json.value())).transpose()
 }
 
@@ -40,11 +46,11 @@ pub(super) fn deaths(from: &ReadTransaction, id: &str) -> Result<u32, Error> {
 /// conversation does not exist.
 pub(super) fn load(
     from: &ReadTransaction,
-    id: &str,
+    id: &Scoped<ConversationId>,
     max_bytes: usize,
 ) -> Result<Option<Option<StoredConversation>>, Error> {
     let Some(record) = record(from, id)? else { return Ok(Some(None)) };
-    let cached = from.open_table(tables::STATES)?.get(id)?;
+    let cached = from.open_table(tables::STATES)?.get(id.as_str())?;
     let Some(max_event_bytes) =
         max_bytes.checked_sub(cached.as_ref().map_or(0, |row| row.value().1.len()))
     else {
@@ -71,7 +77,7 @@ pub(super) fn load(
 /// Events in order; `None` if they exceed `max_bytes`.
 pub(super) fn events(
     from: &ReadTransaction,
-    id: &str,
+    id: &Scoped<ConversationId>,
     after: Seq,
     limit: usize,
     max_bytes: usize,
@@ -81,6 +87,7 @@ pub(super) fn events(
         return Ok(Some(events));
     }
     let journal = from.open_table(tables::JOURNAL)?;
+    let id = id.as_str();
     let rows =
         journal.range((Bound::Excluded((id, after.get())), Bound::Included((id, u64::MAX))))?;
     let mut left = max_bytes;
@@ -95,13 +102,14 @@ pub(super) fn events(
 
 /// Whether the conversation exists. Its events do not show that: a deleted conversation's events
 /// may remain for a while.
-fn exists(from: &ReadTransaction, id: &str) -> Result<bool, Error> {
-    Ok(from.open_table(tables::HEADS)?.get(id)?.is_some())
+fn exists(from: &ReadTransaction, id: &Scoped<ConversationId>) -> Result<bool, Error> {
+    let Some(heads) = tables::HEADS.open(from, &id.tenant())? else { return Ok(false) };
+    Ok(heads.get(id.as_str())?.is_some())
 }
 
 pub(super) fn events_before(
     from: &ReadTransaction,
-    id: &str,
+    id: &Scoped<ConversationId>,
     before: Seq,
     limit: usize,
 ) -> Result<Vec<Event>, Error> {
@@ -109,17 +117,17 @@ pub(super) fn events_before(
         return Ok(Vec::new());
     }
     let journal = from.open_table(tables::JOURNAL)?;
-    let rows = journal.range((id, 0)..(id, before.get()))?.rev();
+    let rows = journal.range((id.as_str(), 0)..(id.as_str(), before.get()))?.rev();
     rows.take(limit).map(|row| tables::parse("event", row?.1.value())).collect()
 }
 
 pub(super) fn response(
     from: &ReadTransaction,
-    scope: &str,
+    scope: &ResponseScope,
     key: &str,
     now: Timestamp,
 ) -> Result<Option<StoredResponse>, Error> {
-    let Some(json) = from.open_table(tables::RESPONSES)?.get((scope, key))? else {
+    let Some(json) = from.open_table(tables::RESPONSES)?.get((scope.text().as_str(), key))? else {
         return Ok(None);
     };
     let response: StoredResponse = tables::parse("answer", json.value())?;
@@ -128,15 +136,16 @@ pub(super) fn response(
 
 pub(super) fn conversations(
     from: &ReadTransaction,
+    tenant: &Tenant,
     filter: &SummaryFilter,
-    after: Option<ConversationId>,
+    after: Option<Scoped<ConversationId>>,
     limit: usize,
-) -> Result<Page<(ConversationId, ConversationSummary)>, Error> {
-    let heads = from.open_table(tables::HEADS)?;
+) -> Result<Page<(Scoped<ConversationId>, ConversationSummary)>, Error> {
+    let Some(heads) = tables::HEADS.open(from, tenant)? else { return Ok(paging::empty()) };
     let start = after.as_ref().map_or(Bound::Unbounded, |id| Bound::Excluded(id.as_str()));
     let rows = heads.range::<&str>((start, Bound::Unbounded))?.map(|row| {
         let (key, json) = row?;
-        let id = ConversationId::new(key.value());
+        let id: Scoped<ConversationId> = tables::id(key.value())?;
         let record: Record = tables::parse("head", json.value())?;
         Ok((id.clone(), (id, record.summary)))
     });
@@ -146,13 +155,13 @@ pub(super) fn conversations(
 pub(super) fn active(
     from: &ReadTransaction,
     partitions: &PartitionSet,
-    after: Option<ConversationId>,
+    after: Option<Scoped<ConversationId>>,
     limit: usize,
-) -> Result<Page<ConversationId>, Error> {
+) -> Result<Page<Scoped<ConversationId>>, Error> {
     let active = from.open_table(tables::ACTIVE)?;
     let start = after.as_ref().map_or(Bound::Unbounded, |id| Bound::Excluded(id.as_str()));
     let rows = active.range::<&str>((start, Bound::Unbounded))?.map(|row| {
-        let id = ConversationId::new(row?.0.value());
+        let id: Scoped<ConversationId> = tables::id(row?.0.value())?;
         Ok((id.clone(), id))
     });
     paging::page(rows, limit, |id| partitions.contains(Partition::from(id)))
@@ -160,13 +169,16 @@ pub(super) fn active(
 
 pub(super) fn inbox(
     from: &ReadTransaction,
+    tenant: &Tenant,
     filter: &InboxFilter,
     after: Option<InboxKey>,
     limit: usize,
 ) -> Result<Page<InboxEntry>, Error> {
-    let inbox = from.open_table(tables::INBOX)?;
+    let Some(inbox) = tables::INBOX.open(from, tenant)? else { return Ok(paging::empty()) };
     if let Some(id) = &filter.conversation {
-        let rows = open_keys(from, id)?.into_iter().filter(|key| Some(key) > after.as_ref());
+        let rows = open_keys(from, &Scoped::new(tenant, id))?
+            .into_iter()
+            .filter(|key| Some(key) > after.as_ref());
         let rows = rows.filter_map(|key| {
             let json = inbox.get(tables::inbox_key(&key)).transpose()?;
             let parse = |json: &[u8]| tables::parse("inbox entry", json);
@@ -183,7 +195,7 @@ pub(super) fn inbox(
 }
 
 /// The inbox keys of one conversation by deadline. They are few: at most one per call of its turn.
-fn open_keys(from: &ReadTransaction, id: &ConversationId) -> Result<Vec<InboxKey>, Error> {
+fn open_keys(from: &ReadTransaction, id: &Scoped<ConversationId>) -> Result<Vec<InboxKey>, Error> {
     let mut keys = Vec::new();
     for row in from.open_table(tables::OPEN)?.range((id.as_str(), "", 0)..)? {
         let (key, at) = row?;
@@ -200,43 +212,53 @@ fn open_keys(from: &ReadTransaction, id: &ConversationId) -> Result<Vec<InboxKey
 pub(super) fn alarms(
     from: &ReadTransaction,
     limit: usize,
-) -> Result<Vec<(ConversationId, Timestamp)>, Error> {
+) -> Result<Vec<(Scoped<ConversationId>, Timestamp)>, Error> {
     let alarms = from.open_table(tables::ALARMS)?;
     let rows = alarms.range::<(tables::Nanos, &str)>(..)?.take(limit);
     let alarms = rows.map(|row| {
         let key = row?.0;
         let (at, id) = key.value();
-        Ok((ConversationId::new(id), tables::timestamp(at)?))
+        Ok((tables::id(id)?, tables::timestamp(at)?))
     });
     alarms.collect()
 }
 
-pub(super) fn revision(from: &ReadTransaction, id: &str) -> Result<Option<StoredAgent>, Error> {
-    let json = from.open_table(tables::REVISIONS)?.get(id)?;
+pub(super) fn revision(
+    from: &ReadTransaction,
+    id: &Scoped<Revision>,
+) -> Result<Option<StoredAgent>, Error> {
+    let json = from.open_table(tables::REVISIONS)?.get(id.as_str())?;
     json.map(|json| tables::parse("agent", json.value())).transpose()
 }
 
-pub(super) fn agent(from: &ReadTransaction, name: &str) -> Result<Option<StoredAgent>, Error> {
-    match from.open_table(tables::AGENTS)?.get(name)? {
-        Some(newest) => revision(from, newest.value()),
+pub(super) fn agent(
+    from: &ReadTransaction,
+    name: &Scoped<AgentName>,
+) -> Result<Option<StoredAgent>, Error> {
+    match newest(from, name)? {
+        Some(newest) => revision(from, &name.sibling(&newest)),
         None => Ok(None),
     }
 }
 
-pub(super) fn newest(from: &ReadTransaction, name: &str) -> Result<Option<Revision>, Error> {
-    let newest = from.open_table(tables::AGENTS)?.get(name)?;
+pub(super) fn newest(
+    from: &ReadTransaction,
+    name: &Scoped<AgentName>,
+) -> Result<Option<Revision>, Error> {
+    let Some(agents) = tables::AGENTS.open(from, &name.tenant())? else { return Ok(None) };
+    let newest = agents.get(name.as_str())?;
     Ok(newest.map(|newest| Revision::new(newest.value())))
 }
 
 pub(super) fn decisions(
     from: &ReadTransaction,
-    agent: &str,
+    agent: &Scoped<AgentName>,
 ) -> Result<Vec<RememberedDecision>, Error> {
     let decisions = from.open_table(tables::DECISIONS)?;
     let mut found = Vec::new();
-    for row in decisions.range((agent, "")..)? {
+    for row in decisions.range((agent.as_str(), "")..)? {
         let (key, json) = row?;
-        if key.value().0 != agent {
+        if key.value().0 != agent.as_str() {
             break;
         }
         found.push(tables::parse("decision", json.value())?);
@@ -244,8 +266,11 @@ pub(super) fn decisions(
     Ok(found)
 }
 
-pub(super) fn agents(from: &ReadTransaction) -> Result<Vec<StoredAgent>, Error> {
-    let agents = from.open_table(tables::AGENTS)?;
-    let newest = agents.range::<&str>(..)?.map(|row| revision(from, row?.1.value()));
+pub(super) fn agents(from: &ReadTransaction, tenant: &Tenant) -> Result<Vec<StoredAgent>, Error> {
+    let Some(agents) = tables::AGENTS.open(from, tenant)? else { return Ok(Vec::new()) };
+    let newest = agents.range::<&str>(..)?.map(|row| {
+        let newest = Revision::new(row?.1.value());
+        revision(from, &Scoped::new(tenant, &newest))
+    });
     newest.filter_map(Result::transpose).collect()
 }

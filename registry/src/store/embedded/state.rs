@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use abide_actors::identity::Epoch;
 use abide_actors::journal::{Claim, Holder, StoreError};
-use abide_conversation::ConversationId;
+use abide_conversation::{ConversationId, Scoped};
 use redb::{Database, Error, ReadTransaction, ReadableDatabase};
 
 use super::super::claims::Claims;
@@ -21,7 +21,7 @@ pub(super) struct Shared {
     claims: Mutex<Claims>,
     /// The conversations that were at work when the last process ended without closing the store,
     /// and that nobody has claimed since.
-    interrupted: Mutex<BTreeSet<ConversationId>>,
+    interrupted: Mutex<BTreeSet<Scoped<ConversationId>>>,
     pub(super) probe: Arc<Probe>,
     commits: AtomicU64,
 }
@@ -52,7 +52,7 @@ pub(super) enum ClaimStep {
 impl Shared {
     pub(super) fn new(
         database: Database,
-        interrupted: BTreeSet<ConversationId>,
+        interrupted: BTreeSet<Scoped<ConversationId>>,
         probe: Arc<Probe>,
     ) -> Self {
         let file = OpenFile { generation: 0, database: Ok(Arc::new(database)) };
@@ -81,14 +81,14 @@ impl Shared {
     }
 
     /// The conversations that the end of the last process interrupted.
-    pub(super) fn interrupted(&self) -> MutexGuard<'_, BTreeSet<ConversationId>> {
+    pub(super) fn interrupted(&self) -> MutexGuard<'_, BTreeSet<Scoped<ConversationId>>> {
         self.interrupted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Claims a conversation, unless the claim must wait for writes of a dead holder.
     pub(super) fn claim(
         &self,
-        id: &ConversationId,
+        id: &Scoped<ConversationId>,
         me: &Holder,
         dead: Option<&Holder>,
     ) -> Result<ClaimStep, ReadError> {
@@ -107,7 +107,7 @@ impl Shared {
     /// Replaces the claim of a dead holder while no write to the conversation is running.
     pub(super) fn take_over(
         &self,
-        id: &ConversationId,
+        id: &Scoped<ConversationId>,
         me: &Holder,
         dead: &Holder,
     ) -> Result<Claim, ReadError> {
@@ -117,11 +117,11 @@ impl Shared {
 
     /// The epoch in the file, read without holding the lock. Before it is used another claim may
     /// come and go, and then the floor of the claims is at least that claim's epoch.
-    fn stored_epoch(&self, id: &ConversationId) -> Result<Epoch, ReadError> {
+    fn stored_epoch(&self, id: &Scoped<ConversationId>) -> Result<Epoch, ReadError> {
         if self.claims().present(id).is_some() {
             return Ok(Epoch::ZERO);
         }
-        let record = self.read(|from| read::record(from, id.as_str()))?;
+        let record = self.read(|from| read::record(from, id))?;
         Ok(record.map_or(Epoch::ZERO, |record| record.epoch))
     }
 

@@ -1,11 +1,15 @@
 //! The tables of the file, and how keys and values are written in them.
 
 use std::collections::BTreeSet;
+use std::marker::PhantomData;
 
 use abide_actors::identity::Epoch;
 use abide_actors::journal::ConversationSummary;
-use abide_conversation::{CallId, ConversationId, Timestamp};
-use redb::{Database, Error, ReadableTable, TableDefinition, WriteTransaction};
+use abide_conversation::{AgentName, CallId, ConversationId, Scoped, Tenant, Timestamp};
+use redb::{
+    Database, Error, Key, ReadOnlyTable, ReadTransaction, ReadableTable, Table, TableDefinition,
+    TableError, TableHandle, Value, WriteTransaction,
+};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -26,12 +30,11 @@ pub(super) const JOURNAL: TableDefinition<(Text, u64), Json> = TableDefinition::
 /// Deleted conversations whose events have not all been removed yet.
 pub(super) const UNSWEPT: TableDefinition<Text, ()> = TableDefinition::new("doomed");
 /// Conversation → [`Record`].
-pub(super) const HEADS: TableDefinition<Text, Json> = TableDefinition::new("heads");
+pub(super) const HEADS: Listed<Text, Json> = Listed::new("heads");
 /// Conversation → format and folded state.
 pub(super) const STATES: TableDefinition<Text, (u32, Json)> = TableDefinition::new("states");
 /// Deadline, conversation, call, suspension → inbox entry.
-pub(super) const INBOX: TableDefinition<(Nanos, Text, Text, u32), Json> =
-    TableDefinition::new("inbox");
+pub(super) const INBOX: Listed<(Nanos, Text, Text, u32), Json> = Listed::new("inbox");
 /// Conversation, call, suspension → deadline, to find a conversation's entries in the inbox.
 pub(super) const OPEN: TableDefinition<(Text, Text, u32), Nanos> = TableDefinition::new("open");
 /// Due time, conversation.
@@ -43,7 +46,7 @@ pub(super) const RESPONSES: TableDefinition<(Text, Text), Json> = TableDefinitio
 pub(super) const EXPIRIES: TableDefinition<(Nanos, Text, Text), ()> =
     TableDefinition::new("expiries");
 /// Agent → its newest revision.
-pub(super) const AGENTS: TableDefinition<Text, Text> = TableDefinition::new("agents");
+pub(super) const AGENTS: Listed<Text, Text> = Listed::new("agents");
 /// Revision → definition.
 pub(super) const REVISIONS: TableDefinition<Text, Json> = TableDefinition::new("revisions");
 /// Agent, decision → remembered decision.
@@ -71,6 +74,54 @@ pub(super) const DEATHS: TableDefinition<Text, u32> = TableDefinition::new("deat
 
 /// The row of [`META`] that counts the changes of API keys.
 pub(super) const API_KEYS_ROW: &str = "api_keys";
+/// A table that is listed, and so one for each tenant: that of `acme` is `acme/heads`, that of the
+/// tenant `default` just `heads`. Its keys are as those of the tables of all tenants.
+pub(super) struct Listed<K: Key + 'static, V: Value + 'static> {
+    name: &'static str,
+    types: PhantomData<(K, V)>,
+}
+
+impl<K: Key + 'static, V: Value + 'static> Listed<K, V> {
+    const fn new(name: &'static str) -> Self {
+        Self { name, types: PhantomData }
+    }
+
+    fn name(&self, tenant: &Tenant) -> String {
+        Scoped::new(tenant, &AgentName::new(self.name)).to_string()
+    }
+
+    /// Opens the table of a tenant; `None` if nothing of the tenant was ever in it.
+    pub(super) fn open(
+        &self,
+        from: &ReadTransaction,
+        tenant: &Tenant,
+    ) -> Result<Option<ReadOnlyTable<K, V>>, Error> {
+        match from.open_table(TableDefinition::new(&self.name(tenant))) {
+            Ok(table) => Ok(Some(table)),
+            Err(TableError::TableDoesNotExist(_)) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Opens the table of a tenant, and creates it if necessary.
+    pub(super) fn open_to_write<'t>(
+        &self,
+        to: &'t WriteTransaction,
+        tenant: &Tenant,
+    ) -> Result<Table<'t, K, V>, Error> {
+        Ok(to.open_table(TableDefinition::new(&self.name(tenant)))?)
+    }
+}
+
+/// The tenants that have, or had, conversations.
+pub(super) fn tenants(from: &ReadTransaction) -> Result<BTreeSet<Tenant>, Error> {
+    let tables = from.list_tables()?.filter_map(|table| {
+        let name = Scoped::<AgentName>::parse(table.name()).ok()?;
+        (name.local().as_str() == HEADS.name).then(|| name.tenant())
+    });
+    Ok(tables.collect())
+}
+
 /// The row of [`META`] that is 1 while a process has the store open, and 0 after it closed it.
 const OPEN_ROW: &str = "open";
 
@@ -88,15 +139,15 @@ pub(super) fn create(transaction: &WriteTransaction) -> Result<(), Error> {
     transaction.open_table(META)?.insert("format", FORMAT)?;
     transaction.open_table(JOURNAL)?;
     transaction.open_table(UNSWEPT)?;
-    transaction.open_table(HEADS)?;
+    HEADS.open_to_write(transaction, &Tenant::default())?;
     transaction.open_table(STATES)?;
-    transaction.open_table(INBOX)?;
+    INBOX.open_to_write(transaction, &Tenant::default())?;
     transaction.open_table(OPEN)?;
     transaction.open_table(ALARMS)?;
     transaction.open_table(ACTIVE)?;
     transaction.open_table(RESPONSES)?;
     transaction.open_table(EXPIRIES)?;
-    transaction.open_table(AGENTS)?;
+    AGENTS.open_to_write(transaction, &Tenant::default())?;
     transaction.open_table(REVISIONS)?;
     transaction.open_table(DECISIONS)?;
     transaction.open_table(BLOBS)?;
@@ -112,7 +163,7 @@ pub(super) fn create(transaction: &WriteTransaction) -> Result<(), Error> {
 pub(super) fn mark_open(
     database: &Database,
     is_open: bool,
-) -> Result<BTreeSet<ConversationId>, Error> {
+) -> Result<BTreeSet<Scoped<ConversationId>>, Error> {
     let transaction = database.begin_write()?;
     let was_open = {
         let mut meta = transaction.open_table(META)?;
@@ -122,7 +173,7 @@ pub(super) fn mark_open(
     let mut interrupted = BTreeSet::new();
     if was_open && is_open {
         for row in transaction.open_table(ACTIVE)?.iter()? {
-            interrupted.insert(ConversationId::new(row?.0.value()));
+            interrupted.insert(id(row?.0.value())?);
         }
     }
     transaction.open_table(DEATHS)?;
@@ -130,6 +181,11 @@ pub(super) fn mark_open(
     transaction.open_table(API_KEYS_USED)?;
     transaction.commit()?;
     Ok(interrupted)
+}
+
+/// The id that a row of the file contains.
+pub(super) fn id<N>(text: &str) -> Result<Scoped<N>, Error> {
+    Scoped::parse(text).map_err(|error| Error::Corrupted(format!("{text}: {error}")))
 }
 
 pub(super) fn nanos(at: Timestamp) -> Nanos {
@@ -145,8 +201,8 @@ pub(super) fn inbox_key((at, id, call, suspension): &InboxKey) -> (Nanos, &str, 
 }
 
 pub(super) fn inbox_key_from_row(key: (Nanos, &str, &str, u32)) -> Result<InboxKey, Error> {
-    let (at, id, call, suspension) = key;
-    Ok((timestamp(at)?, ConversationId::new(id), CallId::new(call), suspension))
+    let (at, text, call, suspension) = key;
+    Ok((timestamp(at)?, id(text)?, CallId::new(call), suspension))
 }
 
 /// Decodes a value that this program wrote; `what` names it in the error.

@@ -1,19 +1,22 @@
 //! One write of a batch: checked first, then applied as a whole.
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
 use abide_actors::blobs::Blob;
 use abide_actors::journal::{
-    Claim, Commit, ConversationSummary, InboxEntry, StoreError, StoredResponse,
+    Claim, ConversationSummary, ResponseScope, StoreError, StoredResponse,
 };
-use abide_conversation::{AgentName, BlobId, ConversationId, DecisionId, Timestamp};
+use abide_conversation::{
+    AgentName, BlobId, ConversationId, DecisionId, Revision, Scoped, Tenant, Timestamp,
+};
 use redb::{Error, ReadableTable, Table, WriteTransaction};
-use serde::Serialize;
 
-use super::super::{KeyChange, commit_rules};
+use super::super::{KeyChange, ScopedKeyId, commit_rules};
 use super::api_keys;
 use super::audit::{self, Audit};
 use super::blobs;
+use super::encode::{Append, EncodedResponse};
 use super::tables::{self, Nanos, Record, nanos};
 
 /// Expired responses that one commit removes: more than the few that it can add, so that they never
@@ -28,18 +31,52 @@ const MAX_REMOVED_BYTES: usize = 4 << 20;
 /// A write, encoded by the caller.
 pub(super) enum Write {
     Append(Box<Append>),
-    Delete { id: ConversationId, held: Claim, response: Option<EncodedResponse> },
-    CountDeath { id: ConversationId, held: Claim },
-    ResetDeaths { id: ConversationId },
-    PutAgent { name: AgentName, revision: String, json: Vec<u8>, response: Option<EncodedResponse> },
+    Delete {
+        id: Scoped<ConversationId>,
+        held: Claim,
+        response: Option<EncodedResponse>,
+    },
+    CountDeath {
+        id: Scoped<ConversationId>,
+        held: Claim,
+    },
+    ResetDeaths {
+        id: Scoped<ConversationId>,
+    },
+    PutAgent {
+        name: Scoped<AgentName>,
+        revision: Scoped<Revision>,
+        json: Vec<u8>,
+        response: Option<EncodedResponse>,
+    },
     ReplaceAgent(ReplaceAgent),
-    DeleteAgent { name: AgentName, response: Option<EncodedResponse> },
-    Reserve { response: EncodedResponse, now: Timestamp },
-    SetDecision { agent: AgentName, id: DecisionId, json: Option<Vec<u8>> },
-    ChangeKey { change: KeyChange, json: Option<Vec<u8>> },
-    MarkKeysUsed { used: Vec<(String, Timestamp)> },
-    PutBlob { id: BlobId, blob: Blob },
-    DeleteBlob { id: BlobId },
+    DeleteAgent {
+        name: Scoped<AgentName>,
+        response: Option<EncodedResponse>,
+    },
+    Reserve {
+        response: EncodedResponse,
+        now: Timestamp,
+    },
+    SetDecision {
+        agent: Scoped<AgentName>,
+        id: DecisionId,
+        json: Option<Vec<u8>>,
+    },
+    ChangeKey {
+        change: KeyChange,
+        json: Option<Vec<u8>>,
+    },
+    MarkKeysUsed {
+        used: Vec<(ScopedKeyId, Timestamp)>,
+    },
+    PutBlob {
+        id: Scoped<BlobId>,
+        blob: Blob,
+    },
+    DeleteBlob {
+        id: Scoped<BlobId>,
+    },
     Audit(audit::EncodedEntry),
 }
 
@@ -68,108 +105,72 @@ impl Write {
 /// A definition that is stored only if `newest` is the newest revision of its name.
 pub(super) struct ReplaceAgent {
     pub(super) newest: Option<String>,
-    pub(super) name: AgentName,
-    pub(super) revision: String,
+    pub(super) name: Scoped<AgentName>,
+    pub(super) revision: Scoped<Revision>,
     pub(super) json: Vec<u8>,
     pub(super) response: Option<EncodedResponse>,
-}
-
-/// A commit as bytes.
-pub(super) struct Append {
-    pub(super) id: ConversationId,
-    pub(super) held: Claim,
-    commit: Commit,
-    record: Vec<u8>,
-    events: Arc<[Vec<u8>]>,
-    entries: Vec<Vec<u8>>,
-    state: Option<Vec<u8>>,
-    responses: Vec<EncodedResponse>,
-}
-
-/// A response to keep, as bytes.
-pub(super) struct EncodedResponse {
-    scope: String,
-    key: String,
-    expires_at: Timestamp,
-    json: Vec<u8>,
 }
 
 /// The outcome of a write: `true` if it did something. For an agent: whether its name was new, or
 /// was there to be deleted.
 pub(super) type Outcome = Result<bool, StoreError>;
 
-impl Append {
-    /// Encodes a commit, which is the costly part, on the caller's thread.
-    pub(super) fn new(
-        id: &ConversationId,
-        held: &Claim,
-        commit: Commit,
-    ) -> Result<Self, StoreError> {
-        let record = json(&Record { epoch: held.epoch, summary: commit.summary.clone() })?;
-        let events = commit.event_json()?;
-        let entries = commit.opened.iter().map(|pending| {
-            let (conversation_id, agent) = (id.clone(), commit.summary.agent.clone());
-            let participants = commit.summary.participants.clone();
-            json(&InboxEntry { conversation_id, agent, participants, pending: pending.clone() })
-        });
-        let entries = entries.collect::<Result<_, _>>()?;
-        let state = commit.state.as_ref().map(json).transpose()?;
-        let responses =
-            commit.responses.iter().map(|response| EncodedResponse::new(id.as_str(), response));
-        let responses = responses.collect::<Result<_, _>>()?;
-        let (id, held) = (id.clone(), held.clone());
-        Ok(Self { id, held, commit, record, events, entries, state, responses })
-    }
-}
-
-impl EncodedResponse {
-    pub(super) fn new(scope: &str, response: &StoredResponse) -> Result<Self, StoreError> {
-        let (scope, key) = (scope.to_owned(), response.key.clone());
-        Ok(Self { scope, key, expires_at: response.expires_at, json: json(response)? })
-    }
-}
-
-pub(super) fn json(value: &impl Serialize) -> Result<Vec<u8>, StoreError> {
-    serde_json::to_vec(value).map_err(|error| StoreError::Unavailable(error.to_string()))
-}
-
 /// The tables of one write transaction, opened once for all its writes.
 pub(super) struct OpenTables<'t> {
     transaction: &'t WriteTransaction,
+    of_tenants: BTreeMap<Tenant, TenantTables<'t>>,
     journal: Table<'t, (&'static str, u64), &'static [u8]>,
     unswept: Table<'t, &'static str, ()>,
-    heads: Table<'t, &'static str, &'static [u8]>,
     states: Table<'t, &'static str, (u32, &'static [u8])>,
-    inbox: Table<'t, (Nanos, &'static str, &'static str, u32), &'static [u8]>,
     open: Table<'t, (&'static str, &'static str, u32), Nanos>,
     alarms: Table<'t, (Nanos, &'static str), ()>,
     active: Table<'t, &'static str, ()>,
     responses: Table<'t, (&'static str, &'static str), &'static [u8]>,
     expiries: Table<'t, (Nanos, &'static str, &'static str), ()>,
-    agents: Table<'t, &'static str, &'static str>,
     revisions: Table<'t, &'static str, &'static [u8]>,
     decisions: Table<'t, (&'static str, &'static str), &'static [u8]>,
     audit: Audit<'t>,
+}
+
+/// The tables that each tenant has of its own, because they are listed.
+struct TenantTables<'t> {
+    heads: Table<'t, &'static str, &'static [u8]>,
+    inbox: Table<'t, (Nanos, &'static str, &'static str, u32), &'static [u8]>,
+    agents: Table<'t, &'static str, &'static str>,
 }
 
 impl<'t> OpenTables<'t> {
     pub(super) fn new(transaction: &'t WriteTransaction) -> Result<Self, Error> {
         Ok(Self {
             transaction,
+            of_tenants: BTreeMap::new(),
             journal: transaction.open_table(tables::JOURNAL)?,
             unswept: transaction.open_table(tables::UNSWEPT)?,
-            heads: transaction.open_table(tables::HEADS)?,
             states: transaction.open_table(tables::STATES)?,
-            inbox: transaction.open_table(tables::INBOX)?,
             open: transaction.open_table(tables::OPEN)?,
             alarms: transaction.open_table(tables::ALARMS)?,
             active: transaction.open_table(tables::ACTIVE)?,
             responses: transaction.open_table(tables::RESPONSES)?,
             expiries: transaction.open_table(tables::EXPIRIES)?,
-            agents: transaction.open_table(tables::AGENTS)?,
             revisions: transaction.open_table(tables::REVISIONS)?,
             decisions: transaction.open_table(tables::DECISIONS)?,
             audit: Audit::open(transaction)?,
+        })
+    }
+
+    /// The tables of the tenant of this id.
+    fn of<N>(&mut self, id: &Scoped<N>) -> Result<&mut TenantTables<'t>, Error> {
+        let tenant = id.tenant();
+        Ok(match self.of_tenants.entry(tenant) {
+            Entry::Occupied(open) => open.into_mut(),
+            Entry::Vacant(vacant) => {
+                let (to, tenant) = (self.transaction, vacant.key().clone());
+                vacant.insert(TenantTables {
+                    heads: tables::HEADS.open_to_write(to, &tenant)?,
+                    inbox: tables::INBOX.open_to_write(to, &tenant)?,
+                    agents: tables::AGENTS.open_to_write(to, &tenant)?,
+                })
+            }
         })
     }
 
@@ -180,7 +181,7 @@ impl<'t> OpenTables<'t> {
         match write {
             Write::Append(append) => self.append(append),
             Write::Delete { id, held: _, response } => {
-                self.delete(id.as_str())?;
+                self.delete(id)?;
                 self.keep(response)?;
                 Ok(Ok(true))
             }
@@ -196,13 +197,17 @@ impl<'t> OpenTables<'t> {
             Write::ResetDeaths { id } => self.reset_deaths(id.as_str()).map(|()| Ok(true)),
             Write::PutAgent { name, revision, json, response } => {
                 self.revisions.insert(revision.as_str(), json.as_slice())?;
-                let is_new = self.agents.insert(name.as_str(), revision.as_str())?.is_none();
+                let is_new = self
+                    .of(name)?
+                    .agents
+                    .insert(name.as_str(), revision.local().as_str())?
+                    .is_none();
                 self.keep(response)?;
                 Ok(Ok(is_new))
             }
             Write::ReplaceAgent(replace) => self.replace_agent(replace).map(Ok),
             Write::DeleteAgent { name, response } => {
-                let was_there = self.agents.remove(name.as_str())?.is_some();
+                let was_there = self.of(name)?.agents.remove(name.as_str())?.is_some();
                 self.decisions.retain(|(agent, _), _| agent != name.as_str())?;
                 self.keep(response)?;
                 Ok(Ok(was_there))
@@ -224,7 +229,7 @@ impl<'t> OpenTables<'t> {
             Write::PutBlob { id, blob } => blobs::put(self.transaction, id.as_str(), blob).map(Ok),
             Write::DeleteBlob { id } => blobs::delete(self.transaction, id.as_str()).map(Ok),
             Write::Audit(entry) => {
-                let exists = self.heads.get(entry.id.as_str())?.is_some();
+                let exists = self.of(&entry.id)?.heads.get(entry.id.as_str())?.is_some();
                 if exists {
                     self.audit.keep(entry)?;
                 }
@@ -268,12 +273,13 @@ impl<'t> OpenTables<'t> {
     /// Returns whether the expected revision was the newest one.
     fn replace_agent(&mut self, replace: &ReplaceAgent) -> Result<bool, Error> {
         let ReplaceAgent { newest, name, revision, json, response } = replace;
-        let present = self.agents.get(name.as_str())?.map(|present| present.value().to_owned());
+        let present = self.of(name)?.agents.get(name.as_str())?;
+        let present = present.map(|present| present.value().to_owned());
         if present != *newest {
             return Ok(false);
         }
         self.revisions.insert(revision.as_str(), json.as_slice())?;
-        self.agents.insert(name.as_str(), revision.as_str())?;
+        self.of(name)?.agents.insert(name.as_str(), revision.local().as_str())?;
         self.keep(response)?;
         Ok(true)
     }
@@ -315,28 +321,29 @@ impl<'t> OpenTables<'t> {
     }
 
     fn append(&mut self, append: &Append) -> Result<Outcome, Error> {
-        let (id, commit) = (append.id.as_str(), &append.commit);
-        let old = self.summary(id)?;
+        let commit = &append.commit;
+        let old = self.summary(&append.id)?;
+        let id = append.id.as_str();
         if !commit_rules::follows(commit, old.as_ref().map(|summary| summary.last_seq)) {
             return Ok(Err(StoreError::Conflict));
         }
         for (event, json) in commit.events.iter().zip(append.events.iter()) {
             self.journal.insert((id, event.seq.get()), json.as_slice())?;
         }
-        self.heads.insert(id, append.record.as_slice())?;
+        self.of(&append.id)?.heads.insert(id, append.record.as_slice())?;
         if let Some(json) = &append.state {
             self.states.insert(id, (tables::STATE_FORMAT, json.as_slice()))?;
         }
         self.update_indexes(id, old.as_ref(), Some(&commit.summary))?;
         for closed in &commit.closed {
-            self.close(id, closed.call_id.as_str(), closed.suspension)?;
+            self.close(&append.id, closed.call_id.as_str(), closed.suspension)?;
         }
         for (pending, json) in commit.opened.iter().zip(&append.entries) {
             let (call, suspension) = (pending.call_id.as_str(), pending.suspension);
             let at = nanos(pending.expires_at);
-            self.close(id, call, suspension)?;
+            self.close(&append.id, call, suspension)?;
             self.open.insert((id, call, suspension), at)?;
-            self.inbox.insert((at, id, call, suspension), json.as_slice())?;
+            self.of(&append.id)?.inbox.insert((at, id, call, suspension), json.as_slice())?;
         }
         if let Some(event) = commit.events.last() {
             self.remove_expired(event.at)?;
@@ -354,11 +361,12 @@ impl<'t> OpenTables<'t> {
         Ok(())
     }
 
-    fn delete(&mut self, id: &str) -> Result<(), Error> {
-        let old = self.summary(id)?;
+    fn delete(&mut self, deleted: &Scoped<ConversationId>) -> Result<(), Error> {
+        let old = self.summary(deleted)?;
+        let id = deleted.as_str();
         self.update_indexes(id, old.as_ref(), None)?;
         self.audit.forget(id)?;
-        self.heads.remove(id)?;
+        self.of(deleted)?.heads.remove(id)?;
         self.states.remove(id)?;
         self.reset_deaths(id)?;
         if old.is_some() {
@@ -375,13 +383,16 @@ impl<'t> OpenTables<'t> {
             calls.push((call.to_owned(), suspension));
         }
         for (call, suspension) in calls {
-            self.close(id, &call, suspension)?;
+            self.close(deleted, &call, suspension)?;
         }
-        self.forget_responses(id)
+        self.forget_responses(&ResponseScope::Conversation(deleted.clone()).text())
     }
 
-    fn summary(&self, id: &str) -> Result<Option<ConversationSummary>, Error> {
-        let Some(json) = self.heads.get(id)? else { return Ok(None) };
+    fn summary(
+        &mut self,
+        id: &Scoped<ConversationId>,
+    ) -> Result<Option<ConversationSummary>, Error> {
+        let Some(json) = self.of(id)?.heads.get(id.as_str())? else { return Ok(None) };
         let record: Record = tables::parse("head", json.value())?;
         Ok(Some(record.summary))
     }
@@ -411,10 +422,15 @@ impl<'t> OpenTables<'t> {
         Ok(())
     }
 
-    fn close(&mut self, id: &str, call: &str, suspension: u32) -> Result<(), Error> {
-        let at = self.open.remove((id, call, suspension))?.map(|at| at.value());
+    fn close(
+        &mut self,
+        id: &Scoped<ConversationId>,
+        call: &str,
+        suspension: u32,
+    ) -> Result<(), Error> {
+        let at = self.open.remove((id.as_str(), call, suspension))?.map(|at| at.value());
         if let Some(at) = at {
-            self.inbox.remove((at, id, call, suspension))?;
+            self.of(id)?.inbox.remove((at, id.as_str(), call, suspension))?;
         }
         Ok(())
     }

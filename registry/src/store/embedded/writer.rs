@@ -5,7 +5,7 @@ use std::thread;
 use std::time::Duration;
 
 use abide_actors::journal::{Claim, Holder, StoreError};
-use abide_conversation::ConversationId;
+use abide_conversation::{ConversationId, Scoped};
 use redb::{Database, Error};
 use tokio::sync::mpsc::error::TryRecvError;
 use tokio::sync::{mpsc, oneshot};
@@ -34,12 +34,12 @@ const MAX_REOPEN_DELAY: u32 = 50;
 pub(super) enum Job {
     Write(Box<Write>, oneshot::Sender<Outcome>),
     Release {
-        id: ConversationId,
+        id: Scoped<ConversationId>,
         held: Claim,
         done: oneshot::Sender<()>,
     },
     TakeOver {
-        id: ConversationId,
+        id: Scoped<ConversationId>,
         me: Holder,
         dead: Holder,
         done: oneshot::Sender<Claimed>,

@@ -4,19 +4,20 @@ use std::collections::BTreeMap;
 
 use abide_actors::audit::{AuditEntry, AuditLog, MAX_ENTRIES};
 use abide_actors::journal::StoreError;
-use abide_conversation::{ConversationId, Timestamp};
+use abide_conversation::{ConversationId, Scoped, Timestamp};
 use async_trait::async_trait;
 
 use super::Memory;
 
 /// The entries by conversation and key, each with the time at which it expires.
-pub(super) type Entries = BTreeMap<ConversationId, BTreeMap<String, (Timestamp, AuditEntry)>>;
+pub(super) type Entries =
+    BTreeMap<Scoped<ConversationId>, BTreeMap<String, (Timestamp, AuditEntry)>>;
 
 #[async_trait]
 impl AuditLog for Memory {
     async fn put_entry(
         &self,
-        id: &ConversationId,
+        id: &Scoped<ConversationId>,
         entry: &AuditEntry,
         expires_at: Timestamp,
     ) -> Result<(), StoreError> {
@@ -35,7 +36,7 @@ impl AuditLog for Memory {
 
     async fn entries(
         &self,
-        id: &ConversationId,
+        id: &Scoped<ConversationId>,
         before: Option<&str>,
         limit: usize,
         now: Timestamp,

@@ -6,40 +6,40 @@ use std::sync::Arc;
 use abide_actors::blobs::Blob;
 use abide_actors::identity::Epoch;
 use abide_actors::journal::{
-    Claim, Commit, ConversationSummary, Holder, InboxEntry, StoreError, StoredConversation,
-    StoredResponse,
+    Claim, Commit, ConversationSummary, Holder, InboxEntry, ResponseScope, StoreError,
+    StoredConversation, StoredResponse,
 };
 use abide_conversation::remembered_decision::RememberedDecision;
 use abide_conversation::{
-    AgentName, BlobId, CallId, ConversationId, DecisionId, Event, Revision, Seq, State, Timestamp,
+    AgentName, BlobId, CallId, ConversationId, DecisionId, Event, Revision, Scoped, Seq, State,
+    Tenant, Timestamp,
 };
 
 use super::super::claims::Claims;
 use super::super::commit_rules;
 use super::super::paging::InboxKey;
-use super::super::{StoredAgent, StoredKey, agent_scope};
-use super::audit;
+use super::super::{ScopedKeyId, StoredAgent, StoredKey};
 
 #[derive(Debug, Default)]
 pub(super) struct Tables {
     pub(super) claims: Claims,
-    pub(super) conversations: BTreeMap<ConversationId, Conversation>,
+    pub(super) conversations: BTreeMap<Scoped<ConversationId>, Conversation>,
     /// How many holders of a conversation died while it was at work.
-    pub(super) deaths: BTreeMap<ConversationId, u32>,
+    pub(super) deaths: BTreeMap<Scoped<ConversationId>, u32>,
     pub(super) inbox: BTreeMap<InboxKey, InboxEntry>,
-    pub(super) alarms: BTreeSet<(Timestamp, ConversationId)>,
-    pub(super) active: BTreeSet<ConversationId>,
-    pub(super) responses: BTreeMap<(String, String), StoredResponse>,
+    pub(super) alarms: BTreeSet<(Timestamp, Scoped<ConversationId>)>,
+    pub(super) active: BTreeSet<Scoped<ConversationId>>,
+    pub(super) responses: BTreeMap<(ResponseScope, String), StoredResponse>,
     /// Expiry, scope, key of a response.
-    pub(super) expiries: BTreeSet<(Timestamp, String, String)>,
-    pub(super) newest: BTreeMap<AgentName, Revision>,
-    pub(super) revisions: BTreeMap<Revision, StoredAgent>,
-    pub(super) decisions: BTreeMap<(AgentName, DecisionId), RememberedDecision>,
-    pub(super) keys: BTreeMap<String, StoredKey>,
+    pub(super) expiries: BTreeSet<(Timestamp, ResponseScope, String)>,
+    pub(super) newest: BTreeMap<Scoped<AgentName>, Revision>,
+    pub(super) revisions: BTreeMap<Scoped<Revision>, StoredAgent>,
+    pub(super) decisions: BTreeMap<(Scoped<AgentName>, DecisionId), RememberedDecision>,
+    pub(super) keys: BTreeMap<ScopedKeyId, StoredKey>,
     pub(super) keys_version: u64,
-    pub(super) keys_used: BTreeMap<String, Timestamp>,
-    pub(super) blobs: BTreeMap<BlobId, Blob>,
-    pub(super) audit: audit::Entries,
+    pub(super) keys_used: BTreeMap<ScopedKeyId, Timestamp>,
+    pub(super) blobs: BTreeMap<Scoped<BlobId>, Blob>,
+    pub(super) audit: super::audit::Entries,
 }
 
 #[derive(Debug)]
@@ -65,7 +65,7 @@ impl Conversation {
     }
 
     /// The keys of its inbox entries, in order: no more than its one turn has calls.
-    pub(super) fn inbox_keys(&self, id: &ConversationId) -> BTreeSet<InboxKey> {
+    pub(super) fn inbox_keys(&self, id: &Scoped<ConversationId>) -> BTreeSet<InboxKey> {
         let key = |((call, suspension), at): (&(CallId, u32), &Timestamp)| {
             (*at, id.clone(), call.clone(), *suspension)
         };
@@ -76,7 +76,7 @@ impl Conversation {
 impl Tables {
     pub(super) fn claim(
         &mut self,
-        id: &ConversationId,
+        id: &Scoped<ConversationId>,
         me: &Holder,
         dead: Option<&Holder>,
     ) -> Claim {
@@ -84,7 +84,7 @@ impl Tables {
         self.claims.claim(id, me, dead, stored_epoch)
     }
 
-    pub(super) fn load(&self, id: &ConversationId) -> Option<StoredConversation> {
+    pub(super) fn load(&self, id: &Scoped<ConversationId>) -> Option<StoredConversation> {
         let conversation = self.conversations.get(id)?;
         let state = conversation.state.as_deref().cloned().unwrap_or_default();
         let (events, cached_seq) = (conversation.after(state.seq).to_vec(), state.seq);
@@ -93,7 +93,7 @@ impl Tables {
 
     pub(super) fn append(
         &mut self,
-        id: &ConversationId,
+        id: &Scoped<ConversationId>,
         epoch: Epoch,
         commit: Commit,
     ) -> Result<(), StoreError> {
@@ -117,7 +117,7 @@ impl Tables {
             let call = pending.call_id.clone();
             open.insert((call.clone(), pending.suspension), pending.expires_at);
             let key = (pending.expires_at, id.clone(), call, pending.suspension);
-            let (conversation_id, agent) = (id.clone(), agent.clone());
+            let (conversation_id, agent) = (id.local(), agent.clone());
             let participants = participants.clone();
             let entry = InboxEntry { conversation_id, agent, participants, pending };
             self.inbox.insert(key, entry);
@@ -130,7 +130,7 @@ impl Tables {
             self.remove_expired(now);
         }
         for response in commit.responses {
-            self.keep(id.as_str(), response);
+            self.keep(&ResponseScope::Conversation(id.clone()), response);
         }
         events.extend(commit.events.iter().cloned());
         state = commit.state.or(state);
@@ -139,7 +139,7 @@ impl Tables {
         Ok(())
     }
 
-    pub(super) fn delete(&mut self, id: &ConversationId) {
+    pub(super) fn delete(&mut self, id: &Scoped<ConversationId>) {
         self.audit.remove(id);
         self.deaths.remove(id);
         let old = self.conversations.remove(id);
@@ -147,14 +147,14 @@ impl Tables {
         for ((call, suspension), at) in old.into_iter().flat_map(|old| old.open) {
             self.inbox.remove(&(at, id.clone(), call, suspension));
         }
-        let scope = id.as_str();
-        let first = (scope.to_owned(), String::new());
-        let found = self.responses.range(first..).take_while(|((owner, _), _)| owner == scope);
+        let scope = ResponseScope::Conversation(id.clone());
+        let first = (scope.clone(), String::new());
+        let found = self.responses.range(first..).take_while(|((owner, _), _)| *owner == scope);
         let found: Vec<_> =
             found.map(|((_, key), response)| (key.clone(), response.expires_at)).collect();
         for (key, at) in found {
-            self.responses.remove(&(scope.to_owned(), key.clone()));
-            self.expiries.remove(&(at, scope.to_owned(), key));
+            self.responses.remove(&(scope.clone(), key.clone()));
+            self.expiries.remove(&(at, scope.clone(), key));
         }
     }
 
@@ -166,7 +166,11 @@ impl Tables {
         }
     }
 
-    pub(super) fn add_to_indexes(&mut self, id: &ConversationId, summary: &ConversationSummary) {
+    pub(super) fn add_to_indexes(
+        &mut self,
+        id: &Scoped<ConversationId>,
+        summary: &ConversationSummary,
+    ) {
         self.alarms.extend(summary.alarm.map(|at| (at, id.clone())));
         if summary.active {
             self.active.insert(id.clone());
@@ -175,7 +179,7 @@ impl Tables {
 
     pub(super) fn remove_from_indexes(
         &mut self,
-        id: &ConversationId,
+        id: &Scoped<ConversationId>,
         summary: Option<&ConversationSummary>,
     ) {
         if let Some(at) = summary.and_then(|summary| summary.alarm) {
@@ -187,23 +191,26 @@ impl Tables {
     /// Returns whether the name was new.
     pub(super) fn put_agent(
         &mut self,
+        tenant: &Tenant,
         agent: StoredAgent,
         response: Option<StoredResponse>,
     ) -> bool {
+        let name = Scoped::new(tenant, &agent.name);
         if let Some(response) = response {
-            self.keep(&agent_scope(&agent.name), response);
+            self.keep(&ResponseScope::Agent(name.clone()), response);
         }
-        let old = self.newest.insert(agent.name.clone(), agent.revision.clone());
-        self.revisions.insert(agent.revision.clone(), agent);
+        let revision = name.sibling(&agent.revision);
+        let old = self.newest.insert(name, agent.revision.clone());
+        self.revisions.insert(revision, agent);
         old.is_none()
     }
 
-    pub(super) fn keep(&mut self, scope: &str, response: StoredResponse) {
+    pub(super) fn keep(&mut self, scope: &ResponseScope, response: StoredResponse) {
         let key = response.key.clone();
         let at = response.expires_at;
-        if let Some(old) = self.responses.insert((scope.to_owned(), key.clone()), response) {
-            self.expiries.remove(&(old.expires_at, scope.to_owned(), key.clone()));
+        if let Some(old) = self.responses.insert((scope.clone(), key.clone()), response) {
+            self.expiries.remove(&(old.expires_at, scope.clone(), key.clone()));
         }
-        self.expiries.insert((at, scope.to_owned(), key));
+        self.expiries.insert((at, scope.clone(), key));
     }
 }

@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, HashMap};
 
 use abide_actors::journal::StoreError;
-use abide_conversation::Timestamp;
+use abide_conversation::{Tenant, Timestamp};
 use redis::cmd;
 
-use super::super::{KeyList, StoredKey};
+use super::super::{KeyList, ScopedKeyId, StoredKey};
 use super::keys::{self, Tag};
 use super::{Redis, decode};
 
@@ -35,14 +35,18 @@ impl Redis {
         Ok(Some(KeyList { version, keys: keys.collect::<Result<_, _>>()? }))
     }
 
-    /// When the keys were last used.
+    /// When the keys of a tenant were last used, by their ids.
     pub(super) async fn read_api_keys_used(
         &self,
+        tenant: &Tenant,
     ) -> Result<BTreeMap<String, Timestamp>, StoreError> {
         let [_, used, _] = KEYS.map(|name| Tag::Agents.key(name));
         let mut command = cmd("HGETALL");
         command.arg(used);
         let used: HashMap<String, f64> = self.query(Tag::Agents, command).await?;
-        Ok(used.into_iter().map(|(id, at)| (id, keys::time(at))).collect())
+        let used =
+            used.into_iter().filter_map(|(id, at)| Some((ScopedKeyId::parse(&id).ok()?, at)));
+        let own = used.filter(|(id, _)| id.is_of(tenant));
+        Ok(own.map(|(id, at)| (id.local(), keys::time(at))).collect())
     }
 }

@@ -2,7 +2,7 @@
 
 use abide_actors::audit::{AuditEntry, AuditLog};
 use abide_actors::journal::StoreError;
-use abide_conversation::{ConversationId, Timestamp};
+use abide_conversation::{ConversationId, Scoped, Timestamp};
 use async_trait::async_trait;
 use redis::cmd;
 
@@ -14,7 +14,7 @@ use super::keys::{self, Key, Tag};
 impl AuditLog for Redis {
     async fn put_entry(
         &self,
-        id: &ConversationId,
+        id: &Scoped<ConversationId>,
         entry: &AuditEntry,
         expires_at: Timestamp,
     ) -> Result<(), StoreError> {
@@ -23,7 +23,7 @@ impl AuditLog for Redis {
 
     async fn entries(
         &self,
-        id: &ConversationId,
+        id: &Scoped<ConversationId>,
         before: Option<&str>,
         limit: usize,
         now: Timestamp,
@@ -48,6 +48,6 @@ impl AuditLog for Redis {
 }
 
 /// The keys of a conversation's audit: the entries, and when each expires.
-pub(super) fn keys_of(tag: Tag, id: &ConversationId) -> [Key<'_>; 2] {
+pub(super) fn keys_of(tag: Tag, id: &Scoped<ConversationId>) -> [Key<'_>; 2] {
     ["u", "ux"].map(|kind| tag.own(kind, id.as_str()))
 }

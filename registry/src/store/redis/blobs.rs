@@ -2,7 +2,7 @@
 
 use abide_actors::blobs::{Blob, BlobInfo, Blobs};
 use abide_actors::journal::StoreError;
-use abide_conversation::BlobId;
+use abide_conversation::{BlobId, Scoped};
 use async_trait::async_trait;
 use bytes::Bytes;
 use redis::{Cmd, cmd};
@@ -13,11 +13,11 @@ use crate::partition::Partition;
 
 #[async_trait]
 impl Blobs for Redis {
-    async fn put_blob(&self, id: &BlobId, blob: &Blob) -> Result<bool, StoreError> {
+    async fn put_blob(&self, id: &Scoped<BlobId>, blob: &Blob) -> Result<bool, StoreError> {
         self.blob_by_script(id, Some(blob)).await
     }
 
-    async fn blob_info(&self, id: &BlobId) -> Result<Option<BlobInfo>, StoreError> {
+    async fn blob_info(&self, id: &Scoped<BlobId>) -> Result<Option<BlobInfo>, StoreError> {
         let (tag, command) = query(id, ["type", "size"]);
         let row: (Option<String>, Option<u64>) = self.query(tag, command).await?;
         Ok(match row {
@@ -26,7 +26,7 @@ impl Blobs for Redis {
         })
     }
 
-    async fn blob(&self, id: &BlobId) -> Result<Option<Blob>, StoreError> {
+    async fn blob(&self, id: &Scoped<BlobId>) -> Result<Option<Blob>, StoreError> {
         let (tag, command) = query(id, ["type", "bytes"]);
         let row: (Option<String>, Option<Bytes>) = self.query_large(tag, command).await?;
         Ok(match row {
@@ -35,17 +35,17 @@ impl Blobs for Redis {
         })
     }
 
-    async fn delete_blob(&self, id: &BlobId) -> Result<bool, StoreError> {
+    async fn delete_blob(&self, id: &Scoped<BlobId>) -> Result<bool, StoreError> {
         self.blob_by_script(id, None).await
     }
 }
 
 /// The key of a blob.
-pub(super) fn key_of(id: &BlobId) -> Key<'_> {
+pub(super) fn key_of(id: &Scoped<BlobId>) -> Key<'_> {
     Tag::Partition(Partition::of(id.as_str())).own("b", id.as_str())
 }
 
-fn query(id: &BlobId, fields: [&str; 2]) -> (Tag, Cmd) {
+fn query(id: &Scoped<BlobId>, fields: [&str; 2]) -> (Tag, Cmd) {
     let key = key_of(id);
     let mut command = cmd("HMGET");
     command.arg(key.into_string()).arg(&fields);

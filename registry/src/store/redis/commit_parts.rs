@@ -1,7 +1,7 @@
 //! What few commits write, so that the others need not name its keys.
 
 use abide_actors::journal::{Commit, InboxEntry, StoreError};
-use abide_conversation::{ConversationId, Seq, Timestamp};
+use abide_conversation::{ConversationId, Scoped, Seq, Tenant, Timestamp};
 
 use super::keys::{self, Key, Tag};
 use super::script::ScriptCall;
@@ -10,12 +10,16 @@ use super::script::ScriptCall;
 pub(super) struct CommitParts<'a> {
     commit: &'a Commit,
     is_new: bool,
+    /// The tenant of a new conversation, to be found by it; the tenant `default` need not be found.
+    new_tenant: Option<Tenant>,
 }
 
 impl<'a> CommitParts<'a> {
     /// The parts of a commit that follows this `seq`.
-    pub(super) fn of(commit: &'a Commit, before: Seq) -> Self {
-        Self { commit, is_new: before == Seq::ZERO }
+    pub(super) fn of(commit: &'a Commit, id: &Scoped<ConversationId>, before: Seq) -> Self {
+        let is_new = before == Seq::ZERO;
+        let new_tenant = (is_new && !id.prefix().is_empty()).then(|| id.tenant());
+        Self { commit, is_new, new_tenant }
     }
 
     fn has_inbox(&self) -> bool {
@@ -26,6 +30,7 @@ impl<'a> CommitParts<'a> {
     pub(super) fn names(&self) -> String {
         let named = [
             ('n', self.is_new),
+            ('t', self.new_tenant.is_some()),
             ('s', self.commit.state.is_some()),
             ('d', self.commit.resets_deaths),
             ('o', self.has_inbox()),
@@ -35,17 +40,20 @@ impl<'a> CommitParts<'a> {
     }
 
     /// The keys of the commit, those of its parts last.
-    pub(super) fn keys<'k>(&self, tag: Tag, id: &'k ConversationId) -> Vec<Key<'k>> {
+    pub(super) fn keys<'k>(&self, tag: Tag, id: &'k Scoped<ConversationId>) -> Vec<Key<'k>> {
         let own = |kind| tag.own(kind, id.as_str());
         let mut keys = vec![own("c"), own("j"), tag.common("alarms"), tag.common("active")];
         if self.is_new {
-            keys.push(tag.common("ids"));
+            keys.push(tag.listing(id.prefix(), "ids"));
+        }
+        if self.new_tenant.is_some() {
+            keys.push(tag.common("tenants"));
         }
         if self.commit.state.is_some() {
             keys.push(own("s"));
         }
         if self.has_inbox() {
-            keys.extend([own("o"), tag.common("open")]);
+            keys.extend([own("o"), tag.listing(id.prefix(), "open")]);
         }
         if !self.commit.responses.is_empty() {
             keys.extend([own("a"), own("x")]);
@@ -57,7 +65,7 @@ impl<'a> CommitParts<'a> {
     pub(super) fn write(
         &self,
         mut call: ScriptCall,
-        id: &ConversationId,
+        id: &Scoped<ConversationId>,
     ) -> Result<ScriptCall, StoreError> {
         let Commit { summary, .. } = self.commit;
         if self.is_new {
@@ -70,6 +78,9 @@ impl<'a> CommitParts<'a> {
                 none if none.is_empty() => call.arg(""),
                 participants => call.json("", participants)?,
             };
+        }
+        if let Some(tenant) = &self.new_tenant {
+            call = call.arg(tenant.as_str());
         }
         if let Some(state) = &self.commit.state {
             call = call.json(format_args!("{} {} ", super::STATE_FORMAT, state.seq), state)?;
@@ -87,7 +98,7 @@ impl<'a> CommitParts<'a> {
     fn write_inbox(
         &self,
         mut call: ScriptCall,
-        id: &ConversationId,
+        id: &Scoped<ConversationId>,
     ) -> Result<ScriptCall, StoreError> {
         let Commit { closed, opened, summary, .. } = self.commit;
         call = call.arg(closed.len()).arg(opened.len());
@@ -97,11 +108,12 @@ impl<'a> CommitParts<'a> {
             call = call.arg(keys::inbox_member(&key));
         }
         for pending in opened {
-            let (conversation_id, agent) = (id.clone(), summary.agent.clone());
+            let (conversation_id, agent) = (id.local(), summary.agent.clone());
             let participants = summary.participants.clone();
             let entry =
                 InboxEntry { conversation_id, agent, participants, pending: pending.clone() };
-            call = call.arg(keys::inbox_member(&keys::entry_key(&entry))).json("", &entry)?;
+            call =
+                call.arg(keys::inbox_member(&keys::pending_key(id, pending))).json("", &entry)?;
         }
         Ok(call)
     }

@@ -1,33 +1,35 @@
 //! Decodes the answers of Redis to rows of the store, and builds the queries for them.
 
 use abide_actors::identity::{Epoch, Incarnation, NodeName};
-use abide_actors::journal::{Claim, ConversationSummary, Holder, StoreError, StoredResponse};
+use abide_actors::journal::{
+    Claim, ConversationSummary, Holder, ResponseScope, StoreError, StoredResponse,
+};
 use abide_conversation::state::ConversationStatus;
-use abide_conversation::{AgentName, ConversationId, Seq, Timestamp};
+use abide_conversation::{AgentName, ConversationId, Scoped, Seq, Timestamp};
 use redis::{Cmd, Value, cmd};
 use serde::de::DeserializeOwned;
 
 use super::error::refused;
 use super::execute::read;
-use super::keys::Tag;
+use super::keys::{self, Tag};
 
 /// The query for [`summary`].
-pub(super) fn query_summary(id: &ConversationId) -> (Tag, Cmd) {
+pub(super) fn query_summary(id: &Scoped<ConversationId>) -> (Tag, Cmd) {
     let fields = ["seq", "agent", "head", "alarm", "active", "metadata", "participants"];
     query_fields(id, &fields)
 }
 
 /// The query for [`claim`].
-pub(super) fn query_claim(id: &ConversationId) -> (Tag, Cmd) {
+pub(super) fn query_claim(id: &Scoped<ConversationId>) -> (Tag, Cmd) {
     query_fields(id, &["node", "incarnation", "epoch"])
 }
 
 /// The query for [`seq`].
-pub(super) fn query_seq(id: &ConversationId) -> (Tag, Cmd) {
+pub(super) fn query_seq(id: &Scoped<ConversationId>) -> (Tag, Cmd) {
     query_fields(id, &["seq"])
 }
 
-fn query_fields(id: &ConversationId, fields: &[&str]) -> (Tag, Cmd) {
+fn query_fields(id: &Scoped<ConversationId>, fields: &[&str]) -> (Tag, Cmd) {
     let tag = Tag::of(id);
     let mut command = cmd("HMGET");
     command.arg(tag.key_of("c", id.as_str())).arg(fields);
@@ -37,7 +39,7 @@ fn query_fields(id: &ConversationId, fields: &[&str]) -> (Tag, Cmd) {
 type Text = Option<String>;
 
 pub(super) fn summary(
-    id: &ConversationId,
+    id: &Scoped<ConversationId>,
     row: Value,
 ) -> Result<Option<ConversationSummary>, StoreError> {
     let name = || key_name(id);
@@ -63,7 +65,7 @@ pub(super) fn summary(
     }))
 }
 
-pub(super) fn claim(id: &ConversationId, row: Value) -> Result<Option<Claim>, StoreError> {
+pub(super) fn claim(id: &Scoped<ConversationId>, row: Value) -> Result<Option<Claim>, StoreError> {
     let row: (Text, Text, Option<u64>) = read(&key_name(id), row)?;
     Ok(match row {
         (Some(node), Some(incarnation), Some(epoch)) => {
@@ -75,15 +77,21 @@ pub(super) fn claim(id: &ConversationId, row: Value) -> Result<Option<Claim>, St
     })
 }
 
-pub(super) fn seq(id: &ConversationId, row: Value) -> Result<Option<Seq>, StoreError> {
+pub(super) fn seq(id: &Scoped<ConversationId>, row: Value) -> Result<Option<Seq>, StoreError> {
     let (seq,): (Option<u64>,) = read(&key_name(id), row)?;
     Ok(seq.map(Seq::new))
 }
 
+/// Decodes the id of a conversation in an index.
+pub(super) fn id(member: &str) -> Result<Scoped<ConversationId>, StoreError> {
+    Scoped::parse(member).map_err(|error| refused(format!("{member}: {error}")))
+}
+
 /// Decodes a stored response, which follows a nonce.
-pub(super) fn response(scope: &str, value: &[u8]) -> Result<StoredResponse, StoreError> {
+pub(super) fn response(scope: &ResponseScope, value: &[u8]) -> Result<StoredResponse, StoreError> {
     let json = value.iter().position(|byte| *byte == b' ').map(|at| &value[at + 1..]);
-    parse(&Tag::of_scope(scope).key_of("a", scope), json.unwrap_or_default())
+    let (tag, name) = keys::of_scope(scope);
+    parse(&tag.key_of("a", &name), json.unwrap_or_default())
 }
 
 /// Decodes JSON that this program wrote; `what` names it in the error.
@@ -91,6 +99,6 @@ pub(super) fn parse<T: DeserializeOwned>(what: &str, json: &[u8]) -> Result<T, S
     abide_conversation::from_json(json).map_err(|error| refused(format!("{what}: {error}")))
 }
 
-fn key_name(id: &ConversationId) -> String {
+fn key_name(id: &Scoped<ConversationId>) -> String {
     Tag::of(id).key_of("c", id.as_str())
 }

@@ -1,10 +1,10 @@
 //! Redis as a journal.
 
 use abide_actors::journal::{
-    Claim, ClaimedConversation, Commit, Holder, Journal, StoreError, StoredConversation,
-    StoredResponse,
+    Claim, ClaimedConversation, Commit, ConversationSummary, Holder, Journal, ResponseScope,
+    StoreError, StoredConversation, StoredResponse,
 };
-use abide_conversation::{ConversationId, Event, Seq, Timestamp};
+use abide_conversation::{ConversationId, Event, Scoped, Seq, Timestamp};
 use async_trait::async_trait;
 use redis::cmd;
 
@@ -12,26 +12,26 @@ use super::super::commit_rules;
 use super::Redis;
 use super::decode;
 use super::execute::Guarantee;
-use super::keys::Tag;
+use super::keys;
 
 #[async_trait]
 impl Journal for Redis {
     async fn claim(
         &self,
-        id: &ConversationId,
+        id: &Scoped<ConversationId>,
         me: &Holder,
         dead: Option<&Holder>,
     ) -> Result<Claim, StoreError> {
         self.claim_by_script(id, me, dead).await
     }
 
-    async fn release(&self, id: &ConversationId, held: &Claim) -> Result<(), StoreError> {
+    async fn release(&self, id: &Scoped<ConversationId>, held: &Claim) -> Result<(), StoreError> {
         self.release_by_script(id, held).await
     }
 
     async fn delete(
         &self,
-        id: &ConversationId,
+        id: &Scoped<ConversationId>,
         held: &Claim,
         response: Option<StoredResponse>,
     ) -> Result<(), StoreError> {
@@ -40,7 +40,7 @@ impl Journal for Redis {
 
     async fn append(
         &self,
-        id: &ConversationId,
+        id: &Scoped<ConversationId>,
         held: &Claim,
         commit: Commit,
     ) -> Result<(), StoreError> {
@@ -53,14 +53,17 @@ impl Journal for Redis {
         }
     }
 
-    async fn load(&self, id: &ConversationId) -> Result<Option<StoredConversation>, StoreError> {
+    async fn load(
+        &self,
+        id: &Scoped<ConversationId>,
+    ) -> Result<Option<StoredConversation>, StoreError> {
         let stored = self.load_by_script(id, true).await?;
         self.read_all(id, stored).await
     }
 
     async fn claim_and_load(
         &self,
-        id: &ConversationId,
+        id: &Scoped<ConversationId>,
         me: &Holder,
         dead: Option<&Holder>,
     ) -> Result<ClaimedConversation, StoreError> {
@@ -69,13 +72,13 @@ impl Journal for Redis {
         Ok(ClaimedConversation { claim, deaths, stored })
     }
 
-    async fn reset_deaths(&self, id: &ConversationId) -> Result<(), StoreError> {
+    async fn reset_deaths(&self, id: &Scoped<ConversationId>) -> Result<(), StoreError> {
         self.reset_deaths_by_script(id).await
     }
 
     async fn events(
         &self,
-        id: &ConversationId,
+        id: &Scoped<ConversationId>,
         after: Seq,
         limit: usize,
     ) -> Result<Vec<Event>, StoreError> {
@@ -85,7 +88,7 @@ impl Journal for Redis {
 
     async fn own_events(
         &self,
-        id: &ConversationId,
+        id: &Scoped<ConversationId>,
         after: Seq,
         limit: usize,
     ) -> Result<Vec<Event>, StoreError> {
@@ -95,7 +98,7 @@ impl Journal for Redis {
 
     async fn events_before(
         &self,
-        id: &ConversationId,
+        id: &Scoped<ConversationId>,
         before: Seq,
         limit: usize,
     ) -> Result<Vec<Event>, StoreError> {
@@ -110,15 +113,23 @@ impl Journal for Redis {
         Ok(events)
     }
 
+    async fn summary(
+        &self,
+        id: &Scoped<ConversationId>,
+    ) -> Result<Option<ConversationSummary>, StoreError> {
+        let (tag, command) = decode::query_summary(id);
+        decode::summary(id, self.query_confirmed(tag, command).await?)
+    }
+
     async fn stored_response(
         &self,
-        scope: &str,
+        scope: &ResponseScope,
         key: &str,
         now: Timestamp,
     ) -> Result<Option<StoredResponse>, StoreError> {
-        let tag = Tag::of_scope(scope);
+        let (tag, name) = keys::of_scope(scope);
         let mut command = cmd("HGET");
-        command.arg(tag.key_of("a", scope)).arg(key);
+        command.arg(tag.key_of("a", &name)).arg(key);
         // Mostly there is none, and then the request is carried out, and waits for its own writes.
         if self.query::<Option<Vec<u8>>>(tag, command.clone()).await?.is_none() {
             return Ok(None);

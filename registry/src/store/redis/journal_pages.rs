@@ -1,7 +1,7 @@
 //! Reads journals page by page, so that a long one delays nobody else.
 
 use abide_actors::journal::{StoreError, StoredConversation};
-use abide_conversation::{ConversationId, Event, Seq, State, replay};
+use abide_conversation::{ConversationId, Event, Scoped, Seq, State, replay};
 use redis::cmd;
 use tokio::task;
 
@@ -37,7 +37,7 @@ impl Redis {
     /// begins anew.
     pub(super) async fn read_all(
         &self,
-        id: &ConversationId,
+        id: &Scoped<ConversationId>,
         mut stored: Option<StoredRow>,
     ) -> Result<Option<StoredConversation>, StoreError> {
         let mut is_cache_readable = true;
@@ -55,7 +55,7 @@ impl Redis {
 
     async fn read_rest(
         &self,
-        id: &ConversationId,
+        id: &Scoped<ConversationId>,
         row: StoredRow,
     ) -> Result<ReadAttempt, StoreError> {
         let (seq, epoch, state, events) = row;
@@ -86,7 +86,7 @@ impl Redis {
     /// The events `after + 1 ..= last`, as far as they exist.
     pub(super) async fn range(
         &self,
-        id: &ConversationId,
+        id: &Scoped<ConversationId>,
         after: Seq,
         last: Seq,
         guarantee: Guarantee,
@@ -156,7 +156,7 @@ fn decode_next(
 }
 
 async fn decode_events(
-    id: &ConversationId,
+    id: &Scoped<ConversationId>,
     events: Vec<Vec<u8>>,
 ) -> Result<Vec<Event>, StoreError> {
     let name = key_name(id);
@@ -183,7 +183,7 @@ fn bytes_of(events: &[Vec<u8>]) -> usize {
     events.iter().map(Vec::len).sum()
 }
 
-fn key_name(id: &ConversationId) -> String {
+fn key_name(id: &Scoped<ConversationId>) -> String {
     Tag::of(id).key_of("j", id.as_str())
 }
 

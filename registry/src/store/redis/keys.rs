@@ -1,7 +1,8 @@
 //! The names of keys and of their parts.
 
-use abide_actors::journal::InboxEntry;
-use abide_conversation::{CallId, ConversationId, Timestamp};
+use abide_actors::journal::ResponseScope;
+use abide_conversation::state::PendingCall;
+use abide_conversation::{AgentName, CallId, ConversationId, Scoped, Tenant, Timestamp};
 
 use super::super::paging::InboxKey;
 use crate::partition::Partition;
@@ -17,28 +18,24 @@ pub(super) enum Tag {
 }
 
 impl Tag {
-    pub(super) fn of(id: &ConversationId) -> Self {
+    pub(super) fn of(id: &Scoped<ConversationId>) -> Self {
         Self::Partition(Partition::from(id))
-    }
-
-    /// The tag of a scope's responses: those of an agent share the agents' tag, so that one script
-    /// writes both.
-    pub(super) fn of_scope(scope: &str) -> Self {
-        if scope.starts_with("agents/") {
-            Self::Agents
-        } else {
-            Self::Partition(Partition::of(scope))
-        }
     }
 
     /// A key that exists once for each tag.
     pub(super) fn common(self, name: &str) -> Key<'_> {
-        Key { tag: self, kind: None, name }
+        self.listing("", name)
+    }
+
+    /// A key that exists once for each tag and tenant, given the [prefix](Scoped::prefix) of the
+    /// tenant.
+    pub(super) fn listing<'a>(self, tenant: &'a str, name: &'a str) -> Key<'a> {
+        Key { tag: self, kind: None, tenant, name }
     }
 
     /// A key that exists for each conversation or scope.
     pub(super) fn own<'a>(self, kind: &'a str, name: &'a str) -> Key<'a> {
-        Key { tag: self, kind: Some(kind), name }
+        Key { tag: self, kind: Some(kind), tenant: "", name }
     }
 
     /// [`Tag::common`] as a string.
@@ -57,6 +54,7 @@ impl Tag {
 pub(super) struct Key<'a> {
     tag: Tag,
     kind: Option<&'a str>,
+    tenant: &'a str,
     name: &'a str,
 }
 
@@ -73,7 +71,7 @@ impl Key<'_> {
 
     /// Adds the bytes of the key.
     pub(super) fn write_to(&self, key: &mut Vec<u8>) {
-        let Self { tag, kind, name } = self;
+        let Self { tag, kind, tenant, name } = self;
         key.extend_from_slice(b"abide:{");
         match tag {
             Tag::Partition(partition) => partition.write_to(key),
@@ -85,6 +83,7 @@ impl Key<'_> {
             key.extend_from_slice(kind.as_bytes());
             key.push(b':');
         }
+        key.extend_from_slice(tenant.as_bytes());
         key.extend_from_slice(name.as_bytes());
     }
 }
@@ -127,14 +126,30 @@ pub(super) fn inbox_key(member: &str) -> Option<InboxKey> {
     let (call, suspension) = rest.rsplit_once('\0')?;
     let at = at.parse::<i128>().ok()?.checked_sub(OFFSET_NANOS)?;
     let at = Timestamp::from_nanosecond(at).ok()?;
-    Some((at, ConversationId::new(id), CallId::new(call), suspension.parse().ok()?))
+    Some((at, Scoped::parse(id).ok()?, CallId::new(call), suspension.parse().ok()?))
 }
 
-/// The inbox key of an entry.
-pub(super) fn entry_key(entry: &InboxEntry) -> InboxKey {
-    let pending = &entry.pending;
-    let (id, call) = (entry.conversation_id.clone(), pending.call_id.clone());
-    (pending.expires_at, id, call, pending.suspension)
+/// The inbox key of an open suspension.
+pub(super) fn pending_key(id: &Scoped<ConversationId>, pending: &PendingCall) -> InboxKey {
+    (pending.expires_at, id.clone(), pending.call_id.clone(), pending.suspension)
+}
+
+/// The tag and the name of a scope's responses: those of an agent share the agents' tag, so that one
+/// script writes both.
+pub(super) fn of_scope(scope: &ResponseScope) -> (Tag, String) {
+    match scope {
+        ResponseScope::Conversation(id) => (Tag::of(id), id.to_string()),
+        ResponseScope::Agent(_) => (Tag::Agents, scope.text()),
+        ResponseScope::Creations(_) => {
+            let text = scope.text();
+            (Tag::Partition(Partition::of(&text)), text)
+        }
+    }
+}
+
+/// What the names of a tenant's own keys begin with.
+pub(super) fn prefix_of(tenant: &Tenant) -> String {
+    Scoped::new(tenant, &AgentName::new("x")).prefix().to_owned()
 }
 
 #[cfg(test)]
@@ -145,7 +160,8 @@ mod tests {
     #[test]
     fn members_sort_as_their_keys_and_are_read_back() {
         let at = |nanos| Timestamp::from_nanosecond(nanos).unwrap();
-        let key = |at, id: &str, call: &str, n| (at, ConversationId::new(id), CallId::new(call), n);
+        let key =
+            |at, id: &str, call: &str, n| (at, Scoped::parse(id).unwrap(), CallId::new(call), n);
         let mut keys = vec![
             key(Timestamp::MIN, "a", "c", 1),
             key(at(-1), "a", "c", 1),
@@ -162,6 +178,34 @@ mod tests {
         let read: Vec<_> = members.iter().map(|member| inbox_key(member).unwrap()).collect();
         assert_eq!(read, keys);
         assert_eq!(inbox_key("x"), None);
+    }
+
+    #[test]
+    fn the_keys_of_the_tenant_default_are_those_from_before_there_were_tenants() {
+        for (text, own, listing) in
+            [("c_1", "a:c_1", "ids"), ("acme/c_1", "a:acme/c_1", "acme/ids")]
+        {
+            let id: Scoped<ConversationId> = Scoped::parse(text).unwrap();
+            let tag = Tag::of(&id);
+            assert_eq!(tag, Tag::Partition(Partition::of(text)));
+            let slot = tag.key("");
+            assert_eq!(tag.key_of("a", id.as_str()), format!("{slot}{own}"));
+            let listed = tag.listing(id.prefix(), "ids").into_string();
+            assert_eq!(listed, format!("{slot}{listing}"));
+        }
+        assert_eq!(prefix_of(&Tenant::default()), "");
+        let name_of = |scope| of_scope(&scope).1;
+        for (tenant, names) in [
+            ("default", ["c", "agents/demo", "conversations/"]),
+            ("acme", ["acme/c", "agents/acme/demo", "conversations/acme/"]),
+        ] {
+            let tenant = Tenant::parse(tenant).unwrap();
+            let conversation = Scoped::new(&tenant, &ConversationId::new("c"));
+            let agent = conversation.sibling(&AgentName::new("demo"));
+            assert_eq!(name_of(ResponseScope::Conversation(conversation)), names[0]);
+            assert_eq!(name_of(ResponseScope::Agent(agent)), names[1]);
+            assert_eq!(name_of(ResponseScope::Creations(tenant)), names[2]);
+        }
     }
 
     #[test]

@@ -2,12 +2,13 @@
 //! all partitions for every page would cost several times as much as reading them.
 
 use abide_actors::journal::InboxEntry;
+use abide_conversation::Tenant;
 use redis::{Cmd, cmd};
 
 use super::super::{ListError, Page, SuspensionCount, paging};
 use super::Redis;
 use super::execute::read;
-use super::keys::Tag;
+use super::keys::{self, Tag};
 use super::pager::Row;
 use super::{decode, store};
 use crate::partition::{PARTITIONS, Partition};
@@ -19,6 +20,7 @@ impl Redis {
     /// A page of open suspensions. Those that open or close in the meantime may be missing.
     pub(super) async fn open_suspensions_page(
         &self,
+        tenant: &Tenant,
         cursor: Option<&str>,
         limit: usize,
     ) -> Result<Page<SuspensionCount>, ListError> {
@@ -26,6 +28,8 @@ impl Redis {
         if at >= PARTITIONS {
             return Err(ListError::Cursor);
         }
+        let index = format!("{}open", keys::prefix_of(tenant));
+        let query = |partition, command| query(&index, partition, command);
         let partitions: Vec<_> = Partition::all().skip(at).collect();
         let sizes =
             self.query_all(partitions.iter().map(|it| query(*it, "ZCARD")).collect()).await?;
@@ -74,9 +78,9 @@ impl Redis {
     }
 }
 
-fn query(partition: Partition, command: &str) -> (Tag, Cmd) {
+fn query(index: &str, partition: Partition, command: &str) -> (Tag, Cmd) {
     let tag = Tag::Partition(partition);
     let mut command = cmd(command);
-    command.arg(tag.key("open"));
+    command.arg(tag.key(index));
     (tag, command)
 }

@@ -26,7 +26,7 @@ pub(super) struct Row {
 /// Builds one page: reads the next rows as long as the page has room, and takes the item of each
 /// row.
 pub(super) struct Pager<T> {
-    index: &'static str,
+    index: String,
     partitions: Vec<Partition>,
     limit: usize,
     filtered: bool,
@@ -41,7 +41,7 @@ pub(super) struct Pager<T> {
 impl<T> Pager<T> {
     /// A pager over the sorted sets of this name, whose scores are all equal.
     pub(super) fn new(
-        index: &'static str,
+        index: String,
         partitions: impl Iterator<Item = Partition>,
         after: Option<String>,
         limit: usize,
@@ -80,14 +80,14 @@ impl<T> Pager<T> {
         let queries = self.partitions.iter().map(|partition| {
             let tag = Tag::Partition(*partition);
             let mut command = cmd("ZRANGE");
-            command.arg(tag.key(self.index)).arg(&after).arg("+").arg("BYLEX");
+            command.arg(tag.key(&self.index)).arg(&after).arg("+").arg("BYLEX");
             command.arg("LIMIT").arg(0).arg(per_partition);
             (tag, command)
         });
         let answers = redis.query_all(queries.collect()).await?;
         let mut found = Vec::with_capacity(answers.len());
         for (partition, answer) in self.partitions.iter().zip(answers) {
-            let members: Vec<String> = read(&Tag::Partition(*partition).key(self.index), answer)?;
+            let members: Vec<String> = read(&Tag::Partition(*partition).key(&self.index), answer)?;
             found.push((*partition, members));
         }
         let (mut rows, more) = merge(found, per_partition);

@@ -3,12 +3,16 @@
 use abide_actors::audit::{AuditEntry, MAX_ENTRIES};
 use abide_actors::blobs::Blob;
 use abide_actors::identity::{Epoch, Incarnation, NodeName};
-use abide_actors::journal::{Claim, Commit, Holder, RESPONSE_TTL, StoreError, StoredResponse};
+use abide_actors::journal::{
+    Claim, Commit, Holder, RESPONSE_TTL, ResponseScope, StoreError, StoredResponse,
+};
 use abide_conversation::remembered_decision::RememberedDecision;
-use abide_conversation::{AgentName, BlobId, ConversationId, DecisionId, Revision, Timestamp};
+use abide_conversation::{
+    AgentName, BlobId, ConversationId, DecisionId, Revision, Scoped, Timestamp,
+};
 use serde::Serialize;
 
-use super::super::{KeyChange, StoredAgent, agent_scope};
+use super::super::{KeyChange, ScopedKeyId, StoredAgent};
 use super::Redis;
 use super::commit_parts::CommitParts;
 use super::error::refused;
@@ -42,7 +46,7 @@ macro_rules! scripts {
 // `lib/allow_oom` is the first line of the scripts that a full server carries out, too: those that
 // free memory, and those without which nodes would be declared dead.
 scripts! {
-    APPEND = "lib/fencing" "lib/parts" "append";
+    APPEND = "lib/fencing" "lib/indexes" "lib/parts" "append";
     CLAIM = "lib/claim" "claim";
     CLAIM_WHEN_FULL = "lib/allow_oom" "lib/existing" "lib/claim" "claim";
     RELEASE = "lib/allow_oom" "lib/fencing" "release";
@@ -74,7 +78,7 @@ fn is_full<T>(outcome: &Result<T, StoreError>) -> bool {
 impl Redis {
     pub(super) async fn claim_by_script(
         &self,
-        id: &ConversationId,
+        id: &Scoped<ConversationId>,
         me: &Holder,
         dead: Option<&Holder>,
     ) -> Result<Claim, StoreError> {
@@ -91,7 +95,7 @@ impl Redis {
     /// Claims a conversation and reads it; reads nothing if another node holds it.
     pub(super) async fn claim_and_load_by_script(
         &self,
-        id: &ConversationId,
+        id: &Scoped<ConversationId>,
         me: &Holder,
         dead: Option<&Holder>,
     ) -> Result<(Claim, Option<StoredRow>, u32), StoreError> {
@@ -111,7 +115,7 @@ impl Redis {
 
     pub(super) async fn reset_deaths_by_script(
         &self,
-        id: &ConversationId,
+        id: &Scoped<ConversationId>,
     ) -> Result<(), StoreError> {
         let tag = Tag::of(id);
         let call = ScriptCall::new(&RESET_DEATHS, tag, [tag.own("c", id.as_str())]);
@@ -120,7 +124,7 @@ impl Redis {
 
     pub(super) async fn release_by_script(
         &self,
-        id: &ConversationId,
+        id: &Scoped<ConversationId>,
         held: &Claim,
     ) -> Result<(), StoreError> {
         let tag = Tag::of(id);
@@ -132,13 +136,13 @@ impl Redis {
     /// Appends a commit whose events have consecutive numbers.
     pub(super) async fn append_by_script(
         &self,
-        id: &ConversationId,
+        id: &Scoped<ConversationId>,
         held: &Claim,
         commit: &Commit,
     ) -> Result<(), StoreError> {
         let (tag, summary) = (Tag::of(id), &commit.summary);
         let before = summary.last_seq.saturating_sub(commit.events.len() as u64);
-        let parts = CommitParts::of(commit, before);
+        let parts = CommitParts::of(commit, id, before);
         let mut call = ScriptCall::new(&APPEND, tag, parts.keys(tag, id))
             .held(held)
             .arg(self.nonce())
@@ -161,7 +165,7 @@ impl Redis {
 
     pub(super) async fn delete_by_script(
         &self,
-        id: &ConversationId,
+        id: &Scoped<ConversationId>,
         held: &Claim,
         response: Option<StoredResponse>,
     ) -> Result<(), StoreError> {
@@ -182,7 +186,7 @@ impl Redis {
     /// `cached`, the first page of all its events.
     pub(super) async fn load_by_script(
         &self,
-        id: &ConversationId,
+        id: &Scoped<ConversationId>,
         cached: bool,
     ) -> Result<Option<StoredRow>, StoreError> {
         let tag = Tag::of(id);
@@ -195,7 +199,7 @@ impl Redis {
     /// The call that reads the next page of a journal, from the index `first` on; the answer is nil
     /// if the conversation has another epoch than that.
     pub(super) fn page_call(
-        id: &ConversationId,
+        id: &Scoped<ConversationId>,
         epoch: &str,
         (first, last): (i64, i64),
         max_bytes: usize,
@@ -207,12 +211,12 @@ impl Redis {
 
     pub(super) async fn reserve_by_script(
         &self,
-        scope: &str,
+        scope: &ResponseScope,
         response: StoredResponse,
         now: Timestamp,
     ) -> Result<bool, StoreError> {
-        let (tag, nonce) = (Tag::of_scope(scope), self.nonce());
-        let keys = ["a", "x"].map(|kind| tag.own(kind, scope));
+        let ((tag, name), nonce) = (keys::of_scope(scope), self.nonce());
+        let keys = ["a", "x"].map(|kind| tag.own(kind, &name));
         let call = ScriptCall::new(&RESERVE, tag, keys)
             .arg(keys::score_until(now))
             .arg(&nonce)
@@ -223,7 +227,7 @@ impl Redis {
     /// Returns whether the name was there before.
     pub(super) async fn agent_by_script(
         &self,
-        name: &AgentName,
+        name: &Scoped<AgentName>,
         newest: Option<&StoredAgent>,
         response: Option<StoredResponse>,
     ) -> Result<bool, StoreError> {
@@ -233,31 +237,33 @@ impl Redis {
     /// Puts a definition if `newest` is the newest revision of its name. Returns whether it is.
     pub(super) async fn agent_if_by_script(
         &self,
+        name: &Scoped<AgentName>,
         agent: &StoredAgent,
         response: Option<StoredResponse>,
         newest: Option<&Revision>,
     ) -> Result<bool, StoreError> {
         let expected = newest.map_or("", Revision::as_str);
-        let answer = self.run_agent_script(&agent.name, Some(agent), expected, response).await?;
+        let answer = self.run_agent_script(name, Some(agent), expected, response).await?;
         Ok(answer != OTHER_REVISION)
     }
 
     async fn run_agent_script(
         &self,
-        name: &AgentName,
+        name: &Scoped<AgentName>,
         newest: Option<&StoredAgent>,
         expected: &str,
         response: Option<StoredResponse>,
     ) -> Result<u8, StoreError> {
-        let (tag, scope) = (Tag::Agents, agent_scope(name));
+        let (tag, scope) = (Tag::Agents, ResponseScope::Agent(name.clone()).text());
         let nonce = self.nonce();
-        let mut keys = ["newest", "revisions"].map(|kind| tag.common(kind)).to_vec();
+        let mut keys =
+            ["newest", "revisions"].map(|kind| tag.listing(name.prefix(), kind)).to_vec();
         keys.push(tag.own("done", &nonce));
         keys.extend(["a", "x"].map(|kind| tag.own(kind, &scope)));
         keys.push(tag.own("decisions", name.as_str()));
         let script = if newest.is_some() { &AGENT } else { &DELETE_AGENT };
         let call = ScriptCall::new(script, tag, keys)
-            .arg(name.as_str())
+            .arg(name.local().as_str())
             .arg(newest.map_or("", |agent| agent.revision.as_str()))
             .arg(newest.map(json).transpose()?.unwrap_or_default())
             .arg(response.as_ref().and_then(stored_at).map(keys::score_until).unwrap_or_default())
@@ -269,7 +275,7 @@ impl Redis {
     /// Returns whether the decision was there before.
     pub(super) async fn decision_by_script(
         &self,
-        agent: &AgentName,
+        agent: &Scoped<AgentName>,
         id: &DecisionId,
         decision: Option<&RememberedDecision>,
     ) -> Result<bool, StoreError> {
@@ -293,7 +299,7 @@ impl Redis {
         let mut keys = api_keys::KEYS.map(|name| Tag::Agents.common(name)).to_vec();
         keys.push(Tag::Agents.own("done", &nonce));
         let call = ScriptCall::new(&API_KEY, Tag::Agents, keys)
-            .arg(change.id())
+            .arg(change.id().as_str())
             .arg(key.map(json).transpose()?.unwrap_or_default())
             .arg(must_exist);
         self.call_durably(call).await
@@ -301,7 +307,7 @@ impl Redis {
 
     pub(super) async fn api_keys_used_by_script(
         &self,
-        used: &[(String, Timestamp)],
+        used: &[(ScopedKeyId, Timestamp)],
     ) -> Result<(), StoreError> {
         let [keys, last_use, _] = api_keys::KEYS;
         let keys = [keys, last_use].map(|name| Tag::Agents.common(name));
@@ -315,7 +321,7 @@ impl Redis {
     /// Returns whether the blob is new, or was there to be removed.
     pub(super) async fn blob_by_script(
         &self,
-        id: &BlobId,
+        id: &Scoped<BlobId>,
         blob: Option<&Blob>,
     ) -> Result<bool, StoreError> {
         let (key, nonce) = (blobs::key_of(id), self.nonce());
@@ -334,7 +340,7 @@ impl Redis {
 
     pub(super) async fn audit_by_script(
         &self,
-        id: &ConversationId,
+        id: &Scoped<ConversationId>,
         entry: &AuditEntry,
         expires_at: Timestamp,
     ) -> Result<(), StoreError> {
@@ -438,7 +444,7 @@ fn declare_dead_call(who: &Holder, suspect: bool) -> ScriptCall {
 }
 
 /// The keys of a conversation, in the order of the scripts that write to it.
-fn conversation_keys(tag: Tag, id: &ConversationId) -> [Key<'_>; 10] {
+fn conversation_keys(tag: Tag, id: &Scoped<ConversationId>) -> [Key<'_>; 10] {
     let own = |kind| tag.own(kind, id.as_str());
     let common = |name| tag.common(name);
     [
@@ -446,12 +452,12 @@ fn conversation_keys(tag: Tag, id: &ConversationId) -> [Key<'_>; 10] {
         own("j"),
         common("alarms"),
         common("active"),
-        common("ids"),
+        tag.listing(id.prefix(), "ids"),
         own("s"),
         own("a"),
         own("x"),
         own("o"),
-        common("open"),
+        tag.listing(id.prefix(), "open"),
     ]
 }
 

@@ -1,18 +1,21 @@
 //! Redis as the store of lists, indexes and agents.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use abide_actors::journal::{
-    Claim, ConversationSummary, InboxEntry, InboxFilter, StoreError, StoredResponse,
+    Claim, ConversationSummary, InboxEntry, InboxFilter, ResponseScope, StoreError, StoredResponse,
 };
 use abide_conversation::remembered_decision::RememberedDecision;
-use abide_conversation::{AgentName, ConversationId, DecisionId, Revision, Seq, Timestamp};
+use abide_conversation::{
+    AgentName, ConversationId, DecisionId, Revision, Scoped, Seq, Tenant, Timestamp,
+};
 use async_trait::async_trait;
 use redis::{Cmd, Value, cmd};
 
 use super::super::paging::{self, InboxKey};
 use super::super::{
-    KeyChange, KeyList, ListError, Page, Store, StoredAgent, SummaryFilter, SuspensionCount,
+    KeyChange, KeyList, ListError, Page, ScopedKeyId, Store, StoredAgent, SummaryFilter,
+    SuspensionCount,
 };
 use super::Redis;
 use super::decode;
@@ -27,32 +30,29 @@ impl Store for Redis {
         self.watch.require_all()
     }
 
-    async fn current_claim(&self, id: &ConversationId) -> Result<Option<Claim>, StoreError> {
-        decode::claim(id, self.query_row(decode::query_claim(id)).await?)
-    }
-
-    async fn summary(
+    async fn current_claim(
         &self,
-        id: &ConversationId,
-    ) -> Result<Option<ConversationSummary>, StoreError> {
-        let (tag, command) = decode::query_summary(id);
-        decode::summary(id, self.query_confirmed(tag, command).await?)
+        id: &Scoped<ConversationId>,
+    ) -> Result<Option<Claim>, StoreError> {
+        decode::claim(id, self.query_row(decode::query_claim(id)).await?)
     }
 
     async fn conversations(
         &self,
+        tenant: &Tenant,
         filter: &SummaryFilter,
         cursor: Option<&str>,
         limit: usize,
-    ) -> Result<Page<(ConversationId, ConversationSummary)>, ListError> {
-        let after: Option<ConversationId> = paging::decode(cursor)?;
+    ) -> Result<Page<(Scoped<ConversationId>, ConversationSummary)>, ListError> {
+        let after: Option<Scoped<ConversationId>> = paging::decode_of(tenant, cursor)?;
         let after = after.map(|id| id.as_str().to_owned());
-        let mut pager = Pager::new("ids", Partition::all(), after, limit)
-            .filtered(*filter != SummaryFilter::default());
+        let mut pager =
+            Pager::new(format!("{}ids", keys::prefix_of(tenant)), Partition::all(), after, limit)
+                .filtered(*filter != SummaryFilter::default());
         while let Some(rows) = pager.rows(self).await? {
-            let summaries = self.query_all(queries_for(&rows, decode::query_summary)).await?;
+            let summaries = self.query_all(queries_for(&rows, decode::query_summary)?).await?;
             for (row, summary) in rows.into_iter().zip(summaries) {
-                let id = ConversationId::new(row.member.as_str());
+                let id = decode::id(&row.member)?;
                 let summary =
                     decode::summary(&id, summary)?.filter(|summary| filter.admits(summary));
                 pager.take(row, summary.map(|summary| (id, summary)));
@@ -63,20 +63,22 @@ impl Store for Redis {
 
     async fn inbox(
         &self,
+        tenant: &Tenant,
         filter: &InboxFilter,
         cursor: Option<&str>,
         limit: usize,
     ) -> Result<Page<InboxEntry>, ListError> {
-        let after: Option<InboxKey> = paging::decode(cursor)?;
+        let after: Option<InboxKey> = paging::decode_of(tenant, cursor)?;
         if let Some(id) = &filter.conversation {
-            let mut entries = self.open_entries(id).await?;
+            let mut entries = self.open_entries(&Scoped::new(tenant, id)).await?;
             entries.retain(|(key, _)| Some(key) > after.as_ref());
             let entries = entries.into_iter().map(Ok);
             return paging::page(entries, limit, |entry| filter.admits(entry));
         }
         let after = after.as_ref().map(keys::inbox_member);
-        let mut pager = Pager::new("open", Partition::all(), after, limit)
-            .filtered(*filter != InboxFilter::default());
+        let mut pager =
+            Pager::new(format!("{}open", keys::prefix_of(tenant)), Partition::all(), after, limit)
+                .filtered(*filter != InboxFilter::default());
         while let Some(rows) = pager.rows(self).await? {
             let queries = rows.iter().map(query_entry).collect();
             for (row, entry) in rows.into_iter().zip(self.query_all(queries).await?) {
@@ -89,15 +91,33 @@ impl Store for Redis {
         Ok(pager.page(keys::inbox_key))
     }
 
+    async fn tenants(&self) -> Result<BTreeSet<Tenant>, StoreError> {
+        let queries = Partition::all().map(Tag::Partition).map(|tag| {
+            let mut command = cmd("SMEMBERS");
+            command.arg(tag.key("tenants"));
+            (tag, command)
+        });
+        let mut tenants = BTreeSet::from([Tenant::default()]);
+        for answer in self.query_all(queries.collect()).await? {
+            let names: Vec<String> = read("tenants", answer)?;
+            tenants.extend(names.iter().filter_map(|name| Tenant::parse(name).ok()));
+        }
+        Ok(tenants)
+    }
+
     async fn open_suspensions(
         &self,
+        tenant: &Tenant,
         cursor: Option<&str>,
         limit: usize,
     ) -> Result<Page<SuspensionCount>, ListError> {
-        self.open_suspensions_page(cursor, limit).await
+        self.open_suspensions_page(tenant, cursor, limit).await
     }
 
-    async fn alarms(&self, limit: usize) -> Result<Vec<(ConversationId, Timestamp)>, StoreError> {
+    async fn alarms(
+        &self,
+        limit: usize,
+    ) -> Result<Vec<(Scoped<ConversationId>, Timestamp)>, StoreError> {
         let mut alarms = self.read_alarms(&PartitionSet::all(), "+inf", limit).await?;
         alarms.truncate(limit);
         Ok(alarms)
@@ -108,7 +128,7 @@ impl Store for Redis {
         partitions: &PartitionSet,
         until: Timestamp,
         limit: usize,
-    ) -> Result<Vec<(ConversationId, Timestamp)>, StoreError> {
+    ) -> Result<Vec<(Scoped<ConversationId>, Timestamp)>, StoreError> {
         self.read_alarms(partitions, &keys::score_until(until), limit).await
     }
 
@@ -117,14 +137,14 @@ impl Store for Redis {
         partitions: &PartitionSet,
         cursor: Option<&str>,
         limit: usize,
-    ) -> Result<Page<(ConversationId, Option<Claim>)>, ListError> {
-        let after: Option<ConversationId> = paging::decode(cursor)?;
+    ) -> Result<Page<(Scoped<ConversationId>, Option<Claim>)>, ListError> {
+        let after: Option<Scoped<ConversationId>> = paging::decode(cursor)?;
         let after = after.map(|id| id.as_str().to_owned());
-        let mut pager = Pager::new("active", partitions.iter(), after, limit);
+        let mut pager = Pager::new("active".to_owned(), partitions.iter(), after, limit);
         while let Some(rows) = pager.rows(self).await? {
-            let holdings = self.query_all(queries_for(&rows, decode::query_claim)).await?;
+            let holdings = self.query_all(queries_for(&rows, decode::query_claim)?).await?;
             for (row, holding) in rows.into_iter().zip(holdings) {
-                let id = ConversationId::new(row.member.as_str());
+                let id = decode::id(&row.member)?;
                 let holding = decode::claim(&id, holding)?;
                 pager.take(row, Some((id, holding)));
             }
@@ -132,47 +152,53 @@ impl Store for Redis {
         Ok(pager.page(|id| Some(id.to_owned())))
     }
 
-    async fn last_seqs(&self, ids: &[ConversationId]) -> Result<Vec<Option<Seq>>, StoreError> {
+    async fn last_seqs(
+        &self,
+        ids: &[Scoped<ConversationId>],
+    ) -> Result<Vec<Option<Seq>>, StoreError> {
         let answers = self.query_all(ids.iter().map(decode::query_seq).collect()).await?;
         ids.iter().zip(answers).map(|(id, answer)| decode::seq(id, answer)).collect()
     }
 
     async fn put_agent(
         &self,
+        tenant: &Tenant,
         agent: StoredAgent,
         response: Option<StoredResponse>,
     ) -> Result<bool, StoreError> {
-        let was_there = self.agent_by_script(&agent.name, Some(&agent), response).await?;
+        let was_there =
+            self.agent_by_script(&Scoped::new(tenant, &agent.name), Some(&agent), response).await?;
         Ok(!was_there)
     }
 
     async fn put_agent_if(
         &self,
+        tenant: &Tenant,
         agent: StoredAgent,
         response: Option<StoredResponse>,
         newest: Option<&Revision>,
     ) -> Result<bool, StoreError> {
-        self.agent_if_by_script(&agent, response, newest).await
+        self.agent_if_by_script(&Scoped::new(tenant, &agent.name), &agent, response, newest).await
     }
 
     async fn reserve(
         &self,
-        scope: &str,
+        scope: &ResponseScope,
         response: StoredResponse,
         now: Timestamp,
     ) -> Result<bool, StoreError> {
         self.reserve_by_script(scope, response, now).await
     }
 
-    async fn agent(&self, name: &AgentName) -> Result<Option<StoredAgent>, StoreError> {
+    async fn agent(&self, name: &Scoped<AgentName>) -> Result<Option<StoredAgent>, StoreError> {
         let (tag, command) = query_newest(name);
         match self.query_confirmed::<Option<String>>(tag, command).await? {
-            Some(revision) => self.revision(&Revision::new(revision)).await,
+            Some(revision) => self.revision(&name.sibling(&Revision::new(revision))).await,
             None => Ok(None),
         }
     }
 
-    async fn newest(&self, name: &AgentName) -> Result<Option<Revision>, StoreError> {
+    async fn newest(&self, name: &Scoped<AgentName>) -> Result<Option<Revision>, StoreError> {
         let (tag, command) = query_newest(name);
         // Each turn asks for it. Its definition is confirmed as it is read; only that there is none
         // is an answer by itself.
@@ -183,23 +209,29 @@ impl Store for Redis {
         Ok(newest.map(Revision::new))
     }
 
-    async fn revision(&self, revision: &Revision) -> Result<Option<StoredAgent>, StoreError> {
+    async fn revision(
+        &self,
+        revision: &Scoped<Revision>,
+    ) -> Result<Option<StoredAgent>, StoreError> {
         let mut command = cmd("HGET");
-        command.arg(Tag::Agents.key("revisions")).arg(revision.as_str());
+        let key = Tag::Agents.listing(revision.prefix(), "revisions");
+        command.arg(key.into_string()).arg(revision.local().as_str());
         let json: Option<Vec<u8>> = self.query_confirmed(Tag::Agents, command).await?;
         json.map(|json| decode::parse("agent", &json)).transpose()
     }
 
-    async fn agents(&self) -> Result<Vec<StoredAgent>, StoreError> {
+    async fn agents(&self, tenant: &Tenant) -> Result<Vec<StoredAgent>, StoreError> {
+        let prefix = keys::prefix_of(tenant);
+        let key = |name| Tag::Agents.listing(&prefix, name).into_string();
         let mut command = cmd("HGETALL");
-        command.arg(Tag::Agents.key("newest"));
+        command.arg(key("newest"));
         let newest: HashMap<String, String> = self.query_confirmed(Tag::Agents, command).await?;
         if newest.is_empty() {
             return Ok(Vec::new());
         }
         // A revision stays for ever, so none of them has been removed since.
         let mut command = cmd("HMGET");
-        command.arg(Tag::Agents.key("revisions")).arg(newest.into_values().collect::<Vec<_>>());
+        command.arg(key("revisions")).arg(newest.into_values().collect::<Vec<_>>());
         let agents: Vec<Option<Vec<u8>>> = self.query(Tag::Agents, command).await?;
         let agents = agents.into_iter().flatten().map(|json| decode::parse("agent", &json));
         let mut agents: Vec<StoredAgent> = agents.collect::<Result<_, _>>()?;
@@ -209,7 +241,7 @@ impl Store for Redis {
 
     async fn delete_agent(
         &self,
-        name: &AgentName,
+        name: &Scoped<AgentName>,
         response: Option<StoredResponse>,
     ) -> Result<bool, StoreError> {
         self.agent_by_script(name, None, response).await
@@ -217,14 +249,17 @@ impl Store for Redis {
 
     async fn set_decision(
         &self,
-        agent: &AgentName,
+        agent: &Scoped<AgentName>,
         id: &DecisionId,
         decision: Option<&RememberedDecision>,
     ) -> Result<bool, StoreError> {
         self.decision_by_script(agent, id, decision).await
     }
 
-    async fn decisions(&self, agent: &AgentName) -> Result<Vec<RememberedDecision>, StoreError> {
+    async fn decisions(
+        &self,
+        agent: &Scoped<AgentName>,
+    ) -> Result<Vec<RememberedDecision>, StoreError> {
         let mut command = cmd("HVALS");
         command.arg(Tag::Agents.key_of("decisions", agent.as_str()));
         let found: Vec<Vec<u8>> = self.query_confirmed(Tag::Agents, command).await?;
@@ -242,12 +277,12 @@ impl Store for Redis {
         self.read_api_keys(known).await
     }
 
-    async fn mark_keys_used(&self, used: &[(String, Timestamp)]) -> Result<(), StoreError> {
+    async fn mark_keys_used(&self, used: &[(ScopedKeyId, Timestamp)]) -> Result<(), StoreError> {
         self.api_keys_used_by_script(used).await
     }
 
-    async fn keys_used(&self) -> Result<BTreeMap<String, Timestamp>, StoreError> {
-        self.read_api_keys_used().await
+    async fn keys_used(&self, tenant: &Tenant) -> Result<BTreeMap<String, Timestamp>, StoreError> {
+        self.read_api_keys_used(tenant).await
     }
 }
 
@@ -262,7 +297,7 @@ impl Redis {
         partitions: &PartitionSet,
         until: &str,
         limit: usize,
-    ) -> Result<Vec<(ConversationId, Timestamp)>, StoreError> {
+    ) -> Result<Vec<(Scoped<ConversationId>, Timestamp)>, StoreError> {
         let queries = partitions.iter().map(|partition| {
             let tag = Tag::Partition(partition);
             let mut command = cmd("ZRANGE");
@@ -273,8 +308,9 @@ impl Redis {
         let mut alarms = Vec::new();
         for answer in self.query_all(queries.collect()).await? {
             let rows: Vec<(String, f64)> = read("alarms", answer)?;
-            let rows = rows.into_iter().map(|(id, score)| (ConversationId::new(id), score));
-            alarms.extend(rows.map(|(id, score)| (id, keys::time(score))));
+            for (id, score) in rows {
+                alarms.push((decode::id(&id)?, keys::time(score)));
+            }
         }
         alarms.sort_by(|(id, at), (other, later)| (at, id).cmp(&(later, other)));
         Ok(alarms)
@@ -283,7 +319,7 @@ impl Redis {
     /// The open suspensions of one conversation, in order: no more than its one turn has calls.
     async fn open_entries(
         &self,
-        id: &ConversationId,
+        id: &Scoped<ConversationId>,
     ) -> Result<Vec<(InboxKey, InboxEntry)>, StoreError> {
         let tag = Tag::of(id);
         let mut command = cmd("HVALS");
@@ -291,7 +327,7 @@ impl Redis {
         let entries: Vec<Vec<u8>> = self.query(tag, command).await?;
         let entries = entries.iter().map(|json| {
             let entry: InboxEntry = decode::parse("inbox entry", json)?;
-            Ok::<_, StoreError>((keys::entry_key(&entry), entry))
+            Ok::<_, StoreError>((keys::pending_key(id, &entry.pending), entry))
         });
         let mut entries = entries.collect::<Result<Vec<_>, _>>()?;
         entries.sort_by(|(key, _), (other, _)| key.cmp(other));
@@ -299,20 +335,24 @@ impl Redis {
     }
 }
 
-fn query_newest(name: &AgentName) -> (Tag, Cmd) {
+fn query_newest(name: &Scoped<AgentName>) -> (Tag, Cmd) {
     let mut command = cmd("HGET");
-    command.arg(Tag::Agents.key("newest")).arg(name.as_str());
+    let key = Tag::Agents.listing(name.prefix(), "newest");
+    command.arg(key.into_string()).arg(name.local().as_str());
     (Tag::Agents, command)
 }
 
-fn queries_for(rows: &[Row], query: fn(&ConversationId) -> (Tag, Cmd)) -> Vec<(Tag, Cmd)> {
-    rows.iter().map(|row| query(&ConversationId::new(row.member.as_str()))).collect()
+fn queries_for(
+    rows: &[Row],
+    query: fn(&Scoped<ConversationId>) -> (Tag, Cmd),
+) -> Result<Vec<(Tag, Cmd)>, StoreError> {
+    rows.iter().map(|row| Ok(query(&decode::id(&row.member)?))).collect()
 }
 
 pub(super) fn query_entry(row: &Row) -> (Tag, Cmd) {
     let id = keys::inbox_key(&row.member).map(|(_, id, _, _)| id);
     let tag = Tag::Partition(row.partition);
     let mut command = cmd("HGET");
-    command.arg(tag.key_of("o", id.as_ref().map_or("", ConversationId::as_str))).arg(&row.member);
+    command.arg(tag.key_of("o", id.as_ref().map_or("", Scoped::as_str))).arg(&row.member);
     (tag, command)
 }

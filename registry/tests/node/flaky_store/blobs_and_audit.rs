@@ -3,26 +3,26 @@
 use abide_actors::audit::{AuditEntry, AuditLog};
 use abide_actors::blobs::{Blob, BlobInfo, Blobs};
 use abide_actors::journal::StoreError;
-use abide_conversation::{BlobId, ConversationId, Timestamp};
+use abide_conversation::{BlobId, ConversationId, Scoped, Timestamp};
 use async_trait::async_trait;
 
 use super::FlakyStore;
 
 #[async_trait]
 impl Blobs for FlakyStore {
-    async fn put_blob(&self, id: &BlobId, blob: &Blob) -> Result<bool, StoreError> {
+    async fn put_blob(&self, id: &Scoped<BlobId>, blob: &Blob) -> Result<bool, StoreError> {
         self.with_room()?.put_blob(id, blob).await
     }
 
-    async fn blob_info(&self, id: &BlobId) -> Result<Option<BlobInfo>, StoreError> {
+    async fn blob_info(&self, id: &Scoped<BlobId>) -> Result<Option<BlobInfo>, StoreError> {
         self.reachable()?.blob_info(id).await
     }
 
-    async fn blob(&self, id: &BlobId) -> Result<Option<Blob>, StoreError> {
+    async fn blob(&self, id: &Scoped<BlobId>) -> Result<Option<Blob>, StoreError> {
         self.reachable()?.blob(id).await
     }
 
-    async fn delete_blob(&self, id: &BlobId) -> Result<bool, StoreError> {
+    async fn delete_blob(&self, id: &Scoped<BlobId>) -> Result<bool, StoreError> {
         self.reachable()?.delete_blob(id).await
     }
 }
@@ -31,7 +31,7 @@ impl Blobs for FlakyStore {
 impl AuditLog for FlakyStore {
     async fn put_entry(
         &self,
-        id: &ConversationId,
+        id: &Scoped<ConversationId>,
         entry: &AuditEntry,
         expires_at: Timestamp,
     ) -> Result<(), StoreError> {
@@ -40,7 +40,7 @@ impl AuditLog for FlakyStore {
 
     async fn entries(
         &self,
-        id: &ConversationId,
+        id: &Scoped<ConversationId>,
         before: Option<&str>,
         limit: usize,
         now: Timestamp,

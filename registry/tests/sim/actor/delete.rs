@@ -86,8 +86,10 @@ impl Actor {
         if self.node.world.mutation == Some(Mutation::ChildrenOutliveParents) {
             return Ok(false);
         }
-        let stored = self.node.ask(DEADLINE, stored_state(&self.node, &parent.conversation_id));
-        let me = (&parent.call_id, &self.live.id);
+        let parent_id = self.live.id.sibling(&parent.conversation_id);
+        let stored = self.node.ask(DEADLINE, stored_state(&self.node, &parent_id));
+        let id = self.live.id.local();
+        let me = (&parent.call_id, &id);
         if stored.await?.awaited_children().any(|awaited| awaited == me) {
             return Ok(false);
         }

@@ -9,12 +9,15 @@ use ::redis::{Arg, Pipeline, RedisResult, Value};
 use abide_actors::audit::{AuditEntry, AuditLog, Excerpt, Omitted, Received};
 use abide_actors::blobs::{Blob, Blobs};
 use abide_actors::identity::{Epoch, Incarnation, NodeName};
-use abide_actors::journal::{Claim, Commit, Holder, Journal, StoreError, StoredResponse};
+use abide_actors::journal::{
+    Claim, Commit, Holder, Journal, ResponseScope, StoreError, StoredResponse,
+};
 use abide_actors::model::Purpose;
 use abide_conversation::command::IfBusy;
 use abide_conversation::remembered_decision::RememberedDecision;
 use abide_conversation::{
-    AgentName, Command, ConversationId, DecisionId, Revision, Seq, State, Timestamp, decide, replay,
+    AgentName, Command, ConversationId, DecisionId, Revision, Scoped, Seq, State, Timestamp,
+    decide, replay,
 };
 use abide_registry::member::ProcessId;
 use abide_registry::membership::{Member, MemberState, Membership, MembershipStatus};
@@ -83,6 +86,7 @@ fn member(holder: Holder, process: &str) -> Member {
         version: String::new(),
         protocol_version: abide_registry::protocol::PROTOCOL_VERSION,
         handshake_version: abide_registry::protocol::HANDSHAKE_VERSION,
+        live_directory_version: abide_registry::protocol::LIVE_DIRECTORY_VERSION,
         ports: Vec::new(),
         since: Timestamp::UNIX_EPOCH,
         lease_ms: 60_000,
@@ -118,7 +122,7 @@ fn audit_entry(number: u64) -> AuditEntry {
 struct Choice {
     kind: u64,
     number: u64,
-    id: ConversationId,
+    id: Scoped<ConversationId>,
     me: Holder,
     other: Holder,
     held: Claim,
@@ -128,7 +132,7 @@ struct Choice {
 impl Choice {
     /// Chooses a call by what the first store has.
     async fn new(random: &mut Random, number: u64, store: &Redis) -> Self {
-        let id = ConversationId::new(random.pick(&["a", "b"]));
+        let id = Scoped::parse(random.pick(&["a", "b", "acme/a"])).unwrap();
         let holder = |random: &mut Random| Holder {
             node: NodeName::new(random.pick(&["n", "m"])),
             incarnation: Incarnation::new(random.pick(&["1", "2", "3"])),
@@ -183,9 +187,13 @@ fn names(renewed: Result<MembershipStatus, StoreError>) -> String {
 /// Calls a store, and returns what it answers.
 async fn call(store: &Redis, choice: &Choice) -> String {
     let Choice { kind, number, id, me, other, held, commit } = choice;
-    let (number, agent) = (*number, AgentName::new(format!("agent{}", number % 3)));
-    let (share, scope) = (PartitionSet::all(), format!("scope{}", number % 3));
+    let number = *number;
+    let tenant = id.tenant();
+    let agent = id.sibling(&AgentName::new(format!("agent{}", number % 3)));
+    let (share, scope) = (PartitionSet::all(), ResponseScope::Creations(tenant.clone()));
+    let own = ResponseScope::Conversation(id.clone());
     let blob = Blob::new("text/plain", format!("blob {}", number % 4).into_bytes());
+    let blob_id = id.sibling(&blob.id());
     match kind {
         0..=2 => outcome(store.claim(id, me, Some(other).filter(|_| number % 2 == 0)).await),
         3 => outcome(store.claim_and_load(id, me, Some(&held.holder)).await),
@@ -202,9 +210,9 @@ async fn call(store: &Redis, choice: &Choice) -> String {
         17 => outcome(store.events(id, Seq::new(number % 5), 3).await),
         18 => outcome(store.events_before(id, Seq::new(number % 9), 3).await),
         19 => outcome(store.summary(id).await),
-        20 => outcome(
-            store.stored_response(id.as_str(), &format!("key:{}", number - 1), at(number)).await,
-        ),
+        20 => {
+            outcome(store.stored_response(&own, &format!("key:{}", number - 1), at(number)).await)
+        }
         21 => {
             let answer = response(format!("key:{}", number % 5), number % 9);
             outcome(store.reserve(&scope, answer, at(number % 12)).await)
@@ -212,11 +220,14 @@ async fn call(store: &Redis, choice: &Choice) -> String {
         22 => outcome(store.stored_response(&scope, &format!("key:{}", number % 5), at(3)).await),
         23 => {
             let revision = Revision::new(format!("{agent}-r{}", number % 7));
-            let agent = StoredAgent { name: agent, revision, definition: json!({"n": number}) };
-            outcome(store.put_agent(agent, Some(response(format!("key:{number}"), 9))).await)
+            let agent =
+                StoredAgent { name: agent.local(), revision, definition: json!({"n": number}) };
+            outcome(
+                store.put_agent(&tenant, agent, Some(response(format!("key:{number}"), 9))).await,
+            )
         }
         24 => outcome(store.delete_agent(&agent, None).await),
-        25 => outcome(store.agents().await),
+        25 => outcome(store.agents(&tenant).await),
         26 => {
             let decision: RememberedDecision = serde_json::from_value(json!({
                 "id": format!("d{}", number % 4), "tool": "t", "does": "", "approved": true,
@@ -228,9 +239,9 @@ async fn call(store: &Redis, choice: &Choice) -> String {
             outcome(store.set_decision(&agent, &id, decision).await)
         }
         27 => outcome(store.decisions(&agent).await),
-        28 => outcome(store.put_blob(&blob.id(), &blob).await),
-        29 if number % 3 == 0 => outcome(store.delete_blob(&blob.id()).await),
-        29 => outcome(store.blob(&blob.id()).await),
+        28 => outcome(store.put_blob(&blob_id, &blob).await),
+        29 if number % 3 == 0 => outcome(store.delete_blob(&blob_id).await),
+        29 => outcome(store.blob(&blob_id).await),
         30 => outcome(store.put_entry(id, &audit_entry(number), at(number + number % 9)).await),
         31 => outcome(store.entries(id, None, 9, at(number)).await),
         32 => names(store.enter(&member(me.clone(), me.incarnation.as_str())).await),
@@ -242,9 +253,9 @@ async fn call(store: &Redis, choice: &Choice) -> String {
             let listed = (
                 store.due_alarms(&share, Timestamp::MAX, 9).await,
                 store.active(&share, None, 9).await,
-                store.inbox(&Default::default(), None, 9).await,
-                store.conversations(&Default::default(), None, 9).await,
-                store.open_suspensions(None, 9).await,
+                store.inbox(&tenant, &Default::default(), None, 9).await,
+                store.conversations(&tenant, &Default::default(), None, 9).await,
+                store.open_suspensions(&tenant, None, 9).await,
             );
             format!("{listed:?}")
         }

@@ -109,7 +109,8 @@ fn a_call_whose_asking_failed_leaves_a_child_to_stop_only_if_one_may_be_there() 
 fn a_gated_call_that_is_denied_has_no_child_to_stop() {
     let mut planned = with_child("a", "x");
     let crate::command::CallPlan::Execute { gate, .. } = &mut planned.plan else { unreachable!() };
-    *gate = Some("May it?".to_owned());
+    let message = "May it?".to_owned();
+    *gate = Some(crate::command::ApprovalQuestion { message, policy: None });
     let mut scenario = Scenario::with_calls(vec![planned]);
     scenario.then(deny("a", None));
     assert!(
@@ -126,6 +127,7 @@ fn a_users_own_call_is_answered_by_its_child_too() {
         tool: "tool".to_owned(),
         input: json!({}),
         principal: Principal::new("user"),
+        identity: None,
         revision: Revision::new("r"),
         on_interrupt: OnInterrupt::Fail,
         requests: Default::default(),

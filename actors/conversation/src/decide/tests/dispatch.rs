@@ -14,6 +14,7 @@ pub(super) fn dispatch(call: &str, on_interrupt: OnInterrupt) -> Action {
         tool: "tool".to_owned(),
         input: json!({"n": 1}),
         principal: Principal::new("user"),
+        identity: None,
         revision: Revision::new("0123456789abcdef"),
         on_interrupt,
         verdict: super::scenario::verdict(crate::permission::Decision::Allow),

@@ -96,6 +96,7 @@ fn a_dispatched_call_is_failed_and_whoever_asked_is_answered() {
         tool: "tool".to_owned(),
         input: json!({}),
         principal: Principal::new("user"),
+        identity: None,
         revision: Revision::new("r"),
         on_interrupt: OnInterrupt::Fail,
         requests: Default::default(),

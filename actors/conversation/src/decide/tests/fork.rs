@@ -6,6 +6,7 @@ use super::journal_checker::JournalChecker;
 use super::random_driver::{RandomRun, rolls};
 use super::remembered::remembering;
 use super::scenario::*;
+use super::update::update;
 use crate::command::{CopiedEvents, IfBusy};
 use crate::event::{Event, EventData, Executor};
 use crate::fork::Fork;
@@ -62,6 +63,16 @@ fn the_prefix_is_the_same_event_by_event() {
     let copy = forked(&first.journal, length, 1);
     assert_eq!(copy.journal[1..length], first.journal[1..]);
     assert_eq!(copy.journal.len(), length + 1, "nothing was open");
+}
+
+#[test]
+fn metadata_is_that_of_the_prefix_and_the_members_are_those_of_the_fork() {
+    let mut first = Scenario::empty();
+    first.then(Action::Create(create()));
+    first.then(update(Some(1), Some("bob"))).then(update(Some(2), Some("eve")));
+    let copy = forked(&first.journal, 2, 9);
+    assert_eq!(copy.state.metadata["n"], 1);
+    assert!(copy.state.participants.is_empty(), "{:?}", copy.state.participants);
 }
 
 #[test]

@@ -3,11 +3,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::approval::SubjectId;
 use crate::event::{
     AssistantMsg, DecisionRemembered, DispatchFinished, DispatchStarted, Event, EventData,
-    Resolution, Summarized, Suspension, SuspensionKind, ToolResult, ToolStarted,
+    Resolution, Summarized, Suspension, SuspensionKind, ToolResult, ToolStarted, Voted,
 };
 use crate::message::{ErrorType, Outcome};
+use crate::permission::Decision;
 use crate::remembered_decision::Scope;
 use crate::{Attempt, CallId, ConversationId, DecisionId, Seq, TurnId};
 
@@ -16,6 +18,10 @@ struct CallRecord {
     open: Option<(SuspensionKind, u32)>,
     suspensions: u32,
     approvals: u32,
+    /// How many must approve, where that is asked of those who answer.
+    quorum: Option<u32>,
+    /// Those who voted on the arguments as they are.
+    voters: BTreeSet<SubjectId>,
     denied: bool,
     last_attempt: Option<Attempt>,
     done: bool,
@@ -126,11 +132,15 @@ impl JournalChecker {
                 assert_eq!(self.owed_report.take().as_ref(), Some(&notified.turn_id))
             }
             EventData::Abandoned {} => (self.owed_report, self.is_child) = (None, false),
+            EventData::Updated(updated) => {
+                assert!(updated.metadata.is_some() || updated.members.is_some());
+            }
             EventData::PhaseChanged(_)
             | EventData::TodosChanged(_)
             | EventData::WorkspaceOpened(_) => {}
             EventData::Unknown(unknown) => panic!("no command leads to this: {unknown:?}"),
             EventData::Suspension(suspension) => self.check_suspension(event, suspension),
+            EventData::Voted(voted) => self.check_vote(event, voted),
             EventData::Resolution(resolution) => self.check_resolution(event, resolution),
             EventData::ToolStarted(started) => self.check_tool_start(event, started),
             EventData::ToolResult(result) => self.check_tool_result(event, result),
@@ -195,12 +205,36 @@ impl JournalChecker {
         let opened = record.open.replace((suspension.kind, suspension.suspension));
         assert_eq!(opened, None, "one suspension at a time");
         assert!(suspension.expires_at >= event.at);
+        record.quorum = suspension.policy.as_ref().map(|policy| policy.quorum);
+    }
+
+    fn check_vote(&mut self, event: &Event, voted: &Voted) {
+        let record = self.call_record(event, &voted.call_id);
+        assert_eq!(record.open, Some((SuspensionKind::Approval, voted.suspension)));
+        if voted.args.is_some() {
+            record.voters.clear();
+        }
+        assert!(record.voters.insert(voted.vote.by.subject()), "a subject votes once");
+        let voters = u32::try_from(record.voters.len()).unwrap();
+        assert!(record.quorum.is_some_and(|quorum| voters < quorum), "the last vote decides");
     }
 
     fn check_resolution(&mut self, event: &Event, resolution: &Resolution) {
         let record = self.call_record(event, &resolution.call_id);
         let closed = record.open.take();
         assert_eq!(closed, Some((resolution.kind, resolution.suspension)), "closed once");
+        let is_denied =
+            resolution.verdict.as_ref().is_some_and(|gate| gate.decision == Decision::Deny);
+        if let (Some(quorum), Some(by), Some(true), false) =
+            (record.quorum, &resolution.identity, resolution.approved, is_denied)
+        {
+            let mut voters: BTreeSet<_> =
+                resolution.approvals.iter().map(|approver| approver.subject.clone()).collect();
+            assert_eq!(voters.len(), resolution.approvals.len(), "each approves once");
+            assert_eq!(u32::try_from(voters.len()).unwrap(), quorum, "no fewer, and no more");
+            assert!(voters.remove(&by.acting().into()), "the last one decides");
+            assert!(voters.is_subset(&record.voters), "the others have voted");
+        }
         record.approvals += u32::from(resolution.approved == Some(true));
         record.denied = resolution.approved == Some(false);
         assert!(record.approvals <= 1, "one approval is enough");

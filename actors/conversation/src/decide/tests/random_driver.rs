@@ -4,6 +4,7 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::scenario::*;
+use super::update::update;
 use crate::command::*;
 use crate::context::ContextMarks;
 use crate::elicitation::InputRequest;
@@ -13,7 +14,7 @@ use crate::event::{
 };
 use crate::message::{ErrorType, Outcome, StopReason, text_block};
 use crate::permission::{Decision, PermissionPhase};
-use crate::remembered_decision::{Match, Scope};
+use crate::remembered_decision::{Extent, Match, Scope};
 use crate::state::PendingCall;
 use crate::usage::Usage;
 use crate::{
@@ -111,6 +112,7 @@ impl RandomRun {
             26 => Action::RevokeDecision(DecisionId::new(format!("dec_{}", roll.how % 4))),
             27 => self.remembered(roll),
             28 if roll.how.is_multiple_of(2) => fail(&self.some_call(roll)),
+            28 => update(Some(u64::from(roll.how)), roll.what.is_multiple_of(2).then_some("ann")),
             _ => self.resolved(roll),
         }
     }
@@ -213,6 +215,7 @@ impl RandomRun {
             tool: "tool".to_owned(),
             input: json!({}),
             principal: Principal::new("user"),
+            identity: None,
             revision: Revision::new("r"),
             on_interrupt: [OnInterrupt::Redispatch, OnInterrupt::Fail][usize::from(roll.how % 2)],
             requests: Default::default(),
@@ -292,11 +295,8 @@ impl RandomRun {
         let id = DecisionId::new(format!("dec_{}", roll.how % 4));
         let wish = RememberDecision {
             id,
-            scope,
-            matching: Match::Tool,
+            extent: Extent { scope, matching: Match::Tool, for_ms: u64::from(roll.ms) },
             tool_digest: String::new(),
-            fingerprint: String::new(),
-            for_ms: u64::from(roll.ms),
         };
         let pending = self.state.pending_calls();
         let open = pending.iter().find(|open| open.kind == crate::event::SuspensionKind::Approval);
@@ -392,12 +392,19 @@ fn changes(how: u8) -> Vec<StateChange> {
 fn answer_to(pending: &PendingCall, roll: Roll) -> Action {
     let call = pending.call_id.as_str();
     let suspension = Some(pending.suspension).filter(|_| roll.how.is_multiple_of(2));
-    match (pending.kind, roll.how % 5) {
+    let answer = match (pending.kind, roll.how % 5) {
         (crate::event::SuspensionKind::Approval, 0) => deny(call, None),
         (crate::event::SuspensionKind::Approval, 1) => approve_with(call, json!(null)),
         (crate::event::SuspensionKind::Approval, _) => approve(call, suspension),
         (_, 0) => answer_error(call, "no"),
         (_, _) => answer(call, suspension, json!({"how": roll.how})),
+    };
+    let Some(votes) = &pending.votes else { return answer };
+    let has_voted = |voter: &&str| votes.iter().any(|vote| vote.by == *voter);
+    let next = VOTERS.into_iter().find(|voter| !has_voted(voter));
+    match roll.ms % 4 {
+        3 => voted_by(VOTERS[usize::from(roll.which) % VOTERS.len()], answer),
+        _ => voted_by(next.unwrap_or("nobody"), answer),
     }
 }
 
@@ -448,7 +455,8 @@ fn planned(roll: Roll, seq: Seq) -> Vec<PlannedCall> {
         let id = PROVIDER_IDS[usize::from(seed / 8) % PROVIDER_IDS.len()];
         let planned = match seed % 9 {
             0 | 1 => server(id),
-            2 => gated(id),
+            2 if seed.is_multiple_of(2) => gated(id),
+            2 => with_policy(gated(id), two_of_three()),
             3 => human(id),
             4 => client(id),
             5 => gated_client(id),

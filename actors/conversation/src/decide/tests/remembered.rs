@@ -3,14 +3,13 @@
 use super::scenario::*;
 use crate::command::{Action, RememberDecision, Resolve};
 use crate::permission::{Decision, Verdict};
-use crate::remembered_decision::{Match, Scope};
+use crate::remembered_decision::{Extent, Match, Scope};
 use crate::{DecisionId, Principal, Rejection};
 
 pub(super) fn remembering(action: Action, scope: Scope, for_ms: u64) -> Action {
     let (id, tool_digest) = (DecisionId::new("dec_1"), "server".to_owned());
-    let fingerprint = "0123456789abcdef".to_owned();
-    let wish =
-        RememberDecision { id, scope, matching: Match::Exact, tool_digest, fingerprint, for_ms };
+    let extent = Extent { scope, matching: Match::Exact, for_ms };
+    let wish = RememberDecision { id, extent, tool_digest };
     match action {
         Action::Resolve(resolve) => Action::Resolve(Resolve { remember: Some(wish), ..resolve }),
         other => other,

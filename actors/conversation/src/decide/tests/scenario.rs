@@ -1,11 +1,15 @@
 //! A conversation under test: every command is folded, replayed and read back as it goes.
 
+use std::sync::Arc;
+
 use serde_json::{Value, json};
 
+use crate::approval::{ApprovalPolicy, SubjectId};
 use crate::command::*;
 use crate::event::{
     AnswerFormat, CallKind, Event, EventData, Executor, Intent, OnInterrupt, ToolResult,
 };
+use crate::identity::{AuthMethod, Identity, Role, Subject};
 use crate::message::{Outcome, text_block};
 use crate::parent::Parent;
 use crate::permission::{Decision, Verdict};
@@ -160,6 +164,7 @@ pub(super) fn kind(event: &Event) -> &'static str {
         EventData::AssistantMsg(_) => "assistant_msg",
         EventData::ToolCall(_) => "tool_call",
         EventData::Suspension(_) => "suspension",
+        EventData::Voted(_) => "voted",
         EventData::Resolution(_) => "resolution",
         EventData::ToolStarted(_) => "tool_started",
         EventData::InputRequired(_) => "input_required",
@@ -185,6 +190,7 @@ pub(super) fn kind(event: &Event) -> &'static str {
         EventData::DecisionRemembered(_) => "decision_remembered",
         EventData::DecisionPublished(_) => "decision_kept",
         EventData::DecisionRevoked(_) => "decision_revoked",
+        EventData::Updated(_) => "updated",
         EventData::Unknown(_) => "unknown",
     }
 }
@@ -211,6 +217,7 @@ pub(super) fn parent() -> Parent {
         ceiling: Default::default(),
         budget: Default::default(),
         storages: [("".to_owned(), "disk".to_owned())].into(),
+        requesters: Default::default(),
     }
 }
 
@@ -221,6 +228,7 @@ pub(super) fn verdict(decision: Decision) -> Verdict {
         phase: Default::default(),
         fingerprint: "0123456789abcdef".to_owned(),
         by: None,
+        approvals: Vec::new(),
     }
 }
 
@@ -275,7 +283,7 @@ pub(super) fn call(id: &str, executor: Executor, gate: bool) -> PlannedCall {
     let plan = CallPlan::Execute {
         kind,
         intent: Intent::Action,
-        gate: gate.then(|| "May it?".to_owned()),
+        gate: gate.then(|| ApprovalQuestion { message: "May it?".to_owned(), policy: None }),
         message: "Please answer.".to_owned(),
         timeout_ms: TIMEOUT_MS.unsigned_abs(),
     };
@@ -336,6 +344,51 @@ pub(super) fn client(id: &str) -> PlannedCall {
     call(id, Executor::Client, false)
 }
 
+/// The call, which only these may approve.
+pub(super) fn with_policy(mut planned: PlannedCall, by: ApprovalPolicy) -> PlannedCall {
+    if let CallPlan::Execute { gate: Some(ApprovalQuestion { policy, .. }), .. } = &mut planned.plan
+    {
+        *policy = Some(by);
+    }
+    planned
+}
+
+pub(super) fn two_of_three() -> ApprovalPolicy {
+    ApprovalPolicy { quorum: 2, ..ApprovalPolicy::default() }
+}
+
+/// Those who may approve.
+pub(super) const VOTERS: [&str; 3] = ["ada", "bob", "cy"];
+
+/// A person with the role `approver`.
+pub(super) fn identity(sub: &str) -> Identity {
+    let subject = Subject {
+        iss: "https://login.example.com/".to_owned(),
+        sub: sub.to_owned(),
+        name: None,
+        roles: [Role::Approver].into(),
+        groups: Vec::new(),
+    };
+    let (auth, on_behalf_of) = (AuthMethod::Jwt, None);
+    Identity { tenant: None, subject, auth, key_id: None, jti: None, on_behalf_of }
+}
+
+pub(super) fn subject_id(sub: &str) -> SubjectId {
+    SubjectId::from(&identity(sub).subject)
+}
+
+/// The answer, given by this person.
+pub(super) fn voted_by(sub: &str, answer: Action) -> Action {
+    match answer {
+        Action::Resolve(resolve) => Action::Resolve(Resolve {
+            by: Principal::new(sub),
+            identity: Some(Arc::new(identity(sub))),
+            ..resolve
+        }),
+        other => other,
+    }
+}
+
 pub(super) fn gated_client(id: &str) -> PlannedCall {
     call(id, Executor::Client, true)
 }
@@ -368,7 +421,10 @@ fn resolve(call: &str, suspension: Option<u32>, answer: ResolutionAnswer) -> Act
         suspension,
         by,
         identity: None,
+        mfa_at: None,
         answer,
+        args_fingerprint: "0123456789abcdef".to_owned(),
+        revoked: Default::default(),
         verdict: allowed(),
         remember: None,
         halt: None,

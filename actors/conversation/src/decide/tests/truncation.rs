@@ -149,6 +149,7 @@ fn the_dice_reach_every_kind_of_event_and_of_result() {
         "assistant_msg",
         "tool_call",
         "suspension",
+        "voted",
         "resolution",
         "tool_started",
         "tool_result",

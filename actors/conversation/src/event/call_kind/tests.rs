@@ -46,6 +46,7 @@ fn call(kind: CallKind) -> Call {
         principal: Principal::new("ada"),
         suspensions: 0,
         gate: None,
+        approvals: Vec::new(),
         approved: false,
         pending_input: None,
         phase: CallPhase::Requested,
@@ -80,6 +81,7 @@ fn a_planned_call_has_its_message_before_and_its_gate_between_the_settings_of_it
         phase: PermissionPhase::Default,
         fingerprint: "f".to_owned(),
         by: None,
+        approvals: Vec::new(),
     };
     let with_all = |kind| {
         let (message, gate) = ("Go?".to_owned(), Some(gate.clone()));

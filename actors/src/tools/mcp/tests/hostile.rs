@@ -1,5 +1,6 @@
 //! Tests with servers that flood the client, ask too often, send garbage, or are silent.
 
+use abide_conversation::Tenant;
 use std::time::Duration;
 
 use serde_json::json;
@@ -66,7 +67,7 @@ async fn a_server_that_never_lists_costs_a_step_its_time_once() {
     let began = Instant::now();
     assert_eq!(rig.names().await.len(), 0);
     assert!(began.elapsed() < Duration::from_secs(5));
-    assert!(rig.mcp.cached_listings(&rig.definition).is_some());
+    assert!(rig.mcp.cached_listings(&Tenant::default(), &rig.definition).is_some());
 }
 
 #[tokio::test]

@@ -1,5 +1,6 @@
 //! Tests of which of a server's tools an agent has.
 
+use abide_conversation::Tenant;
 use serde_json::json;
 
 use super::rig::{Age, HttpServer, Rig, everything, stdio};
@@ -98,12 +99,23 @@ async fn a_declared_tool_wins_its_name_and_a_picked_one_keeps_what_it_says() {
 #[tokio::test]
 async fn a_listing_is_fetched_once_and_shared() {
     let rig = Rig::new(stdio(Age::New));
-    let listings = || rig.mcp.listings(&rig.definition);
+    let tenant = Tenant::default();
+    let listings = || rig.mcp.listings(&tenant, &rig.definition);
     let (first, second) = tokio::join!(listings(), listings());
     let third = listings().await;
     for other in [&second, &third] {
         assert!(Arc::ptr_eq(&first["docs"], &other["docs"]));
     }
+}
+
+#[tokio::test]
+async fn a_server_is_asked_for_each_tenant() {
+    let rig = Rig::new(stdio(Age::New));
+    let mine = rig.mcp.listings(&Tenant::default(), &rig.definition).await;
+    let acme = Tenant::parse("acme").unwrap();
+    assert!(rig.mcp.cached_listings(&acme, &rig.definition).is_none());
+    let theirs = rig.mcp.listings(&acme, &rig.definition).await;
+    assert!(!Arc::ptr_eq(&mine["docs"], &theirs["docs"]));
 }
 
 #[tokio::test]

@@ -1,5 +1,6 @@
 //! Tests with servers that crash, come back, or never existed.
 
+use abide_conversation::Tenant;
 use std::time::Duration;
 
 use reqwest::header::CONTENT_TYPE;
@@ -31,7 +32,7 @@ async fn a_server_that_is_not_there_costs_a_step_nothing_but_its_tools() {
         let rig = Rig::new(entry);
         assert_eq!(rig.names().await, Vec::<String>::new());
         // The second step contacts no server.
-        let known = rig.mcp.cached_listings(&rig.definition);
+        let known = rig.mcp.cached_listings(&Tenant::default(), &rig.definition);
         assert!(known.is_some_and(|known| known.is_empty()));
     }
 }

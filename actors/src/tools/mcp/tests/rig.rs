@@ -6,9 +6,9 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use abide_conversation::Attempt;
 use abide_conversation::elicitation::{InputAnswer, InputRequest, PendingInput};
 use abide_conversation::message::{ErrorType, Outcome};
+use abide_conversation::{Attempt, Tenant};
 use rustix::process::{Pid, test_kill_process};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -148,7 +148,7 @@ impl Rig {
     }
 
     pub(super) async fn toolbox(&self) -> Toolbox {
-        let listings = self.mcp.listings(&self.definition).await;
+        let listings = self.mcp.listings(&Tenant::default(), &self.definition).await;
         Toolbox::new(self.definition.clone(), &listings, Arc::from([]))
     }
 

@@ -98,8 +98,8 @@ async fn check(dir: &Path, acknowledged: &HashMap<usize, u64>) {
         let summary = store.summary(&id(&name)).await.unwrap();
         assert_eq!(summary.as_ref().map_or(0, |summary| summary.last_seq.get()), found);
         alarms += usize::from(summary.is_some());
-        let filter = InboxFilter { conversation: Some(id(&name)), ..Default::default() };
-        let open = store.inbox(&filter, None, usize::MAX).await.unwrap().items.len();
+        let filter = InboxFilter { conversation: Some(id(&name).local()), ..Default::default() };
+        let open = store.inbox(&own(), &filter, None, usize::MAX).await.unwrap().items.len();
         assert_eq!(open as u64, found / 2, "{name}: the inbox is not the journal's");
     }
     assert_eq!(store.alarms(LANES + 1).await.unwrap().len(), alarms);

@@ -8,7 +8,6 @@ use abide_conversation::Seq;
 use redb::{Database, ReadableDatabase, ReadableTable, ReadableTableMetadata};
 use tokio::task::JoinSet;
 
-use super::super::super::Store;
 use super::super::super::conformance::*;
 use super::super::write::OpenTables;
 use super::super::{Embedded, tables};
@@ -42,7 +41,7 @@ async fn assert_gone(store: &Embedded, name: &str) {
 fn delete_without_sweep(dir: &Path, name: &str) {
     let database = Database::open(dir.join("abide.redb")).unwrap();
     let transaction = database.begin_write().unwrap();
-    transaction.open_table(tables::HEADS).unwrap().remove(name).unwrap();
+    tables::HEADS.open_to_write(&transaction, &own()).unwrap().remove(name).unwrap();
     transaction.open_table(tables::UNSWEPT).unwrap().insert(name, ()).unwrap();
     transaction.commit().unwrap();
 }

@@ -6,7 +6,9 @@ use std::sync::{Arc, PoisonError};
 use abide_actors::journal::StoreError;
 
 use super::super::super::conformance::*;
-use super::super::super::{ConversationId, Store};
+use abide_conversation::{ConversationId, Scoped};
+
+use super::super::super::Store;
 use super::super::{Durability, Embedded, Journal};
 use super::Fault;
 use super::files::open;
@@ -31,7 +33,7 @@ async fn append_until_refused(store: &Embedded, from: u64) -> (u64, StoreError) 
 }
 
 /// Retries until the store is available again. Needs no pause: every try awaits the store.
-async fn last_seq(store: &Embedded, id: &ConversationId) -> u64 {
+async fn last_seq(store: &Embedded, id: &Scoped<ConversationId>) -> u64 {
     loop {
         match store.load(id).await {
             Ok(loaded) => {

@@ -40,20 +40,20 @@ async fn everything_is_found_after_a_reopen() {
         revision: Revision::new("r1"),
         definition: serde_json::json!({"name": "demo"}),
     };
-    store.put_agent(agent.clone(), None).await.unwrap();
+    store.put_agent(&own(), agent.clone(), None).await.unwrap();
     drop(store);
 
     let store = open(dir.path());
     let loaded = store.load(&id("a")).await.unwrap().unwrap();
     assert_eq!((Some(Arc::new(loaded.state)), loaded.events), (first.state, vec![event(3)]));
     assert_eq!(store.summary(&id("a")).await, Ok(Some(first.summary)));
-    let inbox = store.inbox(&Default::default(), None, 9).await.unwrap().items;
+    let inbox = store.inbox(&own(), &Default::default(), None, 9).await.unwrap().items;
     assert_eq!(inbox[0].pending, first.opened[0]);
     assert_eq!(store.alarms(9).await.unwrap(), [(id("a"), at(60))]);
     let active = store.active(&crate::partition::PartitionSet::all(), None, 9).await.unwrap();
     assert_eq!(active.items, [(id("a"), None)]);
-    assert!(store.stored_response("a", "key:1", at(0)).await.unwrap().is_some());
-    assert_eq!(store.agents().await, Ok(vec![agent]));
+    assert!(store.stored_response(&scope_of("a"), "key:1", at(0)).await.unwrap().is_some());
+    assert_eq!(store.agents(&own()).await, Ok(vec![agent]));
 }
 
 #[tokio::test]
@@ -182,7 +182,7 @@ async fn many_writers_share_an_fsync() {
     assert_eq!(commits, 640);
     assert!(fsyncs > 0 && fsyncs * 4 < commits, "{fsyncs} fsyncs for {commits} commits");
     floor.end().await.unwrap();
-    assert_eq!(store.conversations(&Default::default(), None, 9).await.unwrap().items, []);
+    assert_eq!(store.conversations(&own(), &Default::default(), None, 9).await.unwrap().items, []);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -221,7 +221,8 @@ async fn commits_remove_a_few_expired_responses() {
     let kept = async || {
         let mut kept = 0;
         for n in 0..20 {
-            let stored = store.stored_response("a", &format!("key:{n:02}"), at(0)).await.unwrap();
+            let stored =
+                store.stored_response(&scope_of("a"), &format!("key:{n:02}"), at(0)).await.unwrap();
             kept += usize::from(stored.is_some());
         }
         kept

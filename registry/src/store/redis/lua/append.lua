@@ -4,6 +4,7 @@
 -- ARGV: node, incarnation, epoch, nonce, seq before, seq after, head, alarm or '', its score,
 --   active or '', id, parts, number of events; the events; then each part, in this order:
 --   n, the conversation is new (ids): agent, metadata or '', participants or ''
+--   t, the first that is known of its tenant, perhaps (tenants): tenant
 --   s, a state to cache (state): the state
 --   d, deaths to forget
 --   o, inbox entries (suspensions, open): numbers of closed and opened; the closed; key and entry of

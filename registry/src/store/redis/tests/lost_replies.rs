@@ -5,7 +5,7 @@ use std::sync::Arc;
 use abide_actors::blobs::{Blob, Blobs};
 use abide_actors::journal::{InboxFilter, Journal};
 use abide_conversation::remembered_decision::{Match, RememberedDecision};
-use abide_conversation::{AgentName, DecisionId, Principal, Seq};
+use abide_conversation::{DecisionId, Principal, Seq};
 
 use super::super::super::conformance::*;
 use super::super::super::{Store, StoredAgent};
@@ -52,8 +52,8 @@ async fn a_repeated_append_recognises_its_own_commit() {
     });
     assert_eq!(appended.await, Ok(()));
     assert_eq!(direct.events(&id("a"), Seq::ZERO, 9).await.unwrap(), *whole.events);
-    let inbox = InboxFilter { conversation: Some(id("a")), ..Default::default() };
-    assert_eq!(direct.inbox(&inbox, None, 9).await.unwrap().items.len(), 1);
+    let inbox = InboxFilter { conversation: Some(id("a").local()), ..Default::default() };
+    assert_eq!(direct.inbox(&own(), &inbox, None, 9).await.unwrap().items.len(), 1);
     let held = direct.current_claim(&id("a")).await.unwrap().unwrap();
     assert_eq!(lossy.append(&id("a"), &held, commit(4, 4)).await, Ok(()));
 }
@@ -77,7 +77,7 @@ async fn a_repeated_claim_deletion_or_release_takes_effect_once() {
     });
     assert_eq!(deleted.await, Ok(()));
     assert_eq!(direct.summary(&id("a")).await, Ok(None));
-    assert!(direct.stored_response("a", "key:1", at(0)).await.unwrap().is_some());
+    assert!(direct.stored_response(&scope_of("a"), "key:1", at(0)).await.unwrap().is_some());
 
     let released = repeat_after_lost_reply(&proxy, async |name| {
         let held = claim_conversation(&direct, name).await;
@@ -90,9 +90,13 @@ async fn a_repeated_claim_deletion_or_release_takes_effect_once() {
 #[tokio::test]
 async fn a_repeated_reservation_recognises_its_own_key() {
     let (_server, direct, proxy, lossy) = open_direct_and_lossy().await;
-    let reserve = async |scope| lossy.reserve(scope, response("key:1", "x", 60), at(0)).await;
+    let reserve =
+        async |name| lossy.reserve(&scope_of_agent(name), response("key:1", "x", 60), at(0)).await;
     assert_eq!(repeat_after_lost_reply(&proxy, reserve).await, Ok(true));
-    assert_eq!(direct.reserve("a", response("key:1", "x", 60), at(0)).await, Ok(false));
+    assert_eq!(
+        direct.reserve(&scope_of_agent("a"), response("key:1", "x", 60), at(0)).await,
+        Ok(false)
+    );
 }
 
 #[tokio::test]
@@ -103,30 +107,30 @@ async fn a_repeated_creation_or_deletion_of_an_agent_is_reported_as_the_first() 
         revision: abide_conversation::Revision::new("r1"),
         definition: serde_json::json!({}),
     };
-    let put = async |name| lossy.put_agent(agent(name), None).await;
+    let put = async |name| lossy.put_agent(&own(), agent(name), None).await;
     assert_eq!(repeat_after_lost_reply(&proxy, put).await, Ok(true));
-    let delete = async |name| lossy.delete_agent(&agent(name).name, None).await;
+    let delete = async |name| lossy.delete_agent(&scoped(name), None).await;
     assert_eq!(repeat_after_lost_reply(&proxy, delete).await, Ok(true));
-    assert_eq!(direct.agents().await, Ok(vec![]));
+    assert_eq!(direct.agents(&own()).await, Ok(vec![]));
 }
 
 #[tokio::test]
 async fn a_repeated_upload_or_removal_of_a_blob_is_reported_as_the_first() {
     let (_server, direct, proxy, lossy) = open_direct_and_lossy().await;
     let blob = |name: &str| Blob::new("text/plain", name.to_owned());
-    let put = async |name| lossy.put_blob(&blob(name).id(), &blob(name)).await;
+    let put = async |name| lossy.put_blob(&blob_id(&blob(name)), &blob(name)).await;
     assert_eq!(repeat_after_lost_reply(&proxy, put).await, Ok(true));
-    assert_eq!(lossy.put_blob(&blob("a").id(), &blob("a")).await, Ok(false));
-    let remove = async |name| lossy.delete_blob(&blob(name).id()).await;
+    assert_eq!(lossy.put_blob(&blob_id(&blob("a")), &blob("a")).await, Ok(false));
+    let remove = async |name| lossy.delete_blob(&blob_id(&blob(name))).await;
     assert_eq!(repeat_after_lost_reply(&proxy, remove).await, Ok(true));
-    assert_eq!(lossy.delete_blob(&blob("a").id()).await, Ok(false));
-    assert_eq!(direct.blob(&blob("a").id()).await, Ok(None));
+    assert_eq!(lossy.delete_blob(&blob_id(&blob("a"))).await, Ok(false));
+    assert_eq!(direct.blob(&blob_id(&blob("a"))).await, Ok(None));
 }
 
 #[tokio::test]
 async fn a_repeated_change_of_a_decision_is_reported_as_the_first() {
     let (server, direct, proxy, lossy) = open_direct_and_lossy().await;
-    let agent = AgentName::new("demo");
+    let agent = scoped("demo");
     let decision = |id: &str| RememberedDecision {
         id: DecisionId::new(id),
         tool: "send".to_owned(),
@@ -135,6 +139,7 @@ async fn a_repeated_change_of_a_decision_is_reported_as_the_first() {
         matching: Match::Tool,
         fingerprint: String::new(),
         by: Principal::new("ann"),
+        voters: Vec::new(),
         expires_at: at(60),
     };
     let set =

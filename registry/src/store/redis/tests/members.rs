@@ -20,6 +20,7 @@ pub(super) fn member(node: &str, incarnation: &str, lease_ms: u64) -> Member {
         version: "1".to_owned(),
         protocol_version: 1,
         handshake_version: 1,
+        live_directory_version: 1,
         ports: Vec::new(),
         since: Timestamp::UNIX_EPOCH,
         lease_ms,

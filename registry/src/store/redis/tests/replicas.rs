@@ -88,6 +88,7 @@ fn decision() -> RememberedDecision {
         matching: Match::Tool,
         fingerprint: String::new(),
         by: Principal::new("ann"),
+        voters: Vec::new(),
         expires_at: at(60),
     }
 }
@@ -101,7 +102,7 @@ async fn nothing_unreplicated_is_answered(pair: Pair) {
     let (old, new) = (agent("old"), agent("new"));
     let ids = ["a", "b", "c"].map(id);
     let [a, b, c] = ids.each_ref();
-    store.put_agent(old.clone(), None).await.unwrap();
+    store.put_agent(&own(), old.clone(), None).await.unwrap();
     let held_a = create_conversation(&store, "a").await;
     let held_b = create_conversation(&store, "b").await;
     create_conversation(&store, "c").await;
@@ -109,14 +110,17 @@ async fn nothing_unreplicated_is_answered(pair: Pair) {
 
     let mut second = commit(2, 2);
     second.responses.push(response("key:1", "yes", 60));
+    let (old_name, new_name) = (scoped(old.name.as_str()), scoped(new.name.as_str()));
+    let (of_a, me) = (scope_of("a"), own());
+    let unknown_scope = scope_of_agent("x");
     let (reserved, decision) = (response("key:1", "x", 60), decision());
     let (appended, deleted, put, removed, decided, kept) = join!(
         store.append(a, &held_a, second.clone()),
         store.delete(b, &held_b, None),
-        store.put_agent(new.clone(), None),
-        store.delete_agent(&old.name, None),
-        store.set_decision(&new.name, &decision.id, Some(&decision)),
-        store.reserve("scope", reserved.clone(), at(0)),
+        store.put_agent(&me, new.clone(), None),
+        store.delete_agent(&old_name, None),
+        store.set_decision(&new_name, &decision.id, Some(&decision)),
+        store.reserve(&unknown_scope, reserved.clone(), at(0)),
     );
     assert_unknown("append", appended);
     assert_unknown("delete", deleted);
@@ -130,7 +134,7 @@ async fn nothing_unreplicated_is_answered(pair: Pair) {
     let (loaded, taken, response, events, newest_events, summary, gone) = join!(
         store.load(a),
         store.claim_and_load(c, &other, Some(&dead)),
-        store.stored_response("a", "key:1", at(0)),
+        store.stored_response(&of_a, "key:1", at(0)),
         store.events(a, Seq::ZERO, 9),
         store.events_before(a, Seq::MAX, 9),
         store.summary(a),
@@ -151,21 +155,24 @@ async fn nothing_unreplicated_is_answered(pair: Pair) {
     replica.thaw();
     wait_until("the replica has everything", async || store.load(a).await.is_ok()).await;
     assert_eq!(store.load(a).await.unwrap().unwrap().events.len(), 2);
-    assert!(store.stored_response("a", "key:1", at(0)).await.unwrap().is_some());
+    assert!(store.stored_response(&scope_of("a"), "key:1", at(0)).await.unwrap().is_some());
     assert_eq!(store.summary(b).await, Ok(None));
-    assert_eq!(store.agents().await, Ok(vec![new]));
+    assert_eq!(store.agents(&me).await, Ok(vec![new]));
     drop(primary);
 }
 
 /// Checks that no read of what was changed of the agents, or kept for a scope, is answered.
 async fn assert_catalog_unknown(store: &Redis, old: &StoredAgent, new: &StoredAgent) {
+    let (old_name, new_name) = (scoped(old.name.as_str()), scoped(new.name.as_str()));
+    let revision = scoped(new.revision.as_str());
+    let (own, scope) = (own(), scope_of_agent("x"));
     let (found, newest, revision, all, decisions, again) = join!(
-        store.agent(&new.name),
-        store.newest(&old.name),
-        store.revision(&new.revision),
-        store.agents(),
-        store.decisions(&new.name),
-        store.reserve("scope", response_of_another(), at(0)),
+        store.agent(&new_name),
+        store.newest(&old_name),
+        store.revision(&revision),
+        store.agents(&own),
+        store.decisions(&new_name),
+        store.reserve(&scope, response_of_another(), at(0)),
     );
     assert_unknown("agent", found);
     assert_unknown("newest of what was deleted", newest);

@@ -125,11 +125,11 @@ async fn a_server_that_refuses_writes_has_written_nothing() {
         assert_unavailable(store.append(&id("a"), &held, whole.clone()).await, with);
         assert_eq!(store.summary(&id("a")).await, Ok(Some(commit(2, 2).summary)));
         assert_eq!(store.events(&id("a"), Seq::ZERO, 9).await.unwrap().len(), 2);
-        assert_eq!(store.inbox(&Default::default(), None, 9).await.unwrap().items.len(), 1);
+        assert_eq!(store.inbox(&own(), &Default::default(), None, 9).await.unwrap().items.len(), 1);
         if with == "NOREPLICAS" {
             assert_unavailable(store.delete(&id("a"), &held, None).await, with);
         }
-        assert_eq!(store.inbox(&Default::default(), None, 9).await.unwrap().items.len(), 1);
+        assert_eq!(store.inbox(&own(), &Default::default(), None, 9).await.unwrap().items.len(), 1);
         server.ask::<()>(&["CONFIG", "SET", setting, usual]).await;
     }
     assert_eq!(store.append(&id("a"), &held, whole).await, Ok(()));
@@ -148,9 +148,9 @@ async fn a_full_server_still_deletes_reads_and_keeps_its_members() {
         revision: Revision::new("r1"),
         definition: serde_json::json!({}),
     };
-    store.put_agent(agent.clone(), None).await.unwrap();
+    store.put_agent(&own(), agent.clone(), None).await.unwrap();
     let blob = Blob::new("text/plain", "one");
-    store.put_blob(&blob.id(), &blob).await.unwrap();
+    store.put_blob(&blob_id(&blob), &blob).await.unwrap();
     server.ask::<()>(&["CONFIG", "SET", "maxmemory", "1"]).await;
 
     // Nothing new gets in, and nothing is left of what was refused.
@@ -158,17 +158,20 @@ async fn a_full_server_still_deletes_reads_and_keeps_its_members() {
     assert_unavailable(store.claim(&id("new"), &holder("n"), None).await, "OOM");
     assert_unavailable(store.claim_and_load(&id("new"), &holder("n"), None).await, "OOM");
     assert_eq!(store.current_claim(&id("new")).await, Ok(None));
-    assert_unavailable(store.put_agent(agent.clone(), None).await, "OOM");
+    assert_unavailable(store.put_agent(&own(), agent.clone(), None).await, "OOM");
     let another = Blob::new("text/plain", "two");
-    assert_unavailable(store.put_blob(&another.id(), &another).await, "OOM");
+    assert_unavailable(store.put_blob(&blob_id(&another), &another).await, "OOM");
     // The membership goes on.
     assert_eq!(names(&store.renew(&me).await.unwrap()), ["m", "n"]);
     assert_eq!(names(&store.enter(&member("o", "1", 60_000)).await.unwrap()), ["m", "n", "o"]);
     assert_eq!(store.declare_dead_if(&other.holder, true).await, Ok(true));
     // So do reads.
     assert_eq!(store.events(&id("a"), Seq::ZERO, 9).await.unwrap().len(), 1);
-    assert_eq!(store.conversations(&Default::default(), None, 9).await.unwrap().items.len(), 2);
-    assert_eq!(store.blob(&blob.id()).await, Ok(Some(blob.clone())));
+    assert_eq!(
+        store.conversations(&own(), &Default::default(), None, 9).await.unwrap().items.len(),
+        2
+    );
+    assert_eq!(store.blob(&blob_id(&blob)).await, Ok(Some(blob.clone())));
     assert_eq!(store.alarms(1).await, Ok(vec![]));
     // What is there can be claimed, released and deleted.
     store.release(&id("b"), &held_b).await.unwrap();
@@ -180,10 +183,10 @@ async fn a_full_server_still_deletes_reads_and_keeps_its_members() {
         let gone = Some(response("key:1", "gone", 60));
         assert_eq!(store.delete(&id(name), held, gone.clone()).await, Ok(()));
         assert_eq!(store.summary(&id(name)).await, Ok(None));
-        assert_eq!(store.stored_response(name, "key:1", at(0)).await, Ok(gone));
+        assert_eq!(store.stored_response(&scope_of(name), "key:1", at(0)).await, Ok(gone));
     }
-    assert_eq!(store.delete_blob(&blob.id()).await, Ok(true));
-    assert_eq!(store.delete_agent(&agent.name, None).await, Ok(true));
+    assert_eq!(store.delete_blob(&blob_id(&blob)).await, Ok(true));
+    assert_eq!(store.delete_agent(&scoped(agent.name.as_str()), None).await, Ok(true));
     server.ask::<()>(&["CONFIG", "SET", "maxmemory", "0"]).await;
     create_conversation(&*store, "a").await;
 }
@@ -197,7 +200,7 @@ async fn a_value_that_cannot_be_parsed_is_unavailable_and_its_key_is_named() {
     server.ask::<()>(&["HSET", &of("a"), "key:1", "x {"]).await;
     assert_unavailable(store.events(&id("a"), Seq::ZERO, 9).await, &of("j"));
     assert_unavailable(store.load(&id("a")).await, &of("j"));
-    assert_unavailable(store.stored_response("a", "key:1", at(0)).await, &of("a"));
+    assert_unavailable(store.stored_response(&scope_of("a"), "key:1", at(0)).await, &of("a"));
     server.ask::<()>(&["HSET", &of("c"), "head", "[]"]).await;
     assert_unavailable(store.summary(&id("a")).await, &of("c"));
     server.ask::<()>(&["SET", &of("c"), "x"]).await;
@@ -260,10 +263,10 @@ async fn the_responses_and_outcomes_of_an_agent_do_not_pile_up() {
     };
     // What seeded an agent never expires, so that the keys do not, either.
     let seeded = StoredResponse { expires_at: Timestamp::MAX, ..response("seeded", "r1", 0) };
-    store.put_agent(agent.clone(), Some(seeded)).await.unwrap();
+    store.put_agent(&own(), agent.clone(), Some(seeded)).await.unwrap();
     for day in 1..=20 {
         let stored = response(&format!("key:{day}"), "yes", (day + 1) * DAY);
-        store.put_agent(agent.clone(), Some(stored)).await.unwrap();
+        store.put_agent(&own(), agent.clone(), Some(stored)).await.unwrap();
     }
     let mut kept: Vec<String> = server.ask(&["HKEYS", "abide:{agents}:a:agents/demo"]).await;
     kept.sort();

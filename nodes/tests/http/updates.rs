@@ -1,0 +1,124 @@
+//! `PATCH` of a conversation: its metadata and its members.
+
+use serde_json::{Value, json};
+
+use crate::access::{GuardedApi, key, key_line};
+use crate::api::Api;
+use crate::stream::Stream;
+
+const PATH: &str = "/v1/conversations/c";
+
+#[tokio::test]
+async fn metadata_is_merged_and_what_is_null_is_removed() {
+    let api = Api::start().await;
+    let new = json!({"id": "c", "agent": "demo", "metadata": {"a": 1, "b": {"c": 2, "d": 3}}});
+    assert_eq!(api.post("/v1/conversations", new).await.status, 201);
+    let mut stream = api.stream("/v1/conversations/c/events").await;
+    let patch = async |body: Value| api.patch(PATH, body).await;
+    let updated = patch(json!({"metadata": {"a": null, "b": {"c": 9}, "e": [null]}})).await;
+    assert_eq!(updated.status, 200, "{updated:?}");
+    let expected = json!({"b": {"c": 9, "d": 3}, "e": [null]});
+    assert_eq!(updated.body["metadata"], expected);
+    assert_eq!(updated.body["members"], Value::Null);
+    let frame = stream.until("conversation_updated").await;
+    assert_eq!((frame.data, frame.id), (json!({"metadata": expected}), Some(2)));
+    let list = api.get("/v1/conversations").await.body;
+    assert_eq!(list["conversations"][0]["metadata"], expected);
+
+    // What changes nothing has no event; what is wrong changes nothing.
+    for same in [json!({}), json!({"metadata": {"b": {"d": 3}}}), json!({"members": []})] {
+        assert_eq!(patch(same).await.body["last_seq"], 2);
+    }
+    let half = "x".repeat(40 << 10);
+    assert_eq!(patch(json!({"metadata": {"x": half}})).await.status, 200);
+    for (field, wrong) in [
+        ("metadata: ", json!({"metadata": {"y": half}})),
+        ("metadata: ", json!({"metadata": null})),
+        ("metadata: ", json!({"metadata": [1]})),
+        ("members: ", json!({"members": null})),
+        ("members[0]: ", json!({"members": [""]})),
+        ("owner: ", json!({"owner": "eve"})),
+    ] {
+        patch(wrong).await.names(field);
+    }
+    assert_eq!(api.get(PATH).await.body["last_seq"], 3);
+    let missing = api.patch("/v1/conversations/d", json!({})).await;
+    missing.is_problem(404, "not-found");
+}
+
+#[tokio::test]
+async fn a_repeat_gets_the_first_answer_and_another_body_is_refused() {
+    let api = Api::start().await;
+    let new = json!({"id": "c", "agent": "demo"});
+    assert_eq!(api.post("/v1/conversations", new).await.status, 201);
+    let patch = async |n: u64| api.keyed("k", "PATCH", PATH, json!({"metadata": {"n": n}})).await;
+    assert_eq!((patch(1).await.status, patch(1).await.body["last_seq"].clone()), (200, json!(2)));
+    patch(2).await.names("Idempotency-Key: ");
+}
+
+/// A node with users; Ada owns `c`, which waits for a person in itself and in a child.
+async fn asking() -> GuardedApi {
+    let mut keys: Vec<Value> =
+        ["ada", "bob", "eve"].iter().map(|id| key_line(id, &["user"])).collect();
+    keys.push(key_line("author", &["author"]));
+    let guarded = GuardedApi::start(&json!({"keys": keys})).await;
+    let who = json!({"name": "who", "description": "Asks.", "executor": "human",
+        "parameters": {"type": "object"}});
+    let asks = json!({"calls": [{"id": "h", "name": "who", "args": {}}]});
+    let kid = json!({"model": {"provider": "scripted", "script": [asks]}, "tools": [who]});
+    let both = json!({"calls": [{"id": "h", "name": "who", "args": {}},
+        {"id": "a", "name": "kid", "args": {"prompt": "go"}}]});
+    let boss = json!({"model": {"provider": "scripted", "script": [both]},
+        "tools": [who, {"name": "kid", "run": {"agent": "kid"}}]});
+    for (name, agent) in [("kid", kid), ("boss", boss)] {
+        let path = format!("/v1/agents/{name}");
+        assert_eq!(guarded.send("author", "PUT", &path, agent).await.status, 201);
+    }
+    let new = json!({"id": "c", "agent": "boss", "members": ["key:bob"]});
+    assert_eq!(guarded.send("ada", "POST", "/v1/conversations", new).await.status, 201);
+    let path = "/v1/conversations/c/messages";
+    assert_eq!(guarded.send("ada", "POST", path, json!({"text": "go"})).await.status, 202);
+    while pending(&guarded, "ada").await.len() < 2 {
+        tokio::task::yield_now().await;
+    }
+    guarded
+}
+
+/// The conversations of the suspensions that somebody's inbox has.
+async fn pending(guarded: &GuardedApi, who: &str) -> Vec<String> {
+    let list = guarded.get(who, "/v1/pending").await.body;
+    let entries = list["pending"].as_array().unwrap().iter();
+    entries.map(|entry| entry["conversation_id"].as_str().unwrap().to_owned()).collect()
+}
+
+#[tokio::test]
+async fn who_is_no_longer_a_member_loses_the_inbox_the_children_and_open_streams() {
+    let guarded = asking().await;
+    let child = pending(&guarded, "bob").await.into_iter().find(|id| id != "c").unwrap();
+    let child = format!("/v1/conversations/{child}");
+    let request = guarded.api.request("GET", "/v1/conversations/c/events");
+    let mut stream = Stream::open(request.bearer_auth(key("bob"))).await;
+    stream.until("snapshot").await;
+    let members = json!({"members": ["key:eve"]});
+    let refused = guarded.send("bob", "PATCH", PATH, members.clone()).await;
+    refused.is_problem(403, "forbidden");
+    assert_eq!(refused.body["needs"], "update");
+    guarded.send("eve", "PATCH", PATH, members.clone()).await.is_problem(404, "not-found");
+    let updated = guarded.send("ada", "PATCH", PATH, members).await;
+    assert_eq!((updated.status, &updated.body["members"]), (200, &json!(["key:eve"])));
+    assert_eq!(stream.until("credential_ended").await.data, json!({}));
+    for (who, status, inbox) in [("bob", 404, 0), ("eve", 200, 2), ("ada", 200, 2)] {
+        for path in [PATH, &child] {
+            assert_eq!(guarded.get(who, path).await.status, status, "{who}: {path}");
+        }
+        assert_eq!(pending(&guarded, who).await.len(), inbox, "{who}");
+    }
+    let journal = guarded.get("ada", "/v1/conversations/c/journal").await.body;
+    let last = &journal["events"].as_array().unwrap().last().unwrap()["data"];
+    assert_eq!((&last["by"], &last["identity"]["sub"]), (&json!("key:ada"), &json!("key:ada")));
+    let fork = json!({"id": "f", "at_seq": 1});
+    let forked = guarded.send("ada", "POST", "/v1/conversations/c/fork", fork).await;
+    assert_eq!(forked.status, 201, "{forked:?}");
+    assert_eq!(guarded.get("bob", "/v1/conversations/f").await.status, 404);
+    assert_eq!(guarded.get("eve", "/v1/conversations/f").await.status, 200);
+}
