@@ -1,5 +1,6 @@
 //! The command line and the environment: `reference/flags.md`.
 
+mod admin_address;
 mod allowed_host;
 mod origin;
 
@@ -19,6 +20,7 @@ use clap::{Parser, Subcommand, ValueEnum};
 
 pub use crate::access::document::AgentsOverHttp;
 pub use crate::keys_command::{Generate, KeysCommand};
+pub use admin_address::AdminAddress;
 pub use allowed_host::AllowedHost;
 pub use origin::Origin;
 
@@ -53,6 +55,15 @@ pub struct Config {
     /// memory, embedded:DIR, redis://…, rediss://…, redis+cluster://…, or redis+sentinel://…/NAME
     #[arg(long, env = "ABIDE_STORE", hide_env_values = true, default_value = "embedded:.abide")]
     pub store: StoreUrl,
+    /// The authorities (PEM) that a rediss:// store's certificate is verified by, instead of the machine's
+    #[arg(long, env = "ABIDE_STORE_CA", value_name = "FILE")]
+    pub store_ca: Option<PathBuf>,
+    /// The certificate (PEM) that the node shows to a rediss:// store
+    #[arg(long, env = "ABIDE_STORE_CERT", value_name = "FILE", requires = "store_key")]
+    pub store_cert: Option<PathBuf>,
+    /// The key (PEM) of --store-cert
+    #[arg(long, env = "ABIDE_STORE_KEY", value_name = "FILE", requires = "store_cert")]
+    pub store_key: Option<PathBuf>,
     /// Public API; port 0 takes any free one
     #[arg(long, env = "ABIDE_LISTEN", default_value = "127.0.0.1:8080")]
     pub listen: SocketAddr,
@@ -71,9 +82,9 @@ pub struct Config {
     /// given with --auth, else all
     #[arg(long, env = "ABIDE_AGENTS_OVER_HTTP", value_name = "WHICH")]
     pub agents_over_http: Option<AgentsOverHttp>,
-    /// Operators' API
+    /// Operators' API; IP:PORT or unix:PATH, which needs --auth
     #[arg(long, env = "ABIDE_ADMIN_LISTEN", default_value = "127.0.0.1:9090")]
-    pub admin_listen: SocketAddr,
+    pub admin_listen: AdminAddress,
     /// Node to node; used with a Redis store only
     #[arg(long, env = "ABIDE_CLUSTER_LISTEN", default_value = "127.0.0.1:7070")]
     pub cluster_listen: SocketAddr,
@@ -129,12 +140,15 @@ impl Config {
     pub fn new(store: StoreUrl) -> Self {
         Self {
             store,
+            store_ca: None,
+            store_cert: None,
+            store_key: None,
             listen: ANY_LOOPBACK_PORT,
             allow_origin: Vec::new(),
             allow_host: Vec::new(),
             auth: None,
             agents_over_http: None,
-            admin_listen: ANY_LOOPBACK_PORT,
+            admin_listen: AdminAddress::Tcp(ANY_LOOPBACK_PORT),
             cluster_listen: ANY_LOOPBACK_PORT,
             cluster_advertise: None,
             placement: Policy::Local,
@@ -160,7 +174,11 @@ impl Config {
         }
         let is_shared = matches!(self.store, StoreUrl::Redis(_));
         let cluster = Some(("--cluster-listen", self.cluster_listen)).filter(|_| is_shared);
-        let apis = [("--listen", self.listen), ("--admin-listen", self.admin_listen)];
+        // A command of a tool can connect to a socket in the file system, if not to a port of the node.
+        let AdminAddress::Tcp(admin) = self.admin_listen else {
+            return Err("--auth: is required with --admin-listen unix:PATH".to_owned());
+        };
+        let apis = [("--listen", self.listen), ("--admin-listen", admin)];
         let mut addresses = apis.into_iter().chain(cluster);
         match addresses.find(|(_, address)| !address.ip().is_loopback()) {
             Some((flag, address)) => Err(format!(
@@ -316,6 +334,13 @@ mod tests {
         config.listen = "0.0.0.0:8080".parse().unwrap();
         assert!(is_refused(&config, "--listen"));
         config.auth = Some("auth.yaml".into());
+        assert_eq!(config.check_addresses(), Ok(()));
+        let unix = Config {
+            admin_listen: "unix:/run/abide/admin.sock".parse().unwrap(),
+            ..Config::new(StoreUrl::Memory)
+        };
+        assert!(unix.check_addresses().is_err_and(|why| why.starts_with("--auth: ")));
+        let config = Config { auth: Some("auth.yaml".into()), ..unix };
         assert_eq!(config.check_addresses(), Ok(()));
     }
 

@@ -21,7 +21,7 @@ use tokio::time::timeout;
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::access::AccessControl;
-use crate::config::Config;
+use crate::config::{AdminAddress, Config};
 use crate::start_error::StartError;
 pub use builder::NodeBuilder;
 
@@ -36,7 +36,7 @@ pub struct Node {
     /// Where the public API listens.
     pub public: SocketAddr,
     /// Where the operators' API listens.
-    pub admin: SocketAddr,
+    pub admin: AdminAddress,
     /// Where other nodes connect; `None` when there is no cluster.
     pub cluster: Option<SocketAddr>,
     /// The node's name in the cluster.

@@ -1,6 +1,7 @@
 //! Accepts connections, with bounds on their number, their headers, and the time in which the headers
 //! must arrive.
 
+mod listener;
 mod refusals;
 
 use std::convert::Infallible;
@@ -15,8 +16,9 @@ use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
+use listener::Connection;
+pub(crate) use listener::{Listener, UnixSocket};
 use refusals::{Progress, Refusing, TrackedBody};
-use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::JoinSet;
 
@@ -30,13 +32,13 @@ const MAX_HEAD_BYTES: usize = 64 << 10;
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Serves until `stop` turns true.
-pub(crate) async fn serve(listener: TcpListener, router: Router, stop: watch::Receiver<bool>) {
+pub(crate) async fn serve(listener: Listener, router: Router, stop: watch::Receiver<bool>) {
     serve_at_most(MAX_CONNECTIONS, listener, router, stop).await;
 }
 
 async fn serve_at_most(
     max_connections: usize,
-    listener: TcpListener,
+    listener: Listener,
     router: Router,
     mut stop: watch::Receiver<bool>,
 ) {
@@ -58,8 +60,6 @@ async fn serve_at_most(
                 continue;
             }
         };
-        // Small frames must not wait for one another.
-        let _ = stream.set_nodelay(true);
         let (service, progress) = (TowerToHyperService::new(router.clone()), Progress::default());
         let stream = Refusing::new(stream, progress.clone());
         let service = service_fn(move |request: Request<Incoming>| {
@@ -91,17 +91,17 @@ async fn serve_at_most(
 /// The next connection, once a permit is free for it.
 async fn accept(
     permits: &Arc<Semaphore>,
-    listener: &TcpListener,
-) -> io::Result<(OwnedSemaphorePermit, TcpStream)> {
+    listener: &Listener,
+) -> io::Result<(OwnedSemaphorePermit, Connection)> {
     let permit = permits.clone().acquire_owned().await.map_err(io::Error::other)?;
-    let (stream, _) = listener.accept().await?;
-    Ok((permit, stream))
+    Ok((permit, listener.accept().await?))
 }
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::{TcpListener, TcpStream};
 
     use super::*;
 
@@ -110,7 +110,8 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let (stop, stopped) = watch::channel(false);
-        let server = tokio::spawn(serve_at_most(1, listener, Router::new(), stopped));
+        let server =
+            tokio::spawn(serve_at_most(1, Listener::Tcp(listener), Router::new(), stopped));
         let mut first = TcpStream::connect(address).await.unwrap();
         first.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").await.unwrap();
         let mut status = [0; 12];
@@ -125,8 +126,11 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let (_stop, stopped) = watch::channel(false);
-        let _server =
-            tokio::spawn(serve(listener, Router::new().fallback(async || REFUSAL), stopped));
+        let _server = tokio::spawn(serve(
+            Listener::Tcp(listener),
+            Router::new().fallback(async || REFUSAL),
+            stopped,
+        ));
         let mut client = TcpStream::connect(address).await.unwrap();
         client.write_all(request).await.unwrap();
         let mut answer = String::new();

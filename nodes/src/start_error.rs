@@ -1,7 +1,5 @@
 //! Why a node did not start, or had to stop.
 
-use std::net::SocketAddr;
-
 /// Why a node did not start, or had to stop; one line for the person who started it.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
@@ -11,7 +9,7 @@ pub enum StartError {
     Config(String),
     /// An address cannot be listened on.
     #[error("cannot listen on {0}: {1}")]
-    Listen(SocketAddr, std::io::Error),
+    Listen(String, std::io::Error),
     /// Something that the node needs is missing or broke; another start may work.
     #[error("{0}")]
     Broken(String),

@@ -102,6 +102,7 @@ pub(crate) mod tests {
             protocol_version: 1,
             handshake_version: 1,
             live_directory_version: 1,
+            cookie: None,
             ports: Vec::new(),
             since: abide_conversation::Timestamp::UNIX_EPOCH,
             lease_ms: 5_000,

@@ -40,6 +40,9 @@ pub struct Member {
     /// theirs.
     #[serde(default, rename = "live_directory")]
     pub live_directory_version: u32,
+    /// The cookie of its sessions; builds before there could be two secrets do not name theirs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cookie: Option<String>,
     /// The TCP ports on which its process listens, which no command of a tool may connect to.
     #[serde(default)]
     pub ports: Vec<u16>,

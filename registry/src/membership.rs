@@ -27,6 +27,9 @@ pub enum MembershipStatus {
 /// [`Journal`](abide_actors::journal::Journal). The other members are a view.
 #[async_trait]
 pub trait Membership: Send + Sync + 'static {
+    /// The members, and those that died and are not removed yet.
+    async fn members(&self) -> Result<Vec<Member>, StoreError>;
+
     /// Makes `me` a member. An earlier incarnation of the same name is dead from here on.
     async fn enter(&self, me: &Member) -> Result<MembershipStatus, StoreError>;
 

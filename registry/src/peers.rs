@@ -23,7 +23,7 @@ use tokio::sync::watch;
 use crate::member::{LinkStates, ProcessId};
 pub use mesh::{Mesh, MeshConfig, MeshError};
 pub use peer_client::MAX_MESSAGE_BYTES;
-pub use secret::{ClusterSecret, MIN_SECRET_CHARS, ShortSecretError};
+pub use secret::{ClusterSecret, ClusterSecrets, MIN_SECRET_CHARS, ShortSecretError};
 
 /// Why a call was not answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

@@ -18,6 +18,10 @@ pub struct Standalone {
 
 #[async_trait]
 impl Membership for Standalone {
+    async fn members(&self) -> Result<Vec<Member>, StoreError> {
+        Ok(Vec::new())
+    }
+
     async fn enter(&self, me: &Member) -> Result<MembershipStatus, StoreError> {
         let members = vec![ObservedMember { member: me.clone(), silent_ms: 0 }];
         Ok(MembershipStatus::Alive { now: me.since, members })

@@ -224,6 +224,11 @@ impl Cluster {
         self.members[node].site.set_program(program);
     }
 
+    /// Sets a variable of a node's environment from its next start on.
+    pub fn set_env(&mut self, node: usize, name: &str, value: &str) {
+        self.members[node].site.set_env(name, value);
+    }
+
     /// A node's resident memory in bytes.
     pub fn memory(&self, node: usize) -> u64 {
         self.members[node].running().memory()

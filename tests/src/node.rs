@@ -52,6 +52,12 @@ impl Site {
         self
     }
 
+    /// Sets a variable from the next start on.
+    pub fn set_env(&mut self, name: &str, value: &str) {
+        self.environment.retain(|(present, _)| present != name);
+        self.environment.push((name.to_owned(), value.to_owned()));
+    }
+
     /// Writes the log to this file, which stays; the log is then not printed.
     pub fn with_log_at(mut self, file: &Path) -> Self {
         self.log = file.to_owned();

@@ -17,7 +17,7 @@ use abide_actors::tools::{BuiltinServices, Extensions};
 use abide_registry::agent_catalog::AgentCatalog;
 use abide_registry::member::ProcessId;
 use abide_registry::membership::{Member, MemberState};
-use abide_registry::peers::{ClusterSecret, Mesh, MeshConfig, Peers};
+use abide_registry::peers::{ClusterSecrets, Mesh, MeshConfig, Peers};
 use abide_registry::protocol::{HANDSHAKE_VERSION, LIVE_DIRECTORY_VERSION, PROTOCOL_VERSION};
 use abide_registry::runtime::{NodeRuntime, RuntimeDeps};
 use abide_registry::standalone::Standalone;
@@ -31,11 +31,12 @@ use super::protected_ports::PortGuard;
 use super::{Node, builtin_tools, stores};
 use crate::access::{AccessControl, CallerConversations, CheckedAuthFile};
 use crate::admin::{self, Admin};
-use crate::config::Config;
+use crate::config::{AdminAddress, Config};
 use crate::http::body_budget::BodyBudget;
 use crate::http::host::AllowedHosts;
 use crate::http::{self, Api, ApiDeps};
 use crate::readiness::ReadinessNotes;
+use crate::server::{Listener, UnixSocket};
 use crate::start_error::StartError;
 use crate::{seed_agents, server, telemetry};
 
@@ -47,7 +48,7 @@ pub(super) struct Blueprint {
     pub(super) config: Config,
     pub(super) extensions: Arc<Extensions>,
     pub(super) definitions: Vec<Definition>,
-    pub(super) cluster_secret: Option<ClusterSecret>,
+    pub(super) cluster_secrets: ClusterSecrets,
     pub(super) auth: Option<CheckedAuthFile>,
     pub(super) metrics: Option<PrometheusHandle>,
 }
@@ -55,11 +56,11 @@ pub(super) struct Blueprint {
 impl Blueprint {
     /// Opens the store, resumes what ran there, and serves.
     pub(super) async fn assemble(self) -> Result<Node, StartError> {
-        let Self { config, extensions, definitions, cluster_secret, auth, metrics } = self;
+        let Self { config, extensions, definitions, cluster_secrets, auth, metrics } = self;
         let public_listener = listen(config.listen).await?;
-        let admin_listener = listen(config.admin_listen).await?;
+        let admin_listener = listen_at(&config.admin_listen).await?;
         let public = local_address(&public_listener)?;
-        let admin = local_address(&admin_listener)?;
+        let admin = admin_listener.address().map_err(|it| StartError::Broken(it.to_string()))?;
         let opened = stores::open(&config).await?;
         let is_shared = opened.is_shared;
         let (store, clock) = (opened.store.clone(), opened.clock.clone());
@@ -70,15 +71,24 @@ impl Blueprint {
         let cluster = cluster_listener.as_ref().map(local_address).transpose()?;
 
         let catalog = Arc::new(AgentCatalog::new(store.clone(), extensions.clone(), clock.clone()));
-        let listeners: Vec<SocketAddr> = [public, admin].into_iter().chain(cluster).collect();
+        let listeners: Vec<SocketAddr> =
+            [Some(public), admin.tcp(), cluster].into_iter().flatten().collect();
         let port_guard = PortGuard::new(&listeners, &config.store);
         let ports = port_guard.ports.clone();
         let tools = builtin_tools::prepare(&config, is_shared, &clock, ports)?;
         let executors = executors(&extensions, tools.services, tools.mcp_directory, &clock)?;
         let (workspaces, mcp) = (executors.workspaces.clone(), executors.mcp.clone());
         let notes = ReadinessNotes::new(tools.notes, workspaces.clone(), mcp, access.clone());
+        let members = opened.membership.members().await;
+        let members = members.map_err(|error| StartError::Broken(error.to_string()))?;
+        let cookie = cluster_secrets.cookie(&members);
+        let cookie = cookie.map_err(|error| StartError::Broken(error.to_string()))?;
+        let me = Member {
+            cookie: cluster.map(|_| cookie.clone()),
+            ..member(&config, &*clock, cluster.unwrap_or(public), &listeners)
+        };
         let deps = RuntimeDeps {
-            me: member(&config, &*clock, cluster.unwrap_or(public), &listeners),
+            me,
             lease: if is_shared { config.lease } else { ENDLESS_LEASE },
             store: store.clone(),
             membership: opened.membership,
@@ -92,7 +102,7 @@ impl Blueprint {
             on_time: opened.on_time,
         };
         seed_agents::seed(&catalog, &*store, clock.now(), &definitions).await?;
-        let runtime = begin(deps, cluster_listener, cluster_secret).await?;
+        let runtime = begin(deps, cluster_listener, cluster_secrets, cookie).await?;
 
         let view = runtime.conversations.cluster().watch();
         let _protected_ports = port_guard.follow(view.clone());
@@ -133,7 +143,8 @@ impl Blueprint {
         let public_router = http::router(public_api, &config.allow_origin);
         let admin_router = admin::router(operators_api, allowed_hosts);
         let (stop, stopped) = watch::channel(false);
-        let servers = [(public_listener, public_router), (admin_listener, admin_router)];
+        let servers =
+            [(Listener::Tcp(public_listener), public_router), (admin_listener, admin_router)];
         let serve =
             |(listener, router)| tokio::spawn(server::serve(listener, router, stopped.clone()));
         let servers = servers.map(serve).into();
@@ -161,12 +172,13 @@ impl Blueprint {
 async fn begin(
     deps: RuntimeDeps,
     listener: Option<TcpListener>,
-    secret: Option<ClusterSecret>,
+    secrets: ClusterSecrets,
+    cookie: String,
 ) -> Result<NodeRuntime, StartError> {
     let (name, process) = (deps.me.holder.node.clone(), deps.me.process.clone());
     let begun = NodeRuntime::start(deps, move |host, members| async move {
         let Some(listener) = listener else { return Ok(Arc::new(Standalone::default()) as _) };
-        let config = MeshConfig { name, process, listener, secret, host, members };
+        let config = MeshConfig { name, process, listener, secrets, cookie, host, members };
         let mesh = Mesh::start(config).await.map_err(|error| error.to_string())?;
         Ok(Arc::new(mesh) as Arc<dyn Peers>)
     });
@@ -203,6 +215,7 @@ fn member(
         protocol_version: PROTOCOL_VERSION,
         handshake_version: HANDSHAKE_VERSION,
         live_directory_version: LIVE_DIRECTORY_VERSION,
+        cookie: None,
         ports: listeners.iter().map(SocketAddr::port).collect(),
         since: clock.now(),
         lease_ms: u64::try_from(config.lease.as_millis()).unwrap_or(u64::MAX),
@@ -224,7 +237,18 @@ fn executors(
 }
 
 async fn listen(address: SocketAddr) -> Result<TcpListener, StartError> {
-    TcpListener::bind(address).await.map_err(|error| StartError::Listen(address, error))
+    let bound = TcpListener::bind(address).await;
+    bound.map_err(|error| StartError::Listen(address.to_string(), error))
+}
+
+async fn listen_at(address: &AdminAddress) -> Result<Listener, StartError> {
+    match address {
+        AdminAddress::Tcp(address) => listen(*address).await.map(Listener::Tcp),
+        AdminAddress::Unix(path) => {
+            let bound = UnixSocket::bind(path).await.map(Listener::Unix);
+            bound.map_err(|error| StartError::Listen(address.to_string(), error))
+        }
+    }
 }
 
 fn local_address(listener: &TcpListener) -> Result<SocketAddr, StartError> {

@@ -8,7 +8,7 @@ use abide_actors::agent::{self, Parsed};
 use abide_actors::definition::{Definition, WorkspaceRoot};
 use abide_actors::tools::Extensions;
 use abide_actors::workspace::permits_root;
-use abide_registry::peers::ClusterSecret;
+use abide_registry::peers::{ClusterSecret, ClusterSecrets};
 use metrics_exporter_prometheus::PrometheusHandle;
 use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 use serde_json::Value;
@@ -66,14 +66,14 @@ impl NodeBuilder {
         config.check_addresses().map_err(StartError::Config)?;
         let definitions = definitions(config.agents.as_deref(), agents, &extensions)?;
         check_roots(&config, &definitions)?;
-        let cluster_secret = cluster_secret(&config)?;
+        let cluster_secrets = cluster_secrets(&config)?;
         let auth = config.auth.clone().map(CheckedAuthFile::read).transpose()?;
         extensions.start().await.map_err(|error| StartError::Broken(error.to_string()))?;
         let blueprint = Blueprint {
             config,
             extensions: extensions.clone(),
             definitions,
-            cluster_secret,
+            cluster_secrets,
             auth,
             metrics,
         };
@@ -132,23 +132,35 @@ fn check_roots(config: &Config, definitions: &[Definition]) -> Result<(), StartE
     Ok(())
 }
 
-/// The secret by which the nodes of a cluster authenticate each other. Required unless only this
+/// The secrets by which the nodes of a cluster authenticate each other. One is required unless only this
 /// machine can reach the node.
-fn cluster_secret(config: &Config) -> Result<Option<ClusterSecret>, StartError> {
-    let secret = std::env::var("ABIDE_CLUSTER_SECRET").ok().filter(|secret| !secret.is_empty());
+fn cluster_secrets(config: &Config) -> Result<ClusterSecrets, StartError> {
+    let shown = secret_of("ABIDE_CLUSTER_SECRET")?;
+    let also = secret_of("ABIDE_CLUSTER_SECRET_ALSO")?;
+    if also.is_some() && shown.is_none() {
+        let reason =
+            "ABIDE_CLUSTER_SECRET_ALSO: needs ABIDE_CLUSTER_SECRET, which is what the node shows";
+        return Err(StartError::Config(reason.to_owned()));
+    }
     let is_shared = matches!(config.store, StoreUrl::Redis(_));
     let address = config.cluster_advertise.as_deref().unwrap_or("127.0.0.1:0");
     let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
     let host = host.trim_matches(['[', ']']);
     let advertises_loopback =
         host == "localhost" || host.parse().is_ok_and(|address: IpAddr| address.is_loopback());
-    let listens = [config.listen, config.admin_listen, config.cluster_listen];
-    let listens_on_loopback = listens.iter().all(|address| address.ip().is_loopback());
-    if is_shared && !(advertises_loopback && listens_on_loopback) && secret.is_none() {
+    let listens = [Some(config.listen), config.admin_listen.tcp(), Some(config.cluster_listen)];
+    let listens_on_loopback = listens.iter().flatten().all(|it| it.ip().is_loopback());
+    if is_shared && !(advertises_loopback && listens_on_loopback) && shown.is_none() {
         let reason =
             "ABIDE_CLUSTER_SECRET: is required with a Redis store unless every address is loopback";
         return Err(StartError::Config(reason.to_owned()));
     }
-    let checked = secret.map(ClusterSecret::new).transpose();
-    checked.map_err(|error| StartError::Config(format!("ABIDE_CLUSTER_SECRET: {error}")))
+    Ok(ClusterSecrets { shown, also })
+}
+
+/// The secret in a variable of the environment.
+fn secret_of(variable: &str) -> Result<Option<ClusterSecret>, StartError> {
+    let text = std::env::var(variable).ok().filter(|secret| !secret.is_empty());
+    let checked = text.map(ClusterSecret::new).transpose();
+    checked.map_err(|error| StartError::Config(format!("{variable}: {error}")))
 }

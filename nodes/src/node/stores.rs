@@ -9,7 +9,7 @@ use abide_registry::standalone::Standalone;
 use abide_registry::store::Store;
 use abide_registry::store::embedded::{self, CloseWatch, Embedded, FailureWatch};
 use abide_registry::store::memory::Memory;
-use abide_registry::store::redis::{self, OpenError, Redis, RedisUrl};
+use abide_registry::store::redis::{self, CertificateFiles, OpenError, Redis, RedisUrl};
 use jiff::SignedDuration;
 
 use crate::clock::{StoreClock, SystemClock};
@@ -51,8 +51,22 @@ pub(super) async fn open(config: &Config) -> Result<Stores, StartError> {
             let failure_watch = Some(store.failure_watch());
             Ok(Stores { close_watch, failure_watch, ..standalone(Arc::new(store)) })
         }
-        StoreUrl::Redis(url) => shared(url, config.durability).await,
+        StoreUrl::Redis(url) => shared(&with_certificates(url, config)?, config.durability).await,
     }
+}
+
+/// The same servers, with the certificates of the flags.
+fn with_certificates(url: &RedisUrl, config: &Config) -> Result<RedisUrl, StartError> {
+    let files = CertificateFiles {
+        authorities: config.store_ca.clone(),
+        client: config.store_cert.clone().zip(config.store_key.clone()),
+    };
+    if files == CertificateFiles::default() {
+        return Ok(url.clone());
+    }
+    let flag = if files.client.is_some() { "--store-cert" } else { "--store-ca" };
+    let with_files = url.clone().with_certificates(files);
+    with_files.map_err(|error| StartError::Config(format!("{flag}: {error}")))
 }
 
 fn standalone(store: Arc<dyn Store>) -> Stores {

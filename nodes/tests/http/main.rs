@@ -3,6 +3,7 @@
 
 mod access;
 mod access_matrix;
+mod admin_socket;
 mod agents;
 mod agents_over_http;
 mod api;

@@ -44,6 +44,10 @@ pub(super) struct Handshake {
     pub(super) name: NodeName,
     pub(super) process: ProcessId,
     pub(super) keys: Keys,
+    /// The cookie of the sessions: see [`ClusterSecrets::cookie`].
+    ///
+    /// [`ClusterSecrets::cookie`]: super::ClusterSecrets::cookie
+    pub(super) cookie: String,
     /// Whether a member of the cluster is of a build that knows handshake version 0 only.
     pub(super) has_legacy_members: AtomicBool,
     pub(super) rejections: RejectionLog,
@@ -232,8 +236,10 @@ impl Handshake {
         let mut stream = if is_current {
             let tls = opening.into_stream(self.keys.acceptor.clone());
             let mut tls = tls.await.map_err(classify)?;
-            let proofs = Proofs::new(&self.keys.proof_key, tls.get_ref().1).map_err(failed)?;
-            expect_proof(proofs.listen(&mut tls).await)?;
+            let keys = [Some(&self.keys.proof_key), self.keys.also.as_ref()];
+            let accepted = keys.into_iter().flatten().map(|key| Proofs::new(key, tls.get_ref().1));
+            let accepted = accepted.collect::<Result<Vec<_>, _>>().map_err(failed)?;
+            expect_proof(Proofs::listen(&accepted, &mut tls).await)?;
             tls
         } else if self.has_legacy_members.load(Ordering::Relaxed) {
             let tls = opening.into_stream(self.keys.legacy.acceptor.clone());

@@ -19,7 +19,7 @@ use rustls::{
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 
 use super::legacy_keys::LegacyKeys;
-use super::secret::ClusterSecret;
+use super::secret::{ClusterSecret, ClusterSecrets};
 
 /// Separates these keys from any other use of the same secret.
 const SALT: &[u8] = b"abide cluster";
@@ -33,11 +33,10 @@ pub(super) const ALPN: &[u8] = b"abide/1";
 
 /// Everything that a node needs for its handshakes.
 pub(super) struct Keys {
-    /// The cookie that ractor_cluster compares once more inside a connection. Only peers that have
-    /// proved the secret get to see anything of it, and nodes of all versions derive it alike.
-    pub(super) cookie: String,
-    /// The key of the proofs.
+    /// The key of the proofs that this node shows.
     pub(super) proof_key: [u8; 32],
+    /// The key of proofs that it accepts besides, and never shows first.
+    pub(super) also: Option<[u8; 32]>,
     /// TLS with a key that is random: the server's says nothing about the secret.
     pub(super) acceptor: Arc<ServerConfig>,
     pub(super) connector: TlsConnector,
@@ -49,26 +48,35 @@ pub(super) struct Keys {
 impl Keys {
     /// Derives the keys; the same secret gives the same ones on every node. With a secret this takes
     /// memory and time, so it must not run on a thread of the runtime.
-    pub(super) fn derive(secret: Option<&ClusterSecret>) -> Result<Self, Error> {
-        let proof_key = match secret {
+    pub(super) fn derive(secrets: &ClusterSecrets) -> Result<Self, Error> {
+        let proof_key = match &secrets.shown {
             Some(secret) => secret.stretch()?,
             None => expand(NO_SECRET, &[b"proof"])?,
         };
-        let secret = secret.map_or(NO_SECRET, ClusterSecret::as_bytes);
-        let cookie =
-            expand(secret, &[b"cookie"])?.iter().map(|byte| format!("{byte:02x}")).collect();
+        let also = secrets.also.as_ref().map(ClusterSecret::stretch).transpose()?;
         let nobody = server()?
             .with_no_client_auth()
             .with_cert_resolver(Arc::new(ResolvesServerCertUsingSni::new()));
         Ok(Self {
-            cookie,
             proof_key,
+            also,
             acceptor: acceptor()?,
             connector: connector()?,
-            legacy: LegacyKeys::derive(secret)?,
+            legacy: LegacyKeys::derive(bytes_of(secrets.shown.as_ref()))?,
             nobody: TlsAcceptor::from(Arc::new(nobody)),
         })
     }
+}
+
+/// The cookie that ractor_cluster compares once more inside a connection. Nodes of all versions derive
+/// it alike, and only peers that have proved a secret get to see anything of it.
+pub(super) fn derive_cookie(secret: Option<&ClusterSecret>) -> Result<String, Error> {
+    let bytes = expand(bytes_of(secret), &[b"cookie"])?;
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+fn bytes_of(secret: Option<&ClusterSecret>) -> &[u8] {
+    secret.map_or(NO_SECRET, ClusterSecret::as_bytes)
 }
 
 /// HKDF with SHA-256, as the TLS library implements it for itself.

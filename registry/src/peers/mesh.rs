@@ -18,7 +18,7 @@ use super::handshake::Handshake;
 use super::hello::Hello;
 use super::keys::Keys;
 use super::rejection_log::RejectionLog;
-use super::secret::ClusterSecret;
+use super::secret::ClusterSecrets;
 use super::server::{self, PeerServer};
 use super::{CallError, Peers};
 use crate::host::HostMsg;
@@ -33,9 +33,10 @@ pub struct MeshConfig {
     pub process: ProcessId,
     /// Where the other nodes dial this one.
     pub listener: TcpListener,
-    /// The cluster's secret, the same on every node. Without one, anyone who reaches the listener is
-    /// accepted.
-    pub secret: Option<ClusterSecret>,
+    /// The cluster's secrets. Without one, anyone who reaches the listener is accepted.
+    pub secrets: ClusterSecrets,
+    /// What [`ClusterSecrets::cookie`] returned before this process became a member.
+    pub cookie: String,
     /// Answers the calls of the others. It has no registered name and is the only remotable actor.
     pub host: ActorRef<HostMsg>,
     /// The members to be connected with; this process may be among them.
@@ -66,9 +67,9 @@ impl Mesh {
     /// Accepts connections from now on, and keeps one to every member as long as it is a member. A
     /// process can have one mesh.
     pub async fn start(config: MeshConfig) -> Result<Self, MeshError> {
-        let MeshConfig { name, process, listener, secret, host, members } = config;
+        let MeshConfig { name, process, listener, secrets, cookie, host, members } = config;
         // The derivation is slow on purpose.
-        let keys = tokio::task::spawn_blocking(move || Keys::derive(secret.as_ref())).await??;
+        let keys = tokio::task::spawn_blocking(move || Keys::derive(&secrets)).await??;
         let to = Some(process.clone());
         let hello = Hello {
             protocol_version: PROTOCOL_VERSION,
@@ -82,6 +83,7 @@ impl Mesh {
             name,
             process,
             keys,
+            cookie,
             has_legacy_members: AtomicBool::new(false),
             rejections: RejectionLog::default(),
         });

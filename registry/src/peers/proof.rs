@@ -47,18 +47,16 @@ impl Proofs {
         Ok(judge(&receive(stream).await?, &self.listener))
     }
 
-    /// Expects the dialling side's proof, and shows the listening side's only then.
+    /// Expects the dialling side's proof by one of the keys, and shows the listening side's by the same
+    /// key only then.
     pub(super) async fn listen(
-        &self,
+        accepted: &[Self],
         stream: &mut (impl AsyncRead + AsyncWrite + Unpin),
     ) -> io::Result<Verdict> {
-        let verdict = judge(&receive(stream).await?, &self.dialler);
-        let answer = match verdict {
-            Verdict::Proved => &self.listener,
-            Verdict::Refused => &REFUSAL,
-        };
-        send(stream, answer).await?;
-        Ok(verdict)
+        let shown = receive(stream).await?;
+        let proved = accepted.iter().find(|it| judge(&shown, &it.dialler) == Verdict::Proved);
+        send(stream, proved.map_or(&REFUSAL, |it| &it.listener)).await?;
+        Ok(if proved.is_some() { Verdict::Proved } else { Verdict::Refused })
     }
 }
 

@@ -5,6 +5,9 @@ use std::fmt;
 use argon2::{Algorithm, Argon2, Params, Version};
 use rustls::Error;
 
+use super::keys::derive_cookie;
+use crate::member::Member;
+
 /// The fewest characters of a secret: 32 hexadecimal digits are 128 bits, which nobody guesses.
 pub const MIN_SECRET_CHARS: usize = 32;
 /// The memory that one derivation takes, in KiB: what OWASP recommends for Argon2id with two passes.
@@ -17,6 +20,27 @@ const STRETCH_SALT: &[u8] = b"abide cluster, handshake 1";
 /// The text by which the nodes of a cluster authenticate each other. It is long, and is never shown.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ClusterSecret(String);
+
+/// What a node proves to others, and what it accepts from them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ClusterSecrets {
+    /// The secret that the node shows.
+    pub shown: Option<ClusterSecret>,
+    /// Another one that it accepts and never shows, while the nodes change from one to the other.
+    pub also: Option<ClusterSecret>,
+}
+
+impl ClusterSecrets {
+    /// The cookie of the sessions, which must be the same on all nodes at all times: that of the present
+    /// members, and else one that is derived from the secret. It outlives a change of the secret, and
+    /// protects nothing, because both ends of a session have proved a secret before.
+    pub fn cookie(&self, members: &[Member]) -> Result<String, Error> {
+        match members.iter().find_map(|member| member.cookie.clone()) {
+            Some(cookie) => Ok(cookie),
+            None => derive_cookie(self.shown.as_ref()),
+        }
+    }
+}
 
 /// The secret has fewer than [`MIN_SECRET_CHARS`] characters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

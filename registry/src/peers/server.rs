@@ -34,7 +34,7 @@ impl PeerServer {
         // it has dialled itself by its name and host name, which is why the latter is the process.
         let server = NodeServer::new(
             0,
-            handshake.keys.cookie.clone(),
+            handshake.cookie.clone(),
             name,
             handshake.process.to_string(),
             Some(IncomingEncryptionMode::Tls(handshake.keys.nobody.clone())),

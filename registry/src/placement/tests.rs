@@ -25,6 +25,7 @@ fn member(node: &str, live_actors: usize) -> Member {
         protocol_version: 1,
         handshake_version: 1,
         live_directory_version: 1,
+        cookie: None,
         ports: Vec::new(),
         since: Timestamp::UNIX_EPOCH,
         lease_ms: 5_000,

@@ -25,7 +25,7 @@ const MAX_REMOTE_HOLDERS: usize = 10_000;
 #[derive(Clone)]
 pub enum Location<H> {
     Here(H),
-    There(Member),
+    There(Box<Member>),
 }
 
 impl ConversationRouter {
@@ -43,7 +43,7 @@ impl ConversationRouter {
             return Ok(Location::Here(handle));
         }
         if let Some(member) = self.remote_holder(id) {
-            return Ok(Location::There(member));
+            return Ok(Location::There(Box::new(member)));
         }
         match tokio::time::timeout(REQUEST_TIMEOUT, self.find(id, false)).await {
             Ok(found) => found?.ok_or_else(|| unavailable("no node takes conversations now")),
@@ -88,9 +88,9 @@ impl ConversationRouter {
                 }
                 Decision::HeldBy(member) => {
                     self.remember_holder(id, &member);
-                    return Ok(Some(Location::There(member)));
+                    return Ok(Some(Location::There(Box::new(member))));
                 }
-                Decision::PlaceOn(member) => return Ok(Some(Location::There(member))),
+                Decision::PlaceOn(member) => return Ok(Some(Location::There(Box::new(member)))),
                 Decision::NoNode => return Ok(None),
                 Decision::ConfirmDead(holder) if self.cluster.is_dead(&holder).await? => {
                     confirmed_dead = Some(holder);

@@ -65,7 +65,7 @@ impl ConversationRouter {
             let is_over = Instant::now() >= give_up_at;
             match view.member(&claim.holder).cloned() {
                 Some(member) if is_over || view.reaches(&member) => {
-                    return Ok(Some((claim, Location::There(member))));
+                    return Ok(Some((claim, Location::There(Box::new(member)))));
                 }
                 None if is_over || self.cluster.is_dead(&claim.holder).await? => return Ok(None),
                 Some(_) | None => self.cluster.changed(&mut seen, VIEW_CHANGE_TIMEOUT).await,

@@ -3,6 +3,7 @@
 mod api_keys;
 mod audit;
 mod blobs;
+mod certificates;
 mod commit_parts;
 mod connection;
 mod decode;
@@ -43,6 +44,7 @@ use self::transport::Dial;
 use self::url::Kind;
 use super::commit_rules::STATE_FORMAT;
 
+pub use self::certificates::{CertificateError, CertificateFiles};
 pub use self::durability::Durability;
 pub use self::opening::OpenError;
 pub use self::url::{RedisUrl, RedisUrlError};

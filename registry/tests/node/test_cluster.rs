@@ -307,6 +307,10 @@ fn alive(all: &Registrations) -> MembershipStatus {
 
 #[async_trait]
 impl Membership for MembershipHandle {
+    async fn members(&self) -> Result<Vec<Member>, StoreError> {
+        Ok(self.registrations()?.values().map(|(member, _)| member.clone()).collect())
+    }
+
     async fn enter(&self, me: &Member) -> Result<MembershipStatus, StoreError> {
         let mut all = self.registrations()?;
         let mut processes = self.members.processes.lock().unwrap();

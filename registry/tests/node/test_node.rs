@@ -184,6 +184,7 @@ impl TestNode {
                 protocol_version: abide_registry::protocol::PROTOCOL_VERSION,
                 handshake_version: abide_registry::protocol::HANDSHAKE_VERSION,
                 live_directory_version: abide_registry::protocol::LIVE_DIRECTORY_VERSION,
+                cookie: None,
                 ports: Vec::new(),
                 since: clock.now(),
                 lease_ms: u64::try_from(LEASE.as_millis()).unwrap(),

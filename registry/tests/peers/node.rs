@@ -10,7 +10,7 @@ use abide_actors::journal::Holder;
 use abide_registry::host::{HostMsg, RemoteCall};
 use abide_registry::member::ProcessId;
 use abide_registry::membership::{LinkState, Member, MemberState};
-use abide_registry::peers::{CallError, ClusterSecret, Mesh, MeshConfig, Peers};
+use abide_registry::peers::{CallError, ClusterSecret, ClusterSecrets, Mesh, MeshConfig, Peers};
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
@@ -135,8 +135,10 @@ async fn run(config: Config) {
     report(&Report::Listens(listener.local_addr().unwrap().to_string()));
     let (members, receiver) = watch::channel(Vec::new());
     let Config { name, process, secret, .. } = config;
-    let secret = secret.map(|secret| ClusterSecret::new(secret).unwrap());
-    let settings = MeshConfig { name, process, listener, secret, host, members: receiver };
+    let shown = secret.map(|secret| ClusterSecret::new(secret).unwrap());
+    let secrets = ClusterSecrets { shown, also: None };
+    let cookie = secrets.cookie(&[]).unwrap();
+    let settings = MeshConfig { name, process, listener, secrets, cookie, host, members: receiver };
     let cluster = Arc::new(Mesh::start(settings).await.unwrap());
     let mut links = cluster.links();
     tokio::spawn(async move {
@@ -232,6 +234,7 @@ fn member((node, process, address): PeerAddress) -> Member {
         protocol_version: abide_registry::protocol::PROTOCOL_VERSION,
         handshake_version: abide_registry::protocol::HANDSHAKE_VERSION,
         live_directory_version: abide_registry::protocol::LIVE_DIRECTORY_VERSION,
+        cookie: None,
         ports: Vec::new(),
         since: abide_conversation::Timestamp::default(),
         lease_ms: 5_000,

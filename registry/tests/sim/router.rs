@@ -27,7 +27,7 @@ const READ: Duration = Duration::from_millis(1_500);
 #[derive(Clone)]
 pub enum Place {
     Here(Rc<Live>),
-    There(Member),
+    There(Box<Member>),
 }
 
 type Failed = Outcome;
@@ -130,7 +130,7 @@ impl Node {
             return Ok(Place::Here(live));
         }
         if let Some(member) = self.cached(id) {
-            return Ok(Place::There(member));
+            return Ok(Place::There(Box::new(member)));
         }
         let found = self.world.exec.within(self.ms(DEADLINE), self.find(id, false)).await;
         let found = found.unwrap_or(Err(Outcome::Unavailable("its holder cannot be reached")))?;
@@ -175,9 +175,9 @@ impl Node {
                 }
                 Decision::HeldBy(member) => {
                     self.cache.borrow_mut().insert(id.clone(), member.holder.clone());
-                    return Ok(Some(Place::There(member)));
+                    return Ok(Some(Place::There(Box::new(member))));
                 }
-                Decision::PlaceOn(member) => return Ok(Some(Place::There(member))),
+                Decision::PlaceOn(member) => return Ok(Some(Place::There(Box::new(member)))),
                 Decision::NoNode => return Ok(None),
                 Decision::ConfirmDead(holder) => match self.is_dead(&holder).await {
                     Some(true) => confirmed_dead = Some(holder),

@@ -4,14 +4,17 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use abide_tests::client::{Answer, Client};
+use abide_tests::cluster::Plan;
 use abide_tests::deadline::poll;
 use abide_tests::tool_server::ToolServer;
 use futures::future::join_all;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::agents::{calls_once, http};
-use crate::three_nodes::{start_three, wait_until_all_up};
+use crate::ABIDE;
+use crate::agents::{calls_once, http, human};
+use crate::cluster_state::wait_until_connected;
+use crate::three_nodes::{start_cluster, start_three, wait_until_all_up};
 
 const CLIENTS: usize = 6;
 
@@ -109,4 +112,35 @@ async fn a_rolling_restart_under_load_fails_nothing_that_one_retry_would_not_sav
     let attempts = tools.requests.all().into_iter().map(|run| run.body["attempt"].clone());
     assert!(attempts.into_iter().all(|attempt| attempt == 1), "a drain cut a tool off");
     cluster.evidence(&[&tools]).await.assert_no_violations();
+}
+
+/// Accept the new secret, show it, forget the old one: in each of the three restarts nodes of two steps
+/// work together.
+#[tokio::test]
+async fn three_rolling_restarts_change_the_secret() {
+    const OLD: &str = "the secret that the cluster was started with";
+    const NEW: &str = "the secret that the cluster is to have in the end";
+    let mut cluster = start_cluster(Plan::new(ABIDE).with_secret(OLD)).await;
+    cluster.client(0).define("a", &calls_once(vec![human("ask")])).await;
+    for (step, (shown, also)) in [(OLD, NEW), (NEW, OLD), (NEW, "")].into_iter().enumerate() {
+        for node in 0..3 {
+            cluster.set_env(node, "ABIDE_CLUSTER_SECRET", shown);
+            cluster.set_env(node, "ABIDE_CLUSTER_SECRET_ALSO", also);
+            cluster.terminate(node).await;
+            cluster.restart(node).await;
+            wait_until_connected(&cluster).await;
+            for held_by in 0..3 {
+                let id = format!("c-{step}-{node}-{held_by}");
+                let other = cluster.client((held_by + 1) % 3);
+                cluster.client(held_by).send_message(&id, "a", "go").await;
+                cluster.client(held_by).wait_for_pending(&id, "ask", "elicitation").await;
+                other.resolve(&id, "ask", json!({"result": 1})).await.expect(200);
+                other.wait_until_settled(&id, 1).await;
+            }
+        }
+    }
+    for node in 0..3 {
+        assert!(!cluster.log(node).contains("peer rejected"), "{}", cluster.log(node));
+    }
+    cluster.evidence(&[]).await.assert_no_violations();
 }

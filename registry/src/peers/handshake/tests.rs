@@ -6,7 +6,8 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio_rustls::{TlsAcceptor, client};
 use tokio_util::task::AbortOnDropHandle;
 
-use super::super::secret::{ClusterSecret, MIN_SECRET_CHARS};
+use super::super::keys::derive_cookie;
+use super::super::secret::{ClusterSecret, ClusterSecrets, MIN_SECRET_CHARS};
 use super::*;
 
 /// A listening node.
@@ -19,7 +20,10 @@ struct Listener {
 
 impl Listener {
     async fn start(name: &str, secret: &str) -> Self {
-        let handshake = handshake(name, secret);
+        Self::start_with(handshake(name, secret)).await
+    }
+
+    async fn start_with(handshake: Arc<Handshake>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap().to_string();
         let (sender, events) = unbounded_channel();
@@ -50,20 +54,28 @@ impl Listener {
     }
 }
 
-/// Derives the keys from this text, which the tests need not write out in full length.
-fn keys(secret: &str) -> Keys {
-    let secret = ClusterSecret::new(secret.repeat(MIN_SECRET_CHARS)).unwrap();
-    Keys::derive(Some(&secret)).unwrap()
+/// The secret of this text, which the tests need not write out in full length.
+fn secret(text: &str) -> ClusterSecret {
+    ClusterSecret::new(text.repeat(MIN_SECRET_CHARS)).unwrap()
+}
+
+fn keys(shown: &str, also: Option<&str>) -> Keys {
+    let secrets = ClusterSecrets { shown: Some(secret(shown)), also: also.map(secret) };
+    Keys::derive(&secrets).unwrap()
 }
 
 fn handshake(name: &str, secret: &str) -> Arc<Handshake> {
-    let keys = keys(secret);
+    handshake_with(name, keys(secret, None))
+}
+
+fn handshake_with(name: &str, keys: Keys) -> Arc<Handshake> {
     let (name, process) = (NodeName::new(name), ProcessId::new(format!("p-{name}")));
     let has_legacy_members = AtomicBool::new(false);
     Arc::new(Handshake {
         name,
         process,
         keys,
+        cookie: "cookie".to_owned(),
         has_legacy_members,
         rejections: RejectionLog::default(),
     })
@@ -106,6 +118,29 @@ async fn a_peer_with_another_secret_is_not_accepted() {
     let mut b = Listener::start("b", "secret").await;
     assert_eq!(handshake("a", "other").dial(&b.target()).await.err(), Some(DialError::Unreachable));
     assert!(b.accepted_before(&handshake("z", "secret")).await.is_empty());
+}
+
+/// The three rolling restarts that change a secret: at any time there are nodes of two neighbouring
+/// steps, and each of them dials each.
+#[tokio::test]
+async fn neighbouring_steps_of_a_change_of_the_secret_connect() {
+    let steps = [("old", None), ("old", Some("new")), ("new", Some("old")), ("new", None)];
+    for (at, (shown, also)) in steps.into_iter().enumerate() {
+        let mut listener = Listener::start_with(handshake_with("b", keys(shown, also))).await;
+        for (dialled_from, (shown, also)) in steps.into_iter().enumerate() {
+            let dialler = handshake_with("a", keys(shown, also));
+            let outcome = dialler.dial(&listener.target()).await.map(|_| ());
+            // The last step has forgotten what the first one shows, and only that.
+            let accepted = match (dialled_from, at) {
+                (0 | 1, 3) | (2 | 3, 0) => Err(DialError::Unreachable),
+                _ => Ok(()),
+            };
+            assert_eq!(outcome, accepted, "{dialled_from} dials {at}");
+            if outcome.is_ok() {
+                assert!(listener.events.recv().await.is_some());
+            }
+        }
+    }
 }
 
 #[tokio::test]
@@ -162,7 +197,7 @@ async fn a_node_of_another_wire_version_is_refused_by_both() {
         let acceptor = TlsAcceptor::from(newer.keys.acceptor.clone());
         let mut stream = acceptor.accept(tcp).await.unwrap();
         let proofs = Proofs::new(&newer.keys.proof_key, stream.get_ref().1).unwrap();
-        assert_eq!(proofs.listen(&mut stream).await.unwrap(), Verdict::Proved);
+        assert_eq!(Proofs::listen(&[proofs], &mut stream).await.unwrap(), Verdict::Proved);
         Hello::receive(&mut stream).await.unwrap();
         Hello { protocol_version: PROTOCOL_VERSION + 1, ..newer.hello() }
             .send(&mut stream)
@@ -202,7 +237,7 @@ async fn a_hello_that_is_too_long_or_no_hello_ends_the_connection() {
 
 #[tokio::test]
 async fn the_listener_of_the_library_accepts_nobody_even_with_the_key() {
-    let keys = keys("secret");
+    let keys = keys("secret", None);
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let tcp = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
     let (accepted, _) = listener.accept().await.unwrap();
@@ -214,10 +249,13 @@ async fn the_listener_of_the_library_accepts_nobody_even_with_the_key() {
 
 #[test]
 fn equal_secrets_give_equal_keys_and_different_secrets_different_ones() {
-    let derived =
-        |keys: Keys| [keys.cookie, keys.proof_key.map(|byte| format!("{byte:02x}")).concat()];
-    let (one, again) = (derived(keys("secret")), derived(keys("secret")));
-    let (other, none) = (derived(keys("secre")), derived(Keys::derive(None).unwrap()));
+    let derived = |shown: Option<ClusterSecret>| {
+        let cookie = derive_cookie(shown.as_ref()).unwrap();
+        let keys = Keys::derive(&ClusterSecrets { shown, also: None }).unwrap();
+        [cookie, keys.proof_key.map(|byte| format!("{byte:02x}")).concat()]
+    };
+    let (one, again) = (derived(Some(secret("secret"))), derived(Some(secret("secret"))));
+    let (other, none) = (derived(Some(secret("secre"))), derived(None));
     assert_eq!(one, again);
     for part in 0..2 {
         assert_ne!(one[part], other[part]);

@@ -223,7 +223,11 @@ impl Connection {
             }
             Kind::Cluster => {
                 let hosts = url.hosts().iter().map(|host| url.server(host));
-                let client = ClusterClientBuilder::new(hosts.collect::<RedisResult<Vec<_>>>()?)
+                let mut client = ClusterClientBuilder::new(hosts.collect::<RedisResult<Vec<_>>>()?);
+                if let Some(certificates) = url.certificates()? {
+                    client = client.certs(certificates);
+                }
+                let client = client
                     .retries(MAX_REDIRECTS)
                     .min_retry_wait(REDIRECT_WAIT_MS.0)
                     .max_retry_wait(REDIRECT_WAIT_MS.1)

@@ -3,10 +3,12 @@
 use abide_actors::journal::{Holder, StoreError};
 use abide_conversation::Timestamp;
 use async_trait::async_trait;
+use redis::cmd;
 
 use super::Redis;
 use super::decode;
 use super::error::refused;
+use super::keys::Tag;
 use super::scripts::MemberList;
 use crate::membership::{Member, Membership, MembershipStatus, ObservedMember};
 
@@ -20,6 +22,13 @@ use crate::membership::{Member, Membership, MembershipStatus, ObservedMember};
 /// another process has taken stays out as long as that one lives.
 #[async_trait]
 impl Membership for Redis {
+    async fn members(&self) -> Result<Vec<Member>, StoreError> {
+        let mut command = cmd("HVALS");
+        command.arg(Tag::Members.key("members"));
+        let rows: Vec<Vec<u8>> = self.query(Tag::Members, command).await?;
+        rows.iter().map(|row| decode::parse("a member", row)).collect()
+    }
+
     async fn enter(&self, me: &Member) -> Result<MembershipStatus, StoreError> {
         to_status(self.enter_by_script(me).await?)
     }

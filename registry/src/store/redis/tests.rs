@@ -1,6 +1,7 @@
 //! The store against servers that the tests start.
 #![allow(clippy::unwrap_used)]
 
+mod access;
 mod cluster;
 mod costs;
 mod durability;

@@ -2,9 +2,14 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
 
 use redis::io::tcp::TcpSettings;
-use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisConnectionInfo};
+use redis::{
+    ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisConnectionInfo, TlsCertificates,
+};
+
+use super::certificates::{CertificateError, CertificateFiles};
 
 /// The port of a server that names none.
 const DEFAULT_PORT: u16 = 6379;
@@ -21,6 +26,7 @@ pub struct RedisUrl {
     hosts: Vec<Host>,
     pub(super) kind: Kind,
     db: i64,
+    certificates: Option<Arc<CertificateFiles>>,
 }
 
 /// The kind of servers at the hosts.
@@ -68,6 +74,23 @@ impl RedisUrl {
         self.hosts.iter().map(|host| host.port).chain(server)
     }
 
+    /// The same servers, with these certificates. They are read once now, and again for each new
+    /// connection, so that they may be renewed in place.
+    pub fn with_certificates(mut self, files: CertificateFiles) -> Result<Self, CertificateError> {
+        if !self.tls {
+            return Err(CertificateError::NoTls);
+        }
+        files.check()?;
+        self.certificates = Some(Arc::new(files));
+        Ok(self)
+    }
+
+    /// The certificates for a connection; `None` if the machine's own are enough.
+    pub(super) fn certificates(&self) -> redis::RedisResult<Option<TlsCertificates>> {
+        let files = self.certificates.as_ref().map(|files| files.read());
+        files.transpose().map_err(|error| std::io::Error::other(error).into())
+    }
+
     pub(super) fn hosts(&self) -> &[Host] {
         &self.hosts
     }
@@ -97,7 +120,14 @@ impl RedisUrl {
             settings = settings.set_password(password);
         }
         let tcp = TcpSettings::default().set_nodelay(true);
-        Ok(address.into_connection_info()?.set_redis_settings(settings).set_tcp_settings(tcp))
+        let info = match self.certificates()? {
+            Some(certificates) => {
+                let client = redis::Client::build_with_tls(address, certificates)?;
+                client.get_connection_info().clone()
+            }
+            None => address.into_connection_info()?,
+        };
+        Ok(info.set_redis_settings(settings).set_tcp_settings(tcp))
     }
 
     fn with_path(mut self, path: Option<&str>) -> Result<Self, RedisUrlError> {
@@ -156,7 +186,7 @@ impl FromStr for RedisUrl {
         if kind == Kind::Single && hosts.len() > 1 {
             return Err(RedisUrlError::Host);
         }
-        Self { tls, user, password, hosts, kind, db: 0 }.with_path(path)
+        Self { tls, user, password, hosts, kind, db: 0, certificates: None }.with_path(path)
     }
 }
 

@@ -37,7 +37,7 @@ fn ports(workload: &Workload<'_>, config: &Config, mistakes: &mut Mistakes) {
     let shared = matches!(config.store, StoreUrl::Redis(_));
     let listens = [
         ("public", Some(config.listen)),
-        ("admin", Some(config.admin_listen)),
+        ("admin", config.admin_listen.tcp()),
         ("cluster", shared.then_some(config.cluster_listen)),
     ];
     for (name, address) in listens {
