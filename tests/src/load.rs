@@ -17,6 +17,7 @@ mod full_store;
 mod idle_conversations;
 mod journals;
 mod long_conversations;
+mod long_journal;
 mod model_server;
 mod node;
 mod node_group;
@@ -115,6 +116,11 @@ pub struct Load {
     /// Measures the cost of a step in conversations of 10, 1,000 and 100,000 events
     #[arg(long, conflicts_with_all = ["url", "park", "nodes"])]
     long: bool,
+    /// Loads a conversation with a journal of N MB while others are sent messages; with --nodes,
+    /// over a Redis
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=4_000),
+        conflicts_with_all = ["url", "park", "long"])]
+    long_journal: Option<u32>,
     /// Lets N models stream at once, a hundred tokens per second each
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=5_000),
         conflicts_with_all = ["url", "park", "nodes"])]
@@ -181,6 +187,9 @@ pub async fn run(load: Load) -> Result<String, LoadError> {
     }
     if load.long {
         return Ok(long_conversations::run(&load, dir.path()).await?.to_string());
+    }
+    if let Some(megabytes) = load.long_journal {
+        return Ok(long_journal::run(&load, megabytes, dir.path()).await?.to_string());
     }
     if let Some(count) = load.speakers {
         return Ok(streaming_models::run(&load, count, dir.path()).await?.to_string());
@@ -252,6 +261,7 @@ mod tests {
         assert!(parses("load --bare --nodes 1 --rounds 9"));
         assert!(parses("load --against abide --nodes 1"));
         assert!(parses("load --journals 4 --concurrency 256"));
+        assert!(parses("load --long-journal 1000 --nodes 1"));
         assert!(parses("load --url http://127.0.0.1:8080/ --admin localhost:9090"));
         for line in [
             "load --conversations 0",
@@ -261,6 +271,7 @@ mod tests {
             "load --park 0",
             "load --streams 0",
             "load --scale --nodes 3",
+            "load --long-journal 0",
             "load --redis redis://127.0.0.1:6379",
             "load --journals 0",
             "load --journals 2 --nodes 1",

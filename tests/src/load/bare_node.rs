@@ -134,16 +134,7 @@ pub(super) fn commits() -> Result<Vec<Commit>, LoadError> {
         let after = state.pending_calls();
         let closed =
             before.iter().filter(|open| !after.iter().any(|it| it.call_id == open.call_id));
-        let summary = ConversationSummary {
-            agent: state.agent.clone().ok_or_else(|| LoadError("no agent".to_owned()))?,
-            status: state.status(),
-            last_seq: state.seq,
-            created_at: state.created_at.unwrap_or_default(),
-            metadata: state.metadata.clone(),
-            participants: Default::default(),
-            alarm: state.alarm(),
-            active: !wanted(&state).is_empty(),
-        };
+        let summary = summary(&state)?;
         commits.push(Commit {
             closed: closed
                 .map(|open| ClosedSuspension {
@@ -158,6 +149,20 @@ pub(super) fn commits() -> Result<Vec<Commit>, LoadError> {
         remaining = rest;
     }
     Ok(commits)
+}
+
+/// What the store knows of a conversation in this state.
+pub(super) fn summary(state: &State) -> Result<ConversationSummary, LoadError> {
+    Ok(ConversationSummary {
+        agent: state.agent.clone().ok_or_else(|| LoadError("no agent".to_owned()))?,
+        status: state.status(),
+        last_seq: state.seq,
+        created_at: state.created_at.unwrap_or_default(),
+        metadata: state.metadata.clone(),
+        participants: Default::default(),
+        alarm: state.alarm(),
+        active: !wanted(state).is_empty(),
+    })
 }
 
 impl Bare {

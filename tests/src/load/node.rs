@@ -139,11 +139,20 @@ impl Node {
 
     /// Its resident memory in kB.
     pub(super) fn resident_kb(&self) -> Result<u64, LoadError> {
+        self.memory_kb("VmRSS")
+    }
+
+    /// The peak of its resident memory in kB.
+    pub(super) fn peak_kb(&self) -> Result<u64, LoadError> {
+        self.memory_kb("VmHWM")
+    }
+
+    fn memory_kb(&self, field: &str) -> Result<u64, LoadError> {
         let path = format!("/proc/{}/status", self.pid()?);
         let status = std::fs::read_to_string(&path).map_err(|error| load_error(&path, error))?;
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        let line = status.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
         let kb = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse().ok());
-        kb.ok_or_else(|| LoadError(format!("{path}: has no VmRSS")))
+        kb.ok_or_else(|| LoadError(format!("{path}: has no {field}")))
     }
 
     /// The processor time of its threads, in the kernel and in user mode. Unlike elapsed time, it

@@ -9,6 +9,7 @@ use super::idle_conversations::IdleMeasurement;
 use super::idle_conversations::over_redis::{MemoryUse, SharedMeasurement};
 use super::journals::JournalsMeasurement;
 use super::long_conversations::LongMeasurement;
+use super::long_journal::JournalMeasurement;
 use super::model_server::TOKEN_INTERVAL;
 use super::open_streams::{DELTAS_PER_BURST, StreamsMeasurement};
 use super::parallel_tools::ParallelMeasurement;
@@ -200,6 +201,26 @@ impl Report {
             row("memory a step leaves behind", format!("{grown_kb:.1} kB"));
         }
         report
+    }
+
+    pub(super) fn of_long_journal(load: &Load, measured: &JournalMeasurement) -> Self {
+        let JournalMeasurement { megabytes, opened_after, peak_kb, quiet, meanwhile } = measured;
+        let store = if load.nodes.is_some() { "Redis" } else { "embedded" };
+        let largest = |sorted: &[Duration]| ms(sorted.last().copied().unwrap_or_default());
+        let others = |sorted: &[Duration]| {
+            format!("{} / {} of {}", both(sorted), largest(sorted), sorted.len())
+        };
+        Self::of([
+            ("journal, no cached state", format!("{megabytes} MB")),
+            ("store", store.to_owned()),
+            ("durability", load.durability.to_string()),
+            ("message → 202, its conversation is loaded", ms(*opened_after)),
+            ("the node's peak memory before / after", {
+                format!("{} / {} MB", peak_kb[0] >> 10, peak_kb[1] >> 10)
+            }),
+            ("message to another, alone, p50 / p99 / longest", others(quiet)),
+            ("message to another, meanwhile, p50 / p99 / longest", others(meanwhile)),
+        ])
     }
 
     pub(super) fn of_streaming_models(load: &Load, measured: &StreamingMeasurement) -> Self {
