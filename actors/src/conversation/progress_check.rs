@@ -78,6 +78,7 @@ impl ProgressCheck {
             | EventData::DecisionRemembered(_)
             | EventData::DecisionRevoked(_)
             | EventData::Updated(_)
+            | EventData::Operated(_)
             | EventData::Unknown(_) => false,
         }
     }

@@ -31,7 +31,13 @@ fn id(id: &str) -> Scoped<ConversationId> {
 
 fn fail(call: &str) -> Request {
     let (call, by) = (CallId::new(call), Principal::new("operator"));
-    Request::FailCall(FailCallRequest { call, by, error: "given up".to_owned() })
+    Request::FailCall(FailCallRequest {
+        call,
+        by,
+        identity: None,
+        reason: None,
+        error: "given up".to_owned(),
+    })
 }
 
 fn suspended(data: &EventData) -> bool {
