@@ -257,7 +257,7 @@ mod tests {
     #[test]
     fn the_hash_of_an_entry_never_changes() {
         let first = &chain()[0];
-        let json = r#"{"at":"2030-03-17T17:46:40Z","by":"operator","level":"metadata","operation":"agent.put","previous":"0000000000000000000000000000000000000000000000000000000000000000","seq":1,"target":"a","tenant":"default"}"#;
+        let json = r#"{"at":"2030-03-17T17:46:40.000Z","by":"operator","level":"metadata","operation":"agent.put","previous":"0000000000000000000000000000000000000000000000000000000000000000","seq":1,"target":"a","tenant":"default"}"#;
         let digest = Sha256::digest(json);
         let hex: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
         assert_eq!(first.hash(), hex);

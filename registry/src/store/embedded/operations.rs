@@ -86,6 +86,9 @@ fn encoded(effect: Effect) -> Result<Option<Write>, StoreError> {
 /// changed nothing.
 pub(super) fn apply(tables: &mut OpenTables<'_>, operate: &Operate) -> Result<Outcome, Error> {
     let answer = match &operate.effect {
+        Some(effect) if operate.needs_target && !has_target(tables, effect)? => {
+            return Ok(Ok(false));
+        }
         Some(effect) => match tables.apply(effect)? {
             Ok(answer) => answer,
             Err(refused) => return Ok(Err(refused)),
@@ -97,6 +100,19 @@ pub(super) fn apply(tables: &mut OpenTables<'_>, operate: &Operate) -> Result<Ou
         *operate.entry.lock().unwrap_or_else(PoisonError::into_inner) = Some(entry);
     }
     Ok(Ok(answer))
+}
+
+/// Whether the effect finds what it changes, where it would write something even if it did not.
+fn has_target(tables: &mut OpenTables<'_>, effect: &Write) -> Result<bool, Error> {
+    match effect {
+        Write::DeleteAgent { name, .. } => {
+            Ok(tables.of(name)?.agents.get(name.as_str())?.is_some())
+        }
+        Write::SetDecision { agent, id, .. } => {
+            Ok(tables.decisions.get((agent.as_str(), id.as_str()))?.is_some())
+        }
+        _ => Ok(true),
+    }
 }
 
 /// Writes the entry into its chains. Returns that of the cluster.

@@ -132,15 +132,15 @@ pub(super) struct OpenTables<'t> {
     responses: Table<'t, (&'static str, &'static str), &'static [u8]>,
     expiries: Table<'t, (Nanos, &'static str, &'static str), ()>,
     revisions: Table<'t, &'static str, &'static [u8]>,
-    decisions: Table<'t, (&'static str, &'static str), &'static [u8]>,
+    pub(super) decisions: Table<'t, (&'static str, &'static str), &'static [u8]>,
     audit: Audit<'t>,
 }
 
 /// The tables that each tenant has of its own, because they are listed.
-struct TenantTables<'t> {
+pub(super) struct TenantTables<'t> {
     heads: Table<'t, &'static str, &'static [u8]>,
     inbox: Table<'t, (Nanos, &'static str, &'static str, u32), &'static [u8]>,
-    agents: Table<'t, &'static str, &'static str>,
+    pub(super) agents: Table<'t, &'static str, &'static str>,
 }
 
 impl<'t> OpenTables<'t> {
@@ -163,7 +163,7 @@ impl<'t> OpenTables<'t> {
     }
 
     /// The tables of the tenant of this id.
-    fn of<N>(&mut self, id: &Scoped<N>) -> Result<&mut TenantTables<'t>, Error> {
+    pub(super) fn of<N>(&mut self, id: &Scoped<N>) -> Result<&mut TenantTables<'t>, Error> {
         let tenant = id.tenant();
         Ok(match self.of_tenants.entry(tenant) {
             Entry::Occupied(open) => open.into_mut(),
