@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use abide_conversation::command::{ChildEnded, Create, IfBusy, ResolutionAnswer};
-use abide_conversation::event::AnswerFormat;
+use abide_conversation::event::{AnswerFormat, Operated};
 use abide_conversation::identity::{Identity, Participants};
 use abide_conversation::ids::{
     AgentName, CallId, ConversationId, DecisionId, Principal, Revision, TurnId,
@@ -149,6 +149,8 @@ pub enum Request {
     FailCall(FailCallRequest),
     /// `PATCH /v1/conversations/{id}`.
     Update(UpdateRequest),
+    /// An operator is about to do something about the conversation, whose journal is to have it.
+    Operate(Operated),
 }
 
 /// What is to be written about a conversation.
@@ -166,6 +168,12 @@ pub struct UpdateRequest {
 pub struct FailCallRequest {
     pub call: CallId,
     pub by: Principal,
+    /// Who does it; absent if nobody was authenticated.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub identity: Option<Arc<Identity>>,
+    /// Why, for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
     /// The error that the model reads.
     pub error: String,
 }

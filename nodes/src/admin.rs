@@ -4,7 +4,9 @@
 mod actors;
 mod audit;
 mod blobs;
+mod operations;
 mod repair;
+mod repair_record;
 mod scoped_id;
 
 use std::sync::Arc;
@@ -34,6 +36,7 @@ use crate::http::extract::{Path, Query, limit};
 use crate::http::guard;
 use crate::http::host::AllowedHosts;
 use crate::http::{unknown_method, unknown_path};
+use crate::operations::{Act, Operations};
 use crate::problem::{Kind, Problem};
 use crate::readiness::ReadinessNotes;
 
@@ -45,6 +48,7 @@ const STORE_PROBE_TIMEOUT: Duration = Duration::from_secs(2);
 pub(crate) struct Admin {
     pub(crate) conversations: ConversationRouter,
     pub(crate) store: Arc<dyn Store>,
+    pub(crate) operations: Operations,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) metrics: Option<PrometheusHandle>,
     /// This node's state in the membership; set to `Draining`, it makes the node drain.
@@ -97,6 +101,7 @@ fn routes() -> DeclaredRouter<Admin> {
         .route(POST, "/admin/actors/{id}/kill", repair::kill)
         .route(GET, "/admin/alarms", alarms)
         .route(GET, "/admin/audit/{id}", audit::list)
+        .route(GET, "/admin/operations", operations::list)
         .route(DELETE, "/admin/blobs/{id}", blobs::delete)
         .route(POST, "/admin/nodes/{node}/drain", drain)
         .route(POST, "/admin/nodes/{node}/declare-dead", declare_dead)
@@ -183,10 +188,11 @@ async fn alarms(
 }
 
 async fn drain(
-    _: Allowed<Operate>,
+    allowed: Allowed<Operate>,
     State(admin): State<Admin>,
     Path(node): Path<NodeName>,
 ) -> Result<StatusCode, Problem> {
+    record(&admin, &allowed, "node.drain", &node).await?;
     if node == admin.conversations.cluster().view().me.node {
         begin_drain(&admin.state);
     } else if !admin.conversations.drain_node(&node).await? {
@@ -205,10 +211,23 @@ async fn declare_dead(
         let detail = "a node that answers is not dead: drain it";
         return Err(Problem::new(Kind::Conflict, detail));
     }
-    let by = allowed.operator();
-    tracing::info!(%node, %by, "node declared dead by an operator");
+    record(&admin, &allowed, "node.declare_dead", &node).await?;
     match admin.conversations.declare_node_dead(&node).await? {
         Some(dead) => Ok(Json(json!({"node": dead.node, "incarnation": dead.incarnation}))),
         None => Err(Problem::not_found("node")),
     }
+}
+
+/// Writes the entry of something that is about to be done to a member of the cluster.
+async fn record(
+    admin: &Admin,
+    allowed: &Allowed<Operate>,
+    operation: &'static str,
+    node: &NodeName,
+) -> Result<(), Problem> {
+    let view = admin.conversations.cluster().fresh_view().await;
+    if *node != view.me.node && view.named(node).is_none() {
+        return Err(Problem::not_found("node"));
+    }
+    admin.operations.record(Act::of_operator(allowed, operation, node.as_str())).await
 }

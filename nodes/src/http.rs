@@ -40,6 +40,7 @@ use crate::access::permission::Known;
 use crate::access::routes::{DeclaredApi, declared_routes};
 use crate::access::{AccessControl, Allowed, CallerConversations};
 use crate::config::Origin;
+use crate::operations::Operations;
 pub(crate) use crate::problem;
 use crate::telemetry::measure;
 use body_budget::BodyBudget;
@@ -61,6 +62,7 @@ pub(crate) struct ApiDeps {
     pub(crate) conversations: CallerConversations,
     pub(crate) catalog: Arc<AgentCatalog>,
     pub(crate) store: Arc<dyn Store>,
+    pub(crate) operations: Operations,
     pub(crate) hub: Hub,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) allowed_hosts: AllowedHosts,

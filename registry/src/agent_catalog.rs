@@ -56,6 +56,30 @@ impl AgentCatalog {
         Ok(is_new)
     }
 
+    /// The form in which a definition is stored.
+    pub fn stored(definition: &Definition) -> StoredAgent {
+        stored(definition)
+    }
+
+    /// Caches a definition that was [stored](Self::stored): only then, because a turn must not begin
+    /// under a revision that the store may lose.
+    pub fn note_stored(&self, tenant: &Tenant, definition: Definition) {
+        self.cache(tenant, Arc::new(definition));
+    }
+
+    /// What replaces a decision of the agent that is revoked; `None` if no such decision applies. It
+    /// stays as an expired one: a conversation that died while it remembered it will do so again.
+    pub async fn expired(
+        &self,
+        agent: &Scoped<AgentName>,
+        decision: &DecisionId,
+    ) -> Result<Option<RememberedDecision>, StoreError> {
+        let now = self.clock.now();
+        let mut decisions = self.store.decisions(agent).await?.into_iter();
+        let live = decisions.find(|found| found.id == *decision && now < found.expires_at);
+        Ok(live.map(|live| RememberedDecision { expires_at: now, ..live }))
+    }
+
     /// Makes a definition the newest of its name in the tenant if `newest` is that until then, or `None` and the
     /// name has none. Returns whether that was so.
     pub async fn put_if(
@@ -162,21 +186,6 @@ impl Agents for AgentCatalog {
     ) -> Result<Vec<RememberedDecision>, StoreError> {
         self.store.decisions(agent).await
     }
-
-    async fn revoke(
-        &self,
-        agent: &Scoped<AgentName>,
-        decision: &DecisionId,
-    ) -> Result<bool, StoreError> {
-        let now = self.clock.now();
-        let mut decisions = self.store.decisions(agent).await?.into_iter();
-        let live = decisions.find(|found| found.id == *decision && now < found.expires_at);
-        let Some(live) = live else { return Ok(false) };
-        // It stays as an expired one: a conversation that died while it remembered it will do so
-        // again.
-        let expired = RememberedDecision { expires_at: now, ..live };
-        self.store.set_decision(agent, decision, Some(&expired)).await
-    }
 }
 
 /// A definition as it is stored.
@@ -229,10 +238,11 @@ mod tests {
             expires_at: Timestamp::from_second(60).unwrap(),
         };
         catalog.remember(&agent, &decision).await.unwrap();
-        assert_eq!(catalog.revoke(&agent, &decision.id).await, Ok(true));
+        let expired = catalog.expired(&agent, &decision.id).await.unwrap().unwrap();
+        catalog.store.set_decision(&agent, &expired.id, Some(&expired)).await.unwrap();
         catalog.remember(&agent, &decision).await.unwrap();
         let decisions = catalog.decisions(&agent).await.unwrap();
         assert!(decisions.iter().all(|decision| decision.expires_at <= FixedClock.now()));
-        assert_eq!(catalog.revoke(&agent, &decision.id).await, Ok(false));
+        assert_eq!(catalog.expired(&agent, &decision.id).await, Ok(None));
     }
 }

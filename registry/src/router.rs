@@ -328,6 +328,7 @@ impl ConversationRouter {
             | Request::RevokeDecision(_)
             | Request::FailCall(_)
             | Request::Update(_)
+            | Request::Operate(_)
             | Request::Delete => false,
         };
         let known = self.table.get(id).is_some() || self.remote_holder(id).is_some();
@@ -397,6 +398,7 @@ fn is_repeatable(request: &Request) -> bool {
         | Request::RevokeDecision(_)
         | Request::FailCall(_)
         | Request::Update(_)
+        | Request::Operate(_)
         | Request::Delete => false,
     }
 }

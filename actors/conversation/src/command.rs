@@ -11,7 +11,7 @@ use crate::approval::{ApprovalPolicy, SubjectId};
 use crate::elicitation::InputRequest;
 use crate::event::{
     AddedContext, AnswerFormat, CallKind, ContextReduced, EffectiveArgs, Event, Executor, Intent,
-    OnInterrupt, Summarized, Todo,
+    OnInterrupt, Operated, Summarized, Todo,
 };
 use crate::fork::Fork;
 use crate::identity::{Identity, Participants};
@@ -102,6 +102,8 @@ pub enum Action {
     RevokeDecision(DecisionId),
     /// Replaces what is written about the conversation.
     Update(Update),
+    /// An operator is about to do something about the conversation.
+    Operate(Operated),
 }
 
 /// Creates the conversation.
@@ -378,6 +380,9 @@ pub struct ClientMissing {
 pub struct FailCall {
     pub call: CallId,
     pub by: Principal,
+    pub identity: Option<Arc<Identity>>,
+    /// Why, for people.
+    pub reason: Option<String>,
     pub error: String,
 }
 

@@ -6,6 +6,7 @@ mod context;
 mod decision;
 mod decode;
 mod hook;
+mod operated;
 mod stored_tool_call;
 mod updated;
 mod visible;
@@ -36,6 +37,7 @@ pub use context::{ContextReduced, ReductionReason, Summarized, SummaryFailed};
 pub use decision::{DecisionPublished, DecisionRemembered, DecisionRevoked};
 pub use decode::Unknown;
 pub use hook::{AddedContext, ContextAdded, MessageRefused};
+pub use operated::Operated;
 use stored_tool_call::StoredToolCall;
 pub use updated::Updated;
 pub use visible::Visible;
@@ -95,6 +97,7 @@ pub enum EventData {
     DecisionPublished(DecisionPublished),
     DecisionRevoked(DecisionRevoked),
     Updated(Updated),
+    Operated(Operated),
     /// An event of a type that only newer programs know.
     #[serde(skip)]
     Unknown(Unknown),

@@ -76,6 +76,7 @@ pub fn evolve(state: &mut State, event: &Event) {
             state.unpublished.remove(decision_id);
         }
         EventData::Updated(updated) => update(state, updated),
+        EventData::Operated(_) => {}
         EventData::Unknown(_) => state.has_unknown_events = true,
     }
 }

@@ -75,6 +75,7 @@ impl LiveConversation {
             | Request::Abandon(_)
             | Request::FailCall(_)
             | Request::Update(_)
+            | Request::Operate(_)
             | Request::RevokeDecision(_) => return None,
         };
         let is_unlisted = mcp::may_list(&definition, tool)

@@ -129,6 +129,7 @@ impl LiveConversation {
             }
             Request::FailCall(fail) => fail_call(fail),
             Request::Update(update) => self.update(update, access)?,
+            Request::Operate(operated) => propose(Action::Operate(operated), |_| Reply::Noted),
             Request::RevokeDecision(id) => propose(Action::RevokeDecision(id), |_| Reply::Revoked),
             Request::Dispatch(dispatch) => {
                 return Err(RequestError::ToolNotFound(dispatch.tool).into());
@@ -306,9 +307,10 @@ fn merge_patch(object: &Map<String, Value>, patch: Map<String, Value>) -> Map<St
 }
 
 fn fail_call(request: FailCallRequest) -> Proposal {
-    let FailCallRequest { call, by, error } = request;
+    let FailCallRequest { call, by, identity, reason, error } = request;
     let failed = call.clone();
-    propose(Action::FailCall(command::FailCall { call, by, error }), move |events| {
+    let action = Action::FailCall(command::FailCall { call, by, identity, reason, error });
+    propose(action, move |events| {
         let closes = |event: &Event| match &event.data {
             EventData::ToolResult(result) => result.call_id == failed,
             EventData::DispatchFinished(done) => done.call_id == failed,

@@ -95,6 +95,8 @@ permissions! {
     Operate = "operate", OneOf(&[Operator], None);
     /// What was sent to models.
     ReadAudit = "read_audit", OneOf(&[Auditor], None);
+    /// What operators and administrators did.
+    ReadOperations = "read_operations", OneOf(&[Operator, Auditor], None);
     DeleteBlobs = "delete_blobs", OneOf(&[Operator, TenantAdmin], None);
 }
 

@@ -233,6 +233,7 @@ fn payloads(event: &Event) -> Vec<Payload> {
         }],
         EventData::PhaseChanged(changed) => vec![Payload::PhaseChanged { phase: changed.phase }],
         EventData::Created(_)
+        | EventData::Operated(_)
         | EventData::UserMsg(_)
         | EventData::ToolCall(_)
         | EventData::Resolution(_)

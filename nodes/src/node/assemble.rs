@@ -35,6 +35,7 @@ use crate::config::{AdminAddress, Config};
 use crate::http::body_budget::BodyBudget;
 use crate::http::host::AllowedHosts;
 use crate::http::{self, Api, ApiDeps};
+use crate::operations::Operations;
 use crate::readiness::ReadinessNotes;
 use crate::server::{Listener, UnixSocket};
 use crate::start_error::StartError;
@@ -115,9 +116,11 @@ impl Blueprint {
         );
         let agent_seeder = AbortOnDropHandle::new(tokio::spawn(restore));
         let metrics_upkeep = metrics.clone().map(telemetry::upkeep);
+        let operations = Operations::new(store.clone(), clock.clone(), config.audit_level);
         let operators_api = Admin {
             conversations: runtime.conversations.clone(),
             store: store.clone(),
+            operations: operations.clone(),
             clock: clock.clone(),
             metrics,
             state: runtime.state.clone(),
@@ -130,6 +133,7 @@ impl Blueprint {
             conversations: CallerConversations::new(runtime.conversations.clone()),
             catalog,
             store,
+            operations,
             hub: runtime.hub.clone(),
             clock,
             workspaces,

@@ -55,7 +55,7 @@ const PUBLIC: [(&str, &str); 29] = [
 ];
 
 /// The operations of the operators' API, as their router lists them.
-const ADMIN: [(&str, &str, &str); 17] = [
+const ADMIN: [(&str, &str, &str); 18] = [
     ("GET", "/healthz", "aaaaaaaaa"),
     ("GET", "/readyz", "aaaaaaaaa"),
     ("GET", "/metrics", "ffffffffa"),
@@ -70,6 +70,7 @@ const ADMIN: [(&str, &str, &str); 17] = [
     ("POST", "/admin/actors/{id}/kill", "ffffffffa"),
     ("GET", "/admin/alarms", "ffffffffa"),
     ("GET", "/admin/audit/{id}", "fffffffaf"),
+    ("GET", "/admin/operations", "fffffffaa"),
     ("DELETE", "/admin/blobs/{id}", "ffffffafa"),
     ("POST", "/admin/nodes/{node}/drain", "ffffffffa"),
     ("POST", "/admin/nodes/{node}/declare-dead", "ffffffffa"),

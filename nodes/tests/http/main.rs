@@ -22,6 +22,7 @@ mod jwt;
 mod messages;
 mod module;
 mod natives;
+mod operations;
 mod ownership;
 mod pages;
 mod refusals;

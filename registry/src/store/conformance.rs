@@ -8,6 +8,7 @@ mod claims;
 mod fixtures;
 mod indexes;
 mod journal;
+mod operations;
 mod tenants;
 
 pub(super) use access::*;
@@ -18,6 +19,7 @@ pub(super) use claims::*;
 pub(super) use fixtures::*;
 pub(super) use indexes::*;
 pub(super) use journal::*;
+pub(super) use operations::*;
 pub(super) use tenants::*;
 
 /// Runs the suite, a test for each promise, against the store that the expression creates: a pair
@@ -91,6 +93,11 @@ macro_rules! conformance {
             an_entry_of_the_audit_expires,
             the_audit_keeps_the_newest_of_many,
             the_audit_is_deleted_with_its_conversation,
+            an_operation_is_in_the_chain_of_its_tenant_and_of_the_cluster,
+            an_operation_has_its_effect_and_one_entry,
+            an_operation_on_nothing_has_no_effect_and_no_entry,
+            operations_at_once_do_not_fork_a_chain,
+            a_chain_keeps_the_newest_of_many_operations,
             a_tenant_sees_what_it_would_see_alone,
             alarms_and_active_marks_name_the_tenant,
             a_page_of_one_tenant_has_nothing_of_others,

@@ -13,6 +13,7 @@ mod blobs;
 mod disk;
 mod encode;
 mod failure;
+mod operations;
 mod read;
 mod state;
 mod store_dir;

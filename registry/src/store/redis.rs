@@ -1,5 +1,6 @@
 //! The store of a cluster, in Redis: one server, a Redis cluster, or servers behind sentinels.
 
+mod administration;
 mod api_keys;
 mod audit;
 mod blobs;
@@ -18,6 +19,7 @@ mod keys;
 mod members;
 mod open_suspensions;
 mod opening;
+mod operations;
 mod pager;
 mod script;
 mod scripts;
@@ -33,7 +35,7 @@ mod url;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use tokio::sync::Semaphore;
+use tokio::sync::{Mutex, Semaphore};
 use tokio::task::JoinSet;
 
 use self::connection::{Connection, Servers};
@@ -83,6 +85,8 @@ pub struct Redis {
     /// For what follows the first page of a journal.
     pages: Connection,
     page_transfers: Semaphore,
+    /// Entries of the operators' audit are written one at a time: two would only conflict.
+    operating: Mutex<()>,
     next_durable: AtomicUsize,
     next_confirmed: AtomicUsize,
     replicas: Option<usize>,
@@ -142,6 +146,7 @@ impl Redis {
             large_transfers: Semaphore::new(MAX_LARGE_TRANSFERS),
             pages: reading(),
             page_transfers: Semaphore::new(MAX_PAGE_TRANSFERS),
+            operating: Mutex::new(()),
             next_durable: AtomicUsize::new(0),
             next_confirmed: AtomicUsize::new(0),
             replicas,

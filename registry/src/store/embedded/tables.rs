@@ -69,6 +69,10 @@ pub(super) const AUDITED: TableDefinition<(Text, Text), Nanos> = TableDefinition
 pub(super) const AUDIT_EXPIRIES: TableDefinition<(Nanos, Text, Text), ()> =
     TableDefinition::new("audit_expiries");
 
+/// Tenant, or nothing for the cluster, and seq → an entry of the operators' audit.
+pub(super) const OPERATIONS: TableDefinition<(Text, u64), Json> =
+    TableDefinition::new("operations");
+
 /// Conversation → how many processes ended while it was at work.
 pub(super) const DEATHS: TableDefinition<Text, u32> = TableDefinition::new("deaths");
 
@@ -179,6 +183,7 @@ pub(super) fn mark_open(
     transaction.open_table(DEATHS)?;
     transaction.open_table(API_KEYS)?;
     transaction.open_table(API_KEYS_USED)?;
+    transaction.open_table(OPERATIONS)?;
     transaction.commit()?;
     Ok(interrupted)
 }

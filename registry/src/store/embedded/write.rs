@@ -17,6 +17,7 @@ use super::api_keys;
 use super::audit::{self, Audit};
 use super::blobs;
 use super::encode::{Append, EncodedResponse};
+use super::operations;
 use super::tables::{self, Nanos, Record, nanos};
 
 /// Expired responses that one commit removes: more than the few that it can add, so that they never
@@ -78,6 +79,8 @@ pub(super) enum Write {
         id: Scoped<BlobId>,
     },
     Audit(audit::EncodedEntry),
+    /// The entry of an operation, and its effect if the store has it.
+    Operate(Box<operations::Operate>),
 }
 
 impl Write {
@@ -97,6 +100,7 @@ impl Write {
             | Write::MarkKeysUsed { .. }
             | Write::PutBlob { .. }
             | Write::DeleteBlob { .. }
+            | Write::Operate(_)
             | Write::Audit(_) => None,
         }
     }
@@ -117,7 +121,7 @@ pub(super) type Outcome = Result<bool, StoreError>;
 
 /// The tables of one write transaction, opened once for all its writes.
 pub(super) struct OpenTables<'t> {
-    transaction: &'t WriteTransaction,
+    pub(super) transaction: &'t WriteTransaction,
     of_tenants: BTreeMap<Tenant, TenantTables<'t>>,
     journal: Table<'t, (&'static str, u64), &'static [u8]>,
     unswept: Table<'t, &'static str, ()>,
@@ -128,15 +132,15 @@ pub(super) struct OpenTables<'t> {
     responses: Table<'t, (&'static str, &'static str), &'static [u8]>,
     expiries: Table<'t, (Nanos, &'static str, &'static str), ()>,
     revisions: Table<'t, &'static str, &'static [u8]>,
-    decisions: Table<'t, (&'static str, &'static str), &'static [u8]>,
+    pub(super) decisions: Table<'t, (&'static str, &'static str), &'static [u8]>,
     audit: Audit<'t>,
 }
 
 /// The tables that each tenant has of its own, because they are listed.
-struct TenantTables<'t> {
+pub(super) struct TenantTables<'t> {
     heads: Table<'t, &'static str, &'static [u8]>,
     inbox: Table<'t, (Nanos, &'static str, &'static str, u32), &'static [u8]>,
-    agents: Table<'t, &'static str, &'static str>,
+    pub(super) agents: Table<'t, &'static str, &'static str>,
 }
 
 impl<'t> OpenTables<'t> {
@@ -159,7 +163,7 @@ impl<'t> OpenTables<'t> {
     }
 
     /// The tables of the tenant of this id.
-    fn of<N>(&mut self, id: &Scoped<N>) -> Result<&mut TenantTables<'t>, Error> {
+    pub(super) fn of<N>(&mut self, id: &Scoped<N>) -> Result<&mut TenantTables<'t>, Error> {
         let tenant = id.tenant();
         Ok(match self.of_tenants.entry(tenant) {
             Entry::Occupied(open) => open.into_mut(),
@@ -228,6 +232,7 @@ impl<'t> OpenTables<'t> {
             }
             Write::PutBlob { id, blob } => blobs::put(self.transaction, id.as_str(), blob).map(Ok),
             Write::DeleteBlob { id } => blobs::delete(self.transaction, id.as_str()).map(Ok),
+            Write::Operate(operate) => operations::apply(self, operate),
             Write::Audit(entry) => {
                 let exists = self.of(&entry.id)?.heads.get(entry.id.as_str())?.is_some();
                 if exists {
@@ -266,6 +271,7 @@ impl<'t> OpenTables<'t> {
             | Write::MarkKeysUsed { .. }
             | Write::PutBlob { .. }
             | Write::DeleteBlob { .. }
+            | Write::Operate(_)
             | Write::Audit(_) => Ok(false),
         }
     }

@@ -6,13 +6,10 @@ use abide_actors::identity::{Epoch, Incarnation, NodeName};
 use abide_actors::journal::{
     Claim, Commit, Holder, RESPONSE_TTL, ResponseScope, StoreError, StoredResponse,
 };
-use abide_conversation::remembered_decision::RememberedDecision;
-use abide_conversation::{
-    AgentName, BlobId, ConversationId, DecisionId, Revision, Scoped, Timestamp,
-};
+use abide_conversation::{BlobId, ConversationId, Scoped, Timestamp};
 use serde::Serialize;
 
-use super::super::{KeyChange, ScopedKeyId, StoredAgent};
+use super::super::ScopedKeyId;
 use super::Redis;
 use super::commit_parts::CommitParts;
 use super::error::refused;
@@ -24,10 +21,6 @@ use crate::membership::Member;
 
 /// How long a server remembers a deletion for its repeat: longer than any repeat takes.
 const DELETION_MEMORY_SECONDS: u64 = 60;
-/// What `agent.lua` takes for any newest revision; no revision has this form.
-const ANY_REVISION: &str = "*";
-/// What `agent.lua` answers when another revision is the newest.
-const OTHER_REVISION: u8 = 2;
 /// How long the responses of a scope are kept after the last one: a day, and an hour for each of
 /// two clocks that are wrong.
 const RESPONSES_TTL_SECONDS: i64 = RESPONSE_TTL.as_secs() + 2 * 60 * 60;
@@ -35,7 +28,7 @@ const RESPONSES_TTL_SECONDS: i64 = RESPONSE_TTL.as_secs() + 2 * 60 * 60;
 macro_rules! scripts {
     ($($name:ident = $($part:literal)+;)+) => {
         $(
-            static $name: Script = Script::new(
+            pub(super) static $name: Script = Script::new(
                 concat!($(include_str!(concat!("lua/", $part, ".lua"))),+),
                 || hash(concat!($(include_str!(concat!("lua/", $part, ".lua"))),+)),
             );
@@ -57,10 +50,11 @@ scripts! {
     CLAIM_AND_LOAD_WHEN_FULL = "lib/allow_oom" "lib/existing" "lib/claim" "lib/page" "lib/load" "claim_and_load";
     RESET_DEATHS = "reset_deaths";
     RESERVE = "lib/fencing" "reserve";
-    AGENT = "lib/fencing" "lib/once" "agent";
-    DELETE_AGENT = "lib/allow_oom" "lib/fencing" "lib/once" "agent";
-    DECISION = "lib/once" "decision";
-    API_KEY = "lib/once" "api_key";
+    AGENT = "lib/fencing" "lib/once" "lib/operation" "agent";
+    DELETE_AGENT = "lib/allow_oom" "lib/fencing" "lib/once" "lib/operation" "agent";
+    DECISION = "lib/once" "lib/operation" "decision";
+    API_KEY = "lib/once" "lib/operation" "api_key";
+    OPERATION = "lib/allow_oom" "lib/once" "lib/operation" "operation";
     API_KEYS_USED = "api_keys_used";
     BLOB = "lib/once" "blob";
     REMOVE_BLOB = "lib/allow_oom" "lib/once" "remove_blob";
@@ -224,87 +218,6 @@ impl Redis {
         self.call_durably(call).await
     }
 
-    /// Returns whether the name was there before.
-    pub(super) async fn agent_by_script(
-        &self,
-        name: &Scoped<AgentName>,
-        newest: Option<&StoredAgent>,
-        response: Option<StoredResponse>,
-    ) -> Result<bool, StoreError> {
-        self.run_agent_script(name, newest, ANY_REVISION, response).await.map(|answer| answer == 1)
-    }
-
-    /// Puts a definition if `newest` is the newest revision of its name. Returns whether it is.
-    pub(super) async fn agent_if_by_script(
-        &self,
-        name: &Scoped<AgentName>,
-        agent: &StoredAgent,
-        response: Option<StoredResponse>,
-        newest: Option<&Revision>,
-    ) -> Result<bool, StoreError> {
-        let expected = newest.map_or("", Revision::as_str);
-        let answer = self.run_agent_script(name, Some(agent), expected, response).await?;
-        Ok(answer != OTHER_REVISION)
-    }
-
-    async fn run_agent_script(
-        &self,
-        name: &Scoped<AgentName>,
-        newest: Option<&StoredAgent>,
-        expected: &str,
-        response: Option<StoredResponse>,
-    ) -> Result<u8, StoreError> {
-        let (tag, scope) = (Tag::Agents, ResponseScope::Agent(name.clone()).text());
-        let nonce = self.nonce();
-        let mut keys =
-            ["newest", "revisions"].map(|kind| tag.listing(name.prefix(), kind)).to_vec();
-        keys.push(tag.own("done", &nonce));
-        keys.extend(["a", "x"].map(|kind| tag.own(kind, &scope)));
-        keys.push(tag.own("decisions", name.as_str()));
-        let script = if newest.is_some() { &AGENT } else { &DELETE_AGENT };
-        let call = ScriptCall::new(script, tag, keys)
-            .arg(name.local().as_str())
-            .arg(newest.map_or("", |agent| agent.revision.as_str()))
-            .arg(newest.map(json).transpose()?.unwrap_or_default())
-            .arg(response.as_ref().and_then(stored_at).map(keys::score_until).unwrap_or_default())
-            .arg(expected)
-            .responses("", response.as_slice())?;
-        self.call_durably(call).await
-    }
-
-    /// Returns whether the decision was there before.
-    pub(super) async fn decision_by_script(
-        &self,
-        agent: &Scoped<AgentName>,
-        id: &DecisionId,
-        decision: Option<&RememberedDecision>,
-    ) -> Result<bool, StoreError> {
-        let nonce = self.nonce();
-        let keys = [("decisions", agent.as_str()), ("done", nonce.as_str())];
-        let keys = keys.map(|(kind, name)| Tag::Agents.own(kind, name));
-        let call = ScriptCall::new(&DECISION, Tag::Agents, keys)
-            .arg(id.as_str())
-            .arg(decision.map(json).transpose()?.unwrap_or_default());
-        self.call_durably(call).await
-    }
-
-    /// Returns whether the API key was there before.
-    pub(super) async fn api_key_by_script(&self, change: &KeyChange) -> Result<bool, StoreError> {
-        let (key, must_exist) = match change {
-            KeyChange::Add(key) => (Some(key), ""),
-            KeyChange::Update(key) => (Some(key), "1"),
-            KeyChange::Remove(_) => (None, ""),
-        };
-        let nonce = self.nonce();
-        let mut keys = api_keys::KEYS.map(|name| Tag::Agents.common(name)).to_vec();
-        keys.push(Tag::Agents.own("done", &nonce));
-        let call = ScriptCall::new(&API_KEY, Tag::Agents, keys)
-            .arg(change.id().as_str())
-            .arg(key.map(json).transpose()?.unwrap_or_default())
-            .arg(must_exist);
-        self.call_durably(call).await
-    }
-
     pub(super) async fn api_keys_used_by_script(
         &self,
         used: &[(ScopedKeyId, Timestamp)],
@@ -423,7 +336,7 @@ impl ScriptCall {
 }
 
 /// When a response is stored; `None` if it never expires.
-fn stored_at(response: &StoredResponse) -> Option<Timestamp> {
+pub(super) fn stored_at(response: &StoredResponse) -> Option<Timestamp> {
     let lasts = response.expires_at != Timestamp::MAX;
     lasts.then(|| response.expires_at.checked_sub(RESPONSE_TTL).ok()).flatten()
 }
@@ -473,6 +386,6 @@ fn outcome(answer: &str) -> Result<(), StoreError> {
     }
 }
 
-fn json(value: &impl Serialize) -> Result<Vec<u8>, StoreError> {
+pub(super) fn json(value: &impl Serialize) -> Result<Vec<u8>, StoreError> {
     serde_json::to_vec(value).map_err(|error| refused(error.to_string()))
 }

@@ -1,9 +1,10 @@
-//! The blobs and the audit log of a flaky store.
+//! The blobs and the audit logs of a flaky store.
 
 use abide_actors::audit::{AuditEntry, AuditLog};
 use abide_actors::blobs::{Blob, BlobInfo, Blobs};
 use abide_actors::journal::StoreError;
-use abide_conversation::{BlobId, ConversationId, Scoped, Timestamp};
+use abide_conversation::{BlobId, ConversationId, Scoped, Tenant, Timestamp};
+use abide_registry::store::{ChainEntry, Effect, Operation, OperationLog, OperationOutcome};
 use async_trait::async_trait;
 
 use super::FlakyStore;
@@ -46,5 +47,25 @@ impl AuditLog for FlakyStore {
         now: Timestamp,
     ) -> Result<Vec<AuditEntry>, StoreError> {
         self.reachable()?.entries(id, before, limit, now).await
+    }
+}
+
+#[async_trait]
+impl OperationLog for FlakyStore {
+    async fn operate(
+        &self,
+        operation: &Operation,
+        effect: Effect,
+    ) -> Result<OperationOutcome, StoreError> {
+        self.with_room()?.operate(operation, effect).await
+    }
+
+    async fn operations(
+        &self,
+        tenant: Option<&Tenant>,
+        after: u64,
+        limit: usize,
+    ) -> Result<Vec<ChainEntry>, StoreError> {
+        self.reachable()?.operations(tenant, after, limit).await
     }
 }

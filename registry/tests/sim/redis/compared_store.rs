@@ -16,15 +16,17 @@ use abide_actors::model::Purpose;
 use abide_conversation::command::IfBusy;
 use abide_conversation::remembered_decision::RememberedDecision;
 use abide_conversation::{
-    AgentName, Command, ConversationId, DecisionId, Revision, Scoped, Seq, State, Timestamp,
-    decide, replay,
+    AgentName, Command, ConversationId, DecisionId, Principal, Revision, Scoped, Seq, State, Tenant,
+    Timestamp, decide, replay,
 };
 use abide_registry::member::ProcessId;
 use abide_registry::membership::{Member, MemberState, Membership, MembershipStatus};
 use abide_registry::partition::PartitionSet;
 use abide_registry::store::redis::transport::{Dial, Transport};
 use abide_registry::store::redis::{Durability, Redis};
-use abide_registry::store::{Store, StoredAgent};
+use abide_registry::store::{
+    AuditLevel, Effect, Operation, OperationLog, Store, StoredAgent,
+};
 use futures::future::BoxFuture;
 use serde_json::json;
 
@@ -145,7 +147,7 @@ impl Choice {
         let stored = store.load(&id).await.unwrap();
         let state = stored.map(|it| replay(it.state, &it.events)).unwrap_or_default();
         let commit = commit(random, number, &state);
-        Self { kind: random.below(38), number, id, me, other, held, commit }
+        Self { kind: random.below(40), number, id, me, other, held, commit }
     }
 }
 
@@ -250,6 +252,16 @@ async fn call(store: &Redis, choice: &Choice) -> String {
         34 => outcome(store.declare_dead_if(me, number % 2 == 0).await),
         35 => outcome(store.reset_deaths(id).await),
         36 => outcome(store.events(id, Seq::new(number % 5), 100).await),
+        37 => {
+            let operation = operation(&tenant, number);
+            let effect = match number % 3 {
+                0 => Effect::Follows,
+                1 => Effect::DeleteAgent { name: agent, response: None },
+                _ => Effect::DeleteBlob(blob_id),
+            };
+            outcome(store.operate(&operation, effect).await)
+        }
+        38 => outcome(store.operations(Some(&tenant).filter(|_| number % 2 == 0), 0, 9).await),
         _ => {
             let listed = (
                 store.due_alarms(&share, Timestamp::MAX, 9).await,
@@ -260,6 +272,19 @@ async fn call(store: &Redis, choice: &Choice) -> String {
             );
             format!("{listed:?}")
         }
+    }
+}
+
+fn operation(tenant: &Tenant, number: u64) -> Operation {
+    Operation {
+        at: at(number),
+        tenant: Some(tenant.clone()).filter(|_| number % 4 > 0),
+        by: Principal::new("operator"),
+        identity: None,
+        operation: "conversation.retry".to_owned(),
+        target: number.to_string(),
+        level: AuditLevel::Metadata,
+        request: None,
     }
 }
 

@@ -191,6 +191,7 @@ pub(super) fn kind(event: &Event) -> &'static str {
         EventData::DecisionPublished(_) => "decision_kept",
         EventData::DecisionRevoked(_) => "decision_revoked",
         EventData::Updated(_) => "updated",
+        EventData::Operated(_) => "operated",
         EventData::Unknown(_) => "unknown",
     }
 }
@@ -481,7 +482,13 @@ pub(super) fn missing(call: &str, suspension: u32) -> Action {
 
 pub(super) fn fail(call: &str) -> Action {
     let (call, by) = (CallId::new(call), Principal::new("operator"));
-    Action::FailCall(FailCall { call, by, error: "given up".to_owned() })
+    Action::FailCall(FailCall {
+        call,
+        by,
+        identity: None,
+        reason: None,
+        error: "given up".to_owned(),
+    })
 }
 
 pub(super) fn cancel() -> Action {
