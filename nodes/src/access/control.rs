@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use abide_actors::clock::Clock;
 use abide_actors::credentials::{Credentials, CredentialsError};
+use abide_actors::outbound::{OutboundRules, TenantRules};
 use abide_conversation::Timestamp;
 use abide_conversation::identity::{Identity, Participants, Tenant};
 use abide_registry::store::Store;
@@ -18,7 +19,7 @@ use super::auth_file::{AuthFile, CheckedAuthFile, Contents};
 use super::conversation_token::{self, TokenRequest};
 use super::credential::TokenGrant;
 use super::credential_watch::CredentialWatch;
-use super::document::{AgentsOverHttp, Mistakes};
+use super::document::{AgentsOverHttp, Mistakes, TenantSettings};
 use super::guard::Guard;
 use super::permission::Read;
 use super::stored_keys::{MARK_INTERVAL, POLL_INTERVAL};
@@ -66,6 +67,11 @@ impl AccessControl {
             if self.guarded.is_some() { AgentsOverHttp::Data } else { AgentsOverHttp::All };
         let own = settings.and_then(|settings| settings.agents_over_http);
         own.or(self.agents_over_http).unwrap_or(default)
+    }
+
+    /// What the definitions of tenants may reach and name; `None` if nobody is authenticated.
+    pub(crate) fn tenant_rules(&self) -> Option<Arc<dyn TenantRules>> {
+        self.guarded.is_some().then(|| Arc::new(self.clone()) as Arc<dyn TenantRules>)
     }
 
     /// Authenticates every caller by this file. The handle keeps it up to date.
@@ -221,6 +227,18 @@ impl Credentials for AccessControl {
         let Some(guard) = self.guard() else { return Ok(false) };
         let unavailable = |_| CredentialsError("the store of keys is away".to_owned());
         guard.is_revoked(identity).await.map_err(unavailable)
+    }
+}
+
+impl TenantRules for AccessControl {
+    /// A tenant that the file does not name reaches nothing.
+    fn outbound(&self, tenant: &Tenant) -> OutboundRules {
+        match self.guard().and_then(|guard| guard.tenant_settings(tenant)) {
+            Some(TenantSettings { allowed_hosts, variables, .. }) => {
+                OutboundRules { hosts: allowed_hosts, variables }
+            }
+            None => OutboundRules { hosts: Some(Vec::new()), variables: Vec::new() },
+        }
     }
 }
 

@@ -70,7 +70,8 @@ impl Blueprint {
             if is_shared { Some(listen(config.cluster_listen).await?) } else { None };
         let cluster = cluster_listener.as_ref().map(local_address).transpose()?;
 
-        let catalog = Arc::new(AgentCatalog::new(store.clone(), extensions.clone(), clock.clone()));
+        let catalog = AgentCatalog::new(store.clone(), extensions.clone(), clock.clone());
+        let catalog = Arc::new(catalog.with_tenants(access.tenant_rules()));
         let listeners: Vec<SocketAddr> =
             [Some(public), admin.tcp(), cluster].into_iter().flatten().collect();
         let port_guard = PortGuard::new(&listeners, &config.store);

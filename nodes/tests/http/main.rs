@@ -22,6 +22,7 @@ mod jwt;
 mod messages;
 mod module;
 mod natives;
+mod outbound;
 mod ownership;
 mod pages;
 mod refusals;
