@@ -18,6 +18,7 @@ use super::Allowed;
 use super::auth_file::{AuthFile, CheckedAuthFile, Contents};
 use super::conversation_token::{self, TokenRequest};
 use super::credential::TokenGrant;
+use super::credential_error::CredentialError;
 use super::credential_watch::CredentialWatch;
 use super::document::{AgentsOverHttp, Mistakes, TenantSettings};
 use super::guard::Guard;
@@ -46,6 +47,8 @@ struct Guarded {
     reload: Notify,
     /// What is wrong with the newest file, which is therefore not in force.
     mistakes: Mutex<Option<Mistakes>>,
+    /// Identifies the file that is in force.
+    fingerprint: Mutex<String>,
 }
 
 impl AccessControl {
@@ -91,6 +94,7 @@ impl AccessControl {
             guard: Guard::new(document, client, store, clock),
             reload: Notify::new(),
             mistakes: Mutex::default(),
+            fingerprint: Mutex::new(contents.fingerprint()),
         };
         let control = Self { guarded: Some(Arc::new(guarded)), agents_over_http: None };
         metrics::gauge!("abide_auth_file_mistakes").set(0.0);
@@ -201,6 +205,8 @@ impl AccessControl {
                 Ok((document, read)) => {
                     contents = read;
                     guarded.guard.replace(document);
+                    *guarded.fingerprint.lock().unwrap_or_else(PoisonError::into_inner) =
+                        contents.fingerprint();
                     tracing::info!("auth file in force");
                     None
                 }
@@ -225,8 +231,17 @@ impl AccessControl {
 impl Credentials for AccessControl {
     async fn is_revoked(&self, identity: &Identity) -> Result<bool, CredentialsError> {
         let Some(guard) = self.guard() else { return Ok(false) };
-        let unavailable = |_| CredentialsError("the store of keys is away".to_owned());
         guard.is_revoked(identity).await.map_err(unavailable)
+    }
+
+    async fn admits(&self, identity: &Identity) -> Result<bool, CredentialsError> {
+        let Some(guard) = self.guard() else { return Ok(true) };
+        guard.admits(identity).await.map_err(unavailable)
+    }
+
+    fn fingerprint(&self) -> Option<String> {
+        let guarded = self.guarded.as_ref()?;
+        Some(guarded.fingerprint.lock().unwrap_or_else(PoisonError::into_inner).clone())
     }
 }
 
@@ -240,6 +255,10 @@ impl TenantRules for AccessControl {
             None => OutboundRules { hosts: Some(Vec::new()), variables: Vec::new() },
         }
     }
+}
+
+fn unavailable(_: CredentialError) -> CredentialsError {
+    CredentialsError("the store of keys is away".to_owned())
 }
 
 fn no_token_keys() -> Problem {

@@ -32,3 +32,4 @@ mod stream;
 mod tenants;
 mod updates;
 mod votes;
+mod withdrawals;

@@ -49,10 +49,11 @@ async fn define(guarded: &GuardedApi, who: &str, name: &str, agent: Value) -> Ap
     guarded.send(who, "PUT", &format!("/v1/agents/{name}"), agent).await
 }
 
-/// What the events of this kind say after a turn with the agent in a conversation of that name.
+/// What the last event of this kind says after a turn with the agent in a new conversation.
 async fn after_turn(guarded: &GuardedApi, who: &str, agent: &str, kind: &str) -> Value {
-    let path = format!("/v1/conversations/{agent}");
-    let message = json!({"agent": agent, "text": "go"});
+    let new = guarded.send(who, "POST", "/v1/conversations", json!({"agent": agent})).await;
+    let path = format!("/v1/conversations/{}", new.body["id"].as_str().unwrap());
+    let message = json!({"text": "go"});
     let sent = guarded.send(who, "POST", &format!("{path}/messages"), message).await;
     assert_eq!(sent.status, 202, "{sent:?}");
     let events = guarded.api.request("GET", &format!("{path}/events?after=0"));
@@ -60,8 +61,8 @@ async fn after_turn(guarded: &GuardedApi, who: &str, agent: &str, kind: &str) ->
     let turn = sent.body["turn_id"].clone();
     loop {
         let frame = stream.next().await.unwrap();
-        let has_ended = frame.event.starts_with("turn_") && frame.event != "turn_started";
-        if has_ended && frame.data["data"]["turn_id"] == turn {
+        if frame.event.starts_with("turn_") && frame.event != "turn_started" {
+            assert_eq!(frame.data["turn_id"], turn);
             break;
         }
     }
@@ -163,7 +164,7 @@ async fn a_use_that_is_permitted_no_longer_fails_and_the_rest_goes_on() {
     let result = after_turn(&guarded, "theirs", "tool", "tool_result").await;
     assert_eq!((&result["ok"], &result["result"]), (&json!(true), &json!(1)), "{result}");
     // The server is no model: what it answers is a failure of another kind.
-    let failed = after_turn(&guarded, "theirs", "model", "turn_failed").await;
+    let failed = after_turn(&guarded, "theirs", "model", "turn_ended").await;
     assert!(!failed["reason"].as_str().unwrap().contains("permitted"), "{failed}");
 
     std::fs::write(guarded.file(), file(&json!(["example.com"]), &json!([])).to_string()).unwrap();
@@ -174,11 +175,11 @@ async fn a_use_that_is_permitted_no_longer_fails_and_the_rest_goes_on() {
     let result = after_turn(&guarded, "theirs", "tool", "tool_result").await;
     assert_eq!(result["ok"], false, "{result}");
     let why = "the tool may not be called: its host is not permitted to the tenant";
-    assert_eq!(result["result"], why, "{result}");
-    let failed = after_turn(&guarded, "theirs", "model", "turn_failed").await;
+    assert_eq!(result["error"], why, "{result}");
+    let failed = after_turn(&guarded, "theirs", "model", "turn_ended").await;
     let why = "the model may not be called: its host is not permitted to the tenant";
     assert_eq!(failed["reason"], why);
-    let halted = after_turn(&guarded, "theirs", "hook", "turn_halted").await;
+    let halted = after_turn(&guarded, "theirs", "hook", "turn_ended").await;
     assert_eq!(halted["reason"], "hook h failed");
 }
 

@@ -3,6 +3,7 @@
 
 mod after_kill;
 mod agents;
+mod authentication;
 mod book_walks;
 mod commands;
 mod deadlines;
