@@ -126,6 +126,7 @@ pub(crate) async fn restore_at_rejoin(
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use abide_actors::outbound::{Outbound, OutboundRules, TenantRules};
     use abide_actors::tools::Extensions;
     use abide_registry::store::memory::Memory;
     use serde_json::{Value, json};
@@ -211,6 +212,43 @@ mod tests {
         record.replace(&node.catalog, &old).await.unwrap();
         assert_eq!(node.max_steps().await, Some(json!(9)));
         assert_eq!(node.starts_with(2).await, Some(json!(2)), "a later start looks anew");
+    }
+
+    /// Rules that permit nothing.
+    struct Nothing;
+
+    impl TenantRules for Nothing {
+        fn outbound(&self, _: &Tenant) -> OutboundRules {
+            OutboundRules { hosts: Some(Vec::new()), variables: Vec::new() }
+        }
+    }
+
+    #[tokio::test]
+    async fn every_revision_that_a_start_seeded_stays_the_operators() {
+        let node = Node::new();
+        for max_steps in [1, 2, 1, 3] {
+            node.starts_with(max_steps).await;
+        }
+        node.catalog.put(&Tenant::default(), definition(4), None).await.unwrap();
+        let catalog = AgentCatalog::new(
+            node.store.clone(),
+            Arc::default(),
+            Arc::new(crate::clock::SystemClock),
+        );
+        let catalog = catalog.with_tenants(Some(Arc::new(Nothing)));
+        for (max_steps, is_the_operators) in [(1, true), (2, true), (3, true), (4, false)] {
+            let revision = Scoped::new(&Tenant::default(), &definition(max_steps).revision);
+            let found = catalog.revision(&revision).await.unwrap().unwrap();
+            assert_eq!(found.outbound == Outbound::Unbound, is_the_operators, "{max_steps}");
+        }
+        let acme = Tenant::parse("acme").unwrap();
+        catalog.put(&acme, definition(1), None).await.unwrap();
+        let theirs = catalog.revision(&Scoped::new(&acme, &definition(1).revision)).await.unwrap();
+        assert_ne!(
+            theirs.unwrap().outbound,
+            Outbound::Unbound,
+            "another tenant's of the same text"
+        );
     }
 
     #[tokio::test]

@@ -15,6 +15,7 @@ mod kill_points;
 mod many_parked;
 mod mcp;
 mod models;
+mod oidc;
 mod operators;
 mod outcomes;
 mod pages;
