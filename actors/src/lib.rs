@@ -33,6 +33,7 @@ pub mod metric;
 pub mod model;
 pub mod near_alarms;
 pub mod node_lease;
+pub mod outbound;
 mod recent_events;
 pub mod request;
 pub mod services;

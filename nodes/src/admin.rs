@@ -124,11 +124,20 @@ async fn ready(_: Allowed<Anybody>, State(admin): State<Admin>) -> Result<String
             let lost = |reason| Problem::new(Kind::Unavailable, reason);
             admin.store.require_durability().map_err(lost)?;
             let lines = ["ready".to_owned()].into_iter().chain(admin.notes.lines());
+            let lines = lines.chain(other_auth_files(&admin));
             Ok(lines.map(|line| line + "\n").collect())
         }
         Ok(Err(error)) => Err(error.into()),
         Err(_) => Err(Problem::new(Kind::Unavailable, "the store did not answer in time")),
     }
+}
+
+/// A line for each member that authenticates callers by other rules than this node.
+fn other_auth_files(admin: &Admin) -> Vec<String> {
+    let view = admin.conversations.cluster().view();
+    let own = view.member(&view.me).and_then(|me| me.auth.clone());
+    let others = view.others().filter(|other| other.auth != own);
+    others.map(|other| format!("auth: {} has another file, or none", other.holder.node)).collect()
 }
 
 async fn metrics(_: Allowed<Operate>, State(admin): State<Admin>) -> String {
@@ -145,7 +154,7 @@ async fn metrics(_: Allowed<Operate>, State(admin): State<Admin>) -> String {
 async fn nodes(_: Allowed<Operate>, State(admin): State<Admin>) -> Json<Value> {
     let view = admin.conversations.cluster().view();
     let rows = view.members.iter().map(|observed| {
-        let Member { holder, address, live_actors, version, since, .. } = &observed.member;
+        let Member { holder, address, live_actors, version, since, auth, .. } = &observed.member;
         let is_this_node = holder.node == view.me.node;
         // This node's own numbers are newer than those in its last heartbeat.
         let live_actors =
@@ -161,6 +170,7 @@ async fn nodes(_: Allowed<Operate>, State(admin): State<Admin>) -> Json<Value> {
             "live_actors": live_actors,
             "version": version,
             "since": since,
+            "auth": auth,
         })
     });
     Json(json!({"nodes": rows.collect::<Vec<_>>()}))

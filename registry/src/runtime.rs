@@ -95,9 +95,10 @@ impl RuntimeDeps {
         members: watch::Sender<Vec<Member>>,
         view: watch::Sender<Arc<ClusterView>>,
     ) -> Heartbeat {
-        let Self { membership, clock, on_time, me, lease, .. } = self;
+        let Self { membership, clock, credentials, on_time, me, lease, .. } = self;
         let tracker = LeaseTracker::new(me, lease);
-        Heartbeat { membership, lease: node_lease, clock, on_time, tracker, members, view }
+        let lease = node_lease;
+        Heartbeat { membership, lease, clock, credentials, on_time, tracker, members, view }
     }
 }
 
@@ -146,7 +147,7 @@ impl NodeRuntime {
         let services = deps.services(lease.clone(), &hub);
         let (store, clock) = (deps.store.clone(), deps.clock.clone());
         let near_alarms = services.near_alarms.clone();
-        let membership = deps.membership.clone();
+        let (membership, credentials) = (deps.membership.clone(), deps.credentials.clone());
         let (process, policy) = (deps.me.process.clone(), deps.policy);
         let state = Arc::new(watch::Sender::new(deps.me.state));
         let first = ClusterView::new(deps.me.holder.clone(), Vec::new(), LinkStates::default());
@@ -189,6 +190,7 @@ impl NodeRuntime {
             conversations: conversations.clone(),
             hub: hub.clone(),
             clock,
+            credentials,
             state: state.clone(),
         };
         Ok(Self {

@@ -185,6 +185,18 @@ impl Guard {
         Ok(is_key_revoked || is_issuer_gone || are_tokens_gone)
     }
 
+    /// Whether these rules let somebody make requests whom those of another node have let.
+    pub(super) async fn admits(&self, identity: &Identity) -> Result<bool, CredentialError> {
+        let rules = self.rules();
+        let is_known = |tenant: &Tenant| rules.document.tenants.contains_key(tenant);
+        let key = identity.key_id.as_ref().and_then(|id| rules.document.keys.get(id));
+        let has_roles = key.is_none_or(|key| {
+            key.tenant == identity.tenant && identity.subject.roles.is_subset(&key.roles)
+        });
+        let is_own = identity.tenant.as_ref().is_none_or(is_known) && has_roles;
+        Ok(is_own && !self.is_revoked(identity).await?)
+    }
+
     /// The credential of a key of the file, or else of the store.
     async fn verify_key(
         &self,

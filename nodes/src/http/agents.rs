@@ -100,11 +100,14 @@ pub(super) async fn put(
         return Err(Problem::field("name", "differs from the name in the path"));
     }
     check_root(&api, &parsed.definition)?;
-    if policy == AgentsOverHttp::Data {
-        let refused = privileged_parts(&parsed.definition);
-        if !refused.is_empty() {
-            return Err(definition_problem(&refused));
-        }
+    let rules = api.access.tenant_rules().map(|rules| rules.outbound(&allowed.tenant()));
+    let mut refused = match policy {
+        AgentsOverHttp::Data => privileged_parts(&parsed.definition),
+        AgentsOverHttp::All | AgentsOverHttp::Off => Vec::new(),
+    };
+    refused.extend(rules.iter().flat_map(|rules| parsed.definition.outbound_mistakes(rules)));
+    if !refused.is_empty() {
+        return Err(definition_problem(&refused));
     }
     let existing = api.store.agent(&name).await?;
     let revision = parsed.definition.revision.clone();

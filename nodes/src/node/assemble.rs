@@ -7,6 +7,7 @@ use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
 use abide_actors::clock::Clock;
+use abide_actors::credentials::Credentials;
 use abide_actors::definition::Definition;
 use abide_actors::identity::Incarnation;
 use abide_actors::journal::Holder;
@@ -71,7 +72,8 @@ impl Blueprint {
             if is_shared { Some(listen(config.cluster_listen).await?) } else { None };
         let cluster = cluster_listener.as_ref().map(local_address).transpose()?;
 
-        let catalog = Arc::new(AgentCatalog::new(store.clone(), extensions.clone(), clock.clone()));
+        let catalog = AgentCatalog::new(store.clone(), extensions.clone(), clock.clone());
+        let catalog = Arc::new(catalog.with_tenants(access.tenant_rules()));
         let listeners: Vec<SocketAddr> =
             [Some(public), admin.tcp(), cluster].into_iter().flatten().collect();
         let port_guard = PortGuard::new(&listeners, &config.store);
@@ -86,6 +88,7 @@ impl Blueprint {
         let cookie = cookie.map_err(|error| StartError::Broken(error.to_string()))?;
         let me = Member {
             cookie: cluster.map(|_| cookie.clone()),
+            auth: access.fingerprint(),
             ..member(&config, &*clock, cluster.unwrap_or(public), &listeners)
         };
         let deps = RuntimeDeps {
@@ -220,6 +223,7 @@ fn member(
         handshake_version: HANDSHAKE_VERSION,
         live_directory_version: LIVE_DIRECTORY_VERSION,
         cookie: None,
+        auth: None,
         ports: listeners.iter().map(SocketAddr::port).collect(),
         since: clock.now(),
         lease_ms: u64::try_from(config.lease.as_millis()).unwrap_or(u64::MAX),

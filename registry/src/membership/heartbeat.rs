@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use abide_actors::clock::Clock;
+use abide_actors::credentials::Credentials;
 use abide_actors::identity::Incarnation;
 use abide_actors::journal::StoreError;
 use abide_actors::node_lease::NodeLease;
@@ -34,6 +35,7 @@ pub struct Heartbeat {
     pub membership: Arc<dyn Membership>,
     pub lease: Arc<NodeLease>,
     pub clock: Arc<dyn Clock>,
+    pub credentials: Arc<dyn Credentials>,
     pub on_time: OnStoreTime,
     pub tracker: LeaseTracker,
     /// The other members, for the mesh that connects to them.
@@ -73,6 +75,7 @@ impl Heartbeat {
             self.declare_suspects_dead(&links).await;
             self.tracker.me.state = *inputs.state.borrow_and_update();
             self.tracker.me.live_actors = inputs.table.len();
+            self.tracker.me.auth = self.credentials.fingerprint();
             match self.renew(&inputs, links).await {
                 Ok(()) if failures == 0 => {}
                 Ok(()) => {
