@@ -150,6 +150,24 @@ fn received(stream: &mut Subscription) -> Vec<Value> {
     std::iter::from_fn(|| stream.try_next()).map(number).collect()
 }
 
+#[tokio::test]
+async fn a_conversation_without_listeners_is_told_to_one_process_however_many_there_are() {
+    let names: Vec<String> = (0..30).map(|n| format!("n{n}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let mut network = Network::of(&names);
+    let (here, x) = (names[0], kept_by(names[1], &names));
+    for number in 0..10 {
+        publish(network.hub(here), &x, number);
+    }
+    let mut told = BTreeMap::new();
+    for ((from, to), waiting) in &mut network.links {
+        while waiting.try_recv().is_ok() {
+            *told.entry((from.clone(), to.clone())).or_insert(0) += 1;
+        }
+    }
+    assert_eq!(told, BTreeMap::from([((process(here), process(names[1])), 1)]));
+}
+
 #[tokio::test(start_paused = true)]
 async fn what_is_published_before_the_listener_elsewhere_is_known_waits_for_it() {
     for keeper in ["a", "b", "c"] {

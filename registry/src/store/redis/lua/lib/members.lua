@@ -4,19 +4,25 @@
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 
--- last_seen: when a member was last heard of.
-local function last_seen(name)
-  return tonumber(redis.call('ZSCORE', KEYS[2], name) or now)
-end
+-- seen: when each member was last heard of. It is read at once: each member renews every second, and
+-- a command for each of the others would be a thousand a second of thirty.
+local seen, scores = {}, redis.call('ZRANGE', KEYS[2], 0, -1, 'WITHSCORES')
+for i = 1, #scores, 2 do seen[scores[i]] = tonumber(scores[i + 1]) end
 
 -- silence: for how long a member has not been heard of.
 local function silence(name)
-  return math.max(0, now - last_seen(name))
+  return math.max(0, now - (seen[name] or now))
+end
+
+-- set_seen: notes when a member was last heard of.
+local function set_seen(name, at)
+  redis.call('ZADD', KEYS[2], at, name)
+  seen[name] = at
 end
 
 -- see: notes that a member is heard of now.
 local function see(name)
-  redis.call('ZADD', KEYS[2], now, name)
+  set_seen(name, now)
   redis.call('SREM', KEYS[5], name)
 end
 
@@ -34,11 +40,16 @@ local function remove(name, incarnation)
   redis.call('SREM', KEYS[5], name)
 end
 
--- alive: the clock, then each member and for how long it has been silent.
-local function alive()
-  local rows = redis.call('HGETALL', KEYS[1])
-  for i = 1, #rows, 2 do rows[i], rows[i + 1] = rows[i + 1], tostring(silence(rows[i])) end
-  table.insert(rows, 1, string.format('%.0f', now))
-  return rows
+-- alive: the clock, a digest of the members, and for how long each has been silent; then the members,
+--   unless their digest is `known`: the answer for thirty that do not change has 0.3 kB, not 12.
+local function alive(known)
+  local rows, silences, entries = redis.call('HGETALL', KEYS[1]), {}, {}
+  for i = 1, #rows, 2 do
+    table.insert(silences, silence(rows[i]))
+    table.insert(entries, rows[i + 1])
+  end
+  local digest = redis.sha1hex(table.concat(entries))
+  local answer = {string.format('%.0f', now), digest, table.concat(silences, ' ')}
+  for i = 1, digest == known and 0 or #entries do answer[i + 3] = entries[i] end
+  return answer
 end
-
