@@ -4,9 +4,11 @@
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 
--- seen: when each member was last heard of. It is read at once: each member renews every second, and
--- a command for each of the others would be a thousand a second of thirty.
-local seen, scores = {}, redis.call('ZRANGE', KEYS[2], 0, -1, 'WITHSCORES')
+-- entries and seen: each member, and when it was last heard of. They are read at once: each
+-- member renews every second, and commands for each of the others would be thousands of thirty.
+local entries, seen, rows = {}, {}, redis.call('HGETALL', KEYS[1])
+for i = 1, #rows, 2 do entries[rows[i]] = rows[i + 1] end
+local scores = redis.call('ZRANGE', KEYS[2], 0, -1, 'WITHSCORES')
 for i = 1, #scores, 2 do seen[scores[i]] = tonumber(scores[i + 1]) end
 
 -- silence: for how long a member has not been heard of.
@@ -18,6 +20,12 @@ end
 local function set_seen(name, at)
   redis.call('ZADD', KEYS[2], at, name)
   seen[name] = at
+end
+
+-- put: stores a member.
+local function put(name, entry)
+  redis.call('HSET', KEYS[1], name, entry)
+  entries[name] = entry
 end
 
 -- see: notes that a member is heard of now.
@@ -36,20 +44,21 @@ end
 local function remove(name, incarnation)
   remember_dead('incarnation ', name, incarnation)
   redis.call('HDEL', KEYS[1], name)
+  entries[name] = nil
   redis.call('ZREM', KEYS[2], name)
   redis.call('SREM', KEYS[5], name)
 end
 
--- alive: the clock, a digest of the members, and for how long each has been silent; then the members,
---   unless their digest is `known`: the answer for thirty that do not change has 0.3 kB, not 12.
+-- alive: the clock, a digest of the members, and for how long each has been silent; then the
+--   members themselves, unless their digest is `known`: the answer for thirty that do not change has
+--   0.2 kB, not 10.
 local function alive(known)
-  local rows, silences, entries = redis.call('HGETALL', KEYS[1]), {}, {}
-  for i = 1, #rows, 2 do
-    table.insert(silences, silence(rows[i]))
-    table.insert(entries, rows[i + 1])
-  end
-  local digest = redis.sha1hex(table.concat(entries))
+  local names, silences, listed = {}, {}, {}
+  for name in pairs(entries) do table.insert(names, name) end
+  table.sort(names)
+  for i, name in ipairs(names) do silences[i], listed[i] = silence(name), entries[name] end
+  local digest = redis.sha1hex(table.concat(listed))
   local answer = {string.format('%.0f', now), digest, table.concat(silences, ' ')}
-  for i = 1, digest == known and 0 or #entries do answer[i + 3] = entries[i] end
+  for i = 1, digest == known and 0 or #listed do answer[i + 3] = listed[i] end
   return answer
 end
