@@ -30,6 +30,7 @@ use crate::member::{LinkStates, Member, MemberState};
 use crate::membership::Membership;
 use crate::membership::heartbeat::{Heartbeat, HeartbeatInputs, OnStoreTime};
 use crate::membership::lease_tracker::LeaseTracker;
+use crate::partition::ShareCache;
 use crate::peers::Peers;
 use crate::placement::Policy;
 use crate::router::ConversationRouter;
@@ -97,8 +98,18 @@ impl RuntimeDeps {
     ) -> Heartbeat {
         let Self { membership, clock, credentials, on_time, me, lease, .. } = self;
         let tracker = LeaseTracker::new(me, lease);
-        let lease = node_lease;
-        Heartbeat { membership, lease, clock, credentials, on_time, tracker, members, view }
+        let shares = ShareCache::default();
+        Heartbeat {
+            membership,
+            lease: node_lease,
+            clock,
+            credentials,
+            on_time,
+            tracker,
+            shares,
+            members,
+            view,
+        }
     }
 }
 

@@ -32,8 +32,8 @@ mod tests;
 pub mod transport;
 mod url;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
 use tokio::sync::{Mutex, Semaphore};
 use tokio::task::JoinSet;
@@ -41,6 +41,7 @@ use tokio::task::JoinSet;
 use self::connection::{Connection, Servers};
 use self::durability_watch::DurabilityWatch;
 use self::execute::LARGE_TIMEOUT;
+use self::members::KnownMembers;
 use self::opening::OpenedStore;
 use self::transport::Dial;
 use self::url::Kind;
@@ -79,6 +80,7 @@ pub struct Redis {
     confirmed: Vec<Connection>,
     /// For the node's own membership, if it waits for replicas: nothing may hold up a renewal.
     membership: Connection,
+    known_members: Mutex<Arc<KnownMembers>>,
     /// For megabytes, which would hold up everything behind them.
     large: Connection,
     large_transfers: Semaphore,
@@ -142,6 +144,7 @@ impl Redis {
             durable: (0..number(DURABLE_CONNECTIONS)).map(|_| writing()).collect(),
             confirmed: (0..number(CONFIRMED_CONNECTIONS)).map(|_| reading()).collect(),
             membership: reading(),
+            known_members: Mutex::default(),
             large: writing().with_timeout(LARGE_TIMEOUT),
             large_transfers: Semaphore::new(MAX_LARGE_TRANSFERS),
             pages: reading(),

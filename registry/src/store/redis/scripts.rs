@@ -277,11 +277,13 @@ impl Redis {
         self.call_as_member(call).await
     }
 
+    /// Answers with the members themselves only if their digest is another one than `known`.
     pub(super) async fn renew_by_script(
         &self,
         me: &Member,
+        known: &[u8],
     ) -> Result<Option<MemberList>, StoreError> {
-        self.call_as_member(membership_call(&RENEW, &me.holder).json("", me)?).await
+        self.call_as_member(membership_call(&RENEW, &me.holder).json("", me)?.arg(known)).await
     }
 
     pub(super) async fn declare_dead_by_script(
@@ -302,7 +304,8 @@ impl Redis {
 /// events after it.
 pub(super) type StoredRow = (u64, String, Vec<u8>, Vec<Vec<u8>>);
 
-/// The server's clock, then each member as JSON and for how many milliseconds it has been silent.
+/// The server's clock, a digest of the members, and for how many milliseconds each has been silent;
+/// then each member as JSON, unless the digest was known.
 pub(super) type MemberList = Vec<Vec<u8>>;
 
 impl ScriptCall {

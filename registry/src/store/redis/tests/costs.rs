@@ -1,4 +1,4 @@
-//! The cost of reading alarms and of releasing claims.
+//! The cost of reading alarms, of renewing leases and of releasing claims.
 
 use abide_actors::identity::{Epoch, NodeName};
 use abide_actors::journal::Journal;
@@ -7,7 +7,9 @@ use super::super::super::Store;
 use super::super::super::conformance::*;
 use super::super::keys::Tag;
 use super::super::{Durability, Redis};
+use super::members::{member, names};
 use super::servers::Server;
+use crate::membership::{Member, Membership, MembershipStatus};
 use crate::partition::{Partition, PartitionSet};
 
 /// The numbers of commands and of bytes that the server has sent so far.
@@ -53,6 +55,46 @@ async fn reading_alarms_costs_the_same_with_a_thousand_as_with_a_million() {
     assert_eq!(costs[0].0, costs[1].0, "commands");
     assert_eq!(costs[0].1, costs[1].1, "kilobytes");
     assert!(costs[0].0 <= partitions.iter().count() as u64 + 20, "{costs:?}");
+}
+
+#[tokio::test]
+async fn a_renewal_costs_the_same_among_thirty_members_as_among_three() {
+    let server = Server::start(&["--appendfsync", "no"]).await;
+    let mut redis = Redis::open(&server.url(), Durability::Os).await.unwrap();
+    // Its checks are traffic, too.
+    redis._watching.abort_all();
+    let member = |n: usize| member(&format!("n{n}"), "1", 60_000);
+    let mut costs = Vec::new();
+    for members in [0..3, 3..30] {
+        for n in members {
+            redis.enter(&member(n)).await.unwrap();
+        }
+        redis.renew(&member(0)).await.unwrap();
+        let (commands, bytes) = server_traffic(&server).await;
+        let renewed = redis.renew(&member(0)).await.unwrap();
+        let (after, sent) = server_traffic(&server).await;
+        costs.push((after - commands, (sent - bytes) / 1_000));
+        // `INFO` is most of what was sent.
+        assert_eq!(costs[0], *costs.last().unwrap(), "commands and kilobytes");
+        assert_eq!(names(&renewed).len(), if costs.len() == 1 { 3 } else { 30 });
+    }
+}
+
+#[tokio::test]
+async fn a_renewal_names_the_members_that_have_changed_since_the_last_one() {
+    let server = Server::start(&["--appendfsync", "no"]).await;
+    let redis = Redis::open(&server.url(), Durability::Os).await.unwrap();
+    let (me, other) = (member("a", "1", 60_000), member("b", "1", 60_000));
+    redis.enter(&me).await.unwrap();
+    redis.enter(&other).await.unwrap();
+    for live_actors in [0, 0, 7, 7] {
+        redis.renew(&Member { live_actors, ..other.clone() }).await.unwrap();
+        let Ok(MembershipStatus::Alive { members, .. }) = redis.renew(&me).await else { panic!() };
+        assert_eq!(members[1].member.live_actors, live_actors);
+        assert!(members.iter().all(|it| it.silent_ms < 60_000), "{members:?}");
+    }
+    redis.leave(&other.holder).await.unwrap();
+    assert_eq!(names(&redis.renew(&me).await.unwrap()), ["a"]);
 }
 
 #[tokio::test]
