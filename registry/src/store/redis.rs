@@ -33,7 +33,7 @@ pub mod transport;
 mod url;
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use tokio::sync::{Mutex, Semaphore};
 use tokio::task::JoinSet;
@@ -80,7 +80,7 @@ pub struct Redis {
     confirmed: Vec<Connection>,
     /// For the node's own membership, if it waits for replicas: nothing may hold up a renewal.
     membership: Connection,
-    known_members: Mutex<Arc<KnownMembers>>,
+    known_members: std::sync::Mutex<Arc<KnownMembers>>,
     /// For megabytes, which would hold up everything behind them.
     large: Connection,
     large_transfers: Semaphore,
@@ -144,7 +144,7 @@ impl Redis {
             durable: (0..number(DURABLE_CONNECTIONS)).map(|_| writing()).collect(),
             confirmed: (0..number(CONFIRMED_CONNECTIONS)).map(|_| reading()).collect(),
             membership: reading(),
-            known_members: Mutex::default(),
+            known_members: Default::default(),
             large: writing().with_timeout(LARGE_TIMEOUT),
             large_transfers: Semaphore::new(MAX_LARGE_TRANSFERS),
             pages: reading(),

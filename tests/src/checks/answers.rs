@@ -72,7 +72,20 @@ fn untrue(evidence: &Evidence, exchange: &Exchange) -> Option<String> {
     let approves = exchange.body.as_ref().is_some_and(|body| !body["approved"].is_null());
     let (opened, closed) = open_interval(journal, call, approves)?;
     let was_open = opened < exchange.sent_at && exchange.ended_at < closed;
-    was_open.then(|| format!("it was open from {opened} to {closed}"))
+    let is_refuted = was_open && !may_follow_another(evidence, exchange);
+    is_refuted.then(|| format!("it was open from {opened} to {closed}"))
+}
+
+/// Whether another request changed the conversation at the same time, and may have come first: the
+/// journal's times are a node's estimate of the store's clock, too coarse to order the two.
+fn may_follow_another(evidence: &Evidence, exchange: &Exchange) -> bool {
+    evidence.exchanges.iter().any(|other| {
+        !std::ptr::eq(other, exchange)
+            && other.conversation() == exchange.conversation()
+            && (other.acknowledged().is_some() || other.answer.is_err())
+            && other.sent_at < exchange.ended_at
+            && exchange.sent_at < other.ended_at
+    })
 }
 
 /// The time during which a call was open for an approval, or for another answer: at most until its
@@ -142,6 +155,15 @@ mod tests {
         (evidence.exchanges[1].sent_at, evidence.exchanges[1].ended_at) =
             (second(6) + half, second(7));
         expect(check, &evidence, "it was open from");
+        // An answer of the same moment may have been first, by whatever clock the journal has.
+        let mut other = evidence.exchanges[1].clone();
+        other.answer.as_mut().unwrap().status = 200;
+        other.ended_at = second(8);
+        evidence.exchanges.push(other);
+        assert_eq!(check(&evidence), [""; 0]);
+        evidence.exchanges.last_mut().unwrap().ended_at = second(6);
+        expect(check, &evidence, "it was open from");
+        evidence.exchanges.pop();
         // After its deadline the call is not open, although no event says so yet.
         evidence.journal().0[5]["data"]["expires_at"] = json!((second(6) + half).to_string());
         assert_eq!(check(&evidence), [""; 0]);
