@@ -16,17 +16,15 @@ use abide_actors::model::Purpose;
 use abide_conversation::command::IfBusy;
 use abide_conversation::remembered_decision::RememberedDecision;
 use abide_conversation::{
-    AgentName, Command, ConversationId, DecisionId, Principal, Revision, Scoped, Seq, State, Tenant,
-    Timestamp, decide, replay,
+    AgentName, Command, ConversationId, DecisionId, Principal, Revision, Scoped, Seq, State,
+    Tenant, Timestamp, decide, replay,
 };
 use abide_registry::member::ProcessId;
 use abide_registry::membership::{Member, MemberState, Membership, MembershipStatus};
 use abide_registry::partition::PartitionSet;
 use abide_registry::store::redis::transport::{Dial, Transport};
 use abide_registry::store::redis::{Durability, Redis};
-use abide_registry::store::{
-    AuditLevel, Effect, Operation, OperationLog, Store, StoredAgent,
-};
+use abide_registry::store::{AuditLevel, Effect, Operation, OperationLog, Store, StoredAgent};
 use futures::future::BoxFuture;
 use serde_json::json;
 

@@ -15,10 +15,8 @@ pub(super) fn operate(verb: &str) -> Action {
 
 #[test]
 fn an_operation_adds_its_event_to_any_state_and_changes_only_the_seq() {
-    for mut scenario in [
-        Scenario::with_calls(vec![human("a"), server("b")]),
-        Scenario::with_turn(),
-    ] {
+    for mut scenario in [Scenario::with_calls(vec![human("a"), server("b")]), Scenario::with_turn()]
+    {
         let before = (scenario.state.clone(), scenario.wanted());
         assert_eq!(scenario.apply(operate("kill")).unwrap(), ["operated"]);
         let event = scenario.journal.last().unwrap();
