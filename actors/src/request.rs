@@ -130,6 +130,8 @@ pub enum Request {
     Create(Create),
     Send(SendRequest),
     Resolve(ResolveRequest),
+    /// `POST …/resolutions`: each answer stands by itself. Nodes before this variant do not know it.
+    ResolveAll(Vec<ResolveRequest>),
     Cancel,
     Dispatch(DispatchRequest),
     /// An alarm is due.
@@ -275,6 +277,10 @@ pub enum Reply {
         needed: u32,
         seq: Seq,
     },
+    /// The outcome of each of several answers, in their order.
+    ResolvedAll {
+        outcomes: Vec<AnswerOutcome>,
+    },
     Cancelled {
         cancelled: bool,
     },
@@ -292,6 +298,23 @@ pub enum Reply {
     Abandoned {
         usage: Usage,
     },
+}
+
+/// What became of one of several answers.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AnswerOutcome {
+    Resolved {
+        seq: Seq,
+    },
+    /// A vote that does not decide yet, as in [`Reply::Recorded`].
+    Recorded {
+        votes: u32,
+        needed: u32,
+        seq: Seq,
+    },
+    /// Nothing was done with it.
+    Refused(RequestError),
 }
 
 /// Why a request was not carried out, or is not known to have been.

@@ -19,8 +19,11 @@ mod keys;
 mod me;
 mod messages;
 pub mod openapi;
+mod resolutions;
 mod tokens;
 mod transcript;
+mod turn_progress;
+pub(crate) mod wait;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -72,6 +75,8 @@ pub(crate) struct ApiDeps {
     pub(crate) bodies: BodyBudget,
     /// One permit for each event stream that encodes frames at the moment.
     pub(crate) encoding_streams: Arc<Semaphore>,
+    /// One permit for each request that waits for its turn.
+    pub(crate) waiting_requests: Arc<Semaphore>,
     /// One permit for each blob that is being received or sent.
     pub(crate) blobs_in_flight: Arc<Semaphore>,
 }
@@ -125,7 +130,8 @@ fn routes() -> DeclaredApi<Api> {
         .routes(declared_routes!(conversations::list, conversations::create))
         .routes(declared_routes!(conversations::get, conversations::update, conversations::delete))
         .routes(declared_routes!(messages::list, messages::send))
-        .routes(declared_routes!(calls::resolve))
+        .routes(declared_routes!(resolutions::resolve))
+        .routes(declared_routes!(resolutions::resolve_all))
         .routes(declared_routes!(calls::cancel))
         .routes(declared_routes!(calls::dispatch))
         .routes(declared_routes!(conversations::fork))

@@ -181,6 +181,11 @@ impl Problem {
         Self::new(Kind::Forbidden, detail).with("needs", needs.into())
     }
 
+    /// The problem of a field of an object that is at this place in the body.
+    pub(crate) fn below(self, at: &str) -> Self {
+        Self { detail: format!("{at}.{}", self.detail), ..self }
+    }
+
     /// Adds a member in addition to those that every problem has.
     pub fn with(mut self, name: &str, value: Value) -> Self {
         self.extensions.insert(name.to_owned(), value);
@@ -277,8 +282,14 @@ impl From<ListError> for Problem {
 }
 
 impl Problem {
-    /// The status and the document. A server's error is logged.
+    /// The status and the document, as text. A server's error is logged.
     pub(crate) fn into_text(self) -> (StatusCode, String) {
+        let (status, document) = self.into_document();
+        (status, document.to_string())
+    }
+
+    /// The status and the document. A server's error is logged.
+    pub(crate) fn into_document(self) -> (StatusCode, Value) {
         let instance = format!("urn:uuid:{}", Uuid::new_v4());
         if self.status.is_server_error() {
             // An internal error may repeat what a client sent.
@@ -297,7 +308,7 @@ impl Problem {
         body.insert("status".to_owned(), json!(self.status.as_u16()));
         body.insert("detail".to_owned(), json!(detail));
         body.insert("instance".to_owned(), json!(instance));
-        (self.status, Value::Object(body).to_string())
+        (self.status, Value::Object(body))
     }
 }
 

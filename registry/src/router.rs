@@ -320,6 +320,7 @@ impl ConversationRouter {
             Request::Create(_) | Request::Fork(_) | Request::Spawn(_) => true,
             Request::Send(send) => send.agent.is_some(),
             Request::Resolve(_)
+            | Request::ResolveAll(_)
             | Request::Cancel
             | Request::Dispatch(_)
             | Request::Wake
@@ -393,6 +394,7 @@ fn is_repeatable(request: &Request) -> bool {
         | Request::Fork(_)
         | Request::Send(_)
         | Request::Resolve(_)
+        | Request::ResolveAll(_)
         | Request::Cancel
         | Request::Dispatch(_)
         | Request::RevokeDecision(_)

@@ -265,6 +265,8 @@ pub enum CallPlan {
         gate: Option<ApprovalQuestion>,
         /// Shown to the person or the page that is to answer.
         message: String,
+        /// The JSON Schema of what the person or the page is to answer, if it has one.
+        answer_schema: Option<Arc<Value>>,
         timeout_ms: u64,
     },
 }
@@ -275,6 +277,8 @@ pub struct ApprovalQuestion {
     pub message: String,
     /// Who may approve, and how many must; `None` where nobody is authenticated.
     pub policy: Option<ApprovalPolicy>,
+    /// The JSON Schema of the answer.
+    pub answer_schema: Option<Arc<Value>>,
 }
 
 impl CallPlan {

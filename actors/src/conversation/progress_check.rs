@@ -137,7 +137,7 @@ mod tests {
     }
 
     fn turn_end(outcome: TurnOutcome) -> [Event; 1] {
-        event(EventData::TurnEnded(TurnEnded { outcome, reason: None }))
+        event(EventData::TurnEnded(TurnEnded { outcome, reason: None, usage: None }))
     }
 
     fn after_death() -> ProgressCheck {

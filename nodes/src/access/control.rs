@@ -22,7 +22,7 @@ use super::credential_error::CredentialError;
 use super::credential_watch::CredentialWatch;
 use super::document::{AgentsOverHttp, Mistakes, TenantSettings};
 use super::guard::Guard;
-use super::permission::Read;
+use super::permission::Permission;
 use super::stored_keys::{MARK_INTERVAL, POLL_INTERVAL};
 use crate::problem::{Kind, Problem};
 use crate::start_error::StartError;
@@ -148,9 +148,9 @@ impl AccessControl {
     }
 
     /// Notices when a caller may no longer read a conversation; `None` if everybody may.
-    pub(crate) fn watch(
+    pub(crate) fn watch<P: Permission>(
         &self,
-        allowed: &Allowed<Read>,
+        allowed: &Allowed<P>,
         participants: Participants,
         created_at: Option<Timestamp>,
     ) -> Option<CredentialWatch> {

@@ -38,8 +38,15 @@ const IDEMPOTENCY_KEY_HEADER: &str = "Idempotency-Key";
 pub struct Body<T> {
     pub value: T,
     pub fingerprint: String,
-    /// Counts against the budget until the handler ends.
+    /// Counts against the budget until the handler ends, or takes the body apart.
     _memory: BodyMemory,
+}
+
+impl<T> Body<T> {
+    /// The value and the fingerprint, which no longer count against the budget.
+    pub fn into_parts(self) -> (T, String) {
+        (self.value, self.fingerprint)
+    }
 }
 
 impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Body<T>

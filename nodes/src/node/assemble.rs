@@ -145,6 +145,7 @@ impl Blueprint {
             requests_in_flight: AtomicUsize::new(0),
             bodies: BodyBudget::default(),
             encoding_streams: Arc::new(Semaphore::new(http::events::MAX_ENCODING_STREAMS)),
+            waiting_requests: Arc::new(Semaphore::new(http::wait::MAX_WAITING_REQUESTS)),
             blobs_in_flight: Arc::new(Semaphore::new(http::blobs::MAX_BLOBS_IN_FLIGHT)),
         });
         let public_router = http::router(public_api, &config.allow_origin);

@@ -22,7 +22,7 @@ const CALLERS: [(&str, &str); 9] = [
 
 /// What becomes of a request, one letter for each caller: `a`, it is allowed; `f`, it is forbidden;
 /// `n`, the conversation does not exist for the caller.
-const PUBLIC: [(&str, &str); 29] = [
+const PUBLIC: [(&str, &str); 30] = [
     ("list_agents", "aaafaaaaf"),
     ("get_agent", "aaafaaaaf"),
     ("put_agent", "fffffafff"),
@@ -41,6 +41,7 @@ const PUBLIC: [(&str, &str); 29] = [
     ("dispatch_tool", "aannannfn"),
     ("revoke_decision", "aannannfn"),
     ("resolve_call", "aanaannfn"),
+    ("resolve_calls", "aanaannfn"),
     ("fork_conversation", "afnnannfn"),
     ("update_conversation", "afnnannfn"),
     ("delete_conversation", "afnnannfn"),
@@ -99,6 +100,7 @@ fn body(operation: &str, caller: &str, id: &str) -> Value {
         "send_message" => json!({"text": "hi", "if_busy": "queue"}),
         "dispatch_tool" => json!({"tool": "nothing", "input": {}}),
         "resolve_call" => json!({"result": 1}),
+        "resolve_calls" => json!({"answers": [{"call_id": "call_1_1", "result": 1}]}),
         "fork_conversation" => json!({}),
         "update_conversation" => json!({"metadata": {"a": 1}}),
         "create_key" => json!({"name": "k", "roles": ["user"]}),

@@ -32,8 +32,8 @@ mod tests;
 pub mod transport;
 mod url;
 
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use tokio::sync::{Mutex, Semaphore};
 use tokio::task::JoinSet;

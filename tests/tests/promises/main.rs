@@ -32,6 +32,7 @@ mod takeover;
 mod three_nodes;
 mod tools;
 mod upgrade;
+mod waits;
 
 /// The program, built from the sources of package `abide` for these tests.
 const ABIDE: &str = env!("CARGO_BIN_EXE_abide-under-test");

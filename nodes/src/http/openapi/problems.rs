@@ -66,6 +66,7 @@ fn specific(operation: &str) -> Option<&'static [Kind]> {
         "fork_conversation" => &[PayloadTooLarge, NotFound, ConversationExists, AgentMissing],
         "send_message" => &[PayloadTooLarge, NotFound, TurnInFlight, AgentMissing],
         "resolve_call" => &[PayloadTooLarge, ApprovalForbidden, NotFound, CallNotOpen],
+        "resolve_calls" => &[PayloadTooLarge, NotFound],
         "dispatch_tool" => {
             &[PayloadTooLarge, ApprovalForbidden, NotFound, ApprovalRequired, AgentMissing]
         }

@@ -281,11 +281,14 @@ pub(super) fn call(id: &str, executor: Executor, gate: bool) -> PlannedCall {
         Executor::Client => CallKind::Client { grace_ms: Some(5_000), default_result: None },
         Executor::Server | Executor::Human | Executor::Provider => executor.into(),
     };
+    let message = "May it?".to_owned();
+    let question = ApprovalQuestion { message, policy: None, answer_schema: None };
     let plan = CallPlan::Execute {
         kind,
         intent: Intent::Action,
-        gate: gate.then(|| ApprovalQuestion { message: "May it?".to_owned(), policy: None }),
+        gate: gate.then_some(question),
         message: "Please answer.".to_owned(),
+        answer_schema: None,
         timeout_ms: TIMEOUT_MS.unsigned_abs(),
     };
     let verdict = Some(verdict(if gate { Decision::Ask } else { Decision::Allow }));
