@@ -21,6 +21,7 @@ mod messages;
 pub mod openapi;
 mod tokens;
 mod transcript;
+mod usage;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -140,6 +141,7 @@ fn routes() -> DeclaredApi<Api> {
         .routes(declared_routes!(keys::list, keys::create))
         .routes(declared_routes!(keys::revoke))
         .routes(declared_routes!(tokens::mint))
+        .routes(declared_routes!(usage::get))
         .routes(declared_routes!(openapi::openapi))
 }
 

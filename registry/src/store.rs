@@ -10,6 +10,7 @@ pub mod embedded;
 pub mod memory;
 mod paging;
 pub mod redis;
+mod usage;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -32,6 +33,7 @@ use serde_json::Value;
 use crate::partition::{Partition, PartitionSet};
 pub use api_keys::{KeyChange, KeyList, ScopedKeyId, StoredKey};
 pub use commit_rules::STATE_FORMAT;
+pub use usage::{TenantCounts, USAGE_DAYS, UsageBy, UsagePage, UsageQuery};
 
 /// One page of a listing, and where the next begins.
 #[derive(Clone, Debug, PartialEq)]
@@ -90,7 +92,7 @@ pub struct SuspensionCount {
 /// durability, as with [`Journal`]. Claims, listings, alarms, `last_seqs` and the audit are views: they
 /// may show what a fail-over takes back. A blob is as durable as the answer to its upload says.
 #[async_trait]
-pub trait Store: Journal + Blobs + AuditLog {
+pub trait Store: Journal + Blobs + AuditLog + TenantCounts {
     /// Fails, with the reason, while the store cannot keep its configured durability and refuses
     /// writes. Looks at what is known, and asks no server.
     fn require_durability(&self) -> Result<(), String> {

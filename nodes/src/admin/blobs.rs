@@ -15,7 +15,9 @@ pub(super) async fn delete(
     State(admin): State<Admin>,
     Path(id): Path<String>,
 ) -> Result<StatusCode, Problem> {
-    if admin.store.delete_blob(&scoped_id::blob(&allowed, &id)?).await? {
+    let id = scoped_id::blob(&allowed, &id)?;
+    if admin.store.delete_blob(&id).await? {
+        admin.access.deleted(&id.tenant());
         Ok(StatusCode::NO_CONTENT)
     } else {
         Err(Problem::not_found("blob"))

@@ -24,6 +24,7 @@ mod module;
 mod natives;
 mod ownership;
 mod pages;
+mod quotas;
 mod refusals;
 mod schema_bombs;
 mod spec;

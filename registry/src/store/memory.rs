@@ -3,6 +3,7 @@
 mod audit;
 mod blobs;
 mod tables;
+mod usage;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;

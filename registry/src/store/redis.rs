@@ -29,6 +29,7 @@ mod tests;
 #[doc(hidden)]
 pub mod transport;
 mod url;
+mod usage;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};

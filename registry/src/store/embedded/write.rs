@@ -12,12 +12,14 @@ use abide_conversation::{
 };
 use redb::{Error, ReadableTable, Table, WriteTransaction};
 
+use super::super::usage::UsageEntry;
 use super::super::{KeyChange, ScopedKeyId, commit_rules};
 use super::api_keys;
 use super::audit::{self, Audit};
 use super::blobs;
 use super::encode::{Append, EncodedResponse};
 use super::tables::{self, Nanos, Record, nanos};
+use super::usage;
 
 /// Expired responses that one commit removes: more than the few that it can add, so that they never
 /// pile up, and few enough not to be noticed.
@@ -226,8 +228,8 @@ impl<'t> OpenTables<'t> {
             Write::MarkKeysUsed { used } => {
                 api_keys::mark_used(self.transaction, used).map(|()| Ok(true))
             }
-            Write::PutBlob { id, blob } => blobs::put(self.transaction, id.as_str(), blob).map(Ok),
-            Write::DeleteBlob { id } => blobs::delete(self.transaction, id.as_str()).map(Ok),
+            Write::PutBlob { id, blob } => blobs::put(self.transaction, id, blob).map(Ok),
+            Write::DeleteBlob { id } => blobs::delete(self.transaction, id).map(Ok),
             Write::Audit(entry) => {
                 let exists = self.of(&entry.id)?.heads.get(entry.id.as_str())?.is_some();
                 if exists {
@@ -350,6 +352,9 @@ impl<'t> OpenTables<'t> {
             self.audit.sweep(nanos(event.at))?;
         }
         self.keep(&append.responses)?;
+        if let Some(entry) = UsageEntry::of(commit) {
+            usage::count(self.transaction, &append.id, &entry)?;
+        }
         if commit.resets_deaths {
             self.reset_deaths(id)?;
         }

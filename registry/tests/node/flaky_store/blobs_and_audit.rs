@@ -1,10 +1,12 @@
-//! The blobs and the audit log of a flaky store.
+//! The blobs, the audit log and the counts of a flaky store.
 
 use abide_actors::audit::{AuditEntry, AuditLog};
 use abide_actors::blobs::{Blob, BlobInfo, Blobs};
 use abide_actors::journal::StoreError;
-use abide_conversation::{BlobId, ConversationId, Scoped, Timestamp};
+use abide_conversation::{BlobId, ConversationId, Scoped, Tenant, Timestamp};
+use abide_registry::store::{TenantCounts, UsagePage, UsageQuery};
 use async_trait::async_trait;
+use jiff::civil::Date;
 
 use super::FlakyStore;
 
@@ -46,5 +48,24 @@ impl AuditLog for FlakyStore {
         now: Timestamp,
     ) -> Result<Vec<AuditEntry>, StoreError> {
         self.reachable()?.entries(id, before, limit, now).await
+    }
+}
+
+#[async_trait]
+impl TenantCounts for FlakyStore {
+    async fn usage(&self, query: &UsageQuery) -> Result<UsagePage, StoreError> {
+        self.reachable()?.usage(query).await
+    }
+
+    async fn tokens_of_day(&self, tenant: &Tenant, day: Date) -> Result<u64, StoreError> {
+        self.reachable()?.tokens_of_day(tenant, day).await
+    }
+
+    async fn conversation_count(&self, tenant: &Tenant) -> Result<u64, StoreError> {
+        self.reachable()?.conversation_count(tenant).await
+    }
+
+    async fn blob_bytes(&self, tenant: &Tenant) -> Result<u64, StoreError> {
+        self.reachable()?.blob_bytes(tenant).await
     }
 }

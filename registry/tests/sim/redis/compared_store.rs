@@ -13,18 +13,19 @@ use abide_actors::journal::{
     Claim, Commit, Holder, Journal, ResponseScope, StoreError, StoredResponse,
 };
 use abide_actors::model::Purpose;
+use abide_actors::usage_counts::day_of;
 use abide_conversation::command::IfBusy;
 use abide_conversation::remembered_decision::RememberedDecision;
 use abide_conversation::{
-    AgentName, Command, ConversationId, DecisionId, Revision, Scoped, Seq, State, Timestamp,
-    decide, replay,
+    AgentName, Command, ConversationId, DecisionId, Revision, Scoped, Seq, State, Tenant,
+    Timestamp, decide, replay,
 };
 use abide_registry::member::ProcessId;
 use abide_registry::membership::{Member, MemberState, Membership, MembershipStatus};
 use abide_registry::partition::PartitionSet;
 use abide_registry::store::redis::transport::{Dial, Transport};
 use abide_registry::store::redis::{Durability, Redis};
-use abide_registry::store::{Store, StoredAgent};
+use abide_registry::store::{Store, StoredAgent, TenantCounts, UsageBy, UsageQuery};
 use futures::future::BoxFuture;
 use serde_json::json;
 
@@ -145,7 +146,7 @@ impl Choice {
         let stored = store.load(&id).await.unwrap();
         let state = stored.map(|it| replay(it.state, &it.events)).unwrap_or_default();
         let commit = commit(random, number, &state);
-        Self { kind: random.below(38), number, id, me, other, held, commit }
+        Self { kind: random.below(39), number, id, me, other, held, commit }
     }
 }
 
@@ -250,6 +251,7 @@ async fn call(store: &Redis, choice: &Choice) -> String {
         34 => outcome(store.declare_dead_if(me, number % 2 == 0).await),
         35 => outcome(store.reset_deaths(id).await),
         36 => outcome(store.events(id, Seq::new(number % 5), 100).await),
+        37 => counted(store, &tenant).await,
         _ => {
             let listed = (
                 store.due_alarms(&share, Timestamp::MAX, 9).await,
@@ -261,6 +263,20 @@ async fn call(store: &Redis, choice: &Choice) -> String {
             format!("{listed:?}")
         }
     }
+}
+
+/// What a store has counted of a tenant.
+async fn counted(store: &Redis, tenant: &Tenant) -> String {
+    let (first, last) = (day_of(at(0)), day_of(at(CALLS)));
+    let (by, after) = (UsageBy::Agent, None);
+    let query = UsageQuery { tenant: tenant.clone(), first, last, by, after, limit: 9 };
+    let counted = (
+        store.usage(&query).await,
+        store.tokens_of_day(tenant, first).await,
+        store.conversation_count(tenant).await,
+        store.blob_bytes(tenant).await,
+    );
+    format!("{counted:?}")
 }
 
 #[test]
