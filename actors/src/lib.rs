@@ -42,5 +42,6 @@ pub mod snapshot;
 pub mod streaming;
 pub mod tools;
 pub mod trace;
+pub mod usage_counts;
 pub mod web_fetch;
 pub mod workspace;

@@ -23,6 +23,7 @@ mod resolutions;
 mod tokens;
 mod transcript;
 mod turn_progress;
+mod usage;
 pub(crate) mod wait;
 
 use std::sync::Arc;
@@ -148,6 +149,7 @@ fn routes() -> DeclaredApi<Api> {
         .routes(declared_routes!(keys::list, keys::create))
         .routes(declared_routes!(keys::revoke))
         .routes(declared_routes!(tokens::mint))
+        .routes(declared_routes!(usage::get))
         .routes(declared_routes!(openapi::openapi))
 }
 

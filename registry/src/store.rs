@@ -12,6 +12,7 @@ pub mod memory;
 mod operations;
 mod paging;
 pub mod redis;
+mod usage;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -38,6 +39,7 @@ pub use operations::{
     AuditLevel, ChainEnd, ChainEntry, ChainError, Effect, MAX_OPERATIONS, Operation, OperationLog,
     OperationOutcome, verify_chain,
 };
+pub use usage::{TenantCounts, USAGE_DAYS, UsageBy, UsagePage, UsageQuery};
 
 /// One page of a listing, and where the next begins.
 #[derive(Clone, Debug, PartialEq)]
@@ -96,7 +98,7 @@ pub struct SuspensionCount {
 /// durability, as with [`Journal`]. Claims, listings, alarms, `last_seqs` and the audit are views: they
 /// may show what a fail-over takes back. A blob is as durable as the answer to its upload says.
 #[async_trait]
-pub trait Store: Journal + Blobs + AuditLog + OperationLog {
+pub trait Store: Journal + Blobs + AuditLog + OperationLog + TenantCounts {
     /// Fails, with the reason, while the store cannot keep its configured durability and refuses
     /// writes. Looks at what is known, and asks no server.
     fn require_durability(&self) -> Result<(), String> {

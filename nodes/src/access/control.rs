@@ -23,6 +23,7 @@ use super::credential_watch::CredentialWatch;
 use super::document::{AgentsOverHttp, Mistakes, TenantSettings};
 use super::guard::Guard;
 use super::permission::Permission;
+use super::quotas::QuotaGate;
 use super::stored_keys::{MARK_INTERVAL, POLL_INTERVAL};
 use crate::problem::{Kind, Problem};
 use crate::start_error::StartError;
@@ -44,6 +45,7 @@ pub struct AccessControl {
 
 struct Guarded {
     guard: Guard,
+    quotas: QuotaGate,
     reload: Notify,
     /// What is wrong with the newest file, which is therefore not in force.
     mistakes: Mutex<Option<Mistakes>>,
@@ -91,6 +93,7 @@ impl AccessControl {
             .build()
             .map_err(|error| StartError::Broken(error.to_string()))?;
         let guarded = Guarded {
+            quotas: QuotaGate::new(store.clone(), clock.clone()),
             guard: Guard::new(document, client, store, clock),
             reload: Notify::new(),
             mistakes: Mutex::default(),
@@ -107,6 +110,11 @@ impl AccessControl {
 
     pub(super) fn guard(&self) -> Option<&Guard> {
         self.guarded.as_deref().map(|guarded| &guarded.guard)
+    }
+
+    /// What knows how tenants use the node, and who they are; `None` if there are no quotas.
+    pub(super) fn quotas(&self) -> Option<(&QuotaGate, &Guard)> {
+        self.guarded.as_deref().map(|guarded| (&guarded.quotas, &guarded.guard))
     }
 
     /// Reads the file again now.

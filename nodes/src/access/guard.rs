@@ -18,7 +18,7 @@ use tokio::time::Instant;
 use super::api_key::key_id;
 use super::credential::Credential;
 use super::credential_error::CredentialError;
-use super::document::{AuthDocument, IssuerRules, TenantSettings, TokenKeys};
+use super::document::{AuthDocument, IssuerRules, Quotas, TenantSettings, TokenKeys};
 use super::issuer_keys::IssuerKeys;
 use super::session::{Presented, Session};
 use super::stored_keys::StoredKeys;
@@ -117,6 +117,21 @@ impl Guard {
     /// What the file says of a tenant; `None` if it knows none of the name.
     pub(super) fn tenant_settings(&self, tenant: &Tenant) -> Option<TenantSettings> {
         self.rules().document.tenants.get(tenant).cloned()
+    }
+
+    /// The quotas of a tenant.
+    pub(super) fn quotas_of(&self, tenant: &Tenant) -> Quotas {
+        self.rules()
+            .document
+            .tenants
+            .get(tenant)
+            .map(|settings| settings.quotas)
+            .unwrap_or_default()
+    }
+
+    /// Whether there are tenants that the memory for bodies is shared among.
+    pub(super) fn has_several_tenants(&self) -> bool {
+        self.rules().document.tenants.len() > 1
     }
 
     /// Who makes a request.

@@ -90,6 +90,7 @@ permissions! {
     StoreBlobs = "store_blobs", OneOf(&[User, Backend], Some(Scope::Send));
     ReadBlobs = "read_blobs", OneOf(&[User, Approver, Backend, Auditor], Some(Scope::Read));
     ManageKeys = "manage_keys", OneOf(&[TenantAdmin], None);
+    ReadUsage = "read_usage", OneOf(&[TenantAdmin, Backend], None);
     MintTokens = "mint_tokens", OneOf(&[User, Backend], None);
     /// Nodes, live actors without their content, metrics.
     Operate = "operate", OneOf(&[Operator], None);

@@ -18,8 +18,10 @@ pub(super) async fn delete(
     Path(id): Path<String>,
 ) -> Result<StatusCode, Problem> {
     let id = scoped_id::blob(&allowed, &id)?;
+    let tenant = id.tenant();
     let act = Act::on(&allowed, "blob.delete", &id);
     if admin.operations.carry_out(act, Effect::DeleteBlob(id)).await? {
+        admin.access.deleted(&tenant);
         Ok(StatusCode::NO_CONTENT)
     } else {
         Err(Problem::not_found("blob"))

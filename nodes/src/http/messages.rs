@@ -1,7 +1,8 @@
 //! Messages: sending one, and listing those of a conversation.
 
-use abide_actors::blobs::{TenantBlobs, extract_media};
+use abide_actors::blobs::{TenantBlobs, extract_media, extractable_bytes};
 use abide_actors::expressions::schema::Schema;
+use abide_actors::journal::ResponseScope;
 use abide_actors::request::{IdempotencyKey, Reply, Request, SendRequest};
 use abide_actors::trace::SpanContext;
 use abide_conversation::command::IfBusy;
@@ -139,8 +140,9 @@ pub(super) async fn send(
     let mut content = content(message.text, message.content)?;
     let mut keys = idempotency.keys(&allowed, fingerprint);
     keys.extend(message.message_id.as_deref().map(|id| message_key(id, &content)).transpose()?);
-    blobs::resolve_blobs(&*api.store, &id, &mut content).await?;
     let tenant = id.tenant();
+    admit(&api, &id, &keys, (&content, message.agent.is_some())).await?;
+    blobs::resolve_blobs(&*api.store, &id, &mut content).await?;
     for block in &mut content {
         extract_media(TenantBlobs::new(&*api.store, &tenant), block).await?;
     }
@@ -169,6 +171,33 @@ pub(super) async fn send(
         }
         None => (StatusCode::ACCEPTED, span, Json(SendReply::Accepted(sent))),
     })
+}
+
+/// Refuses a message for which its tenant has no room. A repeat of one that was accepted gets the
+/// first answer.
+async fn admit(
+    api: &Api,
+    id: &Scoped<ConversationId>,
+    keys: &[IdempotencyKey],
+    (content, may_create): (&[Value], bool),
+) -> Result<(), Problem> {
+    let tenant = id.tenant();
+    let media_bytes: u64 = content.iter().map(extractable_bytes).sum();
+    let admitted = async {
+        api.access.admit_turn(&tenant).await?;
+        if media_bytes > 0 {
+            api.access.admit_blob(&tenant, media_bytes).await?;
+        }
+        if may_create { api.access.admit_conversation(id).await } else { Ok(()) }
+    };
+    let Err(refusal) = admitted.await else { return Ok(()) };
+    let (scope, now) = (ResponseScope::Conversation(id.clone()), api.clock.now());
+    for key in keys {
+        if api.store.stored_response(&scope, &key.key, now).await?.is_some() {
+            return Ok(());
+        }
+    }
+    Err(refusal)
 }
 
 /// The blocks of a message that has either text or content.

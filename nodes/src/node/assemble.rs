@@ -109,6 +109,7 @@ impl Blueprint {
         let runtime = begin(deps, cluster_listener, cluster_secrets, cookie).await?;
 
         let view = runtime.conversations.cluster().watch();
+        access.share_quotas(view.clone());
         let _protected_ports = port_guard.follow(view.clone());
         let restore = seed_agents::restore_at_rejoin(
             catalog.clone(),

@@ -52,6 +52,7 @@ const PUBLIC: [(&str, &str); 30] = [
     ("create_key", "ffffffaff"),
     ("revoke_key", "ffffffaff"),
     ("mint_token", "afnfaffff"),
+    ("get_usage", "ffffafaff"),
     ("get_me", "aaaaaaaaa"),
 ];
 

@@ -26,6 +26,7 @@ mod operations;
 mod outbound;
 mod ownership;
 mod pages;
+mod quotas;
 mod refusals;
 mod resolutions;
 mod schema_bombs;

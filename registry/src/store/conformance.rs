@@ -10,6 +10,7 @@ mod indexes;
 mod journal;
 mod operations;
 mod tenants;
+mod usage;
 
 pub(super) use access::*;
 pub(super) use agents::*;
@@ -21,6 +22,7 @@ pub(super) use indexes::*;
 pub(super) use journal::*;
 pub(super) use operations::*;
 pub(super) use tenants::*;
+pub(super) use usage::*;
 
 /// Runs the suite, a test for each promise, against the store that the expression creates: a pair
 /// of a value that keeps the store alive and an `Arc<dyn Store>`. The form `as one` is for servers
@@ -103,6 +105,12 @@ macro_rules! conformance {
             a_page_of_one_tenant_has_nothing_of_others,
             a_cursor_of_another_tenant_is_refused,
             a_tenant_may_have_any_name,
+            usage_is_added_up_by_day_agent_and_owner,
+            a_repeated_or_refused_commit_counts_once,
+            usage_outlives_its_conversation,
+            a_day_has_room_for_a_bounded_number_of_owners,
+            a_tenants_usage_and_counts_are_its_own,
+            deletions_give_conversations_and_bytes_back,
         }
     };
     (@these (one $name:ident $servers:expr) $($promise:ident),+ $(,)?) => {

@@ -20,6 +20,7 @@ mod store_dir;
 mod tables;
 #[cfg(test)]
 mod tests;
+mod usage;
 mod write;
 mod writer;
 

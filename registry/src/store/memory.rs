@@ -4,6 +4,7 @@ mod audit;
 mod blobs;
 mod operations;
 mod tables;
+mod usage;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;

@@ -31,6 +31,7 @@ mod tests;
 #[doc(hidden)]
 pub mod transport;
 mod url;
+mod usage;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};

@@ -14,6 +14,7 @@ use abide_actors::journal::{
     Claim, ClaimedConversation, ClosedSuspension, Commit, ConversationSummary, Holder, StoreError,
     StoredResponse,
 };
+use abide_actors::usage_counts::UsageCounts;
 use abide_conversation::command::Create;
 use abide_conversation::event::{Event, EventData};
 use abide_conversation::fork::Fork;
@@ -443,6 +444,7 @@ pub fn compose(
     };
     let cache = next.seq.since(cached_seq) >= CACHE_EVERY;
     Commit {
+        usage: UsageCounts::of(&events).filter(|_| before.forking.is_none()),
         events: events.into(),
         summary,
         opened: after.iter().filter(|it| !among(&before, it)).cloned().collect(),

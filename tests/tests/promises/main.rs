@@ -18,6 +18,7 @@ mod kill_matrix;
 mod latency;
 mod operators;
 mod quarantine;
+mod quotas;
 mod redis_cut;
 mod redis_faults;
 mod redis_kinds;

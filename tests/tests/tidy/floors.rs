@@ -30,7 +30,7 @@ const HOUSES: [House; 4] = [
     House {
         source: "actors/src",
         floors: &[
-            &["access", "credentials", "identity"],
+            &["access", "credentials", "identity", "usage_counts"],
             &["assigns", "clock", "environment", "exec", "journal", "limits", "trace"],
             &["child_calls"],
             &["live"],

@@ -7,11 +7,12 @@ use super::schemas;
 use crate::problem::Kind;
 
 /// The problems that every operation may answer with.
-const COMMON: [Kind; 6] = [
+const COMMON: [Kind; 7] = [
     Kind::InvalidRequest,
     Kind::Unauthorized,
     Kind::Forbidden,
     Kind::Overloaded,
+    Kind::QuotaExceeded,
     Kind::Unavailable,
     Kind::Internal,
 ];
@@ -73,8 +74,8 @@ fn specific(operation: &str) -> Option<&'static [Kind]> {
         "create_key" => &[PayloadTooLarge],
         "mint_token" => &[PayloadTooLarge, NotFound, CallNotOpen],
         "get_conversation" | "get_blob" | "revoke_key" => &[NotFound],
-        "list_agents" | "get_openapi" | "get_me" | "list_keys" | "list_conversations"
-        | "list_pending" => &[],
+        "list_agents" | "get_openapi" | "get_me" | "get_usage" | "list_keys"
+        | "list_conversations" | "list_pending" => &[],
         _ => return None,
     })
 }

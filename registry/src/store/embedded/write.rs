@@ -12,6 +12,7 @@ use abide_conversation::{
 };
 use redb::{Error, ReadableTable, Table, WriteTransaction};
 
+use super::super::usage::UsageEntry;
 use super::super::{KeyChange, ScopedKeyId, commit_rules};
 use super::api_keys;
 use super::audit::{self, Audit};
@@ -19,6 +20,7 @@ use super::blobs;
 use super::encode::{Append, EncodedResponse};
 use super::operations;
 use super::tables::{self, Nanos, Record, nanos};
+use super::usage;
 
 /// Expired responses that one commit removes: more than the few that it can add, so that they never
 /// pile up, and few enough not to be noticed.
@@ -230,8 +232,8 @@ impl<'t> OpenTables<'t> {
             Write::MarkKeysUsed { used } => {
                 api_keys::mark_used(self.transaction, used).map(|()| Ok(true))
             }
-            Write::PutBlob { id, blob } => blobs::put(self.transaction, id.as_str(), blob).map(Ok),
-            Write::DeleteBlob { id } => blobs::delete(self.transaction, id.as_str()).map(Ok),
+            Write::PutBlob { id, blob } => blobs::put(self.transaction, id, blob).map(Ok),
+            Write::DeleteBlob { id } => blobs::delete(self.transaction, id).map(Ok),
             Write::Operate(operate) => operations::apply(self, operate),
             Write::Audit(entry) => {
                 let exists = self.of(&entry.id)?.heads.get(entry.id.as_str())?.is_some();
@@ -356,6 +358,9 @@ impl<'t> OpenTables<'t> {
             self.audit.sweep(nanos(event.at))?;
         }
         self.keep(&append.responses)?;
+        if let Some(entry) = UsageEntry::of(commit) {
+            usage::count(self.transaction, &append.id, &entry)?;
+        }
         if commit.resets_deaths {
             self.reset_deaths(id)?;
         }

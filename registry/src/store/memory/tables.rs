@@ -41,6 +41,7 @@ pub(super) struct Tables {
     pub(super) blobs: BTreeMap<Scoped<BlobId>, Blob>,
     pub(super) audit: super::audit::Entries,
     pub(super) operations: super::operations::Chains,
+    pub(super) usage: super::usage::DayTables,
 }
 
 #[derive(Debug)]
@@ -102,6 +103,7 @@ impl Tables {
         if !commit_rules::follows(&commit, known) {
             return Err(StoreError::Conflict);
         }
+        super::usage::count(&mut self.usage, id, &commit);
         let old = self.conversations.remove(id);
         self.remove_from_indexes(id, old.as_ref().map(|old| &old.summary));
         let (mut events, mut state, mut open) = match old {

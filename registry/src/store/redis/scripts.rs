@@ -39,7 +39,7 @@ macro_rules! scripts {
 // `lib/allow_oom` is the first line of the scripts that a full server carries out, too: those that
 // free memory, and those without which nodes would be declared dead.
 scripts! {
-    APPEND = "lib/fencing" "lib/indexes" "lib/parts" "append";
+    APPEND = "lib/fencing" "lib/indexes" "lib/usage" "lib/parts" "append";
     CLAIM = "lib/claim" "claim";
     CLAIM_WHEN_FULL = "lib/allow_oom" "lib/existing" "lib/claim" "claim";
     RELEASE = "lib/allow_oom" "lib/fencing" "release";
@@ -239,7 +239,7 @@ impl Redis {
     ) -> Result<bool, StoreError> {
         let (key, nonce) = (blobs::key_of(id), self.nonce());
         let tag = key.tag();
-        let keys = [key, tag.own("done", &nonce)];
+        let keys = [key, tag.own("done", &nonce), tag.listing(id.prefix(), "blobs")];
         let call = match blob {
             Some(blob) => {
                 let (media_type, bytes) = (blob.media_type(), blob.bytes());

@@ -13,6 +13,7 @@ use abide_actors::journal::{
     Claim, Commit, Holder, Journal, ResponseScope, StoreError, StoredResponse,
 };
 use abide_actors::model::Purpose;
+use abide_actors::usage_counts::day_of;
 use abide_conversation::command::IfBusy;
 use abide_conversation::remembered_decision::RememberedDecision;
 use abide_conversation::{
@@ -24,7 +25,10 @@ use abide_registry::membership::{Member, MemberState, Membership, MembershipStat
 use abide_registry::partition::PartitionSet;
 use abide_registry::store::redis::transport::{Dial, Transport};
 use abide_registry::store::redis::{Durability, Redis};
-use abide_registry::store::{AuditLevel, Effect, Operation, OperationLog, Store, StoredAgent};
+use abide_registry::store::{
+    AuditLevel, Effect, Operation, OperationLog, Store, StoredAgent, TenantCounts, UsageBy,
+    UsageQuery,
+};
 use futures::future::BoxFuture;
 use serde_json::json;
 
@@ -145,7 +149,7 @@ impl Choice {
         let stored = store.load(&id).await.unwrap();
         let state = stored.map(|it| replay(it.state, &it.events)).unwrap_or_default();
         let commit = commit(random, number, &state);
-        Self { kind: random.below(40), number, id, me, other, held, commit }
+        Self { kind: random.below(41), number, id, me, other, held, commit }
     }
 }
 
@@ -260,6 +264,7 @@ async fn call(store: &Redis, choice: &Choice) -> String {
             outcome(store.operate(&operation, effect).await)
         }
         38 => outcome(store.operations(Some(&tenant).filter(|_| number % 2 == 0), 0, 9).await),
+        39 => counted(store, &tenant).await,
         _ => {
             let listed = (
                 store.due_alarms(&share, Timestamp::MAX, 9).await,
@@ -284,6 +289,20 @@ fn operation(tenant: &Tenant, number: u64) -> Operation {
         level: AuditLevel::Metadata,
         request: None,
     }
+}
+
+/// What a store has counted of a tenant.
+async fn counted(store: &Redis, tenant: &Tenant) -> String {
+    let (first, last) = (day_of(at(0)), day_of(at(CALLS)));
+    let (by, after) = (UsageBy::Agent, None);
+    let query = UsageQuery { tenant: tenant.clone(), first, last, by, after, limit: 9 };
+    let counted = (
+        store.usage(&query).await,
+        store.tokens_of_day(tenant, first).await,
+        store.conversation_count(tenant).await,
+        store.blob_bytes(tenant).await,
+    );
+    format!("{counted:?}")
 }
 
 #[test]

@@ -1,10 +1,13 @@
-//! The cost of reading alarms, of renewing leases and of releasing claims.
+//! The cost of reading alarms, of renewing leases, of releasing claims, and of what is counted of
+//! tenants.
 
+use abide_actors::blobs::{Blob, Blobs};
 use abide_actors::identity::{Epoch, NodeName};
 use abide_actors::journal::Journal;
+use abide_actors::usage_counts::{UsageCounts, day_of};
 
-use super::super::super::Store;
 use super::super::super::conformance::*;
+use super::super::super::{Store, TenantCounts};
 use super::super::keys::Tag;
 use super::super::{Durability, Redis};
 use super::members::{member, names};
@@ -111,4 +114,40 @@ async fn a_released_claim_leaves_no_key_and_its_epoch_is_not_reused() {
         let exists: bool = server.ask(&["EXISTS", &key]).await;
         assert!(!exists, "a claim under which nothing was written leaves nothing");
     }
+}
+
+#[tokio::test]
+async fn a_day_of_usage_expires_and_blobs_from_before_are_counted_when_they_are_stored_again() {
+    let server = Server::start(&["--appendfsync", "no"]).await;
+    let redis = Redis::open(&server.url(), Durability::Os).await.unwrap();
+    let held = claim_conversation(&redis, "a").await;
+    let mut first = commit(1, 1);
+    first.usage = Some(UsageCounts { turns: 1, ..Default::default() });
+    redis.append(&id("a"), &held, first.clone()).await.unwrap();
+    let name = format!("usage:{}", day_of(at(0)));
+    let key = Tag::of(&id("a")).key(&name);
+    let seconds: i64 = server.ask(&["TTL", &key]).await;
+    assert!((399 * 86_400..=400 * 86_400).contains(&seconds), "{seconds}");
+    let mut rows: Vec<String> = server.ask(&["HVALS", &key]).await;
+    rows.dedup();
+    assert_eq!(rows, ["1 0 0 0 0 0"]);
+    // A newer program counts one thing more.
+    server.ask::<()>(&["HSET", &key, "", "7 0 0 0 0 0 9"]).await;
+    let mut next = commit(2, 2);
+    next.usage = first.usage;
+    redis.append(&id("a"), &held, next).await.unwrap();
+    let sum: String = server.ask(&["HGET", &key, ""]).await;
+    assert_eq!(sum, "8 0 0 0 0 0 9");
+
+    let blob = Blob::new("text/plain", "one");
+    let key = super::super::blobs::key_of(&blob_id(&blob)).into_string();
+    let old = ["HSET", &key, "bytes", "one", "type", "text/plain", "size", "3"];
+    server.ask::<()>(&old).await;
+    assert_eq!(redis.blob_bytes(&own()).await, Ok(0));
+    assert_eq!(redis.put_blob(&blob_id(&blob), &blob).await, Ok(false));
+    assert_eq!(redis.blob_bytes(&own()).await, Ok(3));
+    server.ask::<()>(&["DEL", &key]).await;
+    server.ask::<()>(&old).await;
+    assert_eq!(redis.delete_blob(&blob_id(&blob)).await, Ok(true));
+    assert_eq!(redis.blob_bytes(&own()).await, Ok(3), "one that was not counted");
 }
