@@ -62,6 +62,7 @@ impl UsageCounts {
             EventData::Created(_)
             | EventData::UserMsg(_)
             | EventData::TurnStarted(_)
+            | EventData::Operated(_)
             | EventData::Suspension(_)
             | EventData::Voted(_)
             | EventData::Resolution(_)

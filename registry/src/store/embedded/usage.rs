@@ -67,9 +67,9 @@ pub(super) fn count(
     let mut table = to.open_table(USAGE)?;
     let (day, tenant) = (entry.day.to_string(), id.tenant());
     let partition = partition_number(Partition::from(id));
-    let key = |row| (day.as_str(), tenant.as_str(), partition, row);
     let text = |table: &Table<'_, Key, &'static str>, row: &str| {
-        Ok::<_, Error>(table.get(key(row))?.map(|text| text.value().to_owned()))
+        let text = table.get((day.as_str(), tenant.as_str(), partition, row))?;
+        Ok::<_, Error>(text.map(|text| text.value().to_owned()))
     };
     let sum = text(&table, SUM)?;
     let words = sum.as_deref().unwrap_or_default();
@@ -86,9 +86,10 @@ pub(super) fn count(
         counts += entry.counts;
         usage::to_text(&counts)
     };
-    table.insert(key(row), added(found.as_deref()).as_str())?;
+    let key = (day.as_str(), tenant.as_str(), partition, row.as_str());
+    table.insert(key, added(found.as_deref()).as_str())?;
     let sum = format!("{} {rows}", added(sum.as_deref()));
-    table.insert(key(SUM), sum.as_str())?;
+    table.insert((day.as_str(), tenant.as_str(), partition, SUM), sum.as_str())?;
     sweep(&mut table, &usage::first_day_kept(entry.day).to_string())
 }
 
