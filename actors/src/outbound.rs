@@ -36,7 +36,13 @@ pub enum Outbound {
     #[default]
     Unbound,
     /// What the rules say of the tenant.
-    Bound(Arc<dyn TenantRules>, Tenant),
+    Bound(Arc<TenantBounds>),
+}
+
+/// The rules, and the tenant that they are asked about.
+pub struct TenantBounds {
+    rules: Arc<dyn TenantRules>,
+    tenant: Tenant,
 }
 
 /// Why an agent may not do something.
@@ -115,11 +121,16 @@ fn is_private(url: &Url) -> bool {
 }
 
 impl Outbound {
+    /// What the rules say of the tenant.
+    pub fn of(rules: Arc<dyn TenantRules>, tenant: Tenant) -> Self {
+        Self::Bound(Arc::new(TenantBounds { rules, tenant }))
+    }
+
     /// The rules in force now; `None` if there are none.
     pub(crate) fn rules(&self) -> Option<OutboundRules> {
         match self {
             Self::Unbound => None,
-            Self::Bound(rules, tenant) => Some(rules.outbound(tenant)),
+            Self::Bound(bounds) => Some(bounds.rules.outbound(&bounds.tenant)),
         }
     }
 
@@ -159,7 +170,7 @@ impl PartialEq for Outbound {
     fn eq(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Unbound, Self::Unbound) => true,
-            (Self::Bound(_, one), Self::Bound(_, other)) => one == other,
+            (Self::Bound(one), Self::Bound(other)) => one.tenant == other.tenant,
             (Self::Unbound, Self::Bound(..)) | (Self::Bound(..), Self::Unbound) => false,
         }
     }
@@ -169,7 +180,7 @@ impl fmt::Debug for Outbound {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unbound => f.write_str("Unbound"),
-            Self::Bound(_, tenant) => f.debug_tuple("Bound").field(tenant).finish(),
+            Self::Bound(bounds) => f.debug_tuple("Bound").field(&bounds.tenant).finish(),
         }
     }
 }

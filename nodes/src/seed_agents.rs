@@ -76,7 +76,7 @@ impl AgentRecord {
         // In this order: a revision that is seeded in between keeps its place.
         let name = Scoped::new(&Tenant::default(), &definition.name);
         let newest = store.newest(&name).await?;
-        let seeded = SeedRecord::read(store, &definition.name, now).await?;
+        let seeded = SeedRecord::read(store, &name, now).await?;
         Ok(Self { newest, seeded })
     }
 

@@ -113,7 +113,7 @@ impl AgentCatalog {
     ) -> Result<Arc<Definition>, StoreError> {
         let outbound = match &self.tenants {
             Some(rules) if !self.is_operators(tenant, &definition).await? => {
-                Outbound::Bound(rules.clone(), tenant.clone())
+                Outbound::of(rules.clone(), tenant.clone())
             }
             Some(_) | None => Outbound::Unbound,
         };
@@ -131,7 +131,8 @@ impl AgentCatalog {
         if *tenant != Tenant::default() {
             return Ok(false);
         }
-        let record = SeedRecord::read(&*self.store, &definition.name, self.clock.now()).await?;
+        let name = Scoped::new(tenant, &definition.name);
+        let record = SeedRecord::read(&*self.store, &name, self.clock.now()).await?;
         Ok(record.is_some_and(|record| record.includes(&definition.revision)))
     }
 

@@ -1,7 +1,7 @@
 //! Which revisions of an agent a node brought with it: these are the operator's.
 
 use abide_actors::journal::{ResponseScope, StoreError, StoredResponse};
-use abide_conversation::{AgentName, Revision, Scoped, Tenant, Timestamp};
+use abide_conversation::{AgentName, Revision, Scoped, Timestamp};
 use serde_json::{Value, json};
 
 use crate::store::Store;
@@ -21,13 +21,13 @@ pub struct SeedRecord {
 }
 
 impl SeedRecord {
-    /// What the store has of this agent; `None` if no start seeded it.
+    /// What the store has of this agent of the default tenant; `None` if no start seeded it.
     pub async fn read(
         store: &dyn Store,
-        agent: &AgentName,
+        agent: &Scoped<AgentName>,
         now: Timestamp,
     ) -> Result<Option<Self>, StoreError> {
-        let scope = ResponseScope::Agent(Scoped::new(&Tenant::default(), agent));
+        let scope = ResponseScope::Agent(agent.clone());
         let stored = store.stored_response(&scope, SEEDED_KEY, now).await?;
         Ok(stored.map(|stored| {
             // Earlier versions stored no list.

@@ -4,7 +4,7 @@
 
 use std::collections::VecDeque;
 use std::io::Write as _;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Mutex;
 
 use flate2::Compression;

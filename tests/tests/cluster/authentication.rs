@@ -80,7 +80,8 @@ fn self_approving(gateway: &Proxy) -> Value {
     json!({
         "model": scripted(json!([{"calls": calls}, {"text": "Done."}])),
         "permissions": {"network": true},
-        "tools": [{"name": "pay", "executor": "human", "approval": "requires_approval"},
+        "tools": [{"name": "pay", "executor": "client", "approval": "requires_approval",
+                "requires_response": false},
             {"name": "bash", "run": {"builtin": "bash"}, "approval": "auto"}],
     })
 }
