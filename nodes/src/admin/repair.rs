@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::Admin;
-use super::repair_record::{Repair, Verb};
+use super::repair_record::{Repair, RepairVerb};
 use crate::access::Allowed;
 use crate::access::permission::Operate;
 use crate::http::conversations::unexpected;
@@ -36,7 +36,7 @@ pub(super) async fn retry(
     idempotency: Idempotency,
     OptionalBody(body): OptionalBody<RepairBody>,
 ) -> Result<Json<Value>, Problem> {
-    let repair = Repair::new(&admin, &allowed, &id, Verb::Retry, body.reason.as_deref())?;
+    let repair = Repair::new(&admin, &allowed, &id, RepairVerb::Retry, body.reason.as_deref())?;
     let repair = repair.repeatable(&idempotency, &body);
     if let Some(first) = repair.first_answer().await? {
         return Ok(Json(first));
@@ -71,7 +71,7 @@ pub(super) async fn fail(
     if !(1..=MAX_ERROR_CHARS).contains(&error.chars().count()) {
         return Err(Problem::field("error", format!("must be 1 to {MAX_ERROR_CHARS} characters")));
     }
-    let verb = Verb::Fail(CallId::new(call.clone()));
+    let verb = RepairVerb::Fail(CallId::new(call.clone()));
     let repair = Repair::new(&admin, &allowed, &id, verb, body.reason.as_deref())?;
     let repair = repair.repeatable(&idempotency, &body);
     if let Some(first) = repair.first_answer().await? {
@@ -97,7 +97,7 @@ pub(super) async fn cancel(
     idempotency: Idempotency,
     OptionalBody(body): OptionalBody<RepairBody>,
 ) -> Result<Json<Value>, Problem> {
-    let repair = Repair::new(&admin, &allowed, &id, Verb::Cancel, body.reason.as_deref())?;
+    let repair = Repair::new(&admin, &allowed, &id, RepairVerb::Cancel, body.reason.as_deref())?;
     let repair = repair.repeatable(&idempotency, &body);
     if let Some(first) = repair.first_answer().await? {
         return Ok(Json(first));
@@ -131,7 +131,7 @@ pub(super) async fn move_to(
     idempotency: Idempotency,
     OptionalBody(body): OptionalBody<MoveBody>,
 ) -> Result<Json<Value>, Problem> {
-    let repair = Repair::new(&admin, &allowed, &id, Verb::Move, body.reason.as_deref())?;
+    let repair = Repair::new(&admin, &allowed, &id, RepairVerb::Move, body.reason.as_deref())?;
     let repair = repair.repeatable(&idempotency, &body);
     if let Some(first) = repair.first_answer().await? {
         return Ok(Json(first));
@@ -163,7 +163,7 @@ pub(super) async fn release(
     idempotency: Idempotency,
     OptionalBody(body): OptionalBody<ReleaseBody>,
 ) -> Result<Json<Value>, Problem> {
-    let repair = Repair::new(&admin, &allowed, &id, Verb::Release, body.reason.as_deref())?;
+    let repair = Repair::new(&admin, &allowed, &id, RepairVerb::Release, body.reason.as_deref())?;
     let repair = repair.repeatable(&idempotency, &body);
     if let Some(first) = repair.first_answer().await? {
         return Ok(Json(first));
@@ -183,7 +183,7 @@ pub(super) async fn kill(
     idempotency: Idempotency,
     OptionalBody(body): OptionalBody<RepairBody>,
 ) -> Result<StatusCode, Problem> {
-    let repair = Repair::new(&admin, &allowed, &id, Verb::Kill, body.reason.as_deref())?;
+    let repair = Repair::new(&admin, &allowed, &id, RepairVerb::Kill, body.reason.as_deref())?;
     let repair = repair.repeatable(&idempotency, &body);
     if repair.first_answer().await?.is_some() {
         return Ok(StatusCode::ACCEPTED);

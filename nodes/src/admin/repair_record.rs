@@ -27,7 +27,7 @@ const MAX_REASON_CHARS: usize = 500;
 
 /// What an operator does about a conversation.
 #[derive(Debug)]
-pub(super) enum Verb {
+pub(super) enum RepairVerb {
     Retry,
     Fail(CallId),
     Cancel,
@@ -36,7 +36,7 @@ pub(super) enum Verb {
     Kill,
 }
 
-impl Verb {
+impl RepairVerb {
     /// As the journal has it.
     fn name(&self) -> &'static str {
         match self {
@@ -67,7 +67,7 @@ pub(super) struct Repair<'a> {
     admin: &'a Admin,
     allowed: &'a Allowed<Operate>,
     id: Scoped<ConversationId>,
-    verb: Verb,
+    verb: RepairVerb,
     reason: Option<String>,
     key: Option<IdempotencyKey>,
 }
@@ -78,7 +78,7 @@ impl<'a> Repair<'a> {
         admin: &'a Admin,
         allowed: &'a Allowed<Operate>,
         id: &str,
-        verb: Verb,
+        verb: RepairVerb,
         reason: Option<&str>,
     ) -> Result<Self, Problem> {
         let id = conversation(allowed, id)?;
@@ -93,8 +93,12 @@ impl<'a> Repair<'a> {
     /// Lets a repeat under the same `Idempotency-Key` get the first answer.
     pub(super) fn repeatable(self, idempotency: &Idempotency, body: &impl Serialize) -> Self {
         let call = match &self.verb {
-            Verb::Fail(call) => call.as_str(),
-            Verb::Retry | Verb::Cancel | Verb::Move | Verb::Release | Verb::Kill => "",
+            RepairVerb::Fail(call) => call.as_str(),
+            RepairVerb::Retry
+            | RepairVerb::Cancel
+            | RepairVerb::Move
+            | RepairVerb::Release
+            | RepairVerb::Kill => "",
         };
         let body = canonical(&json!(body));
         let parts = ["repair", self.verb.name(), self.id.as_str(), call, &body];

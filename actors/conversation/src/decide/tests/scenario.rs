@@ -485,13 +485,8 @@ pub(super) fn missing(call: &str, suspension: u32) -> Action {
 
 pub(super) fn fail(call: &str) -> Action {
     let (call, by) = (CallId::new(call), Principal::new("operator"));
-    Action::FailCall(FailCall {
-        call,
-        by,
-        identity: None,
-        reason: None,
-        error: "given up".to_owned(),
-    })
+    let (identity, error) = (None, "given up".to_owned());
+    Action::FailCall(FailCall { call, by, identity, reason: None, error })
 }
 
 pub(super) fn cancel() -> Action {
