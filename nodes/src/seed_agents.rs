@@ -126,6 +126,7 @@ pub(crate) async fn restore_at_rejoin(
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use abide_actors::agents::Agents;
     use abide_actors::outbound::{Outbound, OutboundRules, TenantRules};
     use abide_actors::tools::Extensions;
     use abide_registry::store::memory::Memory;
