@@ -202,7 +202,7 @@ async fn a_tenant_stores_so_many_bytes_and_a_deletion_gives_them_back() {
     let refused = guarded.send("mine", "POST", path, message.clone()).await;
     assert_exceeded(&refused, "blob_bytes");
     guarded.get("mine", "/v1/conversations/c").await.is_problem(404, "not-found");
-    let admin = guarded.api.node.admin;
+    let admin = guarded.api.node.admin.clone();
     let url = format!("http://{admin}/admin/blobs/{}", stored.body["id"].as_str().unwrap());
     let deleted = reqwest::Client::new().delete(url).bearer_auth(key("mine")).send().await.unwrap();
     assert_eq!(deleted.status(), 204);

@@ -423,6 +423,7 @@ pub fn compose(
     response: Option<StoredResponse>,
     cached_seq: Seq,
 ) -> Commit {
+    let usage = UsageCounts::of(&events).filter(|_| before.forking.is_none());
     let (before, after) = (before.pending_calls(), next.pending_calls());
     let among = |all: &[PendingCall], one: &PendingCall| {
         all.iter().any(|it| (&it.call_id, it.suspension) == (&one.call_id, one.suspension))
@@ -444,7 +445,7 @@ pub fn compose(
     };
     let cache = next.seq.since(cached_seq) >= CACHE_EVERY;
     Commit {
-        usage: UsageCounts::of(&events).filter(|_| before.forking.is_none()),
+        usage,
         events: events.into(),
         summary,
         opened: after.iter().filter(|it| !among(&before, it)).cloned().collect(),

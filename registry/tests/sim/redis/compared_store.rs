@@ -92,6 +92,7 @@ fn member(holder: Holder, process: &str) -> Member {
         handshake_version: abide_registry::protocol::HANDSHAKE_VERSION,
         live_directory_version: abide_registry::protocol::LIVE_DIRECTORY_VERSION,
         cookie: None,
+        auth: None,
         ports: Vec::new(),
         since: Timestamp::UNIX_EPOCH,
         lease_ms: 60_000,
