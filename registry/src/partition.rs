@@ -92,8 +92,8 @@ impl PartitionSet {
     }
 }
 
-/// The last share of a node, until the members change: the 256 hashes of each of thirty members take
-/// 4 ms, and a view is made for every renewal.
+/// The last share of a node, until the members change: a view is made for every renewal, and would
+/// hash 256 times for each member.
 #[derive(Debug, Default)]
 pub struct ShareCache {
     members: Vec<NodeName>,

@@ -25,8 +25,8 @@ const MAX_BATCH: usize = 256;
 /// the store.
 const MAX_EVENT_BYTES: usize = 512 << 10;
 /// How long a message waits that only ends a registration in the directory: until then it travels
-/// with others. A call between two nodes costs a tenth of a turn, and each turn that is listened to
-/// would make one of its own to say that nobody does any more.
+/// with others. A turn at one node of two makes four calls to the other, of 0.1 ms and more each, and
+/// one of them would only say that nobody listens any more.
 const END_DELAY: Duration = Duration::from_secs(1);
 /// How many subscriptions travel in one call.
 const MAX_SUBSCRIPTIONS: usize = 5_000;

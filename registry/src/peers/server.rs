@@ -83,7 +83,7 @@ impl NodeEventSubscription for Sessions {
 
     fn node_session_ready(&self, session: NodeServerSessionInformation) {
         // A session is told of the birth and death of each actor here, because it might be remotable.
-        // With thirty nodes that was most of what a conversation cost; the host has been announced.
+        // None is: the host has been announced. A conversation would cost two messages for each node.
         ractor::registry::pid_registry::demonitor(session.actor.get_id());
         let (label, node) = (session.peer_addr, session.node_id);
         // Without a receiver the process is ending.

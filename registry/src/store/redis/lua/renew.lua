@@ -22,7 +22,7 @@ for i = 1, #rows, 2 do
     set_seen(other, now)
   elseif other ~= name then
     if excess_ms > 0 then set_seen(other, last_seen + math.floor(excess_ms)) end
-    -- Decoding all members would take most of the script's time.
+    -- Found without decoding, which each renewal would do with each member.
     local _, before = rows[i + 1]:find('"lease_ms":', 1, true)
     local lease_ms = tonumber(rows[i + 1]:match('^%d+', before + 1))
     if silence(other) > lease_ms then remove(other, cjson.decode(rows[i + 1]).incarnation) end
