@@ -66,7 +66,7 @@ struct UsageRow {
 
 /// The usage of a tenant.
 #[derive(Debug, Serialize, ToSchema)]
-pub(super) struct Usage {
+pub(super) struct UsageReport {
     #[schema(value_type = String, format = Date)]
     from: Date,
     #[schema(value_type = String, format = Date)]
@@ -87,12 +87,12 @@ pub(super) struct Usage {
 /// the usage of deleted conversations stays. The usage of a child counts for the child's agent.
 #[utoipa::path(get, path = "/v1/usage", operation_id = "get_usage", tag = "access",
     params(UsageParameters),
-    responses((status = 200, description = "The usage.", body = Usage)))]
+    responses((status = 200, description = "The usage.", body = UsageReport)))]
 pub(super) async fn get(
     allowed: Allowed<ReadUsage>,
     State(api): State<Api>,
     Query(query): Query<UsageParameters>,
-) -> Result<Json<Usage>, Problem> {
+) -> Result<Json<UsageReport>, Problem> {
     let UsageParameters { from, to, by, limit, cursor } = query;
     let today = day_of(api.clock.now());
     let from = date("from", from.as_deref())?.unwrap_or(today);
@@ -110,7 +110,7 @@ pub(super) async fn get(
     let last = rows.last().filter(|_| has_more);
     let cursor = last.map(|(name, _)| cursor_after(name, &query.tenant, by));
     let usage = rows.into_iter().map(|(name, counts)| row(by, name, counts)).collect();
-    Ok(Json(Usage { from, to, by, usage, total, cursor }))
+    Ok(Json(UsageReport { from, to, by, usage, total, cursor }))
 }
 
 fn row(by: By, name: String, counts: UsageCounts) -> UsageRow {

@@ -12,7 +12,7 @@ use jiff::civil::Date;
 pub const USAGE_DAYS: i64 = 400;
 /// How many rows of agents and owners a partition of a tenant's day has. Beyond these, a row that is
 /// new counts as one without an owner: owners are not bounded by anything else.
-pub(super) const MAX_ROWS: u64 = 1_000;
+pub(super) const MAX_ROWS: u64 = 100;
 /// Stands between the agent and the owner in the name of a row; neither has a control character.
 const SEPARATOR: char = '\0';
 /// The name of the row that has the sums of all others.

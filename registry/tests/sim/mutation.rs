@@ -6,7 +6,7 @@ use crate::redis::Patches;
 const HELD_BY_ANOTHER: &str = "if held[1] and not (held[1] == dead_node and held[2] == \
                                dead_incarnation) then return {held[1], held[2], held[3]} end";
 /// How long a member has been silent.
-const SILENCE: &str = "return math.max(0, now - last_seen(name))";
+const SILENCE: &str = "return math.max(0, now - (seen[name] or now))";
 
 /// A rule that the simulated world breaks. The product's code stays the same, but for pieces of its
 /// scripts.

@@ -54,6 +54,8 @@ struct Known {
     read: Option<(Source, u64, Instant)>,
     /// What this node has added since it was read.
     added: u64,
+    /// A reading that began before this does not count as one.
+    stale_since: Option<Instant>,
 }
 
 impl StoredCount {
@@ -77,9 +79,10 @@ impl StoredCount {
         self.known().is_close(more, limit)
     }
 
-    /// Forgets what was read.
+    /// Lets the next request read the count again. Until then what was read before holds, so that a
+    /// deletion makes no room for more than it gives back.
     pub(super) fn forget(&self) {
-        self.known().read = None;
+        self.known().stale_since = Some(Instant::now());
     }
 
     /// Reads the count if it is due: before this returns if it matters to whoever adds `more` below the
@@ -141,7 +144,8 @@ impl StoredCount {
 
 impl Known {
     fn read_at(&self, source: Source) -> Option<Instant> {
-        self.read.filter(|(of, ..)| *of == source).map(|(_, _, at)| at)
+        let read_at = self.read.filter(|(of, ..)| *of == source).map(|(_, _, at)| at);
+        read_at.filter(|at| self.stale_since.is_none_or(|stale_since| stale_since < *at))
     }
 
     fn age(&self, source: Source) -> Option<Duration> {

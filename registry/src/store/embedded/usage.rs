@@ -1,7 +1,6 @@
 //! What the file counts of tenants.
 
 use abide_actors::journal::StoreError;
-use abide_actors::usage_counts::UsageCounts;
 use abide_conversation::{ConversationId, Scoped, Tenant};
 use async_trait::async_trait;
 use jiff::civil::Date;
@@ -23,8 +22,11 @@ const MAX_REMOVED_ROWS: usize = 8;
 /// Day, tenant, partition, name of the row.
 type Key = (&'static str, &'static str, u16, &'static str);
 
-/// The numbers of a sum are followed by how many rows it has.
-const ROWS_AT: usize = UsageCounts::COUNTERS;
+/// Splits the text of a sum into how many rows it sums up, and its numbers.
+fn split_sum(text: &str) -> (u64, &str) {
+    let (rows, numbers) = text.split_once(' ').unwrap_or_default();
+    (rows.parse().unwrap_or_default(), numbers)
+}
 
 #[async_trait]
 impl TenantCounts for Embedded {
@@ -72,8 +74,8 @@ pub(super) fn count(
         Ok::<_, Error>(text.map(|text| text.value().to_owned()))
     };
     let sum = text(&table, SUM)?;
-    let words = sum.as_deref().unwrap_or_default();
-    let mut rows: u64 = words.split(' ').nth(ROWS_AT).map_or(0, |rows| rows.parse().unwrap_or(0));
+    let (rows, summed) = sum.as_deref().map(split_sum).unzip();
+    let mut rows = rows.unwrap_or_default();
     let mut row = &entry.row;
     let mut found = text(&table, row)?;
     if found.is_none() && rows >= MAX_ROWS {
@@ -88,7 +90,7 @@ pub(super) fn count(
     };
     let key = (day.as_str(), tenant.as_str(), partition, row.as_str());
     table.insert(key, added(found.as_deref()).as_str())?;
-    let sum = format!("{} {rows}", added(sum.as_deref()));
+    let sum = format!("{rows} {}", added(summed));
     table.insert((day.as_str(), tenant.as_str(), partition, SUM), sum.as_str())?;
     sweep(&mut table, &usage::first_day_kept(entry.day).to_string())
 }
@@ -118,7 +120,11 @@ fn read(from: &ReadTransaction, query: &UsageQuery) -> Result<UsagePage, Error> 
             if (on, of) != (day.as_str(), tenant) {
                 break;
             }
-            tally.add(name, usage::from_text(text.value()));
+            let numbers = match name {
+                SUM => split_sum(text.value()).1,
+                _ => text.value(),
+            };
+            tally.add(name, usage::from_text(numbers));
         }
     }
     Ok(tally.page())
@@ -130,7 +136,7 @@ fn tokens_of_day(from: &ReadTransaction, tenant: &Tenant, day: Date) -> Result<u
     let mut tokens = 0_u64;
     for partition in Partition::all().map(partition_number) {
         let sum = table.get((day.as_str(), tenant.as_str(), partition, SUM))?;
-        let sum = sum.map(|text| usage::from_text(text.value()).tokens());
+        let sum = sum.map(|text| usage::from_text(split_sum(text.value()).1).tokens());
         tokens = tokens.saturating_add(sum.unwrap_or_default());
     }
     Ok(tokens)
