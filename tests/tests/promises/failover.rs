@@ -35,6 +35,19 @@ async fn resolve_until_accepted(client: &Client, id: &str) -> Duration {
     began.elapsed()
 }
 
+/// Sends a message until it is accepted: for 200 ms after its last attempt to connect, a connection
+/// of a node to the Redis that has returned is not tried again.
+async fn send_until_accepted(client: &Client, id: &str, agent: &str) {
+    let body = json!({"text": "go", "agent": agent, "message_id": id});
+    let path = format!("/v1/conversations/{id}/messages");
+    poll(&format!("the message to {id}"), async || {
+        let answer = client.post(&path, &body).await;
+        assert!([200, 202, 503].contains(&answer.status), "{answer:#?}");
+        (answer.status != 503).then_some(())
+    })
+    .await;
+}
+
 /// Waits until the tool of a conversation has been started this often.
 async fn wait_for_runs(tools: &ToolServer, id: &str, least: usize) {
     let key = format!("{id}/run");
@@ -140,14 +153,14 @@ async fn return_redis(cluster: &mut Cluster, tools: &ToolServer, round: usize) -
     }
     let before = deaths(cluster).await;
     let client = cluster.client(0);
-    client.send_message(&parked, "asks", "go").await;
+    send_until_accepted(client, &parked, "asks").await;
     client.wait_for_pending(&parked, "ask", "elicitation").await;
     wait_until_passivated(client).await;
     tools.hold();
     // One that stays resident because its tool runs, and one that has only its tool.
-    cluster.client(1).send_message(&resident, "both", "go").await;
+    send_until_accepted(cluster.client(1), &resident, "both").await;
     cluster.client(1).wait_for_pending(&resident, "ask", "elicitation").await;
-    cluster.client(2).send_message(&running, "runs", "go").await;
+    send_until_accepted(cluster.client(2), &running, "runs").await;
     for id in [&resident, &running] {
         wait_for_runs(tools, id, 1).await;
     }

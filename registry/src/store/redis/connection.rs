@@ -21,7 +21,7 @@ use super::transport::{Dial, Transport};
 use super::url::{Host, Kind, RedisUrl};
 
 /// How long nobody reconnects after a first failure; each further failure doubles it up to the
-/// maximum. Calls that are made meanwhile wait for the next attempt.
+/// maximum.
 const FIRST_RECONNECT_DELAY: Duration = Duration::from_millis(50);
 const MAX_RECONNECT_DELAY: Duration = Duration::from_millis(200);
 /// How often the cluster's connection follows a moved slot, or reconnects, within the answer's
@@ -60,11 +60,11 @@ struct Slot {
     failure: Option<ConnectFailure>,
 }
 
-/// Why there is no connection, and how long nobody reconnects.
+/// Why there is no connection, and until when nobody reconnects.
 struct ConnectFailure {
     error: RedisError,
-    at: Instant,
     delay: Duration,
+    until: Instant,
 }
 
 /// A connection whose server was checked.
@@ -170,20 +170,14 @@ impl Connection {
         }
     }
 
-    /// The open connection, or a new one. A call that finds that an attempt has just failed waits
-    /// for the next one, so that it is not refused by what was true before it was made; one that
-    /// waited while an attempt failed is refused with it.
     async fn open(&self) -> RedisResult<(u64, Checked)> {
-        let called_at = Instant::now();
         let mut slot = self.slot.lock().await;
         if let Some(open) = &slot.open {
             return Ok((slot.generation, open.clone()));
         }
-        if let Some(failure) = &slot.failure {
-            if called_at < failure.at {
-                return Err(failure.error.clone());
-            }
-            Box::pin(self.pause(failure.at + failure.delay)).await;
+        let recent = slot.failure.as_ref().filter(|failure| Instant::now() < failure.until);
+        if let Some(failure) = recent {
+            return Err(failure.error.clone());
         }
         // Boxed: it is rare, and unboxed it would make the future of every `send` ten times as
         // large.
@@ -200,21 +194,10 @@ impl Connection {
                 let former = slot.failure.as_ref().map(|failure| failure.delay);
                 let delay = former.map_or(FIRST_RECONNECT_DELAY, |former| former * 2);
                 let delay = delay.min(MAX_RECONNECT_DELAY);
-                let at = Instant::now();
-                slot.failure = Some(ConnectFailure { error: error.clone(), at, delay });
+                let until = Instant::now() + delay;
+                slot.failure = Some(ConnectFailure { error: error.clone(), delay, until });
                 Err(error)
             }
-        }
-    }
-
-    async fn pause(&self, until: Instant) {
-        let duration = until.saturating_duration_since(Instant::now());
-        if duration.is_zero() {
-            return;
-        }
-        match &self.servers {
-            Servers::Real(..) => tokio::time::sleep(duration).await,
-            Servers::Simulated(servers) => servers.pause(duration).await,
         }
     }
 
@@ -306,70 +289,4 @@ fn is_refusal(error: &RedisError) -> bool {
 fn is_from_replica(value: &Value) -> bool {
     let Value::ServerError(error) = value else { return false };
     matches!(error.kind(), Some(ServerErrorKind::ReadOnly | ServerErrorKind::MasterDown))
-}
-
-#[cfg(test)]
-#[allow(clippy::unwrap_used)]
-mod tests {
-    use std::sync::atomic::{AtomicU32, Ordering};
-
-    use futures::future::BoxFuture;
-
-    use super::*;
-
-    /// How long an attempt takes that fails.
-    const ATTEMPT: Duration = Duration::from_secs(1);
-
-    /// A server that is away for the first attempts to connect.
-    struct Away {
-        attempts: u32,
-        made: AtomicU32,
-    }
-
-    struct Answering;
-
-    impl Dial for Away {
-        fn dial(&self) -> BoxFuture<'_, RedisResult<Arc<dyn Transport>>> {
-            let made = self.made.fetch_add(1, Ordering::Relaxed);
-            Box::pin(async move {
-                if made < self.attempts {
-                    tokio::time::sleep(ATTEMPT).await;
-                    return Err(io::Error::from(io::ErrorKind::ConnectionRefused).into());
-                }
-                Ok(Arc::new(Answering) as Arc<dyn Transport>)
-            })
-        }
-    }
-
-    impl Transport for Answering {
-        fn send<'a>(&'a self, _: &'a Pipeline) -> BoxFuture<'a, RedisResult<Vec<Value>>> {
-            Box::pin(async { Ok(Vec::new()) })
-        }
-    }
-
-    fn connection(attempts: u32) -> (Arc<Away>, Connection) {
-        let away = Arc::new(Away { attempts, made: AtomicU32::new(0) });
-        (away.clone(), Connection::new(Servers::Simulated(away)))
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_call_after_a_failed_attempt_waits_for_the_next_attempt() {
-        let (_, connection) = connection(1);
-        let ping = Pipeline::new();
-        connection.send(Tag::Members, &ping).await.unwrap_err();
-        let called_at = Instant::now();
-        connection.send(Tag::Members, &ping).await.unwrap();
-        assert_eq!(called_at.elapsed(), FIRST_RECONNECT_DELAY);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn calls_that_wait_while_an_attempt_fails_are_refused_together() {
-        let (away, connection) = connection(u32::MAX);
-        let ping = Pipeline::new();
-        let called_at = Instant::now();
-        let calls = (0..100).map(|_| connection.send(Tag::Members, &ping));
-        let refused = futures::future::join_all(calls).await;
-        assert!(refused.iter().all(Result::is_err));
-        assert_eq!((away.made.load(Ordering::Relaxed), called_at.elapsed()), (1, ATTEMPT));
-    }
 }

@@ -2,7 +2,6 @@
 //! whole store over a model of Redis.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures::future::BoxFuture;
 use redis::{Pipeline, RedisResult, Value};
@@ -11,11 +10,6 @@ use redis::{Pipeline, RedisResult, Value};
 pub trait Dial: Send + Sync {
     /// Connects to the present primary.
     fn dial(&self) -> BoxFuture<'_, RedisResult<Arc<dyn Transport>>>;
-
-    /// Waits between two attempts to connect.
-    fn pause(&self, duration: Duration) -> BoxFuture<'_, ()> {
-        Box::pin(tokio::time::sleep(duration))
-    }
 }
 
 /// One connection to one server.

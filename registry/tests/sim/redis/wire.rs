@@ -5,7 +5,6 @@ use std::io;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
 
 use ::redis::{Arg, Pipeline, RedisError, RedisResult, Value};
 use abide_registry::store::redis::transport::{Dial, Transport};
@@ -99,16 +98,6 @@ impl Dial for NodeDial {
         Box::pin(async {
             answer.await.unwrap_or_else(|_| Err(failed(io::ErrorKind::ConnectionRefused)))
         })
-    }
-
-    fn pause(&self, duration: Duration) -> BoxFuture<'_, ()> {
-        let (sender, over) = oneshot::channel();
-        let exec = world().exec.clone();
-        exec.clone().spawn(None, async move {
-            exec.sleep(u64::try_from(duration.as_millis()).unwrap().max(1)).await;
-            let _ = sender.send(());
-        });
-        Box::pin(async { over.await.unwrap_or_default() })
     }
 }
 
