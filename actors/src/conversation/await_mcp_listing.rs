@@ -40,7 +40,7 @@ impl LiveConversation {
     /// The tools of a definition, those of its MCP servers as they last listed them.
     pub(super) fn toolbox_of(&self, definition: Arc<Definition>) -> Toolbox {
         let listings = self.services.mcp.last_listings(&self.id.tenant(), &definition);
-        Toolbox::new(definition, &listings, self.client_tools.clone())
+        Toolbox::with_declared(definition, &listings, self.declared_tools.clone())
     }
 
     /// The definition whose servers must be asked before the request is carried out, if any. A

@@ -92,7 +92,7 @@ impl LiveConversation {
             }
         }
         self.notify_session_end(&before);
-        self.client_tools = Arc::default();
+        self.declared_tools = Default::default();
         self.progress_check.end();
         self.recent_events = RecentEvents::default();
         self.cached_seq = Seq::ZERO;

@@ -1,5 +1,6 @@
 //! Messages: sending one, and listing those of a conversation.
 
+use abide_actors::agent;
 use abide_actors::blobs::{TenantBlobs, extract_media};
 use abide_actors::expressions::schema::Schema;
 use abide_actors::request::{IdempotencyKey, Reply, Request, SendRequest};
@@ -30,6 +31,8 @@ use crate::telemetry::TurnExtension;
 
 /// How many events are read from the store at a time, to find messages among them.
 const EVENTS_PER_READ: usize = 200;
+/// The largest `tools` of a message: those of a hundred queued messages stay in memory.
+const MAX_TOOLS_BYTES: usize = 128 << 10;
 /// The longest `message_id`.
 const MAX_MESSAGE_ID_CHARS: usize = 255;
 
@@ -65,6 +68,17 @@ pub(super) struct NewMessage {
     /// Handed to this turn's tool calls; at most 64 KiB.
     #[serde(default)]
     assigns: Map<String, Value>,
+    /// Tools of the executors `client` and `human` for this turn, in the form of an agent's; at most
+    /// 128 KiB. None may have the name of a tool of the agent. They wait for an answer as long as their
+    /// timeout, whether or not a stream is open.
+    #[serde(default)]
+    #[schema(value_type = Vec<Object>, max_items = 256)]
+    tools: Vec<Value>,
+    /// Blocks, as in `content`, for the end of this turn's prompts; at most 64 KiB. They are no part of
+    /// the message.
+    #[serde(default)]
+    #[schema(value_type = Vec<Object>)]
+    context: Vec<Value>,
 }
 
 /// A message that was accepted.
@@ -139,11 +153,14 @@ pub(super) async fn send(
     let mut content = content(message.text, message.content)?;
     let mut keys = idempotency.keys(&allowed, fingerprint);
     keys.extend(message.message_id.as_deref().map(|id| message_key(id, &content)).transpose()?);
-    blobs::resolve_blobs(&*api.store, &id, &mut content).await?;
-    let tenant = id.tenant();
-    for block in &mut content {
-        extract_media(TenantBlobs::new(&*api.store, &tenant), block).await?;
-    }
+    let tools = own_tools(message.tools).await?;
+    let mut context = message.context;
+    check_blocks("context", &context)?;
+    store_media(&api, &id, "content", &mut content).await?;
+    store_media(&api, &id, "context", &mut context).await?;
+    let Value::Array(context) = extract::bounded_value("context", Value::Array(context))? else {
+        return Err(Problem::field("context", "is no list"));
+    };
     let request = Request::Send(SendRequest {
         agent: message.agent.as_deref().map(agent_name).transpose()?,
         content,
@@ -151,6 +168,8 @@ pub(super) async fn send(
         principal: allowed.principal(),
         assigns: extract::bounded("assigns", message.assigns)?,
         answer_format: answer_format(message.schema).await?,
+        tools,
+        context,
         if_busy: match message.if_busy {
             BusyPolicy::Reject => IfBusy::Reject,
             BusyPolicy::Queue => IfBusy::Queue,
@@ -184,12 +203,46 @@ fn content(text: Option<String>, content: Option<Vec<Value>>) -> Result<Vec<Valu
     if blocks.is_empty() {
         return Err(Problem::field("content", "is empty"));
     }
+    check_blocks("content", &blocks)?;
+    Ok(blocks)
+}
+
+fn check_blocks(field: &str, blocks: &[Value]) -> Result<(), Problem> {
     for (index, block) in blocks.iter().enumerate() {
         check_from_user(block).map_err(|error| {
-            Problem::field(&format!("content[{index}]{}", error.path), error.problem)
+            Problem::field(&format!("{field}[{index}]{}", error.path), error.problem)
         })?;
     }
-    Ok(blocks)
+    Ok(())
+}
+
+/// Stores the media of blocks, which then refer to them.
+async fn store_media(
+    api: &Api,
+    id: &Scoped<ConversationId>,
+    field: &str,
+    blocks: &mut [Value],
+) -> Result<(), Problem> {
+    blobs::resolve_blobs(&*api.store, id, (field, &mut *blocks)).await?;
+    let tenant = id.tenant();
+    for block in blocks {
+        extract_media(TenantBlobs::new(&*api.store, &tenant), block).await?;
+    }
+    Ok(())
+}
+
+/// The tools that a client declares for one turn.
+async fn own_tools(tools: Vec<Value>) -> Result<Vec<Value>, Problem> {
+    if tools.is_empty() {
+        return Ok(tools);
+    }
+    let bytes = serde_json::to_string(&tools).map_or(usize::MAX, |text| text.len());
+    if bytes > MAX_TOOLS_BYTES {
+        return Err(Problem::field("tools", format!("is larger than {MAX_TOOLS_BYTES} bytes")));
+    }
+    let compile = move || agent::client_tools(&tools).map(|_| tools);
+    let compiled = extract::compiled(compile).await?;
+    compiled.map_err(|errors| Problem::field("tools", agent::join_errors(&errors)))
 }
 
 /// The key of a message with an id: a message with the same id and the same content is a repeat.

@@ -238,11 +238,9 @@ fn allowed() -> Option<Verdict> {
 
 pub(super) fn turn_settings() -> TurnSettings {
     TurnSettings {
-        agent: AgentName::new("demo"),
         revision: Revision::new("0123456789abcdef"),
         max_steps: MAX_STEPS,
-        budget: Default::default(),
-        summarize_over: None,
+        ..TurnSettings::without_steps(AgentName::new("demo"))
     }
 }
 
@@ -258,6 +256,8 @@ pub(super) fn message(turn: &str, if_busy: IfBusy) -> Send {
         identity: None,
         assigns: Default::default(),
         answer_format: AnswerFormat::Agent,
+        tools: Vec::new(),
+        context: Vec::new(),
         if_busy,
         partial: None,
     }
