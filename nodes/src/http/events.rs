@@ -4,8 +4,9 @@
 use std::convert::Infallible;
 use std::time::Duration;
 
-use abide_actors::live::Signal;
+use abide_actors::live::{Delta, Signal};
 use abide_actors::snapshot::Snapshot;
+use abide_actors::streaming::StreamingMessage;
 use abide_conversation::event::{Event, EventData};
 use abide_conversation::identity::Participants;
 use abide_conversation::ids::{MessageId, TurnId};
@@ -19,13 +20,14 @@ use axum::response::IntoResponse;
 use bytes::{Bytes, BytesMut};
 use serde::Deserialize;
 use tokio::time::sleep;
-use utoipa::IntoParams;
+use utoipa::{IntoParams, ToSchema};
 
 use super::Api;
 use super::child_frames::KnownChildren;
 use super::extract;
 use super::extract::{Path, Query};
 use super::frames::{self, Frame, Payload};
+use super::message_cursor::{MessageCursor, Piece, Place};
 use super::openapi::{ConversationPath, LastEventId, StreamFrame};
 use super::problem::Problem;
 use crate::access::permission::Read;
@@ -51,6 +53,15 @@ pub(super) struct EventsQuery {
     /// A seq: the journalled frames after it are replayed.
     #[param(value_type = Option<u64>)]
     after: Option<Seq>,
+    /// `chars`: deltas have an id, too, at which a stream resumes inside their message.
+    cursor: Option<CursorUnit>,
+}
+
+/// What the id of a delta counts.
+#[derive(Clone, Copy, Debug, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+enum CursorUnit {
+    Chars,
 }
 
 /// Follows a conversation, live.
@@ -60,6 +71,9 @@ pub(super) struct EventsQuery {
 /// that seq. A frame without an `id` may be lost; its information is then in the snapshot or in a
 /// later frame with an id. A comment line is sent every 15 s. The stream ends when the conversation is
 /// deleted.
+///
+/// With `cursor=chars`, the id of a delta is `SEQ.CHARS`: the last event before it, and the characters of
+/// its message up to its end, thinking before text. `Last-Event-ID: SEQ.CHARS` resumes there.
 #[utoipa::path(get, path = "/v1/conversations/{id}/events", operation_id = "stream_events",
     tag = "events", params(ConversationPath, EventsQuery, LastEventId),
     responses((status = 200, content_type = "text/event-stream",
@@ -74,14 +88,8 @@ pub(super) async fn events(
     headers: HeaderMap,
 ) -> Result<impl IntoResponse, Problem> {
     let id = allowed.conversation(&id)?;
-    let resume = match headers.get("Last-Event-ID") {
-        Some(given) => {
-            let seq = given.to_str().ok().and_then(|given| given.trim().parse().ok().map(Seq::new));
-            let seq = seq.ok_or_else(|| Problem::field("Last-Event-ID", "is not a seq"))?;
-            Some(extract::position("Last-Event-ID", seq)?)
-        }
-        None => query.after.map(|after| extract::position("after", after)).transpose()?,
-    };
+    let place = place(&query, &headers)?;
+    let resume = place.map(|place| place.seq);
     // Subscribe before reading the snapshot, so that no event falls in between.
     let subscription = api.hub.subscribe(&id);
     subscription.wait_until_announced(ANNOUNCE_TIMEOUT).await;
@@ -91,11 +99,13 @@ pub(super) async fn events(
     let credential = api.access.watch(&allowed, participants, *created_at);
     subscription.mark_known(snapshot.last_seq);
     subscription.mark_children(!snapshot.descendants.calls.is_empty());
+    let resumes_in_message = query.cursor.is_some() && place.is_some();
     let feed = Feed {
         sent: resume.unwrap_or(snapshot.last_seq).min(snapshot.last_seq),
         snapshot_seq: snapshot.last_seq,
         is_behind: false,
-        lost_signals: false,
+        // What the message lacks that streams now is told together with the state.
+        lost_signals: resumes_in_message,
         is_deleted: false,
         position: position(&snapshot),
         snapshot_delta: snapshot
@@ -103,6 +113,10 @@ pub(super) async fn events(
             .as_ref()
             .map(|message| (message.id.clone(), message.delta_seq)),
         children: KnownChildren::new(&snapshot.descendants),
+        cursor: query.cursor.map(|CursorUnit::Chars| match place {
+            Some(place) => MessageCursor::at(place),
+            None => MessageCursor::after(snapshot.streaming_message.as_ref()),
+        }),
         encoded: BytesMut::new(),
         credential,
         has_credential_ended: false,
@@ -121,6 +135,19 @@ pub(super) async fn events(
         (HeaderName::from_static("x-accel-buffering"), "no"),
     ];
     Ok((headers, Body::from_stream(frames)))
+}
+
+/// Where the client resumes; the header wins.
+fn place(query: &EventsQuery, headers: &HeaderMap) -> Result<Option<Place>, Problem> {
+    let Some(given) = headers.get("Last-Event-ID") else {
+        let after = query.after.map(|after| extract::position("after", after)).transpose()?;
+        return Ok(after.map(|seq| Place { seq, chars: None }));
+    };
+    let place = given.to_str().ok().and_then(|given| given.trim().parse::<Place>().ok());
+    let place = place.filter(|place| query.cursor.is_some() || place.chars.is_none());
+    let place = place.ok_or_else(|| Problem::field("Last-Event-ID", "is not a seq"))?;
+    extract::position("Last-Event-ID", place.seq)?;
+    Ok(Some(place))
 }
 
 /// The running turn, and how many of its steps are done.
@@ -167,6 +194,8 @@ struct Feed {
     snapshot_delta: Option<(MessageId, u64)>,
     /// The calls of descendants that the client knows.
     children: KnownChildren,
+    /// With `cursor=chars`: the message that streams, as far as the client has it.
+    cursor: Option<MessageCursor>,
     /// Encoded frames that are not sent yet.
     encoded: BytesMut,
     /// The client's credential; `None` if the node authenticates nobody.
@@ -249,11 +278,61 @@ impl Feed {
                 if self.children.needs_reading() { self.recover() } else { true }
             }
             signal if self.is_stale(signal) => true,
+            Signal::Text(delta) | Signal::Thinking(delta) if self.cursor.is_some() => {
+                let is_thinking = matches!(&shared.signal, Signal::Thinking(_));
+                self.encode_delta(delta, is_thinking)
+            }
             _ => {
                 let encoded = shared.encoded(frames::encode_signal);
                 encoded.iter().for_each(|frame| self.encoded.extend_from_slice(frame));
                 true
             }
+        }
+    }
+
+    /// Encodes a delta with its place. Returns false if deltas before it were lost.
+    fn encode_delta(&mut self, delta: &Delta, is_thinking: bool) -> bool {
+        let chars = self.cursor.as_mut().and_then(|cursor| cursor.advance(delta));
+        let Some(chars) = chars else { return self.recover() };
+        let (text, delta_seq) = (delta.text.clone(), delta.delta_seq);
+        self.encode_pieces(&delta.message, vec![Piece { is_thinking, text, chars, delta_seq }]);
+        true
+    }
+
+    fn encode_pieces(&mut self, message_id: &MessageId, pieces: Vec<Piece>) {
+        for Piece { is_thinking, text, chars, delta_seq } in pieces {
+            let message_id = message_id.clone();
+            let payload = if is_thinking {
+                Payload::ThinkingDelta { message_id, text, delta_seq }
+            } else {
+                Payload::TextDelta { message_id, text, delta_seq }
+            };
+            let place = Place { seq: self.sent, chars: Some(chars) };
+            self.encoded.extend_from_slice(&payload.encode(Some(place)));
+        }
+    }
+
+    /// Tells what the client lacks of the message that streams now.
+    fn catch_up_in_message(&mut self, streaming: Option<&StreamingMessage>) {
+        let Some(cursor) = &mut self.cursor else { return };
+        let pieces = cursor.catch_up(streaming);
+        let Some(streaming) = streaming else { return };
+        self.snapshot_delta = Some((streaming.id.clone(), streaming.delta_seq));
+        self.encode_pieces(&streaming.id, pieces);
+    }
+
+    /// Tells what the client lacks of a message, before the frame of its event.
+    fn complete_message(&mut self, event: &Event) {
+        let Some(cursor) = &mut self.cursor else { return };
+        match &event.data {
+            EventData::AssistantMsg(assistant) => {
+                let pieces = cursor.complete(&assistant.message);
+                self.encode_pieces(&assistant.message.id, pieces);
+            }
+            EventData::MessageRefused(_) | EventData::TurnStarted(_) | EventData::TurnEnded(_) => {
+                cursor.forget()
+            }
+            _ => {}
         }
     }
 
@@ -279,6 +358,12 @@ impl Feed {
     /// Encodes the state as it is now, for a client that may have missed its changes.
     async fn send_state(&mut self) -> Option<()> {
         let snapshot = self.api.conversations.unscoped().snapshot(&self.id).await.ok().flatten()?;
+        if self.cursor.is_some() && snapshot.last_seq > self.sent {
+            // The message that streams now comes after events that the client must have first.
+            self.is_behind = true;
+            return Some(());
+        }
+        self.catch_up_in_message(snapshot.streaming_message.as_ref());
         let state = Frame::live(Payload::StateChanged { state: snapshot.state });
         self.encoded.extend_from_slice(&state.encode());
         self.subscription.mark_children(!snapshot.descendants.calls.is_empty());
@@ -293,6 +378,7 @@ impl Feed {
         if event.seq <= self.sent {
             return;
         }
+        self.complete_message(event);
         self.sent = event.seq;
         match (&event.data, &event.turn_id) {
             (EventData::TurnStarted(_), Some(turn)) => {
