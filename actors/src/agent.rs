@@ -11,6 +11,7 @@ mod hooks;
 mod load;
 mod mcp_servers;
 mod middleware;
+mod outbound;
 mod permissions;
 mod reader;
 mod strict_value;
@@ -30,6 +31,7 @@ use crate::expressions::schema::Schema;
 use crate::limits::{cut, encoded_len};
 use crate::model::ModelSettings;
 use crate::model::retry::RetryPolicy;
+use crate::outbound::Outbound;
 use crate::tools::Extensions;
 
 pub use duration::parse as duration;
@@ -139,6 +141,7 @@ fn definition(
         hooks,
         source,
         revision,
+        outbound: Outbound::Unbound,
         name: name?,
         model: model?,
     })

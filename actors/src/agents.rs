@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use abide_conversation::remembered_decision::RememberedDecision;
-use abide_conversation::{AgentName, DecisionId, Revision, Scoped};
+use abide_conversation::{AgentName, Revision, Scoped};
 use async_trait::async_trait;
 
 use crate::definition::Definition;
@@ -38,11 +38,4 @@ pub trait Agents: Send + Sync + 'static {
         &self,
         agent: &Scoped<AgentName>,
     ) -> Result<Vec<RememberedDecision>, StoreError>;
-
-    /// Deletes a decision; returns whether there was one.
-    async fn revoke(
-        &self,
-        agent: &Scoped<AgentName>,
-        decision: &DecisionId,
-    ) -> Result<bool, StoreError>;
 }

@@ -12,7 +12,7 @@ use sha2::{Digest, Sha256};
 
 use crate::journal::StoreError;
 
-pub use extract::extract_media;
+pub use extract::{extract_media, extractable_bytes};
 pub use inline::inline_media;
 pub use strip_base64::{has_placeholder, restore_base64, strip_base64};
 

@@ -20,6 +20,7 @@ mod publish_at_root;
 mod reconcile;
 mod requests;
 mod resolve;
+mod resolve_all;
 mod running_activities;
 mod waiters;
 
@@ -72,8 +73,8 @@ pub enum ConversationMsg {
     Report(Box<Report>),
     /// A deferred request returns: the MCP servers have listed their tools.
     ToolsListed(u64, Box<Delivery>),
-    /// A deferred request returns with the verdict of the hooks.
-    HooksAnswered(u64, Box<Delivery>, Box<HookVerdict>),
+    /// A deferred request returns with the verdicts of the hooks.
+    HooksAnswered(u64, Box<Delivery>, Vec<HookVerdict>),
     Inspect(RpcReplyPort<Box<Inspection>>),
     /// Crashes the actor at an operator's request, as a bug would.
     Kill,
@@ -250,7 +251,7 @@ impl LiveConversation {
                 if !is_ending(myself) {
                     self.idle.count_message();
                     if let Some(delivery) = self.defer_until_listed(myself, *delivery).await {
-                        Box::pin(self.deliver(myself, delivery, None)).await?;
+                        Box::pin(self.deliver(myself, delivery, Vec::new())).await?;
                     }
                 }
             }
@@ -258,15 +259,14 @@ impl LiveConversation {
                 self.waiters.end_deferral(number);
                 if !is_ending(myself) {
                     self.idle.count_message();
-                    Box::pin(self.deliver(myself, *delivery, None)).await?;
+                    Box::pin(self.deliver(myself, *delivery, Vec::new())).await?;
                 }
             }
-            ConversationMsg::HooksAnswered(number, delivery, hook_verdict) => {
+            ConversationMsg::HooksAnswered(number, delivery, hook_verdicts) => {
                 self.waiters.end_deferral(number);
                 if !is_ending(myself) {
                     self.idle.count_message();
-                    let delivered = self.deliver(myself, *delivery, Some(*hook_verdict));
-                    Box::pin(delivered).await?;
+                    Box::pin(self.deliver(myself, *delivery, hook_verdicts)).await?;
                 }
             }
             ConversationMsg::Report(report) => {

@@ -9,6 +9,17 @@ pub trait Credentials: Send + Sync + 'static {
     /// Whether the credential by which this identity was proved was revoked. One that has merely
     /// expired was not.
     async fn is_revoked(&self, identity: &Identity) -> Result<bool, CredentialsError>;
+
+    /// Whether this node would let somebody make requests whom another node has let: the files of
+    /// the two may differ, and the stricter one decides.
+    async fn admits(&self, identity: &Identity) -> Result<bool, CredentialsError> {
+        Ok(!self.is_revoked(identity).await?)
+    }
+
+    /// Identifies the rules by which callers are authenticated; `None` if nobody is.
+    fn fingerprint(&self) -> Option<String> {
+        None
+    }
 }
 
 /// Nobody can tell at the moment which credentials were revoked.

@@ -3,6 +3,7 @@
 mod builtin;
 mod hook;
 mod mcp_server;
+mod outbound;
 mod permissions;
 mod summary;
 mod tool;
@@ -17,6 +18,7 @@ use serde_json::{Map, Value};
 use crate::expressions::schema::Schema;
 use crate::model::ModelSettings;
 use crate::model::retry::RetryPolicy;
+use crate::outbound::Outbound;
 use crate::workspace::WorkspaceRef;
 
 pub use builtin::Builtin;
@@ -72,6 +74,8 @@ pub struct Definition {
     pub source: Value,
     /// The first 16 hex digits of the SHA-256 of the canonical `source`.
     pub revision: Revision,
+    /// What its conversations may reach and name.
+    pub outbound: Outbound,
 }
 
 impl Definition {

@@ -17,6 +17,7 @@ use utoipa::ToSchema;
 
 use crate::access::Answerer;
 use crate::identity::{Epoch, Incarnation, NodeName};
+use crate::usage_counts::UsageCounts;
 
 /// One incarnation of a node, which may hold conversations.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -120,6 +121,8 @@ pub struct Commit {
     /// Whether the commit completes something, so that the deaths counted so far are forgotten
     /// ([`ClaimedConversation::deaths`]). Never set where none were counted.
     pub resets_deaths: bool,
+    /// What the events add to the usage of their day, of the conversation's agent and owner.
+    pub usage: Option<UsageCounts>,
 }
 
 impl Commit {
@@ -134,6 +137,7 @@ impl Commit {
             state: None,
             responses: Vec::new(),
             resets_deaths: false,
+            usage: None,
         }
     }
 

@@ -32,6 +32,7 @@ use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
 use crate::limits::encoded_len;
+use crate::outbound::Outbound;
 
 /// The calls of one message that are carried out, as many as providers allow. Each further call
 /// gets an error as its result: no model makes more calls on purpose.
@@ -66,6 +67,10 @@ pub struct ModelSettings {
     /// For `scripted`: one entry a step, or rules matched against the last user message.
     #[schema(value_type = Option<Vec<Map<String, Value>>>)]
     pub script: Option<Arc<Value>>,
+    /// What it may reach and name; no part of the document.
+    #[serde(skip)]
+    #[schema(ignore)]
+    pub outbound: Outbound,
 }
 
 /// Dollars per million tokens. An absent price is 0, but cached input and cache writes default to

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use abide_conversation::command::{ChildEnded, Create, IfBusy, ResolutionAnswer};
-use abide_conversation::event::AnswerFormat;
+use abide_conversation::event::{AnswerFormat, Operated};
 use abide_conversation::identity::{Identity, Participants};
 use abide_conversation::ids::{
     AgentName, CallId, ConversationId, DecisionId, Principal, Revision, TurnId,
@@ -130,6 +130,8 @@ pub enum Request {
     Create(Create),
     Send(SendRequest),
     Resolve(ResolveRequest),
+    /// `POST …/resolutions`: each answer stands by itself. Nodes before this variant do not know it.
+    ResolveAll(Vec<ResolveRequest>),
     Cancel,
     Dispatch(DispatchRequest),
     /// An alarm is due.
@@ -149,6 +151,8 @@ pub enum Request {
     FailCall(FailCallRequest),
     /// `PATCH /v1/conversations/{id}`.
     Update(UpdateRequest),
+    /// An operator is about to do something about the conversation, whose journal is to have it.
+    Operate(Operated),
 }
 
 /// What is to be written about a conversation.
@@ -166,6 +170,12 @@ pub struct UpdateRequest {
 pub struct FailCallRequest {
     pub call: CallId,
     pub by: Principal,
+    /// Who does it; absent if nobody was authenticated.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub identity: Option<Arc<Identity>>,
+    /// Why, for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
     /// The error that the model reads.
     pub error: String,
 }
@@ -267,6 +277,10 @@ pub enum Reply {
         needed: u32,
         seq: Seq,
     },
+    /// The outcome of each of several answers, in their order.
+    ResolvedAll {
+        outcomes: Vec<AnswerOutcome>,
+    },
     Cancelled {
         cancelled: bool,
     },
@@ -284,6 +298,23 @@ pub enum Reply {
     Abandoned {
         usage: Usage,
     },
+}
+
+/// What became of one of several answers.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AnswerOutcome {
+    Resolved {
+        seq: Seq,
+    },
+    /// A vote that does not decide yet, as in [`Reply::Recorded`].
+    Recorded {
+        votes: u32,
+        needed: u32,
+        seq: Seq,
+    },
+    /// Nothing was done with it.
+    Refused(RequestError),
 }
 
 /// Why a request was not carried out, or is not known to have been.

@@ -14,6 +14,7 @@ use crate::clock::Clock;
 use crate::definition::Endpoint;
 use crate::environment::Env;
 use crate::limits::MAX_VALUE_BYTES;
+use crate::outbound::{ClientPair, Route, is_blocked};
 
 /// A server that does not accept a connection within this time is down.
 pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -27,7 +28,7 @@ pub(crate) const IDLE_TIMEOUT: Duration = Duration::from_secs(4);
 pub(crate) struct SignedClient {
     /// The name of the recipient in those messages.
     recipient: &'static str,
-    client: Client,
+    clients: ClientPair,
     clock: Arc<dyn Clock>,
     variables: Env,
 }
@@ -38,13 +39,14 @@ impl SignedClient {
         clock: Arc<dyn Clock>,
         variables: Env,
     ) -> Result<Self, reqwest::Error> {
-        let client = Client::builder()
-            .redirect(Policy::none())
-            .no_proxy()
-            .connect_timeout(CONNECT_TIMEOUT)
-            .pool_idle_timeout(IDLE_TIMEOUT)
-            .build()?;
-        Ok(Self { recipient, client, clock, variables })
+        let clients = ClientPair::build(|| {
+            Client::builder()
+                .redirect(Policy::none())
+                .no_proxy()
+                .connect_timeout(CONNECT_TIMEOUT)
+                .pool_idle_timeout(IDLE_TIMEOUT)
+        })?;
+        Ok(Self { recipient, clients, clock, variables })
     }
 
     /// Posts once, under `key`. A response is returned only with a 2xx status. `name` is for the
@@ -57,11 +59,13 @@ impl SignedClient {
         body: String,
         trace: Option<String>,
     ) -> Result<Response, String> {
+        let route = self.route(endpoint, name)?;
         let mut headers = self.headers(endpoint, name, key, &body)?;
         if let Some(trace) = trace.and_then(|trace| HeaderValue::try_from(trace).ok()) {
             headers.insert("traceparent", trace);
         }
-        let request = self.client.post(endpoint.url.clone()).headers(headers).body(body);
+        let request =
+            self.clients.get(route).post(endpoint.url.clone()).headers(headers).body(body);
         let response = request.send().await.map_err(|error| self.describe(&error))?;
         let status = response.status();
         let recipient = self.recipient;
@@ -88,11 +92,25 @@ impl SignedClient {
 
     /// Describes an error without the URL, which may carry a token.
     pub(crate) fn describe(&self, error: &reqwest::Error) -> String {
-        if error.is_connect() {
+        if is_blocked(error) {
+            format!("the host of {} has an address that is not public", self.recipient)
+        } else if error.is_connect() {
             format!("no connection to {}", self.recipient)
         } else {
             format!("the connection to {} broke", self.recipient)
         }
+    }
+
+    /// The route to the server, if the tenant's rules permit the server and its variables now. The
+    /// model may read the message that this returns otherwise; the names are for the operator only.
+    fn route(&self, endpoint: &Endpoint, name: &str) -> Result<Route, String> {
+        let variables = endpoint.outbound.check_variables(endpoint.variables());
+        let route = variables.and_then(|()| endpoint.outbound.route(&endpoint.url));
+        route.map_err(|error| {
+            let recipient = self.recipient;
+            tracing::error!(name, recipient, %error, "outbound request refused");
+            format!("{recipient} may not be called: {}", error.reason())
+        })
     }
 
     fn headers(

@@ -1,5 +1,6 @@
 //! The tools of a turn: which ones the model is offered, and how a call that it makes is planned.
 
+mod answer_schema;
 pub(crate) mod builtin;
 mod call;
 pub mod call_scope;
@@ -73,10 +74,7 @@ impl Toolbox {
         let spec = |tool: &Tool| ToolSpec {
             name: tool.name.clone(),
             description: tool.description.clone(),
-            parameters: match tool.builtin() {
-                Some(builtin) => builtin.parameters(),
-                None => tool.parameters.source().clone(),
-            },
+            parameters: answer_schema::parameters(tool),
             executor: tool.executor(),
             provider_options: tool.provider_options.clone(),
         };

@@ -1,14 +1,10 @@
 //! Fetches pages, only from the public web and from hosts that the agent allows.
 
-mod allowed_hosts;
 mod body;
 mod content_type;
-mod dns;
 mod error;
 mod html_to_text;
-mod public_address;
 
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,8 +14,9 @@ use reqwest::redirect::Policy;
 use reqwest::{Client, Response};
 use url::{Host, Url};
 
+use crate::outbound::dns::{AddressRule, CheckedResolver, SystemResolver};
+use crate::outbound::{Outbound, Route, allowed_hosts, public_address};
 use content_type::ContentType;
-use dns::{CheckedResolver, SystemResolver};
 pub use error::FetchError;
 
 /// Browsers follow 20; more redirects than this are a trap or a loop.
@@ -41,9 +38,6 @@ pub struct FetchedPage {
     /// Whether the body was longer than what was read.
     pub truncated: bool,
 }
-
-/// Decides whether an address is public.
-type AddressRule = fn(IpAddr) -> bool;
 
 /// Fetches pages for all agents of a node.
 ///
@@ -75,27 +69,31 @@ impl Fetcher {
 
     /// Gets the page at this URL, following redirects, all within the time limit.
     ///
-    /// `allowed_hosts` (`host` or `host:port`) may be reached whatever their addresses are; a
-    /// redirect from one of them to another private host is refused. A dropped future ends its
+    /// `allowed_hosts` (`host` or `host:port`) may be reached whatever their addresses are, as far as
+    /// `outbound` permits them; a redirect from one of them to another private host is refused. A dropped future ends its
     /// requests soon. A URL with a user name or password is refused.
     pub async fn fetch(
         &self,
         url: &str,
         allowed_hosts: &[String],
+        outbound: &Outbound,
         timeout: Duration,
     ) -> Result<FetchedPage, FetchError> {
         let url = parse_url(url)?;
         let late = |_| FetchError::failed(format!("timed out after {} ms", timeout.as_millis()));
-        tokio::time::timeout(timeout, self.follow(url, allowed_hosts)).await.map_err(late)?
+        tokio::time::timeout(timeout, self.follow(url, allowed_hosts, outbound))
+            .await
+            .map_err(late)?
     }
 
     async fn follow(
         &self,
         mut url: Url,
         allowed_hosts: &[String],
+        outbound: &Outbound,
     ) -> Result<FetchedPage, FetchError> {
         for _ in 0..=MAX_REDIRECTS {
-            let response = self.get(&url, allowed_hosts).await?;
+            let response = self.get(&url, allowed_hosts, outbound).await?;
             match redirect_target(&url, &response)? {
                 Some(elsewhere) => url = elsewhere,
                 None => return read_page(url, response).await,
@@ -105,9 +103,16 @@ impl Fetcher {
     }
 
     /// Sends one request after checking the host; every redirect passes here, too.
-    async fn get(&self, url: &Url, allowed_hosts: &[String]) -> Result<Response, FetchError> {
+    async fn get(
+        &self,
+        url: &Url,
+        allowed_hosts: &[String],
+        outbound: &Outbound,
+    ) -> Result<Response, FetchError> {
         let host = check_url(url)?;
-        let is_allowed = allowed_hosts.iter().any(|entry| allowed_hosts::matches(entry, url));
+        let route = outbound.route(url).map_err(|_| FetchError::blocked(&host))?;
+        let is_allowed = route == Route::AnyAddress
+            && allowed_hosts.iter().any(|entry| allowed_hosts::matches(entry, url));
         let client = match host {
             _ if is_allowed => &self.unrestricted,
             // The checking resolver is never called for a literal address.

@@ -246,8 +246,10 @@ class Conversation {
     // A frame from before the snapshot would set the state back: only listeners get it.
     if (seq > this.#snapshotSeq) this.#change(next);
     this.#emit(name, data, seq === Infinity ? undefined : seq);
-    // The user's message is in no frame.
-    if (name === "turn_started" && seq > this.#snapshotSeq) this.#readMessages();
+    // A node of an older version has no frame for the user's message.
+    const asks = ({ role, turn_id }) => role === "user" && turn_id === data.turn_id;
+    const isUnknown = name === "turn_started" && !next.messages.some(asks);
+    if (isUnknown && seq > this.#snapshotSeq) this.#readMessages();
   }
 
   #change(state) {

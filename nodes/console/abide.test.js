@@ -402,3 +402,20 @@ test("a credential that cannot be had is asked for again by the next request", a
   await assert.rejects(fetch("a"), /away/);
   assert.equal((await fetch("b")).status, 200);
 });
+
+test("a user's message is shown when it is sent, and stands where its turn begins", async () => {
+  const it = nodes();
+  await connected(it, {}, async (page) => {
+    const user = (id) => ({ id, role: "user", content: [], client_id: `own_${id}` });
+    it.say(frame("user_message", { turn_id: "t", message: user("q1") }, 1));
+    it.say(frame("turn_started", { turn_id: "t" }, 2));
+    it.say(frame("user_message", { turn_id: "u", message: user("q2") }, 3));
+    const answer = { id: "a1", role: "assistant", content: [] };
+    it.say(frame("message_completed", { turn_id: "t", message: answer }, 4));
+    const shown = () => page.state.messages.map(({ id }) => id).join();
+    await until("the queued message before the answer", () => shown() === "q1,q2,a1");
+    it.say(frame("turn_started", { turn_id: "u" }, 5));
+    await until("the queued message after it", () => shown() === "q1,a1,q2");
+    assert.equal(page.state.messages[2].client_id, "own_q2");
+  });
+});

@@ -39,7 +39,13 @@ const CHANGES = {
   // A message that a node had begun when it died is begun anew.
   state_changed: ({ streaming }, { state }) =>
     ({ state, streaming: state === "preparing" ? null : streaming }),
-  turn_started: (_, { turn_id: id }) => ({ turn: { id } }),
+  // The message of a turn that was queued stands where the turn begins.
+  turn_started: ({ messages }, { turn_id: id }) => {
+    const asks = (it) => it.role === "user" && it.turn_id === id;
+    return { turn: { id }, messages: [...messages.filter((it) => !asks(it)), ...messages.filter(asks)] };
+  },
+  user_message: ({ messages }, { turn_id, message }) =>
+    ({ messages: withMessage(messages, { ...message, turn_id }) }),
   text_delta: (state, data) => ({ streaming: withDelta(state, data, "text") }),
   thinking_delta: (state, data) => ({ streaming: withDelta(state, data, "thinking") }),
   message_completed: ({ messages }, { message }) =>

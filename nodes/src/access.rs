@@ -18,10 +18,12 @@ mod jwt;
 mod key_set;
 pub mod permission;
 mod principal;
+mod quotas;
 pub mod routes;
 mod session;
 pub mod signing_key;
 mod stored_keys;
+mod tenant_quotas;
 
 pub use allowed::Allowed;
 pub(crate) use auth_file::CheckedAuthFile;
@@ -32,3 +34,4 @@ pub use credential::Scope;
 pub(crate) use credential::{TokenGrant, TokenTarget};
 pub(crate) use credential_watch::CredentialWatch;
 pub(crate) use document::MAX_TTL;
+pub(crate) use quotas::{BodyShare, StreamPermit};

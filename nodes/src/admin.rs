@@ -4,7 +4,9 @@
 mod actors;
 mod audit;
 mod blobs;
+mod operations;
 mod repair;
+mod repair_record;
 mod scoped_id;
 
 use std::sync::Arc;
@@ -34,6 +36,7 @@ use crate::http::extract::{Path, Query, limit};
 use crate::http::guard;
 use crate::http::host::AllowedHosts;
 use crate::http::{unknown_method, unknown_path};
+use crate::operations::{Act, Operations};
 use crate::problem::{Kind, Problem};
 use crate::readiness::ReadinessNotes;
 
@@ -45,6 +48,7 @@ const STORE_PROBE_TIMEOUT: Duration = Duration::from_secs(2);
 pub(crate) struct Admin {
     pub(crate) conversations: ConversationRouter,
     pub(crate) store: Arc<dyn Store>,
+    pub(crate) operations: Operations,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) metrics: Option<PrometheusHandle>,
     /// This node's state in the membership; set to `Draining`, it makes the node drain.
@@ -97,6 +101,7 @@ fn routes() -> DeclaredRouter<Admin> {
         .route(POST, "/admin/actors/{id}/kill", repair::kill)
         .route(GET, "/admin/alarms", alarms)
         .route(GET, "/admin/audit/{id}", audit::list)
+        .route(GET, "/admin/operations", operations::list)
         .route(DELETE, "/admin/blobs/{id}", blobs::delete)
         .route(POST, "/admin/nodes/{node}/drain", drain)
         .route(POST, "/admin/nodes/{node}/declare-dead", declare_dead)
@@ -119,11 +124,20 @@ async fn ready(_: Allowed<Anybody>, State(admin): State<Admin>) -> Result<String
             let lost = |reason| Problem::new(Kind::Unavailable, reason);
             admin.store.require_durability().map_err(lost)?;
             let lines = ["ready".to_owned()].into_iter().chain(admin.notes.lines());
+            let lines = lines.chain(other_auth_files(&admin));
             Ok(lines.map(|line| line + "\n").collect())
         }
         Ok(Err(error)) => Err(error.into()),
         Err(_) => Err(Problem::new(Kind::Unavailable, "the store did not answer in time")),
     }
+}
+
+/// A line for each member that authenticates callers by other rules than this node.
+fn other_auth_files(admin: &Admin) -> Vec<String> {
+    let view = admin.conversations.cluster().view();
+    let own = view.member(&view.me).and_then(|me| me.auth.clone());
+    let others = view.others().filter(|other| other.auth != own);
+    others.map(|other| format!("auth: {} has another file, or none", other.holder.node)).collect()
 }
 
 async fn metrics(_: Allowed<Operate>, State(admin): State<Admin>) -> String {
@@ -140,7 +154,7 @@ async fn metrics(_: Allowed<Operate>, State(admin): State<Admin>) -> String {
 async fn nodes(_: Allowed<Operate>, State(admin): State<Admin>) -> Json<Value> {
     let view = admin.conversations.cluster().view();
     let rows = view.members.iter().map(|observed| {
-        let Member { holder, address, live_actors, version, since, .. } = &observed.member;
+        let Member { holder, address, live_actors, version, since, auth, .. } = &observed.member;
         let is_this_node = holder.node == view.me.node;
         // This node's own numbers are newer than those in its last heartbeat.
         let live_actors =
@@ -156,6 +170,7 @@ async fn nodes(_: Allowed<Operate>, State(admin): State<Admin>) -> Json<Value> {
             "live_actors": live_actors,
             "version": version,
             "since": since,
+            "auth": auth,
         })
     });
     Json(json!({"nodes": rows.collect::<Vec<_>>()}))
@@ -183,10 +198,11 @@ async fn alarms(
 }
 
 async fn drain(
-    _: Allowed<Operate>,
+    allowed: Allowed<Operate>,
     State(admin): State<Admin>,
     Path(node): Path<NodeName>,
 ) -> Result<StatusCode, Problem> {
+    record(&admin, &allowed, "node.drain", &node).await?;
     if node == admin.conversations.cluster().view().me.node {
         begin_drain(&admin.state);
     } else if !admin.conversations.drain_node(&node).await? {
@@ -205,10 +221,23 @@ async fn declare_dead(
         let detail = "a node that answers is not dead: drain it";
         return Err(Problem::new(Kind::Conflict, detail));
     }
-    let by = allowed.operator();
-    tracing::info!(%node, %by, "node declared dead by an operator");
+    record(&admin, &allowed, "node.declare_dead", &node).await?;
     match admin.conversations.declare_node_dead(&node).await? {
         Some(dead) => Ok(Json(json!({"node": dead.node, "incarnation": dead.incarnation}))),
         None => Err(Problem::not_found("node")),
     }
+}
+
+/// Writes the entry of something that is about to be done to a member of the cluster.
+async fn record(
+    admin: &Admin,
+    allowed: &Allowed<Operate>,
+    operation: &'static str,
+    node: &NodeName,
+) -> Result<(), Problem> {
+    let view = admin.conversations.cluster().fresh_view().await;
+    if *node != view.me.node && view.named(node).is_none() {
+        return Err(Problem::not_found("node"));
+    }
+    admin.operations.record(Act::of_operator(allowed, operation, node.as_str())).await
 }

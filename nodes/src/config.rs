@@ -14,6 +14,7 @@ use abide_actors::exec::Sandbox;
 use abide_actors::identity::NodeName;
 use abide_conversation::is_segment;
 use abide_registry::placement::Policy;
+use abide_registry::store::AuditLevel;
 use abide_registry::store::redis::{RedisUrl, RedisUrlError};
 use clap::builder::BoolishValueParser;
 use clap::{Parser, Subcommand, ValueEnum};
@@ -82,6 +83,9 @@ pub struct Config {
     /// given with --auth, else all
     #[arg(long, env = "ABIDE_AGENTS_OVER_HTTP", value_name = "WHICH")]
     pub agents_over_http: Option<AgentsOverHttp>,
+    /// What the operators' audit has of each request: metadata, or request (with the beginning of its body)
+    #[arg(long, env = "ABIDE_AUDIT_LEVEL", value_name = "LEVEL", default_value = "metadata")]
+    pub audit_level: AuditLevel,
     /// Operators' API; IP:PORT or unix:PATH, which needs --auth
     #[arg(long, env = "ABIDE_ADMIN_LISTEN", default_value = "127.0.0.1:9090")]
     pub admin_listen: AdminAddress,
@@ -148,6 +152,7 @@ impl Config {
             allow_host: Vec::new(),
             auth: None,
             agents_over_http: None,
+            audit_level: AuditLevel::Metadata,
             admin_listen: AdminAddress::Tcp(ANY_LOOPBACK_PORT),
             cluster_listen: ANY_LOOPBACK_PORT,
             cluster_advertise: None,

@@ -19,8 +19,12 @@ mod keys;
 mod me;
 mod messages;
 pub mod openapi;
+mod resolutions;
 mod tokens;
 mod transcript;
+mod turn_progress;
+mod usage;
+pub(crate) mod wait;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -40,6 +44,7 @@ use crate::access::permission::Known;
 use crate::access::routes::{DeclaredApi, declared_routes};
 use crate::access::{AccessControl, Allowed, CallerConversations};
 use crate::config::Origin;
+use crate::operations::Operations;
 pub(crate) use crate::problem;
 use crate::telemetry::measure;
 use body_budget::BodyBudget;
@@ -61,6 +66,7 @@ pub(crate) struct ApiDeps {
     pub(crate) conversations: CallerConversations,
     pub(crate) catalog: Arc<AgentCatalog>,
     pub(crate) store: Arc<dyn Store>,
+    pub(crate) operations: Operations,
     pub(crate) hub: Hub,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) allowed_hosts: AllowedHosts,
@@ -70,6 +76,8 @@ pub(crate) struct ApiDeps {
     pub(crate) bodies: BodyBudget,
     /// One permit for each event stream that encodes frames at the moment.
     pub(crate) encoding_streams: Arc<Semaphore>,
+    /// One permit for each request that waits for its turn.
+    pub(crate) waiting_requests: Arc<Semaphore>,
     /// One permit for each blob that is being received or sent.
     pub(crate) blobs_in_flight: Arc<Semaphore>,
 }
@@ -123,7 +131,8 @@ fn routes() -> DeclaredApi<Api> {
         .routes(declared_routes!(conversations::list, conversations::create))
         .routes(declared_routes!(conversations::get, conversations::update, conversations::delete))
         .routes(declared_routes!(messages::list, messages::send))
-        .routes(declared_routes!(calls::resolve))
+        .routes(declared_routes!(resolutions::resolve))
+        .routes(declared_routes!(resolutions::resolve_all))
         .routes(declared_routes!(calls::cancel))
         .routes(declared_routes!(calls::dispatch))
         .routes(declared_routes!(conversations::fork))
@@ -140,6 +149,7 @@ fn routes() -> DeclaredApi<Api> {
         .routes(declared_routes!(keys::list, keys::create))
         .routes(declared_routes!(keys::revoke))
         .routes(declared_routes!(tokens::mint))
+        .routes(declared_routes!(usage::get))
         .routes(declared_routes!(openapi::openapi))
 }
 

@@ -74,6 +74,7 @@ pub mod http;
 mod keys_command;
 mod launcher;
 mod node;
+mod operations;
 #[doc(hidden)]
 pub mod problem;
 mod readiness;

@@ -43,12 +43,13 @@ pub enum Kind {
     Conflict,
     PayloadTooLarge,
     Overloaded,
+    QuotaExceeded,
     Unavailable,
     Internal,
 }
 
 impl Kind {
-    pub(super) const ALL: [Self; 15] = [
+    pub(super) const ALL: [Self; 16] = [
         Kind::InvalidRequest,
         Kind::Unauthorized,
         Kind::Forbidden,
@@ -62,6 +63,7 @@ impl Kind {
         Kind::Conflict,
         Kind::PayloadTooLarge,
         Kind::Overloaded,
+        Kind::QuotaExceeded,
         Kind::Unavailable,
         Kind::Internal,
     ];
@@ -86,6 +88,7 @@ impl Kind {
             Kind::Conflict => "conflict",
             Kind::PayloadTooLarge => "payload-too-large",
             Kind::Overloaded => "overloaded",
+            Kind::QuotaExceeded => "quota-exceeded",
             Kind::Unavailable => "unavailable",
             Kind::Internal => "internal",
         }
@@ -106,6 +109,7 @@ impl Kind {
             Kind::Conflict => "Conflicts with the current state",
             Kind::PayloadTooLarge => "Request too large",
             Kind::Overloaded => "Too many requests",
+            Kind::QuotaExceeded => "A quota of the tenant is used up",
             Kind::Unavailable => "Temporarily unavailable",
             Kind::Internal => "Internal server error",
         }
@@ -124,7 +128,7 @@ impl Kind {
             | Kind::AgentMissing
             | Kind::Conflict => StatusCode::CONFLICT,
             Kind::PayloadTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
-            Kind::Overloaded => StatusCode::TOO_MANY_REQUESTS,
+            Kind::Overloaded | Kind::QuotaExceeded => StatusCode::TOO_MANY_REQUESTS,
             Kind::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
             Kind::Internal => StatusCode::INTERNAL_SERVER_ERROR,
         }
@@ -179,6 +183,11 @@ impl Problem {
     pub(crate) fn forbidden(needs: &str) -> Self {
         let detail = format!("the credential does not permit this: it needs {needs}");
         Self::new(Kind::Forbidden, detail).with("needs", needs.into())
+    }
+
+    /// The problem of a field of an object that is at this place in the body.
+    pub(crate) fn below(self, at: &str) -> Self {
+        Self { detail: format!("{at}.{}", self.detail), ..self }
     }
 
     /// Adds a member in addition to those that every problem has.
@@ -277,8 +286,14 @@ impl From<ListError> for Problem {
 }
 
 impl Problem {
-    /// The status and the document. A server's error is logged.
+    /// The status and the document, as text. A server's error is logged.
     pub(crate) fn into_text(self) -> (StatusCode, String) {
+        let (status, document) = self.into_document();
+        (status, document.to_string())
+    }
+
+    /// The status and the document. A server's error is logged.
+    pub(crate) fn into_document(self) -> (StatusCode, Value) {
         let instance = format!("urn:uuid:{}", Uuid::new_v4());
         if self.status.is_server_error() {
             // An internal error may repeat what a client sent.
@@ -297,13 +312,17 @@ impl Problem {
         body.insert("status".to_owned(), json!(self.status.as_u16()));
         body.insert("detail".to_owned(), json!(detail));
         body.insert("instance".to_owned(), json!(instance));
-        (self.status, Value::Object(body).to_string())
+        (self.status, Value::Object(body))
     }
 }
 
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
-        let passes = matches!(self.kind, Kind::Unavailable | Kind::Overloaded);
+        let retry_after = match self.kind {
+            Kind::Unavailable | Kind::Overloaded => Some(1),
+            Kind::QuotaExceeded => self.extensions.get("retry_after").and_then(Value::as_u64),
+            _ => None,
+        };
         let is_unauthorized = self.kind == Kind::Unauthorized;
         let mut response = self.into_text().into_response();
         let headers = response.headers_mut();
@@ -312,8 +331,8 @@ impl IntoResponse for Problem {
         if is_unauthorized {
             headers.insert(header::WWW_AUTHENTICATE, CHALLENGE);
         }
-        if passes {
-            headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+        if let Some(seconds) = retry_after {
+            headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
         }
         response
     }

@@ -4,20 +4,16 @@ use std::sync::Arc;
 
 use abide_actors::clock::Clock;
 use abide_actors::definition::Definition;
-use abide_actors::journal::{ResponseScope, StoreError, StoredResponse};
+use abide_actors::journal::StoreError;
 use abide_conversation::{Revision, Scoped, Tenant, Timestamp};
 use abide_registry::agent_catalog::AgentCatalog;
 use abide_registry::cluster_view::ClusterView;
+use abide_registry::seed_record::SeedRecord;
 use abide_registry::store::Store;
-use serde_json::Value;
 use tokio::sync::watch;
 
 use crate::definition_warnings;
 use crate::start_error::StartError;
-
-/// The idempotency key under which the store remembers the revision that a start seeded last. No
-/// client's key has this form.
-const SEEDED_KEY: &str = "brought";
 
 /// Defines the agents that are new or have changed since a start seeded them last.
 ///
@@ -33,7 +29,8 @@ pub(crate) async fn seed(
 ) -> Result<(), StartError> {
     for definition in definitions {
         let record = AgentRecord::read(store, now, definition).await.map_err(broken)?;
-        if record.seeded.as_deref() != Some(definition.revision.as_str()) {
+        let seeded = record.seeded.as_ref().map(|seeded| seeded.newest.as_str());
+        if seeded != Some(definition.revision.as_str()) {
             record.replace(catalog, definition).await.map_err(broken)?;
         }
     }
@@ -66,8 +63,8 @@ async fn restore(
 /// What the store has of an agent.
 struct AgentRecord {
     newest: Option<Revision>,
-    /// The revision that a start seeded last.
-    seeded: Option<String>,
+    /// The revisions that starts seeded.
+    seeded: Option<SeedRecord>,
 }
 
 impl AgentRecord {
@@ -79,9 +76,8 @@ impl AgentRecord {
         // In this order: a revision that is seeded in between keeps its place.
         let name = Scoped::new(&Tenant::default(), &definition.name);
         let newest = store.newest(&name).await?;
-        let scope = ResponseScope::Agent(name);
-        let seeded = store.stored_response(&scope, SEEDED_KEY, now).await?;
-        Ok(Self { newest, seeded: seeded.map(|seeded| seeded.fingerprint) })
+        let seeded = SeedRecord::read(store, &name, now).await?;
+        Ok(Self { newest, seeded })
     }
 
     /// Seeds a definition, unless the agent was changed since.
@@ -90,12 +86,7 @@ impl AgentRecord {
         catalog: &AgentCatalog,
         definition: &Definition,
     ) -> Result<(), StoreError> {
-        let seeded = StoredResponse {
-            key: SEEDED_KEY.to_owned(),
-            fingerprint: definition.revision.to_string(),
-            body: Value::Null,
-            expires_at: Timestamp::MAX,
-        };
+        let seeded = SeedRecord::followed_by(self.seeded.as_ref(), &definition.revision);
         let newest = self.newest.as_ref();
         if !catalog.put_if(&Tenant::default(), definition.clone(), Some(seeded), newest).await? {
             tracing::info!(agent = %definition.name, "agent not seeded: it was changed meanwhile");
@@ -135,9 +126,11 @@ pub(crate) async fn restore_at_rejoin(
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use abide_actors::agents::Agents;
+    use abide_actors::outbound::{Outbound, OutboundRules, TenantRules};
     use abide_actors::tools::Extensions;
     use abide_registry::store::memory::Memory;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
 
@@ -220,6 +213,43 @@ mod tests {
         record.replace(&node.catalog, &old).await.unwrap();
         assert_eq!(node.max_steps().await, Some(json!(9)));
         assert_eq!(node.starts_with(2).await, Some(json!(2)), "a later start looks anew");
+    }
+
+    /// Rules that permit nothing.
+    struct Nothing;
+
+    impl TenantRules for Nothing {
+        fn outbound(&self, _: &Tenant) -> OutboundRules {
+            OutboundRules { hosts: Some(Vec::new()), variables: Vec::new() }
+        }
+    }
+
+    #[tokio::test]
+    async fn every_revision_that_a_start_seeded_stays_the_operators() {
+        let node = Node::new();
+        for max_steps in [1, 2, 1, 3] {
+            node.starts_with(max_steps).await;
+        }
+        node.catalog.put(&Tenant::default(), definition(4), None).await.unwrap();
+        let catalog = AgentCatalog::new(
+            node.store.clone(),
+            Arc::default(),
+            Arc::new(crate::clock::SystemClock),
+        );
+        let catalog = catalog.with_tenants(Some(Arc::new(Nothing)));
+        for (max_steps, is_the_operators) in [(1, true), (2, true), (3, true), (4, false)] {
+            let revision = Scoped::new(&Tenant::default(), &definition(max_steps).revision);
+            let found = catalog.revision(&revision).await.unwrap().unwrap();
+            assert_eq!(found.outbound == Outbound::Unbound, is_the_operators, "{max_steps}");
+        }
+        let acme = Tenant::parse("acme").unwrap();
+        catalog.put(&acme, definition(1), None).await.unwrap();
+        let theirs = catalog.revision(&Scoped::new(&acme, &definition(1).revision)).await.unwrap();
+        assert_ne!(
+            theirs.unwrap().outbound,
+            Outbound::Unbound,
+            "another tenant's of the same text"
+        );
     }
 
     #[tokio::test]

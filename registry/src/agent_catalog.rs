@@ -8,11 +8,13 @@ use abide_actors::agents::Agents;
 use abide_actors::clock::Clock;
 use abide_actors::definition::Definition;
 use abide_actors::journal::{StoreError, StoredResponse};
+use abide_actors::outbound::{Outbound, TenantRules};
 use abide_actors::tools::Extensions;
 use abide_conversation::remembered_decision::RememberedDecision;
 use abide_conversation::{AgentName, DecisionId, Revision, Scoped, Tenant};
 use async_trait::async_trait;
 
+use crate::seed_record::SeedRecord;
 use crate::store::{Store, StoredAgent};
 
 /// Remembered decisions of one agent; every gated call searches them.
@@ -29,13 +31,21 @@ pub struct AgentCatalog {
     store: Arc<dyn Store>,
     extensions: Arc<Extensions>,
     clock: Arc<dyn Clock>,
+    /// What tenants may do; `None` if nobody is authenticated.
+    tenants: Option<Arc<dyn TenantRules>>,
     parsed: RwLock<HashMap<Scoped<Revision>, Arc<Definition>>>,
 }
 
 impl AgentCatalog {
     /// A catalog over `store`, whose definitions may use these extensions.
     pub fn new(store: Arc<dyn Store>, extensions: Arc<Extensions>, clock: Arc<dyn Clock>) -> Self {
-        Self { store, extensions, clock, parsed: RwLock::default() }
+        Self { store, extensions, clock, tenants: None, parsed: RwLock::default() }
+    }
+
+    /// The same catalog, whose definitions are bound by what their tenants may do.
+    #[must_use]
+    pub fn with_tenants(self, tenants: Option<Arc<dyn TenantRules>>) -> Self {
+        Self { tenants, ..self }
     }
 
     /// The extensions that a definition may use.
@@ -52,8 +62,32 @@ impl AgentCatalog {
     ) -> Result<bool, StoreError> {
         let is_new = self.store.put_agent(tenant, stored(&definition), response).await?;
         // Only now: a turn must not begin under a revision that the store may lose.
-        self.cache(tenant, Arc::new(definition));
+        self.bind_and_cache(tenant, definition).await?;
         Ok(is_new)
+    }
+
+    /// The form in which a definition is stored.
+    pub fn stored(definition: &Definition) -> StoredAgent {
+        stored(definition)
+    }
+
+    /// Caches a definition that was [stored](Self::stored): only then, because a turn must not begin
+    /// under a revision that the store may lose.
+    pub fn note_stored(&self, tenant: &Tenant, definition: Definition) {
+        self.cache(tenant, Arc::new(definition));
+    }
+
+    /// What replaces a decision of the agent that is revoked; `None` if no such decision applies. It
+    /// stays as an expired one: a conversation that died while it remembered it will do so again.
+    pub async fn expired(
+        &self,
+        agent: &Scoped<AgentName>,
+        decision: &DecisionId,
+    ) -> Result<Option<RememberedDecision>, StoreError> {
+        let now = self.clock.now();
+        let mut decisions = self.store.decisions(agent).await?.into_iter();
+        let live = decisions.find(|found| found.id == *decision && now < found.expires_at);
+        Ok(live.map(|live| RememberedDecision { expires_at: now, ..live }))
     }
 
     /// Makes a definition the newest of its name in the tenant if `newest` is that until then, or `None` and the
@@ -67,8 +101,39 @@ impl AgentCatalog {
     ) -> Result<bool, StoreError> {
         let was_put =
             self.store.put_agent_if(tenant, stored(&definition), response, newest).await?;
-        self.cache(tenant, Arc::new(definition));
+        self.bind_and_cache(tenant, definition).await?;
         Ok(was_put)
+    }
+
+    /// Binds a definition to the rules of its tenant, unless the operator wrote it, and caches it.
+    async fn bind_and_cache(
+        &self,
+        tenant: &Tenant,
+        definition: Definition,
+    ) -> Result<Arc<Definition>, StoreError> {
+        let outbound = match &self.tenants {
+            Some(rules) if !self.is_operators(tenant, &definition).await? => {
+                Outbound::of(rules.clone(), tenant.clone())
+            }
+            Some(_) | None => Outbound::Unbound,
+        };
+        let definition = Arc::new(definition.bind(&outbound));
+        self.cache(tenant, definition.clone());
+        Ok(definition)
+    }
+
+    /// Whether a node once brought this revision with it, so that it is the operator's.
+    async fn is_operators(
+        &self,
+        tenant: &Tenant,
+        definition: &Definition,
+    ) -> Result<bool, StoreError> {
+        if *tenant != Tenant::default() {
+            return Ok(false);
+        }
+        let name = Scoped::new(tenant, &definition.name);
+        let record = SeedRecord::read(&*self.store, &name, self.clock.now()).await?;
+        Ok(record.is_some_and(|record| record.includes(&definition.revision)))
     }
 
     fn cache(&self, tenant: &Tenant, definition: Arc<Definition>) {
@@ -82,22 +147,24 @@ impl AgentCatalog {
     }
 
     /// Parses a stored definition; one that this version does not accept counts as absent.
-    async fn parse(&self, tenant: &Tenant, stored: StoredAgent) -> Option<Arc<Definition>> {
+    async fn parse(
+        &self,
+        tenant: &Tenant,
+        stored: StoredAgent,
+    ) -> Result<Option<Arc<Definition>>, StoreError> {
         let StoredAgent { name, revision, definition } = stored;
         let extensions = self.extensions.clone();
         // Compiling conditions, templates and schemas may take a while.
         let parse = move || Definition::parse(definition, &extensions);
         let reason = match tokio::task::spawn_blocking(parse).await {
             Ok(Ok(parsed)) => {
-                let definition = Arc::new(parsed.definition);
-                self.cache(tenant, definition.clone());
-                return Some(definition);
+                return self.bind_and_cache(tenant, parsed.definition).await.map(Some);
             }
             Ok(Err(mistakes)) => join_errors(&mistakes),
             Err(error) => error.to_string(),
         };
         tracing::error!(agent = %name, %revision, content = reason, "stored definition not accepted");
-        None
+        Ok(None)
     }
 }
 
@@ -122,7 +189,7 @@ impl Agents for AgentCatalog {
         }
         let stored = self.store.revision(revision).await?;
         match stored {
-            Some(stored) => Ok(self.parse(&revision.tenant(), stored).await),
+            Some(stored) => self.parse(&revision.tenant(), stored).await,
             None => Ok(None),
         }
     }
@@ -161,21 +228,6 @@ impl Agents for AgentCatalog {
         agent: &Scoped<AgentName>,
     ) -> Result<Vec<RememberedDecision>, StoreError> {
         self.store.decisions(agent).await
-    }
-
-    async fn revoke(
-        &self,
-        agent: &Scoped<AgentName>,
-        decision: &DecisionId,
-    ) -> Result<bool, StoreError> {
-        let now = self.clock.now();
-        let mut decisions = self.store.decisions(agent).await?.into_iter();
-        let live = decisions.find(|found| found.id == *decision && now < found.expires_at);
-        let Some(live) = live else { return Ok(false) };
-        // It stays as an expired one: a conversation that died while it remembered it will do so
-        // again.
-        let expired = RememberedDecision { expires_at: now, ..live };
-        self.store.set_decision(agent, decision, Some(&expired)).await
     }
 }
 
@@ -229,10 +281,11 @@ mod tests {
             expires_at: Timestamp::from_second(60).unwrap(),
         };
         catalog.remember(&agent, &decision).await.unwrap();
-        assert_eq!(catalog.revoke(&agent, &decision.id).await, Ok(true));
+        let expired = catalog.expired(&agent, &decision.id).await.unwrap().unwrap();
+        catalog.store.set_decision(&agent, &expired.id, Some(&expired)).await.unwrap();
         catalog.remember(&agent, &decision).await.unwrap();
         let decisions = catalog.decisions(&agent).await.unwrap();
         assert!(decisions.iter().all(|decision| decision.expires_at <= FixedClock.now()));
-        assert_eq!(catalog.revoke(&agent, &decision.id).await, Ok(false));
+        assert_eq!(catalog.expired(&agent, &decision.id).await, Ok(None));
     }
 }

@@ -103,6 +103,7 @@ pub(crate) mod tests {
             handshake_version: 1,
             live_directory_version: 1,
             cookie: None,
+            auth: None,
             ports: Vec::new(),
             since: abide_conversation::Timestamp::UNIX_EPOCH,
             lease_ms: 5_000,

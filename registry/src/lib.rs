@@ -15,6 +15,7 @@ pub mod placement;
 pub mod protocol;
 pub mod router;
 pub mod runtime;
+pub mod seed_record;
 pub mod standalone;
 pub mod store;
 pub mod suspension_metrics;

@@ -43,6 +43,9 @@ pub struct Member {
     /// The cookie of its sessions; builds before there could be two secrets do not name theirs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cookie: Option<String>,
+    /// Identifies its rules for callers; `None` if it authenticates nobody, or is of an earlier build.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub auth: Option<String>,
     /// The TCP ports on which its process listens, which no command of a tool may connect to.
     #[serde(default)]
     pub ports: Vec<u16>,

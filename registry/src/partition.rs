@@ -92,6 +92,42 @@ impl PartitionSet {
     }
 }
 
+/// The last share of a node, until the members change: a view is made for every renewal, and would
+/// hash 256 times for each member.
+#[derive(Debug, Default)]
+pub struct ShareCache {
+    members: Vec<NodeName>,
+    share: Option<(NodeName, PartitionSet)>,
+}
+
+impl ShareCache {
+    /// What [`PartitionSet::of`] returns.
+    pub fn share(&mut self, me: &NodeName, members: &[&NodeName]) -> PartitionSet {
+        self.share_by(me, members, PartitionSet::of)
+    }
+
+    fn share_by(
+        &mut self,
+        me: &NodeName,
+        members: &[&NodeName],
+        compute: impl FnOnce(&NodeName, &[&NodeName]) -> PartitionSet,
+    ) -> PartitionSet {
+        match &self.share {
+            Some((node, share))
+                if node == me && self.members.iter().eq(members.iter().copied()) =>
+            {
+                share.clone()
+            }
+            Some(_) | None => {
+                let share = compute(me, members);
+                self.members = members.iter().copied().cloned().collect();
+                self.share = Some((me.clone(), share.clone()));
+                share
+            }
+        }
+    }
+}
+
 impl FromIterator<Partition> for PartitionSet {
     fn from_iter<I: IntoIterator<Item = Partition>>(partitions: I) -> Self {
         let mut set = [0; PARTITIONS / 64];
@@ -139,6 +175,22 @@ mod tests {
             let size = partitions.iter().count();
             assert!((50..130).contains(&size), "{size}");
         }
+    }
+
+    #[test]
+    fn a_share_is_computed_once_until_the_members_change() {
+        let names = ["n1", "n2", "n3"].map(NodeName::new);
+        let [n1, n2, n3] = &names;
+        let (mut cache, mut computed) = (ShareCache::default(), 0);
+        for members in [&[n1, n2, n3][..], &[n1, n2, n3], &[n1, n3], &[n1, n3], &[n1, n2, n3]] {
+            let share = cache.share_by(n1, members, |me, members| {
+                computed += 1;
+                PartitionSet::of(me, members)
+            });
+            assert_eq!(share, PartitionSet::of(n1, members), "{members:?}");
+        }
+        assert_eq!(computed, 3);
+        assert_ne!(cache.share(n2, &[n1, n2, n3]), cache.share(n1, &[n1, n2, n3]));
     }
 
     #[test]

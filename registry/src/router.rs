@@ -320,6 +320,7 @@ impl ConversationRouter {
             Request::Create(_) | Request::Fork(_) | Request::Spawn(_) => true,
             Request::Send(send) => send.agent.is_some(),
             Request::Resolve(_)
+            | Request::ResolveAll(_)
             | Request::Cancel
             | Request::Dispatch(_)
             | Request::Wake
@@ -328,6 +329,7 @@ impl ConversationRouter {
             | Request::RevokeDecision(_)
             | Request::FailCall(_)
             | Request::Update(_)
+            | Request::Operate(_)
             | Request::Delete => false,
         };
         let known = self.table.get(id).is_some() || self.remote_holder(id).is_some();
@@ -392,11 +394,13 @@ fn is_repeatable(request: &Request) -> bool {
         | Request::Fork(_)
         | Request::Send(_)
         | Request::Resolve(_)
+        | Request::ResolveAll(_)
         | Request::Cancel
         | Request::Dispatch(_)
         | Request::RevokeDecision(_)
         | Request::FailCall(_)
         | Request::Update(_)
+        | Request::Operate(_)
         | Request::Delete => false,
     }
 }

@@ -30,6 +30,7 @@ use crate::member::{LinkStates, Member, MemberState};
 use crate::membership::Membership;
 use crate::membership::heartbeat::{Heartbeat, HeartbeatInputs, OnStoreTime};
 use crate::membership::lease_tracker::LeaseTracker;
+use crate::partition::ShareCache;
 use crate::peers::Peers;
 use crate::placement::Policy;
 use crate::router::ConversationRouter;
@@ -95,9 +96,20 @@ impl RuntimeDeps {
         members: watch::Sender<Vec<Member>>,
         view: watch::Sender<Arc<ClusterView>>,
     ) -> Heartbeat {
-        let Self { membership, clock, on_time, me, lease, .. } = self;
+        let Self { membership, clock, credentials, on_time, me, lease, .. } = self;
         let tracker = LeaseTracker::new(me, lease);
-        Heartbeat { membership, lease: node_lease, clock, on_time, tracker, members, view }
+        let shares = ShareCache::default();
+        Heartbeat {
+            membership,
+            lease: node_lease,
+            clock,
+            credentials,
+            on_time,
+            tracker,
+            shares,
+            members,
+            view,
+        }
     }
 }
 
@@ -146,7 +158,7 @@ impl NodeRuntime {
         let services = deps.services(lease.clone(), &hub);
         let (store, clock) = (deps.store.clone(), deps.clock.clone());
         let near_alarms = services.near_alarms.clone();
-        let membership = deps.membership.clone();
+        let (membership, credentials) = (deps.membership.clone(), deps.credentials.clone());
         let (process, policy) = (deps.me.process.clone(), deps.policy);
         let state = Arc::new(watch::Sender::new(deps.me.state));
         let first = ClusterView::new(deps.me.holder.clone(), Vec::new(), LinkStates::default());
@@ -189,6 +201,7 @@ impl NodeRuntime {
             conversations: conversations.clone(),
             hub: hub.clone(),
             clock,
+            credentials,
             state: state.clone(),
         };
         Ok(Self {

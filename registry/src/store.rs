@@ -1,4 +1,5 @@
-//! The store as a port: journals, claims, alarms, the inbox, agent definitions, blobs, the audit.
+//! The store as a port: journals, claims, alarms, the inbox, agent definitions, blobs, the audit, and
+//! that of operators.
 
 mod api_keys;
 mod claims;
@@ -8,8 +9,10 @@ mod commit_rules;
 mod conformance;
 pub mod embedded;
 pub mod memory;
+mod operations;
 mod paging;
 pub mod redis;
+mod usage;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -32,6 +35,11 @@ use serde_json::Value;
 use crate::partition::{Partition, PartitionSet};
 pub use api_keys::{KeyChange, KeyList, ScopedKeyId, StoredKey};
 pub use commit_rules::STATE_FORMAT;
+pub use operations::{
+    AuditLevel, ChainEnd, ChainEntry, ChainError, Effect, MAX_OPERATIONS, Operation, OperationLog,
+    OperationOutcome, verify_chain,
+};
+pub use usage::{TenantCounts, USAGE_DAYS, UsageBy, UsagePage, UsageQuery};
 
 /// One page of a listing, and where the next begins.
 #[derive(Clone, Debug, PartialEq)]
@@ -90,7 +98,7 @@ pub struct SuspensionCount {
 /// durability, as with [`Journal`]. Claims, listings, alarms, `last_seqs` and the audit are views: they
 /// may show what a fail-over takes back. A blob is as durable as the answer to its upload says.
 #[async_trait]
-pub trait Store: Journal + Blobs + AuditLog {
+pub trait Store: Journal + Blobs + AuditLog + OperationLog + TenantCounts {
     /// Fails, with the reason, while the store cannot keep its configured durability and refuses
     /// writes. Looks at what is known, and asks no server.
     fn require_durability(&self) -> Result<(), String> {

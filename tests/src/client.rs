@@ -86,6 +86,11 @@ impl Client {
         self.at.read().unwrap().public.clone()
     }
 
+    /// The address of the operators' API of this node.
+    pub fn admin_address(&self) -> String {
+        self.at.read().unwrap().admin.clone()
+    }
+
     pub(crate) fn without_history(mut self) -> Self {
         self.history = None;
         self

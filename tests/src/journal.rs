@@ -39,8 +39,10 @@ impl Journal {
     /// The `seq` of every event that has a frame with an id in the event stream.
     pub fn mirrored(&self) -> Vec<u64> {
         let has_frames = |event: &&Value| match event["type"].as_str().unwrap_or_default() {
-            "turn_started" | "assistant_msg" | "tool_started" | "suspension" | "tool_result"
-            | "turn_ended" | "todos_changed" | "phase_changed" => true,
+            "user_msg" | "turn_started" | "assistant_msg" | "tool_started" | "suspension"
+            | "resolution" | "tool_result" | "turn_ended" | "todos_changed" | "phase_changed" => {
+                true
+            }
             "tool_call" => event["data"]["started"] == true,
             _ => false,
         };

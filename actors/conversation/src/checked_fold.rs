@@ -86,7 +86,10 @@ fn check(state: &State, event: &Event) -> Result<(), IllegalEvent> {
     }
     turn::check_turn_id(state, event)?;
     match &event.data {
-        EventData::Created(_) | EventData::Updated(_) | EventData::Unknown(_) => Ok(()),
+        EventData::Created(_)
+        | EventData::Updated(_)
+        | EventData::Operated(_)
+        | EventData::Unknown(_) => Ok(()),
         EventData::UserMsg(_)
         | EventData::TurnStarted(_)
         | EventData::AssistantMsg(_)

@@ -11,7 +11,7 @@ use crate::approval::{ApprovalPolicy, SubjectId};
 use crate::elicitation::InputRequest;
 use crate::event::{
     AddedContext, AnswerFormat, CallKind, ContextReduced, EffectiveArgs, Event, Executor, Intent,
-    OnInterrupt, Summarized, Todo,
+    OnInterrupt, Operated, Summarized, Todo,
 };
 use crate::fork::Fork;
 use crate::identity::{Identity, Participants};
@@ -102,6 +102,8 @@ pub enum Action {
     RevokeDecision(DecisionId),
     /// Replaces what is written about the conversation.
     Update(Update),
+    /// An operator is about to do something about the conversation.
+    Operate(Operated),
 }
 
 /// Creates the conversation.
@@ -263,6 +265,8 @@ pub enum CallPlan {
         gate: Option<ApprovalQuestion>,
         /// Shown to the person or the page that is to answer.
         message: String,
+        /// The JSON Schema of what the person or the page is to answer, if it has one.
+        answer_schema: Option<Arc<Value>>,
         timeout_ms: u64,
     },
 }
@@ -273,6 +277,8 @@ pub struct ApprovalQuestion {
     pub message: String,
     /// Who may approve, and how many must; `None` where nobody is authenticated.
     pub policy: Option<ApprovalPolicy>,
+    /// The JSON Schema of the answer.
+    pub answer_schema: Option<Arc<Value>>,
 }
 
 impl CallPlan {
@@ -378,6 +384,9 @@ pub struct ClientMissing {
 pub struct FailCall {
     pub call: CallId,
     pub by: Principal,
+    pub identity: Option<Arc<Identity>>,
+    /// Why, for people.
+    pub reason: Option<String>,
     pub error: String,
 }
 

@@ -35,7 +35,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::approval::VoteRefusal;
 use crate::command::{Action, Command};
-use crate::event::Event;
+use crate::event::{Event, EventData};
 use crate::state::State;
 use draft::Draft;
 
@@ -135,6 +135,7 @@ pub fn decide_and_fold(state: &Arc<State>, command: Command) -> Result<Transitio
         Action::DecisionPublished(id) => decisions::decision_published(&mut draft, id)?,
         Action::RevokeDecision(id) => decisions::revoke(&mut draft, id)?,
         Action::Update(change) => update::update(&mut draft, change),
+        Action::Operate(operated) => draft.push_in(None, EventData::Operated(operated)),
         Action::Abandon(create) => abandon::abandon(&mut draft, create.parent.as_deref())?,
     }
     Ok(draft.into_transition())

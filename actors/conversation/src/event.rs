@@ -6,8 +6,10 @@ mod context;
 mod decision;
 mod decode;
 mod hook;
+mod operated;
 mod stored_tool_call;
 mod updated;
+mod user_msg;
 mod visible;
 mod voted;
 
@@ -36,8 +38,10 @@ pub use context::{ContextReduced, ReductionReason, Summarized, SummaryFailed};
 pub use decision::{DecisionPublished, DecisionRemembered, DecisionRevoked};
 pub use decode::Unknown;
 pub use hook::{AddedContext, ContextAdded, MessageRefused};
+pub use operated::Operated;
 use stored_tool_call::StoredToolCall;
 pub use updated::Updated;
+pub use user_msg::{AnswerFormat, UserMsg};
 pub use visible::Visible;
 pub use voted::Voted;
 
@@ -95,6 +99,7 @@ pub enum EventData {
     DecisionPublished(DecisionPublished),
     DecisionRevoked(DecisionRevoked),
     Updated(Updated),
+    Operated(Operated),
     /// An event of a type that only newer programs know.
     #[serde(skip)]
     Unknown(Unknown),
@@ -124,46 +129,6 @@ pub struct Created {
     /// The subjects who may take part.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub members: Vec<String>,
-}
-
-/// A user's message. It belongs to the event's turn, which starts with `turn_started`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub struct UserMsg {
-    pub message: Message,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub message_id: Option<String>,
-    pub principal: Principal,
-    /// Who sent it; absent if nobody was authenticated.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<Identity>))]
-    pub identity: Option<Arc<Identity>>,
-    /// The message's own assigns, which override the conversation's and the agent's.
-    #[serde(default, skip_serializing_if = "Map::is_empty")]
-    pub assigns: Map<String, Value>,
-    #[serde(rename = "schema", default, skip_serializing_if = "AnswerFormat::is_agent")]
-    pub answer_format: AnswerFormat,
-}
-
-/// The form that the turn's answer must have.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[cfg_attr(feature = "openapi", schema(as = Shape))]
-#[serde(rename_all = "snake_case")]
-pub enum AnswerFormat {
-    /// The form of the agent's `response_format`.
-    #[default]
-    Agent,
-    /// Plain text, whatever the agent's `response_format` is.
-    Plain,
-    /// JSON that satisfies this JSON Schema.
-    Schema(Value),
-}
-
-impl AnswerFormat {
-    fn is_agent(&self) -> bool {
-        *self == AnswerFormat::Agent
-    }
 }
 
 /// A turn started; it runs on this revision to its end.
@@ -253,6 +218,9 @@ pub struct ToolCall {
     pub timeout_ms: u64,
     /// The gate's verdict; absent if the call did not reach the gate.
     pub gate: Option<Verdict>,
+    /// Gated calls of a person or a page only: the JSON Schema of the answer, for the suspension
+    /// that follows the approval.
+    pub answer_schema: Option<Arc<Value>>,
 }
 
 /// What a suspension waits for.
@@ -287,6 +255,11 @@ pub struct Suspension {
     /// Approvals only: who may approve, and how many must; absent if the first answer decides.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub policy: Option<ApprovalPolicy>,
+    /// The JSON Schema of an answer: of the body of an approval, else of its `result`. Absent if
+    /// any answer fits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<Object>))]
+    pub answer_schema: Option<Arc<Value>>,
 }
 
 /// Somebody answered a suspension. An approval that others have voted for is decided by this answer.
@@ -399,6 +372,10 @@ pub struct TurnEnded {
     pub outcome: TurnOutcome,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+    /// Usage of the turn's model calls, including those of its children; absent if an older version
+    /// ended the turn.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usage: Option<Usage>,
 }
 
 /// A dispatch, a user's own call, started.

@@ -76,6 +76,7 @@ pub fn evolve(state: &mut State, event: &Event) {
             state.unpublished.remove(decision_id);
         }
         EventData::Updated(updated) => update(state, updated),
+        EventData::Operated(_) => {}
         EventData::Unknown(_) => state.has_unknown_events = true,
     }
 }
@@ -182,6 +183,7 @@ fn add_assistant_message(state: &mut State, message: &AssistantMsg) {
         approved: false,
         approvals: Vec::new(),
         pending_input: None,
+        answer_schema: None,
         phase: CallPhase::Requested,
     };
     let made = u32::try_from(message.message.tool_calls.len()).unwrap_or(u32::MAX);
@@ -212,6 +214,7 @@ fn plan_call(state: &mut State, event: &Event, planned: &ToolCall) {
         call.message = planned.message.clone();
         call.timeout_ms = planned.timeout_ms;
         call.gate = planned.gate.clone();
+        call.answer_schema = planned.answer_schema.clone();
         // A remembered decision makes the person who decided responsible for the call.
         if let Some(by) = planned.gate.as_ref().and_then(|verdict| verdict.by.clone()) {
             call.principal = by;
@@ -234,6 +237,7 @@ fn suspend_call(state: &mut State, event: &Event, suspension: &Suspension) {
             expires_at: suspension.expires_at,
             message: suspension.message.clone(),
             approval: suspension.policy.clone().map(|policy| Box::new(OpenApproval::new(policy))),
+            answer_schema: suspension.answer_schema.clone(),
         });
     });
 }

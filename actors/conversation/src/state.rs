@@ -180,6 +180,8 @@ pub struct Call {
     pub approvals: Vec<Approver>,
     /// The input that the running tool asked for.
     pub pending_input: Option<PendingInput>,
+    /// The JSON Schema of the answer of a person or a page, once the call is approved.
+    pub answer_schema: Option<Arc<Value>>,
     pub phase: CallPhase,
 }
 
@@ -212,6 +214,9 @@ pub struct OpenSuspension {
     /// Approvals only; `None` if the first answer decides.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub approval: Option<Box<OpenApproval>>,
+    /// The JSON Schema of an answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub answer_schema: Option<Arc<Value>>,
 }
 
 /// A dispatch, a user's own call, that has not ended.
@@ -304,6 +309,18 @@ impl State {
     /// The events that have the messages of the queued turns, oldest first.
     pub fn queued_messages(&self) -> impl Iterator<Item = Seq> {
         self.queue.iter().filter_map(|turn| turn.message_seq)
+    }
+
+    /// Whether nothing goes on in the open turn until somebody outside acts: each call of its step is
+    /// suspended, answered by a child, or done, and not all are done.
+    pub fn rests(&self) -> bool {
+        let waits = |call: &Call| {
+            matches!(call.phase, CallPhase::Suspended(_) | CallPhase::Delegated { .. })
+        };
+        let calls = || self.turn.iter().flat_map(|turn| &turn.calls);
+        self.forking.is_none()
+            && calls().any(waits)
+            && calls().all(|call| waits(call) || call.phase == CallPhase::Done)
     }
 
     /// The number of calls of the open turn that have no result yet.
@@ -459,6 +476,7 @@ impl Call {
             message,
             requests: self.requests(),
             policy: None,
+            answer_schema: None,
         }
     }
 

@@ -63,6 +63,7 @@ pub(super) async fn offload_media(
         | Action::SummaryFailed { .. }
         | Action::DecisionPublished(_)
         | Action::Update(_)
+        | Action::Operate(_)
         | Action::RevokeDecision(_) => {}
     }
     Ok(action)

@@ -139,6 +139,7 @@ fn tool_environment(
         storage: ctx.state.storages.get(&workspace.root_name()).cloned(),
         workspace,
         allowed_hosts: hosts.into_iter().collect(),
+        outbound: definition.outbound.clone(),
         network: gate.network(),
         base_phase: gate.base_phase(),
     }

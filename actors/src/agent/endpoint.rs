@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 use super::document::{HttpDocument, Text};
 use super::reader::Mistakes;
 use crate::definition::Endpoint;
+use crate::outbound::Outbound;
 
 /// Headers that one server may be sent.
 const MAX_HEADERS: usize = 32;
@@ -34,7 +35,13 @@ pub(super) fn http(mistakes: &mut Mistakes, prefix: &str, http: HttpDocument) ->
         }
         is_legal
     });
-    Some(Endpoint { url: url?, headers, secret_headers, signing_secret_env })
+    Some(Endpoint {
+        url: url?,
+        headers,
+        secret_headers,
+        signing_secret_env,
+        outbound: Outbound::Unbound,
+    })
 }
 
 fn is_reserved_for_tools(name: &str) -> bool {

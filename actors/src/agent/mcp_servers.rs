@@ -12,6 +12,7 @@ use super::endpoint;
 use super::permissions;
 use super::reader::Mistakes;
 use crate::definition::{McpServer, McpTransport};
+use crate::outbound::Outbound;
 
 /// Bounded because a model step lists the tools of all servers at once.
 const MAX_SERVERS: usize = 16;
@@ -100,7 +101,13 @@ fn server(mistakes: &mut Mistakes, name: &str, value: Value, field: &str) -> Opt
             None
         }
     };
-    Some(McpServer { name: name.to_owned(), key, transport: transport?, timeout })
+    Some(McpServer {
+        name: name.to_owned(),
+        key,
+        transport: transport?,
+        timeout,
+        outbound: Outbound::Unbound,
+    })
 }
 
 /// Refuses the keys that belong to the other transport.

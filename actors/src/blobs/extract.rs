@@ -23,6 +23,23 @@ pub async fn extract_media(blobs: TenantBlobs<'_>, value: &mut Value) -> Result<
     }
 }
 
+/// About how many bytes [`extract_media`] would move out of a value.
+pub fn extractable_bytes(value: &Value) -> u64 {
+    bytes_within(value, MAX_DEPTH)
+}
+
+fn bytes_within(value: &Value, depth: usize) -> u64 {
+    let Some(depth) = depth.checked_sub(1) else { return 0 };
+    if let Some((_, data)) = extractable_base64(value) {
+        return data.len() as u64 / 4 * 3;
+    }
+    match value {
+        Value::Array(list) => list.iter().map(|value| bytes_within(value, depth)).sum(),
+        Value::Object(fields) => fields.values().map(|value| bytes_within(value, depth)).sum(),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => 0,
+    }
+}
+
 /// Stores the blobs that `take` moves out of a value, where it leaves references.
 pub(super) async fn store_extracted(
     blobs: TenantBlobs<'_>,

@@ -1,12 +1,12 @@
 //! `PreToolUse` hooks that judge a request: it waits in a task, and the actor goes on.
 
-use abide_conversation::Revision;
 use abide_conversation::command::{ResolutionAnswer, Resolve};
 use abide_conversation::permission::Decision;
+use abide_conversation::{CallId, Revision};
 use ractor::ActorRef;
 use serde_json::Value;
 
-use super::not_done::{HookQuestion, NotDone};
+use super::not_done::{HookQuestion, HookQuestions, NotDone};
 use super::{ConversationMsg, LiveConversation};
 use crate::assigns::merged;
 use crate::definition::Definition;
@@ -19,10 +19,12 @@ use crate::request::{
 };
 use crate::tools::{Gate, Toolbox};
 
-/// The hooks' verdict on a request: on calls of this tool, under this revision.
-#[derive(Debug)]
+/// The hooks' verdict on a use of this tool, under this revision.
+#[derive(Clone, Debug)]
 pub struct HookVerdict {
     revision: Revision,
+    /// `None` for a dispatch, which has no call yet.
+    call: Option<CallId>,
     tool: String,
     verdict: ToolUseVerdict,
 }
@@ -32,15 +34,20 @@ impl HookVerdict {
     pub(super) fn verdict_on(self, definition: &Definition, tool: &str) -> Option<ToolUseVerdict> {
         (self.revision == definition.revision && self.tool == tool).then_some(self.verdict)
     }
+
+    /// The verdict on this call, of several verdicts.
+    pub(super) fn on_call(verdicts: &[Self], call: &CallId) -> Option<Self> {
+        verdicts.iter().find(|verdict| verdict.call.as_ref() == Some(call)).cloned()
+    }
 }
 
 impl LiveConversation {
-    /// Lets a task ask the hooks. The request returns to this actor with their verdict; if the
+    /// Lets a task ask the hooks. The request returns to this actor with their verdicts; if the
     /// actor ends before, it returns to its sender, and nothing was done.
     pub(super) fn ask_hooks(
         &mut self,
         myself: &ActorRef<ConversationMsg>,
-        question: HookQuestion,
+        questions: HookQuestions,
         context: RequestContext,
         reply: ReplyPort,
     ) {
@@ -49,21 +56,20 @@ impl LiveConversation {
             let _ = reply.send(DeliveryOutcome::Failed(RequestError::Overloaded));
             return;
         }
-        let HookQuestion { definition, context: hook_context, tool_use, request } = question;
+        let HookQuestions { request, questions, mut verdicts } = questions;
         let delivery = Delivery::again(DeliveryContent { request, context, reply });
         let myself = myself.clone();
         let hooks = self.services.hooks.clone();
         self.waiters.defer(|number| async move {
-            let revision = definition.revision.clone();
-            let tool = tool_use.tool.clone();
-            let verdict = tool_use::ask(&hooks, &definition.hooks, &hook_context, tool_use).await;
-            let hook_verdict = Box::new(HookVerdict { revision, tool, verdict });
+            for HookQuestion { definition, context, tool_use } in questions {
+                let revision = definition.revision.clone();
+                let (call, tool) = (tool_use.call_id.clone(), tool_use.tool.clone());
+                let verdict = tool_use::ask(&hooks, &definition.hooks, &context, tool_use).await;
+                verdicts.push(HookVerdict { revision, call, tool, verdict });
+            }
             // An actor that has ended drops the delivery, which thereby returns to its sender.
-            let _ = myself.cast(ConversationMsg::HooksAnswered(
-                number,
-                Box::new(delivery),
-                hook_verdict,
-            ));
+            let _ =
+                myself.cast(ConversationMsg::HooksAnswered(number, Box::new(delivery), verdicts));
         });
     }
 
@@ -113,12 +119,8 @@ impl LiveConversation {
             executor: open.kind.executor(),
             args,
         };
-        Err(NotDone::AsksHooks(Box::new(HookQuestion {
-            definition: definition.clone(),
-            context,
-            tool_use,
-            request: Request::Resolve(request),
-        })))
+        let question = HookQuestion { definition: definition.clone(), context, tool_use };
+        Err(NotDone::AsksHooks(HookQuestions::one(Request::Resolve(request), question)))
     }
 }
 

@@ -7,7 +7,7 @@ use ractor::ActorRef;
 
 use super::{ConversationMsg, LiveConversation};
 use crate::definition::Definition;
-use crate::request::{Delivery, Request};
+use crate::request::{Delivery, Request, ResolveRequest};
 use crate::tools::Toolbox;
 use crate::tools::mcp;
 
@@ -52,18 +52,10 @@ impl LiveConversation {
                 let agent = self.id.sibling(self.state.agent.as_ref()?);
                 (agents.newest(&agent).await.ok()??, &dispatch.tool)
             }
-            Request::Resolve(resolve) => match &resolve.answer {
-                ResolutionAnswer::Approval { approved: true, args, .. }
-                    if args.is_some() || resolve.remember.is_some() =>
-                {
-                    let revision = self.id.sibling(&self.state.turn.as_ref()?.revision);
-                    let tool = &self.state.call(&resolve.call)?.tool;
-                    (agents.revision(&revision).await.ok()??, tool)
-                }
-                ResolutionAnswer::Approval { .. }
-                | ResolutionAnswer::Result(_)
-                | ResolutionAnswer::Error(_) => return None,
-            },
+            Request::Resolve(resolve) => {
+                return self.unlisted_for(std::slice::from_ref(resolve)).await;
+            }
+            Request::ResolveAll(answers) => return self.unlisted_for(answers).await,
             Request::Create(_)
             | Request::Fork(_)
             | Request::Send(_)
@@ -75,10 +67,33 @@ impl LiveConversation {
             | Request::Abandon(_)
             | Request::FailCall(_)
             | Request::Update(_)
+            | Request::Operate(_)
             | Request::RevokeDecision(_) => return None,
         };
-        let is_unlisted = mcp::may_list(&definition, tool)
-            && self.services.mcp.cached_listings(&self.id.tenant(), &definition).is_none();
+        self.is_unlisted(&definition, tool).then_some(definition)
+    }
+
+    /// The definition of the open turn, if one of the answers needs a listing of it.
+    async fn unlisted_for(&self, answers: &[ResolveRequest]) -> Option<Arc<Definition>> {
+        let needs_tool = |request: &&ResolveRequest| match &request.answer {
+            ResolutionAnswer::Approval { approved: true, args, .. } => {
+                args.is_some() || request.remember.is_some()
+            }
+            ResolutionAnswer::Approval { .. }
+            | ResolutionAnswer::Result(_)
+            | ResolutionAnswer::Error(_) => false,
+        };
+        let calls = answers.iter().filter(needs_tool);
+        let calls: Vec<_> = calls.filter_map(|answer| self.state.call(&answer.call)).collect();
+        let revision = &self.state.turn.as_ref().filter(|_| !calls.is_empty())?.revision;
+        let definition = self.services.agents.revision(&self.id.sibling(revision)).await.ok()??;
+        let is_unlisted = calls.iter().any(|call| self.is_unlisted(&definition, &call.tool));
         is_unlisted.then_some(definition)
+    }
+
+    /// Whether the tool may be one of an MCP server whose listing is not known.
+    fn is_unlisted(&self, definition: &Arc<Definition>, tool: &str) -> bool {
+        mcp::may_list(definition, tool)
+            && self.services.mcp.cached_listings(&self.id.tenant(), definition).is_none()
     }
 }

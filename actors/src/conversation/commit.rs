@@ -15,6 +15,7 @@ use crate::journal::{
 };
 use crate::live::Signal;
 use crate::request::{IdempotencyKey, Reply};
+use crate::usage_counts::UsageCounts;
 
 /// The number of events that may follow the state cache in the store. A revival folds about as many
 /// at most.
@@ -43,6 +44,8 @@ impl LiveConversation {
         let bytes = json.iter().map(Vec::len).sum();
         commit.json = Some(json);
         commit.resets_deaths = self.progress_check.is_progress(&events);
+        // Copied events were counted where they happened.
+        commit.usage = UsageCounts::of(&events).filter(|_| !is_copy);
         let has_cache = commit.state.is_some();
         let is_progress = commit.resets_deaths;
         let waits_for_else = !commit.opened.is_empty() || !commit.closed.is_empty();

@@ -10,7 +10,7 @@ use abide_conversation::{Action, CallId, ConversationId, Rejection, Transition, 
 use ractor::ActorRef;
 use serde_json::Value;
 
-use super::not_done::{HookQuestion, NotDone};
+use super::not_done::{HookQuestion, HookQuestions, NotDone};
 use super::{ConversationMsg, ExitReason, HookVerdict, LiveConversation};
 use crate::access::Access;
 use crate::assigns::Assigns;
@@ -156,8 +156,8 @@ impl LiveConversation {
                 args: input.clone(),
             };
             let request = Request::Dispatch(DispatchRequest { tool, input, approved, principal });
-            let question = HookQuestion { definition, context, tool_use, request };
-            return Err(NotDone::AsksHooks(Box::new(question)));
+            let question = HookQuestion { definition, context, tool_use };
+            return Err(NotDone::AsksHooks(HookQuestions::one(request, question)));
         }
         let call = CallId::new(self.services.clock.id("call"));
         let requests: BTreeMap<_, _> =

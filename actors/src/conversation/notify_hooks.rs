@@ -197,6 +197,7 @@ fn hook_points(data: &EventData) -> &'static [HookPoint] {
         | EventData::DecisionPublished(_)
         | EventData::DecisionRevoked(_)
         | EventData::Updated(_)
+        | EventData::Operated(_)
         | EventData::Unknown(_) => &[],
     }
 }

@@ -78,6 +78,7 @@ impl ProgressCheck {
             | EventData::DecisionRemembered(_)
             | EventData::DecisionRevoked(_)
             | EventData::Updated(_)
+            | EventData::Operated(_)
             | EventData::Unknown(_) => false,
         }
     }
@@ -98,9 +99,9 @@ fn error_type(data: &EventData) -> Option<ErrorType> {
 
 #[cfg(test)]
 mod tests {
-    use abide_conversation::event::{AssistantMsg, ToolResult, TurnEnded};
+    use abide_conversation::event::{AssistantMsg, Operated, ToolResult, TurnEnded};
     use abide_conversation::message::{Message, MessageRole, MessageStatus};
-    use abide_conversation::{CallId, MessageId, Seq, Step, Timestamp};
+    use abide_conversation::{CallId, MessageId, Principal, Seq, Step, Timestamp};
     use serde_json::json;
 
     use super::*;
@@ -136,7 +137,7 @@ mod tests {
     }
 
     fn turn_end(outcome: TurnOutcome) -> [Event; 1] {
-        event(EventData::TurnEnded(TurnEnded { outcome, reason: None }))
+        event(EventData::TurnEnded(TurnEnded { outcome, reason: None, usage: None }))
     }
 
     fn after_death() -> ProgressCheck {
@@ -160,6 +161,17 @@ mod tests {
         for ended in [cancelled, turn_end(TurnOutcome::Cancelled)] {
             assert!(!after_death().is_progress(&ended), "{ended:?}");
         }
+    }
+
+    #[test]
+    fn what_an_operator_does_is_no_progress() {
+        let operated = Operated {
+            by: Principal::new("operator"),
+            identity: None,
+            verb: "kill".to_owned(),
+            reason: None,
+        };
+        assert!(!after_death().is_progress(&event(EventData::Operated(operated))));
     }
 
     #[test]

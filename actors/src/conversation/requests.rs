@@ -24,8 +24,8 @@ use crate::tools::{NEW_TURN, Toolbox};
 
 /// An action to decide on, and the reply to make of its events.
 pub(super) struct Proposal {
-    action: Action,
-    reply: ReplyFn,
+    pub(super) action: Action,
+    pub(super) reply: ReplyFn,
 }
 
 type ReplyFn = Box<dyn FnOnce(&[Event]) -> Reply + Send>;
@@ -34,13 +34,13 @@ impl LiveConversation {
     /// Carries out a request and replies. An `Err` means that the actor must die; the caller has
     /// its reply then, too.
     ///
-    /// A request that hooks judge passes here twice: first without a `hook_verdict`, and again
-    /// with it once the hooks have answered.
+    /// A request that hooks judge passes here twice: first without `hook_verdicts`, and again with
+    /// them once the hooks have answered.
     pub(super) async fn deliver(
         &mut self,
         myself: &ActorRef<ConversationMsg>,
         delivery: Delivery,
-        hook_verdict: Option<HookVerdict>,
+        mut hook_verdicts: Vec<HookVerdict>,
     ) -> Result<(), ExitReason> {
         let Some(DeliveryContent { request, context, reply }) = delivery.take() else {
             return Ok(());
@@ -65,19 +65,19 @@ impl LiveConversation {
                         myself,
                         request,
                         (context, reply),
-                        hook_verdict,
+                        hook_verdicts.pop(),
                     ))
                     .await;
                 }
-                request => self.carry_out(request, &context, hook_verdict).await,
+                request => self.carry_out(request, &context, hook_verdicts).await,
             },
             Err(error) => Err(NotDone::Failed(error)),
         };
         let (outcome, result) = match done {
             Ok(done) => (DeliveryOutcome::Done(done), Ok(())),
             Err(NotDone::Failed(error)) => (DeliveryOutcome::Failed(error), Ok(())),
-            Err(NotDone::AsksHooks(question)) => {
-                self.ask_hooks(myself, *question, context, reply);
+            Err(NotDone::AsksHooks(questions)) => {
+                self.ask_hooks(myself, *questions, context, reply);
                 return Ok(());
             }
             Err(NotDone::Unknown(error)) => {
@@ -111,13 +111,16 @@ impl LiveConversation {
         &mut self,
         request: Request,
         context: &RequestContext,
-        hook_verdict: Option<HookVerdict>,
+        mut hook_verdicts: Vec<HookVerdict>,
     ) -> Result<Reply, NotDone> {
         let RequestContext { access, idempotency_keys: keys } = context;
         let proposal = match request {
             Request::Create(create) => self.create(create).await?,
             Request::Send(send) => self.send(send, access).await?,
-            Request::Resolve(resolve) => self.resolve(resolve, hook_verdict, access).await?,
+            Request::Resolve(resolve) => self.resolve(resolve, hook_verdicts.pop(), access).await?,
+            Request::ResolveAll(answers) => {
+                return self.resolve_all(answers, hook_verdicts, context).await;
+            }
             Request::Cancel => self.cancel(),
             Request::Wake => propose(Action::Wake, |_| Reply::Woken),
             Request::Delete => return self.delete(keys).await,
@@ -129,6 +132,7 @@ impl LiveConversation {
             }
             Request::FailCall(fail) => fail_call(fail),
             Request::Update(update) => self.update(update, access)?,
+            Request::Operate(operated) => propose(Action::Operate(operated), |_| Reply::Noted),
             Request::RevokeDecision(id) => propose(Action::RevokeDecision(id), |_| Reply::Revoked),
             Request::Dispatch(dispatch) => {
                 return Err(RequestError::ToolNotFound(dispatch.tool).into());
@@ -306,9 +310,10 @@ fn merge_patch(object: &Map<String, Value>, patch: Map<String, Value>) -> Map<St
 }
 
 fn fail_call(request: FailCallRequest) -> Proposal {
-    let FailCallRequest { call, by, error } = request;
+    let FailCallRequest { call, by, identity, reason, error } = request;
     let failed = call.clone();
-    propose(Action::FailCall(command::FailCall { call, by, error }), move |events| {
+    let action = Action::FailCall(command::FailCall { call, by, identity, reason, error });
+    propose(action, move |events| {
         let closes = |event: &Event| match &event.data {
             EventData::ToolResult(result) => result.call_id == failed,
             EventData::DispatchFinished(done) => done.call_id == failed,

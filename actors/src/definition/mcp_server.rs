@@ -9,6 +9,7 @@ use reqwest::header::{HeaderMap, HeaderName};
 
 use crate::definition::Tool;
 use crate::expressions::schema::Schema;
+use crate::outbound::Outbound;
 
 /// An MCP server of an agent.
 #[derive(Clone, Debug)]
@@ -20,6 +21,8 @@ pub struct McpServer {
     pub transport: McpTransport,
     /// How long connecting and listing may take.
     pub timeout: Duration,
+    /// What it may reach and name.
+    pub outbound: Outbound,
 }
 
 /// How a server is reached.

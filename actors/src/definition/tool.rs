@@ -17,6 +17,7 @@ use crate::expressions::schema::Schema;
 use crate::expressions::template::Template;
 use crate::limits::{MAX_VALUE_BYTES, encoded_len};
 use crate::model::prompt::retention::Retention;
+use crate::outbound::Outbound;
 
 /// The longest tool name that providers allow; a model may invent a longer one.
 pub const MAX_TOOL_NAME_BYTES: usize = 64;
@@ -108,6 +109,8 @@ pub struct Endpoint {
     pub secret_headers: Vec<(HeaderName, String)>,
     /// The name of the environment variable that holds the secret, never the secret itself.
     pub signing_secret_env: Option<String>,
+    /// What it may reach and name.
+    pub outbound: Outbound,
 }
 
 /// Who may call a tool.

@@ -88,6 +88,11 @@ impl Schema {
         &self.source
     }
 
+    /// The schema as it was written, shared with this one.
+    pub fn shared_source(&self) -> Arc<Value> {
+        self.source.clone()
+    }
+
     /// An estimate of the memory that it takes, from above.
     pub fn compiled_bytes(&self) -> usize {
         self.compiled_bytes

@@ -64,6 +64,7 @@ pub const METRICS: &[Metric] = &[
     metric("abide_auth_total", Counter, Count, &["result"], "Credentials verified or refused."),
     metric("abide_auth_key_fetches_total", Counter, Count, &["result"], "How often issuers were asked for their keys."),
     metric("abide_auth_file_mistakes", Gauge, Count, &[], "Mistakes in the newest file of --auth, which is not in force."),
+    metric("abide_quota_refusals_total", Counter, Count, &["quota"], "Requests refused because a quota of their tenant was used up."),
     metric("abide_event_streams", Gauge, Count, &[], "Event streams open on this node."),
     metric("abide_deltas_dropped_total", Counter, Count, &[], "Signals that slow listeners missed; journalled frames are read from the store."),
     metric("abide_spans_dropped_total", Counter, Count, &["cause"], "Spans that were not exported: the queue was full, or the collector refused."),

@@ -33,6 +33,7 @@ use super::{
     MAX_CALLS_PER_MESSAGE, ModelError, ModelRequest, ModelSettings, ReplyChunk, ReplyStream,
 };
 use crate::clock::Clock;
+use crate::outbound::{ClientPair, Route};
 
 /// The largest reply. No model writes as much; a reply that is larger never ends.
 pub(crate) const MAX_REPLY_BYTES: usize = 16 * 1024 * 1024;
@@ -101,27 +102,37 @@ pub struct HttpModel {
     clock: Arc<dyn Clock>,
     timeouts: HttpTimeouts,
     env: EnvLookup,
-    client: OnceLock<Client>,
+    clients: OnceLock<ClientPair>,
 }
 
 impl HttpModel {
     /// `env` looks up the key at every call, by the name that the definition gives.
     pub fn new(clock: Arc<dyn Clock>, timeouts: HttpTimeouts, env: EnvLookup) -> Self {
-        Self { clock, timeouts, env, client: OnceLock::new() }
+        Self { clock, timeouts, env, clients: OnceLock::new() }
     }
 
     /// Built at the first call, so that a machine without certificates can do everything else.
-    fn client(&self) -> Result<&Client, ModelError> {
-        if let Some(client) = self.client.get() {
-            return Ok(client);
+    fn clients(&self) -> Result<&ClientPair, ModelError> {
+        if let Some(clients) = self.clients.get() {
+            return Ok(clients);
         }
-        let client = Client::builder()
-            .connect_timeout(self.timeouts.connect)
-            .redirect(redirect::Policy::none())
-            .user_agent("abide")
-            .build()
-            .map_err(error::no_client)?;
-        Ok(self.client.get_or_init(|| client))
+        let clients = ClientPair::build(|| {
+            Client::builder()
+                .connect_timeout(self.timeouts.connect)
+                .redirect(redirect::Policy::none())
+                .user_agent("abide")
+        });
+        let clients = clients.map_err(error::no_client)?;
+        Ok(self.clients.get_or_init(|| clients))
+    }
+
+    /// The route to the model, if the tenant's rules permit its server and its key's variable now.
+    fn route(settings: &ModelSettings) -> Result<Route, ModelError> {
+        settings.route().map_err(|error| {
+            let model = &settings.name;
+            tracing::error!(model, %error, "outbound request refused");
+            ModelError::permanent(format!("the model may not be called: {}", error.reason()))
+        })
     }
 
     /// The API key, if the definition names its variable or the server is the provider's own.
@@ -130,11 +141,7 @@ impl HttpModel {
         settings: &ModelSettings,
         default_env: Option<&str>,
     ) -> Result<Option<String>, ModelError> {
-        let name = match (&settings.api_key_env, &settings.base_url, default_env) {
-            (Some(name), _, _) => name.as_str(),
-            (None, None, Some(default_env)) => default_env,
-            (None, Some(_), _) | (None, None, None) => return Ok(None),
-        };
+        let Some(name) = settings.key_variable(default_env) else { return Ok(None) };
         let key = (self.env)(name).map(|key| key.trim().to_owned());
         match key.filter(|key| !key.is_empty()) {
             Some(key) => Ok(Some(key)),
@@ -154,8 +161,9 @@ impl HttpModel {
         request: &mut Cow<'_, ModelRequest>,
         key: Option<&str>,
     ) -> Result<Response, ModelError> {
+        let client = self.clients()?.get(Self::route(&request.settings)?);
         let mut call = format.http_call(request)?;
-        let mut response = self.send(&call, format.auth(), key).await;
+        let mut response = self.send(client, &call, format.auth(), key).await;
         for _ in 0..MAX_FALLBACKS {
             let Err(refusal) = &response else { break };
             let changed = format.fallback(request, &refusal.error);
@@ -170,18 +178,19 @@ impl HttpModel {
             let content = &refusal.error;
             tracing::warn!(model, %content, "model request refused, sending fallback");
             (*request, call) = (Cow::Owned(changed), next_call);
-            response = self.send(&call, format.auth(), key).await;
+            response = self.send(client, &call, format.auth(), key).await;
         }
         response.map_err(|refusal| refusal.error)
     }
 
     async fn send(
         &self,
+        client: &Client,
         call: &HttpCall,
         auth: KeyHeader,
         key: Option<&str>,
     ) -> Result<Response, HttpRefusal> {
-        let mut builder = self.client()?.post(call.url.clone()).json(&call.body);
+        let mut builder = client.post(call.url.clone()).json(&call.body);
         for (name, value) in &call.headers {
             builder = builder.header(name, value);
         }

@@ -15,6 +15,7 @@ use super::openai::OpenaiFormat;
 use super::openai_responses::ResponsesFormat;
 use super::scripted::{self, ScriptedModel};
 use super::{Model, ModelError, ModelRequest, ModelSettings, Prices, Provider, ReplyStream};
+use crate::outbound::{OutboundError, Route};
 
 /// The fields of a request that only this program sets; `options` must not contain them.
 const RESERVED_OPTIONS: [&str; 14] = [
@@ -101,6 +102,32 @@ pub struct ModelSettingsError {
 }
 
 impl ModelSettings {
+    /// The variable of its key, if it needs one: the definition's, or that of the provider's own
+    /// server.
+    pub(crate) fn key_variable<'a>(&'a self, default_env: Option<&'a str>) -> Option<&'a str> {
+        match (&self.api_key_env, &self.base_url, default_env) {
+            (Some(name), _, _) => Some(name),
+            (None, None, default_env) => default_env,
+            (None, Some(_), _) => None,
+        }
+    }
+
+    /// The variable of its key, whichever provider it has.
+    pub(crate) fn variable(&self) -> Option<&str> {
+        let default_env = format_of(self.provider).ok().and_then(|it| it.default_key_env());
+        self.key_variable(default_env)
+    }
+
+    /// The route to its server, if the tenant's rules permit the server and the variable of its key
+    /// now. A provider's own server needs no permission.
+    pub(crate) fn route(&self) -> Result<Route, OutboundError> {
+        self.outbound.check_variables(self.variable().into_iter())?;
+        match self.base_url.as_deref().and_then(|base| Url::parse(base).ok()) {
+            Some(base) => self.outbound.route(&base),
+            None => Ok(Route::AnyAddress),
+        }
+    }
+
     /// Validates the settings when their agent is defined; the error names the first mistake.
     pub fn check(&self) -> Result<(), ModelSettingsError> {
         self.check_prices()?;

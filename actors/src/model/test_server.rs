@@ -230,6 +230,7 @@ pub(super) fn settings(provider: Provider) -> ModelSettings {
         options: Default::default(),
         prices: Default::default(),
         script: None,
+        outbound: Default::default(),
     }
 }
 

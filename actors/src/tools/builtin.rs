@@ -134,9 +134,7 @@ impl Builtin {
     pub(super) async fn run(self, run: &Run, services: &BuiltinServices) -> ToolReturn {
         let args = run.grant.args();
         match self {
-            Self::WebFetch => {
-                web_fetch::run(args, &run.environment.allowed_hosts, &services.fetcher).await
-            }
+            Self::WebFetch => web_fetch::run(args, &run.environment, &services.fetcher).await,
             Self::TodoWrite => todo_write::run(args),
             Self::PlanMode => plan_mode::run(args, run.environment.base_phase),
             Self::Read | Self::Glob | Self::Grep | Self::Write | Self::Edit | Self::Bash => {

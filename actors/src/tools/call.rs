@@ -10,6 +10,7 @@ use abide_conversation::{AgentName, Attempt, CallId, ConversationId, Principal, 
 
 use super::Grant;
 use crate::assigns::Assigns;
+use crate::outbound::Outbound;
 use crate::workspace::WorkspaceRef;
 
 /// What the id of a turn begins with whose calls have the turn in their keys. Turns of earlier
@@ -62,6 +63,8 @@ pub struct ToolEnvironment {
     pub storage: Option<String>,
     /// Hosts that may be fetched from although their addresses are not public.
     pub allowed_hosts: Vec<String>,
+    /// What the agent's tenant may reach.
+    pub outbound: Outbound,
     /// Where commands may connect to.
     pub network: Network,
     /// The permission phase that applies outside of planning.

@@ -28,6 +28,7 @@ use serde_json::Value;
 use crate::definition::{Definition, McpServer, McpToolRef, Target, Tool};
 use crate::environment::Env;
 use crate::exec::Shell;
+use crate::outbound::ClientPair;
 use crate::signed_post::{CONNECT_TIMEOUT, IDLE_TIMEOUT};
 use crate::tools::{Run, ToolReturn};
 use connection::Connector;
@@ -57,13 +58,14 @@ impl Mcp {
     /// proxy. The shell starts the servers that are programs, each in a directory of its own below
     /// `directory`.
     pub fn new(env: Env, shell: Arc<Shell>, directory: PathBuf) -> Result<Self, reqwest::Error> {
-        let client = Client::builder()
-            .redirect(within_origin())
-            .no_proxy()
-            .connect_timeout(CONNECT_TIMEOUT)
-            .pool_idle_timeout(IDLE_TIMEOUT)
-            .build()?;
-        let connector = Arc::new(Connector { client, env, shell, directory });
+        let clients = ClientPair::build(|| {
+            Client::builder()
+                .redirect(within_origin())
+                .no_proxy()
+                .connect_timeout(CONNECT_TIMEOUT)
+                .pool_idle_timeout(IDLE_TIMEOUT)
+        })?;
+        let connector = Arc::new(Connector { clients, env, shell, directory });
         Ok(Self { sessions: Mutex::default(), connector })
     }
 
@@ -118,6 +120,12 @@ impl Mcp {
         run: &Run,
         report: &(impl Fn(Value) + Send + Sync),
     ) -> ToolReturn {
+        if let Err(error) = tool_ref.server.check() {
+            let server = &tool_ref.server.name;
+            tracing::error!(server, %error, "outbound request refused");
+            let message = format!("the MCP server may not be called: {}", error.reason());
+            return ToolReturn::error(message);
+        }
         match self.session(&run.conversation.tenant(), &tool_ref.server) {
             Some(session) => call::call(&session, tool_ref, run, report).await,
             None => ToolReturn::error("too many MCP servers are in use"),
@@ -153,9 +161,10 @@ impl Mcp {
 }
 
 /// Identifies a session: a server keeps what it likes for its client, and so is a client of its own
-/// to each tenant. A server's key is JSON, and begins with no tenant.
+/// to each tenant. Within one, what the operator's definitions may reach is nothing to the others. A
+/// server's key is JSON, and begins with no tenant.
 fn session_key(tenant: &Tenant, server: &McpServer) -> String {
-    if *tenant == Tenant::default() {
+    if *tenant == Tenant::default() && !server.outbound.is_bound() {
         server.key.clone()
     } else {
         format!("{tenant} {}", server.key)
@@ -175,7 +184,7 @@ fn within_origin() -> Policy {
     })
 }
 
-/// The servers whose tools the agent has, by name.
+/// The servers whose tools the agent has and that it may use, by name.
 fn servers(definition: &Definition) -> BTreeMap<&str, &Arc<McpServer>> {
     let prototypes = definition.sets.iter().map(|set| &set.prototype);
     let tools = definition.tools.iter().chain(prototypes);
@@ -184,7 +193,17 @@ fn servers(definition: &Definition) -> BTreeMap<&str, &Arc<McpServer>> {
         Some(Target::Http(_) | Target::Native(_) | Target::Builtin(_) | Target::Agent(_))
         | None => None,
     });
-    tool_refs.map(|tool_ref| (tool_ref.server.name.as_str(), &tool_ref.server)).collect()
+    let servers = tool_refs.map(|tool_ref| (tool_ref.server.name.as_str(), &tool_ref.server));
+    let servers: BTreeMap<&str, &Arc<McpServer>> = servers.collect();
+    servers.into_iter().filter(|(_, server)| may_use(server)).collect()
+}
+
+fn may_use(server: &McpServer) -> bool {
+    let error = server.check().err();
+    if let Some(error) = &error {
+        tracing::warn!(server = server.name, %error, "MCP server left out: not permitted");
+    }
+    error.is_none()
 }
 
 /// Whether the agent has tools of MCP servers.

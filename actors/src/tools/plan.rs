@@ -8,6 +8,7 @@ use abide_conversation::message::{ErrorType, Outcome};
 use abide_conversation::permission::{Decision, Verdict};
 use serde_json::{Map, Value};
 
+use super::answer_schema;
 use super::call_scope::CallScope;
 use super::{Gate, Toolbox};
 use crate::definition::{ClientAnswer, MAX_TOOL_NAME_BYTES, Tool, ToolKind};
@@ -140,6 +141,7 @@ fn plan_verdict(
     let question = || ApprovalQuestion {
         message: tool.confirmation(args, scope).unwrap_or_else(|| format!("Allow {}?", tool.name)),
         policy: tool.approval_policy(scope.identity.is_some()),
+        answer_schema: Some(answer_schema::of_approval(tool)),
     };
     let gate = match verdict.decision {
         Decision::Allow => None,
@@ -172,7 +174,8 @@ fn plan_verdict(
         }
     };
     let timeout_ms = millis(tool.timeout.unwrap_or(agent.suspension_timeout));
-    CallPlan::Execute { kind, intent, gate, message, timeout_ms }
+    let answer_schema = answer_schema::of_result(tool);
+    CallPlan::Execute { kind, intent, gate, message, answer_schema, timeout_ms }
 }
 
 /// Plans a call that the provider has run already. Nothing can prevent the run any more, and the

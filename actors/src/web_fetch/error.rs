@@ -5,8 +5,8 @@ use std::fmt::Display;
 
 use url::ParseError;
 
-use super::dns::ResolveError;
 use crate::limits::one_line;
+use crate::outbound::dns::ResolveError;
 
 /// The length of details, which come from outside: enough to recognise the cause.
 const MAX_DETAIL_BYTES: usize = 200;

@@ -4,7 +4,7 @@
 
 use std::collections::VecDeque;
 use std::io::Write as _;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Mutex;
 
 use flate2::Compression;
@@ -18,6 +18,8 @@ use tokio::time::Instant;
 
 use super::body::MAX_PAGE_BYTES;
 use super::*;
+
+const ANY: &Outbound = &Outbound::Unbound;
 
 /// Longer than anything here takes; only a test of a timeout may reach it.
 const LONG_TIMEOUT: Duration = Duration::from_secs(30);
@@ -81,7 +83,7 @@ fn allowing(hosts: &[&str]) -> Vec<String> {
 
 async fn fetch(url: &str) -> Result<FetchedPage, FetchError> {
     let allowed = allowing(&["127.0.0.1"]);
-    Fetcher::new().unwrap().fetch(url, &allowed, LONG_TIMEOUT).await
+    Fetcher::new().unwrap().fetch(url, &allowed, ANY, LONG_TIMEOUT).await
 }
 
 async fn fetch_at(address: SocketAddr) -> Result<FetchedPage, FetchError> {
@@ -149,7 +151,7 @@ async fn a_refused_address_is_refused_however_it_is_written() {
         ("http://[64:ff9b::7f00:1]/", "[64:ff9b::7f00:1]"),
         ("http://[fd00:ec2::254]/", "[fd00:ec2::254]"),
     ] {
-        let fetched = fetcher.fetch(url, &[], LONG_TIMEOUT).await;
+        let fetched = fetcher.fetch(url, &[], ANY, LONG_TIMEOUT).await;
         assert_eq!(fetched, Err(FetchError::BlockedHost(host.to_owned())), "{url}");
     }
 }
@@ -157,11 +159,13 @@ async fn a_refused_address_is_refused_however_it_is_written() {
 #[tokio::test]
 async fn a_name_with_any_refused_address_is_refused() {
     for addresses in ["127.0.0.1", "8.8.8.8 10.0.0.1", "10.0.0.1 8.8.8.8", "2606:4700::1 ::1"] {
-        let fetched = fetcher(&[addresses]).fetch("http://Mixed.example/", &[], LONG_TIMEOUT).await;
+        let fetched =
+            fetcher(&[addresses]).fetch("http://Mixed.example/", &[], ANY, LONG_TIMEOUT).await;
         let expected = FetchError::BlockedHost("mixed.example".to_owned());
         assert_eq!(fetched, Err(expected), "{addresses}");
     }
-    let fetched = Fetcher::new().unwrap().fetch("http://localhost:1/", &[], LONG_TIMEOUT).await;
+    let fetched =
+        Fetcher::new().unwrap().fetch("http://localhost:1/", &[], ANY, LONG_TIMEOUT).await;
     assert_eq!(fetched, Err(FetchError::BlockedHost("localhost".to_owned())));
 }
 
@@ -172,10 +176,10 @@ async fn a_name_is_resolved_once_and_the_checked_address_is_connected_to() {
     let url = format!("http://rebinding.example:{}/", public.port());
     let (names, is_public) = (names(&["127.0.0.1", "127.0.0.2"]), |ip| ip != PRIVATE);
     let fetcher = Fetcher::with_resolver(names.clone(), is_public).unwrap();
-    assert_eq!(fetcher.fetch(&url, &[], LONG_TIMEOUT).await.unwrap().text, "public");
+    assert_eq!(fetcher.fetch(&url, &[], ANY, LONG_TIMEOUT).await.unwrap().text, "public");
     assert_eq!(names.0.lock().unwrap().len(), 1, "the second answer was asked for");
     // The next page resolves the name again and does not reuse the connection.
-    let fetched = fetcher.fetch(&url, &[], LONG_TIMEOUT).await;
+    let fetched = fetcher.fetch(&url, &[], ANY, LONG_TIMEOUT).await;
     assert_eq!(fetched, Err(FetchError::BlockedHost("rebinding.example".to_owned())));
     assert!(private.accept().now_or_never().is_none());
 }
@@ -186,7 +190,7 @@ async fn a_redirect_to_the_same_name_is_checked_again() {
     let url = format!("http://rebinding.example:{}/", from.port());
     let names = names(&["127.0.0.1", "127.0.0.2"]);
     let fetcher = Fetcher::with_resolver(names, |ip| ip != PRIVATE).unwrap();
-    let fetched = fetcher.fetch(&url, &[], LONG_TIMEOUT).await;
+    let fetched = fetcher.fetch(&url, &[], ANY, LONG_TIMEOUT).await;
     assert_eq!(fetched, Err(FetchError::BlockedHost("rebinding.example".to_owned())));
 }
 
@@ -201,9 +205,9 @@ async fn an_allowed_host_is_reached_and_no_other_from_it() {
     let fetcher = fetcher(&["127.0.0.1", "127.0.0.1", "127.0.0.1"]);
     let url = format!("http://docs.internal:{}/", secret.port());
     let allowed = allowing(&[&format!("docs.internal:{}", secret.port())]);
-    assert_eq!(fetcher.fetch(&url, &allowed, LONG_TIMEOUT).await.unwrap().text, "secret");
+    assert_eq!(fetcher.fetch(&url, &allowed, ANY, LONG_TIMEOUT).await.unwrap().text, "secret");
     let other_port = allowing(&["docs.internal:1"]);
-    let fetched = fetcher.fetch(&url, &other_port, LONG_TIMEOUT).await;
+    let fetched = fetcher.fetch(&url, &other_port, ANY, LONG_TIMEOUT).await;
     assert_eq!(fetched, Err(FetchError::BlockedHost("docs.internal".to_owned())));
 }
 
@@ -212,7 +216,7 @@ async fn a_redirect_to_a_name_is_checked_by_its_addresses() {
     let from = serving(redirect("http://inner.example/")).await;
     let fetcher = fetcher(&["10.0.0.1"]);
     let url = format!("http://{from}/");
-    let fetched = fetcher.fetch(&url, &allowing(&["127.0.0.1"]), LONG_TIMEOUT).await;
+    let fetched = fetcher.fetch(&url, &allowing(&["127.0.0.1"]), ANY, LONG_TIMEOUT).await;
     assert_eq!(fetched, Err(FetchError::BlockedHost("inner.example".to_owned())));
 }
 
@@ -306,7 +310,7 @@ async fn no_connection_outlives_its_page_or_a_fetch_that_is_dropped() {
     let allowed = allowing(&["127.0.0.1"]);
     for path in ["page", "never"] {
         let url = format!("http://{address}/{path}");
-        let mut fetching = Box::pin(fetcher.fetch(&url, &allowed, 10 * LONG_TIMEOUT));
+        let mut fetching = Box::pin(fetcher.fetch(&url, &allowed, ANY, 10 * LONG_TIMEOUT));
         match path {
             "page" => assert_eq!(fetching.await.unwrap().text, "page"),
             _ => tokio::select! {
@@ -404,7 +408,7 @@ async fn a_slow_server_ends_at_the_total_timeout() {
     let url = format!("http://{}/", server(answers).await);
     let begun = Instant::now();
     let within = Duration::from_millis(200);
-    let fetched = Fetcher::new().unwrap().fetch(&url, &allowing(&["127.0.0.1"]), within).await;
+    let fetched = Fetcher::new().unwrap().fetch(&url, &allowing(&["127.0.0.1"]), ANY, within).await;
     assert_eq!(fetched, Err(FetchError::failed("timed out after 200 ms")));
     assert!(begun.elapsed() < LONG_TIMEOUT);
 }
@@ -427,7 +431,7 @@ async fn an_error_about_an_unreachable_server_hides_its_address() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://away.internal:{}/", listener.local_addr().unwrap().port());
     drop(listener);
-    let away = fetcher.fetch(&url, &allowing(&["away.internal"]), LONG_TIMEOUT).await;
+    let away = fetcher.fetch(&url, &allowing(&["away.internal"]), ANY, LONG_TIMEOUT).await;
     assert_eq!(away, Err(FetchError::failed("no connection")));
     // Longer than a DNS label may be, so that no server is queried.
     let unknown = fetch(&format!("http://{}.example/", "x".repeat(64))).await;

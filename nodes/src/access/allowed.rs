@@ -16,6 +16,7 @@ use super::permission::{
     Answer, ConversationPermission, Permission, Rule, Verb, caller_access, is_met,
 };
 use super::principal;
+use super::quotas::BodyShare;
 use super::session::Session;
 use crate::problem::Problem;
 
@@ -23,6 +24,8 @@ use crate::problem::Problem;
 #[derive(Debug)]
 pub struct Allowed<P> {
     caller: Caller,
+    /// What the tenant's bodies may take; `None` where that is not bounded.
+    bodies: Option<BodyShare>,
     permission: PhantomData<fn() -> P>,
 }
 
@@ -51,8 +54,16 @@ where
                 Caller::Somebody(session)
             }
         };
-        let allowed = Self { caller, permission: PhantomData };
+        let mut allowed = Self { caller, bodies: None, permission: PhantomData };
+        if let (Some(tenant), true) = (allowed.own_tenant(), is_counted(P::RULE)) {
+            control.admit_request(tenant)?;
+            allowed.bodies = control.body_share(tenant);
+        }
         allowed.check()?;
+        if let Some(bodies) = &allowed.bodies {
+            // For the extractor of the body, which follows.
+            parts.extensions.insert(bodies.clone());
+        }
         Ok(allowed)
     }
 }
@@ -68,6 +79,11 @@ impl<P: Permission> Allowed<P> {
                 Err(Problem::forbidden(P::NEEDS))
             }
         }
+    }
+
+    /// What the bodies of the caller's tenant may take; `None` where that is not bounded.
+    pub(crate) fn bodies(&self) -> Option<&BodyShare> {
+        self.bodies.as_ref()
     }
 
     /// The credential; `None` if the node authenticates nobody.
@@ -203,5 +219,14 @@ impl<P: ConversationPermission> Allowed<P> {
     /// What the request may do, to be judged where the conversation's state is.
     pub(crate) fn access(&self) -> Access {
         self.access_for(P::VERB, P::NEEDS)
+    }
+}
+
+/// Whether a request of such a route counts as one of its tenant: health checks, and what only tells a
+/// caller about the caller or the API, do not.
+fn is_counted(rule: Rule) -> bool {
+    match rule {
+        Rule::Public | Rule::AnyCredential => false,
+        Rule::OneOf(..) | Rule::Conversation(_) => true,
     }
 }

@@ -4,6 +4,8 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use sha2::{Digest, Sha256};
+
 use super::document::{AuthDocument, Mistake, Mistakes};
 use crate::start_error::StartError;
 
@@ -18,6 +20,16 @@ impl Contents {
     /// Whether every file still has what it had.
     pub(super) fn are_current(&self) -> bool {
         self.0.iter().all(|(path, content)| fs::read(path).ok() == *content)
+    }
+
+    /// The first 16 hex digits of the SHA-256 of all that was read.
+    pub(super) fn fingerprint(&self) -> String {
+        let mut hash = Sha256::new();
+        for (_, content) in &self.0 {
+            // Each file ends in its own digest, so that no two lists of files are the same text.
+            hash.update(Sha256::digest(content.as_deref().unwrap_or_default()));
+        }
+        hash.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect()
     }
 
     fn read(&mut self, path: &Path) -> io::Result<Vec<u8>> {

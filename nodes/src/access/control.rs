@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use abide_actors::clock::Clock;
 use abide_actors::credentials::{Credentials, CredentialsError};
+use abide_actors::outbound::{OutboundRules, TenantRules};
 use abide_conversation::Timestamp;
 use abide_conversation::identity::{Identity, Participants, Tenant};
 use abide_registry::store::Store;
@@ -17,10 +18,12 @@ use super::Allowed;
 use super::auth_file::{AuthFile, CheckedAuthFile, Contents};
 use super::conversation_token::{self, TokenRequest};
 use super::credential::TokenGrant;
+use super::credential_error::CredentialError;
 use super::credential_watch::CredentialWatch;
-use super::document::{AgentsOverHttp, Mistakes};
+use super::document::{AgentsOverHttp, Mistakes, TenantSettings};
 use super::guard::Guard;
-use super::permission::Read;
+use super::permission::Permission;
+use super::quotas::QuotaGate;
 use super::stored_keys::{MARK_INTERVAL, POLL_INTERVAL};
 use crate::problem::{Kind, Problem};
 use crate::start_error::StartError;
@@ -42,9 +45,12 @@ pub struct AccessControl {
 
 struct Guarded {
     guard: Guard,
+    quotas: QuotaGate,
     reload: Notify,
     /// What is wrong with the newest file, which is therefore not in force.
     mistakes: Mutex<Option<Mistakes>>,
+    /// Identifies the file that is in force.
+    fingerprint: Mutex<String>,
 }
 
 impl AccessControl {
@@ -68,6 +74,11 @@ impl AccessControl {
         own.or(self.agents_over_http).unwrap_or(default)
     }
 
+    /// What the definitions of tenants may reach and name; `None` if nobody is authenticated.
+    pub(crate) fn tenant_rules(&self) -> Option<Arc<dyn TenantRules>> {
+        self.guarded.is_some().then(|| Arc::new(self.clone()) as Arc<dyn TenantRules>)
+    }
+
     /// Authenticates every caller by this file. The handle keeps it up to date.
     pub(crate) fn guarded(
         checked: CheckedAuthFile,
@@ -82,9 +93,11 @@ impl AccessControl {
             .build()
             .map_err(|error| StartError::Broken(error.to_string()))?;
         let guarded = Guarded {
+            quotas: QuotaGate::new(store.clone(), clock.clone()),
             guard: Guard::new(document, client, store, clock),
             reload: Notify::new(),
             mistakes: Mutex::default(),
+            fingerprint: Mutex::new(contents.fingerprint()),
         };
         let control = Self { guarded: Some(Arc::new(guarded)), agents_over_http: None };
         metrics::gauge!("abide_auth_file_mistakes").set(0.0);
@@ -97,6 +110,11 @@ impl AccessControl {
 
     pub(super) fn guard(&self) -> Option<&Guard> {
         self.guarded.as_deref().map(|guarded| &guarded.guard)
+    }
+
+    /// What knows how tenants use the node, and who they are; `None` if there are no quotas.
+    pub(super) fn quotas(&self) -> Option<(&QuotaGate, &Guard)> {
+        self.guarded.as_deref().map(|guarded| (&guarded.quotas, &guarded.guard))
     }
 
     /// Reads the file again now.
@@ -138,9 +156,9 @@ impl AccessControl {
     }
 
     /// Notices when a caller may no longer read a conversation; `None` if everybody may.
-    pub(crate) fn watch(
+    pub(crate) fn watch<P: Permission>(
         &self,
-        allowed: &Allowed<Read>,
+        allowed: &Allowed<P>,
         participants: Participants,
         created_at: Option<Timestamp>,
     ) -> Option<CredentialWatch> {
@@ -195,6 +213,8 @@ impl AccessControl {
                 Ok((document, read)) => {
                     contents = read;
                     guarded.guard.replace(document);
+                    *guarded.fingerprint.lock().unwrap_or_else(PoisonError::into_inner) =
+                        contents.fingerprint();
                     tracing::info!("auth file in force");
                     None
                 }
@@ -219,9 +239,34 @@ impl AccessControl {
 impl Credentials for AccessControl {
     async fn is_revoked(&self, identity: &Identity) -> Result<bool, CredentialsError> {
         let Some(guard) = self.guard() else { return Ok(false) };
-        let unavailable = |_| CredentialsError("the store of keys is away".to_owned());
         guard.is_revoked(identity).await.map_err(unavailable)
     }
+
+    async fn admits(&self, identity: &Identity) -> Result<bool, CredentialsError> {
+        let Some(guard) = self.guard() else { return Ok(true) };
+        guard.admits(identity).await.map_err(unavailable)
+    }
+
+    fn fingerprint(&self) -> Option<String> {
+        let guarded = self.guarded.as_ref()?;
+        Some(guarded.fingerprint.lock().unwrap_or_else(PoisonError::into_inner).clone())
+    }
+}
+
+impl TenantRules for AccessControl {
+    /// A tenant that the file does not name reaches nothing.
+    fn outbound(&self, tenant: &Tenant) -> OutboundRules {
+        match self.guard().and_then(|guard| guard.tenant_settings(tenant)) {
+            Some(TenantSettings { allowed_hosts, variables, .. }) => {
+                OutboundRules { hosts: allowed_hosts, variables }
+            }
+            None => OutboundRules { hosts: Some(Vec::new()), variables: Vec::new() },
+        }
+    }
+}
+
+fn unavailable(_: CredentialError) -> CredentialsError {
+    CredentialsError("the store of keys is away".to_owned())
 }
 
 fn no_token_keys() -> Problem {

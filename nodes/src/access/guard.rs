@@ -18,7 +18,7 @@ use tokio::time::Instant;
 use super::api_key::key_id;
 use super::credential::Credential;
 use super::credential_error::CredentialError;
-use super::document::{AuthDocument, IssuerRules, TenantSettings, TokenKeys};
+use super::document::{AuthDocument, IssuerRules, Quotas, TenantSettings, TokenKeys};
 use super::issuer_keys::IssuerKeys;
 use super::session::{Presented, Session};
 use super::stored_keys::StoredKeys;
@@ -119,6 +119,21 @@ impl Guard {
         self.rules().document.tenants.get(tenant).cloned()
     }
 
+    /// The quotas of a tenant.
+    pub(super) fn quotas_of(&self, tenant: &Tenant) -> Quotas {
+        self.rules()
+            .document
+            .tenants
+            .get(tenant)
+            .map(|settings| settings.quotas)
+            .unwrap_or_default()
+    }
+
+    /// Whether there are tenants that the memory for bodies is shared among.
+    pub(super) fn has_several_tenants(&self) -> bool {
+        self.rules().document.tenants.len() > 1
+    }
+
     /// Who makes a request.
     pub(super) async fn authenticate(&self, parts: &Parts) -> Result<Arc<Session>, Problem> {
         let verified = match Presented::of(&parts.headers, &parts.uri) {
@@ -183,6 +198,18 @@ impl Guard {
         let is_issuer_gone = person.iss != ABIDE_ISSUER && !rules.issuers.contains_key(&person.iss);
         let are_tokens_gone = identity.auth == AuthMethod::Token && rules.document.tokens.is_none();
         Ok(is_key_revoked || is_issuer_gone || are_tokens_gone)
+    }
+
+    /// Whether these rules let somebody make requests whom those of another node have let.
+    pub(super) async fn admits(&self, identity: &Identity) -> Result<bool, CredentialError> {
+        let rules = self.rules();
+        let is_known = |tenant: &Tenant| rules.document.tenants.contains_key(tenant);
+        let key = identity.key_id.as_ref().and_then(|id| rules.document.keys.get(id));
+        let has_roles = key.is_none_or(|key| {
+            key.tenant == identity.tenant && identity.subject.roles.is_subset(&key.roles)
+        });
+        let is_own = identity.tenant.as_ref().is_none_or(is_known) && has_roles;
+        Ok(is_own && !self.is_revoked(identity).await?)
     }
 
     /// The credential of a key of the file, or else of the store.

@@ -90,11 +90,14 @@ permissions! {
     StoreBlobs = "store_blobs", OneOf(&[User, Backend], Some(Scope::Send));
     ReadBlobs = "read_blobs", OneOf(&[User, Approver, Backend, Auditor], Some(Scope::Read));
     ManageKeys = "manage_keys", OneOf(&[TenantAdmin], None);
+    ReadUsage = "read_usage", OneOf(&[TenantAdmin, Backend], None);
     MintTokens = "mint_tokens", OneOf(&[User, Backend], None);
     /// Nodes, live actors without their content, metrics.
     Operate = "operate", OneOf(&[Operator], None);
     /// What was sent to models.
     ReadAudit = "read_audit", OneOf(&[Auditor], None);
+    /// What operators and administrators did.
+    ReadOperations = "read_operations", OneOf(&[Operator, Auditor], None);
     DeleteBlobs = "delete_blobs", OneOf(&[Operator, TenantAdmin], None);
 }
 

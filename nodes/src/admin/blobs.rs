@@ -1,5 +1,6 @@
 //! Deletes blobs; only operators and a tenant's administrators may.
 
+use abide_registry::store::Effect;
 use axum::extract::State;
 use axum::http::StatusCode;
 
@@ -7,6 +8,7 @@ use super::{Admin, scoped_id};
 use crate::access::Allowed;
 use crate::access::permission::DeleteBlobs;
 use crate::http::extract::Path;
+use crate::operations::Act;
 use crate::problem::Problem;
 
 /// Deletes a blob even if messages name it: in its place the model reads that it is no longer stored.
@@ -15,7 +17,11 @@ pub(super) async fn delete(
     State(admin): State<Admin>,
     Path(id): Path<String>,
 ) -> Result<StatusCode, Problem> {
-    if admin.store.delete_blob(&scoped_id::blob(&allowed, &id)?).await? {
+    let id = scoped_id::blob(&allowed, &id)?;
+    let tenant = id.tenant();
+    let act = Act::on(&allowed, "blob.delete", &id);
+    if admin.operations.carry_out(act, Effect::DeleteBlob(id)).await? {
+        admin.access.deleted(&tenant);
         Ok(StatusCode::NO_CONTENT)
     } else {
         Err(Problem::not_found("blob"))

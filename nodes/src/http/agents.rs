@@ -5,7 +5,8 @@ use abide_actors::definition::{Definition, WorkspaceRoot};
 use abide_actors::journal::{RESPONSE_TTL, ResponseScope, StoredResponse};
 use abide_actors::request::IdempotencyKey;
 use abide_conversation::{AgentName, Revision, Scoped, Timestamp};
-use abide_registry::store::StoredAgent;
+use abide_registry::agent_catalog::AgentCatalog;
+use abide_registry::store::{Effect, StoredAgent};
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -23,6 +24,7 @@ use crate::access::Allowed;
 use crate::access::document::AgentsOverHttp;
 use crate::access::permission::{DefineAgents, Permission, ReadAgents};
 use crate::definition_warnings;
+use crate::operations::Act;
 
 /// The response to a definition, stored for repeats.
 #[derive(Debug, Serialize, Deserialize)]
@@ -98,11 +100,14 @@ pub(super) async fn put(
         return Err(Problem::field("name", "differs from the name in the path"));
     }
     check_root(&api, &parsed.definition)?;
-    if policy == AgentsOverHttp::Data {
-        let refused = privileged_parts(&parsed.definition);
-        if !refused.is_empty() {
-            return Err(definition_problem(&refused));
-        }
+    let rules = api.access.tenant_rules().map(|rules| rules.outbound(&allowed.tenant()));
+    let mut refused = match policy {
+        AgentsOverHttp::Data => privileged_parts(&parsed.definition),
+        AgentsOverHttp::All | AgentsOverHttp::Off => Vec::new(),
+    };
+    refused.extend(rules.iter().flat_map(|rules| parsed.definition.outbound_mistakes(rules)));
+    if !refused.is_empty() {
+        return Err(definition_problem(&refused));
     }
     let existing = api.store.agent(&name).await?;
     let revision = parsed.definition.revision.clone();
@@ -113,7 +118,13 @@ pub(super) async fn put(
     let agent = AgentDefined { name: name.local(), revision, warnings };
     let defined = StoredDefinition { created: existing.is_none(), agent };
     let stored = stored_response(&api, keys, json!(defined));
-    let created = api.catalog.put(&allowed.tenant(), parsed.definition, stored).await?;
+    let (tenant, definition) = (allowed.tenant(), parsed.definition);
+    let target = format!("{}@{}", name.local(), definition.revision);
+    let act = Act::of_caller(&allowed, "agent.put", target).with_request(&definition.source);
+    let agent = AgentCatalog::stored(&definition);
+    let effect = Effect::PutAgent { tenant: tenant.clone(), agent, response: stored };
+    let created = api.operations.carry_out(act, effect).await?;
+    api.catalog.note_stored(&tenant, definition);
     Ok(response(StoredDefinition { created, ..defined }))
 }
 
@@ -170,7 +181,9 @@ pub(super) async fn delete(
         return Err(Problem::not_found("agent"));
     }
     let stored = stored_response(&api, keys, Value::Null);
-    if api.store.delete_agent(&name, stored).await? {
+    let act = Act::of_caller(&allowed, "agent.delete", name.local().as_str());
+    let effect = Effect::DeleteAgent { name, response: stored };
+    if api.operations.carry_out(act, effect).await? {
         Ok(StatusCode::NO_CONTENT)
     } else {
         Err(Problem::not_found("agent"))

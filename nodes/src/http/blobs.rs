@@ -25,8 +25,8 @@ use super::Api;
 use super::extract::Path;
 use super::openapi::BlobPath;
 use super::problem::{Kind, Problem};
-use crate::access::Allowed;
 use crate::access::permission::{ReadBlobs, StoreBlobs};
+use crate::access::{Allowed, BodyShare};
 use upload::Upload;
 
 /// Each blob that is received or sent is held in memory as a whole.
@@ -76,7 +76,13 @@ pub(super) async fn put(
     let blob = Blob::new(&media_type, bytes);
     let hashed = tokio::task::spawn_blocking(move || (blob.id(), blob)).await;
     let (id, blob) = hashed.map_err(|error| Problem::new(Kind::Internal, error.to_string()))?;
-    let is_new = api.store.put_blob(&allowed.scoped(&id), &blob).await?;
+    let scoped = allowed.scoped(&id);
+    if let Err(refusal) = api.access.admit_blob(&allowed.tenant(), blob.bytes().len() as u64).await
+    {
+        // One that is stored already takes no room.
+        api.store.blob_info(&scoped).await?.ok_or(refusal)?;
+    }
+    let is_new = api.store.put_blob(&scoped, &blob).await?;
     drop(permit);
     let BlobInfo { media_type, size } = blob.info();
     let status = if is_new { StatusCode::CREATED } else { StatusCode::OK };
@@ -106,7 +112,7 @@ pub(super) async fn get(
         api.store.blob_info(&scoped).await?.ok_or_else(missing)?;
         return Ok((StatusCode::NOT_MODIFIED, cache_headers(&tag)).into_response());
     }
-    let permit = permit(&api.blobs_in_flight).await?;
+    let permit = BlobPermit::acquire(&api.blobs_in_flight, allowed.bodies()).await?;
     let blob = api.store.blob(&scoped).await?.ok_or_else(missing)?;
     let media_type = blob.media_type();
     let is_inline = is_inline(&essence(media_type));
@@ -151,7 +157,7 @@ fn is_inline(essence: &str) -> bool {
 }
 
 /// The bytes in chunks; the permit is released when all of them are sent, or time is up.
-fn body(bytes: Bytes, permit: OwnedSemaphorePermit) -> Body {
+fn body(bytes: Bytes, permit: BlobPermit) -> Body {
     let chunks = stream::unfold((bytes, permit), |(mut rest, permit)| async move {
         let next = rest.split_to(rest.len().min(CHUNK_BYTES));
         (!next.is_empty()).then_some((Ok::<_, std::io::Error>(next), (rest, permit)))
@@ -159,11 +165,28 @@ fn body(bytes: Bytes, permit: OwnedSemaphorePermit) -> Body {
     Body::from_stream(chunks.take_until(Box::pin(tokio::time::sleep(READ_TIMEOUT))))
 }
 
-async fn permit(permits: &Arc<Semaphore>) -> Result<OwnedSemaphorePermit, Problem> {
-    match tokio::time::timeout(PERMIT_TIMEOUT, permits.clone().acquire_owned()).await {
-        Ok(Ok(permit)) => Ok(permit),
-        Ok(Err(_)) | Err(_) => Err(Problem::new(Kind::Overloaded, "too many blobs are in flight")),
+/// The permission to hold one blob in memory, among those of its tenant and among all.
+pub(super) struct BlobPermit {
+    _of_tenant: Option<OwnedSemaphorePermit>,
+    _of_all: OwnedSemaphorePermit,
+}
+
+impl BlobPermit {
+    /// Waits for a permit. A tenant that has all of its own waits without holding up the others.
+    async fn acquire(all: &Arc<Semaphore>, share: Option<&BodyShare>) -> Result<Self, Problem> {
+        let of_tenant = match share {
+            Some(share) => Some(permit(&share.blobs).await.ok_or_else(|| share.exceeded())?),
+            None => None,
+        };
+        let overloaded = || Problem::new(Kind::Overloaded, "too many blobs are in flight");
+        let of_all = permit(all).await.ok_or_else(overloaded)?;
+        Ok(Self { _of_tenant: of_tenant, _of_all: of_all })
     }
+}
+
+async fn permit(permits: &Arc<Semaphore>) -> Option<OwnedSemaphorePermit> {
+    let acquired = tokio::time::timeout(PERMIT_TIMEOUT, permits.clone().acquire_owned()).await;
+    acquired.ok().and_then(Result::ok)
 }
 
 /// A blob's id in a path. An id that no blob can have is not found.

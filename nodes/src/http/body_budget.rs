@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::problem::{Kind, Problem};
+use crate::access::BodyShare;
 
 /// The memory of all bodies in progress. A body of 1 MiB that is mostly text takes little more than its
 /// size.
@@ -29,9 +30,10 @@ pub struct BodyBudget {
 }
 
 impl BodyBudget {
-    /// The memory of one body, which holds nothing yet.
-    pub(super) fn begin(&self) -> BodyMemory {
-        BodyMemory { budget: self.clone(), bytes: 0 }
+    /// The memory of one body, which holds nothing yet, and counts against the share of its tenant, if
+    /// that has one.
+    pub(super) fn begin(&self, share: Option<BodyShare>) -> BodyMemory {
+        BodyMemory { budget: self.clone(), share, bytes: 0 }
     }
 }
 
@@ -39,16 +41,25 @@ impl BodyBudget {
 #[derive(Debug)]
 pub(super) struct BodyMemory {
     budget: BodyBudget,
+    share: Option<BodyShare>,
     bytes: usize,
 }
 
 impl BodyMemory {
     /// Takes more of the budget; a problem if other bodies have it.
     pub(super) fn grow(&mut self, bytes: usize) -> Result<(), Problem> {
+        if let Some(share) = &self.share {
+            share.take(bytes)?;
+        }
         let sum = |used: usize| used.checked_add(bytes).filter(|sum| *sum <= BODY_MEMORY_BYTES);
         let taken = self.budget.used_bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, sum);
         let detail = "the bodies of other requests take the memory that is set aside for bodies";
-        taken.map_err(|_| Problem::new(Kind::Overloaded, detail))?;
+        if taken.is_err() {
+            if let Some(share) = &self.share {
+                share.give_back(bytes);
+            }
+            return Err(Problem::new(Kind::Overloaded, detail));
+        }
         self.bytes += bytes;
         Ok(())
     }
@@ -58,6 +69,9 @@ impl BodyMemory {
         let bytes = bytes.min(self.bytes);
         self.bytes -= bytes;
         self.budget.used_bytes.fetch_sub(bytes, Ordering::Relaxed);
+        if let Some(share) = &self.share {
+            share.give_back(bytes);
+        }
     }
 
     /// Takes what the text needs once it is parsed; a problem if that is more than one body may take.
@@ -142,6 +156,7 @@ mod tests {
     use axum::response::IntoResponse;
 
     use super::*;
+    use crate::http::extract::MAX_BODY_BYTES;
 
     fn status(result: Result<(), Problem>) -> u16 {
         result.err().map_or(200, |problem| problem.into_response().status().as_u16())
@@ -150,22 +165,41 @@ mod tests {
     #[test]
     fn what_bodies_take_is_given_back() {
         let budget = BodyBudget::default();
-        let mut first = budget.begin();
+        let mut first = budget.begin(None);
         assert_eq!(status(first.grow(BODY_MEMORY_BYTES)), 200);
-        let mut second = budget.begin();
+        let mut second = budget.begin(None);
         assert_eq!(status(second.grow(1)), 429);
         drop(second);
         first.shrink(10);
-        assert_eq!(status(budget.begin().grow(10)), 200);
-        assert_eq!(status(budget.begin().grow(11)), 429);
+        assert_eq!(status(budget.begin(None).grow(10)), 200);
+        assert_eq!(status(budget.begin(None).grow(11)), 429);
         drop(first);
         assert_eq!(budget.used_bytes.load(Ordering::Relaxed), 0);
     }
 
     #[test]
+    fn the_bodies_of_one_tenant_leave_memory_to_the_others() {
+        let (budget, one, other) =
+            (BodyBudget::default(), BodyShare::default(), BodyShare::default());
+        let largest = MAX_PARSED_BYTES + MAX_BODY_BYTES;
+        let mut first = budget.begin(Some(one.clone()));
+        assert_eq!(status(first.grow(largest)), 200);
+        let mut second = budget.begin(Some(one.clone()));
+        assert_eq!(status(second.grow(1)), 429);
+        let rest = BODY_MEMORY_BYTES - largest;
+        assert_eq!(status(budget.begin(Some(other.clone())).grow(rest)), 200);
+        // What the budget refuses does not count against the share.
+        let mut third = budget.begin(Some(other));
+        assert_eq!(status(third.grow(rest + 1)), 429);
+        assert_eq!(status(third.grow(rest)), 200);
+        drop(first);
+        assert_eq!(status(second.grow(largest)), 200);
+    }
+
+    #[test]
     fn a_body_of_too_many_values_is_refused_and_one_of_text_is_not() {
         let parse = |text: &str, is_yaml| {
-            status(BodyBudget::default().begin().grow_to_parse(text, is_yaml))
+            status(BodyBudget::default().begin(None).grow_to_parse(text, is_yaml))
         };
         let many = |value: &str| format!("[{}0]", value.repeat((1 << 20) / value.len()));
         for dense in ["{\"\":0},", "{\"a\":{}},", "[[]],", "[0],", "0,"] {

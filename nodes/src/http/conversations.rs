@@ -102,6 +102,7 @@ pub(super) async fn create(
     });
     let keys = idempotency.keys(&allowed, body.fingerprint);
     let id = reserved(&api, id, &keys).await?;
+    api.access.admit_conversation(&id).await?;
     created(api.conversations.create(&allowed, &id, request, keys).await?)
 }
 
@@ -221,6 +222,7 @@ pub(super) async fn fork(
     let request = Request::Fork(ForkRequest { from: from.local(), at_seq });
     let keys = idempotency.keys(&allowed, fingerprint);
     let id = reserved(&api, id, &keys).await?;
+    api.access.admit_conversation(&id).await?;
     created(api.conversations.deliver(&allowed, &id, request, keys).await?)
 }
 
@@ -372,7 +374,10 @@ pub(super) async fn delete(
     let id = allowed.conversation(&id)?;
     let keys = idempotency.keys(&allowed, extract::fingerprint(&["DELETE", id.as_str()]));
     match api.conversations.deliver(&allowed, &id, Request::Delete, keys).await? {
-        Reply::Deleted => Ok(StatusCode::NO_CONTENT),
+        Reply::Deleted => {
+            api.access.deleted(&id.tenant());
+            Ok(StatusCode::NO_CONTENT)
+        }
         other => Err(unexpected(&other)),
     }
 }

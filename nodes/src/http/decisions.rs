@@ -5,6 +5,7 @@ use abide_actors::journal::ResponseScope;
 use abide_actors::request::{Reply, Request};
 use abide_conversation::remembered_decision::RememberedDecision;
 use abide_conversation::{AgentName, DecisionId, Scoped};
+use abide_registry::store::Effect;
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -22,6 +23,7 @@ use super::problem::Problem;
 use super::{Api, agents};
 use crate::access::Allowed;
 use crate::access::permission::{ManageDecisions, Read, RevokeDecisions};
+use crate::operations::Act;
 
 /// The decisions that have not expired, the one that expires first at the front.
 #[derive(Debug, Serialize, ToSchema)]
@@ -111,8 +113,14 @@ pub(super) async fn revoke_of_agent(
     {
         return Ok(StatusCode::NO_CONTENT);
     }
-    if !api.catalog.revoke(&name, &DecisionId::new(decision)).await? {
-        return Err(Problem::not_found("decision"));
+    let missing = || Problem::not_found("decision");
+    let expired = api.catalog.expired(&name, &DecisionId::new(&decision)).await?;
+    let decision = expired.ok_or_else(missing)?;
+    let target = format!("{}/{}", name.local(), decision.id);
+    let act = Act::of_caller(&allowed, "decision.revoke", target);
+    let effect = Effect::ReplaceDecision { agent: name.clone(), decision };
+    if !api.operations.carry_out(act, effect).await? {
+        return Err(missing());
     }
     let stored =
         agents::stored_response(&api, idempotency.keys(&allowed, fingerprint), Value::Null);

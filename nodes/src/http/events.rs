@@ -29,7 +29,7 @@ use super::frames::{self, Frame, Payload};
 use super::openapi::{ConversationPath, LastEventId, StreamFrame};
 use super::problem::Problem;
 use crate::access::permission::Read;
-use crate::access::{Allowed, CredentialWatch};
+use crate::access::{Allowed, CredentialWatch, StreamPermit};
 
 /// How many events are read from the store at a time: they stay in memory for a client that does not
 /// read.
@@ -82,6 +82,7 @@ pub(super) async fn events(
         }
         None => query.after.map(|after| extract::position("after", after)).transpose()?,
     };
+    let _permit = api.access.open_stream(&id.tenant())?;
     // Subscribe before reading the snapshot, so that no event falls in between.
     let subscription = api.hub.subscribe(&id);
     subscription.wait_until_announced(ANNOUNCE_TIMEOUT).await;
@@ -106,6 +107,7 @@ pub(super) async fn events(
         encoded: BytesMut::new(),
         credential,
         has_credential_ended: false,
+        _permit,
         subscription,
         api,
         id,
@@ -172,6 +174,8 @@ struct Feed {
     /// The client's credential; `None` if the node authenticates nobody.
     credential: Option<CredentialWatch>,
     has_credential_ended: bool,
+    /// Counts the stream among those of its tenant.
+    _permit: Option<StreamPermit>,
 }
 
 impl Feed {

@@ -19,8 +19,8 @@ use sha2::{Digest, Sha256};
 
 use super::body_budget::{BodyBudget, BodyMemory};
 use super::problem::{Kind, Problem};
-use crate::access::Allowed;
 use crate::access::permission::Permission;
+use crate::access::{Allowed, BodyShare};
 use crate::headers::single_header;
 
 /// The largest body in JSON or YAML.
@@ -38,8 +38,15 @@ const IDEMPOTENCY_KEY_HEADER: &str = "Idempotency-Key";
 pub struct Body<T> {
     pub value: T,
     pub fingerprint: String,
-    /// Counts against the budget until the handler ends.
+    /// Counts against the budget until the handler ends, or takes the body apart.
     _memory: BodyMemory,
+}
+
+impl<T> Body<T> {
+    /// The value and the fingerprint, which no longer count against the budget.
+    pub fn into_parts(self) -> (T, String) {
+        (self.value, self.fingerprint)
+    }
 }
 
 impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Body<T>
@@ -52,7 +59,8 @@ where
         let target = format!("{} {}", request.method(), request.uri().path());
         let is_yaml = is_yaml(request.headers())?;
         let has_key = request.headers().contains_key(IDEMPOTENCY_KEY_HEADER);
-        let mut memory = BodyBudget::from_ref(state).begin();
+        let share = request.extensions().get::<BodyShare>().cloned();
+        let mut memory = BodyBudget::from_ref(state).begin(share);
         let read = read(request.into_body(), &mut memory);
         let bytes = tokio::time::timeout(BODY_TIMEOUT, read).await;
         let bytes = bytes.map_err(|_| Problem::unreadable("the body did not arrive in time"))??;

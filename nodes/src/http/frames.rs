@@ -1,16 +1,21 @@
 //! The frames of an event stream, made of journalled events and live signals: `reference/events.md`.
 
+use std::sync::Arc;
+
 use abide_actors::journal::InboxEntry;
 use abide_actors::live::Signal;
 use abide_actors::snapshot::Snapshot;
 use abide_conversation::event::{
-    Event, EventData, Executor, Intent, Suspension, SuspensionKind, Todo, ToolCall, ToolResult,
-    ToolStarted, TurnEnded, TurnOutcome,
+    Event, EventData, Executor, Intent, Resolution, Suspension, SuspensionKind, Todo, ToolCall,
+    ToolResult, ToolStarted, TurnEnded, TurnOutcome,
 };
 use abide_conversation::message::{Message, Outcome};
 use abide_conversation::permission::PermissionPhase;
 use abide_conversation::state::ConversationStatus;
-use abide_conversation::{Attempt, CallId, ConversationId, MessageId, Seq, Timestamp, TurnId};
+use abide_conversation::usage::Usage;
+use abide_conversation::{
+    Attempt, CallId, ConversationId, MessageId, Principal, Seq, Timestamp, TurnId,
+};
 use bytes::Bytes;
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -39,6 +44,12 @@ pub(super) enum Payload {
         #[schema(value_type = TurnId)]
         turn_id: Option<TurnId>,
     },
+    /// A user's message, when it was sent: that of a queued turn comes before the turn starts.
+    UserMessage {
+        #[schema(value_type = TurnId)]
+        turn_id: Option<TurnId>,
+        message: UserMessage,
+    },
     /// A part of the assistant's text. Live only; `delta_seq` counts from 1 within the message.
     TextDelta { message_id: MessageId, text: String, delta_seq: u64 },
     /// A part of the model's thinking. Live only; `delta_seq` counts text and thinking together.
@@ -48,6 +59,9 @@ pub(super) enum Payload {
         #[schema(value_type = TurnId)]
         turn_id: Option<TurnId>,
         message: Message,
+        /// Usage of the model call; absent if the provider did not say.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        usage: Option<Usage>,
     },
     /// A call was handed to its executor; `attempt` counts from 1.
     ToolCallStarted {
@@ -85,6 +99,24 @@ pub(super) enum Payload {
         /// The input that a running tool asked for.
         #[serde(skip_serializing_if = "Option::is_none")]
         requests: Option<serde_json::Value>,
+        /// The JSON Schema of an answer: of the body of an approval, else of its `result`. Absent if
+        /// any answer fits.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        #[schema(value_type = Option<Object>)]
+        answer_schema: Option<Arc<Value>>,
+    },
+    /// Somebody answered a call that waited, and it waits for this answer no longer.
+    Answered {
+        call_id: CallId,
+        suspension: u32,
+        kind: SuspensionKind,
+        /// Who answered last.
+        by: Principal,
+        /// Approvals only.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        approved: Option<bool>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        reason: Option<String>,
     },
     /// Somebody voted on a call that further approvers must approve.
     Voted {
@@ -124,11 +156,17 @@ pub(super) enum Payload {
     TurnCompleted {
         #[schema(value_type = TurnId)]
         turn_id: Option<TurnId>,
+        /// Usage of the turn, including that of its children.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        usage: Option<Usage>,
     },
     /// The turn was cancelled or interrupted.
     TurnCancelled {
         #[schema(value_type = TurnId)]
         turn_id: Option<TurnId>,
+        /// Usage of the turn, including that of its children.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        usage: Option<Usage>,
     },
     /// The turn was stopped by `max_steps` or by a tool.
     TurnHalted {
@@ -136,6 +174,9 @@ pub(super) enum Payload {
         turn_id: Option<TurnId>,
         #[schema(required)]
         reason: Option<String>,
+        /// Usage of the turn, including that of its children.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        usage: Option<Usage>,
     },
     /// The turn failed, for example by a `schema_violation` or an error of the provider.
     TurnFailed {
@@ -143,7 +184,20 @@ pub(super) enum Payload {
         turn_id: Option<TurnId>,
         #[schema(required)]
         reason: Option<String>,
+        /// Usage of the turn, including that of its children.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        usage: Option<Usage>,
     },
+}
+
+/// A user's message as clients see it.
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
+pub(super) struct UserMessage {
+    #[serde(flatten)]
+    message: Message,
+    /// The `message_id` that the client gave it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    client_id: Option<String>,
 }
 
 impl Frame {
@@ -205,7 +259,11 @@ fn payloads(event: &Event) -> Vec<Payload> {
         EventData::TurnStarted(_) => vec![Payload::TurnStarted { turn_id }],
         EventData::AssistantMsg(assistant) => {
             let message = Message { status: Some(assistant.status), ..assistant.message.clone() };
-            vec![Payload::MessageCompleted { turn_id, message }]
+            vec![Payload::MessageCompleted { turn_id, message, usage: assistant.usage }]
+        }
+        EventData::UserMsg(user) => {
+            let (message, client_id) = (user.message.clone(), user.message_id.clone());
+            vec![Payload::UserMessage { turn_id, message: UserMessage { message, client_id } }]
         }
         EventData::ToolCall(call) if call.started => vec![call_started(call)],
         EventData::ToolStarted(started) => vec![attempt_started(started)],
@@ -217,6 +275,7 @@ fn payloads(event: &Event) -> Vec<Payload> {
             approved: voted.vote.approved,
             args: voted.args.clone(),
         }],
+        EventData::Resolution(resolution) => vec![answered(resolution)],
         EventData::ToolResult(result) => call_ended(result),
         EventData::TurnEnded(ended) => vec![turn_ended(turn_id, ended)],
         EventData::TodosChanged(changed) => {
@@ -233,9 +292,8 @@ fn payloads(event: &Event) -> Vec<Payload> {
         }],
         EventData::PhaseChanged(changed) => vec![Payload::PhaseChanged { phase: changed.phase }],
         EventData::Created(_)
-        | EventData::UserMsg(_)
+        | EventData::Operated(_)
         | EventData::ToolCall(_)
-        | EventData::Resolution(_)
         | EventData::InputRequired(_)
         | EventData::RepairRequested(_)
         | EventData::ContextAdded(_)
@@ -259,12 +317,12 @@ fn payloads(event: &Event) -> Vec<Payload> {
 }
 
 fn turn_ended(turn_id: Option<TurnId>, ended: &TurnEnded) -> Payload {
-    let reason = ended.reason.clone();
+    let (reason, usage) = (ended.reason.clone(), ended.usage);
     match ended.outcome {
-        TurnOutcome::Completed => Payload::TurnCompleted { turn_id },
-        TurnOutcome::Cancelled => Payload::TurnCancelled { turn_id },
-        TurnOutcome::Halted => Payload::TurnHalted { turn_id, reason },
-        TurnOutcome::Failed => Payload::TurnFailed { turn_id, reason },
+        TurnOutcome::Completed => Payload::TurnCompleted { turn_id, usage },
+        TurnOutcome::Cancelled => Payload::TurnCancelled { turn_id, usage },
+        TurnOutcome::Halted => Payload::TurnHalted { turn_id, reason, usage },
+        TurnOutcome::Failed => Payload::TurnFailed { turn_id, reason, usage },
     }
 }
 
@@ -302,6 +360,18 @@ fn suspended(suspension: &Suspension) -> Payload {
         suspension: suspension.suspension,
         expires_at: suspension.expires_at,
         requests: suspension.requests.clone(),
+        answer_schema: suspension.answer_schema.clone(),
+    }
+}
+
+fn answered(resolution: &Resolution) -> Payload {
+    Payload::Answered {
+        call_id: resolution.call_id.clone(),
+        suspension: resolution.suspension,
+        kind: resolution.kind,
+        by: resolution.by.clone(),
+        approved: resolution.approved,
+        reason: resolution.reason.clone(),
     }
 }
 
@@ -346,54 +416,4 @@ fn signal_frame(signal: &Signal) -> Option<Frame> {
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
-mod tests {
-    use abide_conversation::message::Ui;
-    use serde_json::json;
-
-    use super::*;
-
-    fn event(data: EventData) -> Event {
-        Event {
-            seq: Seq::new(7),
-            at: Timestamp::UNIX_EPOCH,
-            turn_id: Some(TurnId::new("turn_1")),
-            data,
-        }
-    }
-
-    #[test]
-    fn of_several_frames_only_the_last_has_the_id() {
-        let ui = Ui { kind: "card".to_owned(), payload: json!({"n": 1}) };
-        let done = ToolResult {
-            call_id: CallId::new("c"),
-            outcome: Outcome::Ok(json!(1)),
-            ui: Some(ui),
-            effective_args: None,
-        };
-        let frames = event_frames(&event(EventData::ToolResult(done)));
-        let payloads: Vec<_> =
-            frames.iter().map(|frame| (json!(frame.payload), frame.id)).collect();
-        let resolved = json!({"event": "tool_call_resolved",
-            "data": {"call_id": "c", "result": {"ok": true, "result": 1}}});
-        let ui_frame = json!({"event": "tool_ui",
-            "data": {"call_id": "c", "kind": "card", "payload": {"n": 1}}});
-        assert_eq!(payloads, [(resolved, None), (ui_frame, Some(Seq::new(7)))]);
-    }
-
-    #[test]
-    fn a_turn_ends_with_the_frame_of_its_outcome() {
-        for (outcome, name) in [
-            (TurnOutcome::Completed, "turn_completed"),
-            (TurnOutcome::Cancelled, "turn_cancelled"),
-            (TurnOutcome::Halted, "turn_halted"),
-            (TurnOutcome::Failed, "turn_failed"),
-        ] {
-            let ended = TurnEnded { outcome, reason: Some("so".to_owned()) };
-            let frames = event_frames(&event(EventData::TurnEnded(ended)));
-            let frame = json!(frames[0].payload);
-            assert_eq!((frames.len(), &frame["event"]), (1, &json!(name)));
-            let has_reason = matches!(outcome, TurnOutcome::Halted | TurnOutcome::Failed);
-            assert_eq!(frame["data"].get("reason").is_some(), has_reason, "{name}");
-        }
-    }
-}
+mod tests;

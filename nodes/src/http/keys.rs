@@ -6,7 +6,7 @@ use std::time::Duration;
 use abide_actors::agent;
 use abide_conversation::Timestamp;
 use abide_conversation::identity::Role;
-use abide_registry::store::{KeyChange, StoredKey};
+use abide_registry::store::{Effect, KeyChange, StoredKey};
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -21,6 +21,7 @@ use super::problem::{Kind, Problem};
 use crate::access::Allowed;
 use crate::access::api_key::NewKey;
 use crate::access::permission::ManageKeys;
+use crate::operations::{Act, key_request};
 
 /// How long a key lives at most, and unless its request says otherwise.
 const MAX_LIFETIME: Duration = Duration::from_secs(365 * 86_400);
@@ -135,10 +136,11 @@ pub(super) async fn create(
         expires_at: later(now, lifetime),
     };
     let expires_at = stored.expires_at;
-    api.store.change_key(KeyChange::Add(stored)).await?;
+    change(&api, &allowed, "key.create", KeyChange::Add(stored)).await?;
     if let Some(old) = replaced {
         let expires_at = old.expires_at.min(later(now, overlap));
-        api.store.change_key(KeyChange::Update(StoredKey { expires_at, ..old })).await?;
+        let old = KeyChange::Update(StoredKey { expires_at, ..old });
+        change(&api, &allowed, "key.expire", old).await?;
     }
     api.access.keys_changed().await;
     let made = KeyMade { id: new.id, key: new.text, name, roles, expires_at };
@@ -174,11 +176,27 @@ pub(super) async fn revoke(
     let missing = || Problem::not_found("key");
     let keys = tenants_keys(&api, &allowed).await?;
     keys.iter().find(|key| key.id == id).ok_or_else(missing)?;
-    if !api.store.change_key(KeyChange::Remove(allowed.scoped(&id))).await? {
+    let removal = KeyChange::Remove(allowed.scoped(&id));
+    if !change(&api, &allowed, "key.revoke", removal).await? {
         return Err(missing());
     }
     api.access.keys_changed().await;
     Ok(StatusCode::NO_CONTENT)
+}
+
+/// Changes a key, with an entry in the operators' audit. Returns whether it was there.
+async fn change(
+    api: &Api,
+    allowed: &Allowed<ManageKeys>,
+    operation: &'static str,
+    change: KeyChange,
+) -> Result<bool, Problem> {
+    let act = Act::of_caller(allowed, operation, change.id().local());
+    let act = match &change {
+        KeyChange::Add(key) | KeyChange::Update(key) => act.with_request(&key_request(key)),
+        KeyChange::Remove(_) => act,
+    };
+    api.operations.carry_out(act, Effect::ChangeKey(change)).await
 }
 
 async fn tenants_keys(api: &Api, allowed: &Allowed<ManageKeys>) -> Result<Vec<StoredKey>, Problem> {

@@ -1,7 +1,8 @@
 //! Messages: sending one, and listing those of a conversation.
 
-use abide_actors::blobs::{TenantBlobs, extract_media};
+use abide_actors::blobs::{TenantBlobs, extract_media, extractable_bytes};
 use abide_actors::expressions::schema::Schema;
+use abide_actors::journal::ResponseScope;
 use abide_actors::request::{IdempotencyKey, Reply, Request, SendRequest};
 use abide_actors::trace::SpanContext;
 use abide_conversation::command::IfBusy;
@@ -22,6 +23,7 @@ use super::extract::{Body, Idempotency, Path, Query};
 use super::openapi::{ConversationPath, IdempotencyKeyHeader, PrincipalHeader};
 use super::problem::Problem;
 use super::transcript::{Cursor, ListedMessage, Transcript};
+use super::wait::{self, TurnReport, WaitQuery};
 use super::{Api, blobs};
 use crate::access::Allowed;
 use crate::access::permission::{Read, Send};
@@ -77,6 +79,24 @@ pub(super) struct Sent {
     seq: Seq,
 }
 
+/// A message that was accepted; after a `wait`, with what its turn has come to.
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+pub(super) enum SendReply {
+    Answered(Box<AnsweredMessage>),
+    Accepted(Sent),
+}
+
+/// What the turn of a message has come to.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct AnsweredMessage {
+    /// The seq of the `user_msg` event.
+    #[schema(value_type = u64)]
+    seq: Seq,
+    #[serde(flatten)]
+    turn: TurnReport,
+}
+
 /// What to do with a message while a turn runs: reject it, queue it, or cancel that turn first.
 #[derive(Clone, Copy, Debug, Default, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
@@ -90,31 +110,39 @@ pub(super) enum BusyPolicy {
 
 /// Sends a message, which starts a turn.
 #[utoipa::path(post, path = "/v1/conversations/{id}/messages", operation_id = "send_message",
-    tag = "messages", params(ConversationPath, IdempotencyKeyHeader, PrincipalHeader),
+    tag = "messages",
+    params(ConversationPath, WaitQuery, IdempotencyKeyHeader, PrincipalHeader),
     request_body(content = NewMessage, examples(
         ("text" = (value = json!({"text": "Write a mail to Ada", "agent": "demo"}))),
         ("blocks" = (value = json!({"content": [{"type": "text", "text": "And this?"}],
             "message_id": "m-17", "if_busy": "queue"}))),
         ("image" = (value = json!({"content": [{"type": "text", "text": "What is this?"},
             {"type": "image", "source": {"type": "url", "url": "https://example.com/cat.png"}}]}))))),
-    responses((status = 202, description = "The message is journalled, and its turn runs or is queued.", body = Sent)))]
+    responses(
+        (status = 202, description = "The message is journalled, and its turn runs or is queued.",
+            body = Sent),
+        (status = 200, description = "With `wait`: the turn of the message has ended, or rests.",
+            body = AnsweredMessage)))]
 pub(super) async fn send(
     allowed: Allowed<Send>,
     State(api): State<Api>,
     Path(id): Path<String>,
+    Query(query): Query<WaitQuery>,
     idempotency: Idempotency,
     body: Body<NewMessage>,
-) -> Result<(StatusCode, Extension<TurnExtension>, Json<Sent>), Problem> {
-    let message = body.value;
+) -> Result<(StatusCode, Extension<TurnExtension>, Json<SendReply>), Problem> {
+    let wait = query.duration()?;
+    let (message, fingerprint) = body.into_parts();
     let id = match message.agent {
         Some(_) => allowed.new_conversation(&id)?,
         None => allowed.conversation(&id)?,
     };
     let mut content = content(message.text, message.content)?;
-    let mut keys = idempotency.keys(&allowed, body.fingerprint);
+    let mut keys = idempotency.keys(&allowed, fingerprint);
     keys.extend(message.message_id.as_deref().map(|id| message_key(id, &content)).transpose()?);
-    blobs::resolve_blobs(&*api.store, &id, &mut content).await?;
     let tenant = id.tenant();
+    admit(&api, &id, &keys, (&content, message.agent.is_some())).await?;
+    blobs::resolve_blobs(&*api.store, &id, &mut content).await?;
     for block in &mut content {
         extract_media(TenantBlobs::new(&*api.store, &tenant), block).await?;
     }
@@ -131,17 +159,45 @@ pub(super) async fn send(
             BusyPolicy::Interrupt => IfBusy::Interrupt,
         },
     });
-    match api.conversations.deliver(&allowed, &id, request, keys).await? {
-        Reply::Sent { conversation_id, turn_id, seq } => {
-            let turn = TurnExtension(SpanContext::of_turn(&id, &turn_id));
-            Ok((
-                StatusCode::ACCEPTED,
-                Extension(turn),
-                Json(Sent { conversation_id, turn_id, seq }),
-            ))
+    let sent = match api.conversations.deliver(&allowed, &id, request, keys).await? {
+        Reply::Sent { conversation_id, turn_id, seq } => Sent { conversation_id, turn_id, seq },
+        other => return Err(unexpected(&other)),
+    };
+    let span = Extension(TurnExtension(SpanContext::of_turn(&id, &sent.turn_id)));
+    Ok(match wait::after(&api, &allowed, &id, sent.seq, wait).await? {
+        Some(turn) => {
+            let answered = Box::new(AnsweredMessage { seq: sent.seq, turn });
+            (StatusCode::OK, span, Json(SendReply::Answered(answered)))
         }
-        other => Err(unexpected(&other)),
+        None => (StatusCode::ACCEPTED, span, Json(SendReply::Accepted(sent))),
+    })
+}
+
+/// Refuses a message for which its tenant has no room. A repeat of one that was accepted gets the
+/// first answer.
+async fn admit(
+    api: &Api,
+    id: &Scoped<ConversationId>,
+    keys: &[IdempotencyKey],
+    (content, may_create): (&[Value], bool),
+) -> Result<(), Problem> {
+    let tenant = id.tenant();
+    let media_bytes: u64 = content.iter().map(extractable_bytes).sum();
+    let admitted = async {
+        api.access.admit_turn(&tenant).await?;
+        if media_bytes > 0 {
+            api.access.admit_blob(&tenant, media_bytes).await?;
+        }
+        if may_create { api.access.admit_conversation(id).await } else { Ok(()) }
+    };
+    let Err(refusal) = admitted.await else { return Ok(()) };
+    let (scope, now) = (ResponseScope::Conversation(id.clone()), api.clock.now());
+    for key in keys {
+        if api.store.stored_response(&scope, &key.key, now).await?.is_some() {
+            return Ok(());
+        }
     }
+    Err(refusal)
 }
 
 /// The blocks of a message that has either text or content.

@@ -1,5 +1,6 @@
 //! The OpenAPI document: the descriptions of the handlers, and what all operations share.
 
+mod any_of;
 mod params;
 mod problems;
 mod tagged;
@@ -14,6 +15,7 @@ use serde_json::{Value, json};
 use utoipa::openapi::{InfoBuilder, License, OpenApi, OpenApiBuilder};
 
 pub(super) use abide_actors::agent::document::{AgentDocument, ToolDocument};
+pub(super) use any_of::any_of;
 pub(super) use params::{
     AgentDecisionPath, AgentPath, BlobPath, CallPath, ConversationPath, DecisionPath,
     IdempotencyKeyHeader, KeyPath, LastEventId, PrincipalHeader,

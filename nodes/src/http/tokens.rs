@@ -12,6 +12,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use jiff::SignedDuration;
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 use utoipa::ToSchema;
 
 use super::Api;
@@ -20,6 +21,7 @@ use super::extract::Body;
 use super::problem::{Kind, Problem};
 use crate::access::permission::MintTokens;
 use crate::access::{Allowed, MAX_TTL, Scope, TokenGrant, TokenTarget, is_subject};
+use crate::operations::Act;
 
 /// The calls of one reply link.
 const MAX_CALLS: usize = 100;
@@ -97,9 +99,21 @@ pub(super) async fn mint(
     if grant.agent.is_some() && !grant.scopes.contains(&Scope::Create) {
         return Err(Problem::field("agent", "is only for a token with the scope create"));
     }
+    let request = json!({"subject": subject, "scope": grant.scopes, "expires_at": expires_at});
+    let act = Act::of_caller(&allowed, "token.mint", target_of(&grant.target));
     let (token, expires_at) =
         api.access.mint(allowed.tenant(), (subject, name), grant, expires_at)?;
+    // Nobody has the token yet.
+    api.operations.record(act.with_request(&request)).await?;
     Ok((StatusCode::CREATED, Json(TokenMinted { token, expires_at })))
+}
+
+/// What a token is for, as the operators' audit has it.
+fn target_of(target: &TokenTarget) -> String {
+    match target {
+        TokenTarget::Conversation { id, .. } | TokenTarget::Calls { id, .. } => id.to_string(),
+        TokenTarget::Prefix(prefix) => format!("{prefix}*"),
+    }
 }
 
 fn required(scope: Option<BTreeSet<Scope>>) -> Result<BTreeSet<Scope>, Problem> {

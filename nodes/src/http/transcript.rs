@@ -19,6 +19,9 @@ use utoipa::ToSchema;
 pub(super) struct ListedMessage {
     #[serde(flatten)]
     message: Message,
+    /// The `message_id` that the client gave it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    client_id: Option<String>,
     /// The turn that the message began, or that it belongs to.
     #[serde(skip_serializing_if = "Option::is_none")]
     turn_id: Option<TurnId>,
@@ -144,8 +147,12 @@ impl Transcript {
 
 /// The message of an event, as clients see it.
 fn listed(event: &Event) -> Option<ListedMessage> {
+    let mut client_id = None;
     let message = match event.data.visible()? {
-        Visible::User(user) => user.message.clone(),
+        Visible::User(user) => {
+            client_id = user.message_id.clone();
+            user.message.clone()
+        }
         Visible::Assistant(assistant) => {
             Message { status: Some(assistant.status), ..assistant.message.clone() }
         }
@@ -161,7 +168,7 @@ fn listed(event: &Event) -> Option<ListedMessage> {
         Visible::Repair(_) | Visible::Added(_) | Visible::Refused(_) => return None,
     };
     let Event { seq, at, turn_id, .. } = event;
-    Some(ListedMessage { message, turn_id: turn_id.clone(), seq: *seq, at: *at })
+    Some(ListedMessage { message, client_id, turn_id: turn_id.clone(), seq: *seq, at: *at })
 }
 
 #[cfg(test)]
@@ -179,7 +186,9 @@ mod tests {
 
     fn question(seq: u64, turn: &str) -> Event {
         let message = json!({"id": format!("q_{turn}"), "role": "user", "content": []});
-        event(seq, turn, "user_msg", json!({"message": message, "principal": "ada"}))
+        let message_id = format!("own_{turn}");
+        let data = json!({"message": message, "principal": "ada", "message_id": message_id});
+        event(seq, turn, "user_msg", data)
     }
 
     fn start(seq: u64, turn: &str) -> Event {
@@ -246,8 +255,9 @@ mod tests {
     }
 
     #[test]
-    fn a_listed_message_has_its_turn_its_seq_and_its_time() {
+    fn a_listed_message_has_its_turn_its_seq_its_time_and_the_clients_id() {
         let listed = json!(listed(&question(3, "t2")).unwrap());
+        assert_eq!(listed["client_id"], "own_t2");
         assert_eq!((&listed["id"], &listed["turn_id"]), (&json!("q_t2"), &json!("t2")));
         assert_eq!(
             (&listed["seq"], &listed["at"]),

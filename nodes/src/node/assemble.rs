@@ -7,6 +7,7 @@ use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
 use abide_actors::clock::Clock;
+use abide_actors::credentials::Credentials;
 use abide_actors::definition::Definition;
 use abide_actors::identity::Incarnation;
 use abide_actors::journal::Holder;
@@ -35,6 +36,7 @@ use crate::config::{AdminAddress, Config};
 use crate::http::body_budget::BodyBudget;
 use crate::http::host::AllowedHosts;
 use crate::http::{self, Api, ApiDeps};
+use crate::operations::Operations;
 use crate::readiness::ReadinessNotes;
 use crate::server::{Listener, UnixSocket};
 use crate::start_error::StartError;
@@ -70,7 +72,8 @@ impl Blueprint {
             if is_shared { Some(listen(config.cluster_listen).await?) } else { None };
         let cluster = cluster_listener.as_ref().map(local_address).transpose()?;
 
-        let catalog = Arc::new(AgentCatalog::new(store.clone(), extensions.clone(), clock.clone()));
+        let catalog = AgentCatalog::new(store.clone(), extensions.clone(), clock.clone());
+        let catalog = Arc::new(catalog.with_tenants(access.tenant_rules()));
         let listeners: Vec<SocketAddr> =
             [Some(public), admin.tcp(), cluster].into_iter().flatten().collect();
         let port_guard = PortGuard::new(&listeners, &config.store);
@@ -85,6 +88,7 @@ impl Blueprint {
         let cookie = cookie.map_err(|error| StartError::Broken(error.to_string()))?;
         let me = Member {
             cookie: cluster.map(|_| cookie.clone()),
+            auth: access.fingerprint(),
             ..member(&config, &*clock, cluster.unwrap_or(public), &listeners)
         };
         let deps = RuntimeDeps {
@@ -105,6 +109,7 @@ impl Blueprint {
         let runtime = begin(deps, cluster_listener, cluster_secrets, cookie).await?;
 
         let view = runtime.conversations.cluster().watch();
+        access.share_quotas(view.clone());
         let _protected_ports = port_guard.follow(view.clone());
         let restore = seed_agents::restore_at_rejoin(
             catalog.clone(),
@@ -115,9 +120,11 @@ impl Blueprint {
         );
         let agent_seeder = AbortOnDropHandle::new(tokio::spawn(restore));
         let metrics_upkeep = metrics.clone().map(telemetry::upkeep);
+        let operations = Operations::new(store.clone(), clock.clone(), config.audit_level);
         let operators_api = Admin {
             conversations: runtime.conversations.clone(),
             store: store.clone(),
+            operations: operations.clone(),
             clock: clock.clone(),
             metrics,
             state: runtime.state.clone(),
@@ -130,6 +137,7 @@ impl Blueprint {
             conversations: CallerConversations::new(runtime.conversations.clone()),
             catalog,
             store,
+            operations,
             hub: runtime.hub.clone(),
             clock,
             workspaces,
@@ -138,6 +146,7 @@ impl Blueprint {
             requests_in_flight: AtomicUsize::new(0),
             bodies: BodyBudget::default(),
             encoding_streams: Arc::new(Semaphore::new(http::events::MAX_ENCODING_STREAMS)),
+            waiting_requests: Arc::new(Semaphore::new(http::wait::MAX_WAITING_REQUESTS)),
             blobs_in_flight: Arc::new(Semaphore::new(http::blobs::MAX_BLOBS_IN_FLIGHT)),
         });
         let public_router = http::router(public_api, &config.allow_origin);
@@ -216,6 +225,7 @@ fn member(
         handshake_version: HANDSHAKE_VERSION,
         live_directory_version: LIVE_DIRECTORY_VERSION,
         cookie: None,
+        auth: None,
         ports: listeners.iter().map(SocketAddr::port).collect(),
         since: clock.now(),
         lease_ms: u64::try_from(config.lease.as_millis()).unwrap_or(u64::MAX),

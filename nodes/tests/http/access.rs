@@ -33,6 +33,11 @@ pub(crate) fn key_line(id: &str, roles: &[&str]) -> Value {
 
 impl GuardedApi {
     pub(crate) async fn start(document: &Value) -> Self {
+        Self::start_with(document, &[]).await
+    }
+
+    /// A node with these flags in addition.
+    pub(crate) async fn start_with(document: &Value, more: &[String]) -> Self {
         let directory = TempDir::new().unwrap();
         let file = directory.path().join("auth.yaml");
         std::fs::write(&file, document.to_string()).unwrap();
@@ -40,6 +45,7 @@ impl GuardedApi {
         let workspaces = directory.path().join("workspaces");
         let flags =
             ["--auth", file.to_str().unwrap(), "--workspaces", workspaces.to_str().unwrap()];
+        let flags: Vec<&str> = flags.into_iter().chain(more.iter().map(String::as_str)).collect();
         let api = Api::start_with(&flags).await;
         Self { api, directory }
     }

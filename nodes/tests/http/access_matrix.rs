@@ -22,7 +22,7 @@ const CALLERS: [(&str, &str); 9] = [
 
 /// What becomes of a request, one letter for each caller: `a`, it is allowed; `f`, it is forbidden;
 /// `n`, the conversation does not exist for the caller.
-const PUBLIC: [(&str, &str); 29] = [
+const PUBLIC: [(&str, &str); 31] = [
     ("list_agents", "aaafaaaaf"),
     ("get_agent", "aaafaaaaf"),
     ("put_agent", "fffffafff"),
@@ -41,6 +41,7 @@ const PUBLIC: [(&str, &str); 29] = [
     ("dispatch_tool", "aannannfn"),
     ("revoke_decision", "aannannfn"),
     ("resolve_call", "aanaannfn"),
+    ("resolve_calls", "aanaannfn"),
     ("fork_conversation", "afnnannfn"),
     ("update_conversation", "afnnannfn"),
     ("delete_conversation", "afnnannfn"),
@@ -51,11 +52,12 @@ const PUBLIC: [(&str, &str); 29] = [
     ("create_key", "ffffffaff"),
     ("revoke_key", "ffffffaff"),
     ("mint_token", "afnfaffff"),
+    ("get_usage", "ffffafaff"),
     ("get_me", "aaaaaaaaa"),
 ];
 
 /// The operations of the operators' API, as their router lists them.
-const ADMIN: [(&str, &str, &str); 17] = [
+const ADMIN: [(&str, &str, &str); 18] = [
     ("GET", "/healthz", "aaaaaaaaa"),
     ("GET", "/readyz", "aaaaaaaaa"),
     ("GET", "/metrics", "ffffffffa"),
@@ -70,6 +72,7 @@ const ADMIN: [(&str, &str, &str); 17] = [
     ("POST", "/admin/actors/{id}/kill", "ffffffffa"),
     ("GET", "/admin/alarms", "ffffffffa"),
     ("GET", "/admin/audit/{id}", "fffffffaf"),
+    ("GET", "/admin/operations", "fffffffaa"),
     ("DELETE", "/admin/blobs/{id}", "ffffffafa"),
     ("POST", "/admin/nodes/{node}/drain", "ffffffffa"),
     ("POST", "/admin/nodes/{node}/declare-dead", "ffffffffa"),
@@ -98,6 +101,7 @@ fn body(operation: &str, caller: &str, id: &str) -> Value {
         "send_message" => json!({"text": "hi", "if_busy": "queue"}),
         "dispatch_tool" => json!({"tool": "nothing", "input": {}}),
         "resolve_call" => json!({"result": 1}),
+        "resolve_calls" => json!({"answers": [{"call_id": "call_1_1", "result": 1}]}),
         "fork_conversation" => json!({}),
         "update_conversation" => json!({"metadata": {"a": 1}}),
         "create_key" => json!({"name": "k", "roles": ["user"]}),

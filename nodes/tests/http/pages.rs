@@ -66,7 +66,8 @@ async fn a_browser_that_has_the_file_is_not_sent_it_again() {
 async fn preflight(api: &Api, origin: &str) -> HeaderMap {
     let request = api.request("OPTIONS", "/v1/conversations/a/messages");
     let request = request.header("Origin", origin).header("Access-Control-Request-Method", "POST");
-    let headers = "content-type,idempotency-key,last-event-id,authorization";
+    let headers = "authorization,content-type,idempotency-key,last-event-id,abide-conversation,\
+        mcp-protocol-version,mcp-method,mcp-name,a2a-version";
     let request = request.header("Access-Control-Request-Headers", headers);
     request.send().await.unwrap().headers().clone()
 }
@@ -79,13 +80,17 @@ async fn a_page_of_an_origin_that_is_allowed_may_do_what_the_own_page_may() {
         assert_eq!(headers["access-control-allow-origin"], origin);
         assert_eq!(headers["access-control-max-age"], "3600");
         assert_eq!(headers["access-control-allow-methods"], "GET,POST,PUT,PATCH,DELETE");
-        let allowed = "content-type,authorization,idempotency-key,last-event-id";
+        let allowed = "authorization,content-type,idempotency-key,last-event-id,abide-conversation,\
+            mcp-protocol-version,mcp-method,mcp-name,a2a-version";
         assert_eq!(headers["access-control-allow-headers"], allowed);
         let say = api.request("POST", "/v1/conversations/a/messages").header("Origin", origin);
         let response = api.send(say.json(&json!({"agent": "demo", "text": ""}))).await;
         response.names("text");
         assert_eq!(response.headers["access-control-allow-origin"], origin);
-        assert_eq!(response.headers["access-control-expose-headers"], "retry-after");
+        assert_eq!(
+            response.headers["access-control-expose-headers"],
+            "abide-conversation,retry-after"
+        );
         assert!(response.headers["vary"].to_str().unwrap().contains("origin"));
         let plain = api.request("POST", "/v1/conversations/a/cancel").header("Origin", origin);
         let refused = api.send(plain).await;

@@ -8,6 +8,7 @@ use std::time::Duration;
 use abide_actors::live::Signal;
 use abide_conversation::{ConversationId, Scoped};
 use tokio::sync::{mpsc, oneshot};
+use tokio::time::{Instant, timeout_at};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::Hub;
@@ -23,6 +24,10 @@ const MAX_BATCH: usize = 256;
 /// The bytes of events, and of children's calls, in one call. Listeners read what is beyond them from
 /// the store.
 const MAX_EVENT_BYTES: usize = 512 << 10;
+/// How long a message waits that only ends a registration in the directory: until then it travels
+/// with others. A turn at one node of two makes four calls to the other, of 0.1 ms and more each, and
+/// one of them would only say that nobody listens any more.
+const END_DELAY: Duration = Duration::from_secs(1);
 /// How many subscriptions travel in one call.
 const MAX_SUBSCRIPTIONS: usize = 5_000;
 /// The delay before everything is sent anew after a failure.
@@ -46,6 +51,24 @@ pub(super) enum Outgoing {
     Anew,
     /// Completes when the other node has received all messages before it, and its answers are known.
     Barrier(oneshot::Sender<()>),
+}
+
+impl Outgoing {
+    /// Whether nothing is lost if the message arrives late: a directory that knows a process for too
+    /// long names it to others, who then hear from it that it does not listen.
+    fn may_wait(&self) -> bool {
+        match self {
+            Self::UnregisterListener(_) | Self::UnregisterPublisher(_) => true,
+            Self::Listen(_)
+            | Self::Unlisten(_)
+            | Self::Signal(..)
+            | Self::RegisterListener(_)
+            | Self::RegisterPublisher(_)
+            | Self::Publisher(..)
+            | Self::Anew
+            | Self::Barrier(_) => false,
+        }
+    }
 }
 
 /// The messages that wait for one node.
@@ -120,8 +143,11 @@ async fn send(
     let mut rest = Snapshot::default();
     loop {
         let mut batch = Vec::new();
-        if !anew && rest.is_empty() && messages.recv_many(&mut batch, MAX_BATCH).await == 0 {
-            return;
+        if !anew && rest.is_empty() {
+            batch = next_batch(&mut messages).await;
+            if batch.is_empty() {
+                return;
+            }
         }
         let is_forgotten = batch.iter().any(|message| matches!(message, Outgoing::Anew));
         if overflowed.swap(false, Ordering::Relaxed) || anew || is_forgotten {
@@ -155,6 +181,21 @@ async fn send(
             }
         }
     }
+}
+
+/// The messages of the next call, as soon as one of them may not wait. Empty if none will come.
+pub(super) async fn next_batch(messages: &mut mpsc::Receiver<Outgoing>) -> Vec<Outgoing> {
+    let mut batch = Vec::new();
+    messages.recv_many(&mut batch, MAX_BATCH).await;
+    let wait_until = Instant::now() + END_DELAY;
+    while batch.len() < MAX_BATCH && batch.iter().all(Outgoing::may_wait) {
+        let more = messages.recv_many(&mut batch, MAX_BATCH);
+        match timeout_at(wait_until, more).await {
+            Ok(1..) => {}
+            Ok(0) | Err(_) => break,
+        }
+    }
+    batch
 }
 
 /// What a node is told that knows nothing.

@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use abide_actors::clock::Clock;
-use abide_actors::identity::Incarnation;
-use abide_actors::journal::StoreError;
+use abide_actors::credentials::Credentials;
+use abide_actors::identity::{Incarnation, NodeName};
+use abide_actors::journal::{Holder, StoreError};
 use abide_actors::node_lease::NodeLease;
 use abide_conversation::Timestamp;
 use ractor::ActorRef;
@@ -17,6 +18,7 @@ use super::{Membership, MembershipStatus};
 use crate::cluster_view::ClusterView;
 use crate::host::{HostMsg, LiveTable};
 use crate::member::{LinkStates, Member, MemberState, ObservedMember};
+use crate::partition::ShareCache;
 
 /// The shortest time between two renewals that are requested because the view is out of date: many
 /// tasks may request one at once.
@@ -34,8 +36,10 @@ pub struct Heartbeat {
     pub membership: Arc<dyn Membership>,
     pub lease: Arc<NodeLease>,
     pub clock: Arc<dyn Clock>,
+    pub credentials: Arc<dyn Credentials>,
     pub on_time: OnStoreTime,
     pub tracker: LeaseTracker,
+    pub shares: ShareCache,
     /// The other members, for the mesh that connects to them.
     pub members: watch::Sender<Vec<Member>>,
     pub view: watch::Sender<Arc<ClusterView>>,
@@ -73,6 +77,7 @@ impl Heartbeat {
             self.declare_suspects_dead(&links).await;
             self.tracker.me.state = *inputs.state.borrow_and_update();
             self.tracker.me.live_actors = inputs.table.len();
+            self.tracker.me.auth = self.credentials.fingerprint();
             match self.renew(&inputs, links).await {
                 Ok(()) if failures == 0 => {}
                 Ok(()) => {
@@ -172,11 +177,11 @@ impl Heartbeat {
     }
 
     /// Lets the present incarnation start and place nothing more.
-    fn step_down(&self, links: &LinkStates) {
+    fn step_down(&mut self, links: &LinkStates) {
         self.lease.renew(self.tracker.me.holder.clone(), Instant::now());
         let me = self.tracker.me.holder.clone();
         let others = self.tracker.others(&self.view.borrow());
-        self.view.send_replace(Arc::new(ClusterView::new(me, others, links.clone())));
+        self.publish_view(me, others, links.clone());
     }
 
     async fn in_time<T>(
@@ -190,7 +195,7 @@ impl Heartbeat {
     }
 
     /// Extends the lease and publishes members and view. Returns whether the lease had lapsed.
-    fn learn(&self, requested: Instant, status: MembershipStatus, links: LinkStates) -> bool {
+    fn learn(&mut self, requested: Instant, status: MembershipStatus, links: LinkStates) -> bool {
         let MembershipStatus::Alive { now, members } = status else { return false };
         let me = self.tracker.me.holder.clone();
         let lapsed = self.lease.renew(me.clone(), self.tracker.valid_until(requested));
@@ -208,8 +213,14 @@ impl Heartbeat {
             }
             differs
         });
-        self.view.send_replace(Arc::new(ClusterView::new(me, members, links)));
+        self.publish_view(me, members, links);
         lapsed
+    }
+
+    fn publish_view(&mut self, me: Holder, members: Vec<ObservedMember>, links: LinkStates) {
+        let share = |me: &NodeName, members: &[&NodeName]| self.shares.share(me, members);
+        let view = ClusterView::with_partitions(me, members, links, share);
+        self.view.send_replace(Arc::new(view));
     }
 }
 

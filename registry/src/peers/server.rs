@@ -82,6 +82,9 @@ impl NodeEventSubscription for Sessions {
     fn node_session_authenticated(&self, _: NodeServerSessionInformation) {}
 
     fn node_session_ready(&self, session: NodeServerSessionInformation) {
+        // A session is told of the birth and death of each actor here, because it might be remotable.
+        // None is: the host has been announced. A conversation would cost two messages for each node.
+        ractor::registry::pid_registry::demonitor(session.actor.get_id());
         let (label, node) = (session.peer_addr, session.node_id);
         // Without a receiver the process is ending.
         let _ = self.0.send(LinkEvent::Ready { label, node });
@@ -89,5 +92,89 @@ impl NodeEventSubscription for Sessions {
 
     fn node_session_disconnected(&self, session: NodeServerSessionInformation) {
         let _ = self.0.send(LinkEvent::Ended { label: session.peer_addr });
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use ractor::registry::PidLifecycleEvent;
+    use ractor::{ActorProcessingErr, SupervisionEvent};
+    use ractor_cluster::NodeSessionMessage;
+    use tokio::sync::mpsc;
+
+    use super::*;
+
+    /// Stands for a session: reports the births of which it is told.
+    struct Witness(mpsc::UnboundedSender<ActorId>);
+
+    impl Actor for Witness {
+        type Msg = NodeSessionMessage;
+        type State = ();
+        type Arguments = ();
+
+        async fn pre_start(
+            &self,
+            _: ActorRef<Self::Msg>,
+            (): (),
+        ) -> Result<(), ActorProcessingErr> {
+            Ok(())
+        }
+
+        async fn handle(
+            &self,
+            _: ActorRef<Self::Msg>,
+            message: Self::Msg,
+            (): &mut (),
+        ) -> Result<(), ActorProcessingErr> {
+            match message {
+                NodeSessionMessage::GetReadyState(reply) => Ok(reply.send(true)?),
+                _ => Ok(()),
+            }
+        }
+
+        async fn handle_supervisor_evt(
+            &self,
+            _: ActorRef<Self::Msg>,
+            event: SupervisionEvent,
+            (): &mut (),
+        ) -> Result<(), ActorProcessingErr> {
+            match event {
+                SupervisionEvent::PidLifecycleEvent(PidLifecycleEvent::Spawn(actor)) => {
+                    Ok(self.0.send(actor.get_id())?)
+                }
+                _ => Ok(()),
+            }
+        }
+    }
+
+    async fn spawn_actor() -> ActorId {
+        let (actor, _) =
+            Actor::spawn(None, Witness(mpsc::unbounded_channel().0), ()).await.unwrap();
+        actor.get_id()
+    }
+
+    #[tokio::test]
+    async fn a_ready_session_is_not_told_of_the_actors_that_start() {
+        let (told, mut births) = mpsc::unbounded_channel();
+        let (session, _) = Actor::spawn(None, Witness(told), ()).await.unwrap();
+        // As ractor_cluster does with each session.
+        ractor::registry::pid_registry::monitor(session.get_cell());
+        let before = spawn_actor().await;
+        while births.recv().await.unwrap() != before {}
+        let (events, mut links) = mpsc::unbounded_channel();
+        Sessions(events).node_session_ready(NodeServerSessionInformation {
+            actor: session.clone(),
+            peer_name: None,
+            is_server: true,
+            node_id: 1,
+            peer_addr: "peer".to_owned(),
+        });
+        assert!(matches!(links.recv().await, Some(LinkEvent::Ready { .. })));
+        let after = spawn_actor().await;
+        // What a session is told, it handles before its messages.
+        session.call(NodeSessionMessage::GetReadyState, None).await.unwrap();
+        let told: Vec<_> = std::iter::from_fn(|| births.try_recv().ok()).collect();
+        assert!(!told.contains(&after), "{told:?}");
     }
 }

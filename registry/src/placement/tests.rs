@@ -26,6 +26,7 @@ fn member(node: &str, live_actors: usize) -> Member {
         handshake_version: 1,
         live_directory_version: 1,
         cookie: None,
+        auth: None,
         ports: Vec::new(),
         since: Timestamp::UNIX_EPOCH,
         lease_ms: 5_000,

@@ -3,8 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use abide_actors::access::{Access, AccessError};
 use abide_actors::clock::Clock;
-use abide_actors::request::{DeliveryOutcome, Request, RequestContext};
+use abide_actors::credentials::Credentials;
+use abide_actors::request::{DeliveryOutcome, Request, RequestContext, RequestError};
 use tokio::sync::{mpsc, watch};
 use tokio::time::timeout;
 
@@ -24,6 +26,7 @@ pub struct RpcServer {
     pub conversations: ConversationRouter,
     pub hub: Hub,
     pub clock: Arc<dyn Clock>,
+    pub credentials: Arc<dyn Credentials>,
     /// What this node takes on; another node may have it drain.
     pub state: Arc<watch::Sender<MemberState>>,
 }
@@ -92,6 +95,10 @@ impl RpcServer {
             tracing::warn!(conversation = %id, "request of another tenant's caller refused");
             return Deliver::encode(Err(error.into()));
         }
+        if let Err(error) = self.check_admitted(&access).await {
+            tracing::warn!(conversation = %id, %error, "request refused: the nodes' auth files differ");
+            return Deliver::encode(Err(error));
+        }
         let context = RequestContext { access, idempotency_keys };
         let router = &self.conversations;
         if *request == Request::Delete && router.quarantined_here(&id).await.is_some() {
@@ -107,6 +114,16 @@ impl RpcServer {
             Ok(DeliveryOutcome::Done(reply)) => Deliver::encode(Ok(reply)),
             Ok(DeliveryOutcome::Failed(error)) | Err(error) => Deliver::encode(Err(error)),
             Ok(DeliveryOutcome::NotTaken(..)) => CallOutcome::NotHere,
+        }
+    }
+
+    /// Judges a caller by this node's rules, too, which may be stricter than those of the other node.
+    async fn check_admitted(&self, access: &Access) -> Result<(), RequestError> {
+        let Some(identity) = access.identity() else { return Ok(()) };
+        match self.credentials.admits(identity).await {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(AccessError::Hidden.into()),
+            Err(error) => Err(RequestError::Unavailable(error.to_string())),
         }
     }
 

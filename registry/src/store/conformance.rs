@@ -8,7 +8,9 @@ mod claims;
 mod fixtures;
 mod indexes;
 mod journal;
+mod operations;
 mod tenants;
+mod usage;
 
 pub(super) use access::*;
 pub(super) use agents::*;
@@ -18,7 +20,9 @@ pub(super) use claims::*;
 pub(super) use fixtures::*;
 pub(super) use indexes::*;
 pub(super) use journal::*;
+pub(super) use operations::*;
 pub(super) use tenants::*;
+pub(super) use usage::*;
 
 /// Runs the suite, a test for each promise, against the store that the expression creates: a pair
 /// of a value that keeps the store alive and an `Arc<dyn Store>`. The form `as one` is for servers
@@ -91,11 +95,22 @@ macro_rules! conformance {
             an_entry_of_the_audit_expires,
             the_audit_keeps_the_newest_of_many,
             the_audit_is_deleted_with_its_conversation,
+            an_operation_is_in_the_chain_of_its_tenant_and_of_the_cluster,
+            an_operation_has_its_effect_and_one_entry,
+            an_operation_on_nothing_has_no_effect_and_no_entry,
+            operations_at_once_do_not_fork_a_chain,
+            a_chain_keeps_the_newest_of_many_operations,
             a_tenant_sees_what_it_would_see_alone,
             alarms_and_active_marks_name_the_tenant,
             a_page_of_one_tenant_has_nothing_of_others,
             a_cursor_of_another_tenant_is_refused,
             a_tenant_may_have_any_name,
+            usage_is_added_up_by_day_agent_and_owner,
+            a_repeated_or_refused_commit_counts_once,
+            usage_outlives_its_conversation,
+            a_day_has_room_for_a_bounded_number_of_owners,
+            a_tenants_usage_and_counts_are_its_own,
+            deletions_give_conversations_and_bytes_back,
         }
     };
     (@these (one $name:ident $servers:expr) $($promise:ident),+ $(,)?) => {

@@ -13,12 +13,14 @@ mod blobs;
 mod disk;
 mod encode;
 mod failure;
+mod operations;
 mod read;
 mod state;
 mod store_dir;
 mod tables;
 #[cfg(test)]
 mod tests;
+mod usage;
 mod write;
 mod writer;
 

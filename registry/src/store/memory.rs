@@ -2,7 +2,9 @@
 
 mod audit;
 mod blobs;
+mod operations;
 mod tables;
+mod usage;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -307,12 +309,7 @@ impl Store for Memory {
         name: &Scoped<AgentName>,
         response: Option<StoredResponse>,
     ) -> Result<bool, StoreError> {
-        let mut tables = self.tables();
-        if let Some(response) = response {
-            tables.keep(&ResponseScope::Agent(name.clone()), response);
-        }
-        tables.decisions.retain(|(agent, _), _| agent != name);
-        Ok(tables.newest.remove(name).is_some())
+        Ok(self.tables().delete_agent(name, response))
     }
 
     async fn set_decision(
@@ -321,12 +318,7 @@ impl Store for Memory {
         id: &DecisionId,
         decision: Option<&RememberedDecision>,
     ) -> Result<bool, StoreError> {
-        let (key, decisions) = ((agent.clone(), id.clone()), &mut self.tables().decisions);
-        let before = match decision {
-            Some(decision) => decisions.insert(key, decision.clone()),
-            None => decisions.remove(&key),
-        };
-        Ok(before.is_some())
+        Ok(self.tables().set_decision(agent, id, decision))
     }
 
     async fn decisions(
@@ -339,21 +331,7 @@ impl Store for Memory {
     }
 
     async fn change_key(&self, change: KeyChange) -> Result<bool, StoreError> {
-        let tables = &mut *self.tables();
-        let id = change.id();
-        let was_there = tables.keys.contains_key(&id);
-        match change {
-            KeyChange::Update(_) if !was_there => return Ok(false),
-            KeyChange::Add(key) | KeyChange::Update(key) => {
-                tables.keys.insert(id, key);
-            }
-            KeyChange::Remove(_) => {
-                tables.keys.remove(&id);
-                tables.keys_used.remove(&id);
-            }
-        }
-        tables.keys_version += 1;
-        Ok(was_there)
+        Ok(self.tables().change_key(change))
     }
 
     async fn keys(&self, known: Option<u64>) -> Result<Option<KeyList>, StoreError> {

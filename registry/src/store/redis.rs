@@ -1,5 +1,6 @@
 //! The store of a cluster, in Redis: one server, a Redis cluster, or servers behind sentinels.
 
+mod administration;
 mod api_keys;
 mod audit;
 mod blobs;
@@ -18,6 +19,7 @@ mod keys;
 mod members;
 mod open_suspensions;
 mod opening;
+mod operations;
 mod pager;
 mod script;
 mod scripts;
@@ -29,16 +31,18 @@ mod tests;
 #[doc(hidden)]
 pub mod transport;
 mod url;
+mod usage;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use tokio::sync::Semaphore;
+use tokio::sync::{Mutex, Semaphore};
 use tokio::task::JoinSet;
 
 use self::connection::{Connection, Servers};
 use self::durability_watch::DurabilityWatch;
 use self::execute::LARGE_TIMEOUT;
+use self::members::KnownMembers;
 use self::opening::OpenedStore;
 use self::transport::Dial;
 use self::url::Kind;
@@ -77,12 +81,15 @@ pub struct Redis {
     confirmed: Vec<Connection>,
     /// For the node's own membership, if it waits for replicas: nothing may hold up a renewal.
     membership: Connection,
+    known_members: std::sync::Mutex<Arc<KnownMembers>>,
     /// For megabytes, which would hold up everything behind them.
     large: Connection,
     large_transfers: Semaphore,
     /// For what follows the first page of a journal.
     pages: Connection,
     page_transfers: Semaphore,
+    /// Entries of the operators' audit are written one at a time: two would only conflict.
+    operating: Mutex<()>,
     next_durable: AtomicUsize,
     next_confirmed: AtomicUsize,
     replicas: Option<usize>,
@@ -138,10 +145,12 @@ impl Redis {
             durable: (0..number(DURABLE_CONNECTIONS)).map(|_| writing()).collect(),
             confirmed: (0..number(CONFIRMED_CONNECTIONS)).map(|_| reading()).collect(),
             membership: reading(),
+            known_members: Default::default(),
             large: writing().with_timeout(LARGE_TIMEOUT),
             large_transfers: Semaphore::new(MAX_LARGE_TRANSFERS),
             pages: reading(),
             page_transfers: Semaphore::new(MAX_PAGE_TRANSFERS),
+            operating: Mutex::new(()),
             next_durable: AtomicUsize::new(0),
             next_confirmed: AtomicUsize::new(0),
             replicas,

@@ -6,7 +6,7 @@ use std::time::Duration;
 use abide_actors::identity::NodeName;
 use abide_actors::request::{FailCallRequest, Reply, Request, RequestError};
 use abide_conversation::command::IfBusy;
-use abide_conversation::event::{EventData, TurnOutcome};
+use abide_conversation::event::{EventData, Operated, TurnOutcome};
 use abide_conversation::{CallId, ConversationId, Principal, Rejection, Scoped};
 use abide_registry::router::MoveError;
 use futures::future::join_all;
@@ -31,7 +31,13 @@ fn id(id: &str) -> Scoped<ConversationId> {
 
 fn fail(call: &str) -> Request {
     let (call, by) = (CallId::new(call), Principal::new("operator"));
-    Request::FailCall(FailCallRequest { call, by, error: "given up".to_owned() })
+    Request::FailCall(FailCallRequest {
+        call,
+        by,
+        identity: None,
+        reason: None,
+        error: "given up".to_owned(),
+    })
 }
 
 fn suspended(data: &EventData) -> bool {
@@ -130,6 +136,35 @@ async fn an_open_call_is_failed_live_or_passivated_from_any_node() {
         cluster.release_all();
         cluster.node(1).check("x").await;
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_an_operator_does_is_journalled_from_any_node_and_disturbs_nothing() {
+    let cluster = TestCluster::new(2, HOLD_AGENT).await;
+    cluster.node(0).send("x", "go").await.unwrap();
+    cluster.node(0).wait_for_holds(1).await;
+    let operated = |verb: &str| Operated {
+        by: Principal::new("operator"),
+        identity: None,
+        verb: verb.to_owned(),
+        reason: None,
+    };
+    for (number, verb) in ["retry", "kill"].into_iter().enumerate() {
+        let operate = Request::Operate(operated(verb));
+        assert_eq!(cluster.node(number).deliver("x", operate).await, Ok(Reply::Noted));
+    }
+    cluster.release_all();
+    assert_eq!(cluster.node(1).turn_end("x", 1).await, COMPLETED);
+    assert_eq!(cluster.run_count("x", "c"), 1);
+    let journal = cluster.node(1).journal("x").await;
+    let found = journal.iter().filter_map(|event| match &event.data {
+        EventData::Operated(operated) => Some(operated.clone()),
+        _ => None,
+    });
+    assert_eq!(found.collect::<Vec<_>>(), ["retry", "kill"].map(operated));
+    cluster.node(1).check("x").await;
+    let nobody = cluster.node(0).deliver("y", Request::Operate(operated("kill"))).await;
+    assert_eq!(nobody, Err(RequestError::Rejected(Rejection::NotFound)));
 }
 
 #[tokio::test(start_paused = true)]

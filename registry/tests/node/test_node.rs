@@ -185,6 +185,7 @@ impl TestNode {
                 handshake_version: abide_registry::protocol::HANDSHAKE_VERSION,
                 live_directory_version: abide_registry::protocol::LIVE_DIRECTORY_VERSION,
                 cookie: None,
+                auth: None,
                 ports: Vec::new(),
                 since: clock.now(),
                 lease_ms: u64::try_from(LEASE.as_millis()).unwrap(),

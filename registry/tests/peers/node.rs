@@ -235,6 +235,7 @@ fn member((node, process, address): PeerAddress) -> Member {
         handshake_version: abide_registry::protocol::HANDSHAKE_VERSION,
         live_directory_version: abide_registry::protocol::LIVE_DIRECTORY_VERSION,
         cookie: None,
+        auth: None,
         ports: Vec::new(),
         since: abide_conversation::Timestamp::default(),
         lease_ms: 5_000,

@@ -219,8 +219,13 @@ fn call(tool: &str, gated: bool, once: bool) -> PlannedCall {
     let plan = CallPlan::Execute {
         kind: CallKind::Server { on_interrupt, child: None, lane: None },
         intent: Intent::Action,
-        gate: gated.then(|| ApprovalQuestion { message: "May it?".to_owned(), policy: None }),
+        gate: gated.then(|| ApprovalQuestion {
+            message: "May it?".to_owned(),
+            policy: None,
+            answer_schema: None,
+        }),
         message: String::new(),
+        answer_schema: None,
         timeout_ms: ANSWER_MS,
     };
     let verdict = Some(verdict(if gated { Decision::Ask } else { Decision::Allow }));

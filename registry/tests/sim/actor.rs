@@ -14,6 +14,7 @@ use abide_actors::journal::{
     Claim, ClaimedConversation, ClosedSuspension, Commit, ConversationSummary, Holder, StoreError,
     StoredResponse,
 };
+use abide_actors::usage_counts::UsageCounts;
 use abide_conversation::command::Create;
 use abide_conversation::event::{Event, EventData};
 use abide_conversation::fork::Fork;
@@ -422,6 +423,7 @@ pub fn compose(
     response: Option<StoredResponse>,
     cached_seq: Seq,
 ) -> Commit {
+    let usage = UsageCounts::of(&events).filter(|_| before.forking.is_none());
     let (before, after) = (before.pending_calls(), next.pending_calls());
     let among = |all: &[PendingCall], one: &PendingCall| {
         all.iter().any(|it| (&it.call_id, it.suspension) == (&one.call_id, one.suspension))
@@ -443,6 +445,7 @@ pub fn compose(
     };
     let cache = next.seq.since(cached_seq) >= CACHE_EVERY;
     Commit {
+        usage,
         events: events.into(),
         summary,
         opened: after.iter().filter(|it| !among(&before, it)).cloned().collect(),

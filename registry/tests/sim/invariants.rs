@@ -12,6 +12,7 @@ use abide_registry::partition::PartitionSet;
 use crate::partition_cache::partitions_of;
 use crate::reads;
 use crate::schedule::stored_state;
+use crate::usage;
 use crate::world::World;
 
 /// Whether nothing is left to do: there is no turn, no alarm and no active conversation, and the
@@ -87,6 +88,7 @@ pub fn promises(world: &World) -> Option<String> {
         return Some(format!("{blob}: acknowledged and lost"));
     }
     check_families(world, &journals);
+    usage::check(world, &journals);
     reads::check(world);
     let mut checked = journals.iter();
     checked

@@ -46,6 +46,7 @@ mod schedule;
 mod server_faults;
 mod store;
 mod tasks;
+mod usage;
 mod world;
 
 use std::ops::Range;
@@ -235,6 +236,11 @@ fn a_full_server_that_refuses_deletions_is_noticed() {
 #[test]
 fn a_claim_that_counts_no_deaths_is_noticed() {
     is_noticed(Mutation::ForgetsDeaths);
+}
+
+#[test]
+fn a_commit_that_counts_twice_is_noticed() {
+    is_noticed(Mutation::CountsTwice);
 }
 
 #[test]

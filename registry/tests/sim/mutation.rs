@@ -6,7 +6,7 @@ use crate::redis::Patches;
 const HELD_BY_ANOTHER: &str = "if held[1] and not (held[1] == dead_node and held[2] == \
                                dead_incarnation) then return {held[1], held[2], held[3]} end";
 /// How long a member has been silent.
-const SILENCE: &str = "return math.max(0, now - last_seen(name))";
+const SILENCE: &str = "return math.max(0, now - (seen[name] or now))";
 
 /// A rule that the simulated world breaks. The product's code stays the same, but for pieces of its
 /// scripts.
@@ -51,6 +51,8 @@ pub enum Mutation {
     FullRefusesDelete,
     /// Claims do not count the deaths of the holders before.
     ForgetsDeaths,
+    /// A commit counts what it used twice.
+    CountsTwice,
 }
 
 impl Mutation {
@@ -75,6 +77,7 @@ impl Mutation {
             Mutation::ChildrenOutliveParents => "outlives its parent",
             Mutation::FullRefusesDelete => "a full server refuses delete",
             Mutation::ForgetsDeaths => "ends more than 5 processes",
+            Mutation::CountsTwice => "the usage differs from the journals",
         }
     }
 
@@ -103,6 +106,9 @@ impl Mutation {
             ],
             Mutation::AppendIgnoresNonce => {
                 &[("append", "if row[5] == nonce then", "if false then")]
+            }
+            Mutation::CountsTwice => {
+                &[("append", "count(KEYS[key], at)", "count(KEYS[key], at) count(KEYS[key], at)")]
             }
             Mutation::FullRefusesDelete => &[("delete", "#!lua flags=allow-oom", "#!lua")],
             Mutation::ForgetsDeaths => {

@@ -123,6 +123,7 @@ impl Node {
             handshake_version: abide_registry::protocol::HANDSHAKE_VERSION,
             live_directory_version: abide_registry::protocol::LIVE_DIRECTORY_VERSION,
             cookie: None,
+            auth: None,
             ports: Vec::new(),
             since: Timestamp::UNIX_EPOCH,
             lease_ms: LEASE_MS,

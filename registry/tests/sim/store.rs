@@ -19,8 +19,8 @@ use abide_conversation::{
 };
 use abide_registry::membership::{Member, Membership, MembershipStatus};
 use abide_registry::partition::{Partition, PartitionSet};
-use abide_registry::store::Store as _;
 use abide_registry::store::redis::{Durability, Redis};
+use abide_registry::store::{Store as _, TenantCounts as _, UsagePage, UsageQuery};
 use futures::FutureExt;
 
 use crate::executor::ProcessId;
@@ -227,6 +227,11 @@ impl Store {
     pub fn active(&self) -> Result<Vec<HeldConversation>, StoreError> {
         let page = complete_now(self.oracle.active(&self.used(&PartitionSet::all()), None, ALL));
         page.map(|page| page.items).map_err(|refused| StoreError::Unavailable(refused.to_string()))
+    }
+
+    /// What a tenant has used, on these days and in all.
+    pub fn usage(&self, query: &UsageQuery) -> UsagePage {
+        complete_now(self.oracle.usage(query)).unwrap()
     }
 
     /// All conversations that were ever written.

@@ -71,7 +71,7 @@ mod tests {
     #[test]
     fn a_gap_is_seen_at_the_end_too() {
         let mut evidence = evidence();
-        evidence.streams[0].1.remove(2);
+        evidence.streams[0].1.remove(3);
         expect(check, &evidence, "id 7 was never received");
         evidence.streams[0].1.pop();
         expect(check, &evidence, "id 16 was never received");
@@ -81,10 +81,10 @@ mod tests {
     #[test]
     fn a_frame_that_comes_twice_or_late_is_seen() {
         let mut evidence = evidence();
-        let again = evidence.streams[0].1[2].clone();
-        evidence.streams[0].1.insert(3, again);
+        let again = evidence.streams[0].1[3].clone();
+        evidence.streams[0].1.insert(4, again);
         expect(check, &evidence, "id 7 comes after 7");
-        evidence.streams[0].1.swap(0, 1);
+        evidence.streams[0].1.swap(1, 2);
         expect(check, &evidence, "id 3 comes after 6");
     }
 

@@ -14,6 +14,7 @@ use abide_actors::identity::{Incarnation, NodeName};
 use abide_actors::journal::{
     Claim, ClosedSuspension, Commit, ConversationSummary, Holder, StoreError,
 };
+use abide_actors::usage_counts::UsageCounts;
 use abide_conversation::{ConversationId, Event, Scoped, State, replay, wanted};
 use abide_registry::store::Store;
 use axum::body::{Body, Bytes};
@@ -144,6 +145,7 @@ pub(super) fn commits() -> Result<Vec<Commit>, LoadError> {
                 })
                 .collect(),
             opened: after.into_iter().filter(|_| before.is_empty()).collect(),
+            usage: UsageCounts::of(&current),
             ..Commit::new(current.into(), summary)
         });
         remaining = rest;

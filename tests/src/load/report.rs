@@ -97,10 +97,8 @@ impl Report {
         row("turns/s", &|it| {
             format!("{:.0}", f64::from(it.turns.count) / it.turns.took.as_secs_f64())
         });
-        row("nodes' processor time a turn", &|it| {
-            let cpu_time = it.turns.cpu_time.unwrap_or_default();
-            format!("{:.2} ms", mean_ms(cpu_time, it.turns.count))
-        });
+        row("nodes' processor time a turn", &|it| cpu_time(&it.turns));
+        row("— of one node with as many clients as each", &|it| cpu_time(&it.alone));
         row("resolution → turn end, p50 / p99", &|it| both(&it.turns.ended));
         row("five killed at once → all that wait are resolved", &|it| {
             it.resolved_after.map_or("not measured".to_owned(), ms)
@@ -309,6 +307,11 @@ pub(super) fn quantile_ms(sorted: &[Duration], percent: usize) -> f64 {
 fn quantile(sorted: &[Duration], percent: usize) -> Duration {
     let rank = (sorted.len() * percent).div_ceil(100).max(1);
     sorted.get(rank - 1).copied().unwrap_or_default()
+}
+
+/// The nodes' processor time for each turn.
+fn cpu_time(turns: &Turns) -> String {
+    format!("{:.2} ms", mean_ms(turns.cpu_time.unwrap_or_default(), turns.count))
 }
 
 fn mean_ms(all: Duration, of: u32) -> f64 {

@@ -24,6 +24,9 @@ pub(super) struct ScaleMeasurement {
     pub(super) idle: Idle,
     pub(super) resident_kb: u64,
     pub(super) turns: Turns,
+    /// One node with as many clients as each node of the cluster has: a node with few clients does
+    /// little at once, which makes its turns dear however many nodes there are.
+    pub(super) alone: Turns,
     /// From the kill until all that wait were resolved at the nodes that are left.
     pub(super) resolved_after: Option<Duration>,
 }
@@ -32,13 +35,25 @@ pub(super) struct ScaleMeasurement {
 pub(super) async fn run(load: &Load, dir: &Path) -> Result<Report, LoadError> {
     let mut measured = Vec::new();
     for nodes in CLUSTER_SIZES {
+        let alone = alone(load, nodes, &dir.join(format!("alone-{nodes}"))).await?;
         let load = Load { nodes: Some(nodes), ..load.clone() };
-        measured.push(measure(&load, nodes, &dir.join(nodes.to_string())).await?);
+        measured.push(measure(&load, alone, &dir.join(nodes.to_string())).await?);
     }
     Ok(Report::of_scale(load, &measured))
 }
 
-async fn measure(load: &Load, nodes: u32, dir: &Path) -> Result<ScaleMeasurement, LoadError> {
+/// The turns of one node with the clients that each of N nodes has.
+async fn alone(load: &Load, nodes: u32, dir: &Path) -> Result<Turns, LoadError> {
+    let concurrency = load.concurrency.div_ceil(nodes);
+    let load = Load { nodes: Some(1), concurrency, ..load.clone() };
+    let group = NodeGroup::start(&load, dir, PASSIVATE_AFTER, None).await?;
+    let turns = Turns::run(&load, &group.nodes, Some(&group.redis), "alone").await?;
+    group.stop().await?;
+    Ok(turns)
+}
+
+async fn measure(load: &Load, alone: Turns, dir: &Path) -> Result<ScaleMeasurement, LoadError> {
+    let nodes = load.nodes.unwrap_or(1);
     let mut group = NodeGroup::start(load, dir, PASSIVATE_AFTER, None).await?;
     group.wait_until_connected().await?;
     let idle = group.idle().await?;
@@ -50,7 +65,7 @@ async fn measure(load: &Load, nodes: u32, dir: &Path) -> Result<ScaleMeasurement
         None
     };
     group.stop().await?;
-    Ok(ScaleMeasurement { nodes, idle, resident_kb, turns, resolved_after })
+    Ok(ScaleMeasurement { nodes, idle, resident_kb, turns, alone, resolved_after })
 }
 
 /// Kills nodes while conversations wait on all of them, live or not.

@@ -3,6 +3,7 @@
 
 mod after_kill;
 mod agents;
+mod authentication;
 mod book_walks;
 mod commands;
 mod deadlines;
@@ -14,6 +15,7 @@ mod kill_points;
 mod many_parked;
 mod mcp;
 mod models;
+mod oidc;
 mod operators;
 mod outcomes;
 mod pages;

@@ -8,7 +8,8 @@ const name = query.get("name");
 const post = (path, report) =>
   fetch(path, { method: "POST", body: JSON.stringify({ name, ...report }) });
 
-const FRAMES = ["snapshot", "turn_started", "message_completed", "tool_call_started", "suspended",
+const FRAMES = ["snapshot", "user_message", "turn_started", "message_completed", "tool_call_started", "suspended",
+  "answered",
   "tool_call_resolved", "tool_call_errored", "turn_completed", "turn_failed", "turn_cancelled"];
 
 async function openFrames(names) {

@@ -7,7 +7,7 @@ use abide_actors::journal::{
 use abide_conversation::Timestamp;
 use abide_conversation::remembered_decision::RememberedDecision;
 use abide_conversation::state::ConversationStatus;
-use abide_registry::store::{StoredAgent, StoredKey};
+use abide_registry::store::{ChainEntry, Operation, StoredAgent, StoredKey};
 
 use crate::golden_types::{check, golden};
 
@@ -26,6 +26,8 @@ fn everything_that_was_ever_stored_in_addition_to_journals_still_parses_the_same
         golden::<StoredKey>("StoredKey"),
         golden::<RememberedDecision>("Remembered"),
         golden::<AuditEntry>("Entry"),
+        golden::<Operation>("Operation"),
+        golden::<ChainEntry>("ChainEntry"),
     ];
     check("stored.jsonl", &types);
 }

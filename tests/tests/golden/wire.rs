@@ -3,8 +3,8 @@
 use abide_actors::access::{Access, CreateAccess, Reach};
 use abide_actors::live::{Delta, Signal};
 use abide_actors::request::{
-    DispatchRequest, ForkRequest, IdempotencyKey, Inspection, RememberRequest, Reply, Request,
-    RequestError, ResolveRequest, SendRequest, SpawnRequest,
+    AnswerOutcome, DispatchRequest, ForkRequest, IdempotencyKey, Inspection, RememberRequest,
+    Reply, Request, RequestError, ResolveRequest, SendRequest, SpawnRequest,
 };
 use abide_conversation::Rejection;
 use abide_conversation::approval::VoteRefusal;
@@ -37,6 +37,7 @@ fn every_message_between_nodes_that_was_ever_sent_still_parses_the_same() {
         golden::<command::ResolutionAnswer>("CallAnswer"),
         golden::<IdempotencyKey>("RepeatKey"),
         internally_tagged::<Reply>("Reply", "reply"),
+        golden::<AnswerOutcome>("AnswerOutcome"),
         golden::<Access>("Access"),
         golden::<Reach>("Reach"),
         golden::<CreateAccess>("CreateAccess"),

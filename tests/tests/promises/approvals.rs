@@ -29,7 +29,8 @@ fn auth_file() -> Value {
         }
         json!({"id": id, "sha256": sha256, "tenant": "default", "roles": [role]})
     };
-    json!({"keys": PEOPLE.map(line)})
+    let tenants = json!({"default": {"allowed_hosts": ["127.0.0.1"]}});
+    json!({"keys": PEOPLE.map(line), "tenants": tenants})
 }
 
 #[tokio::test]

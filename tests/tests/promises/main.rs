@@ -18,6 +18,7 @@ mod kill_matrix;
 mod latency;
 mod operators;
 mod quarantine;
+mod quotas;
 mod redis_cut;
 mod redis_faults;
 mod redis_kinds;
@@ -32,6 +33,7 @@ mod takeover;
 mod three_nodes;
 mod tools;
 mod upgrade;
+mod waits;
 
 /// The program, built from the sources of package `abide` for these tests.
 const ABIDE: &str = env!("CARGO_BIN_EXE_abide-under-test");

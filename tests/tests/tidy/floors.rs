@@ -30,8 +30,8 @@ const HOUSES: [House; 4] = [
     House {
         source: "actors/src",
         floors: &[
-            &["access", "credentials", "identity"],
-            &["assigns", "clock", "environment", "exec", "journal", "limits", "trace"],
+            &["access", "credentials", "identity", "usage_counts"],
+            &["assigns", "clock", "environment", "exec", "journal", "limits", "outbound", "trace"],
             &["child_calls"],
             &["live"],
             &[
@@ -62,6 +62,7 @@ const HOUSES: [House; 4] = [
             &["actor_view", "cluster_view"],
             &["membership", "placement", "protocol"],
             &["peers", "store"],
+            &["seed_record"],
             &["agent_catalog", "cluster_client", "standalone"],
             &["live", "suspension_metrics"],
             &["router"],

@@ -50,7 +50,10 @@ pub(super) fn check_turn_id(state: &State, event: &Event) -> Result<(), IllegalE
         | EventData::Abandoned {}
         | EventData::DecisionPublished(_)
         | EventData::DecisionRevoked(_)
-        | EventData::Updated(_) => ensure(event.turn_id.is_none(), || IllegalEvent::UnexpectedTurn),
+        | EventData::Updated(_)
+        | EventData::Operated(_) => {
+            ensure(event.turn_id.is_none(), || IllegalEvent::UnexpectedTurn)
+        }
         EventData::Unknown(_) => Ok(()),
     }
 }

@@ -7,13 +7,13 @@ use super::draft::Draft;
 use super::settle::settle;
 use super::wake::wake;
 use crate::command::FailCall;
-use crate::event::{EventData, Resolution};
+use crate::event::{EventData, Operated, Resolution};
 use crate::ids::CallId;
 use crate::message::{ErrorType, Outcome};
 use crate::state::{CallPhase, State};
 
 pub(super) fn fail_call(draft: &mut Draft, fail: FailCall) -> Result<(), Rejection> {
-    let FailCall { call: id, by, error } = fail;
+    let FailCall { call: id, by, identity, reason, error } = fail;
     if !is_open(&draft.state, &id) {
         return Err(Rejection::CallNotOpen("no such open call".into()));
     }
@@ -22,6 +22,15 @@ pub(super) fn fail_call(draft: &mut Draft, fail: FailCall) -> Result<(), Rejecti
     if !is_open(&draft.state, &id) {
         return Ok(());
     }
+    draft.push_in(
+        None,
+        EventData::Operated(Operated {
+            by: by.clone(),
+            identity: identity.clone(),
+            verb: "fail".to_owned(),
+            reason: reason.or_else(|| Some(error.clone())),
+        }),
+    );
     let outcome = Outcome::Err(error.clone(), ErrorType::ToolError);
     if let Some(run) = draft.state.dispatches.get(&id).cloned() {
         finish_dispatch(draft, id, run, outcome, None, None);
@@ -34,7 +43,7 @@ pub(super) fn fail_call(draft: &mut Draft, fail: FailCall) -> Result<(), Rejecti
             kind: open.kind,
             suspension: open.suspension,
             by,
-            identity: None,
+            identity,
             approved: None,
             reason: Some(error),
             args: None,

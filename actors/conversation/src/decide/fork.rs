@@ -66,6 +66,7 @@ fn plan_cut_off_calls(draft: &mut Draft, cut_call: Option<&CallId>) {
             message: String::new(),
             timeout_ms: 0,
             gate: None,
+            answer_schema: None,
         }));
     }
 }

@@ -1,5 +1,9 @@
 //! The model replied: its message, its calls and their suspensions are one commit.
 
+use std::sync::Arc;
+
+use serde_json::Value;
+
 use super::Rejection;
 use super::draft::Draft;
 use super::hooks::refuse_message;
@@ -100,18 +104,25 @@ fn hand_over(draft: &mut Draft, call_id: CallId, planned: PlannedCall) {
         message: String::new(),
         timeout_ms: 0,
         gate: verdict,
+        answer_schema: None,
     };
     match plan {
         CallPlan::Complete { executor, intent, outcome } => {
             draft.push(EventData::ToolCall(call(executor.into(), intent, outcome.is_ok())));
             draft.push_result(call_id, outcome);
         }
-        CallPlan::Execute { kind, intent, gate, message, timeout_ms } => {
+        CallPlan::Execute { kind, intent, gate, message, answer_schema, timeout_ms } => {
             let call = call(kind, intent, gate.is_none());
-            draft.push(EventData::ToolCall(ToolCall { message, timeout_ms, ..call }));
+            let call = ToolCall { message, timeout_ms, ..call };
             match gate {
-                Some(question) => suspend_for_approval(draft, &call_id, question),
-                None => wait_for_executor(draft, &call_id),
+                Some(question) => {
+                    draft.push(EventData::ToolCall(ToolCall { answer_schema, ..call }));
+                    suspend_for_approval(draft, &call_id, question);
+                }
+                None => {
+                    draft.push(EventData::ToolCall(call));
+                    wait_for_executor(draft, &call_id, answer_schema);
+                }
             }
         }
     }
@@ -119,7 +130,7 @@ fn hand_over(draft: &mut Draft, call_id: CallId, planned: PlannedCall) {
 
 /// Suspends a call that somebody outside executes, unless its result is known already. A server
 /// call needs nothing more. A provider call that came without its result can be executed by nobody.
-pub(super) fn wait_for_executor(draft: &mut Draft, id: &CallId) {
+pub(super) fn wait_for_executor(draft: &mut Draft, id: &CallId, answer_schema: Option<Arc<Value>>) {
     let Some(call) = draft.state.call(id) else { return };
     let kind = match &call.kind {
         CallKind::Server { .. } => return,
@@ -138,20 +149,28 @@ pub(super) fn wait_for_executor(draft: &mut Draft, id: &CallId) {
         }
     };
     let message = call.message.clone();
-    suspend(draft, id, kind, message);
+    suspend(draft, id, kind, message, answer_schema);
 }
 
-pub(super) fn suspend(draft: &mut Draft, id: &CallId, kind: SuspensionKind, message: String) {
+pub(super) fn suspend(
+    draft: &mut Draft,
+    id: &CallId,
+    kind: SuspensionKind,
+    message: String,
+    answer_schema: Option<Arc<Value>>,
+) {
     if let Some(suspension) = next_suspension(draft, id, kind, message) {
-        draft.push(EventData::Suspension(suspension));
+        draft.push(EventData::Suspension(Suspension { answer_schema, ..suspension }));
     }
 }
 
-/// The policy is journalled with the suspension: a later revision of the agent does not loosen it.
+/// The policy and the schema are journalled with the suspension: a later revision of the agent
+/// changes neither.
 fn suspend_for_approval(draft: &mut Draft, id: &CallId, question: ApprovalQuestion) {
-    let ApprovalQuestion { message, policy } = question;
+    let ApprovalQuestion { message, policy, answer_schema } = question;
     if let Some(suspension) = next_suspension(draft, id, SuspensionKind::Approval, message) {
-        draft.push(EventData::Suspension(Suspension { policy, ..suspension }));
+        let suspension = Suspension { policy, answer_schema, ..suspension };
+        draft.push(EventData::Suspension(suspension));
     }
 }
 

@@ -147,8 +147,9 @@ pub(super) fn start_tool(draft: &mut Draft, id: &CallId) {
         attempt: call.next_attempt(),
     };
     let executor = call.kind.executor();
+    let answer_schema = call.answer_schema.clone();
     draft.push(EventData::ToolStarted(started));
     if executor != Executor::Server {
-        wait_for_executor(draft, id);
+        wait_for_executor(draft, id, answer_schema);
     }
 }

@@ -35,7 +35,7 @@ pub(super) fn revive(draft: &mut Draft) {
 
 fn run_again(draft: &mut Draft, call: Call, attempt: Attempt) {
     if call.kind.executor() != Executor::Server {
-        return wait_for_executor(draft, &call.id);
+        return wait_for_executor(draft, &call.id, call.answer_schema.clone());
     }
     if call.kind.runs_once() {
         return draft.push_error(call.id, INTERRUPTED, ErrorType::Interrupted);

@@ -25,7 +25,8 @@ pub(super) fn end_turn(draft: &mut Draft, outcome: TurnOutcome, reason: Option<S
     for call in draft.open_calls() {
         draft.push_error(call.id, "[cancelled]", ErrorType::Cancelled);
     }
-    draft.push(EventData::TurnEnded(TurnEnded { outcome, reason }));
+    let usage = draft.state.turn.as_ref().map(|turn| turn.usage);
+    draft.push(EventData::TurnEnded(TurnEnded { outcome, reason, usage }));
 }
 
 /// Journals the output of a cut stream, marked with `status`. Does so only once, because a step

@@ -14,6 +14,7 @@ mod hooks;
 mod journal_checker;
 mod json_shapes;
 mod mixed_calls;
+mod operate;
 mod races;
 mod random_driver;
 mod remembered;

@@ -1,5 +1,7 @@
 //! An attempt of a tool returned: a result, or a request for input.
 
+use std::sync::Arc;
+
 use super::Rejection;
 use super::close::{end_child, finish_dispatch};
 use super::draft::Draft;
@@ -73,8 +75,9 @@ pub(super) fn tool_returned(draft: &mut Draft, returned: ToolReturned) -> Result
 fn suspend_for_input(draft: &mut Draft, required: InputRequired) {
     let call_id = required.call_id.clone();
     let message = required.request.message.clone();
+    let answer_schema = required.request.answer_schema().map(Arc::new);
     draft.push(EventData::InputRequired(required));
-    suspend(draft, &call_id, SuspensionKind::Elicitation, message);
+    suspend(draft, &call_id, SuspensionKind::Elicitation, message, answer_schema);
 }
 
 fn dispatch_returned(draft: &mut Draft, returned: ToolReturned) -> Result<(), Rejection> {

@@ -93,6 +93,7 @@ impl EventData {
             | Self::DecisionPublished(_)
             | Self::DecisionRevoked(_)
             | Self::Updated(_)
+            | Self::Operated(_)
             | Self::Unknown(_) => None,
         }
     }

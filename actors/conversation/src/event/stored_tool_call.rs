@@ -2,6 +2,7 @@
 //! where older programs wrote them, between its other fields.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::Value;
@@ -53,6 +54,11 @@ pub(super) struct StoredToolCall<'a> {
     /// Calls of one step in the same lane run one after another, in call order.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     lane: Option<Cow<'a, str>>,
+    /// The JSON Schema of the answer of a person or a page, for the suspension that follows an
+    /// approval.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<Object>))]
+    answer_schema: Option<Arc<Value>>,
 }
 
 impl Serialize for ToolCall {
@@ -63,8 +69,8 @@ impl Serialize for ToolCall {
 
 impl<'a> From<&'a ToolCall> for StoredToolCall<'a> {
     fn from(call: &'a ToolCall) -> Self {
-        let ToolCall { call_id, tool, args, kind, intent, started, message, timeout_ms, gate } =
-            call;
+        let ToolCall { call_id, tool, args, kind, intent, started, message, .. } = call;
+        let ToolCall { timeout_ms, gate, answer_schema, .. } = call;
         let StoredKind { executor, grace_ms, on_interrupt, default_result, child, lane } =
             StoredKind::from(kind);
         Self {
@@ -82,6 +88,7 @@ impl<'a> From<&'a ToolCall> for StoredToolCall<'a> {
             gate: gate.as_ref().map(Cow::Borrowed),
             child,
             lane,
+            answer_schema: answer_schema.clone(),
         }
     }
 }
@@ -101,6 +108,7 @@ impl From<StoredToolCall<'_>> for ToolCall {
             message: stored.message.into_owned(),
             timeout_ms: stored.timeout_ms,
             gate: stored.gate.map(Cow::into_owned),
+            answer_schema: stored.answer_schema,
         }
     }
 }

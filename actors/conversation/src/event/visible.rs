@@ -57,6 +57,7 @@ impl EventData {
             | EventData::DecisionPublished(_)
             | EventData::DecisionRevoked(_)
             | EventData::Updated(_)
+            | EventData::Operated(_)
             | EventData::Unknown(_) => None,
         }
     }

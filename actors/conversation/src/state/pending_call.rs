@@ -1,6 +1,7 @@
 //! Open suspensions, as people see them.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -51,6 +52,11 @@ pub struct PendingCall {
         skip_serializing_if = "Option::is_none"
     )]
     pub original_args: Option<Value>,
+    /// The JSON Schema of an answer: of the body of an approval, else of its `result`. Absent if
+    /// any answer fits, and for a call that an older version suspended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<Object>))]
+    pub answer_schema: Option<Arc<Value>>,
 }
 
 impl Call {
@@ -86,6 +92,7 @@ impl Call {
             votes: approval.map(|approval| approval.votes.iter().map(Into::into).collect()),
             needed: approval.map(|approval| approval.policy.quorum),
             original_args: self.edited_args().map(|_| self.args.clone()),
+            answer_schema: open.answer_schema.clone(),
         })
     }
 }

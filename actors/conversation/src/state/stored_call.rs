@@ -2,6 +2,7 @@
 //! programs wrote them, between its other fields.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::Value;
@@ -46,6 +47,8 @@ pub(super) struct StoredCall<'a> {
     child: Option<Cow<'a, ConversationId>>,
     #[serde(default)]
     lane: Option<Cow<'a, str>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    answer_schema: Option<Arc<Value>>,
     phase: Cow<'a, CallPhase>,
 }
 
@@ -78,6 +81,7 @@ impl<'a> From<&'a Call> for StoredCall<'a> {
             pending_input: call.pending_input.as_ref().map(Cow::Borrowed),
             child,
             lane,
+            answer_schema: call.answer_schema.clone(),
             phase: Cow::Borrowed(&call.phase),
         }
     }
@@ -102,6 +106,7 @@ impl From<StoredCall<'_>> for Call {
             approved: stored.approved,
             approvals: stored.approvals.into_owned(),
             pending_input: stored.pending_input.map(Cow::into_owned),
+            answer_schema: stored.answer_schema,
             phase: stored.phase.into_owned(),
         }
     }

@@ -82,7 +82,11 @@ impl JournalBuilder {
         );
         self.push(
             turn,
-            EventData::TurnEnded(TurnEnded { outcome: TurnOutcome::Completed, reason: None }),
+            EventData::TurnEnded(TurnEnded {
+                outcome: TurnOutcome::Completed,
+                reason: None,
+                usage: None,
+            }),
         );
         self
     }

@@ -8,6 +8,7 @@ use reqwest::StatusCode;
 use serde_json::Value;
 
 use crate::model::{ModelError, Retry};
+use crate::outbound::is_blocked;
 
 /// How many characters of a provider's own message are quoted.
 const MAX_QUOTE_CHARS: usize = 300;
@@ -66,6 +67,9 @@ pub(crate) fn from_transport(error: reqwest::Error) -> ModelError {
     let error = error.without_url();
     if error.is_builder() {
         return ModelError::permanent(format!("the model's request is not valid: {error}"));
+    }
+    if is_blocked(&error) {
+        return ModelError::permanent("the model's host has an address that is not public");
     }
     let what = match (error.is_connect(), error.is_timeout()) {
         (true, true) => "the model's provider did not accept a connection in time".to_owned(),

@@ -53,7 +53,7 @@ fn turn_started() -> EventData {
 }
 
 fn turn_ended() -> EventData {
-    EventData::TurnEnded(TurnEnded { outcome: TurnOutcome::Completed, reason: None })
+    EventData::TurnEnded(TurnEnded { outcome: TurnOutcome::Completed, reason: None, usage: None })
 }
 
 fn assistant_event(text: &str, calls: &[&str], status: MessageStatus) -> EventData {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::tools::ToolReturn;
+use crate::tools::{ToolEnvironment, ToolReturn};
 use crate::web_fetch::Fetcher;
 
 pub(super) const DESCRIPTION: &str = "Fetches a page of the public web by HTTP GET and returns its \
@@ -39,13 +39,18 @@ pub(super) fn parameters() -> Value {
 
 /// Fetches the page. The text is cut after `max_chars` characters. A mark shows that it was cut, or
 /// that the page was not read to its end.
-pub(super) async fn run(args: &Value, allowed_hosts: &[String], fetcher: &Fetcher) -> ToolReturn {
+pub(super) async fn run(
+    args: &Value,
+    ToolEnvironment { allowed_hosts, outbound, .. }: &ToolEnvironment,
+    fetcher: &Fetcher,
+) -> ToolReturn {
     let Some(url) = args["url"].as_str().filter(|url| !url.trim().is_empty()) else {
         return ToolReturn::builtin_error("missing_url", "");
     };
     let timeout_ms = args["timeout_ms"].as_u64().unwrap_or(DEFAULT_TIMEOUT_MS).min(MAX_TIMEOUT_MS);
     let max_chars = args["max_chars"].as_u64().unwrap_or(DEFAULT_CHARS).min(MAX_CHARS);
-    let page = match fetcher.fetch(url, allowed_hosts, Duration::from_millis(timeout_ms)).await {
+    let timeout = Duration::from_millis(timeout_ms);
+    let page = match fetcher.fetch(url, allowed_hosts, outbound, timeout).await {
         Ok(page) => page,
         // An error's text begins with its code.
         Err(error) => return ToolReturn::error(error.to_string()),
@@ -88,7 +93,9 @@ mod tests {
     }
 
     async fn fetch_page(args: Value) -> ToolReturn {
-        run(&args, &["127.0.0.1".to_owned()], &Fetcher::new().unwrap()).await
+        let allowed_hosts = vec!["127.0.0.1".to_owned()];
+        let environment = ToolEnvironment { allowed_hosts, ..Default::default() };
+        run(&args, &environment, &Fetcher::new().unwrap()).await
     }
 
     #[tokio::test]

@@ -32,6 +32,7 @@ use crate::definition::{McpServer, McpTransport};
 use crate::environment::Env;
 use crate::exec::{Server, Shell};
 use crate::limits::encoded_len;
+use crate::outbound::{ClientPair, OutboundError};
 
 /// Progress reports that wait to be passed on. Progress is lossy: a server that reports faster
 /// loses the rest.
@@ -63,7 +64,7 @@ impl ChangeFlag {
 
 /// What connections are made with.
 pub(super) struct Connector {
-    pub(super) client: Client,
+    pub(super) clients: ClientPair,
     pub(super) env: Env,
     /// Starts the servers that are programs.
     pub(super) shell: Arc<Shell>,
@@ -86,14 +87,16 @@ impl Connector {
         let probe = (server.timeout / 2).min(MAX_PROBE_TIMEOUT);
         let connected = match &server.transport {
             McpTransport::Http { url, headers, secret_headers } => {
+                let refusal = |error: OutboundError| McpUnavailable::new(error.to_string());
+                let client = self.clients.get(server.outbound.route(url).map_err(refusal)?);
                 let mut headers = headers.clone();
                 for (name, variable) in secret_headers {
                     headers.insert(name.clone(), secret_header(variable, &self.env)?);
                 }
-                let transport = http_transport(url.as_str(), headers.clone(), self.client.clone());
+                let transport = http_transport(url.as_str(), headers.clone(), client.clone());
                 let transport = BoundedTransport::new(transport, probe, Arc::clone(version));
                 let connected = handler.serve_with_lifecycle(transport, lifecycle).await;
-                if connected.is_err() && is_sse_only(&self.client, url.as_str(), headers).await {
+                if connected.is_err() && is_sse_only(client, url.as_str(), headers).await {
                     return Err(McpUnavailable::new(SSE_ONLY));
                 }
                 connected

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use abide_actors::outbound::is_host_entry;
 use abide_conversation::identity::Tenant;
 use serde::Deserialize;
 use serde_json::Value;
@@ -100,6 +101,12 @@ fn settings_of(path: &str, entry: Entry, reader: &mut Reader) -> TenantSettings 
         if stem.is_empty() || !stem.chars().all(legal) {
             let rule = "must be the name of a variable, which may end in *";
             reader.mistake(&format!("{path}.variables[{index}]"), rule);
+        }
+    }
+    for (index, host) in allowed_hosts.iter().flatten().enumerate() {
+        if !is_host_entry(host) {
+            let rule = "must be a host, such as api.example.com, or a host with a port";
+            reader.mistake(&format!("{path}.allowed_hosts[{index}]"), rule);
         }
     }
     let QuotaEntry { requests_per_minute, open_streams, conversations, blob_bytes, tokens_per_day } =

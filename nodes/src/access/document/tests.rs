@@ -102,13 +102,16 @@ fn all_mistakes_are_told_at_once_each_with_its_path() {
                 {"roles": "roles", "tenant": {"const": "acme"}}, "roles": {"lead": ["boss"]}},
         ],
         "tokens": {"keys": ["token.pem", "file:junk.pem", "file:none"], "ttl": "2h"},
-        "tenants": {"default": {"quotas": {"blob_bytes": "10GB"}, "variables": ["A-B"]}, "A": {}},
+        "tenants": {"default": {"quotas": {"blob_bytes": "10GB"}, "variables": ["A-B"],
+            "allowed_hosts": ["a.b:80", "*.a.b", "http://a.b"]}, "A": {}},
         "extra": 1,
     });
     let told = mistakes(&document);
     for path in [
         "extra: is unknown",
         "tenants.default.variables[0]: ",
+        "tenants.default.allowed_hosts[1]: ",
+        "tenants.default.allowed_hosts[2]: ",
         "tenants.default.quotas.blob_bytes: ",
         "tenants.A: ",
         "keys[0].id: ",

@@ -6,9 +6,9 @@ use abide_conversation::message::blocks::essence;
 use axum::extract::{FromRequest, Request};
 use axum::http::{HeaderMap, header};
 use bytes::Bytes;
-use tokio::sync::OwnedSemaphorePermit;
 
-use super::permit;
+use super::BlobPermit;
+use crate::access::BodyShare;
 use crate::http::Api;
 use crate::http::extract::is_over_limit;
 use crate::problem::{Kind, Problem};
@@ -24,7 +24,7 @@ const MAX_MEDIA_TYPE_BYTES: usize = 255;
 pub(in crate::http) struct Upload {
     pub(super) media_type: String,
     pub(super) bytes: Bytes,
-    pub(super) permit: OwnedSemaphorePermit,
+    pub(super) permit: BlobPermit,
 }
 
 impl FromRequest<Api> for Upload {
@@ -37,7 +37,8 @@ impl FromRequest<Api> for Upload {
         if announced.is_some_and(|announced| announced > MAX_BLOB_BYTES) {
             return Err(too_large());
         }
-        let permit = permit(&api.blobs_in_flight).await?;
+        let share = request.extensions().get::<BodyShare>().cloned();
+        let permit = BlobPermit::acquire(&api.blobs_in_flight, share.as_ref()).await?;
         let read = axum::body::to_bytes(request.into_body(), MAX_BLOB_BYTES);
         let bytes = tokio::time::timeout(UPLOAD_TIMEOUT, read).await;
         let bytes = bytes.map_err(|_| Problem::unreadable("the body did not arrive in time"))?;

@@ -7,11 +7,12 @@ use super::schemas;
 use crate::problem::Kind;
 
 /// The problems that every operation may answer with.
-const COMMON: [Kind; 6] = [
+const COMMON: [Kind; 7] = [
     Kind::InvalidRequest,
     Kind::Unauthorized,
     Kind::Forbidden,
     Kind::Overloaded,
+    Kind::QuotaExceeded,
     Kind::Unavailable,
     Kind::Internal,
 ];
@@ -66,14 +67,15 @@ fn specific(operation: &str) -> Option<&'static [Kind]> {
         "fork_conversation" => &[PayloadTooLarge, NotFound, ConversationExists, AgentMissing],
         "send_message" => &[PayloadTooLarge, NotFound, TurnInFlight, AgentMissing],
         "resolve_call" => &[PayloadTooLarge, ApprovalForbidden, NotFound, CallNotOpen],
+        "resolve_calls" => &[PayloadTooLarge, NotFound],
         "dispatch_tool" => {
             &[PayloadTooLarge, ApprovalForbidden, NotFound, ApprovalRequired, AgentMissing]
         }
         "create_key" => &[PayloadTooLarge],
         "mint_token" => &[PayloadTooLarge, NotFound, CallNotOpen],
         "get_conversation" | "get_blob" | "revoke_key" => &[NotFound],
-        "list_agents" | "get_openapi" | "get_me" | "list_keys" | "list_conversations"
-        | "list_pending" => &[],
+        "list_agents" | "get_openapi" | "get_me" | "get_usage" | "list_keys"
+        | "list_conversations" | "list_pending" => &[],
         _ => return None,
     })
 }

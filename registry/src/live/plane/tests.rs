@@ -11,7 +11,7 @@ use abide_conversation::{CallId, ConversationId, Scoped};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
-use super::super::relay::{Outbox, Outgoing, pack};
+use super::super::relay::{Outbox, Outgoing, next_batch, pack};
 use super::super::{Hub, StreamItem, Subscription};
 use crate::member::ProcessId;
 use crate::protocol::{LiveUpdate, Register};
@@ -148,6 +148,47 @@ fn received(stream: &mut Subscription) -> Vec<Value> {
         },
     };
     std::iter::from_fn(|| stream.try_next()).map(number).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_end_of_a_registration_travels_with_the_next_message_or_after_a_second() {
+    let (sender, mut messages) = mpsc::channel(10);
+    let started = tokio::time::Instant::now();
+    let end = |name| sender.try_send(Outgoing::UnregisterListener(id(name))).unwrap();
+    end("a");
+    let later = async {
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        end("b");
+        sender.try_send(Outgoing::RegisterListener(id("c"))).unwrap();
+    };
+    let (batch, ()) = tokio::join!(next_batch(&mut messages), later);
+    assert_eq!((batch.len(), started.elapsed().as_millis()), (3, 300), "{batch:?}");
+    end("d");
+    assert_eq!(next_batch(&mut messages).await.len(), 1);
+    assert_eq!(started.elapsed().as_millis(), 1_300);
+    sender.try_send(Outgoing::Signal(id("e"), Signal::Revived)).unwrap();
+    assert_eq!(next_batch(&mut messages).await.len(), 1);
+    assert_eq!(started.elapsed().as_millis(), 1_300);
+    drop(sender);
+    assert_eq!(next_batch(&mut messages).await.len(), 0);
+}
+
+#[tokio::test]
+async fn a_conversation_without_listeners_is_told_to_one_process_however_many_there_are() {
+    let names: Vec<String> = (0..30).map(|n| format!("n{n}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let mut network = Network::of(&names);
+    let (here, x) = (names[0], kept_by(names[1], &names));
+    for number in 0..10 {
+        publish(network.hub(here), &x, number);
+    }
+    let mut told = BTreeMap::new();
+    for ((from, to), waiting) in &mut network.links {
+        while waiting.try_recv().is_ok() {
+            *told.entry((from.clone(), to.clone())).or_insert(0) += 1;
+        }
+    }
+    assert_eq!(told, BTreeMap::from([((process(here), process(names[1])), 1)]));
 }
 
 #[tokio::test(start_paused = true)]

@@ -14,7 +14,7 @@ use abide_conversation::state::{PendingCall, PendingVote};
 use super::super::{KeyChange, KeyList, Store, StoredKey, SummaryFilter};
 use super::fixtures::*;
 
-pub(super) fn key(id: &str, name: &str) -> StoredKey {
+pub(in super::super) fn key(id: &str, name: &str) -> StoredKey {
     StoredKey {
         id: id.to_owned(),
         sha256: "0".repeat(64),

@@ -1,11 +1,13 @@
 //! Blobs in the file: the type and size of each in one table, its bytes in another.
 
+use std::collections::BTreeMap;
+
 use abide_actors::blobs::{Blob, BlobInfo, Blobs};
 use abide_actors::journal::StoreError;
-use abide_conversation::{BlobId, Scoped};
+use abide_conversation::{BlobId, Scoped, Tenant};
 use async_trait::async_trait;
 use bytes::Bytes;
-use redb::{Error, ReadTransaction, ReadableTable, WriteTransaction};
+use redb::{Error, ReadTransaction, ReadableTable, ReadableTableMetadata, WriteTransaction};
 
 use super::Embedded;
 use super::tables;
@@ -52,18 +54,66 @@ fn info(from: &ReadTransaction, id: &str) -> Result<Option<BlobInfo>, Error> {
 
 /// Stores a blob. Returns whether it is new. Opens the tables here because few transactions need
 /// them.
-pub(super) fn put(to: &WriteTransaction, id: &str, blob: &Blob) -> Result<bool, Error> {
+pub(super) fn put(to: &WriteTransaction, id: &Scoped<BlobId>, blob: &Blob) -> Result<bool, Error> {
     let mut types = to.open_table(tables::BLOB_TYPES)?;
-    if types.get(id)?.is_some() {
+    if types.get(id.as_str())?.is_some() {
         return Ok(false);
     }
-    types.insert(id, (blob.media_type(), blob.bytes().len() as u64))?;
-    to.open_table(tables::BLOBS)?.insert(id, &blob.bytes()[..])?;
+    let bytes = blob.bytes().len() as u64;
+    types.insert(id.as_str(), (blob.media_type(), bytes))?;
+    to.open_table(tables::BLOBS)?.insert(id.as_str(), &blob.bytes()[..])?;
+    count(to, id, |counted| counted.saturating_add(bytes), |blobs| blobs.saturating_add(1))?;
     Ok(true)
 }
 
 /// Deletes a blob. Returns whether it was there.
-pub(super) fn delete(from: &WriteTransaction, id: &str) -> Result<bool, Error> {
-    from.open_table(tables::BLOBS)?.remove(id)?;
-    Ok(from.open_table(tables::BLOB_TYPES)?.remove(id)?.is_some())
+pub(super) fn delete(from: &WriteTransaction, id: &Scoped<BlobId>) -> Result<bool, Error> {
+    let mut types = from.open_table(tables::BLOB_TYPES)?;
+    from.open_table(tables::BLOBS)?.remove(id.as_str())?;
+    let bytes = types.remove(id.as_str())?.map(|row| row.value().1);
+    if let Some(bytes) = bytes {
+        count(from, id, |counted| counted.saturating_sub(bytes), |blobs| blobs.saturating_sub(1))?;
+    }
+    Ok(bytes.is_some())
+}
+
+/// Changes what is counted of a tenant's blobs, and how many blobs are counted.
+fn count(
+    to: &WriteTransaction,
+    id: &Scoped<BlobId>,
+    change: impl FnOnce(u64) -> u64,
+    change_number: impl FnOnce(u64) -> u64,
+) -> Result<(), Error> {
+    let tenant = id.tenant();
+    let mut counts = to.open_table(tables::BLOB_BYTES)?;
+    let counted = counts.get(tenant.as_str())?.map_or(0, |counted| counted.value());
+    counts.insert(tenant.as_str(), change(counted))?;
+    let mut meta = to.open_table(tables::META)?;
+    let blobs = meta.get(tables::BLOBS_ROW)?.map_or(0, |blobs| blobs.value());
+    meta.insert(tables::BLOBS_ROW, change_number(blobs))?;
+    Ok(())
+}
+
+/// Counts all blobs, unless they are counted: a program of an earlier version changed them without
+/// counting.
+pub(super) fn count_again(to: &WriteTransaction) -> Result<(), Error> {
+    let types = to.open_table(tables::BLOB_TYPES)?;
+    let mut meta = to.open_table(tables::META)?;
+    let mut counts = to.open_table(tables::BLOB_BYTES)?;
+    let counted = meta.get(tables::BLOBS_ROW)?.map_or(0, |counted| counted.value());
+    if counted == types.len()? {
+        return Ok(());
+    }
+    let mut bytes: BTreeMap<Tenant, u64> = BTreeMap::new();
+    for row in types.iter()? {
+        let (id, info) = row?;
+        let tenant = tables::id::<BlobId>(id.value())?.tenant();
+        *bytes.entry(tenant).or_default() += info.value().1;
+    }
+    counts.retain(|_, _| false)?;
+    for (tenant, bytes) in bytes {
+        counts.insert(tenant.as_str(), bytes)?;
+    }
+    meta.insert(tables::BLOBS_ROW, types.len()?)?;
+    Ok(())
 }

@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 
 pub(super) use super::super::commit_rules::STATE_FORMAT;
 use super::super::paging::InboxKey;
+use super::blobs;
 
 type Json = &'static [u8];
 type Text = &'static str;
@@ -69,11 +70,24 @@ pub(super) const AUDITED: TableDefinition<(Text, Text), Nanos> = TableDefinition
 pub(super) const AUDIT_EXPIRIES: TableDefinition<(Nanos, Text, Text), ()> =
     TableDefinition::new("audit_expiries");
 
+/// Tenant, or nothing for the cluster, and seq → an entry of the operators' audit.
+pub(super) const OPERATIONS: TableDefinition<(Text, u64), Json> =
+    TableDefinition::new("operations");
+
+/// Day, tenant, partition, row of usage → its numbers.
+pub(super) const USAGE: TableDefinition<(Text, Text, u16, Text), Text> =
+    TableDefinition::new("usage");
+/// Tenant → how many bytes its blobs have.
+pub(super) const BLOB_BYTES: TableDefinition<Text, u64> = TableDefinition::new("blob_bytes");
+
 /// Conversation → how many processes ended while it was at work.
 pub(super) const DEATHS: TableDefinition<Text, u32> = TableDefinition::new("deaths");
 
 /// The row of [`META`] that counts the changes of API keys.
 pub(super) const API_KEYS_ROW: &str = "api_keys";
+/// The row of [`META`] with the number of blobs whose bytes are counted.
+pub(super) const BLOBS_ROW: &str = "blobs";
+
 /// A table that is listed, and so one for each tenant: that of `acme` is `acme/heads`, that of the
 /// tenant `default` just `heads`. Its keys are as those of the tables of all tenants.
 pub(super) struct Listed<K: Key + 'static, V: Value + 'static> {
@@ -179,6 +193,9 @@ pub(super) fn mark_open(
     transaction.open_table(DEATHS)?;
     transaction.open_table(API_KEYS)?;
     transaction.open_table(API_KEYS_USED)?;
+    transaction.open_table(OPERATIONS)?;
+    transaction.open_table(USAGE)?;
+    blobs::count_again(&transaction)?;
     transaction.commit()?;
     Ok(interrupted)
 }

@@ -5,6 +5,7 @@ mod crashes;
 mod deletions;
 mod faults;
 mod files;
+mod usage;
 
 use std::io;
 

@@ -12,12 +12,15 @@ use abide_conversation::{
 };
 use redb::{Error, ReadableTable, Table, WriteTransaction};
 
+use super::super::usage::UsageEntry;
 use super::super::{KeyChange, ScopedKeyId, commit_rules};
 use super::api_keys;
 use super::audit::{self, Audit};
 use super::blobs;
 use super::encode::{Append, EncodedResponse};
+use super::operations;
 use super::tables::{self, Nanos, Record, nanos};
+use super::usage;
 
 /// Expired responses that one commit removes: more than the few that it can add, so that they never
 /// pile up, and few enough not to be noticed.
@@ -78,6 +81,8 @@ pub(super) enum Write {
         id: Scoped<BlobId>,
     },
     Audit(audit::EncodedEntry),
+    /// The entry of an operation, and its effect if the store has it.
+    Operate(Box<operations::Operate>),
 }
 
 impl Write {
@@ -97,6 +102,7 @@ impl Write {
             | Write::MarkKeysUsed { .. }
             | Write::PutBlob { .. }
             | Write::DeleteBlob { .. }
+            | Write::Operate(_)
             | Write::Audit(_) => None,
         }
     }
@@ -117,7 +123,7 @@ pub(super) type Outcome = Result<bool, StoreError>;
 
 /// The tables of one write transaction, opened once for all its writes.
 pub(super) struct OpenTables<'t> {
-    transaction: &'t WriteTransaction,
+    pub(super) transaction: &'t WriteTransaction,
     of_tenants: BTreeMap<Tenant, TenantTables<'t>>,
     journal: Table<'t, (&'static str, u64), &'static [u8]>,
     unswept: Table<'t, &'static str, ()>,
@@ -128,15 +134,15 @@ pub(super) struct OpenTables<'t> {
     responses: Table<'t, (&'static str, &'static str), &'static [u8]>,
     expiries: Table<'t, (Nanos, &'static str, &'static str), ()>,
     revisions: Table<'t, &'static str, &'static [u8]>,
-    decisions: Table<'t, (&'static str, &'static str), &'static [u8]>,
+    pub(super) decisions: Table<'t, (&'static str, &'static str), &'static [u8]>,
     audit: Audit<'t>,
 }
 
 /// The tables that each tenant has of its own, because they are listed.
-struct TenantTables<'t> {
+pub(super) struct TenantTables<'t> {
     heads: Table<'t, &'static str, &'static [u8]>,
     inbox: Table<'t, (Nanos, &'static str, &'static str, u32), &'static [u8]>,
-    agents: Table<'t, &'static str, &'static str>,
+    pub(super) agents: Table<'t, &'static str, &'static str>,
 }
 
 impl<'t> OpenTables<'t> {
@@ -159,7 +165,7 @@ impl<'t> OpenTables<'t> {
     }
 
     /// The tables of the tenant of this id.
-    fn of<N>(&mut self, id: &Scoped<N>) -> Result<&mut TenantTables<'t>, Error> {
+    pub(super) fn of<N>(&mut self, id: &Scoped<N>) -> Result<&mut TenantTables<'t>, Error> {
         let tenant = id.tenant();
         Ok(match self.of_tenants.entry(tenant) {
             Entry::Occupied(open) => open.into_mut(),
@@ -226,8 +232,9 @@ impl<'t> OpenTables<'t> {
             Write::MarkKeysUsed { used } => {
                 api_keys::mark_used(self.transaction, used).map(|()| Ok(true))
             }
-            Write::PutBlob { id, blob } => blobs::put(self.transaction, id.as_str(), blob).map(Ok),
-            Write::DeleteBlob { id } => blobs::delete(self.transaction, id.as_str()).map(Ok),
+            Write::PutBlob { id, blob } => blobs::put(self.transaction, id, blob).map(Ok),
+            Write::DeleteBlob { id } => blobs::delete(self.transaction, id).map(Ok),
+            Write::Operate(operate) => operations::apply(self, operate),
             Write::Audit(entry) => {
                 let exists = self.of(&entry.id)?.heads.get(entry.id.as_str())?.is_some();
                 if exists {
@@ -266,6 +273,7 @@ impl<'t> OpenTables<'t> {
             | Write::MarkKeysUsed { .. }
             | Write::PutBlob { .. }
             | Write::DeleteBlob { .. }
+            | Write::Operate(_)
             | Write::Audit(_) => Ok(false),
         }
     }
@@ -350,6 +358,9 @@ impl<'t> OpenTables<'t> {
             self.audit.sweep(nanos(event.at))?;
         }
         self.keep(&append.responses)?;
+        if let Some(entry) = UsageEntry::of(commit) {
+            usage::count(self.transaction, &append.id, &entry)?;
+        }
         if commit.resets_deaths {
             self.reset_deaths(id)?;
         }

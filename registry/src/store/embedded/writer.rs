@@ -220,6 +220,7 @@ impl Writer {
             | Write::MarkKeysUsed { .. }
             | Write::PutBlob { .. }
             | Write::DeleteBlob { .. }
+            | Write::Operate(_)
             | Write::Audit(_) => true,
         }
     }

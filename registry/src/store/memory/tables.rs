@@ -18,7 +18,7 @@ use abide_conversation::{
 use super::super::claims::Claims;
 use super::super::commit_rules;
 use super::super::paging::InboxKey;
-use super::super::{ScopedKeyId, StoredAgent, StoredKey};
+use super::super::{KeyChange, ScopedKeyId, StoredAgent, StoredKey};
 
 #[derive(Debug, Default)]
 pub(super) struct Tables {
@@ -40,6 +40,8 @@ pub(super) struct Tables {
     pub(super) keys_used: BTreeMap<ScopedKeyId, Timestamp>,
     pub(super) blobs: BTreeMap<Scoped<BlobId>, Blob>,
     pub(super) audit: super::audit::Entries,
+    pub(super) operations: super::operations::Chains,
+    pub(super) usage: super::usage::DayTables,
 }
 
 #[derive(Debug)]
@@ -101,6 +103,7 @@ impl Tables {
         if !commit_rules::follows(&commit, known) {
             return Err(StoreError::Conflict);
         }
+        super::usage::count(&mut self.usage, id, &commit);
         let old = self.conversations.remove(id);
         self.remove_from_indexes(id, old.as_ref().map(|old| &old.summary));
         let (mut events, mut state, mut open) = match old {
@@ -203,6 +206,52 @@ impl Tables {
         let old = self.newest.insert(name, agent.revision.clone());
         self.revisions.insert(revision, agent);
         old.is_none()
+    }
+
+    /// Returns whether the name was there.
+    pub(super) fn delete_agent(
+        &mut self,
+        name: &Scoped<AgentName>,
+        response: Option<StoredResponse>,
+    ) -> bool {
+        if let Some(response) = response {
+            self.keep(&ResponseScope::Agent(name.clone()), response);
+        }
+        self.decisions.retain(|(agent, _), _| agent != name);
+        self.newest.remove(name).is_some()
+    }
+
+    /// Returns whether the decision was there.
+    pub(super) fn set_decision(
+        &mut self,
+        agent: &Scoped<AgentName>,
+        id: &DecisionId,
+        decision: Option<&RememberedDecision>,
+    ) -> bool {
+        let key = (agent.clone(), id.clone());
+        let before = match decision {
+            Some(decision) => self.decisions.insert(key, decision.clone()),
+            None => self.decisions.remove(&key),
+        };
+        before.is_some()
+    }
+
+    /// Returns whether the key was there.
+    pub(super) fn change_key(&mut self, change: KeyChange) -> bool {
+        let id = change.id();
+        let was_there = self.keys.contains_key(&id);
+        match change {
+            KeyChange::Update(_) if !was_there => return false,
+            KeyChange::Add(key) | KeyChange::Update(key) => {
+                self.keys.insert(id, key);
+            }
+            KeyChange::Remove(_) => {
+                self.keys.remove(&id);
+                self.keys_used.remove(&id);
+            }
+        }
+        self.keys_version += 1;
+        was_there
     }
 
     pub(super) fn keep(&mut self, scope: &ResponseScope, response: StoredResponse) {

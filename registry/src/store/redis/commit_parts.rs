@@ -3,8 +3,11 @@
 use abide_actors::journal::{Commit, InboxEntry, StoreError};
 use abide_conversation::{ConversationId, Scoped, Seq, Tenant, Timestamp};
 
+use super::super::usage::{self, MAX_ROWS, USAGE_DAYS, UsageEntry};
 use super::keys::{self, Key, Tag};
 use super::script::ScriptCall;
+
+const SECONDS_OF_DAY: i64 = 86_400;
 
 /// The parts of a commit that `append.lua` is told by letters.
 pub(super) struct CommitParts<'a> {
@@ -12,6 +15,13 @@ pub(super) struct CommitParts<'a> {
     is_new: bool,
     /// The tenant of a new conversation, to be found by it; the tenant `default` need not be found.
     new_tenant: Option<Tenant>,
+    usage: Option<DayUsage>,
+}
+
+/// What a commit adds to the usage, and the name of the day's key.
+struct DayUsage {
+    entry: UsageEntry,
+    name: String,
 }
 
 impl<'a> CommitParts<'a> {
@@ -19,7 +29,9 @@ impl<'a> CommitParts<'a> {
     pub(super) fn of(commit: &'a Commit, id: &Scoped<ConversationId>, before: Seq) -> Self {
         let is_new = before == Seq::ZERO;
         let new_tenant = (is_new && !id.prefix().is_empty()).then(|| id.tenant());
-        Self { commit, is_new, new_tenant }
+        let usage = UsageEntry::of(commit)
+            .map(|entry| DayUsage { name: super::usage::name_of(entry.day), entry });
+        Self { commit, is_new, new_tenant, usage }
     }
 
     fn has_inbox(&self) -> bool {
@@ -34,13 +46,14 @@ impl<'a> CommitParts<'a> {
             ('s', self.commit.state.is_some()),
             ('d', self.commit.resets_deaths),
             ('o', self.has_inbox()),
+            ('u', self.usage.is_some()),
             ('r', !self.commit.responses.is_empty()),
         ];
         named.into_iter().filter_map(|(name, is_there)| is_there.then_some(name)).collect()
     }
 
     /// The keys of the commit, those of its parts last.
-    pub(super) fn keys<'k>(&self, tag: Tag, id: &'k Scoped<ConversationId>) -> Vec<Key<'k>> {
+    pub(super) fn keys<'k>(&'k self, tag: Tag, id: &'k Scoped<ConversationId>) -> Vec<Key<'k>> {
         let own = |kind| tag.own(kind, id.as_str());
         let mut keys = vec![own("c"), own("j"), tag.common("alarms"), tag.common("active")];
         if self.is_new {
@@ -54,6 +67,9 @@ impl<'a> CommitParts<'a> {
         }
         if self.has_inbox() {
             keys.extend([own("o"), tag.listing(id.prefix(), "open")]);
+        }
+        if let Some(usage) = &self.usage {
+            keys.push(tag.listing(id.prefix(), &usage.name));
         }
         if !self.commit.responses.is_empty() {
             keys.extend([own("a"), own("x")]);
@@ -87,6 +103,11 @@ impl<'a> CommitParts<'a> {
         }
         if self.has_inbox() {
             call = self.write_inbox(call, id)?;
+        }
+        if let Some(DayUsage { entry, .. }) = &self.usage {
+            let seconds = USAGE_DAYS * SECONDS_OF_DAY;
+            call = call.arg(&entry.row).arg(&entry.row_without_owner);
+            call = call.arg(usage::to_text(&entry.counts)).arg(MAX_ROWS).arg(seconds);
         }
         if !self.commit.responses.is_empty() {
             let now = self.commit.events.last().map_or(Timestamp::MIN, |event| event.at);

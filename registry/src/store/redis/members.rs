@@ -1,5 +1,7 @@
 //! Redis as the membership of a cluster, by the server's clock.
 
+use std::sync::{Arc, PoisonError};
+
 use abide_actors::journal::{Holder, StoreError};
 use abide_conversation::Timestamp;
 use async_trait::async_trait;
@@ -30,11 +32,12 @@ impl Membership for Redis {
     }
 
     async fn enter(&self, me: &Member) -> Result<MembershipStatus, StoreError> {
-        to_status(self.enter_by_script(me).await?)
+        self.status(&Arc::default(), self.enter_by_script(me).await?)
     }
 
     async fn renew(&self, me: &Member) -> Result<MembershipStatus, StoreError> {
-        to_status(self.renew_by_script(me).await?)
+        let known = self.known_members.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        self.status(&known, self.renew_by_script(me, &known.digest).await?)
     }
 
     async fn declare_dead_if(&self, who: &Holder, suspect: bool) -> Result<bool, StoreError> {
@@ -47,22 +50,53 @@ impl Membership for Redis {
     }
 }
 
-fn to_status(alive: Option<MemberList>) -> Result<MembershipStatus, StoreError> {
-    let Some(alive) = alive else { return Ok(MembershipStatus::Evicted) };
-    let [now, rows @ ..] = alive.as_slice() else {
-        return Err(refused("the list of members is empty".to_owned()));
-    };
-    let now = Timestamp::from_millisecond(decode::parse("the clock", now)?)
-        .map_err(|error| refused(format!("the clock: {error}")))?;
-    let mut members = Vec::with_capacity(rows.len() / 2);
-    for row in rows.chunks_exact(2) {
-        let silent_ms = decode::parse("a member's silence", &row[1])?;
-        let member: Member = decode::parse("a member", &row[0])?;
-        // Members that are dead and not removed yet are left out.
-        if silent_ms <= member.lease_ms {
-            members.push(ObservedMember { member, silent_ms });
-        }
+/// The members of the last answer that contained them, in its order.
+#[derive(Debug, Default)]
+pub(super) struct KnownMembers {
+    digest: Vec<u8>,
+    members: Vec<Member>,
+}
+
+impl Redis {
+    /// What an answer says of the members to a node that knew these.
+    fn status(
+        &self,
+        known: &Arc<KnownMembers>,
+        alive: Option<MemberList>,
+    ) -> Result<MembershipStatus, StoreError> {
+        let Some(alive) = alive else { return Ok(MembershipStatus::Evicted) };
+        let [now, digest, silences, entries @ ..] = alive.as_slice() else {
+            return Err(refused("the list of members is empty".to_owned()));
+        };
+        let now = Timestamp::from_millisecond(decode::parse("the clock", now)?)
+            .map_err(|error| refused(format!("the clock: {error}")))?;
+        let listed = if entries.is_empty() && *digest == known.digest {
+            known.clone()
+        } else {
+            let members = entries.iter().map(|entry| decode::parse("a member", entry));
+            let members = members.collect::<Result<_, _>>()?;
+            let listed = Arc::new(KnownMembers { digest: digest.clone(), members });
+            *self.known_members.lock().unwrap_or_else(PoisonError::into_inner) = listed.clone();
+            listed
+        };
+        let members = observed(&listed.members, silences)?;
+        Ok(MembershipStatus::Alive { now, members })
     }
-    members.sort_by(|one, other| one.member.holder.node.cmp(&other.member.holder.node));
-    Ok(MembershipStatus::Alive { now, members })
+}
+
+/// The members that are alive, by name. Those that are dead and not removed yet are left out.
+fn observed(members: &[Member], silences: &[u8]) -> Result<Vec<ObservedMember>, StoreError> {
+    let silences = silences.split(|byte| *byte == b' ');
+    let silences = silences.map(|silent_ms| decode::parse("a member's silence", silent_ms));
+    let silences: Vec<u64> = silences.collect::<Result<_, _>>()?;
+    if silences.len() != members.len() {
+        return Err(refused("the list of members is incomplete".to_owned()));
+    }
+    let all = members.iter().zip(silences);
+    let alive = all.filter(|(member, silent_ms)| *silent_ms <= member.lease_ms);
+    let mut alive: Vec<ObservedMember> = alive
+        .map(|(member, silent_ms)| ObservedMember { member: member.clone(), silent_ms })
+        .collect();
+    alive.sort_by(|one, other| one.member.holder.node.cmp(&other.member.holder.node));
+    Ok(alive)
 }

@@ -6,13 +6,10 @@ use abide_actors::identity::{Epoch, Incarnation, NodeName};
 use abide_actors::journal::{
     Claim, Commit, Holder, RESPONSE_TTL, ResponseScope, StoreError, StoredResponse,
 };
-use abide_conversation::remembered_decision::RememberedDecision;
-use abide_conversation::{
-    AgentName, BlobId, ConversationId, DecisionId, Revision, Scoped, Timestamp,
-};
+use abide_conversation::{BlobId, ConversationId, Scoped, Timestamp};
 use serde::Serialize;
 
-use super::super::{KeyChange, ScopedKeyId, StoredAgent};
+use super::super::ScopedKeyId;
 use super::Redis;
 use super::commit_parts::CommitParts;
 use super::error::refused;
@@ -24,10 +21,6 @@ use crate::membership::Member;
 
 /// How long a server remembers a deletion for its repeat: longer than any repeat takes.
 const DELETION_MEMORY_SECONDS: u64 = 60;
-/// What `agent.lua` takes for any newest revision; no revision has this form.
-const ANY_REVISION: &str = "*";
-/// What `agent.lua` answers when another revision is the newest.
-const OTHER_REVISION: u8 = 2;
 /// How long the responses of a scope are kept after the last one: a day, and an hour for each of
 /// two clocks that are wrong.
 const RESPONSES_TTL_SECONDS: i64 = RESPONSE_TTL.as_secs() + 2 * 60 * 60;
@@ -35,7 +28,7 @@ const RESPONSES_TTL_SECONDS: i64 = RESPONSE_TTL.as_secs() + 2 * 60 * 60;
 macro_rules! scripts {
     ($($name:ident = $($part:literal)+;)+) => {
         $(
-            static $name: Script = Script::new(
+            pub(super) static $name: Script = Script::new(
                 concat!($(include_str!(concat!("lua/", $part, ".lua"))),+),
                 || hash(concat!($(include_str!(concat!("lua/", $part, ".lua"))),+)),
             );
@@ -46,7 +39,7 @@ macro_rules! scripts {
 // `lib/allow_oom` is the first line of the scripts that a full server carries out, too: those that
 // free memory, and those without which nodes would be declared dead.
 scripts! {
-    APPEND = "lib/fencing" "lib/indexes" "lib/parts" "append";
+    APPEND = "lib/fencing" "lib/indexes" "lib/usage" "lib/parts" "append";
     CLAIM = "lib/claim" "claim";
     CLAIM_WHEN_FULL = "lib/allow_oom" "lib/existing" "lib/claim" "claim";
     RELEASE = "lib/allow_oom" "lib/fencing" "release";
@@ -57,10 +50,11 @@ scripts! {
     CLAIM_AND_LOAD_WHEN_FULL = "lib/allow_oom" "lib/existing" "lib/claim" "lib/page" "lib/load" "claim_and_load";
     RESET_DEATHS = "reset_deaths";
     RESERVE = "lib/fencing" "reserve";
-    AGENT = "lib/fencing" "lib/once" "agent";
-    DELETE_AGENT = "lib/allow_oom" "lib/fencing" "lib/once" "agent";
-    DECISION = "lib/once" "decision";
-    API_KEY = "lib/once" "api_key";
+    AGENT = "lib/fencing" "lib/once" "lib/operation" "agent";
+    DELETE_AGENT = "lib/allow_oom" "lib/fencing" "lib/once" "lib/operation" "agent";
+    DECISION = "lib/once" "lib/operation" "decision";
+    API_KEY = "lib/once" "lib/operation" "api_key";
+    OPERATION = "lib/allow_oom" "lib/once" "lib/operation" "operation";
     API_KEYS_USED = "api_keys_used";
     BLOB = "lib/once" "blob";
     REMOVE_BLOB = "lib/allow_oom" "lib/once" "remove_blob";
@@ -224,87 +218,6 @@ impl Redis {
         self.call_durably(call).await
     }
 
-    /// Returns whether the name was there before.
-    pub(super) async fn agent_by_script(
-        &self,
-        name: &Scoped<AgentName>,
-        newest: Option<&StoredAgent>,
-        response: Option<StoredResponse>,
-    ) -> Result<bool, StoreError> {
-        self.run_agent_script(name, newest, ANY_REVISION, response).await.map(|answer| answer == 1)
-    }
-
-    /// Puts a definition if `newest` is the newest revision of its name. Returns whether it is.
-    pub(super) async fn agent_if_by_script(
-        &self,
-        name: &Scoped<AgentName>,
-        agent: &StoredAgent,
-        response: Option<StoredResponse>,
-        newest: Option<&Revision>,
-    ) -> Result<bool, StoreError> {
-        let expected = newest.map_or("", Revision::as_str);
-        let answer = self.run_agent_script(name, Some(agent), expected, response).await?;
-        Ok(answer != OTHER_REVISION)
-    }
-
-    async fn run_agent_script(
-        &self,
-        name: &Scoped<AgentName>,
-        newest: Option<&StoredAgent>,
-        expected: &str,
-        response: Option<StoredResponse>,
-    ) -> Result<u8, StoreError> {
-        let (tag, scope) = (Tag::Agents, ResponseScope::Agent(name.clone()).text());
-        let nonce = self.nonce();
-        let mut keys =
-            ["newest", "revisions"].map(|kind| tag.listing(name.prefix(), kind)).to_vec();
-        keys.push(tag.own("done", &nonce));
-        keys.extend(["a", "x"].map(|kind| tag.own(kind, &scope)));
-        keys.push(tag.own("decisions", name.as_str()));
-        let script = if newest.is_some() { &AGENT } else { &DELETE_AGENT };
-        let call = ScriptCall::new(script, tag, keys)
-            .arg(name.local().as_str())
-            .arg(newest.map_or("", |agent| agent.revision.as_str()))
-            .arg(newest.map(json).transpose()?.unwrap_or_default())
-            .arg(response.as_ref().and_then(stored_at).map(keys::score_until).unwrap_or_default())
-            .arg(expected)
-            .responses("", response.as_slice())?;
-        self.call_durably(call).await
-    }
-
-    /// Returns whether the decision was there before.
-    pub(super) async fn decision_by_script(
-        &self,
-        agent: &Scoped<AgentName>,
-        id: &DecisionId,
-        decision: Option<&RememberedDecision>,
-    ) -> Result<bool, StoreError> {
-        let nonce = self.nonce();
-        let keys = [("decisions", agent.as_str()), ("done", nonce.as_str())];
-        let keys = keys.map(|(kind, name)| Tag::Agents.own(kind, name));
-        let call = ScriptCall::new(&DECISION, Tag::Agents, keys)
-            .arg(id.as_str())
-            .arg(decision.map(json).transpose()?.unwrap_or_default());
-        self.call_durably(call).await
-    }
-
-    /// Returns whether the API key was there before.
-    pub(super) async fn api_key_by_script(&self, change: &KeyChange) -> Result<bool, StoreError> {
-        let (key, must_exist) = match change {
-            KeyChange::Add(key) => (Some(key), ""),
-            KeyChange::Update(key) => (Some(key), "1"),
-            KeyChange::Remove(_) => (None, ""),
-        };
-        let nonce = self.nonce();
-        let mut keys = api_keys::KEYS.map(|name| Tag::Agents.common(name)).to_vec();
-        keys.push(Tag::Agents.own("done", &nonce));
-        let call = ScriptCall::new(&API_KEY, Tag::Agents, keys)
-            .arg(change.id().as_str())
-            .arg(key.map(json).transpose()?.unwrap_or_default())
-            .arg(must_exist);
-        self.call_durably(call).await
-    }
-
     pub(super) async fn api_keys_used_by_script(
         &self,
         used: &[(ScopedKeyId, Timestamp)],
@@ -326,7 +239,7 @@ impl Redis {
     ) -> Result<bool, StoreError> {
         let (key, nonce) = (blobs::key_of(id), self.nonce());
         let tag = key.tag();
-        let keys = [key, tag.own("done", &nonce)];
+        let keys = [key, tag.own("done", &nonce), tag.listing(id.prefix(), "blobs")];
         let call = match blob {
             Some(blob) => {
                 let (media_type, bytes) = (blob.media_type(), blob.bytes());
@@ -364,11 +277,13 @@ impl Redis {
         self.call_as_member(call).await
     }
 
+    /// Answers with the members themselves only if their digest is another one than `known`.
     pub(super) async fn renew_by_script(
         &self,
         me: &Member,
+        known: &[u8],
     ) -> Result<Option<MemberList>, StoreError> {
-        self.call_as_member(membership_call(&RENEW, &me.holder).json("", me)?).await
+        self.call_as_member(membership_call(&RENEW, &me.holder).json("", me)?.arg(known)).await
     }
 
     pub(super) async fn declare_dead_by_script(
@@ -389,7 +304,8 @@ impl Redis {
 /// events after it.
 pub(super) type StoredRow = (u64, String, Vec<u8>, Vec<Vec<u8>>);
 
-/// The server's clock, then each member as JSON and for how many milliseconds it has been silent.
+/// The server's clock, a digest of the members, and for how many milliseconds each has been silent;
+/// then each member as JSON, unless the digest was known.
 pub(super) type MemberList = Vec<Vec<u8>>;
 
 impl ScriptCall {
@@ -423,7 +339,7 @@ impl ScriptCall {
 }
 
 /// When a response is stored; `None` if it never expires.
-fn stored_at(response: &StoredResponse) -> Option<Timestamp> {
+pub(super) fn stored_at(response: &StoredResponse) -> Option<Timestamp> {
     let lasts = response.expires_at != Timestamp::MAX;
     lasts.then(|| response.expires_at.checked_sub(RESPONSE_TTL).ok()).flatten()
 }
@@ -473,6 +389,6 @@ fn outcome(answer: &str) -> Result<(), StoreError> {
     }
 }
 
-fn json(value: &impl Serialize) -> Result<Vec<u8>, StoreError> {
+pub(super) fn json(value: &impl Serialize) -> Result<Vec<u8>, StoreError> {
     serde_json::to_vec(value).map_err(|error| refused(error.to_string()))
 }

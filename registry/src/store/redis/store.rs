@@ -21,6 +21,7 @@ use super::Redis;
 use super::decode;
 use super::execute::read;
 use super::keys::{self, Tag};
+use super::operations::NextEntries;
 use super::pager::{Pager, Row};
 use crate::partition::{Partition, PartitionSet};
 
@@ -166,9 +167,8 @@ impl Store for Redis {
         agent: StoredAgent,
         response: Option<StoredResponse>,
     ) -> Result<bool, StoreError> {
-        let was_there =
-            self.agent_by_script(&Scoped::new(tenant, &agent.name), Some(&agent), response).await?;
-        Ok(!was_there)
+        let (name, none) = (Scoped::new(tenant, &agent.name), NextEntries::none());
+        Ok(self.agent_by_script(&name, Some(&agent), response, &none).await? == 0)
     }
 
     async fn put_agent_if(
@@ -244,7 +244,7 @@ impl Store for Redis {
         name: &Scoped<AgentName>,
         response: Option<StoredResponse>,
     ) -> Result<bool, StoreError> {
-        self.agent_by_script(name, None, response).await
+        Ok(self.agent_by_script(name, None, response, &NextEntries::none()).await? == 1)
     }
 
     async fn set_decision(
@@ -253,7 +253,7 @@ impl Store for Redis {
         id: &DecisionId,
         decision: Option<&RememberedDecision>,
     ) -> Result<bool, StoreError> {
-        self.decision_by_script(agent, id, decision).await
+        Ok(self.decision_by_script(agent, id, decision, &NextEntries::none()).await? == 1)
     }
 
     async fn decisions(
@@ -270,7 +270,7 @@ impl Store for Redis {
     }
 
     async fn change_key(&self, change: KeyChange) -> Result<bool, StoreError> {
-        self.api_key_by_script(&change).await
+        Ok(self.api_key_by_script(&change, &NextEntries::none()).await? == 1)
     }
 
     async fn keys(&self, known: Option<u64>) -> Result<Option<KeyList>, StoreError> {

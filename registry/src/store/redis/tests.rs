@@ -10,6 +10,7 @@ mod long_journals;
 mod lost_replies;
 mod members;
 mod opening;
+mod operations;
 mod proxy;
 mod replicas;
 mod sentinel;

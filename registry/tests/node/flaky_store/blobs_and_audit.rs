@@ -1,10 +1,15 @@
-//! The blobs and the audit log of a flaky store.
+//! The blobs, the audit logs and the counts of a flaky store.
 
 use abide_actors::audit::{AuditEntry, AuditLog};
 use abide_actors::blobs::{Blob, BlobInfo, Blobs};
 use abide_actors::journal::StoreError;
-use abide_conversation::{BlobId, ConversationId, Scoped, Timestamp};
+use abide_conversation::{BlobId, ConversationId, Scoped, Tenant, Timestamp};
+use abide_registry::store::{
+    ChainEntry, Effect, Operation, OperationLog, OperationOutcome, TenantCounts, UsagePage,
+    UsageQuery,
+};
 use async_trait::async_trait;
+use jiff::civil::Date;
 
 use super::FlakyStore;
 
@@ -46,5 +51,44 @@ impl AuditLog for FlakyStore {
         now: Timestamp,
     ) -> Result<Vec<AuditEntry>, StoreError> {
         self.reachable()?.entries(id, before, limit, now).await
+    }
+}
+
+#[async_trait]
+impl OperationLog for FlakyStore {
+    async fn operate(
+        &self,
+        operation: &Operation,
+        effect: Effect,
+    ) -> Result<OperationOutcome, StoreError> {
+        self.with_room()?.operate(operation, effect).await
+    }
+
+    async fn operations(
+        &self,
+        tenant: Option<&Tenant>,
+        after: u64,
+        limit: usize,
+    ) -> Result<Vec<ChainEntry>, StoreError> {
+        self.reachable()?.operations(tenant, after, limit).await
+    }
+}
+
+#[async_trait]
+impl TenantCounts for FlakyStore {
+    async fn usage(&self, query: &UsageQuery) -> Result<UsagePage, StoreError> {
+        self.reachable()?.usage(query).await
+    }
+
+    async fn tokens_of_day(&self, tenant: &Tenant, day: Date) -> Result<u64, StoreError> {
+        self.reachable()?.tokens_of_day(tenant, day).await
+    }
+
+    async fn conversation_count(&self, tenant: &Tenant) -> Result<u64, StoreError> {
+        self.reachable()?.conversation_count(tenant).await
+    }
+
+    async fn blob_bytes(&self, tenant: &Tenant) -> Result<u64, StoreError> {
+        self.reachable()?.blob_bytes(tenant).await
     }
 }

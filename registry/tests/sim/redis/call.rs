@@ -11,9 +11,9 @@ macro_rules! scripts {
     };
 }
 
-const SCRIPTS: [(ScriptName, &str); 18] = scripts!(
+const SCRIPTS: [(ScriptName, &str); 19] = scripts!(
     "agent" "append" "audit" "barrier" "blob" "claim" "claim_and_load" "decision" "declare_dead" "delete"
-    "enter" "load" "page" "release" "remove_blob" "renew" "reserve" "reset_deaths"
+    "enter" "load" "operation" "page" "release" "remove_blob" "renew" "reserve" "reset_deaths"
 );
 
 /// The script with this source, which libraries may precede.

@@ -18,8 +18,8 @@ pub struct Kind {
 /// The kind of a command; `None` for one that the model does not know.
 pub fn kind(name: &str) -> Option<Kind> {
     let (writes, needs_memory) = match name {
-        "GET" | "TIME" | "HGET" | "HMGET" | "HEXISTS" | "HKEYS" | "HVALS" | "HGETALL" | "LLEN"
-        | "LRANGE" | "ZCARD" | "ZSCORE" | "ZRANGE" => (false, false),
+        "GET" | "TIME" | "HGET" | "HMGET" | "HEXISTS" | "HKEYS" | "HVALS" | "HGETALL" | "HLEN"
+        | "LLEN" | "LRANGE" | "ZCARD" | "ZSCORE" | "ZRANGE" => (false, false),
         "DEL" | "UNLINK" | "HDEL" | "SREM" | "ZREM" | "ZREMRANGEBYRANK" | "EXPIRE"
         | "PEXPIREAT" | "PERSIST" => (true, false),
         "SET" | "HSET" | "HSETNX" | "HINCRBY" | "RPUSH" | "SADD" | "ZADD" | "ZINCRBY" => {
@@ -54,7 +54,7 @@ impl Keyspace {
             "RPUSH" | "LLEN" | "LRANGE" => self.lists(&name, words),
             "HSET" | "HSETNX" | "HDEL" => self.change_hash(&name, words),
             "HINCRBY" => self.increase_field(words),
-            "HGET" | "HMGET" | "HEXISTS" | "HKEYS" | "HVALS" | "HGETALL" => {
+            "HGET" | "HMGET" | "HEXISTS" | "HKEYS" | "HVALS" | "HGETALL" | "HLEN" => {
                 self.read_hash(&name, words)
             }
             "SADD" | "SREM" => self.change_unsorted(&name, words),
@@ -257,6 +257,7 @@ impl Keyspace {
             "HMGET" => {
                 Value::Array(words[2..].iter().map(|field| optional(hash.get(field))).collect())
             }
+            "HLEN" => count(hash.len()),
             "HKEYS" => Value::Array(hash.keys().map(|it| bulk(it)).collect()),
             "HVALS" => Value::Array(hash.values().map(|it| bulk(it)).collect()),
             _ => Value::Array(hash.iter().flat_map(|(key, it)| [bulk(key), bulk(it)]).collect()),

@@ -13,18 +13,22 @@ use abide_actors::journal::{
     Claim, Commit, Holder, Journal, ResponseScope, StoreError, StoredResponse,
 };
 use abide_actors::model::Purpose;
+use abide_actors::usage_counts::day_of;
 use abide_conversation::command::IfBusy;
 use abide_conversation::remembered_decision::RememberedDecision;
 use abide_conversation::{
-    AgentName, Command, ConversationId, DecisionId, Revision, Scoped, Seq, State, Timestamp,
-    decide, replay,
+    AgentName, Command, ConversationId, DecisionId, Principal, Revision, Scoped, Seq, State,
+    Tenant, Timestamp, decide, replay,
 };
 use abide_registry::member::ProcessId;
 use abide_registry::membership::{Member, MemberState, Membership, MembershipStatus};
 use abide_registry::partition::PartitionSet;
 use abide_registry::store::redis::transport::{Dial, Transport};
 use abide_registry::store::redis::{Durability, Redis};
-use abide_registry::store::{Store, StoredAgent};
+use abide_registry::store::{
+    AuditLevel, Effect, Operation, OperationLog, Store, StoredAgent, TenantCounts, UsageBy,
+    UsageQuery,
+};
 use futures::future::BoxFuture;
 use serde_json::json;
 
@@ -88,6 +92,7 @@ fn member(holder: Holder, process: &str) -> Member {
         handshake_version: abide_registry::protocol::HANDSHAKE_VERSION,
         live_directory_version: abide_registry::protocol::LIVE_DIRECTORY_VERSION,
         cookie: None,
+        auth: None,
         ports: Vec::new(),
         since: Timestamp::UNIX_EPOCH,
         lease_ms: 60_000,
@@ -145,7 +150,7 @@ impl Choice {
         let stored = store.load(&id).await.unwrap();
         let state = stored.map(|it| replay(it.state, &it.events)).unwrap_or_default();
         let commit = commit(random, number, &state);
-        Self { kind: random.below(38), number, id, me, other, held, commit }
+        Self { kind: random.below(41), number, id, me, other, held, commit }
     }
 }
 
@@ -250,6 +255,17 @@ async fn call(store: &Redis, choice: &Choice) -> String {
         34 => outcome(store.declare_dead_if(me, number % 2 == 0).await),
         35 => outcome(store.reset_deaths(id).await),
         36 => outcome(store.events(id, Seq::new(number % 5), 100).await),
+        37 => {
+            let operation = operation(&tenant, number);
+            let effect = match number % 3 {
+                0 => Effect::Follows,
+                1 => Effect::DeleteAgent { name: agent, response: None },
+                _ => Effect::DeleteBlob(blob_id),
+            };
+            outcome(store.operate(&operation, effect).await)
+        }
+        38 => outcome(store.operations(Some(&tenant).filter(|_| number % 2 == 0), 0, 9).await),
+        39 => counted(store, &tenant).await,
         _ => {
             let listed = (
                 store.due_alarms(&share, Timestamp::MAX, 9).await,
@@ -261,6 +277,33 @@ async fn call(store: &Redis, choice: &Choice) -> String {
             format!("{listed:?}")
         }
     }
+}
+
+fn operation(tenant: &Tenant, number: u64) -> Operation {
+    Operation {
+        at: at(number),
+        tenant: Some(tenant.clone()).filter(|_| number % 4 > 0),
+        by: Principal::new("operator"),
+        identity: None,
+        operation: "conversation.retry".to_owned(),
+        target: number.to_string(),
+        level: AuditLevel::Metadata,
+        request: None,
+    }
+}
+
+/// What a store has counted of a tenant.
+async fn counted(store: &Redis, tenant: &Tenant) -> String {
+    let (first, last) = (day_of(at(0)), day_of(at(CALLS)));
+    let (by, after) = (UsageBy::Agent, None);
+    let query = UsageQuery { tenant: tenant.clone(), first, last, by, after, limit: 9 };
+    let counted = (
+        store.usage(&query).await,
+        store.tokens_of_day(tenant, first).await,
+        store.conversation_count(tenant).await,
+        store.blob_bytes(tenant).await,
+    );
+    format!("{counted:?}")
 }
 
 #[test]

@@ -143,6 +143,11 @@ impl Engine {
             Ok(table)
         })?;
         redis.set("error_reply", error_reply)?;
+        let sha1hex = lua.create_function(|_, bytes: mlua::String| {
+            // The client computes the same of a script.
+            Ok(::redis::Script::new(&bytes.to_str()?).get_hash().to_owned())
+        })?;
+        redis.set("sha1hex", sha1hex)?;
         lua.globals().set("redis", redis)?;
         let cjson = lua.create_table()?;
         let decode = lua.create_function(|lua, json: mlua::String| {

@@ -110,7 +110,7 @@ fn a_gated_call_that_is_denied_has_no_child_to_stop() {
     let mut planned = with_child("a", "x");
     let crate::command::CallPlan::Execute { gate, .. } = &mut planned.plan else { unreachable!() };
     let message = "May it?".to_owned();
-    *gate = Some(crate::command::ApprovalQuestion { message, policy: None });
+    *gate = Some(crate::command::ApprovalQuestion { message, policy: None, answer_schema: None });
     let mut scenario = Scenario::with_calls(vec![planned]);
     scenario.then(deny("a", None));
     assert!(

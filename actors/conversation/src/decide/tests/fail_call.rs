@@ -26,7 +26,7 @@ fn resolutions(scenario: &Scenario) -> Vec<Resolution> {
 fn a_call_that_waits_is_failed_by_an_operator_and_the_turn_goes_on() {
     for planned in [gated("a"), human("a"), client("a"), gated_client("a")] {
         let mut scenario = Scenario::with_calls(vec![planned]);
-        assert_eq!(scenario.apply(fail("a")).unwrap(), ["resolution", "tool_result"]);
+        assert_eq!(scenario.apply(fail("a")).unwrap(), ["operated", "resolution", "tool_result"]);
         assert_eq!(scenario.error("a"), gave_up());
         let closed = &resolutions(&scenario)[0];
         assert_eq!((closed.by.as_str(), closed.approved), ("operator", None));
@@ -40,7 +40,7 @@ fn a_call_that_waits_is_failed_by_an_operator_and_the_turn_goes_on() {
 #[test]
 fn a_call_that_runs_is_failed_and_its_tool_reports_to_nobody() {
     let mut scenario = Scenario::with_calls(vec![server("a"), human("b")]);
-    assert_eq!(scenario.apply(fail("a")).unwrap(), ["tool_result"]);
+    assert_eq!(scenario.apply(fail("a")).unwrap(), ["operated", "tool_result"]);
     assert_eq!(scenario.error("a"), gave_up());
     assert_eq!(scenario.wanted(), [""; 0], "the other call is still open");
     assert_eq!(scenario.apply(returned("a", 1)), Err(Rejection::Stale));
@@ -65,7 +65,7 @@ fn a_call_that_its_child_has_is_failed_and_the_child_is_stopped() {
         if takes_it_up {
             scenario.then(child_started("a", 1));
         }
-        assert_eq!(scenario.apply(fail("a")).unwrap(), ["tool_result"]);
+        assert_eq!(scenario.apply(fail("a")).unwrap(), ["operated", "tool_result"]);
         assert_eq!(scenario.wanted(), ["model step 2 of turn_1", "release of kid_x"]);
         assert_eq!(scenario.apply(child_ended("a", "kid_x")), Err(Rejection::Stale));
     }
@@ -104,7 +104,7 @@ fn a_dispatched_call_is_failed_and_whoever_asked_is_answered() {
         child: None,
     }));
     assert_eq!(scenario.state.uninterruptible(), [CallId::new("d")]);
-    assert_eq!(scenario.apply(fail("d")).unwrap(), ["dispatch"]);
+    assert_eq!(scenario.apply(fail("d")).unwrap(), ["operated", "dispatch"]);
     let Some(EventData::DispatchFinished(done)) = scenario.journal.last().map(|event| &event.data)
     else {
         panic!("the last event is its end");

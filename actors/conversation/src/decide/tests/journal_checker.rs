@@ -137,7 +137,8 @@ impl JournalChecker {
             }
             EventData::PhaseChanged(_)
             | EventData::TodosChanged(_)
-            | EventData::WorkspaceOpened(_) => {}
+            | EventData::WorkspaceOpened(_)
+            | EventData::Operated(_) => {}
             EventData::Unknown(unknown) => panic!("no command leads to this: {unknown:?}"),
             EventData::Suspension(suspension) => self.check_suspension(event, suspension),
             EventData::Voted(voted) => self.check_vote(event, voted),

@@ -107,7 +107,8 @@ fn a_call_its_resolution_and_its_result_have_the_contracts_fields() {
     let result = json!({"call_id": "a", "ok": true, "result": {"x": 1}});
     assert_eq!(data(&scenario, "tool_result"), result);
     scenario.then(cancel());
-    assert_eq!(data(&scenario, "turn_ended"), json!({"outcome": "cancelled"}));
+    let usage = json!({"input_tokens": 0, "output_tokens": 0});
+    assert_eq!(data(&scenario, "turn_ended"), json!({"outcome": "cancelled", "usage": usage}));
 }
 
 #[test]

@@ -191,6 +191,7 @@ pub(super) fn kind(event: &Event) -> &'static str {
         EventData::DecisionPublished(_) => "decision_kept",
         EventData::DecisionRevoked(_) => "decision_revoked",
         EventData::Updated(_) => "updated",
+        EventData::Operated(_) => "operated",
         EventData::Unknown(_) => "unknown",
     }
 }
@@ -280,11 +281,14 @@ pub(super) fn call(id: &str, executor: Executor, gate: bool) -> PlannedCall {
         Executor::Client => CallKind::Client { grace_ms: Some(5_000), default_result: None },
         Executor::Server | Executor::Human | Executor::Provider => executor.into(),
     };
+    let message = "May it?".to_owned();
+    let question = ApprovalQuestion { message, policy: None, answer_schema: None };
     let plan = CallPlan::Execute {
         kind,
         intent: Intent::Action,
-        gate: gate.then(|| ApprovalQuestion { message: "May it?".to_owned(), policy: None }),
+        gate: gate.then_some(question),
         message: "Please answer.".to_owned(),
+        answer_schema: None,
         timeout_ms: TIMEOUT_MS.unsigned_abs(),
     };
     let verdict = Some(verdict(if gate { Decision::Ask } else { Decision::Allow }));
@@ -481,7 +485,8 @@ pub(super) fn missing(call: &str, suspension: u32) -> Action {
 
 pub(super) fn fail(call: &str) -> Action {
     let (call, by) = (CallId::new(call), Principal::new("operator"));
-    Action::FailCall(FailCall { call, by, error: "given up".to_owned() })
+    let (identity, error) = (None, "given up".to_owned());
+    Action::FailCall(FailCall { call, by, identity, reason: None, error })
 }
 
 pub(super) fn cancel() -> Action {

@@ -168,6 +168,7 @@ fn the_dice_reach_every_kind_of_event_and_of_result() {
         "child_released",
         "told",
         "abandoned",
+        "operated",
         "DENIED",
         "EXPIRED",
         "CANCELLED",

@@ -31,6 +31,7 @@ fn planned(kind: CallKind) -> ToolCall {
         message: String::new(),
         timeout_ms: 60_000,
         gate: None,
+        answer_schema: None,
     }
 }
 
@@ -49,6 +50,7 @@ fn call(kind: CallKind) -> Call {
         approvals: Vec::new(),
         approved: false,
         pending_input: None,
+        answer_schema: None,
         phase: CallPhase::Requested,
     }
 }

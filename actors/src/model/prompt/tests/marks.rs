@@ -32,6 +32,7 @@ pub(super) fn provided(id: &str) -> EventData {
         message: String::new(),
         timeout_ms: 0,
         gate: None,
+        answer_schema: None,
     })
 }
 

@@ -9,6 +9,7 @@
 --   d, deaths to forget
 --   o, inbox entries (suspensions, open): numbers of closed and opened; the closed; key and entry of
 --     each opened
+--   u, usage (its day): row, the row if there is no room, numbers, most rows, seconds that it is kept
 --   r, responses (responses, expiries): now; the responses
 -- Returns DONE, FENCED or CONFLICT; DONE again when this very commit was the last.
 local nonce, seq_before, alarm, active, id = ARGV[4], ARGV[5], ARGV[8], ARGV[10], ARGV[11]

@@ -3,8 +3,7 @@
 -- ARGV: name, incarnation, '1' if it is a suspect or ''
 -- Returns 1 if that incarnation is dead, and then it is for ever; else 0.
 local name, incarnation, is_suspect = ARGV[1], ARGV[2], ARGV[3] ~= ''
-local stored = redis.call('HGET', KEYS[1], name)
-local member = stored and cjson.decode(stored)
+local member = entries[name] and cjson.decode(entries[name])
 if not member or member.incarnation ~= incarnation then
   remember_dead('incarnation ', name, incarnation)
   return 1

@@ -6,8 +6,8 @@ local name, incarnation, process, entry = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local function is_dead(kind, id)
   return redis.call('ZSCORE', KEYS[3], kind .. name .. '/' .. id)
 end
-local stored, last_process = redis.call('HGET', KEYS[1], name), redis.call('HGET', KEYS[4], name)
-local other = stored and cjson.decode(stored)
+local other = entries[name] and cjson.decode(entries[name])
+local last_process = redis.call('HGET', KEYS[4], name)
 local lives = other and silence(name) <= other.lease_ms
 if is_dead('incarnation ', incarnation) or lives and is_dead('process ', process) then
   return false
@@ -16,6 +16,6 @@ local former = other and other.incarnation
 if former and former ~= incarnation then remove(name, former) end
 if last_process and last_process ~= process then remember_dead('process ', name, last_process) end
 redis.call('HSET', KEYS[4], name, process)
-redis.call('HSET', KEYS[1], name, entry)
+put(name, entry)
 see(name)
 return alive()

@@ -4,26 +4,28 @@
 -- whole lease anew only once until it is heard again, then half a lease of such a time counts, too:
 -- a survivor that is always late would keep the dead alive.
 -- KEYS: members, when each was last seen, the dead, the last process of each name, the excused
--- ARGV: name, incarnation, the member
+-- ARGV: name, incarnation, the member, the digest of the members that the caller knows or ''
 -- Returns who is alive, or nothing where this incarnation is no member.
-local name, incarnation, entry = ARGV[1], ARGV[2], ARGV[3]
-local stored = redis.call('HGET', KEYS[1], name)
-local me = stored and cjson.decode(stored)
+local name, incarnation, entry, known = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+local me = entries[name] and cjson.decode(entries[name])
 if not me or me.incarnation ~= incarnation then return false end
-local all, unheard_ms = redis.call('HGETALL', KEYS[1]), math.huge
-for i = 1, #all, 2 do unheard_ms = math.min(unheard_ms, silence(all[i])) end
+local unheard_ms = math.huge
+for other in pairs(entries) do unheard_ms = math.min(unheard_ms, silence(other)) end
 local excess_ms = unheard_ms - me.lease_ms / 2
-redis.call('HSET', KEYS[1], name, entry)
+put(name, entry)
 see(name)
-for i = 1, #all, 2 do
-  local other, lease_ms = all[i], cjson.decode(all[i + 1]).lease_ms
-  if other ~= name and last_seen(other) > now then
-    redis.call('ZADD', KEYS[2], now, other)
+for i = 1, #rows, 2 do
+  local other, last_seen = rows[i], seen[rows[i]] or now
+  if other ~= name and last_seen > now then
+    set_seen(other, now)
   elseif other ~= name and excess_ms > 0 and redis.call('SADD', KEYS[5], other) == 1 then
-    redis.call('ZADD', KEYS[2], now, other)
+    set_seen(other, now)
   elseif other ~= name then
-    if excess_ms > 0 then redis.call('ZINCRBY', KEYS[2], math.floor(excess_ms), other) end
-    if silence(other) > lease_ms then remove(other, cjson.decode(all[i + 1]).incarnation) end
+    if excess_ms > 0 then set_seen(other, last_seen + math.floor(excess_ms)) end
+    -- Found without decoding, which each renewal would do with each member.
+    local _, before = rows[i + 1]:find('"lease_ms":', 1, true)
+    local lease_ms = tonumber(rows[i + 1]:match('^%d+', before + 1))
+    if silence(other) > lease_ms then remove(other, cjson.decode(rows[i + 1]).incarnation) end
   end
 end
-return alive()
+return alive(known)

@@ -1,13 +1,18 @@
-//! The cost of reading alarms and of releasing claims.
+//! The cost of reading alarms, of renewing leases, of releasing claims, and of what is counted of
+//! tenants.
 
+use abide_actors::blobs::{Blob, Blobs};
 use abide_actors::identity::{Epoch, NodeName};
 use abide_actors::journal::Journal;
+use abide_actors::usage_counts::{UsageCounts, day_of};
 
-use super::super::super::Store;
 use super::super::super::conformance::*;
+use super::super::super::{Store, TenantCounts};
 use super::super::keys::Tag;
 use super::super::{Durability, Redis};
+use super::members::{member, names};
 use super::servers::Server;
+use crate::membership::{Member, Membership, MembershipStatus};
 use crate::partition::{Partition, PartitionSet};
 
 /// The numbers of commands and of bytes that the server has sent so far.
@@ -56,6 +61,46 @@ async fn reading_alarms_costs_the_same_with_a_thousand_as_with_a_million() {
 }
 
 #[tokio::test]
+async fn a_renewal_costs_the_same_among_thirty_members_as_among_three() {
+    let server = Server::start(&["--appendfsync", "no"]).await;
+    let mut redis = Redis::open(&server.url(), Durability::Os).await.unwrap();
+    // Its checks are traffic, too.
+    redis._watching.abort_all();
+    let member = |n: usize| member(&format!("n{n}"), "1", 60_000);
+    let mut costs = Vec::new();
+    for members in [0..3, 3..30] {
+        for n in members {
+            redis.enter(&member(n)).await.unwrap();
+        }
+        redis.renew(&member(0)).await.unwrap();
+        let (commands, bytes) = server_traffic(&server).await;
+        let renewed = redis.renew(&member(0)).await.unwrap();
+        let (after, sent) = server_traffic(&server).await;
+        costs.push((after - commands, (sent - bytes) / 1_000));
+        // `INFO` is most of what was sent.
+        assert_eq!(costs[0], *costs.last().unwrap(), "commands and kilobytes");
+        assert_eq!(names(&renewed).len(), if costs.len() == 1 { 3 } else { 30 });
+    }
+}
+
+#[tokio::test]
+async fn a_renewal_names_the_members_that_have_changed_since_the_last_one() {
+    let server = Server::start(&["--appendfsync", "no"]).await;
+    let redis = Redis::open(&server.url(), Durability::Os).await.unwrap();
+    let (me, other) = (member("a", "1", 60_000), member("b", "1", 60_000));
+    redis.enter(&me).await.unwrap();
+    redis.enter(&other).await.unwrap();
+    for live_actors in [0, 0, 7, 7] {
+        redis.renew(&Member { live_actors, ..other.clone() }).await.unwrap();
+        let Ok(MembershipStatus::Alive { members, .. }) = redis.renew(&me).await else { panic!() };
+        assert_eq!(members[1].member.live_actors, live_actors);
+        assert!(members.iter().all(|it| it.silent_ms < 60_000), "{members:?}");
+    }
+    redis.leave(&other.holder).await.unwrap();
+    assert_eq!(names(&redis.renew(&me).await.unwrap()), ["a"]);
+}
+
+#[tokio::test]
 async fn a_released_claim_leaves_no_key_and_its_epoch_is_not_reused() {
     let server = Server::start(&["--appendfsync", "no"]).await;
     let redis = Redis::open(&server.url(), Durability::Os).await.unwrap();
@@ -69,4 +114,40 @@ async fn a_released_claim_leaves_no_key_and_its_epoch_is_not_reused() {
         let exists: bool = server.ask(&["EXISTS", &key]).await;
         assert!(!exists, "a claim under which nothing was written leaves nothing");
     }
+}
+
+#[tokio::test]
+async fn a_day_of_usage_expires_and_blobs_from_before_are_counted_when_they_are_stored_again() {
+    let server = Server::start(&["--appendfsync", "no"]).await;
+    let redis = Redis::open(&server.url(), Durability::Os).await.unwrap();
+    let held = claim_conversation(&redis, "a").await;
+    let mut first = commit(1, 1);
+    first.usage = Some(UsageCounts { turns: 1, ..Default::default() });
+    redis.append(&id("a"), &held, first.clone()).await.unwrap();
+    let name = format!("usage:{}", day_of(at(0)));
+    let key = Tag::of(&id("a")).key(&name);
+    let seconds: i64 = server.ask(&["TTL", &key]).await;
+    assert!((399 * 86_400..=400 * 86_400).contains(&seconds), "{seconds}");
+    let mut rows: Vec<String> = server.ask(&["HVALS", &key]).await;
+    rows.dedup();
+    assert_eq!(rows, ["1 0 0 0 0 0"]);
+    // A newer program counts one thing more.
+    server.ask::<()>(&["HSET", &key, "", "7 0 0 0 0 0 9"]).await;
+    let mut next = commit(2, 2);
+    next.usage = first.usage;
+    redis.append(&id("a"), &held, next).await.unwrap();
+    let sum: String = server.ask(&["HGET", &key, ""]).await;
+    assert_eq!(sum, "8 0 0 0 0 0 9");
+
+    let blob = Blob::new("text/plain", "one");
+    let key = super::super::blobs::key_of(&blob_id(&blob)).into_string();
+    let old = ["HSET", &key, "bytes", "one", "type", "text/plain", "size", "3"];
+    server.ask::<()>(&old).await;
+    assert_eq!(redis.blob_bytes(&own()).await, Ok(0));
+    assert_eq!(redis.put_blob(&blob_id(&blob), &blob).await, Ok(false));
+    assert_eq!(redis.blob_bytes(&own()).await, Ok(3));
+    server.ask::<()>(&["DEL", &key]).await;
+    server.ask::<()>(&old).await;
+    assert_eq!(redis.delete_blob(&blob_id(&blob)).await, Ok(true));
+    assert_eq!(redis.blob_bytes(&own()).await, Ok(3), "one that was not counted");
 }

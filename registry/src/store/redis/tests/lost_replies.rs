@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use abide_actors::blobs::{Blob, Blobs};
 use abide_actors::journal::{InboxFilter, Journal};
+use abide_actors::usage_counts::{UsageCounts, day_of};
 use abide_conversation::remembered_decision::{Match, RememberedDecision};
 use abide_conversation::{DecisionId, Principal, Seq};
 
 use super::super::super::conformance::*;
-use super::super::super::{Store, StoredAgent};
+use super::super::super::{Store, StoredAgent, TenantCounts, UsageBy, UsageQuery};
 use super::super::{Durability, Redis};
 use super::members::{member, names};
 use super::proxy::Proxy;
@@ -46,12 +47,18 @@ async fn a_repeated_append_recognises_its_own_commit() {
     whole.summary.alarm = Some(at(60));
     whole.opened.push(pending_call("call_1", 1, 60));
     whole.responses.push(response("key:1", "yes", 60));
+    whole.usage = Some(UsageCounts { turns: 1, ..Default::default() });
     let appended = repeat_after_lost_reply(&proxy, async |name| {
         let held = claim_conversation(&direct, name).await;
         lossy.append(&id(name), &held, whole.clone()).await
     });
     assert_eq!(appended.await, Ok(()));
     assert_eq!(direct.events(&id("a"), Seq::ZERO, 9).await.unwrap(), *whole.events);
+    let (first, last) = (day_of(at(0)), day_of(at(0)));
+    let (by, after) = (UsageBy::Agent, None);
+    let query = UsageQuery { tenant: own(), first, last, by, after, limit: 1 };
+    let total = direct.usage(&query).await.unwrap().total;
+    assert_eq!(total.turns, 2, "once for each conversation");
     let inbox = InboxFilter { conversation: Some(id("a").local()), ..Default::default() };
     assert_eq!(direct.inbox(&own(), &inbox, None, 9).await.unwrap().items.len(), 1);
     let held = direct.current_claim(&id("a")).await.unwrap().unwrap();
@@ -121,10 +128,12 @@ async fn a_repeated_upload_or_removal_of_a_blob_is_reported_as_the_first() {
     let put = async |name| lossy.put_blob(&blob_id(&blob(name)), &blob(name)).await;
     assert_eq!(repeat_after_lost_reply(&proxy, put).await, Ok(true));
     assert_eq!(lossy.put_blob(&blob_id(&blob("a")), &blob("a")).await, Ok(false));
+    assert_eq!(direct.blob_bytes(&own()).await, Ok(5), "each is counted once");
     let remove = async |name| lossy.delete_blob(&blob_id(&blob(name))).await;
     assert_eq!(repeat_after_lost_reply(&proxy, remove).await, Ok(true));
     assert_eq!(lossy.delete_blob(&blob_id(&blob("a"))).await, Ok(false));
     assert_eq!(direct.blob(&blob_id(&blob("a"))).await, Ok(None));
+    assert_eq!(direct.blob_bytes(&own()).await, Ok(0));
 }
 
 #[tokio::test]

@@ -22,6 +22,7 @@ pub(super) fn member(node: &str, incarnation: &str, lease_ms: u64) -> Member {
         handshake_version: 1,
         live_directory_version: 1,
         cookie: None,
+        auth: None,
         ports: Vec::new(),
         since: Timestamp::UNIX_EPOCH,
         lease_ms,

@@ -1,7 +1,7 @@
 //! A proxy that can be told to lose a reply, or to hang.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
@@ -17,8 +17,8 @@ pub(super) struct Proxy {
 
 #[derive(Default)]
 struct Faults {
-    /// Drop the next reply, and close its connection.
-    lose: AtomicBool,
+    /// How many replies are left up to the one to drop, whose connection is closed; 0: none is.
+    lose: AtomicUsize,
     /// Keep connections open, but forward no more replies.
     hang: AtomicBool,
 }
@@ -46,12 +46,17 @@ impl Proxy {
     }
 
     pub(super) fn lose_next_reply(&self) {
-        self.faults.lose.store(true, Ordering::SeqCst);
+        self.lose_nth_reply(1);
+    }
+
+    /// Drops the reply after the next `n - 1`.
+    pub(super) fn lose_nth_reply(&self, n: usize) {
+        self.faults.lose.store(n, Ordering::SeqCst);
     }
 
     /// Whether the reply has been dropped.
     pub(super) fn has_lost_reply(&self) -> bool {
-        !self.faults.lose.load(Ordering::SeqCst)
+        self.faults.lose.load(Ordering::SeqCst) == 0
     }
 
     pub(super) fn hang(&self, hang: bool) {
@@ -64,7 +69,9 @@ async fn forward(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, faults: Option
     let mut hung = false;
     while let Ok(count @ 1..) = from.read(&mut bytes).await {
         if let Some(faults) = &faults {
-            if faults.lose.swap(false, Ordering::SeqCst) {
+            let count_down = |left: usize| left.checked_sub(1);
+            let lose = faults.lose.fetch_update(Ordering::SeqCst, Ordering::SeqCst, count_down);
+            if lose == Ok(1) {
                 return;
             }
             hung |= faults.hang.load(Ordering::SeqCst);

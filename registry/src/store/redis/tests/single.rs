@@ -57,7 +57,7 @@ async fn open(args: &[&str], durability: Durability) -> (Server, Arc<Redis>) {
     (server, Arc::new(store))
 }
 
-fn assert_unavailable<T: std::fmt::Debug>(outcome: Result<T, StoreError>, with: &str) {
+pub(super) fn assert_unavailable<T: std::fmt::Debug>(outcome: Result<T, StoreError>, with: &str) {
     match outcome {
         Err(StoreError::Unavailable(why)) => assert!(why.contains(with), "{why}"),
         other => panic!("{other:?}"),

@@ -1,4 +1,4 @@
--- Library in front of the script that appends, after those of fencing and of indexes.
+-- Library in front of the script that appends, after those of fencing, indexes and usage.
 -- write_parts: writes what few commits have, from this key and this argument on.
 local function write_parts(parts, key, at, id)
   if parts:find('n') then
@@ -20,6 +20,10 @@ local function write_parts(parts, key, at, id)
   if parts:find('o') then
     at = write_inbox(KEYS[key], KEYS[key + 1], at)
     key = key + 2
+  end
+  if parts:find('u') then
+    count(KEYS[key], at)
+    key, at = key + 1, at + 5
   end
   if parts:find('r') then
     prune(KEYS[key], KEYS[key + 1], ARGV[at])

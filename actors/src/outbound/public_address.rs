@@ -44,7 +44,7 @@ const NAT64: (Ipv6Addr, u32) = (Ipv6Addr::new(0x64, 0xff9b, 0, 0, 0, 0, 0, 0), 9
 /// Whether anyone on the internet can reach the address, so that reaching it from here reveals
 /// nothing. Addresses that wrap another one are refused, except NAT64, where the wrapped address
 /// decides.
-pub(super) fn is_public(address: IpAddr) -> bool {
+pub(crate) fn is_public(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => !REFUSED_V4.iter().any(|net| is_in_v4(address, *net)),
         IpAddr::V6(address) if is_in_v6(address, NAT64) => {

@@ -1,12 +1,13 @@
 //! Resolves names and checks all their addresses before a connection is made.
 
-use std::net::ToSocketAddrs;
+use std::net::{IpAddr, ToSocketAddrs};
 use std::sync::Arc;
 
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use tokio::sync::Semaphore;
 
-use super::AddressRule;
+/// Decides whether an address is public.
+pub(crate) type AddressRule = fn(IpAddr) -> bool;
 
 /// Concurrent look-ups. The system's look-up blocks a thread and cannot be cancelled; names that
 /// are never answered must not take all blocking threads.
@@ -14,7 +15,7 @@ const MAX_CONCURRENT_LOOKUPS: usize = 32;
 
 /// A name has no usable address.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum ResolveError {
+pub(crate) enum ResolveError {
     #[error("one of its addresses is not public")]
     Blocked,
     #[error("unknown host name")]
@@ -22,9 +23,9 @@ pub(super) enum ResolveError {
 }
 
 /// Resolves a name if all of its addresses are public.
-pub(super) struct CheckedResolver {
-    pub(super) inner: Arc<dyn Resolve>,
-    pub(super) is_public: AddressRule,
+pub(crate) struct CheckedResolver {
+    pub(crate) inner: Arc<dyn Resolve>,
+    pub(crate) is_public: AddressRule,
 }
 
 impl Resolve for CheckedResolver {
@@ -43,10 +44,10 @@ impl Resolve for CheckedResolver {
 }
 
 /// Resolves names with the operating system.
-pub(super) struct SystemResolver(Arc<Semaphore>);
+pub(crate) struct SystemResolver(Arc<Semaphore>);
 
 impl SystemResolver {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self(Arc::new(Semaphore::new(MAX_CONCURRENT_LOOKUPS)))
     }
 }

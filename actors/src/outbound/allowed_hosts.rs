@@ -1,4 +1,4 @@
-//! Matches URLs with the `allowed_hosts` of an agent's permissions.
+//! Matches URLs with `allowed_hosts`, of a tenant or of an agent's permissions.
 
 use std::net::Ipv6Addr;
 
@@ -6,25 +6,28 @@ use url::{Host, Url};
 
 /// Whether the entry, `host` or `host:port`, matches the host (and port) of this URL. Case and a
 /// trailing dot are ignored; an IPv6 address may be in brackets. An invalid entry matches nothing.
-pub(super) fn matches(entry: &str, url: &Url) -> bool {
+pub(crate) fn matches(entry: &str, url: &Url) -> bool {
+    let Some((host, port)) = parse(entry) else { return false };
+    Some(host) == without_trailing_dot(url.host())
+        && (port.is_none() || port == url.port_or_known_default())
+}
+
+/// The host and the port of an entry; `None` for an invalid one.
+pub(crate) fn parse(entry: &str) -> Option<(Host<String>, Option<u16>)> {
     let entry = match entry.parse::<Ipv6Addr>() {
         Ok(address) => format!("[{address}]"),
         Err(_) => entry.to_owned(),
     };
     // The parser drops the default port of a scheme; no port is the default of both schemes.
     let read = |scheme: &str| Url::parse(&format!("{scheme}://{entry}")).ok();
-    let (Some(plain), Some(secure)) = (read("http"), read("https")) else {
-        return false;
-    };
+    let (plain, secure) = (read("http")?, read("https")?);
     let is_bare = plain.username().is_empty()
         && plain.password().is_none()
         && plain.path() == "/"
         && plain.query().is_none()
         && plain.fragment().is_none();
-    let port = plain.port().or(secure.port());
-    is_bare
-        && without_trailing_dot(plain.host()) == without_trailing_dot(url.host())
-        && (port.is_none() || port == url.port_or_known_default())
+    let host = without_trailing_dot(plain.host()).filter(|_| is_bare)?;
+    Some((host, plain.port().or(secure.port())))
 }
 
 fn without_trailing_dot(host: Option<Host<&str>>) -> Option<Host<String>> {

@@ -1,0 +1,160 @@
+//! The operators' audit in the file: an entry and its effect share one transaction.
+
+use std::ops::Bound;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use abide_actors::journal::{ResponseScope, StoreError};
+use abide_conversation::{Scoped, Tenant};
+use async_trait::async_trait;
+use redb::{Error, ReadTransaction, ReadableTable, TableError, WriteTransaction};
+
+use super::super::operations::{
+    ChainEntry, Effect, MAX_OPERATIONS, Operation, OperationLog, OperationOutcome,
+};
+use super::write::{OpenTables, Outcome, Write};
+use super::{Embedded, encode, tables};
+
+/// The chain of the cluster; no tenant has this name.
+const CLUSTER: &str = "";
+
+/// An operation with its effect, encoded by the caller.
+pub(super) struct Operate {
+    operation: Operation,
+    /// `None` if the effect follows.
+    effect: Option<Write>,
+    /// Whether there is nothing to write down where the effect finds nothing.
+    needs_target: bool,
+    /// Where the writer leaves the entry for the caller.
+    entry: EntrySlot,
+}
+
+type EntrySlot = Arc<Mutex<Option<ChainEntry>>>;
+
+#[async_trait]
+impl OperationLog for Embedded {
+    async fn operate(
+        &self,
+        operation: &Operation,
+        effect: Effect,
+    ) -> Result<OperationOutcome, StoreError> {
+        let needs_target = effect.needs_target();
+        let (operation, entry) = (operation.clone(), EntrySlot::default());
+        let effect = encoded(effect)?;
+        let operate = Operate { operation, effect, needs_target, entry: Arc::clone(&entry) };
+        let answer = self.write(Write::Operate(Box::new(operate))).await?;
+        let entry = entry.lock().unwrap_or_else(PoisonError::into_inner).take();
+        Ok(OperationOutcome { answer, entry })
+    }
+
+    async fn operations(
+        &self,
+        tenant: Option<&Tenant>,
+        after: u64,
+        limit: usize,
+    ) -> Result<Vec<ChainEntry>, StoreError> {
+        let chain = tenant.map_or(CLUSTER, Tenant::as_str).to_owned();
+        self.read(move |from| entries(from, &chain, after, limit)).await
+    }
+}
+
+fn encoded(effect: Effect) -> Result<Option<Write>, StoreError> {
+    Ok(Some(match effect {
+        Effect::Follows => return Ok(None),
+        Effect::PutAgent { tenant, agent, response } => {
+            let name = Scoped::new(&tenant, &agent.name);
+            let response = encode::response(&ResponseScope::Agent(name.clone()), response)?;
+            let revision = name.sibling(&agent.revision);
+            Write::PutAgent { name, revision, json: encode::json(&agent)?, response }
+        }
+        Effect::DeleteAgent { name, response } => {
+            let response = encode::response(&ResponseScope::Agent(name.clone()), response)?;
+            Write::DeleteAgent { name, response }
+        }
+        Effect::ReplaceDecision { agent, decision } => {
+            let json = Some(encode::json(&decision)?);
+            Write::SetDecision { agent, id: decision.id, json }
+        }
+        Effect::ChangeKey(change) => {
+            let json = encode::changed_key(&change)?;
+            Write::ChangeKey { change, json }
+        }
+        Effect::DeleteBlob(id) => Write::DeleteBlob { id },
+    }))
+}
+
+/// Applies the effect, and writes the entry unless there was nothing to do. A refused write has
+/// changed nothing.
+pub(super) fn apply(tables: &mut OpenTables<'_>, operate: &Operate) -> Result<Outcome, Error> {
+    let answer = match &operate.effect {
+        Some(effect) if operate.needs_target && !has_target(tables, effect)? => {
+            return Ok(Ok(false));
+        }
+        Some(effect) => match tables.apply(effect)? {
+            Ok(answer) => answer,
+            Err(refused) => return Ok(Err(refused)),
+        },
+        None => true,
+    };
+    if answer || !operate.needs_target {
+        let entry = record(tables.transaction, &operate.operation)?;
+        *operate.entry.lock().unwrap_or_else(PoisonError::into_inner) = Some(entry);
+    }
+    Ok(Ok(answer))
+}
+
+/// Whether the effect finds what it changes, where it would write something even if it did not.
+fn has_target(tables: &mut OpenTables<'_>, effect: &Write) -> Result<bool, Error> {
+    match effect {
+        Write::DeleteAgent { name, .. } => {
+            Ok(tables.of(name)?.agents.get(name.as_str())?.is_some())
+        }
+        Write::SetDecision { agent, id, .. } => {
+            Ok(tables.decisions.get((agent.as_str(), id.as_str()))?.is_some())
+        }
+        _ => Ok(true),
+    }
+}
+
+/// Writes the entry into its chains. Returns that of the cluster.
+fn record(transaction: &WriteTransaction, operation: &Operation) -> Result<ChainEntry, Error> {
+    if let Some(tenant) = &operation.tenant {
+        append(transaction, tenant.as_str(), operation)?;
+    }
+    append(transaction, CLUSTER, operation)
+}
+
+fn append(
+    transaction: &WriteTransaction,
+    chain: &str,
+    operation: &Operation,
+) -> Result<ChainEntry, Error> {
+    let mut table = transaction.open_table(tables::OPERATIONS)?;
+    let last = table.range((chain, 0)..=(chain, u64::MAX))?.next_back().transpose()?;
+    let last = last.map(|(_, json)| tables::parse::<ChainEntry>("operation", json.value()));
+    let end = last.transpose()?.map(|last| last.end()).unwrap_or_default();
+    let corrupt = |error: &dyn std::fmt::Display| Error::Corrupted(format!("operation: {error}"));
+    let entry = ChainEntry::after(&end, operation).map_err(|error| corrupt(&error))?;
+    let json = serde_json::to_vec(&entry).map_err(|error| corrupt(&error))?;
+    table.insert((chain, entry.seq()), json.as_slice())?;
+    if let Some(surplus) = entry.seq().checked_sub(MAX_OPERATIONS) {
+        table.remove((chain, surplus))?;
+    }
+    Ok(entry)
+}
+
+fn entries(
+    from: &ReadTransaction,
+    chain: &str,
+    after: u64,
+    limit: usize,
+) -> Result<Vec<ChainEntry>, Error> {
+    let table = match from.open_table(tables::OPERATIONS) {
+        Ok(table) => table,
+        // A store of an earlier version that had no room for the table.
+        Err(TableError::TableDoesNotExist(_)) => return Ok(Vec::new()),
+        Err(error) => return Err(error.into()),
+    };
+    let later = (Bound::Excluded((chain, after)), Bound::Included((chain, u64::MAX)));
+    let rows = table.range::<(&str, u64)>(later)?.take(limit);
+    rows.map(|row| tables::parse("operation", row?.1.value())).collect()
+}

@@ -1,0 +1,115 @@
+//! The calls of the scripts that change agents, decisions and API keys, alone or with their entries in
+//! the operators' audit.
+
+use abide_actors::journal::{ResponseScope, StoreError, StoredResponse};
+use abide_conversation::remembered_decision::RememberedDecision;
+use abide_conversation::{AgentName, DecisionId, Revision, Scoped};
+
+use super::super::{KeyChange, StoredAgent};
+use super::keys::{self, Tag};
+use super::operations::NextEntries;
+use super::script::ScriptCall;
+use super::scripts::{AGENT, API_KEY, DECISION, DELETE_AGENT, json, stored_at};
+use super::{Redis, api_keys};
+
+/// What `agent.lua` takes for any newest revision; no revision has this form.
+const ANY_REVISION: &str = "*";
+/// What `agent.lua` answers when another revision is the newest.
+const OTHER_REVISION: u8 = 2;
+
+impl Redis {
+    /// Puts a definition if `newest` is the newest revision of its name. Returns whether it is.
+    pub(super) async fn agent_if_by_script(
+        &self,
+        name: &Scoped<AgentName>,
+        agent: &StoredAgent,
+        response: Option<StoredResponse>,
+        newest: Option<&Revision>,
+    ) -> Result<bool, StoreError> {
+        let expected = newest.map_or("", Revision::as_str);
+        let none = NextEntries::none();
+        let answer = self.run_agent_script(name, Some(agent), expected, response, &none).await?;
+        Ok(answer != OTHER_REVISION)
+    }
+
+    /// Returns 1 if the name was there before, else 0.
+    pub(super) async fn agent_by_script(
+        &self,
+        name: &Scoped<AgentName>,
+        newest: Option<&StoredAgent>,
+        response: Option<StoredResponse>,
+        entries: &NextEntries,
+    ) -> Result<u8, StoreError> {
+        self.run_agent_script(name, newest, ANY_REVISION, response, entries).await
+    }
+
+    async fn run_agent_script(
+        &self,
+        name: &Scoped<AgentName>,
+        newest: Option<&StoredAgent>,
+        expected: &str,
+        response: Option<StoredResponse>,
+        entries: &NextEntries,
+    ) -> Result<u8, StoreError> {
+        let (tag, scope) = (Tag::Agents, ResponseScope::Agent(name.clone()).text());
+        let nonce = self.nonce();
+        let mut keys =
+            ["newest", "revisions"].map(|kind| tag.listing(name.prefix(), kind)).to_vec();
+        keys.push(tag.own("done", &nonce));
+        keys.extend(["a", "x"].map(|kind| tag.own(kind, &scope)));
+        keys.push(tag.own("decisions", name.as_str()));
+        keys.extend(entries.keys());
+        let script = if newest.is_some() { &AGENT } else { &DELETE_AGENT };
+        let call = ScriptCall::new(script, tag, keys)
+            .arg(name.local().as_str())
+            .arg(newest.map_or("", |agent| agent.revision.as_str()))
+            .arg(newest.map(json).transpose()?.unwrap_or_default())
+            .arg(response.as_ref().and_then(stored_at).map(keys::score_until).unwrap_or_default())
+            .arg(expected)
+            .responses("", response.as_slice())?
+            .entries(entries)?;
+        self.call_durably(call).await
+    }
+
+    /// Returns 1 if the decision was there before, else 0.
+    pub(super) async fn decision_by_script(
+        &self,
+        agent: &Scoped<AgentName>,
+        id: &DecisionId,
+        decision: Option<&RememberedDecision>,
+        entries: &NextEntries,
+    ) -> Result<u8, StoreError> {
+        let nonce = self.nonce();
+        let keys = [("decisions", agent.as_str()), ("done", nonce.as_str())];
+        let mut keys = keys.map(|(kind, name)| Tag::Agents.own(kind, name)).to_vec();
+        keys.extend(entries.keys());
+        let call = ScriptCall::new(&DECISION, Tag::Agents, keys)
+            .arg(id.as_str())
+            .arg(decision.map(json).transpose()?.unwrap_or_default())
+            .entries(entries)?;
+        self.call_durably(call).await
+    }
+
+    /// Returns 1 if the API key was there before, else 0.
+    pub(super) async fn api_key_by_script(
+        &self,
+        change: &KeyChange,
+        entries: &NextEntries,
+    ) -> Result<u8, StoreError> {
+        let (key, must_exist) = match change {
+            KeyChange::Add(key) => (Some(key), ""),
+            KeyChange::Update(key) => (Some(key), "1"),
+            KeyChange::Remove(_) => (None, ""),
+        };
+        let nonce = self.nonce();
+        let mut keys = api_keys::KEYS.map(|name| Tag::Agents.common(name)).to_vec();
+        keys.push(Tag::Agents.own("done", &nonce));
+        keys.extend(entries.keys());
+        let call = ScriptCall::new(&API_KEY, Tag::Agents, keys)
+            .arg(change.id().as_str())
+            .arg(key.map(json).transpose()?.unwrap_or_default())
+            .arg(must_exist)
+            .entries(entries)?;
+        self.call_durably(call).await
+    }
+}
