@@ -103,6 +103,7 @@ async fn store_blob(guarded: &GuardedApi, who: &str, bytes: &str) -> ApiResponse
 
 #[tokio::test]
 async fn requests_are_counted_by_the_minute_and_those_of_another_tenant_are_not() {
+    let metrics = abide::start_metrics().unwrap();
     let guarded = limited(json!({"requests_per_minute": 3})).await;
     for _ in 0..3 {
         assert_eq!(guarded.get("mine", "/v1/agents").await.status, 200);
@@ -120,9 +121,7 @@ async fn requests_are_counted_by_the_minute_and_those_of_another_tenant_are_not(
     set_quotas(&guarded, json!({"requests_per_minute": 0})).await;
     assert_exceeded(&guarded.get("mine", "/v1/agents").await, "requests_per_minute");
     assert_eq!(guarded.get("theirs", "/v1/agents").await.status, 200);
-    let metrics = format!("http://{}/metrics", guarded.api.node.admin);
-    let metrics = reqwest::Client::new().get(metrics).bearer_auth(key("ops")).send().await.unwrap();
-    let metrics = metrics.text().await.unwrap();
+    let metrics = metrics.render();
     let line = metrics.lines().find(|line| line.starts_with("abide_quota_refusals_total{"));
     assert!(line.is_some_and(|line| line.contains("quota=\"requests_per_minute\"")), "{line:?}");
 }

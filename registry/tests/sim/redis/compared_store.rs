@@ -282,7 +282,7 @@ async fn call(store: &Redis, choice: &Choice) -> String {
 fn operation(tenant: &Tenant, number: u64) -> Operation {
     Operation {
         at: at(number),
-        tenant: Some(tenant.clone()).filter(|_| number % 4 > 0),
+        tenant: Some(tenant.clone()).filter(|_| !number.is_multiple_of(4)),
         by: Principal::new("operator"),
         identity: None,
         operation: "conversation.retry".to_owned(),

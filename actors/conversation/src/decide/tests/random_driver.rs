@@ -113,7 +113,7 @@ impl RandomRun {
             26 => Action::RevokeDecision(DecisionId::new(format!("dec_{}", roll.how % 4))),
             27 => self.remembered(roll),
             28 if roll.how.is_multiple_of(2) => fail(&self.some_call(roll)),
-            28 if roll.how % 3 == 0 => operate("retry"),
+            28 if roll.how.is_multiple_of(3) => operate("retry"),
             28 => update(Some(u64::from(roll.how)), roll.what.is_multiple_of(2).then_some("ann")),
             _ => self.resolved(roll),
         }
