@@ -75,7 +75,7 @@ const HOUSES: [House; 4] = [
             &["clock", "definition_warnings", "demo", "launcher", "problem", "start_error"],
             &["headers"],
             &["access"],
-            &["keys_command", "readiness"],
+            &["keys_command", "operations", "readiness"],
             &["config"],
             &["seed_agents", "telemetry"],
             &["http"],

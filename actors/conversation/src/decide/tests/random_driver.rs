@@ -6,6 +6,7 @@ use serde_json::json;
 use super::operate::operate;
 use super::scenario::*;
 use super::update::update;
+use super::voters::*;
 use crate::command::*;
 use crate::context::ContextMarks;
 use crate::elicitation::InputRequest;
