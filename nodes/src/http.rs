@@ -17,7 +17,7 @@ pub(crate) mod guard;
 pub(crate) mod host;
 mod keys;
 mod me;
-mod messages;
+pub(crate) mod messages;
 pub mod openapi;
 mod resolutions;
 mod tokens;
@@ -46,6 +46,7 @@ use crate::access::{AccessControl, Allowed, CallerConversations};
 use crate::config::Origin;
 use crate::operations::Operations;
 pub(crate) use crate::problem;
+use crate::protocols::ui;
 use crate::telemetry::measure;
 use body_budget::BodyBudget;
 use host::AllowedHosts;
@@ -150,6 +151,10 @@ fn routes() -> DeclaredApi<Api> {
         .routes(declared_routes!(keys::revoke))
         .routes(declared_routes!(tokens::mint))
         .routes(declared_routes!(usage::get))
+        .routes(declared_routes!(ui::routes::chat))
+        .routes(declared_routes!(ui::routes::resume))
+        .routes(declared_routes!(ui::routes::list))
+        .routes(declared_routes!(ui::routes::stop))
         .routes(declared_routes!(openapi::openapi))
 }
 

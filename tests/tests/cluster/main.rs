@@ -3,8 +3,10 @@
 
 mod after_kill;
 mod agents;
+mod ai_sdk;
 mod authentication;
 mod book_walks;
+mod chat_page;
 mod commands;
 mod deadlines;
 mod fuzz;
