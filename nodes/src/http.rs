@@ -4,6 +4,7 @@ mod agents;
 pub(crate) mod blobs;
 pub(crate) mod body_budget;
 mod calls;
+mod chat;
 mod child_frames;
 mod console;
 pub(crate) mod conversations;
@@ -17,12 +18,13 @@ pub(crate) mod guard;
 pub(crate) mod host;
 mod keys;
 mod me;
-pub(crate) mod messages;
+mod messages;
 pub mod openapi;
 mod resolutions;
 mod tokens;
 mod transcript;
 mod turn_progress;
+mod turn_stream;
 mod usage;
 pub(crate) mod wait;
 
@@ -46,7 +48,6 @@ use crate::access::{AccessControl, Allowed, CallerConversations};
 use crate::config::Origin;
 use crate::operations::Operations;
 pub(crate) use crate::problem;
-use crate::protocols::ui;
 use crate::telemetry::measure;
 use body_budget::BodyBudget;
 use host::AllowedHosts;
@@ -151,10 +152,10 @@ fn routes() -> DeclaredApi<Api> {
         .routes(declared_routes!(keys::revoke))
         .routes(declared_routes!(tokens::mint))
         .routes(declared_routes!(usage::get))
-        .routes(declared_routes!(ui::routes::chat))
-        .routes(declared_routes!(ui::routes::resume))
-        .routes(declared_routes!(ui::routes::list))
-        .routes(declared_routes!(ui::routes::stop))
+        .routes(declared_routes!(chat::chat))
+        .routes(declared_routes!(chat::resume))
+        .routes(declared_routes!(chat::list))
+        .routes(declared_routes!(chat::stop))
         .routes(declared_routes!(openapi::openapi))
 }
 

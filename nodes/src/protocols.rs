@@ -1,6 +1,5 @@
-//! Protocols that existing clients speak. Each decodes a request into commands for a conversation, and
-//! encodes the items of a turn: `reference/protocols.md`.
+//! Protocols that existing clients speak. Their pure parts: the items of a turn, and their
+//! encodings.
 
 pub mod feed;
-mod turn_stream;
 pub mod ui;

@@ -48,6 +48,7 @@ class State {
 
   set error(error) {
     this.#error = error;
+    reportState();
   }
 
   get messages() {
@@ -107,7 +108,10 @@ const chat = new Chat({
     ran.push({ toolName, input });
     chat.addToolOutput({ tool: toolName, toolCallId, output: { by: 'page', input } });
   },
-  onData: (part) => data.push(part),
+  onData(part) {
+    data.push(part);
+    reportState();
+  },
 });
 
 async function request(path, init) {

@@ -427,7 +427,7 @@ pub(super) async fn journal(
 }
 
 /// Parses an agent's name.
-pub(crate) fn agent_name(name: &str) -> Result<AgentName, Problem> {
+pub(super) fn agent_name(name: &str) -> Result<AgentName, Problem> {
     let rule = "must be [a-z0-9][a-z0-9_-]{0,63}";
     AgentName::parse(name).ok_or_else(|| Problem::field("agent", rule))
 }

@@ -32,14 +32,14 @@ use crate::telemetry::TurnExtension;
 /// How many events are read from the store at a time, to find messages among them.
 const EVENTS_PER_READ: usize = 200;
 /// The longest `message_id`.
-pub(crate) const MAX_MESSAGE_ID_CHARS: usize = 255;
+pub(super) const MAX_MESSAGE_ID_CHARS: usize = 255;
 
 /// A user's message: either `text` or `content`.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct NewMessage {
+pub(super) struct NewMessage {
     #[schema(min_length = 1)]
-    pub(crate) text: Option<String>,
+    pub(super) text: Option<String>,
     /// Blocks such as `{"type": "text", "text": …}`, of the kinds `text`, `image`, `document`,
     /// `audio`, `video`, `json`, `xml`, `csv`, `html`, `code`, `user_action`, `system_event`,
     /// `state_change`, `generated_image`, `generated_file`, `executable_code`,
@@ -50,33 +50,33 @@ pub(crate) struct NewMessage {
     /// back as one. A block of an unknown type passes through; `tool_use`, `tool_result` and
     /// `reasoning` are reserved for the model.
     #[schema(value_type = Option<Vec<Object>>, min_items = 1)]
-    pub(crate) content: Option<Vec<Value>>,
+    pub(super) content: Option<Vec<Value>>,
     /// Chosen by the client: within a day, a request with the same id is a repeat and gets the first
     /// answer.
     #[schema(min_length = 1, max_length = 255)]
-    pub(crate) message_id: Option<String>,
+    pub(super) message_id: Option<String>,
     /// The agent's name: creates the conversation if it does not exist.
     #[schema(pattern = "^[a-z0-9][a-z0-9_-]{0,63}$")]
-    pub(crate) agent: Option<String>,
+    pub(super) agent: Option<String>,
     #[serde(default)]
-    pub(crate) if_busy: BusyPolicy,
+    pub(super) if_busy: BusyPolicy,
     /// A JSON Schema of at most 64 KiB that the turn's answer must satisfy, or false for plain text
     /// even if the agent has a schema.
-    pub(crate) schema: Option<Value>,
+    pub(super) schema: Option<Value>,
     /// Handed to this turn's tool calls; at most 64 KiB.
     #[serde(default)]
-    pub(crate) assigns: Map<String, Value>,
+    pub(super) assigns: Map<String, Value>,
 }
 
 /// A message that was accepted.
 #[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct Sent {
+pub(super) struct Sent {
     conversation_id: ConversationId,
     /// The turn that the message starts, now or when its turn in the queue comes.
-    pub(crate) turn_id: TurnId,
+    pub(super) turn_id: TurnId,
     /// The seq of the `user_msg` event.
     #[schema(value_type = u64)]
-    pub(crate) seq: Seq,
+    pub(super) seq: Seq,
 }
 
 /// A message that was accepted; after a `wait`, with what its turn has come to.
@@ -101,7 +101,7 @@ pub(super) struct AnsweredMessage {
 #[derive(Clone, Copy, Debug, Default, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 #[schema(as = Busy)]
-pub(crate) enum BusyPolicy {
+pub(super) enum BusyPolicy {
     #[default]
     Reject,
     Queue,
@@ -150,7 +150,7 @@ pub(super) async fn send(
 }
 
 /// Sends a message to its conversation. A repeat of one that was accepted gets the first answer.
-pub(crate) async fn deliver(
+pub(super) async fn deliver(
     api: &Api,
     allowed: &Allowed<Send>,
     id: &Scoped<ConversationId>,

@@ -17,9 +17,9 @@ use utoipa::openapi::{InfoBuilder, License, OpenApi, OpenApiBuilder};
 pub(super) use abide_actors::agent::document::{AgentDocument, ToolDocument};
 pub(super) use any_of::any_of;
 pub(super) use params::{
-    AgentDecisionPath, BlobPath, CallPath, ConversationPath, DecisionPath, KeyPath, LastEventId,
+    AgentDecisionPath, AgentPath, BlobPath, CallPath, ChatPath, ConversationPath, DecisionPath,
+    IdempotencyKeyHeader, KeyPath, LastEventId, PrincipalHeader,
 };
-pub(crate) use params::{AgentPath, IdempotencyKeyHeader, PrincipalHeader};
 pub(super) use tagged::{JournalEvent, StreamFrame};
 
 const DESCRIPTION: &str = "\

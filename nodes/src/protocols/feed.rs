@@ -6,6 +6,9 @@
 
 mod item;
 mod message_text;
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+pub(in crate::protocols) mod sample_events;
 mod step_calls;
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
@@ -77,6 +80,11 @@ impl Feed {
             rests_on: Vec::new(),
             has_ended: false,
         }
+    }
+
+    /// The turn.
+    pub fn turn(&self) -> &TurnId {
+        &self.turn
     }
 
     /// The seq of the last event that was taken.
@@ -155,8 +163,8 @@ impl Feed {
         }
     }
 
-    /// Takes the message that the model is writing, as a snapshot has it. All events before the
-    /// snapshot must have been taken.
+    /// Takes the message that the model is writing in this turn, as a snapshot has it. All events before
+    /// the snapshot must have been taken.
     pub fn streaming_message(&mut self, now: &StreamingMessage) -> Vec<Item> {
         if self.has_ended || self.closed_message.as_ref() == Some(&now.id) {
             return Vec::new();

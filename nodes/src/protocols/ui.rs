@@ -1,8 +1,5 @@
-//! The AI SDK's UI message stream, which `useChat` speaks.
+//! The AI SDK's UI message stream, which `useChat` speaks: `reference/ui-stream.md`.
 
-mod decode;
 pub mod encoder;
 pub mod page;
-mod response;
-pub(crate) mod routes;
-mod transcript;
+pub mod transcript;

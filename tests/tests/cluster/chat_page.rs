@@ -54,6 +54,21 @@ fn installed() -> (PathBuf, PathBuf) {
     (packages, pinned.unwrap_or_else(|| PathBuf::from("node")))
 }
 
+/// Runs a script of `tests/ai-sdk` with the packages of this version on files. Returns its output.
+pub(crate) async fn run_script(
+    script: &str,
+    version: &str,
+    files: impl Iterator<Item = &PathBuf>,
+) -> String {
+    let (packages, program) = installed();
+    let script = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("ai-sdk").join(script);
+    let mut command = Command::new(program);
+    command.arg(script).arg(packages).arg(version).args(files).kill_on_drop(true);
+    let output = within("the script's end", command.output()).await.unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
 impl ChatPage {
     /// Opens a page with the chat of this version, at the node with this address.
     pub(crate) async fn open(version: &str, address: &str, options: Options<'_>) -> Self {
@@ -141,7 +156,8 @@ impl ChatPage {
 
 /// Whether no response streams.
 pub(crate) fn is_idle(state: &Value) -> bool {
-    state["status"] == "ready" || state["status"] == "error"
+    // The error is set right after its status.
+    state["status"] == "ready" || state["status"] == "error" && !state["error"].is_null()
 }
 
 /// The texts of the page's last message, joined.

@@ -4,6 +4,7 @@
 mod after_kill;
 mod agents;
 mod ai_sdk;
+mod ai_sdk_interrupted;
 mod authentication;
 mod book_walks;
 mod chat_page;

@@ -6,10 +6,23 @@ use utoipa::IntoParams;
 #[derive(IntoParams)]
 #[into_params(parameter_in = Path)]
 #[expect(dead_code, reason = "only its schema is used")]
-pub(crate) struct AgentPath {
+pub(in crate::http) struct AgentPath {
     /// The agent's name.
     #[param(pattern = "^[a-z0-9][a-z0-9_-]{0,63}$", example = "support")]
     name: String,
+}
+
+/// The path of a chat.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Path)]
+#[expect(dead_code, reason = "only its schema is used")]
+pub(in crate::http) struct ChatPath {
+    /// The agent's name.
+    #[param(pattern = "^[a-z0-9][a-z0-9_-]{0,63}$", example = "support")]
+    name: String,
+    /// The chat's id, which is the conversation's.
+    #[param(pattern = "^[A-Za-z0-9_.:-]{1,128}$", example = "conv_1")]
+    chat: String,
 }
 
 /// The path of a decision of an agent.
@@ -85,7 +98,7 @@ pub(in crate::http) struct CallPath {
 #[derive(IntoParams)]
 #[into_params(parameter_in = Header)]
 #[expect(dead_code, reason = "only its schema is used")]
-pub(crate) struct IdempotencyKeyHeader {
+pub(in crate::http) struct IdempotencyKeyHeader {
     /// The client's name for this request, 1 to 255 visible characters. A repeat within a day gets the
     /// first response.
     #[param(rename = "Idempotency-Key", min_length = 1, max_length = 255)]
@@ -96,7 +109,7 @@ pub(crate) struct IdempotencyKeyHeader {
 #[derive(IntoParams)]
 #[into_params(parameter_in = Header)]
 #[expect(dead_code, reason = "only its schema is used")]
-pub(crate) struct PrincipalHeader {
+pub(in crate::http) struct PrincipalHeader {
     /// The principal on whose behalf the request is made, 1 to 255 visible characters, set by a
     /// gateway; `anonymous` if absent, never `system`.
     #[param(rename = "Abide-Principal", min_length = 1, max_length = 255)]

@@ -124,6 +124,13 @@ pub struct ResolvedCall {
     pub reason: Option<String>,
 }
 
+impl ResolvedCall {
+    /// The id of the question that was answered.
+    pub fn id(&self) -> String {
+        suspension_id(&self.call, self.suspension)
+    }
+}
+
 impl From<&Resolution> for ResolvedCall {
     fn from(resolution: &Resolution) -> Self {
         Self {

@@ -234,8 +234,12 @@ impl Encoder {
     fn end(&mut self, ended: &TurnEnded) {
         self.close_step();
         if self.calls.is_last() {
-            // A client whose last step has nothing but finished calls would send them for ever.
-            self.chunks.extend([json!({"type": "start-step"}), json!({"type": "finish-step"})]);
+            // A client whose last step has nothing but finished calls would send them for ever, and it
+            // sees the step with the next change of the message only.
+            self.chunks.push(json!({"type": "start-step"}));
+            self.chunks.push(json!({"type": "message-metadata",
+                "messageMetadata": {"outcome": ended.outcome}}));
+            self.chunks.push(json!({"type": "finish-step"}));
         }
         let reason = ended.reason.as_deref();
         let stopped = |how: &str| match reason {

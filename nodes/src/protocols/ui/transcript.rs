@@ -7,12 +7,10 @@ use abide_conversation::message::{ErrorType, Message, Outcome};
 use abide_conversation::{CallId, ConversationId, Seq, TurnId};
 use serde_json::{Value, json};
 
-use crate::protocols::feed::{
-    Answerable, CallStart, Feed, Item, ResolvedCall, SuspendedCall, suspension_id,
-};
+use crate::protocols::feed::{Answerable, CallStart, Feed, Item, ResolvedCall, SuspendedCall};
 
 /// The messages of these turns, oldest first.
-pub(super) fn messages(
+pub fn messages(
     conversation: &ConversationId,
     events: &[Event],
     answerable: &Answerable,
@@ -178,8 +176,8 @@ impl MessageParts {
         }
         let Some(part) = self.part(&resolved.call) else { return };
         part["state"] = json!("approval-responded");
-        let mut approval = json!({"id": suspension_id(&resolved.call, resolved.suspension),
-            "approved": resolved.approved == Some(true)});
+        let mut approval =
+            json!({"id": resolved.id(), "approved": resolved.approved == Some(true)});
         if let Some(reason) = &resolved.reason {
             approval["reason"] = json!(reason);
         }

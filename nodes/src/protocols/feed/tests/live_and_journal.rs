@@ -9,6 +9,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::protocols::feed::sample_events::*;
 
 /// A step of a turn: what streams, what is journalled of it, and what becomes of its calls.
 #[derive(Clone, Debug)]

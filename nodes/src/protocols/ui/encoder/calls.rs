@@ -12,7 +12,7 @@ use abide_conversation::message::{CallRef, ErrorType, Outcome};
 use serde_json::{Value, json};
 
 use super::Version;
-use crate::protocols::feed::{CallStart, ResolvedCall, SuspendedCall, suspension_id};
+use crate::protocols::feed::{CallStart, ResolvedCall, SuspendedCall};
 use crate::protocols::ui::page::{Page, PagePart};
 
 /// The calls of the latest step.
@@ -34,8 +34,8 @@ struct CallPart {
     input: Option<Value>,
     /// The approval that the part has.
     approval: Option<String>,
-    /// The approval that was denied.
-    denial: Option<String>,
+    /// The answer that denied the call.
+    denial: Option<ResolvedCall>,
     /// Whether the call waited for a page.
     was_with_page: bool,
     executor: Option<Executor>,
@@ -96,13 +96,13 @@ impl CallParts {
             SuspensionKind::ClientExec => part.was_with_page = true,
             SuspensionKind::Elicitation => {}
             SuspensionKind::Approval => {
-                let id = suspension_id(&resolved.call, resolved.suspension);
+                let id = resolved.id();
                 let is_open = page.is_none_or(PagePart::asks_approval);
                 if self.version == Version::V7 && is_open && part.approval.as_ref() == Some(&id) {
                     chunks.push(approval_response(&id, resolved));
                 }
                 if resolved.approved == Some(false) {
-                    part.denial = Some(id);
+                    part.denial = Some(resolved.clone());
                 }
             }
         }
@@ -147,7 +147,7 @@ impl CallParts {
                     "type": "tool-output-available", "toolCallId": call, "output": output}));
             }
             Outcome::Err(_, ErrorType::Denied) if part.denial.is_some() => {
-                part.show_denial(call, chunks);
+                part.show_denial(self.version, chunks);
                 chunks.push(json!({"type": "tool-output-denied", "toolCallId": call}));
             }
             Outcome::Err(error, _) => chunks.push(json!({
@@ -245,11 +245,17 @@ impl CallPart {
     }
 
     /// Gives the part the approval that was denied: a part that was denied must have one.
-    fn show_denial(&mut self, call: &CallId, chunks: &mut Vec<Value>) {
-        if self.approval != self.denial {
-            self.approval.clone_from(&self.denial);
-            chunks.push(json!({"type": "tool-approval-request", "approvalId": self.denial,
-                "toolCallId": call}));
+    fn show_denial(&mut self, version: Version, chunks: &mut Vec<Value>) {
+        let Some(denial) = &self.denial else { return };
+        let id = denial.id();
+        if self.approval.as_ref() == Some(&id) {
+            return;
         }
+        chunks.push(json!({"type": "tool-approval-request", "approvalId": id,
+            "toolCallId": denial.call}));
+        if version == Version::V7 {
+            chunks.push(approval_response(&id, denial));
+        }
+        self.approval = Some(id);
     }
 }

@@ -5,17 +5,18 @@ use abide_conversation::command::ResolutionAnswer;
 use abide_conversation::event::{Executor, SuspensionKind};
 use abide_conversation::message::text_block;
 use abide_conversation::state::PendingCall;
-use abide_conversation::{CallId, Principal, TurnId};
+use abide_conversation::{Principal, TurnId};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::page::{Page, PagePart};
 use crate::http::messages::{BusyPolicy, MAX_MESSAGE_ID_CHARS};
 use crate::problem::Problem;
+use crate::protocols::feed::suspension_id;
+use crate::protocols::ui::page::{Page, PagePart};
 
 /// The body of a request. Clients send more, and whatever their applications add.
 #[derive(Debug, Deserialize)]
-pub(crate) struct ChatRequest {
+pub(in crate::http) struct ChatRequest {
     /// The conversation.
     pub(super) id: String,
     /// All messages that the page has. Only the last of them is read.
@@ -156,7 +157,7 @@ pub(super) fn answers(page: &Page, open: &[PendingCall], by: &Principal) -> Vec<
 fn answer(pending: &PendingCall, part: &PagePart) -> Option<ResolutionAnswer> {
     if pending.kind == SuspensionKind::Approval {
         let approval = part.approval.as_ref().filter(|_| part.state == "approval-responded")?;
-        if approval.id != question(&pending.call_id, pending.suspension) {
+        if approval.id != suspension_id(&pending.call_id, pending.suspension) {
             return None;
         }
         let (approved, reason) = (approval.approved?, approval.reason.clone());
@@ -178,13 +179,13 @@ fn answer(pending: &PendingCall, part: &PagePart) -> Option<ResolutionAnswer> {
     }
 }
 
-fn question(call: &CallId, suspension: u32) -> String {
-    crate::protocols::feed::suspension_id(call, suspension)
-}
-
 /// Text that is a JSON object or list is that; any other value is data as it is.
 fn parsed(output: &Value) -> Value {
     let text = output.as_str().map(str::trim_start).filter(|text| text.starts_with(['{', '[']));
     let value = text.and_then(|text| serde_json::from_str(text).ok());
     value.unwrap_or_else(|| output.clone())
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests;

@@ -3,18 +3,18 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use abide_actors::access::{Access, Answerer};
+use abide_actors::access::{Access, Answerer, CallerAccess};
 use abide_actors::live::Signal;
 use abide_conversation::event::{Event, EventData};
-use abide_conversation::{ConversationId, Scoped, TurnId};
+use abide_conversation::{ConversationId, Scoped, State, Timestamp, TurnId};
 use abide_registry::live::{StreamItem, Subscription};
 use tokio::time::sleep;
 
-use super::feed::{Answerable, Feed, Item};
-use crate::access::permission::ConversationPermission;
+use super::Api;
+use super::problem::Problem;
+use crate::access::permission::{ConversationPermission, Permission};
 use crate::access::{Allowed, CredentialWatch, StreamPermit};
-use crate::http::Api;
-use crate::problem::Problem;
+use crate::protocols::feed::{Answerable, Feed, Item};
 
 /// How many events are read from the store at a time: they stay in memory for a client that does not
 /// read.
@@ -29,8 +29,8 @@ const ANNOUNCE_TIMEOUT: Duration = Duration::from_millis(500);
 const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(15);
 
 /// The items of a turn for one caller, from the journal and then live.
-pub(crate) struct TurnStream {
-    pub(crate) api: Api,
+pub(super) struct TurnStream {
+    pub(super) api: Api,
     id: Scoped<ConversationId>,
     feed: Feed,
     subscription: Subscription,
@@ -45,7 +45,7 @@ pub(crate) struct TurnStream {
 }
 
 /// What comes next.
-pub(crate) enum Next {
+pub(super) enum Next {
     Items(Vec<Item>),
     KeepAlive,
     /// The turn has ended.
@@ -55,14 +55,14 @@ pub(crate) enum Next {
 }
 
 impl TurnStream {
-    /// Follows the turn of this feed, for a caller who may read the conversation.
-    pub(crate) async fn open<P: ConversationPermission>(
+    /// Follows the turn of this feed, for a caller who may read the conversation. The permit is taken
+    /// before anything is done that the stream is to tell of.
+    pub(super) async fn open<P: ConversationPermission>(
         api: &Api,
         allowed: &Allowed<P>,
-        id: &Scoped<ConversationId>,
+        (id, permit): (&Scoped<ConversationId>, Option<StreamPermit>),
         feed: Feed,
     ) -> Result<Self, Problem> {
-        let permit = api.access.open_stream(&id.tenant())?;
         // Subscribe before reading, so that no event falls in between.
         let subscription = api.hub.subscribe(id);
         subscription.wait_until_announced(ANNOUNCE_TIMEOUT).await;
@@ -80,14 +80,14 @@ impl TurnStream {
             subscription,
             is_behind: true,
             needs_message: true,
-            access: allowed.answerer(api.clock.now()).access,
+            access: answer_access(allowed, api.clock.now()),
             credential,
             _permit: permit,
         })
     }
 
     /// What comes next. May be called again when the call was dropped.
-    pub(crate) async fn next(&mut self) -> Next {
+    pub(super) async fn next(&mut self) -> Next {
         loop {
             if self.feed.has_ended() {
                 return Next::Ended;
@@ -176,7 +176,8 @@ impl TurnStream {
             return Ok(Vec::new());
         }
         self.needs_message = false;
-        let is_current = snapshot.last_seq == self.feed.seq();
+        let is_own = snapshot.turn.is_some_and(|turn| turn.id == *self.feed.turn());
+        let is_current = is_own && snapshot.last_seq == self.feed.seq();
         let message = snapshot.streaming_message.filter(|_| is_current);
         Ok(message.map(|message| self.feed.streaming_message(&message)).unwrap_or_default())
     }
@@ -212,17 +213,33 @@ impl TurnStream {
             return Ok(Answerable::Only(BTreeSet::new()));
         }
         let state = self.api.conversations.unscoped().stored_state(&self.id).await?;
-        let state = state.unwrap_or_default();
-        let caller = Answerer { access: self.access.clone(), at: self.api.clock.now() };
-        let pending = state.pending_calls().into_iter();
-        let pending = pending.filter(|call| caller.may_answer(&state.participants, call));
-        Ok(Answerable::Only(pending.map(|call| (call.call_id, call.suspension)).collect()))
+        Ok(answerable(&self.access, &state.unwrap_or_default(), self.api.clock.now()))
     }
+}
+
+/// The access with which suspensions are looked at. That the conversation is the one that the caller's
+/// token is for was judged before.
+pub(super) fn answer_access<P: Permission>(allowed: &Allowed<P>, at: Timestamp) -> Access {
+    match allowed.answerer(at).access {
+        Access::Unrestricted => Access::Unrestricted,
+        Access::Caller(caller) => Access::Caller(Box::new(CallerAccess { born: None, ..*caller })),
+    }
+}
+
+/// The suspensions in this state that may be answered with this access.
+pub(super) fn answerable(access: &Access, state: &State, at: Timestamp) -> Answerable {
+    if access.is_unrestricted() {
+        return Answerable::All;
+    }
+    let caller = Answerer { access: access.clone(), at };
+    let pending = state.pending_calls().into_iter();
+    let pending = pending.filter(|call| caller.may_answer(&state.participants, call));
+    Answerable::Only(pending.map(|call| (call.call_id, call.suspension)).collect())
 }
 
 /// Finds the newest event of a turn that satisfies this, or with which the turn begins. `None` if the
 /// conversation has no such turn, or it is too far back.
-pub(crate) async fn find_in_turn(
+pub(super) async fn find_in_turn(
     api: &Api,
     id: &Scoped<ConversationId>,
     turn: &TurnId,

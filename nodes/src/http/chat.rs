@@ -1,8 +1,10 @@
-//! The routes that `useChat` calls, and those that its pages need besides.
+//! Chat pages with the AI SDK: `reference/ui-stream.md`.
+
+mod decode;
+mod response;
 
 use std::collections::VecDeque;
 
-use abide_actors::access::Answerer;
 use abide_actors::request::{
     AnswerOutcome, IdempotencyKey, Reply, Request, RequestError, ResolveRequest,
 };
@@ -18,21 +20,21 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use utoipa::{IntoParams, ToSchema};
 
-use super::decode::{ChatAction, ChatRequest, UserMessage, answers};
-use super::encoder::{Encoder, Version};
-use super::page::Page;
-use super::response::ChunkStream;
-use super::transcript;
-use crate::access::Allowed;
+use super::Api;
+use super::conversations::{agent_name, unexpected};
+use super::extract::{self, Body, Idempotency, Path, Query};
+use super::messages::{self, BusyPolicy, NewMessage};
+use super::openapi::{AgentPath, ChatPath, IdempotencyKeyHeader, PrincipalHeader};
+use super::problem::Problem;
+use super::turn_stream::{TurnStream, answer_access, answerable, find_in_turn};
 use crate::access::permission::{Answer, Cancel, ConversationPermission, Read, Send};
-use crate::http::Api;
-use crate::http::conversations::{agent_name, unexpected};
-use crate::http::extract::{self, Body, Idempotency, Path, Query};
-use crate::http::messages::{self, BusyPolicy, NewMessage};
-use crate::http::openapi::{AgentPath, IdempotencyKeyHeader, PrincipalHeader};
-use crate::problem::Problem;
+use crate::access::{Allowed, StreamPermit};
 use crate::protocols::feed::{Answerable, Feed};
-use crate::protocols::turn_stream::{TurnStream, find_in_turn};
+use crate::protocols::ui::encoder::{Encoder, Version};
+use crate::protocols::ui::page::Page;
+use crate::protocols::ui::transcript;
+use decode::{ChatAction, ChatRequest, UserMessage, answers};
+use response::ChunkStream;
 
 /// The most answers of one request.
 const MAX_ANSWERS: usize = 100;
@@ -44,7 +46,7 @@ const MAX_LISTED_EVENTS: usize = 5_000;
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub(crate) struct VersionQuery {
+pub(super) struct VersionQuery {
     /// The major version of the client's package `ai`: 7 gets chunks that version 6 refuses.
     #[param(minimum = 6, maximum = 7, default = 6)]
     v: Option<u8>,
@@ -60,19 +62,6 @@ impl VersionQuery {
     }
 }
 
-/// The path of a chat.
-#[derive(IntoParams)]
-#[into_params(parameter_in = Path)]
-#[expect(dead_code, reason = "only its schema is used")]
-pub(crate) struct ChatPath {
-    /// The agent's name.
-    #[param(pattern = "^[a-z0-9][a-z0-9_-]{0,63}$", example = "support")]
-    name: String,
-    /// The chat's id, which is the conversation's.
-    #[param(pattern = "^[A-Za-z0-9_.:-]{1,128}$", example = "conv_1")]
-    chat: String,
-}
-
 /// Sends a message of a chat page, or its answers, and streams what follows.
 ///
 /// The body is that of the AI SDK's `DefaultChatTransport`: `id` is the conversation, and of `messages`
@@ -85,7 +74,7 @@ pub(crate) struct ChatPath {
         "messages": [{"id": "m-1", "role": "user", "parts": [{"type": "text", "text": "Hi"}]}]})),
     responses((status = 200, content_type = "text/event-stream", body = String,
         description = "A UI message stream: <https://ai-sdk.dev/docs/ai-sdk-ui/stream-protocol>.")))]
-pub(crate) async fn chat(
+pub(super) async fn chat(
     allowed: Allowed<Send>,
     State(api): State<Api>,
     Path(agent): Path<String>,
@@ -96,24 +85,27 @@ pub(crate) async fn chat(
     let version = query.version()?;
     agent_name(&agent)?;
     // Nothing is done for a caller whom its outcome cannot be told.
-    allowed.with::<Read>().map_err(|_| Problem::forbidden("read"))?;
+    let reader = allowed.with::<Read>().map_err(|_| Problem::forbidden("read"))?;
     let (request, fingerprint) = body.into_parts();
     let id = allowed.new_conversation(&request.id)?;
     let keys = idempotency.keys(&allowed, fingerprint);
-    match request.action()? {
+    let action = request.action()?;
+    let permit = api.access.open_stream(&id.tenant())?;
+    match action {
         ChatAction::Send(message) => {
             let message = new_message(&api, &id, agent, message).await?;
             let sent = messages::deliver(&api, &allowed, &id, message, keys).await?;
             let turn = sent.turn_id;
             let feed = Feed::new(turn.clone(), sent.seq.saturating_sub(1));
             let encoder = Encoder::new(version, id.local(), turn, Page::default());
-            respond(&api, &allowed, &id, feed, encoder).await
+            respond(&api, &allowed, (&id, permit), feed, encoder).await
         }
         ChatAction::Answer { turn, page } => {
-            let allowed = allowed.with::<Answer>()?;
-            let state = conversation(&api, &allowed, &id, &agent).await?;
+            let state = conversation(&api, &reader, &id, &agent).await?;
             let answers = answers(&page, &state.pending_calls(), &allowed.principal());
-            resolve(&api, &allowed, &id, answers, keys).await?;
+            if !answers.is_empty() {
+                resolve(&api, &allowed.with()?, &id, answers, keys).await?;
+            }
             let shown = |event: &Event| match &event.data {
                 EventData::AssistantMsg(assistant) => page.shows(&assistant.message.tool_calls),
                 _ => false,
@@ -127,7 +119,7 @@ pub(crate) async fn chat(
             if shows_a_step {
                 encoder.prime(&feed.event(&from, &Answerable::All));
             }
-            respond(&api, &allowed, &id, feed, encoder).await
+            respond(&api, &allowed, (&id, permit), feed, encoder).await
         }
     }
 }
@@ -171,9 +163,6 @@ async fn resolve(
     answers: Vec<ResolveRequest>,
     keys: Vec<IdempotencyKey>,
 ) -> Result<(), Problem> {
-    if answers.is_empty() {
-        return Ok(());
-    }
     if answers.len() > MAX_ANSWERS {
         return Err(Problem::field("messages", format!("has more than {MAX_ANSWERS} answers")));
     }
@@ -198,11 +187,11 @@ async fn resolve(
 async fn respond<P: ConversationPermission>(
     api: &Api,
     allowed: &Allowed<P>,
-    id: &Scoped<ConversationId>,
+    stream: (&Scoped<ConversationId>, Option<StreamPermit>),
     feed: Feed,
     encoder: Encoder,
 ) -> Result<Response, Problem> {
-    let stream = TurnStream::open(api, allowed, id, feed).await?;
+    let stream = TurnStream::open(api, allowed, stream, feed).await?;
     Ok(ChunkStream::new(stream, encoder).into_response())
 }
 
@@ -231,7 +220,7 @@ async fn conversation<P: ConversationPermission>(
         (status = 200, content_type = "text/event-stream", body = String,
             description = "A UI message stream: <https://ai-sdk.dev/docs/ai-sdk-ui/stream-protocol>."),
         (status = 204, description = "No turn is open.")))]
-pub(crate) async fn resume(
+pub(super) async fn resume(
     allowed: Allowed<Read>,
     State(api): State<Api>,
     Path((agent, chat)): Path<(String, String)>,
@@ -246,13 +235,14 @@ pub(crate) async fn resume(
     let began = find_in_turn(&api, &id, &turn, |_| false).await?;
     let after = began.map(|event| event.seq.saturating_sub(1)).unwrap_or_default();
     let encoder = Encoder::new(version, id.local(), turn.clone(), Page::default());
-    respond(&api, &allowed, &id, Feed::new(turn, after), encoder).await
+    let permit = api.access.open_stream(&id.tenant())?;
+    respond(&api, &allowed, (&id, permit), Feed::new(turn, after), encoder).await
 }
 
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub(crate) struct ChatMessagesQuery {
+pub(super) struct ChatMessagesQuery {
     /// How many turns, the newest.
     #[param(default = 50, minimum = 1, maximum = 200)]
     limit: Option<usize>,
@@ -263,7 +253,7 @@ pub(crate) struct ChatMessagesQuery {
     operation_id = "list_chat_messages", tag = "protocols", params(ChatPath, ChatMessagesQuery),
     responses((status = 200, body = Vec<Object>,
         description = "Messages of the AI SDK's type `UIMessage`.")))]
-pub(crate) async fn list(
+pub(super) async fn list(
     allowed: Allowed<Read>,
     State(api): State<Api>,
     Path((agent, chat)): Path<(String, String)>,
@@ -272,10 +262,8 @@ pub(crate) async fn list(
     let id = allowed.conversation(&chat)?;
     let limit = extract::limit(query.limit, 50, 200)?;
     let state = conversation(&api, &allowed, &id, &agent).await?;
-    let caller = Answerer { access: allowed.answerer(api.clock.now()).access, at: api.clock.now() };
-    let may_answer = |call: &_| caller.may_answer(&state.participants, call);
-    let pending = state.pending_calls().into_iter().filter(may_answer);
-    let open = Answerable::Only(pending.map(|call| (call.call_id, call.suspension)).collect());
+    let now = api.clock.now();
+    let open = answerable(&answer_access(&allowed, now), &state, now);
     let events = newest_turns(&api, &id, state.seq, limit).await?;
     Ok(Json(transcript::messages(&id.local(), &events, &open)))
 }
@@ -315,7 +303,7 @@ async fn newest_turns(
 
 /// Whether the request stopped a turn.
 #[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct ChatStopped {
+pub(super) struct ChatStopped {
     /// False when no turn was open.
     stopped: bool,
 }
@@ -324,7 +312,7 @@ pub(crate) struct ChatStopped {
 #[utoipa::path(post, path = "/v1/agents/{name}/ui/{chat}/stop", operation_id = "stop_chat",
     tag = "protocols", params(ChatPath, IdempotencyKeyHeader),
     responses((status = 200, description = "No turn is open.", body = ChatStopped)))]
-pub(crate) async fn stop(
+pub(super) async fn stop(
     allowed: Allowed<Cancel>,
     State(api): State<Api>,
     Path((agent, chat)): Path<(String, String)>,

@@ -10,9 +10,9 @@ use bytes::{Bytes, BytesMut};
 use serde_json::Value;
 use tokio::time::{Instant, timeout_at};
 
-use super::encoder::Encoder;
+use crate::http::turn_stream::{Next, TurnStream};
 use crate::protocols::feed::Item;
-use crate::protocols::turn_stream::{Next, TurnStream};
+use crate::protocols::ui::encoder::Encoder;
 
 /// How long a response goes on while the turn rests on calls that the caller may not answer.
 const MAX_REST: Duration = Duration::from_secs(300);
