@@ -10,6 +10,7 @@ mod api;
 mod blobs;
 mod bodies;
 mod calls;
+mod chat;
 mod child_calls;
 mod conversations;
 mod credentials;
