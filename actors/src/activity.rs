@@ -26,13 +26,13 @@ use tracing::Instrument;
 use self::tool_span::ToolSpan;
 use crate::backoff::Backoffs;
 use crate::blobs::TenantBlobs;
-use crate::definition::{Definition, Tool};
+use crate::definition::Definition;
 use crate::identity::Epoch;
 use crate::journal::StoreError;
 use crate::recent_events::RecentEvents;
 use crate::services::Services;
 use crate::streaming::Stream;
-use crate::tools::Toolbox;
+use crate::tools::{DeclaredTools, Toolbox};
 pub(crate) use report::Progress;
 pub use report::{ActivityError, Report};
 
@@ -45,8 +45,8 @@ pub(crate) struct ActivityContext {
     pub(crate) state: Arc<State>,
     /// The last events up to `state`.
     pub(crate) recent_events: RecentEvents,
-    /// The tools that the conversation's client declared.
-    pub(crate) client_tools: Arc<[Tool]>,
+    /// The tools that clients declared.
+    pub(crate) declared_tools: DeclaredTools,
     pub(crate) stream: Stream,
     pub(crate) progress: Progress,
     pub(crate) backoffs: Backoffs,
@@ -56,7 +56,7 @@ impl ActivityContext {
     /// The tools of a definition. Asks its MCP servers for theirs, each within its time limit.
     async fn toolbox(&self, definition: Arc<Definition>) -> Toolbox {
         let listings = self.services.mcp.listings(&self.id.tenant(), &definition).await;
-        Toolbox::new(definition, &listings, self.client_tools.clone())
+        Toolbox::with_declared(definition, &listings, self.declared_tools.clone())
     }
 }
 

@@ -39,12 +39,13 @@ use self::idle_timer::IdleTimer;
 use self::running_activities::RunningActivities;
 use self::waiters::Waiters;
 use crate::activity::{ActivityError, Report};
-use crate::definition::{Definition, Tool};
+use crate::definition::Definition;
 use crate::identity::Epoch;
 use crate::journal::{Claim, Holder, StoreError};
 use crate::recent_events::RecentEvents;
 use crate::request::{Delivery, Inspection, ReleaseOutcome};
 use crate::services::Services;
+use crate::tools::DeclaredTools;
 pub use ask_hooks::HookVerdict;
 pub use delete::{discard_workspace, planned_children};
 pub use load::kills_its_process;
@@ -119,8 +120,8 @@ pub struct LiveConversation {
     is_released: bool,
     state: Arc<State>,
     recent_events: RecentEvents,
-    /// The tools that the conversation's client declared, compiled.
-    client_tools: Arc<[Tool]>,
+    /// The tools that clients declared, compiled.
+    declared_tools: DeclaredTools,
     /// The `seq` of the state cache in the store.
     cached_seq: Seq,
     /// The agent's newest definition when it was last looked up.
@@ -152,7 +153,7 @@ impl Actor for Conversation {
             is_released: false,
             state: Arc::default(),
             recent_events: RecentEvents::default(),
-            client_tools: Arc::default(),
+            declared_tools: DeclaredTools::default(),
             cached_seq: Seq::ZERO,
             newest_definition: None,
             activities: RunningActivities::default(),
@@ -209,6 +210,7 @@ impl LiveConversation {
         if self.state.exists() && !self.idle.is_dormant {
             self.act(Action::Revive).await?;
         }
+        self.compile_turn_tools().await;
         self.reconcile(myself);
         self.update_idle_timer(myself);
         Ok(())
@@ -228,6 +230,7 @@ impl LiveConversation {
         self.handle(myself, message).await?;
         // An actor that is ending would abort at once whatever it started.
         if !self.is_released && !is_ending(myself) {
+            self.compile_turn_tools().await;
             self.reconcile(myself);
         }
         if self.services.lease.is_draining() {

@@ -219,6 +219,12 @@ pub struct SendRequest {
     pub assigns: Map<String, Value>,
     #[serde(rename = "shape")]
     pub answer_format: AnswerFormat,
+    /// Tools for this turn only, as definitions. A node before this field leaves them out.
+    #[serde(default, skip_serializing_if = "<[Value]>::is_empty")]
+    pub tools: Arc<[Value]>,
+    /// Blocks for the end of this turn's prompts. A node before this field leaves them out.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub context: Vec<Value>,
     pub if_busy: IfBusy,
 }
 

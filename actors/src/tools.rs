@@ -4,6 +4,7 @@ mod answer_schema;
 pub(crate) mod builtin;
 mod call;
 pub mod call_scope;
+pub mod declared_tools;
 pub mod extensions;
 pub mod gate;
 mod http;
@@ -28,6 +29,7 @@ pub use builtin::BuiltinServices;
 pub(crate) use call::NEW_TURN;
 pub use call::{Run, ToolEnvironment};
 pub use call_scope::CallScope;
+pub use declared_tools::DeclaredTools;
 pub use extensions::Extensions;
 pub use gate::{Gate, Grant};
 use mcp::Listings;
@@ -44,7 +46,9 @@ pub struct Toolbox {
     /// The agent's tools with those of its MCP servers; `None` if the agent uses no MCP server, so
     /// that the definition's list is complete.
     agent_tools_with_mcp: Option<Arc<[Tool]>>,
-    /// The client's tools, without those whose name an agent's tool already has.
+    /// The client's tools for the open turn, without those whose name an agent's tool already has.
+    turn_tools: Arc<[Tool]>,
+    /// Those for the conversation, without those whose name any of the others already has.
     client_tools: Arc<[Tool]>,
 }
 
@@ -58,15 +62,22 @@ impl Toolbox {
         listings: &Listings,
         client_tools: Arc<[Tool]>,
     ) -> Self {
+        Self::with_declared(definition, listings, client_tools.into())
+    }
+
+    /// Like [`Self::new`], also with the tools that the client declared for the open turn.
+    pub fn with_declared(
+        definition: Arc<Definition>,
+        listings: &Listings,
+        declared: DeclaredTools,
+    ) -> Self {
+        let DeclaredTools { conversation, turn, .. } = declared;
         let listed = mcp::uses_mcp(&definition).then(|| mcp::tools(&definition, listings).into());
         let agents: &[Tool] = listed.as_deref().unwrap_or(&definition.tools);
-        let free = |tool: &&Tool| agents.iter().all(|other| other.name != tool.name);
-        let own = if client_tools.iter().all(|tool| free(&tool)) {
-            client_tools
-        } else {
-            client_tools.iter().filter(free).cloned().collect()
-        };
-        Self { definition, agent_tools_with_mcp: listed, client_tools: own }
+        let turn_tools = without(turn, |name| has(agents, name));
+        let client_tools =
+            without(conversation, |name| has(agents, name) || has(&turn_tools, name));
+        Self { definition, agent_tools_with_mcp: listed, turn_tools, client_tools }
     }
 
     /// The specifications that the model receives, in the order of declaration.
@@ -147,11 +158,36 @@ impl Toolbox {
     }
 
     pub(crate) fn tools(&self) -> impl Iterator<Item = &Tool> {
-        self.agent_tools().iter().chain(self.client_tools.iter())
+        let declared = self.client_tools.iter().chain(self.turn_tools.iter());
+        self.agent_tools().iter().chain(declared)
+    }
+
+    /// Whether the agent has a tool of this name.
+    pub fn is_of_agent(&self, name: &str) -> bool {
+        has(self.agent_tools(), name)
+    }
+
+    /// Whether the client declared the tool for this turn only: it answers when it likes, because
+    /// clients that bring their tools with each message keep no stream open.
+    pub(crate) fn is_of_turn(&self, name: &str) -> bool {
+        has(&self.turn_tools, name)
     }
 
     fn agent_tools(&self) -> &[Tool] {
         self.agent_tools_with_mcp.as_deref().unwrap_or(&self.definition.tools)
+    }
+}
+
+fn has(tools: &[Tool], name: &str) -> bool {
+    tools.iter().any(|tool| tool.name == name)
+}
+
+/// The tools without those whose name is taken; copies them only if there is one.
+fn without(tools: Arc<[Tool]>, is_taken: impl Fn(&str) -> bool) -> Arc<[Tool]> {
+    if tools.iter().any(|tool| is_taken(&tool.name)) {
+        tools.iter().filter(|tool| !is_taken(&tool.name)).cloned().collect()
+    } else {
+        tools
     }
 }
 

@@ -18,6 +18,7 @@ pub(crate) mod guard;
 pub(crate) mod host;
 mod keys;
 mod me;
+mod message_parts;
 mod messages;
 pub mod openapi;
 mod resolutions;

@@ -188,6 +188,10 @@ pub struct Send {
     pub identity: Option<Arc<Identity>>,
     pub assigns: Map<String, Value>,
     pub answer_format: AnswerFormat,
+    /// Tools for this turn only, as definitions.
+    pub tools: Arc<[Value]>,
+    /// Blocks for the end of this turn's prompts.
+    pub context: Vec<Value>,
     pub if_busy: IfBusy,
     /// The output of the running stream so far, in case this message interrupts it.
     pub partial: Option<PartialMessage>,

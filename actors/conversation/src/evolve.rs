@@ -133,6 +133,7 @@ fn queue_turn(state: &mut State, event: &Event, message: &UserMsg) {
         identity: message.identity.clone(),
         assigns: message.assigns.clone(),
         answer_format: message.answer_format.clone(),
+        tools: message.tools.clone(),
     });
 }
 
@@ -155,6 +156,7 @@ fn start_turn(state: &mut State, event: &Event, started: &TurnStarted) {
         identity: queued.identity,
         assigns: queued.assigns,
         answer_format: queued.answer_format,
+        tools: queued.tools,
         step: Step::ZERO,
         calls: Vec::new(),
         repair_requested: false,

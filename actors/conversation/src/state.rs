@@ -106,6 +106,9 @@ pub struct QueuedTurn {
     pub assigns: Map<String, Value>,
     #[serde(rename = "shape")]
     pub answer_format: AnswerFormat,
+    /// Tools that the client declared for this turn, as definitions.
+    #[serde(default, skip_serializing_if = "<[Value]>::is_empty")]
+    pub tools: Arc<[Value]>,
 }
 
 /// The open turn.
@@ -136,6 +139,9 @@ pub struct Turn {
     pub assigns: Map<String, Value>,
     #[serde(rename = "shape")]
     pub answer_format: AnswerFormat,
+    /// Tools that the client declared for this turn, as definitions.
+    #[serde(default, skip_serializing_if = "<[Value]>::is_empty")]
+    pub tools: Arc<[Value]>,
     /// The number of model calls that are done.
     pub step: Step,
     /// The calls of the latest step, in the model's order.

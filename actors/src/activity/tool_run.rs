@@ -64,7 +64,7 @@ async fn run(
     let toolbox = if mcp::may_list(&definition, &to_run.tool) {
         ctx.toolbox(definition.clone()).await
     } else {
-        Toolbox::new(definition.clone(), &Listings::new(), ctx.client_tools.clone())
+        Toolbox::with_declared(definition.clone(), &Listings::new(), ctx.declared_tools.clone())
     };
     let Some(tool) = toolbox.tool(&to_run.tool) else {
         return outcome(cannot_run("the tool is gone"));

@@ -33,9 +33,10 @@ use target::ResolvedTarget;
 /// How long a run may take, unless the tool says otherwise.
 const DEFAULT_RUN_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Reads the tools that a client declares for its conversation: `client` and `human` ones.
+/// Reads the tools that a client declares for its conversation or for a turn: `client` and `human`
+/// ones.
 ///
-/// Compiles their schemas, so it is done once for a conversation and what it returns is kept.
+/// Compiles their schemas, so it is done once and what it returns is kept.
 pub fn client_tools(entries: &[Value]) -> Result<Arc<[Tool]>, Vec<DefinitionError>> {
     let mut mistakes = Mistakes::default();
     let object = json!({"tools": entries});
@@ -48,7 +49,7 @@ pub fn client_tools(entries: &[Value]) -> Result<Arc<[Tool]>, Vec<DefinitionErro
             Executor::Client | Executor::Human => {}
             Executor::Server | Executor::Provider => {
                 let mut own = Mistakes::new(Some(&tool.name), "");
-                own.add("executor", "of a conversation's own tool must be client or human");
+                own.add("executor", "of a tool that a client declares must be client or human");
                 mistakes.absorb(own);
             }
         }

@@ -7,7 +7,7 @@ use ractor::ActorRef;
 
 use super::{ConversationMsg, LiveConversation};
 use crate::definition::Definition;
-use crate::request::{Delivery, Request, ResolveRequest};
+use crate::request::{Delivery, Request, ResolveRequest, SendRequest};
 use crate::tools::Toolbox;
 use crate::tools::mcp;
 
@@ -40,7 +40,7 @@ impl LiveConversation {
     /// The tools of a definition, those of its MCP servers as they last listed them.
     pub(super) fn toolbox_of(&self, definition: Arc<Definition>) -> Toolbox {
         let listings = self.services.mcp.last_listings(&self.id.tenant(), &definition);
-        Toolbox::new(definition, &listings, self.client_tools.clone())
+        Toolbox::with_declared(definition, &listings, self.declared_tools.clone())
     }
 
     /// The definition whose servers must be asked before the request is carried out, if any. A
@@ -56,9 +56,9 @@ impl LiveConversation {
                 return self.unlisted_for(std::slice::from_ref(resolve)).await;
             }
             Request::ResolveAll(answers) => return self.unlisted_for(answers).await,
+            Request::Send(send) => return self.unlisted_for_own_tools(send).await,
             Request::Create(_)
             | Request::Fork(_)
-            | Request::Send(_)
             | Request::Cancel
             | Request::Wake
             | Request::Delete
@@ -71,6 +71,16 @@ impl LiveConversation {
             | Request::RevokeDecision(_) => return None,
         };
         self.is_unlisted(&definition, tool).then_some(definition)
+    }
+
+    /// The newest definition, if a tool that the message brings may have the name of one of its tools
+    /// that is not listed.
+    async fn unlisted_for_own_tools(&self, send: &SendRequest) -> Option<Arc<Definition>> {
+        let agent = self.state.agent.as_ref().or(send.agent.as_ref());
+        let agent = agent.filter(|_| !send.tools.is_empty())?;
+        let definition = self.services.agents.newest(&self.id.sibling(agent)).await.ok()??;
+        let mut names = send.tools.iter().filter_map(|tool| tool["name"].as_str());
+        names.any(|name| self.is_unlisted(&definition, name)).then_some(definition)
     }
 
     /// The definition of the open turn, if one of the answers needs a listing of it.

@@ -1,7 +1,6 @@
 //! Deletes a conversation with its files.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
 use abide_conversation::event::add_planned_children;
 use abide_conversation::{ConversationId, Rejection, Scoped, Seq, State, replay};
@@ -92,7 +91,7 @@ impl LiveConversation {
             }
         }
         self.notify_session_end(&before);
-        self.client_tools = Arc::default();
+        self.declared_tools = Default::default();
         self.progress_check.end();
         self.recent_events = RecentEvents::default();
         self.cached_seq = Seq::ZERO;

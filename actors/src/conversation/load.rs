@@ -4,9 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use abide_conversation::{Activity, State, replay, wanted};
+use serde_json::Value;
 
 use super::{ExitReason, LiveConversation, with_timeout};
 use crate::agent;
+use crate::definition::Tool;
 use crate::journal::ClaimedConversation;
 use crate::limits::encoded_len;
 use crate::live::Signal;
@@ -56,26 +58,41 @@ impl LiveConversation {
         Ok(())
     }
 
-    /// Compiles the client's tools, on a blocking thread since it may take long.
+    /// Compiles the tools that the client declared for the conversation.
     pub(super) async fn compile_client_tools(&mut self) {
-        if self.state.tools.is_empty() {
+        if !self.state.tools.is_empty() {
+            self.declared_tools.conversation = self.compile(self.state.tools.clone().into()).await;
+        }
+    }
+
+    /// Compiles the tools that the client declared for the open turn, unless that was done.
+    pub(super) async fn compile_turn_tools(&mut self) {
+        if self.declared_tools.is_of(self.state.turn.as_ref()) {
             return;
         }
-        let declared = self.state.tools.clone();
-        let compiled = tokio::task::spawn_blocking(move || agent::client_tools(&declared)).await;
-        match compiled {
-            Ok(Ok(tools)) => self.client_tools = tools,
-            // They were valid when the conversation was created; this version may be stricter.
+        let declared = self.state.turn.as_ref().map(|turn| turn.tools.clone());
+        let tools = self.compile(declared.unwrap_or_default()).await;
+        self.declared_tools.begin_turn(self.state.turn.as_ref(), tools);
+    }
+
+    /// Compiles definitions of tools, on a blocking thread since it may take long.
+    async fn compile(&self, declared: Arc<[Value]>) -> Arc<[Tool]> {
+        if declared.is_empty() {
+            return Arc::default();
+        }
+        let id = &self.id;
+        match tokio::task::spawn_blocking(move || agent::client_tools(&declared)).await {
+            Ok(Ok(tools)) => return tools,
+            // They were valid when they were declared; this version may be stricter.
             Ok(Err(mistakes)) => {
                 let mistakes = agent::join_errors(&mistakes);
-                let id = &self.id;
                 tracing::error!(conversation = %id, content = mistakes, "client tools are invalid");
             }
             Err(error) => {
-                let id = &self.id;
                 tracing::error!(conversation = %id, content = %error, "client tools not compiled");
             }
         }
+        Arc::default()
     }
 }
 

@@ -34,7 +34,7 @@ impl LiveConversation {
             services: self.services.clone(),
             state: self.state.clone(),
             recent_events: self.recent_events.clone(),
-            client_tools: self.client_tools.clone(),
+            declared_tools: self.declared_tools.clone(),
             stream: self.activities.stream.clone(),
             progress: self.activities.progress.clone(),
             backoffs: self.activities.backoffs.clone(),

@@ -182,8 +182,8 @@ impl LiveConversation {
         request: SendRequest,
         access: &Access,
     ) -> Result<Proposal, RequestError> {
-        let SendRequest { agent, content, message_id, principal, assigns, answer_format, if_busy } =
-            request;
+        let SendRequest { agent, content, message_id, principal, assigns, .. } = request;
+        let SendRequest { answer_format, tools, context, if_busy, .. } = request;
         let owner = access.identity().map(|identity| identity.acting().sub.clone());
         let create = |agent| Create {
             agent,
@@ -197,6 +197,7 @@ impl LiveConversation {
         let current = self.state.agent.clone().or_else(|| agent.clone());
         let current = current.ok_or(Rejection::NotFound)?;
         let definition = self.newest_definition(&current).await?;
+        self.check_tool_names(&definition, &tools)?;
         let turn_id = TurnId::new(self.services.clock.id(NEW_TURN));
         let action = Action::Send(command::Send {
             create: agent.map(create),
@@ -209,6 +210,8 @@ impl LiveConversation {
             identity: access.identity().cloned().map(Arc::new),
             assigns,
             answer_format,
+            tools,
+            context,
             if_busy,
             partial: match if_busy {
                 IfBusy::Interrupt => self.activities.stream.partial(),
@@ -220,6 +223,25 @@ impl LiveConversation {
             let seq = seq_of(events, |event| matches!(event.data, EventData::UserMsg(_)));
             Reply::Sent { conversation_id, turn_id, seq }
         }))
+    }
+
+    /// Whether none of these definitions of tools has the name of one of the agent's.
+    fn check_tool_names(
+        &self,
+        agent: &Arc<Definition>,
+        tools: &[Value],
+    ) -> Result<(), RequestError> {
+        if tools.is_empty() {
+            return Ok(());
+        }
+        let toolbox = self.toolbox_of(agent.clone());
+        for (index, tool) in tools.iter().enumerate() {
+            if tool["name"].as_str().is_some_and(|name| toolbox.is_of_agent(name)) {
+                let message = "is the name of a tool of the agent";
+                return Err(RequestError::invalid(format!("tools[{index}].name"), message));
+            }
+        }
+        Ok(())
     }
 
     /// Begins a child. Its parent may repeat the request.
@@ -255,6 +277,8 @@ impl LiveConversation {
             identity,
             assigns: message_assigns,
             answer_format: Default::default(),
+            tools: Default::default(),
+            context: Vec::new(),
             if_busy: IfBusy::Reject,
             partial: None,
         });

@@ -142,10 +142,7 @@ impl LiveConversation {
         let gate = self.state.call(call).and_then(|call| call.gate.as_ref());
         match (tool, gate) {
             (None, _) => refused("the tool no longer exists"),
-            (Some(tool), _)
-                if scope == Scope::Agent
-                    && self.client_tools.iter().any(|other| other.name == tool.name) =>
-            {
+            (Some(tool), _) if scope == Scope::Agent && self.declared_tools.has(&tool.name) => {
                 refused(
                     "the client declared the tool for this conversation only: scope must be conversation",
                 )

@@ -150,7 +150,7 @@ fn plan_verdict(
     };
     let agent = toolbox.definition();
     let message = || tool.confirmation(args, scope).unwrap_or_else(|| tool.description.clone());
-    let grace_ms = agent.client_grace.map(millis);
+    let grace_ms = agent.client_grace.filter(|_| !toolbox.is_of_turn(&tool.name)).map(millis);
     let (kind, message) = match &tool.kind {
         ToolKind::Provider => {
             let message = "the provider sent no result".to_owned();

@@ -12,7 +12,7 @@ use abide_conversation::permission::Decision;
 use serde_json::{Value, json};
 
 use super::fixtures::{definition, scope};
-use super::{Gate, Toolbox};
+use super::{DeclaredTools, Gate, Toolbox};
 use crate::agent::client_tools;
 use crate::model::ModelToolCall;
 use crate::tools::mcp::Listings;
@@ -265,5 +265,34 @@ fn what_the_provider_has_run_is_answered_whatever_it_is() {
             unreachable!()
         };
         assert!(answer == result || answer.as_str().unwrap().contains("larger"), "{answer}");
+    }
+}
+
+#[test]
+fn a_turns_own_tools_replace_the_conversations_and_never_the_agents_and_wait_without_a_page() {
+    let declare = |description: &str, names: &[&str]| {
+        let tool =
+            |name: &&str| json!({"name": name, "description": description, "executor": "client"});
+        client_tools(&names.iter().map(tool).collect::<Vec<_>>()).unwrap()
+    };
+    let agent = definition(json!([{"name": "agents", "description": "the agent's",
+        "executor": "client"}]));
+    let mut declared =
+        DeclaredTools::from(declare("the conversation's", &["agents", "both", "old"]));
+    declared.begin_turn(None, declare("the turn's", &["agents", "both", "new"]));
+    let toolbox = Toolbox::with_declared(agent, &Listings::new(), declared);
+    let described: Vec<(&str, &str)> =
+        toolbox.tools().map(|tool| (tool.name.as_str(), tool.description.as_str())).collect();
+    assert_eq!(
+        described,
+        [
+            ("agents", "the agent's"),
+            ("old", "the conversation's"),
+            ("both", "the turn's"),
+            ("new", "the turn's")
+        ]
+    );
+    for (name, is_of_turn) in [("agents", false), ("old", false), ("both", true), ("new", true)] {
+        assert_eq!(toolbox.is_of_turn(name), is_of_turn, "{name}");
     }
 }

@@ -199,12 +199,12 @@ pub(crate) fn parse(id: &str) -> Result<BlobId, Problem> {
 pub(super) async fn resolve_blobs(
     store: &dyn Store,
     conversation: &Scoped<ConversationId>,
-    content: &mut [Value],
+    (field, blocks): (&str, &mut [Value]),
 ) -> Result<(), Problem> {
-    for (index, block) in content.iter_mut().enumerate() {
+    for (index, block) in blocks.iter_mut().enumerate() {
         let Ok(Media { kind, source: Source::Blob(id), .. }) = Media::of(block) else { continue };
         let problem =
-            |reason: String| Problem::field(&format!("content[{index}].source.blobId"), reason);
+            |reason: String| Problem::field(&format!("{field}[{index}].source.blobId"), reason);
         let id = BlobId::new(id);
         let info = store.blob_info(&conversation.sibling(&id)).await?;
         let Some(BlobInfo { media_type, size }) = info else {

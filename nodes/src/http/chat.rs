@@ -151,6 +151,8 @@ async fn new_message(
         if_busy,
         schema: None,
         assigns: Map::new(),
+        tools: Vec::new(),
+        context: Vec::new(),
     })
 }
 

@@ -1,14 +1,11 @@
 //! Messages: sending one, and listing those of a conversation.
 
-use abide_actors::blobs::{TenantBlobs, extract_media, extractable_bytes};
 use abide_actors::expressions::schema::Schema;
 use abide_actors::journal::ResponseScope;
 use abide_actors::request::{IdempotencyKey, Reply, Request, SendRequest};
 use abide_actors::trace::SpanContext;
 use abide_conversation::command::IfBusy;
 use abide_conversation::event::AnswerFormat;
-use abide_conversation::message::blocks::check_from_user;
-use abide_conversation::message::text_block;
 use abide_conversation::{ConversationId, Scoped, Seq, TurnId};
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -17,14 +14,15 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use utoipa::{IntoParams, ToSchema};
 
+use super::Api;
 use super::conversations::{agent_name, unexpected};
 use super::extract;
 use super::extract::{Body, Idempotency, Path, Query};
-use super::openapi::{ConversationPath, IdempotencyKeyHeader, PrincipalHeader};
+use super::message_parts::{Blocks, turn_tools};
+use super::openapi::{ConversationPath, IdempotencyKeyHeader, PrincipalHeader, ToolDocument};
 use super::problem::Problem;
 use super::transcript::{Cursor, ListedMessage, Transcript};
 use super::wait::{self, TurnReport, WaitQuery};
-use super::{Api, blobs};
 use crate::access::Allowed;
 use crate::access::permission::{Read, Send};
 use crate::telemetry::TurnExtension;
@@ -66,6 +64,17 @@ pub(super) struct NewMessage {
     /// Handed to this turn's tool calls; at most 64 KiB.
     #[serde(default)]
     pub(super) assigns: Map<String, Value>,
+    /// Tools of the executors `client` and `human` for this turn, in the form of an agent's; at most
+    /// 128 KiB. None may have the name of a tool of the agent. They wait for an answer as long as their
+    /// timeout, whether or not a stream is open.
+    #[serde(default)]
+    #[schema(value_type = Vec<ToolDocument>, max_items = 256)]
+    pub(super) tools: Vec<Value>,
+    /// Blocks, as in `content`, for the end of this turn's prompts; at most 100, and 64 KiB without
+    /// media. They are no part of the message.
+    #[serde(default)]
+    #[schema(value_type = Vec<Object>, max_items = 100)]
+    pub(super) context: Vec<Value>,
 }
 
 /// A message that was accepted.
@@ -157,21 +166,21 @@ pub(super) async fn deliver(
     message: NewMessage,
     mut keys: Vec<IdempotencyKey>,
 ) -> Result<Sent, Problem> {
-    let mut content = content(message.text, message.content)?;
-    keys.extend(message.message_id.as_deref().map(|id| message_key(id, &content)).transpose()?);
-    let tenant = id.tenant();
-    admit(api, id, &keys, (&content, message.agent.is_some())).await?;
-    blobs::resolve_blobs(&*api.store, id, &mut content).await?;
-    for block in &mut content {
-        extract_media(TenantBlobs::new(&*api.store, &tenant), block).await?;
-    }
+    let mut blocks = Blocks::new(message.text, message.content, message.context)?;
+    let message_key = message.message_id.as_deref().map(|id| message_key(id, &blocks.content));
+    keys.extend(message_key.transpose()?);
+    let tools = turn_tools(message.tools).await?;
+    admit(api, id, &keys, (blocks.media_bytes(), message.agent.is_some())).await?;
+    blocks.store_media(api, id).await?;
     let request = Request::Send(SendRequest {
         agent: message.agent.as_deref().map(agent_name).transpose()?,
-        content,
+        content: blocks.content,
         message_id: message.message_id,
         principal: allowed.principal(),
         assigns: extract::bounded("assigns", message.assigns)?,
         answer_format: answer_format(message.schema).await?,
+        tools: tools.into(),
+        context: blocks.context,
         if_busy: match message.if_busy {
             BusyPolicy::Reject => IfBusy::Reject,
             BusyPolicy::Queue => IfBusy::Queue,
@@ -190,10 +199,9 @@ async fn admit(
     api: &Api,
     id: &Scoped<ConversationId>,
     keys: &[IdempotencyKey],
-    (content, may_create): (&[Value], bool),
+    (media_bytes, may_create): (u64, bool),
 ) -> Result<(), Problem> {
     let tenant = id.tenant();
-    let media_bytes: u64 = content.iter().map(extractable_bytes).sum();
     let admitted = async {
         api.access.admit_turn(&tenant).await?;
         if media_bytes > 0 {
@@ -209,27 +217,6 @@ async fn admit(
         }
     }
     Err(refusal)
-}
-
-/// The blocks of a message that has either text or content.
-fn content(text: Option<String>, content: Option<Vec<Value>>) -> Result<Vec<Value>, Problem> {
-    let blocks = match (text, content) {
-        (Some(text), None) if !text.is_empty() => return Ok(vec![text_block(text)]),
-        (Some(_), None) => return Err(Problem::field("text", "is empty")),
-        (None, Some(blocks)) => blocks,
-        (Some(_), Some(_)) | (None, None) => {
-            return Err(Problem::field("text", "give either text or content"));
-        }
-    };
-    if blocks.is_empty() {
-        return Err(Problem::field("content", "is empty"));
-    }
-    for (index, block) in blocks.iter().enumerate() {
-        check_from_user(block).map_err(|error| {
-            Problem::field(&format!("content[{index}]{}", error.path), error.problem)
-        })?;
-    }
-    Ok(blocks)
 }
 
 /// The key of a message with an id: a message with the same id and the same content is a repeat.

@@ -213,3 +213,70 @@ async fn messages_are_listed_from_the_newest() {
     assert_eq!(older["messages"], json!(all["messages"].as_array().unwrap()[..1]));
     assert_eq!(older["more"], false);
 }
+
+#[tokio::test]
+async fn a_messages_tools_and_context_hold_for_its_turn() {
+    let api = Api::start().await;
+    let agent = json!({"client_grace": "1ms", "model": {"provider": "scripted", "script": [
+        {"calls": [{"id": "l", "name": "locate", "args": {}}]}, {"text": "Done."}]},
+        "tools": [{"name": "own", "executor": "human", "description": "Asks."}]});
+    assert_eq!(api.put("/v1/agents/plain", agent).await.status, 201);
+    let locate = json!({"name": "locate", "description": "Locates.", "executor": "client",
+        "result_schema": {"type": "string"}});
+    let path = "/v1/conversations/t/messages";
+    let context = json!([{"type": "text", "text": "It is noon."}]);
+    let with = |tools: Value, context: Value| json!({"agent": "plain", "text": "go", "tools": tools, "context": context});
+    let huge = "x".repeat(64 << 10);
+    for (body, field) in [
+        (
+            with(json!([{"name": "own", "executor": "client", "description": "x"}]), json!([])),
+            "tools[0].name",
+        ),
+        (
+            with(
+                json!([{"name": "s", "description": "x", "run": {"http": {"url": "http://a"}}}]),
+                json!([]),
+            ),
+            "executor",
+        ),
+        (with(json!([locate, locate]), json!([])), "locate"),
+        (with(json!(["x"]), json!([])), "tools[0]"),
+        (
+            with(
+                json!([{"name": "l", "description": "x".repeat(128 << 10), "executor": "client"}]),
+                json!([]),
+            ),
+            "tools",
+        ),
+        (with(json!([]), json!([{"type": "text", "text": huge}])), "context"),
+        (with(json!([]), json!([{"type": "text"}])), "context[0]"),
+        (with(json!([]), json!("noon")), "context"),
+    ] {
+        api.post(path, body).await.names(field);
+    }
+    api.get("/v1/conversations/t").await.is_problem(404, "not-found");
+    let rests = api.post(&format!("{path}?wait=30s"), with(json!([locate]), context.clone())).await;
+    let pending = &rests.body["pending"][0];
+    assert_eq!((&pending["tool"], &pending["kind"]), (&json!("locate"), &json!("client_exec")));
+    assert_eq!(pending["answer_schema"], json!({"type": "string"}));
+    let journal = api.get("/v1/conversations/t/journal").await.body;
+    let data = &journal["events"][1]["data"];
+    assert_eq!((&data["tools"], &data["context"]), (&json!([locate]), &context));
+    let listed = api.get(path).await.body;
+    assert_eq!(listed["messages"][0]["content"].as_array().unwrap().len(), 1);
+    // No page is connected, and the grace of the agent's own client calls is long over.
+    let answer = "/v1/conversations/t/calls/l/resolution?wait=30s";
+    api.post(answer, json!({"result": 7})).await.names("result");
+    let done = api.post(answer, json!({"result": "here"})).await;
+    assert_eq!(done.body["outcome"], "completed", "{done:?}");
+    // The next turn has neither.
+    let next = api.post(&format!("{path}?wait=30s"), json!({"text": "again"})).await;
+    assert_eq!(next.body["outcome"], "completed", "{next:?}");
+    let messages = api.get(path).await.body;
+    let unknown = messages["messages"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .any(|message| message.to_string().contains("unknown tool: locate"));
+    assert!(unknown, "{messages}");
+}

@@ -39,4 +39,5 @@ mod test_cluster;
 mod test_model;
 mod test_node;
 mod tool_calls;
+mod turn_tools;
 mod turns;

@@ -399,6 +399,8 @@ pub fn user_message(text: &str, if_busy: IfBusy) -> Request {
         principal: Principal::new("ada"),
         assigns: Default::default(),
         answer_format: AnswerFormat::Agent,
+        tools: Default::default(),
+        context: Vec::new(),
         if_busy,
     })
 }

@@ -122,6 +122,8 @@ pub fn send(number: u64, text: &str, if_busy: IfBusy) -> Action {
         identity: None,
         assigns: Default::default(),
         answer_format: AnswerFormat::Agent,
+        tools: Default::default(),
+        context: Vec::new(),
         if_busy,
         partial: None,
     })

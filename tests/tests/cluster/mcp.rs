@@ -66,6 +66,21 @@ async fn a_users_own_call_reaches_a_tool_before_any_step_has_listed_it() {
     site.client.post(path, &unknown).await.expect_problem(404, "not-found");
 }
 
+#[tokio::test]
+async fn a_message_may_not_bring_the_name_of_a_tool_that_no_step_has_listed() {
+    let site = Site::new(ABIDE);
+    let _node = site.start().await;
+    site.client.define("a", &with_docs(&[])).await;
+    let with = |name: &str| {
+        let tool = json!({"name": name, "description": "Echoes.", "executor": "client"});
+        json!({"agent": "a", "text": "go", "tools": [tool]})
+    };
+    let path = "/v1/conversations/c/messages";
+    let refused = site.client.post(path, &with("docs_echo")).await;
+    refused.expect_problem(422, "invalid-request");
+    site.client.post(path, &with("docs_other")).await.expect(202);
+}
+
 /// The result of a call that a user makes.
 async fn dispatch(site: &Site, tool: &str, input: Value) -> String {
     let body = json!({"tool": tool, "input": input});

@@ -39,6 +39,8 @@ pub(super) fn send(draft: &mut Draft, mut send: Send) -> Result<(), Rejection> {
         identity: send.identity,
         assigns: send.assigns,
         answer_format: send.answer_format,
+        tools: send.tools,
+        context: send.context,
     };
     draft.push_in(Some(send.turn_id.clone()), EventData::UserMsg(user_msg));
     if starts_now {

@@ -26,6 +26,14 @@ pub struct UserMsg {
     pub assigns: Map<String, Value>,
     #[serde(rename = "schema", default, skip_serializing_if = "AnswerFormat::is_agent")]
     pub answer_format: AnswerFormat,
+    /// Tools that the client declared for this turn, as definitions.
+    #[serde(default, skip_serializing_if = "<[Value]>::is_empty")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Vec<Object>))]
+    pub tools: Arc<[Value]>,
+    /// Blocks that stand at the end of this turn's prompts, and are no part of the message.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Vec<Object>))]
+    pub context: Vec<Value>,
 }
 
 /// The form that the turn's answer must have.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use abide_conversation::event::{Event, ReductionReason};
+use abide_conversation::event::{Event, EventData, ReductionReason};
 use abide_conversation::message::{Message, ProviderMessage};
 use abide_conversation::{Action, MessageId, Seq};
 
@@ -11,7 +11,7 @@ use crate::context::limits::{sendable, window};
 use crate::context::reduce::ContextReducer;
 use crate::limits::encoded_len;
 use crate::model::ToolSpec;
-use crate::model::prompt::{PromptInput, PromptMessage, ToolRule};
+use crate::model::prompt::{CONTEXT_ID, PromptInput, PromptMessage, ToolRule, generated_message};
 use crate::model::tokens::{TokenCounter, plausible_minimum};
 
 /// The messages of a request.
@@ -51,10 +51,22 @@ impl ModelStep<'_> {
         let verbatim = verbatim.collect();
         let mut messages: Vec<Message> = shown.into_iter().map(|shown| shown.message).collect();
         let stable = messages.len();
-        let added = self.run_pre_hooks(events, &messages).await?;
+        let mut added: Vec<Message> = self.turn_context(events).into_iter().collect();
+        added.extend(self.run_pre_hooks(events, &messages).await?);
         let transient = added.iter().map(|message| self.counter.message(message)).sum();
         messages.extend(added);
         Ok(Prompt { messages, stable, verbatim, weight: Weight { tokens, least, transient } })
+    }
+
+    /// What the client gave with the turn's message for the end of the turn's prompts.
+    fn turn_context(&self, events: &[Event]) -> Option<Message> {
+        let own = |event: &&Event| event.turn_id.as_ref() == Some(&self.turn.id);
+        let context = events.iter().filter(own).find_map(|event| match &event.data {
+            EventData::UserMsg(message) => Some(message.context.clone()),
+            _ => None,
+        });
+        let context = context.filter(|context| !context.is_empty())?;
+        Some(generated_message(format!("{CONTEXT_ID}turn"), context))
     }
 
     /// Halves a prompt that was too long for the provider; at most once a step.

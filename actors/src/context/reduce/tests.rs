@@ -34,6 +34,8 @@ impl JournalBuilder {
             identity: None,
             assigns: Default::default(),
             answer_format: AnswerFormat::Agent,
+            tools: Default::default(),
+            context: Vec::new(),
         };
         self.push(turn, EventData::UserMsg(user));
         self

@@ -38,6 +38,8 @@ fn user(text: &str) -> EventData {
         identity: None,
         assigns: Default::default(),
         answer_format: AnswerFormat::Agent,
+        tools: Default::default(),
+        context: Vec::new(),
     })
 }
 

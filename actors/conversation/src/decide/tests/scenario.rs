@@ -229,17 +229,11 @@ pub(super) fn verdict(decision: Decision) -> Verdict {
     }
 }
 
-fn allowed() -> Option<Verdict> {
-    Some(verdict(Decision::Allow))
-}
-
 pub(super) fn turn_settings() -> TurnSettings {
     TurnSettings {
-        agent: AgentName::new("demo"),
         revision: Revision::new("0123456789abcdef"),
         max_steps: MAX_STEPS,
-        budget: Default::default(),
-        summarize_over: None,
+        ..TurnSettings::without_steps(AgentName::new("demo"))
     }
 }
 
@@ -255,6 +249,8 @@ pub(super) fn message(turn: &str, if_busy: IfBusy) -> Send {
         identity: None,
         assigns: Default::default(),
         answer_format: AnswerFormat::Agent,
+        tools: Default::default(),
+        context: Vec::new(),
         if_busy,
         partial: None,
     }
@@ -365,7 +361,7 @@ pub(super) fn answered_call(id: &str, executor: Executor, outcome: Outcome) -> P
         args: json!({}),
         original_args: None,
         plan,
-        verdict: allowed(),
+        verdict: Some(verdict(Decision::Allow)),
     }
 }
 
@@ -380,7 +376,7 @@ fn resolve(call: &str, suspension: Option<u32>, answer: ResolutionAnswer) -> Act
         answer,
         args_fingerprint: "0123456789abcdef".to_owned(),
         revoked: Default::default(),
-        verdict: allowed(),
+        verdict: Some(verdict(Decision::Allow)),
         remember: None,
         halt: None,
     })
