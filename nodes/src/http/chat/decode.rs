@@ -128,10 +128,9 @@ fn file_block(part: &Value) -> Result<Value, PartError> {
         }
         None => return Err((".url", "must be a data, https or http URL")),
     };
-    let kind = match media.split('/').next() {
-        Some(kind @ ("image" | "audio" | "video")) => kind,
-        _ => "document",
-    };
+    let family = media.split('/').next();
+    let kind =
+        family.filter(|kind| ["image", "audio", "video"].contains(kind)).unwrap_or("document");
     let mut block = json!({"type": kind, "source": source});
     if let Some(name) = part["filename"].as_str().filter(|_| kind == "document") {
         block["title"] = json!(name);
