@@ -128,8 +128,8 @@ fn file_block(part: &Value) -> Result<Value, PartError> {
         }
         None => return Err((".url", "must be a data, https or http URL")),
     };
-    let kind = match media.split('/').next() {
-        Some(kind @ ("image" | "audio" | "video")) => kind,
+    let kind = match media.split_once('/') {
+        Some((kind @ ("image" | "audio" | "video"), _)) => kind,
         _ => "document",
     };
     let mut block = json!({"type": kind, "source": source});

@@ -39,10 +39,12 @@ fn rest(feed: &mut Feed) -> Option<Vec<String>> {
 
 /// The texts of the pieces, with their places.
 fn pieces(items: &[Item]) -> Vec<(usize, &str)> {
-    let piece = |item| match item {
-        &Item::Text(ref piece) => Some((piece.place, piece.text.as_str())),
-        _ => None,
-    };
+    fn piece(item: &Item) -> Option<(usize, &str)> {
+        match item {
+            Item::Text(piece) => Some((piece.place, &piece.text)),
+            _ => None,
+        }
+    }
     items.iter().filter_map(piece).collect()
 }
 

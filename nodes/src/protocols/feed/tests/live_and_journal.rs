@@ -43,7 +43,7 @@ enum CallPlan {
 /// What a conversation publishes, in order.
 #[derive(Clone, Debug)]
 enum Published {
-    Event(Event),
+    Event(Box<Event>),
     Signal(Signal),
 }
 
@@ -81,7 +81,8 @@ impl Timeline {
         self.seq += 1;
         let event = json!({"seq": self.seq, "at": "2026-01-01T00:00:00.000Z", "turn_id": "t",
             "type": kind, "data": data});
-        self.published.push(Published::Event(serde_json::from_value(event).unwrap()));
+        let event: Event = serde_json::from_value(event).unwrap();
+        self.published.push(Published::Event(Box::new(event)));
     }
 
     fn stream(&mut self, message: &str, step: u32, pieces: &[(bool, String)]) {
@@ -169,7 +170,7 @@ fn timeline(steps: &[StepPlan], has_ended: bool) -> Vec<Published> {
 
 fn journalled(published: &[Published]) -> impl Iterator<Item = &Event> {
     published.iter().filter_map(|published| match published {
-        Published::Event(event) => Some(event),
+        Published::Event(event) => Some(&**event),
         Published::Signal(_) => None,
     })
 }
