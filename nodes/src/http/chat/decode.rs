@@ -128,9 +128,10 @@ fn file_block(part: &Value) -> Result<Value, PartError> {
         }
         None => return Err((".url", "must be a data, https or http URL")),
     };
-    let family = media.split('/').next();
-    let kind =
-        family.filter(|kind| ["image", "audio", "video"].contains(kind)).unwrap_or("document");
+    let kind = match media.split_once('/') {
+        Some((kind @ ("image" | "audio" | "video"), _)) => kind,
+        _ => "document",
+    };
     let mut block = json!({"type": kind, "source": source});
     if let Some(name) = part["filename"].as_str().filter(|_| kind == "document") {
         block["title"] = json!(name);

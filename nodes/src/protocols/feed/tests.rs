@@ -40,8 +40,10 @@ fn rest(feed: &mut Feed) -> Option<Vec<String>> {
 /// The texts of the pieces, with their places.
 fn pieces(items: &[Item]) -> Vec<(usize, &str)> {
     fn piece(item: &Item) -> Option<(usize, &str)> {
-        let Item::Text(piece) = item else { return None };
-        Some((piece.place, piece.text.as_str()))
+        match item {
+            Item::Text(piece) => Some((piece.place, &piece.text)),
+            _ => None,
+        }
     }
     items.iter().filter_map(piece).collect()
 }

@@ -81,7 +81,8 @@ impl Timeline {
         self.seq += 1;
         let event = json!({"seq": self.seq, "at": "2026-01-01T00:00:00.000Z", "turn_id": "t",
             "type": kind, "data": data});
-        self.published.push(Published::Event(Box::new(serde_json::from_value(event).unwrap())));
+        let event: Event = serde_json::from_value(event).unwrap();
+        self.published.push(Published::Event(Box::new(event)));
     }
 
     fn stream(&mut self, message: &str, step: u32, pieces: &[(bool, String)]) {
