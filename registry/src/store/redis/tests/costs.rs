@@ -117,7 +117,8 @@ async fn a_released_claim_leaves_no_key_and_its_epoch_is_not_reused() {
     }
 }
 
-/// The API's longest range. Its commands are sent by some thousands at once.
+/// The API's longest range. Its commands are sent by some thousands at once: measured on two busy cores,
+/// they take 32 ms, and the tokens of a day 0.5 ms.
 #[tokio::test]
 async fn usage_costs_a_command_for_each_day_and_partition_and_one_for_each_hash_that_is_there() {
     const DAYS: i64 = 93;
@@ -134,12 +135,8 @@ async fn usage_costs_a_command_for_each_day_and_partition_and_one_for_each_hash_
     let query = UsageQuery { tenant: own(), first, last, by, after, limit: 9 };
     assert_eq!(redis.usage(&query).await.unwrap().total.turns, 1);
     let (before, _) = server_traffic(&server).await;
-    let began = tokio::time::Instant::now();
     redis.usage(&query).await.unwrap();
-    println!("measured usage of {DAYS} days in {:?}", began.elapsed());
-    let began = tokio::time::Instant::now();
     redis.tokens_of_day(&own(), last).await.unwrap();
-    println!("measured the tokens of a day in {:?}", began.elapsed());
     let (after, _) = server_traffic(&server).await;
     let expected = (DAYS as u64 + 1) * Partition::all().count() as u64 + 1;
     // Asking for the traffic is traffic, too.
