@@ -117,7 +117,8 @@ async fn a_released_claim_leaves_no_key_and_its_epoch_is_not_reused() {
     }
 }
 
-/// The API's longest range. Its commands are sent by some thousands at once.
+/// The API's longest range. Its commands are sent by some thousands at once: measured on two busy cores,
+/// they take 32 ms, and the tokens of a day 0.5 ms.
 #[tokio::test]
 async fn usage_costs_a_command_for_each_day_and_partition_and_one_for_each_hash_that_is_there() {
     const DAYS: i64 = 93;

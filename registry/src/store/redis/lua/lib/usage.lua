@@ -24,7 +24,7 @@ local function sums_with(day, at)
   return {'', add(found[1], added), row, add(found[2], added)}, not found[1]
 end
 
--- count: writes these sums. A new day is kept for so many seconds.
+-- count: writes these sums. A new day is kept for this number of seconds.
 local function count(day, sums, is_new, seconds)
   redis.call('HSET', day, unpack(sums))
   if is_new then redis.call('EXPIRE', day, seconds) end
