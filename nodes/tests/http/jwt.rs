@@ -11,8 +11,12 @@ use crate::api::ApiResponse;
 use crate::issuer::{Answer, Issuer, IssuerKey, base64, now};
 
 async fn guarded(issuer: &Issuer) -> GuardedApi {
-    let keys = json!([key_line("gateway", &["backend"]), key_line("person", &["user"])]);
-    GuardedApi::start(&json!({"issuers": [issuer.entry()], "keys": keys})).await
+    let mut theirs = key_line("theirs", &["backend"]);
+    theirs["tenant"] = json!("acme");
+    let keys = [key_line("gateway", &["backend"]), key_line("person", &["user"]), theirs];
+    let tenants = json!({"default": {}, "acme": {}});
+    let document = json!({"issuers": [issuer.entry()], "keys": keys, "tenants": tenants});
+    GuardedApi::start(&document).await
 }
 
 async fn me(guarded: &GuardedApi, token: &str) -> ApiResponse {
@@ -194,9 +198,12 @@ async fn a_gateway_acts_for_a_person_who_proves_to_be_themselves() {
     };
     let me = send("gateway", &person).await.body;
     assert_eq!((&me["subject"], &me["roles"]), (&json!("ada"), &json!(["user", "approver"])));
-    for (id, person) in
-        [("person", person.as_str()), ("gateway", "ada"), ("gateway", &key("gateway"))]
-    {
+    for (id, person) in [
+        ("person", person.as_str()),
+        ("gateway", "ada"),
+        ("gateway", &key("gateway")),
+        ("theirs", &person),
+    ] {
         send(id, person).await.is_problem(401, "unauthorized");
     }
 }
