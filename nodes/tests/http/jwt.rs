@@ -15,7 +15,9 @@ async fn guarded(issuer: &Issuer) -> GuardedApi {
     theirs["tenant"] = json!("acme");
     let keys = [key_line("gateway", &["backend"]), key_line("person", &["user"]), theirs];
     let tenants = json!({"default": {}, "acme": {}});
-    let document = json!({"issuers": [issuer.entry()], "keys": keys, "tenants": tenants});
+    let mut entry = issuer.entry();
+    entry["claims"] = json!({"tenant": {"const": "default"}});
+    let document = json!({"issuers": [entry], "keys": keys, "tenants": tenants});
     GuardedApi::start(&document).await
 }
 
