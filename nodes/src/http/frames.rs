@@ -1,5 +1,6 @@
 //! The frames of an event stream, made of journalled events and live signals: `reference/events.md`.
 
+use std::fmt::Display;
 use std::sync::Arc;
 
 use abide_actors::journal::InboxEntry;
@@ -207,8 +208,15 @@ impl Frame {
 
     /// The bytes of the frame in a stream.
     pub(super) fn encode(&self) -> Bytes {
+        self.payload.encode(self.id)
+    }
+}
+
+impl Payload {
+    /// The bytes of a frame with this id.
+    pub(super) fn encode(&self, id: Option<impl Display>) -> Bytes {
         // The JSON is `{"event":"…","data":…}`, and compact JSON has no line breaks.
-        let json = serde_json::to_string(&self.payload).unwrap_or_default();
+        let json = serde_json::to_string(self).unwrap_or_default();
         let members = json.strip_prefix(r#"{"event":""#).and_then(|rest| rest.strip_suffix('}'));
         // No name has a quotation mark.
         let (name, data) = members.and_then(|members| members.split_once('"')).unwrap_or_default();
@@ -217,7 +225,7 @@ impl Frame {
         for part in ["event: ", name, "\ndata: ", data] {
             frame.push_str(part);
         }
-        if let Some(id) = self.id {
+        if let Some(id) = id {
             frame.push_str("\nid: ");
             frame.push_str(&id.to_string());
         }

@@ -13,6 +13,7 @@ mod calls;
 mod child_calls;
 mod conversations;
 mod credentials;
+mod cursors;
 mod decisions;
 mod document;
 mod forks;
