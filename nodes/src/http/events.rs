@@ -364,8 +364,13 @@ impl Feed {
 
     /// Whether the snapshot, or a frame that was sent, is newer than the signal.
     fn is_stale(&self, signal: &Signal) -> bool {
+        let is_current = |turn: &TurnId, step: Step| {
+            let is_next = |(known, done): &(TurnId, Step)| known == turn && step == done.next();
+            self.position.as_ref().is_some_and(is_next)
+        };
         let delta = match signal {
             Signal::Status { seq, .. } => return *seq < self.snapshot_seq,
+            Signal::CallArgs(delta) => return !is_current(&delta.turn, delta.step),
             Signal::Text(delta) | Signal::Thinking(delta) => delta,
             Signal::Committed(_)
             | Signal::Progress { .. }
@@ -373,12 +378,9 @@ impl Feed {
             | Signal::Revived
             | Signal::Deleted => return false,
         };
-        let is_current =
-            |(turn, done): &(TurnId, Step)| *turn == delta.turn && delta.step == done.next();
         let is_known = |(message, seq): &(MessageId, u64)| {
             *message == delta.message && delta.delta_seq <= *seq
         };
-        !self.position.as_ref().is_some_and(is_current)
-            || self.snapshot_delta.as_ref().is_some_and(is_known)
+        !is_current(&delta.turn, delta.step) || self.snapshot_delta.as_ref().is_some_and(is_known)
     }
 }

@@ -55,6 +55,17 @@ pub(super) enum Payload {
     TextDelta { message_id: MessageId, text: String, delta_seq: u64 },
     /// A part of the model's thinking. Live only; `delta_seq` counts text and thinking together.
     ThinkingDelta { message_id: MessageId, text: String, delta_seq: u64 },
+    /// A part of the arguments of a call that the assistant's message makes. Live only, and only of
+    /// calls that nobody may still change or hold back; the call is whole in `message_completed`, at
+    /// `index` of its `tool_calls`, and may not be executed before it is handed over.
+    ToolCallDelta {
+        message_id: MessageId,
+        index: usize,
+        /// The tool, in the first part; what came before for the index is void.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        name: Option<String>,
+        args_text: String,
+    },
     /// The complete message of the assistant.
     MessageCompleted {
         #[schema(value_type = TurnId)]
@@ -417,6 +428,12 @@ fn signal_frame(signal: &Signal) -> Option<Frame> {
         Signal::Progress { call, payload } => {
             Payload::ToolProgress { call_id: call.clone(), payload: payload.clone() }
         }
+        Signal::CallArgs(delta) => Payload::ToolCallDelta {
+            message_id: delta.message.clone(),
+            index: delta.index,
+            name: delta.name.clone(),
+            args_text: delta.args_text.clone(),
+        },
         Signal::Committed(_) | Signal::Child(_) | Signal::Revived | Signal::Deleted => return None,
     };
     Some(Frame::live(payload))

@@ -251,6 +251,7 @@ impl Wait<'_> {
             | Signal::Text(_)
             | Signal::Thinking(_)
             | Signal::Progress { .. }
+            | Signal::CallArgs(_)
             | Signal::Child(_) => {}
         }
         Ok(())

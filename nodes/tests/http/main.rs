@@ -9,6 +9,7 @@ mod agents_over_http;
 mod api;
 mod blobs;
 mod bodies;
+mod call_arguments;
 mod calls;
 mod child_calls;
 mod conversations;
