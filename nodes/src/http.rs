@@ -4,6 +4,7 @@ mod agents;
 pub(crate) mod blobs;
 pub(crate) mod body_budget;
 mod calls;
+mod chat;
 mod child_frames;
 mod console;
 pub(crate) mod conversations;
@@ -26,6 +27,7 @@ mod resolutions;
 mod tokens;
 mod transcript;
 mod turn_progress;
+mod turn_stream;
 mod usage;
 pub(crate) mod wait;
 
@@ -153,6 +155,10 @@ fn routes() -> DeclaredApi<Api> {
         .routes(declared_routes!(keys::revoke))
         .routes(declared_routes!(tokens::mint))
         .routes(declared_routes!(usage::get))
+        .routes(declared_routes!(chat::chat))
+        .routes(declared_routes!(chat::resume))
+        .routes(declared_routes!(chat::list))
+        .routes(declared_routes!(chat::stop))
         .routes(declared_routes!(openapi::openapi))
 }
 

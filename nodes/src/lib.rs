@@ -77,6 +77,8 @@ mod node;
 mod operations;
 #[doc(hidden)]
 pub mod problem;
+#[doc(hidden)]
+pub mod protocols;
 mod readiness;
 mod seed_agents;
 mod server;

@@ -71,10 +71,13 @@ impl AgentCatalog {
         stored(definition)
     }
 
-    /// Caches a definition that was [stored](Self::stored): only then, because a turn must not begin
-    /// under a revision that the store may lose.
-    pub fn note_stored(&self, tenant: &Tenant, definition: Definition) {
-        self.cache(tenant, Arc::new(definition));
+    /// Binds and caches a definition that was [stored](Self::stored): only then, because a turn must
+    /// not begin under a revision that the store may lose. What cannot be bound now is read and bound
+    /// when it is used.
+    pub async fn note_stored(&self, tenant: &Tenant, definition: Definition) {
+        if let Err(error) = self.bind_and_cache(tenant, definition).await {
+            tracing::debug!(%error, "definition not cached");
+        }
     }
 
     /// What replaces a decision of the agent that is revoked; `None` if no such decision applies. It

@@ -41,6 +41,8 @@ pub struct Evidence {
     pub journals: BTreeMap<String, Journal>,
     /// The conversation and the frames of each stream reader, from the first event on.
     pub streams: Vec<(String, Vec<Frame>)>,
+    /// The types of events for which some build of the cluster has no frame.
+    pub types_without_frame: Vec<String>,
     /// The requests to the tools, in the order in which they arrived.
     pub runs: Vec<Request>,
     /// When a node that had been stopped by SIGSTOP was resumed.

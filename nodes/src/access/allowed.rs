@@ -81,6 +81,14 @@ impl<P: Permission> Allowed<P> {
         }
     }
 
+    /// The caller with another permission, for a route that does several things.
+    pub(crate) fn with<Q: Permission>(&self) -> Result<Allowed<Q>, Problem> {
+        let (caller, bodies) = (self.caller.clone(), self.bodies.clone());
+        let allowed = Allowed { caller, bodies, permission: PhantomData };
+        allowed.check()?;
+        Ok(allowed)
+    }
+
     /// What the bodies of the caller's tenant may take; `None` where that is not bounded.
     pub(crate) fn bodies(&self) -> Option<&BodyShare> {
         self.bodies.as_ref()

@@ -124,7 +124,7 @@ pub(super) async fn put(
     let agent = AgentCatalog::stored(&definition);
     let effect = Effect::PutAgent { tenant: tenant.clone(), agent, response: stored };
     let created = api.operations.carry_out(act, effect).await?;
-    api.catalog.note_stored(&tenant, definition);
+    api.catalog.note_stored(&tenant, definition).await;
     Ok(response(StoredDefinition { created, ..defined }))
 }
 

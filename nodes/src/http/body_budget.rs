@@ -179,8 +179,8 @@ mod tests {
 
     #[test]
     fn the_bodies_of_one_tenant_leave_memory_to_the_others() {
-        let (budget, one, other) =
-            (BodyBudget::default(), BodyShare::default(), BodyShare::default());
+        let budget = BodyBudget::default();
+        let (one, other) = (BodyShare::default(), BodyShare::default());
         let largest = MAX_PARSED_BYTES + MAX_BODY_BYTES;
         let mut first = budget.begin(Some(one.clone()));
         assert_eq!(status(first.grow(largest)), 200);

@@ -30,14 +30,14 @@ use crate::telemetry::TurnExtension;
 /// How many events are read from the store at a time, to find messages among them.
 const EVENTS_PER_READ: usize = 200;
 /// The longest `message_id`.
-const MAX_MESSAGE_ID_CHARS: usize = 255;
+pub(super) const MAX_MESSAGE_ID_CHARS: usize = 255;
 
 /// A user's message: either `text` or `content`.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct NewMessage {
     #[schema(min_length = 1)]
-    text: Option<String>,
+    pub(super) text: Option<String>,
     /// Blocks such as `{"type": "text", "text": …}`, of the kinds `text`, `image`, `document`,
     /// `audio`, `video`, `json`, `xml`, `csv`, `html`, `code`, `user_action`, `system_event`,
     /// `state_change`, `generated_image`, `generated_file`, `executable_code`,
@@ -48,33 +48,33 @@ pub(super) struct NewMessage {
     /// back as one. A block of an unknown type passes through; `tool_use`, `tool_result` and
     /// `reasoning` are reserved for the model.
     #[schema(value_type = Option<Vec<Object>>, min_items = 1)]
-    content: Option<Vec<Value>>,
+    pub(super) content: Option<Vec<Value>>,
     /// Chosen by the client: within a day, a request with the same id is a repeat and gets the first
     /// answer.
     #[schema(min_length = 1, max_length = 255)]
-    message_id: Option<String>,
+    pub(super) message_id: Option<String>,
     /// The agent's name: creates the conversation if it does not exist.
     #[schema(pattern = "^[a-z0-9][a-z0-9_-]{0,63}$")]
-    agent: Option<String>,
+    pub(super) agent: Option<String>,
     #[serde(default)]
-    if_busy: BusyPolicy,
+    pub(super) if_busy: BusyPolicy,
     /// A JSON Schema of at most 64 KiB that the turn's answer must satisfy, or false for plain text
     /// even if the agent has a schema.
-    schema: Option<Value>,
+    pub(super) schema: Option<Value>,
     /// Handed to this turn's tool calls; at most 64 KiB.
     #[serde(default)]
-    assigns: Map<String, Value>,
+    pub(super) assigns: Map<String, Value>,
     /// Tools of the executors `client` and `human` for this turn, in the form of an agent's; at most
     /// 128 KiB. None may have the name of a tool of the agent. They wait for an answer as long as their
     /// timeout, whether or not a stream is open.
     #[serde(default)]
     #[schema(value_type = Vec<ToolDocument>, max_items = 256)]
-    tools: Vec<Value>,
+    pub(super) tools: Vec<Value>,
     /// Blocks, as in `content`, for the end of this turn's prompts; at most 100, and 64 KiB without
     /// media. They are no part of the message.
     #[serde(default)]
     #[schema(value_type = Vec<Object>, max_items = 100)]
-    context: Vec<Value>,
+    pub(super) context: Vec<Value>,
 }
 
 /// A message that was accepted.
@@ -82,10 +82,10 @@ pub(super) struct NewMessage {
 pub(super) struct Sent {
     conversation_id: ConversationId,
     /// The turn that the message starts, now or when its turn in the queue comes.
-    turn_id: TurnId,
+    pub(super) turn_id: TurnId,
     /// The seq of the `user_msg` event.
     #[schema(value_type = u64)]
-    seq: Seq,
+    pub(super) seq: Seq,
 }
 
 /// A message that was accepted; after a `wait`, with what its turn has come to.
@@ -146,13 +146,32 @@ pub(super) async fn send(
         Some(_) => allowed.new_conversation(&id)?,
         None => allowed.conversation(&id)?,
     };
+    let keys = idempotency.keys(&allowed, fingerprint);
+    let sent = deliver(&api, &allowed, &id, message, keys).await?;
+    let span = Extension(TurnExtension(SpanContext::of_turn(&id, &sent.turn_id)));
+    Ok(match wait::after(&api, &allowed, &id, sent.seq, wait).await? {
+        Some(turn) => {
+            let answered = Box::new(AnsweredMessage { seq: sent.seq, turn });
+            (StatusCode::OK, span, Json(SendReply::Answered(answered)))
+        }
+        None => (StatusCode::ACCEPTED, span, Json(SendReply::Accepted(sent))),
+    })
+}
+
+/// Sends a message to its conversation. A repeat of one that was accepted gets the first answer.
+pub(super) async fn deliver(
+    api: &Api,
+    allowed: &Allowed<Send>,
+    id: &Scoped<ConversationId>,
+    message: NewMessage,
+    mut keys: Vec<IdempotencyKey>,
+) -> Result<Sent, Problem> {
     let mut blocks = Blocks::new(message.text, message.content, message.context)?;
-    let mut keys = idempotency.keys(&allowed, fingerprint);
     let message_key = message.message_id.as_deref().map(|id| message_key(id, &blocks.content));
     keys.extend(message_key.transpose()?);
     let tools = turn_tools(message.tools).await?;
-    admit(&api, &id, &keys, (blocks.media_bytes(), message.agent.is_some())).await?;
-    blocks.store_media(&api, &id).await?;
+    admit(api, id, &keys, (blocks.media_bytes(), message.agent.is_some())).await?;
+    blocks.store_media(api, id).await?;
     let request = Request::Send(SendRequest {
         agent: message.agent.as_deref().map(agent_name).transpose()?,
         content: blocks.content,
@@ -168,18 +187,10 @@ pub(super) async fn send(
             BusyPolicy::Interrupt => IfBusy::Interrupt,
         },
     });
-    let sent = match api.conversations.deliver(&allowed, &id, request, keys).await? {
-        Reply::Sent { conversation_id, turn_id, seq } => Sent { conversation_id, turn_id, seq },
-        other => return Err(unexpected(&other)),
-    };
-    let span = Extension(TurnExtension(SpanContext::of_turn(&id, &sent.turn_id)));
-    Ok(match wait::after(&api, &allowed, &id, sent.seq, wait).await? {
-        Some(turn) => {
-            let answered = Box::new(AnsweredMessage { seq: sent.seq, turn });
-            (StatusCode::OK, span, Json(SendReply::Answered(answered)))
-        }
-        None => (StatusCode::ACCEPTED, span, Json(SendReply::Accepted(sent))),
-    })
+    match api.conversations.deliver(allowed, id, request, keys).await? {
+        Reply::Sent { conversation_id, turn_id, seq } => Ok(Sent { conversation_id, turn_id, seq }),
+        other => Err(unexpected(&other)),
+    }
 }
 
 /// Refuses a message for which its tenant has no room. A repeat of one that was accepted gets the

@@ -17,7 +17,7 @@ use utoipa::openapi::{InfoBuilder, License, OpenApi, OpenApiBuilder};
 pub(super) use abide_actors::agent::document::{AgentDocument, ToolDocument};
 pub(super) use any_of::any_of;
 pub(super) use params::{
-    AgentDecisionPath, AgentPath, BlobPath, CallPath, ConversationPath, DecisionPath,
+    AgentDecisionPath, AgentPath, BlobPath, CallPath, ChatPath, ConversationPath, DecisionPath,
     IdempotencyKeyHeader, KeyPath, LastEventId, PrincipalHeader,
 };
 pub(super) use tagged::{JournalEvent, StreamFrame};

@@ -2,8 +2,6 @@
 
 use serde_json::Value;
 
-use crate::http::extract::canonical;
-
 /// The longest excerpt: 100,000 entries of this size are 200 MB.
 const MAX_EXCERPT_BYTES: usize = 2 << 10;
 /// What stands in the place of a secret.
@@ -26,7 +24,7 @@ const SECRET_BEGINNINGS: [&str; 5] = ["abide_", "sk-", "Bearer ", "Basic ", "eyJ
 /// The beginning of a body as canonical JSON, without what looks like a secret.
 pub(super) fn excerpt(mut body: Value) -> String {
     redact(&mut body);
-    let mut text = canonical(&body);
+    let mut text = serde_json_canonicalizer::to_string(&body).unwrap_or_else(|_| body.to_string());
     if text.len() > MAX_EXCERPT_BYTES {
         let end = (0..=MAX_EXCERPT_BYTES).rev().find(|end| text.is_char_boundary(*end));
         text.truncate(end.unwrap_or_default());

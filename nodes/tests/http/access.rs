@@ -62,6 +62,18 @@ impl GuardedApi {
         self.directory.path().join("auth.yaml")
     }
 
+    /// Puts another document in force, in which a key of this id is new.
+    pub(crate) async fn replace(&self, document: &Value, new: &str) {
+        std::fs::write(self.file(), document.to_string()).unwrap();
+        self.api.node.auth_reloader().reload();
+        let in_force = async {
+            while self.get(new, "/v1/me").await.status != 200 {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(crate::api::DEADLINE, in_force).await.unwrap();
+    }
+
     /// Sends a request with the key of this id.
     pub(crate) async fn send(
         &self,

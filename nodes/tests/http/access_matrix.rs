@@ -22,7 +22,7 @@ const CALLERS: [(&str, &str); 9] = [
 
 /// What becomes of a request, one letter for each caller: `a`, it is allowed; `f`, it is forbidden;
 /// `n`, the conversation does not exist for the caller.
-const PUBLIC: [(&str, &str); 31] = [
+const PUBLIC: [(&str, &str); 35] = [
     ("list_agents", "aaafaaaaf"),
     ("get_agent", "aaafaaaaf"),
     ("put_agent", "fffffafff"),
@@ -53,6 +53,10 @@ const PUBLIC: [(&str, &str); 31] = [
     ("revoke_key", "ffffffaff"),
     ("mint_token", "afnfaffff"),
     ("get_usage", "ffffafaff"),
+    ("chat", "aannannfn"),
+    ("resume_chat", "aannannan"),
+    ("list_chat_messages", "aannannan"),
+    ("stop_chat", "aannannfn"),
     ("get_me", "aaaaaaaaa"),
 ];
 
@@ -105,6 +109,8 @@ fn body(operation: &str, caller: &str, id: &str) -> Value {
         "fork_conversation" => json!({}),
         "update_conversation" => json!({"metadata": {"a": 1}}),
         "create_key" => json!({"name": "k", "roles": ["user"]}),
+        "chat" => json!({"id": id, "messages": [{"id": "m", "role": "user",
+            "parts": [{"type": "text", "text": "hi"}]}], "abide": {"if_busy": "queue"}}),
         "mint_token" => json!({"subject": format!("key:{caller}"), "conversation": id,
             "scope": ["read"], "ttl": "1m"}),
         _ => Value::Null,
@@ -180,6 +186,8 @@ async fn every_operation_is_open_to_the_callers_of_its_row_and_to_nobody_else() 
                 assert_eq!(created.status, 201);
                 let path = template
                     .replace("/conversations/{id}", &format!("/conversations/{id}"))
+                    .replace("/agents/{name}/ui", "/agents/demo/ui")
+                    .replace("{chat}", &id)
                     .replace("{name}", "other")
                     .replace("{call_id}", "call_1_1")
                     .replace("{decision_id}", "dec_1")

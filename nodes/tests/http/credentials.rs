@@ -83,6 +83,21 @@ async fn a_key_that_replaces_another_leaves_it_for_a_while() {
 }
 
 #[tokio::test]
+async fn a_key_that_was_made_ends_with_its_tenant() {
+    let mut admin = key_line("acme-admin", &["tenant-admin"]);
+    admin["tenant"] = json!("acme");
+    let guarded =
+        GuardedApi::start(&json!({"keys": [admin], "tenants": {"default": {}, "acme": {}}})).await;
+    let new = json!({"name": "shop", "roles": ["backend"]});
+    let made = guarded.send("acme-admin", "POST", "/v1/keys", new).await.body;
+    let made = made["key"].as_str().unwrap();
+    let me = async || with(&guarded, made, "GET", "/v1/me", Value::Null).await;
+    assert_eq!(me().await.body["tenant"], "acme");
+    guarded.replace(&json!({"keys": [key_line("new", &["user"])]}), "new").await;
+    me().await.is_problem(401, "unauthorized");
+}
+
+#[tokio::test]
 async fn a_wrong_field_of_a_key_is_named() {
     let guarded = guarded().await;
     for (field, body) in [

@@ -143,6 +143,17 @@ async fn known_keys_hold_while_their_issuer_is_away_and_unknown_ones_are_not_jud
 }
 
 #[tokio::test]
+async fn a_token_that_was_accepted_is_refused_once_the_file_has_its_issuer_no_longer() {
+    let issuers_key = IssuerKey::ed25519("k");
+    let issuer = Issuer::start(&[&issuers_key]).await;
+    let guarded = guarded(&issuer).await;
+    let token = issuer.token(&issuers_key, "ada", &["lead"]);
+    assert_eq!(me(&guarded, &token).await.status, 200);
+    guarded.replace(&json!({"keys": [key_line("new", &["user"])]}), "new").await;
+    me(&guarded, &token).await.is_problem(401, "unauthorized");
+}
+
+#[tokio::test]
 async fn an_issuer_that_lies_about_its_keys_is_not_believed() {
     let key = IssuerKey::ed25519("k");
     for (answer, fetches) in [

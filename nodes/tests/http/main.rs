@@ -11,6 +11,7 @@ mod blobs;
 mod bodies;
 mod call_arguments;
 mod calls;
+mod chat;
 mod child_calls;
 mod conversations;
 mod credentials;

@@ -1,9 +1,10 @@
 //! Quotas of tenants, and what a tenant has used.
 
 use serde_json::{Value, json};
+use tokio::time::timeout;
 
 use crate::access::{GuardedApi, key, key_line};
-use crate::api::{Api, ApiResponse};
+use crate::api::{Api, ApiResponse, DEADLINE};
 use crate::stream::Stream;
 
 const EVERYTHING: [&str; 5] = ["user", "backend", "author", "tenant-admin", "approver"];
@@ -48,11 +49,7 @@ async fn set_quotas(guarded: &GuardedApi, quotas: Value) {
     let mut document = document(&quotas);
     let id = format!("probe{}", quotas.to_string().bytes().map(u64::from).sum::<u64>());
     document["keys"].as_array_mut().unwrap().push(key_line(&id, &["operator"]));
-    std::fs::write(guarded.file(), document.to_string()).unwrap();
-    guarded.api.node.auth_reloader().reload();
-    while guarded.get(&id, "/v1/me").await.status != 200 {
-        tokio::task::yield_now().await;
-    }
+    guarded.replace(&document, &id).await;
 }
 
 fn assert_exceeded(refused: &ApiResponse, quota: &str) -> u64 {
@@ -73,10 +70,22 @@ async fn say(guarded: &GuardedApi, who: &str, id: &str) -> ApiResponse {
     guarded.send(who, "POST", &path, json!({"agent": "a", "text": "hi"})).await
 }
 
+/// Asks until there is an answer, and no longer than anything here takes.
+async fn until_some<T>(mut ask: impl AsyncFnMut() -> Option<T>) -> T {
+    let found = async {
+        loop {
+            if let Some(found) = ask().await {
+                return found;
+            }
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(DEADLINE, found).await.unwrap()
+}
+
 async fn until(guarded: &GuardedApi, who: &str, id: &str, state: &str) {
-    while guarded.get(who, &format!("/v1/conversations/{id}")).await.body["state"] != state {
-        tokio::task::yield_now().await;
-    }
+    let path = format!("/v1/conversations/{id}");
+    until_some(async || (guarded.get(who, &path).await.body["state"] == state).then_some(())).await;
 }
 
 /// A turn from its message to its end.
@@ -103,6 +112,7 @@ async fn store_blob(guarded: &GuardedApi, who: &str, bytes: &str) -> ApiResponse
 
 #[tokio::test]
 async fn requests_are_counted_by_the_minute_and_those_of_another_tenant_are_not() {
+    let metrics = abide::start_metrics().unwrap();
     let guarded = limited(json!({"requests_per_minute": 3})).await;
     for _ in 0..3 {
         assert_eq!(guarded.get("mine", "/v1/agents").await.status, 200);
@@ -120,9 +130,7 @@ async fn requests_are_counted_by_the_minute_and_those_of_another_tenant_are_not(
     set_quotas(&guarded, json!({"requests_per_minute": 0})).await;
     assert_exceeded(&guarded.get("mine", "/v1/agents").await, "requests_per_minute");
     assert_eq!(guarded.get("theirs", "/v1/agents").await.status, 200);
-    let metrics = format!("http://{}/metrics", guarded.api.node.admin);
-    let metrics = reqwest::Client::new().get(metrics).bearer_auth(key("ops")).send().await.unwrap();
-    let metrics = metrics.text().await.unwrap();
+    let metrics = metrics.render();
     let line = metrics.lines().find(|line| line.starts_with("abide_quota_refusals_total{"));
     assert!(line.is_some_and(|line| line.contains("quota=\"requests_per_minute\"")), "{line:?}");
 }
@@ -138,9 +146,8 @@ async fn streams_beyond_the_quota_are_refused_until_one_ends() {
     assert_exceeded(&guarded.get("mine", path).await, "open_streams");
     let _theirs = Stream::open(request("theirs")).await;
     drop(open);
-    while request("mine").send().await.unwrap().status() != 200 {
-        tokio::task::yield_now().await;
-    }
+    until_some(async || (request("mine").send().await.unwrap().status() == 200).then_some(()))
+        .await;
 }
 
 #[tokio::test]
@@ -223,13 +230,10 @@ async fn when_the_tokens_of_the_day_are_used_new_messages_are_refused_and_turns_
     assert_eq!(sent.status, 202, "{sent:?}");
     until(&guarded, "mine", "c", "awaiting_input").await;
     // Close to the quota, what was read is at most a second old.
-    let refused = loop {
-        let refused = say(&guarded, "mine", "d").await;
-        if refused.status == 429 {
-            break refused;
-        }
-        tokio::task::yield_now().await;
-    };
+    let refused = until_some(async || {
+        Some(say(&guarded, "mine", "d").await).filter(|refused| refused.status == 429)
+    })
+    .await;
     assert!(assert_exceeded(&refused, "tokens_per_day") <= 86_400);
     // A repeat of what was accepted gets the answer to that; an answer is accepted; the turn ends.
     assert_eq!(guarded.api.send(request()).await.body, sent.body);

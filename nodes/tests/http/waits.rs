@@ -117,7 +117,7 @@ async fn a_turn_that_does_not_complete_says_how_it_ended_and_why() {
     let cancel = async {
         let mut stream = api.stream("/v1/conversations/c/events?after=0").await;
         stream.until("tool_call_started").await;
-        api.post("/v1/conversations/c/cancel", json!({})).await
+        api.keyed("k", "POST", "/v1/conversations/c/cancel", Value::Null).await
     };
     let (cancelled, _) = tokio::join!(waiting, cancel);
     assert_eq!((cancelled.status, &cancelled.body["outcome"]), (200, &json!("cancelled")));

@@ -46,7 +46,7 @@ impl FromStr for AuditLevel {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Operation {
     pub at: Timestamp,
-    /// Whose things it is about; absent if it is about the cluster's.
+    /// The tenant whose things the operation is about; absent if it is about the cluster's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tenant: Option<Tenant>,
     pub by: Principal,

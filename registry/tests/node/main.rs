@@ -38,6 +38,7 @@ mod test_clock;
 mod test_cluster;
 mod test_model;
 mod test_node;
+mod test_tools;
 mod tool_calls;
 mod turn_tools;
 mod turns;

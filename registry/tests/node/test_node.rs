@@ -1,7 +1,6 @@
 //! One node without HTTP; only its clock, its store and its model are made for tests.
 
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use abide_actors::agent::{Format, from_text};
@@ -14,8 +13,7 @@ use abide_actors::request::{
     IdempotencyKey, Reply, Request, RequestError, ResolveRequest, SendRequest,
 };
 use abide_actors::services::Executors;
-use abide_actors::tools::native::{Context, NativeTool};
-use abide_actors::tools::{BuiltinServices, Extensions, ToolReturn};
+use abide_actors::tools::{BuiltinServices, Extensions};
 use abide_actors::web_fetch::Fetcher;
 use abide_actors::workspace::Workspaces;
 use abide_conversation::command::{IfBusy, ResolutionAnswer};
@@ -35,14 +33,15 @@ use abide_registry::runtime::{NodeRuntime, RuntimeDeps};
 use abide_registry::standalone::Standalone;
 use abide_registry::store::Store;
 use abide_registry::store::memory::Memory;
-use async_trait::async_trait;
 use ractor::ActorRef;
 use serde_json::{Value, json};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 
 use crate::elicitation::Seat;
 pub use crate::test_clock::clock;
 pub use crate::test_model::TestModel;
+pub use crate::test_tools::TestTools;
+use crate::test_tools::{Boom, Echo, Halt, Hold, Nap};
 
 /// How long a silent node still counts as alive.
 pub const LEASE: Duration = Duration::from_secs(5);
@@ -70,41 +69,6 @@ pub struct TestNodeDeps {
     pub holder: Holder,
     pub policy: Policy,
     pub extensions: Extensions,
-}
-
-/// Controls the node's native tools, and records what they did.
-#[derive(Clone)]
-pub struct TestTools {
-    /// How many runs of `hold` were started.
-    pub runs: Arc<AtomicU32>,
-    /// A permit lets one `hold` return.
-    pub release: Arc<Semaphore>,
-    /// Every started run of `hold` and `nap`: conversation, call, attempt.
-    pub started: Arc<Mutex<Vec<(String, String, u32)>>>,
-    /// Every event that hooks received, as JSON.
-    pub hook_events: Arc<Mutex<Vec<Value>>>,
-}
-
-impl TestTools {
-    fn record_start(&self, context: &Context<'_>) {
-        let conversation = context.conversation.to_string();
-        self.started.lock().unwrap().push((
-            conversation,
-            context.call.to_string(),
-            context.attempt.get(),
-        ));
-    }
-}
-
-impl Default for TestTools {
-    fn default() -> Self {
-        Self {
-            runs: Arc::default(),
-            release: Arc::new(Semaphore::new(0)),
-            started: Arc::default(),
-            hook_events: Arc::default(),
-        }
-    }
 }
 
 /// The directory of this process below which the workspaces are.
@@ -403,97 +367,6 @@ pub fn user_message(text: &str, if_busy: IfBusy) -> Request {
         context: Vec::new(),
         if_busy,
     })
-}
-
-struct Hold(TestTools);
-struct Nap(TestTools);
-struct Boom;
-struct Halt;
-struct Echo;
-
-#[async_trait]
-impl NativeTool for Hold {
-    fn description(&self) -> String {
-        "Holds until it is released.".to_owned()
-    }
-
-    fn parameters(&self) -> Value {
-        json!({"type": "object"})
-    }
-
-    async fn run(&self, _args: Value, context: Context<'_>) -> ToolReturn {
-        self.0.record_start(&context);
-        self.0.runs.fetch_add(1, Ordering::SeqCst);
-        self.0.release.acquire().await.unwrap().forget();
-        ToolReturn::ok(json!({"attempt": context.attempt, "principal": context.principal}))
-    }
-}
-
-#[async_trait]
-impl NativeTool for Nap {
-    fn description(&self) -> String {
-        "Takes its time.".to_owned()
-    }
-
-    fn parameters(&self) -> Value {
-        json!({"type": "object", "properties": {"ms": {"type": "integer"}}, "required": ["ms"]})
-    }
-
-    async fn run(&self, args: Value, context: Context<'_>) -> ToolReturn {
-        self.0.record_start(&context);
-        let ms = args["ms"].as_u64().unwrap_or_default();
-        tokio::time::sleep(Duration::from_millis(ms)).await;
-        ToolReturn::ok(json!({"attempt": context.attempt}))
-    }
-}
-
-#[async_trait]
-impl NativeTool for Boom {
-    fn description(&self) -> String {
-        "Panics.".to_owned()
-    }
-
-    fn parameters(&self) -> Value {
-        json!({"type": "object"})
-    }
-
-    async fn run(&self, _args: Value, _context: Context<'_>) -> ToolReturn {
-        panic!("secret");
-    }
-}
-
-#[async_trait]
-impl NativeTool for Halt {
-    fn description(&self) -> String {
-        "Halts the turn.".to_owned()
-    }
-
-    fn parameters(&self) -> Value {
-        json!({"type": "object"})
-    }
-
-    async fn run(&self, _args: Value, _context: Context<'_>) -> ToolReturn {
-        ToolReturn::halt("enough")
-    }
-}
-
-#[async_trait]
-impl NativeTool for Echo {
-    fn description(&self) -> String {
-        "Returns its arguments.".to_owned()
-    }
-
-    fn parameters(&self) -> Value {
-        json!({
-            "type": "object",
-            "properties": {"n": {"type": "integer"}, "unit": {"type": "string", "default": "m"}},
-            "required": ["n"],
-        })
-    }
-
-    async fn run(&self, args: Value, context: Context<'_>) -> ToolReturn {
-        ToolReturn::ok(json!({"args": args, "assigns": context.assigns}))
-    }
 }
 
 /// Subscribes to a conversation; the subscription counts as a connected client.

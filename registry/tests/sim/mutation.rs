@@ -108,7 +108,7 @@ impl Mutation {
                 &[("append", "if row[5] == nonce then", "if false then")]
             }
             Mutation::CountsTwice => {
-                &[("append", "count(KEYS[key], at)", "count(KEYS[key], at) count(KEYS[key], at)")]
+                &[("append", "{'', add(found[1], added)", "{'', add(add(found[1], added), added)")]
             }
             Mutation::FullRefusesDelete => &[("delete", "#!lua flags=allow-oom", "#!lua")],
             Mutation::ForgetsDeaths => {
@@ -146,6 +146,7 @@ fn every_piece_is_in_its_script() {
         Mutation::AppendIgnoresNonce,
         Mutation::FullRefusesDelete,
         Mutation::ForgetsDeaths,
+        Mutation::CountsTwice,
     ];
     for mutation in patched {
         assert!(!mutation.patches().is_empty(), "{mutation:?} patches nothing");

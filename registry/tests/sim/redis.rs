@@ -8,6 +8,7 @@ mod compared_store;
 mod group;
 mod keyspace;
 mod lua;
+pub mod random_calls;
 mod ranges;
 mod server;
 mod sorted_set;

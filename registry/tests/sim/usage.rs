@@ -25,11 +25,10 @@ pub fn check(world: &World, journals: &BTreeMap<&Scoped<ConversationId>, Vec<Eve
         let query = UsageQuery { tenant: tenant.clone(), first, last, by, after, limit: 10 };
         let counted = world.store.usage(&query).total;
         let is_deleted = deleted.iter().any(|(id, _)| id.tenant() == tenant);
-        let holds = match is_deleted {
-            false => counted == expected,
-            true => {
-                counted.numbers().iter().zip(expected.numbers()).all(|(is, least)| *is >= least)
-            }
+        let holds = if is_deleted {
+            counted.numbers().iter().zip(expected.numbers()).all(|(is, least)| *is >= least)
+        } else {
+            counted == expected
         };
         if !holds {
             world.store.report_violation(format!(

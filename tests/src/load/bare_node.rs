@@ -145,7 +145,7 @@ pub(super) fn commits() -> Result<Vec<Commit>, LoadError> {
                 })
                 .collect(),
             opened: after.into_iter().filter(|_| before.is_empty()).collect(),
-            usage: UsageCounts::of(&current),
+            usage: UsageCounts::of(current),
             ..Commit::new(current.into(), summary)
         });
         remaining = rest;

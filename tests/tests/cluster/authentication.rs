@@ -20,18 +20,18 @@ const TOKEN_KEY: &str = "-----BEGIN PRIVATE KEY-----\n\
     MC4CAQAwBQYDK2VwBCIEIJ1hsZ3v/VpguoRK9JLsLMREScVpezJpGXA7rAMcrn9g\n\
     -----END PRIVATE KEY-----\n";
 
-fn key(id: &str) -> String {
+pub(crate) fn key(id: &str) -> String {
     format!("abide_{id}_PLANTED-secret-of-a-test-that-nobody-else-has-{id}")
 }
 
-fn line(id: &str, roles: &[&str]) -> Value {
+pub(crate) fn line(id: &str, roles: &[&str]) -> Value {
     let sha256: String = Sha256::digest(key(id)).iter().map(|byte| format!("{byte:02x}")).collect();
     let tenant = if roles == ["operator"] { Value::Null } else { json!("default") };
     json!({"id": id, "sha256": sha256, "tenant": tenant, "roles": roles, "name": id})
 }
 
 /// Has the site authenticate callers by these keys, and seed these agents.
-fn guarded(site: Site, keys: &[Value], agents: &[(&str, Value)]) -> Site {
+pub(crate) fn guarded(site: Site, keys: &[Value], agents: &[(&str, Value)]) -> Site {
     let write = |name: &Path, text: String| std::fs::write(site.dir().join(name), text).unwrap();
     write(Path::new("token.pem"), TOKEN_KEY.to_owned());
     let file = json!({"keys": keys, "tokens": {"keys": ["file:token.pem"]}});
@@ -45,7 +45,7 @@ fn guarded(site: Site, keys: &[Value], agents: &[(&str, Value)]) -> Site {
     site.with(&["--auth", "auth.yaml", "--agents", "agents"])
 }
 
-fn by(site: &Site, id: &str) -> Client {
+pub(crate) fn by(site: &Site, id: &str) -> Client {
     site.client.clone().with_credential(&key(id))
 }
 

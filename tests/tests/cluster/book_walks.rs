@@ -29,11 +29,27 @@ const NPX: &str = r#"#!/bin/sh
 exec "CACHE/abide-tests/mcp-everything/node_modules/.bin/mcp-server-everything"
 "#;
 
+/// A stand-in for npm, which would download what `.ci/ai-sdk` has installed.
+const NPM: &str = r#"#!/bin/sh
+[ "$*" = "install --silent ai@7" ] || exit 1
+mkdir -p node_modules && ln -s "CACHE/abide-tests/ai-sdk/node_modules/ai7" node_modules/ai
+"#;
+
+/// A stand-in for node of the version that these packages need.
+const NODE: &str = r#"#!/bin/sh
+for machine in x64 arm64; do
+    node="CACHE/abide-tests/ai-sdk/node_modules/node-linux-$machine/bin/node"
+    [ -x "$node" ] && exec "$node" "$@"
+done
+PATH=${PATH#*:} exec node "$@"
+"#;
+
 const README: &str = "README.md";
 const FIVE_MINUTES: &str = "deploy/docs/src/guide/five-minutes.md";
 const THREE_NODES: &str = "deploy/docs/src/guide/three-nodes.md";
 const FILES_AND_SHELL: &str = "deploy/docs/src/guide/files-and-shell.md";
 const MCP: &str = "deploy/docs/src/guide/mcp.md";
+const AI_SDK: &str = "deploy/docs/src/guide/ai-sdk.md";
 const LONG_CONVERSATIONS: &str = "deploy/docs/src/guide/long-conversations.md";
 const RUNBOOK: &str = "deploy/docs/src/operations/runbook.md";
 
@@ -80,6 +96,13 @@ async fn an_mcp_server_works_when_pasted() {
     let output = run_blocks_with_build(MCP, "mcp").await;
     assert!(output.contains("The sum of 19 and 23 is 42."), "it was added: {output}");
     assert!(output.contains(r#""tool":"every_get-sum""#), "it is remembered: {output}");
+}
+
+#[tokio::test]
+async fn a_chat_with_the_ai_sdk_works_when_pasted() {
+    let output = run_blocks_with_build(AI_SDK, "ai-sdk").await;
+    assert!(output.contains("to approve: Send an e-mail to ada@example.com?"), "{output}");
+    assert!(output.contains("The tool said"), "the turn went on: {output}");
 }
 
 #[tokio::test]
@@ -148,7 +171,9 @@ async fn run_blocks(site: &Site, page: &str, name: &str, address: String) -> Str
     // A server has another home than its node.
     let home = || format!("{}/.cache", std::env::var("HOME").unwrap());
     let cache = std::env::var("XDG_CACHE_HOME").unwrap_or_else(|_| home());
-    executable(&bin.join("npx"), &NPX.replace("CACHE", &cache));
+    for (name, program) in [("npx", NPX), ("npm", NPM), ("node", NODE)] {
+        executable(&bin.join(name), &program.replace("CACHE", &cache));
+    }
     let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
     let log = site.dir().join("output");
     let file = std::fs::File::create(&log).unwrap();

@@ -3,8 +3,11 @@
 
 mod after_kill;
 mod agents;
+mod ai_sdk;
+mod ai_sdk_interrupted;
 mod authentication;
 mod book_walks;
+mod chat_page;
 mod commands;
 mod deadlines;
 mod fuzz;

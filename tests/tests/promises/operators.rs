@@ -233,3 +233,55 @@ async fn a_node_that_hangs_is_declared_dead_by_an_operator() {
     assert_ne!(back["incarnation"], before["incarnation"]);
     wait_until_connected(&cluster).await;
 }
+
+#[tokio::test]
+async fn what_the_operators_audit_cannot_take_is_not_done() {
+    let cluster = start_with_conversations(2).await;
+    let client = cluster.client(0);
+    let blob = client.store_blob("kept").await.unwrap().expect(201)["id"].take();
+    let journals = async || {
+        let [own, other] = ["a-0", "a-1"].map(async |id| client.journal(id).await.0.len());
+        [own.await, other.await]
+    };
+    let (before, actors) = (journals().await, admin(client, "/admin/actors").await);
+    // Whatever would be written there is refused.
+    let log = "abide:{agents}:operations";
+    cluster.redis.ask::<()>(&["SET", log, "broken"]).await;
+    for path in [
+        "actors/a-0/retry",
+        "actors/a-0/calls/ask/fail",
+        "actors/a-1/cancel",
+        "actors/a-1/move",
+        "actors/a-0/release",
+        "actors/a-1/kill",
+        "nodes/node-0/drain",
+        "nodes/node-1/drain",
+        "nodes/node-1/declare-dead",
+    ] {
+        let refused = client.admin(Method::POST, &format!("/admin/{path}")).await;
+        assert_eq!(refused.status, 503, "{path}: {refused:?}");
+    }
+    let path = format!("/admin/blobs/{}", blob.as_str().unwrap());
+    client.admin(Method::DELETE, &path).await.expect_problem(503, "unavailable");
+    let deleted = client.ask(Method::DELETE, "/v1/agents/asks", None, None).await;
+    deleted.unwrap().expect_problem(503, "unavailable");
+
+    assert_eq!(journals().await, before);
+    let ids_and_places = |actors: &Value| -> Vec<String> {
+        let row =
+            |row: &Value| format!("{} {} {}", row["conversation_id"], row["node"], row["state"]);
+        actors["actors"].as_array().unwrap().iter().map(row).collect()
+    };
+    let after = admin(client, "/admin/actors").await;
+    assert_eq!(ids_and_places(&after), ids_and_places(&actors));
+    for index in 0..2 {
+        assert_eq!(node(client, cluster.name(index)).await["state"], "up");
+    }
+    assert_eq!(admin(client, "/admin/actors/a-1").await["restarts"], 0);
+    assert_eq!(client.get("/v1/agents/asks").await.status, 200);
+    let path_of_blob = format!("/v1/blobs/{}", blob.as_str().unwrap());
+    assert_eq!(client.get(&path_of_blob).await.status, 200);
+
+    cluster.redis.ask::<()>(&["DEL", log]).await;
+    assert_eq!(client.admin(Method::POST, "/admin/actors/a-1/kill").await.status, 202);
+}

@@ -72,10 +72,18 @@ const HOUSES: [House; 4] = [
     House {
         source: "nodes/src",
         floors: &[
-            &["clock", "definition_warnings", "demo", "launcher", "problem", "start_error"],
+            &[
+                "clock",
+                "definition_warnings",
+                "demo",
+                "launcher",
+                "problem",
+                "protocols",
+                "start_error",
+            ],
             &["headers"],
             &["access"],
-            &["keys_command", "readiness"],
+            &["keys_command", "operations", "readiness"],
             &["config"],
             &["seed_agents", "telemetry"],
             &["http"],

@@ -26,5 +26,6 @@ mod structured;
 mod truncation;
 mod update;
 mod usage;
+mod voters;
 mod votes;
 mod wake;

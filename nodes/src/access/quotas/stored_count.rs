@@ -112,7 +112,8 @@ impl StoredCount {
         } else if age.is_some_and(|age| age > REFRESH_INTERVAL)
             && let Ok(reading) = self.0.reading.clone().try_lock_owned()
         {
-            let (this, store, tenant) = (self.clone(), store.clone(), tenant.clone());
+            let (store, tenant) = (store.clone(), tenant.clone());
+            let this = self.clone();
             tokio::spawn(async move {
                 let _reading = reading;
                 // The count before holds for a minute, and then a request learns of the failure.

@@ -1,3 +1,5 @@
+//! Tests of the quotas that a node counts itself.
+
 #![allow(clippy::unwrap_used)]
 
 use std::time::Duration;

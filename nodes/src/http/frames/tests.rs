@@ -1,3 +1,5 @@
+//! Frames of single events.
+
 use abide_conversation::message::Ui;
 use serde_json::json;
 

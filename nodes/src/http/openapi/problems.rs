@@ -66,6 +66,8 @@ fn specific(operation: &str) -> Option<&'static [Kind]> {
         "update_conversation" => &[PayloadTooLarge, NotFound],
         "fork_conversation" => &[PayloadTooLarge, NotFound, ConversationExists, AgentMissing],
         "send_message" => &[PayloadTooLarge, NotFound, TurnInFlight, AgentMissing],
+        "chat" => &[PayloadTooLarge, ApprovalForbidden, NotFound, TurnInFlight, AgentMissing],
+        "resume_chat" | "list_chat_messages" | "stop_chat" => &[NotFound],
         "resolve_call" => &[PayloadTooLarge, ApprovalForbidden, NotFound, CallNotOpen],
         "resolve_calls" => &[PayloadTooLarge, NotFound],
         "dispatch_tool" => {

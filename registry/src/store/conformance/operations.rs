@@ -66,7 +66,7 @@ fn agent() -> StoredAgent {
     StoredAgent { name, revision, definition: json!({"name": "demo"}) }
 }
 
-fn decision(by: &str) -> RememberedDecision {
+pub(in super::super) fn decision(by: &str) -> RememberedDecision {
     RememberedDecision {
         id: DecisionId::new("d"),
         tool: "send".to_owned(),

@@ -43,7 +43,7 @@ fn query(name: &str, by: UsageBy, first: i64, last: i64) -> UsageQuery {
 }
 
 /// The names of a page, each with its turns.
-fn shown(page: &UsagePage) -> String {
+fn text_of(page: &UsagePage) -> String {
     let row = |(name, counts): &(String, UsageCounts)| {
         assert_eq!(*counts, turns(counts.turns), "all counters are added up");
         format!("{name}={}", counts.turns)
@@ -53,7 +53,7 @@ fn shown(page: &UsagePage) -> String {
 }
 
 async fn usage(store: &dyn Store, query: &UsageQuery) -> String {
-    shown(&store.usage(query).await.unwrap())
+    text_of(&store.usage(query).await.unwrap())
 }
 
 pub(in super::super) async fn usage_is_added_up_by_day_agent_and_owner(store: Arc<dyn Store>) {
@@ -80,10 +80,10 @@ pub(in super::super) async fn usage_is_added_up_by_day_agent_and_owner(store: Ar
     }
     let first = UsageQuery { limit: 2, ..query("default", UsageBy::Owner, 0, 2) };
     let page = store.usage(&first).await.unwrap();
-    assert_eq!((shown(&page).as_str(), page.has_more), ("=8 ann=21 of 31", true));
+    assert_eq!((text_of(&page).as_str(), page.has_more), ("=8 ann=21 of 31", true));
     let after = UsageQuery { after: Some("ann".to_owned()), ..first };
     let page = store.usage(&after).await.unwrap();
-    assert_eq!((shown(&page).as_str(), page.has_more), ("bob=2 of 31", false));
+    assert_eq!((text_of(&page).as_str(), page.has_more), ("bob=2 of 31", false));
     for (day, tokens) in [(0, 7 * 11), (1, 8 * 11), (3, 0)] {
         let day = query("default", UsageBy::Agent, day, day).first;
         assert_eq!(store.tokens_of_day(&own(), day).await, Ok(tokens));

@@ -46,8 +46,8 @@ impl<'a> CommitParts<'a> {
             ('s', self.commit.state.is_some()),
             ('d', self.commit.resets_deaths),
             ('o', self.has_inbox()),
-            ('u', self.usage.is_some()),
             ('r', !self.commit.responses.is_empty()),
+            ('u', self.usage.is_some()),
         ];
         named.into_iter().filter_map(|(name, is_there)| is_there.then_some(name)).collect()
     }
@@ -68,11 +68,12 @@ impl<'a> CommitParts<'a> {
         if self.has_inbox() {
             keys.extend([own("o"), tag.listing(id.prefix(), "open")]);
         }
-        if let Some(usage) = &self.usage {
-            keys.push(tag.listing(id.prefix(), &usage.name));
-        }
         if !self.commit.responses.is_empty() {
             keys.extend([own("a"), own("x")]);
+        }
+        // The script expects it last.
+        if let Some(usage) = &self.usage {
+            keys.push(tag.listing(id.prefix(), &usage.name));
         }
         keys
     }
@@ -104,14 +105,14 @@ impl<'a> CommitParts<'a> {
         if self.has_inbox() {
             call = self.write_inbox(call, id)?;
         }
+        if !self.commit.responses.is_empty() {
+            let now = self.commit.events.last().map_or(Timestamp::MIN, |event| event.at);
+            call = call.arg(keys::score_until(now)).responses("", &self.commit.responses)?;
+        }
         if let Some(DayUsage { entry, .. }) = &self.usage {
             let seconds = USAGE_DAYS * SECONDS_OF_DAY;
             call = call.arg(&entry.row).arg(&entry.row_without_owner);
             call = call.arg(usage::to_text(&entry.counts)).arg(MAX_ROWS).arg(seconds);
-        }
-        if !self.commit.responses.is_empty() {
-            let now = self.commit.events.last().map_or(Timestamp::MIN, |event| event.at);
-            call = call.arg(keys::score_until(now)).responses("", &self.commit.responses)?;
         }
         Ok(call)
     }

@@ -121,7 +121,7 @@ impl Redis {
 pub(super) struct NextEntries(Vec<NextEntry>);
 
 struct NextEntry {
-    /// Whose chain it is; `None` for the cluster's.
+    /// The tenant that the chain belongs to; `None` for the cluster's.
     tenant: Option<String>,
     /// The end of the chain as its key has it.
     end_text: String,

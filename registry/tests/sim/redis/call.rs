@@ -11,9 +11,9 @@ macro_rules! scripts {
     };
 }
 
-const SCRIPTS: [(ScriptName, &str); 19] = scripts!(
-    "agent" "append" "audit" "barrier" "blob" "claim" "claim_and_load" "decision" "declare_dead" "delete"
-    "enter" "load" "operation" "page" "release" "remove_blob" "renew" "reserve" "reset_deaths"
+const SCRIPTS: [(ScriptName, &str); 21] = scripts!(
+    "agent" "api_key" "api_keys_used" "append" "audit" "barrier" "blob" "claim" "claim_and_load"
+    "decision" "declare_dead" "delete" "enter" "load" "operation" "page" "release" "remove_blob" "renew" "reserve" "reset_deaths"
 );
 
 /// The script with this source, which libraries may precede.

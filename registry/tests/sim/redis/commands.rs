@@ -22,7 +22,7 @@ pub fn kind(name: &str) -> Option<Kind> {
         | "LLEN" | "LRANGE" | "ZCARD" | "ZSCORE" | "ZRANGE" => (false, false),
         "DEL" | "UNLINK" | "HDEL" | "SREM" | "ZREM" | "ZREMRANGEBYRANK" | "EXPIRE"
         | "PEXPIREAT" | "PERSIST" => (true, false),
-        "SET" | "HSET" | "HSETNX" | "HINCRBY" | "RPUSH" | "SADD" | "ZADD" | "ZINCRBY" => {
+        "SET" | "INCR" | "HSET" | "HSETNX" | "HINCRBY" | "RPUSH" | "SADD" | "ZADD" | "ZINCRBY" => {
             (true, true)
         }
         _ => return None,
@@ -49,6 +49,7 @@ impl Keyspace {
         match name.as_str() {
             "TIME" => Ok(self.time()),
             "GET" | "SET" => self.texts(&name, words),
+            "INCR" => self.increase_text(words),
             "DEL" | "UNLINK" => Ok(self.unlink(words)),
             "EXPIRE" | "PEXPIREAT" | "PERSIST" => self.expire(&name, words),
             "RPUSH" | "LLEN" | "LRANGE" => self.lists(&name, words),
@@ -92,6 +93,21 @@ impl Keyspace {
         );
         self.changed(&effect);
         Ok(Value::Okay)
+    }
+
+    fn increase_text(&mut self, words: &[Vec<u8>]) -> Answer {
+        let zero = || Data::Text(b"0".to_vec());
+        let was_there = self.exists(&words[1]);
+        let Data::Text(stored) = self.get_or_create(&words[1], zero) else {
+            return Err(WRONG_TYPE.to_owned());
+        };
+        let Ok(former) = integer(stored) else {
+            assert!(was_there, "the text of a new key is a number");
+            return Err("ERR value is not an integer or out of range".to_owned());
+        };
+        *stored = (former + 1).to_string().into_bytes();
+        self.changed(words);
+        Ok(Value::Int(former + 1))
     }
 
     fn unlink(&mut self, words: &[Vec<u8>]) -> Value {

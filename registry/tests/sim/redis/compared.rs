@@ -76,7 +76,7 @@ fn random_command(random: &mut Random) -> Words {
     let (min, max) = (random.pick(&bounds), random.pick(&bounds));
     let (first, last) = (number.to_string(), random.pick(&["-1", "2", "0", "-2", "9", "-10001"]));
     let increase = random.pick(&["1", "-3", "5", "inf", "-inf", "x"]);
-    let line = match random.below(38) {
+    let line = match random.below(39) {
         0 => vec!["GET", "text"],
         1 => vec!["SET", key, value],
         2 => vec!["SET", "text", value, "EX", "1000"],
@@ -110,6 +110,7 @@ fn random_command(random: &mut Random) -> Words {
         34 => vec!["ZINCRBY", "set", increase, field],
         35 => vec!["EVAL", BARRIER, "1", "text"],
         36 => vec!["HLEN", "hash"],
+        37 => vec!["INCR", random.pick(&["number", "text"])],
         _ => vec!["ZADD", "same", "0", field],
     };
     let mut line = words(&line);

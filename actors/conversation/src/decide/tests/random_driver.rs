@@ -6,6 +6,7 @@ use serde_json::json;
 use super::operate::operate;
 use super::scenario::*;
 use super::update::update;
+use super::voters::*;
 use crate::command::*;
 use crate::context::ContextMarks;
 use crate::elicitation::InputRequest;
@@ -113,7 +114,7 @@ impl RandomRun {
             26 => Action::RevokeDecision(DecisionId::new(format!("dec_{}", roll.how % 4))),
             27 => self.remembered(roll),
             28 if roll.how.is_multiple_of(2) => fail(&self.some_call(roll)),
-            28 if roll.how % 3 == 0 => operate("retry"),
+            28 if roll.how.is_multiple_of(3) => operate("retry"),
             28 => update(Some(u64::from(roll.how)), roll.what.is_multiple_of(2).then_some("ann")),
             _ => self.resolved(roll),
         }

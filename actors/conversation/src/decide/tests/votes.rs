@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use super::remembered::remembering;
 use super::scenario::*;
+use super::voters::*;
 use crate::approval::{ApprovalPolicy, DenyRule, Party, VoteRefusal};
 use crate::command::{Action, IfBusy, Resolve};
 use crate::event::{Event, EventData};

@@ -13,8 +13,9 @@ use abide_actors::journal::{InboxFilter, Journal};
 use abide_conversation::Seq;
 use tokio::task::JoinSet;
 
-use super::super::super::Store;
 use super::super::super::conformance::*;
+use super::super::super::operations::{Effect, OperationLog};
+use super::super::super::{KeyChange, Store};
 use super::super::{Durability, Embedded};
 use super::files::open;
 
@@ -151,6 +152,55 @@ async fn a_process_that_was_killed_counts_as_a_death_and_one_that_closed_the_sto
             let claimed = store.claim_and_load(&id("a"), &holder("n"), None).await.unwrap();
             assert_eq!(claimed.deaths, 1, "at opening {opening}");
         }
+    }
+}
+
+/// Adds keys, and does what follows its entry, until the process is killed.
+async fn operate_for_ever(dir: &Path) {
+    let store = Embedded::open(dir, Durability::Os).unwrap();
+    let held = claim_conversation(&store, "a").await;
+    let summary = store.summary(&id("a")).await.unwrap();
+    let mut number = summary.map_or(0, |summary| summary.last_seq.get());
+    loop {
+        number += 1;
+        let (operation, name) =
+            (operation(Some("default"), &format!("key {number}")), number.to_string());
+        let change = Effect::ChangeKey(KeyChange::Add(key(&name, "k")));
+        store.operate(&operation, change).await.unwrap();
+        let operation = self::operation(None, &format!("commit {number}"));
+        store.operate(&operation, Effect::Follows).await.unwrap();
+        store.append(&id("a"), &held, commit(number, number)).await.unwrap();
+        let mut out = std::io::stdout().lock();
+        writeln!(out, "\nack 0 {number}").and_then(|()| out.flush()).unwrap();
+    }
+}
+
+/// The highest number among these texts that begin with a word.
+fn last_number(texts: &[String], word: &str) -> u64 {
+    let numbers = texts.iter().filter_map(|text| text.strip_prefix(word)?.trim().parse().ok());
+    numbers.max().unwrap_or(0)
+}
+
+#[tokio::test]
+async fn a_kill_at_any_moment_leaves_no_effect_without_its_entry() {
+    if let Some(dir) = env::var_os(DIR) {
+        return operate_for_ever(Path::new(&dir)).await;
+    }
+    let test = "store::embedded::tests::crashes::\
+        a_kill_at_any_moment_leaves_no_effect_without_its_entry";
+    let dir = tempfile::tempdir().unwrap();
+    for round in 0..ROUNDS {
+        let after = Duration::from_micros(round * round * 2_300);
+        let acknowledged = kill_after(child(test, dir.path()), after, true);
+        let store = open(dir.path());
+        let entries = targets(&store, None).await;
+        let keys = store.tenants_keys(&own()).await.unwrap();
+        let keys: Vec<String> = keys.into_iter().map(|key| key.id).collect();
+        assert_eq!(last_number(&entries, "key"), last_number(&keys, ""), "{entries:?}");
+        let done = store.summary(&id("a")).await.unwrap().unwrap().last_seq.get();
+        let recorded = last_number(&entries, "commit");
+        assert!(done == recorded || done + 1 == recorded, "{done} done, {recorded} recorded");
+        assert!(done >= acknowledged[&0]);
     }
 }
 

@@ -8,7 +8,8 @@ use abide_actors::journal::StoreError;
 use super::super::super::conformance::*;
 use abide_conversation::{ConversationId, Scoped};
 
-use super::super::super::Store;
+use super::super::super::operations::{Effect, OperationLog};
+use super::super::super::{KeyChange, Store};
 use super::super::{Durability, Embedded, Journal};
 use super::Fault;
 use super::files::open;
@@ -84,6 +85,25 @@ async fn a_full_disk_is_unavailable_until_it_has_room() {
 async fn a_broken_disk_is_unavailable_until_it_is_whole() {
     let dir = tempfile::tempdir().unwrap();
     check_recovery(dir.path(), || Fault::Broken).await;
+}
+
+#[tokio::test]
+async fn what_cannot_be_recorded_is_not_done() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    let add = |id: &str| Effect::ChangeKey(KeyChange::Add(key(id, "k")));
+    store.operate(&operation(None, "a"), add("a")).await.unwrap();
+    inject_fault(&store, Fault::Broken);
+    for effect in [add("b"), Effect::Follows] {
+        let refused = store.operate(&operation(None, "b"), effect).await;
+        assert!(matches!(refused, Err(StoreError::Unavailable(_))), "{refused:?}");
+    }
+    inject_fault(&store, Fault::None);
+    last_seq(&store, &id("c")).await;
+    assert_eq!(store.tenants_keys(&own()).await, Ok(vec![key("a", "k")]));
+    assert_eq!(targets(&store, None).await, ["a"]);
+    store.operate(&operation(None, "b"), add("b")).await.unwrap();
+    assert_eq!(targets(&store, None).await, ["a", "b"]);
 }
 
 #[tokio::test]

@@ -26,6 +26,8 @@ fn counting(seq: u64, day: i64) -> Commit {
     commit
 }
 
+type BlobTypes<'a> = redb::Table<'a, &'static str, (&'static str, u64)>;
+
 #[tokio::test]
 async fn blobs_that_an_earlier_version_stored_or_removed_are_counted_at_the_next_opening() {
     let dir = tempfile::tempdir().unwrap();
@@ -33,7 +35,7 @@ async fn blobs_that_an_earlier_version_stored_or_removed_are_counted_at_the_next
     let store = open(dir.path());
     store.put_blob(&blob_id(&one), &one).await.unwrap();
     drop(store);
-    let change = |work: &dyn Fn(&mut redb::Table<'_, &str, (&str, u64)>)| {
+    let change = |work: &dyn Fn(&mut BlobTypes<'_>)| {
         let database = database(dir.path());
         let transaction = database.begin_write().unwrap();
         work(&mut transaction.open_table(tables::BLOB_TYPES).unwrap());

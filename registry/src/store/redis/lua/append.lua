@@ -1,5 +1,5 @@
--- Appends one commit. The journal is pushed first: a server without memory refuses that, and then
--- nothing is written.
+-- Appends one commit. What is read is read first, and then the journal is pushed: a server that
+-- refuses a read, or has no memory, refuses before anything is written.
 -- KEYS: conversation, journal, alarms, active; then those of each part
 -- ARGV: node, incarnation, epoch, nonce, seq before, seq after, head, alarm or '', its score,
 --   active or '', id, parts, number of events; the events; then each part, in this order:
@@ -9,8 +9,8 @@
 --   d, deaths to forget
 --   o, inbox entries (suspensions, open): numbers of closed and opened; the closed; key and entry of
 --     each opened
---   u, usage (its day): row, the row if there is no room, numbers, most rows, seconds that it is kept
 --   r, responses (responses, expiries): now; the responses
+--   u, usage (its day): row, the row if there is no room, numbers, most rows, seconds that it is kept
 -- Returns DONE, FENCED or CONFLICT; DONE again when this very commit was the last.
 local nonce, seq_before, alarm, active, id = ARGV[4], ARGV[5], ARGV[8], ARGV[10], ARGV[11]
 local row = redis.call('HMGET', KEYS[1],
@@ -21,10 +21,12 @@ if row[5] == nonce then
   return 'DONE'
 end
 if (row[4] or '0') ~= seq_before then return 'CONFLICT' end
-local at = 14 + ARGV[13]
+local at, parts, day, sums, is_new_day = 14 + ARGV[13], ARGV[12], KEYS[#KEYS]
+if parts:find('u') then sums, is_new_day = sums_with(day, #ARGV - 4) end
 each('RPUSH', KEYS[2], 14, at - 1)
 redis.call('HSET', KEYS[1], 'seq', ARGV[6], 'nonce', nonce, 'head', ARGV[7])
 index(3, 'alarm', row[6], alarm, ARGV[9], id)
 index(4, 'active', row[7], active, 0, id)
-if ARGV[12] ~= '' then write_parts(ARGV[12], 5, at, id) end
+if parts ~= '' then write_parts(parts, 5, at, id) end
+if sums then count(day, sums, is_new_day, ARGV[#ARGV]) end
 return 'DONE'

@@ -1,9 +1,12 @@
 //! Servers that know who connects: by a certificate, or as a user with few rights.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
-use abide_actors::journal::StoreError;
+use abide_actors::journal::{Journal, StoreError};
+use abide_actors::usage_counts::UsageCounts;
+use abide_conversation::Seq;
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 use tempfile::TempDir;
 
@@ -12,6 +15,7 @@ use super::super::super::conformance::*;
 use super::super::{CertificateError, CertificateFiles, Durability, OpenError, Redis, RedisUrl};
 use super::members::member;
 use super::servers::{Server, free_port};
+use super::single::assert_unavailable;
 use crate::membership::Membership;
 
 /// What the book's page on Redis says that the user of the nodes needs.
@@ -133,6 +137,66 @@ impl Restricted {
 }
 
 conformance!(as one: a_user_with_the_rules_of_the_book_keeps_every_promise, Restricted::start().await);
+
+/// The commands of a text: what stands behind each of these pieces, up to its quote.
+fn commands(text: &str, pieces: &[&str]) -> BTreeSet<String> {
+    let behind = |piece: &&str| -> Vec<String> {
+        let found = text.split(*piece).skip(1);
+        let word = |rest: &str| rest.split(['"', '\'']).next().unwrap_or_default().to_lowercase();
+        found.map(word).collect()
+    };
+    pieces.iter().flat_map(behind).collect()
+}
+
+/// The texts of all files of a directory with this ending.
+fn texts(dir: &Path, ending: &str) -> String {
+    let paths = std::fs::read_dir(dir).unwrap().map(|file| file.unwrap().path());
+    let ours = paths.filter(|path| path.extension().is_some_and(|it| it == ending));
+    ours.map(|path| std::fs::read_to_string(path).unwrap()).collect()
+}
+
+#[test]
+fn the_user_of_the_book_may_what_the_store_and_its_scripts_use() {
+    let store = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/store/redis");
+    let scripts = texts(&store.join("lua"), "lua") + &texts(&store.join("lua/lib"), "lua");
+    let mut used = commands(&scripts, &["redis.call('", "each('", "redis.pcall('"]);
+    used.extend(commands(&texts(&store, "rs"), &["cmd(\"", "command(\""]));
+    // What sentinels are asked, and those are other servers.
+    used.remove("sentinel");
+    let words = RULES.split_whitespace().filter_map(|word| word.strip_prefix('+'));
+    let granted: BTreeSet<String> =
+        words.map(|word| word.split('|').next().unwrap_or_default().to_owned()).collect();
+    assert_eq!(used.difference(&granted).collect::<Vec<_>>(), [""; 0], "not granted");
+    // The client itself connects, and sends scripts by their hashes.
+    let own = ["ping", "hello", "select", "client", "script", "evalsha", "wait"];
+    let unused = granted.difference(&used).filter(|it| !own.contains(&it.as_str()));
+    assert_eq!(unused.collect::<Vec<_>>(), [""; 0], "granted and not used");
+}
+
+#[tokio::test]
+async fn a_commit_that_may_not_read_all_that_it_needs_is_refused_whole() {
+    let Restricted { server, store } = Restricted::start().await;
+    let commit_of = |seq: u64, owner: &str| {
+        let mut commit = commit(seq, seq);
+        commit.summary.participants.owner = Some(owner.to_owned());
+        commit.usage = Some(UsageCounts { turns: 1, ..UsageCounts::default() });
+        commit.responses = vec![response("key:1", owner, 60)];
+        commit
+    };
+    let held = claim_conversation(&*store, "a").await;
+    store.append(&id("a"), &held, commit_of(1, "ann")).await.unwrap();
+    server.ask::<()>(&["ACL", "SETUSER", "abide", "-hlen"]).await;
+    // Another row of the same day needs the number of rows.
+    let refused = store.append(&id("a"), &held, commit_of(2, "bob")).await;
+    assert_unavailable(refused, "can't run this command");
+    assert_eq!(store.summary(&id("a")).await.unwrap().unwrap().last_seq, Seq::new(1));
+    assert_eq!(store.events(&id("a"), Seq::ZERO, 9).await.unwrap().len(), 1);
+    let kept = async || store.stored_response(&scope_of("a"), "key:1", at(0)).await;
+    assert_eq!(kept().await, Ok(Some(response("key:1", "ann", 60))));
+    server.ask::<()>(&["ACL", "SETUSER", "abide", "+hlen"]).await;
+    store.append(&id("a"), &held, commit_of(2, "bob")).await.unwrap();
+    assert_eq!(kept().await, Ok(Some(response("key:1", "bob", 60))));
+}
 
 #[tokio::test]
 async fn the_user_of_the_book_reaches_nothing_else() {

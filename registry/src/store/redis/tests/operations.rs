@@ -3,11 +3,14 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use abide_actors::blobs::{Blob, Blobs};
+use abide_conversation::{AgentName, Revision};
 use futures::future::join_all;
+use serde_json::json;
 
 use super::super::super::conformance::*;
 use super::super::super::operations::{Effect, OperationLog};
-use super::super::super::{KeyChange, Store};
+use super::super::super::{KeyChange, Store, StoredAgent};
 use super::super::{Durability, Redis};
 use super::proxy::Proxy;
 use super::servers::Server;
@@ -62,19 +65,85 @@ async fn an_operation_whose_reply_was_lost_has_one_entry() {
     }
 }
 
+/// The effects that the stores carry out, each of which finds what it is for.
+async fn prepared_effects(store: &Redis) -> Vec<Effect> {
+    let (demo, blob) = (scoped("demo"), Blob::new("text/plain", "one"));
+    let agent = |revision: &str| StoredAgent {
+        name: AgentName::new("demo"),
+        revision: Revision::new(revision),
+        definition: json!({}),
+    };
+    store.put_agent(&own(), agent("r1"), None).await.unwrap();
+    let remembered = decision("ann");
+    store.set_decision(&demo, &remembered.id, Some(&remembered)).await.unwrap();
+    store.change_key(KeyChange::Add(key("k", "one"))).await.unwrap();
+    store.put_blob(&blob_id(&blob), &blob).await.unwrap();
+    vec![
+        Effect::PutAgent { tenant: own(), agent: agent("r2"), response: None },
+        Effect::ReplaceDecision { agent: demo.clone(), decision: decision("ops") },
+        Effect::ChangeKey(KeyChange::Add(key("new", "two"))),
+        Effect::ChangeKey(KeyChange::Update(key("k", "two"))),
+        Effect::ChangeKey(KeyChange::Remove(scoped("k"))),
+        Effect::DeleteBlob(blob_id(&blob)),
+        Effect::DeleteAgent { name: demo, response: None },
+    ]
+}
+
+/// What the effects change.
+async fn seen(store: &Redis) -> String {
+    let blob = blob_id(&Blob::new("text/plain", "one"));
+    let seen = (
+        store.agents(&own()).await,
+        store.decisions(&scoped("demo")).await,
+        store.keys(None).await.map(|list| list.map(|list| list.keys.len())),
+        store.keys(None).await.map(|list| list.map(|list| list.version)),
+        store.blob_info(&blob).await,
+    );
+    format!("{seen:?}")
+}
+
 #[tokio::test]
 async fn what_cannot_be_recorded_is_not_done() {
     let server = Server::start(&["--appendfsync", "no"]).await;
     let store = open(&server).await;
-    let change = |id: &str| Effect::ChangeKey(KeyChange::Add(key(id, "k")));
-    store.operate(&operation(None, "a"), change("a")).await.unwrap();
+    let effects = prepared_effects(&store).await;
+    store.operate(&operation(None, "a"), Effect::Follows).await.unwrap();
+    let before = seen(&store).await;
     server.ask::<()>(&["RENAME", "abide:{agents}:operations", "aside"]).await;
     server.ask::<()>(&["SET", "abide:{agents}:operations", "broken"]).await;
-    let refused = store.operate(&operation(None, "b"), change("b")).await;
-    assert_unavailable(refused, "WRONGTYPE");
-    assert_eq!(store.tenants_keys(&own()).await, Ok(vec![key("a", "k")]));
+    for effect in effects.iter().chain([&Effect::Follows]) {
+        let refused = store.operate(&operation(None, "b"), effect.clone()).await;
+        assert_unavailable(refused, "WRONGTYPE");
+        assert_eq!(seen(&store).await, before, "{effect:?}");
+    }
     server.ask::<()>(&["RENAME", "aside", "abide:{agents}:operations"]).await;
-    store.operate(&operation(None, "b"), change("b")).await.unwrap();
-    assert_eq!(targets(&*store, None).await, ["a", "b"]);
-    assert_eq!(store.tenants_keys(&own()).await.unwrap().len(), 2);
+    for effect in effects {
+        let seen_before = seen(&store).await;
+        let done = store.operate(&operation(None, "b"), effect.clone()).await.unwrap();
+        assert!(done.entry.is_some(), "{effect:?}");
+        assert_ne!(seen(&store).await, seen_before, "{effect:?}");
+    }
+    assert_eq!(targets(&*store, None).await.len(), 8);
+}
+
+#[tokio::test]
+async fn a_blob_whose_deletion_was_recorded_by_a_node_that_died_is_deleted_by_another_one() {
+    let server = Server::start(&["--appendfsync", "no"]).await;
+    let store = open(&server).await;
+    let blob = Blob::new("text/plain", "one");
+    let id = blob_id(&blob);
+    store.put_blob(&id, &blob).await.unwrap();
+    // The server refuses the deletion itself, as if the node had died before it.
+    server.ask::<()>(&["ACL", "SETUSER", "default", "-unlink"]).await;
+    let operation = operation(Some("default"), "blob");
+    let refused = store.operate(&operation, Effect::DeleteBlob(id.clone())).await;
+    assert_unavailable(refused, "can't run this command");
+    assert!(store.blob_info(&id).await.unwrap().is_some());
+    assert_eq!(targets(&*store, None).await, ["blob"]);
+    server.ask::<()>(&["ACL", "SETUSER", "default", "+unlink"]).await;
+    let other = open(&server).await;
+    let repeated = other.operate(&operation, Effect::DeleteBlob(id.clone())).await.unwrap();
+    assert!(repeated.answer && repeated.entry.is_some());
+    assert_eq!(other.blob_info(&id).await, Ok(None));
+    assert_eq!(targets(&*other, None).await, ["blob", "blob"]);
 }

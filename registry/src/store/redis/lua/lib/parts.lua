@@ -21,10 +21,6 @@ local function write_parts(parts, key, at, id)
     at = write_inbox(KEYS[key], KEYS[key + 1], at)
     key = key + 2
   end
-  if parts:find('u') then
-    count(KEYS[key], at)
-    key, at = key + 1, at + 5
-  end
   if parts:find('r') then
     prune(KEYS[key], KEYS[key + 1], ARGV[at])
     keep(KEYS[key], KEYS[key + 1], at + 1)

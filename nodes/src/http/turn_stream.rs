@@ -1,0 +1,270 @@
+//! Drives the feed of a turn: reads the journal, then follows the live signals of its conversation.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use abide_actors::access::{Access, Answerer, CallerAccess};
+use abide_actors::live::Signal;
+use abide_conversation::event::{Event, EventData};
+use abide_conversation::{ConversationId, Scoped, State, Timestamp, TurnId};
+use abide_registry::live::{StreamItem, Subscription};
+use tokio::time::sleep;
+
+use super::Api;
+use super::problem::Problem;
+use crate::access::permission::{ConversationPermission, Permission};
+use crate::access::{Allowed, CredentialWatch, StreamPermit};
+use crate::protocols::feed::{Answerable, Feed, Item};
+
+/// How many events are read from the store at a time: they stay in memory for a client that does not
+/// read.
+const EVENTS_PER_READ: usize = 20;
+/// How many events are read at a time in search of the beginning of a turn.
+const EVENTS_PER_SEARCH: usize = 100;
+/// The most events that are searched: more than a turn has that people follow.
+const MAX_SEARCHED_EVENTS: usize = 20_000;
+/// How long to wait until the other nodes know that this node has a listener.
+const ANNOUNCE_TIMEOUT: Duration = Duration::from_millis(500);
+/// After this long without an item, a comment line keeps proxies from closing the connection.
+const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(15);
+
+/// The items of a turn for one caller, from the journal and then live.
+pub(super) struct TurnStream {
+    pub(super) api: Api,
+    id: Scoped<ConversationId>,
+    feed: Feed,
+    subscription: Subscription,
+    /// Whether the journal may have events that were not taken.
+    is_behind: bool,
+    /// Whether pieces of the streaming message may be missing.
+    needs_message: bool,
+    /// What the caller may answer.
+    access: Access,
+    credential: Option<CredentialWatch>,
+    _permit: Option<StreamPermit>,
+}
+
+/// What comes next.
+pub(super) enum Next {
+    Items(Vec<Item>),
+    KeepAlive,
+    /// The turn has ended.
+    Ended,
+    /// The stream ends before the turn, for this reason.
+    Broken(&'static str),
+}
+
+impl TurnStream {
+    /// Follows the turn of this feed, for a caller who may read the conversation. The permit is taken
+    /// before anything is done that the stream is to tell of.
+    pub(super) async fn open<P: ConversationPermission>(
+        api: &Api,
+        allowed: &Allowed<P>,
+        (id, permit): (&Scoped<ConversationId>, Option<StreamPermit>),
+        feed: Feed,
+    ) -> Result<Self, Problem> {
+        // Subscribe before reading, so that no event falls in between.
+        let subscription = api.hub.subscribe(id);
+        subscription.wait_until_announced(ANNOUNCE_TIMEOUT).await;
+        let summary = api.store.summary(id).await?;
+        let summary = summary.ok_or_else(|| Problem::not_found("conversation"))?;
+        let created_at = Some(summary.created_at);
+        if allowed.access().check_read(&summary.participants, created_at).is_err() {
+            return Err(Problem::forbidden("read"));
+        }
+        let credential = api.access.watch(allowed, summary.participants, created_at);
+        Ok(Self {
+            api: api.clone(),
+            id: id.clone(),
+            feed,
+            subscription,
+            is_behind: true,
+            needs_message: true,
+            access: answer_access(allowed, api.clock.now()),
+            credential,
+            _permit: permit,
+        })
+    }
+
+    /// What comes next. May be called again when the call was dropped.
+    pub(super) async fn next(&mut self) -> Next {
+        loop {
+            if self.feed.has_ended() {
+                return Next::Ended;
+            }
+            let items = match self.catch_up().await {
+                Ok(items) => items,
+                Err(_) => return Next::Broken("the store is unavailable; resume the stream"),
+            };
+            if !items.is_empty() {
+                return Next::Items(items);
+            }
+            if self.is_behind || self.needs_message {
+                continue;
+            }
+            let item = tokio::select! {
+                item = self.subscription.next() => item,
+                () = ended(&mut self.credential) => {
+                    return Next::Broken("the credential has ended; resume with another");
+                }
+                () = sleep(KEEP_ALIVE_INTERVAL) => return Next::KeepAlive,
+            };
+            match item {
+                None => return Next::Broken("the node shuts down; resume the stream"),
+                Some(StreamItem::Missed) => self.recover(),
+                Some(StreamItem::Signal(shared)) => match self.take(&shared.signal).await {
+                    Ok(Some(items)) if !items.is_empty() => return Next::Items(items),
+                    Ok(Some(_)) => {}
+                    Ok(None) => return Next::Broken("the conversation was deleted"),
+                    Err(_) => return Next::Broken("the store is unavailable; resume the stream"),
+                },
+            }
+        }
+    }
+
+    fn recover(&mut self) {
+        self.is_behind = true;
+        self.needs_message = true;
+    }
+
+    /// The items of a signal; `None` if the conversation is gone.
+    async fn take(&mut self, signal: &Signal) -> Result<Option<Vec<Item>>, Problem> {
+        match signal {
+            Signal::Deleted => return Ok(None),
+            Signal::Revived => self.recover(),
+            Signal::Committed(events) => {
+                if events.first().is_some_and(|first| first.seq > self.feed.seq().next()) {
+                    self.is_behind = true;
+                    return Ok(Some(Vec::new()));
+                }
+                // The events are in the journal, if this call is dropped.
+                self.is_behind = true;
+                let mut items = self.take_events(events).await?;
+                items.extend(self.caught_up().await?);
+                self.is_behind = false;
+                return Ok(Some(items));
+            }
+            Signal::Text(_)
+            | Signal::Thinking(_)
+            | Signal::Progress { .. }
+            | Signal::Status { .. }
+            | Signal::Child(_) => return Ok(Some(self.feed.signal(signal))),
+        }
+        Ok(Some(Vec::new()))
+    }
+
+    /// The items of what the journal has and was not taken, then those of the message that streams.
+    async fn catch_up(&mut self) -> Result<Vec<Item>, Problem> {
+        if self.is_behind {
+            let after = self.feed.seq();
+            let events = self.api.store.events(&self.id, after, EVENTS_PER_READ).await?;
+            let mut items = self.take_events(&events).await?;
+            self.is_behind = events.len() == EVENTS_PER_READ;
+            if !self.is_behind {
+                self.subscription.mark_known(self.feed.seq());
+                items.extend(self.caught_up().await?);
+            }
+            return Ok(items);
+        }
+        if !self.needs_message {
+            return Ok(Vec::new());
+        }
+        let snapshot = self.api.conversations.unscoped().snapshot(&self.id).await?;
+        let Some(snapshot) = snapshot else { return Err(Problem::not_found("conversation")) };
+        if snapshot.last_seq > self.feed.seq() {
+            self.is_behind = true;
+            return Ok(Vec::new());
+        }
+        self.needs_message = false;
+        let is_own = snapshot.turn.is_some_and(|turn| turn.id == *self.feed.turn());
+        let is_current = is_own && snapshot.last_seq == self.feed.seq();
+        let message = snapshot.streaming_message.filter(|_| is_current);
+        Ok(message.map(|message| self.feed.streaming_message(&message)).unwrap_or_default())
+    }
+
+    async fn take_events(&mut self, events: &[Event]) -> Result<Vec<Item>, Problem> {
+        let asks =
+            |event: &Event| matches!(event.data, EventData::Suspension(_) | EventData::Voted(_));
+        let answerable = self.answerable_if(events.iter().any(asks)).await?;
+        let mut items = Vec::new();
+        for event in events {
+            if let (EventData::Updated(updated), Some(credential)) =
+                (&event.data, &mut self.credential)
+                && let Some(members) = &updated.members
+            {
+                credential.update_members(members);
+            }
+            items.extend(self.feed.event(event, &answerable));
+        }
+        Ok(items)
+    }
+
+    async fn caught_up(&mut self) -> Result<Vec<Item>, Problem> {
+        let answerable = self.answerable_if(self.feed.rests()).await?;
+        Ok(self.feed.catch_up(&answerable))
+    }
+
+    /// The suspensions that the caller may answer now, if that matters.
+    async fn answerable_if(&self, matters: bool) -> Result<Answerable, Problem> {
+        if self.access.is_unrestricted() {
+            return Ok(Answerable::All);
+        }
+        if !matters {
+            return Ok(Answerable::Only(BTreeSet::new()));
+        }
+        let state = self.api.conversations.unscoped().stored_state(&self.id).await?;
+        Ok(answerable(&self.access, &state.unwrap_or_default(), self.api.clock.now()))
+    }
+}
+
+/// The access with which suspensions are looked at. That the conversation is the one that the caller's
+/// token is for was judged before.
+pub(super) fn answer_access<P: Permission>(allowed: &Allowed<P>, at: Timestamp) -> Access {
+    match allowed.answerer(at).access {
+        Access::Unrestricted => Access::Unrestricted,
+        Access::Caller(caller) => Access::Caller(Box::new(CallerAccess { born: None, ..*caller })),
+    }
+}
+
+/// The suspensions in this state that may be answered with this access.
+pub(super) fn answerable(access: &Access, state: &State, at: Timestamp) -> Answerable {
+    if access.is_unrestricted() {
+        return Answerable::All;
+    }
+    let caller = Answerer { access: access.clone(), at };
+    let pending = state.pending_calls().into_iter();
+    let pending = pending.filter(|call| caller.may_answer(&state.participants, call));
+    Answerable::Only(pending.map(|call| (call.call_id, call.suspension)).collect())
+}
+
+/// Finds the newest event of a turn that satisfies this, or with which the turn begins. `None` if the
+/// conversation has no such turn, or it is too far back.
+pub(super) async fn find_in_turn(
+    api: &Api,
+    id: &Scoped<ConversationId>,
+    turn: &TurnId,
+    is_wanted: impl Fn(&Event) -> bool,
+) -> Result<Option<Event>, Problem> {
+    let Some(summary) = api.store.summary(id).await? else { return Ok(None) };
+    // Events may follow that were appended meanwhile; they are not looked for.
+    let mut before = summary.last_seq.next();
+    for _ in 0..MAX_SEARCHED_EVENTS / EVENTS_PER_SEARCH {
+        let events = api.store.events_before(id, before, EVENTS_PER_SEARCH).await?;
+        let Some(oldest) = events.last().map(|event| event.seq) else { return Ok(None) };
+        let begins = |event: &Event| matches!(event.data, EventData::TurnStarted(_));
+        let mut own = events.into_iter().filter(|event| event.turn_id.as_ref() == Some(turn));
+        if let Some(found) = own.find(|event| is_wanted(event) || begins(event)) {
+            return Ok(Some(found));
+        }
+        before = oldest;
+    }
+    Ok(None)
+}
+
+/// Returns when the credential has ended.
+async fn ended(credential: &mut Option<CredentialWatch>) {
+    match credential {
+        Some(credential) => credential.ended().await,
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,299 @@
+//! Random calls of a store, which depend on nothing but a seed and what the store has.
+
+use abide_actors::audit::{AuditEntry, Excerpt, Omitted, Received};
+use abide_actors::blobs::Blob;
+use abide_actors::identity::{Epoch, Incarnation, NodeName};
+use abide_actors::journal::{Claim, Commit, Holder, ResponseScope, StoreError, StoredResponse};
+use abide_actors::model::Purpose;
+use abide_actors::usage_counts::day_of;
+use abide_conversation::command::IfBusy;
+use abide_conversation::identity::Role;
+use abide_conversation::remembered_decision::RememberedDecision;
+use abide_conversation::{
+    AgentName, BlobId, Command, ConversationId, DecisionId, Principal, Revision, Scoped, Seq,
+    State, Tenant, Timestamp, decide, replay,
+};
+use abide_registry::store::{
+    AuditLevel, KeyChange, Operation, Store, StoredAgent, StoredKey, UsageBy, UsageQuery,
+};
+use serde_json::json;
+
+use crate::activities;
+use crate::actor::compose;
+use crate::random::Random;
+
+/// The kinds of calls.
+pub const KINDS: u64 = 40;
+
+pub fn at(seconds: u64) -> Timestamp {
+    Timestamp::from_second(1_900_000_000 + seconds.cast_signed()).unwrap()
+}
+
+/// An answer of the call of this number, which names whose it is, and expires at a time that is another
+/// for another tenant, or never.
+fn response(mark: &str, key: String, number: u64) -> StoredResponse {
+    let seconds = (number + mark.len() as u64) % 9;
+    let expires_at = if seconds == 7 { Timestamp::MAX } else { at(number + seconds) };
+    StoredResponse { key, fingerprint: String::new(), body: json!([mark, number]), expires_at }
+}
+
+fn audit_entry(mark: &str, number: u64) -> AuditEntry {
+    let excerpt = || Excerpt::of(&json!(mark));
+    AuditEntry {
+        id: format!("audit_{}", number % 2),
+        at: at(number / 16 * 16),
+        purpose: Purpose::Step,
+        turn_id: None,
+        step: None,
+        attempts: 1,
+        sent: excerpt(),
+        received: Received {
+            thinking: excerpt(),
+            text: excerpt(),
+            calls: excerpt(),
+            stop: None,
+            failure: None,
+        },
+        usage: None,
+        first_part_ms: None,
+        whole_ms: 1,
+        summary: None,
+        omitted: Omitted::default(),
+    }
+}
+
+/// What a call needs, chosen once for all stores that are given it.
+pub struct Choice {
+    pub kind: u64,
+    pub number: u64,
+    pub id: Scoped<ConversationId>,
+    pub me: Holder,
+    other: Holder,
+    held: Claim,
+    pub commit: Option<Commit>,
+}
+
+impl Choice {
+    /// Chooses a call of one of these kinds, about this conversation, by what the store has of it.
+    pub async fn new(
+        random: &mut Random,
+        (kinds, number): (u64, u64),
+        id: Scoped<ConversationId>,
+        store: &dyn Store,
+    ) -> Self {
+        let holder = |random: &mut Random| Holder {
+            node: NodeName::new(random.pick(&["n", "m"])),
+            incarnation: Incarnation::new(random.pick(&["1", "2", "3"])),
+        };
+        let (me, other) = (holder(random), holder(random));
+        let stale = Claim { holder: me.clone(), epoch: Epoch::new(1_000 + random.below(9)) };
+        let held = store.current_claim(&id).await.unwrap().filter(|_| random.percent(90));
+        let held = held.unwrap_or(stale);
+        let stored = store.load(&id).await.unwrap();
+        let state = stored.map(|it| replay(it.state, &it.events)).unwrap_or_default();
+        let commit = commit(random, number, &id.tenant(), &state);
+        Self { kind: random.below(kinds), number, id, me, other, held, commit }
+    }
+}
+
+/// A commit that follows this state, or one that does not.
+fn commit(random: &mut Random, number: u64, tenant: &Tenant, state: &State) -> Option<Commit> {
+    let action = match abide_conversation::wanted(state).into_iter().next() {
+        Some(activity) if random.percent(80) => activities::outcome(&activity, number, None),
+        Some(_) | None => match state.pending_calls().into_iter().next() {
+            Some(pending) if random.percent(50) => activities::approve(pending.call_id, None),
+            Some(_) | None => activities::send(number, tenant.as_str(), IfBusy::Queue),
+        },
+    };
+    let events = decide(state, Command { at: at(number), action }).ok()?;
+    let next = replay(state.clone(), &events);
+    let key = format!("key:{number}");
+    let answer = random.percent(50).then(|| response(tenant.as_str(), key, number));
+    let cached_seq = if random.percent(30) { Seq::ZERO } else { next.seq };
+    let mut commit = compose(state, &next, events, answer, cached_seq);
+    if random.percent(5) {
+        commit.summary.last_seq = commit.summary.last_seq.next();
+    }
+    Some(commit)
+}
+
+pub fn outcome<T: std::fmt::Debug>(outcome: Result<T, StoreError>) -> String {
+    match outcome {
+        Err(StoreError::Unavailable(_)) => "unavailable".to_owned(),
+        outcome => format!("{outcome:?}"),
+    }
+}
+
+/// Calls a store, and returns what it answers; `None` if the kind is none of [`KINDS`].
+pub async fn call(store: &dyn Store, choice: &Choice) -> Option<String> {
+    Some(match choice.kind {
+        0..=22 => call_conversation(store, choice).await,
+        23..=29 => call_administration(store, choice).await,
+        30..=33 => call_keys(store, choice).await,
+        34..=36 => call_blobs(store, choice).await,
+        37 => {
+            let entry = audit_entry(choice.id.tenant().as_str(), choice.number);
+            let expires_at = at(choice.number + 9 * (choice.number % 9));
+            outcome(store.put_entry(&choice.id, &entry, expires_at).await)
+        }
+        38 => outcome(store.entries(&choice.id, None, 9, at(choice.number)).await),
+        39 => counted(store, &choice.id.tenant()).await,
+        _ => return None,
+    })
+}
+
+async fn call_conversation(store: &dyn Store, choice: &Choice) -> String {
+    let Choice { kind, number, id, me, other, held, commit } = choice;
+    let number = *number;
+    let own = ResponseScope::Conversation(id.clone());
+    match kind {
+        0..=2 => outcome(store.claim(id, me, Some(other).filter(|_| number % 2 == 0)).await),
+        3 => outcome(store.claim_and_load(id, me, Some(&held.holder)).await),
+        4 => outcome(store.release(id, held).await),
+        5..=14 => match commit {
+            Some(commit) => outcome(store.append(id, held, commit.clone()).await),
+            None => String::new(),
+        },
+        15 if number % 3 == 0 => {
+            let gone = response(id.tenant().as_str(), "key:gone".to_owned(), number);
+            outcome(store.delete(id, held, Some(gone)).await)
+        }
+        15 => outcome(store.current_claim(id).await),
+        16 => outcome(store.load(id).await),
+        17 => outcome(store.events(id, Seq::new(number % 5), 3).await),
+        18 => outcome(store.events_before(id, Seq::new(number % 9), 3).await),
+        19 => outcome(store.summary(id).await),
+        20 => {
+            outcome(store.stored_response(&own, &format!("key:{}", number - 1), at(number)).await)
+        }
+        21 => outcome(store.reset_deaths(id).await),
+        _ => outcome(store.events(id, Seq::new(number % 5), 100).await),
+    }
+}
+
+/// Calls about the agents and decisions of a tenant, and about the creation of conversations.
+async fn call_administration(store: &dyn Store, choice: &Choice) -> String {
+    let Choice { kind, number, id, .. } = choice;
+    let (number, tenant) = (*number, id.tenant());
+    let mark = tenant.as_str();
+    let agent = agent_of(choice);
+    let scope = match number % 2 {
+        0 => ResponseScope::Agent(agent.clone()),
+        _ => ResponseScope::Creations(tenant.clone()),
+    };
+    match kind {
+        23 => {
+            let answer = response(mark, format!("key:{}", number % 5), number);
+            outcome(store.reserve(&scope, answer, at(number)).await)
+        }
+        24 => {
+            let key = format!("key:{}", number % 5);
+            outcome(store.stored_response(&scope, &key, at(number)).await)
+        }
+        25 => {
+            let revision = Revision::new(format!("{}-r{}", agent.local(), number % 7));
+            let definition = json!({"n": number, "of": mark});
+            let agent = StoredAgent { name: agent.local(), revision, definition };
+            let answer = response(mark, format!("key:{}", number % 5), number);
+            outcome(store.put_agent(&tenant, agent, Some(answer)).await)
+        }
+        26 => outcome(store.delete_agent(&agent, None).await),
+        27 => outcome(store.agents(&tenant).await),
+        28 => {
+            let decision: RememberedDecision = serde_json::from_value(json!({
+                "id": format!("d{}", number % 4), "tool": "t", "does": mark, "approved": true,
+                "match": "exact", "fingerprint": "", "by": "ada", "expires_at": at(number),
+            }))
+            .unwrap();
+            let decision = Some(&decision).filter(|_| number % 3 > 0);
+            let id = DecisionId::new(format!("d{}", number % 4));
+            outcome(store.set_decision(&agent, &id, decision).await)
+        }
+        _ => outcome(store.decisions(&agent).await),
+    }
+}
+
+/// Calls about the API keys of a tenant.
+async fn call_keys(store: &dyn Store, choice: &Choice) -> String {
+    let (number, tenant) = (choice.number, choice.id.tenant());
+    let id = choice.id.sibling(&format!("k{}", number % 3));
+    match choice.kind {
+        30 => {
+            let key = StoredKey {
+                id: id.local(),
+                sha256: "0".repeat(64),
+                tenant: tenant.clone(),
+                roles: [Role::User].into(),
+                name: format!("{number} of {tenant}"),
+                owner: "ada".to_owned(),
+                created_at: at(number),
+                expires_at: at(number + 9),
+            };
+            let change = if number % 2 == 0 { KeyChange::Add(key) } else { KeyChange::Update(key) };
+            outcome(store.change_key(change).await)
+        }
+        31 => outcome(store.change_key(KeyChange::Remove(id)).await),
+        32 => outcome(store.mark_keys_used(&[(id, at(number))]).await),
+        _ => sorted_keys(store, &tenant).await,
+    }
+}
+
+/// The keys of a tenant, and when they were used.
+pub async fn sorted_keys(store: &dyn Store, tenant: &Tenant) -> String {
+    let keys = store.tenants_keys(tenant).await.map(|mut keys| {
+        keys.sort_by(|one, other| one.id.cmp(&other.id));
+        keys
+    });
+    outcome(keys) + &outcome(store.keys_used(tenant).await)
+}
+
+async fn call_blobs(store: &dyn Store, choice: &Choice) -> String {
+    let id = blob_of(choice);
+    match choice.kind {
+        34 => outcome(store.put_blob(&id, &blob(choice.number)).await),
+        35 if choice.number % 3 == 0 => outcome(store.delete_blob(&id).await),
+        _ => outcome(store.blob(&id).await),
+    }
+}
+
+/// The agent that a call is about.
+pub fn agent_of(choice: &Choice) -> Scoped<AgentName> {
+    choice.id.sibling(&AgentName::new(format!("agent{}", choice.number % 3)))
+}
+
+/// The blob that a call is about.
+pub fn blob_of(choice: &Choice) -> Scoped<BlobId> {
+    choice.id.sibling(&blob(choice.number).id())
+}
+
+/// One of four blobs, which all tenants have.
+pub fn blob(number: u64) -> Blob {
+    Blob::new("text/plain", format!("blob {}", number % 4).into_bytes())
+}
+
+pub fn operation(tenant: &Tenant, number: u64) -> Operation {
+    Operation {
+        at: at(number),
+        tenant: Some(tenant.clone()).filter(|_| !number.is_multiple_of(4)),
+        by: Principal::new("operator"),
+        identity: None,
+        operation: "conversation.retry".to_owned(),
+        target: number.to_string(),
+        level: AuditLevel::Metadata,
+        request: None,
+    }
+}
+
+/// What a store has counted of a tenant.
+pub async fn counted(store: &dyn Store, tenant: &Tenant) -> String {
+    let (first, last) = (day_of(at(0)), day_of(at(6_000)));
+    let (by, after) = (UsageBy::Agent, None);
+    let query = UsageQuery { tenant: tenant.clone(), first, last, by, after, limit: 9 };
+    let counted = (
+        store.usage(&query).await,
+        store.tokens_of_day(tenant, first).await,
+        store.conversation_count(tenant).await,
+        store.blob_bytes(tenant).await,
+    );
+    format!("{counted:?}")
+}
