@@ -1,6 +1,7 @@
 //! One node without HTTP; only its clock, its store and its model are made for tests.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use abide_actors::agent::{Format, from_text};

@@ -251,7 +251,7 @@ async fn call_blobs(store: &dyn Store, choice: &Choice) -> String {
     let id = blob_of(choice);
     match choice.kind {
         34 => outcome(store.put_blob(&id, &blob(choice.number)).await),
-        35 if choice.number % 3 == 0 => outcome(store.delete_blob(&id).await),
+        35 if choice.number.is_multiple_of(3) => outcome(store.delete_blob(&id).await),
         _ => outcome(store.blob(&id).await),
     }
 }
