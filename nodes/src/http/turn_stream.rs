@@ -146,6 +146,7 @@ impl TurnStream {
             }
             Signal::Text(_)
             | Signal::Thinking(_)
+            | Signal::CallArgs(_)
             | Signal::Progress { .. }
             | Signal::Status { .. }
             | Signal::Child(_) => return Ok(Some(self.feed.signal(signal))),
