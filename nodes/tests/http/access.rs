@@ -9,7 +9,7 @@ use tempfile::TempDir;
 use crate::api::{Api, ApiResponse};
 
 /// An Ed25519 key of `openssl genpkey`, for tests alone.
-const TOKEN_KEY: &str = "-----BEGIN PRIVATE KEY-----\n\
+pub(crate) const TOKEN_KEY: &str = "-----BEGIN PRIVATE KEY-----\n\
     MC4CAQAwBQYDK2VwBCIEIJ1hsZ3v/VpguoRK9JLsLMREScVpezJpGXA7rAMcrn9g\n\
     -----END PRIVATE KEY-----\n";
 

@@ -1,8 +1,10 @@
 //! API keys and conversation tokens that the node makes, and streams that end with them.
 
+use base64::prelude::{BASE64_STANDARD, Engine};
+use jsonwebtoken::EncodingKey;
 use serde_json::{Value, json};
 
-use crate::access::{GuardedApi, key_line};
+use crate::access::{GuardedApi, TOKEN_KEY, key_line};
 use crate::api::ApiResponse;
 use crate::stream::Stream;
 
@@ -205,6 +207,24 @@ async fn a_token_is_minted_by_those_who_have_what_it_permits() {
         ("agent: ", json!({"subject": "u", "conversation": "c", "scope": ["read"], "agent": "a"})),
     ] {
         guarded.send("backend", "POST", "/v1/tokens", body).await.names(field);
+    }
+}
+
+#[tokio::test]
+async fn what_our_key_signed_as_something_else_is_no_token() {
+    let guarded = guarded().await;
+    created(&guarded, "ada", "c").await;
+    let body = json!({"subject": "u", "conversation": "c", "scope": ["read"]});
+    let token = minted(&guarded, "backend", body).await;
+    let claims = jsonwebtoken::dangerous::insecure_decode::<Value>(&token).unwrap().claims;
+    let der = BASE64_STANDARD.decode(TOKEN_KEY.lines().nth(1).unwrap()).unwrap();
+    let key = EncodingKey::from_ed_der(&der);
+    for (typ, status) in [(Some("abide+jwt"), 200), (Some("JWT"), 401), (None, 401)] {
+        let mut header = jsonwebtoken::decode_header(&token).unwrap();
+        header.typ = typ.map(str::to_owned);
+        let signed = jsonwebtoken::encode(&header, &claims, &key).unwrap();
+        let read = with(&guarded, &signed, "GET", "/v1/conversations/c", Value::Null).await;
+        assert_eq!(read.status, status, "{typ:?}: {read:?}");
     }
 }
 
