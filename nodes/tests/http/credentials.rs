@@ -211,6 +211,21 @@ async fn a_token_is_minted_by_those_who_have_what_it_permits() {
 }
 
 #[tokio::test]
+async fn a_token_does_what_its_scope_says_also_where_no_conversation_is_named() {
+    let guarded = guarded().await;
+    created(&guarded, "ada", "c").await;
+    let body = json!({"subject": "u", "conversation": "c", "scope": ["read"]});
+    let token = minted(&guarded, "backend", body).await;
+    for (path, body) in [
+        ("/v1/conversations", json!({"id": "d", "agent": "demo"})),
+        ("/v1/blobs", json!({"text": "stored"})),
+    ] {
+        let refused = with(&guarded, &token, "POST", path, body).await;
+        assert_eq!(refused.status, 403, "{path}: {refused:?}");
+    }
+}
+
+#[tokio::test]
 async fn what_our_key_signed_as_something_else_is_no_token() {
     let guarded = guarded().await;
     created(&guarded, "ada", "c").await;
