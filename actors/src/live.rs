@@ -32,6 +32,10 @@ pub enum Signal {
     /// since nodes of an older version would not understand it.
     #[serde(skip)]
     Child(Arc<ChildCalls>),
+    /// A piece of the arguments of a call that the streaming message makes; may be lost. Travels
+    /// outside of the other signals, since nodes of an older version would not understand it.
+    #[serde(skip)]
+    CallArgs(Arc<CallDelta>),
     /// A new actor has taken over. The journal may have events that were never published.
     Revived,
     /// The conversation was deleted.
@@ -48,6 +52,20 @@ pub struct Delta {
     pub text: String,
     /// The number of the piece within the message, from 1.
     pub delta_seq: u64,
+}
+
+/// A piece of the arguments of a call, with the step that it belongs to.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CallDelta {
+    pub turn: TurnId,
+    pub step: Step,
+    pub message: MessageId,
+    /// The position of the call in the message's `tool_calls`, from 0.
+    pub index: usize,
+    /// The tool's name, in the first piece; what came before for the index is void.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    pub args_text: String,
 }
 
 /// Delivers signals to the listeners of a conversation. Never blocks, never fails.

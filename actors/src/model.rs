@@ -2,6 +2,7 @@
 
 mod anthropic;
 pub mod big_numbers;
+mod call_pieces;
 #[cfg(test)]
 mod conformance;
 mod gemini;
@@ -33,6 +34,8 @@ use utoipa::ToSchema;
 
 use crate::limits::encoded_len;
 use crate::outbound::Outbound;
+
+pub use call_pieces::{CallPiece, CallPieceSink};
 
 /// The calls of one message that are carried out, as many as providers allow. Each further call
 /// gets an error as its result: no model makes more calls on purpose.
@@ -162,6 +165,8 @@ pub struct ModelRequest {
     pub tools: Vec<ToolSpec>,
     /// A JSON Schema that the answer must satisfy.
     pub schema: Option<Value>,
+    /// Receives the arguments of calls while they are written.
+    pub call_pieces: CallPieceSink,
 }
 
 /// The purpose of a request.

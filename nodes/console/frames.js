@@ -3,7 +3,8 @@
 /** The longest line of a stream; longer than the largest snapshot. */
 const MAX_LINE_CHARS = 64 << 20;
 /** Frames that mirror no event. Other frames without an id belong to the next frame with one. */
-export const LIVE_FRAMES = ["state_changed", "text_delta", "thinking_delta", "tool_progress", "child_suspended",
+export const LIVE_FRAMES = ["state_changed", "text_delta", "thinking_delta", "tool_call_delta", "tool_progress",
+  "child_suspended",
   "child_call_closed", "credential_ended"];
 
 /** Returns a function that takes chunks of bytes, cut anywhere, and calls `onFrame` with the name, id

@@ -9,7 +9,7 @@ mod calls;
 use std::sync::Arc;
 
 use abide_actors::child_calls::ChildCalls;
-use abide_actors::live::Signal;
+use abide_actors::live::{CallDelta, Signal};
 use abide_actors::request::{Inspection, ReleaseOutcome, Reply, RequestError};
 use abide_conversation::{ConversationId, Scoped, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -108,6 +108,9 @@ pub struct LiveUpdate {
     /// What descendants of roots wait for, with the root. A node of an older version ignores it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub children: Vec<(Scoped<ConversationId>, Arc<ChildCalls>)>,
+    /// Pieces of the arguments of calls that models write. A node of an older version ignores them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub call_args: Vec<(Scoped<ConversationId>, Arc<CallDelta>)>,
     /// Processes that publish signals of these conversations, which the receiver tells whether it
     /// listens. Only the node that keeps the directory says so.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -141,7 +144,8 @@ impl LiveUpdate {
     pub fn is_empty(&self) -> bool {
         let is_silent = !self.anew && !self.forgot && !self.missed;
         let has_no_listeners = self.listen.is_empty() && self.unlisten.is_empty();
-        let has_no_signals = self.signals.is_empty() && self.children.is_empty();
+        let has_no_signals =
+            self.signals.is_empty() && self.children.is_empty() && self.call_args.is_empty();
         is_silent && has_no_listeners && has_no_signals && self.publishers.is_empty()
     }
 }

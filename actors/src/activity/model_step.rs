@@ -1,5 +1,6 @@
 //! One model step: reads the prompt from the journal, streams the reply, and plans its calls.
 
+mod call_pieces;
 mod hooks;
 mod plan_calls;
 mod prompt;
@@ -106,6 +107,7 @@ impl ModelStep<'_> {
             messages: prompt.messages,
             tools: self.toolbox.specs(&self.gate()),
             schema: self.schema.clone(),
+            call_pieces: self.call_pieces(id),
         };
         let step = Some((self.turn.id.clone(), self.step));
         let chunks = model_call::call(self.ctx, &self.definition, step, request).await?;

@@ -111,6 +111,7 @@ async fn call_model(
         purpose: Purpose::Summary,
         tools: Vec::new(),
         schema: None,
+        call_pieces: Default::default(),
     };
     let reply = async {
         let mut chunks = model_call::call(ctx, definition, None, request).await?;

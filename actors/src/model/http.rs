@@ -250,6 +250,7 @@ impl HttpModel {
             return Err(ModelError::permanent("the model's provider did not stream its answer"));
         }
         let reply = format.decoder(&request);
+        let reply = (reply, request.call_pieces.clone());
         let reader = ResponseReader::new(response, self.timeouts, format.framing(), reply);
         let chunks = stream::try_unfold(reader, ResponseReader::next_chunk);
         let redact = move |chunk: Result<ReplyChunk, ModelError>| {

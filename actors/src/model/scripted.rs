@@ -31,6 +31,7 @@
 //! | `error` | `{message, retry?}`: the model call fails after the items above were streamed |
 //! | `delay` | the delay before every piece, such as `20ms`, at most 1 minute |
 //! | `usage` | `{input_tokens, output_tokens}` |
+//! | `stream_args` | `true`: the arguments of the calls are streamed first, in pieces |
 //!
 //! `args` that are a string count as a provider's raw arguments, JSON or not. The id of a call
 //! without one is `call_<step>_<n>`, both counted from 1.
@@ -60,12 +61,15 @@ use serde_json::{Map, Value, json};
 use self::script::{Script, ScriptCall, ScriptEntry};
 use super::prompt::{BUILTIN_ERROR, is_from_person};
 use super::{
-    Model, ModelError, ModelRequest, ModelToolCall, Purpose, ReplyChunk, ReplyEnd, ReplyStream,
-    big_numbers,
+    CallPiece, Model, ModelError, ModelRequest, ModelToolCall, Purpose, ReplyChunk, ReplyEnd,
+    ReplyStream, big_numbers,
 };
 
 /// How many compiled scripts are cached: as many scripted agents as a node is likely to run.
 const MAX_COMPILED_SCRIPTS: usize = 32;
+
+/// The characters of a piece of arguments.
+const ARGS_PIECE_CHARS: usize = 8;
 
 /// Plays scripts, and caches the most recent ones in compiled form.
 #[derive(Default)]
@@ -84,20 +88,30 @@ impl Model for ScriptedModel {
     async fn call(&self, request: &ModelRequest) -> Result<ReplyStream, ModelError> {
         if request.purpose == Purpose::Summary {
             let count = request.messages.iter().map(|message| message.content.len()).sum::<usize>();
-            let (_, chunks) = text_only(&format!("Summary of {count} messages."));
-            return Ok(stream::iter(chunks).boxed());
+            let (_, played) = text_only(&format!("Summary of {count} messages."));
+            return Ok(stream::iter(played).filter_map(async |it| it.chunk()).boxed());
         }
         let source = request.settings.script.clone().unwrap_or_default();
         let script = self.compile(&source)?;
         let input = ScriptInput::of(&request.messages);
-        let (delay, chunks) = play(&script, &input)?;
-        let pace = move |piece: Result<ReplyChunk, ModelError>| async move {
-            if !delay.is_zero() && !matches!(piece, Ok(ReplyChunk::Done(_))) {
-                tokio::time::sleep(delay).await;
+        let (delay, played) = play(&script, &input)?;
+        let sink = request.call_pieces.clone();
+        let pace = move |played: Played| {
+            let sink = sink.clone();
+            async move {
+                if !delay.is_zero() && !matches!(played, Played::Chunk(Ok(ReplyChunk::Done(_)))) {
+                    tokio::time::sleep(delay).await;
+                }
+                match played {
+                    Played::Chunk(chunk) => Some(chunk),
+                    Played::CallPiece(piece) => {
+                        sink.send(piece);
+                        None
+                    }
+                }
             }
-            piece
         };
-        Ok(stream::iter(chunks).then(pace).boxed())
+        Ok(stream::iter(played).filter_map(pace).boxed())
     }
 }
 
@@ -152,14 +166,27 @@ fn envelope(text: String) -> Value {
     }
 }
 
-type ScriptedChunks = Vec<Result<ReplyChunk, ModelError>>;
-
-fn text_only(text: &str) -> (Duration, ScriptedChunks) {
-    let done = ReplyChunk::Done(ReplyEnd::default());
-    (Duration::ZERO, words(text, ReplyChunk::Text).chain([Ok(done)]).collect())
+/// What a script has the model do next.
+enum Played {
+    Chunk(Result<ReplyChunk, ModelError>),
+    CallPiece(CallPiece),
 }
 
-fn play(script: &Script, input: &ScriptInput) -> Result<(Duration, ScriptedChunks), ModelError> {
+impl Played {
+    fn chunk(self) -> Option<Result<ReplyChunk, ModelError>> {
+        match self {
+            Self::Chunk(chunk) => Some(chunk),
+            Self::CallPiece(_) => None,
+        }
+    }
+}
+
+fn text_only(text: &str) -> (Duration, Vec<Played>) {
+    let done = Played::Chunk(Ok(ReplyChunk::Done(ReplyEnd::default())));
+    (Duration::ZERO, words(text, ReplyChunk::Text).chain([done]).collect())
+}
+
+fn play(script: &Script, input: &ScriptInput) -> Result<(Duration, Vec<Played>), ModelError> {
     let Some(entries) = script.entries(&input.user) else {
         return Ok(text_only("No rule of the script matches this message."));
     };
@@ -173,26 +200,44 @@ fn entry_chunks(
     script: &Script,
     entry: &ScriptEntry,
     input: &ScriptInput,
-) -> Result<ScriptedChunks, ModelError> {
+) -> Result<Vec<Played>, ModelError> {
     let values = context! { user => input.user.as_str(), results => Serde(&input.results) };
     let render = |text: &str| script.render(text, &values);
-    let mut chunks = Vec::new();
+    let mut played = Vec::new();
     if let Some(thinking) = &entry.thinking {
-        chunks.extend(words(&render(thinking)?, ReplyChunk::Thinking));
+        played.extend(words(&render(thinking)?, ReplyChunk::Thinking));
     }
     if let Some(text) = &entry.text {
-        chunks.extend(words(&render(text)?, ReplyChunk::Text));
+        played.extend(words(&render(text)?, ReplyChunk::Text));
     }
+    let mut calls = Vec::new();
     for (index, call) in entry.calls.iter().enumerate() {
         let id = format!("call_{}_{}", input.step + 1, index + 1);
-        chunks.push(Ok(ReplyChunk::Call(model_call(call, id, &render)?)));
+        calls.push(model_call(call, id, &render)?);
     }
-    match &entry.error {
-        Some(error) => chunks.push(Err(error.clone())),
-        None => chunks
-            .push(Ok(ReplyChunk::Done(ReplyEnd { usage: entry.usage, ..ReplyEnd::default() }))),
+    if entry.stream_args {
+        let pieces = calls.iter().enumerate().flat_map(|(index, call)| args_pieces(index, call));
+        played.extend(pieces.map(Played::CallPiece));
     }
-    Ok(chunks)
+    played.extend(calls.into_iter().map(|call| Played::Chunk(Ok(ReplyChunk::Call(call)))));
+    let done = ReplyEnd { usage: entry.usage, ..ReplyEnd::default() };
+    played.push(Played::Chunk(match &entry.error {
+        Some(error) => Err(error.clone()),
+        None => Ok(ReplyChunk::Done(done)),
+    }));
+    Ok(played)
+}
+
+/// The arguments of a call in pieces, of which the first has only the tool's name.
+fn args_pieces(index: usize, call: &ModelToolCall) -> Vec<CallPiece> {
+    let args = match &call.args {
+        Ok(args) => args.to_string(),
+        Err(raw) => raw.clone(),
+    };
+    let chars: Vec<char> = args.chars().collect();
+    let piece = |chars: &[char]| CallPiece { index, name: None, args_text: chars.iter().collect() };
+    let first = CallPiece { index, name: Some(call.name.clone()), args_text: String::new() };
+    [first].into_iter().chain(chars.chunks(ARGS_PIECE_CHARS).map(piece)).collect()
 }
 
 type Render<'a> = dyn Fn(&str) -> Result<String, ModelError> + 'a;
@@ -228,9 +273,7 @@ fn render_value(value: &Value, render: &Render<'_>) -> Result<Value, ModelError>
 }
 
 /// The words of a text as chunks, each followed by its white space.
-fn words(
-    text: &str,
-    part: fn(String) -> ReplyChunk,
-) -> impl Iterator<Item = Result<ReplyChunk, ModelError>> {
-    text.split_inclusive(char::is_whitespace).map(move |word| Ok(part(word.to_owned())))
+fn words(text: &str, part: fn(String) -> ReplyChunk) -> impl Iterator<Item = Played> {
+    let played = move |word: &str| Played::Chunk(Ok(part(word.to_owned())));
+    text.split_inclusive(char::is_whitespace).map(played)
 }

@@ -249,6 +249,7 @@ pub(super) fn request(settings: ModelSettings) -> ModelRequest {
         purpose: Default::default(),
         tools: Vec::new(),
         schema: None,
+        call_pieces: Default::default(),
     }
 }
 

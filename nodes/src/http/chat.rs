@@ -26,13 +26,13 @@ use super::extract::{self, Body, Idempotency, Path, Query};
 use super::messages::{self, BusyPolicy, NewMessage};
 use super::openapi::{AgentPath, ChatPath, IdempotencyKeyHeader, PrincipalHeader};
 use super::problem::Problem;
-use super::turn_stream::{TurnStream, answer_access, answerable, find_in_turn};
+use super::turn_stream::{TurnStream, answerable, find_in_turn};
 use crate::access::permission::{Answer, Cancel, ConversationPermission, Read, Send};
 use crate::access::{Allowed, StreamPermit};
+use crate::protocols::ai_sdk::encoder::{Encoder, Version};
+use crate::protocols::ai_sdk::page::Page;
+use crate::protocols::ai_sdk::transcript;
 use crate::protocols::feed::{Answerable, Feed};
-use crate::protocols::ui::encoder::{Encoder, Version};
-use crate::protocols::ui::page::Page;
-use crate::protocols::ui::transcript;
 use decode::{ChatAction, ChatRequest, UserMessage, answers};
 use response::ChunkStream;
 
@@ -265,7 +265,7 @@ pub(super) async fn list(
     let limit = extract::limit(query.limit, 50, 200)?;
     let state = conversation(&api, &allowed, &id, &agent).await?;
     let now = api.clock.now();
-    let open = answerable(&answer_access(&allowed, now), &state, now);
+    let open = answerable(&allowed.answerer(now).within_token().access, &state, now);
     let events = newest_turns(&api, &id, state.seq, limit).await?;
     Ok(Json(transcript::messages(&id.local(), &events, &open)))
 }

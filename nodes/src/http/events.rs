@@ -26,6 +26,7 @@ use super::child_frames::KnownChildren;
 use super::extract;
 use super::extract::{Path, Query};
 use super::frames::{self, Frame, Payload};
+use super::message_cursor::{MessageCursor, Place};
 use super::openapi::{ConversationPath, LastEventId, StreamFrame};
 use super::problem::Problem;
 use crate::access::permission::Read;
@@ -51,6 +52,16 @@ pub(super) struct EventsQuery {
     /// A seq: the journalled frames after it are replayed.
     #[param(value_type = Option<u64>)]
     after: Option<Seq>,
+    /// `chars`: deltas have an id, too, at which a stream resumes inside their message.
+    #[param(value_type = Option<String>, pattern = "^chars$")]
+    cursor: Option<CursorUnit>,
+}
+
+/// What the id of a frame counts inside a message.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum CursorUnit {
+    Chars,
 }
 
 /// Follows a conversation, live.
@@ -60,6 +71,9 @@ pub(super) struct EventsQuery {
 /// that seq. A frame without an `id` may be lost; its information is then in the snapshot or in a
 /// later frame with an id. A comment line is sent every 15 s. The stream ends when the conversation is
 /// deleted.
+///
+/// With `cursor=chars`, the id of a delta begins with `SEQ.CHARS`: the last event before it, and the
+/// characters of its message up to its end. Sent back as `Last-Event-ID`, it resumes there.
 #[utoipa::path(get, path = "/v1/conversations/{id}/events", operation_id = "stream_events",
     tag = "events", params(ConversationPath, EventsQuery, LastEventId),
     responses((status = 200, content_type = "text/event-stream",
@@ -74,14 +88,7 @@ pub(super) async fn events(
     headers: HeaderMap,
 ) -> Result<impl IntoResponse, Problem> {
     let id = allowed.conversation(&id)?;
-    let resume = match headers.get("Last-Event-ID") {
-        Some(given) => {
-            let seq = given.to_str().ok().and_then(|given| given.trim().parse().ok().map(Seq::new));
-            let seq = seq.ok_or_else(|| Problem::field("Last-Event-ID", "is not a seq"))?;
-            Some(extract::position("Last-Event-ID", seq)?)
-        }
-        None => query.after.map(|after| extract::position("after", after)).transpose()?,
-    };
+    let place = place(&query, &headers)?;
     let _permit = api.access.open_stream(&id.tenant())?;
     // Subscribe before reading the snapshot, so that no event falls in between.
     let subscription = api.hub.subscribe(&id);
@@ -93,10 +100,11 @@ pub(super) async fn events(
     subscription.mark_known(snapshot.last_seq);
     subscription.mark_children(!snapshot.descendants.calls.is_empty());
     let feed = Feed {
-        sent: resume.unwrap_or(snapshot.last_seq).min(snapshot.last_seq),
+        sent: place.as_ref().map_or(snapshot.last_seq, |place| place.seq.min(snapshot.last_seq)),
         snapshot_seq: snapshot.last_seq,
         is_behind: false,
-        lost_signals: false,
+        // What the client lacks of the message that streams now is sent together with the state.
+        lost_signals: query.cursor.is_some() && place.is_some(),
         is_deleted: false,
         position: position(&snapshot),
         snapshot_delta: snapshot
@@ -104,6 +112,10 @@ pub(super) async fn events(
             .as_ref()
             .map(|message| (message.id.clone(), message.delta_seq)),
         children: KnownChildren::new(&snapshot.descendants),
+        cursor: query.cursor.map(|CursorUnit::Chars| match &place {
+            Some(place) => MessageCursor::at(place),
+            None => MessageCursor::after(snapshot.streaming_message.as_ref()),
+        }),
         encoded: BytesMut::new(),
         credential,
         has_credential_ended: false,
@@ -123,6 +135,22 @@ pub(super) async fn events(
         (HeaderName::from_static("x-accel-buffering"), "no"),
     ];
     Ok((headers, Body::from_stream(frames)))
+}
+
+/// The place at which the client resumes; the header wins.
+fn place(query: &EventsQuery, headers: &HeaderMap) -> Result<Option<Place>, Problem> {
+    let Some(given) = headers.get("Last-Event-ID") else {
+        let after = query.after.map(|after| extract::position("after", after)).transpose()?;
+        return Ok(after.map(|seq| Place { seq, inside: None }));
+    };
+    let place = given.to_str().ok().and_then(|given| given.trim().parse::<Place>().ok());
+    let place = place.filter(|place| query.cursor.is_some() || place.inside.is_none());
+    let place = place.ok_or_else(|| {
+        let expected = if query.cursor.is_some() { "is not a place" } else { "is not a seq" };
+        Problem::field("Last-Event-ID", expected)
+    })?;
+    extract::position("Last-Event-ID", place.seq)?;
+    Ok(Some(place))
 }
 
 /// The running turn, and how many of its steps are done.
@@ -150,12 +178,12 @@ async fn ended(credential: &mut Option<CredentialWatch>) {
 }
 
 /// The frames for one client, produced as fast as it reads.
-struct Feed {
+pub(super) struct Feed {
     api: Api,
     id: Scoped<ConversationId>,
     subscription: Subscription,
     /// The seq of the last event whose frames were encoded.
-    sent: Seq,
+    pub(super) sent: Seq,
     /// The snapshot's last seq; a signal about an earlier state is stale.
     snapshot_seq: Seq,
     /// Whether the journal has events after `sent` that must be read before any live signal.
@@ -166,11 +194,13 @@ struct Feed {
     /// The position that the client knows.
     position: Position,
     /// The last delta in the snapshot.
-    snapshot_delta: Option<(MessageId, u64)>,
+    pub(super) snapshot_delta: Option<(MessageId, u64)>,
     /// The calls of descendants that the client knows.
     children: KnownChildren,
+    /// With `cursor=chars`: the message that streams, as far as the client has it.
+    pub(super) cursor: Option<MessageCursor>,
     /// Encoded frames that are not sent yet.
-    encoded: BytesMut,
+    pub(super) encoded: BytesMut,
     /// The client's credential; `None` if the node authenticates nobody.
     credential: Option<CredentialWatch>,
     has_credential_ended: bool,
@@ -253,6 +283,8 @@ impl Feed {
                 if self.children.needs_reading() { self.recover() } else { true }
             }
             signal if self.is_stale(signal) => true,
+            Signal::Text(delta) if self.cursor.is_some() => self.encode_delta(delta, false),
+            Signal::Thinking(delta) if self.cursor.is_some() => self.encode_delta(delta, true),
             _ => {
                 let encoded = shared.encoded(frames::encode_signal);
                 encoded.iter().for_each(|frame| self.encoded.extend_from_slice(frame));
@@ -262,7 +294,7 @@ impl Feed {
     }
 
     /// After lost signals: the journal's events come first, then the current state.
-    fn recover(&mut self) -> bool {
+    pub(super) fn recover(&mut self) -> bool {
         self.is_behind = true;
         self.lost_signals = true;
         false
@@ -283,6 +315,14 @@ impl Feed {
     /// Encodes the state as it is now, for a client that may have missed its changes.
     async fn send_state(&mut self) -> Option<()> {
         let snapshot = self.api.conversations.unscoped().snapshot(&self.id).await.ok().flatten()?;
+        if self.cursor.is_some() && snapshot.last_seq > self.sent {
+            // The message that streams now comes after events that the client must have first.
+            self.is_behind = true;
+            return Some(());
+        }
+        if let Some(streaming) = &snapshot.streaming_message {
+            self.catch_up_in_message(streaming);
+        }
         let state = Frame::live(Payload::StateChanged { state: snapshot.state });
         self.encoded.extend_from_slice(&state.encode());
         self.subscription.mark_children(!snapshot.descendants.calls.is_empty());
@@ -297,6 +337,7 @@ impl Feed {
         if event.seq <= self.sent {
             return;
         }
+        self.complete_message(event);
         self.sent = event.seq;
         match (&event.data, &event.turn_id) {
             (EventData::TurnStarted(_), Some(turn)) => {
@@ -316,12 +357,20 @@ impl Feed {
             _ => {}
         }
         self.encoded.extend_from_slice(frames);
+        if !frames.is_empty() {
+            self.extend_id();
+        }
     }
 
     /// Whether the snapshot, or a frame that was sent, is newer than the signal.
     fn is_stale(&self, signal: &Signal) -> bool {
+        let is_current = |turn: &TurnId, step: Step| {
+            let is_next = |(known, done): &(TurnId, Step)| known == turn && step == done.next();
+            self.position.as_ref().is_some_and(is_next)
+        };
         let delta = match signal {
             Signal::Status { seq, .. } => return *seq < self.snapshot_seq,
+            Signal::CallArgs(delta) => return !is_current(&delta.turn, delta.step),
             Signal::Text(delta) | Signal::Thinking(delta) => delta,
             Signal::Committed(_)
             | Signal::Progress { .. }
@@ -329,12 +378,9 @@ impl Feed {
             | Signal::Revived
             | Signal::Deleted => return false,
         };
-        let is_current =
-            |(turn, done): &(TurnId, Step)| *turn == delta.turn && delta.step == done.next();
         let is_known = |(message, seq): &(MessageId, u64)| {
             *message == delta.message && delta.delta_seq <= *seq
         };
-        !self.position.as_ref().is_some_and(is_current)
-            || self.snapshot_delta.as_ref().is_some_and(is_known)
+        !is_current(&delta.turn, delta.step) || self.snapshot_delta.as_ref().is_some_and(is_known)
     }
 }

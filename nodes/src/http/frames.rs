@@ -1,5 +1,6 @@
 //! The frames of an event stream, made of journalled events and live signals: `reference/events.md`.
 
+use std::fmt::Display;
 use std::sync::Arc;
 
 use abide_actors::journal::InboxEntry;
@@ -54,6 +55,17 @@ pub(super) enum Payload {
     TextDelta { message_id: MessageId, text: String, delta_seq: u64 },
     /// A part of the model's thinking. Live only; `delta_seq` counts text and thinking together.
     ThinkingDelta { message_id: MessageId, text: String, delta_seq: u64 },
+    /// A part of the arguments of a call that the assistant's message makes. Live only, and only of
+    /// calls that nobody may still change or hold back; the call is whole in `message_completed`, at
+    /// `index` of its `tool_calls`, and may not be executed before it is handed over.
+    ToolCallDelta {
+        message_id: MessageId,
+        index: usize,
+        /// The tool, in the first part; what came before for the index is void.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        name: Option<String>,
+        args_text: String,
+    },
     /// The complete message of the assistant.
     MessageCompleted {
         #[schema(value_type = TurnId)]
@@ -207,8 +219,15 @@ impl Frame {
 
     /// The bytes of the frame in a stream.
     pub(super) fn encode(&self) -> Bytes {
+        self.payload.encode(self.id)
+    }
+}
+
+impl Payload {
+    /// The bytes of a frame with this id.
+    pub(super) fn encode(&self, id: Option<impl Display>) -> Bytes {
         // The JSON is `{"event":"…","data":…}`, and compact JSON has no line breaks.
-        let json = serde_json::to_string(&self.payload).unwrap_or_default();
+        let json = serde_json::to_string(self).unwrap_or_default();
         let members = json.strip_prefix(r#"{"event":""#).and_then(|rest| rest.strip_suffix('}'));
         // No name has a quotation mark.
         let (name, data) = members.and_then(|members| members.split_once('"')).unwrap_or_default();
@@ -217,7 +236,7 @@ impl Frame {
         for part in ["event: ", name, "\ndata: ", data] {
             frame.push_str(part);
         }
-        if let Some(id) = self.id {
+        if let Some(id) = id {
             frame.push_str("\nid: ");
             frame.push_str(&id.to_string());
         }
@@ -409,6 +428,12 @@ fn signal_frame(signal: &Signal) -> Option<Frame> {
         Signal::Progress { call, payload } => {
             Payload::ToolProgress { call_id: call.clone(), payload: payload.clone() }
         }
+        Signal::CallArgs(delta) => Payload::ToolCallDelta {
+            message_id: delta.message.clone(),
+            index: delta.index,
+            name: delta.name.clone(),
+            args_text: delta.args_text.clone(),
+        },
         Signal::Committed(_) | Signal::Child(_) | Signal::Revived | Signal::Deleted => return None,
     };
     Some(Frame::live(payload))

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use abide_actors::access::{Access, Answerer, CallerAccess};
+use abide_actors::access::{Access, Answerer};
 use abide_actors::live::Signal;
 use abide_conversation::event::{Event, EventData};
 use abide_conversation::{ConversationId, Scoped, State, Timestamp, TurnId};
@@ -12,7 +12,7 @@ use tokio::time::sleep;
 
 use super::Api;
 use super::problem::Problem;
-use crate::access::permission::{ConversationPermission, Permission};
+use crate::access::permission::ConversationPermission;
 use crate::access::{Allowed, CredentialWatch, StreamPermit};
 use crate::protocols::feed::{Answerable, Feed, Item};
 
@@ -80,7 +80,7 @@ impl TurnStream {
             subscription,
             is_behind: true,
             needs_message: true,
-            access: answer_access(allowed, api.clock.now()),
+            access: allowed.answerer(api.clock.now()).within_token().access,
             credential,
             _permit: permit,
         })
@@ -146,6 +146,7 @@ impl TurnStream {
             }
             Signal::Text(_)
             | Signal::Thinking(_)
+            | Signal::CallArgs(_)
             | Signal::Progress { .. }
             | Signal::Status { .. }
             | Signal::Child(_) => return Ok(Some(self.feed.signal(signal))),
@@ -214,15 +215,6 @@ impl TurnStream {
         }
         let state = self.api.conversations.unscoped().stored_state(&self.id).await?;
         Ok(answerable(&self.access, &state.unwrap_or_default(), self.api.clock.now()))
-    }
-}
-
-/// The access with which suspensions are looked at. That the conversation is the one that the caller's
-/// token is for was judged before.
-pub(super) fn answer_access<P: Permission>(allowed: &Allowed<P>, at: Timestamp) -> Access {
-    match allowed.answerer(at).access {
-        Access::Unrestricted => Access::Unrestricted,
-        Access::Caller(caller) => Access::Caller(Box::new(CallerAccess { born: None, ..*caller })),
     }
 }
 

@@ -155,6 +155,7 @@ impl Feed {
                 is_own.then(progress).into_iter().collect()
             }
             Signal::Progress { .. }
+            | Signal::CallArgs(_)
             | Signal::Committed(_)
             | Signal::Status { .. }
             | Signal::Child(_)

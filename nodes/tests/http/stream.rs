@@ -16,7 +16,10 @@ pub(crate) struct Stream {
 pub(crate) struct Frame {
     pub(crate) event: String,
     pub(crate) data: Value,
+    /// The seq of the event whose last frame this is.
     pub(crate) id: Option<u64>,
+    /// The id as it was sent; with `cursor=chars` it may be a place inside a message.
+    pub(crate) place: Option<String>,
 }
 
 impl Stream {
@@ -51,7 +54,8 @@ impl Stream {
         let frame = Frame {
             event: line("event").unwrap().to_owned(),
             data: serde_json::from_str(line("data").unwrap()).unwrap(),
-            id: line("id").map(|id| id.parse().unwrap()),
+            id: line("id").filter(|id| !id.contains('.')).map(|id| id.parse().unwrap()),
+            place: line("id").map(str::to_owned),
         };
         let mut whole = json!({"event": frame.event, "data": frame.data});
         if let Some(id) = line("id") {

@@ -204,7 +204,9 @@ impl Plane {
             self.listen_at(&id, vec![publisher]);
         }
         let children = update.children.into_iter().map(|(id, calls)| (id, Signal::Child(calls)));
-        for (id, signal) in update.signals.into_iter().chain(children) {
+        let call_args =
+            update.call_args.into_iter().map(|(id, delta)| (id, Signal::CallArgs(delta)));
+        for (id, signal) in update.signals.into_iter().chain(call_args).chain(children) {
             if let Some(channel) = self.channels.get_mut(&id) {
                 channel.send_signal(signal);
             }

@@ -275,6 +275,7 @@ pub(super) fn pack(
             _ if anew => {}
             Outgoing::Signal(id, signal) => match limit(signal, &mut bytes) {
                 Signal::Child(calls) => update.children.push((id, calls)),
+                Signal::CallArgs(delta) => update.call_args.push((id, delta)),
                 signal => update.signals.push((id, signal)),
             },
             Outgoing::Anew => {}
@@ -316,6 +317,7 @@ fn limit(signal: Signal, bytes: &mut usize) -> Signal {
         | Signal::Text(_)
         | Signal::Thinking(_)
         | Signal::Progress { .. }
+        | Signal::CallArgs(_)
         | Signal::Revived
         | Signal::Deleted => return signal,
     };

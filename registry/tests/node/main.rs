@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, unreachable_pub)]
 
 mod audit;
+mod batches_of_answers;
 mod budgets;
 mod child_clients;
 mod child_deaths;

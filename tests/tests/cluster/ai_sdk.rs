@@ -23,7 +23,8 @@ pub(crate) async fn open(version: &str, client: &Client, options: Options<'_>) -
 
 #[tokio::test]
 async fn every_golden_chunk_fits_the_clients_own_schema() {
-    let golden = concat!(env!("CARGO_MANIFEST_DIR"), "/../nodes/src/protocols/ui/encoder/golden");
+    let golden =
+        concat!(env!("CARGO_MANIFEST_DIR"), "/../nodes/src/protocols/ai_sdk/encoder/golden");
     let files: Vec<_> = std::fs::read_dir(golden).unwrap().map(|it| it.unwrap().path()).collect();
     for version in VERSIONS {
         let is_newer = |file: &PathBuf| file.to_string_lossy().ends_with(".v7.jsonl");

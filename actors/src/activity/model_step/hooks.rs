@@ -146,6 +146,10 @@ impl ModelStep<'_> {
         }
     }
 
+    pub(super) fn has_hooks(&self, on: HookPoint) -> bool {
+        self.definition.hooks.iter().any(|hook| hook.on == on)
+    }
+
     fn hooks(&self, on: HookPoint) -> Vec<&HookSpec> {
         self.definition.hooks.iter().filter(|hook| hook.on == on).collect()
     }

@@ -14,7 +14,7 @@ use super::tool;
 use crate::model::http;
 use crate::model::http::{Frame, MAX_REPLY_BYTES, MAX_REPLY_CALLS, error};
 use crate::model::{
-    ModelError, ModelRequest, ModelToolCall, Provider, ReplyChunk, ReplyEnd, ToolSpec,
+    CallPiece, ModelError, ModelRequest, ModelToolCall, Provider, ReplyChunk, ReplyEnd, ToolSpec,
 };
 
 /// The decoder for one reply.
@@ -25,6 +25,7 @@ pub(super) struct AnthropicDecoder {
     open_runs: HashMap<String, ProviderRun>,
     blocks: Vec<StreamedBlock>,
     call_count: usize,
+    call_pieces: Vec<CallPiece>,
     usage: AnthropicUsage,
     stop: Option<String>,
     /// The provider's explanation for a refusal.
@@ -58,6 +59,7 @@ impl AnthropicDecoder {
             open_runs: verbatim.filter(|item| is_provider_run(item)).filter_map(run).collect(),
             blocks: Vec::new(),
             call_count: 0,
+            call_pieces: Vec::new(),
             usage: AnthropicUsage::default(),
             stop: None,
             refusal: String::new(),
@@ -95,6 +97,10 @@ impl http::ReplyDecoder for AnthropicDecoder {
             _ => {}
         }
         Ok(Vec::new())
+    }
+
+    fn take_call_pieces(&mut self) -> Vec<CallPiece> {
+        std::mem::take(&mut self.call_pieces)
     }
 
     fn is_message_complete(&self) -> bool {
@@ -146,10 +152,18 @@ impl AnthropicDecoder {
         block: Value,
     ) -> Result<Vec<ReplyChunk>, ModelError> {
         let Value::Object(block) = block else { return Err(error::unreadable()) };
-        let (block, chunk) = StreamedBlock::new(index, block);
+        let (mut block, chunk) = StreamedBlock::new(index, block);
         self.call_count += usize::from(block.is_call());
         if self.call_count > MAX_REPLY_CALLS {
             return Err(error::too_many_calls(MAX_REPLY_CALLS));
+        }
+        if block.item["type"] == "tool_use" {
+            let index = self.blocks.iter().filter(|block| block.yields_call()).count();
+            block.call_index = Some(index);
+            let name = block.item["name"].as_str().map(str::to_owned);
+            let input = block.item["input"].as_object().filter(|input| !input.is_empty());
+            let args_text = input.map_or_else(String::new, |_| block.item["input"].to_string());
+            self.call_pieces.push(CallPiece { index, name, args_text });
         }
         self.blocks.push(block);
         Ok(self.note_text(chunk))
@@ -164,6 +178,12 @@ impl AnthropicDecoder {
         let Some(block) = at.and_then(|at| self.blocks.get_mut(at)) else {
             return Err(error::unreadable());
         };
+        if let (Some(index), Some(text)) = (block.call_index, delta["partial_json"].as_str())
+            && !text.is_empty()
+        {
+            let args_text = text.to_owned();
+            self.call_pieces.push(CallPiece { index, name: None, args_text });
+        }
         let (bytes, chunk) = block.apply_delta(delta);
         self.count_bytes(bytes)?;
         Ok(self.note_text(chunk))

@@ -14,6 +14,7 @@ pub(super) static CASES: &[Case] = &cases![
     "text, in its pieces" => replies::text_comes_in_its_pieces,
     "thinking, apart from text" => replies::thinking_is_apart,
     "parallel calls, whole and in order" => replies::parallel_calls_are_whole,
+    "arguments while they are written" => replies::arguments_come_in_pieces,
     "a call without arguments is `{}`" => replies::no_arguments_are_an_empty_object,
     "arguments that are not JSON are kept" => replies::broken_arguments_are_kept,
     "a number of more than 64 bits is not rounded" => replies::large_numbers_are_kept,

@@ -2,15 +2,15 @@
 
 use abide_conversation::message::StopReason;
 use abide_conversation::usage::Usage;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::render;
 use super::render::{
     call, pieces, reply_chunks, reply_to, split_end, text, without_unsupported_ids,
 };
-use super::{Dialect, MessageEnd, Rendered, Utterance};
+use super::{Dialect, MessageEnd, Rendered, Unsupported, Utterance};
 use crate::model::test_server::{TestServer, all_ok, collect_reply};
-use crate::model::{ModelRequest, ReplyChunk};
+use crate::model::{CallPiece, CallPieceSink, ModelRequest, ReplyChunk};
 
 pub(super) async fn text_comes_in_its_pieces(dialect: &dyn Dialect) -> Rendered<()> {
     let reply = reply_chunks(
@@ -53,6 +53,36 @@ pub(super) async fn parallel_calls_are_whole(dialect: &dyn Dialect) -> Rendered<
     let (chunks, done) = split_end(reply_chunks(dialect, &TWO_CALLS, StopReason::ToolCalls).await?);
     assert_eq!(without_unsupported_ids(dialect, chunks), two_calls(dialect));
     assert_eq!(done.stop, Some(StopReason::ToolCalls));
+    Ok(())
+}
+
+pub(super) async fn arguments_come_in_pieces(dialect: &dyn Dialect) -> Rendered<()> {
+    let (server, sink, pieces) = {
+        let server =
+            TestServer::start([render::message(dialect, &TWO_CALLS, StopReason::ToolCalls)?]);
+        let (sender, pieces) = std::sync::mpsc::channel();
+        let sink = CallPieceSink::new(move |piece| sender.send(piece).unwrap());
+        (server.await, sink, pieces)
+    };
+    let request = render::request_to(dialect, &server.url);
+    let tools = render::tools(dialect);
+    let request = ModelRequest { tools, call_pieces: sink, ..request };
+    let chunks = all_ok(collect_reply(&render::http_model(), request).await);
+    let pieces: Vec<CallPiece> = pieces.try_iter().collect();
+    if pieces.is_empty() {
+        return Err(Unsupported("calls come whole"));
+    }
+    let calls = chunks.iter().filter_map(|chunk| match chunk {
+        ReplyChunk::Call(call) => Some(call),
+        ReplyChunk::Text(_) | ReplyChunk::Thinking(_) | ReplyChunk::Done(_) => None,
+    });
+    for (index, call) in calls.enumerate() {
+        let own: Vec<&CallPiece> = pieces.iter().filter(|piece| piece.index == index).collect();
+        assert_eq!(own[0].name.as_ref(), Some(&call.name));
+        assert!(own.len() > 2 && own[1..].iter().all(|piece| piece.name.is_none()), "{own:?}");
+        let args: String = own.iter().map(|piece| piece.args_text.as_str()).collect();
+        assert_eq!(&serde_json::from_str::<Value>(&args).unwrap(), call.args.as_ref().unwrap());
+    }
     Ok(())
 }
 

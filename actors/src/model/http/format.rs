@@ -4,7 +4,7 @@ use reqwest::Url;
 use reqwest::header::{HeaderName, HeaderValue};
 use serde_json::Value;
 
-use crate::model::{ModelError, ModelRequest, ReplyChunk};
+use crate::model::{CallPiece, ModelError, ModelRequest, ReplyChunk};
 
 /// The wire format of one provider.
 pub(crate) trait ProviderFormat: Send + Sync + 'static {
@@ -72,6 +72,11 @@ pub(crate) struct Frame {
 pub(crate) trait ReplyDecoder: Send {
     /// Decodes a frame and returns the chunks that it adds, in order.
     fn push(&mut self, frame: Frame) -> Result<Vec<ReplyChunk>, ModelError>;
+
+    /// Takes the pieces of calls that the frames since the last time added.
+    fn take_call_pieces(&mut self) -> Vec<CallPiece> {
+        Vec::new()
+    }
 
     /// Whether the provider has ended its message; usage may still follow.
     fn is_message_complete(&self) -> bool;

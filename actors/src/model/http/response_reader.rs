@@ -8,7 +8,7 @@ use tokio::time::{Instant, Sleep, sleep, timeout};
 
 use super::format::{Frame, Framing, ReplyDecoder};
 use super::{HttpTimeouts, error, ndjson, sse};
-use crate::model::{ModelError, ReplyChunk};
+use crate::model::{CallPieceSink, ModelError, ReplyChunk};
 
 pub(super) struct ResponseReader {
     response: Response,
@@ -21,6 +21,7 @@ pub(super) struct ResponseReader {
     /// `None` once its last chunks are among those in `ready`.
     decoder: Option<Box<dyn ReplyDecoder>>,
     ready: VecDeque<Result<ReplyChunk, ModelError>>,
+    call_pieces: CallPieceSink,
 }
 
 /// Divides bytes, which may be split anywhere, into frames.
@@ -38,7 +39,7 @@ impl ResponseReader {
         response: Response,
         limits: HttpTimeouts,
         framing: Framing,
-        reply: Box<dyn ReplyDecoder>,
+        (reply, call_pieces): (Box<dyn ReplyDecoder>, CallPieceSink),
     ) -> Self {
         let decoder = match framing {
             Framing::Sse => FrameDecoder::Sse(Default::default()),
@@ -55,6 +56,7 @@ impl ResponseReader {
             frames: decoder,
             decoder: reply,
             ready,
+            call_pieces,
         }
     }
 
@@ -101,6 +103,7 @@ impl ResponseReader {
         };
         for frame in frames.map_err(|FrameTooLargeError| error::too_large())? {
             let chunks = decoder.push(frame)?;
+            decoder.take_call_pieces().into_iter().for_each(|piece| self.call_pieces.send(piece));
             if !chunks.is_empty() {
                 self.progress_deadline.as_mut().reset(Instant::now() + self.timeouts.progress);
             }

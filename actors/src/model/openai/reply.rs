@@ -7,12 +7,13 @@ use serde_json::Value;
 
 use crate::model::http;
 use crate::model::http::{Frame, MAX_REPLY_BYTES, MAX_REPLY_CALLS, error};
-use crate::model::{ModelError, ModelToolCall, ReplyChunk, ReplyEnd};
+use crate::model::{CallPiece, ModelError, ModelToolCall, ReplyChunk, ReplyEnd};
 
 /// The decoder for one reply.
 #[derive(Debug, Default)]
 pub(super) struct ChatDecoder {
     calls: Vec<PartialCall>,
+    call_pieces: Vec<CallPiece>,
     usage: Option<Usage>,
     finish_reason: Option<String>,
     has_refusal: bool,
@@ -53,6 +54,10 @@ impl http::ReplyDecoder for ChatDecoder {
             self.finish_reason = choice.finish_reason.or(self.finish_reason.take());
         }
         Ok(chunks)
+    }
+
+    fn take_call_pieces(&mut self) -> Vec<CallPiece> {
+        std::mem::take(&mut self.call_pieces)
     }
 
     fn is_message_complete(&self) -> bool {
@@ -145,10 +150,20 @@ impl ChatDecoder {
         if call.id.is_empty() {
             call.id = id;
         }
-        if call.name.is_empty() {
+        let was_named = !call.name.is_empty();
+        if !was_named {
             call.name = name;
         }
         call.args.push_str(&args);
+        let named = !call.name.is_empty();
+        // Arguments that came before the name are told with it.
+        let piece = match (was_named, named) {
+            (true, _) if !args.is_empty() => Some((None, args)),
+            (false, true) => Some((Some(call.name.clone()), call.args.clone())),
+            (true, _) | (false, false) => None,
+        };
+        let piece = piece.map(|(name, args_text)| CallPiece { index: at, name, args_text });
+        self.call_pieces.extend(piece);
         Ok(())
     }
 }

@@ -1,5 +1,7 @@
 //! Decodes a reply of the Responses API from the typed events of its stream.
 
+use std::collections::BTreeMap;
+
 use abide_conversation::message::{ProviderMessage, StopReason};
 use abide_conversation::usage::Usage;
 use serde::Deserialize;
@@ -9,7 +11,7 @@ use super::tool::HostedTool;
 use super::{PROVIDER, item};
 use crate::model::http;
 use crate::model::http::{Frame, MAX_REPLY_BYTES, MAX_REPLY_CALLS, error};
-use crate::model::{ModelError, ModelRequest, ModelToolCall, ReplyChunk, ReplyEnd};
+use crate::model::{CallPiece, ModelError, ModelRequest, ModelToolCall, ReplyChunk, ReplyEnd};
 
 /// The largest number of items in one message: reasoning, text and output may accompany each call.
 const MAX_ITEMS: usize = 4 * MAX_REPLY_CALLS;
@@ -21,6 +23,9 @@ pub(super) struct ResponsesDecoder {
     hosted: Vec<HostedTool>,
     /// Complete items, each with its index.
     items: Vec<(u64, Value)>,
+    /// Our calls that have begun: by the index of their item, their position among the calls.
+    begun_calls: BTreeMap<u64, usize>,
+    call_pieces: Vec<CallPiece>,
     end: Option<ResponseEnd>,
     usage: Option<Usage>,
     has_text: bool,
@@ -46,6 +51,8 @@ impl ResponsesDecoder {
             model: request.settings.name.clone(),
             hosted: request.tools.iter().filter_map(HostedTool::of).collect(),
             items: Vec::new(),
+            begun_calls: BTreeMap::new(),
+            call_pieces: Vec::new(),
             end: None,
             usage: None,
             has_text: false,
@@ -76,9 +83,8 @@ impl http::ReplyDecoder for ResponsesDecoder {
             "response.reasoning_summary_part.added" => summary_separator(&frame.data),
             // The complete item repeats the arguments; counting them here detects early that they
             // never end.
-            "response.function_call_arguments.delta" => {
-                self.read_delta(&frame.data).map(|_| Vec::new())
-            }
+            "response.function_call_arguments.delta" => self.args_delta(&frame.data),
+            "response.output_item.added" => self.begin_item(&frame.data),
             "response.output_item.done" => self.push_item(&frame.data),
             "response.completed" | "response.incomplete" => self.end_response(&frame.data),
             "response.failed" => {
@@ -92,6 +98,10 @@ impl http::ReplyDecoder for ResponsesDecoder {
             }
             _ => Ok(Vec::new()),
         }
+    }
+
+    fn take_call_pieces(&mut self) -> Vec<CallPiece> {
+        std::mem::take(&mut self.call_pieces)
     }
 
     fn is_message_complete(&self) -> bool {
@@ -138,6 +148,42 @@ impl ResponsesDecoder {
         let text = self.read_delta(data)?;
         self.has_text |= text.is_some();
         Ok(text.map(ReplyChunk::Text).into_iter().collect())
+    }
+
+    /// Notes the beginning of an item, if that is one of our calls.
+    fn begin_item(&mut self, data: &str) -> Result<Vec<ReplyChunk>, ModelError> {
+        let ItemEvent { item, output_index } = read(data)?;
+        let (Some(item), Some(at)) = (item, output_index) else { return Ok(Vec::new()) };
+        let name = item["name"].as_str().filter(|_| item["type"] == "function_call");
+        if let Some(name) = name
+            && self.begun_calls.len() < MAX_REPLY_CALLS
+            && !self.begun_calls.contains_key(&at)
+        {
+            let index = self.calls_before(at);
+            self.begun_calls.insert(at, index);
+            let (name, args_text) = (Some(name.to_owned()), String::new());
+            self.call_pieces.push(CallPiece { index, name, args_text });
+        }
+        Ok(Vec::new())
+    }
+
+    /// How many calls the items before this one are: our own, and runs of the provider's tools.
+    fn calls_before(&self, at: u64) -> usize {
+        let own = self.begun_calls.range(..at).count();
+        let is_earlier = |index: &u64| *index < at && !self.begun_calls.contains_key(index);
+        let others = self.items.iter().filter(|(index, _)| is_earlier(index));
+        let others: Vec<Value> = others.map(|(_, item)| item.clone()).collect();
+        let is_call = |item: &&Value| item::call(item, &others, &self.hosted, false).is_some();
+        own + others.iter().filter(is_call).count()
+    }
+
+    fn args_delta(&mut self, data: &str) -> Result<Vec<ReplyChunk>, ModelError> {
+        let at = read::<DeltaEvent>(data)?.output_index;
+        let index = at.and_then(|at| self.begun_calls.get(&at).copied());
+        if let (Some(args_text), Some(index)) = (self.read_delta(data)?, index) {
+            self.call_pieces.push(CallPiece { index, name: None, args_text });
+        }
+        Ok(Vec::new())
     }
 
     fn read_delta(&mut self, data: &str) -> Result<Option<String>, ModelError> {
@@ -205,6 +251,7 @@ struct EventType {
 #[derive(Deserialize)]
 struct DeltaEvent {
     delta: Option<String>,
+    output_index: Option<u64>,
     summary_index: Option<u64>,
 }
 

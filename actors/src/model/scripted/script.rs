@@ -45,6 +45,8 @@ pub(super) struct ScriptEntry {
     pub(super) error: Option<ModelError>,
     pub(super) delay: Duration,
     pub(super) usage: Option<Usage>,
+    /// Whether the arguments of the calls are streamed in pieces, too.
+    pub(super) stream_args: bool,
 }
 
 #[derive(Debug)]
@@ -115,7 +117,7 @@ impl Script {
     }
 
     fn entry(&mut self, source: &Value, at: &str) -> Result<ScriptEntry, String> {
-        let known = ["text", "thinking", "calls", "error", "delay", "usage"];
+        let known = ["text", "thinking", "calls", "error", "delay", "usage", "stream_args"];
         let fields = object(source, at, &known)?;
         let mut template = |key: &str| {
             let Some(text) = text(fields, key, at)? else { return Ok(None) };
@@ -137,6 +139,11 @@ impl Script {
             error: error(fields, at)?,
             delay: delay(fields, at)?,
             usage: usage(fields, at)?,
+            stream_args: match fields.get("stream_args") {
+                Some(Value::Bool(stream_args)) => *stream_args,
+                Some(Value::Null) | None => false,
+                Some(_) => return Err(format!("{at}.stream_args: must be true or false")),
+            },
         })
     }
 

@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 
 use crate::http::messages::{BusyPolicy, MAX_MESSAGE_ID_CHARS};
 use crate::problem::Problem;
+use crate::protocols::ai_sdk::page::{Page, PagePart};
 use crate::protocols::feed::suspension_id;
-use crate::protocols::ui::page::{Page, PagePart};
 
 /// The body of a request. Clients send more, and whatever their applications add.
 #[derive(Debug, Deserialize)]

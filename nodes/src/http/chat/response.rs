@@ -11,8 +11,8 @@ use serde_json::Value;
 use tokio::time::{Instant, timeout_at};
 
 use crate::http::turn_stream::{Next, TurnStream};
+use crate::protocols::ai_sdk::encoder::Encoder;
 use crate::protocols::feed::Item;
-use crate::protocols::ui::encoder::Encoder;
 
 /// How long a response goes on while the turn rests on calls that the caller may not answer.
 const MAX_REST: Duration = Duration::from_secs(300);

@@ -122,7 +122,7 @@ pub(in crate::http) struct PrincipalHeader {
 #[expect(dead_code, reason = "only its schema is used")]
 pub(in crate::http) struct LastEventId {
     /// The `id` of the last frame that the client read; every journalled frame after it is replayed.
-    /// Wins over `after`.
-    #[param(rename = "Last-Event-ID")]
-    last: Option<u64>,
+    /// Wins over `after`. With `cursor=chars` it may be a place inside a message.
+    #[param(rename = "Last-Event-ID", pattern = r"^[0-9]+(\.[0-9]+(\.[0-9]+\.[A-Za-z0-9_-]+)?)?$")]
+    last: Option<String>,
 }

@@ -62,10 +62,13 @@ pub(super) fn journal(document: &mut Value) {
 /// Describes a stream's frames: one component per event name.
 pub(super) fn frames(document: &mut Value) {
     let union = "One frame of an event stream: `event` is its event line, `data` its data line as \
-                 JSON, `id` its id line, which only the last frame of a journalled event has. More \
+                 JSON, `id` its id line, which only the last frame of a journalled event has, and \
+                 deltas with `cursor=chars`. More \
                  frames may be added: ignore unknown ones.";
-    let id =
-        json!({"type": "string", "pattern": "^[0-9]+$", "description": "The seq of the event."});
+    let id = json!({"type": "string",
+        "pattern": r"^[0-9]+(\.[0-9]+\.[0-9]+\.[A-Za-z0-9_-]+)?$",
+        "description": "The seq of the event; with `cursor=chars`, inside a message, \
+            `SEQ.CHARS.THINKING.MESSAGE`."});
     let name = |kind: &str| format!("{}Frame", pascal(kind));
     let members = members(json!(Payload::schema()), "event", &[("id", id, false)], name);
     describe(document, "StreamFrame", union, "event", members);

@@ -14,6 +14,8 @@ pub(super) struct StreamedBlock {
     pub(super) item: Value,
     /// A call's arguments, if they are streamed as text.
     args: Option<String>,
+    /// The position of one of our calls among those of the reply.
+    pub(super) call_index: Option<usize>,
 }
 
 impl StreamedBlock {
@@ -25,7 +27,7 @@ impl StreamedBlock {
             Some("thinking") => text_field(&item, "thinking").map(ReplyChunk::Thinking),
             _ => None,
         };
-        (Self { index, item, args: None }, chunk)
+        (Self { index, item, args: None, call_index: None }, chunk)
     }
 
     /// Applies a delta, and returns its size in bytes and its chunk.
@@ -62,6 +64,14 @@ impl StreamedBlock {
             }
         }
         bytes
+    }
+
+    /// Whether the block is one of our calls, or a run of the provider's that has its result.
+    pub(super) fn yields_call(&self) -> bool {
+        match result_run_id(&self.item) {
+            Some(_) => !self.is_call(),
+            None => self.item["type"] == "tool_use",
+        }
     }
 
     pub(super) fn is_call(&self) -> bool {

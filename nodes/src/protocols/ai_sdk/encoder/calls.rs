@@ -12,8 +12,8 @@ use abide_conversation::message::{CallRef, ErrorType, Outcome};
 use serde_json::{Value, json};
 
 use super::Version;
+use crate::protocols::ai_sdk::page::{Page, PagePart};
 use crate::protocols::feed::{CallStart, ResolvedCall, SuspendedCall};
-use crate::protocols::ui::page::{Page, PagePart};
 
 /// The calls of the latest step.
 #[derive(Debug)]

@@ -89,7 +89,7 @@ impl Case {
             Version::V6 => format!("{name}.jsonl"),
             Version::V7 => format!("{name}.v7.jsonl"),
         };
-        let golden = concat!(env!("CARGO_MANIFEST_DIR"), "/src/protocols/ui/encoder/golden");
+        let golden = concat!(env!("CARGO_MANIFEST_DIR"), "/src/protocols/ai_sdk/encoder/golden");
         let file = PathBuf::from(golden).join(&name);
         let found: String = self.chunks.iter().map(|chunk| format!("{chunk}\n")).collect();
         if std::env::var_os("ABIDE_WRITE_GOLDEN").is_some() {
