@@ -243,6 +243,15 @@ pub struct Answerer {
 }
 
 impl Answerer {
+    /// The answerer in conversations of which it was judged that the caller's token is for them, and
+    /// not for one that was deleted.
+    pub fn within_token(mut self) -> Self {
+        if let Access::Caller(caller) = &mut self.access {
+            caller.born = None;
+        }
+        self
+    }
+
     /// Whether this open suspension of a conversation with these participants could be answered now.
     pub fn may_answer(&self, participants: &Participants, pending: &PendingCall) -> bool {
         let place = (&pending.call_id, pending.suspension, pending.kind);

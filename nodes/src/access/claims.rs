@@ -61,7 +61,7 @@ pub(super) fn identify(
     Ok(Credential {
         identity,
         grant: None,
-        mfa_at: mfa_at(claims),
+        mfa_at: mfa_at(claims, now),
         expires_at: Some(expires_at),
         valid_until: Some(add(expires_at, LEEWAY)),
     })
@@ -94,10 +94,11 @@ fn roles(rules: &IssuerRules, claims: &Value) -> BTreeSet<Role> {
     words.filter_map(|word| rules.roles.get(word)).flatten().copied().collect()
 }
 
-/// When the person used a second factor: their login, if it had one.
-fn mfa_at(claims: &Value) -> Option<Timestamp> {
+/// When the person used a second factor: their login, if it had one. A login in the future proves
+/// nothing.
+fn mfa_at(claims: &Value, now: Timestamp) -> Option<Timestamp> {
     let has_factor = strings(&claims["amr"]).any(|method| SECOND_FACTORS.contains(&method));
-    time(&claims["auth_time"]).filter(|_| has_factor)
+    time(&claims["auth_time"]).filter(|at| has_factor && *at <= add(now, LEEWAY))
 }
 
 /// Whether a `sub` can be a principal: `system` is the program itself.

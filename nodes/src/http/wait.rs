@@ -121,7 +121,7 @@ pub(super) async fn after<P: ConversationPermission>(
         Err(_) => return Ok(None),
     };
     let Some(come_to) = come_to else { return Ok(None) };
-    let caller = allowed.answerer(api.clock.now());
+    let caller = allowed.answerer(api.clock.now()).within_token();
     let entry = |entry| PendingEntry::new(entry, &caller);
     let TurnProgress { turn_id, message, ended, usage, .. } = wait.progress;
     Ok(Some(TurnReport {
@@ -251,6 +251,7 @@ impl Wait<'_> {
             | Signal::Text(_)
             | Signal::Thinking(_)
             | Signal::Progress { .. }
+            | Signal::CallArgs(_)
             | Signal::Child(_) => {}
         }
         Ok(())

@@ -10,9 +10,10 @@ use crate::stream::Stream;
 
 async fn guarded() -> GuardedApi {
     let keys: Vec<Value> =
-        [("admin", "tenant-admin"), ("backend", "backend"), ("ada", "user"), ("bob", "user")]
+        ["tenant-admin admin", "backend backend", "user ada", "user bob", "author author"]
             .iter()
-            .map(|(id, role)| key_line(id, &[role]))
+            .filter_map(|line| line.split_once(' '))
+            .map(|(role, id)| key_line(id, &[role]))
             .collect();
     let document = json!({"keys": keys, "tokens": {"keys": ["file:token.pem"]}});
     GuardedApi::start(&document).await
@@ -145,6 +146,26 @@ async fn a_token_permits_its_scopes_in_its_conversation() {
     let journal = guarded.get("ada", "/v1/conversations/c/journal").await.body;
     assert_eq!(journal["events"][1]["data"]["identity"]["sub"], "u_17");
     assert_eq!(journal["events"][1]["data"]["identity"]["auth"], "token");
+}
+
+#[tokio::test]
+async fn who_waits_with_a_token_learns_what_it_may_answer() {
+    let guarded = guarded().await;
+    let ask = json!({"name": "ask", "description": "Asks.", "executor": "human"});
+    let model = json!({"provider": "scripted",
+        "script": [{"calls": [{"id": "a", "name": "ask", "args": {}}]}, {"text": "Done."}]});
+    let agent = json!({"model": model, "tools": [ask]});
+    assert_eq!(guarded.send("author", "PUT", "/v1/agents/asker", agent).await.status, 201);
+    let body = json!({"id": "c", "agent": "asker"});
+    assert_eq!(guarded.send("ada", "POST", "/v1/conversations", body).await.status, 201);
+    let body = json!({"subject": "u_17", "conversation": "c",
+        "scope": ["read", "send", "answer:human"]});
+    let token = minted(&guarded, "backend", body).await;
+    let send = "/v1/conversations/c/messages?wait=30s";
+    let waited = with(&guarded, &token, "POST", send, json!({"text": "go"})).await;
+    assert_eq!(waited.body["outcome"], "awaiting_input", "{waited:?}");
+    let pending = &waited.body["pending"][0];
+    assert_eq!((&pending["call_id"], &pending["may_answer"]), (&json!("a"), &json!(true)));
 }
 
 #[tokio::test]

@@ -92,4 +92,7 @@ fn a_login_with_a_second_factor_is_known() {
     assert_eq!(mfa_at(json!(["mfa"]), json!(f64::from(1_799_999_970_u32) + 0.5)), at);
     assert_eq!(mfa_at(json!(["pwd"]), json!(NOW - 30)), None);
     assert_eq!(mfa_at(json!(["mfa"]), json!(null)), None);
+    let ahead = Timestamp::from_second(NOW + 60).ok();
+    assert_eq!(mfa_at(json!(["mfa"]), json!(NOW + 60)), ahead, "a clock that is ahead");
+    assert_eq!(mfa_at(json!(["mfa"]), json!(NOW + 61)), None, "a login that is still to come");
 }
