@@ -1,7 +1,9 @@
 //! The operators' audit under several nodes, lost replies, and a server that refuses it.
 
 use std::collections::BTreeSet;
+use std::future::{Future as _, poll_fn};
 use std::sync::Arc;
+use std::task::Poll;
 
 use abide_actors::blobs::{Blob, Blobs};
 use abide_conversation::{AgentName, Revision};
@@ -146,4 +148,45 @@ async fn a_blob_whose_deletion_was_recorded_by_a_node_that_died_is_deleted_by_an
     assert!(repeated.answer && repeated.entry.is_some());
     assert_eq!(other.blob_info(&id).await, Ok(None));
     assert_eq!(targets(&*other, None).await, ["blob", "blob"]);
+}
+
+/// The number of keys, each of which has its entry in the tenant's chain, and no entry is without one.
+async fn count_recorded_keys(store: &Redis) -> usize {
+    let keys = store.tenants_keys(&own()).await.unwrap();
+    let keys: BTreeSet<String> = keys.into_iter().map(|key| key.id).collect();
+    assert_eq!(keys, BTreeSet::from_iter(targets(store, Some(&own())).await));
+    keys.len()
+}
+
+#[tokio::test]
+async fn a_node_that_dies_at_any_moment_leaves_an_entry_and_its_effect_or_neither() {
+    let server = Server::start(&["--appendfsync", "no"]).await;
+    let observer = open(&server).await;
+    let mut completed = 0;
+    for steps in 0..24 {
+        let store = open(&server).await;
+        let id = steps.to_string();
+        let change = Effect::ChangeKey(KeyChange::Add(key(&id, "k")));
+        let recorded = operation(Some("default"), &id);
+        let mut dying = Box::pin(store.operate(&recorded, change));
+        let mut polls = 0;
+        // Each poll but the first follows something that the server has answered.
+        let is_complete = poll_fn(|context| {
+            polls += 1;
+            match dying.as_mut().poll(context) {
+                Poll::Ready(_) => Poll::Ready(true),
+                Poll::Pending if polls > steps => Poll::Ready(false),
+                Poll::Pending => Poll::Pending,
+            }
+        })
+        .await;
+        completed += usize::from(is_complete);
+        drop(dying);
+        // What the node had sent is carried out before what it sends now.
+        store.operate(&operation(None, "end"), Effect::Follows).await.unwrap();
+        count_recorded_keys(&observer).await;
+    }
+    let keys = count_recorded_keys(&observer).await;
+    assert!(keys >= completed, "{keys} of {completed} operations that ended have their effect");
+    assert!((1..24).contains(&keys), "{keys}: nodes died too early, or too late");
 }
