@@ -3,7 +3,7 @@
 
 use abide_conversation::approval::{Parties, VoteRefusal, Voter};
 use abide_conversation::event::SuspensionKind;
-use abide_conversation::identity::{Identity, Participants, Role};
+use abide_conversation::identity::{AuthMethod, Identity, Participants, Role};
 use abide_conversation::state::PendingCall;
 use abide_conversation::{AgentName, CallId, Scoped, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -139,7 +139,9 @@ impl Access {
     /// Whether the caller may make decisions that hold for all conversations of an agent.
     pub fn check_agent_decision(&self) -> Result<(), AccessError> {
         let Self::Caller(caller) = self else { return Ok(()) };
-        if caller.identity.acting().roles.contains(&Role::TenantAdmin) {
+        // A token permits its scopes alone, whatever roles its subject has.
+        let has_roles = caller.identity.auth != AuthMethod::Token;
+        if has_roles && caller.identity.acting().roles.contains(&Role::TenantAdmin) {
             Ok(())
         } else {
             Err(AccessError::Needs("manage_decisions".to_owned()))

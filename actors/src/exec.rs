@@ -15,6 +15,7 @@ mod allowed_ports;
 mod confine;
 mod descendants;
 mod handover;
+mod hidden_paths;
 mod launcher_process;
 mod limits;
 pub(crate) mod output;
@@ -28,6 +29,7 @@ mod watch;
 
 pub use allowed_ports::ProtectedPorts;
 pub use confine::confine;
+pub use hidden_paths::HiddenPaths;
 pub use launcher_process::launch;
 pub use limits::Limits;
 pub use sandbox::{Sandbox, SandboxStatus};
@@ -37,7 +39,7 @@ pub use spawn_launcher::{CONFINE_SUBCOMMAND, LAUNCH_SUBCOMMAND, Launcher, reques
 use std::collections::BTreeMap;
 use std::env;
 use std::io;
-use std::path::{PathBuf, absolute};
+use std::path::PathBuf;
 use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
@@ -126,7 +128,7 @@ pub struct Shell {
     sandbox: SandboxStatus,
     permits: Arc<Semaphore>,
     protected: ProtectedPorts,
-    hidden_directories: Vec<PathBuf>,
+    hidden: HiddenPaths,
 }
 
 impl Shell {
@@ -148,7 +150,7 @@ impl Shell {
             sandbox,
             permits,
             protected: ProtectedPorts::default(),
-            hidden_directories: Vec::new(),
+            hidden: HiddenPaths::default(),
         }
     }
 
@@ -158,12 +160,10 @@ impl Shell {
         Self { protected, ..self }
     }
 
-    /// Keeps programs in the sandbox from reading what is in these directories, except for a program's
-    /// own directory.
-    pub fn with_hidden_directories(self, hidden: &[PathBuf]) -> io::Result<Self> {
-        // A program has a working directory of its own.
-        let hidden_directories = hidden.iter().map(absolute).collect::<io::Result<_>>()?;
-        Ok(Self { hidden_directories, ..self })
+    /// Keeps programs in the sandbox from reading what is there, except for a program's own directory.
+    #[must_use]
+    pub fn with_hidden_paths(self, hidden: HiddenPaths) -> Self {
+        Self { hidden, ..self }
     }
 
     /// The status of the sandbox that commands run in.
@@ -221,7 +221,7 @@ impl Shell {
             program,
             environment,
             ports: AllowedPorts::new(network, &self.protected),
-            hidden_directories: self.hidden_directories.clone(),
+            hidden_paths: self.hidden.get(),
             sandboxed: matches!(self.sandbox, SandboxStatus::On { .. }),
             timeout_ms: timeout.map(millis),
             limits,

@@ -11,7 +11,7 @@ use abide_conversation::parent::{MAX_CHILD_DEPTH, Parent};
 use abide_conversation::permission::{Ceiling, PermissionPhase};
 use abide_conversation::state::OwedReport;
 use abide_conversation::usage::{Budget, Usage};
-use abide_conversation::{Action, ConversationId, TurnId};
+use abide_conversation::{Action, ConversationId, Principal, TurnId};
 use serde_json::{Map, Value, json};
 use tokio::time::timeout;
 
@@ -79,6 +79,9 @@ pub(super) async fn spawn(ctx: &ActivityContext, sub_agent: SubAgentCall<'_>) ->
         Err(why) => return failed(format!("sub_agent_failed: {why}")),
     };
     let Run { agent, principal, identity, assigns, .. } = sub_agent.run;
+    // An approver permits the work of a child, but it is done for whoever asked for it.
+    let asking = identity.as_ref().map(|identity| Principal::new(identity.acting().sub.clone()));
+    let principal = asking.unwrap_or(principal);
     let spawn = SpawnRequest {
         parent,
         agent: request.agent.unwrap_or(agent),

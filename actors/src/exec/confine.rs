@@ -45,7 +45,7 @@ fn become_program(launcher: &mut UnixStream) -> Result<Infallible, String> {
     if request.sandboxed {
         let open = |path| File::open(path).map_err(describe("its directories"));
         let writable = [open(".".as_ref())?, open(request.temporary.as_path())?];
-        sandbox::enter(&request.ports, &writable, &request.hidden_directories)
+        sandbox::enter(&request.ports, &writable, &request.hidden_paths)
             .map_err(describe("the sandbox"))?;
     }
     request.limits.apply().map_err(describe("its limits"))?;

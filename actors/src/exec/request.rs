@@ -16,7 +16,7 @@ pub(super) struct Request {
     pub(super) environment: BTreeMap<String, String>,
     pub(super) ports: AllowedPorts,
     /// Directories that nothing in the sandbox reads.
-    pub(super) hidden_directories: Vec<PathBuf>,
+    pub(super) hidden_paths: Vec<PathBuf>,
     pub(super) sandboxed: bool,
     /// `None`: it may run for as long as the node wants.
     pub(super) timeout_ms: Option<u64>,

@@ -32,6 +32,11 @@ impl Contents {
         hash.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect()
     }
 
+    /// The files that were read, or could not be.
+    pub(super) fn paths(&self) -> impl Iterator<Item = &Path> {
+        self.0.iter().map(|(path, _)| path.as_path())
+    }
+
     fn read(&mut self, path: &Path) -> io::Result<Vec<u8>> {
         let read = fs::read(path);
         self.0.push((path.to_owned(), read.as_ref().ok().cloned()));

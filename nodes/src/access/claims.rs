@@ -40,15 +40,14 @@ pub(super) fn identify(
     if !tenants.contains_key(&tenant) {
         return Err(CredentialError::Tenant);
     }
-    let groups = rules.claims.groups.value(claims).into_iter().flat_map(strings);
-    let groups = groups.filter(|group| is_name(group)).take(MAX_GROUPS);
+    let groups = groups(rules, claims).ok_or(CredentialError::Claims)?;
     let name = rules.claims.name.value(claims).and_then(text).filter(|name| is_name(name));
     let subject = Subject {
         iss: rules.issuer.clone(),
         sub: sub.to_owned(),
         name: name.map(str::to_owned),
         roles: roles(rules, claims),
-        groups: groups.map(str::to_owned).collect(),
+        groups,
     };
     let identity = Identity {
         tenant: Some(tenant),
@@ -92,6 +91,14 @@ fn is_for(audience: &[String], aud: &Value) -> bool {
 fn roles(rules: &IssuerRules, claims: &Value) -> BTreeSet<Role> {
     let words = rules.claims.roles.value(claims).into_iter().flat_map(strings);
     words.filter_map(|word| rules.roles.get(word)).flatten().copied().collect()
+}
+
+/// The groups; `None` if they are too many, or one is no name. A condition may ask because of a group,
+/// so that none is left out.
+fn groups(rules: &IssuerRules, claims: &Value) -> Option<Vec<String>> {
+    let groups = rules.claims.groups.value(claims).into_iter().flat_map(strings);
+    let groups: Vec<String> = groups.take(MAX_GROUPS + 1).map(str::to_owned).collect();
+    (groups.len() <= MAX_GROUPS && groups.iter().all(|group| is_name(group))).then_some(groups)
 }
 
 /// When the person used a second factor: their login, if it had one. A login in the future proves

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use abide_actors::clock::Clock;
 use abide_actors::credentials::{Credentials, CredentialsError};
+use abide_actors::exec::HiddenPaths;
 use abide_actors::outbound::{OutboundRules, TenantRules};
 use abide_conversation::Timestamp;
 use abide_conversation::identity::{Identity, Participants, Tenant};
@@ -84,8 +85,10 @@ impl AccessControl {
         checked: CheckedAuthFile,
         store: Arc<dyn Store>,
         clock: Arc<dyn Clock>,
+        hidden: HiddenPaths,
     ) -> Result<(Self, AbortOnDropHandle<()>), StartError> {
         let CheckedAuthFile { file, document, contents } = checked;
+        hidden.add(contents.paths());
         let client = reqwest::Client::builder()
             .redirect(reqwest::redirect::Policy::none())
             .connect_timeout(CONNECT_TIMEOUT)
@@ -101,7 +104,8 @@ impl AccessControl {
         };
         let control = Self { guarded: Some(Arc::new(guarded)), agents_over_http: None };
         metrics::gauge!("abide_auth_file_mistakes").set(0.0);
-        let (file, keys) = (control.clone().follow(file, contents), control.clone().follow_keys());
+        let (file, keys) =
+            (control.clone().follow(file, contents, hidden), control.clone().follow_keys());
         let following = async move {
             tokio::join!(file, keys);
         };
@@ -140,7 +144,7 @@ impl AccessControl {
     /// Mints a conversation token for a subject with a name.
     pub(crate) fn mint(
         &self,
-        tenant: Tenant,
+        (tenant, minter): (Tenant, Option<&Identity>),
         (sub, name): (String, Option<String>),
         grant: TokenGrant,
         expires_at: Timestamp,
@@ -148,7 +152,11 @@ impl AccessControl {
         let guard = self.guard().ok_or_else(no_token_keys)?;
         let expires_at = Timestamp::from_second(expires_at.as_second()).unwrap_or(expires_at);
         let jti = guard.new_id("tok");
-        let request = TokenRequest { tenant, sub, name, grant, expires_at, jti };
+        // What is known of somebody else is their issuer's to say.
+        let own = minter.map(Identity::acting).filter(|own| own.sub == sub);
+        let (roles, groups) =
+            own.map(|own| (own.roles.clone(), own.groups.clone())).unwrap_or_default();
+        let request = TokenRequest { tenant, sub, name, roles, groups, grant, expires_at, jti };
         let minted = guard.with_token_keys(|keys| conversation_token::mint(keys, request));
         let token = minted.ok_or_else(no_token_keys)?;
         let token = token.map_err(|reason| Problem::new(Kind::Internal, reason))?;
@@ -195,7 +203,7 @@ impl AccessControl {
         }
     }
 
-    async fn follow(self, file: AuthFile, mut contents: Contents) {
+    async fn follow(self, file: AuthFile, mut contents: Contents, hidden: HiddenPaths) {
         let Some(guarded) = self.guarded else { return };
         let file = Arc::new(file);
         loop {
@@ -209,6 +217,8 @@ impl AccessControl {
                 is_due.then(|| looked.load())
             };
             let Ok(Some(loaded)) = tokio::task::spawn_blocking(look).await else { continue };
+            let (Ok((_, read)) | Err((_, read))) = &loaded;
+            hidden.add(read.paths());
             let found = match loaded {
                 Ok((document, read)) => {
                     contents = read;
@@ -239,7 +249,7 @@ impl AccessControl {
 impl Credentials for AccessControl {
     async fn is_revoked(&self, identity: &Identity) -> Result<bool, CredentialsError> {
         let Some(guard) = self.guard() else { return Ok(false) };
-        guard.is_revoked(identity).await.map_err(unavailable)
+        guard.is_revoked(identity, Duration::ZERO).await.map_err(unavailable)
     }
 
     async fn admits(&self, identity: &Identity) -> Result<bool, CredentialsError> {

@@ -36,6 +36,12 @@ struct Claims {
     #[serde(skip_serializing_if = "Option::is_none")]
     agent: Option<AgentName>,
     scope: BTreeSet<Scope>,
+    /// The roles and groups of a caller who minted the token for themselves. They permit nothing: a
+    /// condition reads them, and a policy.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    roles: BTreeSet<Role>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    groups: Vec<String>,
     /// In seconds since 1970.
     exp: i64,
     jti: String,
@@ -46,6 +52,8 @@ pub(crate) struct TokenRequest {
     pub(crate) tenant: Tenant,
     pub(crate) sub: String,
     pub(crate) name: Option<String>,
+    pub(crate) roles: BTreeSet<Role>,
+    pub(crate) groups: Vec<String>,
     pub(crate) grant: TokenGrant,
     pub(crate) expires_at: Timestamp,
     pub(crate) jti: String,
@@ -53,7 +61,7 @@ pub(crate) struct TokenRequest {
 
 /// Signs a token with the first key.
 pub(crate) fn mint(keys: &TokenKeys, request: TokenRequest) -> Result<String, String> {
-    let TokenRequest { tenant, sub, name, grant, expires_at, jti } = request;
+    let TokenRequest { tenant, sub, name, roles, groups, grant, expires_at, jti } = request;
     let TokenGrant { target, scopes, agent } = grant;
     let mut claims = Claims {
         iss: ABIDE_ISSUER.to_owned(),
@@ -66,6 +74,8 @@ pub(crate) fn mint(keys: &TokenKeys, request: TokenRequest) -> Result<String, St
         born: None,
         agent,
         scope: scopes,
+        roles,
+        groups,
         exp: expires_at.as_second(),
         jti,
     };
@@ -109,6 +119,8 @@ pub(super) fn verify(
         return Err(CredentialError::Expired);
     }
     let Claims { tenant, sub, name, conversation, prefix, calls, born, agent, .. } = claims;
+    // Whoever may approve by a token is an approver to the policies of approvals.
+    let approver = claims.scope.contains(&Scope::Approve).then_some(Role::Approver);
     let target = match (conversation, prefix, calls, born) {
         (Some(id), None, None, born) => TokenTarget::Conversation { id, born },
         (None, Some(prefix), None, None) => TokenTarget::Prefix(prefix),
@@ -119,14 +131,8 @@ pub(super) fn verify(
         iss: ABIDE_ISSUER.to_owned(),
         sub,
         name,
-        // Whoever may approve by a token is an approver to the policies of approvals.
-        roles: claims
-            .scope
-            .contains(&Scope::Approve)
-            .then_some(Role::Approver)
-            .into_iter()
-            .collect(),
-        groups: Vec::new(),
+        roles: claims.roles.into_iter().chain(approver).collect(),
+        groups: claims.groups,
     };
     let identity = Identity {
         tenant: Some(tenant),

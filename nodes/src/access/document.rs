@@ -82,6 +82,14 @@ impl AuthDocument {
         let keys = key::read(sections.get("keys"), &known, &mut reader);
         let issuers = issuer::read(sections.get("issuers"), &known, &mut reader, read_file);
         let tokens = token_keys::read(sections.get("tokens"), &mut reader, read_file);
+        let is_void = |section: &str| match sections.get(section) {
+            None | Some(Value::Null) => true,
+            Some(section) => section.as_array().is_some_and(Vec::is_empty),
+        };
+        if is_void("keys") && is_void("issuers") {
+            // A file that is being written looks like this for a moment.
+            reader.mistake("keys", "must have a key, or issuers an issuer: nobody is known");
+        }
         let document = Self { keys, issuers, tokens, tenants };
         reader.finish().map(|()| document)
     }

@@ -21,7 +21,7 @@ use super::credential_error::CredentialError;
 use super::document::{AuthDocument, IssuerRules, Quotas, TenantSettings, TokenKeys};
 use super::issuer_keys::IssuerKeys;
 use super::session::{Presented, Session};
-use super::stored_keys::StoredKeys;
+use super::stored_keys::{MAX_AGE, StoredKeys};
 use super::{claims, conversation_token, jwt};
 use crate::problem::{Kind, Problem};
 
@@ -185,12 +185,16 @@ impl Guard {
     }
 
     /// Whether the credential by which this identity was proved was revoked since: its key was deleted,
-    /// or its issuer is trusted no longer.
-    pub(super) async fn is_revoked(&self, identity: &Identity) -> Result<bool, CredentialError> {
+    /// or its issuer is trusted no longer. What is known of keys may be so old.
+    pub(super) async fn is_revoked(
+        &self,
+        identity: &Identity,
+        max_age: Duration,
+    ) -> Result<bool, CredentialError> {
         let rules = self.rules();
         let is_key_revoked = match &identity.key_id {
             Some(id) if !rules.document.keys.contains_key(id) => {
-                !self.stored.has(identity.tenant.as_ref(), id).await?
+                !self.stored.has(identity.tenant.as_ref(), id, max_age).await?
             }
             Some(_) | None => false,
         };
@@ -209,7 +213,7 @@ impl Guard {
             key.tenant == identity.tenant && identity.subject.roles.is_subset(&key.roles)
         });
         let is_own = identity.tenant.as_ref().is_none_or(is_known) && has_roles;
-        Ok(is_own && !self.is_revoked(identity).await?)
+        Ok(is_own && !self.is_revoked(identity, MAX_AGE).await?)
     }
 
     /// The credential of a key of the file, or else of the store.

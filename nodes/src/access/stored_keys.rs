@@ -17,7 +17,7 @@ use super::credential_error::CredentialError;
 pub(super) const POLL_INTERVAL: Duration = Duration::from_secs(2);
 /// How old what this node knows may be. When the store is away for longer, nobody can tell whether a
 /// key was revoked.
-const MAX_AGE: Duration = Duration::from_secs(5);
+pub(super) const MAX_AGE: Duration = Duration::from_secs(5);
 /// How often an unknown key makes the node ask the store.
 const UNKNOWN_KEY_INTERVAL: Duration = Duration::from_millis(250);
 /// How long the store may take to answer.
@@ -74,13 +74,15 @@ impl StoredKeys {
         Ok(key)
     }
 
-    /// Whether a tenant has a key of this id, as of a moment ago. One that has expired counts.
+    /// Whether a tenant has a key of this id, by what was known at most so long ago. One that has
+    /// expired counts.
     pub(super) async fn has(
         &self,
         tenant: Option<&Tenant>,
         id: &str,
+        max_age: Duration,
     ) -> Result<bool, CredentialError> {
-        self.read_if_older(MAX_AGE).await?;
+        self.read_if_older(max_age).await?;
         Ok(self.look(id).iter().any(|key| Some(&key.tenant) == tenant))
     }
 
@@ -138,4 +140,37 @@ impl StoredKeys {
 fn unavailable(reason: &str) -> CredentialError {
     tracing::warn!(reason, "api keys not read");
     CredentialError::Unavailable
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use abide_registry::store::KeyChange;
+    use abide_registry::store::memory::Memory;
+
+    use super::*;
+    use crate::clock::SystemClock;
+
+    #[tokio::test]
+    async fn what_another_node_has_revoked_is_known_at_once_where_it_is_asked_for() {
+        let (store, clock) = (Arc::new(Memory::default()), Arc::new(SystemClock::default()));
+        let now = clock.now();
+        let key = StoredKey {
+            id: "a".to_owned(),
+            sha256: "0".repeat(64),
+            tenant: Tenant::default(),
+            roles: Default::default(),
+            name: String::new(),
+            owner: String::new(),
+            created_at: now,
+            expires_at: now,
+        };
+        store.change_key(KeyChange::Add(key.clone())).await.unwrap();
+        let keys = StoredKeys::new(store.clone(), clock);
+        let has = async |age: Duration| keys.has(Some(&key.tenant), "a", age).await.unwrap();
+        assert!(has(MAX_AGE).await);
+        store.change_key(KeyChange::Remove(key.scoped_id())).await.unwrap();
+        assert!(has(MAX_AGE).await);
+        assert!(!has(Duration::ZERO).await);
+    }
 }

@@ -65,7 +65,7 @@ pub(super) struct Stored {
 /// page (a request with an `Origin`) that sends a type that a form could send, such as `text/plain`,
 /// must add an `Idempotency-Key` of any value.
 #[utoipa::path(post, path = "/v1/blobs", operation_id = "put_blob", tag = "blobs",
-    request_body(content = Raw, content_type = "*/*", description = "The bytes."),
+    request_body(content = Raw, content_type = "application/octet-stream", description = "The bytes."),
     responses((status = 201, description = "The blob is new.", body = Stored),
         (status = 200, description = "The blob was already stored.", body = Stored)))]
 pub(super) async fn put(
@@ -96,7 +96,7 @@ pub(super) async fn put(
 #[utoipa::path(get, path = "/v1/blobs/{id}", operation_id = "get_blob", tag = "blobs",
     params(BlobPath),
     responses((status = 200, description = "The bytes, with their media type.",
-            content_type = "*/*", body = Raw),
+            content_type = "application/octet-stream", body = Raw),
         (status = 304, description = "The client has the blob that `If-None-Match` names.")))]
 pub(super) async fn get(
     allowed: Allowed<ReadBlobs>,

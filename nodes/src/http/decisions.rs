@@ -27,6 +27,7 @@ use crate::operations::Act;
 
 /// The decisions that have not expired, the one that expires first at the front.
 #[derive(Debug, Serialize, ToSchema)]
+#[schema(as = DecisionList)]
 pub(super) struct Decisions {
     decisions: Vec<RememberedDecision>,
 }

@@ -77,9 +77,9 @@ enum CursorUnit {
 #[utoipa::path(get, path = "/v1/conversations/{id}/events", operation_id = "stream_events",
     tag = "events", params(ConversationPath, EventsQuery, LastEventId),
     responses((status = 200, content_type = "text/event-stream",
-        description = "Server-sent events; the schema describes one frame, with its lines as members.",
-        body = StreamFrame,
-        example = json!("event: turn_started\ndata: {\"turn_id\":\"turn_1\"}\nid: 3\n\n"))))]
+        description = "Server-sent events, such as `event: turn_started`, `data: {\"turn_id\":\"turn_1\"}`, \
+            `id: 3`, and an empty line; the schema describes one frame, with its lines as members.",
+        body = StreamFrame)))]
 pub(super) async fn events(
     allowed: Allowed<Read>,
     State(api): State<Api>,

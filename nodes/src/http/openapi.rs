@@ -1,6 +1,7 @@
 //! The OpenAPI document: the descriptions of the handlers, and what all operations share.
 
 mod any_of;
+mod generators;
 mod params;
 mod problems;
 mod tagged;
@@ -12,7 +13,7 @@ use crate::access::permission::Known;
 use axum::http::header;
 use axum::response::IntoResponse;
 use serde_json::{Value, json};
-use utoipa::openapi::{InfoBuilder, License, OpenApi, OpenApiBuilder};
+use utoipa::openapi::{InfoBuilder, LicenseBuilder, OpenApi, OpenApiBuilder};
 
 pub(super) use abide_actors::agent::document::{AgentDocument, ToolDocument};
 pub(super) use any_of::any_of;
@@ -43,11 +44,12 @@ pub fn text() -> &'static str {
 
 /// A document without operations; the router adds them.
 pub(super) fn blank() -> OpenApi {
+    let license = LicenseBuilder::new().name("Apache-2.0").identifier(Some("Apache-2.0")).build();
     let info = InfoBuilder::new()
         .title("Abide")
         .description(Some(DESCRIPTION))
         .version(env!("CARGO_PKG_VERSION"))
-        .license(Some(License::new("Apache-2.0")));
+        .license(Some(license));
     OpenApiBuilder::new().info(info).build()
 }
 
@@ -68,6 +70,7 @@ fn document() -> Value {
     summary_may_be_false(&mut document);
     problems::describe(&mut document);
     credentials(&mut document);
+    generators::suit(&mut document);
     document
 }
 
@@ -112,4 +115,14 @@ fn headers_are_not_null(document: &mut Value) {
 /// The schemas of all components.
 fn schemas(document: &mut Value) -> &mut Value {
     &mut document["components"]["schemas"]
+}
+
+/// `snake_case` as `PascalCase`.
+fn pascal(snake: &str) -> String {
+    let word = |word: &str| {
+        let mut letters = word.chars();
+        let first = letters.next().map(|first| first.to_ascii_uppercase());
+        first.into_iter().chain(letters).collect::<String>()
+    };
+    snake.split('_').map(word).collect()
 }

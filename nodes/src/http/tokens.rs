@@ -102,7 +102,8 @@ pub(super) async fn mint(
     // of entries, has none of them.
     let (tenant, by) = (allowed.tenant(), allowed.principal());
     let (on, scopes) = (target_of(&grant.target), json!(grant.scopes));
-    let minted = api.access.mint(allowed.tenant(), (subject.clone(), name), grant, expires_at)?;
+    let minted_by = (tenant.clone(), allowed.identity());
+    let minted = api.access.mint(minted_by, (subject.clone(), name), grant, expires_at)?;
     let (token, expires_at) = minted;
     tracing::info!(
         target: "abide::tokens",

@@ -8,8 +8,9 @@ use abide_actors::journal::InboxEntry;
 use abide_actors::live::Signal;
 use abide_conversation::event::{Event, EventData, TurnOutcome};
 use abide_conversation::message::Message;
+use abide_conversation::state::CallPhase;
 use abide_conversation::usage::Usage;
-use abide_conversation::{ConversationId, Scoped, Seq, State, TurnId};
+use abide_conversation::{CallId, ConversationId, Scoped, Seq, State, TurnId};
 use abide_registry::live::{StreamItem, Subscription};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -304,7 +305,13 @@ impl Wait<'_> {
             if !state.rests() || looked_at + family.len() > MAX_DESCENDANTS {
                 return Ok(None);
             }
-            family.extend(state.awaited_children().map(|(_, child)| id.sibling(child)));
+            // A child whose call waits itself has not begun.
+            let has_begun = |call: &CallId| {
+                let call = state.call(call);
+                call.is_none_or(|call| !matches!(call.phase, CallPhase::Suspended(_)))
+            };
+            let children = state.awaited_children().filter(|(call, _)| has_begun(call));
+            family.extend(children.map(|(_, child)| id.sibling(child)));
             pending.extend(entries(&id, &state));
         }
         let outcome = WaitOutcome::AwaitingInput;

@@ -9,6 +9,7 @@ use std::time::Duration;
 use abide_actors::clock::Clock;
 use abide_actors::credentials::Credentials;
 use abide_actors::definition::Definition;
+use abide_actors::exec::HiddenPaths;
 use abide_actors::identity::Incarnation;
 use abide_actors::journal::Holder;
 use abide_actors::model::http::{HttpModel, HttpTimeouts};
@@ -66,7 +67,8 @@ impl Blueprint {
         let opened = stores::open(&config).await?;
         let is_shared = opened.is_shared;
         let (store, clock) = (opened.store.clone(), opened.clock.clone());
-        let (access, auth_follower) = access_control(auth, &store, &clock)?;
+        let hidden = HiddenPaths::default();
+        let (access, auth_follower) = access_control(auth, &store, &clock, &hidden)?;
         let access = access.with_agents_over_http(config.agents_over_http);
         let cluster_listener =
             if is_shared { Some(listen(config.cluster_listen).await?) } else { None };
@@ -78,7 +80,7 @@ impl Blueprint {
             [Some(public), admin.tcp(), cluster].into_iter().flatten().collect();
         let port_guard = PortGuard::new(&listeners, &config.store);
         let ports = port_guard.ports.clone();
-        let tools = builtin_tools::prepare(&config, is_shared, &clock, ports)?;
+        let tools = builtin_tools::prepare(&config, is_shared, &clock, ports, hidden)?;
         let executors = executors(&extensions, tools.services, tools.mcp_directory, &clock)?;
         let (workspaces, mcp) = (executors.workspaces.clone(), executors.mcp.clone());
         let notes = ReadinessNotes::new(tools.notes, workspaces.clone(), mcp, access.clone());
@@ -199,9 +201,11 @@ fn access_control(
     auth: Option<CheckedAuthFile>,
     store: &Arc<dyn Store>,
     clock: &Arc<dyn Clock>,
+    hidden: &HiddenPaths,
 ) -> Result<(AccessControl, Option<AbortOnDropHandle<()>>), StartError> {
     let Some(auth) = auth else { return Ok((AccessControl::open(), None)) };
-    let (access, follower) = AccessControl::guarded(auth, store.clone(), clock.clone())?;
+    let (access, follower) =
+        AccessControl::guarded(auth, store.clone(), clock.clone(), hidden.clone())?;
     Ok((access, Some(follower)))
 }
 

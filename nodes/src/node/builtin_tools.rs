@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use abide_actors::clock::Clock;
-use abide_actors::exec::{Launcher, Limits, ProtectedPorts, SandboxStatus, Shell};
+use abide_actors::exec::{HiddenPaths, Launcher, Limits, ProtectedPorts, SandboxStatus, Shell};
 use abide_actors::tools::BuiltinServices;
 use abide_actors::web_fetch::Fetcher;
 use abide_actors::workspace::Workspaces;
@@ -36,6 +36,7 @@ pub(super) fn prepare(
     is_shared: bool,
     clock: &Arc<dyn Clock>,
     protected: ProtectedPorts,
+    hidden: HiddenPaths,
 ) -> Result<BuiltinTools, StartError> {
     let workspaces = Arc::new(workspaces(config, clock));
     let fetcher = Fetcher::new().map_err(|error| StartError::Broken(error.to_string()))?;
@@ -48,12 +49,11 @@ pub(super) fn prepare(
         Launcher::missing()
     });
     let shell = Shell::new(launcher, config.sandbox.into(), Limits::default());
-    let hidden: &[PathBuf] = match &config.store {
-        StoreUrl::Embedded(directory) => std::slice::from_ref(directory),
-        StoreUrl::Memory | StoreUrl::Redis(_) => &[],
-    };
-    let shell = shell.with_protected_ports(protected).with_hidden_directories(hidden);
-    let shell = shell.map_err(|error| StartError::Broken(error.to_string()))?;
+    if let StoreUrl::Embedded(directory) = &config.store {
+        hidden.add([directory]);
+    }
+    hidden.add(&config.store_key);
+    let shell = shell.with_protected_ports(protected).with_hidden_paths(hidden);
     lines.extend(sandbox_note(shell.sandbox()));
     if is_shared && config.workspaces.is_none() {
         lines.push(format!(

@@ -4,7 +4,7 @@ use std::fs;
 use std::net::TcpListener;
 
 use abide_actors::exec::{
-    Command, ExitStatus, Limits, ProtectedPorts, Sandbox, SandboxStatus, Shell,
+    Command, ExitStatus, HiddenPaths, Limits, ProtectedPorts, Sandbox, SandboxStatus, Shell,
 };
 use abide_conversation::permission::Network;
 
@@ -140,7 +140,9 @@ async fn a_command_reads_its_workspace_and_nothing_else_of_the_store() {
     }
     std::os::unix::fs::symlink(&journal, link).unwrap();
     let shell = Shell::new(launcher(), Sandbox::Auto, Limits::default());
-    let shell = shell.with_hidden_directories(&[store.path().to_owned()]).unwrap();
+    let hidden = HiddenPaths::default();
+    hidden.add([store.path()]);
+    let shell = shell.with_hidden_paths(hidden);
     let shell = TestShell::around(shell);
     let run = async |text: String| {
         let command = Command { directory: workspace.clone(), ..shell.command(&text) };

@@ -8,8 +8,8 @@ use std::process;
 use std::time::{Duration, Instant};
 
 use abide_actors::exec::{
-    Launcher, Limits, ProtectedPorts, RunningServer, Sandbox, SandboxStatus, Server, ServerProcess,
-    Shell,
+    HiddenPaths, Launcher, Limits, ProtectedPorts, RunningServer, Sandbox, SandboxStatus, Server,
+    ServerProcess, Shell,
 };
 use abide_conversation::permission::Network;
 use tempfile::TempDir;
@@ -91,8 +91,9 @@ async fn a_server_reaches_nothing_of_its_node() {
     let protected = ProtectedPorts::default();
     protected.set([closed_port].into());
     let shell = shell().with_protected_ports(protected);
-    let hidden = shell.with_hidden_directories(&[store.path().to_owned()]);
-    let mut server = TestServer::start(&hidden.unwrap()).await;
+    let hidden = HiddenPaths::default();
+    hidden.add([store.path()]);
+    let mut server = TestServer::start(&shell.with_hidden_paths(hidden)).await;
     let (node, outside) = (process::id(), outside.path().display());
     for refused in [
         "cat /proc/$PPID/environ".to_owned(),

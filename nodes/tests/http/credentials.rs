@@ -149,6 +149,23 @@ async fn a_token_permits_its_scopes_in_its_conversation() {
 }
 
 #[tokio::test]
+async fn a_token_for_oneself_keeps_what_conditions_ask_for_and_permits_its_scopes_alone() {
+    let guarded = guarded().await;
+    created(&guarded, "backend", "c").await;
+    let body = |subject: &str| json!({"subject": subject, "conversation": "c", "scope": ["read"]});
+    let me = async |subject: &str| {
+        let token = minted(&guarded, "backend", body(subject)).await;
+        let cancel = "/v1/conversations/c/cancel";
+        let refused = with(&guarded, &token, "POST", cancel, Value::Null).await;
+        assert_eq!((refused.status, &refused.body["needs"]), (403, &json!("cancel")));
+        with(&guarded, &token, "POST", "/v1/tokens", body("u")).await.is_problem(403, "forbidden");
+        with(&guarded, &token, "GET", "/v1/me", Value::Null).await.body
+    };
+    assert_eq!(me("key:backend").await["roles"], json!(["backend"]));
+    assert_eq!(me("u_17").await["roles"], json!([]));
+}
+
+#[tokio::test]
 async fn who_waits_with_a_token_learns_what_it_may_answer() {
     let guarded = guarded().await;
     let ask = json!({"name": "ask", "description": "Asks.", "executor": "human"});

@@ -13,6 +13,7 @@ mod call_arguments;
 mod calls;
 mod chat;
 mod child_calls;
+mod children;
 mod conversations;
 mod credentials;
 mod cursors;

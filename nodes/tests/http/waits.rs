@@ -160,3 +160,18 @@ async fn a_turn_whose_child_rests_rests_too() {
     let mut stream = api.stream("/v1/conversations/c/events?after=0").await;
     stream.until("turn_completed").await;
 }
+
+#[tokio::test]
+async fn a_turn_rests_whose_child_waits_for_its_permission() {
+    let api = Api::start().await;
+    define(&api, json!([{"text": "Kid done."}])).await;
+    let ask = json!({"name": "ask", "run": {"agent": "one"}, "approval": "requires_approval"});
+    let call = json!({"id": "a", "name": "ask", "args": {"prompt": "go"}});
+    let boss = json!({"tools": [ask],
+        "model": {"provider": "scripted", "script": [{"calls": [call]}, {"text": "Done."}]}});
+    assert_eq!(api.put("/v1/agents/boss", boss).await.status, 201);
+    let path = format!("{MESSAGES}?wait=30s");
+    let rests = api.post(&path, json!({"agent": "boss", "text": "go"})).await;
+    assert_eq!((rests.status, &rests.body["outcome"]), (200, &json!("awaiting_input")));
+    assert_eq!(rests.body["pending"][0]["call_id"], "a");
+}

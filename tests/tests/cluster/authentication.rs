@@ -73,7 +73,8 @@ fn self_approving(gateway: &Proxy) -> Value {
     let port = gateway.address().port();
     let command = format!(
         "exec 3<>/dev/tcp/127.0.0.1/{port} && printf \"{request}\" >&3 && head -n 1 <&3; \
-         env | grep -ci abide_"
+         env | grep -ci abide_; \
+         for up in . .. ../.. ../../..; do cat $up/token.pem $up/auth.yaml; done 2>&1"
     );
     let calls = json!([{"id": "pay", "name": "pay", "args": {}},
         {"id": "shell", "name": "bash", "args": {"command": command}}]);
@@ -103,6 +104,9 @@ async fn a_command_with_the_network_cannot_approve_a_call_of_its_own_conversatio
     let output = done.to_string();
     assert!(output.contains("HTTP/1.1 401 Unauthorized"), "{done:#}");
     assert!(output.contains("\\n0\\n"), "no variable of the node's reaches a command: {done:#}");
+    // Whoever read the key of the tokens could approve the call with one of them.
+    assert!(output.contains("token.pem: Permission denied"), "{done:#}");
+    assert!(output.contains("auth.yaml: Permission denied"), "{done:#}");
     let pending = backend.wait_for_pending("c", "pay", "approval").await;
     assert_eq!(pending["call_id"], "pay");
 }

@@ -72,6 +72,10 @@ fn claims_that_do_not_hold_are_refused() {
         ("org", json!("ACME"), Some(CredentialError::Claims)),
         ("org", json!(null), Some(CredentialError::Claims)),
         ("groups", json!("a b"), None),
+        ("groups", json!(null), None),
+        ("groups", json!(vec!["g"; MAX_GROUPS]), None),
+        ("groups", json!(vec!["g"; MAX_GROUPS + 1]), Some(CredentialError::Claims)),
+        ("groups", json!(["a", "x".repeat(256)]), Some(CredentialError::Claims)),
         ("name", json!(7), None),
     ] {
         assert_eq!(set(name, value.clone()), refusal, "{name}: {value}");

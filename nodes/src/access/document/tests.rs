@@ -77,12 +77,13 @@ tokens_per_day: 50000000}}
 }
 
 #[test]
-fn an_empty_file_knows_nobody() {
-    for text in ["", "{}", "keys: []\n"] {
-        let document = AuthDocument::parse(text, &mut read_file).unwrap();
-        assert!(document.keys.is_empty() && document.issuers.is_empty());
-        assert!(document.tenants.keys().eq([&Tenant::default()]));
+fn a_file_by_which_nobody_is_known_is_a_mistake() {
+    for text in ["", "{}", "keys: []\n", "keys:\nissuers: []\n", "tenants: {acme: {}}"] {
+        let told = AuthDocument::parse(text, &mut read_file).err().unwrap().to_string();
+        assert!(told.starts_with("keys: must have a key"), "{text}: {told}");
     }
+    let document = json!({"keys": [key("a", json!({"roles": ["user"]}))]});
+    assert!(parse(&document).unwrap().tenants.keys().eq([&Tenant::default()]));
 }
 
 #[test]

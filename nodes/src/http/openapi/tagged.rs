@@ -9,7 +9,7 @@ use utoipa::openapi::RefOr;
 use utoipa::openapi::schema::Schema;
 use utoipa::{PartialSchema, ToSchema};
 
-use super::schemas;
+use super::{pascal, schemas};
 use crate::http::frames::Payload;
 
 /// Stands for an event where a schema refers to one.
@@ -116,13 +116,4 @@ fn describe(document: &mut Value, union: &str, description: &str, tag: &str, mem
         "oneOf": refs,
         "discriminator": {"propertyName": tag, "mapping": mapping},
     });
-}
-
-fn pascal(snake: &str) -> String {
-    let word = |word: &str| {
-        let mut letters = word.chars();
-        let first = letters.next().map(|first| first.to_ascii_uppercase());
-        first.into_iter().chain(letters).collect::<String>()
-    };
-    snake.split('_').map(word).collect()
 }
