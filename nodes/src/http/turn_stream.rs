@@ -107,11 +107,6 @@ impl TurnStream {
         })
     }
 
-    /// The conversation.
-    pub(super) fn id(&self) -> &Scoped<ConversationId> {
-        &self.id
-    }
-
     /// The seq of the last event whose items were returned.
     pub(super) fn seq(&self) -> Seq {
         self.feed.seq()

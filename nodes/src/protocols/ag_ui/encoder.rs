@@ -1,6 +1,9 @@
 //! Encodes the items of a turn as the events of a run: a pure fold.
 
 mod message;
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests;
 
 use abide_conversation::event::{AssistantMsg, SuspensionKind, Todo, TurnEnded, TurnOutcome};
 use abide_conversation::usage::Usage;
