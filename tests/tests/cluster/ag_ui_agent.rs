@@ -124,3 +124,16 @@ pub(crate) fn result(report: &Value, call: &str) -> Value {
 pub(crate) fn last_event(report: &Value) -> Value {
     report["events"].as_array().unwrap().last().cloned().unwrap_or_default()
 }
+
+/// Runs a script of `tests/ag-ui`, and returns the JSON of its last line.
+pub(crate) async fn run_script(script: &str, arguments: &[&str]) -> Value {
+    let (packages, program) = installed();
+    let script = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("ag-ui").join(script);
+    let mut command = Command::new(program);
+    command.arg(script).arg(packages).args(arguments).kill_on_drop(true);
+    let output = within("the script's end", command.output()).await.unwrap();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let last = text.lines().last().unwrap_or_default();
+    serde_json::from_str(last)
+        .unwrap_or_else(|_| panic!("{text}{}", String::from_utf8_lossy(&output.stderr)))
+}
