@@ -225,7 +225,8 @@ async fn a_page_of_copilotkit_finds_the_agents_and_their_threads() {
     assert_eq!((messages(&told).len(), interrupts(&told).len()), (2, 1), "{told:#?}");
     let stop = "/v1/copilotkit/agent/demo/stop/c";
     for stopped in [true, false] {
-        let answer = api.post(stop, json!({"runId": "r"})).await;
+        let request = api.request("POST", stop).json(&json!({"runId": "r"}));
+        let answer = api.send(request).await;
         assert_eq!(answer.body, json!({"stopped": stopped}));
     }
 }
