@@ -91,7 +91,12 @@ impl Case {
     }
 
     fn messages(&self) -> Vec<Value> {
-        history::messages(&self.journal, self.encoder.tools(), self.encoder.dialect())
+        let words = json!([{"type": "text", "text": "Go."}]);
+        let question = json!({"message": {"id": "u", "role": "user", "content": words},
+            "message_id": "m-1", "principal": "ada"});
+        let mut events = journal(&[("user_msg", question)]);
+        events.extend(self.journal.iter().cloned());
+        history::messages(&events, self.encoder.tools(), self.encoder.dialect())
     }
 
     fn of_type(&self, kind: &str) -> Vec<&Value> {
@@ -272,12 +277,15 @@ fn a_gated_call_of_the_client_is_unknown_to_it_before_its_approval() {
         }
         let after = Case::new(dialect, tools).for_nobody().primed(&events[..4]).live(&events[4..7]);
         assert!(after.of_type("TOOL_CALL_START")[0]["parentMessageId"].is_null());
+        let before = Case::new(dialect, tools).primed(&events[..4]).messages();
+        assert_eq!(before.len(), 3, "the question, the thinking and the message: {before:#?}");
         // Whoever attaches after the approval is to execute it, too.
         let attached = Case::new(dialect, tools).primed(&events[..7]);
         assert_eq!(attached.of_type("TOOL_CALL_START").len(), 1, "{:#?}", attached.events);
         let denied = gated_client_call(false);
         let denied = Case::new(dialect, tools).for_nobody().live(&denied);
         assert!(denied.of_type("TOOL_CALL_START").is_empty(), "{:#?}", denied.events);
+        assert!(denied.tells("a"), "a snapshot tells it with its result");
         check_rules(&denied.events);
     }
     for dialect in DIALECTS {
