@@ -28,7 +28,7 @@ agent.subscribe({
     events.push(event);
     const checked = schemas.EventSchemas.safeParse(event);
     if (!checked.success) invalid.push({ event, why: String(checked.error) });
-    if (event.type === 'TEXT_MESSAGE_CONTENT') report({ event });
+    if (['TEXT_MESSAGE_CONTENT', 'TOOL_CALL_END'].includes(event.type)) report({ event });
   },
 });
 

@@ -93,6 +93,11 @@ impl AgUiAgent {
         serde_json::from_str(&line.unwrap().unwrap()).unwrap()
     }
 
+    /// Waits until the run has told a call.
+    pub(crate) async fn until_call(&mut self) {
+        while self.report().await["event"]["type"] != "TOOL_CALL_END" {}
+    }
+
     /// Runs, with these parameters.
     pub(crate) async fn run(&mut self, parameters: Value) -> Value {
         self.command("run", parameters).await

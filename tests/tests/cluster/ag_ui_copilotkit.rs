@@ -8,7 +8,7 @@ use crate::ABIDE;
 use crate::ag_ui_agent::{AgUiAgent, VERSIONS, last_event, last_text, result, run_script};
 use crate::agents::{call, calls_once, client, gated_client, http, human};
 use crate::ai_sdk::scripted;
-use crate::authentication::{by, guarded, key, line};
+use crate::authentication::{guarded, key, line};
 
 #[tokio::test]
 async fn a_page_of_copilotkit_runs_its_tools_and_a_gated_one_after_its_approval() {
@@ -111,7 +111,7 @@ async fn a_node_that_shuts_down_ends_its_runs_with_an_error() {
         let mut agent = AgUiAgent::open(version, &address, ("a", "c"), &[], Some(&ada)).await;
         agent.command("say", json!({"id": "m-1", "text": "go"})).await;
         agent.begin("run", json!({})).await;
-        by(&site, "ann").wait_for_pending("c", "mail", "approval").await;
+        agent.until_call().await;
         node.terminate();
         let report = agent.done("run").await;
         let last = last_event(&report);

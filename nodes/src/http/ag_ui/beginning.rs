@@ -17,7 +17,7 @@ use crate::http::problem::Problem;
 use crate::http::protocol_requests::{conversation, resolve};
 use crate::http::turn_stream::{TurnStream, find_in_turn};
 use crate::protocols::ag_ui::decode::Run;
-use crate::protocols::ag_ui::encoder::Encoder;
+use crate::protocols::ag_ui::encoder::RunEncoder;
 use crate::protocols::ag_ui::types::RunInput;
 use crate::protocols::feed::{Answerable, Feed, Item};
 
@@ -63,7 +63,8 @@ impl<'a> Beginning<'a> {
             return Err(Problem::field("threadId", rule));
         }
         let id = reader.new_conversation(&input.thread_id)?;
-        Ok(Self { api, reader, agent, id, run: Run::new(input)? })
+        let run = Run::new(input).map_err(|error| Problem::field(&error.field, error.message))?;
+        Ok(Self { api, reader, agent, id, run })
     }
 
     /// Tells the thread, and sends nothing.
@@ -192,7 +193,7 @@ impl<'a> Beginning<'a> {
     ) -> Result<Response, Problem> {
         let Self { api, reader, id, run, .. } = self;
         let thread = id.local();
-        let encoder = Encoder::new(run.dialect, thread.as_str(), &run.run_id, run.run_tools());
+        let encoder = RunEncoder::new(run.dialect, thread.as_str(), &run.run_id, run.run_tools());
         let mut stream = RunStream::new(api, &id, encoder, run.state);
         let feed = match telling {
             Telling::Refusal(code, why) => {

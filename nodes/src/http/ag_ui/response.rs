@@ -16,7 +16,7 @@ use crate::http::Api;
 use crate::http::problem::Problem;
 use crate::http::protocol_requests::newest_turns;
 use crate::http::turn_stream::{Break, Next, TurnStream};
-use crate::protocols::ag_ui::encoder::{Demand, Encoder};
+use crate::protocols::ag_ui::encoder::{Demand, RunEncoder};
 use crate::protocols::ag_ui::history;
 use crate::protocols::feed::{Feed, Item};
 
@@ -29,7 +29,7 @@ const MAX_TURNS: usize = 200;
 pub(super) struct RunStream {
     api: Api,
     id: Scoped<ConversationId>,
-    encoder: Encoder,
+    encoder: RunEncoder,
     /// The client's state.
     state: Value,
     /// Whether the turn began after others that the client may not know.
@@ -46,7 +46,7 @@ impl RunStream {
     pub(super) fn new(
         api: &Api,
         id: &Scoped<ConversationId>,
-        encoder: Encoder,
+        encoder: RunEncoder,
         state: Value,
     ) -> Self {
         let mut encoded = BytesMut::new();

@@ -3,20 +3,20 @@
 use abide_conversation::message::text_block;
 use serde_json::{Value, json};
 
-use crate::problem::Problem;
+use super::types::InputError;
 
 /// The media that parts may be.
 const MEDIA: [&str; 4] = ["image", "audio", "video", "document"];
 
 /// The blocks of a message's content.
-pub fn blocks(content: &Value) -> Result<Vec<Value>, Problem> {
+pub fn blocks(content: &Value) -> Result<Vec<Value>, InputError> {
     let parts = match content {
         Value::String(text) => return Ok(vec![text_block(text)]),
         Value::Array(parts) => parts,
-        _ => return Err(Problem::field("content", "must be a text or a list of parts")),
+        _ => return Err(InputError::new("content", "must be a text or a list of parts")),
     };
     let block = |(index, part): (usize, &Value)| {
-        block(part).map_err(|(field, why)| Problem::field(&format!("content[{index}]{field}"), why))
+        block(part).map_err(|(field, why)| InputError::new(format!("content[{index}]{field}"), why))
     };
     parts.iter().enumerate().map(block).collect()
 }

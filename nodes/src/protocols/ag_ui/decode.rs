@@ -11,8 +11,7 @@ use abide_conversation::{CallId, Principal};
 use serde_json::{Map, Value, json};
 
 use super::content;
-use super::types::{Dialect, InputResume, InputTool, ResumeStatus, RunInput, RunTools};
-use crate::problem::Problem;
+use super::types::{Dialect, InputError, InputResume, InputTool, ResumeStatus, RunInput, RunTools};
 use crate::protocols::answers::{cancelled, parsed};
 use crate::protocols::feed::parse_suspension_id;
 
@@ -65,10 +64,13 @@ pub struct Answers {
 
 impl Run {
     /// Reads a request.
-    pub fn new(input: RunInput) -> Result<Self, Problem> {
+    pub fn new(input: RunInput) -> Result<Self, InputError> {
         let dialect = input.dialect();
         if !(1..=MAX_ID_CHARS).contains(&input.run_id.chars().count()) {
-            return Err(Problem::field("runId", format!("must be 1 to {MAX_ID_CHARS} characters")));
+            return Err(InputError::new(
+                "runId",
+                format!("must be 1 to {MAX_ID_CHARS} characters"),
+            ));
         }
         let if_busy = if_busy(&input.forwarded_props)?;
         let messages = user_messages(&input.messages)?;
@@ -162,7 +164,7 @@ impl Run {
             answers.requests.push(request(pending, answer));
         }
         for result in &self.results {
-            // Of a call that was approved, clients add the approval as a result of their own.
+            // Clients add the answer to an approval as a result of their own.
             if !calls.insert(result.call.clone()) {
                 continue;
             }
@@ -216,7 +218,7 @@ fn answer(pending: &PendingCall, resume: &InputResume) -> Result<ResolutionAnswe
     Ok(ResolutionAnswer::Approval { approved, reason, args })
 }
 
-fn if_busy(forwarded: &Value) -> Result<Option<IfBusy>, Problem> {
+fn if_busy(forwarded: &Value) -> Result<Option<IfBusy>, InputError> {
     match &forwarded["abide"]["if_busy"] {
         Value::Null => Ok(None),
         Value::String(policy) => match policy.as_str() {
@@ -229,9 +231,9 @@ fn if_busy(forwarded: &Value) -> Result<Option<IfBusy>, Problem> {
     }
 }
 
-fn unknown_policy() -> Problem {
+fn unknown_policy() -> InputError {
     let rule = "must be reject, queue or interrupt";
-    Problem::field("forwardedProps.abide.if_busy", rule)
+    InputError::new("forwardedProps.abide.if_busy", rule)
 }
 
 fn own_state(state: Value) -> Value {
@@ -249,7 +251,7 @@ fn role(message: &Value) -> &str {
 }
 
 /// The messages of the user behind the last message of the assistant or a tool.
-fn user_messages(messages: &[Value]) -> Result<Vec<UserMessage>, Problem> {
+fn user_messages(messages: &[Value]) -> Result<Vec<UserMessage>, InputError> {
     let newest = messages.iter().enumerate().rev();
     let newest = newest.take_while(|(_, message)| !matches!(role(message), "assistant" | "tool"));
     let mut new = Vec::new();
@@ -257,14 +259,14 @@ fn user_messages(messages: &[Value]) -> Result<Vec<UserMessage>, Problem> {
         let at = format!("messages[{index}]");
         if new.len() == MAX_NEW_MESSAGES {
             let rule = format!("has more than {MAX_NEW_MESSAGES} new messages");
-            return Err(Problem::field("messages", rule));
+            return Err(InputError::new("messages", rule));
         }
         let id = message["id"].as_str().unwrap_or_default();
         if !(1..=MAX_ID_CHARS).contains(&id.chars().count()) {
             let rule = format!("must be 1 to {MAX_ID_CHARS} characters");
-            return Err(Problem::field(&format!("{at}.id"), rule));
+            return Err(InputError::new(format!("{at}.id"), rule));
         }
-        let content = content::blocks(&message["content"]).map_err(|problem| problem.below(&at))?;
+        let content = content::blocks(&message["content"]).map_err(|error| error.below(&at))?;
         new.push(UserMessage { id: id.to_owned(), content });
     }
     new.reverse();

@@ -17,7 +17,7 @@ use message::MessageEvents;
 
 /// The events of one run, which tells a turn from some event on.
 #[derive(Debug)]
-pub struct Encoder {
+pub struct RunEncoder {
     dialect: Dialect,
     thread: String,
     run: String,
@@ -43,7 +43,7 @@ pub enum Demand {
     Interrupt(Vec<SuspendedCall>),
 }
 
-impl Encoder {
+impl RunEncoder {
     /// The encoder of a run of this client on this thread.
     pub fn new(dialect: Dialect, thread: &str, run: &str, tools: RunTools) -> Self {
         Self {

@@ -88,6 +88,25 @@ impl RunInput {
     }
 }
 
+/// What is wrong with a field of a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InputError {
+    pub field: String,
+    pub message: String,
+}
+
+impl InputError {
+    /// The mistake of this field.
+    pub fn new(field: impl Into<String>, message: impl Into<String>) -> Self {
+        Self { field: field.into(), message: message.into() }
+    }
+
+    /// The mistake of a field of an object that is at this place.
+    pub fn below(self, at: &str) -> Self {
+        Self { field: format!("{at}.{}", self.field), ..self }
+    }
+}
+
 /// The names of the tools that the client of a run executes.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RunTools(BTreeSet<String>);

@@ -23,14 +23,14 @@ struct Case {
     journal: Vec<Event>,
     events: Vec<Value>,
     feed: Feed,
-    encoder: Encoder,
+    encoder: RunEncoder,
 }
 
 impl Case {
     /// A run whose client executes these tools.
     fn new(dialect: Dialect, tools: &[&str]) -> Self {
         let tools = RunTools::new(tools.iter().map(|name| (*name).to_owned()));
-        let encoder = Encoder::new(dialect, "c", "r", tools);
+        let encoder = RunEncoder::new(dialect, "c", "r", tools);
         let events = vec![encoder.begin()];
         let feed = Feed::new(TurnId::new("t"), Seq::ZERO);
         Self { answerable: Answerable::All, journal: Vec::new(), events, feed, encoder }
