@@ -1,4 +1,4 @@
-//! CopilotKit's own core over a node, and runs of AG-UI that are refused or broken off.
+//! CopilotKit's own core over a node, and runs of AG-UI with several calls or that are refused.
 
 use abide_tests::node::Site;
 use abide_tests::tool_server::ToolServer;
@@ -8,7 +8,6 @@ use crate::ABIDE;
 use crate::ag_ui_agent::{AgUiAgent, VERSIONS, last_event, last_text, result, run_script};
 use crate::agents::{call, calls_once, client, gated_client, http, human};
 use crate::ai_sdk::scripted;
-use crate::authentication::{guarded, key, line};
 
 #[tokio::test]
 async fn a_page_of_copilotkit_runs_its_tools_and_a_gated_one_after_its_approval() {
@@ -94,28 +93,5 @@ async fn a_message_supersedes_an_approval_if_the_client_says_so() {
         assert_eq!((last_text(&done), &done["failed"]), ("Fine.".into(), &Value::Null), "{done:#}");
         assert!(result(&done, "mail").is_object(), "what became of the call is told: {done:#}");
         assert!(tools.requests.all().is_empty());
-    }
-}
-
-#[tokio::test]
-async fn a_node_that_shuts_down_ends_its_runs_with_an_error() {
-    let tools = ToolServer::start().await;
-    let by_services = json!({"approval": {"by": {"services": true}}});
-    let mail = http("mail", &tools, "/answer", by_services);
-    for version in VERSIONS {
-        let keys = [line("ada", &["user"]), line("ann", &["approver"])];
-        let agents = [("a", calls_once(vec![mail.clone()]))];
-        let site = guarded(Site::new(ABIDE), &keys, &agents);
-        let mut node = site.start().await;
-        let (ada, address) = (key("ada"), site.client.public_address());
-        let mut agent = AgUiAgent::open(version, &address, ("a", "c"), &[], Some(&ada)).await;
-        agent.command("say", json!({"id": "m-1", "text": "go"})).await;
-        agent.begin("run", json!({})).await;
-        agent.until_call().await;
-        node.terminate();
-        let report = agent.done("run").await;
-        let last = last_event(&report);
-        assert_eq!((&last["type"], &last["code"]), (&json!("RUN_ERROR"), &json!("moved")));
-        node.wait_for_exit().await;
     }
 }
