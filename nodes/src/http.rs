@@ -1,5 +1,6 @@
 //! The public API: `reference/http.md`.
 
+mod ag_ui;
 mod agents;
 pub(crate) mod blobs;
 pub(crate) mod body_budget;
@@ -8,6 +9,7 @@ mod chat;
 mod child_frames;
 mod console;
 pub(crate) mod conversations;
+mod copilotkit;
 mod cors;
 mod decisions;
 mod definition_policy;
@@ -23,6 +25,7 @@ mod message_parts;
 mod message_places;
 mod messages;
 pub mod openapi;
+mod protocol_requests;
 mod resolutions;
 mod tokens;
 mod transcript;
@@ -159,6 +162,12 @@ fn routes() -> DeclaredApi<Api> {
         .routes(declared_routes!(chat::resume))
         .routes(declared_routes!(chat::list))
         .routes(declared_routes!(chat::stop))
+        .routes(declared_routes!(ag_ui::run))
+        .routes(declared_routes!(ag_ui::capabilities))
+        .routes(declared_routes!(copilotkit::info))
+        .routes(declared_routes!(copilotkit::run))
+        .routes(declared_routes!(copilotkit::connect))
+        .routes(declared_routes!(copilotkit::stop))
         .routes(declared_routes!(openapi::openapi))
 }
 

@@ -190,6 +190,16 @@ impl Problem {
         Self { detail: format!("{at}.{}", self.detail), ..self }
     }
 
+    /// The status of the response.
+    pub(crate) fn status(&self) -> StatusCode {
+        self.status
+    }
+
+    /// What is wrong, in words.
+    pub(crate) fn detail(&self) -> &str {
+        &self.detail
+    }
+
     /// Adds a member in addition to those that every problem has.
     pub fn with(mut self, name: &str, value: Value) -> Self {
         self.extensions.insert(name.to_owned(), value);

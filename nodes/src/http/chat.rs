@@ -3,15 +3,9 @@
 mod decode;
 mod response;
 
-use std::collections::VecDeque;
-
-use abide_actors::request::{
-    AnswerOutcome, IdempotencyKey, Reply, Request, RequestError, ResolveRequest,
-};
-use abide_conversation::approval::VoteRefusal;
 use abide_conversation::event::{Event, EventData};
 use abide_conversation::state::ConversationStatus;
-use abide_conversation::{ConversationId, Rejection, Scoped, Seq, State as Conversation, TurnId};
+use abide_conversation::{ConversationId, Scoped};
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -21,13 +15,14 @@ use serde_json::{Map, Value};
 use utoipa::{IntoParams, ToSchema};
 
 use super::Api;
-use super::conversations::{agent_name, unexpected};
+use super::conversations::agent_name;
 use super::extract::{self, Body, Idempotency, Path, Query};
 use super::messages::{self, BusyPolicy, NewMessage};
 use super::openapi::{AgentPath, ChatPath, IdempotencyKeyHeader, PrincipalHeader};
 use super::problem::Problem;
+use super::protocol_requests::{cancel, conversation, newest_turns, resolve};
 use super::turn_stream::{TurnStream, answerable, find_in_turn};
-use crate::access::permission::{Answer, Cancel, ConversationPermission, Read, Send};
+use crate::access::permission::{Cancel, ConversationPermission, Read, Send};
 use crate::access::{Allowed, StreamPermit};
 use crate::protocols::ai_sdk::encoder::{Encoder, Version};
 use crate::protocols::ai_sdk::page::Page;
@@ -35,13 +30,6 @@ use crate::protocols::ai_sdk::transcript;
 use crate::protocols::feed::{Answerable, Feed};
 use decode::{ChatAction, ChatRequest, UserMessage, answers};
 use response::ChunkStream;
-
-/// The most answers of one request.
-const MAX_ANSWERS: usize = 100;
-/// How many events are read at a time, to find messages among them.
-const EVENTS_PER_READ: usize = 200;
-/// The most events that the messages of a page are made of.
-const MAX_LISTED_EVENTS: usize = 5_000;
 
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
@@ -156,36 +144,6 @@ async fn new_message(
     })
 }
 
-/// Delivers answers. One that is late, or that this caller gave before, is no error: what became of the
-/// call is told.
-async fn resolve(
-    api: &Api,
-    allowed: &Allowed<Answer>,
-    id: &Scoped<ConversationId>,
-    answers: Vec<ResolveRequest>,
-    keys: Vec<IdempotencyKey>,
-) -> Result<(), Problem> {
-    if answers.len() > MAX_ANSWERS {
-        return Err(Problem::field("messages", format!("has more than {MAX_ANSWERS} answers")));
-    }
-    let request = Request::ResolveAll(answers);
-    let outcomes = match api.conversations.deliver(allowed, id, request, keys).await? {
-        Reply::ResolvedAll { outcomes } => outcomes,
-        other => return Err(unexpected(&other)),
-    };
-    for outcome in outcomes {
-        match outcome {
-            AnswerOutcome::Resolved { .. }
-            | AnswerOutcome::Recorded { .. }
-            | AnswerOutcome::Refused(RequestError::Rejected(
-                Rejection::CallNotOpen(_) | Rejection::VoteRefused(VoteRefusal::Voted),
-            )) => {}
-            AnswerOutcome::Refused(error) => return Err(error.into()),
-        }
-    }
-    Ok(())
-}
-
 async fn respond<P: ConversationPermission>(
     api: &Api,
     allowed: &Allowed<P>,
@@ -195,21 +153,6 @@ async fn respond<P: ConversationPermission>(
 ) -> Result<Response, Problem> {
     let stream = TurnStream::open(api, allowed, stream, feed).await?;
     Ok(ChunkStream::new(stream, encoder).into_response())
-}
-
-/// The state of a conversation of this agent.
-async fn conversation<P: ConversationPermission>(
-    api: &Api,
-    allowed: &Allowed<P>,
-    id: &Scoped<ConversationId>,
-    agent: &str,
-) -> Result<Conversation, Problem> {
-    let state = api.conversations.state(allowed, id).await?;
-    if state.agent.as_ref().is_some_and(|own| own.as_str() == agent) {
-        Ok(state)
-    } else {
-        Err(Problem::not_found("conversation"))
-    }
 }
 
 /// Streams the open turn of a chat from its beginning.
@@ -270,39 +213,6 @@ pub(super) async fn list(
     Ok(Json(transcript::messages(&id.local(), &events, &open)))
 }
 
-/// The events of the newest turns, oldest first, as far back as the messages that they began with.
-async fn newest_turns(
-    api: &Api,
-    id: &Scoped<ConversationId>,
-    last: Seq,
-    limit: usize,
-) -> Result<Vec<Event>, Problem> {
-    let mut events: VecDeque<Event> = VecDeque::new();
-    // The turns, and those whose messages are further back.
-    let mut turns = 0;
-    let mut without_message: Vec<TurnId> = Vec::new();
-    let mut before = last.next();
-    while events.len() < MAX_LISTED_EVENTS && (turns < limit || !without_message.is_empty()) {
-        let page = api.store.events_before(id, before, EVENTS_PER_READ).await?;
-        let Some(oldest) = page.last().map(|event| event.seq) else { break };
-        before = oldest;
-        for event in page {
-            match (&event.data, &event.turn_id) {
-                (EventData::TurnStarted(_), Some(turn)) if turns < limit => {
-                    turns += 1;
-                    without_message.push(turn.clone());
-                }
-                (EventData::UserMsg(_), Some(turn)) => without_message.retain(|id| id != turn),
-                // The turn began further back than the limit.
-                (EventData::TurnStarted(_), _) => continue,
-                _ => {}
-            }
-            events.push_front(event);
-        }
-    }
-    Ok(events.into())
-}
-
 /// Whether the request stopped a turn.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct ChatStopped {
@@ -321,10 +231,6 @@ pub(super) async fn stop(
     idempotency: Idempotency,
 ) -> Result<Json<ChatStopped>, Problem> {
     let id = allowed.conversation(&chat)?;
-    conversation(&api, &allowed, &id, &agent).await?;
-    let keys = idempotency.keys(&allowed, extract::fingerprint(&["cancel", id.as_str()]));
-    match api.conversations.deliver(&allowed, &id, Request::Cancel, keys).await? {
-        Reply::Cancelled { cancelled } => Ok(Json(ChatStopped { stopped: cancelled })),
-        other => Err(unexpected(&other)),
-    }
+    let stopped = cancel(&api, &allowed, (&id, &agent), idempotency).await?;
+    Ok(Json(ChatStopped { stopped }))
 }

@@ -227,7 +227,12 @@ fn message_key(id: &str, content: &[Value]) -> Result<IdempotencyKey, Problem> {
     }
     let canonical = extract::canonical(&Value::Array(content.to_vec()));
     let fingerprint = extract::fingerprint(&[&canonical]);
-    Ok(IdempotencyKey { key: format!("message:{id}"), fingerprint, field: "message_id".into() })
+    Ok(IdempotencyKey { key: message_key_name(id), fingerprint, field: "message_id".into() })
+}
+
+/// The name of the key of a message with this id.
+pub(super) fn message_key_name(id: &str) -> String {
+    format!("message:{id}")
 }
 
 async fn answer_format(schema: Option<Value>) -> Result<AnswerFormat, Problem> {

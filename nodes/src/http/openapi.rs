@@ -19,7 +19,7 @@ pub(super) use abide_actors::agent::document::{AgentDocument, ToolDocument};
 pub(super) use any_of::any_of;
 pub(super) use params::{
     AgentDecisionPath, AgentPath, BlobPath, CallPath, ChatPath, ConversationPath, DecisionPath,
-    IdempotencyKeyHeader, KeyPath, LastEventId, PrincipalHeader,
+    IdempotencyKeyHeader, KeyPath, LastEventId, PrincipalHeader, RuntimeThreadPath,
 };
 pub(super) use tagged::{JournalEvent, StreamFrame};
 

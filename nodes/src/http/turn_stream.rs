@@ -6,7 +6,7 @@ use std::time::Duration;
 use abide_actors::access::{Access, Answerer};
 use abide_actors::live::Signal;
 use abide_conversation::event::{Event, EventData};
-use abide_conversation::{ConversationId, Scoped, State, Timestamp, TurnId};
+use abide_conversation::{ConversationId, Scoped, Seq, State, Timestamp, TurnId};
 use abide_registry::live::{StreamItem, Subscription};
 use tokio::time::sleep;
 
@@ -51,7 +51,28 @@ pub(super) enum Next {
     /// The turn has ended.
     Ended,
     /// The stream ends before the turn, for this reason.
-    Broken(&'static str),
+    Broken(Break),
+}
+
+/// Why a stream ends before its turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Break {
+    ShutDown,
+    CredentialEnded,
+    Deleted,
+    StoreUnavailable,
+}
+
+impl Break {
+    /// What the client is told.
+    pub(super) fn text(self) -> &'static str {
+        match self {
+            Self::ShutDown => "the node shuts down; resume the stream",
+            Self::CredentialEnded => "the credential has ended; resume with another",
+            Self::Deleted => "the conversation was deleted",
+            Self::StoreUnavailable => "the store is unavailable; resume the stream",
+        }
+    }
 }
 
 impl TurnStream {
@@ -86,6 +107,17 @@ impl TurnStream {
         })
     }
 
+    /// The seq of the last event whose items were returned.
+    pub(super) fn seq(&self) -> Seq {
+        self.feed.seq()
+    }
+
+    /// Follows another turn from here on.
+    pub(super) fn begin_turn(&mut self, turn: TurnId) {
+        self.feed = Feed::new(turn, self.feed.seq());
+        self.recover();
+    }
+
     /// What comes next. May be called again when the call was dropped.
     pub(super) async fn next(&mut self) -> Next {
         loop {
@@ -94,7 +126,7 @@ impl TurnStream {
             }
             let items = match self.catch_up().await {
                 Ok(items) => items,
-                Err(_) => return Next::Broken("the store is unavailable; resume the stream"),
+                Err(_) => return Next::Broken(Break::StoreUnavailable),
             };
             if !items.is_empty() {
                 return Next::Items(items);
@@ -105,18 +137,18 @@ impl TurnStream {
             let item = tokio::select! {
                 item = self.subscription.next() => item,
                 () = ended(&mut self.credential) => {
-                    return Next::Broken("the credential has ended; resume with another");
+                    return Next::Broken(Break::CredentialEnded);
                 }
                 () = sleep(KEEP_ALIVE_INTERVAL) => return Next::KeepAlive,
             };
             match item {
-                None => return Next::Broken("the node shuts down; resume the stream"),
+                None => return Next::Broken(Break::ShutDown),
                 Some(StreamItem::Missed) => self.recover(),
                 Some(StreamItem::Signal(shared)) => match self.take(&shared.signal).await {
                     Ok(Some(items)) if !items.is_empty() => return Next::Items(items),
                     Ok(Some(_)) => {}
-                    Ok(None) => return Next::Broken("the conversation was deleted"),
-                    Err(_) => return Next::Broken("the store is unavailable; resume the stream"),
+                    Ok(None) => return Next::Broken(Break::Deleted),
+                    Err(_) => return Next::Broken(Break::StoreUnavailable),
                 },
             }
         }

@@ -22,7 +22,7 @@ const CALLERS: [(&str, &str); 9] = [
 
 /// What becomes of a request, one letter for each caller: `a`, it is allowed; `f`, it is forbidden;
 /// `n`, the conversation does not exist for the caller.
-const PUBLIC: [(&str, &str); 35] = [
+const PUBLIC: [(&str, &str); 41] = [
     ("list_agents", "aaafaaaaf"),
     ("get_agent", "aaafaaaaf"),
     ("put_agent", "fffffafff"),
@@ -57,6 +57,12 @@ const PUBLIC: [(&str, &str); 35] = [
     ("resume_chat", "aannannan"),
     ("list_chat_messages", "aannannan"),
     ("stop_chat", "aannannfn"),
+    ("run_agent", "aannannfn"),
+    ("get_agent_capabilities", "aaafaaaaf"),
+    ("get_copilotkit_info", "aaaaaaaaa"),
+    ("run_copilotkit_agent", "aannannfn"),
+    ("connect_copilotkit_agent", "aannannan"),
+    ("stop_copilotkit_agent", "aannannfn"),
     ("get_me", "aaaaaaaaa"),
 ];
 
@@ -111,6 +117,9 @@ fn body(operation: &str, caller: &str, id: &str) -> Value {
         "create_key" => json!({"name": "k", "roles": ["user"]}),
         "chat" => json!({"id": id, "messages": [{"id": "m", "role": "user",
             "parts": [{"type": "text", "text": "hi"}]}], "abide": {"if_busy": "queue"}}),
+        "run_agent" | "run_copilotkit_agent" | "connect_copilotkit_agent" => json!({
+            "threadId": id, "runId": "r", "forwardedProps": {"abide": {"if_busy": "queue"}},
+            "messages": [{"id": "m", "role": "user", "content": "hi"}]}),
         "mint_token" => json!({"subject": format!("key:{caller}"), "conversation": id,
             "scope": ["read"], "ttl": "1m"}),
         _ => Value::Null,
@@ -187,6 +196,9 @@ async fn every_operation_is_open_to_the_callers_of_its_row_and_to_nobody_else() 
                 let path = template
                     .replace("/conversations/{id}", &format!("/conversations/{id}"))
                     .replace("/agents/{name}/ui", "/agents/demo/ui")
+                    .replace("/agents/{name}/ag-ui", "/agents/demo/ag-ui")
+                    .replace("/agent/{name}", "/agent/demo")
+                    .replace("{thread}", &id)
                     .replace("{chat}", &id)
                     .replace("{name}", "other")
                     .replace("{call_id}", "call_1_1")

@@ -4,6 +4,7 @@
 mod access;
 mod access_matrix;
 mod admin_socket;
+mod ag_ui;
 mod agents;
 mod agents_over_http;
 mod api;

@@ -29,10 +29,16 @@ const NPX: &str = r#"#!/bin/sh
 exec "CACHE/abide-tests/mcp-everything/node_modules/.bin/mcp-server-everything"
 "#;
 
-/// A stand-in for npm, which would download what `.ci/ai-sdk` has installed.
+/// A stand-in for npm, which would download what `.ci/ai-sdk` and `.ci/ag-ui` have installed.
 const NPM: &str = r#"#!/bin/sh
-[ "$*" = "install --silent ai@7" ] || exit 1
-mkdir -p node_modules && ln -s "CACHE/abide-tests/ai-sdk/node_modules/ai7" node_modules/ai
+case "$*" in
+"install --silent ai@7")
+    mkdir -p node_modules && ln -s "CACHE/abide-tests/ai-sdk/node_modules/ai7" node_modules/ai ;;
+"install --silent @ag-ui/client@1.0.0")
+    mkdir -p node_modules/@ag-ui
+    ln -s "CACHE/abide-tests/ag-ui/node_modules/agui-client-1" node_modules/@ag-ui/client ;;
+*) exit 1 ;;
+esac
 "#;
 
 /// A stand-in for node of the version that these packages need.
@@ -50,6 +56,7 @@ const THREE_NODES: &str = "deploy/docs/src/guide/three-nodes.md";
 const FILES_AND_SHELL: &str = "deploy/docs/src/guide/files-and-shell.md";
 const MCP: &str = "deploy/docs/src/guide/mcp.md";
 const AI_SDK: &str = "deploy/docs/src/guide/ai-sdk.md";
+const AG_UI: &str = "deploy/docs/src/guide/ag-ui.md";
 const LONG_CONVERSATIONS: &str = "deploy/docs/src/guide/long-conversations.md";
 const RUNBOOK: &str = "deploy/docs/src/operations/runbook.md";
 
@@ -103,6 +110,13 @@ async fn a_chat_with_the_ai_sdk_works_when_pasted() {
     let output = run_blocks_with_build(AI_SDK, "ai-sdk").await;
     assert!(output.contains("to approve: Send an e-mail to ada@example.com?"), "{output}");
     assert!(output.contains("The tool said"), "the turn went on: {output}");
+}
+
+#[tokio::test]
+async fn a_front_end_with_ag_ui_works_when_pasted() {
+    let output = run_blocks_with_build(AG_UI, "ag-ui").await;
+    assert!(output.contains("to approve: Send an e-mail to ada@example.com?"), "{output}");
+    assert!(output.contains("bob@example.com"), "it ran as it was edited: {output}");
 }
 
 #[tokio::test]

@@ -2,6 +2,9 @@
 #![allow(clippy::unwrap_used)]
 
 mod after_kill;
+mod ag_ui;
+mod ag_ui_agent;
+mod ag_ui_copilotkit;
 mod agents;
 mod ai_sdk;
 mod ai_sdk_interrupted;

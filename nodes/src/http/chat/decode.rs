@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use crate::http::messages::{BusyPolicy, MAX_MESSAGE_ID_CHARS};
 use crate::problem::Problem;
 use crate::protocols::ai_sdk::page::{Page, PagePart};
+use crate::protocols::answers::parsed;
 use crate::protocols::feed::suspension_id;
 
 /// The body of a request. Clients send more, and whatever their applications add.
@@ -177,13 +178,6 @@ fn answer(pending: &PendingCall, part: &PagePart) -> Option<ResolutionAnswer> {
         }
         _ => None,
     }
-}
-
-/// Text that is a JSON object or list is that; any other value is data as it is.
-fn parsed(output: &Value) -> Value {
-    let text = output.as_str().map(str::trim_start).filter(|text| text.starts_with(['{', '[']));
-    let value = text.and_then(|text| serde_json::from_str(text).ok());
-    value.unwrap_or_else(|| output.clone())
 }
 
 #[cfg(test)]

@@ -67,7 +67,7 @@ impl ChunkStream {
             match next {
                 Some(Next::Items(items)) => self.encode(&items).await?,
                 Some(Next::KeepAlive) => return Some(Bytes::from_static(b": keep-alive\n\n")),
-                Some(Next::Broken(why)) => self.finish(Some(why)),
+                Some(Next::Broken(why)) => self.finish(Some(why.text())),
                 Some(Next::Ended) | None => self.finish(None),
             }
         }

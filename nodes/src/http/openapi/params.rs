@@ -25,6 +25,19 @@ pub(in crate::http) struct ChatPath {
     chat: String,
 }
 
+/// The path of a thread of CopilotKit's runtime.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Path)]
+#[expect(dead_code, reason = "only its schema is used")]
+pub(in crate::http) struct RuntimeThreadPath {
+    /// The agent's name.
+    #[param(pattern = "^[a-z0-9][a-z0-9_-]{0,63}$", example = "support")]
+    name: String,
+    /// The thread's id, which is the conversation's.
+    #[param(pattern = "^[A-Za-z0-9_.:-]{1,128}$", example = "conv_1")]
+    thread: String,
+}
+
 /// The path of a decision of an agent.
 #[derive(IntoParams)]
 #[into_params(parameter_in = Path)]

@@ -66,8 +66,15 @@ fn specific(operation: &str) -> Option<&'static [Kind]> {
         "update_conversation" => &[PayloadTooLarge, NotFound],
         "fork_conversation" => &[PayloadTooLarge, NotFound, ConversationExists, AgentMissing],
         "send_message" => &[PayloadTooLarge, NotFound, TurnInFlight, AgentMissing],
-        "chat" => &[PayloadTooLarge, ApprovalForbidden, NotFound, TurnInFlight, AgentMissing],
-        "resume_chat" | "list_chat_messages" | "stop_chat" => &[NotFound],
+        "chat" | "run_agent" | "run_copilotkit_agent" => {
+            &[PayloadTooLarge, ApprovalForbidden, NotFound, TurnInFlight, AgentMissing]
+        }
+        "connect_copilotkit_agent" => &[PayloadTooLarge, NotFound],
+        "resume_chat"
+        | "list_chat_messages"
+        | "stop_chat"
+        | "get_agent_capabilities"
+        | "stop_copilotkit_agent" => &[NotFound],
         "resolve_call" => &[PayloadTooLarge, ApprovalForbidden, NotFound, CallNotOpen],
         "resolve_calls" => &[PayloadTooLarge, NotFound],
         "dispatch_tool" => {
@@ -76,8 +83,14 @@ fn specific(operation: &str) -> Option<&'static [Kind]> {
         "create_key" => &[PayloadTooLarge],
         "mint_token" => &[PayloadTooLarge, NotFound, CallNotOpen],
         "get_conversation" | "get_blob" | "revoke_key" => &[NotFound],
-        "list_agents" | "get_openapi" | "get_me" | "get_usage" | "list_keys"
-        | "list_conversations" | "list_pending" => &[],
+        "list_agents"
+        | "get_openapi"
+        | "get_me"
+        | "get_usage"
+        | "list_keys"
+        | "list_conversations"
+        | "list_pending"
+        | "get_copilotkit_info" => &[],
         _ => return None,
     })
 }

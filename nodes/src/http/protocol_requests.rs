@@ -1,0 +1,119 @@
+//! What the adapters of several protocols ask of a conversation.
+
+use std::collections::VecDeque;
+
+use abide_actors::request::{
+    AnswerOutcome, IdempotencyKey, Reply, Request, RequestError, ResolveRequest,
+};
+use abide_conversation::approval::VoteRefusal;
+use abide_conversation::event::{Event, EventData};
+use abide_conversation::{ConversationId, Rejection, Scoped, Seq, State, TurnId};
+
+use super::Api;
+use super::conversations::unexpected;
+use super::extract::{Idempotency, fingerprint};
+use super::problem::Problem;
+use crate::access::Allowed;
+use crate::access::permission::{Answer, Cancel, ConversationPermission};
+
+/// The most answers of one request.
+const MAX_ANSWERS: usize = 100;
+/// How many events are read at a time, to find messages among them.
+const EVENTS_PER_READ: usize = 200;
+/// The most events that the messages of a client are made of.
+const MAX_LISTED_EVENTS: usize = 5_000;
+
+/// The state of a conversation of this agent.
+pub(super) async fn conversation<P: ConversationPermission>(
+    api: &Api,
+    allowed: &Allowed<P>,
+    id: &Scoped<ConversationId>,
+    agent: &str,
+) -> Result<State, Problem> {
+    let state = api.conversations.state(allowed, id).await?;
+    if state.agent.as_ref().is_some_and(|own| own.as_str() == agent) {
+        Ok(state)
+    } else {
+        Err(Problem::not_found("conversation"))
+    }
+}
+
+/// Delivers answers, and returns the seq of the first event of one; `None` if all were late. An answer
+/// that is late, or that this caller gave before, is no error: what became of the call is told.
+pub(super) async fn resolve(
+    api: &Api,
+    allowed: &Allowed<Answer>,
+    id: &Scoped<ConversationId>,
+    answers: Vec<ResolveRequest>,
+    keys: Vec<IdempotencyKey>,
+) -> Result<Option<Seq>, Problem> {
+    if answers.len() > MAX_ANSWERS {
+        return Err(Problem::field("messages", format!("has more than {MAX_ANSWERS} answers")));
+    }
+    let request = Request::ResolveAll(answers);
+    let outcomes = match api.conversations.deliver(allowed, id, request, keys).await? {
+        Reply::ResolvedAll { outcomes } => outcomes,
+        other => return Err(unexpected(&other)),
+    };
+    let mut first: Option<Seq> = None;
+    for outcome in outcomes {
+        match outcome {
+            AnswerOutcome::Resolved { seq } | AnswerOutcome::Recorded { seq, .. } => {
+                first = Some(first.map_or(seq, |first| first.min(seq)));
+            }
+            AnswerOutcome::Refused(RequestError::Rejected(
+                Rejection::CallNotOpen(_) | Rejection::VoteRefused(VoteRefusal::Voted),
+            )) => {}
+            AnswerOutcome::Refused(error) => return Err(error.into()),
+        }
+    }
+    Ok(first)
+}
+
+/// Cancels the open turn of a conversation of this agent. Returns whether one was open.
+pub(super) async fn cancel(
+    api: &Api,
+    allowed: &Allowed<Cancel>,
+    (id, agent): (&Scoped<ConversationId>, &str),
+    idempotency: Idempotency,
+) -> Result<bool, Problem> {
+    conversation(api, allowed, id, agent).await?;
+    let keys = idempotency.keys(allowed, fingerprint(&["cancel", id.as_str()]));
+    match api.conversations.deliver(allowed, id, Request::Cancel, keys).await? {
+        Reply::Cancelled { cancelled } => Ok(cancelled),
+        other => Err(unexpected(&other)),
+    }
+}
+
+/// The events of the newest turns, oldest first, as far back as the messages that they began with.
+pub(super) async fn newest_turns(
+    api: &Api,
+    id: &Scoped<ConversationId>,
+    last: Seq,
+    limit: usize,
+) -> Result<Vec<Event>, Problem> {
+    let mut events: VecDeque<Event> = VecDeque::new();
+    // The turns, and those whose messages are further back.
+    let mut turns = 0;
+    let mut without_message: Vec<TurnId> = Vec::new();
+    let mut before = last.next();
+    while events.len() < MAX_LISTED_EVENTS && (turns < limit || !without_message.is_empty()) {
+        let page = api.store.events_before(id, before, EVENTS_PER_READ).await?;
+        let Some(oldest) = page.last().map(|event| event.seq) else { break };
+        before = oldest;
+        for event in page {
+            match (&event.data, &event.turn_id) {
+                (EventData::TurnStarted(_), Some(turn)) if turns < limit => {
+                    turns += 1;
+                    without_message.push(turn.clone());
+                }
+                (EventData::UserMsg(_), Some(turn)) => without_message.retain(|id| id != turn),
+                // The turn began further back than the limit.
+                (EventData::TurnStarted(_), _) => continue,
+                _ => {}
+            }
+            events.push_front(event);
+        }
+    }
+    Ok(events.into())
+}
