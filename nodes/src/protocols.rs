@@ -3,3 +3,4 @@
 
 pub mod ai_sdk;
 pub mod feed;
+pub mod openai;

@@ -1,6 +1,7 @@
 //! The OpenAPI document: the descriptions of the handlers, and what all operations share.
 
 mod any_of;
+mod openai;
 mod params;
 mod problems;
 mod tagged;
