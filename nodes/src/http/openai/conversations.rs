@@ -18,11 +18,11 @@ use super::list::{ItemQuery, List};
 use super::models;
 use crate::access::Allowed;
 use crate::access::permission::{CreateConversations, Delete, Read};
+use crate::http::Api;
 use crate::http::conversations::{reserved, unexpected};
 use crate::http::extract::{self, Body, Idempotency, Path, Query};
 use crate::http::openapi::IdempotencyKeyHeader;
 use crate::http::turn_stream::answerable;
-use crate::http::Api;
 use crate::problem::Problem;
 use crate::protocols::feed::{Answerable, Feed};
 use crate::protocols::openai::encoder::Encoder;
@@ -205,8 +205,7 @@ impl Turns<'_> {
                     items.push(items::user_message(message.id.as_str(), &message.content));
                 }
                 let from = event.seq;
-                let response =
-                    ResponseId { from, turn: turn.clone(), conversation: id.local() };
+                let response = ResponseId { from, turn: turn.clone(), conversation: id.local() };
                 let (model, created_at) = (self.summary.agent.clone(), event.at);
                 let head = ResponseHead { id: response, model, created_at };
                 let feed = Feed::new(turn.clone(), from.saturating_sub(1));

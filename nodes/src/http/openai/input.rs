@@ -28,9 +28,17 @@ pub(super) struct GivenAnswer {
 
 #[derive(Debug, PartialEq)]
 pub(super) enum AnswerToCall {
-    Approval { call: CallId, suspension: u32, approve: bool, reason: Option<String> },
+    Approval {
+        call: CallId,
+        suspension: u32,
+        approve: bool,
+        reason: Option<String>,
+    },
     /// The result of a call, by the id that it was given.
-    Result { call_id: String, result: Value },
+    Result {
+        call_id: String,
+        result: Value,
+    },
 }
 
 /// What the items of `field` say that is new: they are items of Responses, or messages of Chat
@@ -125,9 +133,7 @@ fn blocks(at: &str, content: &Value) -> Result<Vec<Value>, Problem> {
 
 fn block(part: &Value) -> Result<Value, &'static str> {
     match part["type"].as_str() {
-        Some("text" | "input_text") => {
-            part["text"].as_str().map(text_block).ok_or("has no text")
-        }
+        Some("text" | "input_text") => part["text"].as_str().map(text_block).ok_or("has no text"),
         Some("input_image") => media("image", &part["image_url"], None),
         Some("image_url") => media("image", &part["image_url"]["url"], None),
         Some("input_file") => file(part),

@@ -23,9 +23,7 @@ pub(in crate::http) async fn list(
     State(api): State<Api>,
 ) -> Result<Json<Value>, Problem> {
     let agents = api.store.agents(&allowed.tenant()).await?;
-    let model = |name: &AgentName| {
-        json!({"id": name, "object": "model", "created": 0, "owned_by": "abide"})
-    };
+    let model = |name: &AgentName| json!({"id": name, "object": "model", "created": 0, "owned_by": "abide"});
     let models: Vec<Value> = agents.iter().map(|agent| model(&agent.name)).collect();
     Ok(Json(json!({"object": "list", "data": models})))
 }
@@ -45,7 +43,8 @@ pub(super) async fn find<P: Permission>(
 ) -> Result<Model, Problem> {
     let missing = || {
         let name: String = model.chars().take(100).collect();
-        let problem = Problem::new(Kind::AgentMissing, format!("the model {name:?} does not exist"));
+        let problem =
+            Problem::new(Kind::AgentMissing, format!("the model {name:?} does not exist"));
         problem.with_openai_code("model_not_found")
     };
     let name = AgentName::parse(model.strip_prefix(PREFIX).unwrap_or(model)).ok_or_else(missing)?;

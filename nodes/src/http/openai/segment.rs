@@ -58,10 +58,7 @@ impl Segment {
 
 /// Whether a response may begin with this event.
 fn begins(event: &Event) -> bool {
-    matches!(
-        event.data,
-        EventData::UserMsg(_) | EventData::Resolution(_) | EventData::Voted(_)
-    )
+    matches!(event.data, EventData::UserMsg(_) | EventData::Resolution(_) | EventData::Voted(_))
 }
 
 /// The event that names the calls of the step that this answer belongs to.

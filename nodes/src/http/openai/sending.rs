@@ -131,8 +131,8 @@ impl Target {
 fn keys_of_body(api: &Api, allowed: &Allowed<Send>, body: &Value) -> Vec<IdempotencyKey> {
     let subject = allowed.subject().unwrap_or_default();
     let fingerprint = extract::fingerprint(&[subject, &extract::canonical(body)]);
-    let window = u64::try_from(api.clock.now().as_second()).unwrap_or_default()
-        / REPEAT_WINDOW.as_secs();
+    let window =
+        u64::try_from(api.clock.now().as_second()).unwrap_or_default() / REPEAT_WINDOW.as_secs();
     let windows = window.saturating_sub(REPEAT_WINDOWS - 1)..=window;
     let key = |window| IdempotencyKey {
         key: format!("body:{fingerprint}:{window}"),

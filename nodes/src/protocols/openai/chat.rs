@@ -38,7 +38,10 @@ pub struct ChatHead {
 pub enum ChatEnd {
     Finished,
     /// The turn failed, was halted or was cancelled, for this reason.
-    Failed { code: &'static str, reason: String },
+    Failed {
+        code: &'static str,
+        reason: String,
+    },
 }
 
 /// The chunks of one completion, and its message as a whole.
@@ -133,8 +136,7 @@ impl ChatEncoder {
     }
 
     fn chunk(&self, delta: Value, finish: Value) -> Value {
-        let choice =
-            json!({"index": 0, "delta": delta, "logprobs": null, "finish_reason": finish});
+        let choice = json!({"index": 0, "delta": delta, "logprobs": null, "finish_reason": finish});
         json!({"id": self.id(), "object": "chat.completion.chunk",
             "created": self.head.created_at.as_second(), "model": self.head.model,
             "choices": [choice]})

@@ -79,7 +79,14 @@ mod tests {
             (vec![user()], 0),
             (vec![user(), model()], 2),
             (vec![user(), model(), user(), user()], 2),
-            (vec![user(), json!({"type": "function_call"}), json!({"type": "function_call_output"})], 2),
+            (
+                vec![
+                    user(),
+                    json!({"type": "function_call"}),
+                    json!({"type": "function_call_output"}),
+                ],
+                2,
+            ),
         ] {
             assert_eq!(first_new(&items), first, "{items:?}");
         }

@@ -146,7 +146,8 @@ mod tests {
             let id = approval_id(&CallId::new(call), number);
             assert_eq!(parse_approval_id(&id), Some((CallId::new(call), number)));
         }
-        for wrong in ["", "a.1", "mcpr_", "mcpr_a", "mcpr_.1", "mcpr_a.0", "mcpr_a.+1", "mcpr_a.x"] {
+        for wrong in ["", "a.1", "mcpr_", "mcpr_a", "mcpr_.1", "mcpr_a.0", "mcpr_a.+1", "mcpr_a.x"]
+        {
             assert_eq!(parse_approval_id(wrong), None, "{wrong}");
         }
     }
@@ -154,8 +155,7 @@ mod tests {
     #[test]
     fn each_question_of_a_tool_that_runs_has_an_id_of_its_own() {
         let call = CallId::new("a");
-        let [first, second] =
-            [1, 2].map(|number| answer_id(&call, number, Executor::Server));
+        let [first, second] = [1, 2].map(|number| answer_id(&call, number, Executor::Server));
         assert_ne!(first, second);
         assert_eq!(answer_id(&call, 2, Executor::Client), "a");
     }

@@ -76,7 +76,10 @@ fn input_that_is_wrong_is_refused_with_its_place() {
         (json!([{"role": "assistant", "content": "hi"}]), "\"input\""),
         (json!([{"role": "user"}]), "\"input[0].content\""),
         (json!([{"role": "user", "content": []}]), "\"input[0].content\""),
-        (json!([{"role": "user", "content": [{"type": "input_audio"}]}]), "\"input[0].content[0]\""),
+        (
+            json!([{"role": "user", "content": [{"type": "input_audio"}]}]),
+            "\"input[0].content[0]\"",
+        ),
         (
             json!([{"role": "user", "content": [{"type": "input_image", "image_url": "file:///etc"}]}]),
             "\"input[0].content[0]\"",

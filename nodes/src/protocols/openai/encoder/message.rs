@@ -47,7 +47,8 @@ impl Encoder {
         let index = match &open.thinking {
             Some(thinking) => thinking.index,
             None => {
-                let index = self.add_item(items::reasoning(piece.message.as_str(), "in_progress", None));
+                let index =
+                    self.add_item(items::reasoning(piece.message.as_str(), "in_progress", None));
                 self.push(json!({"type": "response.reasoning_summary_part.added", "item_id": id,
                     "output_index": index, "summary_index": 0, "part": items::summary_text("")}));
                 index
@@ -59,8 +60,11 @@ impl Encoder {
         thinking.text.push_str(&piece.text);
         let item = items::reasoning(piece.message.as_str(), "in_progress", Some(&thinking.text));
         self.set_item(index, item);
-        self.delta(&piece.text, json!({"type": "response.reasoning_summary_text.delta",
-            "item_id": id, "output_index": index, "summary_index": 0}));
+        self.delta(
+            &piece.text,
+            json!({"type": "response.reasoning_summary_text.delta",
+            "item_id": id, "output_index": index, "summary_index": 0}),
+        );
     }
 
     pub(super) fn text(&mut self, piece: &Piece) {
@@ -87,8 +91,11 @@ impl Encoder {
         text.text.push_str(&piece.text);
         let item = items::message(id, "in_progress", None, Some(&text.text));
         self.set_item(index, item);
-        self.delta(&piece.text, json!({"type": "response.output_text.delta", "item_id": id,
-            "output_index": index, "content_index": 0, "logprobs": []}));
+        self.delta(
+            &piece.text,
+            json!({"type": "response.output_text.delta", "item_id": id,
+            "output_index": index, "content_index": 0, "logprobs": []}),
+        );
     }
 
     /// Adds a piece, or as much of it as the client does not have.

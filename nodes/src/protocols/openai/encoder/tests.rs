@@ -144,10 +144,8 @@ fn a_plain_turn_streams_its_thinking_and_its_text() {
 #[test]
 fn the_number_of_a_delta_is_the_event_before_it_and_its_characters() {
     let events = journal(&[started()]);
-    let case = Case::new(1, 0)
-        .live(&events)
-        .signal(&text("m", 1, "né "))
-        .signal(&text("m", 2, "two"));
+    let case =
+        Case::new(1, 0).live(&events).signal(&text("m", 1, "né ")).signal(&text("m", 2, "two"));
     let numbers: Vec<u64> = case
         .of_type("response.output_text.delta")
         .iter()
@@ -291,6 +289,9 @@ fn what_a_dead_node_wrote_of_a_message_is_no_part_of_the_response() {
 fn a_stream_that_breaks_says_why() {
     let mut case = Case::new(1, 0).live(&journal(&[started()])).signal(&text("m", 1, "half"));
     let last = case.encoder.finish(Some("the node shuts down"));
-    assert_eq!((&last[0]["type"], &last[0]["message"]), (&json!("error"), &json!("the node shuts down")));
+    assert_eq!(
+        (&last[0]["type"], &last[0]["message"]),
+        (&json!("error"), &json!("the node shuts down"))
+    );
     assert!(case.encoder.is_over());
 }
