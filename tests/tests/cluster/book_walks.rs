@@ -29,10 +29,22 @@ const NPX: &str = r#"#!/bin/sh
 exec "CACHE/abide-tests/mcp-everything/node_modules/.bin/mcp-server-everything"
 "#;
 
-/// A stand-in for npm, which would download what `.ci/ai-sdk` has installed.
+/// A stand-in for npm, which would download what `.ci/ai-sdk` and `.ci/openai` have installed.
 const NPM: &str = r#"#!/bin/sh
-[ "$*" = "install --silent ai@7" ] || exit 1
-mkdir -p node_modules && ln -s "CACHE/abide-tests/ai-sdk/node_modules/ai7" node_modules/ai
+mkdir -p node_modules
+case "$*" in
+"install --silent ai@7") ln -s "CACHE/abide-tests/ai-sdk/node_modules/ai7" node_modules/ai ;;
+"install --silent openai@7") ln -s "CACHE/abide-tests/openai/node_modules/openai" node_modules/openai ;;
+*) exit 1 ;;
+esac
+"#;
+
+/// Stand-ins for pip and Python, with what `.ci/openai` has installed.
+const PIP: &str = r#"#!/bin/sh
+[ "$*" = "install --quiet openai" ]
+"#;
+const PYTHON: &str = r#"#!/bin/sh
+exec "CACHE/abide-tests/openai/venv/bin/python" "$@"
 "#;
 
 /// A stand-in for node of the version that these packages need.
@@ -50,6 +62,7 @@ const THREE_NODES: &str = "deploy/docs/src/guide/three-nodes.md";
 const FILES_AND_SHELL: &str = "deploy/docs/src/guide/files-and-shell.md";
 const MCP: &str = "deploy/docs/src/guide/mcp.md";
 const AI_SDK: &str = "deploy/docs/src/guide/ai-sdk.md";
+const OPENAI: &str = "deploy/docs/src/guide/openai.md";
 const LONG_CONVERSATIONS: &str = "deploy/docs/src/guide/long-conversations.md";
 const RUNBOOK: &str = "deploy/docs/src/operations/runbook.md";
 
@@ -103,6 +116,14 @@ async fn a_chat_with_the_ai_sdk_works_when_pasted() {
     let output = run_blocks_with_build(AI_SDK, "ai-sdk").await;
     assert!(output.contains("to approve: Send an e-mail to ada@example.com?"), "{output}");
     assert!(output.contains("The tool said"), "the turn went on: {output}");
+}
+
+#[tokio::test]
+async fn a_chat_with_openais_clients_works_when_pasted() {
+    let output = run_blocks_with_build(OPENAI, "openai").await;
+    assert!(output.contains("to approve: send_email"), "{output}");
+    assert!(output.contains("The tool said"), "the turn went on: {output}");
+    assert!(output.contains("You said: hello. Ask me to send a mail"), "it was whole: {output}");
 }
 
 #[tokio::test]
@@ -171,7 +192,9 @@ async fn run_blocks(site: &Site, page: &str, name: &str, address: String) -> Str
     // A server has another home than its node.
     let home = || format!("{}/.cache", std::env::var("HOME").unwrap());
     let cache = std::env::var("XDG_CACHE_HOME").unwrap_or_else(|_| home());
-    for (name, program) in [("npx", NPX), ("npm", NPM), ("node", NODE)] {
+    for (name, program) in
+        [("npx", NPX), ("npm", NPM), ("node", NODE), ("pip", PIP), ("python", PYTHON)]
+    {
         executable(&bin.join(name), &program.replace("CACHE", &cache));
     }
     let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
