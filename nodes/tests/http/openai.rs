@@ -85,8 +85,8 @@ async fn a_response_continues_the_one_before_and_is_read_again() {
     let conversation = first["conversation"]["id"].as_str().unwrap();
     let path = format!("/openai/v1/conversations/{conversation}/items?order=asc&limit=3");
     let page = api.get(&path).await.body;
-    let roles: Vec<&Value> =
-        page["data"].as_array().unwrap().iter().map(|item| &item["role"]).collect();
+    let data = page["data"].as_array().unwrap();
+    let roles: Vec<&str> = data.iter().map(|item| item["role"].as_str().unwrap()).collect();
     assert_eq!((roles, &page["has_more"]), (vec!["user", "assistant", "user"], &json!(true)));
     let after = format!("{path}&after={}", page["last_id"].as_str().unwrap());
     let rest = api.get(&after).await.body;

@@ -90,7 +90,8 @@ async fn what_a_chat_cannot_ask_is_said_and_the_next_message_supersedes_it() {
 #[tokio::test]
 async fn a_request_may_be_held_until_somebody_has_answered() {
     let api = Api::start().await;
-    let held = ask(&api, "c", &[user("Write a mail")], json!({"abide": {"on_wait": "wait"}}));
+    let messages = [user("Write a mail")];
+    let held = ask(&api, "c", &messages, json!({"abide": {"on_wait": "wait"}}));
     let approves = async {
         while api.get("/v1/conversations/c").await.body["state"] != "awaiting_input" {
             tokio::task::yield_now().await;
