@@ -49,6 +49,11 @@ pub struct Page<T> {
     pub cursor: Option<String>,
 }
 
+/// The cursor of a listing of conversations that begins after this id, which need not exist.
+pub fn cursor_after(id: &Scoped<ConversationId>) -> String {
+    paging::encode(id)
+}
+
 /// Why a listing failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ListError {
@@ -109,7 +114,7 @@ pub trait Store: Journal + Blobs + AuditLog + OperationLog + TenantCounts {
     async fn current_claim(&self, id: &Scoped<ConversationId>)
     -> Result<Option<Claim>, StoreError>;
 
-    /// The conversations of a tenant, sorted by id.
+    /// The conversations of a tenant, sorted by id. [`cursor_after`] is a cursor, too.
     async fn conversations(
         &self,
         tenant: &Tenant,

@@ -1,6 +1,9 @@
 //! OpenAI's own clients whose connection is cut, or whose node dies.
 
+use abide_tests::client::Client;
 use abide_tests::cluster::Plan;
+use abide_tests::deadline::poll;
+use abide_tests::fake_clock;
 use abide_tests::node::Site;
 use abide_tests::redis::Redis;
 use abide_tests::tool_server::ToolServer;
@@ -74,6 +77,30 @@ async fn a_client_approves_after_its_node_was_killed_while_the_call_waited() {
     let given = node(&site.client, "answer", json!({"previous": asked["id"]})).await;
     assert_eq!(given["output_text"], "Done.", "{given:#}");
     assert_eq!(tools.requests.all().len(), 1);
+}
+
+#[tokio::test]
+async fn a_chat_that_names_no_conversation_is_deleted_a_day_later() {
+    let library = fake_clock::library().expect("libfaketime is needed: apt-get install faketime");
+    let mut site = Site::new(ABIDE)
+        .with_env("LD_PRELOAD", library)
+        .with_env("FAKETIME_DONT_FAKE_MONOTONIC", "1")
+        .with_env("FAKETIME", "+0");
+    let today = site.start().await;
+    let body = json!({"model": "demo", "messages": [{"role": "user", "content": "Write a mail"}]});
+    site.client.post("/openai/v1/chat/completions", &body).await.expect(200);
+    let kept = json!({"model": "demo", "input": "hello", "conversation": "mine"});
+    site.client.post("/openai/v1/responses", &kept).await.expect(200);
+    let listed = async |client: &Client| {
+        let page = client.get("/v1/conversations").await.expect(200);
+        page["conversations"].as_array().unwrap().len()
+    };
+    assert_eq!(listed(&site.client).await, 2);
+    today.kill().await;
+    site.set_env("FAKETIME", "+25h");
+    let _tomorrow = site.start().await;
+    poll("the chat to be deleted", async || (listed(&site.client).await == 1).then_some(())).await;
+    site.client.get("/v1/conversations/mine").await.expect(200);
 }
 
 #[tokio::test]

@@ -19,6 +19,7 @@ use super::sending::{AbideOptions, OnWait, Target, Turn, conversation_name, supe
 use super::turn_body::{TurnBody, TurnEncoder};
 use crate::access::permission::{CreateConversations, Read, Send};
 use crate::access::{Allowed, StreamPermit};
+use crate::ephemeral;
 use crate::headers::single_header;
 use crate::http::Api;
 use crate::http::conversations::unexpected;
@@ -115,7 +116,8 @@ pub(in crate::http) async fn create(
             if let Input::Message { background: Some(background), .. } = &said {
                 context.push(background.clone());
             }
-            let target = Target::new(&api, &allowed, "chat", (&idempotency, fingerprint)).await?;
+            let target =
+                Target::new(&api, &allowed, ephemeral::PREFIX, (&idempotency, fingerprint)).await?;
             create_ephemeral(&api, &allowed, &target, model.name.clone()).await?;
             target
         }
@@ -152,7 +154,7 @@ async fn create_ephemeral(
     agent: abide_conversation::AgentName,
 ) -> Result<(), Problem> {
     let creator: Allowed<CreateConversations> = allowed.with()?;
-    let Value::Object(metadata) = json!({"ephemeral": true}) else { return Ok(()) };
+    let Value::Object(metadata) = json!({ephemeral::MARK: true}) else { return Ok(()) };
     let request = super::conversations::new(&creator, agent, metadata)?;
     api.access.admit_conversation(&target.id).await?;
     if api.store.summary(&target.id).await?.is_some() {
