@@ -1,5 +1,6 @@
 //! OpenAI's own clients at a node: what they get, and what they ask for.
 
+use abide_tests::deadline::poll;
 use abide_tests::node::Site;
 use abide_tests::tool_server::ToolServer;
 use serde_json::{Value, json};
@@ -216,7 +217,9 @@ async fn who_may_not_approve_is_not_asked() {
     let _node = site.start().await;
     let options = json!({"key": key("ada"), "conversation": "c"});
     let (response, ()) = tokio::join!(node(&site.client, "ask", options), async {
-        by(&site, "ann").wait_for_pending("c", "mail", "approval").await;
+        let inbox = async || by(&site, "ann").get("/v1/pending").await.expect(200);
+        let asked = async || inbox().await["pending"].get(0).map(|_| ());
+        poll("the approval to be asked for", asked).await;
         by(&site, "ann").resolve("c", "mail", json!({"approved": true})).await.expect(200);
     });
     assert_eq!(kinds(&response), ["mcp_call", "message"], "{response:#}");
