@@ -238,8 +238,8 @@ impl TurnStream {
                 credential.update_members(members);
             }
             let seq = Some(event.seq);
-            let told = self.feed.event(event, &answerable).into_iter();
-            items.extend(told.map(|item| PlacedItem { seq, item }));
+            let of_event = self.feed.event(event, &answerable).into_iter();
+            items.extend(of_event.map(|item| PlacedItem { seq, item }));
         }
         Ok(items)
     }

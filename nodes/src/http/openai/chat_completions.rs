@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use abide_actors::request::Reply;
-use abide_conversation::{ConversationId, Scoped, Seq};
+use abide_conversation::{AgentName, ConversationId, Scoped, Seq};
 use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
@@ -26,7 +26,7 @@ use crate::http::conversations::unexpected;
 use crate::http::extract::{self, Body, Idempotency};
 use crate::http::openapi::{IdempotencyKeyHeader, PrincipalHeader};
 use crate::http::turn_stream::PlacedItem;
-use crate::problem::Problem;
+use crate::problem::{Kind, Problem};
 use crate::protocols::openai::chat::{ChatEncoder, ChatEnd, ChatHead};
 
 /// The header that names the conversation.
@@ -92,46 +92,32 @@ pub(in crate::http) async fn create(
     let request: ChatRequest = extract::deserialize(body.clone())?;
     // Nothing is done for a caller whom its outcome cannot be told.
     allowed.with::<Read>().map_err(|_| Problem::forbidden("read"))?;
-    let said = input::input("messages", &request.messages)?;
-    let named = request.conversation(&headers)?;
-    if named.is_none() && matches!(said, Input::Answers(_)) {
-        let why = "is missing: results of tools belong to a conversation";
-        return Err(Problem::field("conversation", why));
-    }
-    let named = named.map(|name| {
-        let rule = |_| Problem::field("conversation", "must be [A-Za-z0-9_.:-]{1,128}");
-        if allowed.named_conversation(&name).is_none() {
-            return Err(rule(()));
-        }
-        allowed.new_conversation(&name)
-    });
-    let named = named.transpose()?;
+    let input = input::input("messages", &request.messages)?;
+    let named = named_conversation(&allowed, request.conversation(&headers)?, &input)?;
     let model = models::find(&api, &allowed, &request.model).await?;
-    let options = request.abide.unwrap_or_default();
     let tools = request.tools.as_deref().unwrap_or_default();
+    let declared = input::client_tools(tools, &model.tools)?;
     let mut context = input::instructions(&request.messages);
     let target = match named {
         Some(id) => Target::named(&api, &allowed, id, (&idempotency, fingerprint, &body)).await?,
         None => {
-            if let Input::Message { background: Some(background), .. } = &said {
-                context.push(background.clone());
-            }
-            let target =
-                Target::new(&api, &allowed, ephemeral::PREFIX, (&idempotency, fingerprint)).await?;
+            context.extend(input.background().cloned());
+            let keys = (&idempotency, fingerprint);
+            let target = Target::new(&api, &allowed, ephemeral::PREFIX, keys).await?;
             create_ephemeral(&api, &allowed, &target, model.name.clone()).await?;
             target
         }
     };
+    let options = request.abide.unwrap_or_default();
     let if_busy = match options.if_busy {
         Some(if_busy) => if_busy,
         None => superseding(&api, &target.id).await?,
     };
-    let declared = input::client_tools(tools, &model.tools)?;
     let turn = Turn { if_busy, schema: request.schema(), tools: declared, context };
     let id = target.id.clone();
     let streams = request.stream == Some(true);
     let permit = if streams { api.access.open_stream(&id.tenant())? } else { None };
-    let from = target.send(&api, &allowed, (model, said, turn)).await?;
+    let from = target.send(&api, &allowed, (model, input, turn)).await?;
     let form = ChatForm {
         tools: input::tool_names(tools).collect(),
         inbox: inbox(&headers),
@@ -146,12 +132,31 @@ pub(in crate::http) async fn create(
     Ok(response)
 }
 
+/// The conversation of this name, if the request has one.
+fn named_conversation(
+    allowed: &Allowed<Send>,
+    name: Option<String>,
+    input: &Input,
+) -> Result<Option<Scoped<ConversationId>>, Problem> {
+    match name {
+        Some(name) if allowed.named_conversation(&name).is_none() => {
+            Err(Problem::field("conversation", "must be [A-Za-z0-9_.:-]{1,128}"))
+        }
+        Some(name) => allowed.new_conversation(&name).map(Some),
+        None if matches!(input, Input::Answers(_)) => {
+            let why = "is missing: results of tools belong to a conversation";
+            Err(Problem::field("conversation", why))
+        }
+        None => Ok(None),
+    }
+}
+
 /// Creates the conversation of a chat that names none.
 async fn create_ephemeral(
     api: &Api,
     allowed: &Allowed<Send>,
     target: &Target,
-    agent: abide_conversation::AgentName,
+    agent: AgentName,
 ) -> Result<(), Problem> {
     let creator: Allowed<CreateConversations> = allowed.with()?;
     let Value::Object(metadata) = json!({ephemeral::MARK: true}) else { return Ok(()) };
@@ -211,7 +216,7 @@ async fn respond(
     }
     let Ok(_permit) = api.waiting_requests.try_acquire() else {
         let detail = "too many requests wait";
-        return Err(Problem::new(crate::problem::Kind::Overloaded, detail));
+        return Err(Problem::new(Kind::Overloaded, detail));
     };
     let stream = segment.open(api, allowed, None).await?;
     let chunks = TurnBody::new(stream, encoder, BytesMut::new()).wait().await?;

@@ -19,6 +19,16 @@ pub(super) enum Input {
     Answers(Vec<GivenAnswer>),
 }
 
+impl Input {
+    /// What the client says was said before.
+    pub(super) fn background(&self) -> Option<&Value> {
+        match self {
+            Self::Message { background, .. } => background.as_ref(),
+            Self::Answers(_) => None,
+        }
+    }
+}
+
 /// An answer to a call, and where it stands in the request.
 #[derive(Debug, PartialEq)]
 pub(super) struct GivenAnswer {
@@ -61,8 +71,8 @@ pub(super) fn input(field: &str, items: &[Value]) -> Result<Input, Problem> {
     }
     match (content.is_empty(), answers.is_empty()) {
         (false, true) => {
-            let said = before.iter().filter(|item| !is_instruction(item)).cloned();
-            let background = history::background(&said.collect::<Vec<_>>());
+            let earlier = before.iter().filter(|item| !is_instruction(item)).cloned();
+            let background = history::background(&earlier.collect::<Vec<_>>());
             Ok(Input::Message { content, background })
         }
         (true, false) => Ok(Input::Answers(answers)),

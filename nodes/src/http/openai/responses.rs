@@ -20,7 +20,7 @@ use crate::http::Api;
 use crate::http::extract::{self, Body, Idempotency};
 use crate::http::messages::BusyPolicy;
 use crate::http::openapi::{IdempotencyKeyHeader, PrincipalHeader};
-use crate::http::turn_stream::PlacedItem;
+use crate::http::turn_stream::{PlacedItem, TurnStream};
 use crate::problem::Problem;
 use crate::protocols::openai::encoder::Encoder;
 use crate::protocols::openai::response::ResponseId;
@@ -99,14 +99,14 @@ pub(in crate::http) async fn create(
     // Nothing is done for a caller whom its outcome cannot be told.
     allowed.with::<Read>().map_err(|_| Problem::forbidden("read"))?;
     let items = request.items()?;
-    let said = input::input("input", &items)?;
-    let named = conversation(&api, &allowed, &request, &said).await?;
+    let input = input::input("input", &items)?;
+    let named = conversation(&api, &allowed, &request, &input).await?;
     let model = models::find(&api, &allowed, &request.model).await?;
     let turn = Turn {
         if_busy: request.abide.unwrap_or_default().if_busy.unwrap_or(BusyPolicy::Reject),
         schema: request.schema(),
         tools: input::client_tools(request.tools.as_deref().unwrap_or_default(), &model.tools)?,
-        context: context(&request, &items, &said, named.is_some()),
+        context: context(&request, &items, &input, named.is_some()),
     };
     let streams = request.stream == Some(true);
     let target = match named {
@@ -115,7 +115,7 @@ pub(in crate::http) async fn create(
     };
     let id = target.id.clone();
     let permit = if streams { api.access.open_stream(&id.tenant())? } else { None };
-    let from = target.send(&api, &allowed, (model, said, turn)).await?;
+    let from = target.send(&api, &allowed, (model, input, turn)).await?;
     let is_background = request.background == Some(true);
     respond(&api, &allowed, (&id, from), (streams, is_background, permit)).await
 }
@@ -125,7 +125,7 @@ async fn conversation(
     api: &Api,
     allowed: &Allowed<Send>,
     request: &ResponseRequest,
-    said: &Input,
+    input: &Input,
 ) -> Result<Option<Scoped<ConversationId>>, Problem> {
     if let Some(previous) = &request.previous_response_id {
         return of_previous(api, allowed, previous).await.map(Some);
@@ -138,7 +138,7 @@ async fn conversation(
                 None => problem,
             })
         }
-        None if matches!(said, Input::Answers(_)) => {
+        None if matches!(input, Input::Answers(_)) => {
             let why = "answers need a conversation, or a previous_response_id";
             Err(Problem::field("conversation", why))
         }
@@ -173,17 +173,13 @@ async fn of_previous(
 fn context(
     request: &ResponseRequest,
     items: &[Value],
-    said: &Input,
+    input: &Input,
     has_history: bool,
 ) -> Vec<Value> {
     let given = request.instructions.iter().filter(|text| !text.trim().is_empty());
     let mut context: Vec<Value> = given.map(text_block).collect();
     context.extend(input::instructions(items));
-    if let Input::Message { background: Some(background), .. } = said
-        && !has_history
-    {
-        context.push(background.clone());
-    }
+    context.extend(input.background().filter(|_| !has_history).cloned());
     context
 }
 
@@ -210,8 +206,9 @@ async fn respond<P: ConversationPermission>(
     let stream = segment.open(api, allowed, None).await?;
     let body = TurnBody::new(stream, ResponseEvents(encoder), BytesMut::new());
     // Where too many wait, the client is told how far the response is, and polls.
-    let told = if permit.is_ok() { body.wait().await? } else { body.catch_up().await? };
-    Ok(Json(told.0.response()).into_response())
+    let ResponseEvents(encoder) =
+        if permit.is_ok() { body.wait().await? } else { body.catch_up().await? };
+    Ok(Json(encoder.response()).into_response())
 }
 
 /// The events of a response.
@@ -219,7 +216,7 @@ pub(super) struct ResponseEvents(pub(super) Encoder);
 
 impl ResponseEvents {
     /// The response as a stream.
-    pub(super) fn stream(mut self, stream: crate::http::turn_stream::TurnStream) -> Response {
+    pub(super) fn stream(mut self, stream: TurnStream) -> Response {
         let mut encoded = BytesMut::new();
         write(self.0.begin(), &mut encoded);
         TurnBody::new(stream, self, encoded).into_response()

@@ -225,11 +225,11 @@ impl ChatEncoder {
                 "function": {"name": call.tool, "arguments": call.args.to_string()}})
         };
         self.tool_calls = calls.iter().map(tool_call).collect();
-        let mut told = self.tool_calls.clone();
-        for (index, call) in told.iter_mut().enumerate() {
+        let mut indexed = self.tool_calls.clone();
+        for (index, call) in indexed.iter_mut().enumerate() {
             call["index"] = json!(index);
         }
-        self.chunks.push(self.chunk(json!({"tool_calls": told}), Value::Null));
+        self.chunks.push(self.chunk(json!({"tool_calls": indexed}), Value::Null));
         self.finish = "tool_calls";
         self.end = Some(ChatEnd::Finished);
     }
