@@ -157,6 +157,29 @@ async fn several_answers_are_one_response() {
 }
 
 #[tokio::test]
+async fn two_results_of_one_request_are_one_response() {
+    let api = Api::start().await;
+    let calls = json!([{"calls": [{"name": "x", "args": {}}, {"name": "y", "args": {}}]}]);
+    let tool = |name: &str| json!({"name": name, "description": name, "executor": "human"});
+    let model = json!({"provider": "scripted", "script": calls});
+    api.put("/v1/agents/asks", json!({"model": model, "tools": [tool("x"), tool("y")]})).await;
+    let asked = respond(&api, json!({"model": "asks", "input": "go"})).await;
+    let output = |item: &Value| json!({"type": "function_call_output", "call_id": item["call_id"], "output": "yes"});
+    let input: Vec<Value> = items(&asked, "function_call").iter().map(output).collect();
+    assert_eq!(input.len(), 2);
+    let previous = &asked["id"];
+    let given =
+        respond(&api, json!({"model": "asks", "input": input, "previous_response_id": previous}));
+    let given = given.await;
+    // The first result leaves the other call waiting, within the commit and not after it.
+    assert_eq!((text(&given).as_str(), given["output"].as_array().unwrap().len()), ("Done.", 1));
+    let path = format!("{RESPONSES}/{}", given["id"].as_str().unwrap());
+    assert_eq!(api.get(&path).await.body, given);
+    let input = api.get(&format!("{path}/input_items")).await.body;
+    assert_eq!(input["data"].as_array().unwrap().len(), 2);
+}
+
+#[tokio::test]
 async fn answers_one_by_one_each_have_their_response() {
     let api = Api::start().await;
     let asked = respond(&api, says("c", json!("Do everything"))).await;
