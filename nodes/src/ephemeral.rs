@@ -55,7 +55,7 @@ impl EphemeralSweeper {
     }
 
     async fn sweep(&self, tenant: &Tenant) -> Result<(), ListError> {
-        let mut cursor = cursor_after(&Scoped::new(tenant, &ConversationId::new(PREFIX)));
+        let mut cursor = cursor_after(tenant, &ConversationId::new(PREFIX));
         let filter = SummaryFilter::default();
         for _ in 0..MAX_PAGES {
             let page = self

@@ -39,6 +39,7 @@ pub use operations::{
     AuditLevel, ChainEnd, ChainEntry, ChainError, Effect, MAX_OPERATIONS, Operation, OperationLog,
     OperationOutcome, verify_chain,
 };
+pub use paging::cursor_after;
 pub use usage::{TenantCounts, USAGE_DAYS, UsageBy, UsagePage, UsageQuery};
 
 /// One page of a listing, and where the next begins.
@@ -47,11 +48,6 @@ pub struct Page<T> {
     pub items: Vec<T>,
     /// Opaque; `None` on the last page. Earlier pages may be short or even empty.
     pub cursor: Option<String>,
-}
-
-/// The cursor of a listing of conversations that begins after this id, which need not exist.
-pub fn cursor_after(id: &Scoped<ConversationId>) -> String {
-    paging::encode(id)
 }
 
 /// Why a listing failed.

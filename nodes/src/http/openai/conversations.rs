@@ -25,7 +25,7 @@ use crate::http::openapi::IdempotencyKeyHeader;
 use crate::http::turn_stream::answerable;
 use crate::problem::Problem;
 use crate::protocols::feed::{Answerable, Feed};
-use crate::protocols::openai::encoder::Encoder;
+use crate::protocols::openai::encoder::ResponseEncoder;
 use crate::protocols::openai::items;
 use crate::protocols::openai::response::{ResponseHead, ResponseId};
 
@@ -187,7 +187,7 @@ struct Turns<'a> {
     summary: &'a ConversationSummary,
     /// The messages whose turns have not started.
     questions: BTreeMap<TurnId, UserMsg>,
-    turn: Option<(Feed, Encoder)>,
+    turn: Option<(Feed, ResponseEncoder)>,
     open: Answerable,
 }
 
@@ -209,7 +209,7 @@ impl Turns<'_> {
                 let (model, created_at) = (self.summary.agent.clone(), event.at);
                 let head = ResponseHead { id: response, model, created_at };
                 let feed = Feed::new(turn.clone(), from.saturating_sub(1));
-                self.turn = Some((feed, Encoder::new(head, false)));
+                self.turn = Some((feed, ResponseEncoder::new(head, false)));
             }
             _ => {}
         }

@@ -22,7 +22,7 @@ use crate::http::messages::BusyPolicy;
 use crate::http::openapi::{IdempotencyKeyHeader, PrincipalHeader};
 use crate::http::turn_stream::{PlacedItem, TurnStream};
 use crate::problem::Problem;
-use crate::protocols::openai::encoder::Encoder;
+use crate::protocols::openai::encoder::ResponseEncoder;
 use crate::protocols::openai::response::ResponseId;
 
 /// The body of a request. Whatever the definition of the agent rules is ignored.
@@ -191,7 +191,7 @@ async fn respond<P: ConversationPermission>(
     (streams, is_background, permit): (bool, bool, Option<StreamPermit>),
 ) -> Result<Response, Problem> {
     let segment = Segment::find(api, id, (from, None)).await?;
-    let encoder = Encoder::new(segment.head.clone(), segment.is_primed);
+    let encoder = ResponseEncoder::new(segment.head.clone(), segment.is_primed);
     if streams {
         let stream = segment.open(api, allowed, permit).await?;
         return Ok(ResponseEvents(encoder).stream(stream));
@@ -212,7 +212,7 @@ async fn respond<P: ConversationPermission>(
 }
 
 /// The events of a response.
-pub(super) struct ResponseEvents(pub(super) Encoder);
+pub(super) struct ResponseEvents(pub(super) ResponseEncoder);
 
 impl ResponseEvents {
     /// The response as a stream.

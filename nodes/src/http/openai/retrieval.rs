@@ -23,7 +23,7 @@ use crate::http::conversations::unexpected;
 use crate::http::extract::{self, Idempotency, Path, Query};
 use crate::http::openapi::IdempotencyKeyHeader;
 use crate::problem::Problem;
-use crate::protocols::openai::encoder::Encoder;
+use crate::protocols::openai::encoder::ResponseEncoder;
 use crate::protocols::openai::items;
 use crate::protocols::openai::response::ResponseId;
 
@@ -67,7 +67,7 @@ async fn current<P: ConversationPermission>(
     allowed: &Allowed<P>,
     segment: &Segment,
 ) -> Result<Value, Problem> {
-    let encoder = Encoder::new(segment.head.clone(), segment.is_primed);
+    let encoder = ResponseEncoder::new(segment.head.clone(), segment.is_primed);
     let stream = segment.open(api, allowed, None).await?;
     let body = TurnBody::new(stream, ResponseEvents(encoder), BytesMut::new());
     Ok(body.catch_up().await?.0.response())
@@ -94,7 +94,7 @@ pub(in crate::http) async fn get(
         return Ok(Json(current(&api, &allowed, &segment).await?).into_response());
     }
     let permit = api.access.open_stream(&segment.id.tenant())?;
-    let encoder = Encoder::new(segment.head.clone(), segment.is_primed);
+    let encoder = ResponseEncoder::new(segment.head.clone(), segment.is_primed);
     let encoder = match query.starting_after {
         Some(number) => encoder.after(number),
         None => encoder,

@@ -26,7 +26,7 @@ const WAITS_FOR_OTHERS: &str = "waiting_for_others";
 
 /// The events and the output of one response.
 #[derive(Debug)]
-pub struct Encoder {
+pub struct ResponseEncoder {
     head: ResponseHead,
     /// Whether items are told: those before the event that began the response are not.
     has_begun: bool,
@@ -50,7 +50,7 @@ struct OutputItem {
     is_void: bool,
 }
 
-impl Encoder {
+impl ResponseEncoder {
     /// The encoder of a response. The feed's items begin earlier than the response if `is_primed`.
     pub fn new(head: ResponseHead, is_primed: bool) -> Self {
         let numbers = Numbers::new(head.id.from);

@@ -23,7 +23,8 @@ impl ResponseId {
     /// Parses an id; `None` if no response can have it.
     pub fn parse(id: &str) -> Option<Self> {
         let mut parts = id.strip_prefix("resp_")?.splitn(3, '.');
-        let (from, turn, conversation) = (parts.next()?, parts.next()?, parts.next()?);
+        let [from, turn] = [parts.next()?, parts.next()?];
+        let conversation = parts.next()?;
         let is_number = !from.is_empty() && from.bytes().all(|byte| byte.is_ascii_digit());
         let from = from.parse::<u64>().ok().filter(|seq| is_number && *seq > 0)?;
         let is_turn = turn.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');

@@ -1,3 +1,5 @@
+//! What requests say that is new, and what is refused.
+
 use super::*;
 
 fn read(items: Value) -> Result<Input, String> {

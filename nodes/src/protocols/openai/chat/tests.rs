@@ -1,3 +1,5 @@
+//! What completions consist of.
+
 use abide_conversation::event::Event;
 
 use super::*;
@@ -19,7 +21,7 @@ fn encoder(waits: bool) -> ChatEncoder {
 }
 
 /// Takes events that each are a commit, and returns the deltas.
-fn told(encoder: &mut ChatEncoder, events: &[Event]) -> Vec<Value> {
+fn deltas(encoder: &mut ChatEncoder, events: &[Event]) -> Vec<Value> {
     let mut feed = Feed::new(TurnId::new("t"), Seq::ZERO);
     let mut chunks = Vec::new();
     for event in events {
@@ -36,10 +38,10 @@ fn told(encoder: &mut ChatEncoder, events: &[Event]) -> Vec<Value> {
 fn messages_of_later_steps_follow_a_blank_line() {
     let events = [started(), message("m", 1, "one", &["x"]), message("n", 2, "two", &[]), ended()];
     let mut encoder = encoder(false);
-    let deltas = told(&mut encoder, &journal(&events));
-    let text: String = deltas.iter().filter_map(|delta| delta["content"].as_str()).collect();
+    let pieces = deltas(&mut encoder, &journal(&events));
+    let text: String = pieces.iter().filter_map(|delta| delta["content"].as_str()).collect();
     let thinking: String =
-        deltas.iter().filter_map(|delta| delta["reasoning_content"].as_str()).collect();
+        pieces.iter().filter_map(|delta| delta["reasoning_content"].as_str()).collect();
     assert_eq!((text.as_str(), thinking.as_str()), ("one\n\ntwo", "Hm.Hm."));
     let completion = encoder.completion();
     assert_eq!(completion["choices"][0]["message"]["content"], "one\n\ntwo");
@@ -64,7 +66,7 @@ fn the_clients_own_calls_are_tool_calls_and_all_else_is_said() {
         ("elicitation", vec!["other"], "stop"),
     ] {
         let mut encoder = encoder(false);
-        told(&mut encoder, &asks(kind, &tools));
+        deltas(&mut encoder, &asks(kind, &tools));
         let choice = encoder.completion()["choices"][0].clone();
         assert_eq!(choice["finish_reason"], finish, "{kind} {tools:?}");
         let calls = choice["message"]["tool_calls"].as_array().map_or(0, Vec::len);
@@ -73,7 +75,7 @@ fn the_clients_own_calls_are_tool_calls_and_all_else_is_said() {
         assert_eq!(is_said, finish == "stop", "{choice}");
     }
     let mut waiting = encoder(true);
-    told(&mut waiting, &asks("approval", &["own"]));
+    deltas(&mut waiting, &asks("approval", &["own"]));
     assert_eq!(waiting.end(), None, "the request is held instead");
 }
 
@@ -84,7 +86,7 @@ fn a_turn_that_does_not_complete_is_a_failure() {
     {
         let mut encoder = encoder(false);
         let end = ("turn_ended", json!({"outcome": outcome, "reason": "so"}));
-        told(&mut encoder, &journal(&[started(), end]));
+        deltas(&mut encoder, &journal(&[started(), end]));
         let failed = ChatEnd::Failed { code, reason: "so".to_owned() };
         assert_eq!(encoder.end(), Some(&failed));
     }

@@ -7,7 +7,7 @@ use abide_conversation::event::{Executor, SuspensionKind};
 use abide_conversation::message::{CallRef, Outcome};
 use serde_json::{Value, json};
 
-use super::Encoder;
+use super::ResponseEncoder;
 use crate::protocols::feed::{CallStart, SuspendedCall};
 use crate::protocols::openai::items;
 
@@ -72,7 +72,7 @@ impl Calls {
     }
 }
 
-impl Encoder {
+impl ResponseEncoder {
     /// Asks the client for an approval or for a result, unless it was asked, or may not answer.
     pub(super) fn ask(&mut self, call: &SuspendedCall) {
         if !call.may_answer {

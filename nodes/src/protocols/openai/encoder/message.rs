@@ -3,7 +3,7 @@
 use abide_conversation::MessageId;
 use serde_json::{Value, json};
 
-use super::Encoder;
+use super::ResponseEncoder;
 use super::numbers::BETWEEN_PARTS;
 use crate::protocols::feed::Piece;
 use crate::protocols::openai::items;
@@ -31,7 +31,7 @@ impl OpenMessage {
     }
 }
 
-impl Encoder {
+impl ResponseEncoder {
     fn open_message(&mut self, id: &MessageId) {
         if self.message.as_ref().is_some_and(|open| open.id != *id) {
             self.close_message(None);
@@ -143,7 +143,8 @@ impl Encoder {
             return false;
         };
         let Some(OpenItem { index, text }) = &open.thinking else { return false };
-        let (index, text, message) = (*index, text.clone(), open.id.clone());
+        let (index, text) = (*index, text.clone());
+        let message = open.id.clone();
         open.is_thought = true;
         let id = items::reasoning_id(message.as_str());
         self.push(json!({"type": "response.reasoning_summary_text.done", "item_id": id,

@@ -32,13 +32,13 @@ pub(super) struct Case {
     answerable: Answerable,
     pub(super) events: Vec<Value>,
     feed: Feed,
-    pub(super) encoder: Encoder,
+    pub(super) encoder: ResponseEncoder,
 }
 
 impl Case {
     /// A response that begins with this event, told to a client that has events up to a number.
     pub(super) fn new(from: u64, after: u64) -> Self {
-        let mut encoder = Encoder::new(head(from), from > 1).after(after);
+        let mut encoder = ResponseEncoder::new(head(from), from > 1).after(after);
         let events = encoder.begin();
         let feed = Feed::new(TurnId::new("t"), Seq::ZERO);
         Self { answerable: Answerable::All, events, feed, encoder }
