@@ -30,8 +30,8 @@ use std::time::Duration;
 
 use abide_conversation::event::Event;
 use abide_conversation::{
-    Action, Command, ConversationId, Rejection, Scoped, Seq, State, Transition, decide_and_fold,
-    wanted,
+    Action, Command, ConversationId, Rejection, Scoped, Seq, State, Timestamp, Transition,
+    decide_and_fold, wanted,
 };
 use ractor::{Actor, ActorProcessingErr, ActorRef, ActorStatus, RpcReplyPort};
 
@@ -311,7 +311,11 @@ impl LiveConversation {
     }
 
     fn decide(&self, action: Action) -> Result<Transition, Rejection> {
-        decide_and_fold(&self.state, Command { at: self.services.clock.now(), action })
+        self.decide_at(self.services.clock.now(), action)
+    }
+
+    fn decide_at(&self, at: Timestamp, action: Action) -> Result<Transition, Rejection> {
+        decide_and_fold(&self.state, Command { at, action })
     }
 
     async fn take_report(&mut self, report: Box<Report>) -> Result<(), ExitReason> {

@@ -24,6 +24,7 @@ mod message_cursor;
 mod message_parts;
 mod message_places;
 mod messages;
+mod openai;
 pub mod openapi;
 mod protocol_requests;
 mod resolutions;
@@ -168,6 +169,15 @@ fn routes() -> DeclaredApi<Api> {
         .routes(declared_routes!(copilotkit::run))
         .routes(declared_routes!(copilotkit::connect))
         .routes(declared_routes!(copilotkit::stop))
+        .routes(declared_routes!(openai::models::list))
+        .routes(declared_routes!(openai::responses::create))
+        .routes(declared_routes!(openai::retrieval::get))
+        .routes(declared_routes!(openai::retrieval::cancel))
+        .routes(declared_routes!(openai::retrieval::input_items))
+        .routes(declared_routes!(openai::conversations::create))
+        .routes(declared_routes!(openai::conversations::get, openai::conversations::delete))
+        .routes(declared_routes!(openai::conversations::items))
+        .routes(declared_routes!(openai::chat_completions::create))
         .routes(declared_routes!(openapi::openapi))
 }
 
@@ -183,9 +193,11 @@ pub(crate) async fn unknown_method(_: Allowed<Known>) -> Problem {
 
 /// Measures, checks and admits a request before its handler runs.
 async fn enter(State(api): State<Api>, request: Request, next: Next) -> Response {
+    let is_openai = problem::openai::is_spoken_at(request.uri().path());
     let admitted = |request| admit(&api, request, next);
-    measure(&*api.clock, request, |request| guard::guard(&api.allowed_hosts, request, admitted))
-        .await
+    let handle = |request| guard::guard(&api.allowed_hosts, request, admitted);
+    let response = measure(&*api.clock, request, handle).await;
+    if is_openai { problem::openai::translate(response) } else { response }
 }
 
 /// Runs the handler, unless too many requests are in flight or the node drains.

@@ -47,6 +47,8 @@ pub struct Node {
     extensions: Arc<Extensions>,
     _metrics_upkeep: Option<AbortOnDropHandle<()>>,
     agent_seeder: AbortOnDropHandle<()>,
+    /// Deletes what chats without a name have left.
+    ephemeral_sweeper: AbortOnDropHandle<()>,
     access: AccessControl,
     _auth_follower: Option<AbortOnDropHandle<()>>,
     _protected_ports: AbortOnDropHandle<()>,
@@ -117,6 +119,7 @@ impl Node {
         drop(self.runtime);
         self.extensions.stop().await;
         drop(self.agent_seeder);
+        drop(self.ephemeral_sweeper);
         // Actors that were killed and tasks that were aborted drop the store when they are next
         // scheduled.
         if let Some(close_watch) = self.close_watch

@@ -1,5 +1,7 @@
 //! Every error as `application/problem+json` (RFC 9457). The only place that knows status codes.
 
+pub(crate) mod openai;
+
 use abide_actors::journal::StoreError;
 use abide_actors::request::RequestError;
 use abide_conversation::Rejection;
@@ -334,7 +336,9 @@ impl IntoResponse for Problem {
             _ => None,
         };
         let is_unauthorized = self.kind == Kind::Unauthorized;
+        let openai = openai::OpenAiError::new(&self);
         let mut response = self.into_text().into_response();
+        response.extensions_mut().insert(openai);
         let headers = response.headers_mut();
         let media = HeaderValue::from_static("application/problem+json");
         headers.insert(header::CONTENT_TYPE, media);

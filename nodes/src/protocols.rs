@@ -5,3 +5,4 @@ pub mod ag_ui;
 pub mod ai_sdk;
 pub mod answers;
 pub mod feed;
+pub mod openai;

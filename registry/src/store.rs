@@ -39,6 +39,7 @@ pub use operations::{
     AuditLevel, ChainEnd, ChainEntry, ChainError, Effect, MAX_OPERATIONS, Operation, OperationLog,
     OperationOutcome, verify_chain,
 };
+pub use paging::cursor_after;
 pub use usage::{TenantCounts, USAGE_DAYS, UsageBy, UsagePage, UsageQuery};
 
 /// One page of a listing, and where the next begins.
@@ -109,7 +110,7 @@ pub trait Store: Journal + Blobs + AuditLog + OperationLog + TenantCounts {
     async fn current_claim(&self, id: &Scoped<ConversationId>)
     -> Result<Option<Claim>, StoreError>;
 
-    /// The conversations of a tenant, sorted by id.
+    /// The conversations of a tenant, sorted by id. [`cursor_after`] is a cursor, too.
     async fn conversations(
         &self,
         tenant: &Tenant,

@@ -40,6 +40,8 @@ impl LiveConversation {
         verdicts: Vec<HookVerdict>,
         access: &Access,
     ) -> Result<Folded, NotDone> {
+        // All events of a commit have one time: whoever reads the journal knows by it what was one commit.
+        let at = self.services.clock.now();
         let mut events = Vec::new();
         let mut outcomes = Vec::with_capacity(answers.len());
         let mut questions = Vec::new();
@@ -47,7 +49,7 @@ impl LiveConversation {
             let verdict = HookVerdict::on_call(&verdicts, &answer.call);
             let proposed = self.resolve(answer.clone(), verdict, access).await;
             let decided = proposed.and_then(|proposal| {
-                let transition = self.decide(proposal.action)?;
+                let transition = self.decide_at(at, proposal.action)?;
                 Ok((transition, proposal.reply))
             });
             outcomes.push(match decided {

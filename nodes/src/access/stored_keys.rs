@@ -153,7 +153,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_another_node_has_revoked_is_known_at_once_where_it_is_asked_for() {
-        let (store, clock) = (Arc::new(Memory::default()), Arc::new(SystemClock::default()));
+        let (store, clock) = (Arc::new(Memory::default()), Arc::new(SystemClock));
         let now = clock.now();
         let key = StoredKey {
             id: "a".to_owned(),

@@ -227,7 +227,7 @@ pub(super) async fn fork(
 }
 
 /// The id of the conversation that the keys stand for; without one, this.
-async fn reserved(
+pub(super) async fn reserved(
     api: &Api,
     id: Scoped<ConversationId>,
     keys: &[IdempotencyKey],

@@ -165,7 +165,8 @@ pub(super) fn is_over_limit(error: &axum::Error) -> bool {
     false
 }
 
-fn deserialize<T: DeserializeOwned>(value: Value) -> Result<T, Problem> {
+/// The value as a type. What does not fit is refused with its field.
+pub(super) fn deserialize<T: DeserializeOwned>(value: Value) -> Result<T, Problem> {
     if !value.is_object() {
         return Err(Problem::new(Kind::InvalidRequest, "the body must be an object"));
     }

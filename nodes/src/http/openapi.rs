@@ -2,6 +2,7 @@
 
 mod any_of;
 mod generators;
+mod openai;
 mod params;
 mod problems;
 mod tagged;

@@ -1,5 +1,7 @@
 //! Drives the feed of a turn: reads the journal, then follows the live signals of its conversation.
 
+mod history;
+
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -15,6 +17,7 @@ use super::problem::Problem;
 use crate::access::permission::ConversationPermission;
 use crate::access::{Allowed, CredentialWatch, StreamPermit};
 use crate::protocols::feed::{Answerable, Feed, Item};
+use history::History;
 
 /// How many events are read from the store at a time: they stay in memory for a client that does not
 /// read.
@@ -41,12 +44,14 @@ pub(super) struct TurnStream {
     /// What the caller may answer.
     access: Access,
     credential: Option<CredentialWatch>,
+    /// What is told as it was, for protocols that tell a part of a turn that is over.
+    history: Option<History>,
     _permit: Option<StreamPermit>,
 }
 
 /// What comes next.
-pub(super) enum Next {
-    Items(Vec<Item>),
+pub(super) enum Next<T = Item> {
+    Items(Vec<T>),
     KeepAlive,
     /// The turn has ended.
     Ended,
@@ -73,6 +78,17 @@ impl Break {
             Self::StoreUnavailable => "the store is unavailable; resume the stream",
         }
     }
+}
+
+/// An item, and the event that it was made of; `None` for an item that no event makes.
+#[derive(Debug)]
+pub(super) struct PlacedItem {
+    pub(super) seq: Option<Seq>,
+    pub(super) item: Item,
+}
+
+fn unplaced(items: Vec<Item>) -> Vec<PlacedItem> {
+    items.into_iter().map(|item| PlacedItem { seq: None, item }).collect()
 }
 
 impl TurnStream {
@@ -103,6 +119,7 @@ impl TurnStream {
             needs_message: true,
             access: allowed.answerer(api.clock.now()).within_token().access,
             credential,
+            history: None,
             _permit: permit,
         })
     }
@@ -118,8 +135,25 @@ impl TurnStream {
         self.recover();
     }
 
+    /// The stream that tells the past as it was: the turn rests wherever it has rested, and a call that
+    /// was answered meanwhile is told to whoever might have answered it.
+    pub(super) fn with_history(self) -> Self {
+        Self { history: Some(History::default()), ..self }
+    }
+
     /// What comes next. May be called again when the call was dropped.
     pub(super) async fn next(&mut self) -> Next {
+        match self.next_placed().await {
+            Next::Items(items) => Next::Items(items.into_iter().map(|it| it.item).collect()),
+            Next::KeepAlive => Next::KeepAlive,
+            Next::Ended => Next::Ended,
+            Next::Broken(why) => Next::Broken(why),
+        }
+    }
+
+    /// What comes next, with the places of items in the journal. May be called again when the call was
+    /// dropped.
+    pub(super) async fn next_placed(&mut self) -> Next<PlacedItem> {
         loop {
             if self.feed.has_ended() {
                 return Next::Ended;
@@ -160,7 +194,7 @@ impl TurnStream {
     }
 
     /// The items of a signal; `None` if the conversation is gone.
-    async fn take(&mut self, signal: &Signal) -> Result<Option<Vec<Item>>, Problem> {
+    async fn take(&mut self, signal: &Signal) -> Result<Option<Vec<PlacedItem>>, Problem> {
         match signal {
             Signal::Deleted => return Ok(None),
             Signal::Revived => self.recover(),
@@ -172,7 +206,7 @@ impl TurnStream {
                 // The events are in the journal, if this call is dropped.
                 self.is_behind = true;
                 let mut items = self.take_events(events).await?;
-                items.extend(self.caught_up().await?);
+                items.extend(unplaced(self.caught_up().await?));
                 self.is_behind = false;
                 return Ok(Some(items));
             }
@@ -181,13 +215,13 @@ impl TurnStream {
             | Signal::CallArgs(_)
             | Signal::Progress { .. }
             | Signal::Status { .. }
-            | Signal::Child(_) => return Ok(Some(self.feed.signal(signal))),
+            | Signal::Child(_) => return Ok(Some(unplaced(self.feed.signal(signal)))),
         }
         Ok(Some(Vec::new()))
     }
 
     /// The items of what the journal has and was not taken, then those of the message that streams.
-    async fn catch_up(&mut self) -> Result<Vec<Item>, Problem> {
+    async fn catch_up(&mut self) -> Result<Vec<PlacedItem>, Problem> {
         if self.is_behind {
             let after = self.feed.seq();
             let events = self.api.store.events(&self.id, after, EVENTS_PER_READ).await?;
@@ -195,7 +229,7 @@ impl TurnStream {
             self.is_behind = events.len() == EVENTS_PER_READ;
             if !self.is_behind {
                 self.subscription.mark_known(self.feed.seq());
-                items.extend(self.caught_up().await?);
+                items.extend(unplaced(self.caught_up().await?));
             }
             return Ok(items);
         }
@@ -212,22 +246,32 @@ impl TurnStream {
         let is_own = snapshot.turn.is_some_and(|turn| turn.id == *self.feed.turn());
         let is_current = is_own && snapshot.last_seq == self.feed.seq();
         let message = snapshot.streaming_message.filter(|_| is_current);
-        Ok(message.map(|message| self.feed.streaming_message(&message)).unwrap_or_default())
+        let items = message.map(|message| self.feed.streaming_message(&message));
+        Ok(unplaced(items.unwrap_or_default()))
     }
 
-    async fn take_events(&mut self, events: &[Event]) -> Result<Vec<Item>, Problem> {
+    async fn take_events(&mut self, events: &[Event]) -> Result<Vec<PlacedItem>, Problem> {
         let asks =
             |event: &Event| matches!(event.data, EventData::Suspension(_) | EventData::Voted(_));
-        let answerable = self.answerable_if(events.iter().any(asks)).await?;
+        let matters = events.iter().any(asks);
+        if matters {
+            self.remember(events).await?;
+        }
+        let answerable = self.answerable_if(matters).await?;
         let mut items = Vec::new();
         for event in events {
+            if self.history.as_mut().is_some_and(|history| history.is_new_commit(event)) {
+                items.extend(unplaced(self.feed.rest(&answerable).into_iter().collect()));
+            }
             if let (EventData::Updated(updated), Some(credential)) =
                 (&event.data, &mut self.credential)
                 && let Some(members) = &updated.members
             {
                 credential.update_members(members);
             }
-            items.extend(self.feed.event(event, &answerable));
+            let seq = Some(event.seq);
+            let of_event = self.feed.event(event, &answerable).into_iter();
+            items.extend(of_event.map(|item| PlacedItem { seq, item }));
         }
         Ok(items)
     }
@@ -241,6 +285,9 @@ impl TurnStream {
     async fn answerable_if(&self, matters: bool) -> Result<Answerable, Problem> {
         if self.access.is_unrestricted() {
             return Ok(Answerable::All);
+        }
+        if let Some(history) = &self.history {
+            return Ok(history.answerable());
         }
         if !matters {
             return Ok(Answerable::Only(BTreeSet::new()));

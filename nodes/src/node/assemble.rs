@@ -34,6 +34,7 @@ use super::{Node, builtin_tools, stores};
 use crate::access::{AccessControl, CallerConversations, CheckedAuthFile};
 use crate::admin::{self, Admin};
 use crate::config::{AdminAddress, Config};
+use crate::ephemeral::EphemeralSweeper;
 use crate::http::body_budget::BodyBudget;
 use crate::http::host::AllowedHosts;
 use crate::http::{self, Api, ApiDeps};
@@ -121,6 +122,13 @@ impl Blueprint {
             view,
         );
         let agent_seeder = AbortOnDropHandle::new(tokio::spawn(restore));
+        let sweeper = EphemeralSweeper {
+            conversations: runtime.conversations.clone(),
+            store: store.clone(),
+            clock: clock.clone(),
+            access: access.clone(),
+        };
+        let ephemeral_sweeper = AbortOnDropHandle::new(tokio::spawn(sweeper.run()));
         let metrics_upkeep = metrics.clone().map(telemetry::upkeep);
         let operations = Operations::new(store.clone(), clock.clone(), config.audit_level);
         let operators_api = Admin {
@@ -170,6 +178,7 @@ impl Blueprint {
             extensions,
             _metrics_upkeep: metrics_upkeep,
             agent_seeder,
+            ephemeral_sweeper,
             access,
             _auth_follower: auth_follower,
             _protected_ports,

@@ -182,14 +182,21 @@ impl Feed {
         if self.has_ended {
             return Vec::new();
         }
+        [Item::CaughtUp].into_iter().chain(self.rest(answerable)).collect()
+    }
+
+    /// Notes that a commit was taken as a whole: whether the turn rests is judged between commits.
+    pub fn rest(&mut self, answerable: &Answerable) -> Option<Item> {
+        if self.has_ended {
+            return None;
+        }
         let rest: Vec<SuspendedCall> =
             self.calls.rest().into_iter().map(|open| suspended_call(open, answerable)).collect();
         let rests_on: Vec<(CallId, u32)> =
             rest.iter().map(|open| (open.call.clone(), open.suspension)).collect();
         let is_new = rests_on != self.rests_on;
         self.rests_on = rests_on;
-        let rest = (is_new && !rest.is_empty()).then_some(Item::Rest(rest));
-        [Item::CaughtUp].into_iter().chain(rest).collect()
+        (is_new && !rest.is_empty()).then_some(Item::Rest(rest))
     }
 
     fn piece(&mut self, channel: Channel, delta: &Delta) -> Vec<Item> {

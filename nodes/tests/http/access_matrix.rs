@@ -22,7 +22,7 @@ const CALLERS: [(&str, &str); 9] = [
 
 /// What becomes of a request, one letter for each caller: `a`, it is allowed; `f`, it is forbidden;
 /// `n`, the conversation does not exist for the caller.
-const PUBLIC: [(&str, &str); 41] = [
+const PUBLIC: [(&str, &str); 51] = [
     ("list_agents", "aaafaaaaf"),
     ("get_agent", "aaafaaaaf"),
     ("put_agent", "fffffafff"),
@@ -63,6 +63,16 @@ const PUBLIC: [(&str, &str); 41] = [
     ("run_copilotkit_agent", "aannannfn"),
     ("connect_copilotkit_agent", "aannannan"),
     ("stop_copilotkit_agent", "aannannfn"),
+    ("openai_list_models", "aaafaaaaf"),
+    ("openai_create_response", "aannannfn"),
+    ("openai_get_response", "aannannan"),
+    ("openai_cancel_response", "aannannfn"),
+    ("openai_list_input_items", "aannannan"),
+    ("openai_create_conversation", "aaafaffff"),
+    ("openai_get_conversation", "aannannan"),
+    ("openai_delete_conversation", "afnnannfn"),
+    ("openai_list_items", "aannannan"),
+    ("openai_create_chat_completion", "aannannfn"),
     ("get_me", "aaaaaaaaa"),
 ];
 
@@ -120,6 +130,11 @@ fn body(operation: &str, caller: &str, id: &str) -> Value {
         "run_agent" | "run_copilotkit_agent" | "connect_copilotkit_agent" => json!({
             "threadId": id, "runId": "r", "forwardedProps": {"abide": {"if_busy": "queue"}},
             "messages": [{"id": "m", "role": "user", "content": "hi"}]}),
+        "openai_create_response" => json!({"model": "demo", "conversation": id, "input": "hi",
+            "background": true}),
+        "openai_create_chat_completion" => json!({"model": "demo", "conversation": id,
+            "messages": [{"role": "user", "content": "hi"}]}),
+        "openai_create_conversation" => json!({"metadata": {"agent": "demo"}}),
         "mint_token" => json!({"subject": format!("key:{caller}"), "conversation": id,
             "scope": ["read"], "ttl": "1m"}),
         _ => Value::Null,
@@ -143,7 +158,8 @@ async fn status_of(url: &str, request: &Request<'_>) -> (u16, Value) {
     // A stream has no end.
     let media = answer.headers().get("content-type").and_then(|media| media.to_str().ok());
     let is_problem = media.is_some_and(|media| media.contains("problem"));
-    let body = if is_problem { answer.json().await.unwrap() } else { Value::Null };
+    let is_error = is_problem || media == Some("application/json") && status >= 400;
+    let body = if is_error { answer.json().await.unwrap() } else { Value::Null };
     (status, body)
 }
 
@@ -156,7 +172,8 @@ struct Request<'a> {
 }
 
 fn class(status: u16, body: &Value) -> char {
-    match (status, body["detail"].as_str()) {
+    let detail = body["detail"].as_str().or_else(|| body["error"]["message"].as_str());
+    match (status, detail) {
         (403, _) => 'f',
         (404, Some("conversation not found")) => 'n',
         (401, _) => 'u',
@@ -200,6 +217,8 @@ async fn every_operation_is_open_to_the_callers_of_its_row_and_to_nobody_else() 
                     .replace("/agent/{name}", "/agent/demo")
                     .replace("{thread}", &id)
                     .replace("{chat}", &id)
+                    .replace("{response_id}", &format!("resp_1.k_a.{id}"))
+                    .replace("{conversation_id}", &id)
                     .replace("{name}", "other")
                     .replace("{call_id}", "call_1_1")
                     .replace("{decision_id}", "dec_1")

@@ -34,6 +34,11 @@ pub(super) fn page<K: Serialize, T, E>(
     Ok(Page { items, cursor: None })
 }
 
+/// The cursor of a listing of a tenant's conversations that begins after this id, which need not exist.
+pub fn cursor_after(tenant: &Tenant, id: &ConversationId) -> String {
+    encode(&Scoped::new(tenant, id))
+}
+
 /// The page of a listing without rows.
 pub(super) fn empty<T>() -> Page<T> {
     Page { items: Vec::new(), cursor: None }

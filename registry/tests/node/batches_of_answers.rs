@@ -7,6 +7,7 @@ use abide_conversation::event::{EventData, TurnOutcome};
 use abide_conversation::{CallId, Principal};
 use abide_registry::live::StreamItem;
 
+use crate::test_clock::ticking_clock;
 use crate::test_node::{TestNode, connect_client};
 
 /// An agent whose first message makes two calls that wait for approval.
@@ -30,7 +31,7 @@ fn verdict(call: &str, approved: bool) -> ResolveRequest {
 
 #[tokio::test(start_paused = true)]
 async fn answers_of_one_request_are_one_commit() {
-    let node = TestNode::new(TWO_CALLS).await;
+    let node = TestNode::with_clock(ticking_clock(), TWO_CALLS).await;
     node.send("x", "go").await.unwrap();
     let is_last = |data: &EventData| matches!(data, EventData::Suspension(open) if open.call_id == CallId::new("m2"));
     node.wait_for_event("x", is_last).await;
@@ -56,6 +57,8 @@ async fn answers_of_one_request_are_one_commit() {
         _ => None,
     });
     assert_eq!(answered.collect::<Vec<_>>(), ["m1", "m2"]);
+    let first = committed.first().unwrap().at;
+    assert!(committed.iter().all(|event| event.at == first), "a commit has one time");
     node.tools.release.add_permits(1);
     assert_eq!(node.turn_end("x", 1).await, (TurnOutcome::Completed, None));
     node.check("x").await;

@@ -104,9 +104,20 @@ impl TestNode {
         store: Arc<dyn Store>,
         agent: &str,
     ) -> Self {
+        Self::alone((clock(), extensions, store), agent).await
+    }
+
+    pub async fn with_clock(clock: Arc<dyn Clock>, agent: &str) -> Self {
+        Self::alone((clock, Extensions::new(), Arc::new(Memory::default())), agent).await
+    }
+
+    async fn alone(
+        (clock, extensions, store): (Arc<dyn Clock>, Extensions, Arc<dyn Store>),
+        agent: &str,
+    ) -> Self {
         let standalone = Arc::new(Standalone::default());
         let deps = TestNodeDeps {
-            clock: clock(),
+            clock,
             store,
             membership: standalone.clone(),
             holder: Holder { node: NodeName::new("n"), incarnation: Incarnation::new("1") },

@@ -29,16 +29,24 @@ const NPX: &str = r#"#!/bin/sh
 exec "CACHE/abide-tests/mcp-everything/node_modules/.bin/mcp-server-everything"
 "#;
 
-/// A stand-in for npm, which would download what `.ci/ai-sdk` and `.ci/ag-ui` have installed.
+/// A stand-in for npm, which would download what `.ci/ai-sdk`, `.ci/ag-ui` and `.ci/openai` have installed.
 const NPM: &str = r#"#!/bin/sh
+mkdir -p node_modules/@ag-ui
 case "$*" in
-"install --silent ai@7")
-    mkdir -p node_modules && ln -s "CACHE/abide-tests/ai-sdk/node_modules/ai7" node_modules/ai ;;
+"install --silent ai@7") ln -s "CACHE/abide-tests/ai-sdk/node_modules/ai7" node_modules/ai ;;
 "install --silent @ag-ui/client@1.0.0")
-    mkdir -p node_modules/@ag-ui
     ln -s "CACHE/abide-tests/ag-ui/node_modules/agui-client-1" node_modules/@ag-ui/client ;;
+"install --silent openai@7") ln -s "CACHE/abide-tests/openai/node_modules/openai" node_modules/openai ;;
 *) exit 1 ;;
 esac
+"#;
+
+/// Stand-ins for pip and Python, with what `.ci/openai` has installed.
+const PIP: &str = r#"#!/bin/sh
+[ "$*" = "install --quiet openai" ]
+"#;
+const PYTHON: &str = r#"#!/bin/sh
+exec "CACHE/abide-tests/openai/venv/bin/python" "$@"
 "#;
 
 /// A stand-in for node of the version that these packages need.
@@ -57,6 +65,7 @@ const FILES_AND_SHELL: &str = "deploy/docs/src/guide/files-and-shell.md";
 const MCP: &str = "deploy/docs/src/guide/mcp.md";
 const AI_SDK: &str = "deploy/docs/src/guide/ai-sdk.md";
 const AG_UI: &str = "deploy/docs/src/guide/ag-ui.md";
+const OPENAI: &str = "deploy/docs/src/guide/openai.md";
 const LONG_CONVERSATIONS: &str = "deploy/docs/src/guide/long-conversations.md";
 const RUNBOOK: &str = "deploy/docs/src/operations/runbook.md";
 
@@ -117,6 +126,14 @@ async fn a_front_end_with_ag_ui_works_when_pasted() {
     let output = run_blocks_with_build(AG_UI, "ag-ui").await;
     assert!(output.contains("to approve: Send an e-mail to ada@example.com?"), "{output}");
     assert!(output.contains("bob@example.com"), "it ran as it was edited: {output}");
+}
+
+#[tokio::test]
+async fn a_chat_with_openais_clients_works_when_pasted() {
+    let output = run_blocks_with_build(OPENAI, "openai").await;
+    assert!(output.contains("to approve: send_email"), "{output}");
+    assert!(output.contains("The tool said"), "the turn went on: {output}");
+    assert!(output.contains("You said: hello. Ask me to send a mail"), "it was whole: {output}");
 }
 
 #[tokio::test]
@@ -185,7 +202,9 @@ async fn run_blocks(site: &Site, page: &str, name: &str, address: String) -> Str
     // A server has another home than its node.
     let home = || format!("{}/.cache", std::env::var("HOME").unwrap());
     let cache = std::env::var("XDG_CACHE_HOME").unwrap_or_else(|_| home());
-    for (name, program) in [("npx", NPX), ("npm", NPM), ("node", NODE)] {
+    for (name, program) in
+        [("npx", NPX), ("npm", NPM), ("node", NODE), ("pip", PIP), ("python", PYTHON)]
+    {
         executable(&bin.join(name), &program.replace("CACHE", &cache));
     }
     let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());

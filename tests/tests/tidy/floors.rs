@@ -83,7 +83,7 @@ const HOUSES: [House; 4] = [
             ],
             &["headers"],
             &["access"],
-            &["keys_command", "operations", "readiness"],
+            &["ephemeral", "keys_command", "operations", "readiness"],
             &["config"],
             &["seed_agents", "telemetry"],
             &["http"],

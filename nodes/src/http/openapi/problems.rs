@@ -3,7 +3,7 @@
 use axum::http::StatusCode;
 use serde_json::{Value, json};
 
-use super::schemas;
+use super::{openai, schemas};
 use crate::problem::Kind;
 
 /// The problems that every operation may answer with.
@@ -20,12 +20,18 @@ const COMMON: [Kind; 7] = [
 /// Adds the schema of a problem, and to each operation the problems that it may answer with.
 pub(super) fn describe(document: &mut Value) {
     schemas(document)["Problem"] = problem();
+    schemas(document)["OpenAiError"] = openai::error();
     let mut responses = json!({});
     let Value::Object(paths) = &mut document["paths"] else { return };
     for (_, item) in paths {
         let Value::Object(operations) = item else { continue };
         for (_, operation) in operations {
-            let kinds = operation["operationId"].as_str().and_then(specific).unwrap_or_default();
+            let id = operation["operationId"].as_str().unwrap_or_default();
+            let kinds = specific(id).unwrap_or_default();
+            if id.starts_with(openai::PREFIX) {
+                openai::describe(operation, kinds.iter().chain(&COMMON));
+                continue;
+            }
             for (status, kinds) in by_status(kinds, may_be_unreadable(operation)) {
                 let name = name(status, &kinds);
                 let at = format!("#/components/responses/{name}");
@@ -75,6 +81,17 @@ fn specific(operation: &str) -> Option<&'static [Kind]> {
         | "stop_chat"
         | "get_agent_capabilities"
         | "stop_copilotkit_agent" => &[NotFound],
+        "openai_create_response" | "openai_create_chat_completion" => {
+            &[PayloadTooLarge, ApprovalForbidden, NotFound, TurnInFlight, CallNotOpen]
+        }
+        "openai_create_conversation" => &[PayloadTooLarge, NotFound, ConversationExists],
+        "openai_get_response"
+        | "openai_cancel_response"
+        | "openai_list_input_items"
+        | "openai_get_conversation"
+        | "openai_delete_conversation"
+        | "openai_list_items" => &[NotFound],
+        "openai_list_models" => &[],
         "resolve_call" => &[PayloadTooLarge, ApprovalForbidden, NotFound, CallNotOpen],
         "resolve_calls" => &[PayloadTooLarge, NotFound],
         "dispatch_tool" => {

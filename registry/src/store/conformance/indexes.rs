@@ -7,9 +7,9 @@ use abide_actors::identity::NodeName;
 use abide_actors::journal::{InboxFilter, StoreError};
 use abide_conversation::event::SuspensionKind;
 use abide_conversation::state::{ConversationStatus, PendingCall};
-use abide_conversation::{AgentName, Seq, State};
+use abide_conversation::{AgentName, ConversationId, Seq, State};
 
-use super::super::{ListError, Store, SummaryFilter, SuspensionCount};
+use super::super::{ListError, Store, SummaryFilter, SuspensionCount, cursor_after};
 use super::fixtures::*;
 use crate::partition::{Partition, PartitionSet};
 
@@ -297,6 +297,13 @@ pub(in super::super) async fn conversations_are_listed_by_id_in_pages_and_filter
     let awaiting = SummaryFilter { status: Some(ConversationStatus::AwaitingInput), ..all };
     assert_eq!(listed(awaiting.clone()).await, ["a:b", "c"]);
     assert_eq!(listed(SummaryFilter { agent: even.agent, ..awaiting }).await, ["c"]);
+    for (after, following) in [("a", vec!["a:b", "c", "d", "e"]), ("ab", vec!["c", "d", "e"])] {
+        let after = cursor_after(&own(), &ConversationId::new(after));
+        let page = store.conversations(&own(), &SummaryFilter::default(), Some(&after), 9).await;
+        let ids: Vec<String> =
+            page.unwrap().items.into_iter().map(|(id, _)| id.to_string()).collect();
+        assert_eq!(ids, following);
+    }
 }
 
 pub(in super::super) async fn long_listings_are_read_in_order_page_by_page(store: Arc<dyn Store>) {

@@ -1,0 +1,93 @@
+//! What completions consist of.
+
+use abide_conversation::event::Event;
+
+use super::*;
+use crate::protocols::feed::sample_events::{ended, journal, message, started, suspended};
+use crate::protocols::feed::{Answerable, Feed};
+
+fn encoder(waits: bool) -> ChatEncoder {
+    let head = ChatHead {
+        turn: TurnId::new("t"),
+        from: Seq::new(1),
+        model: AgentName::new("a"),
+        created_at: "2026-01-01T00:00:00.000Z".parse().unwrap(),
+        tools: BTreeSet::from(["own".to_owned()]),
+        inbox: "http://abide/console/".to_owned(),
+        waits,
+        with_usage: true,
+    };
+    ChatEncoder::new(head, false)
+}
+
+/// Takes events that each are a commit, and returns the deltas.
+fn deltas(encoder: &mut ChatEncoder, events: &[Event]) -> Vec<Value> {
+    let mut feed = Feed::new(TurnId::new("t"), Seq::ZERO);
+    let mut chunks = Vec::new();
+    for event in events {
+        let items = feed.event(event, &Answerable::All);
+        let rest = feed.catch_up(&Answerable::All);
+        for item in items.into_iter().chain(rest) {
+            chunks.extend(encoder.item(Some(event.seq), &item));
+        }
+    }
+    chunks.iter().map(|chunk| chunk["choices"][0]["delta"].clone()).collect()
+}
+
+#[test]
+fn messages_of_later_steps_follow_a_blank_line() {
+    let events = [started(), message("m", 1, "one", &["x"]), message("n", 2, "two", &[]), ended()];
+    let mut encoder = encoder(false);
+    let pieces = deltas(&mut encoder, &journal(&events));
+    let text: String = pieces.iter().filter_map(|delta| delta["content"].as_str()).collect();
+    let thinking: String =
+        pieces.iter().filter_map(|delta| delta["reasoning_content"].as_str()).collect();
+    assert_eq!((text.as_str(), thinking.as_str()), ("one\n\ntwo", "Hm.Hm."));
+    let completion = encoder.completion();
+    assert_eq!(completion["choices"][0]["message"]["content"], "one\n\ntwo");
+    assert_eq!(completion["choices"][0]["finish_reason"], "stop");
+    let last = encoder.finish();
+    assert_eq!((last.len(), &last[1]["choices"]), (2, &json!([])));
+}
+
+#[test]
+fn the_clients_own_calls_are_tool_calls_and_all_else_is_said() {
+    let asks = |kind: &str, tools: &[&str]| {
+        let mut events = vec![started(), message("m", 1, "", tools)];
+        events.extend(tools.iter().map(|tool| suspended(tool, kind, 1)));
+        journal(&events)
+    };
+    for (kind, tools, finish) in [
+        ("client_exec", vec!["own"], "tool_calls"),
+        ("client_exec", vec!["own", "other"], "tool_calls"),
+        ("client_exec", vec!["other"], "stop"),
+        // What a client executes must be approved before it is asked for.
+        ("approval", vec!["own"], "stop"),
+        ("elicitation", vec!["other"], "stop"),
+    ] {
+        let mut encoder = encoder(false);
+        deltas(&mut encoder, &asks(kind, &tools));
+        let choice = encoder.completion()["choices"][0].clone();
+        assert_eq!(choice["finish_reason"], finish, "{kind} {tools:?}");
+        let calls = choice["message"]["tool_calls"].as_array().map_or(0, Vec::len);
+        assert_eq!(calls == 1, finish == "tool_calls", "{choice}");
+        let is_said = choice["message"]["content"] == "[waiting] Well? (http://abide/console/)";
+        assert_eq!(is_said, finish == "stop", "{choice}");
+    }
+    let mut waiting = encoder(true);
+    deltas(&mut waiting, &asks("approval", &["own"]));
+    assert_eq!(waiting.end(), None, "the request is held instead");
+}
+
+#[test]
+fn a_turn_that_does_not_complete_is_a_failure() {
+    for (outcome, code) in
+        [("failed", "turn_failed"), ("halted", "turn_halted"), ("cancelled", "turn_cancelled")]
+    {
+        let mut encoder = encoder(false);
+        let end = ("turn_ended", json!({"outcome": outcome, "reason": "so"}));
+        deltas(&mut encoder, &journal(&[started(), end]));
+        let failed = ChatEnd::Failed { code, reason: "so".to_owned() };
+        assert_eq!(encoder.end(), Some(&failed));
+    }
+}
