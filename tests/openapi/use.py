@@ -27,7 +27,7 @@ agent = models.AgentDefinition.from_dict(
 defined = put_agent.sync_detailed("generated", client=client, body=agent)
 assert defined.status_code == 201, defined
 
-message = models.NewMessage.from_dict({"agent": "generated", "text": "Send it."})
+message = {"agent": "generated", "text": "Send it."}
 sent = send_message.sync_detailed("generated-1", client=client, body=message, wait="30s")
 assert sent.status_code == 200, sent
 

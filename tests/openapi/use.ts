@@ -2,6 +2,7 @@
 import createClient from "openapi-fetch";
 import type { components, paths } from "./api.d.ts";
 
+declare const process: { argv: string[] };
 const client = createClient<paths>({ baseUrl: process.argv[2] });
 
 function expect(holds: boolean, what: string): void {
