@@ -143,6 +143,20 @@ pub struct Identity {
     /// The person for whom a gateway acts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub on_behalf_of: Option<Box<Subject>>,
+    /// Who minted the token, unless the subject did: a backend vouches for the people of its pages.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub minted_by: Option<Box<TokenMinter>>,
+}
+
+/// Who vouches for the subject of a conversation token.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct TokenMinter {
+    pub iss: String,
+    pub sub: String,
+    /// The API key that minted it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key_id: Option<String>,
 }
 
 /// A person or a program, and what they may do.

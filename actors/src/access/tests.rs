@@ -25,6 +25,7 @@ fn caller(sub: &str, read: Reach, act: Reach) -> CallerAccess {
         key_id: None,
         jti: None,
         on_behalf_of: None,
+        minted_by: None,
     };
     CallerAccess {
         identity,

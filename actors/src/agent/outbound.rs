@@ -2,8 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use reqwest::Url;
-
 use super::DefinitionError;
 use crate::definition::{Definition, Endpoint, HookTarget, McpServer, McpTransport, Target};
 use crate::model::ModelSettings;
@@ -62,8 +60,8 @@ impl Judge<'_> {
     }
 
     fn model(&mut self, prefix: &str, model: &ModelSettings) {
-        if let Some(base) = model.base_url.as_deref().and_then(|base| Url::parse(base).ok()) {
-            self.add(None, format!("{prefix}model.base_url"), self.rules.route(&base));
+        if let Some(server) = model.server_needing_permission() {
+            self.add(None, format!("{prefix}model.base_url"), self.rules.route(&server));
         }
         if let Some(variable) = model.variable() {
             let judged = self.rules.check_variable(variable);

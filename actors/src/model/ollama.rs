@@ -9,7 +9,7 @@ use super::http::{Framing, HttpCall, KeyHeader, ProviderFormat, ReplyDecoder, en
 use super::{ModelError, ModelRequest};
 
 /// The server, unless the definition names another one.
-const DEFAULT_BASE_URL: &str = "http://127.0.0.1:11434";
+pub(super) const DEFAULT_BASE_URL: &str = "http://127.0.0.1:11434";
 
 /// The provider's name in verbatim messages and in `provider_options`.
 const PROVIDER: &str = "ollama";

@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::anthropic::AnthropicFormat;
 use super::gemini::GeminiFormat;
 use super::http::{HttpModel, ProviderFormat};
-use super::ollama::OllamaFormat;
+use super::ollama::{self, OllamaFormat};
 use super::openai::OpenaiFormat;
 use super::openai_responses::ResponsesFormat;
 use super::scripted::{self, ScriptedModel};
@@ -118,12 +118,19 @@ impl ModelSettings {
         self.key_variable(default_env)
     }
 
+    /// The server that needs the tenant's permission: the definition's, or the one beside the node
+    /// that a provider without a public server has. A provider's own public server needs none.
+    pub(crate) fn server_needing_permission(&self) -> Option<Url> {
+        let default = (self.provider == Provider::Ollama).then_some(ollama::DEFAULT_BASE_URL);
+        Url::parse(self.base_url.as_deref().or(default)?).ok()
+    }
+
     /// The route to its server, if the tenant's rules permit the server and the variable of its key
-    /// now. A provider's own server needs no permission.
+    /// now.
     pub(crate) fn route(&self) -> Result<Route, OutboundError> {
         self.outbound.check_variables(self.variable().into_iter())?;
-        match self.base_url.as_deref().and_then(|base| Url::parse(base).ok()) {
-            Some(base) => self.outbound.route(&base),
+        match self.server_needing_permission() {
+            Some(server) => self.outbound.route(&server),
             None => Ok(Route::AnyAddress),
         }
     }

@@ -56,6 +56,7 @@ pub(super) fn identify(
         key_id: None,
         jti: text(&claims["jti"]).filter(|jti| is_name(jti)).map(str::to_owned),
         on_behalf_of: None,
+        minted_by: None,
     };
     Ok(Credential {
         identity,

@@ -8,7 +8,7 @@ use abide_actors::credentials::{Credentials, CredentialsError};
 use abide_actors::exec::HiddenPaths;
 use abide_actors::outbound::{OutboundRules, TenantRules};
 use abide_conversation::Timestamp;
-use abide_conversation::identity::{Identity, Participants, Tenant};
+use abide_conversation::identity::{Identity, Participants, Tenant, TokenMinter};
 use abide_registry::store::Store;
 use async_trait::async_trait;
 use tokio::sync::Notify;
@@ -154,9 +154,15 @@ impl AccessControl {
         let jti = guard.new_id("tok");
         // What is known of somebody else is their issuer's to say.
         let own = minter.map(Identity::acting).filter(|own| own.sub == sub);
+        let minted_by = minter.filter(|_| own.is_none()).map(|minter| TokenMinter {
+            iss: minter.subject.iss.clone(),
+            sub: minter.subject.sub.clone(),
+            key_id: minter.key_id.clone(),
+        });
         let (roles, groups) =
             own.map(|own| (own.roles.clone(), own.groups.clone())).unwrap_or_default();
-        let request = TokenRequest { tenant, sub, name, roles, groups, grant, expires_at, jti };
+        let request =
+            TokenRequest { tenant, sub, name, roles, groups, minted_by, grant, expires_at, jti };
         let minted = guard.with_token_keys(|keys| conversation_token::mint(keys, request));
         let token = minted.ok_or_else(no_token_keys)?;
         let token = token.map_err(|reason| Problem::new(Kind::Internal, reason))?;

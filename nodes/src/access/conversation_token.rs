@@ -2,7 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use abide_conversation::identity::{ABIDE_ISSUER, AuthMethod, Identity, Role, Subject, Tenant};
+use abide_conversation::identity::{
+    ABIDE_ISSUER, AuthMethod, Identity, Role, Subject, Tenant, TokenMinter,
+};
 use abide_conversation::{AgentName, CallId, ConversationId, Timestamp};
 use jsonwebtoken::Header;
 use serde::{Deserialize, Serialize};
@@ -42,6 +44,8 @@ struct Claims {
     roles: BTreeSet<Role>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     groups: Vec<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    minted_by: Option<Box<TokenMinter>>,
     /// In seconds since 1970.
     exp: i64,
     jti: String,
@@ -54,6 +58,8 @@ pub(crate) struct TokenRequest {
     pub(crate) name: Option<String>,
     pub(crate) roles: BTreeSet<Role>,
     pub(crate) groups: Vec<String>,
+    /// Who mints it, unless the subject does.
+    pub(crate) minted_by: Option<TokenMinter>,
     pub(crate) grant: TokenGrant,
     pub(crate) expires_at: Timestamp,
     pub(crate) jti: String,
@@ -61,7 +67,8 @@ pub(crate) struct TokenRequest {
 
 /// Signs a token with the first key.
 pub(crate) fn mint(keys: &TokenKeys, request: TokenRequest) -> Result<String, String> {
-    let TokenRequest { tenant, sub, name, roles, groups, grant, expires_at, jti } = request;
+    let TokenRequest { tenant, sub, name, roles, groups, minted_by, grant, expires_at, jti } =
+        request;
     let TokenGrant { target, scopes, agent } = grant;
     let mut claims = Claims {
         iss: ABIDE_ISSUER.to_owned(),
@@ -76,6 +83,7 @@ pub(crate) fn mint(keys: &TokenKeys, request: TokenRequest) -> Result<String, St
         scope: scopes,
         roles,
         groups,
+        minted_by: minted_by.map(Box::new),
         exp: expires_at.as_second(),
         jti,
     };
@@ -141,6 +149,7 @@ pub(super) fn verify(
         key_id: None,
         jti: Some(claims.jti),
         on_behalf_of: None,
+        minted_by: claims.minted_by,
     };
     let grant = Some(TokenGrant { target, scopes: claims.scope, agent });
     let until = Some(expires_at);

@@ -350,6 +350,7 @@ fn by_key(
         key_id: Some(id.to_owned()),
         jti: None,
         on_behalf_of: None,
+        minted_by: None,
     };
     Credential { identity, grant: None, mfa_at: None, expires_at, valid_until: expires_at }
 }

@@ -146,6 +146,8 @@ async fn a_token_permits_its_scopes_in_its_conversation() {
     let journal = guarded.get("ada", "/v1/conversations/c/journal").await.body;
     assert_eq!(journal["events"][1]["data"]["identity"]["sub"], "u_17");
     assert_eq!(journal["events"][1]["data"]["identity"]["auth"], "token");
+    let minter = json!({"iss": "abide", "sub": "key:backend", "key_id": "backend"});
+    assert_eq!(journal["events"][1]["data"]["identity"]["minted_by"], minter);
 }
 
 #[tokio::test]

@@ -92,6 +92,7 @@ async fn a_definition_that_reaches_or_names_too_much_is_refused_with_its_fields(
         (model(json!({"base_url": "http://10.0.0.1:81/v1"})), "model.base_url"),
         (model(json!({"api_key_env": "OTHER_KEY"})), "model.api_key_env"),
         (with(json!({"model": {"provider": "openai", "name": "m"}})), "model.api_key_env"),
+        (with(json!({"model": {"provider": "ollama", "name": "m"}})), "model.base_url"),
         (
             with(json!({"summary": {"model": {"provider": "ollama", "name": "m",
                 "base_url": "http://10.0.0.2"}}, "working_budget": 9_000})),

@@ -182,6 +182,7 @@ fn backend_of(tenant: &Tenant) -> RequestContext {
         key_id: None,
         jti: None,
         on_behalf_of: None,
+        minted_by: None,
     };
     let access = CallerAccess {
         identity,

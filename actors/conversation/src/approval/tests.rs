@@ -23,6 +23,7 @@ fn voter(sub: &str, roles: &[Role], groups: &[&str]) -> Voter {
         key_id: None,
         jti: None,
         on_behalf_of: None,
+        minted_by: None,
     };
     Voter { identity, at: at(60_000), mfa_at: None }
 }

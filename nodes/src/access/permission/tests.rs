@@ -20,6 +20,7 @@ fn credential(roles: &[Role], grant: Option<TokenGrant>) -> Credential {
         key_id: None,
         jti: None,
         on_behalf_of: None,
+        minted_by: None,
     };
     Credential { identity, grant, mfa_at: None, expires_at: None, valid_until: None }
 }

@@ -33,7 +33,7 @@ pub(super) fn identity(sub: &str) -> Identity {
         groups: Vec::new(),
     };
     let (auth, on_behalf_of) = (AuthMethod::Jwt, None);
-    Identity { tenant: None, subject, auth, key_id: None, jti: None, on_behalf_of }
+    Identity { tenant: None, subject, auth, key_id: None, jti: None, on_behalf_of, minted_by: None }
 }
 
 pub(super) fn subject_id(sub: &str) -> SubjectId {
