@@ -6,7 +6,6 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::Timestamp;
 use crate::approval::{ApprovalPolicy, SubjectId};
 use crate::elicitation::InputRequest;
 use crate::event::{
@@ -24,6 +23,7 @@ use crate::parent::Parent;
 use crate::permission::{PermissionPhase, Verdict};
 use crate::remembered_decision::Extent;
 use crate::usage::{Budget, Usage};
+use crate::{AnswerSchema, Timestamp};
 
 /// An action and the moment at which it is decided.
 #[derive(Clone, Debug, PartialEq)]
@@ -270,7 +270,7 @@ pub enum CallPlan {
         /// Shown to the person or the page that is to answer.
         message: String,
         /// The JSON Schema of what the person or the page is to answer, if it has one.
-        answer_schema: Option<Arc<Value>>,
+        answer_schema: Option<AnswerSchema>,
         timeout_ms: u64,
     },
 }
@@ -282,7 +282,7 @@ pub struct ApprovalQuestion {
     /// Who may approve, and how many must; `None` where nobody is authenticated.
     pub policy: Option<ApprovalPolicy>,
     /// The JSON Schema of the answer.
-    pub answer_schema: Option<Arc<Value>>,
+    pub answer_schema: Option<AnswerSchema>,
 }
 
 impl CallPlan {

@@ -19,7 +19,6 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::Timestamp;
 use crate::approval::{ApprovalPolicy, Approver};
 use crate::elicitation;
 use crate::fork::Fork;
@@ -31,6 +30,7 @@ use crate::numbers::{Attempt, Seq, Step};
 use crate::parent::Parent;
 use crate::permission::{PermissionPhase, Verdict};
 use crate::usage::{Budget, Usage};
+use crate::{AnswerSchema, Timestamp};
 pub use call_kind::CallKind;
 pub(crate) use call_kind::StoredKind;
 pub use child::{ChildEnded, ChildReleased, ChildStarted, ParentNotified, add_planned_children};
@@ -220,7 +220,7 @@ pub struct ToolCall {
     pub gate: Option<Verdict>,
     /// Gated calls of a person or a page only: the JSON Schema of the answer, for the suspension
     /// that follows the approval.
-    pub answer_schema: Option<Arc<Value>>,
+    pub answer_schema: Option<AnswerSchema>,
 }
 
 /// What a suspension waits for.
@@ -259,7 +259,7 @@ pub struct Suspension {
     /// any answer fits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<Object>))]
-    pub answer_schema: Option<Arc<Value>>,
+    pub answer_schema: Option<AnswerSchema>,
 }
 
 /// Somebody answered a suspension. An approval that others have voted for is decided by this answer.

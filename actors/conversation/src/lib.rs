@@ -4,6 +4,7 @@
 //! [`evolve`] folds an event into the state, [`wanted`] names the activities that must be running.
 
 pub mod activity;
+mod answer_schema;
 pub mod approval;
 pub mod call_ids;
 mod checked_fold;
@@ -30,6 +31,7 @@ pub mod usage;
 mod wanted;
 
 pub use activity::Activity;
+pub use answer_schema::AnswerSchema;
 pub use checked_fold::{IllegalEvent, checked_fold};
 pub use command::{Action, Command};
 pub use decide::{Rejection, Transition, decide, decide_and_fold};

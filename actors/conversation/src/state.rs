@@ -10,7 +10,6 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::Timestamp;
 use crate::approval::{Approver, SubjectId, requesters};
 use crate::call_ids::UsedIds;
 use crate::context::Context;
@@ -26,6 +25,7 @@ use crate::parent::Parent;
 use crate::permission::{Decision, Verdict};
 use crate::remembered_decision::RememberedDecision;
 use crate::usage::{Budget, Usage};
+use crate::{AnswerSchema, Timestamp};
 pub use open_approval::{EditedArgs, OpenApproval, PendingVote};
 pub use pending_call::PendingCall;
 use stored_call::StoredCall;
@@ -187,7 +187,7 @@ pub struct Call {
     /// The input that the running tool asked for.
     pub pending_input: Option<PendingInput>,
     /// The JSON Schema of the answer of a person or a page, once the call is approved.
-    pub answer_schema: Option<Arc<Value>>,
+    pub answer_schema: Option<AnswerSchema>,
     pub phase: CallPhase,
 }
 
@@ -222,7 +222,7 @@ pub struct OpenSuspension {
     pub approval: Option<Box<OpenApproval>>,
     /// The JSON Schema of an answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub answer_schema: Option<Arc<Value>>,
+    pub answer_schema: Option<AnswerSchema>,
 }
 
 /// A dispatch, a user's own call, that has not ended.

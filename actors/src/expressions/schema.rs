@@ -9,9 +9,10 @@ mod metered;
 mod patterns;
 mod references;
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use abide_conversation::AnswerSchema;
 use jsonschema::Validator;
 use serde_json::{Map, Value};
 use tokio::sync::Semaphore;
@@ -68,6 +69,7 @@ pub struct Schema {
     steps_per_error: u64,
     compiled_bytes: usize,
     is_quick: bool,
+    approval: Arc<OnceLock<AnswerSchema>>,
 }
 
 impl Schema {
@@ -88,9 +90,10 @@ impl Schema {
         &self.source
     }
 
-    /// The schema as it was written, shared with this one.
-    pub fn shared_source(&self) -> Arc<Value> {
-        self.source.clone()
+    /// The schema of an approval of arguments of this schema, made by `make` for the first of its
+    /// calls: each gated call is suspended with it.
+    pub(crate) fn approval(&self, make: fn(&Value) -> AnswerSchema) -> AnswerSchema {
+        self.approval.get_or_init(|| make(&self.source)).clone()
     }
 
     /// An estimate of the memory that it takes, from above.
@@ -218,6 +221,7 @@ fn compile(source: &Value) -> Result<Schema, String> {
         steps_per_error: u64::try_from(16 + bounded.values).unwrap_or(u64::MAX),
         compiled_bytes: bounded.compiled_bytes,
         is_quick: bounded.is_quick,
+        approval: Arc::default(),
     })
 }
 

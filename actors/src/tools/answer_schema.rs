@@ -1,12 +1,10 @@
 //! The schema of an answer to a suspended call, with which user interfaces draw a form.
 
-use std::sync::Arc;
-
+use abide_conversation::AnswerSchema;
 use abide_conversation::elicitation::MAX_ANSWER_SCHEMA_BYTES;
 use serde_json::{Map, Value, json};
 
 use crate::definition::Tool;
-use crate::limits::encoded_len;
 
 /// Where the schema of the arguments is in the schema of an approval.
 const ARGS_PATH: &str = "/properties/args";
@@ -27,10 +25,16 @@ pub(super) fn parameters(tool: &Tool) -> Value {
 }
 
 /// The schema of the body of an approval. Arguments whose schema is too large may be any object.
-pub(super) fn of_approval(tool: &Tool) -> Arc<Value> {
-    let args = below_args(&parameters(tool));
+pub(super) fn of_approval(tool: &Tool) -> AnswerSchema {
+    match tool.builtin() {
+        Some(builtin) => approval_of(&builtin.parameters()),
+        None => tool.parameters.approval(approval_of),
+    }
+}
+
+fn approval_of(parameters: &Value) -> AnswerSchema {
     let schema = |args: Value| {
-        json!({
+        AnswerSchema::from(&json!({
             "type": "object",
             "properties": {
                 "approved": {"type": "boolean"},
@@ -38,21 +42,21 @@ pub(super) fn of_approval(tool: &Tool) -> Arc<Value> {
                 "args": args,
             },
             "required": ["approved"],
-        })
+        }))
     };
-    let whole = schema(args);
-    Arc::new(if encoded_len(&whole) <= MAX_ANSWER_SCHEMA_BYTES {
+    let whole = schema(below_args(parameters));
+    if whole.text().len() <= MAX_ANSWER_SCHEMA_BYTES {
         whole
     } else {
         schema(json!({"type": "object"}))
-    })
+    }
 }
 
 /// The schema of the result of a person or a page; `None` if any result fits, or if the schema is too
 /// large.
-pub(super) fn of_result(tool: &Tool) -> Option<Arc<Value>> {
-    let schema = tool.result_schema()?.shared_source();
-    (encoded_len(&*schema) <= MAX_ANSWER_SCHEMA_BYTES).then_some(schema)
+pub(super) fn of_result(tool: &Tool) -> Option<AnswerSchema> {
+    let schema = AnswerSchema::from(tool.result_schema()?.source());
+    (schema.text().len() <= MAX_ANSWER_SCHEMA_BYTES).then_some(schema)
 }
 
 /// A schema as it must be written below [`ARGS_PATH`]: its references to itself lead there.
@@ -116,6 +120,10 @@ mod tests {
         client_tools(&[entry]).unwrap()[0].clone()
     }
 
+    fn value(schema: &AnswerSchema) -> Value {
+        serde_json::from_str(schema.text()).unwrap()
+    }
+
     #[test]
     fn an_approval_admits_the_arguments_that_the_tool_admits() {
         let tree = json!({"$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -124,7 +132,7 @@ mod tests {
                 "$ref": {"type": "integer"}, "note": {"const": {"$ref": "#/x"}}},
             "$defs": {"address": {"type": "string", "pattern": "@"}}});
         let tool = tool(tree);
-        let approval = Schema::compile(&of_approval(&tool)).unwrap();
+        let approval = Schema::compile(&value(&of_approval(&tool))).unwrap();
         for args in [
             json!({"to": "a@b"}),
             json!({"to": "ab"}),
@@ -147,7 +155,7 @@ mod tests {
     fn references_below_an_id_stay_as_they_are() {
         let with_id = json!({"$id": "https://a.example/s", "type": "object",
             "properties": {"to": {"$ref": "#/$defs/a"}}, "$defs": {"a": {"type": "string"}}});
-        let schema = of_approval(&tool(with_id.clone()));
+        let schema = value(&of_approval(&tool(with_id.clone())));
         assert_eq!(schema["properties"]["args"], with_id);
         let approval = Schema::compile(&schema).unwrap();
         assert!(approval.check(&json!({"approved": true, "args": {"to": "b"}})).is_ok());
@@ -158,7 +166,7 @@ mod tests {
     fn schemas_that_are_too_large_are_left_out() {
         let text = "x".repeat(MAX_ANSWER_SCHEMA_BYTES);
         let large = tool(json!({"type": "object", "description": text}));
-        assert_eq!(of_approval(&large)["properties"]["args"], json!({"type": "object"}));
+        assert_eq!(value(&of_approval(&large))["properties"]["args"], json!({"type": "object"}));
         let entry = json!({"name": "ask", "executor": "human", "result_schema":
             {"type": "object", "description": text}});
         assert_eq!(of_result(&client_tools(&[entry]).unwrap()[0]), None);

@@ -1,7 +1,6 @@
 //! The frames of an event stream, made of journalled events and live signals: `reference/events.md`.
 
 use std::fmt::Display;
-use std::sync::Arc;
 
 use abide_actors::journal::InboxEntry;
 use abide_actors::live::Signal;
@@ -15,7 +14,7 @@ use abide_conversation::permission::PermissionPhase;
 use abide_conversation::state::ConversationStatus;
 use abide_conversation::usage::Usage;
 use abide_conversation::{
-    Attempt, CallId, ConversationId, MessageId, Principal, Seq, Timestamp, TurnId,
+    AnswerSchema, Attempt, CallId, ConversationId, MessageId, Principal, Seq, Timestamp, TurnId,
 };
 use bytes::Bytes;
 use serde::Serialize;
@@ -115,7 +114,7 @@ pub(super) enum Payload {
         /// any answer fits.
         #[serde(skip_serializing_if = "Option::is_none")]
         #[schema(value_type = Option<Object>)]
-        answer_schema: Option<Arc<Value>>,
+        answer_schema: Option<AnswerSchema>,
     },
     /// Somebody answered a call that waited, and it waits for this answer no longer.
     Answered {

@@ -1,13 +1,10 @@
 //! The model replied: its message, its calls and their suspensions are one commit.
 
-use std::sync::Arc;
-
-use serde_json::Value;
-
 use super::Rejection;
 use super::draft::Draft;
 use super::hooks::refuse_message;
 use super::settle::{add_millis, end_turn, settle};
+use crate::AnswerSchema;
 use crate::command::{ApprovalQuestion, CallPlan, MessageVerdict, ModelReplied, PlannedCall};
 use crate::event::{
     AssistantMsg, CallKind, EventData, RepairRequested, Suspension, SuspensionKind, ToolCall,
@@ -130,7 +127,11 @@ fn hand_over(draft: &mut Draft, call_id: CallId, planned: PlannedCall) {
 
 /// Suspends a call that somebody outside executes, unless its result is known already. A server
 /// call needs nothing more. A provider call that came without its result can be executed by nobody.
-pub(super) fn wait_for_executor(draft: &mut Draft, id: &CallId, answer_schema: Option<Arc<Value>>) {
+pub(super) fn wait_for_executor(
+    draft: &mut Draft,
+    id: &CallId,
+    answer_schema: Option<AnswerSchema>,
+) {
     let Some(call) = draft.state.call(id) else { return };
     let kind = match &call.kind {
         CallKind::Server { .. } => return,
@@ -157,7 +158,7 @@ pub(super) fn suspend(
     id: &CallId,
     kind: SuspensionKind,
     message: String,
-    answer_schema: Option<Arc<Value>>,
+    answer_schema: Option<AnswerSchema>,
 ) {
     if let Some(suspension) = next_suspension(draft, id, kind, message) {
         draft.push(EventData::Suspension(Suspension { answer_schema, ..suspension }));

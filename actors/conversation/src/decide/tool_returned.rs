@@ -1,12 +1,11 @@
 //! An attempt of a tool returned: a result, or a request for input.
 
-use std::sync::Arc;
-
 use super::Rejection;
 use super::close::{end_child, finish_dispatch};
 use super::draft::Draft;
 use super::model_replied::suspend;
 use super::settle::{end_turn, settle};
+use crate::AnswerSchema;
 use crate::command::{StateChange, ToolReturned};
 use crate::event::{
     EventData, InputRequired, PhaseChanged, SuspensionKind, TodosChanged, ToolResult, TurnOutcome,
@@ -75,7 +74,7 @@ pub(super) fn tool_returned(draft: &mut Draft, returned: ToolReturned) -> Result
 fn suspend_for_input(draft: &mut Draft, required: InputRequired) {
     let call_id = required.call_id.clone();
     let message = required.request.message.clone();
-    let answer_schema = required.request.answer_schema().map(Arc::new);
+    let answer_schema = required.request.answer_schema().as_ref().map(AnswerSchema::from);
     draft.push(EventData::InputRequired(required));
     suspend(draft, &call_id, SuspensionKind::Elicitation, message, answer_schema);
 }

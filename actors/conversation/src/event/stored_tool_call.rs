@@ -2,13 +2,13 @@
 //! where older programs wrote them, between its other fields.
 
 use std::borrow::Cow;
-use std::sync::Arc;
 
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::Value;
 
 use super::call_kind::StoredKind;
 use super::{Executor, Intent, OnInterrupt, ToolCall};
+use crate::AnswerSchema;
 use crate::ids::{CallId, ConversationId};
 use crate::json;
 use crate::permission::Verdict;
@@ -58,7 +58,7 @@ pub(super) struct StoredToolCall<'a> {
     /// approval.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<Object>))]
-    answer_schema: Option<Arc<Value>>,
+    answer_schema: Option<AnswerSchema>,
 }
 
 impl Serialize for ToolCall {

@@ -1,16 +1,15 @@
 //! Open suspensions, as people see them.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{Call, EditedArgs, PendingVote};
-use crate::Timestamp;
 use crate::approval::{ApprovalPolicy, SubjectId};
 use crate::event::{Executor, Intent, SuspensionKind};
 use crate::ids::{CallId, ConversationId};
+use crate::{AnswerSchema, Timestamp};
 
 /// An open suspension, as the snapshot and the inbox show it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -56,7 +55,7 @@ pub struct PendingCall {
     /// any answer fits, and for a call that an older version suspended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<Object>))]
-    pub answer_schema: Option<Arc<Value>>,
+    pub answer_schema: Option<AnswerSchema>,
 }
 
 impl Call {

@@ -2,12 +2,12 @@
 //! programs wrote them, between its other fields.
 
 use std::borrow::Cow;
-use std::sync::Arc;
 
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::Value;
 
 use super::{Call, CallPhase};
+use crate::AnswerSchema;
 use crate::approval::Approver;
 use crate::elicitation::PendingInput;
 use crate::event::{Executor, Intent, OnInterrupt, StoredKind};
@@ -48,7 +48,7 @@ pub(super) struct StoredCall<'a> {
     #[serde(default)]
     lane: Option<Cow<'a, str>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    answer_schema: Option<Arc<Value>>,
+    answer_schema: Option<AnswerSchema>,
     phase: Cow<'a, CallPhase>,
 }
 

@@ -1,12 +1,12 @@
 //! What happens in a turn, as clients of other protocols are told of it.
 
-use std::sync::Arc;
-
 use abide_conversation::event::{
     AssistantMsg, Executor, Intent, Resolution, SuspensionKind, Todo, TurnEnded,
 };
 use abide_conversation::message::{Outcome, Ui};
-use abide_conversation::{Attempt, CallId, MessageId, Principal, Seq, Timestamp, TurnId};
+use abide_conversation::{
+    AnswerSchema, Attempt, CallId, MessageId, Principal, Seq, Timestamp, TurnId,
+};
 use serde_json::Value;
 
 /// One thing that happens in a turn.
@@ -88,7 +88,7 @@ pub struct SuspendedCall {
     pub suspension: u32,
     pub expires_at: Timestamp,
     /// The JSON Schema of an answer; `None` if any fits.
-    pub answer_schema: Option<Arc<Value>>,
+    pub answer_schema: Option<AnswerSchema>,
     /// Whether the caller may answer it.
     pub may_answer: bool,
 }
