@@ -16,6 +16,11 @@ impl AnswerSchema {
     pub fn text(&self) -> &str {
         self.0.get()
     }
+
+    /// The schema as a value.
+    pub fn to_value(&self) -> Value {
+        serde_json::from_str(self.text()).unwrap_or_default()
+    }
 }
 
 impl From<&Value> for AnswerSchema {

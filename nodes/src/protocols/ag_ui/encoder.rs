@@ -5,6 +5,7 @@ mod message;
 #[allow(clippy::unwrap_used)]
 mod tests;
 
+use abide_conversation::AnswerSchema;
 use abide_conversation::event::{AssistantMsg, SuspensionKind, Todo, TurnEnded, TurnOutcome};
 use abide_conversation::usage::Usage;
 use serde_json::{Value, json};
@@ -333,11 +334,11 @@ fn interrupt(call: &SuspendedCall) -> Value {
 
 /// The JSON Schema of an answer, if that is an object; arguments that an approver edits are `editedArgs`.
 fn response_schema(call: &SuspendedCall) -> Option<Value> {
-    let schema = call.answer_schema.as_deref().filter(|schema| schema.is_object());
+    let schema = call.answer_schema.as_ref().map(AnswerSchema::to_value).filter(Value::is_object);
     if call.kind != SuspensionKind::Approval {
-        return schema.cloned();
+        return schema;
     }
-    let args = schema.map(|schema| schema["properties"]["args"].clone());
+    let args = schema.map(|mut schema| schema["properties"]["args"].take());
     let args = args.filter(Value::is_object).unwrap_or_else(|| json!({"type": "object"}));
     Some(json!({"type": "object", "required": ["approved"], "properties": {
         "approved": {"type": "boolean"}, "reason": {"type": "string"}, "editedArgs": args}}))
