@@ -16,7 +16,7 @@ use super::input::{self, Input};
 use super::models;
 use super::segment::Segment;
 use super::sending::{AbideOptions, OnWait, Target, Turn, conversation_name, superseding};
-use super::turn_body::{TurnBody, TurnEncoder};
+use crate::http::turn_body::{TurnBody, TurnEncoder};
 use crate::access::permission::{CreateConversations, Read, Send};
 use crate::access::{Allowed, StreamPermit};
 use crate::ephemeral;

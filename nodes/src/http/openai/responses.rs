@@ -13,7 +13,7 @@ use super::input::{self, Input};
 use super::models;
 use super::segment::Segment;
 use super::sending::{AbideOptions, Target, Turn, conversation_name};
-use super::turn_body::{TurnBody, TurnEncoder};
+use crate::http::turn_body::{TurnBody, TurnEncoder};
 use crate::access::permission::{ConversationPermission, Read, Send};
 use crate::access::{Allowed, StreamPermit};
 use crate::http::Api;

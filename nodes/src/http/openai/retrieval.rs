@@ -15,7 +15,7 @@ use utoipa::IntoParams;
 use super::list::{ItemQuery, List};
 use super::responses::ResponseEvents;
 use super::segment::Segment;
-use super::turn_body::TurnBody;
+use crate::http::turn_body::TurnBody;
 use crate::access::Allowed;
 use crate::access::permission::{Cancel, ConversationPermission, Read};
 use crate::http::Api;
