@@ -167,9 +167,10 @@ fn check_kind(at: &str, answer: &ResolutionAnswer, kind: SuspensionKind) -> Resu
             ResolutionAnswer::Result(_) | ResolutionAnswer::Error(_),
             SuspensionKind::Elicitation | SuspensionKind::ClientExec,
         ) => Ok(()),
-        (_, SuspensionKind::Approval) => {
-            Err(Problem::field(&format!("{at}.approved"), "is missing: the call waits for an approval"))
-        }
+        (_, SuspensionKind::Approval) => Err(Problem::field(
+            &format!("{at}.approved"),
+            "is missing: the call waits for an approval",
+        )),
         (_, SuspensionKind::Elicitation | SuspensionKind::ClientExec) => {
             let why = "is missing: the call waits for a result, and not for an approval";
             Err(Problem::field(&format!("{at}.result"), why))

@@ -7,8 +7,8 @@ use abide_conversation::{ConversationId, Scoped};
 use axum::response::Response;
 use serde_json::{Map, Value};
 
-use super::tasks::{Progress, Task};
 use super::task_response::{TaskForm, TaskResponse};
+use super::tasks::{Progress, Task};
 use super::{Request, push_not_supported};
 use crate::access::Allowed;
 use crate::access::permission::Send;
@@ -31,11 +31,8 @@ impl Request<'_> {
         if params.wants_push {
             return Err(push_not_supported());
         }
-        let permit = if streams {
-            self.api.access.open_stream(&self.allowed.tenant())?
-        } else {
-            None
-        };
+        let permit =
+            if streams { self.api.access.open_stream(&self.allowed.tenant())? } else { None };
         let history = params.history_length;
         let is_waited_for = !params.returns_immediately;
         let (task, may_wait) = match params.task.clone() {

@@ -70,9 +70,8 @@ impl Task {
         let task = TaskId::parse(id).ok_or_else(missing)?;
         let id = allowed.conversation(task.conversation.as_str()).map_err(|_| missing())?;
         let state = conversation(api, allowed, &id, agent).await;
-        let state = state.map_err(|problem| {
-            if problem.is_not_found() { missing() } else { problem }
-        })?;
+        let state =
+            state.map_err(|problem| if problem.is_not_found() { missing() } else { problem })?;
         let began = find_in_turn(api, &id, &task.turn, is_message).await?.ok_or_else(missing)?;
         let message = match is_message(&began) {
             true => Some(began.clone()),

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use axum::http::StatusCode;
 use serde_json::{Value, json};
 
-pub(super) use crate::problem::a2a::schema as error;
 use crate::problem::Kind;
+pub(super) use crate::problem::a2a::schema as error;
 
 /// The id of the operation.
 pub(super) const OPERATION: &str = "a2a_call";

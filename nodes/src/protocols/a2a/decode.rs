@@ -36,7 +36,8 @@ impl SendParams {
             let rule = format!("must be at most {MAX_MESSAGE_ID_CHARS} characters");
             return Err(message.error("messageId", rule));
         }
-        let is_user = matches!(message.get("role"), Some(role) if *role == "ROLE_USER" || *role == 1);
+        let is_user =
+            matches!(message.get("role"), Some(role) if *role == "ROLE_USER" || *role == 1);
         if !is_user {
             return Err(message.error("role", "must be ROLE_USER"));
         }
@@ -135,7 +136,10 @@ mod tests {
             (|it| it["message"]["parts"] = json!([]), "message.parts"),
             (|it| it["message"]["parts"] = json!([{"text": "a"}, {}]), "message.parts[1]"),
             (|it| it["configuration"] = json!([]), "configuration"),
-            (|it| it["configuration"] = json!({"historyLength": -1}), "configuration.historyLength"),
+            (
+                |it| it["configuration"] = json!({"historyLength": -1}),
+                "configuration.historyLength",
+            ),
             (|it| it["metadata"] = json!({"abide": {"if_busy": "x"}}), "metadata.abide.if_busy"),
         ];
         for (change, field) in cases {

@@ -96,8 +96,7 @@ impl TaskEncoder {
         let mut task = json!({"id": id.to_string(), "contextId": id.conversation,
             "status": self.status()});
         let artifacts = self.artifacts.iter().filter(|artifact| !artifact.text.is_empty());
-        let artifacts: Vec<Value> =
-            artifacts.map(|it| artifact(&it.id, &it.text)).collect();
+        let artifacts: Vec<Value> = artifacts.map(|it| artifact(&it.id, &it.text)).collect();
         if !artifacts.is_empty() {
             task["artifacts"] = json!(artifacts);
         }
@@ -119,21 +118,25 @@ impl TaskEncoder {
     fn encode(&mut self, item: &Item) {
         match item {
             Item::Started { .. } => self.change(TaskState::Working, None),
-            Item::Text(piece) => self.text(piece),
+            Item::Text(piece) => {
+                self.go_on();
+                self.text(piece);
+            }
             Item::Suspended(call) => self.asked(call),
-            Item::Resolved(_) | Item::CallStarted(_) | Item::Result { .. } => self.go_on(),
-            Item::Refused { message, .. } | Item::Restarted { message } => self.void(message),
+            Item::Message(_) | Item::Resolved(_) | Item::CallStarted(_) | Item::Result { .. } => {
+                self.go_on()
+            }
+            Item::Refused { message, .. } | Item::Restarted { message } => {
+                self.go_on();
+                self.void(message);
+            }
             Item::CaughtUp => self.begin(),
             Item::Rest(pending) => {
                 self.waits_for = pending.clone();
                 self.rest();
             }
             Item::End(ended) => self.end(ended),
-            Item::Thinking(_)
-            | Item::Message(_)
-            | Item::Progress { .. }
-            | Item::Ui { .. }
-            | Item::Todos(_) => {}
+            Item::Thinking(_) | Item::Progress { .. } | Item::Ui { .. } | Item::Todos(_) => {}
         }
     }
 
@@ -223,9 +226,8 @@ impl TaskEncoder {
                 ended.reason.as_ref()
             }
         };
-        let message = reason.map(|reason| {
-            (format!("{}:end", self.head.id), vec![json!({"text": reason})])
-        });
+        let message =
+            reason.map(|reason| (format!("{}:end", self.head.id), vec![json!({"text": reason})]));
         self.waits_for.clear();
         self.change(state, message);
         // A task that was over before has nothing else to tell.

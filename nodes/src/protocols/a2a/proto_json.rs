@@ -148,7 +148,10 @@ mod tests {
         assert_eq!(fields.required_text("messageId").unwrap(), "m");
         assert_eq!(fields.text("contextId").unwrap(), None);
         let missing = fields.required_text("taskId").unwrap_err();
-        assert_eq!((missing.field.as_str(), missing.message.as_str()), ("message.taskId", "is missing"));
+        assert_eq!(
+            (missing.field.as_str(), missing.message.as_str()),
+            ("message.taskId", "is missing")
+        );
     }
 
     #[test]

@@ -218,7 +218,10 @@ mod tests {
             (json!({"jsonrpc": "2.0", "id": true, "method": "GetTask"}), RpcError::InvalidRequest),
             (json!({"jsonrpc": "2.0", "id": 1.5, "method": "GetTask"}), RpcError::InvalidRequest),
             (json!({"jsonrpc": "2.0", "id": 1}), RpcError::InvalidRequest),
-            (json!({"jsonrpc": "2.0", "id": 1, "method": "message/send"}), RpcError::MethodNotFound),
+            (
+                json!({"jsonrpc": "2.0", "id": 1, "method": "message/send"}),
+                RpcError::MethodNotFound,
+            ),
             (json!("x"), RpcError::InvalidRequest),
         ] {
             assert_eq!(Call::parse(&wrong).unwrap_err().error, error, "{wrong}");
@@ -230,7 +233,8 @@ mod tests {
         for version in ["1.0", "1.0.1", " 1.0 "] {
             assert_eq!(check_version(Some(version)), Ok(()), "{version}");
         }
-        for version in [None, Some(""), Some("0.3"), Some("1"), Some("1.1"), Some("2.0"), Some("x")] {
+        for version in [None, Some(""), Some("0.3"), Some("1"), Some("1.1"), Some("2.0"), Some("x")]
+        {
             assert!(check_version(version).is_err(), "{version:?}");
         }
     }
