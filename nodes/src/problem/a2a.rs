@@ -111,10 +111,12 @@ impl Problem {
             Kind::Internal => "an internal error".to_owned(),
             _ => self.detail.chars().take(MAX_DETAIL_CHARS).collect(),
         };
-        let of_kind = if self.status == StatusCode::BAD_REQUEST {
-            RpcError::Parse
-        } else {
-            self.kind.a2a_error().1
+        let of_kind = match (self.kind, self.field_name()) {
+            (Kind::InvalidRequest, None) if self.status == StatusCode::BAD_REQUEST => {
+                RpcError::Parse
+            }
+            (Kind::InvalidRequest, None) => RpcError::InvalidRequest,
+            (kind, _) => kind.a2a_error().1,
         };
         let error = self.given_a2a_error().unwrap_or(of_kind);
         error.document(&message, self.kind.name(), self.field_name())

@@ -114,7 +114,10 @@ impl Request<'_> {
             if !data.is_object() {
                 return Err(Problem::field(&at, "must be an object"));
             }
-            let below = |problem: Problem| problem.below(&at);
+            let below = |problem: Problem| match problem.field_name() {
+                Some(_) => problem.below(&at),
+                None => Problem::field(&at, problem.detail()),
+            };
             let answer: AnswerToCall = deserialize(data).map_err(below)?;
             let request = answer.resolve(self.allowed.principal()).map_err(below)?;
             if !calls.insert(request.call.clone()) {
