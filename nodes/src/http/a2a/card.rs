@@ -2,11 +2,12 @@
 
 use axum::Json;
 use axum::extract::State;
-use axum::http::{HeaderMap, HeaderName, header};
+use axum::http::HeaderMap;
 use serde_json::Value;
 
 use crate::access::Allowed;
 use crate::access::permission::ReadAgents;
+use crate::headers::origin;
 use crate::http::Api;
 use crate::http::conversations::agent_name;
 use crate::http::extract::Path;
@@ -36,13 +37,4 @@ pub(in crate::http) async fn get(
         url: &url,
         is_guarded: allowed.session().is_some(),
     })))
-}
-
-/// Where the client reaches the node, as it or its proxy says.
-fn origin(headers: &HeaderMap) -> String {
-    let text = |name: &HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
-    let host = text(&header::HOST).unwrap_or_default();
-    let scheme = text(&HeaderName::from_static("x-forwarded-proto"));
-    let scheme = if scheme == Some("https") { "https" } else { "http" };
-    format!("{scheme}://{host}")
 }

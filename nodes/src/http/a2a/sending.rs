@@ -40,7 +40,7 @@ impl Request<'_> {
             None => self.begin(params).await?,
         };
         let form = if streams {
-            TaskForm::Stream(TellUntil::Rest, permit)
+            TaskForm::Stream(TellUntil::Question, permit)
         } else if is_waited_for && may_wait {
             TaskForm::AtRest
         } else {

@@ -20,7 +20,7 @@ use crate::protocols::feed::Feed;
 pub(super) enum TaskForm {
     /// As it is now.
     Now,
-    /// Once it is over or asks its caller.
+    /// Once it is over or waits for anybody.
     AtRest,
     Stream(TellUntil, Option<StreamPermit>),
 }

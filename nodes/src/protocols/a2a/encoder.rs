@@ -32,8 +32,10 @@ pub struct TaskHead {
 /// Until when a response tells its task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TellUntil {
-    /// The task is over, or asks its caller.
+    /// The task is over, or waits for anybody.
     Rest,
+    /// The task is over, or asks its caller.
+    Question,
     /// The task is over.
     End,
 }
@@ -199,10 +201,11 @@ impl TaskEncoder {
         if asked.is_empty() {
             let parts = vec![json!({"text": WAITS_FOR_OTHERS})];
             self.change(TaskState::Working, Some((id, parts)));
+            self.is_over |= self.until == TellUntil::Rest;
         } else {
             let parts = questions::parts(&asked);
             self.change(TaskState::InputRequired, Some((id, parts)));
-            self.is_over |= self.until == TellUntil::Rest;
+            self.is_over |= self.until != TellUntil::End;
         }
     }
 

@@ -133,7 +133,7 @@ fn a_plain_turn_is_a_task_with_its_text_in_pieces() {
 #[test]
 fn a_task_that_waits_for_its_caller_asks_and_its_response_ends() {
     let events = approval();
-    let case = Case::new(TellUntil::Rest).catch_up().live(&events[..4]);
+    let case = Case::new(TellUntil::Question).catch_up().live(&events[..4]);
     case.equals_golden("asks");
     assert_eq!((case.last_state(), case.encoder.is_over()), ("TASK_STATE_INPUT_REQUIRED", true));
     let after = case.live(&events[4..]);
@@ -149,7 +149,9 @@ fn a_subscriber_sees_the_answer_and_what_comes_of_it() {
 
 #[test]
 fn a_caller_who_may_not_answer_is_asked_nothing_and_sees_no_arguments() {
-    let case = Case::new(TellUntil::Rest).for_nobody().catch_up().live(&approval()[..4]);
+    let until = |until| Case::new(until).for_nobody().catch_up().live(&approval()[..4]);
+    assert!(until(TellUntil::Rest).encoder.is_over(), "nobody waits for others unless streaming");
+    let case = until(TellUntil::Question);
     case.equals_golden("for_others");
     assert_eq!((case.last_state(), case.encoder.is_over()), ("TASK_STATE_WORKING", false));
     assert!(!format!("{:?}", case.events).contains("call_id"));
