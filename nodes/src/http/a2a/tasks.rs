@@ -73,9 +73,10 @@ impl Task {
         let state =
             state.map_err(|problem| if problem.is_not_found() { missing() } else { problem })?;
         let began = find_in_turn(api, &id, &task.turn, is_message).await?.ok_or_else(missing)?;
-        let message = match is_message(&began) {
-            true => Some(began.clone()),
-            false => message_of(api, &id, &task.turn, began.seq).await?,
+        let message = if is_message(&began) {
+            None
+        } else {
+            message_of(api, &id, &task.turn, began.seq).await?
         };
         let began = message.unwrap_or(began);
         Ok((Self::begun_with(&id, task, &began), state))
