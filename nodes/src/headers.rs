@@ -1,6 +1,6 @@
-//! Headers whose value is a name.
+//! Headers whose value is a name, and what headers say of the way to the node.
 
-use axum::http::HeaderMap;
+use axum::http::{HeaderMap, HeaderName, header};
 
 use crate::problem::Problem;
 
@@ -21,4 +21,13 @@ pub(crate) fn single_header(headers: &HeaderMap, name: &str) -> Result<Option<St
         let rule = format!("must be 1 to {MAX_NAME_CHARS} visible characters");
         Err(Problem::field(name, rule))
     }
+}
+
+/// Where the client reaches the node, as it or its proxy says.
+pub(crate) fn origin(headers: &HeaderMap) -> String {
+    let text = |name: &HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
+    let host = text(&header::HOST).unwrap_or_default();
+    let scheme = text(&HeaderName::from_static("x-forwarded-proto"));
+    let scheme = if scheme == Some("https") { "https" } else { "http" };
+    format!("{scheme}://{host}")
 }

@@ -1,5 +1,6 @@
 //! The public API: `reference/http.md`.
 
+mod a2a;
 mod ag_ui;
 mod agents;
 pub(crate) mod blobs;
@@ -30,6 +31,7 @@ mod protocol_requests;
 mod resolutions;
 mod tokens;
 mod transcript;
+mod turn_body;
 mod turn_progress;
 mod turn_stream;
 mod usage;
@@ -47,6 +49,7 @@ use axum::Router;
 use axum::extract::{FromRef, Request, State};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
+use serde_json::Value;
 use tokio::sync::Semaphore;
 
 use crate::access::permission::Known;
@@ -178,6 +181,8 @@ fn routes() -> DeclaredApi<Api> {
         .routes(declared_routes!(openai::conversations::get, openai::conversations::delete))
         .routes(declared_routes!(openai::conversations::items))
         .routes(declared_routes!(openai::chat_completions::create))
+        .routes(declared_routes!(a2a::call))
+        .routes(declared_routes!(a2a::card::get))
         .routes(declared_routes!(openapi::openapi))
 }
 
@@ -194,10 +199,17 @@ pub(crate) async fn unknown_method(_: Allowed<Known>) -> Problem {
 /// Measures, checks and admits a request before its handler runs.
 async fn enter(State(api): State<Api>, request: Request, next: Next) -> Response {
     let is_openai = problem::openai::is_spoken_at(request.uri().path());
+    let is_a2a = problem::a2a::is_spoken_by(&request);
     let admitted = |request| admit(&api, request, next);
     let handle = |request| guard::guard(&api.allowed_hosts, request, admitted);
     let response = measure(&*api.clock, request, handle).await;
-    if is_openai { problem::openai::translate(response) } else { response }
+    if is_openai {
+        problem::openai::translate(response)
+    } else if is_a2a {
+        problem::a2a::translate(response, &Value::Null)
+    } else {
+        response
+    }
 }
 
 /// Runs the handler, unless too many requests are in flight or the node drains.

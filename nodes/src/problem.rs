@@ -1,5 +1,6 @@
 //! Every error as `application/problem+json` (RFC 9457). The only place that knows status codes.
 
+pub(crate) mod a2a;
 pub(crate) mod openai;
 
 use abide_actors::journal::StoreError;
@@ -337,8 +338,10 @@ impl IntoResponse for Problem {
         };
         let is_unauthorized = self.kind == Kind::Unauthorized;
         let openai = openai::OpenAiError::new(&self);
+        let a2a = a2a::A2aError::new(&self);
         let mut response = self.into_text().into_response();
         response.extensions_mut().insert(openai);
+        response.extensions_mut().insert(a2a);
         let headers = response.headers_mut();
         let media = HeaderValue::from_static("application/problem+json");
         headers.insert(header::CONTENT_TYPE, media);

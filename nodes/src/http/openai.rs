@@ -10,4 +10,3 @@ pub(super) mod responses;
 pub(super) mod retrieval;
 mod segment;
 mod sending;
-mod turn_body;

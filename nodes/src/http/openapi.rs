@@ -1,5 +1,6 @@
 //! The OpenAPI document: the descriptions of the handlers, and what all operations share.
 
+mod a2a;
 mod any_of;
 mod generators;
 mod openai;

@@ -236,8 +236,8 @@ pub(super) struct Resolutions {
 /// The body of a resolution, with the call that it is for.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-struct AnswerToCall {
-    call_id: String,
+pub(super) struct AnswerToCall {
+    pub(super) call_id: String,
     approved: Option<bool>,
     reason: Option<String>,
     args: Option<Value>,
@@ -251,7 +251,7 @@ struct AnswerToCall {
 }
 
 impl AnswerToCall {
-    fn resolve(self, by: Principal) -> Result<ResolveRequest, Problem> {
+    pub(super) fn resolve(self, by: Principal) -> Result<ResolveRequest, Problem> {
         let Self { call_id, approved, reason, args, result, error, suspension, remember } = self;
         let answer =
             ResolutionRequest { approved, reason, args, result, error, suspension, remember };

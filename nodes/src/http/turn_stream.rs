@@ -84,11 +84,13 @@ impl Break {
 #[derive(Debug)]
 pub(super) struct PlacedItem {
     pub(super) seq: Option<Seq>,
+    /// When the event was journalled.
+    pub(super) at: Option<Timestamp>,
     pub(super) item: Item,
 }
 
 fn unplaced(items: Vec<Item>) -> Vec<PlacedItem> {
-    items.into_iter().map(|item| PlacedItem { seq: None, item }).collect()
+    items.into_iter().map(|item| PlacedItem { seq: None, at: None, item }).collect()
 }
 
 impl TurnStream {
@@ -269,9 +271,9 @@ impl TurnStream {
             {
                 credential.update_members(members);
             }
-            let seq = Some(event.seq);
+            let (seq, at) = (Some(event.seq), Some(event.at));
             let of_event = self.feed.event(event, &answerable).into_iter();
-            items.extend(of_event.map(|item| PlacedItem { seq, item }));
+            items.extend(of_event.map(|item| PlacedItem { seq, at, item }));
         }
         Ok(items)
     }

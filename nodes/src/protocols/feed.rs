@@ -12,7 +12,7 @@ pub(in crate::protocols) mod sample_events;
 mod step_calls;
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
-mod tests;
+pub(in crate::protocols) mod tests;
 
 use std::collections::BTreeSet;
 

@@ -22,7 +22,7 @@ const CALLERS: [(&str, &str); 9] = [
 
 /// What becomes of a request, one letter for each caller: `a`, it is allowed; `f`, it is forbidden;
 /// `n`, the conversation does not exist for the caller.
-const PUBLIC: [(&str, &str); 51] = [
+const PUBLIC: [(&str, &str); 53] = [
     ("list_agents", "aaafaaaaf"),
     ("get_agent", "aaafaaaaf"),
     ("put_agent", "fffffafff"),
@@ -73,6 +73,8 @@ const PUBLIC: [(&str, &str); 51] = [
     ("openai_delete_conversation", "afnnannfn"),
     ("openai_list_items", "aannannan"),
     ("openai_create_chat_completion", "aannannfn"),
+    ("a2a_call", "aannannfn"),
+    ("get_agent_card", "aaafaaaaf"),
     ("get_me", "aaaaaaaaa"),
 ];
 
@@ -135,6 +137,11 @@ fn body(operation: &str, caller: &str, id: &str) -> Value {
         "openai_create_chat_completion" => json!({"model": "demo", "conversation": id,
             "messages": [{"role": "user", "content": "hi"}]}),
         "openai_create_conversation" => json!({"metadata": {"agent": "demo"}}),
+        "a2a_call" => crate::a2a::call(
+            "SendMessage",
+            json!({"message": {"messageId": "m",
+            "role": "ROLE_USER", "contextId": id, "parts": [{"text": "hi"}]}}),
+        ),
         "mint_token" => json!({"subject": format!("key:{caller}"), "conversation": id,
             "scope": ["read"], "ttl": "1m"}),
         _ => Value::Null,
@@ -145,6 +152,9 @@ async fn status_of(url: &str, request: &Request<'_>) -> (u16, Value) {
     let client = reqwest::Client::new();
     let method = reqwest::Method::from_bytes(request.method.as_bytes()).unwrap();
     let mut sent = client.request(method, format!("{url}{}", request.path));
+    if request.operation == "a2a_call" {
+        sent = sent.header("A2A-Version", "1.0");
+    }
     if let Some(credential) = request.credential {
         sent = sent.bearer_auth(credential);
     }
@@ -158,7 +168,8 @@ async fn status_of(url: &str, request: &Request<'_>) -> (u16, Value) {
     // A stream has no end.
     let media = answer.headers().get("content-type").and_then(|media| media.to_str().ok());
     let is_problem = media.is_some_and(|media| media.contains("problem"));
-    let is_error = is_problem || media == Some("application/json") && status >= 400;
+    let may_be_error = status >= 400 || request.operation == "a2a_call";
+    let is_error = is_problem || media == Some("application/json") && may_be_error;
     let body = if is_error { answer.json().await.unwrap() } else { Value::Null };
     (status, body)
 }
@@ -175,7 +186,8 @@ fn class(status: u16, body: &Value) -> char {
     let detail = body["detail"].as_str().or_else(|| body["error"]["message"].as_str());
     match (status, detail) {
         (403, _) => 'f',
-        (404, Some("conversation not found")) => 'n',
+        // JSON-RPC has no status.
+        (404 | 200, Some("conversation not found")) => 'n',
         (401, _) => 'u',
         _ => 'a',
     }
@@ -215,6 +227,7 @@ async fn every_operation_is_open_to_the_callers_of_its_row_and_to_nobody_else() 
                     .replace("/agents/{name}/ui", "/agents/demo/ui")
                     .replace("/agents/{name}/ag-ui", "/agents/demo/ag-ui")
                     .replace("/agent/{name}", "/agent/demo")
+                    .replace("/a2a/{name}", "/a2a/demo")
                     .replace("{thread}", &id)
                     .replace("{chat}", &id)
                     .replace("{response_id}", &format!("resp_1.k_a.{id}"))

@@ -1,6 +1,8 @@
 //! The public API from the outside: every call, every refusal, and what the document says of them.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+mod a2a;
+mod a2a_access;
 mod access;
 mod access_matrix;
 mod admin_socket;

@@ -29,13 +29,16 @@ const NPX: &str = r#"#!/bin/sh
 exec "CACHE/abide-tests/mcp-everything/node_modules/.bin/mcp-server-everything"
 "#;
 
-/// A stand-in for npm, which would download what `.ci/ai-sdk`, `.ci/ag-ui` and `.ci/openai` have installed.
+/// A stand-in for npm, which would download what `.ci/ai-sdk`, `.ci/ag-ui`, `.ci/openai` and `.ci/a2a` have
+/// installed.
 const NPM: &str = r#"#!/bin/sh
-mkdir -p node_modules/@ag-ui
+mkdir -p node_modules/@ag-ui node_modules/@a2a-js
 case "$*" in
 "install --silent ai@7") ln -s "CACHE/abide-tests/ai-sdk/node_modules/ai7" node_modules/ai ;;
 "install --silent @ag-ui/client@1.0.0")
     ln -s "CACHE/abide-tests/ag-ui/node_modules/agui-client-1" node_modules/@ag-ui/client ;;
+"install --silent @a2a-js/sdk@1")
+    ln -s "CACHE/abide-tests/a2a/node_modules/@a2a-js/sdk" node_modules/@a2a-js/sdk ;;
 "install --silent openai@7") ln -s "CACHE/abide-tests/openai/node_modules/openai" node_modules/openai ;;
 *) exit 1 ;;
 esac
@@ -66,6 +69,7 @@ const MCP: &str = "deploy/docs/src/guide/mcp.md";
 const AI_SDK: &str = "deploy/docs/src/guide/ai-sdk.md";
 const AG_UI: &str = "deploy/docs/src/guide/ag-ui.md";
 const OPENAI: &str = "deploy/docs/src/guide/openai.md";
+const A2A: &str = "deploy/docs/src/guide/a2a.md";
 const LONG_CONVERSATIONS: &str = "deploy/docs/src/guide/long-conversations.md";
 const RUNBOOK: &str = "deploy/docs/src/operations/runbook.md";
 
@@ -134,6 +138,13 @@ async fn a_chat_with_openais_clients_works_when_pasted() {
     assert!(output.contains("to approve: send_email"), "{output}");
     assert!(output.contains("The tool said"), "the turn went on: {output}");
     assert!(output.contains("You said: hello. Ask me to send a mail"), "it was whole: {output}");
+}
+
+#[tokio::test]
+async fn agents_that_talk_to_agents_work_when_pasted() {
+    let output = run_blocks_with_build(A2A, "a2a").await;
+    assert!(output.contains("TASK_STATE_INPUT_REQUIRED send_email"), "{output}");
+    assert!(output.contains("TASK_STATE_COMPLETED The tool said"), "the task went on: {output}");
 }
 
 #[tokio::test]

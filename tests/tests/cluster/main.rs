@@ -1,6 +1,9 @@
 //! One node as a real process: it is killed at any moment and restarted, and nothing is lost.
 #![allow(clippy::unwrap_used)]
 
+mod a2a;
+mod a2a_client;
+mod a2a_interrupted;
 mod after_kill;
 mod ag_ui;
 mod ag_ui_agent;

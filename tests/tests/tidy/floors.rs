@@ -72,15 +72,8 @@ const HOUSES: [House; 4] = [
     House {
         source: "nodes/src",
         floors: &[
-            &[
-                "clock",
-                "definition_warnings",
-                "demo",
-                "launcher",
-                "problem",
-                "protocols",
-                "start_error",
-            ],
+            &["clock", "definition_warnings", "demo", "launcher", "protocols", "start_error"],
+            &["problem"],
             &["headers"],
             &["access"],
             &["ephemeral", "keys_command", "operations", "readiness"],

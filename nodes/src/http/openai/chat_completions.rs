@@ -6,7 +6,7 @@ use abide_actors::request::Reply;
 use abide_conversation::{AgentName, ConversationId, Scoped, Seq};
 use axum::Json;
 use axum::extract::State;
-use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use bytes::BytesMut;
 use serde::Deserialize;
@@ -16,15 +16,15 @@ use super::input::{self, Input};
 use super::models;
 use super::segment::Segment;
 use super::sending::{AbideOptions, OnWait, Target, Turn, conversation_name, superseding};
-use super::turn_body::{TurnBody, TurnEncoder};
 use crate::access::permission::{CreateConversations, Read, Send};
 use crate::access::{Allowed, StreamPermit};
 use crate::ephemeral;
-use crate::headers::single_header;
+use crate::headers::{origin, single_header};
 use crate::http::Api;
 use crate::http::conversations::unexpected;
 use crate::http::extract::{self, Body, Idempotency};
 use crate::http::openapi::{IdempotencyKeyHeader, PrincipalHeader};
+use crate::http::turn_body::{TurnBody, TurnEncoder};
 use crate::http::turn_stream::PlacedItem;
 use crate::problem::{Kind, Problem};
 use crate::protocols::openai::chat::{ChatEncoder, ChatEnd, ChatHead};
@@ -173,11 +173,7 @@ async fn create_ephemeral(
 
 /// Where people answer what the protocol cannot ask.
 fn inbox(headers: &HeaderMap) -> String {
-    let text = |name: &HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
-    let host = text(&header::HOST).unwrap_or_default();
-    let scheme = text(&HeaderName::from_static("x-forwarded-proto")).unwrap_or("http");
-    let scheme = if scheme == "https" { "https" } else { "http" };
-    format!("{scheme}://{host}/console/")
+    format!("{}/console/", origin(headers))
 }
 
 /// What a client wants of its completion.

@@ -3,7 +3,7 @@
 use axum::http::StatusCode;
 use serde_json::{Value, json};
 
-use super::{openai, schemas};
+use super::{a2a, openai, schemas};
 use crate::problem::Kind;
 
 /// The problems that every operation may answer with.
@@ -21,6 +21,7 @@ const COMMON: [Kind; 7] = [
 pub(super) fn describe(document: &mut Value) {
     schemas(document)["Problem"] = problem();
     schemas(document)["OpenAiError"] = openai::error();
+    schemas(document)["A2aError"] = a2a::error();
     let mut responses = json!({});
     let Value::Object(paths) = &mut document["paths"] else { return };
     for (_, item) in paths {
@@ -30,6 +31,10 @@ pub(super) fn describe(document: &mut Value) {
             let kinds = specific(id).unwrap_or_default();
             if id.starts_with(openai::PREFIX) {
                 openai::describe(operation, kinds.iter().chain(&COMMON));
+                continue;
+            }
+            if id == a2a::OPERATION {
+                a2a::describe(operation, kinds.iter().chain(&COMMON));
                 continue;
             }
             for (status, kinds) in by_status(kinds, may_be_unreadable(operation)) {
@@ -92,6 +97,8 @@ fn specific(operation: &str) -> Option<&'static [Kind]> {
         | "openai_delete_conversation"
         | "openai_list_items" => &[NotFound],
         "openai_list_models" => &[],
+        "a2a_call" => &[PayloadTooLarge, ApprovalForbidden, AgentMissing],
+        "get_agent_card" => &[NotFound],
         "resolve_call" => &[PayloadTooLarge, ApprovalForbidden, NotFound, CallNotOpen],
         "resolve_calls" => &[PayloadTooLarge, NotFound],
         "dispatch_tool" => {

@@ -1,6 +1,6 @@
 //! When a turn rests, and what becomes of pieces that were lost, repeated or void.
 
-mod live_and_journal;
+pub(in crate::protocols) mod live_and_journal;
 
 use std::collections::BTreeSet;
 

@@ -13,7 +13,7 @@ use crate::protocols::feed::sample_events::*;
 
 /// A step of a turn: what streams, what is journalled of it, and what becomes of its calls.
 #[derive(Clone, Debug)]
-struct StepPlan {
+pub(in crate::protocols) struct StepPlan {
     /// What a node streamed before it died.
     died_after: Option<Vec<(bool, String)>>,
     /// Pieces; `true` for thinking.
@@ -42,7 +42,7 @@ enum CallPlan {
 
 /// What a conversation publishes, in order.
 #[derive(Clone, Debug)]
-enum Published {
+pub(in crate::protocols) enum Published {
     Event(Box<Event>),
     Signal(Signal),
 }
@@ -51,7 +51,7 @@ fn pieces_of_text() -> impl Strategy<Value = Vec<(bool, String)>> {
     vec((any::<bool>(), "[a-zé ]{1,4}"), 0..6)
 }
 
-fn step() -> impl Strategy<Value = StepPlan> {
+pub(in crate::protocols) fn step() -> impl Strategy<Value = StepPlan> {
     let end = prop_oneof![
         4 => Just(MessageEnd::Complete),
         1 => Just(MessageEnd::ChangedByHook),
@@ -156,7 +156,7 @@ impl Timeline {
     }
 }
 
-fn timeline(steps: &[StepPlan], has_ended: bool) -> Vec<Published> {
+pub(in crate::protocols) fn timeline(steps: &[StepPlan], has_ended: bool) -> Vec<Published> {
     let mut timeline = Timeline::default();
     timeline.event(started());
     for (number, step) in (1..).zip(steps) {
@@ -168,7 +168,7 @@ fn timeline(steps: &[StepPlan], has_ended: bool) -> Vec<Published> {
     timeline.published
 }
 
-fn journalled(published: &[Published]) -> impl Iterator<Item = &Event> {
+pub(in crate::protocols) fn journalled(published: &[Published]) -> impl Iterator<Item = &Event> {
     published.iter().filter_map(|published| match published {
         Published::Event(event) => Some(&**event),
         Published::Signal(_) => None,
@@ -251,7 +251,7 @@ fn ends(items: &[Item]) -> bool {
 }
 
 /// What a stream tells that was opened after `cut` of these, and loses signals.
-fn live(
+pub(in crate::protocols) fn live(
     published: &[Published],
     cut: usize,
     has_snapshot: bool,

@@ -19,7 +19,7 @@ const MAX_REST: Duration = Duration::from_secs(300);
 const MAX_WAIT: Duration = Duration::from_secs(600);
 
 /// Encodes a turn.
-pub(super) trait TurnEncoder: Send + 'static {
+pub(in crate::http) trait TurnEncoder: Send + 'static {
     /// Adds the events of an item.
     fn item(&mut self, item: &PlacedItem, encoded: &mut BytesMut);
 
@@ -34,7 +34,7 @@ pub(super) trait TurnEncoder: Send + 'static {
 }
 
 /// The events of one response, produced as fast as the client reads.
-pub(super) struct TurnBody<E> {
+pub(in crate::http) struct TurnBody<E> {
     stream: TurnStream,
     encoder: E,
     encoded: BytesMut,
@@ -45,11 +45,11 @@ pub(super) struct TurnBody<E> {
 
 impl<E: TurnEncoder> TurnBody<E> {
     /// The body that begins with these bytes.
-    pub(super) fn new(stream: TurnStream, encoder: E, encoded: BytesMut) -> Self {
+    pub(in crate::http) fn new(stream: TurnStream, encoder: E, encoded: BytesMut) -> Self {
         Self { stream, encoder, encoded, rests_until: None, is_done: false }
     }
 
-    pub(super) fn into_response(self) -> Response {
+    pub(in crate::http) fn into_response(self) -> Response {
         let chunks = futures::stream::unfold(self, |mut body| async {
             let chunk = body.next_chunk().await?;
             Some((Ok::<_, Infallible>(chunk), body))
@@ -111,7 +111,7 @@ impl<E: TurnEncoder> TurnBody<E> {
 
     /// Takes items until the response is complete, rests for others, or has taken long enough. The
     /// encoder then has it, as far as it is.
-    pub(super) async fn wait(mut self) -> Result<E, Problem> {
+    pub(in crate::http) async fn wait(mut self) -> Result<E, Problem> {
         let give_up_at = Instant::now() + MAX_WAIT;
         while !self.encoder.is_over() {
             let Ok(next) = timeout_at(give_up_at, self.next()).await else { break };
@@ -132,7 +132,7 @@ impl<E: TurnEncoder> TurnBody<E> {
     }
 
     /// Takes the items of what is journalled now.
-    pub(super) async fn catch_up(mut self) -> Result<E, Problem> {
+    pub(in crate::http) async fn catch_up(mut self) -> Result<E, Problem> {
         let mut is_caught_up = false;
         while !self.encoder.is_over() && !is_caught_up {
             match self.stream.next_placed().await {
