@@ -2,6 +2,7 @@
 
 mod any_of;
 mod generators;
+mod mcp;
 mod openai;
 mod params;
 mod problems;

@@ -22,7 +22,7 @@ const CALLERS: [(&str, &str); 9] = [
 
 /// What becomes of a request, one letter for each caller: `a`, it is allowed; `f`, it is forbidden;
 /// `n`, the conversation does not exist for the caller.
-const PUBLIC: [(&str, &str); 51] = [
+const PUBLIC: [(&str, &str); 53] = [
     ("list_agents", "aaafaaaaf"),
     ("get_agent", "aaafaaaaf"),
     ("put_agent", "fffffafff"),
@@ -73,6 +73,8 @@ const PUBLIC: [(&str, &str); 51] = [
     ("openai_delete_conversation", "afnnannfn"),
     ("openai_list_items", "aannannan"),
     ("openai_create_chat_completion", "aannannfn"),
+    ("mcp_call_tool", "aaaaaffaf"),
+    ("mcp_call_agent", "aaaaaffaf"),
     ("get_me", "aaaaaaaaa"),
 ];
 
@@ -135,6 +137,9 @@ fn body(operation: &str, caller: &str, id: &str) -> Value {
         "openai_create_chat_completion" => json!({"model": "demo", "conversation": id,
             "messages": [{"role": "user", "content": "hi"}]}),
         "openai_create_conversation" => json!({"metadata": {"agent": "demo"}}),
+        "mcp_call_tool" | "mcp_call_agent" => {
+            json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list"})
+        }
         "mint_token" => json!({"subject": format!("key:{caller}"), "conversation": id,
             "scope": ["read"], "ttl": "1m"}),
         _ => Value::Null,
@@ -215,6 +220,7 @@ async fn every_operation_is_open_to_the_callers_of_its_row_and_to_nobody_else() 
                     .replace("/agents/{name}/ui", "/agents/demo/ui")
                     .replace("/agents/{name}/ag-ui", "/agents/demo/ag-ui")
                     .replace("/agent/{name}", "/agent/demo")
+                    .replace("/mcp/{name}", "/mcp/demo")
                     .replace("{thread}", &id)
                     .replace("{chat}", &id)
                     .replace("{response_id}", &format!("resp_1.k_a.{id}"))

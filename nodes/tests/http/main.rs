@@ -24,6 +24,7 @@ mod forks;
 mod hostile;
 mod issuer;
 mod jwt;
+mod mcp;
 mod messages;
 mod module;
 mod natives;
