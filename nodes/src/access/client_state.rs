@@ -15,9 +15,10 @@ const PURPOSE: &[u8] = b"client state";
 
 /// Signs what clients keep, and reads it again.
 ///
-/// By the key that signs conversation tokens, if the file of `--auth` has one, and else by a key that is
-/// derived from the cluster's secret. Without either it is as safe as the loopback interface that
-/// such a node is limited to: nothing may depend on it that the caller's credential does not permit.
+/// By the key that signs conversation tokens, if the file of `--auth` has one, and else by a key
+/// that is derived from the cluster's secret. Without either it is as safe as the loopback interface
+/// that such a node is limited to: nothing may depend on it that the caller's credential does not
+/// permit.
 pub(crate) struct ClientState {
     access: AccessControl,
     secrets: ClusterSecrets,

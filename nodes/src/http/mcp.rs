@@ -3,6 +3,8 @@
 mod agent_call;
 mod answers;
 mod call_state;
+mod call_turn;
+mod caller;
 pub(super) mod discovery;
 mod follow;
 mod reading;
@@ -25,8 +27,9 @@ use super::extract::{Body, Idempotency, Path};
 use super::openapi::{AgentPath, IdempotencyKeyHeader, PrincipalHeader};
 use super::problem::{Kind, Problem};
 use crate::access::Allowed;
-use crate::access::permission::CallTools;
-use server::{McpServer, Tools};
+use crate::access::permission::{CallTools, Send};
+use caller::{Caller, Tools};
+use server::McpServer;
 
 /// What the headers of the protocol begin with.
 const HEADER_PREFIX: &str = "mcp-";
@@ -54,7 +57,7 @@ pub(super) async fn call_tool(
     headers: HeaderMap,
     body: Body<Value>,
 ) -> Result<Response, Problem> {
-    serve(McpServer::new(api, allowed, Tools::All, idempotency), &headers, body).await
+    serve(Caller { api, allowed, tools: Tools::All, idempotency }, &headers, body).await
 }
 
 /// Takes a message of an MCP client: this agent is a tool.
@@ -76,13 +79,16 @@ pub(super) async fn call_agent(
 ) -> Result<Response, Problem> {
     let missing = || Problem::not_found("agent");
     let agent = AgentName::parse(&name).ok_or_else(missing)?;
-    api.store.agent(&allowed.scoped(&agent)).await?.ok_or_else(missing)?;
-    serve(McpServer::new(api, allowed, Tools::Of(agent), idempotency), &headers, body).await
+    // Whoever may not call it learns nothing of it.
+    if allowed.with::<Send>().is_ok() {
+        api.store.agent(&allowed.scoped(&agent)).await?.ok_or_else(missing)?;
+    }
+    serve(Caller { api, allowed, tools: Tools::Of(agent), idempotency }, &headers, body).await
 }
 
 /// Answers one message, by the protocol's library.
 async fn serve(
-    server: McpServer,
+    caller: Caller,
     headers: &HeaderMap,
     body: Body<Value>,
 ) -> Result<Response, Problem> {
@@ -97,6 +103,7 @@ async fn serve(
         .with_sse_retry(None)
         .with_sse_keep_alive(Some(KEEP_ALIVE_INTERVAL));
     let sessions = Arc::new(NeverSessionManager::default());
+    let server = McpServer::new(caller);
     let service = StreamableHttpService::new(move || Ok(server.clone()), sessions, config);
     let mut request = Request::new(ResponseBody::from(message.to_string()));
     *request.method_mut() = axum::http::Method::POST;

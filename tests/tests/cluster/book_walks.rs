@@ -29,7 +29,8 @@ const NPX: &str = r#"#!/bin/sh
 exec "CACHE/abide-tests/mcp-everything/node_modules/.bin/mcp-server-everything"
 "#;
 
-/// A stand-in for npm, which would download what `.ci/ai-sdk`, `.ci/ag-ui` and `.ci/openai` have installed.
+/// A stand-in for npm, which would download what `.ci/ai-sdk`, `.ci/ag-ui`, `.ci/openai` and
+/// `.ci/mcp-clients` have installed.
 const NPM: &str = r#"#!/bin/sh
 mkdir -p node_modules/@ag-ui
 case "$*" in
@@ -37,6 +38,8 @@ case "$*" in
 "install --silent @ag-ui/client@1.0.0")
     ln -s "CACHE/abide-tests/ag-ui/node_modules/agui-client-1" node_modules/@ag-ui/client ;;
 "install --silent openai@7") ln -s "CACHE/abide-tests/openai/node_modules/openai" node_modules/openai ;;
+"install --silent @modelcontextprotocol/client@2")
+    ln -s "CACHE/abide-tests/mcp-clients/node_modules/@modelcontextprotocol" node_modules ;;
 *) exit 1 ;;
 esac
 "#;
@@ -65,6 +68,7 @@ const FILES_AND_SHELL: &str = "deploy/docs/src/guide/files-and-shell.md";
 const MCP: &str = "deploy/docs/src/guide/mcp.md";
 const AI_SDK: &str = "deploy/docs/src/guide/ai-sdk.md";
 const AG_UI: &str = "deploy/docs/src/guide/ag-ui.md";
+const MCP_SERVER: &str = "deploy/docs/src/guide/mcp-server.md";
 const OPENAI: &str = "deploy/docs/src/guide/openai.md";
 const LONG_CONVERSATIONS: &str = "deploy/docs/src/guide/long-conversations.md";
 const RUNBOOK: &str = "deploy/docs/src/operations/runbook.md";
@@ -134,6 +138,15 @@ async fn a_chat_with_openais_clients_works_when_pasted() {
     assert!(output.contains("to approve: send_email"), "{output}");
     assert!(output.contains("The tool said"), "the turn went on: {output}");
     assert!(output.contains("You said: hello. Ask me to send a mail"), "it was whole: {output}");
+}
+
+#[tokio::test]
+async fn an_mcp_client_works_when_pasted() {
+    let output = run_blocks_with_build(MCP_SERVER, "mcp-server").await;
+    assert!(output.contains("tools: demo abide_pending abide_conversation"), "{output}");
+    assert!(output.contains("to approve: Send an e-mail to ada@example.com?"), "{output}");
+    assert!(output.contains("The tool said"), "the turn went on: {output}");
+    assert!(output.contains("\ncompleted\n"), "it was told again: {output}");
 }
 
 #[tokio::test]

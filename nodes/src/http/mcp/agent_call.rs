@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use abide_conversation::AgentName;
 use abide_conversation::event::{Event, EventData};
-use abide_conversation::{AgentName, ConversationId, Scoped, Seq, TurnId};
 use rmcp::RoleServer;
 use rmcp::model::{CallToolRequestParams, CallToolResponse, InputRequiredResult, ProtocolVersion};
 use rmcp::service::RequestContext;
@@ -11,9 +11,10 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::answers;
-use super::call_state::{AskedCall, CallState, digest};
-use super::follow::{CameTo, follow};
-use super::server::{CallError, Caller};
+use super::call_state::{CallInput, CallState, digest};
+use super::call_turn::CallTurn;
+use super::caller::{CallError, Caller};
+use super::follow::{CallOutcome, follow};
 use crate::access::Allowed;
 use crate::access::permission::{Read, Send};
 use crate::http::conversations::reserved;
@@ -23,7 +24,6 @@ use crate::http::protocol_requests::{conversation, newest_turns};
 use crate::http::turn_stream::{TurnStream, find_in_turn};
 use crate::problem::Problem;
 use crate::protocols::feed::{Feed, SuspendedCall};
-use crate::protocols::mcp::agent_turn::Place;
 use crate::protocols::mcp::question::Question;
 
 #[derive(Debug, Deserialize)]
@@ -31,20 +31,6 @@ use crate::protocols::mcp::question::Question;
 struct AgentArguments {
     message: String,
     conversation_id: Option<String>,
-}
-
-/// A turn that a call is about.
-pub(super) struct CalledTurn {
-    pub(super) id: Scoped<ConversationId>,
-    pub(super) turn: TurnId,
-    /// The event with which it begins.
-    pub(super) from: Seq,
-}
-
-impl CalledTurn {
-    fn place<'a>(&'a self, conversation: &'a ConversationId) -> Place<'a> {
-        Place { conversation: conversation.as_str(), turn: self.turn.as_str() }
-    }
 }
 
 /// Calls an agent.
@@ -76,17 +62,19 @@ pub(super) async fn call(
     };
     let feed = Feed::new(turn.turn.clone(), turn.from.saturating_sub(1));
     let stream = TurnStream::open(&caller.api, &allowed, (&turn.id, permit), feed).await?;
-    let came_to = follow(&caller.api, stream, context).await?;
+    let outcome = follow(&caller.api, stream, context).await?;
     let conversation = turn.id.local();
     let place = turn.place(&conversation);
-    match came_to {
-        CameTo::End(ended) => match ended.result(place) {
+    match outcome {
+        CallOutcome::End(ended) => match ended.result(place) {
             Some(result) => Ok(result.into()),
             None => Ok(place.running().into()),
         },
-        CameTo::Running => Ok(place.running().into()),
-        CameTo::Rest(open) => match questions(&open) {
-            Some(asked) if can_ask(context) => ask(caller, &turn, asked, (&open, call)).await,
+        CallOutcome::Running => Ok(place.running().into()),
+        CallOutcome::Rest(open) => match questions(&open) {
+            Some(questions) if can_ask(context) => {
+                ask(caller, &turn, questions, (&open, call)).await
+            }
             Some(_) | None => Ok(place.waiting(&open).into()),
         },
     }
@@ -99,12 +87,12 @@ async fn send(
     agent: &AgentName,
     arguments: AgentArguments,
     call: &str,
-) -> Result<CalledTurn, Problem> {
+) -> Result<CallTurn, Problem> {
     let api = &caller.api;
     let keys = caller.idempotency.keys(allowed, call.to_owned());
     let id = match &arguments.conversation_id {
         Some(name) => {
-            let id = named(allowed.new_conversation(name))?;
+            let id = with_argument_name(allowed.new_conversation(name))?;
             let summary = api.store.summary(&id).await?;
             if summary.is_some_and(|summary| summary.agent != *agent) {
                 return Err(Problem::not_found("conversation"));
@@ -125,11 +113,11 @@ async fn send(
         context: Vec::new(),
     };
     let sent = messages::deliver(api, allowed, &id, message, keys).await?;
-    Ok(CalledTurn { id, turn: sent.turn_id, from: sent.seq })
+    Ok(CallTurn { id, turn: sent.turn_id, from: sent.seq })
 }
 
 /// The problem with an id, by the name that the argument has here.
-fn named<T>(id: Result<T, Problem>) -> Result<T, Problem> {
+fn with_argument_name<T>(id: Result<T, Problem>) -> Result<T, Problem> {
     let rule = "must be 1 to 128 of A-Z a-z 0-9 _ . : -, and neither . nor ..";
     id.map_err(|problem| match problem.field_name() {
         Some(_) => Problem::field("conversation_id", rule),
@@ -143,7 +131,7 @@ async fn attach(
     allowed: &Allowed<Read>,
     agent: &AgentName,
     conversation_id: Option<String>,
-) -> Result<CalledTurn, Problem> {
+) -> Result<CallTurn, Problem> {
     let empty = || Problem::field("message", "is empty, and there is no turn to go on with");
     let api = &caller.api;
     let id = allowed.conversation(&conversation_id.ok_or_else(empty)?)?;
@@ -159,7 +147,7 @@ async fn attach(
     };
     let began = find_in_turn(api, &id, &turn, |_| false).await?;
     let from = began.map(|event| event.seq).ok_or_else(empty)?;
-    Ok(CalledTurn { id, turn, from })
+    Ok(CallTurn { id, turn, from })
 }
 
 /// Whether the client can ask its person, and bring the answer back.
@@ -178,23 +166,29 @@ type Questions = BTreeMap<String, (Question, rmcp::model::InputRequest)>;
 /// The questions that the caller may answer; `None` if there are none.
 fn questions(open: &[SuspendedCall]) -> Option<Questions> {
     let own = open.iter().filter(|open| open.may_answer);
-    let asked: Questions =
+    let questions: Questions =
         own.filter_map(|open| Some((open.id(), Question::about(open)?))).collect();
-    (!asked.is_empty()).then_some(asked)
+    (!questions.is_empty()).then_some(questions)
 }
 
 /// Asks the person behind the client.
 async fn ask(
     caller: &Caller,
-    turn: &CalledTurn,
+    turn: &CallTurn,
     questions: Questions,
     (open, call): (&[SuspendedCall], String),
 ) -> Result<CallToolResponse, CallError> {
     let expires_at = open.iter().map(|open| open.expires_at.as_second()).max().unwrap_or_default();
-    let asked = questions.iter().map(|(id, (question, _))| (id.clone(), *question)).collect();
-    let (conversation, from) = (turn.id.local(), turn.from);
-    let state = AskedCall { conversation, turn: turn.turn.clone(), from, asked, call, expires_at };
-    let state = CallState::seal(caller, state).await?;
+    let forms = questions.iter().map(|(id, (question, _))| (id.clone(), *question)).collect();
+    let input = CallInput {
+        conversation: turn.id.local(),
+        turn: turn.turn.clone(),
+        from: turn.from,
+        questions: forms,
+        call,
+        expires_at,
+    };
+    let state = CallState::seal(caller, input).await?;
     let requests = questions.into_iter().map(|(id, (_, request))| (id, request)).collect();
     Ok(InputRequiredResult::new(Some(requests), Some(state)).into())
 }

@@ -4,28 +4,28 @@ use abide_actors::request::ResolveRequest;
 use abide_conversation::AgentName;
 use rmcp::model::InputResponses;
 
-use super::agent_call::CalledTurn;
 use super::call_state::CallState;
-use super::server::{CallError, Caller};
+use super::call_turn::CallTurn;
+use super::caller::{CallError, Caller};
 use crate::access::permission::{Answer, Read};
 use crate::http::protocol_requests::{conversation, resolve};
 use crate::problem::Problem;
 use crate::protocols::feed::parse_suspension_id;
 
-/// Delivers the answers, all in one commit, and returns the turn that they belong to. What the client was
-/// asked and does not answer stays open.
+/// Delivers the answers, all in one commit, and returns the turn that they belong to. What the
+/// client was asked and does not answer stays open.
 pub(super) async fn deliver(
     caller: &Caller,
     agent: &AgentName,
     state: CallState,
     responses: InputResponses,
-) -> Result<CalledTurn, CallError> {
+) -> Result<CallTurn, CallError> {
     let api = &caller.api;
     let by = caller.allowed.principal();
     let mut answers = Vec::with_capacity(responses.len());
     for (id, response) in &responses {
         let name = format!("inputResponses.{id}");
-        let question = state.asked.get(id).zip(parse_suspension_id(id));
+        let question = state.questions.get(id).zip(parse_suspension_id(id));
         let Some((question, (call, suspension))) = question else {
             return Err(CallError::parameter(&name, "was not asked"));
         };
@@ -47,5 +47,5 @@ pub(super) async fn deliver(
     if !answers.is_empty() {
         resolve(api, &caller.allowed.with::<Answer>()?, &id, answers, Vec::new()).await?;
     }
-    Ok(CalledTurn { id, turn: state.turn, from: state.from })
+    Ok(CallTurn { id, turn: state.turn, from: state.from })
 }

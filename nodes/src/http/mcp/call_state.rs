@@ -7,7 +7,7 @@ use abide_conversation::{ConversationId, Seq, TurnId};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::server::{CallError, Caller};
+use super::caller::{CallError, Caller};
 use crate::http::extract::{canonical, fingerprint};
 use crate::problem::Problem;
 use crate::protocols::mcp::question::Question;
@@ -25,7 +25,7 @@ pub(super) struct CallState {
     /// The event with which the turn begins.
     pub(super) from: Seq,
     /// What the client was asked, by the id of the question.
-    pub(super) asked: BTreeMap<String, Question>,
+    pub(super) questions: BTreeMap<String, Question>,
     tenant: Tenant,
     /// A digest of who makes the call.
     principal: String,
@@ -35,12 +35,12 @@ pub(super) struct CallState {
     exp: i64,
 }
 
-/// A call whose person is asked.
-pub(super) struct AskedCall {
+/// What a state is made of.
+pub(super) struct CallInput {
     pub(super) conversation: ConversationId,
     pub(super) turn: TurnId,
     pub(super) from: Seq,
-    pub(super) asked: BTreeMap<String, Question>,
+    pub(super) questions: BTreeMap<String, Question>,
     /// A digest of the call.
     pub(super) call: String,
     /// When the last of the questions expires, in seconds since 1970.
@@ -54,11 +54,11 @@ pub(super) fn digest(tool: &str, arguments: &Value) -> String {
 
 impl CallState {
     /// Signs the state of a call.
-    pub(super) async fn seal(caller: &Caller, call: AskedCall) -> Result<String, Problem> {
-        let AskedCall { conversation, turn, from, asked, call, expires_at } = call;
+    pub(super) async fn seal(caller: &Caller, input: CallInput) -> Result<String, Problem> {
+        let CallInput { conversation, turn, from, questions, call, expires_at } = input;
         let tenant = caller.allowed.tenant();
         let (principal, exp) = (principal(caller), expires_at);
-        let state = Self { conversation, turn, from, asked, tenant, principal, call, exp };
+        let state = Self { conversation, turn, from, questions, tenant, principal, call, exp };
         caller.api.client_state.sign(KIND, &state).await
     }
 
@@ -88,5 +88,28 @@ fn principal(caller: &Caller) -> String {
             fingerprint(&["somebody", &person.iss, &person.sub])
         }
         None => fingerprint(&["anybody", caller.allowed.principal().as_str()]),
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    /// What clients keep outlives the build that has signed it.
+    const STATE: &str = concat!(
+        r#"{"conversation":"c","turn":"t","from":3,"questions":{"#,
+        r#""call_1_1/1":{"kind":"approval","form":"approval"},"#,
+        r#""x/2":{"kind":"client_exec","form":"json"}},"#,
+        r#""tenant":"default","principal":"p","call":"d","exp":7}"#
+    );
+
+    #[test]
+    fn the_spelling_of_a_state_never_changes() {
+        let state: CallState = serde_json::from_str(STATE).unwrap();
+        assert_eq!(serde_json::to_string(&state).unwrap(), STATE);
+        let later = STATE.replacen('{', r#"{"more":1,"#, 1);
+        let read: CallState = serde_json::from_str(&later).unwrap();
+        assert_eq!(serde_json::to_string(&read).unwrap(), STATE);
     }
 }

@@ -17,7 +17,7 @@ use crate::protocols::mcp::agent_turn::AgentTurn;
 const MAX_WAIT: Duration = Duration::from_secs(600);
 
 /// What a turn has come to.
-pub(super) enum CameTo {
+pub(super) enum CallOutcome {
     End(Box<AgentTurn>),
     Rest(Vec<SuspendedCall>),
     Running,
@@ -28,7 +28,7 @@ pub(super) async fn follow(
     api: &Api,
     mut stream: TurnStream,
     context: &RequestContext<RoleServer>,
-) -> Result<CameTo, Problem> {
+) -> Result<CallOutcome, Problem> {
     let give_up_at = Instant::now() + MAX_WAIT;
     // Where too many wait, the client is told how far the turn is, and asks again.
     let permit = api.waiting_requests.try_acquire();
@@ -38,13 +38,13 @@ pub(super) async fn follow(
         let next = tokio::select! {
             next = timeout_at(give_up_at, stream.next()) => next,
             // Nobody listens any more. What was begun goes on.
-            () = context.ct.cancelled() => return Ok(CameTo::Running),
+            () = context.ct.cancelled() => return Ok(CallOutcome::Running),
         };
         let items = match next {
-            Err(_) => return Ok(CameTo::Running),
-            Ok(Next::Ended) => return Ok(CameTo::End(Box::new(turn))),
+            Err(_) => return Ok(CallOutcome::Running),
+            Ok(Next::Ended) => return Ok(CallOutcome::End(Box::new(turn))),
             Ok(Next::Broken(Break::ShutDown | Break::StoreUnavailable)) => {
-                return Ok(CameTo::Running);
+                return Ok(CallOutcome::Running);
             }
             Ok(Next::Broken(why @ (Break::CredentialEnded | Break::Deleted))) => {
                 return Err(Problem::new(Kind::Unavailable, why.text()));
@@ -61,10 +61,10 @@ pub(super) async fn follow(
             }
         }
         if let Some(open) = turn.rest() {
-            return Ok(CameTo::Rest(open.to_vec()));
+            return Ok(CallOutcome::Rest(open.to_vec()));
         }
         if permit.is_err() && items.contains(&Item::CaughtUp) {
-            return Ok(CameTo::Running);
+            return Ok(CallOutcome::Running);
         }
     }
 }

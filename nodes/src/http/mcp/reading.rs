@@ -5,7 +5,7 @@ use rmcp::model::CallToolResult;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::server::Caller;
+use super::caller::Caller;
 use crate::access::permission::{ListPending, Read};
 use crate::http::calls::{PendingQuery, pending_page};
 use crate::http::extract;

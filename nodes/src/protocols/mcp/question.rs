@@ -97,7 +97,10 @@ fn forms(kind: SuspensionKind, schema: Option<&Value>) -> Vec<(Form, Value)> {
             "properties": {"approved": approved, "reason": reason}});
         return vec![(Form::Approval, schema)];
     }
-    let wrapped = |answer: Value| json!({"type": "object", "properties": {"answer": answer}, "required": ["answer"]});
+    let wrapped = |answer: Value| {
+        let properties = json!({"answer": answer});
+        json!({"type": "object", "properties": properties, "required": ["answer"]})
+    };
     let text = |description: String| {
         wrapped(json!({"type": "string", "title": "Answer", "description": description}))
     };
