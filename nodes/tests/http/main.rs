@@ -25,6 +25,7 @@ mod hostile;
 mod issuer;
 mod jwt;
 mod mcp;
+mod mcp_access;
 mod messages;
 mod module;
 mod natives;

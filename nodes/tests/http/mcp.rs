@@ -2,17 +2,17 @@
 
 use serde_json::{Value, json};
 
-use crate::access::{GuardedApi, key, key_line};
+use crate::access::key;
 use crate::api::{Api, DEADLINE};
 
 const CURRENT: &str = "2026-07-28";
 const BEFORE: &str = "2025-11-25";
 
 /// A client of the server at this path.
-struct McpClient<'a> {
+pub(crate) struct McpClient<'a> {
     api: &'a Api,
-    path: &'a str,
-    credential: Option<String>,
+    pub(crate) path: &'a str,
+    pub(crate) credential: Option<String>,
     version: &'a str,
     /// Whether its person can be asked.
     asks: bool,
@@ -22,15 +22,15 @@ struct McpClient<'a> {
 type Messages = Vec<Value>;
 
 impl<'a> McpClient<'a> {
-    fn new(api: &'a Api) -> Self {
+    pub(crate) fn new(api: &'a Api) -> Self {
         Self { api, path: "/mcp", credential: None, version: CURRENT, asks: true }
     }
 
-    fn by(self, id: &str) -> Self {
+    pub(crate) fn by(self, id: &str) -> Self {
         Self { credential: Some(key(id)), ..self }
     }
 
-    fn request(&self, method: &str, mut params: Value) -> reqwest::RequestBuilder {
+    pub(crate) fn request(&self, method: &str, mut params: Value) -> reqwest::RequestBuilder {
         let mut request = self.api.request("POST", self.path);
         request = request.header("MCP-Protocol-Version", self.version);
         if self.version == CURRENT {
@@ -73,14 +73,14 @@ impl<'a> McpClient<'a> {
         last
     }
 
-    async fn call(&self, name: &str, arguments: Value) -> Value {
+    pub(crate) async fn call(&self, name: &str, arguments: Value) -> Value {
         let answer = self.ask("tools/call", json!({"name": name, "arguments": arguments})).await;
         assert!(answer["error"].is_null(), "{answer:#}");
         answer["result"].clone()
     }
 
     /// Calls the tool again, with what its person answered.
-    async fn answer(
+    pub(crate) async fn answer(
         &self,
         (name, arguments): (&str, Value),
         asked: &Value,
@@ -95,22 +95,22 @@ impl<'a> McpClient<'a> {
         .await
     }
 
-    async fn tools(&self) -> Vec<String> {
+    pub(crate) async fn tools(&self) -> Vec<String> {
         let listed = self.ask("tools/list", json!({})).await;
         let tools = listed["result"]["tools"].as_array().unwrap().iter();
         tools.map(|tool| tool["name"].as_str().unwrap().to_owned()).collect()
     }
 }
 
-fn text(result: &Value) -> &str {
+pub(crate) fn text(result: &Value) -> &str {
     result["content"][0]["text"].as_str().unwrap()
 }
 
-fn accept(content: Value) -> Value {
+pub(crate) fn accept(content: Value) -> Value {
     json!({"action": "accept", "content": content})
 }
 
-fn mail() -> (&'static str, Value) {
+pub(crate) fn mail() -> (&'static str, Value) {
     ("demo", json!({"message": "Write a mail", "conversation_id": "c"}))
 }
 
@@ -411,8 +411,9 @@ async fn bad_input_gets_one_clear_error_and_changes_nothing() {
     }
     for tool in ["nobody", "Demo", "", "abide_resolve"] {
         let call = json!({"name": tool, "arguments": {"message": "x"}});
-        let refused = McpClient { version: BEFORE, ..McpClient::new(&api) }.ask("tools/call", call);
-        assert_eq!(refused.await["error"]["code"], -32602, "{tool}");
+        let client = McpClient { version: BEFORE, ..McpClient::new(&api) };
+        let refused = client.ask("tools/call", call).await;
+        assert_eq!(refused["error"]["code"], -32602, "{tool}");
     }
     api.post("/mcp", json!([])).await.is_problem(422, "invalid-request");
     for message in [json!({}), json!({"jsonrpc": "1.0", "id": 1, "method": "ping"})] {
@@ -438,95 +439,4 @@ async fn a_call_with_an_idempotency_key_is_sent_once() {
     assert_eq!(send().await, send().await);
     let listed = api.get("/v1/conversations").await.body;
     assert_eq!(listed["conversations"].as_array().unwrap().len(), 1);
-}
-
-#[tokio::test]
-async fn whoever_may_not_approve_is_not_asked_to() {
-    let keys = json!([
-        key_line("ada", &["user"]),
-        key_line("ann", &["user", "approver"]),
-        key_line("bot", &["backend"]),
-        key_line("eve", &["user"]),
-        key_line("app", &["approver"])
-    ]);
-    let guarded = GuardedApi::start(&json!({"keys": keys})).await;
-    let (tool, arguments) = mail();
-    let ada = McpClient::new(&guarded.api).by("ada");
-    let waiting = ada.call(tool, arguments.clone()).await;
-    assert_eq!(waiting["structuredContent"]["status"], "waiting", "{waiting:#}");
-    assert_eq!(waiting["structuredContent"]["pending"][0]["may_answer"], false);
-    // What is another's does not exist.
-    let eve = McpClient::new(&guarded.api).by("eve");
-    let empty = json!({"message": "", "conversation_id": "c"});
-    for (tool, arguments) in
-        [(tool, empty.clone()), ("abide_conversation", json!({"conversation_id": "c"}))]
-    {
-        let refused = eve.call(tool, arguments).await;
-        assert_eq!(text(&refused), "conversation not found");
-    }
-    assert_eq!(
-        eve.call("abide_pending", json!({})).await["structuredContent"]["pending"],
-        json!([])
-    );
-    // An approver sees what waits, and has no tool for it.
-    let app = McpClient::new(&guarded.api).by("app");
-    let inbox = app.call("abide_pending", json!({})).await;
-    assert_eq!(inbox["structuredContent"]["pending"][0]["may_answer"], true, "{inbox:#}");
-    assert_eq!(app.tools().await, ["abide_pending"]);
-    // Who may approve is asked to.
-    let ann = McpClient::new(&guarded.api).by("ann");
-    let own = json!({"message": "Write a mail", "conversation_id": "anns"});
-    let asked = ann.call(tool, own.clone()).await;
-    let yes = json!({"call_1_1/1": accept(json!({"approved": true}))});
-    let done = ann.answer((tool, own), &asked, yes).await;
-    assert!(text(&done["result"]).starts_with("The tool said"), "{done:#}");
-    // The state of one caller is none of another's.
-    let bot = McpClient::new(&guarded.api).by("bot");
-    let seat = json!({"message": "Choose a seat", "conversation_id": "s"});
-    let asked = bot.call(tool, seat.clone()).await;
-    let id = asked["inputRequests"].as_object().unwrap().keys().next().unwrap();
-    let aisle = json!({id: accept(json!({"answer": "aisle"}))});
-    let stolen = ann.answer((tool, seat.clone()), &asked, aisle.clone()).await;
-    assert_eq!(stolen["error"]["code"], -32602, "{stolen:#}");
-    let done = bot.answer((tool, seat), &asked, aisle).await;
-    assert_eq!(done["result"]["structuredContent"]["status"], "completed", "{done:#}");
-}
-
-#[tokio::test]
-async fn a_client_without_a_token_learns_where_it_gets_one() {
-    let issuer = crate::issuer::Issuer::start(&[&crate::issuer::IssuerKey::ed25519("k")]).await;
-    let mut entry = issuer.entry();
-    entry["claims"] = json!({"tenant": {"const": "default"}});
-    let guarded =
-        GuardedApi::start(&json!({"keys": [key_line("ada", &["user"])], "issuers": [entry]})).await;
-    let base = format!("http://{}", guarded.api.node.public);
-    for path in ["/mcp", "/mcp/demo"] {
-        for credential in [None, Some("nonsense".to_owned())] {
-            let client = McpClient { path, credential, ..McpClient::new(&guarded.api) };
-            let refused = client.request("tools/list", json!({})).send().await.unwrap();
-            assert_eq!(refused.status(), 401);
-            let challenge = refused.headers()["www-authenticate"].to_str().unwrap().to_owned();
-            let metadata = format!("/.well-known/oauth-protected-resource{path}");
-            let expected =
-                format!("Bearer error=\"invalid_token\", resource_metadata=\"{base}{metadata}\"");
-            assert_eq!(challenge, expected);
-            let found = guarded.api.get(&metadata).await;
-            assert_eq!(found.status, 200);
-            assert_eq!(found.body["resource"], format!("{base}{path}"));
-            let issuers = found.body["authorization_servers"].as_array().unwrap();
-            assert_eq!(issuers, &[guarded_issuer(&issuer)]);
-        }
-    }
-    let metadata = "/.well-known/oauth-protected-resource";
-    assert_eq!(guarded.api.get(metadata).await.body["resource"], base);
-    let request = guarded.api.request("GET", metadata).header("X-Forwarded-Proto", "https");
-    let secure = guarded.api.send(request).await;
-    assert_eq!(secure.body["resource"], base.replace("http:", "https:"));
-    guarded.api.get(&format!("{metadata}/mcp/..%2f")).await.is_problem(404, "not-found");
-    let open = Api::start().await;
-    open.get(metadata).await.is_problem(404, "not-found");
-}
-
-fn guarded_issuer(issuer: &crate::issuer::Issuer) -> Value {
-    issuer.entry()["issuer"].clone()
 }
