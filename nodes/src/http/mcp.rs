@@ -112,6 +112,8 @@ async fn serve(
         request.headers_mut().append(name, value.clone());
     }
     for (name, value) in [
+        // The library demands one, and need not know which.
+        (header::HOST, "localhost"),
         (header::CONTENT_TYPE, "application/json"),
         (header::ACCEPT, "application/json, text/event-stream"),
     ] {

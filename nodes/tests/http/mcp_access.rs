@@ -1,6 +1,6 @@
 //! Who may use the MCP server, and where its clients get a credential.
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::access::{GuardedApi, key_line};
 use crate::api::Api;
