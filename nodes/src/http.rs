@@ -20,6 +20,7 @@ mod frames;
 pub(crate) mod guard;
 pub(crate) mod host;
 mod keys;
+mod mcp;
 mod me;
 mod message_cursor;
 mod message_parts;
@@ -54,7 +55,7 @@ use tokio::sync::Semaphore;
 
 use crate::access::permission::Known;
 use crate::access::routes::{DeclaredApi, declared_routes};
-use crate::access::{AccessControl, Allowed, CallerConversations};
+use crate::access::{AccessControl, Allowed, CallerConversations, ClientState};
 use crate::config::Origin;
 use crate::operations::Operations;
 pub(crate) use crate::problem;
@@ -83,6 +84,7 @@ pub(crate) struct ApiDeps {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) allowed_hosts: AllowedHosts,
     pub(crate) access: AccessControl,
+    pub(crate) client_state: ClientState,
     pub(crate) workspaces: Arc<Workspaces>,
     pub(crate) requests_in_flight: AtomicUsize,
     pub(crate) bodies: BodyBudget,
@@ -125,6 +127,7 @@ pub(crate) fn router(api: Api, allowed: &[Origin]) -> Router {
     let (router, _) = routes().into_parts();
     let router = router
         .merge(console::router())
+        .merge(mcp::discovery::router())
         .finish(unknown_path, unknown_method)
         // One layer for all checks: each layer boxes the response of the next.
         .layer(middleware::from_fn_with_state(api.clone(), enter))
@@ -183,6 +186,8 @@ fn routes() -> DeclaredApi<Api> {
         .routes(declared_routes!(openai::chat_completions::create))
         .routes(declared_routes!(a2a::call))
         .routes(declared_routes!(a2a::card::get))
+        .routes(declared_routes!(mcp::call_tool))
+        .routes(declared_routes!(mcp::call_agent))
         .routes(declared_routes!(openapi::openapi))
 }
 
@@ -200,9 +205,11 @@ pub(crate) async fn unknown_method(_: Allowed<Known>) -> Problem {
 async fn enter(State(api): State<Api>, request: Request, next: Next) -> Response {
     let is_openai = problem::openai::is_spoken_at(request.uri().path());
     let is_a2a = problem::a2a::is_spoken_by(&request);
+    let mcp_challenge = mcp::discovery::challenge(&request);
     let admitted = |request| admit(&api, request, next);
     let handle = |request| guard::guard(&api.allowed_hosts, request, admitted);
-    let response = measure(&*api.clock, request, handle).await;
+    let mut response = measure(&*api.clock, request, handle).await;
+    mcp::discovery::point_out(&mut response, mcp_challenge);
     if is_openai {
         problem::openai::translate(response)
     } else if is_a2a {

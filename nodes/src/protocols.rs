@@ -6,4 +6,5 @@ pub mod ag_ui;
 pub mod ai_sdk;
 pub mod answers;
 pub mod feed;
+pub mod mcp;
 pub mod openai;

@@ -116,6 +116,11 @@ impl AccessControl {
         self.guarded.as_deref().map(|guarded| &guarded.guard)
     }
 
+    /// The issuers whose tokens are accepted; `None` if nobody is authenticated.
+    pub(crate) fn issuers(&self) -> Option<Vec<String>> {
+        self.guard().map(Guard::issuers)
+    }
+
     /// What knows how tenants use the node, and who they are; `None` if there are no quotas.
     pub(super) fn quotas(&self) -> Option<(&QuotaGate, &Guard)> {
         self.guarded.as_deref().map(|guarded| (&guarded.quotas, &guarded.guard))

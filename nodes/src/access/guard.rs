@@ -110,6 +110,11 @@ impl Guard {
         self.rules().document.tokens.as_ref().map(work)
     }
 
+    /// The issuers of the file.
+    pub(super) fn issuers(&self) -> Vec<String> {
+        self.rules().document.issuers.keys().cloned().collect()
+    }
+
     fn rules(&self) -> Arc<Rules> {
         self.rules.read().unwrap_or_else(PoisonError::into_inner).clone()
     }

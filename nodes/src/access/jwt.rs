@@ -40,7 +40,7 @@ pub(super) fn read(token: &str) -> Result<Unverified, CredentialError> {
 pub(super) fn verify(
     token: &str,
     key: &DecodingKey,
-    algorithm: Algorithm,
+    algorithm: impl Into<jsonwebtoken::Algorithm>,
 ) -> Result<Value, CredentialError> {
     let mut validation = Validation::new(algorithm.into());
     validation.required_spec_claims.clear();

@@ -87,6 +87,8 @@ permissions! {
     CreateConversations = "create", OneOf(&[User, Backend], Some(Scope::Create));
     ListConversations = "list", OneOf(&[User, Backend, Auditor], None);
     ListPending = "list_pending", OneOf(&[User, Approver, Backend, Auditor], None);
+    /// Reaches the MCP server, each of whose tools asks for more.
+    CallTools = "call_tools", OneOf(&[User, Approver, Backend, Auditor], Some(Scope::Send));
     StoreBlobs = "store_blobs", OneOf(&[User, Backend], Some(Scope::Send));
     ReadBlobs = "read_blobs", OneOf(&[User, Approver, Backend, Auditor], Some(Scope::Read));
     ManageKeys = "manage_keys", OneOf(&[TenantAdmin], None);

@@ -103,7 +103,7 @@ pub(super) async fn dispatch(
     }
 }
 
-#[derive(Debug, Deserialize, IntoParams)]
+#[derive(Debug, Default, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct PendingQuery {
@@ -166,6 +166,15 @@ pub(super) async fn pending(
     State(api): State<Api>,
     Query(query): Query<PendingQuery>,
 ) -> Result<Json<PendingPage>, Problem> {
+    pending_page(&api, &allowed, query).await.map(Json)
+}
+
+/// A page of the open suspensions that the caller may see.
+pub(super) async fn pending_page(
+    api: &Api,
+    allowed: &Allowed<ListPending>,
+    query: PendingQuery,
+) -> Result<PendingPage, Problem> {
     let conversation = query.conversation.as_deref().map(|id| {
         let wrong = || Problem::field("conversation", "is not a conversation id");
         allowed.named_conversation(id).ok_or_else(wrong)
@@ -185,13 +194,13 @@ pub(super) async fn pending(
         let tree = api.conversations.unscoped().with_descendants(root).await?;
         if tree.len() > 1 {
             let (entries, cursor) =
-                tree_inbox(&api, &filter, tree, query.cursor.as_deref(), limit).await?;
-            return Ok(Json(PendingPage::new(entries, &caller, cursor)));
+                tree_inbox(api, &filter, tree, query.cursor.as_deref(), limit).await?;
+            return Ok(PendingPage::new(entries, &caller, cursor));
         }
     }
     let cursor = query.cursor.as_deref();
     let page = api.store.inbox(&allowed.tenant(), &filter, cursor, limit).await?;
-    Ok(Json(PendingPage::new(page.items, &caller, page.cursor)))
+    Ok(PendingPage::new(page.items, &caller, page.cursor))
 }
 
 /// The inbox of a conversation and of the children that work for it; the cursor is the number of

@@ -3,6 +3,7 @@
 mod a2a;
 mod any_of;
 mod generators;
+mod mcp;
 mod openai;
 mod params;
 mod problems;

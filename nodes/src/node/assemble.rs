@@ -31,7 +31,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::protected_ports::PortGuard;
 use super::{Node, builtin_tools, stores};
-use crate::access::{AccessControl, CallerConversations, CheckedAuthFile};
+use crate::access::{AccessControl, CallerConversations, CheckedAuthFile, ClientState};
 use crate::admin::{self, Admin};
 use crate::config::{AdminAddress, Config};
 use crate::ephemeral::EphemeralSweeper;
@@ -109,6 +109,7 @@ impl Blueprint {
             on_time: opened.on_time,
         };
         seed_agents::seed(&catalog, &*store, clock.now(), &definitions).await?;
+        let client_state = ClientState::new(access.clone(), cluster_secrets.clone());
         let runtime = begin(deps, cluster_listener, cluster_secrets, cookie).await?;
 
         let view = runtime.conversations.cluster().watch();
@@ -153,6 +154,7 @@ impl Blueprint {
             workspaces,
             allowed_hosts: allowed_hosts.clone(),
             access: access.clone(),
+            client_state,
             requests_in_flight: AtomicUsize::new(0),
             bodies: BodyBudget::default(),
             encoding_streams: Arc::new(Semaphore::new(http::events::MAX_ENCODING_STREAMS)),

@@ -22,7 +22,7 @@ const CALLERS: [(&str, &str); 9] = [
 
 /// What becomes of a request, one letter for each caller: `a`, it is allowed; `f`, it is forbidden;
 /// `n`, the conversation does not exist for the caller.
-const PUBLIC: [(&str, &str); 53] = [
+const PUBLIC: [(&str, &str); 55] = [
     ("list_agents", "aaafaaaaf"),
     ("get_agent", "aaafaaaaf"),
     ("put_agent", "fffffafff"),
@@ -75,6 +75,8 @@ const PUBLIC: [(&str, &str); 53] = [
     ("openai_create_chat_completion", "aannannfn"),
     ("a2a_call", "aannannfn"),
     ("get_agent_card", "aaafaaaaf"),
+    ("mcp_call_tool", "aaaaaffaf"),
+    ("mcp_call_agent", "aaaaaffaf"),
     ("get_me", "aaaaaaaaa"),
 ];
 
@@ -142,6 +144,9 @@ fn body(operation: &str, caller: &str, id: &str) -> Value {
             json!({"message": {"messageId": "m",
             "role": "ROLE_USER", "contextId": id, "parts": [{"text": "hi"}]}}),
         ),
+        "mcp_call_tool" | "mcp_call_agent" => {
+            json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list"})
+        }
         "mint_token" => json!({"subject": format!("key:{caller}"), "conversation": id,
             "scope": ["read"], "ttl": "1m"}),
         _ => Value::Null,
@@ -228,6 +233,7 @@ async fn every_operation_is_open_to_the_callers_of_its_row_and_to_nobody_else() 
                     .replace("/agents/{name}/ag-ui", "/agents/demo/ag-ui")
                     .replace("/agent/{name}", "/agent/demo")
                     .replace("/a2a/{name}", "/a2a/demo")
+                    .replace("/mcp/{name}", "/mcp/demo")
                     .replace("{thread}", &id)
                     .replace("{chat}", &id)
                     .replace("{response_id}", &format!("resp_1.k_a.{id}"))

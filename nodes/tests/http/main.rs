@@ -26,6 +26,8 @@ mod forks;
 mod hostile;
 mod issuer;
 mod jwt;
+mod mcp;
+mod mcp_access;
 mod messages;
 mod module;
 mod natives;

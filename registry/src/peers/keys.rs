@@ -75,6 +75,19 @@ pub(super) fn derive_cookie(secret: Option<&ClusterSecret>) -> Result<String, Er
     Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
+/// The key of a secret for another purpose than the connections between nodes. Whoever has something
+/// that was made with it finds the secret by guessing only slowly.
+pub(super) fn derive_for(
+    secret: Option<&ClusterSecret>,
+    purpose: &[u8],
+) -> Result<[u8; 32], Error> {
+    let label: &[u8] = b"for ";
+    match secret {
+        Some(secret) => expand(&secret.stretch()?, &[label, purpose]),
+        None => expand(NO_SECRET, &[label, purpose]),
+    }
+}
+
 fn bytes_of(secret: Option<&ClusterSecret>) -> &[u8] {
     secret.map_or(NO_SECRET, ClusterSecret::as_bytes)
 }

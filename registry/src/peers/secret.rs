@@ -5,7 +5,7 @@ use std::fmt;
 use argon2::{Algorithm, Argon2, Params, Version};
 use rustls::Error;
 
-use super::keys::derive_cookie;
+use super::keys::{derive_cookie, derive_for};
 use crate::member::Member;
 
 /// The fewest characters of a secret: 32 hexadecimal digits are 128 bits, which nobody guesses.
@@ -31,6 +31,15 @@ pub struct ClusterSecrets {
 }
 
 impl ClusterSecrets {
+    /// The keys for a purpose of its own: that of the secret that the node shows, then that of the other.
+    /// All nodes of a cluster derive the same ones. Where there is no secret the key is public. With a
+    /// secret this takes memory and time, so it must not run on a thread of the runtime.
+    pub fn keys_for(&self, purpose: &[u8]) -> Result<Vec<[u8; 32]>, Error> {
+        let also = self.also.iter().map(Some);
+        let secrets = std::iter::once(self.shown.as_ref()).chain(also);
+        secrets.map(|secret| derive_for(secret, purpose)).collect()
+    }
+
     /// The cookie of the sessions, which must be the same on all nodes at all times: that of the present
     /// members, and else one that is derived from the secret. It outlives a change of the secret, and
     /// protects nothing, because both ends of a session have proved a secret before.
@@ -104,6 +113,23 @@ mod tests {
     fn a_secret_is_not_shown() {
         let secret = ClusterSecret::new("0123456789abcdef0123456789abcdef").unwrap();
         assert_eq!(format!("{secret:?}"), "ClusterSecret");
+    }
+
+    #[test]
+    fn each_purpose_and_each_secret_has_a_key_of_its_own() {
+        let secret = |text: &str| Some(ClusterSecret::new(text.repeat(32)).unwrap());
+        let keys =
+            |shown, also, purpose: &[u8]| ClusterSecrets { shown, also }.keys_for(purpose).unwrap();
+        let both = keys(secret("a"), secret("b"), b"x");
+        assert_eq!(both, [keys(secret("a"), None, b"x"), keys(secret("b"), None, b"x")].concat());
+        let mut all = both;
+        all.extend(keys(secret("a"), None, b"y"));
+        all.extend(keys(None, None, b"x"));
+        all.push(secret("a").unwrap().stretch().unwrap());
+        let number = all.len();
+        all.sort_unstable();
+        all.dedup();
+        assert_eq!(all.len(), number);
     }
 
     /// Nodes of different builds must derive the same key.

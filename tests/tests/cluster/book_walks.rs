@@ -29,8 +29,8 @@ const NPX: &str = r#"#!/bin/sh
 exec "CACHE/abide-tests/mcp-everything/node_modules/.bin/mcp-server-everything"
 "#;
 
-/// A stand-in for npm, which would download what `.ci/ai-sdk`, `.ci/ag-ui`, `.ci/openai` and `.ci/a2a` have
-/// installed.
+/// A stand-in for npm, which would download what `.ci/ai-sdk`, `.ci/ag-ui`, `.ci/openai`, `.ci/a2a` and
+/// `.ci/mcp-clients` have installed.
 const NPM: &str = r#"#!/bin/sh
 mkdir -p node_modules/@ag-ui node_modules/@a2a-js
 case "$*" in
@@ -40,6 +40,8 @@ case "$*" in
 "install --silent @a2a-js/sdk@1")
     ln -s "CACHE/abide-tests/a2a/node_modules/@a2a-js/sdk" node_modules/@a2a-js/sdk ;;
 "install --silent openai@7") ln -s "CACHE/abide-tests/openai/node_modules/openai" node_modules/openai ;;
+"install --silent @modelcontextprotocol/client@2")
+    ln -s "CACHE/abide-tests/mcp-clients/node_modules/@modelcontextprotocol" node_modules ;;
 *) exit 1 ;;
 esac
 "#;
@@ -68,6 +70,7 @@ const FILES_AND_SHELL: &str = "deploy/docs/src/guide/files-and-shell.md";
 const MCP: &str = "deploy/docs/src/guide/mcp.md";
 const AI_SDK: &str = "deploy/docs/src/guide/ai-sdk.md";
 const AG_UI: &str = "deploy/docs/src/guide/ag-ui.md";
+const MCP_SERVER: &str = "deploy/docs/src/guide/mcp-server.md";
 const OPENAI: &str = "deploy/docs/src/guide/openai.md";
 const A2A: &str = "deploy/docs/src/guide/a2a.md";
 const LONG_CONVERSATIONS: &str = "deploy/docs/src/guide/long-conversations.md";
@@ -145,6 +148,15 @@ async fn agents_that_talk_to_agents_work_when_pasted() {
     let output = run_blocks_with_build(A2A, "a2a").await;
     assert!(output.contains("TASK_STATE_INPUT_REQUIRED send_email"), "{output}");
     assert!(output.contains("TASK_STATE_COMPLETED The tool said"), "the task went on: {output}");
+}
+
+#[tokio::test]
+async fn an_mcp_client_works_when_pasted() {
+    let output = run_blocks_with_build(MCP_SERVER, "mcp-server").await;
+    assert!(output.contains("tools: demo abide_pending abide_conversation"), "{output}");
+    assert!(output.contains("to approve: Send an e-mail to ada@example.com?"), "{output}");
+    assert!(output.contains("The tool said"), "the turn went on: {output}");
+    assert!(output.contains("\ncompleted\n"), "it was told again: {output}");
 }
 
 #[tokio::test]

@@ -23,6 +23,8 @@ mod invalid_config;
 mod kill_points;
 mod many_parked;
 mod mcp;
+mod mcp_client;
+mod mcp_server;
 mod models;
 mod oidc;
 mod openai;

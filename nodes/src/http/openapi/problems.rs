@@ -3,7 +3,7 @@
 use axum::http::StatusCode;
 use serde_json::{Value, json};
 
-use super::{a2a, openai, schemas};
+use super::{a2a, mcp, openai, schemas};
 use crate::problem::Kind;
 
 /// The problems that every operation may answer with.
@@ -29,6 +29,7 @@ pub(super) fn describe(document: &mut Value) {
         for (_, operation) in operations {
             let id = operation["operationId"].as_str().unwrap_or_default();
             let kinds = specific(id).unwrap_or_default();
+            let is_mcp = id.starts_with(mcp::PREFIX);
             if id.starts_with(openai::PREFIX) {
                 openai::describe(operation, kinds.iter().chain(&COMMON));
                 continue;
@@ -42,6 +43,9 @@ pub(super) fn describe(document: &mut Value) {
                 let at = format!("#/components/responses/{name}");
                 operation["responses"][status.as_str()] = json!({"$ref": at});
                 responses[name] = response(status, &kinds);
+            }
+            if is_mcp {
+                mcp::describe(operation);
             }
         }
     }
@@ -99,6 +103,7 @@ fn specific(operation: &str) -> Option<&'static [Kind]> {
         "openai_list_models" => &[],
         "a2a_call" => &[PayloadTooLarge, ApprovalForbidden, AgentMissing],
         "get_agent_card" => &[NotFound],
+        "mcp_call_tool" | "mcp_call_agent" => &[PayloadTooLarge, NotFound],
         "resolve_call" => &[PayloadTooLarge, ApprovalForbidden, NotFound, CallNotOpen],
         "resolve_calls" => &[PayloadTooLarge, NotFound],
         "dispatch_tool" => {

@@ -1,0 +1,86 @@
+//! What the protocol's library asks of the server.
+
+use std::sync::Arc;
+
+use rmcp::model::{
+    CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, Implementation,
+    ListToolsResult, PaginatedRequestParams, ServerCapabilities, ServerConfig,
+};
+use rmcp::service::RequestContext;
+use rmcp::{ErrorData, RoleServer, ServerHandler};
+use serde_json::Value;
+
+use super::caller::{CallError, Caller};
+use super::{agent_call, reading};
+use crate::problem::Problem;
+use crate::protocols::mcp::tools;
+
+const INSTRUCTIONS: &str = "Each agent is a tool that takes a message and returns the agent's \
+    answer. Conversations are durable: go on with one by its conversation_id. Where an agent waits \
+    for a person, the result says so; calling the tool again with the conversation_id and an empty \
+    message goes on.";
+
+/// The server of one request, for its caller.
+#[derive(Clone)]
+pub(super) struct McpServer(Arc<Caller>);
+
+impl McpServer {
+    pub(super) fn new(caller: Caller) -> Self {
+        Self(Arc::new(caller))
+    }
+
+    async fn call(
+        &self,
+        request: CallToolRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, CallError> {
+        let arguments = Value::Object(request.arguments.clone().unwrap_or_default());
+        match request.name.as_ref() {
+            tools::PENDING => Ok(reading::pending(&self.0, arguments).await?.into()),
+            tools::CONVERSATION => Ok(reading::conversation(&self.0, arguments).await?.into()),
+            tool => {
+                let agent = self.0.agent(tool).await?;
+                agent_call::call(&self.0, &agent, request, &context).await
+            }
+        }
+    }
+}
+
+impl ServerHandler for McpServer {
+    fn get_info(&self) -> ServerConfig {
+        ServerConfig::new(ServerCapabilities::builder().enable_tools().build())
+            .with_server_info(Implementation::new("abide", env!("CARGO_PKG_VERSION")))
+            .with_instructions(INSTRUCTIONS)
+    }
+
+    async fn list_tools(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ListToolsResult, ErrorData> {
+        let listed = self.0.list().await;
+        listed
+            .map(ListToolsResult::with_all_items)
+            .map_err(|problem| ErrorData::internal_error(detail(problem), None))
+    }
+
+    async fn call_tool(
+        &self,
+        request: CallToolRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        match self.call(request, context).await {
+            Ok(response) => Ok(response),
+            Err(CallError::Protocol(error)) => Err(error),
+            Err(CallError::Tool(problem)) => {
+                Ok(CallToolResult::error(vec![ContentBlock::text(detail(problem))]).into())
+            }
+        }
+    }
+}
+
+/// What a client is told of a problem.
+fn detail(problem: Problem) -> String {
+    let (_, document) = problem.into_document();
+    document["detail"].as_str().unwrap_or_default().to_owned()
+}
