@@ -187,7 +187,8 @@ async fn check_schema(
     answer: &ResolutionAnswer,
     pending: &PendingCall,
 ) -> Result<(), Problem> {
-    let Some(schema) = pending.answer_schema.clone() else { return Ok(()) };
+    let Some(schema) = pending.answer_schema.as_ref() else { return Ok(()) };
+    let schema = schema.to_value();
     let (field, value) = match answer {
         ResolutionAnswer::Result(result) => ("result", result.clone()),
         ResolutionAnswer::Approval { args: Some(args), .. } => {

@@ -1,5 +1,6 @@
 //! Questions to the person behind a client, and what they answer.
 
+use abide_conversation::AnswerSchema;
 use abide_conversation::command::ResolutionAnswer;
 use abide_conversation::event::SuspensionKind;
 use rmcp::model::{ElicitResult, ElicitationAction, InputRequest};
@@ -45,8 +46,8 @@ impl Question {
             }
             SuspensionKind::Elicitation | SuspensionKind::ClientExec => open.message.clone(),
         };
-        let schema = open.answer_schema.as_deref();
-        forms(kind, schema).into_iter().find_map(|(form, schema)| {
+        let schema = open.answer_schema.as_ref().map(AnswerSchema::to_value);
+        forms(kind, schema.as_ref()).into_iter().find_map(|(form, schema)| {
             let request = json!({"method": "elicitation/create",
                 "params": {"mode": "form", "message": message, "requestedSchema": schema}});
             // The protocol's own types say which schemas a client can draw.

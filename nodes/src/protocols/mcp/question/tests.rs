@@ -1,5 +1,3 @@
-use std::sync::Arc;
-
 use abide_conversation::event::{Executor, Intent};
 use abide_conversation::{CallId, Timestamp};
 
@@ -16,7 +14,7 @@ fn open(kind: SuspensionKind, answer_schema: Option<Value>) -> SuspendedCall {
         message: "Send it?".to_owned(),
         suspension: 1,
         expires_at: Timestamp::MAX,
-        answer_schema: answer_schema.map(Arc::new),
+        answer_schema: answer_schema.as_ref().map(AnswerSchema::from),
         may_answer: true,
     }
 }
