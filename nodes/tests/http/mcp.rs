@@ -10,12 +10,12 @@ const BEFORE: &str = "2025-11-25";
 
 /// A client of the server at this path.
 pub(crate) struct McpClient<'a> {
-    api: &'a Api,
+    pub(crate) api: &'a Api,
     pub(crate) path: &'a str,
     pub(crate) credential: Option<String>,
-    version: &'a str,
+    pub(crate) version: &'a str,
     /// Whether its person can be asked.
-    asks: bool,
+    pub(crate) asks: bool,
 }
 
 /// All messages of a response.

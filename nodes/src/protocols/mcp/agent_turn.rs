@@ -39,8 +39,8 @@ impl AgentTurn {
     pub fn take(&mut self, item: &Item) -> Option<String> {
         let progress = match item {
             Item::CaughtUp => {
-                self.is_live = true;
-                Some("the turn is open".to_owned())
+                let was_live = std::mem::replace(&mut self.is_live, true);
+                (!was_live).then(|| "the turn is open".to_owned())
             }
             Item::Message(message) => self.message(message),
             Item::CallStarted(start) => {

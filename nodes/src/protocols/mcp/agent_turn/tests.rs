@@ -34,6 +34,7 @@ fn progress_is_told_of_what_happens_now_and_not_of_what_was() {
     assert_eq!(turn.take(&started), None);
     assert_eq!(turn.take(&Item::Suspended(Box::new(open(true)))), None);
     assert_eq!(turn.take(&Item::CaughtUp).as_deref(), Some("the turn is open"));
+    assert_eq!(turn.take(&Item::CaughtUp), None, "it is told once");
     let told = turn.take(&Item::Suspended(Box::new(open(true))));
     assert_eq!(told.as_deref(), Some("send_email waits: Send it?"));
     let call = CallId::new("call_1_1");
