@@ -13,6 +13,7 @@ mod book_walks;
 mod chat_page;
 mod commands;
 mod deadlines;
+mod drained_streams;
 mod fuzz;
 mod hooks;
 mod idempotency;

@@ -251,7 +251,7 @@ fn is_in_no_snapshot(item: &Item) -> bool {
 
 fn code(why: Break) -> &'static str {
     match why {
-        Break::ShutDown => "moved",
+        Break::Moved => "moved",
         Break::CredentialEnded => "unauthorized",
         Break::Deleted => "deleted",
         Break::StoreUnavailable => "unavailable",
