@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::ABIDE;
 use crate::ag_ui_agent::{AgUiAgent, VERSIONS, last_event, last_text, result, run_script};
-use crate::agents::{call, calls_once, client, gated_client, http, human};
+use crate::agents::{call, calls_once, client, gated_client, http, human, tool};
 use crate::ai_sdk::scripted;
 use crate::authentication::{by, guarded, key, line};
 
@@ -38,7 +38,9 @@ async fn a_page_of_copilotkit_runs_its_tools_and_a_gated_one_after_its_approval(
 
 #[tokio::test]
 async fn a_page_of_copilotkit_does_the_same_over_its_own_runtime_which_passes_the_credential_on() {
-    let agents = [("a", calls_once(vec![client("locate"), gated_client("pay")]))];
+    let anybody = json!({"by": {"services": true, "not": []}});
+    let pay = tool("pay", json!({"executor": "client", "approval": anybody}));
+    let agents = [("a", calls_once(vec![client("locate"), pay]))];
     let ann = line("ann", &["user", "approver"]);
     let site = guarded(Site::new(ABIDE), &[ann], &agents);
     let _node = site.start().await;

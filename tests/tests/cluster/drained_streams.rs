@@ -145,9 +145,9 @@ async fn a_page_of_the_ai_sdk_resumes_where_its_node_has_moved_to() {
         terminate_in_mid_message(&site.client, &mut node).await;
         let state = page.until(|state| !state["error"].is_null()).await;
         assert!(state["error"].as_str().unwrap().contains("resume"), "{state:#}");
-        page.assert_quiet().await;
         let _node = site.start().await;
         page.aim(&site.client.public_address()).await;
+        page.assert_quiet().await;
         page.begin("resume", json!({})).await;
         let is_whole = |state: &Value| is_idle(state) && chat_page::text(state) == WHOLE;
         let state = page.until(is_whole).await;

@@ -76,6 +76,7 @@ const HOUSES: [House; 4] = [
                 "clock",
                 "definition_warnings",
                 "demo",
+                "departures",
                 "launcher",
                 "problem",
                 "protocols",
