@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError, RwLock};
 
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep_until};
 
 use crate::journal::{Holder, StoreError};
 
@@ -57,6 +57,19 @@ impl NodeLease {
     /// An unsound node starts nothing.
     pub fn is_sound(&self) -> bool {
         self.lease.read().unwrap_or_else(PoisonError::into_inner).is_sound(Instant::now())
+    }
+
+    /// Returns once the lease has lapsed.
+    pub async fn lapsed(&self) {
+        loop {
+            let until = self.lease.read().unwrap_or_else(PoisonError::into_inner).until;
+            match until {
+                Some(until) if until <= Instant::now() => return,
+                // It may be renewed meanwhile.
+                Some(until) => sleep_until(until).await,
+                None => std::future::pending().await,
+            }
+        }
     }
 
     /// Renews the lease as `me`, sound until `until`. Returns whether it had lapsed: then

@@ -57,6 +57,7 @@ use crate::access::permission::Known;
 use crate::access::routes::{DeclaredApi, declared_routes};
 use crate::access::{AccessControl, Allowed, CallerConversations, ClientState};
 use crate::config::Origin;
+use crate::departures::Departures;
 use crate::operations::Operations;
 pub(crate) use crate::problem;
 use crate::telemetry::measure;
@@ -88,6 +89,7 @@ pub(crate) struct ApiDeps {
     pub(crate) workspaces: Arc<Workspaces>,
     pub(crate) requests_in_flight: AtomicUsize,
     pub(crate) bodies: BodyBudget,
+    pub(crate) departures: Departures,
     /// One permit for each event stream that encodes frames at the moment.
     pub(crate) encoding_streams: Arc<Semaphore>,
     /// One permit for each request that waits for its turn.

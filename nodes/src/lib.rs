@@ -68,6 +68,7 @@ mod clock;
 pub mod config;
 mod definition_warnings;
 mod demo;
+mod departures;
 mod ephemeral;
 mod headers;
 #[doc(hidden)]

@@ -52,6 +52,8 @@ pub struct Node {
     access: AccessControl,
     _auth_follower: Option<AbortOnDropHandle<()>>,
     _protected_ports: AbortOnDropHandle<()>,
+    /// Ends the streams of turns when it is dropped.
+    departing: AbortOnDropHandle<()>,
     close_watch: Option<CloseWatch>,
     failure_watch: Option<FailureWatch>,
 }
@@ -108,6 +110,7 @@ impl Node {
     /// Leaves the cluster, stops serving, lets the native tools clean up, and closes the store, whose
     /// directory another node may then open.
     pub async fn stop(self) {
+        drop(self.departing);
         self.runtime.leave().await;
         self.stop.send_replace(true);
         for server in self.servers {

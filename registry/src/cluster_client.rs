@@ -91,7 +91,7 @@ impl ClusterClient {
     }
 
     /// What this node may do now.
-    pub fn lease(&self) -> &NodeLease {
+    pub fn lease(&self) -> &Arc<NodeLease> {
         &self.0.lease
     }
 

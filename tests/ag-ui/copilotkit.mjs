@@ -1,18 +1,37 @@
-// A page of CopilotKit without a screen: the official core over a node's runtime routes. Run by node with
-// the directory of the packages, the node's URL and a thread. Prints what the page has at the end.
+// A page of CopilotKit without a screen: the official core over a node's runtime routes, or over
+// CopilotKit's own runtime for node, whose agent is the official HttpAgent. Run by node with the directory
+// of the packages, the node's URL, a thread, what the page is over, and a credential. Prints what the page
+// has at the end.
 
+import { createServer } from 'node:http';
 import { createRequire } from 'node:module';
 import { pathToFileURL } from 'node:url';
 
-const [directory, url, threadId] = process.argv.slice(2);
+const [directory, url, threadId, over, credential] = process.argv.slice(2);
 const require = createRequire(`${directory}/node_modules/`);
+const load = (id) => import(pathToFileURL(require.resolve(id)));
+const headers = credential ? { authorization: `Bearer ${credential}` } : {};
+
+async function startRuntime() {
+  process.env.COPILOTKIT_TELEMETRY_DISABLED = 'true';
+  const { CopilotRuntime } = await load('@copilotkit/runtime/v2');
+  const { createCopilotNodeListener } = await load('@copilotkit/runtime/v2/node');
+  const { HttpAgent } = await load('agui-client-0');
+  const runtime = new CopilotRuntime({ agents: { a: new HttpAgent({ url: `${url}/v1/agents/a/ag-ui` }) } });
+  const server = createServer(createCopilotNodeListener({ runtime, basePath: '/api' }));
+  await new Promise((done) => server.listen(0, '127.0.0.1', done));
+  return `http://127.0.0.1:${server.address().port}/api`;
+}
+
+const runtimeUrl = over === 'runtime' ? await startRuntime() : `${url}/v1/copilotkit`;
 // The core looks for agents in browsers only.
 globalThis.window = globalThis;
-const { CopilotKitCore } = await import(pathToFileURL(require.resolve('@copilotkit/core')));
+const { CopilotKitCore } = await load('@copilotkit/core');
 
 const ran = [];
 const core = new CopilotKitCore({
-  runtimeUrl: `${url}/v1/copilotkit`,
+  runtimeUrl,
+  headers,
   tools: [
     {
       name: 'locate',
@@ -55,7 +74,7 @@ const resume = agent.pendingInterrupts.map(({ id }) => ({ interruptId: id, statu
 await core.runAgent({ agent, resume, runId });
 
 // A page that is loaded again.
-const other = new CopilotKitCore({ runtimeUrl: `${url}/v1/copilotkit` });
+const other = new CopilotKitCore({ runtimeUrl, headers });
 for (let n = 0; n < 600 && other.runtimeConnectionStatus !== 'connected'; n += 1) {
   await new Promise((done) => setTimeout(done, 50));
 }

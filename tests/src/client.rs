@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::deadline::{DEADLINE, poll};
+use crate::deadline::{DEADLINE, poll, within};
 use crate::frames::Frames;
 use crate::history::{Exchange, History, JournalRead};
 use crate::journal::Journal;
@@ -309,6 +309,20 @@ impl Client {
         }
         let response = request.send().await.ok()?.error_for_status().ok()?;
         Some(Frames { response, unread: Vec::new() })
+    }
+
+    /// Sends a request whose answer is a stream, which must be accepted.
+    pub(crate) async fn open_stream(
+        &self,
+        method: Method,
+        path: &str,
+        body: &Value,
+    ) -> reqwest::Response {
+        let base = self.at.read().unwrap().public.clone();
+        let request = self.http.request(method, format!("http://{base}{path}")).json(body);
+        let response = within(path, request.send()).await.unwrap();
+        assert_eq!(response.status(), 200, "{path}");
+        response
     }
 
     /// Sends a request to the operators' API, which must be answered.

@@ -22,6 +22,7 @@ pub mod model_server;
 pub mod node;
 pub mod processes;
 pub mod program;
+pub mod protocol_stream;
 pub mod proxy;
 pub mod random;
 pub mod redis;

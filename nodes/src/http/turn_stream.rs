@@ -10,12 +10,13 @@ use abide_actors::live::Signal;
 use abide_conversation::event::{Event, EventData};
 use abide_conversation::{ConversationId, Scoped, Seq, State, Timestamp, TurnId};
 use abide_registry::live::{StreamItem, Subscription};
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use super::Api;
 use super::problem::Problem;
 use crate::access::permission::ConversationPermission;
 use crate::access::{Allowed, CredentialWatch, StreamPermit};
+use crate::departures::DepartureWatch;
 use crate::protocols::feed::{Answerable, Feed, Item};
 use history::History;
 
@@ -30,6 +31,9 @@ const MAX_SEARCHED_EVENTS: usize = 20_000;
 const ANNOUNCE_TIMEOUT: Duration = Duration::from_millis(500);
 /// After this long without an item, a comment line keeps proxies from closing the connection.
 const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(15);
+/// How long a stream may read the journal when its node departs: less than a server that stops gives to
+/// its connections.
+const LAST_READ_TIMEOUT: Duration = Duration::from_millis(200);
 
 /// The items of a turn for one caller, from the journal and then live.
 pub(super) struct TurnStream {
@@ -44,6 +48,9 @@ pub(super) struct TurnStream {
     /// What the caller may answer.
     access: Access,
     credential: Option<CredentialWatch>,
+    departure: DepartureWatch,
+    /// Whether the node departs. The stream then tells what the journal has, and ends.
+    is_departing: bool,
     /// What is told as it was, for protocols that tell a part of a turn that is over.
     history: Option<History>,
     _permit: Option<StreamPermit>,
@@ -62,7 +69,8 @@ pub(super) enum Next<T = Item> {
 /// Why a stream ends before its turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Break {
-    ShutDown,
+    /// The turn goes on at another node, or at this one when it has its lease again.
+    Moved,
     CredentialEnded,
     Deleted,
     StoreUnavailable,
@@ -72,7 +80,7 @@ impl Break {
     /// What the client is told.
     pub(super) fn text(self) -> &'static str {
         match self {
-            Self::ShutDown => "the node shuts down; resume the stream",
+            Self::Moved => "the node no longer serves the stream; resume it at another",
             Self::CredentialEnded => "the credential has ended; resume with another",
             Self::Deleted => "the conversation was deleted",
             Self::StoreUnavailable => "the store is unavailable; resume the stream",
@@ -121,6 +129,8 @@ impl TurnStream {
             needs_message: true,
             access: allowed.answerer(api.clock.now()).within_token().access,
             credential,
+            departure: api.departures.watch(),
+            is_departing: false,
             history: None,
             _permit: permit,
         })
@@ -160,6 +170,9 @@ impl TurnStream {
             if self.feed.has_ended() {
                 return Next::Ended;
             }
+            if self.is_departing {
+                return self.last_items().await;
+            }
             let items = match self.catch_up().await {
                 Ok(items) => items,
                 Err(_) => return Next::Broken(Break::StoreUnavailable),
@@ -172,13 +185,18 @@ impl TurnStream {
             }
             let item = tokio::select! {
                 item = self.subscription.next() => item,
+                () = self.departure.announced() => {
+                    self.is_departing = true;
+                    self.is_behind = true;
+                    continue;
+                }
                 () = ended(&mut self.credential) => {
                     return Next::Broken(Break::CredentialEnded);
                 }
                 () = sleep(KEEP_ALIVE_INTERVAL) => return Next::KeepAlive,
             };
             match item {
-                None => return Next::Broken(Break::ShutDown),
+                None => return Next::Broken(Break::Moved),
                 Some(StreamItem::Missed) => self.recover(),
                 Some(StreamItem::Signal(shared)) => match self.take(&shared.signal).await {
                     Ok(Some(items)) if !items.is_empty() => return Next::Items(items),
@@ -186,6 +204,19 @@ impl TurnStream {
                     Ok(None) => return Next::Broken(Break::Deleted),
                     Err(_) => return Next::Broken(Break::StoreUnavailable),
                 },
+            }
+        }
+    }
+
+    /// The items of what the journal has and was not taken: the turn may have ended just before the
+    /// node departed.
+    async fn last_items(&mut self) -> Next<PlacedItem> {
+        self.needs_message = false;
+        loop {
+            match timeout(LAST_READ_TIMEOUT, self.catch_up()).await {
+                Ok(Ok(items)) if !items.is_empty() => return Next::Items(items),
+                Ok(Ok(_)) if self.is_behind => {}
+                _ => return Next::Broken(Break::Moved),
             }
         }
     }

@@ -34,6 +34,7 @@ use super::{Node, builtin_tools, stores};
 use crate::access::{AccessControl, CallerConversations, CheckedAuthFile, ClientState};
 use crate::admin::{self, Admin};
 use crate::config::{AdminAddress, Config};
+use crate::departures::Departures;
 use crate::ephemeral::EphemeralSweeper;
 use crate::http::body_budget::BodyBudget;
 use crate::http::host::AllowedHosts;
@@ -144,6 +145,8 @@ impl Blueprint {
             bodies: BodyBudget::default(),
         };
         let allowed_hosts = AllowedHosts::new(&config.allow_host);
+        let lease = runtime.conversations.cluster().lease();
+        let (departures, departing) = Departures::follow(runtime.state.subscribe(), lease.clone());
         let public_api = Api::new(ApiDeps {
             conversations: CallerConversations::new(runtime.conversations.clone()),
             catalog,
@@ -157,6 +160,7 @@ impl Blueprint {
             client_state,
             requests_in_flight: AtomicUsize::new(0),
             bodies: BodyBudget::default(),
+            departures,
             encoding_streams: Arc::new(Semaphore::new(http::events::MAX_ENCODING_STREAMS)),
             waiting_requests: Arc::new(Semaphore::new(http::wait::MAX_WAITING_REQUESTS)),
             blobs_in_flight: Arc::new(Semaphore::new(http::blobs::MAX_BLOBS_IN_FLIGHT)),
@@ -184,6 +188,7 @@ impl Blueprint {
             access,
             _auth_follower: auth_follower,
             _protected_ports,
+            departing,
             close_watch: opened.close_watch,
             failure_watch: opened.failure_watch,
         })

@@ -4,11 +4,16 @@ use std::fs::{self, DirBuilder, Permissions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
+use rustix::net::sockopt;
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio_util::either::Either;
 
 use crate::config::AdminAddress;
+
+/// How long what was sent to a client may wait until the client's machine acknowledges and takes it.
+const CLIENT_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Where connections come from.
 pub(crate) enum Listener {
@@ -33,13 +38,21 @@ impl Listener {
         match self {
             Self::Tcp(listener) => {
                 let (stream, _) = listener.accept().await?;
-                // Small frames must not wait for one another.
-                let _ = stream.set_nodelay(true);
+                prepare(&stream, CLIENT_TIMEOUT);
                 Ok(Either::Left(stream))
             }
             Self::Unix(socket) => Ok(Either::Right(socket.listener.accept().await?.0)),
         }
     }
+}
+
+/// Has the connection end when its client has gone without a word, or reads nothing more, for this long.
+/// The kernel counts for both; what is sent every 15 s to a client that listens makes it count.
+fn prepare(stream: &TcpStream, timeout: Duration) {
+    // Small frames must not wait for one another.
+    let _ = stream.set_nodelay(true);
+    let timeout_ms = u32::try_from(timeout.as_millis()).unwrap_or(u32::MAX);
+    let _ = sockopt::set_tcp_user_timeout(stream, timeout_ms);
 }
 
 /// A listening socket in the file system, which only the node's user may connect to. Dropping it removes
@@ -100,7 +113,28 @@ impl Drop for UnixSocket {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use tokio::io::AsyncWriteExt;
+
     use super::*;
+
+    #[tokio::test]
+    async fn a_client_that_reads_nothing_loses_its_connection() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let (mut stream, _) = listener.accept().await.unwrap();
+        prepare(&stream, Duration::from_millis(500));
+        let sends = async {
+            let block = vec![0; 1 << 20];
+            loop {
+                if let Err(error) = stream.write_all(&block).await {
+                    return error;
+                }
+            }
+        };
+        let error = tokio::time::timeout(Duration::from_secs(20), sends).await.unwrap();
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut, "{error}");
+        drop(client);
+    }
 
     #[tokio::test]
     async fn a_socket_is_for_one_process_and_one_user_and_goes_with_its_listener() {

@@ -1,21 +1,18 @@
 //! CopilotKit's own core over a node, and runs of AG-UI with several calls or that are refused.
 
+use abide_tests::client::Client;
 use abide_tests::node::Site;
 use abide_tests::tool_server::ToolServer;
 use serde_json::{Value, json};
 
 use crate::ABIDE;
 use crate::ag_ui_agent::{AgUiAgent, VERSIONS, last_event, last_text, result, run_script};
-use crate::agents::{call, calls_once, client, gated_client, http, human};
+use crate::agents::{call, calls_once, client, gated_client, http, human, tool};
 use crate::ai_sdk::scripted;
+use crate::authentication::{by, guarded, key, line};
 
-#[tokio::test]
-async fn a_page_of_copilotkit_runs_its_tools_and_a_gated_one_after_its_approval() {
-    let site = Site::new(ABIDE);
-    let _node = site.start().await;
-    site.client.define("a", &calls_once(vec![client("locate"), gated_client("pay")])).await;
-    let url = format!("http://{}", site.client.public_address());
-    let page = run_script("copilotkit.mjs", &[&url, "page"]).await;
+/// Asserts that a page has run its tools, the gated one after its approval, and has all messages.
+async fn assert_page_ran_its_tools(client: &Client, page: &Value) {
     assert_eq!(page["atFirst"], 0, "{page:#}");
     assert_eq!(page["ranBefore"], json!(["locate"]), "what is not approved does not run");
     assert_eq!(page["interrupts"], json!(["pay/1"]));
@@ -23,10 +20,33 @@ async fn a_page_of_copilotkit_runs_its_tools_and_a_gated_one_after_its_approval(
     for messages in [&page["messages"], &page["loaded"]] {
         assert_eq!(messages.as_array().unwrap().last().unwrap()["content"], "Done.", "{page:#}");
     }
-    let journal = site.client.wait_until_settled("page", 1).await;
+    let journal = client.wait_until_settled("page", 1).await;
     assert_eq!(journal.result("locate")["result"], json!({"at": "home"}));
     // The echo of the approval is not the result.
     assert_eq!(journal.result("pay")["result"], "paid");
+}
+
+#[tokio::test]
+async fn a_page_of_copilotkit_runs_its_tools_and_a_gated_one_after_its_approval() {
+    let site = Site::new(ABIDE);
+    let _node = site.start().await;
+    site.client.define("a", &calls_once(vec![client("locate"), gated_client("pay")])).await;
+    let url = format!("http://{}", site.client.public_address());
+    let page = run_script("copilotkit.mjs", &[&url, "page", "node"]).await;
+    assert_page_ran_its_tools(&site.client, &page).await;
+}
+
+#[tokio::test]
+async fn a_page_of_copilotkit_does_the_same_over_its_own_runtime_which_passes_the_credential_on() {
+    let anybody = json!({"by": {"services": true, "not": []}});
+    let pay = tool("pay", json!({"executor": "client", "approval": anybody}));
+    let agents = [("a", calls_once(vec![client("locate"), pay]))];
+    let ann = line("ann", &["user", "approver"]);
+    let site = guarded(Site::new(ABIDE), &[ann], &agents);
+    let _node = site.start().await;
+    let url = format!("http://{}", site.client.public_address());
+    let page = run_script("copilotkit.mjs", &[&url, "page", "runtime", &key("ann")]).await;
+    assert_page_ran_its_tools(&by(&site, "ann"), &page).await;
 }
 
 #[tokio::test]

@@ -16,6 +16,7 @@ mod book_walks;
 mod chat_page;
 mod commands;
 mod deadlines;
+mod drained_streams;
 mod fuzz;
 mod hooks;
 mod idempotency;
@@ -33,12 +34,14 @@ mod openai_interrupted;
 mod operators;
 mod outcomes;
 mod pages;
+mod react_pages;
 mod repeated_kills;
 mod shutdown;
 mod streams;
 mod telemetry;
 mod tool_errors;
 mod tools;
+mod unread_streams;
 mod workspaces;
 
 /// The program, built from the sources of package `abide` for these tests.

@@ -15,6 +15,7 @@ mod drain;
 mod failover;
 mod foreign_peers;
 mod kill_matrix;
+mod lapsed_streams;
 mod latency;
 mod operators;
 mod quarantine;

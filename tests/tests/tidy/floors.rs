@@ -72,7 +72,15 @@ const HOUSES: [House; 4] = [
     House {
         source: "nodes/src",
         floors: &[
-            &["clock", "definition_warnings", "demo", "launcher", "protocols", "start_error"],
+            &[
+                "clock",
+                "definition_warnings",
+                "demo",
+                "departures",
+                "launcher",
+                "protocols",
+                "start_error",
+            ],
             &["problem"],
             &["headers"],
             &["access"],

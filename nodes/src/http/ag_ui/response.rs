@@ -9,6 +9,7 @@ use axum::http::{HeaderName, header};
 use axum::response::{IntoResponse, Response};
 use bytes::{Bytes, BytesMut};
 use serde_json::{Value, json};
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, timeout_at};
 
 use super::beginning::PrimedFeed;
@@ -108,6 +109,7 @@ impl RunStream {
 
     async fn messages(&self, seq: Seq) -> Result<Vec<Value>, Problem> {
         let events = newest_turns(&self.api, &self.id, seq, MAX_TURNS).await?;
+        let _permit = self.permit().await;
         Ok(history::messages(&events, self.encoder.tools(), self.encoder.dialect()))
     }
 
@@ -141,7 +143,7 @@ impl RunStream {
                 None => Some(turns.next().await),
             };
             match next {
-                Some(Next::Items(items)) => self.encode(&items, turns).await?,
+                Some(Next::Items(items)) => self.encode(&items, turns).await,
                 Some(Next::KeepAlive) => return Some(Bytes::from_static(b": keep-alive\n\n")),
                 Some(Next::Broken(why)) => self.fail(code(why), why.text()),
                 Some(Next::Ended) => match self.next_turn.take() {
@@ -158,14 +160,11 @@ impl RunStream {
         Some(self.encoded.split().freeze())
     }
 
-    async fn encode(&mut self, items: &[Item], turns: &TurnStream) -> Option<()> {
-        let encoding_streams = self.api.encoding_streams.clone();
-        let _permit = encoding_streams.acquire().await.ok()?;
+    async fn encode(&mut self, items: &[Item], turns: &TurnStream) {
         if self.encode_items(items, turns.seq()).await.is_err() {
             let why = Break::StoreUnavailable;
             self.fail(code(why), why.text());
         }
-        Some(())
     }
 
     /// Encodes items, of which the last are of the event of this seq.
@@ -182,6 +181,8 @@ impl RunStream {
             {
                 self.tell_messages(seq.saturating_sub(1)).await?;
             }
+            // Held only while nothing is waited for: others wait for it.
+            let _permit = self.permit().await;
             let events = self.encoder.item(item);
             self.write(&events);
         }
@@ -220,6 +221,12 @@ impl RunStream {
         Ok(state)
     }
 
+    /// The permit to encode, for a moment.
+    async fn permit(&self) -> Option<OwnedSemaphorePermit> {
+        // It is never closed.
+        self.api.encoding_streams.clone().acquire_owned().await.ok()
+    }
+
     fn write(&mut self, events: &[Value]) {
         for event in events {
             write(&mut self.encoded, event);
@@ -251,7 +258,7 @@ fn is_in_no_snapshot(item: &Item) -> bool {
 
 fn code(why: Break) -> &'static str {
     match why {
-        Break::ShutDown => "moved",
+        Break::Moved => "moved",
         Break::CredentialEnded => "unauthorized",
         Break::Deleted => "deleted",
         Break::StoreUnavailable => "unavailable",

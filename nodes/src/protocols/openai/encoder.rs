@@ -127,8 +127,10 @@ impl ResponseEncoder {
             match broken {
                 // The response itself goes on, and the client may, too.
                 Some(why) => {
-                    self.push(json!({"type": "error", "code": "server_error", "message": why,
-                        "param": null}));
+                    // Numbered as the event before it, it is a place to go on from.
+                    let number = self.numbers.last().max(self.after);
+                    self.events.push(json!({"type": "error", "code": "server_error",
+                        "message": why, "param": null, "sequence_number": number}));
                     self.is_over = true;
                 }
                 None => self.end_as(ResponseStatus::Incomplete(WAITS_FOR_OTHERS.to_owned())),

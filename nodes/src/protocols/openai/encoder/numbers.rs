@@ -61,6 +61,11 @@ impl Numbers {
         self.number(inside)
     }
 
+    /// The number of the last event.
+    pub(super) fn last(&self) -> u64 {
+        self.last
+    }
+
     /// The place inside of the message.
     pub(super) fn inside(&self) -> u64 {
         self.inside.unwrap_or(FIRST_CHAR)

@@ -293,5 +293,7 @@ fn a_stream_that_breaks_says_why() {
         (&last[0]["type"], &last[0]["message"]),
         (&json!("error"), &json!("the node shuts down"))
     );
+    let told = case.events.last().unwrap();
+    assert_eq!(last[0]["sequence_number"], told["sequence_number"], "a client goes on from there");
     assert!(case.encoder.is_over());
 }

@@ -1,0 +1,94 @@
+//! Pages with React in a real browser: CopilotKit's own chat, and `useChat` of the AI SDK.
+
+use std::path::PathBuf;
+use std::process::Stdio;
+
+use abide_tests::browser;
+use abide_tests::browser_page_server::PageServer;
+use abide_tests::deadline::within;
+use abide_tests::node::Site;
+use abide_tests::proxy::Proxy;
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use tokio::process::Command;
+use tokio::time::timeout;
+
+use crate::ABIDE;
+use crate::agents::{calls_once, client, gated_client};
+
+/// A page of `tests/react`, with all that it imports.
+async fn bundle(page: &str) -> String {
+    let home = PathBuf::from(std::env::var("HOME").unwrap());
+    let cache = std::env::var("XDG_CACHE_HOME").map_or(home.join(".cache"), PathBuf::from);
+    let packages = cache.join("abide-tests/react/node_modules");
+    assert!(packages.exists(), "{} is missing: run .ci/react", packages.display());
+    let program = |machine: &str| packages.join(format!("@esbuild/linux-{machine}/bin/esbuild"));
+    let program = ["x64", "arm64"].map(program).into_iter().find(|program| program.exists());
+    let mut command = Command::new(program.expect("esbuild is missing: run .ci/react"));
+    command.arg(PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("react").join(page));
+    command.args([
+        "--bundle",
+        "--minify",
+        "--format=esm",
+        "--jsx=automatic",
+        "--loader:.css=empty",
+    ]);
+    command.args(["--define:process.env.NODE_ENV=\"production\"", "--log-level=warning"]);
+    command.env("NODE_PATH", packages).kill_on_drop(true);
+    let output = within("the bundle", command.output()).await.unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// Uses a page with an agent that calls a tool of the page and one that needs an approval; the node dies
+/// while that waits, and the page is loaded again. Returns what the page was like.
+async fn use_page(page: &str) -> Value {
+    browser::assert_installed();
+    let pages = PageServer::start(bundle(page).await.leak()).await;
+    let site = Site::new(ABIDE).with(&["--allow-origin", &pages.origin()]);
+    let (node, proxy) = (site.start().await, Proxy::start());
+    proxy.aim(&site.client.public_address());
+    site.client.define("a", &calls_once(vec![client("locate"), gated_client("pay")])).await;
+    let profile = tempfile::tempdir().unwrap();
+    let url = format!("{}/?node=http://{}&thread=c", pages.origin(), proxy.address());
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/cluster/chat.mjs");
+    let mut person = Command::new("node");
+    person.args([script, browser::PROGRAM, profile.path().to_str().unwrap(), &url]);
+    person.stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true);
+    let mut person = person.spawn().expect("node is missing: .ci/run installs it");
+    let mut input = person.stdin.take().unwrap();
+    let mut output = BufReader::new(person.stdout.take().unwrap()).lines();
+    let asked = timeout(browser::START_TIMEOUT, output.next_line()).await;
+    let asked = asked.expect("the page did not show its question in time").unwrap().unwrap();
+    let asked: Value = serde_json::from_str(&asked).unwrap();
+    node.kill().await;
+    let _node = site.start().await;
+    proxy.aim(&site.client.public_address());
+    input.write_all(b"\n").await.unwrap();
+    let told = within("the end of the page's turn", output.next_line()).await.unwrap();
+    let told: Value = serde_json::from_str(&told.expect("the script failed")).unwrap();
+    assert_eq!(asked["question"], told["question"], "the page that was loaded again asks as well");
+    assert!(within("the browser's end", person.wait()).await.unwrap().success());
+    let journal = site.client.wait_until_settled("c", 1).await;
+    assert_eq!(journal.outcomes(), ["completed"]);
+    for call in ["locate", "pay"] {
+        assert_eq!(journal.result(call)["result"], json!({"by": "page"}));
+    }
+    let kinds: Vec<_> = journal.of("resolution").map(|event| &event["data"]["kind"]).collect();
+    assert_eq!(kinds.iter().filter(|kind| **kind == "approval").count(), 1);
+    told
+}
+
+#[tokio::test]
+async fn a_page_with_copilotkit_shows_its_card_again_and_runs_its_tool_after_the_approval() {
+    let told = use_page("copilotkit.jsx").await;
+    assert_eq!((&told["before"], &told["ran"]), (&json!("locate"), &json!("locate pay")));
+}
+
+#[tokio::test]
+async fn a_page_with_use_chat_shows_its_question_again_and_runs_its_tool_after_the_approval() {
+    let told = use_page("use-chat.jsx").await;
+    assert_eq!(told["before"], "locate");
+    // The page sends the results of a step together: what it had not sent, it runs again.
+    assert_eq!(told["ran"], "locate locate pay");
+}
