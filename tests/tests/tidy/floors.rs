@@ -16,7 +16,16 @@ const HOUSES: [House; 4] = [
     House {
         source: "actors/conversation/src",
         floors: &[
-            &["extent", "identity", "ids", "json", "numbers", "timestamp", "usage"],
+            &[
+                "answer_schema",
+                "extent",
+                "identity",
+                "ids",
+                "json",
+                "numbers",
+                "timestamp",
+                "usage",
+            ],
             &["approval", "context", "elicitation", "scoped"],
             &["activity", "call_ids", "fork", "message", "remembered_decision"],
             &["permission"],

@@ -43,7 +43,7 @@ pub(super) async fn follow(
         let items = match next {
             Err(_) => return Ok(CallOutcome::Running),
             Ok(Next::Ended) => return Ok(CallOutcome::End(Box::new(turn))),
-            Ok(Next::Broken(Break::ShutDown | Break::StoreUnavailable)) => {
+            Ok(Next::Broken(Break::Moved | Break::StoreUnavailable)) => {
                 return Ok(CallOutcome::Running);
             }
             Ok(Next::Broken(why @ (Break::CredentialEnded | Break::Deleted))) => {
