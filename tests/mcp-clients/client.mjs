@@ -34,6 +34,8 @@ async function connect() {
 }
 
 const parameters = () => ({ name: options.tool ?? 'a', arguments: options.arguments });
+// The client does not notice that a stream was cut: its timeout does.
+const timeout = 10_000;
 const onprogress = ({ message }) => progress.push(message);
 
 const cases = {
@@ -43,16 +45,16 @@ const cases = {
   }),
 
   // A call with all its rounds.
-  call: async (client) => client.callTool(parameters(), { onprogress, timeout: 60_000 }),
+  call: async (client) => client.callTool(parameters(), { onprogress, timeout }),
 
   // The first round of a call, whatever comes of it.
-  ask: async (client) => client.callTool(parameters(), { allowInputRequired: true, timeout: 60_000 }),
+  ask: async (client) => client.callTool(parameters(), { allowInputRequired: true, timeout }),
 
   // A later round, in a process that knows only what the client was given.
   answer: async (client) => {
     const { requestState, inputResponses } = options;
     const params = { ...parameters(), requestState, inputResponses };
-    return client.callTool(params, { allowInputRequired: true, timeout: 60_000 });
+    return client.callTool(params, { allowInputRequired: true, timeout });
   },
 };
 

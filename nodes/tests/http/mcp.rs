@@ -198,7 +198,8 @@ async fn a_call_sends_a_message_and_returns_the_last_text() {
 #[tokio::test]
 async fn progress_is_told_to_a_client_that_asked_for_it() {
     let api = Api::start().await;
-    let look = json!([{"name": "look", "description": "looks", "run": {"native": "demo_look_up"}}]);
+    let look = json!([{"name": "look", "description": "looks", "streaming": true,
+        "run": {"native": "demo_look_up"}}]);
     let script = json!([{"calls": [{"name": "look", "args": {"query": "x"}}]}, {"text": "Done."}]);
     let model = json!({"provider": "scripted", "script": script});
     api.put("/v1/agents/looks", json!({"model": model, "tools": look})).await;

@@ -1,3 +1,5 @@
+//! What clients are told of a turn.
+
 use abide_conversation::Seq;
 use abide_conversation::Timestamp;
 use abide_conversation::TurnId;

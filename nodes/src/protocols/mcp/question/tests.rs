@@ -1,3 +1,5 @@
+//! What the forms of questions take.
+
 use abide_conversation::event::{Executor, Intent};
 use abide_conversation::{CallId, Timestamp};
 
@@ -19,7 +21,7 @@ fn open(kind: SuspensionKind, answer_schema: Option<Value>) -> SuspendedCall {
     }
 }
 
-fn asked(kind: SuspensionKind, schema: Option<Value>) -> (Question, Value) {
+fn question(kind: SuspensionKind, schema: Option<Value>) -> (Question, Value) {
     let (question, request) = Question::about(&open(kind, schema)).unwrap();
     (question, json!(request))
 }
@@ -30,7 +32,7 @@ fn accepted(content: Value) -> Value {
 
 #[test]
 fn an_approval_shows_the_arguments_and_takes_a_boolean() {
-    let (question, request) = asked(SuspensionKind::Approval, Some(json!({"type": "object"})));
+    let (question, request) = question(SuspensionKind::Approval, Some(json!({"type": "object"})));
     assert_eq!(request["method"], "elicitation/create");
     let message = request["params"]["message"].as_str().unwrap();
     assert!(message.contains("Send it?") && message.contains("ada@example.com"), "{message}");
@@ -73,12 +75,12 @@ fn a_flat_schema_is_the_form_and_any_other_is_wrapped() {
         (None, Form::Text, json!({"answer": "[1]"}), json!([1])),
         (None, Form::Text, json!({"answer": "7"}), json!("7")),
     ] {
-        let (question, request) = asked(SuspensionKind::Elicitation, schema.clone());
+        let (question, request) = question(SuspensionKind::Elicitation, schema.clone());
         assert_eq!(question.form, form, "{schema:?}: {request:#}");
         let answer = question.answer(&accepted(content));
         assert_eq!(answer, Ok(ResolutionAnswer::Result(result)), "{schema:?}");
     }
-    let (question, _) = asked(SuspensionKind::Elicitation, None);
+    let (question, _) = question(SuspensionKind::Elicitation, None);
     assert_eq!(question.answer(&accepted(json!({}))).unwrap_err().0, "content.answer");
     let declined = question.answer(&json!({"action": "decline"}));
     assert_eq!(declined, Ok(ResolutionAnswer::Error("cancelled by the user".to_owned())));
