@@ -16,7 +16,7 @@ from a2a.types import (
     SendMessageRequest,
     SubscribeToTaskRequest,
 )
-from a2a.utils.errors import A2AError
+from a2a.utils.errors import A2AError, UnsupportedOperationError
 from google.protobuf.json_format import MessageToDict, ParseDict
 
 CASE, OPTIONS = sys.argv[1], json.loads(sys.argv[2])
@@ -75,7 +75,13 @@ async def stream(client):
 
 
 async def subscribe(client):
-    return await read(client.subscribe(SubscribeToTaskRequest(id=OPTIONS["task"])))
+    """Follows a task, or reads it if it is over already."""
+    try:
+        return await read(client.subscribe(SubscribeToTaskRequest(id=OPTIONS["task"])))
+    except UnsupportedOperationError:
+        over = await get(client, OPTIONS["task"])
+        texts = [artifact["parts"][0]["text"] for artifact in over.get("artifacts", [])]
+        return {"task": over, "text": "".join(texts), "states": [over["status"]["state"]]}
 
 
 async def task(client):

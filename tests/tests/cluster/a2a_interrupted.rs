@@ -15,7 +15,7 @@ const WHOLE: &str = "one two three four five six seven eight nine ten eleven twe
 
 /// An agent that writes `WHOLE`, slowly.
 fn slow() -> Value {
-    scripted(json!([{"text": WHOLE, "delay": "100ms"}]))
+    scripted(json!([{"text": WHOLE, "delay": "200ms"}]))
 }
 
 /// Panics unless the task is whole, as a subscriber that came late and as one that reads it see it.

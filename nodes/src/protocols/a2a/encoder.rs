@@ -124,7 +124,7 @@ impl TaskEncoder {
                 self.go_on();
                 self.text(piece);
             }
-            Item::Suspended(call) => self.asked(call),
+            Item::Suspended(call) => self.suspend(call),
             Item::Message(_) | Item::Resolved(_) | Item::CallStarted(_) | Item::Result { .. } => {
                 self.go_on()
             }
@@ -186,7 +186,7 @@ impl TaskEncoder {
     }
 
     /// Notes a call that waits. One on which the turn rests has other arguments now.
-    fn asked(&mut self, call: &SuspendedCall) {
+    fn suspend(&mut self, call: &SuspendedCall) {
         let id = call.id();
         let Some(known) = self.waits_for.iter_mut().find(|known| known.id() == id) else { return };
         known.clone_from(call);
