@@ -121,15 +121,18 @@ fn the_core_is_pure() {
     }
 }
 
-/// The page of features names tests; a test that is gone or renamed would make it a lie.
+/// The pages of features and of protocols name tests; a test that is gone or renamed would make them lie.
 #[test]
 fn every_test_that_the_page_of_features_names_exists() {
-    let page = fs::read_to_string(root().join("deploy/docs/src/project/features.md")).unwrap();
     let rust: String = sources().into_iter().map(|(_, text)| text).collect();
-    let named: Vec<&str> = page.split('`').skip(1).step_by(2).filter(|it| is_test(it)).collect();
-    assert!(named.len() > 50, "{}", named.len());
-    for name in named {
-        assert!(rust.contains(&format!("fn {name}(")), "no test is called {name}");
+    for page in ["project/features.md", "reference/protocols.md"] {
+        let text = fs::read_to_string(root().join("deploy/docs/src").join(page)).unwrap();
+        let names: Vec<&str> = text.split('`').skip(1).step_by(2).collect();
+        let tests = names.into_iter().filter(|name| is_test(name));
+        let missing: Vec<_> =
+            tests.clone().filter(|name| !rust.contains(&format!("fn {name}("))).collect();
+        assert!(tests.count() > 50, "{page}");
+        assert!(missing.is_empty(), "{page} names tests that are not there: {missing:?}");
     }
 }
 
