@@ -23,7 +23,6 @@ mod node;
 mod node_group;
 mod open_streams;
 mod parallel_tools;
-mod protocol_streams;
 mod redis;
 mod report;
 mod scale;
@@ -114,11 +113,6 @@ pub struct Load {
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=5_000),
         conflicts_with_all = ["url", "park", "nodes"])]
     streams: Option<u32>,
-    /// Opens N streams in each protocol of existing clients, and compares their memory, processor time
-    /// and first deltas with those of event streams
-    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=2_000),
-        conflicts_with_all = ["url", "park", "nodes", "streams"])]
-    protocol_streams: Option<u32>,
     /// Measures the cost of a step in conversations of 10, 1,000 and 100,000 events
     #[arg(long, conflicts_with_all = ["url", "park", "nodes"])]
     long: bool,
@@ -190,9 +184,6 @@ pub async fn run(load: Load) -> Result<String, LoadError> {
     }
     if let Some(count) = load.streams {
         return Ok(open_streams::run(&load, count, dir.path()).await?.to_string());
-    }
-    if let Some(count) = load.protocol_streams {
-        return Ok(protocol_streams::run(&load, count, dir.path()).await?.to_string());
     }
     if load.long {
         return Ok(long_conversations::run(&load, dir.path()).await?.to_string());
@@ -279,7 +270,6 @@ mod tests {
             "load --durability replicas=2",
             "load --park 0",
             "load --streams 0",
-            "load --protocol-streams 5 --nodes 1",
             "load --scale --nodes 3",
             "load --long-journal 0",
             "load --redis redis://127.0.0.1:6379",

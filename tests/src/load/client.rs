@@ -76,17 +76,7 @@ impl Client {
 
     /// Opens a new connection for an answer that does not end.
     pub(super) async fn open(&self, path: &str) -> Result<Body, LoadError> {
-        self.open_with(Method::GET, path, None).await
-    }
-
-    /// Opens a new connection for the answer to a request, which may have a body.
-    pub(super) async fn open_with(
-        &self,
-        method: Method,
-        path: &str,
-        body: Option<Value>,
-    ) -> Result<Body, LoadError> {
-        let request = self.request(method, path, body)?;
+        let request = self.request(Method::GET, path, None)?;
         let opened = async {
             let mut connection = connect(self.address).await?;
             let answer = connection.send_request(request).await;

@@ -13,7 +13,6 @@ use super::long_journal::JournalMeasurement;
 use super::model_server::TOKEN_INTERVAL;
 use super::open_streams::{DELTAS_PER_BURST, StreamsMeasurement};
 use super::parallel_tools::ParallelMeasurement;
-use super::protocol_streams::{Listener, ListenerMeasurement, ProtocolsMeasurement};
 use super::redis::Usage;
 use super::scale::ScaleMeasurement;
 use super::streaming_models::StreamingMeasurement;
@@ -188,32 +187,6 @@ impl Report {
             ("commit, during a burst, p50 / p99", both(bursts)),
             ("delay of a commit, p50 / p99", format!("{} / {}", delay(50), delay(99))),
         ])
-    }
-
-    pub(super) fn of_protocols(load: &Load, measured: &ProtocolsMeasurement) -> Self {
-        let all = &measured.listeners;
-        let name = |it: &ListenerMeasurement| match it.listener {
-            Listener::None => "nobody listens".to_owned(),
-            Listener::Events => "events".to_owned(),
-            Listener::Protocol(protocol) => format!("{protocol:?}"),
-        };
-        let head = std::iter::once("measured".to_owned()).chain(all.iter().map(name)).collect();
-        let mut report = Self { head, rows: Vec::new() };
-        let mut row = |name: &str, value: &dyn Fn(&ListenerMeasurement) -> String| {
-            report.row(name, &all.iter().map(value).collect::<Vec<_>>());
-        };
-        let of = |listener| all.iter().find(move |it| it.listener == listener);
-        let alone_kb = of(Listener::None).map_or(0.0, |it| it.kb);
-        let events = of(Listener::Events).map_or(0.0, |it| it.cpu_time.as_secs_f64());
-        row(&format!("memory of one of {} streams", measured.streams), &|it| {
-            format!("{:.1} kB", it.kb - alone_kb)
-        });
-        let what = format!("processor time a turn of {} deltas", measured.deltas);
-        row(&what, &|it| format!("{:.2} ms", mean_ms(it.cpu_time, measured.turns)));
-        row("÷ events", &|it| format!("{:.2}", it.cpu_time.as_secs_f64() / events));
-        row("message → first delta, p50 / p99", &|it| both(&it.first_delta));
-        report.row("durability", &[load.durability.to_string()]);
-        report
     }
 
     pub(super) fn of_long(load: &Load, measured: &[LongMeasurement]) -> Self {
