@@ -33,7 +33,7 @@ pub(in crate::http) async fn get(
     Ok(Json(card(&CardSource {
         name: agent.as_str(),
         description: stored.definition["description"].as_str().unwrap_or_default(),
-        revision: &stored.revision.to_string(),
+        revision: stored.revision.as_ref(),
         url: &url,
         is_guarded: allowed.session().is_some(),
     })))
