@@ -17,27 +17,6 @@ impl ConversationRouter {
         &self,
         id: &Scoped<ConversationId>,
     ) -> Result<Option<Snapshot>, RequestError> {
-        let Some((state, overlay)) = self.present_state(id).await? else { return Ok(None) };
-        let newest = match &state.agent {
-            Some(agent) => self.services.agents.newest(&id.sibling(agent)).await?,
-            None => None,
-        };
-        let descendants = self.descendant_calls(id, &state).await?;
-        Ok(Some(Snapshot::new(id.local(), &state, overlay, descendants, newest)))
-    }
-
-    /// The state of a conversation, and what its live actor adds to it.
-    async fn present_state(
-        &self,
-        id: &Scoped<ConversationId>,
-    ) -> Result<Option<(State, Overlay)>, RequestError> {
-        // An actor that has loaded here, on a node with its lease, holds the conversation: who
-        // holds it need not be read.
-        if self.live_here(id).is_some()
-            && let Some(live) = self.inspect(id).await.filter(|live| live.state.exists())
-        {
-            return Ok(Some(with_overlay(live)));
-        }
         let holder = self.find_holder(id).await?;
         let live = match &holder {
             Some((_, location)) => {
@@ -46,12 +25,25 @@ impl ConversationRouter {
             }
             None => None,
         };
-        if let Some(live) = live.filter(|live| live.state.exists()) {
-            return Ok(Some(with_overlay(*live)));
-        }
-        let claim = holder.map(|(claim, _)| claim);
-        let state = self.stored_state(id).await?;
-        Ok(state.map(|state| (state, Overlay { claim, ..Overlay::default() })))
+        let (state, overlay) = match live.filter(|live| live.state.exists()) {
+            Some(live) => {
+                let Inspection { state, claim, streaming, progress, .. } = *live;
+                (state, Overlay { claim: Some(claim), streaming, progress })
+            }
+            None => match self.stored_state(id).await? {
+                Some(state) => {
+                    let claim = holder.map(|(claim, _)| claim);
+                    (state, Overlay { claim, ..Overlay::default() })
+                }
+                None => return Ok(None),
+            },
+        };
+        let newest = match &state.agent {
+            Some(agent) => self.services.agents.newest(&id.sibling(agent)).await?,
+            None => None,
+        };
+        let descendants = self.descendant_calls(id, &state).await?;
+        Ok(Some(Snapshot::new(id.local(), &state, overlay, descendants, newest)))
     }
 
     /// The claim on a conversation if a live member holds it, and where that member is.
@@ -101,9 +93,4 @@ impl ConversationRouter {
             Ok(_) | Err(_) => None,
         }
     }
-}
-
-fn with_overlay(live: Inspection) -> (State, Overlay) {
-    let Inspection { state, claim, streaming, progress, .. } = live;
-    (state, Overlay { claim: Some(claim), streaming, progress })
 }
