@@ -49,7 +49,6 @@ async fn streams_that_are_not_read_cost_little_and_their_turns_end() {
             site.client.wait_until_settled(id, 1).await;
         }
         let grown = node.memory().saturating_sub(before) / STREAMS as u64;
-        println!("measured a stream of {protocol:?} that is not read: {} kB", grown >> 10);
         assert!(grown < MAX_BYTES_PER_STREAM, "{protocol:?}: {grown} bytes per stream");
         // Whoever reads at last gets all of it.
         let (_, read) = unread.pop().unwrap();
