@@ -7,7 +7,6 @@
 use std::fmt;
 
 use abide_actors::identity::NodeName;
-use serde::Serialize;
 use serde_json::{Map, Value};
 use tracing::field::{Field, Visit};
 use tracing::span::Record;
@@ -73,12 +72,10 @@ impl JsonFields {
 }
 
 impl<'w> FormatFields<'w> for JsonFields {
-    /// Written without a map: each activity of each turn has a span.
     fn format_fields<R: RecordFields>(&self, mut writer: Writer<'w>, fields: R) -> fmt::Result {
-        let mut visitor = JsonText { json: b"{".to_vec(), shows_content: self.shows_content };
-        fields.record(&mut visitor);
-        visitor.json.push(b'}');
-        writer.write_str(str::from_utf8(&visitor.json).map_err(|_| fmt::Error)?)
+        let mut object = Map::new();
+        self.record(&fields, &mut object);
+        write!(writer, "{}", Value::Object(object))
     }
 
     /// Adds fields that got their values after the span had begun.
@@ -131,54 +128,6 @@ impl Visit for JsonVisitor<'_> {
 
     fn record_bool(&mut self, field: &Field, value: bool) {
         self.insert(field, value);
-    }
-}
-
-/// Writes fields as the members of a JSON object.
-struct JsonText {
-    json: Vec<u8>,
-    shows_content: bool,
-}
-
-impl JsonText {
-    fn add(&mut self, field: &Field, value: impl Serialize) {
-        if self.json.len() > 1 {
-            self.json.push(b',');
-        }
-        // Names, texts and numbers can always be written.
-        let _ = serde_json::to_writer(&mut self.json, field.name());
-        self.json.push(b':');
-        let _ = if is_content(field) && !self.shows_content {
-            serde_json::to_writer(&mut self.json, REDACTED)
-        } else {
-            serde_json::to_writer(&mut self.json, &value)
-        };
-    }
-}
-
-impl Visit for JsonText {
-    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
-        self.add(field, format!("{value:?}"));
-    }
-
-    fn record_str(&mut self, field: &Field, value: &str) {
-        self.add(field, value);
-    }
-
-    fn record_u64(&mut self, field: &Field, value: u64) {
-        self.add(field, value);
-    }
-
-    fn record_i64(&mut self, field: &Field, value: i64) {
-        self.add(field, value);
-    }
-
-    fn record_f64(&mut self, field: &Field, value: f64) {
-        self.add(field, value);
-    }
-
-    fn record_bool(&mut self, field: &Field, value: bool) {
-        self.add(field, value);
     }
 }
 
