@@ -64,18 +64,18 @@ pub(super) async fn call(
     let stream = TurnStream::open(&caller.api, &allowed, (&turn.id, permit), feed).await?;
     let outcome = follow(&caller.api, stream, context).await?;
     let conversation = turn.id.local();
-    let place = turn.place(&conversation);
+    let ids = turn.ids(&conversation);
     match outcome {
-        CallOutcome::End(ended) => match ended.result(place) {
+        CallOutcome::End(ended) => match ended.result(ids) {
             Some(result) => Ok(result.into()),
-            None => Ok(place.running().into()),
+            None => Ok(ids.running().into()),
         },
-        CallOutcome::Running => Ok(place.running().into()),
+        CallOutcome::Running => Ok(ids.running().into()),
         CallOutcome::Rest(open) => match questions(&open) {
             Some(questions) if can_ask(context) => {
                 ask(caller, &turn, questions, (&open, call)).await
             }
-            Some(_) | None => Ok(place.waiting(&open).into()),
+            Some(_) | None => Ok(ids.waiting(&open).into()),
         },
     }
 }

@@ -2,7 +2,7 @@
 
 use abide_conversation::{ConversationId, Scoped, Seq, TurnId};
 
-use crate::protocols::mcp::agent_turn::Place;
+use crate::protocols::mcp::agent_turn::TurnIds;
 
 /// A turn that a call is about.
 pub(super) struct CallTurn {
@@ -13,8 +13,8 @@ pub(super) struct CallTurn {
 }
 
 impl CallTurn {
-    /// The place of the turn in this conversation.
-    pub(super) fn place<'a>(&'a self, conversation: &'a ConversationId) -> Place<'a> {
-        Place { conversation: conversation.as_str(), turn: self.turn.as_str() }
+    /// The ids of the turn in this conversation.
+    pub(super) fn ids<'a>(&'a self, conversation: &'a ConversationId) -> TurnIds<'a> {
+        TurnIds { conversation: conversation.as_str(), turn: self.turn.as_str() }
     }
 }

@@ -27,9 +27,9 @@ pub struct AgentTurn {
     end: Option<TurnEnded>,
 }
 
-/// The place of a turn.
+/// The ids of a turn.
 #[derive(Clone, Copy, Debug)]
-pub struct Place<'a> {
+pub struct TurnIds<'a> {
     pub conversation: &'a str,
     pub turn: &'a str,
 }
@@ -90,7 +90,7 @@ impl AgentTurn {
     }
 
     /// The result, once the turn has ended.
-    pub fn result(&self, place: Place<'_>) -> Option<CallToolResult> {
+    pub fn result(&self, ids: TurnIds<'_>) -> Option<CallToolResult> {
         let end = self.end.as_ref()?;
         let (status, text) = match end.outcome {
             TurnOutcome::Completed => ("completed", self.text.clone()),
@@ -98,7 +98,7 @@ impl AgentTurn {
             TurnOutcome::Halted => ("halted", reason("halted", end)),
             TurnOutcome::Failed => ("failed", reason("failed", end)),
         };
-        let mut structured = place.structured(status);
+        let mut structured = ids.structured(status);
         let content = vec![ContentBlock::text(text)];
         let is_completed = end.outcome == TurnOutcome::Completed;
         if let (Some(object), true) = (&self.object, is_completed) {
@@ -128,7 +128,7 @@ impl AgentTurn {
     }
 }
 
-impl Place<'_> {
+impl TurnIds<'_> {
     /// The result of a call whose turn waits for people.
     pub fn waiting(self, open: &[SuspendedCall]) -> CallToolResult {
         let line = |open: &SuspendedCall| {

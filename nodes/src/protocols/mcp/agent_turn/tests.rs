@@ -7,7 +7,7 @@ use abide_conversation::event::{Executor, Intent};
 
 use super::*;
 
-const PLACE: Place<'_> = Place { conversation: "c", turn: "t" };
+const IDS: TurnIds<'_> = TurnIds { conversation: "c", turn: "t" };
 
 fn open(may_answer: bool) -> SuspendedCall {
     SuspendedCall {
@@ -70,9 +70,9 @@ fn each_end_of_a_turn_has_its_result() {
         (TurnOutcome::Cancelled, None, "cancelled", true),
     ] {
         let mut turn = AgentTurn::default();
-        assert!(turn.result(PLACE).is_none());
+        assert!(turn.result(IDS).is_none());
         turn.take(&ended(outcome, reason));
-        let result = json!(turn.result(PLACE).unwrap());
+        let result = json!(turn.result(IDS).unwrap());
         assert_eq!(result["content"][0]["text"], text, "{result:#}");
         assert_eq!(result["isError"], is_error, "{result:#}");
         let structured = &result["structuredContent"];
@@ -85,7 +85,7 @@ fn each_end_of_a_turn_has_its_result() {
 
 #[test]
 fn what_waits_is_no_error_and_says_who_may_answer() {
-    let result = json!(PLACE.waiting(&[open(false)]));
+    let result = json!(IDS.waiting(&[open(false)]));
     let text = result["content"][0]["text"].as_str().unwrap();
     assert!(text.starts_with("Waits for an approval: Send it?\n"), "{text}");
     assert!(text.contains("conversation_id"), "{text}");
