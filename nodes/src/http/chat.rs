@@ -29,7 +29,6 @@ use crate::protocols::ai_sdk::page::Page;
 use crate::protocols::ai_sdk::transcript;
 use crate::protocols::feed::{Answerable, Feed};
 use decode::{ChatAction, ChatRequest, UserMessage, answers};
-use response::ChunkStream;
 
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
@@ -152,7 +151,7 @@ async fn respond<P: ConversationPermission>(
     encoder: Encoder,
 ) -> Result<Response, Problem> {
     let stream = TurnStream::open(api, allowed, stream, feed).await?;
-    Ok(ChunkStream::new(stream, encoder).into_response())
+    Ok(response::respond(stream, encoder))
 }
 
 /// Streams the open turn of a chat from its beginning.

@@ -70,7 +70,7 @@ impl RunStream {
         self.write(&events);
     }
 
-    /// Ends the run, in which nothing more happens for now.
+    /// Ends the run, in which nothing more happens until somebody else acts.
     pub(super) fn succeed(&mut self) {
         let events = self.encoder.succeed();
         self.write(&events);

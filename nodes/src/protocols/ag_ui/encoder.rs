@@ -230,7 +230,7 @@ impl RunEncoder {
         std::mem::take(&mut self.events)
     }
 
-    /// The events that end a run in which nothing more happens for now, since it rests on calls that
+    /// The events that end a run in which nothing more happens by itself, since it rests on calls that
     /// the caller may not answer, or since no turn is open.
     pub fn succeed(&mut self) -> Vec<Value> {
         if !self.is_over {
