@@ -5,16 +5,21 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use futures::stream::{FuturesUnordered, StreamExt};
 use redis::aio::{ConnectionLike, MultiplexedConnection};
 use redis::{Cmd, ConnectionAddr, Pipeline, RedisError, RedisFuture, RedisResult, Value};
 use tokio::net::TcpStream;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 use tokio_util::task::AbortOnDropHandle;
 
 /// How long an answer may take. A longer wait means a half-open connection or a server that hangs.
 pub(super) const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long a connection may take, with its handshake.
 pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
+/// How long an attempt to connect runs alone (RFC 8305, section 5).
+const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
+/// How many attempts run at once. After a second the kernel repeats what the first one sent.
+const MAX_ATTEMPTS: usize = 4;
 
 /// A connection to one server, which ends with its last clone.
 #[derive(Clone)]
@@ -41,18 +46,40 @@ pub(super) async fn dial_with(
     let config = redis::AsyncConnectionConfig::new()
         .set_connection_timeout(Some(connect_timeout))
         .set_response_timeout(answer_timeout);
+    let connected = timeout(connect_timeout, race(|| connect(&server, config.clone()))).await;
+    connected.unwrap_or_else(|_| Err(timed_out()))
+}
+
+/// Returns what the first attempt to end has returned. A server, or the proxy before it, that is
+/// just starting may swallow an attempt's first packet, which the kernel repeats only after a
+/// second, where the next attempt is answered at once.
+async fn race<F: Future>(attempt: impl Fn() -> F) -> F::Output {
+    let mut attempts = FuturesUnordered::new();
+    loop {
+        attempts.push(attempt());
+        let has_more = attempts.len() < MAX_ATTEMPTS;
+        tokio::select! {
+            Some(outcome) = attempts.next() => return outcome,
+            () = sleep(ATTEMPT_DELAY), if has_more => {}
+        }
+    }
+}
+
+async fn connect(
+    server: &redis::ConnectionInfo,
+    config: redis::AsyncConnectionConfig,
+) -> RedisResult<ServerConnection> {
     let ConnectionAddr::Tcp(host, port) = server.addr() else {
         // TLS is the library's, and so is the task that drives the connection then.
-        let client = redis::Client::open(server)?;
+        let client = redis::Client::open(server.clone())?;
         let commands = client.get_multiplexed_async_connection_with_config(&config).await?;
         return Ok(ServerConnection { commands, _driver: None });
     };
-    let connected = timeout(connect_timeout, async {
-        let stream = TcpStream::connect((host.as_str(), *port)).await?;
-        stream.set_nodelay(true)?;
-        MultiplexedConnection::new_with_config(server.redis_settings(), stream, config).await
-    });
-    let (commands, driver) = connected.await.unwrap_or_else(|_| Err(timed_out()))?;
+    let stream = TcpStream::connect((host.as_str(), *port)).await?;
+    stream.set_nodelay(true)?;
+    let settings = server.redis_settings();
+    let (commands, driver) =
+        MultiplexedConnection::new_with_config(settings, stream, config).await?;
     let driver = BatchingDriver { driver: Box::pin(driver), has_yielded: false };
     let driver = tokio::spawn(driver);
     Ok(ServerConnection { commands, _driver: Some(Arc::new(AbortOnDropHandle::new(driver))) })
@@ -109,10 +136,32 @@ impl<F: Future<Output = ()>> Future for BatchingDriver<F> {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use std::sync::atomic::{AtomicU32, Ordering};
 
+    use redis::IntoConnectionInfo;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+
     use super::*;
+
+    #[tokio::test]
+    async fn an_attempt_to_connect_that_nobody_answers_does_not_delay_the_next_one() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("redis://{}", listener.local_addr().unwrap());
+        let server = async {
+            let (_silent, _) = listener.accept().await.unwrap();
+            let (mut second, _) = listener.accept().await.unwrap();
+            // The library's name and version.
+            let read = second.read(&mut [0; 1024]).await.unwrap();
+            second.write_all(b"+OK\r\n+OK\r\n").await.unwrap();
+            read
+        };
+        let server_info = url.as_str().into_connection_info().unwrap();
+        let (connected, read) = tokio::join!(dial(server_info, CONNECT_TIMEOUT), server);
+        assert!(read > 0 && connected.is_ok(), "{:?}", connected.err());
+    }
 
     #[tokio::test]
     async fn the_connection_is_driven_after_the_tasks_that_are_ready() {
