@@ -14,6 +14,7 @@ mod copilotkit;
 mod cors;
 mod decisions;
 mod definition_policy;
+mod event_stream;
 pub(crate) mod events;
 pub mod extract;
 mod frames;

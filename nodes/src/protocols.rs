@@ -8,3 +8,4 @@ pub mod answers;
 pub mod feed;
 pub mod mcp;
 pub mod openai;
+pub mod task_id;

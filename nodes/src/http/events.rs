@@ -1,7 +1,6 @@
 //! The event stream of a conversation: a snapshot, then the missed events, then live ones. The contract
 //! is `reference/events.md`.
 
-use std::convert::Infallible;
 use std::time::Duration;
 
 use abide_actors::live::Signal;
@@ -12,9 +11,8 @@ use abide_conversation::ids::{MessageId, TurnId};
 use abide_conversation::state::ConversationStatus;
 use abide_conversation::{ConversationId, Scoped, Seq, Step};
 use abide_registry::live::{StreamItem, Subscription};
-use axum::body::Body;
 use axum::extract::State;
-use axum::http::{HeaderMap, HeaderName, header};
+use axum::http::HeaderMap;
 use axum::response::IntoResponse;
 use bytes::{Bytes, BytesMut};
 use serde::Deserialize;
@@ -23,6 +21,7 @@ use utoipa::IntoParams;
 
 use super::Api;
 use super::child_frames::KnownChildren;
+use super::event_stream::{self, EventSource};
 use super::extract;
 use super::extract::{Path, Query};
 use super::frames::{self, Frame, Payload};
@@ -124,17 +123,7 @@ pub(super) async fn events(
         api,
         id,
     };
-    let frames = futures::stream::unfold(feed.begin(snapshot), |mut feed| async {
-        let chunk = feed.next_chunk().await?;
-        Some((Ok::<_, Infallible>(chunk), feed))
-    });
-    let headers = [
-        (header::CONTENT_TYPE, "text/event-stream"),
-        (header::CACHE_CONTROL, "no-cache"),
-        // A proxy that buffers a response until its end would pass on nothing.
-        (HeaderName::from_static("x-accel-buffering"), "no"),
-    ];
-    Ok((headers, Body::from_stream(frames)))
+    Ok(event_stream::respond(feed.begin(snapshot)))
 }
 
 /// The place at which the client resumes; the header wins.
@@ -208,16 +197,8 @@ pub(super) struct Feed {
     _permit: Option<StreamPermit>,
 }
 
-impl Feed {
-    fn begin(mut self, snapshot: Snapshot) -> Self {
-        self.is_behind = self.sent < snapshot.last_seq;
-        let first = Frame::live(Payload::Snapshot(Box::new(snapshot)));
-        self.encoded.extend_from_slice(&first.encode());
-        self
-    }
-
-    /// The next chunk to send; `None` at the end of the stream, when the conversation was deleted or
-    /// the store failed.
+impl EventSource for Feed {
+    /// Ends when the conversation was deleted or the store failed.
     async fn next_chunk(&mut self) -> Option<Bytes> {
         while self.encoded.is_empty() {
             if self.is_deleted || self.has_credential_ended {
@@ -250,6 +231,15 @@ impl Feed {
             }
         }
         Some(std::mem::take(&mut self.encoded).freeze())
+    }
+}
+
+impl Feed {
+    fn begin(mut self, snapshot: Snapshot) -> Self {
+        self.is_behind = self.sent < snapshot.last_seq;
+        let first = Frame::live(Payload::Snapshot(Box::new(snapshot)));
+        self.encoded.extend_from_slice(&first.encode());
+        self
     }
 
     /// Encodes the frames of an item. Returns false when the next frames must come from the journal,

@@ -214,6 +214,7 @@ fn reason(error: &QueryRejection) -> String {
 }
 
 /// The `Idempotency-Key` of a request.
+#[derive(Clone)]
 pub struct Idempotency(Option<String>);
 
 impl<S: Send + Sync> FromRequestParts<S> for Idempotency {

@@ -9,6 +9,7 @@ pub(super) mod discovery;
 mod follow;
 mod reading;
 mod server;
+mod tasks;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,14 +1,12 @@
 //! A turn as the body of a response: streamed as server-sent events, or folded until it rests.
 
-use std::convert::Infallible;
 use std::time::Duration;
 
-use axum::body::Body;
-use axum::http::{HeaderName, header};
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use bytes::{Bytes, BytesMut};
 use tokio::time::{Instant, timeout_at};
 
+use crate::http::event_stream::{self, EventSource};
 use crate::http::turn_stream::{Next, PlacedItem, TurnStream};
 use crate::problem::{Kind, Problem};
 use crate::protocols::feed::Item;
@@ -50,38 +48,7 @@ impl<E: TurnEncoder> TurnBody<E> {
     }
 
     pub(in crate::http) fn into_response(self) -> Response {
-        let chunks = futures::stream::unfold(self, |mut body| async {
-            let chunk = body.next_chunk().await?;
-            Some((Ok::<_, Infallible>(chunk), body))
-        });
-        let headers = [
-            (header::CONTENT_TYPE, "text/event-stream"),
-            (header::CACHE_CONTROL, "no-cache"),
-            // A proxy that buffers a response until its end would pass on nothing.
-            (HeaderName::from_static("x-accel-buffering"), "no"),
-        ];
-        (headers, Body::from_stream(chunks)).into_response()
-    }
-
-    /// The next bytes; `None` at the end of the response.
-    async fn next_chunk(&mut self) -> Option<Bytes> {
-        while self.encoded.is_empty() {
-            if self.is_done {
-                return None;
-            }
-            if self.encoder.is_over() {
-                self.is_done = true;
-                self.encoder.end(&mut self.encoded);
-                continue;
-            }
-            match self.next().await {
-                Some(Next::Items(items)) => self.encode(&items).await?,
-                Some(Next::KeepAlive) => return Some(Bytes::from_static(b": keep-alive\n\n")),
-                Some(Next::Broken(why)) => self.encoder.finish(Some(why.text()), &mut self.encoded),
-                Some(Next::Ended) | None => self.encoder.finish(None, &mut self.encoded),
-            }
-        }
-        Some(self.encoded.split().freeze())
+        event_stream::respond(self)
     }
 
     async fn next(&mut self) -> Option<Next<PlacedItem>> {
@@ -148,5 +115,27 @@ impl<E: TurnEncoder> TurnBody<E> {
             }
         }
         Ok(self.encoder)
+    }
+}
+
+impl<E: TurnEncoder> EventSource for TurnBody<E> {
+    async fn next_chunk(&mut self) -> Option<Bytes> {
+        while self.encoded.is_empty() {
+            if self.is_done {
+                return None;
+            }
+            if self.encoder.is_over() {
+                self.is_done = true;
+                self.encoder.end(&mut self.encoded);
+                continue;
+            }
+            match self.next().await {
+                Some(Next::Items(items)) => self.encode(&items).await?,
+                Some(Next::KeepAlive) => return Some(Bytes::from_static(b": keep-alive\n\n")),
+                Some(Next::Broken(why)) => self.encoder.finish(Some(why.text()), &mut self.encoded),
+                Some(Next::Ended) | None => self.encoder.finish(None, &mut self.encoded),
+            }
+        }
+        Some(self.encoded.split().freeze())
     }
 }

@@ -28,6 +28,7 @@ mod issuer;
 mod jwt;
 mod mcp;
 mod mcp_access;
+mod mcp_tasks;
 mod messages;
 mod module;
 mod natives;

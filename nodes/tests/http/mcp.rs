@@ -16,6 +16,8 @@ pub(crate) struct McpClient<'a> {
     pub(crate) version: &'a str,
     /// Whether its person can be asked.
     pub(crate) asks: bool,
+    /// Whether it takes tasks for results.
+    pub(crate) tasks: bool,
 }
 
 /// All messages of a response.
@@ -23,7 +25,7 @@ type Messages = Vec<Value>;
 
 impl<'a> McpClient<'a> {
     pub(crate) fn new(api: &'a Api) -> Self {
-        Self { api, path: "/mcp", credential: None, version: CURRENT, asks: true }
+        Self { api, path: "/mcp", credential: None, version: CURRENT, asks: true, tasks: false }
     }
 
     pub(crate) fn by(self, id: &str) -> Self {
@@ -34,7 +36,13 @@ impl<'a> McpClient<'a> {
         let mut request = self.api.request("POST", self.path);
         request = request.header("MCP-Protocol-Version", self.version);
         if self.version == CURRENT {
-            let capabilities = if self.asks { json!({"elicitation": {}}) } else { json!({}) };
+            let mut capabilities = json!({});
+            if self.asks {
+                capabilities["elicitation"] = json!({});
+            }
+            if self.tasks {
+                capabilities["extensions"] = json!({"io.modelcontextprotocol/tasks": {}});
+            }
             for (name, value) in [
                 ("protocolVersion", json!(CURRENT)),
                 ("clientInfo", json!({"name": "test", "version": "1"})),
@@ -43,7 +51,8 @@ impl<'a> McpClient<'a> {
                 params["_meta"][format!("io.modelcontextprotocol/{name}")] = value;
             }
             request = request.header("Mcp-Method", method);
-            if let Some(name) = params["name"].as_str() {
+            let name = params.get("name").or(params.get("taskId"));
+            if let Some(name) = name.and_then(Value::as_str) {
                 request = request.header("Mcp-Name", name);
             }
         }
@@ -67,7 +76,7 @@ impl<'a> McpClient<'a> {
     }
 
     /// The last message: a result or an error.
-    async fn ask(&self, method: &str, params: Value) -> Value {
+    pub(crate) async fn ask(&self, method: &str, params: Value) -> Value {
         let last = self.messages(method, params).await.pop().unwrap();
         assert_eq!((&last["jsonrpc"], &last["id"]), (&json!("2.0"), &json!(7)), "{last:#}");
         last

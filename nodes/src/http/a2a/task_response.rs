@@ -9,6 +9,7 @@ use super::tasks::Task;
 use crate::access::permission::Read;
 use crate::access::{Allowed, StreamPermit};
 use crate::http::Api;
+use crate::http::event_stream::write_data;
 use crate::http::turn_body::{TurnBody, TurnEncoder};
 use crate::http::turn_stream::{PlacedItem, TurnStream};
 use crate::problem::{self, Problem};
@@ -97,7 +98,7 @@ pub(super) struct TaskEvents {
 impl TurnEncoder for TaskEvents {
     fn item(&mut self, placed: &PlacedItem, encoded: &mut BytesMut) {
         for event in self.encoder.item(placed.at, &placed.item) {
-            write(&rpc::result(&self.call, &event), encoded);
+            write_data(&rpc::result(&self.call, &event), encoded);
         }
     }
 
@@ -107,15 +108,10 @@ impl TurnEncoder for TaskEvents {
 
     fn finish(&mut self, broken: Option<&str>, encoded: &mut BytesMut) {
         if let Some(why) = broken {
-            write(&rpc::error(&self.call, &problem::a2a::broken(why)), encoded);
+            write_data(&rpc::error(&self.call, &problem::a2a::broken(why)), encoded);
         }
         self.encoder.finish();
     }
 
     fn end(&mut self, _: &mut BytesMut) {}
-}
-
-/// Adds an event. Compact JSON has no line breaks.
-fn write(event: &Value, encoded: &mut BytesMut) {
-    encoded.extend_from_slice(format!("data: {event}\n\n").as_bytes());
 }

@@ -19,7 +19,8 @@ use crate::protocols::a2a::decode::TaskParams;
 use crate::protocols::a2a::encoder::{TaskHead, TellUntil};
 use crate::protocols::a2a::parts;
 use crate::protocols::a2a::rpc::RpcError;
-use crate::protocols::a2a::task::{TaskId, message};
+use crate::protocols::a2a::task::message;
+use crate::protocols::task_id::TaskId;
 
 /// How many events are read at a time in search of a message.
 const EVENTS_PER_SEARCH: usize = 100;

@@ -1,12 +1,9 @@
 //! The response to a run: a stream of events of AG-UI.
 
-use std::convert::Infallible;
 use std::time::Duration;
 
 use abide_conversation::{ConversationId, Scoped, Seq, TurnId};
-use axum::body::Body;
-use axum::http::{HeaderName, header};
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use bytes::{Bytes, BytesMut};
 use serde_json::{Value, json};
 use tokio::sync::OwnedSemaphorePermit;
@@ -14,6 +11,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::beginning::PrimedFeed;
 use crate::http::Api;
+use crate::http::event_stream::{self, EventSource, write_data};
 use crate::http::problem::Problem;
 use crate::http::protocol_requests::newest_turns;
 use crate::http::turn_stream::{Break, Next, TurnStream};
@@ -43,6 +41,18 @@ pub(super) struct RunStream {
     rests_until: Option<Instant>,
 }
 
+/// A run with what is still to come of its turns; nothing, if they have ended.
+struct RunBody {
+    run: RunStream,
+    turns: Option<TurnStream>,
+}
+
+impl EventSource for RunBody {
+    async fn next_chunk(&mut self) -> Option<Bytes> {
+        self.run.next_chunk(self.turns.as_mut()).await
+    }
+}
+
 impl RunStream {
     pub(super) fn new(
         api: &Api,
@@ -51,7 +61,7 @@ impl RunStream {
         state: Value,
     ) -> Self {
         let mut encoded = BytesMut::new();
-        write(&mut encoded, &encoder.begin());
+        write_data(&encoder.begin(), &mut encoded);
         Self {
             api: api.clone(),
             id: id.clone(),
@@ -115,17 +125,7 @@ impl RunStream {
 
     /// The response, which tells what this stream has.
     pub(super) fn into_response(self, turns: Option<TurnStream>) -> Response {
-        let events = futures::stream::unfold((self, turns), |(mut run, mut turns)| async {
-            let chunk = run.next_chunk(turns.as_mut()).await?;
-            Some((Ok::<_, Infallible>(chunk), (run, turns)))
-        });
-        let headers = [
-            (header::CONTENT_TYPE, "text/event-stream"),
-            (header::CACHE_CONTROL, "no-cache"),
-            // A proxy that buffers a response until its end would pass on nothing.
-            (HeaderName::from_static("x-accel-buffering"), "no"),
-        ];
-        (headers, Body::from_stream(events)).into_response()
+        event_stream::respond(RunBody { run: self, turns })
     }
 
     /// The next bytes; `None` at the end of the response.
@@ -229,7 +229,7 @@ impl RunStream {
 
     fn write(&mut self, events: &[Value]) {
         for event in events {
-            write(&mut self.encoded, event);
+            write_data(event, &mut self.encoded);
         }
     }
 }
@@ -263,11 +263,4 @@ fn code(why: Break) -> &'static str {
         Break::Deleted => "deleted",
         Break::StoreUnavailable => "unavailable",
     }
-}
-
-/// Adds an event. Compact JSON has no line breaks.
-fn write(encoded: &mut BytesMut, event: &Value) {
-    encoded.extend_from_slice(b"data: ");
-    encoded.extend_from_slice(event.to_string().as_bytes());
-    encoded.extend_from_slice(b"\n\n");
 }

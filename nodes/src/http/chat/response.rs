@@ -3,8 +3,8 @@
 use axum::http::{HeaderName, HeaderValue};
 use axum::response::Response;
 use bytes::BytesMut;
-use serde_json::Value;
 
+use crate::http::event_stream::write_data;
 use crate::http::turn_body::{TurnBody, TurnEncoder};
 use crate::http::turn_stream::{PlacedItem, TurnStream};
 use crate::protocols::ai_sdk::encoder::Encoder;
@@ -16,7 +16,7 @@ const FORMAT: (HeaderName, HeaderValue) =
 /// The response that tells a turn.
 pub(super) fn respond(stream: TurnStream, encoder: Encoder) -> Response {
     let mut encoded = BytesMut::new();
-    write(&encoder.begin(), &mut encoded);
+    write_data(&encoder.begin(), &mut encoded);
     let mut response = TurnBody::new(stream, ChunkEvents(encoder), encoded).into_response();
     let (name, version) = FORMAT;
     response.headers_mut().insert(name, version);
@@ -28,7 +28,7 @@ struct ChunkEvents(Encoder);
 
 impl TurnEncoder for ChunkEvents {
     fn item(&mut self, item: &PlacedItem, encoded: &mut BytesMut) {
-        self.0.item(&item.item).iter().for_each(|chunk| write(chunk, encoded));
+        self.0.item(&item.item).iter().for_each(|chunk| write_data(chunk, encoded));
     }
 
     fn is_over(&self) -> bool {
@@ -36,17 +36,10 @@ impl TurnEncoder for ChunkEvents {
     }
 
     fn finish(&mut self, broken: Option<&str>, encoded: &mut BytesMut) {
-        self.0.finish(broken).iter().for_each(|chunk| write(chunk, encoded));
+        self.0.finish(broken).iter().for_each(|chunk| write_data(chunk, encoded));
     }
 
     fn end(&mut self, encoded: &mut BytesMut) {
         encoded.extend_from_slice(b"data: [DONE]\n\n");
     }
-}
-
-/// Adds a chunk. Compact JSON has no line breaks.
-fn write(chunk: &Value, encoded: &mut BytesMut) {
-    encoded.extend_from_slice(b"data: ");
-    encoded.extend_from_slice(chunk.to_string().as_bytes());
-    encoded.extend_from_slice(b"\n\n");
 }

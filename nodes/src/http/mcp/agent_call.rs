@@ -14,7 +14,8 @@ use super::answers;
 use super::call_state::{CallInput, CallState, digest};
 use super::call_turn::CallTurn;
 use super::caller::{CallError, Caller};
-use super::follow::{CallOutcome, follow};
+use super::follow::{CallOutcome, MAX_WAIT, Patience, follow};
+use super::tasks;
 use crate::access::Allowed;
 use crate::access::permission::{Read, Send};
 use crate::http::conversations::reserved;
@@ -62,7 +63,9 @@ pub(super) async fn call(
     };
     let feed = Feed::new(turn.turn.clone(), turn.from.saturating_sub(1));
     let stream = TurnStream::open(&caller.api, &allowed, (&turn.id, permit), feed).await?;
-    let outcome = follow(&caller.api, stream, context).await?;
+    let has_tasks = tasks::has_tasks(context);
+    let patience = Patience::For(if has_tasks { tasks::HOLD } else { MAX_WAIT });
+    let outcome = follow(&caller.api, stream, context, patience).await?;
     let conversation = turn.id.local();
     let ids = turn.ids(&conversation);
     match outcome {
@@ -70,11 +73,13 @@ pub(super) async fn call(
             Some(result) => Ok(result.into()),
             None => Ok(ids.running().into()),
         },
+        CallOutcome::Running if has_tasks => Ok(tasks::create(caller, &turn).await?.into()),
         CallOutcome::Running => Ok(ids.running().into()),
         CallOutcome::Rest(open) => match questions(&open) {
             Some(questions) if can_ask(context) => {
                 ask(caller, &turn, questions, (&open, call)).await
             }
+            Some(_) | None if has_tasks => Ok(tasks::create(caller, &turn).await?.into()),
             Some(_) | None => Ok(ids.waiting(&open).into()),
         },
     }
@@ -151,20 +156,24 @@ async fn attach(
 }
 
 /// Whether the client can ask its person, and bring the answer back.
-fn can_ask(context: &RequestContext<RoleServer>) -> bool {
-    let current = ProtocolVersion::V_2026_07_28;
-    let version = context.protocol_version();
-    let has_rounds = version.is_some_and(|version| version.as_str() >= current.as_str());
+pub(super) fn can_ask(context: &RequestContext<RoleServer>) -> bool {
     let elicitation = context.client_capabilities().and_then(|client| client.elicitation);
     // A client that names no mode has forms.
     let has_forms = elicitation.is_some_and(|modes| modes.form.is_some() || modes.url.is_none());
-    has_rounds && has_forms
+    speaks_current(context) && has_forms
+}
+
+/// Whether results other than those of tools are known to the client's version of the protocol.
+pub(super) fn speaks_current(context: &RequestContext<RoleServer>) -> bool {
+    let current = ProtocolVersion::V_2026_07_28;
+    let version = context.protocol_version();
+    version.is_some_and(|version| version.as_str() >= current.as_str())
 }
 
 type Questions = BTreeMap<String, (Question, rmcp::model::InputRequest)>;
 
 /// The questions that the caller may answer; `None` if there are none.
-fn questions(open: &[SuspendedCall]) -> Option<Questions> {
+pub(super) fn questions(open: &[SuspendedCall]) -> Option<Questions> {
     let own = open.iter().filter(|open| open.may_answer);
     let questions: Questions =
         own.filter_map(|open| Some((open.id(), Question::about(open)?))).collect();

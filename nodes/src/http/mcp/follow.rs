@@ -14,7 +14,15 @@ use crate::protocols::feed::{Item, SuspendedCall};
 use crate::protocols::mcp::agent_turn::AgentTurn;
 
 /// How long a request is held. A client goes on with another.
-const MAX_WAIT: Duration = Duration::from_secs(600);
+pub(super) const MAX_WAIT: Duration = Duration::from_secs(600);
+
+/// How long a turn is followed that neither ends nor rests.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Patience {
+    /// Not at all: what is journalled counts.
+    None,
+    For(Duration),
+}
 
 /// What a turn has come to.
 pub(super) enum CallOutcome {
@@ -28,10 +36,14 @@ pub(super) async fn follow(
     api: &Api,
     mut stream: TurnStream,
     context: &RequestContext<RoleServer>,
+    patience: Patience,
 ) -> Result<CallOutcome, Problem> {
-    let give_up_at = Instant::now() + MAX_WAIT;
-    // Where too many wait, the client is told how far the turn is, and asks again.
-    let permit = api.waiting_requests.try_acquire();
+    let (max_wait, permit) = match patience {
+        Patience::None => (MAX_WAIT, None),
+        // Where too many wait, the client is told how far the turn is, and asks again.
+        Patience::For(max_wait) => (max_wait, api.waiting_requests.try_acquire().ok()),
+    };
+    let give_up_at = Instant::now() + max_wait;
     let mut turn = AgentTurn::default();
     let mut progress = Progress::new(context);
     loop {
@@ -63,7 +75,7 @@ pub(super) async fn follow(
         if let Some(open) = turn.rest() {
             return Ok(CallOutcome::Rest(open.to_vec()));
         }
-        if permit.is_err() && items.contains(&Item::CaughtUp) {
+        if permit.is_none() && items.contains(&Item::CaughtUp) {
             return Ok(CallOutcome::Running);
         }
     }

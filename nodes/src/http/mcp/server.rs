@@ -3,15 +3,16 @@
 use std::sync::Arc;
 
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, Implementation,
-    ListToolsResult, PaginatedRequestParams, ServerCapabilities, ServerConfig,
+    CallToolRequestParams, CallToolResponse, CallToolResult, CancelTaskParams, ContentBlock,
+    GetTaskParams, GetTaskResult, Implementation, ListToolsResult, PaginatedRequestParams,
+    ServerCapabilities, ServerConfig, UpdateTaskParams,
 };
 use rmcp::service::RequestContext;
 use rmcp::{ErrorData, RoleServer, ServerHandler};
 use serde_json::Value;
 
 use super::caller::{CallError, Caller};
-use super::{agent_call, reading};
+use super::{agent_call, reading, tasks};
 use crate::problem::Problem;
 use crate::protocols::mcp::tools;
 
@@ -48,7 +49,7 @@ impl McpServer {
 
 impl ServerHandler for McpServer {
     fn get_info(&self) -> ServerConfig {
-        ServerConfig::new(ServerCapabilities::builder().enable_tools().build())
+        ServerConfig::new(ServerCapabilities::builder().enable_tools().enable_tasks().build())
             .with_server_info(Implementation::new("abide", env!("CARGO_PKG_VERSION")))
             .with_instructions(INSTRUCTIONS)
     }
@@ -76,6 +77,41 @@ impl ServerHandler for McpServer {
                 Ok(CallToolResult::error(vec![ContentBlock::text(detail(problem))]).into())
             }
         }
+    }
+
+    async fn get_task(
+        &self,
+        request: GetTaskParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<GetTaskResult, ErrorData> {
+        tasks::get(&self.0, &request.task_id, &context).await.map_err(error)
+    }
+
+    async fn update_task(
+        &self,
+        request: UpdateTaskParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        tasks::update(&self.0, request, &context).await.map_err(error)
+    }
+
+    async fn cancel_task(
+        &self,
+        request: CancelTaskParams,
+        _: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        tasks::cancel_task(&self.0, request).await.map_err(error)
+    }
+}
+
+/// The error of a request that has no result of a tool.
+fn error(error: CallError) -> ErrorData {
+    match error {
+        CallError::Protocol(error) => error,
+        CallError::Tool(problem) if problem.status().is_server_error() => {
+            ErrorData::internal_error(detail(problem), None)
+        }
+        CallError::Tool(problem) => ErrorData::invalid_params(detail(problem), None),
     }
 }
 

@@ -22,6 +22,7 @@ use crate::ephemeral;
 use crate::headers::{origin, single_header};
 use crate::http::Api;
 use crate::http::conversations::unexpected;
+use crate::http::event_stream::write_data;
 use crate::http::extract::{self, Body, Idempotency};
 use crate::http::openapi::{IdempotencyKeyHeader, PrincipalHeader};
 use crate::http::turn_body::{TurnBody, TurnEncoder};
@@ -207,7 +208,7 @@ async fn respond(
     if streams {
         let stream = segment.open(api, allowed, permit).await?;
         let mut encoded = BytesMut::new();
-        write(&encoder.encoder.begin(), &mut encoded);
+        write_data(&encoder.encoder.begin(), &mut encoded);
         return Ok(TurnBody::new(stream, encoder, encoded).into_response());
     }
     let Ok(_permit) = api.waiting_requests.try_acquire() else {
@@ -250,7 +251,7 @@ impl ChatChunks {
 impl TurnEncoder for ChatChunks {
     fn item(&mut self, placed: &PlacedItem, encoded: &mut BytesMut) {
         for chunk in self.encoder.item(placed.seq, &placed.item) {
-            write(&chunk, encoded);
+            write_data(&chunk, encoded);
         }
     }
 
@@ -265,14 +266,9 @@ impl TurnEncoder for ChatChunks {
 
     fn end(&mut self, encoded: &mut BytesMut) {
         match self.failure() {
-            Some(error) => write(&error, encoded),
-            None => self.encoder.finish().iter().for_each(|chunk| write(chunk, encoded)),
+            Some(error) => write_data(&error, encoded),
+            None => self.encoder.finish().iter().for_each(|chunk| write_data(chunk, encoded)),
         }
         encoded.extend_from_slice(b"data: [DONE]\n\n");
     }
-}
-
-/// Adds a chunk. Compact JSON has no line breaks.
-fn write(chunk: &Value, encoded: &mut BytesMut) {
-    encoded.extend_from_slice(format!("data: {chunk}\n\n").as_bytes());
 }

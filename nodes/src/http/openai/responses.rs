@@ -16,13 +16,14 @@ use super::sending::{AbideOptions, Target, Turn, conversation_name};
 use crate::access::permission::{ConversationPermission, Read, Send};
 use crate::access::{Allowed, StreamPermit};
 use crate::http::Api;
+use crate::http::event_stream::write_data;
 use crate::http::extract::{self, Body, Idempotency};
 use crate::http::messages::BusyPolicy;
 use crate::http::openapi::{IdempotencyKeyHeader, PrincipalHeader};
 use crate::http::turn_body::{TurnBody, TurnEncoder};
 use crate::http::turn_stream::{PlacedItem, TurnStream};
 use crate::problem::Problem;
-use crate::protocols::openai::encoder::ResponseEncoder;
+use crate::protocols::openai::encoder::{ResponseEncoder, ResponseEvent};
 use crate::protocols::openai::response::ResponseId;
 
 /// The body of a request. Whatever the definition of the agent rules is ignored.
@@ -239,11 +240,11 @@ impl TurnEncoder for ResponseEvents {
     fn end(&mut self, _: &mut BytesMut) {}
 }
 
-/// Adds events. Compact JSON has no line breaks.
-fn write(events: Vec<Value>, encoded: &mut BytesMut) {
+fn write(events: Vec<ResponseEvent>, encoded: &mut BytesMut) {
     for event in events {
-        let kind = event["type"].as_str().unwrap_or_default();
-        let text = format!("event: {kind}\ndata: {event}\n\n");
-        encoded.extend_from_slice(text.as_bytes());
+        encoded.extend_from_slice(b"event: ");
+        encoded.extend_from_slice(event.kind().as_bytes());
+        encoded.extend_from_slice(b"\n");
+        write_data(&event, encoded);
     }
 }

@@ -12,8 +12,9 @@ use abide_conversation::event::{TurnEnded, TurnOutcome};
 use abide_conversation::{MessageId, Timestamp};
 use serde_json::{Value, json};
 
-use super::task::{TaskId, TaskState, message};
+use super::task::{TaskState, message};
 use crate::protocols::feed::{Item, Piece, SuspendedCall};
+use crate::protocols::task_id::TaskId;
 
 /// The role of the agent's messages.
 const ROLE_AGENT: &str = "ROLE_AGENT";

@@ -89,6 +89,11 @@ impl AgentTurn {
         self.rest.as_deref()
     }
 
+    /// Whether the turn was cancelled.
+    pub fn is_cancelled(&self) -> bool {
+        self.end.as_ref().is_some_and(|end| end.outcome == TurnOutcome::Cancelled)
+    }
+
     /// The result, once the turn has ended.
     pub fn result(&self, ids: TurnIds<'_>) -> Option<CallToolResult> {
         let end = self.end.as_ref()?;

@@ -5,11 +5,13 @@
 mod tests;
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use abide_conversation::event::{SuspensionKind, TurnEnded, TurnOutcome};
 use abide_conversation::message::StopReason;
 use abide_conversation::usage::Usage;
 use abide_conversation::{AgentName, MessageId, Seq, Timestamp, TurnId};
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::items::answer_id;
@@ -44,9 +46,44 @@ pub enum ChatEnd {
     },
 }
 
+/// A piece of a completion. A model writes many, so it is no tree of values.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ChatChunk {
+    id: Arc<str>,
+    object: &'static str,
+    created: i64,
+    model: AgentName,
+    /// None in the chunk with the usage.
+    choices: Vec<ChatChoice>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    usage: Option<Value>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+struct ChatChoice {
+    index: usize,
+    delta: ChatDelta,
+    logprobs: (),
+    finish_reason: Option<&'static str>,
+}
+
+/// What a chunk adds to the message; nothing in the last one.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+struct ChatDelta {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    role: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    content: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reasoning_content: Option<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    tool_calls: Vec<Value>,
+}
+
 /// The chunks of one completion, and its message as a whole.
 #[derive(Debug)]
 pub struct ChatEncoder {
+    id: Arc<str>,
     head: ChatHead,
     has_begun: bool,
     /// The message whose text was told last.
@@ -58,13 +95,14 @@ pub struct ChatEncoder {
     usage: Usage,
     finish: &'static str,
     end: Option<ChatEnd>,
-    chunks: Vec<Value>,
+    chunks: Vec<ChatChunk>,
 }
 
 impl ChatEncoder {
     /// The encoder of a completion. The feed's items begin earlier if `is_primed`.
     pub fn new(head: ChatHead, is_primed: bool) -> Self {
         Self {
+            id: format!("chatcmpl-{}.{}", head.from, head.turn).into(),
             head,
             has_begun: !is_primed,
             last_message: None,
@@ -84,12 +122,13 @@ impl ChatEncoder {
     }
 
     /// The first chunk.
-    pub fn begin(&self) -> Value {
-        self.chunk(json!({"role": "assistant", "content": ""}), Value::Null)
+    pub fn begin(&self) -> ChatChunk {
+        let (role, content) = (Some("assistant"), Some(String::new()));
+        self.chunk(ChatDelta { role, content, ..ChatDelta::default() }, None)
     }
 
     /// The chunks of an item, which was made of the event of this seq, or of none.
-    pub fn item(&mut self, seq: Option<Seq>, item: &Item) -> Vec<Value> {
+    pub fn item(&mut self, seq: Option<Seq>, item: &Item) -> Vec<ChatChunk> {
         let is_own = seq.is_some_and(|seq| seq >= self.head.from);
         self.has_begun |= is_own || matches!(item, Item::CaughtUp);
         if self.has_begun && self.end.is_none() {
@@ -99,15 +138,11 @@ impl ChatEncoder {
     }
 
     /// The last chunks of a completion that has finished.
-    pub fn finish(&mut self) -> Vec<Value> {
-        let mut chunks = vec![self.chunk(json!({}), json!(self.finish))];
-        if self.head.with_usage {
-            let mut last = self.chunk(json!({}), Value::Null);
-            last["choices"] = json!([]);
-            last["usage"] = usage_of(&self.usage);
-            chunks.push(last);
-        }
-        chunks
+    pub fn finish(&mut self) -> Vec<ChatChunk> {
+        let last = self.chunk(ChatDelta::default(), Some(self.finish));
+        let usage = Some(usage_of(&self.usage));
+        let with_usage = ChatChunk { choices: Vec::new(), usage, ..last.clone() };
+        [last].into_iter().chain(self.head.with_usage.then_some(with_usage)).collect()
     }
 
     /// The completion as a whole.
@@ -126,27 +161,35 @@ impl ChatEncoder {
         }
         let choice = json!({"index": 0, "message": message, "logprobs": null,
             "finish_reason": self.finish});
-        json!({"id": self.id(), "object": "chat.completion",
+        json!({"id": &*self.id, "object": "chat.completion",
             "created": self.head.created_at.as_second(), "model": self.head.model,
             "choices": [choice], "usage": usage_of(&self.usage)})
     }
 
-    fn id(&self) -> String {
-        format!("chatcmpl-{}.{}", self.head.from, self.head.turn)
+    fn chunk(&self, delta: ChatDelta, finish_reason: Option<&'static str>) -> ChatChunk {
+        ChatChunk {
+            id: self.id.clone(),
+            object: "chat.completion.chunk",
+            created: self.head.created_at.as_second(),
+            model: self.head.model.clone(),
+            choices: vec![ChatChoice { index: 0, delta, logprobs: (), finish_reason }],
+            usage: None,
+        }
     }
 
-    fn chunk(&self, delta: Value, finish: Value) -> Value {
-        let choice = json!({"index": 0, "delta": delta, "logprobs": null, "finish_reason": finish});
-        json!({"id": self.id(), "object": "chat.completion.chunk",
-            "created": self.head.created_at.as_second(), "model": self.head.model,
-            "choices": [choice]})
+    fn push(&mut self, delta: ChatDelta) {
+        self.chunks.push(self.chunk(delta, None));
+    }
+
+    fn push_content(&mut self, content: String) {
+        self.push(ChatDelta { content: Some(content), ..ChatDelta::default() });
     }
 
     fn encode(&mut self, item: &Item) {
         match item {
             Item::Thinking(piece) => {
-                let delta = json!({"reasoning_content": piece.text});
-                self.chunks.push(self.chunk(delta, Value::Null));
+                let reasoning_content = Some(piece.text.clone());
+                self.push(ChatDelta { reasoning_content, ..ChatDelta::default() });
             }
             Item::Text(piece) => self.text(&piece.message, &piece.text),
             Item::Message(message) => self.message(message),
@@ -171,8 +214,7 @@ impl ChatEncoder {
         let is_other = self.last_message.as_ref().is_some_and(|last| last != message);
         let blank_line = if is_other { "\n\n" } else { "" };
         self.last_message = Some(message.clone());
-        let delta = json!({"content": format!("{blank_line}{text}")});
-        self.chunks.push(self.chunk(delta, Value::Null));
+        self.push_content(format!("{blank_line}{text}"));
     }
 
     fn message(&mut self, message: &MessageItem) {
@@ -211,8 +253,7 @@ impl ChatEncoder {
         let questions: Vec<String> = questions.collect();
         let text = format!("[waiting] {} ({})", questions.join(" · "), self.head.inbox);
         let blank_line = if self.last_message.is_some() { "\n\n" } else { "" };
-        let delta = json!({"content": format!("{blank_line}{text}")});
-        self.chunks.push(self.chunk(delta, Value::Null));
+        self.push_content(format!("{blank_line}{text}"));
         self.texts.push(text);
         self.finish = "stop";
         self.end = Some(ChatEnd::Finished);
@@ -229,7 +270,7 @@ impl ChatEncoder {
         for (index, call) in indexed.iter_mut().enumerate() {
             call["index"] = json!(index);
         }
-        self.chunks.push(self.chunk(json!({"tool_calls": indexed}), Value::Null));
+        self.push(ChatDelta { tool_calls: indexed, ..ChatDelta::default() });
         self.finish = "tool_calls";
         self.end = Some(ChatEnd::Finished);
     }

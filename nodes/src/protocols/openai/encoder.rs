@@ -4,11 +4,14 @@
 //! anywhere and be continued from the journal, on any node. See [`numbers`].
 
 mod calls;
+mod event;
 mod message;
 mod numbers;
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests;
+
+use std::collections::BTreeMap;
 
 use abide_conversation::event::{TurnEnded, TurnOutcome};
 use abide_conversation::usage::Usage;
@@ -18,6 +21,7 @@ use serde_json::{Value, json};
 use super::response::{ResponseHead, ResponseStatus, response};
 use crate::protocols::feed::{Item, MessageItem, SuspendedCall};
 use calls::Calls;
+pub use event::ResponseEvent;
 use message::OpenMessage;
 use numbers::Numbers;
 
@@ -39,7 +43,7 @@ pub struct ResponseEncoder {
     usage: Option<Usage>,
     status: ResponseStatus,
     is_over: bool,
-    events: Vec<Value>,
+    events: Vec<ResponseEvent>,
 }
 
 /// An item of the output, at its index.
@@ -81,13 +85,18 @@ impl ResponseEncoder {
 
     /// The response, as far as it is.
     pub fn response(&self) -> Value {
-        let items = self.output.iter().filter(|item| !item.is_void);
-        let output = items.map(|item| item.item.clone()).collect();
+        let mut growing: BTreeMap<usize, Value> =
+            self.message.iter().flat_map(OpenMessage::growing).collect();
+        let items = self.output.iter().enumerate().filter(|(_, known)| !known.is_void);
+        let now = |(index, known): (usize, &OutputItem)| {
+            growing.remove(&index).unwrap_or_else(|| known.item.clone())
+        };
+        let output = items.map(now).collect();
         response(&self.head, &self.status, output, self.usage.as_ref())
     }
 
     /// The first events.
-    pub fn begin(&mut self) -> Vec<Value> {
+    pub fn begin(&mut self) -> Vec<ResponseEvent> {
         for kind in ["response.created", "response.in_progress"] {
             let response = self.response();
             self.push(json!({"type": kind, "response": response}));
@@ -96,7 +105,7 @@ impl ResponseEncoder {
     }
 
     /// The events of an item, which was made of the event of this seq, or of none.
-    pub fn item(&mut self, seq: Option<Seq>, item: &Item) -> Vec<Value> {
+    pub fn item(&mut self, seq: Option<Seq>, item: &Item) -> Vec<ResponseEvent> {
         if !self.has_begun {
             self.prime(seq, item);
         }
@@ -122,15 +131,16 @@ impl ResponseEncoder {
     }
 
     /// Ends a response that cannot go on, for this reason, or that waits for answers of others.
-    pub fn finish(&mut self, broken: Option<&str>) -> Vec<Value> {
+    pub fn finish(&mut self, broken: Option<&str>) -> Vec<ResponseEvent> {
         if !self.is_over {
             match broken {
                 // The response itself goes on, and the client may, too.
                 Some(why) => {
                     // Numbered as the event before it, it is a place to go on from.
                     let number = self.numbers.last().max(self.after);
-                    self.events.push(json!({"type": "error", "code": "server_error",
-                        "message": why, "param": null, "sequence_number": number}));
+                    let error = json!({"type": "error", "code": "server_error", "message": why,
+                        "param": null, "sequence_number": number});
+                    self.events.push(ResponseEvent::Other(error));
                     self.is_over = true;
                 }
                 None => self.end_as(ResponseStatus::Incomplete(WAITS_FOR_OTHERS.to_owned())),
@@ -236,17 +246,12 @@ impl ResponseEncoder {
         }
     }
 
-    /// Adds an event with a place that is fixed.
-    fn push(&mut self, event: Value) {
+    /// Adds an event with a place that is fixed, unless the client has it.
+    fn push(&mut self, mut event: Value) {
         let number = self.numbers.next();
-        self.push_numbered(number, event);
-    }
-
-    /// Adds an event, unless the client has it.
-    fn push_numbered(&mut self, number: u64, mut event: Value) {
         if number > self.after {
             event["sequence_number"] = json!(number);
-            self.events.push(event);
+            self.events.push(ResponseEvent::Other(event));
         }
     }
 }

@@ -31,7 +31,7 @@ fn deltas(encoder: &mut ChatEncoder, events: &[Event]) -> Vec<Value> {
             chunks.extend(encoder.item(Some(event.seq), &item));
         }
     }
-    chunks.iter().map(|chunk| chunk["choices"][0]["delta"].clone()).collect()
+    chunks.iter().map(|chunk| json!(chunk)["choices"][0]["delta"].clone()).collect()
 }
 
 #[test]
@@ -46,8 +46,8 @@ fn messages_of_later_steps_follow_a_blank_line() {
     let completion = encoder.completion();
     assert_eq!(completion["choices"][0]["message"]["content"], "one\n\ntwo");
     assert_eq!(completion["choices"][0]["finish_reason"], "stop");
-    let last = encoder.finish();
-    assert_eq!((last.len(), &last[1]["choices"]), (2, &json!([])));
+    let last = json!(encoder.finish());
+    assert_eq!((last.as_array().unwrap().len(), &last[1]["choices"]), (2, &json!([])));
 }
 
 #[test]

@@ -4,6 +4,7 @@ use abide_conversation::MessageId;
 use serde_json::{Value, json};
 
 use super::ResponseEncoder;
+use super::event::{ResponseEvent, TextDelta};
 use super::numbers::BETWEEN_PARTS;
 use crate::protocols::feed::Piece;
 use crate::protocols::openai::items;
@@ -28,6 +29,19 @@ struct OpenItem {
 impl OpenMessage {
     fn new(id: MessageId) -> Self {
         Self { id, thinking: None, is_thought: false, text: None }
+    }
+
+    /// The items that still grow, as they are now, with their index.
+    pub(super) fn growing(&self) -> impl Iterator<Item = (usize, Value)> {
+        let id = self.id.as_str();
+        let thinking = self.thinking.as_ref().filter(|_| !self.is_thought);
+        let thinking = thinking.map(|OpenItem { index, text }| {
+            (*index, items::reasoning(id, "in_progress", Some(text)))
+        });
+        let text = self.text.as_ref().map(|OpenItem { index, text }| {
+            (*index, items::message(id, "in_progress", None, Some(text)))
+        });
+        thinking.into_iter().chain(text)
     }
 }
 
@@ -58,13 +72,16 @@ impl ResponseEncoder {
         let Some(thinking) = open else { return };
         let thinking = thinking.get_or_insert_with(|| OpenItem { index, text: String::new() });
         thinking.text.push_str(&piece.text);
-        let item = items::reasoning(piece.message.as_str(), "in_progress", Some(&thinking.text));
-        self.set_item(index, item);
-        self.delta(
-            &piece.text,
-            json!({"type": "response.reasoning_summary_text.delta",
-            "item_id": id, "output_index": index, "summary_index": 0}),
-        );
+        self.delta(TextDelta {
+            kind: "response.reasoning_summary_text.delta",
+            item_id: id,
+            output_index: index,
+            summary_index: Some(0),
+            content_index: None,
+            logprobs: None,
+            delta: piece.text.clone(),
+            sequence_number: 0,
+        });
     }
 
     pub(super) fn text(&mut self, piece: &Piece) {
@@ -89,25 +106,33 @@ impl ResponseEncoder {
         let Some(text) = open else { return };
         let text = text.get_or_insert_with(|| OpenItem { index, text: String::new() });
         text.text.push_str(&piece.text);
-        let item = items::message(id, "in_progress", None, Some(&text.text));
-        self.set_item(index, item);
-        self.delta(
-            &piece.text,
-            json!({"type": "response.output_text.delta", "item_id": id,
-            "output_index": index, "content_index": 0, "logprobs": []}),
-        );
+        self.delta(TextDelta {
+            kind: "response.output_text.delta",
+            item_id: id.to_owned(),
+            output_index: index,
+            summary_index: None,
+            content_index: Some(0),
+            logprobs: Some([]),
+            delta: piece.text.clone(),
+            sequence_number: 0,
+        });
     }
 
-    /// Adds a piece, or as much of it as the client does not have.
-    fn delta(&mut self, text: &str, mut event: Value) {
-        let chars = text.chars().count();
+    /// Adds a piece with its number, or as much of it as the client does not have.
+    fn delta(&mut self, mut event: TextDelta) {
+        let chars = event.delta.chars().count();
         let before = self.numbers.inside();
         let number = self.numbers.advance(u64::try_from(chars).unwrap_or(u64::MAX));
+        if number <= self.after {
+            return;
+        }
         let begins = number.saturating_sub(self.numbers.inside().saturating_sub(before));
         let known = usize::try_from(self.after.saturating_sub(begins)).unwrap_or(usize::MAX);
-        let lacking: String = text.chars().skip(known.min(chars)).collect();
-        event["delta"] = json!(lacking);
-        self.push_numbered(number, event);
+        if known > 0 {
+            event.delta = event.delta.chars().skip(known).collect();
+        }
+        event.sequence_number = number;
+        self.events.push(ResponseEvent::Delta(event));
     }
 
     /// Ends the message as journalled, in this phase; without a phase, it is given up.
@@ -153,11 +178,5 @@ impl ResponseEncoder {
             "output_index": index, "summary_index": 0, "part": items::summary_text(&text)}));
         self.end_item(index, items::reasoning(message.as_str(), "completed", Some(&text)));
         true
-    }
-
-    fn set_item(&mut self, index: usize, item: Value) {
-        if let Some(output) = self.output.get_mut(index) {
-            output.item = item;
-        }
     }
 }

@@ -27,6 +27,11 @@ pub(super) fn head(from: u64) -> ResponseHead {
     }
 }
 
+/// The events as clients read them.
+fn values(events: Vec<ResponseEvent>) -> Vec<Value> {
+    events.iter().map(|event| serde_json::to_value(event).unwrap()).collect()
+}
+
 /// One response: what happens, and the events that tell it.
 pub(super) struct Case {
     answerable: Answerable,
@@ -39,7 +44,7 @@ impl Case {
     /// A response that begins with this event, told to a client that has events up to a number.
     pub(super) fn new(from: u64, after: u64) -> Self {
         let mut encoder = ResponseEncoder::new(head(from), from > 1).after(after);
-        let events = encoder.begin();
+        let events = values(encoder.begin());
         let feed = Feed::new(TurnId::new("t"), Seq::ZERO);
         Self { answerable: Answerable::All, events, feed, encoder }
     }
@@ -53,14 +58,14 @@ impl Case {
     pub(super) fn live(mut self, events: &[Event]) -> Self {
         for event in events {
             for item in self.feed.event(event, &self.answerable) {
-                self.events.extend(self.encoder.item(Some(event.seq), &item));
+                self.events.extend(values(self.encoder.item(Some(event.seq), &item)));
             }
             for item in self.feed.catch_up(&self.answerable) {
                 // A response begins when its event is journalled, and not before.
                 if item == Item::CaughtUp && event.seq < self.encoder.head.id.from {
                     continue;
                 }
-                self.events.extend(self.encoder.item(None, &item));
+                self.events.extend(values(self.encoder.item(None, &item)));
             }
         }
         self
@@ -68,7 +73,7 @@ impl Case {
 
     pub(super) fn signal(mut self, signal: &Signal) -> Self {
         for item in self.feed.signal(signal) {
-            self.events.extend(self.encoder.item(None, &item));
+            self.events.extend(values(self.encoder.item(None, &item)));
         }
         self
     }
@@ -229,7 +234,7 @@ fn whoever_may_not_answer_is_asked_nothing() {
     assert!(!case.encoder.is_over(), "the response waits for others");
     let told = json!(case.events).to_string();
     assert!(!told.contains("mcpr_") && !told.contains("function_call"), "{told}");
-    let last = case.encoder.finish(None);
+    let last = values(case.encoder.finish(None));
     assert_eq!(last[0]["type"], "response.incomplete");
     assert_eq!(last[0]["response"]["incomplete_details"]["reason"], "waiting_for_others");
 }
@@ -288,7 +293,9 @@ fn what_a_dead_node_wrote_of_a_message_is_no_part_of_the_response() {
 #[test]
 fn a_stream_that_breaks_says_why() {
     let mut case = Case::new(1, 0).live(&journal(&[started()])).signal(&text("m", 1, "half"));
-    let last = case.encoder.finish(Some("the node shuts down"));
+    let output = &case.encoder.response()["output"];
+    assert_eq!(output[0]["content"][0]["text"], "half", "as far as it is");
+    let last = values(case.encoder.finish(Some("the node shuts down")));
     assert_eq!(
         (&last[0]["type"], &last[0]["message"]),
         (&json!("error"), &json!("the node shuts down"))
