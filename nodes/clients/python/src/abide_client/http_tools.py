@@ -1,0 +1,345 @@
+"""Serves HTTP tools: a WSGI and an ASGI application that believes only what a node has signed.
+
+    tools = HttpTools(secrets=["whsec_…"])
+
+    @tools.tool("price")
+    def price(args, request):
+        return {"price": 12.5}
+
+    app = tools.asgi    # or tools.wsgi
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import hashlib
+import hmac
+import inspect
+import json
+import logging
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from .errors import AbideError
+
+#: The largest request that is read: more than a node sends.
+MAX_BODY_BYTES = 4 << 20
+#: How far the clock of a node may be from this one, in seconds.
+TOLERANCE = 300.0
+#: How many results are remembered, so that a call that is repeated after a crash does not run again.
+MAX_RESULTS = 1_000
+
+
+class SignatureError(AbideError):
+    """A request has no valid signature."""
+
+
+class Rejection(AbideError):
+    """Raise it in a tool: the call ends as an error, which the model reads. `halt` ends the turn, too."""
+
+    def __init__(self, message: str, *, error_type: str = "TOOL_ERROR", halt: str | None = None) -> None:
+        super().__init__(message)
+        self.error_type = error_type
+        self.halt = halt
+
+
+@dataclass(frozen=True)
+class Request:
+    """One attempt of a call."""
+
+    tool: str
+    args: Any
+    conversation_id: str
+    call_id: str
+    turn_id: str | None
+    attempt: int
+    principal: str | None
+    #: The same for every attempt, and never the same for another call.
+    idempotency_key: str
+    assigns: Mapping[str, Any] = field(default_factory=dict)
+    approvals: Sequence[Mapping[str, Any]] = ()
+
+
+@dataclass(frozen=True)
+class Reply:
+    """A result with something that is shown to people and never to the model."""
+
+    result: Any
+    ui: Mapping[str, Any] | None = None
+    halt: str | None = None
+
+
+def verify(
+    headers: Mapping[str, str],
+    body: bytes,
+    secrets: Iterable[str],
+    *,
+    tolerance: float = TOLERANCE,
+    now: float | None = None,
+) -> None:
+    """Raises `SignatureError` unless one of the secrets has signed the body, as Standard Webhooks say.
+    Names of headers are in lower case."""
+    id, stamp = headers.get("webhook-id", ""), headers.get("webhook-timestamp", "")
+    given = headers.get("webhook-signature", "")
+    if not (id and stamp and given):
+        raise SignatureError("the request is not signed")
+    if not (stamp.isascii() and stamp.isdigit() and len(stamp) < 16):
+        raise SignatureError("webhook-timestamp is no time")
+    if abs((time.time() if now is None else now) - int(stamp)) > tolerance:
+        raise SignatureError("webhook-timestamp is too old or too new")
+    signed = f"{id}.{stamp}.".encode() + body
+    expected = [hmac.new(_key(secret), signed, hashlib.sha256).digest() for secret in secrets]
+    for version, _, text in (part.partition(",") for part in given.split(" ")[:16]):
+        try:
+            signature = base64.b64decode(text, validate=True)
+        except (binascii.Error, ValueError):
+            continue
+        if version == "v1" and any(hmac.compare_digest(signature, it) for it in expected):
+            return
+    raise SignatureError("no signature is that of a known secret")
+
+
+def _key(secret: str) -> bytes:
+    try:
+        return base64.b64decode(secret.removeprefix("whsec_"), validate=True)
+    except (binascii.Error, ValueError):
+        raise ValueError("secrets: a secret is not whsec_ and base64") from None
+
+
+Handler = Callable[[Any, Request], Any]
+_Handler = TypeVar("_Handler", bound=Handler)
+
+
+@dataclass(frozen=True)
+class _Answer:
+    status: int
+    body: bytes
+
+
+class HttpTools:
+    """The tools of one server, by name. A request may go to any path: its body names the tool.
+
+    `secrets`: those that nodes sign with; several while one is replaced. None: requests are not
+    verified, for a server that nobody else can reach. Several attempts of one call run once: the
+    results of the last 1,000 calls are remembered while this process lives. A server of more
+    processes, or one that must not forget, honours `request.idempotency_key` itself.
+    """
+
+    def __init__(self, *, secrets: Sequence[str] | None, tolerance: float = TOLERANCE) -> None:
+        if secrets is not None and not secrets:
+            raise ValueError("secrets: give at least one, or None")
+        for secret in secrets or ():
+            _key(secret)
+        self._secrets = secrets
+        self._tolerance = tolerance
+        self._tools: dict[str, Handler] = {}
+        self._lock = threading.Lock()
+        self._results: OrderedDict[str, Future[_Answer]] = OrderedDict()
+
+    def tool(self, name: str) -> Callable[[_Handler], _Handler]:
+        """Decorates a function: `fn(args, request)` returns the result as JSON, or a `Reply`."""
+
+        def register(handler: _Handler) -> _Handler:
+            self._tools[name] = handler
+            return handler
+
+        return register
+
+    def handle(self, method: str, headers: Mapping[str, str], body: bytes) -> tuple[int, bytes]:
+        """Answers one request: the status and the JSON. For servers with neither WSGI nor ASGI."""
+        answer = self._refuse(method, headers, body) or self._run_once(self._read(headers, body))
+        return answer.status, answer.body
+
+    def wsgi(
+        self, environ: Mapping[str, Any], start_response: Callable[[str, list[tuple[str, str]]], Any]
+    ) -> list[bytes]:
+        """The WSGI application."""
+        names = ("webhook-id", "webhook-timestamp", "webhook-signature", "idempotency-key")
+        fields = {name: environ.get("HTTP_" + name.upper().replace("-", "_"), "") for name in names}
+        try:
+            length = int(environ.get("CONTENT_LENGTH") or 0)
+        except ValueError:
+            length = 0
+        if not 0 <= length <= MAX_BODY_BYTES:
+            status, text = 413, _error("the request is too large")
+        else:
+            body = environ["wsgi.input"].read(length)
+            status, text = self.handle(str(environ["REQUEST_METHOD"]), fields, body)
+        start_response(f"{status} {_REASONS[status]}", [*_HEADERS, ("content-length", str(len(text)))])
+        return [text]
+
+    async def asgi(
+        self,
+        scope: Mapping[str, Any],
+        receive: Callable[[], Awaitable[Mapping[str, Any]]],
+        send: Callable[[Mapping[str, Any]], Awaitable[None]],
+    ) -> None:
+        """The ASGI application. Functions that are no coroutines run in a thread."""
+        if scope["type"] == "lifespan":
+            while True:
+                event = (await receive())["type"]
+                await send({"type": f"{event}.complete"})
+                if event == "lifespan.shutdown":
+                    return
+        if scope["type"] != "http":
+            raise ValueError(f"not a scope of HTTP tools: {scope['type']}")
+        fields = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
+        chunks, size, more = [], 0, True
+        while more and size <= MAX_BODY_BYTES:
+            event = await receive()
+            if event["type"] == "http.disconnect":
+                return
+            chunks.append(event.get("body", b""))
+            size, more = size + len(chunks[-1]), event.get("more_body", False)
+        if size > MAX_BODY_BYTES:
+            status, text = 413, _error("the request is too large")
+        else:
+            status, text = await self._handle_async(str(scope["method"]), fields, b"".join(chunks))
+        fields_out = [(name.encode(), value.encode()) for name, value in _HEADERS]
+        fields_out.append((b"content-length", str(len(text)).encode()))
+        await send({"type": "http.response.start", "status": status, "headers": fields_out})
+        await send({"type": "http.response.body", "body": text})
+
+    async def _handle_async(
+        self, method: str, headers: Mapping[str, str], body: bytes
+    ) -> tuple[int, bytes]:
+        refusal = self._refuse(method, headers, body)
+        if refusal is not None:
+            return refusal.status, refusal.body
+        request = self._read(headers, body)
+        handler = self._tools[request.tool]
+        if not inspect.iscoroutinefunction(handler):
+            answer = await asyncio.get_running_loop().run_in_executor(None, self._run_once, request)
+            return answer.status, answer.body
+        future, is_first = self._claim(request.idempotency_key)
+        if is_first:
+            try:
+                answer = _answer(await handler(request.args, request))
+            except BaseException as error:
+                answer = _failure(error)
+                self._end(request.idempotency_key, future, answer, is_kept=False)
+                if not isinstance(error, Exception):
+                    raise
+            else:
+                self._end(request.idempotency_key, future, answer, is_kept=True)
+            return answer.status, answer.body
+        answer = await asyncio.wrap_future(future)
+        return answer.status, answer.body
+
+    def _refuse(self, method: str, headers: Mapping[str, str], body: bytes) -> _Answer | None:
+        """Why a request is not carried out, if it is not."""
+        if method != "POST":
+            return _Answer(405, _error("a tool is called by POST"))
+        if self._secrets is not None:
+            try:
+                verify(headers, body, self._secrets, tolerance=self._tolerance)
+            except SignatureError as error:
+                return _Answer(401, _error(str(error)))
+        try:
+            request = self._read(headers, body)
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            return _Answer(400, _error("the body is not that of a call"))
+        if request.tool not in self._tools:
+            return _Answer(404, _error(f"there is no tool {request.tool!r}"))
+        return None
+
+    def _read(self, headers: Mapping[str, str], body: bytes) -> Request:
+        call = json.loads(body)
+        tool, conversation, id = call["tool"], call["conversation_id"], call["call_id"]
+        key = headers.get("idempotency-key") or f"{conversation}/{id}/{call.get('turn_id')}"
+        if not isinstance(tool, str):
+            raise TypeError("tool is no text")
+        return Request(
+            tool, call.get("args"), str(conversation), str(id), call.get("turn_id"),
+            int(call.get("attempt", 1)), call.get("principal"), key,
+            call.get("assigns") or {}, call.get("approvals") or (),
+        )  # fmt: skip
+
+    def _run_once(self, request: Request) -> _Answer:
+        """Runs a call, or waits for the attempt that runs it."""
+        future, is_first = self._claim(request.idempotency_key)
+        if not is_first:
+            return future.result()
+        try:
+            handler = self._tools[request.tool]
+            result = handler(request.args, request)
+            if inspect.isawaitable(result):
+                result = asyncio.run(_await(result))
+            answer = _answer(result)
+        except Exception as error:
+            answer = _failure(error)
+            self._end(request.idempotency_key, future, answer, is_kept=False)
+        else:
+            self._end(request.idempotency_key, future, answer, is_kept=True)
+        return answer
+
+    def _claim(self, key: str) -> tuple[Future[_Answer], bool]:
+        with self._lock:
+            if key in self._results:
+                self._results.move_to_end(key)
+                return self._results[key], False
+            future = self._results[key] = Future()
+            for old in _oldest_ended(self._results, len(self._results) - MAX_RESULTS):
+                del self._results[old]
+            return future, True
+
+    def _end(self, key: str, future: Future[_Answer], answer: _Answer, *, is_kept: bool) -> None:
+        with self._lock:
+            if not is_kept:
+                self._results.pop(key, None)
+        future.set_result(answer)
+
+
+def _oldest_ended(results: OrderedDict[str, Future[_Answer]], count: int) -> list[str]:
+    """The oldest calls that have ended; those that run are bounded by the server."""
+    ended: Iterator[str] = (key for key, future in results.items() if future.done())
+    return [key for key, _ in zip(ended, range(max(count, 0)))]
+
+
+async def _await(result: Awaitable[Any]) -> Any:
+    return await result
+
+
+def _answer(result: Any) -> _Answer:
+    """The envelope of a result, so that no value can be mistaken for one."""
+    reply = result if isinstance(result, Reply) else Reply(result)
+    envelope: dict[str, Any] = {"ok": True, "result": reply.result}
+    if reply.ui is not None:
+        envelope["ui"] = reply.ui
+    if reply.halt is not None:
+        envelope["halt"] = reply.halt
+    return _Answer(200, json.dumps(envelope, allow_nan=False).encode())
+
+
+def _failure(error: BaseException) -> _Answer:
+    """The envelope of an error. Only what a `Rejection` says is told; a bug's text stays here."""
+    if isinstance(error, Rejection):
+        envelope = {"ok": False, "error": str(error), "error_type": error.error_type}
+        if error.halt is not None:
+            envelope["halt"] = error.halt
+        return _Answer(200, json.dumps(envelope).encode())
+    logging.getLogger("abide_client").error("a tool raised", exc_info=error)
+    return _Answer(500, _error("the tool failed"))
+
+
+def _error(text: str) -> bytes:
+    return json.dumps({"ok": False, "error": text, "error_type": "TOOL_ERROR"}).encode()
+
+
+_HEADERS = [("content-type", "application/json"), ("cache-control", "no-store")]
+_REASONS = {
+    200: "OK",
+    400: "Bad Request",
+    401: "Unauthorized",
+    404: "Not Found",
+    405: "Method Not Allowed",
+    413: "Content Too Large",
+    500: "Internal Server Error",
+}
