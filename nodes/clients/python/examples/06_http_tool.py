@@ -26,9 +26,10 @@ def price(args: Any, request: Request) -> dict[str, Any]:
 server = make_server("127.0.0.1", 0, tools.wsgi)
 threading.Thread(target=server.serve_forever, daemon=True).start()
 
+# A model that needs no key, and takes its time like a real one.
 script = [
-    {"text": "Let me see.", "calls": [{"name": "price", "args": {"sku": "A-17"}}]},
-    {"text": "It costs {{ results.price.result.price }}."},
+    {"delay": "100ms", "text": "Let me see.", "calls": [{"name": "price", "args": {"sku": "A-17"}}]},
+    {"delay": "100ms", "text": "It costs {{ results.price.result.price }}."},
 ]
 url = f"http://127.0.0.1:{server.server_port}/price"
 agent = {

@@ -16,8 +16,11 @@ TRIP = {
     "properties": {"city": {"type": "string"}, "nights": {"type": "integer", "minimum": 1}},
     "required": ["city", "nights"],
 }
-# A model that needs no key. A real one is told of the schema, and asked once more if it breaks it.
-SCRIPT = [{"text": "two nights in Graz"}, {"text": '{"city": "Graz", "nights": 2}'}]
+# A model that needs no key. Like a real one, it takes its time, and is asked once more if it breaks the schema.
+SCRIPT = [
+    {"delay": "100ms", "text": "two nights in Graz"},
+    {"delay": "100ms", "text": '{"city": "Graz", "nights": 2}'},
+]
 
 with Abide() as abide:
     abide.define("planner", {"model": {"provider": "scripted", "script": SCRIPT}})

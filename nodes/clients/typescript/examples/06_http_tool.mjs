@@ -20,9 +20,10 @@ const abide = new Abide();
 await abide.define("shop", {
   model: {
     provider: "scripted",
+    // It takes its time like a real one.
     script: [
-      { text: "Let me see.", calls: [{ name: "price", args: { sku: "A-17" } }] },
-      { text: "It costs {{ results.price.result.price }}." },
+      { delay: "100ms", text: "Let me see.", calls: [{ name: "price", args: { sku: "A-17" } }] },
+      { delay: "100ms", text: "It costs {{ results.price.result.price }}." },
     ],
   },
   tools: [

@@ -1,0 +1,293 @@
+//! Our own clients: the ten examples in Python and in node, each at a node that is killed meanwhile.
+
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+use abide_tests::cluster::Plan;
+use abide_tests::deadline::within;
+use abide_tests::journal::Journal;
+use abide_tests::node::{Node, Site};
+use abide_tests::proxy::Proxy;
+use abide_tests::redis::Redis;
+use tempfile::TempDir;
+use tokio::process::{Child, Command};
+
+use crate::ABIDE;
+
+const DEMO: &str = include_str!("../../../nodes/src/demo.yaml");
+const SECRET: &str = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD";
+/// What the demo agent says to a greeting.
+const GREETING: &str = "You said: Hello. Ask me to send a mail, choose a seat, look something up, or where you are.";
+
+/// The directory of the programs and packages.
+fn installed() -> PathBuf {
+    let home = PathBuf::from(std::env::var("HOME").unwrap());
+    let cache = std::env::var("XDG_CACHE_HOME").map_or(home.join(".cache"), PathBuf::from);
+    let packages = cache.join("abide-tests/clients");
+    assert!(packages.exists(), "{} is missing: run .ci/clients", packages.display());
+    packages
+}
+
+/// A runtime of a client.
+#[derive(Clone, Copy, Debug)]
+enum Runtime {
+    OldestPython,
+    Python,
+    OldestNode,
+    Node,
+}
+
+use Runtime::{Node as NewestNode, OldestNode, OldestPython, Python as NewestPython};
+
+impl Runtime {
+    /// The command that runs an example, such as `01_first_answer`. Modules of node are looked for
+    /// beside the file that imports them, so that the examples are copied into `dir`.
+    fn command(self, example: &str, dir: &Path) -> Command {
+        let clients = Path::new(env!("CARGO_MANIFEST_DIR")).join("../nodes/clients");
+        let clients = clients.canonicalize().unwrap();
+        let mut command = Command::new(installed().join(match self {
+            OldestPython => "python-oldest/bin/python",
+            NewestPython => "python/bin/python",
+            OldestNode => "node-oldest",
+            NewestNode => "node",
+        }));
+        match self {
+            OldestPython | NewestPython => {
+                command.env("PYTHONPATH", clients.join("python/src"));
+                command.arg(clients.join(format!("python/examples/{example}.py")));
+            }
+            OldestNode | NewestNode => {
+                let modules = dir.join("node_modules/@abide");
+                std::fs::create_dir_all(&modules).unwrap();
+                let client = clients.join("typescript/client");
+                let _ = std::os::unix::fs::symlink(client, modules.join("client"));
+                let file = format!("{example}.mjs");
+                let from = clients.join("typescript/examples").join(&file);
+                std::fs::copy(from, dir.join(&file)).unwrap();
+                command.arg(dir.join(file));
+            }
+        }
+        command
+    }
+}
+
+/// Starts an example at these nodes.
+fn start(runtime: Runtime, example: &str, dir: &TempDir, urls: &str, conversation: &str) -> Child {
+    let mut command = runtime.command(example, dir.path());
+    command.arg(conversation).env("ABIDE_URL", urls).env("PRICE_SECRET", SECRET);
+    command.env("PYTHONDONTWRITEBYTECODE", "1").env_remove("ABIDE_TOKEN");
+    command.stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
+    command.spawn().unwrap_or_else(|error| panic!("{runtime:?}: {error}: run .ci/clients"))
+}
+
+/// Waits for the end of an example, and returns what it printed.
+async fn output(example: &str, child: Child) -> String {
+    let output = within(&format!("the end of {example}"), child.wait_with_output()).await.unwrap();
+    let (text, errors) = (output.stdout, String::from_utf8_lossy(&output.stderr).into_owned());
+    let text = String::from_utf8(text).unwrap();
+    assert!(output.status.success(), "{example}: {text}{errors}");
+    text
+}
+
+/// A node with the demo agent, which takes its time to speak, behind an address that stays.
+struct Place {
+    site: Site,
+    node: Option<Node>,
+    proxy: Proxy,
+    dir: TempDir,
+}
+
+impl Place {
+    async fn start() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let agents = dir.path().join("agents");
+        std::fs::create_dir(&agents).unwrap();
+        let slow = DEMO.replace("        - text:", "        - delay: 60ms\n          text:");
+        assert_ne!(slow, DEMO);
+        std::fs::write(agents.join("demo.yaml"), slow).unwrap();
+        let site = Site::new(ABIDE).with(&["--agents", agents.to_str().unwrap()]);
+        let site = site.with_env("PRICE_SECRET", SECRET);
+        let (node, proxy) = (Some(site.start().await), Proxy::start());
+        proxy.aim(&site.client.public_address());
+        Self { site, node, proxy, dir }
+    }
+
+    fn url(&self) -> String {
+        format!("http://{}", self.proxy.address())
+    }
+
+    /// Kills the node and starts it again.
+    async fn kill(&mut self) {
+        self.node.take().unwrap().kill().await;
+        self.node = Some(self.site.start().await);
+        self.proxy.aim(&self.site.client.public_address());
+    }
+
+    /// Runs an example, and kills the node when its conversation has this event. Returns what the
+    /// example printed, and the journal.
+    async fn run(&mut self, runtime: Runtime, example: &str, event: &str) -> (String, Journal) {
+        let name = if example.starts_with("08") { "c.0" } else { "c" };
+        let child = start(runtime, example, &self.dir, &self.url(), "c");
+        let at = self
+            .site
+            .client
+            .wait_for(name, &format!("{event} in {example}"), |it| it.of(event).count() > 0)
+            .await;
+        assert_eq!(at.of("turn_ended").count(), 0, "{example}: the node is killed in the turn");
+        self.kill().await;
+        let text = output(example, child).await;
+        (text, self.site.client.wait_until_settled(name, 1).await)
+    }
+}
+
+/// Runs an example in the oldest Python and the oldest node, each at a node that is killed when the
+/// conversation has this event.
+async fn over_a_kill(example: &str, event: &str, check: impl Fn(&str, &Journal)) {
+    for runtime in [OldestPython, OldestNode] {
+        let (text, journal) = Place::start().await.run(runtime, example, event).await;
+        check(&text, &journal);
+        assert_eq!(journal.outcomes()[0], "completed", "{text}");
+    }
+}
+
+/// Fails unless the text has this in it.
+fn has(text: &str, part: &str) {
+    assert!(text.contains(part), "no {part:?} in {text}");
+}
+
+#[tokio::test]
+async fn the_example_of_a_first_answer_works_over_a_kill() {
+    over_a_kill("01_first_answer", "turn_started", |text, journal| {
+        assert_eq!(text.trim(), GREETING);
+        assert_eq!(journal.of("user_msg").count(), 1, "it was sent once");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn the_example_of_streaming_works_over_a_kill() {
+    over_a_kill("02_streaming", "turn_started", |text, _| {
+        let whole = format!("{GREETING}\n[completed]\n");
+        // What had been told of the message is void: the other process begins it anew.
+        let last = text.split("\n[once more]\n").last();
+        assert_eq!(last, Some(whole.as_str()), "{text}");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn the_example_of_an_approval_works_over_a_kill() {
+    over_a_kill("03_approval", "suspension", |text, journal| {
+        has(text, "to approve: Send an e-mail to ada@example.com?");
+        has(text, "The tool said: ");
+        assert_eq!(journal.of("resolution").count(), 1, "it was approved once");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn the_example_of_a_question_works_over_a_kill() {
+    over_a_kill("04_question", "suspension", |text, journal| {
+        has(text, "refused: result: ");
+        has(text, "answered: aisle");
+        assert_eq!(text.matches("You chose: ").count(), 1, "nothing is told twice: {text}");
+        assert_eq!(journal.of("resolution").count(), 1, "it was answered once");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn the_example_of_a_client_tool_works_over_a_kill() {
+    over_a_kill("05_client_tool", "suspension", |text, journal| {
+        has(text, "the model asks: locate");
+        has(text, "Graz");
+        assert_eq!(journal.of("resolution").count(), 1, "one result was taken");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn the_example_of_an_http_tool_works_over_a_kill() {
+    over_a_kill("06_http_tool", "turn_started", |text, _| {
+        assert_eq!(text.matches("asked for the price of A-17").count(), 1, "it ran once: {text}");
+        has(text, "It costs 12.5.");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn the_example_of_resuming_works_over_a_kill() {
+    over_a_kill("07_resume", "turn_started", |text, _| {
+        has(text, "read before: You said: ");
+        has(text, &format!("all of it: {GREETING}\n"));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn the_example_of_an_inbox_worker_works_over_a_kill() {
+    over_a_kill("08_inbox_worker", "suspension", |text, journal| {
+        assert_eq!(text.matches("The tool said: ").count(), 3, "{text}");
+        assert_eq!(journal.of("resolution").count(), 1, "it was approved once");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn the_example_of_a_fork_works_over_a_kill() {
+    over_a_kill("09_fork", "turn_started", |text, _| {
+        has(text, "You said: This is said in the fork.");
+        has(text, "4 messages, This is said in the original");
+        has(text, "4 messages, This is said in the fork");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn the_example_of_structured_output_works_over_a_kill() {
+    over_a_kill("10_structured_output", "user_msg", |text, _| {
+        assert_eq!(text.trim(), "Graz 2");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn all_examples_run_on_the_present_python_and_node() {
+    let clients = Path::new(env!("CARGO_MANIFEST_DIR")).join("../nodes/clients/python/examples");
+    let names = std::fs::read_dir(clients).unwrap().map(|it| it.unwrap().path());
+    let mut names: Vec<_> =
+        names.map(|it| it.file_stem().unwrap().to_str().unwrap().to_owned()).collect();
+    names.sort();
+    assert_eq!(names.len(), 10);
+    let site = Site::new(ABIDE).with_env("PRICE_SECRET", SECRET);
+    let _node = site.start().await;
+    let (url, dir) = (format!("http://{}", site.client.public_address()), tempfile::tempdir().unwrap());
+    for (runtime, language) in [(NewestPython, "py"), (NewestNode, "js")] {
+        for name in &names {
+            let conversation = format!("{language}.{name}");
+            let text = output(name, start(runtime, name, &dir, &url, &conversation)).await;
+            assert!(!text.is_empty());
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_stream_goes_on_at_another_node_when_the_holder_is_killed_for_good() {
+    for runtime in [OldestPython, OldestNode] {
+        let mut cluster =
+            Plan::new(ABIDE).with(&["--lease", "2s"]).start(Redis::start().await, 2).await;
+        let slow = DEMO.replace("        - text:", "        - delay: 100ms\n          text:");
+        let slow: serde_json::Value = serde_saphyr::from_str(&slow).unwrap();
+        cluster.client(0).define("demo", &slow).await;
+        let urls: Vec<_> =
+            cluster.clients().map(|it| format!("http://{}", it.public_address())).collect();
+        let dir = tempfile::tempdir().unwrap();
+        let child = start(runtime, "02_streaming", &dir, &urls.join(","), "c");
+        let started = |journal: &Journal| journal.of("turn_started").count() > 0;
+        cluster.client(1).wait_for("c", "the turn", started).await;
+        let holder = cluster.holder(1, "c").await;
+        cluster.kill(holder).await;
+        let text = output("02_streaming", child).await;
+        assert!(text.ends_with(&format!("{GREETING}\n[completed]\n")), "{text}");
+    }
+}
