@@ -64,15 +64,16 @@ export class Conversation {
     for await (const { item } of follow(this.#transport, this.id, { place, signal })) yield item;
   }
 
-  /** A handle of a call, made of its id. */
-  call(callId, suspension) {
-    return new Call(this.#transport, this.id, { call_id: callId, suspension });
+  /** A handle of a call, made of its id, or of an entry of the live state. */
+  call(call, suspension) {
+    const entry = typeof call === "string" ? { call_id: call, suspension } : call;
+    return new Call(this.#transport, this.id, entry);
   }
 
   /** The calls that wait here, and in the children that work for this conversation. */
   async pending() {
     const { pending, child_pending } = await this.snapshot();
-    return [...pending, ...child_pending].map((entry) => new Call(this.#transport, this.id, entry));
+    return [...pending, ...child_pending].map((entry) => this.call(entry));
   }
 
   /** What the conversation is like now. */

@@ -63,6 +63,7 @@ export class Abide {
   define(name: string, definition: AgentDefinition): Promise<Schemas["AgentDefined"]>;
   me(): Promise<Schemas["Me"]>;
   request<T = Json>(method: string, path: string, options?: RequestOptions): Promise<T>;
+  fetch(path: string, init?: RequestInit): Promise<Response>;
 }
 
 export interface SendOptions {
@@ -96,6 +97,7 @@ export class Conversation {
   live(): Live;
   follow(options?: { after?: number; signal?: AbortSignal }): AsyncGenerator<Item, void, undefined>;
   call(callId: string, suspension?: number): Call;
+  call(entry: PendingCall | PendingEntry): Call;
   pending(): Promise<Call[]>;
   snapshot(): Promise<Snapshot>;
   messages(page?: { before?: string; limit?: number }): Promise<MessagePage>;

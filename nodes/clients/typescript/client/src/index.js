@@ -77,4 +77,10 @@ export class Abide {
   request(method, path, options) {
     return this.#transport.request(method, path, options);
   }
+
+  /** A `fetch` of a path at any node that answers, with the credential: for streams of other protocols. The
+   * request must be safe to repeat. */
+  fetch(path, init) {
+    return this.#transport.open(path, init);
+  }
 }

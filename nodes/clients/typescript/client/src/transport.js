@@ -159,6 +159,25 @@ export class Transport {
     }
   }
 
+  /** Sends a request to one node after another until one answers, and returns its response, whatever it
+   * says: for streams of other protocols. The request must be safe to repeat. */
+  async open(path, init = {}) {
+    const end = Date.now() + this.retryFor;
+    for (let tries = 0; ; tries += 1, this.#at += 1) {
+      const delay = retryDelay(tries, this.urls.length);
+      const isLast = Date.now() + delay >= end;
+      try {
+        const response = await this.fetch(this.#url(path), init);
+        if (isLast || ![502, 503, 504].includes(response.status)) return response;
+        await response.body?.cancel();
+      } catch (error) {
+        init.signal?.throwIfAborted();
+        if (isLast) throw new NoAnswerError(`no node answered in time: ${describe(error)}`, { cause: error });
+      }
+      await pause(delay, init.signal);
+    }
+  }
+
   #url(path) {
     return this.urls[this.#at % this.urls.length] + path;
   }
