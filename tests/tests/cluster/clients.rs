@@ -17,10 +17,11 @@ use crate::ABIDE;
 const DEMO: &str = include_str!("../../../nodes/src/demo.yaml");
 const SECRET: &str = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD";
 /// What the demo agent says to a greeting.
-const GREETING: &str = "You said: Hello. Ask me to send a mail, choose a seat, look something up, or where you are.";
+const GREETING: &str =
+    "You said: Hello. Ask me to send a mail, choose a seat, look something up, or where you are.";
 
 /// The directory of the programs and packages.
-fn installed() -> PathBuf {
+pub(crate) fn installed() -> PathBuf {
     let home = PathBuf::from(std::env::var("HOME").unwrap());
     let cache = std::env::var("XDG_CACHE_HOME").map_or(home.join(".cache"), PathBuf::from);
     let packages = cache.join("abide-tests/clients");
@@ -261,7 +262,8 @@ async fn all_examples_run_on_the_present_python_and_node() {
     assert_eq!(names.len(), 10);
     let site = Site::new(ABIDE).with_env("PRICE_SECRET", SECRET);
     let _node = site.start().await;
-    let (url, dir) = (format!("http://{}", site.client.public_address()), tempfile::tempdir().unwrap());
+    let (url, dir) =
+        (format!("http://{}", site.client.public_address()), tempfile::tempdir().unwrap());
     for (runtime, language) in [(NewestPython, "py"), (NewestNode, "js")] {
         for name in &names {
             let conversation = format!("{language}.{name}");

@@ -14,6 +14,7 @@ mod ai_sdk_interrupted;
 mod authentication;
 mod book_walks;
 mod chat_page;
+mod client_packages;
 mod clients;
 mod commands;
 mod deadlines;
