@@ -230,6 +230,28 @@ class Streams(unittest.TestCase):
             self.read(stream(frame("snapshot", {**OPEN, "last_seq": 1})))
 
 
+    def test_whoever_begins_in_mid_message_reads_all_of_it_over_a_cut(self) -> None:
+        streaming = {"id": "m", "text": "H\U0001f600", "thinking": "hm", "delta_seq": 2}
+        message = {"id": "m", "role": "assistant", "content": [{"type": "text", "text": "H\U0001f600llo"}]}
+        server = LyingServer(
+            stream(frame("snapshot", {**OPEN, "streaming_message": streaming})),
+            stream(
+                frame("snapshot", {**OPEN, "streaming_message": streaming}),
+                frame("text_delta", {"message_id": "m", "text": "l", "delta_seq": 3}, "3.5.2.m"),
+                frame("message_completed", {"turn_id": "turn_1", "message": message}, "4"),
+                frame("turn_completed", {"turn_id": "turn_1"}, "5"),
+            ),
+        )
+        items = []
+        for item in abide(server).conversation("c").follow():
+            items.append(item)
+            if isinstance(item, client.End):
+                break
+        self.assertEqual([it.type for it in items], ["thinking", "text", "text", "text", "message", "end"])
+        self.assertEqual("".join(it.text for it in items if isinstance(it, client.Text)), "H\U0001f600llo")
+        self.assertIn(b"last-event-id: 3.4.2.m\r\n", server.requests[1].lower())
+
+
 class Results(unittest.TestCase):
     def result(self, report: dict[str, Any], **options: Any) -> client.Answer:
         server = LyingServer(SENT, answer(200, json.dumps({"turn_id": "turn_1", "seq": 2, **report})))

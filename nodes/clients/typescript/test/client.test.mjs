@@ -256,6 +256,28 @@ served("a stream of another type or of nonsense is an error in time", async (beg
   }
 });
 
+served("whoever begins in mid-message reads all of it over a cut", async (begin) => {
+  const streaming_message = { id: "m", text: "H😀", thinking: "hm", delta_seq: 2 };
+  const snapshot = frame("snapshot", { ...OPEN, streaming_message });
+  const server = await begin(
+    stream(snapshot),
+    stream(
+      snapshot,
+      frame("text_delta", { message_id: "m", text: "l", delta_seq: 3 }, "3.5.2.m"),
+      frame("message_completed", { turn_id: "turn_1", message: message("m", "H😀llo") }, "4"),
+      frame("turn_completed", { turn_id: "turn_1" }, "5"),
+    ),
+  );
+  const items = [];
+  for await (const item of at([server]).conversation("c").follow()) {
+    items.push(item);
+    if (item.type === "end") break;
+  }
+  assert.deepEqual(items.map(({ type }) => type), ["thinking", "text", "text", "text", "message", "end"]);
+  assert.equal(items.filter(({ type }) => type === "text").map(({ text }) => text).join(""), "H😀llo");
+  assert.match(server.requests[1], /last-event-id: 3\.4\.2\.m\r/i);
+});
+
 served("every outcome is an answer or an error of its type", async (begin) => {
   const result = async (report) => {
     const server = await begin(SENT, answer(200, JSON.stringify({ turn_id: "turn_1", seq: 2, ...report })));

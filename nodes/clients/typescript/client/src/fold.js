@@ -1,6 +1,7 @@
 // What the frames of a stream tell, as items.
 import { Call } from "./calls.js";
 import { ProtocolError } from "./errors.js";
+import { snapshotPlace } from "./transport.js";
 
 const ENDS = ["turn_completed", "turn_cancelled", "turn_halted", "turn_failed"];
 
@@ -39,7 +40,7 @@ export class Fold {
   }
 
   *#take(name, place, data) {
-    if (name === "snapshot") this.#takeSnapshot(data);
+    if (name === "snapshot") yield* this.#takeSnapshot(data);
     else if (name === "turn_started") this.turnId = data.turn_id;
     else if (name === "text_delta" || name === "thinking_delta") yield* this.#takeDelta(name, data);
     else if (name === "message_completed") yield* this.#takeMessage(data.message);
@@ -66,16 +67,23 @@ export class Fold {
     }
   }
 
-  #takeSnapshot({ last_seq, pending, turn }) {
+  *#takeSnapshot(data) {
+    const { last_seq, pending, turn, streaming_message: message } = data;
     this.#snapshotSeq = last_seq;
     this.#open = new Set(pending.map(({ call_id, suspension }) => `${call_id}/${suspension}`));
     // Without a place to go on from, the stream begins in the middle of this turn.
-    if (this.place === undefined) [this.turnId, this.place] = [turn?.id, String(last_seq)];
+    if (this.place !== undefined) return;
+    [this.turnId, this.place] = [turn?.id, snapshotPlace(data)];
+    if (!message) return;
+    for (const kind of ["thinking", "text"]) {
+      yield* this.#takeDelta(`${kind}_delta`, { message_id: message.id, text: message[kind] });
+    }
   }
 
   *#takeDelta(name, { message_id: messageId, text }) {
     yield* this.#restartUnless(messageId);
     this.#streaming = messageId;
+    if (text === "") return;
     if (name === "text_delta") this.#told += [...text].length;
     yield { type: name === "text_delta" ? "text" : "thinking", text, messageId };
   }

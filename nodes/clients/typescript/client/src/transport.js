@@ -32,6 +32,13 @@ export function pause(ms, signal) {
   });
 }
 
+/** The place that a snapshot shows: after its last event, or within the message that is streamed. */
+export function snapshotPlace({ last_seq: seq, streaming_message: message }) {
+  if (!message) return String(seq);
+  const [thinking, text] = [message.thinking, message.text].map((it) => [...it].length);
+  return `${seq}.${text + thinking}.${thinking}.${message.id}`;
+}
+
 /** A query with the members that have a value. */
 function query(params = {}) {
   const present = Object.entries(params).filter(([, value]) => value !== undefined && value !== null);
@@ -101,6 +108,9 @@ export class Transport {
       try {
         for await (const frame of this.#stream(path, after, signal)) {
           yield frame;
+          if (frame.id === undefined && after === undefined && frame.name === "snapshot") {
+            after = snapshotPlace(frame.data);
+          }
           after = frame.id ?? after;
           [tries, end] = [0, Date.now() + this.retryFor];
         }

@@ -140,7 +140,10 @@ class AsyncTransport:
                         tries, refused, end = 0, False, time.monotonic() + self.retry_for
                         yield frame
                         end = time.monotonic() + self.retry_for
-                        after = after if frame.id is None else frame.id
+                        if frame.id is not None:
+                            after = frame.id
+                        elif after is None and frame.name == "snapshot":
+                            after = snapshot_place(frame.data)
             except ProblemError as error:
                 if error.status == 401 and callable(self._token) and not refused:
                     refused = True
@@ -202,6 +205,16 @@ class AsyncTransport:
         if self._credential is not None:
             headers["authorization"] = f"Bearer {self._credential}"
         return headers
+
+
+def snapshot_place(snapshot: dict[str, Any]) -> str:
+    """The place that a snapshot shows: after its last event, or within the message that is streamed."""
+    message = snapshot.get("streaming_message")
+    if not message:
+        return str(snapshot["last_seq"])
+    thinking = len(message["thinking"])
+    chars = len(message["text"]) + thinking
+    return f"{snapshot['last_seq']}.{chars}.{thinking}.{message['id']}"
 
 
 def _present(params: Mapping[str, Any] | None) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from ..errors import ProtocolError
 from ..items import Complete, End, Progress, Restart, Result, Start, Text, Thinking, text_of
 from ..types import Message, Outcome, PendingEntry, Usage
 from .calls import Call
+from .transport import snapshot_place
 
 if TYPE_CHECKING:
     from .transport import Transport, Frame
@@ -51,7 +52,7 @@ class Fold:
         name, place, data = frame
         try:
             if name == "snapshot":
-                self._take_snapshot(data)
+                yield from self._take_snapshot(data)
             elif name == "turn_started":
                 self.turn_id = data["turn_id"]
             elif name in ("text_delta", "thinking_delta"):
@@ -77,7 +78,7 @@ class Fold:
         except (KeyError, TypeError) as error:
             raise ProtocolError(f"a frame {name!r} lacks {error}") from error
 
-    def _take_snapshot(self, data: dict[str, Any]) -> None:
+    def _take_snapshot(self, data: dict[str, Any]) -> Iterator[Item]:
         self._snapshot_seq = data["last_seq"]
         self._open = {(it["call_id"], it["suspension"]) for it in data["pending"]}
         known = {(it["conversation_id"], it["call_id"], it["suspension"]) for it in data["child_pending"]}
@@ -86,7 +87,11 @@ class Fold:
         # Without a place to go on from, the stream begins in the middle of this turn.
         if self.place is None:
             self.turn_id = (data["turn"] or {}).get("id")
-            self.place = str(data["last_seq"])
+            self.place = snapshot_place(data)
+            message = data.get("streaming_message") or {}
+            for kind in ("thinking", "text") if message else ():
+                delta = {"message_id": message["id"], "text": message[kind]}
+                yield from self._take_delta(f"{kind}_delta", delta)
         for entry in [*data["pending"], *data["child_pending"]]:
             self._note_client_call(Call(self._transport, self._conversation, entry))
 
@@ -96,8 +101,9 @@ class Fold:
         self._streaming = message
         text = data["text"]
         if name == "thinking_delta":
-            yield Thinking(text, message)
-        else:
+            if text:
+                yield Thinking(text, message)
+        elif text:
             self._told += len(text)
             yield Text(text, message)
 
