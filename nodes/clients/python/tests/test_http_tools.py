@@ -169,6 +169,24 @@ class Servers(unittest.TestCase):
         async def price(args: Any, request: Request) -> Any:
             return 12.5
 
+        self.ended: list[int] = []
+
+        @self.tools.tool("slow")
+        def slow(args: Any, request: Request) -> Any:
+            try:
+                yield {"percent": 50}
+                if args.get("fail"):
+                    raise Rejection("no")
+                return "done"
+            finally:
+                self.ended.append(request.attempt)
+
+        @self.tools.tool("slow_async")
+        async def slow_async(args: Any, request: Request) -> Any:
+            await asyncio.sleep(0)
+            yield 1
+            yield Reply(2)
+
     def test_wsgi_answers(self) -> None:
         body, got = call(), []
         environ = {"HTTP_" + k.upper().replace("-", "_"): v for k, v in signed(body).items()}
@@ -178,6 +196,26 @@ class Servers(unittest.TestCase):
         environ["CONTENT_LENGTH"] = str(5 << 20)
         self.tools.wsgi(environ, lambda status, headers: got.append(status))
         self.assertEqual(got[-1], "413 Content Too Large")
+
+    def lines(self, tool: str, id: str, **members: Any) -> Any:
+        body = call(tool, call_id=id, **members)
+        environ = {"HTTP_" + k.upper().replace("-", "_"): v for k, v in signed(body, id=id).items()}
+        environ.update({"REQUEST_METHOD": "POST", "CONTENT_LENGTH": str(len(body)), "wsgi.input": io.BytesIO(body)})
+        return iter(self.tools.wsgi(environ, lambda status, headers: None))
+
+    def test_progress_is_lines_of_ndjson_and_a_stopped_call_ends_its_tool_and_runs_again(self) -> None:
+        told = [json.loads(it) for it in self.lines("slow", "a")]
+        self.assertEqual(told, [{"progress": {"percent": 50}}, {"ok": True, "result": "done"}])
+        self.assertEqual([json.loads(it) for it in self.lines("slow", "a")], told[1:])
+        told = [json.loads(it) for it in self.lines("slow", "b", args={"fail": True})]
+        self.assertEqual(told[1]["error"], "no")
+        stopped = self.lines("slow", "c")
+        next(stopped)
+        stopped.close()
+        self.assertEqual(len(self.ended), 3)
+        self.assertEqual(len(list(self.lines("slow", "c", attempt=2))), 2)
+        told = [json.loads(it) for it in self.lines("slow_async", "d")]
+        self.assertEqual(told, [{"progress": 1}, {"ok": True, "result": 2}])
 
     def ask(self, parts: list[bytes], headers: dict[str, str]) -> tuple[int, Any]:
         events = [{"type": "http.request", "body": it, "more_body": True} for it in parts]
@@ -193,13 +231,16 @@ class Servers(unittest.TestCase):
 
         scope = {"type": "http", "method": "POST", "headers": fields}
         asyncio.run(self.tools.asgi(scope, receive, send))
-        return sent[0]["status"], json.loads(sent[1]["body"])
+        return sent[0]["status"], json.loads(b"".join(it["body"] for it in sent[1:]).splitlines()[-1])
 
     def test_asgi_answers(self) -> None:
         body = call()
         parts = [body[:9], body[9:]]
         self.assertEqual(self.ask(parts, signed(body)), (200, {"ok": True, "result": 12.5}))
         self.assertEqual(self.ask([b"x" * (1 << 20)] * 6, {})[0], 413)
+        for tool, result in (("slow", "done"), ("slow_async", 2)):
+            body = call(tool)
+            self.assertEqual(self.ask([body], signed(body, id=tool)), (200, {"ok": True, "result": result}))
 
 
 if __name__ == "__main__":

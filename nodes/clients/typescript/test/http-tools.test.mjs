@@ -36,6 +36,10 @@ function tools() {
     .tool("refuse", () => {
       throw new Rejection("sold out", { errorType: "VALIDATION_ERROR", halt: "no use" });
     })
+    .tool("count", async function* () {
+      yield 1;
+      return 2;
+    })
     .tool("show", async () => new Reply(1, { ui: { kind: "map", payload: 2 } }));
   const ask = async (body, headers = signed(body), method = "POST") => {
     const request = new Request("http://tools/", { method, headers, body: method === "POST" ? body : undefined });
@@ -99,6 +103,32 @@ test("several attempts of a call run once, and the memory of results is bounded"
   assert.equal(runs.length, 1_102, "the oldest was forgotten");
 });
 
+test("progress is lines of NDJSON, and a call that is stopped ends its tool and runs again", async () => {
+  const ended = [];
+  const it = new HttpTools({ secrets: null }).tool("slow", async function* (args, request) {
+    try {
+      yield { percent: 50 };
+      if (args.fail) throw new Rejection("no");
+      yield { percent: 99 };
+      return "done";
+    } finally {
+      ended.push(request.attempt);
+    }
+  });
+  const ask = (members) => it.fetch(new Request("http://tools/", { method: "POST", body: call("slow", members) }));
+  const response = await ask({});
+  assert.equal(response.headers.get("content-type"), "application/x-ndjson");
+  const told = (await response.text()).trim().split("\n").map((line) => JSON.parse(line));
+  assert.deepEqual(told, [{ progress: { percent: 50 } }, { progress: { percent: 99 } }, { ok: true, result: "done" }]);
+  assert.deepEqual(await (await ask({ attempt: 2 })).json(), { ok: true, result: "done" });
+  assert.match(await (await ask({ call_id: "f", args: { fail: true } })).text(), /"error":"no"/);
+  const reader = (await ask({ call_id: "s" })).body.getReader();
+  await reader.read();
+  await reader.cancel();
+  assert.equal(ended.length, 3);
+  assert.match(await (await ask({ call_id: "s", attempt: 2 })).text(), /"result":"done"/);
+});
+
 test("a server of node answers", async () => {
   const { it } = tools();
   const server = createServer(it.listener).listen(0, "127.0.0.1");
@@ -108,6 +138,9 @@ test("a server of node answers", async () => {
   const response = await fetch(url, { method: "POST", headers: signed(body), body });
   assert.deepEqual(await response.json(), { ok: true, result: { ok: false } });
   assert.equal((await fetch(url)).status, 405);
+  const count = call("count");
+  const counted = await fetch(url, { method: "POST", headers: signed(count, { id: "n" }), body: count });
+  assert.equal(await counted.text(), '{"progress":1}\n{"ok":true,"result":2}\n');
   server.close();
   server.closeAllConnections();
 });

@@ -22,7 +22,8 @@ import logging
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterable, Iterator
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -144,7 +145,8 @@ class HttpTools:
         self._results: OrderedDict[str, Future[_Answer]] = OrderedDict()
 
     def tool(self, name: str) -> Callable[[_Handler], _Handler]:
-        """Decorates a function: `fn(args, request)` returns the result as JSON, or a `Reply`."""
+        """Decorates a function: `fn(args, request)` returns the result as JSON, or a `Reply`. A generator
+        yields its progress, and returns the result; an asynchronous one yields a `Reply` at its end."""
 
         def register(handler: _Handler) -> _Handler:
             self._tools[name] = handler
@@ -157,9 +159,40 @@ class HttpTools:
         answer = self._refuse(method, headers, body) or self._run_once(self._read(headers, body))
         return answer.status, answer.body
 
+    def _runs_in_lines(self, method: str, headers: Mapping[str, str], body: bytes) -> Request | None:
+        """The request, if it is to be answered in lines: its tool reports progress, and it runs now."""
+        if self._refuse(method, headers, body) is not None:
+            return None
+        request = self._read(headers, body)
+        handler = self._tools[request.tool]
+        kinds = (inspect.isgeneratorfunction, inspect.isasyncgenfunction)
+        with self._lock:
+            is_new = request.idempotency_key not in self._results
+        return request if is_new and any(is_kind(handler) for is_kind in kinds) else None
+
+    def _lines(self, request: Request) -> Generator[bytes, None, None]:
+        """The lines of a call whose tool is a generator, made as they are read."""
+        future, is_first = self._claim(request.idempotency_key)
+        if not is_first:
+            yield future.result().body + b"\n"
+            return
+        answer, is_kept = _failure(Rejection("the call was stopped")), False
+        try:
+            steps = _steps(self._tools[request.tool], request)
+            try:
+                while True:
+                    yield _line({"progress": next(steps)})
+            except StopIteration as end:
+                answer, is_kept = _answer(end.value), True
+        except Exception as error:
+            answer = _failure(error)
+        finally:
+            self._end(request.idempotency_key, future, answer, is_kept=is_kept)
+        yield answer.body + b"\n"
+
     def wsgi(
         self, environ: Mapping[str, Any], start_response: Callable[[str, list[tuple[str, str]]], Any]
-    ) -> list[bytes]:
+    ) -> Iterable[bytes]:
         """The WSGI application."""
         names = ("webhook-id", "webhook-timestamp", "webhook-signature", "idempotency-key")
         fields = {name: environ.get("HTTP_" + name.upper().replace("-", "_"), "") for name in names}
@@ -171,7 +204,12 @@ class HttpTools:
             status, text = 413, _error("the request is too large")
         else:
             body = environ["wsgi.input"].read(length)
-            status, text = self.handle(str(environ["REQUEST_METHOD"]), fields, body)
+            method = str(environ["REQUEST_METHOD"])
+            streamed = self._runs_in_lines(method, fields, body)
+            if streamed is not None:
+                start_response("200 OK", _STREAM_HEADERS)
+                return self._lines(streamed)
+            status, text = self.handle(method, fields, body)
         start_response(f"{status} {_REASONS[status]}", [*_HEADERS, ("content-length", str(len(text)))])
         return [text]
 
@@ -201,11 +239,30 @@ class HttpTools:
         if size > MAX_BODY_BYTES:
             status, text = 413, _error("the request is too large")
         else:
-            status, text = await self._handle_async(str(scope["method"]), fields, b"".join(chunks))
+            method, whole = str(scope["method"]), b"".join(chunks)
+            streamed = self._runs_in_lines(method, fields, whole)
+            if streamed is not None:
+                await self._send_lines(streamed, send)
+                return
+            status, text = await self._handle_async(method, fields, whole)
         fields_out = [(name.encode(), value.encode()) for name, value in _HEADERS]
         fields_out.append((b"content-length", str(len(text)).encode()))
         await send({"type": "http.response.start", "status": status, "headers": fields_out})
         await send({"type": "http.response.body", "body": text})
+
+    async def _send_lines(
+        self, request: Request, send: Callable[[Mapping[str, Any]], Awaitable[None]]
+    ) -> None:
+        """Sends the lines of a generator, which runs in a thread."""
+        headers = [(name.encode(), value.encode()) for name, value in _STREAM_HEADERS]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        lines, loop = self._lines(request), asyncio.get_running_loop()
+        try:
+            while line := await loop.run_in_executor(None, next, lines, b""):
+                await send({"type": "http.response.body", "body": line, "more_body": True})
+        finally:
+            await loop.run_in_executor(None, lines.close)
+        await send({"type": "http.response.body", "body": b""})
 
     async def _handle_async(
         self, method: str, headers: Mapping[str, str], body: bytes
@@ -268,11 +325,12 @@ class HttpTools:
         if not is_first:
             return future.result()
         try:
-            handler = self._tools[request.tool]
-            result = handler(request.args, request)
-            if inspect.isawaitable(result):
-                result = asyncio.run(_await(result))
-            answer = _answer(result)
+            steps = _steps(self._tools[request.tool], request)
+            try:
+                while True:
+                    next(steps)
+            except StopIteration as end:
+                answer = _answer(end.value)
         except Exception as error:
             answer = _failure(error)
             self._end(request.idempotency_key, future, answer, is_kept=False)
@@ -303,8 +361,45 @@ def _oldest_ended(results: OrderedDict[str, Future[_Answer]], count: int) -> lis
     return [key for key, _ in zip(ended, range(max(count, 0)))]
 
 
+def _steps(handler: Handler, request: Request) -> Generator[Any, None, Any]:
+    """Runs a tool of any kind: yields its progress, and returns its result."""
+    result: Any = handler(request.args, request)
+    if inspect.isasyncgen(result):
+        values: Any = result
+        result = _in_turn(values)
+    if inspect.isgenerator(result):
+        while True:
+            try:
+                value = next(result)
+            except StopIteration as end:
+                return end.value
+            if isinstance(value, Reply):
+                result.close()
+                return value
+            yield value
+    return asyncio.run(_await(result)) if inspect.isawaitable(result) else result
+
+
+def _in_turn(values: AsyncGenerator[Any, None]) -> Generator[Any, None, None]:
+    """The values of an asynchronous generator, in an event loop of its own."""
+    loop = asyncio.new_event_loop()
+    try:
+        while True:
+            try:
+                yield loop.run_until_complete(values.__anext__())
+            except StopAsyncIteration:
+                return
+    finally:
+        loop.run_until_complete(values.aclose())
+        loop.close()
+
+
 async def _await(result: Awaitable[Any]) -> Any:
     return await result
+
+
+def _line(value: Any) -> bytes:
+    return json.dumps(value, allow_nan=False).encode() + b"\n"
 
 
 def _answer(result: Any) -> _Answer:
@@ -334,6 +429,7 @@ def _error(text: str) -> bytes:
 
 
 _HEADERS = [("content-type", "application/json"), ("cache-control", "no-store")]
+_STREAM_HEADERS = [("content-type", "application/x-ndjson"), ("cache-control", "no-store")]
 _REASONS = {
     200: "OK",
     400: "Bad Request",

@@ -75,12 +75,10 @@ async function verifyWith(headers, body, keys, { tolerance = TOLERANCE_S, now = 
   throw new SignatureError("no signature is that of a known secret");
 }
 
-const json = (status, body) =>
-  new Response(JSON.stringify(body), {
-    status,
-    headers: { "content-type": "application/json", "cache-control": "no-store" },
-  });
-const failure = (status, error) => json(status, { ok: false, error, error_type: "TOOL_ERROR" });
+const respond = (status, body, type = "application/json") =>
+  new Response(body, { status, headers: { "content-type": type, "cache-control": "no-store" } });
+const json = ({ status, body }) => respond(status, JSON.stringify(body));
+const failure = (status, error) => json({ status, body: { ok: false, error, error_type: "TOOL_ERROR" } });
 
 /** The tools of one server, by name. A request may go to any path: its body names the tool. */
 export class HttpTools {
@@ -102,7 +100,8 @@ export class HttpTools {
     this.#tolerance = tolerance;
   }
 
-  /** Adds a tool: `fn(args, request)` returns the result as JSON or a `Reply`, or a promise of it. */
+  /** Adds a tool: `fn(args, request)` returns the result as JSON or a `Reply`, or a promise of it. An async
+   * generator yields its progress, and returns the result. */
   tool(name, fn) {
     this.#tools.set(name, fn);
     return this;
@@ -126,8 +125,7 @@ export class HttpTools {
     const tool = this.#tools.get(call.tool);
     if (!tool) return failure(404, `there is no tool ${JSON.stringify(call.tool)}`);
     const key = request.headers.get("idempotency-key") ?? `${call.conversationId}/${call.callId}/${call.turnId}`;
-    const { status, body: answer } = await this.#runOnce(tool, { ...call, idempotencyKey: key });
-    return json(status, answer);
+    return this.#runOnce(tool, { ...call, idempotencyKey: key });
   };
 
   /** Answers a request of node's `http.createServer`. */
@@ -146,43 +144,80 @@ export class HttpTools {
     // What was not read of a large request is dropped with the connection.
     if (answer.status === 413) response.setHeader("connection", "close");
     response.writeHead(answer.status, Object.fromEntries(answer.headers));
-    response.end(await answer.text());
+    const reader = answer.body.getReader();
+    // A node that closes the connection stops the tool.
+    response.on("close", () => reader.cancel().catch(() => {}));
+    for (let read; !(read = await reader.read().catch(() => ({ done: true }))).done; ) {
+      if (!response.write(read.value)) await Promise.race([once(response, "drain"), once(response, "close")]);
+    }
+    response.end();
   };
 
   /** Runs a call, or waits for the attempt that runs it. Only results are remembered. */
   async #runOnce(tool, request) {
     const key = request.idempotencyKey;
     const known = this.#results.get(key);
-    if (known) return known;
-    const run = this.#run(tool, request);
-    this.#results.set(key, run);
+    if (known) return json(await known);
+    let resolve;
+    this.#results.set(key, new Promise((done) => (resolve = done)));
     for (const old of this.#results.keys()) {
       if (this.#results.size <= MAX_RESULTS) break;
       if (old !== key) this.#results.delete(old);
     }
-    const answer = await run;
-    if (!answer.body.ok) this.#results.delete(key);
-    return answer;
-  }
-
-  async #run(tool, request) {
+    const end = (answer) => {
+      if (!answer.body.ok) this.#results.delete(key);
+      resolve(answer);
+      return answer;
+    };
     try {
       const result = await tool(request.args, request);
-      const reply = result instanceof Reply ? result : new Reply(result);
-      const body = { ok: true, result: reply.result ?? null, ui: reply.ui, halt: reply.halt };
-      // A value that is not JSON is a bug of the tool, and found here.
-      JSON.stringify(body);
-      return { status: 200, body };
+      const isStream = typeof result?.next === "function" && result[Symbol.asyncIterator];
+      return isStream ? respond(200, lines(result, end), "application/x-ndjson") : json(end(success(result)));
     } catch (error) {
-      if (error instanceof Rejection) {
-        const { message, errorType: error_type, halt } = error;
-        return { status: 200, body: { ok: false, error: message, error_type, halt } };
-      }
-      // A bug's text stays here.
-      console.error(error);
-      return { status: 500, body: { ok: false, error: "the tool failed", error_type: "TOOL_ERROR" } };
+      return json(end(refusal(error)));
     }
   }
+}
+
+const once = (emitter, name) => new Promise((done) => emitter.once(name, done));
+
+function success(result) {
+  const reply = result instanceof Reply ? result : new Reply(result);
+  const body = { ok: true, result: reply.result ?? null, ui: reply.ui, halt: reply.halt };
+  // A value that is not JSON is a bug of the tool, and found here.
+  JSON.stringify(body);
+  return { status: 200, body };
+}
+
+function refusal(error) {
+  if (error instanceof Rejection) {
+    const { message, errorType: error_type, halt } = error;
+    return { status: 200, body: { ok: false, error: message, error_type, halt } };
+  }
+  // A bug's text stays here.
+  console.error(error);
+  return { status: 500, body: { ok: false, error: "the tool failed", error_type: "TOOL_ERROR" } };
+}
+
+/** The lines of a tool that reports its progress: each is made when the node reads it. */
+function lines(run, end) {
+  const line = (value) => new TextEncoder().encode(`${JSON.stringify(value)}\n`);
+  return new ReadableStream({
+    async pull(feed) {
+      try {
+        const { value, done } = await run.next();
+        feed.enqueue(line(done ? end(success(value)).body : { progress: value ?? null }));
+        if (done) feed.close();
+      } catch (error) {
+        feed.enqueue(line(end(refusal(error)).body));
+        feed.close();
+      }
+    },
+    async cancel() {
+      end(refusal(new Rejection("the call was stopped")));
+      await run.return();
+    },
+  });
 }
 
 /** The bytes of a body, or undefined if there are too many. */
