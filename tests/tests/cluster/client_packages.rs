@@ -37,6 +37,7 @@ async fn our_client_for_python_is_typed_tested_and_packed() {
     let new = |name: &str| {
         let mut command = Command::new(program(name));
         command.current_dir(&python).env("PYTHONPATH", "src");
+        command.env("ABIDE_OPENAPI", sources().join("../openapi.json"));
         command
     };
     let newest = "python/bin/python";

@@ -4,7 +4,13 @@ import type { components } from "./api.js";
 type Schemas = components["schemas"];
 
 export type Json = unknown;
-export type Problem = Schemas["Problem"];
+export type Problem = Schemas["Problem"] & {
+  /** Of some types only: what the credential lacks, why an answer does not count, which quota is used up. */
+  needs?: string;
+  because?: string;
+  quota?: string;
+  retry_after?: number;
+};
 export type Message = Schemas["Message"];
 export type ListedMessage = Schemas["ListedMessage"];
 export type MessagePage = Schemas["MessagePage"];
@@ -90,7 +96,7 @@ export type Tool = (args: any, call: PendingCall & { signal: AbortSignal }) => J
 export class Conversation {
   readonly id: string;
   readonly agent: string | undefined;
-  create(options?: CreateOptions): Promise<Schemas["Created"]>;
+  create(options?: CreateOptions): Promise<Schemas["ConversationCreated"]>;
   send(content: string | Block[], options?: SendOptions): Turn;
   turn(cursor: string): Turn;
   tool(name: string, fn: Tool): this;
