@@ -166,9 +166,10 @@ served("a lying node is left for another, and a body that is cut is asked for ag
   assert.equal((await at([cutting]).conversation("c").snapshot()).id, "c");
 });
 
-/** Sends a gigabyte, as fast as it is read. */
-function endless(head) {
+/** Sends a gigabyte, as fast as it is read. `sockets` gets the connections. */
+function endless(head, sockets) {
   return (socket) => {
+    sockets.push(socket);
     const chunk = Buffer.alloc(1 << 20, "x");
     let left = 1_024;
     const more = () => {
@@ -181,11 +182,13 @@ function endless(head) {
 }
 
 served("an answer and a line of a gigabyte are read up to their bounds", async (begin) => {
-  const big = await begin(endless('HTTP/1.1 200 X\r\ncontent-type: application/json\r\n\r\n"'));
+  const sockets = [];
+  const big = await begin(endless('HTTP/1.1 200 X\r\ncontent-type: application/json\r\n\r\n"', sockets));
   await assert.rejects(at([big]).conversation("c").snapshot(), /more than 67108864 bytes/);
-  const line = await begin(SENT, endless(stream("data: ")));
+  const line = await begin(SENT, endless(stream("data: "), sockets));
   const turn = at([line], { retryFor: 1 }).conversation("c").send("x");
   await assert.rejects(all(turn), /too long/);
+  for (const { bytesWritten } of sockets) assert.ok(bytesWritten < 100 << 20);
 });
 
 served("a stream that is cut in a frame goes on after the last whole one", async (begin) => {
