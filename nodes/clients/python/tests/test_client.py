@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import socket
 import sys
+import threading
 import time
 import tracemalloc
 import unittest
@@ -255,6 +257,41 @@ class Streams(unittest.TestCase):
         self.assertEqual([it.type for it in items], ["thinking", "text", "text", "text", "message", "end"])
         self.assertEqual("".join(it.text for it in items if isinstance(it, client.Text)), "H\U0001f600llo")
         self.assertIn(b"last-event-id: 3.4.2.m\r\n", server.requests[1].lower())
+
+
+class Cancellation(unittest.IsolatedAsyncioTestCase):
+    async def test_a_task_that_is_cancelled_closes_its_stream(self) -> None:
+        opened, closed = threading.Event(), threading.Event()
+
+        def silent(connection: socket.socket) -> None:
+            connection.sendall(stream(frame("snapshot", OPEN)))
+            opened.set()
+            while connection.recv(1):
+                pass
+            closed.set()
+
+        server = LyingServer(SENT, silent)
+        async with client.AsyncAbide(server.url) as abide:
+            turn = await abide.conversation("c").send("Hello")
+
+            async def read() -> None:
+                async for _ in turn:
+                    pass
+
+            task = asyncio.create_task(read())
+            self.assertTrue(await asyncio.to_thread(opened.wait, 10))
+            task.cancel()
+            with self.assertRaises(asyncio.CancelledError):
+                await task
+            self.assertTrue(await asyncio.to_thread(closed.wait, 10))
+
+    async def test_both_clients_are_one(self) -> None:
+        server = LyingServer(SENT, problem(409, "call-not-open"))
+        async with client.AsyncAbide(server.url) as abide:
+            conversation = abide.conversation("c")
+            self.assertEqual((await conversation.send("Hello")).id, "turn_1")
+            with self.assertRaises(client.StaleError):
+                await conversation.call("k").deny(reason="no")
 
 
 class Results(unittest.TestCase):

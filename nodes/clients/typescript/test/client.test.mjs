@@ -281,6 +281,30 @@ served("whoever begins in mid-message reads all of it over a cut", async (begin)
   assert.match(server.requests[1], /last-event-id: 3\.4\.2\.m\r/i);
 });
 
+served("a signal ends an iteration with its reason and closes its stream, and so does a break", async (begin) => {
+  for (const isSignal of [true, false]) {
+    let close;
+    const closed = new Promise((done) => (close = done));
+    const server = await begin(SENT, (socket) => {
+      socket.on("close", close);
+      const started = frame("turn_started", { turn_id: "turn_1" }, "3");
+      const delta = frame("text_delta", { message_id: "m", text: "Hel", delta_seq: 1 }, "3.3.0.m");
+      socket.write(stream(frame("snapshot", OPEN), started, delta));
+    });
+    const end = new AbortController();
+    const items = at([server]).conversation("c").send("Hello").items({ signal: end.signal });
+    assert.equal((await items.next()).value.text, "Hel");
+    if (isSignal) {
+      const next = items.next();
+      end.abort(new Error("enough"));
+      await assert.rejects(next, /enough/);
+    } else {
+      await items.return();
+    }
+    await closed;
+  }
+});
+
 served("every outcome is an answer or an error of its type", async (begin) => {
   const result = async (report) => {
     const server = await begin(SENT, answer(200, JSON.stringify({ turn_id: "turn_1", seq: 2, ...report })));

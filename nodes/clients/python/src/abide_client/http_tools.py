@@ -12,15 +12,10 @@
 from __future__ import annotations
 
 import asyncio
-import base64
-import binascii
-import hashlib
-import hmac
 import inspect
 import json
 import logging
 import threading
-import time
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterable, Iterator
 from collections.abc import Mapping, Sequence
@@ -29,17 +24,14 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from .errors import AbideError
+from .signatures import TOLERANCE, SignatureError, verify, key_of
 
 #: The largest request that is read: more than a node sends.
 MAX_BODY_BYTES = 4 << 20
-#: How far the clock of a node may be from this one, in seconds.
-TOLERANCE = 300.0
 #: How many results are remembered, so that a call that is repeated after a crash does not run again.
 MAX_RESULTS = 1_000
 
-
-class SignatureError(AbideError):
-    """A request has no valid signature."""
+__all__ = ["HttpTools", "Rejection", "Reply", "Request", "SignatureError", "verify"]
 
 
 class Rejection(AbideError):
@@ -77,43 +69,6 @@ class Reply:
     halt: str | None = None
 
 
-def verify(
-    headers: Mapping[str, str],
-    body: bytes,
-    secrets: Iterable[str],
-    *,
-    tolerance: float = TOLERANCE,
-    now: float | None = None,
-) -> None:
-    """Raises `SignatureError` unless one of the secrets has signed the body, as Standard Webhooks say.
-    Names of headers are in lower case."""
-    id, stamp = headers.get("webhook-id", ""), headers.get("webhook-timestamp", "")
-    given = headers.get("webhook-signature", "")
-    if not (id and stamp and given):
-        raise SignatureError("the request is not signed")
-    if not (stamp.isascii() and stamp.isdigit() and len(stamp) < 16):
-        raise SignatureError("webhook-timestamp is no time")
-    if abs((time.time() if now is None else now) - int(stamp)) > tolerance:
-        raise SignatureError("webhook-timestamp is too old or too new")
-    signed = f"{id}.{stamp}.".encode() + body
-    expected = [hmac.new(_key(secret), signed, hashlib.sha256).digest() for secret in secrets]
-    for version, _, text in (part.partition(",") for part in given.split(" ")[:16]):
-        try:
-            signature = base64.b64decode(text, validate=True)
-        except (binascii.Error, ValueError):
-            continue
-        if version == "v1" and any(hmac.compare_digest(signature, it) for it in expected):
-            return
-    raise SignatureError("no signature is that of a known secret")
-
-
-def _key(secret: str) -> bytes:
-    try:
-        return base64.b64decode(secret.removeprefix("whsec_"), validate=True)
-    except (binascii.Error, ValueError):
-        raise ValueError("secrets: a secret is not whsec_ and base64") from None
-
-
 Handler = Callable[[Any, Request], Any]
 _Handler = TypeVar("_Handler", bound=Handler)
 
@@ -137,7 +92,7 @@ class HttpTools:
         if secrets is not None and not secrets:
             raise ValueError("secrets: give at least one, or None")
         for secret in secrets or ():
-            _key(secret)
+            key_of(secret)
         self._secrets = secrets
         self._tolerance = tolerance
         self._tools: dict[str, Handler] = {}
