@@ -30,7 +30,7 @@ exec "CACHE/abide-tests/mcp-everything/node_modules/.bin/mcp-server-everything"
 "#;
 
 /// A stand-in for npm, which would download what `.ci/ai-sdk`, `.ci/ag-ui`, `.ci/openai`, `.ci/a2a` and
-/// `.ci/mcp-clients` have installed.
+/// `.ci/mcp-clients` have installed, and our own client.
 const NPM: &str = r#"#!/bin/sh
 mkdir -p node_modules/@ag-ui node_modules/@a2a-js node_modules/@abide
 case "$*" in
@@ -47,12 +47,16 @@ case "$*" in
 esac
 "#;
 
-/// Stand-ins for pip and Python, with what `.ci/openai` has installed, which has httpx, too.
+/// Stand-ins for pip and Python, with what `.ci/openai` and `.ci/clients` have installed.
 const PIP: &str = r#"#!/bin/sh
-[ "$*" = "install --quiet openai" ] || [ "$*" = "install --quiet abide-client" ]
+case "$*" in
+"install --quiet openai") echo openai/venv ;;
+"install --quiet abide-client") echo clients/python ;;
+*) exit 1 ;;
+esac >.python
 "#;
 const PYTHON: &str = r#"#!/bin/sh
-PYTHONPATH=CLIENTS/python/src exec "CACHE/abide-tests/openai/venv/bin/python" "$@"
+PYTHONPATH=CLIENTS/python/src exec "CACHE/abide-tests/$(cat .python)/bin/python" "$@"
 "#;
 
 /// A stand-in for node of the version that these packages need.
