@@ -6,6 +6,7 @@ The nodes must have the same secret: start them with PRICE_SECRET=whsec_… in t
 import os
 import sys
 import threading
+import time
 from typing import Any
 from wsgiref.simple_server import make_server
 
@@ -20,6 +21,7 @@ def price(args: Any, request: Request) -> dict[str, Any]:
     if "sku" not in args:
         raise Rejection("which article?")
     print("asked for the price of", args["sku"], flush=True)
+    time.sleep(0.3)  # It is looked up. A node that dies meanwhile asks again, and this runs once.
     return {"sku": args["sku"], "price": 12.5}
 
 

@@ -232,6 +232,22 @@ class Streams(unittest.TestCase):
         )
         self.assertEqual([(it.type, it.outcome) for it in items], [("end", "halted")])
 
+    def test_a_call_that_was_answered_before_the_stream_began_is_left_out(self) -> None:
+        def call(id: str) -> dict[str, Any]:
+            return {"call_id": id, "tool": "t", "kind": "approval", "suspension": 1, "args": {}}
+
+        items, _ = self.read(
+            stream(
+                frame("snapshot", {**OPEN, "last_seq": 5, "pending": [call("open")]}),
+                frame("turn_started", {"turn_id": "turn_1"}, "3"),
+                frame("suspended", call("answered"), "4"),
+                frame("suspended", call("open"), "5"),
+                frame("suspended", call("new"), "6"),
+                frame("turn_completed", {"turn_id": "turn_1"}, "7"),
+            )
+        )
+        self.assertEqual([it.call_id for it in items if isinstance(it, client.Call)], ["open", "new"])
+
     def test_a_conversation_that_is_another_one_is_an_error(self) -> None:
         with self.assertRaises(client.NotFoundError):
             self.read(stream(frame("snapshot", {**OPEN, "last_seq": 1})))

@@ -3,6 +3,7 @@
 // The nodes must have the same secret: start them with PRICE_SECRET=whsec_… in their environment.
 import { once } from "node:events";
 import { createServer } from "node:http";
+import { setTimeout } from "node:timers/promises";
 
 import { Abide } from "@abide/client";
 import { HttpTools, Rejection } from "@abide/client/http-tools";
@@ -11,6 +12,8 @@ const tools = new HttpTools({ secrets: [process.env.PRICE_SECRET] });
 tools.tool("price", async ({ sku }) => {
   if (!sku) throw new Rejection("which article?");
   console.log("asked for the price of", sku);
+  // It is looked up. A node that dies meanwhile asks again, and this runs once.
+  await setTimeout(300);
   return { sku, price: 12.5 };
 });
 const server = createServer(tools.listener).listen(0, "127.0.0.1");

@@ -259,6 +259,23 @@ served("a stream of another type or of nonsense is an error in time", async (beg
   }
 });
 
+served("a call that was answered before the stream began is left out", async (begin) => {
+  const call = (call_id) => ({ call_id, tool: "t", kind: "approval", suspension: 1, args: {} });
+  const server = await begin(
+    SENT,
+    stream(
+      frame("snapshot", { ...OPEN, last_seq: 5, pending: [call("open")] }),
+      frame("turn_started", { turn_id: "turn_1" }, "3"),
+      frame("suspended", call("answered"), "4"),
+      frame("suspended", call("open"), "5"),
+      frame("suspended", call("new"), "6"),
+      frame("turn_completed", { turn_id: "turn_1" }, "7"),
+    ),
+  );
+  const items = await all(at([server]).conversation("c").send("Hello"));
+  assert.deepEqual(items.map(({ callId }) => callId), ["open", "new", undefined]);
+});
+
 served("whoever begins in mid-message reads all of it over a cut", async (begin) => {
   const streaming_message = { id: "m", text: "H😀", thinking: "hm", delta_seq: 2 };
   const snapshot = frame("snapshot", { ...OPEN, streaming_message });
