@@ -1,22 +1,18 @@
 //! The packages of our own clients: their types, their tests on the oldest and a present version, and
 //! the archives of a release.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use abide_tests::deadline::within;
 use tokio::process::Command;
 
-use crate::clients::installed;
-
-fn sources() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../nodes/clients").canonicalize().unwrap()
-}
+use crate::clients::{clients, installed};
 
 /// Copies the sources of a client, so that nothing is written beside them. Returns the directory.
 async fn copy(language: &str) -> (tempfile::TempDir, PathBuf) {
     let dir = tempfile::tempdir().unwrap();
     let mut command = Command::new("cp");
-    command.arg("-r").arg(sources().join(language)).arg(dir.path());
+    command.arg("-r").arg(clients().join(language)).arg(dir.path());
     run(&mut command, "the copy").await;
     let copied = dir.path().join(language);
     (dir, copied)
@@ -37,7 +33,7 @@ async fn our_client_for_python_is_typed_tested_and_packed() {
     let new = |name: &str| {
         let mut command = Command::new(program(name));
         command.current_dir(&python).env("PYTHONPATH", "src");
-        command.env("ABIDE_OPENAPI", sources().join("../openapi.json"));
+        command.env("ABIDE_OPENAPI", clients().join("../openapi.json"));
         command
     };
     let newest = "python/bin/python";
@@ -57,7 +53,7 @@ async fn our_client_for_python_is_typed_tested_and_packed() {
 
 #[tokio::test]
 async fn our_client_for_node_is_typed_tested_and_packed() {
-    let typescript = sources().join("typescript");
+    let typescript = clients().join("typescript");
     for name in ["node-oldest", "node"] {
         let mut command = Command::new(installed().join(name));
         let tests =

@@ -9,11 +9,14 @@ use abide_tests::journal::Journal;
 use abide_tests::node::{Node, Site};
 use abide_tests::proxy::Proxy;
 use abide_tests::redis::Redis;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::io::AsyncReadExt;
 use tokio::process::{Child, Command};
 
 use crate::ABIDE;
+use crate::agents::{calls_once, gated_client};
+use crate::authentication::{guarded, key, line};
 
 const DEMO: &str = include_str!("../../../nodes/src/demo.yaml");
 const SECRET: &str = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD";
@@ -30,6 +33,11 @@ pub(crate) fn installed() -> PathBuf {
     packages
 }
 
+/// The directory of the clients' sources.
+pub(crate) fn clients() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../nodes/clients").canonicalize().unwrap()
+}
+
 /// A runtime of a client.
 #[derive(Clone, Copy, Debug)]
 enum Runtime {
@@ -42,11 +50,21 @@ enum Runtime {
 use Runtime::{Node as NewestNode, OldestNode, OldestPython, Python as NewestPython};
 
 impl Runtime {
-    /// The command that runs an example, such as `01_first_answer`. Modules of node are looked for
-    /// beside the file that imports them, so that the examples are copied into `dir`.
-    fn command(self, example: &str, dir: &Path) -> Command {
-        let clients = Path::new(env!("CARGO_MANIFEST_DIR")).join("../nodes/clients");
-        let clients = clients.canonicalize().unwrap();
+    /// The command that runs an example, such as `01_first_answer`.
+    fn example(self, example: &str, dir: &Path) -> Command {
+        match self {
+            OldestPython | NewestPython => {
+                self.command(&clients().join(format!("python/examples/{example}.py")), dir)
+            }
+            OldestNode | NewestNode => {
+                self.command(&clients().join(format!("typescript/examples/{example}.mjs")), dir)
+            }
+        }
+    }
+
+    /// The command that runs a program. Modules of node are looked for beside the file that imports
+    /// them, so that its programs are copied into `dir`.
+    fn command(self, program: &Path, dir: &Path) -> Command {
         let mut command = Command::new(installed().join(match self {
             OldestPython => "python-oldest/bin/python",
             NewestPython => "python/bin/python",
@@ -55,18 +73,17 @@ impl Runtime {
         }));
         match self {
             OldestPython | NewestPython => {
-                command.env("PYTHONPATH", clients.join("python/src"));
-                command.arg(clients.join(format!("python/examples/{example}.py")));
+                command.env("PYTHONPATH", clients().join("python/src")).arg(program);
+                command.env("PYTHONDONTWRITEBYTECODE", "1");
             }
             OldestNode | NewestNode => {
                 let modules = dir.join("node_modules/@abide");
                 std::fs::create_dir_all(&modules).unwrap();
-                let client = clients.join("typescript/client");
+                let client = clients().join("typescript/client");
                 let _ = std::os::unix::fs::symlink(client, modules.join("client"));
-                let file = format!("{example}.mjs");
-                let from = clients.join("typescript/examples").join(&file);
-                std::fs::copy(from, dir.join(&file)).unwrap();
-                command.arg(dir.join(file));
+                let copied = dir.join(program.file_name().unwrap());
+                std::fs::copy(program, &copied).unwrap();
+                command.arg(copied);
             }
         }
         command
@@ -75,9 +92,9 @@ impl Runtime {
 
 /// Starts an example at these nodes.
 fn start(runtime: Runtime, example: &str, dir: &TempDir, urls: &str, conversation: &str) -> Child {
-    let mut command = runtime.command(example, dir.path());
+    let mut command = runtime.example(example, dir.path());
     command.arg(conversation).env("ABIDE_URL", urls).env("PRICE_SECRET", SECRET);
-    command.env("PYTHONDONTWRITEBYTECODE", "1").env_remove("ABIDE_TOKEN");
+    command.env_remove("ABIDE_TOKEN");
     command.stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
     command.spawn().unwrap_or_else(|error| panic!("{runtime:?}: {error}: run .ci/clients"))
 }
@@ -286,8 +303,8 @@ async fn the_example_of_structured_output_works_over_a_kill() {
 
 #[tokio::test]
 async fn all_examples_run_on_the_present_python_and_node() {
-    let clients = Path::new(env!("CARGO_MANIFEST_DIR")).join("../nodes/clients/python/examples");
-    let names = std::fs::read_dir(clients).unwrap().map(|it| it.unwrap().path());
+    let names =
+        std::fs::read_dir(clients().join("python/examples")).unwrap().map(|it| it.unwrap().path());
     let mut names: Vec<_> =
         names.map(|it| it.file_stem().unwrap().to_str().unwrap().to_owned()).collect();
     names.sort();
@@ -311,7 +328,7 @@ async fn a_stream_goes_on_at_another_node_when_the_holder_is_killed_for_good() {
         let mut cluster =
             Plan::new(ABIDE).with(&["--lease", "2s"]).start(Redis::start().await, 2).await;
         let slow = DEMO.replace("        - text:", "        - delay: 100ms\n          text:");
-        let slow: serde_json::Value = serde_saphyr::from_str(&slow).unwrap();
+        let slow: Value = serde_saphyr::from_str(&slow).unwrap();
         cluster.client(0).define("demo", &slow).await;
         let urls: Vec<_> =
             cluster.clients().map(|it| format!("http://{}", it.public_address())).collect();
@@ -323,5 +340,42 @@ async fn a_stream_goes_on_at_another_node_when_the_holder_is_killed_for_good() {
         cluster.kill(holder).await;
         let text = output("02_streaming", child).await;
         assert!(text.ends_with(&format!("{GREETING}\n[completed]\n")), "{text}");
+    }
+}
+
+#[tokio::test]
+async fn what_a_node_that_knows_its_callers_refuses_is_an_error_of_its_type() {
+    let mut agent = calls_once(vec![gated_client("pay")]);
+    agent["tools"][0]["approval"] = json!({"by": {"services": true}});
+    agent["tools"][0]["requires_response"] = json!(false);
+    let keys = [line("ann", &["user"]), line("bob", &["approver"])];
+    let site = guarded(Site::new(ABIDE), &keys, &[("a", agent)]);
+    let _node = site.start().await;
+    let url = format!("http://{}", site.client.public_address());
+    for (runtime, program) in [(OldestPython, "refusals.py"), (OldestNode, "refusals.mjs")] {
+        let dir = tempfile::tempdir().unwrap();
+        let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("clients").join(program);
+        let mut command = runtime.command(&program, dir.path());
+        command.args([&url, &key("ann"), &key("bob")]).kill_on_drop(true);
+        let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let text = output("the refusals", child).await;
+        let refused = |name: &str, problem: &str, because: Value| {
+            json!([name, format!("/problems/{problem}"), because])
+        };
+        let told: Value = serde_json::from_str(&text).unwrap();
+        let expected = json!({
+            "unknown credential": refused("UnauthorizedError", "unauthorized", Value::Null),
+            "no conversation": refused("NotFoundError", "not-found", Value::Null),
+            "no agent": refused("ConflictError", "agent-missing", Value::Null),
+            "no definition": refused("ForbiddenError", "forbidden", Value::Null),
+            "waits": ["WaitingError", null, null],
+            "busy": refused("BusyError", "turn-in-flight", Value::Null),
+            "own approval": refused("ForbiddenError", "approval-forbidden", json!("requester")),
+            "wrong form": refused("StaleError", "call-not-open", Value::Null),
+            "approved": ["none", null, null],
+            "late": refused("StaleError", "call-not-open", Value::Null),
+            "text": "Done.",
+        });
+        assert_eq!(told, expected, "{program:?}");
     }
 }
