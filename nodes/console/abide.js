@@ -210,6 +210,8 @@ class Conversation {
       for (let read; !(read = await reader.read()).done; restartAlarm()) parse(read.value);
     } finally {
       clearTimeout(alarm);
+      // Nothing more is read of a stream that cannot be understood.
+      silent.abort();
     }
   }
 

@@ -1,7 +1,7 @@
 // The frames of an event stream: how they are read, and what each changes in the state of a page.
 
-/** The longest line of a stream; longer than the largest snapshot. */
-const MAX_LINE_CHARS = 64 << 20;
+/** The longest frame of a stream; longer than the largest snapshot. */
+const MAX_FRAME_CHARS = 64 << 20;
 /** Frames that mirror no event. Other frames without an id belong to the next frame with one. */
 export const LIVE_FRAMES = ["state_changed", "text_delta", "thinking_delta", "tool_call_delta", "tool_progress",
   "child_suspended",
@@ -12,23 +12,35 @@ export const LIVE_FRAMES = ["state_changed", "text_delta", "thinking_delta", "to
 export function parser(onFrame) {
   const utf8 = new TextDecoder();
   let rest = "";
+  /** Whether `rest` ends with a \r, and the length of the frame's lines so far. */
+  let [isHalf, length] = [false, 0];
   let [name, id, data] = ["", undefined, []];
   const parseLine = (line) => {
     const [, field, value] = /^([^:]*)(?:: ?(.*))?$/s.exec(line);
     if (field === "event") name = value ?? "";
     if (field === "id") id = value ?? "";
     if (field === "data") data.push(value ?? "");
-    if (line !== "") return;
+    if (line !== "") {
+      // Comments keep a stream alive and take no memory.
+      if (field !== "") length += line.length;
+      return;
+    }
     if (data.length > 0) onFrame({ name, id, data: data.join("\n") });
     [name, id, data] = ["", undefined, []];
+    length = 0;
   };
   return (bytes) => {
-    rest += utf8.decode(bytes, { stream: true });
-    // A \r at the end may be half of a \r\n.
-    const lines = rest.split(/\r\n|\n|\r(?!$)/);
-    rest = lines.pop();
-    if (rest.length > MAX_LINE_CHARS) throw new Error("a line of the stream is too long");
-    lines.forEach(parseLine);
+    const chunk = utf8.decode(bytes, { stream: true });
+    rest += chunk;
+    // A long line is split when it ends, not with each of its chunks.
+    if (isHalf || /[\r\n]/.test(chunk)) {
+      // A \r at the end may be half of a \r\n.
+      const lines = rest.split(/\r\n|\n|\r(?!$)/);
+      rest = lines.pop();
+      isHalf = rest.endsWith("\r");
+      lines.forEach(parseLine);
+    }
+    if (length + rest.length > MAX_FRAME_CHARS) throw new Error("a frame of the stream is too long");
   };
 }
 

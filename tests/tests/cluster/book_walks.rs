@@ -30,15 +30,16 @@ exec "CACHE/abide-tests/mcp-everything/node_modules/.bin/mcp-server-everything"
 "#;
 
 /// A stand-in for npm, which would download what `.ci/ai-sdk`, `.ci/ag-ui`, `.ci/openai`, `.ci/a2a` and
-/// `.ci/mcp-clients` have installed.
+/// `.ci/mcp-clients` have installed, and our own client.
 const NPM: &str = r#"#!/bin/sh
-mkdir -p node_modules/@ag-ui node_modules/@a2a-js
+mkdir -p node_modules/@ag-ui node_modules/@a2a-js node_modules/@abide
 case "$*" in
 "install --silent ai@7") ln -s "CACHE/abide-tests/ai-sdk/node_modules/ai7" node_modules/ai ;;
 "install --silent @ag-ui/client@1.0.0")
     ln -s "CACHE/abide-tests/ag-ui/node_modules/agui-client-1" node_modules/@ag-ui/client ;;
 "install --silent @a2a-js/sdk@1")
     ln -s "CACHE/abide-tests/a2a/node_modules/@a2a-js/sdk" node_modules/@a2a-js/sdk ;;
+"install --silent @abide/client") ln -s "CLIENTS/typescript/client" node_modules/@abide/client ;;
 "install --silent openai@7") ln -s "CACHE/abide-tests/openai/node_modules/openai" node_modules/openai ;;
 "install --silent @modelcontextprotocol/client@2")
     ln -s "CACHE/abide-tests/mcp-clients/node_modules/@modelcontextprotocol" node_modules ;;
@@ -46,12 +47,16 @@ case "$*" in
 esac
 "#;
 
-/// Stand-ins for pip and Python, with what `.ci/openai` has installed.
+/// Stand-ins for pip and Python, with what `.ci/openai` and `.ci/clients` have installed.
 const PIP: &str = r#"#!/bin/sh
-[ "$*" = "install --quiet openai" ]
+case "$*" in
+"install --quiet openai") echo openai/venv ;;
+"install --quiet abide-client") echo clients/python ;;
+*) exit 1 ;;
+esac >.python
 "#;
 const PYTHON: &str = r#"#!/bin/sh
-exec "CACHE/abide-tests/openai/venv/bin/python" "$@"
+PYTHONPATH=CLIENTS/python/src exec "CACHE/abide-tests/$(cat .python)/bin/python" "$@"
 "#;
 
 /// A stand-in for node of the version that these packages need.
@@ -72,6 +77,7 @@ const AI_SDK: &str = "deploy/docs/src/guide/ai-sdk.md";
 const AG_UI: &str = "deploy/docs/src/guide/ag-ui.md";
 const MCP_SERVER: &str = "deploy/docs/src/guide/mcp-server.md";
 const OPENAI: &str = "deploy/docs/src/guide/openai.md";
+const CLIENTS: &str = "deploy/docs/src/guide/clients.md";
 const A2A: &str = "deploy/docs/src/guide/a2a.md";
 const LONG_CONVERSATIONS: &str = "deploy/docs/src/guide/long-conversations.md";
 const RUNBOOK: &str = "deploy/docs/src/operations/runbook.md";
@@ -141,6 +147,15 @@ async fn a_chat_with_openais_clients_works_when_pasted() {
     assert!(output.contains("to approve: send_email"), "{output}");
     assert!(output.contains("The tool said"), "the turn went on: {output}");
     assert!(output.contains("You said: hello. Ask me to send a mail"), "it was whole: {output}");
+}
+
+#[tokio::test]
+async fn our_own_clients_work_when_pasted() {
+    let output = run_blocks_with_build(CLIENTS, "clients").await;
+    assert!(output.contains("You said: Hello. Ask me to send a mail"), "it was whole: {output}");
+    assert!(output.contains("to approve: Send an e-mail to ada@example.com?"), "{output}");
+    assert!(output.contains("approved: send_email accepted"), "{output}");
+    assert!(output.contains("The tool said"), "the turn went on: {output}");
 }
 
 #[tokio::test]
@@ -225,10 +240,12 @@ async fn run_blocks(site: &Site, page: &str, name: &str, address: String) -> Str
     // A server has another home than its node.
     let home = || format!("{}/.cache", std::env::var("HOME").unwrap());
     let cache = std::env::var("XDG_CACHE_HOME").unwrap_or_else(|_| home());
+    let clients = concat!(env!("CARGO_MANIFEST_DIR"), "/../nodes/clients");
     for (name, program) in
         [("npx", NPX), ("npm", NPM), ("node", NODE), ("pip", PIP), ("python", PYTHON)]
     {
-        executable(&bin.join(name), &program.replace("CACHE", &cache));
+        let program = program.replace("CACHE", &cache).replace("CLIENTS", clients);
+        executable(&bin.join(name), &program);
     }
     let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
     let log = site.dir().join("output");

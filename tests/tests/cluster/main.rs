@@ -14,6 +14,8 @@ mod ai_sdk_interrupted;
 mod authentication;
 mod book_walks;
 mod chat_page;
+mod client_packages;
+mod clients;
 mod commands;
 mod deadlines;
 mod drained_streams;

@@ -1,6 +1,6 @@
 //! Pages with React in a real browser: CopilotKit's own chat, and `useChat` of the AI SDK.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 use abide_tests::browser;
@@ -34,6 +34,15 @@ async fn bundle(page: &str) -> String {
         "--loader:.css=empty",
     ]);
     command.args(["--define:process.env.NODE_ENV=\"production\"", "--log-level=warning"]);
+    // Our own packages are those of this tree.
+    let clients = Path::new(env!("CARGO_MANIFEST_DIR")).join("../nodes/clients/typescript");
+    for (package, file) in [
+        ("@abide/client", "client/src/index.js"),
+        ("@abide/react/chat", "react/src/chat.js"),
+        ("@abide/react", "react/src/index.js"),
+    ] {
+        command.arg(format!("--alias:{package}={}", clients.join(file).display()));
+    }
     command.env("NODE_PATH", packages).kill_on_drop(true);
     let output = within("the bundle", command.output()).await.unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -91,4 +100,37 @@ async fn a_page_with_use_chat_shows_its_question_again_and_runs_its_tool_after_t
     assert_eq!(told["before"], "locate");
     // The page sends the results of a step together: what it had not sent, it runs again.
     assert_eq!(told["ran"], "locate locate pay");
+}
+
+#[tokio::test]
+async fn a_page_with_our_hooks_shows_its_card_again_and_runs_its_tool_after_the_approval() {
+    let told = use_page("hooks.jsx").await;
+    // The first tool may still run when the question is shown.
+    assert_eq!(told["ran"], "locate pay");
+}
+
+#[tokio::test]
+async fn a_page_with_use_chat_that_listens_shows_what_is_approved_elsewhere_and_runs_its_tool() {
+    browser::assert_installed();
+    let pages = PageServer::start(bundle("listening.jsx").await.leak()).await;
+    let site = Site::new(ABIDE).with(&["--allow-origin", &pages.origin()]);
+    let _node = site.start().await;
+    site.client.define("a", &calls_once(vec![gated_client("pay")])).await;
+    let profile = tempfile::tempdir().unwrap();
+    let node = site.client.public_address();
+    let url = format!("{}/?node=http://{node}&thread=c", pages.origin());
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/cluster/listen.mjs");
+    let mut person = Command::new("node");
+    person.args([script, browser::PROGRAM, profile.path().to_str().unwrap(), &url]);
+    person.stdout(Stdio::piped()).kill_on_drop(true);
+    let mut person = person.spawn().expect("node is missing: .ci/run installs it");
+    let mut output = BufReader::new(person.stdout.take().unwrap()).lines();
+    let asked = timeout(browser::START_TIMEOUT, output.next_line()).await;
+    let asked = asked.expect("the page did not show its question in time").unwrap().unwrap();
+    assert!(asked.contains("Allow pay?"), "{asked}");
+    site.client.resolve("c", "pay", json!({"approved": true})).await.expect(200);
+    let told = within("what the page shows", output.next_line()).await.unwrap().unwrap();
+    assert_eq!(serde_json::from_str::<Value>(&told).unwrap()["ran"], "pay");
+    let journal = site.client.wait_until_settled("c", 1).await;
+    assert_eq!(journal.result("pay")["result"], json!({"by": "page"}));
 }

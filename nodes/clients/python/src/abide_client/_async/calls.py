@@ -1,0 +1,87 @@
+"""Calls that wait, and their answers."""
+
+from __future__ import annotations
+
+import uuid
+from typing import TYPE_CHECKING, Any, Literal
+from urllib.parse import quote
+
+from ..types import Kind, PendingEntry, Remember, ResolutionReply
+
+if TYPE_CHECKING:
+    from .transport import AsyncTransport
+
+_UNSET: Any = object()
+
+
+class AsyncCall:
+    """A call that waits, or a handle of one, made of its ids.
+
+    `entry` is what the node said of it; the other members are empty where only the ids are known.
+    Each answer raises `StaleError` if somebody was quicker or the call waits no more, and
+    `InvalidRequestError` (the call stays open) if the answer breaks its schema.
+    """
+
+    type: Literal["suspended"] = "suspended"
+
+    def __init__(self, transport: AsyncTransport, conversation: str, entry: PendingEntry) -> None:
+        self._transport = transport
+        self.entry = entry
+        self.conversation_id = entry.get("conversation_id", conversation)
+        self.call_id = entry["call_id"]
+        self.suspension = entry.get("suspension")
+        self.tool = entry.get("tool", "")
+        self.kind: Kind | Literal[""] = entry.get("kind", "")
+        self.args: Any = entry.get("args")
+        self.message = entry.get("message", "")
+        self.expires_at = entry.get("expires_at")
+        self.answer_schema = entry.get("answer_schema")
+
+    def __repr__(self) -> str:
+        return f"<Call {self.conversation_id}/{self.call_id} {self.tool} {self.kind}>"
+
+    async def approve(
+        self,
+        *,
+        reason: str | None = None,
+        args: Any = _UNSET,
+        remember: str | Remember | None = None,
+    ) -> ResolutionReply:
+        """Approves the call, with edited arguments if there are any. `remember` answers later calls,
+        too: a duration such as `"24h"`, or `{"for", "scope", "match"}`."""
+        answer: dict[str, Any] = {"approved": True} if args is _UNSET else {"approved": True, "args": args}
+        return await self._resolve(_with(answer, reason, remember))
+
+    async def deny(
+        self, *, reason: str | None = None, remember: str | Remember | None = None
+    ) -> ResolutionReply:
+        """Denies the call; the model reads the reason."""
+        return await self._resolve(_with({"approved": False}, reason, remember))
+
+    async def answer(self, result: Any) -> ResolutionReply:
+        """Answers a question, or reports what a client tool returned."""
+        return await self._resolve({"result": result})
+
+    async def fail(self, error: str) -> ResolutionReply:
+        """Ends a question or a client call as an error, which the model reads."""
+        return await self._resolve({"error": error[:2000] or "failed"})
+
+    async def _resolve(self, answer: dict[str, Any]) -> ResolutionReply:
+        if self.suspension is not None:
+            answer["suspension"] = self.suspension
+        ids = quote(self.conversation_id, safe=""), quote(self.call_id, safe="")
+        path = "/v1/conversations/{}/calls/{}/resolution".format(*ids)
+        reply: ResolutionReply = await self._transport.request(
+            "POST", path, body=answer, key=uuid.uuid4().hex
+        )
+        return reply
+
+
+def _with(
+    answer: dict[str, Any], reason: str | None, remember: str | Remember | None
+) -> dict[str, Any]:
+    if reason is not None:
+        answer["reason"] = reason
+    if remember is not None:
+        answer["remember"] = {"for": remember} if isinstance(remember, str) else remember
+    return answer

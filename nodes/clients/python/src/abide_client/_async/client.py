@@ -1,0 +1,131 @@
+"""The nodes of a cluster, and what concerns no single conversation."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import uuid
+from collections.abc import AsyncIterator, Mapping
+from types import TracebackType
+from typing import Any
+
+import httpx
+
+from ..types import AgentDefined, Kind, Me
+from .calls import AsyncCall
+from .conversation import AsyncConversation
+from .transport import AsyncTransport, Token
+
+_ID = re.compile(r"[A-Za-z0-9_.:-]{1,128}")
+
+
+class AsyncAbide:
+    """The nodes of a cluster. Nothing is sent before something is asked for.
+
+    `urls`: the public addresses of the nodes, else those of `ABIDE_URL`, which commas separate; a
+    request goes to another when one does not answer. `token`: an API key, a JWT or a conversation
+    token, else that of `ABIDE_TOKEN`, or a function that returns one, which is called again when a
+    node refuses it. `headers`: sent with every request. `retry_for`: how many seconds a
+    request is repeated until a node answers. `http`: an httpx client to use, which stays open.
+    """
+
+    def __init__(
+        self,
+        *urls: str,
+        token: Token = None,
+        headers: Mapping[str, str] | None = None,
+        retry_for: float = 60.0,
+        http: httpx.AsyncClient | None = None,
+    ) -> None:
+        nodes = urls or tuple(os.environ.get("ABIDE_URL", "http://127.0.0.1:8080").split(","))
+        for url in nodes:
+            if not url.startswith(("http://", "https://")):
+                raise ValueError(f"urls: {url!r} is no http or https URL")
+        if token is None:
+            token = os.environ.get("ABIDE_TOKEN")
+        self._transport = AsyncTransport(nodes, token, headers or {}, retry_for, http)
+
+    async def __aenter__(self) -> AsyncAbide:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Closes all connections."""
+        await self._transport.aclose()
+
+    def conversation(self, id: str | None = None, *, agent: str | None = None) -> AsyncConversation:
+        """A handle of a conversation; no request is made. Without an id it is a new one. With an agent,
+        the first message creates it if it does not exist."""
+        id = f"conv_{uuid.uuid4().hex}" if id is None else id
+        if not _ID.fullmatch(id) or id in (".", ".."):
+            raise ValueError(f"id: {id!r} is not of the form [A-Za-z0-9_.:-]{{1,128}}")
+        return AsyncConversation(self._transport, id, agent)
+
+    async def inbox(
+        self,
+        *,
+        kind: Kind | None = None,
+        agent: str | None = None,
+        tool: str | None = None,
+        conversation: str | None = None,
+        mine: bool = False,
+        follow: bool = False,
+        interval: float = 2.0,
+    ) -> AsyncIterator[AsyncCall]:
+        """Yields the calls that wait in the whole cluster, the earliest deadline first. With `follow`
+        it goes on without an end, and yields each call that begins to wait once."""
+        params = {"kind": kind, "agent": agent, "tool": tool, "conversation": conversation}
+        params["mine"] = "true" if mine else None
+        seen: set[tuple[str, str, int]] = set()
+        while True:
+            listed: set[tuple[str, str, int]] = set()
+            cursor: str | None = None
+            while True:
+                page = {**params, "cursor": cursor, "limit": "200"}
+                answer = await self._transport.request("GET", "/v1/pending", params=page)
+                for entry in answer["pending"]:
+                    name = (entry["conversation_id"], entry["call_id"], entry["suspension"])
+                    listed.add(name)
+                    if name not in seen:
+                        yield AsyncCall(self._transport, "", entry)
+                cursor = answer.get("cursor")
+                if cursor is None:
+                    break
+            if not follow:
+                return
+            # What is listed no more is forgotten, so that the set does not grow.
+            seen = listed
+            await asyncio.sleep(interval)
+
+    async def define(self, name: str, definition: Mapping[str, Any]) -> AgentDefined:
+        """Defines an agent, or its next revision."""
+        path = f"/v1/agents/{name}"
+        key = uuid.uuid4().hex
+        reply: AgentDefined = await self._transport.request("PUT", path, body=definition, key=key)
+        return reply
+
+    async def me(self) -> Me:
+        """Who the caller is."""
+        reply: Me = await self._transport.request("GET", "/v1/me")
+        return reply
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        body: Any = None,
+        params: Mapping[str, Any] | None = None,
+        key: str | None = None,
+    ) -> Any:
+        """Makes any other request of the API with the same retries. Give a `key` to one that changes
+        something, so that it can be repeated."""
+        return await self._transport.request(method, path, body=body, params=params, key=key)

@@ -1,0 +1,155 @@
+"""One conversation, known by its id."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+from urllib.parse import quote
+
+from ..types import Created, IfBusy, JournalEvent, MessagePage, PendingEntry, Snapshot, TurnReport
+from .calls import AsyncCall
+from .turn import AsyncTurn, Handler, Item, follow
+
+if TYPE_CHECKING:
+    from .transport import AsyncTransport
+
+_Handler = TypeVar("_Handler", bound=Handler)
+
+
+class AsyncConversation:
+    """A handle of one conversation."""
+
+    def __init__(self, transport: AsyncTransport, id: str, agent: str | None) -> None:
+        self._transport = transport
+        self._path = f"/v1/conversations/{quote(id, safe='')}"
+        self._tools: dict[str, Handler] = {}
+        self.id = id
+        self.agent = agent
+
+    async def create(
+        self,
+        *,
+        metadata: Mapping[str, Any] | None = None,
+        assigns: Mapping[str, Any] | None = None,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        owner: str | None = None,
+        members: Sequence[str] | None = None,
+    ) -> Created:
+        """Creates the conversation with more than an agent; a message alone creates it without."""
+        body = _given(
+            id=self.id, agent=self.agent, metadata=metadata, assigns=assigns, tools=tools,
+            owner=owner, members=members,
+        )  # fmt: skip
+        return cast(Created, await self._post("/v1/conversations", body))
+
+    async def send(
+        self,
+        content: str | Sequence[Mapping[str, Any]],
+        *,
+        if_busy: IfBusy | None = None,
+        schema: Mapping[str, Any] | bool | None = None,
+        assigns: Mapping[str, Any] | None = None,
+        context: Sequence[Mapping[str, Any]] | None = None,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        message_id: str | None = None,
+    ) -> AsyncTurn:
+        """Sends a text, or content blocks, and returns the turn that it starts. The request is repeated
+        as the same message until a node has it; give `message_id` to repeat it yourself later."""
+        text = {"text": content} if isinstance(content, str) else {"content": list(content)}
+        body = _given(
+            agent=self.agent, message_id=message_id or uuid.uuid4().hex, if_busy=if_busy,
+            schema=schema, assigns=assigns, context=context, tools=tools,
+        )  # fmt: skip
+        body.update(text)
+        sent: TurnReport = await self._transport.request("POST", f"{self._path}/messages", body=body)
+        cursor = f"{sent['turn_id']}/{sent['seq']}"
+        return AsyncTurn(self._transport, self.id, cursor, self._tools, body)
+
+    def turn(self, cursor: str) -> AsyncTurn:
+        """A turn that was begun earlier, to go on from this `turn.cursor`."""
+        return AsyncTurn(self._transport, self.id, cursor, self._tools)
+
+    def tool(self, name: str) -> Callable[[_Handler], _Handler]:
+        """Decorates a function that executes the client tool of this name: `fn(args, call)` returns the
+        result. It runs while somebody iterates a turn, waits for its result, or follows."""
+
+        def register(handler: _Handler) -> _Handler:
+            self._tools[name] = handler
+            return handler
+
+        return register
+
+    async def follow(self, after: int | None = None) -> AsyncIterator[Item]:
+        """Yields what happens in all turns from now on, or after the event of this `seq`, without an
+        end, and executes client tools meanwhile."""
+        place = None if after is None else str(after)
+        told = follow(self._transport, self.id, self._tools, place)
+        async with aclosing(told):
+            async for item, _, _ in told:
+                yield item
+
+    def call(self, call_id: str, suspension: int | None = None) -> AsyncCall:
+        """A handle of a call, made of its id."""
+        entry: dict[str, Any] = _given(call_id=call_id, suspension=suspension)
+        return AsyncCall(self._transport, self.id, cast(PendingEntry, entry))
+
+    async def pending(self) -> list[AsyncCall]:
+        """The calls that wait here, and in the children that work for this conversation."""
+        snapshot = await self.snapshot()
+        entries = [*snapshot["pending"], *snapshot["child_pending"]]
+        return [AsyncCall(self._transport, self.id, cast(PendingEntry, it)) for it in entries]
+
+    async def snapshot(self) -> Snapshot:
+        """What the conversation is like now."""
+        return cast(Snapshot, await self._transport.request("GET", self._path))
+
+    async def messages(self, *, before: str | None = None, limit: int | None = None) -> MessagePage:
+        """The newest page of messages, or the one before a page's `cursor`."""
+        params = {"before": before, "limit": limit}
+        path = f"{self._path}/messages"
+        return cast(MessagePage, await self._transport.request("GET", path, params=params))
+
+    async def journal(self, after: int = 0) -> AsyncIterator[JournalEvent]:
+        """Yields the events of the journal, the oldest first."""
+        while True:
+            params = {"after": after, "limit": 1000}
+            page = await self._transport.request("GET", f"{self._path}/journal", params=params)
+            for event in page["events"]:
+                yield cast(JournalEvent, event)
+                after = event["seq"]
+            if not page["events"] or after >= page["last_seq"]:
+                return
+
+    async def cancel(self) -> bool:
+        """Cancels the running turn; false if there was none."""
+        return bool((await self._post(f"{self._path}/cancel", {}))["cancelled"])
+
+    async def fork(self, *, at: int | None = None, id: str | None = None) -> AsyncConversation:
+        """Makes a conversation with the events of this one up to `at`, or all of them."""
+        made = await self._post(f"{self._path}/fork", _given(at_seq=at, id=id))
+        return AsyncConversation(self._transport, made["id"], made["agent"])
+
+    async def dispatch(self, tool: str, input: Any, *, approved: bool | None = None) -> Any:
+        """Runs a server tool without the model. Returns the envelope of its result."""
+        body = _given(tool=tool, input=input, approved=approved)
+        return await self._post(f"{self._path}/dispatch", body)
+
+    async def update(
+        self, *, metadata: Mapping[str, Any] | None = None, members: Sequence[str] | None = None
+    ) -> Snapshot:
+        """Merges metadata, where None removes a member, and replaces the members."""
+        body, key = _given(metadata=metadata, members=members), uuid.uuid4().hex
+        return cast(Snapshot, await self._transport.request("PATCH", self._path, body=body, key=key))
+
+    async def delete(self) -> None:
+        """Deletes the conversation and all that it holds."""
+        await self._transport.request("DELETE", self._path, key=uuid.uuid4().hex)
+
+    async def _post(self, path: str, body: dict[str, Any]) -> Any:
+        return await self._transport.request("POST", path, body=body, key=uuid.uuid4().hex)
+
+
+def _given(**members: Any) -> dict[str, Any]:
+    return {name: value for name, value in members.items() if value is not None}

@@ -1,0 +1,238 @@
+// Types of the client, by hand over those that packing generates from the nodes' OpenAPI document.
+import type { components } from "./api.js";
+
+type Schemas = components["schemas"];
+
+export type Json = unknown;
+export type Problem = Schemas["Problem"] & {
+  /** Of some types only: what the credential lacks, why an answer does not count, which quota is used up. */
+  needs?: string;
+  because?: string;
+  quota?: string;
+  retry_after?: number;
+};
+export type Message = Schemas["Message"];
+export type ListedMessage = Schemas["ListedMessage"];
+export type MessagePage = Schemas["MessagePage"];
+export type PendingCall = Schemas["PendingCall"];
+export type PendingEntry = Schemas["PendingEntry"];
+export type Snapshot = Schemas["Snapshot"];
+export type JournalEvent = Schemas["JournalEvent"];
+export type ResolutionReply = Schemas["ResolutionReply"];
+export type Remember = Schemas["RememberRequest"];
+export type Usage = Partial<Schemas["Usage"]>;
+export type Kind = Schemas["SuspensionKind"];
+export type IfBusy = Schemas["Busy"];
+export type AgentDefinition = Schemas["AgentDefinition"];
+export type Outcome = "completed" | "cancelled" | "halted" | "failed";
+export type Block = { type: string; [member: string]: Json };
+
+/** A credential, or a function that returns one: called again before it expires, and when a node refuses it. */
+export type Credential = string | { token: string; expires_at?: string };
+export type Token = string | (() => Credential | Promise<Credential>);
+
+export interface Options {
+  /** The public addresses of the nodes; else those of `ABIDE_URL`, or in a page its own origin. */
+  urls?: string[];
+  url?: string;
+  /** Else that of `ABIDE_TOKEN`. */
+  token?: Token;
+  /** Sent with every request. */
+  headers?: Record<string, string>;
+  /** How many ms a request is repeated until a node answers; 60,000 by default. */
+  retryFor?: number;
+  fetch?: typeof fetch;
+}
+
+export interface InboxFilter {
+  kind?: Kind;
+  agent?: string;
+  tool?: string;
+  conversation?: string;
+  /** Only what the caller may answer. */
+  mine?: boolean;
+}
+
+export interface RequestOptions {
+  body?: Json;
+  params?: Record<string, string | number | boolean | null | undefined>;
+  key?: string;
+  signal?: AbortSignal;
+}
+
+export class Abide {
+  constructor(options?: Options);
+  conversation(id?: string, options?: { agent?: string }): Conversation;
+  inbox(
+    filter?: InboxFilter & { follow?: boolean; interval?: number; signal?: AbortSignal },
+  ): AsyncGenerator<Call, void, undefined>;
+  define(name: string, definition: AgentDefinition): Promise<Schemas["AgentDefined"]>;
+  me(): Promise<Schemas["Me"]>;
+  request<T = Json>(method: string, path: string, options?: RequestOptions): Promise<T>;
+  fetch(path: string, init?: RequestInit): Promise<Response>;
+}
+
+export interface SendOptions {
+  ifBusy?: IfBusy;
+  schema?: object | false;
+  assigns?: Record<string, Json>;
+  context?: Block[];
+  tools?: object[];
+  messageId?: string;
+  /** Ends the attempts to send; the turn that has begun goes on. */
+  signal?: AbortSignal;
+}
+
+export interface CreateOptions {
+  metadata?: Record<string, Json>;
+  assigns?: Record<string, Json>;
+  tools?: object[];
+  owner?: string;
+  members?: string[];
+}
+
+export type Tool = (args: any, call: PendingCall & { signal: AbortSignal }) => Json | Promise<Json>;
+
+export class Conversation {
+  readonly id: string;
+  readonly agent: string | undefined;
+  create(options?: CreateOptions): Promise<Schemas["ConversationCreated"]>;
+  send(content: string | Block[], options?: SendOptions): Turn;
+  turn(cursor: string): Turn;
+  tool(name: string, fn: Tool): this;
+  live(): Live;
+  follow(options?: { after?: number; signal?: AbortSignal }): AsyncGenerator<Item, void, undefined>;
+  call(callId: string, suspension?: number): Call;
+  call(entry: PendingCall | PendingEntry): Call;
+  pending(): Promise<Call[]>;
+  snapshot(): Promise<Snapshot>;
+  messages(page?: { before?: string; limit?: number }): Promise<MessagePage>;
+  journal(options?: { after?: number }): AsyncGenerator<JournalEvent, void, undefined>;
+  cancel(): Promise<boolean>;
+  fork(options?: { at?: number; id?: string }): Promise<Conversation>;
+  dispatch(tool: string, input: Json, options?: { approved?: boolean }): Promise<Schemas["Dispatched"]>;
+  update(changes: { metadata?: Record<string, Json>; members?: string[] }): Promise<Snapshot>;
+  delete(): Promise<void>;
+  close(): void;
+}
+
+export interface Answer<T = Json> {
+  text: string;
+  /** The value of a structured turn. */
+  object: T | undefined;
+  message: Message | undefined;
+  usage: Usage;
+  turnId: string;
+}
+
+export class Turn implements AsyncIterable<Item> {
+  /** Known when the turn is `ready()`. */
+  readonly id: string | undefined;
+  readonly cursor: string | undefined;
+  readonly conversationId: string;
+  readonly messageId: string | undefined;
+  ready(): Promise<this>;
+  items(options?: { signal?: AbortSignal }): AsyncGenerator<Item, void, undefined>;
+  result<T = Json>(options?: { signal?: AbortSignal; timeout?: number }): Promise<Answer<T>>;
+  [Symbol.asyncIterator](): AsyncGenerator<Item, void, undefined>;
+}
+
+export class Call {
+  readonly type: "suspended";
+  readonly entry: Partial<PendingEntry> & { call_id: string };
+  readonly conversationId: string;
+  readonly callId: string;
+  readonly suspension: number | undefined;
+  readonly tool: string;
+  readonly kind: Kind | "";
+  readonly args: any;
+  readonly message: string;
+  readonly expiresAt: string | undefined;
+  readonly answerSchema: any;
+  approve(options?: { reason?: string; args?: Json; remember?: string | Remember }): Promise<ResolutionReply>;
+  deny(options?: { reason?: string; remember?: string | Remember }): Promise<ResolutionReply>;
+  answer(result: Json): Promise<ResolutionReply>;
+  fail(error: string): Promise<ResolutionReply>;
+}
+
+/** What the iteration of a turn yields. Skip types that you do not know: more may be added. */
+export type Item =
+  | { type: "text"; text: string; messageId: string }
+  | { type: "thinking"; text: string; messageId: string }
+  /** The pieces of this message so far are void: its node died, or a hook refused it. */
+  | { type: "restart"; messageId: string }
+  | { type: "message"; message: Message; text: string; object: Json }
+  | { type: "start"; callId: string; tool: string; args: Json; attempt: number }
+  | { type: "progress"; callId: string; payload: Json }
+  | { type: "result"; callId: string; ok: boolean; value: Json; error?: string; errorType?: string }
+  | Call
+  | { type: "end"; turnId: string; outcome: Outcome; reason?: string; usage: Usage };
+
+/** The members of the snapshot, kept current. */
+export interface LiveState extends Partial<Snapshot> {
+  connected: boolean;
+  messages: ListedMessage[];
+  pending: PendingCall[];
+  child_pending: Schemas["InboxEntry"][];
+  in_flight: Schemas["InFlight"][];
+  streaming: { id: string; text: string; thinking: string; delta_seq: number } | null;
+}
+
+export interface LiveOptions extends Omit<Options, "headers" | "retryFor" | "token"> {
+  conversation: string;
+  agent?: string;
+  create?: CreateOptions;
+  after?: number;
+  token?: () => Credential | Promise<Credential>;
+}
+
+/** A live view of a conversation: the module `abide.js` that every node serves. */
+export interface Live {
+  readonly state: LiveState;
+  readonly closed: boolean;
+  on(name: "change", fn: (state: LiveState) => void): () => void;
+  on(name: "error", fn: (error: Error) => void): () => void;
+  on(name: string, fn: (data: any, seq?: number) => void): () => void;
+  send(content: string | Block[], options?: Record<string, Json>): Promise<Schemas["Sent"]>;
+  resolve(call: string | PendingCall | PendingEntry, answer: object): Promise<{ status: string }>;
+  cancel(): Promise<{ cancelled: boolean }>;
+  tool(name: string, fn: Tool): void;
+  close(): void;
+}
+
+export function connect(options: LiveOptions): Live;
+
+export class AbideError extends Error {}
+export class NoAnswerError extends AbideError {}
+export class DeadlineError extends AbideError {}
+export class ProtocolError extends AbideError {}
+export class ProblemError extends Error {
+  readonly status: number;
+  /** The name of the problem, such as `turn-in-flight`. */
+  readonly type: string;
+  readonly detail: string;
+  readonly problem: Partial<Problem>;
+  readonly retryAfter: number | undefined;
+}
+export class InvalidRequestError extends ProblemError {}
+export class UnauthorizedError extends ProblemError {}
+export class ForbiddenError extends ProblemError {}
+export class NotFoundError extends ProblemError {}
+export class ConflictError extends ProblemError {}
+export class BusyError extends ConflictError {}
+export class StaleError extends ConflictError {}
+export class TooLargeError extends ProblemError {}
+export class OverloadedError extends ProblemError {}
+export class UnavailableError extends ProblemError {}
+export class TurnError extends AbideError {
+  readonly outcome: Outcome;
+  readonly turnId: string;
+  readonly reason: string | undefined;
+}
+export class TurnCancelledError extends TurnError {}
+export class TurnHaltedError extends TurnError {}
+export class TurnFailedError extends TurnError {}
+export class WaitingError extends AbideError {
+  readonly turnId: string;
+  readonly pending: Call[];
+}

@@ -1,0 +1,64 @@
+// Uses what the packages export, strictly typed: `tsc --noEmit`.
+import { Abide, StaleError, WaitingError, type Call, type Item } from "@abide/client";
+import { HttpTools, Rejection, Reply } from "@abide/client/http-tools";
+import { useConversation, useInbox } from "@abide/react";
+import { abideTransport, useListening } from "@abide/react/chat";
+import { createServer } from "node:http";
+
+const abide = new Abide({ urls: ["http://a:8080"], token: async () => ({ token: "t", expires_at: "2027-01-01T00:00:00.000Z" }) });
+const conversation = abide.conversation("c", { agent: "demo" });
+
+export async function use(): Promise<string> {
+  await abide.define("a", { model: { provider: "scripted", script: [{ text: "Hi" }] } });
+  for await (const item of conversation.send("Hello", { ifBusy: "queue" })) tell(item);
+  conversation.tool("locate", async (args, { signal }) => ({ aborted: signal.aborted, of: args.of }));
+  try {
+    const { object } = await conversation.send([{ type: "text", text: "x" }]).result<{ city: string }>({ timeout: 1_000 });
+    return object?.city ?? "";
+  } catch (error) {
+    if (error instanceof WaitingError) for (const call of error.pending) await call.deny({ reason: "no" });
+    if (error instanceof StaleError) return error.problem.detail ?? error.type;
+    throw error;
+  }
+}
+
+function tell(item: Item): string {
+  switch (item.type) {
+    case "text":
+    case "thinking":
+      return item.text;
+    case "suspended":
+      return item.kind === "elicitation" ? item.message : item.tool;
+    case "message":
+      return item.message.id;
+    case "end":
+      return `${item.outcome} ${item.usage.input_tokens ?? 0}`;
+    default:
+      return item.type;
+  }
+}
+
+export async function read(): Promise<number> {
+  let seq = 0;
+  for await (const event of conversation.journal()) seq = event.type === "turn_ended" ? event.seq : seq;
+  const fork = await conversation.fork({ at: seq });
+  const { messages, more } = await fork.messages({ limit: 10 });
+  const waiting: Call[] = [];
+  for await (const call of abide.inbox({ kind: "approval", mine: true })) waiting.push(call);
+  return messages.length + Number(more) + waiting.length + (await fork.snapshot()).last_seq;
+}
+
+const tools = new HttpTools({ secrets: ["whsec_AAAA"] }).tool("price", ({ sku }, { attempt }) => {
+  if (!sku) throw new Rejection("which?", { halt: "no use" });
+  return new Reply(attempt, { ui: { kind: "x", payload: 1 } });
+});
+createServer(tools.listener);
+
+export function Component() {
+  const { messages, streaming, calls, send, error } = useConversation(abide, "c", { tools: { locate: () => 1 } });
+  const inbox = useInbox(abide, { kind: "approval", interval: 1_000 });
+  const transport = abideTransport(abide, { agent: "demo" });
+  useListening(abide, transport, { id: "c", status: "ready", resumeStream: async () => {}, setMessages: () => {} });
+  void send("x");
+  return `${messages.length} ${streaming?.text} ${calls[0]?.callId} ${error?.message} ${inbox.loading}`;
+}
