@@ -5,8 +5,9 @@ use std::path::Path;
 
 use abide_actors::agent::{self, Parsed};
 use abide_actors::tools::Extensions;
-use abide_cli::{AgentFile, Client, Host};
+use abide_cli::{AgentFile, Client, ENDS_WITH_PARENT, Host};
 use clap::CommandFactory;
+use rustix::process::{Signal, set_parent_process_death_signal};
 
 use crate::config::Cli;
 use crate::demo;
@@ -19,6 +20,14 @@ pub fn run_client(client: Client) -> u8 {
 /// The arguments with the options of such a command after it, wherever they stood.
 pub fn client_arguments(arguments: Vec<OsString>) -> Vec<OsString> {
     abide_cli::rotate(arguments)
+}
+
+/// Has this process end with the one that started it, if that is `abide dev`, however that ends.
+pub fn end_with_parent_if_asked() {
+    if std::env::var_os(ENDS_WITH_PARENT).is_some() {
+        // Without it, the node outlives a command that is killed, and no more.
+        let _ = set_parent_process_death_signal(Some(Signal::TERM));
+    }
 }
 
 /// Reads definitions as a node does at its start.

@@ -89,7 +89,7 @@ mod start_error;
 mod telemetry;
 
 #[doc(hidden)]
-pub use client_host::{client_arguments, run_client};
+pub use client_host::{client_arguments, end_with_parent_if_asked, run_client};
 pub use config::{Config, Durability, LogFormat, Origin, SandboxChoice, StoreUrl};
 pub use launcher::run_launcher_if_asked;
 pub use node::{AuthReloader, Node, NodeBuilder};

@@ -33,6 +33,7 @@ fn main() -> ExitCode {
         Some(Command::Serve(config)) => *config,
         None => cli.serve,
     };
+    abide::end_with_parent_if_asked();
     abide::start_logging(&config);
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,

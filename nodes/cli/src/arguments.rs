@@ -16,9 +16,8 @@ pub struct Client {
 
 impl Subcommand for Client {
     fn augment_subcommands(command: Command) -> Command {
-        let with_options = |command: Command, name: String| {
-            command.mut_subcommand(name, Options::augment_args)
-        };
+        let with_options =
+            |command: Command, name: String| command.mut_subcommand(name, Options::augment_args);
         names().fold(Verb::augment_subcommands(command), with_options)
     }
 
@@ -70,7 +69,6 @@ pub fn rotate(arguments: Vec<OsString>) -> Vec<OsString> {
     }
     arguments
 }
-
 
 /// How many words an option of [`Options`] takes; `None` if it is none of them.
 fn words_of(command: &Command, text: &str) -> Option<usize> {
@@ -127,7 +125,9 @@ mod tests {
 
     #[test]
     fn options_reach_commands_of_every_depth() {
-        for line in ["abide -o json agents ls", "abide agents -o json ls", "abide agents ls -o json"] {
+        for line in
+            ["abide -o json agents ls", "abide agents -o json ls", "abide agents ls -o json"]
+        {
             let client = parse(line).unwrap();
             assert_eq!(client.options.output, Output::Json, "{line}");
             assert!(matches!(client.verb, Verb::Agents(_)));

@@ -36,7 +36,11 @@ pub(crate) struct Context {
 impl std::fmt::Debug for Context {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let has_token = self.token.is_some();
-        formatter.debug_struct("Context").field("url", &self.url).field("token", &has_token).finish()
+        formatter
+            .debug_struct("Context")
+            .field("url", &self.url)
+            .field("token", &has_token)
+            .finish()
     }
 }
 
@@ -95,9 +99,8 @@ fn write_new(path: &Path, text: &str) -> io::Result<()> {
 
 /// Where the file is: `$XDG_CONFIG_HOME/abide/contexts.json`, or below `~/.config`.
 pub(crate) fn path() -> Result<PathBuf, CliError> {
-    let absolute = |name: &str| {
-        std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute())
-    };
+    let absolute =
+        |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let config = absolute("XDG_CONFIG_HOME").or_else(|| Some(absolute("HOME")?.join(".config")));
     let config = config.ok_or_else(|| {
         CliError::Usage("neither XDG_CONFIG_HOME nor HOME is an absolute path".to_owned())
@@ -111,7 +114,9 @@ pub(crate) fn check_name(name: &str) -> Result<(), CliError> {
     if !name.is_empty() && name.len() <= 64 && name.chars().all(legal) {
         Ok(())
     } else {
-        Err(CliError::Usage("the name of a context must be 1 to 64 of A-Z a-z 0-9 _ . -".to_owned()))
+        Err(CliError::Usage(
+            "the name of a context must be 1 to 64 of A-Z a-z 0-9 _ . -".to_owned(),
+        ))
     }
 }
 
@@ -163,6 +168,8 @@ mod tests {
         assert!(contexts.choose(Some("home")).unwrap().is_some());
         assert!(contexts.choose(Some("work")).is_err());
         assert_eq!(Contexts::default().choose(None).unwrap(), None);
-        assert!(check_name("a-b.c_1").is_ok() && check_name("").is_err() && check_name("a b").is_err());
+        assert!(
+            check_name("a-b.c_1").is_ok() && check_name("").is_err() && check_name("a b").is_err()
+        );
     }
 }

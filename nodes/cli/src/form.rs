@@ -37,7 +37,8 @@ pub(crate) fn answer(pending: &Value) -> Result<Value, CliError> {
 
 fn approval(message: &str, schema: &Value) -> Result<Value, CliError> {
     let choices = vec!["Approve", "Deny", "Approve with other arguments"];
-    let choice = Select::new(&prompt_of(message, "Approve?"), choices).without_filtering().raw_prompt();
+    let choice =
+        Select::new(&prompt_of(message, "Approve?"), choices).without_filtering().raw_prompt();
     match choice.map_err(left)?.index {
         0 => Ok(json!({"approved": true})),
         1 => {

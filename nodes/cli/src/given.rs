@@ -60,7 +60,9 @@ mod tests {
         let at = format!("@{}", path.display());
         assert_eq!(json(&at, "--args").unwrap(), serde_json::json!({"a": 1}));
         assert_eq!(text("plain", "TEXT").unwrap(), "plain");
-        for (wrong, expected) in [("{", "--args: must be JSON"), ("@/no/such", "--args: /no/such: ")] {
+        for (wrong, expected) in
+            [("{", "--args: must be JSON"), ("@/no/such", "--args: /no/such: ")]
+        {
             let error = json(wrong, "--args").unwrap_err().to_string();
             assert!(error.starts_with(expected), "{error}");
         }

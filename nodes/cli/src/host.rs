@@ -4,6 +4,9 @@ use std::path::Path;
 
 use serde_json::Value;
 
+/// The variable that asks a node to end with the process that started it.
+pub const ENDS_WITH_PARENT: &str = "ABIDE_ENDS_WITH_PARENT";
+
 /// A definition that was read from a file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AgentFile {

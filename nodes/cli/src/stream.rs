@@ -171,7 +171,8 @@ mod tests {
 
     #[test]
     fn frames_come_whole_wherever_the_bytes_are_cut() {
-        let text = ": hello\n\nevent: a\ndata: {\"x\":\ndata: \"ä\"}\nid: 3\r\n\r\nevent: b\ndata: 1\n\n";
+        let text =
+            ": hello\n\nevent: a\ndata: {\"x\":\ndata: \"ä\"}\nid: 3\r\n\r\nevent: b\ndata: 1\n\n";
         let expected = [
             Frame { event: "a".to_owned(), data: json!({"x": "ä"}), id: Some("3".to_owned()) },
             Frame { event: "b".to_owned(), data: json!(1), id: None },

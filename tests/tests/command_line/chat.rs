@@ -103,7 +103,8 @@ async fn a_form_on_a_terminal_answers_a_question_and_no_color_is_respected() {
     let steps = [("aisle", "\r"), ("accepted", "")];
     let (code, screen) = type_into(&shell, "answer c/call_1_1", &steps).await;
     assert_eq!(code, 0, "{screen}");
-    let (code, screen) = type_into(&shell, "tail c --after 0", &[("turn completed", "\u{3}")]).await;
+    let (code, screen) =
+        type_into(&shell, "tail c --after 0", &[("turn completed", "\u{3}")]).await;
     assert!(code != 0 && !screen.contains("\u{1b}[2m"), "{code} {screen}");
     let messages = shell.run(&["messages", "c"]).await.expect(0);
     assert!(messages.contains("window"), "{messages}");

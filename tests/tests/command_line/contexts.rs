@@ -28,7 +28,8 @@ async fn a_context_says_where_the_nodes_are_and_hides_its_token() {
     shell.run(&["context", "use", "away"]).await.expect(0);
     shell.run(&["show", "c"]).await.expect(1);
     shell.run(&["show", "c", "--url", &url]).await.expect(0);
-    for arguments in [vec!["context", "ls"], vec!["context", "ls", "-o", "json"], vec!["ls", "-v"]] {
+    for arguments in [vec!["context", "ls"], vec!["context", "ls", "-o", "json"], vec!["ls", "-v"]]
+    {
         let run = shell.run(&arguments).await;
         assert!(!format!("{run:?}").contains("PLANTED"), "{arguments:?}");
     }

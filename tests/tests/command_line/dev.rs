@@ -52,6 +52,20 @@ async fn a_development_node_follows_its_agents_and_ends_with_the_command() {
 }
 
 #[tokio::test]
+async fn a_development_node_ends_with_a_command_that_is_killed() {
+    let shell = Shell::new();
+    let arguments =
+        ["dev", "--no-open", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"];
+    let mut dev = shell.command(&arguments).stderr(Stdio::inherit()).spawn().unwrap();
+    let mut lines = BufReader::new(dev.stdout.take().unwrap()).lines();
+    let node = within("the address", lines.next_line()).await.unwrap().unwrap();
+    let user = Shell::new().with("ABIDE_URL", node.split_whitespace().last().unwrap());
+    user.run(&["ls"]).await.expect(0);
+    dev.kill().await.unwrap();
+    poll("the node to be gone", async || (user.run(&["ls"]).await.code == 1).then_some(())).await;
+}
+
+#[tokio::test]
 async fn a_directory_that_is_wrong_starts_no_node() {
     let shell = Shell::new();
     shell.file("agents/bad.yaml", "name: bad\n");

@@ -105,7 +105,16 @@ async fn a_token_without_rights_is_forbidden_and_a_wrong_one_unauthorized() {
     verbose.expect(0);
 
     let minted = backend.run(&[
-        "tokens", "mint", "--conversation", "c", "--subject", "ada", "--can", "read", "--for", "5m",
+        "tokens",
+        "mint",
+        "--conversation",
+        "c",
+        "--subject",
+        "ada",
+        "--can",
+        "read",
+        "--for",
+        "5m",
     ]);
     let token = minted.await.expect(0);
     let reader = Shell::of([&site.client].into_iter()).with("ABIDE_TOKEN", token.trim());

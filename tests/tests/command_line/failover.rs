@@ -65,7 +65,8 @@ async fn a_command_asks_the_next_node_when_one_is_away() {
 
 #[tokio::test]
 async fn a_tail_goes_on_at_another_node_where_it_was() {
-    let mut cluster = Plan::new(ABIDE).with(&["--lease", "2s"]).start(Redis::start().await, 2).await;
+    let mut cluster =
+        Plan::new(ABIDE).with(&["--lease", "2s"]).start(Redis::start().await, 2).await;
     let shell = Shell::of(cluster.clients());
     shell.run(&["new", "c", "--agent", "demo"]).await.expect(0);
     let mut tail = shell.command(&["tail", "c", "--after", "0", "-o", "jsonl"]);

@@ -26,9 +26,7 @@ async fn start(text: &str) -> (Site, Node, Shell) {
 }
 
 fn assert_harmless(text: &str, what: &str) {
-    let is_active = |c: char| {
-        (c.is_control() && c != '\n') || matches!(c, '\u{202a}'..='\u{202e}')
-    };
+    let is_active = |c: char| (c.is_control() && c != '\n') || matches!(c, '\u{202a}'..='\u{202e}');
     assert!(!text.contains(is_active), "{what}: {text:?}");
 }
 

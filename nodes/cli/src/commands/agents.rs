@@ -52,10 +52,8 @@ async fn remove(session: &Session, name: &str) -> Result<(), CliError> {
 
 fn validate(session: &Session, files: &Path, host: Host) -> Result<(), CliError> {
     let loaded = load(files, host)?;
-    let agents: Vec<Value> = loaded
-        .iter()
-        .map(|file| json!({"name": file.name, "warnings": file.warnings}))
-        .collect();
+    let agents: Vec<Value> =
+        loaded.iter().map(|file| json!({"name": file.name, "warnings": file.warnings})).collect();
     let columns = ["AGENT", "WARNINGS"];
     session.printer.list(&json!({"agents": agents}), "agents", &columns, |agent| {
         let warnings = agent["warnings"].as_array().into_iter().flatten();

@@ -26,7 +26,8 @@ const WATCH_INTERVAL: Duration = Duration::from_millis(300);
 type Files = BTreeMap<PathBuf, (Option<SystemTime>, u64)>;
 
 pub(super) async fn run(session: &Session, given: &DevCommand, host: Host) -> Result<(), CliError> {
-    let mut watch = Watch { directory: given.agents.clone(), host, seen: Files::new(), names: BTreeSet::new() };
+    let mut watch =
+        Watch { directory: given.agents.clone(), host, seen: Files::new(), names: BTreeSet::new() };
     // Mistakes are told before anything is started.
     watch.check()?;
     let mut interrupt = signal(SignalKind::interrupt())?;

@@ -18,7 +18,9 @@ pub(super) fn line(printer: &Printer, frame: &Frame) -> (String, Tone) {
     let call = || format!("{} ({})", text("tool"), text("call_id"));
     let shown = |name: &str| one_line(&text(name), MAX_VALUE_CHARS);
     match frame.event.as_str() {
-        "snapshot" => (format!("{} · {} · {}", text("id"), text("agent"), text("state")), Tone::Bold),
+        "snapshot" => {
+            (format!("{} · {} · {}", text("id"), text("agent"), text("state")), Tone::Bold)
+        }
         "state_changed" => (format!("state {}", text("state")), Tone::Dim),
         "turn_started" => (format!("turn {} started", text("turn_id")), Tone::Dim),
         "user_message" => (format!("user: {}", text_of(&data["message"])), Tone::Bold),

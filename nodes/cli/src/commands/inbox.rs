@@ -12,6 +12,7 @@ use crate::error::CliError;
 use crate::http::{Port, Request};
 use crate::printer::{Printer, Tone, cell};
 use crate::session::Session;
+use crate::text::one_line;
 
 const WATCH_INTERVAL: Duration = Duration::from_secs(2);
 const COLUMNS: [&str; 6] = ["CALL", "KIND", "TOOL", "WAITS SINCE", "ENDS", "QUESTION"];
@@ -76,7 +77,7 @@ fn tell_difference(
 ) -> Result<BTreeMap<String, Value>, CliError> {
     let calls = page["pending"].as_array().into_iter().flatten();
     let now: BTreeMap<String, Value> = calls.map(|call| (key(call), call.clone())).collect();
-    for (key, call) in now.iter().filter(|(key, _)| !known.contains_key(*key)) {
+    for call in now.iter().filter(|(key, _)| !known.contains_key(*key)).map(|(_, call)| call) {
         if !printer.is_for_people() {
             printer.json_line(call)?;
             continue;
@@ -85,8 +86,7 @@ fn tell_difference(
         let ends = printer.time.show(&cell(&call["expires_at"]));
         let address = CallAddress::of(call, "").short();
         printer.toned_line(&format!("+ {address} {kind} of {tool}, ends {ends}"), Tone::Asking)?;
-        printer.line(&format!("  {}", crate::text::one_line(&pending_line::question(call), 300)))?;
-        debug_assert!(!key.is_empty());
+        printer.line(&format!("  {}", one_line(&pending_line::question(call), 300)))?;
     }
     for call in known.iter().filter(|(key, _)| !now.contains_key(*key)).map(|(_, call)| call) {
         if printer.is_for_people() {

@@ -68,11 +68,7 @@ pub(super) async fn answer(session: &Session, given: &AnswerCommand) -> Result<(
 }
 
 /// The value as JSON; a text without quotes where the call asks for a text.
-async fn value_of(
-    session: &Session,
-    call: &CallAddress,
-    given: &str,
-) -> Result<Value, CliError> {
+async fn value_of(session: &Session, call: &CallAddress, given: &str) -> Result<Value, CliError> {
     let text = given::text(given, "JSON")?;
     let parsed = given::parse(text.trim(), "JSON");
     let is_plain = given != "-" && !given.starts_with('@');

@@ -62,7 +62,9 @@ impl Chat<'_> {
             };
             match read(call, &text) {
                 Some(body) => return Ok(Some(body)),
-                None => self.session.printer.note("y, n WHY, or JSON; an empty line leaves it open"),
+                None => {
+                    self.session.printer.note("y, n WHY, or JSON; an empty line leaves it open")
+                }
             }
         }
     }

@@ -10,6 +10,7 @@ use tokio::process::{Child, Command};
 
 use crate::command::setup::DevCommand;
 use crate::error::CliError;
+use crate::host::ENDS_WITH_PARENT;
 use crate::session::Session;
 
 /// How long the node may take to be ready: it reads its store first.
@@ -34,6 +35,7 @@ impl DevNode {
             .arg(given.store.join("workspaces"))
             .args(["--listen", &given.listen.to_string()])
             .args(["--admin-listen", &given.admin_listen.to_string()])
+            .env(ENDS_WITH_PARENT, "1")
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             // ^C is for this command, which then stops the node.
