@@ -16,8 +16,13 @@ pub struct Client {
 
 impl Subcommand for Client {
     fn augment_subcommands(command: Command) -> Command {
-        let with_options =
-            |command: Command, name: String| command.mut_subcommand(name, Options::augment_args);
+        let with_options = |command: Command, name: String| {
+            command.mut_subcommand(name, |command| {
+                // Otherwise what the options are about would be what the command is about.
+                let about = command.get_about().cloned().unwrap_or_default();
+                Options::augment_args(command).about(about)
+            })
+        };
         names().fold(Verb::augment_subcommands(command), with_options)
     }
 

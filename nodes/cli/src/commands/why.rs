@@ -66,6 +66,9 @@ fn command(request: &str) -> String {
             [verb @ ("retry" | "move" | "release" | "kill")] => {
                 Some(format!("abide {verb} {conversation}"))
             }
+            ["cancel"] if !conversation.contains('/') => {
+                Some(format!("abide cancel {conversation}"))
+            }
             _ => None,
         }
     };
@@ -82,7 +85,8 @@ mod tests {
             ("POST /admin/actors/c/calls/call_1/fail", "abide fail c/call_1"),
             ("POST /admin/actors/c/retry", "abide retry c"),
             ("POST /admin/actors/acme%2Fc/move", "abide move acme/c"),
-            ("POST /admin/actors/c/cancel", "POST /admin/actors/c/cancel"),
+            ("POST /admin/actors/c/cancel", "abide cancel c"),
+            ("POST /admin/actors/acme%2Fc/cancel", "POST /admin/actors/acme%2Fc/cancel"),
             ("GET /metrics", "GET /metrics"),
         ] {
             assert_eq!(command(request), expected);
