@@ -15,6 +15,8 @@ use field::{Field, Kind};
 /// The most characters of a prompt.
 const MAX_PROMPT_CHARS: usize = 300;
 
+const CHOICE_HELP: &str = "↑↓ to move, enter to choose, escape leaves it open";
+
 /// Whether a schema asks for a text, so that one may be given without quotes.
 pub(crate) fn is_text(schema: &Value) -> bool {
     let is_text = |value: &Value| value.is_string();
@@ -37,8 +39,10 @@ pub(crate) fn answer(pending: &Value) -> Result<Value, CliError> {
 
 fn approval(message: &str, schema: &Value) -> Result<Value, CliError> {
     let choices = vec!["Approve", "Deny", "Approve with other arguments"];
-    let choice =
-        Select::new(&prompt_of(message, "Approve?"), choices).without_filtering().raw_prompt();
+    let choice = Select::new(&prompt_of(message, "Approve?"), choices)
+        .without_filtering()
+        .with_help_message(CHOICE_HELP)
+        .raw_prompt();
     match choice.map_err(left)?.index {
         0 => Ok(json!({"approved": true})),
         1 => {
@@ -81,6 +85,7 @@ fn ask(field: &Field, prompt: &str) -> Result<Option<Value>, CliError> {
         Kind::Choice(values) => {
             let shown: Vec<String> = values.iter().map(|it| one_line(&cell(it), 80)).collect();
             let select = Select::new(prompt, shown).without_filtering();
+            let select = select.with_help_message(CHOICE_HELP);
             if field.is_required {
                 let chosen = select.raw_prompt().map_err(left)?;
                 return Ok(values.get(chosen.index).cloned());

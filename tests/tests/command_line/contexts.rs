@@ -12,8 +12,8 @@ async fn a_context_says_where_the_nodes_are_and_hides_its_token() {
     let shell = Shell::new();
     let url = format!("http://{}", site.client.public_address());
     let admin = format!("http://{}", site.client.admin_address());
-    let login = shell.run_with(&["login", "here", "--url", &url, "--admin-url", &admin], TOKEN);
-    let login = login.await;
+    let login = ["login", "here", "--url", &url, "--admin-url", &admin];
+    let login = shell.run_with(&login, TOKEN).await;
     assert!(login.stdout.contains("here: "), "{login:?}");
     assert!(!format!("{login:?}").contains("PLANTED"));
     login.expect(0);

@@ -161,7 +161,7 @@ impl Chat<'_> {
         let snapshot = self.session.http.send(&Request::get(Port::Public, &path)).await?;
         let Value::String(turn) = &snapshot["turn"]["id"] else { return Ok(true) };
         self.asked_for.clear();
-        self.follow(turn, snapshot["last_seq"].as_u64().unwrap_or_default()).await
+        self.go_on(turn, snapshot["last_seq"].as_u64().unwrap_or_default()).await
     }
 
     /// Shows what a node refused, and goes on: the next line may be a better one.

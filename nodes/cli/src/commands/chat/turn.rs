@@ -22,15 +22,31 @@ struct Progress {
     open_line: Option<Tone>,
     /// Whether ^C was typed already.
     is_cancelling: bool,
+    /// Whether what waits now is not told again, so that the snapshot alone has it.
+    asks_by_snapshot: bool,
 }
 
 impl Chat<'_> {
     /// Shows a turn to its end, or until a question is left open. False if whoever types has left.
     pub(super) async fn follow(&mut self, turn: &str, after: u64) -> Result<bool, CliError> {
+        self.follow_with(turn, after, Progress::default()).await
+    }
+
+    /// The same for a turn that has begun before: it asks first what waits already.
+    pub(super) async fn go_on(&mut self, turn: &str, after: u64) -> Result<bool, CliError> {
+        let progress = Progress { asks_by_snapshot: true, ..Progress::default() };
+        self.follow_with(turn, after, progress).await
+    }
+
+    async fn follow_with(
+        &mut self,
+        turn: &str,
+        after: u64,
+        mut progress: Progress,
+    ) -> Result<bool, CliError> {
         let session = self.session;
         let conversation = self.conversation.clone();
         let mut stream = Stream::new(&session.http, &conversation, Some(after), true);
-        let mut progress = Progress::default();
         loop {
             let frame = tokio::select! {
                 frame = stream.next() => frame?,
@@ -84,7 +100,9 @@ impl Chat<'_> {
                 }
             }
             "snapshot" => {
-                let lists = ["pending", "child_pending"].map(|list| data[list].as_array());
+                let own = if progress.asks_by_snapshot { "pending" } else { "" };
+                progress.asks_by_snapshot = false;
+                let lists = [own, "child_pending"].map(|list| data[list].as_array());
                 let calls: Vec<Value> = lists.into_iter().flatten().flatten().cloned().collect();
                 for call in calls {
                     if !self.ask(&call).await? {
