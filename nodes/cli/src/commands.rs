@@ -23,6 +23,7 @@ use crate::arguments::Client;
 use crate::command::Verb;
 use crate::error::CliError;
 use crate::host::Host;
+use crate::printer;
 use crate::session::Session;
 
 /// Carries a command out.
@@ -30,11 +31,29 @@ pub(crate) async fn run(client: Client, host: Host) -> Result<(), CliError> {
     let Client { verb, options } = client;
     // Those that need no node read no context either.
     match verb {
-        Verb::Completion(given) => return completion::script(&given, host),
-        Verb::Man(given) => return completion::manual(&given, host),
-        Verb::Login(given) => return contexts::login(&given, options).await,
-        Verb::Context(given) => return contexts::run(&given, &options),
-        verb => on_nodes(verb, &Session::new(options)?, host).await,
+        Verb::Completion(given) => completion::script(&given, host),
+        Verb::Man(given) => completion::manual(&given, host),
+        Verb::Login(given) => contexts::login(&given, options).await,
+        Verb::Context(given) => contexts::run(&given, &options),
+        verb => {
+            let is_watching = is_watching(&verb);
+            let session = Session::new(options)?;
+            tokio::select! {
+                outcome = on_nodes(verb, &session, host) => outcome,
+                () = printer::closed(), if is_watching => Err(CliError::Closed),
+            }
+        }
+    }
+}
+
+/// Whether a command prints what happens until it is ended: nobody waits for what it does otherwise.
+fn is_watching(verb: &Verb) -> bool {
+    match verb {
+        Verb::Tail(_) => true,
+        Verb::Inbox(given) => given.watch,
+        Verb::Nodes(given) => given.watch,
+        Verb::Actors(given) => given.watch,
+        _ => false,
     }
 }
 

@@ -104,7 +104,7 @@ impl Problem {
             None => format!("the answer has the status {}", self.status),
         };
         for member in ["needs", "because", "quota"] {
-            if let Some(value) = self.body[member].as_str() {
+            if let Some(value) = self.body[member].as_str().filter(|value| !text.contains(value)) {
                 text.push_str(&format!(" ({member}: {value})"));
             }
         }

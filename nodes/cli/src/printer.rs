@@ -1,8 +1,10 @@
 //! Standard output: tables and lines for people, JSON for programs.
 
 use std::io::{self, IsTerminal, Write};
+use std::time::Duration;
 
 use comfy_table::{ContentArrangement, Table, TableStyle};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde_json::Value;
 
 use crate::error::CliError;
@@ -12,6 +14,7 @@ use crate::time::TimeStyle;
 
 /// The most characters of a cell.
 const MAX_CELL_CHARS: usize = 80;
+const CLOSED_POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 /// What a piece of text is, for its colour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -173,6 +176,20 @@ impl Printer {
         } else {
             text.into_owned()
         }
+    }
+}
+
+/// Ends when nobody reads standard output any more, which a command that waits does not see by writing.
+pub(crate) async fn closed() {
+    loop {
+        let stdout = io::stdout();
+        let mut polled = [PollFd::new(&stdout, PollFlags::empty())];
+        // Only a pipe or a socket ever reports that its reader has left.
+        let count = poll(&mut polled, Some(&Timespec::default())).unwrap_or_default();
+        if count > 0 && polled[0].revents().contains(PollFlags::ERR) {
+            return;
+        }
+        tokio::time::sleep(CLOSED_POLL_INTERVAL).await;
     }
 }
 

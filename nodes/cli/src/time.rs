@@ -42,7 +42,7 @@ pub(crate) fn span(seconds: u64) -> String {
     let (minutes, hours, days) = (seconds / 60, seconds / 3_600, seconds / 86_400);
     match seconds {
         0..60 => format!("{seconds}s"),
-        60..600 if seconds % 60 > 0 => format!("{minutes}m{}s", seconds % 60),
+        60..600 if !seconds.is_multiple_of(60) => format!("{minutes}m{}s", seconds % 60),
         60..3_600 => format!("{minutes}m"),
         3_600..86_400 if minutes % 60 > 0 => format!("{hours}h{}m", minutes % 60),
         3_600..86_400 => format!("{hours}h"),

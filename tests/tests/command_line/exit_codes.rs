@@ -30,11 +30,11 @@ async fn each_exit_code_says_why() {
         (3, vec!["agents", "get", "nobody"], "agent"),
         (3, vec!["show", "a b/c"], "not found"),
         (3, vec!["show", "c", "--context", "nowhere"], "no context"),
-        (5, vec!["say", "c", "again"], "a turn is in flight"),
+        (5, vec!["say", "c", "again"], "a turn is in progress"),
         (5, vec!["new", "c", "--agent", "demo"], "exists"),
         (5, vec!["approve", "c/call_9"], "call"),
         (5, vec!["approve", "c/call_1_1/2"], "call"),
-        (5, vec!["answer", "c/call_1_1", "1"], "call"),
+        (5, vec!["answer", "c/call_1_1", "1"], "does not fit"),
     ] {
         let run = shell.run(&arguments).await;
         assert!(run.stderr.contains(says), "{arguments:?}: {run:?}");
@@ -95,7 +95,7 @@ async fn a_token_without_rights_is_forbidden_and_a_wrong_one_unauthorized() {
     let backend = Shell::of([&site.client].into_iter()).with("ABIDE_TOKEN", &key("backend"));
     assert!(backend.run(&["whoami"]).await.expect(0).contains("backend"));
     let forbidden = backend.run(&["agents", "rm", "demo", "--yes"]).await;
-    assert!(forbidden.stderr.contains("needs: author"), "{forbidden:?}");
+    assert!(forbidden.stderr.contains("define_agents"), "{forbidden:?}");
     forbidden.expect(6);
     backend.run(&["nodes"]).await.expect(6);
     backend.run(&["say", "c", "send a mail", "--agent", "demo"]).await.expect(4);

@@ -5,6 +5,7 @@ use std::process::Stdio;
 use abide_tests::cluster::Plan;
 use abide_tests::deadline::{poll, within};
 use abide_tests::node::Site;
+use abide_tests::proxy::Proxy;
 use abide_tests::redis::Redis;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, BufReader};
@@ -27,7 +28,7 @@ async fn a_message_that_is_waited_for_survives_the_death_of_its_node() {
     .await;
     cluster.kill(0).await;
     let said = finish(waiting.unwrap(), "say").await.expect(0);
-    assert!(said.contains("I found:") && said.contains("\"attempt\":2"), "{said}");
+    assert!(said.contains("I found:") && said.contains("\"attempt\": 2"), "{said}");
     let messages = shell.run(&["messages", "c", "-o", "jsonl"]).await.json_lines();
     let users = messages.iter().filter(|message| message["role"] == "user").count();
     assert_eq!(users, 1, "it was sent again as the same message: {messages:#?}");
@@ -35,10 +36,11 @@ async fn a_message_that_is_waited_for_survives_the_death_of_its_node() {
 
 #[tokio::test]
 async fn a_message_that_is_waited_for_survives_the_restart_of_the_only_node() {
-    let site = Site::new(ABIDE).with(&["--node", "only"]);
+    let site = Site::new(ABIDE);
     let node = site.start().await;
-    let address = site.client.public_address();
-    let shell = Shell::of([&site.client].into_iter());
+    // Its address stays, as that of a service does.
+    let service = Proxy::to(&site.client.public_address());
+    let shell = Shell::new().with("ABIDE_URL", &format!("http://{}", service.address()));
     let waiting =
         shell.command(&["say", "c", "look it up", "--agent", "demo", "--wait", "60s"]).spawn();
     poll("the tool to run", async || {
@@ -47,10 +49,10 @@ async fn a_message_that_is_waited_for_survives_the_restart_of_the_only_node() {
     })
     .await;
     node.kill().await;
-    let site = site.with(&["--listen", &address]);
     let _node = site.start().await;
+    service.aim(&site.client.public_address());
     let said = finish(waiting.unwrap(), "say").await.expect(0);
-    assert!(said.contains("\"attempt\":2"), "{said}");
+    assert!(said.contains("\"attempt\": 2"), "{said}");
 }
 
 #[tokio::test]

@@ -57,7 +57,7 @@ async fn actors_are_listed_killed_released_and_retried() {
     let audit = shell.run(&["audit", "c", "-o", "json"]).await.json();
     assert_eq!(audit["entries"], serde_json::json!([]));
     shell.run(&["drain", "nowhere", "--yes"]).await.expect(3);
-    shell.run(&["move", "c"]).await.expect(5);
+    shell.run(&["move", "c", "--node", "nowhere"]).await.expect(3);
 }
 
 #[tokio::test]
