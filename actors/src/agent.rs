@@ -36,7 +36,7 @@ use crate::tools::Extensions;
 
 pub use duration::parse as duration;
 pub use error::{DefinitionError, join_errors};
-pub use load::{Format, LoadError, WHOLE_DOCUMENT, from_text, load_dir};
+pub use load::{Format, LoadError, WHOLE_DOCUMENT, from_text, load_dir, load_file};
 pub use tool_entry::client_tools;
 
 /// A definition is read, hashed and journalled in one piece: 1 MiB.

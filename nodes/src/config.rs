@@ -47,6 +47,8 @@ pub enum Command {
     /// Makes API keys.
     #[command(subcommand)]
     Keys(KeysCommand),
+    #[command(flatten)]
+    Client(Box<abide_cli::Client>),
 }
 
 /// How a node runs: the flags of `abide serve`. A program that embeds a node begins with

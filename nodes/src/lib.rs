@@ -63,6 +63,7 @@
 pub mod access;
 #[doc(hidden)]
 pub mod admin;
+mod client_host;
 mod clock;
 #[doc(hidden)]
 pub mod config;
@@ -87,6 +88,8 @@ mod server;
 mod start_error;
 mod telemetry;
 
+#[doc(hidden)]
+pub use client_host::{client_arguments, end_with_parent_if_asked, run_client};
 pub use config::{Config, Durability, LogFormat, Origin, SandboxChoice, StoreUrl};
 pub use launcher::run_launcher_if_asked;
 pub use node::{AuthReloader, Node, NodeBuilder};

@@ -19,7 +19,8 @@ const USAGE_EXIT_CODE: u8 = 2;
 
 fn main() -> ExitCode {
     abide::run_launcher_if_asked();
-    let cli = match Cli::try_parse() {
+    let arguments = abide::client_arguments(std::env::args_os().collect());
+    let cli = match Cli::try_parse_from(arguments) {
         Ok(cli) => cli,
         Err(error) if error.use_stderr() => return fail(&first_line(&error), USAGE_EXIT_CODE),
         // The help or the version, which is no error.
@@ -28,9 +29,11 @@ fn main() -> ExitCode {
     let config = match cli.command {
         Some(Command::Openapi) => return openapi(),
         Some(Command::Keys(KeysCommand::Generate(generate))) => return keys_generate(&generate),
+        Some(Command::Client(client)) => return abide::run_client(*client).into(),
         Some(Command::Serve(config)) => *config,
         None => cli.serve,
     };
+    abide::end_with_parent_if_asked();
     abide::start_logging(&config);
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,

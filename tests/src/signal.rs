@@ -17,6 +17,11 @@ pub(crate) fn signal(child: &Child, signal: Signal) {
     kill_process(pid(child), signal).unwrap();
 }
 
+/// Sends SIGTERM to a process that has not been waited for yet.
+pub fn terminate(child: &Child) {
+    signal(child, Signal::TERM);
+}
+
 /// Sends SIGSTOP. Returns when every thread of the process has stopped, which is later than the
 /// signal.
 pub(crate) async fn stop(child: &Child) {

@@ -92,15 +92,25 @@ fn files(directory: &Path) -> Result<Vec<(PathBuf, Format)>, LoadError> {
     let mut files = Vec::new();
     for entry in fs::read_dir(directory).map_err(failed)? {
         let path = entry.map_err(failed)?.path();
-        let format = match path.extension().and_then(|extension| extension.to_str()) {
-            Some("yaml" | "yml") => Format::Yaml,
-            Some("json") => Format::Json,
-            Some(_) | None => continue,
-        };
-        files.push((path, format));
+        if let Some(format) = format_of(&path) {
+            files.push((path, format));
+        }
     }
     files.sort_by(|(one, _), (other, _)| one.cmp(other));
     Ok(files)
+}
+
+fn format_of(path: &Path) -> Option<Format> {
+    match path.extension().and_then(|extension| extension.to_str()) {
+        Some("yaml" | "yml") => Some(Format::Yaml),
+        Some("json") => Some(Format::Json),
+        Some(_) | None => None,
+    }
+}
+
+/// Reads one file; one whose name does not end in `.json` is YAML.
+pub fn load_file(path: &Path, natives: &Extensions) -> Result<Parsed, LoadError> {
+    load(path, format_of(path).unwrap_or(Format::Yaml), natives)
 }
 
 fn load(path: &Path, format: Format, natives: &Extensions) -> Result<Parsed, LoadError> {

@@ -12,7 +12,7 @@ struct House {
     floors: &'static [&'static [&'static str]],
 }
 
-const HOUSES: [House; 4] = [
+const HOUSES: [House; 5] = [
     House {
         source: "actors/conversation/src",
         floors: &[
@@ -79,6 +79,16 @@ const HOUSES: [House; 4] = [
         ],
     },
     House {
+        source: "nodes/cli/src",
+        floors: &[
+            &["call_address", "error", "host", "text", "time"],
+            &["command", "context", "given", "options"],
+            &["arguments", "http", "printer"],
+            &["form", "session", "stream"],
+            &["commands"],
+        ],
+    },
+    House {
         source: "nodes/src",
         floors: &[
             &[
@@ -95,7 +105,7 @@ const HOUSES: [House; 4] = [
             &["access"],
             &["ephemeral", "keys_command", "operations", "readiness"],
             &["config"],
-            &["seed_agents", "telemetry"],
+            &["client_host", "seed_agents", "telemetry"],
             &["http"],
             &["admin", "server"],
             &["node"],

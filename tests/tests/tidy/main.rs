@@ -12,11 +12,12 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// A package, and which others of ours it may depend on.
-const DIRECTIONS: [(&str, &[&str]); 5] = [
+const DIRECTIONS: [(&str, &[&str]); 6] = [
     ("actors/conversation", &[]),
     ("actors", &["abide-conversation"]),
     ("registry", &["abide-conversation", "abide-actors"]),
-    ("nodes", &["abide-conversation", "abide-actors", "abide-registry"]),
+    ("nodes/cli", &[]),
+    ("nodes", &["abide-conversation", "abide-actors", "abide-registry", "abide-cli"]),
     ("tests", &["abide-conversation", "abide-actors", "abide-registry", "abide"]),
 ];
 const ROOT: [&str; 9] = [

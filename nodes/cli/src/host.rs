@@ -1,0 +1,27 @@
+//! What the program around these commands brings: they know nothing of its other parts.
+
+use std::path::Path;
+
+use serde_json::Value;
+
+/// The variable that asks a node to end with the process that started it.
+pub const ENDS_WITH_PARENT: &str = "ABIDE_ENDS_WITH_PARENT";
+
+/// A definition that was read from a file.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AgentFile {
+    pub name: String,
+    /// The definition, as it is sent to a node.
+    pub source: Value,
+    pub warnings: Vec<String>,
+}
+
+/// The program's own part of some commands.
+#[derive(Clone, Copy, Debug)]
+pub struct Host {
+    /// Reads and checks the definitions of a directory, or one file, as a node does. The errors have one
+    /// line each.
+    pub load_agents: fn(&Path) -> Result<Vec<AgentFile>, Vec<String>>,
+    /// The whole command line, for completions and manual pages.
+    pub command_line: fn() -> clap::Command,
+}

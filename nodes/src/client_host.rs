@@ -1,0 +1,48 @@
+//! What the commands that ask nodes need of this program: its definitions' rules, its command line.
+
+use std::ffi::OsString;
+use std::path::Path;
+
+use abide_actors::agent::{self, Parsed};
+use abide_actors::tools::Extensions;
+use abide_cli::{AgentFile, Client, ENDS_WITH_PARENT, Host};
+use clap::CommandFactory;
+use rustix::process::{Signal, set_parent_process_death_signal};
+
+use crate::config::Cli;
+use crate::demo;
+
+/// Runs a command that asks nodes; returns its exit code.
+pub fn run_client(client: Client) -> u8 {
+    abide_cli::run(client, Host { load_agents, command_line: Cli::command }) as u8
+}
+
+/// The arguments with the options of such a command after it, wherever they stood.
+pub fn client_arguments(arguments: Vec<OsString>) -> Vec<OsString> {
+    abide_cli::rotate(arguments)
+}
+
+/// Has this process end with the one that started it, if that is `abide dev`, however that ends.
+pub fn end_with_parent_if_asked() {
+    if std::env::var_os(ENDS_WITH_PARENT).is_some() {
+        // Without it, the node outlives a command that is killed, and no more.
+        let _ = set_parent_process_death_signal(Some(Signal::TERM));
+    }
+}
+
+/// Reads definitions as a node does at its start.
+fn load_agents(path: &Path) -> Result<Vec<AgentFile>, Vec<String>> {
+    let extensions = demo::with_demo_tools(Extensions::new());
+    let loaded = if path.is_dir() {
+        agent::load_dir(path, &extensions)
+    } else {
+        agent::load_file(path, &extensions).map(|parsed| vec![parsed])
+    };
+    let loaded = loaded.map_err(|error| vec![error.to_string()])?;
+    Ok(loaded.into_iter().map(agent_file).collect())
+}
+
+fn agent_file(parsed: Parsed) -> AgentFile {
+    let Parsed { definition, warnings } = parsed;
+    AgentFile { name: definition.name.to_string(), source: definition.source.clone(), warnings }
+}
