@@ -1,0 +1,175 @@
+// One conversation, live: its messages with their calls, what waits, how it is, and where one writes.
+import { connect } from "../abide.js";
+import { AnswerCard, keyOf } from "../answer-card.js";
+import { CallCard } from "../call-card.js";
+import { Composer } from "../composer.js";
+import { Facts } from "../conversation-facts.js";
+import { html, useEffect, useLayoutEffect, useMemo, useRef, useState } from "../html.js";
+import { pathOf, useJournal } from "../journal.js";
+import { markdown } from "../markdown.js";
+import { Badge, Empty, Json, Loading, State, Trouble } from "../parts.js";
+import { link } from "../router.js";
+import { credential, get, trackedFetch } from "../session.js";
+import { ThreeThings } from "../start.js";
+import { clip, clock, duration, visible } from "../text.js";
+
+export const name = "conversation";
+export const path = "c";
+export const title = "Conversation";
+export const partOf = "conversations";
+
+/** How near to its end a list follows what is added. */
+const FOLLOW_PX = 120;
+
+/** The conversation as `abide.js` follows it: `{abide, state, error}`. */
+function useConversation(id, agent) {
+  const [seen, setSeen] = useState({});
+  useEffect(() => {
+    const known = credential();
+    const abide = connect({ conversation: id, agent, fetch: trackedFetch, ...(known && { token: credential }) });
+    abide.tool("locate", () => ({
+      time_zone: Intl.DateTimeFormat().resolvedOptions().timeZone,
+      language: navigator.language,
+    }));
+    let frame = 0;
+    const draw = () => {
+      frame = 0;
+      setSeen((before) => ({ ...before, abide, state: abide.state }));
+    };
+    abide.on("change", () => (frame ||= requestAnimationFrame(draw)));
+    abide.on("error", (error) => setSeen((before) => ({ ...before, abide, error })));
+    setSeen({ abide, state: abide.state });
+    return () => {
+      cancelAnimationFrame(frame);
+      abide.close();
+    };
+  }, [id, agent]);
+  return seen;
+}
+
+export function View({ route: { id, query } }) {
+  const { abide, state, error } = useConversation(id, query.get("agent") ?? undefined);
+  const version = useVersion(state);
+  const journal = useJournal(id, version);
+  const older = useOlder(id, state);
+  const [showFacts, setShowFacts] = useState(false);
+  if (!id) return html`<${Empty} title="Which conversation?"><p><a href="#/conversations">All conversations</a></p><//>`;
+  const isLost = error && state?.id === undefined && abide?.closed;
+  if (isLost) return html`<${Empty} title=${error.status === 404 ? "There is no such conversation" : "It cannot be shown"}>
+    ${error.status !== 404 && html`<${Trouble} error=${error} />`}<p><a href="#/conversations">All conversations</a></p><//>`;
+  if (!abide || state?.id === undefined) return html`<${Loading} />`;
+  const messages = older.messages.length > 0 ? [...older.messages, ...state.messages] : state.messages;
+  return html`<div class=${`conversation ${showFacts ? "show-facts" : ""}`}>
+    <section class="thread" aria-label="Conversation"><header class="thread-head"><h1 title=${id}>${visible(clip(id, 60))}</h1>
+        <span id="status"><${State} state=${state.state} /></span>${!state.connected && html`<${Badge} tone="bad">reconnecting<//>`}
+        ${state.queued > 0 && html`<${Badge} tone="wait">${state.queued} queued<//>`}
+        <button type="button" class="plain facts-button" aria-expanded=${showFacts} onClick=${() => setShowFacts(!showFacts)}>Details</button></header>
+      <${Messages} ...${{ id, state, messages, older, journal }} />
+      <${Trouble} error=${error && !isLost ? error : undefined} />
+      <${Composer} abide=${abide} state=${state} /></section>
+    <${Facts} id=${id} state=${state} events=${journal.events} /></div>`;
+}
+
+/** Changes when the journal may have more. */
+function useVersion(state) {
+  const last = useRef({ version: 0 });
+  const { messages, pending, in_flight, turn, todos, child_pending } = state ?? {};
+  const now = [messages, pending, in_flight, turn, todos, child_pending];
+  if (!last.current.seen || now.some((it, index) => it !== last.current.seen[index])) {
+    last.current = { seen: now, version: last.current.version + 1 };
+  }
+  return last.current.version;
+}
+
+/** Messages above the newest page, asked for one page at a time. */
+function useOlder(id, state) {
+  const [older, setOlder] = useState({ messages: [] });
+  const isReady = state?.id !== undefined;
+  useEffect(() => {
+    if (!isReady) return;
+    get(`${pathOf(id)}/messages`).then(({ cursor, more }) => setOlder((before) => ({ cursor, more, ...before }))).catch(() => {});
+  }, [id, isReady]);
+  const load = async () => {
+    const page = await get(`${pathOf(id)}/messages?limit=200&before=${encodeURIComponent(older.cursor)}`);
+    setOlder((before) => ({ cursor: page.cursor, more: page.more, messages: [...page.messages, ...before.messages] }));
+  };
+  const known = new Set((state?.messages ?? []).map((it) => it.id));
+  return { ...older, messages: older.messages.filter((it) => !known.has(it.id)), load };
+}
+
+function Messages({ id, state, messages, older, journal }) {
+  const list = useRef();
+  const [isAtEnd, setAtEnd] = useState(true);
+  const follow = useRef(true);
+  const scrolled = () => {
+    const { scrollTop, clientHeight, scrollHeight } = list.current;
+    follow.current = scrollHeight - scrollTop - clientHeight < FOLLOW_PX;
+    setAtEnd(follow.current);
+  };
+  const toEnd = () => list.current.scrollTo({ top: list.current.scrollHeight });
+  useLayoutEffect(() => {
+    if (follow.current) toEnd();
+  });
+  const results = useMemo(() => new Map(messages.filter((it) => it.role === "tool").map((it) => [it.tool_call_id, it])), [messages]);
+  const turns = journal.history?.turns;
+  const shown = messages.filter((it) => it.role !== "tool");
+  const drawn = new Set();
+  const items = shown.map((message, index) => {
+    const endsTurn = shown[index + 1]?.turn_id !== message.turn_id;
+    (message.tool_calls ?? []).forEach((call) => drawn.add(call.id));
+    return html`<${Message} key=${message.id} ...${{ id, message, state, results, journal }} />
+      ${endsTurn && html`<${TurnEnd} key=${`end-${message.turn_id}`} turn=${turns?.get(message.turn_id)} />`}`;
+  });
+  // A dispatched call, and one whose message is on an older page, stands by itself.
+  const loose = state.pending.filter((call) => !drawn.has(call.call_id));
+  return html`<div class="messages" ref=${list} onScroll=${scrolled} role="log" aria-label="Messages" tabindex="0">
+    <div class="column">${older.more && html`<p class="more"><button type="button" class="plain" onClick=${older.load}>Earlier messages</button></p>`}
+      ${items.length === 0 && !state.streaming && html`<${Empty} title="Say something"><p>This conversation with <b>${visible(clip(state.agent, 60))}</b> is empty. What you write is kept before it is answered.</p>${state.agent === "demo" && html`<${ThreeThings} agents=${[{ name: "demo" }]} />`}<//>`}
+      ${items}
+      ${state.streaming && html`<${Streaming} streaming=${state.streaming} />`}
+      ${loose.map((call) => html`<${AnswerCard} key=${keyOf(call)} item=${call} conversation=${id} />`)}
+      ${state.child_pending.map((call) => html`<div class="child-call" key=${keyOf(call)}><p class="note">The child conversation <a href=${link("c", call.conversation_id)}>${visible(clip(call.conversation_id, 60))}</a> of ${visible(clip(call.agent, 40))} waits:</p><${AnswerCard} item=${call} /></div>`)}
+    </div>
+    ${!isAtEnd && html`<button type="button" class="to-end" onClick=${toEnd}>To the newest</button>`}</div>`;
+}
+
+const NAMES = { user: "You", assistant: "Agent" };
+
+function Message({ id, message, state, results, journal }) {
+  const { role, content, tool_calls = [], status, at } = message;
+  const body = useMemo(() => content.map((block, index) => html`<${Block} key=${index} block=${block} isOwn=${role === "user"} />`), [message]);
+  const calls = tool_calls.map((call) => html`<${CallCard} key=${call.id} call=${call} history=${journal.history?.calls.get(call.id)}
+    pending=${state.pending.find((it) => it.call_id === call.id)} running=${state.in_flight.find((it) => it.call_id === call.id)}
+    result=${results.get(call.id)} conversation=${id} />`);
+  const who = role === "assistant" ? state.agent : (NAMES[role] ?? role);
+  return html`<article class=${`message ${role}`} aria-label=${who}><header><span class="who">${visible(clip(who, 40))}</span>
+      ${at && html`<time datetime=${at}>${clock(at)}</time>`}${status && status !== "complete" && html`<${Badge} tone="bad">${status}<//>`}</header>
+    <div class="text">${body}</div>${calls}</article>`;
+}
+
+/** A block of content; media are named, not loaded: they need the credential. */
+function Block({ block, isOwn }) {
+  if (block.type === "text" && block.text) return isOwn ? html`<p class="plain" dir="auto">${visible(block.text)}</p>` : markdown(block.text);
+  if (block.type === "code") return html`<figure class="code"><figcaption>${visible(clip(block.language, 30))}</figcaption><pre tabindex="0"><code>${visible(block.text)}</code></pre></figure>`;
+  if (block.type === "reasoning") return html`<details class="thinking"><summary>Thinking</summary><p class="plain">${visible(block.text ?? "")}</p></details>`;
+  if (block.type === "text" || block.type === "tool_use") return null;
+  if (typeof block.text === "string" && block.type !== "json") return html`<p class="plain" dir="auto">${visible(block.text)}</p>`;
+  return html`<details><summary>${visible(clip(block.type, 40))}${block.title ? ` ${clip(block.title, 80)}` : ""}</summary><${Json} value=${block.data ?? block} /></details>`;
+}
+
+function Streaming({ streaming: { text, thinking } }) {
+  return html`<article class="message assistant streaming" aria-label="The agent writes">
+    ${thinking && html`<details class="thinking" open=${!text}><summary>Thinking</summary><p class="plain">${visible(thinking)}</p></details>`}
+    <div class="text">${text ? markdown(text) : !thinking && html`<span class="typing" role="status" aria-label="The agent writes"><i></i><i></i><i></i></span>`}</div></article>`;
+}
+
+/** The line under a turn: how it ended, how long it took, and what it used. */
+function TurnEnd({ turn }) {
+  if (!turn?.outcome) return null;
+  const took = turn.began_at ? duration(Date.parse(turn.ended_at) - Date.parse(turn.began_at)) : "";
+  const tokens = (turn.usage?.input_tokens ?? 0) + (turn.usage?.output_tokens ?? 0);
+  const parts = [took, tokens > 0 && `${tokens.toLocaleString("en")} tokens`, turn.usage?.cost_usd && `$${turn.usage.cost_usd.toFixed(4)}`].filter(Boolean);
+  const isBad = turn.outcome !== "completed";
+  return html`<p class=${`turn-end ${isBad ? "bad" : ""}`}>${isBad && html`<b>${turn.outcome}</b>`}${turn.reason && html` ${visible(clip(turn.reason, 400))}`} <span>${parts.join(" · ")}</span></p>`;
+}
+
