@@ -43,7 +43,7 @@ function labelOf(tone, outcome, pending) {
 /** The arguments in a few words. */
 export function summary(args) {
   if (args === null || typeof args !== "object") return clip(args ?? "", SUMMARY_CHARS);
-  const short = Object.values(args).filter((value) => value === null || typeof value !== "object");
+  const short = Object.values(args).filter((value) => typeof value !== "object");
   return clip(short.slice(0, 4).map((value) => clip(value, 48)).join(" · "), SUMMARY_CHARS);
 }
 

@@ -15,6 +15,7 @@ mod authentication;
 mod book_walks;
 mod chat_page;
 mod commands;
+mod console;
 mod deadlines;
 mod drained_streams;
 mod fuzz;

@@ -135,8 +135,8 @@ fn rules(
     };
     let roles = roles.iter().map(role).collect();
     let jwks = jwks_source(path, &issuer, jwks.as_deref(), reader, read_file);
-    let sign_in = console
-        .and_then(|entry| sign_in::read(&format!("{path}.console"), &issuer, entry, reader));
+    let sign_in =
+        console.and_then(|entry| sign_in::read(&format!("{path}.console"), &issuer, entry, reader));
     Some(IssuerRules { issuer, audience, jwks: jwks?, algorithms, claims, roles, sign_in })
 }
 
