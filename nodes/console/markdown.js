@@ -1,15 +1,10 @@
-// Markdown as vnodes: marked only cuts the text into tokens. There is no HTML at any point, so that markup in
-// a text is seen as text.
+// Markdown as vnodes. There is no HTML at any point, so that markup in a text is seen as text.
 import { html } from "./html.js";
+import { lexer } from "./lexer.js";
 import { clip, visible } from "./text.js";
-import { getDefaults, lexer } from "./vendor/marked.js";
 
 /** A longer text is shown as it is: cutting it into tokens would stop the page. */
 const MAX_MARKDOWN_CHARS = 200_000;
-/** How deep lists and quotes are drawn. */
-const MAX_DEPTH = 12;
-/** A line of a chat ends where its writer ended it. */
-const OPTIONS = { ...getDefaults(), breaks: true };
 /** Entities that people and models write in Markdown. */
 const ENTITIES = { "&amp;": "&", "&lt;": "<", "&gt;": ">", "&quot;": '"', "&#39;": "'" };
 
@@ -28,68 +23,42 @@ export function safeLink(href) {
 /** The vnodes of a text. */
 export function markdown(text) {
   if (text.length > MAX_MARKDOWN_CHARS) return html`<pre class="plain">${visible(text)}</pre>`;
-  try {
-    return blocks(lexer(text, OPTIONS), 0);
-  } catch {
-    return html`<p class="plain">${visible(text)}</p>`;
-  }
+  return drawAll(lexer(text));
 }
 
-const blocks = (tokens, depth) => tokens.map((token) => block(token, depth));
+const drawAll = (tokens) => tokens.map((token) => DRAW[token.type](token));
+const cells = (Tag, row) => row.map((tokens) => html`<${Tag}>${drawAll(tokens)}<//>`);
 
-const BLOCKS = {
-  space: () => null,
+/** How each type of token is drawn. */
+const DRAW = {
   hr: () => html`<hr />`,
-  heading: (token) => html`<p class=${`h h${token.depth}`} role="heading" aria-level=${token.depth + 2}>
-    ${inline(token.tokens)}</p>`,
-  paragraph: (token) => html`<p dir="auto">${inline(token.tokens)}</p>`,
-  text: (token) => (token.tokens ? inline(token.tokens) : visible(unescape(token.text))),
-  code: (token) => html`<figure class="code">
-    ${token.lang && html`<figcaption>${visible(clip(token.lang, 30))}</figcaption>`}
-    <pre tabindex="0"><code>${visible(token.text)}</code></pre></figure>`,
-  checkbox: (token) => (token.checked ? "☑ " : "☐ "),
-  blockquote: (token, depth) => html`<blockquote>${blocks(token.tokens, depth + 1)}</blockquote>`,
-  list: (token, depth) => {
-    const items = token.items.map((item) => html`<li dir="auto">${blocks(item.tokens, depth + 1)}</li>`);
-    return token.ordered ? html`<ol start=${token.start || 1}>${items}</ol>` : html`<ul>${items}</ul>`;
+  heading: ({ depth, tokens }) => html`<p class=${`h h${depth}`} role="heading" aria-level=${Math.min(6, depth + 2)}>${drawAll(tokens)}</p>`,
+  paragraph: ({ tokens }) => html`<p dir="auto">${drawAll(tokens)}</p>`,
+  code: ({ lang, text }) => html`<figure class="code">${lang && html`<figcaption>${visible(clip(lang, 30))}</figcaption>`}
+    <pre tabindex="0"><code>${visible(text)}</code></pre></figure>`,
+  checkbox: ({ checked }) => (checked ? "☑ " : "☐ "),
+  blockquote: ({ tokens }) => html`<blockquote>${drawAll(tokens)}</blockquote>`,
+  list: ({ ordered, start, items }) => {
+    const rows = items.map((tokens) => html`<li dir="auto">${drawAll(tokens)}</li>`);
+    return ordered ? html`<ol start=${start}>${rows}</ol>` : html`<ul>${rows}</ul>`;
   },
-  table: (token) => {
-    const cell = (Tag) => (it) => html`<${Tag}>${inline(it.tokens)}<//>`;
-    return html`<div class="scroll" tabindex="0" role="group" aria-label="Table"><table>
-      <thead><tr>${token.header.map(cell("th"))}</tr></thead>
-      <tbody>${token.rows.map((row) => html`<tr>${row.map(cell("td"))}</tr>`)}</tbody></table></div>`;
-  },
-};
-
-function block(token, depth) {
-  if (depth > MAX_DEPTH || !Object.hasOwn(BLOCKS, token.type)) {
-    return token.tokens && depth <= MAX_DEPTH ? inline([token]) : html`<p class="plain">${visible(token.raw)}</p>`;
-  }
-  return BLOCKS[token.type](token, depth);
-}
-
-const SPANS = {
-  strong: (token, depth) => html`<strong>${inline(token.tokens, depth)}</strong>`,
-  em: (token, depth) => html`<em>${inline(token.tokens, depth)}</em>`,
-  del: (token, depth) => html`<del>${inline(token.tokens, depth)}</del>`,
-  codespan: (token) => html`<code>${visible(token.text)}</code>`,
+  table: ({ header, rows }) => html`<div class="scroll" tabindex="0" role="group" aria-label="Table"><table>
+    <thead><tr>${cells("th", header)}</tr></thead>
+    <tbody>${rows.map((row) => html`<tr>${cells("td", row)}</tr>`)}</tbody></table></div>`,
+  strong: ({ tokens }) => html`<strong>${drawAll(tokens)}</strong>`,
+  em: ({ tokens }) => html`<em>${drawAll(tokens)}</em>`,
+  del: ({ tokens }) => html`<del>${drawAll(tokens)}</del>`,
+  codespan: ({ text }) => html`<code>${visible(text)}</code>`,
   br: () => html`<br />`,
-  escape: (token) => visible(unescape(token.text)),
-  text: (token, depth) => (token.tokens ? inline(token.tokens, depth) : visible(unescape(token.text))),
+  escape: ({ text }) => text,
+  text: ({ tokens, text }) => (tokens ? drawAll(tokens) : visible(unescape(text))),
   // An image would tell a stranger's server that the page was read.
-  image: (token) => link(token.href, token.text || "image", token.raw),
-  link: (token, depth) => link(token.href, inline(token.tokens, depth), token.raw),
+  image: ({ href, text, raw }) => link(href, visible(text || "image"), raw),
+  link: ({ href, tokens, raw }) => link(href, drawAll(tokens), raw),
 };
 
 function link(href, content, raw) {
   const address = safeLink(href);
   if (!address) return visible(raw);
   return html`<a href=${address} title=${address} target="_blank" rel="noopener noreferrer">${content}</a>`;
-}
-
-function inline(tokens, depth = 0) {
-  return tokens.map((token) => {
-    if (depth > MAX_DEPTH || !Object.hasOwn(SPANS, token.type)) return visible(token.raw);
-    return SPANS[token.type](token, depth + 1);
-  });
 }

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
+import { lexer } from "./lexer.js";
 import { markdown, safeLink } from "./markdown.js";
 import { ago, bytes, clip, duration, visible } from "./text.js";
 
@@ -56,4 +57,35 @@ test("durations, sizes and clipped texts are short and true", () => {
   assert.deepEqual([ago(1_000), ago(125_000)], ["just now", "2 min ago"]);
   assert.deepEqual([bytes(10), bytes(1 << 20)], ["10 B", "1.0 MiB"]);
   assert.equal(clip("a😀b", 2), "a\ufffd…");
+});
+
+const shape = (tokens) => tokens.map((it) => (it.type === "text" && it.text !== undefined ? it.text : { [it.type]: it.items ? it.items.map(shape) : it.tokens ? shape(it.tokens) : (it.text ?? it.href ?? "") }));
+const inline = (text) => shape(lexer(text))[0].paragraph;
+
+test("emphasis, code and links end where they should", () => {
+  const cases = [
+    ["a **b** c", ["a ", { strong: ["b"] }, " c"]], ["*a* _b_ ~~c~~", [{ em: ["a"] }, " ", { em: ["b"] }, " ", { del: ["c"] }]],
+    ["snake_case_name 2 * 3 * 4", ["snake_case_name 2 * 3 * 4"]], ["**a *b* c**", [{ strong: ["a ", { em: ["b"] }, " c"] }]],
+    ["***a***", [{ strong: [{ em: ["a"] }] }]], ["``a`b`` `c`", [{ codespan: "a`b" }, " ", { codespan: "c" }]],
+    ["`open **b**", ["`open ", { strong: ["b"] }]], ["**open", ["**open"]], ["\\*a\\*", [{ escape: "*" }, "a", { escape: "*" }]],
+    ["[a [b]](https://x/(y))", [{ link: ["a [b]"] }]], ["[a] (b)", ["[a] (b)"]], ["see https://a.b/c_d_e.", ["see ", { link: ["https://a.b/c_d_e"] }, "."]],
+    ["a\nb", ["a", { br: "" }, "b"]], ["the oath", ["the oath"]],
+  ];
+  for (const [text, expected] of cases) assert.deepEqual(inline(text), expected, text);
+});
+
+test("lists nest, go on, and end", () => {
+  assert.deepEqual(shape(lexer("- a\n  - b\n- c\nd\n\ne")), [{ list: [[{ text: ["a"] }, { list: [[{ text: ["b"] }]] }], [{ text: ["c", { br: "" }, "d"] }]] }, { paragraph: ["e"] }]);
+  assert.deepEqual(shape(lexer("1. a\n\n   b\n2. c")), [{ list: [[{ text: ["a"] }, { text: ["b"] }], [{ text: ["c"] }]] }]);
+  assert.deepEqual(shape(lexer("- a\n\n  ```\n  x\n  ```\n***\nIn 1999. x")), [{ list: [[{ text: ["a"] }, { code: "x" }]] }, { hr: "" }, { paragraph: ["In 1999. x"] }]);
+  assert.deepEqual(shape(lexer("text\n- a\n* * *\n- \n```\nnever ends")), [{ paragraph: ["text"] }, { list: [[{ text: ["a"] }]] }, { hr: "" }, { list: [[]] }, { code: "never ends" }]);
+});
+
+test("the time to cut a text grows with the text alone", () => {
+  const parts = ["*a ", "**a ", "_a", "`", "`` ` ", "[", "[a](", "![", "~~a", "- ", "> ", "1. a\n", "- a\n  ", "|", "| -\n", "#", "\\", "<", "https://", "* * ", "***"];
+  for (const part of parts) {
+    const begin = performance.now();
+    markdown(part.repeat(Math.floor(190_000 / part.length)));
+    assert.ok(performance.now() - begin < 3_000, `${JSON.stringify(part)} took ${performance.now() - begin} ms`);
+  }
 });
