@@ -8,6 +8,7 @@ use abide_tests::browser;
 use abide_tests::client::Client;
 use abide_tests::deadline::DEADLINE;
 use abide_tests::node::Site;
+use abide_tests::tool_server::ToolServer;
 use reqwest::Method;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -16,7 +17,7 @@ use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio::time::timeout;
 
 use crate::ABIDE;
-use crate::agents::{agent, call};
+use crate::agents::{agent, call, gated_client, http};
 
 /// A script that uses the console, and asks the test for what it needs.
 struct Person {
@@ -67,17 +68,16 @@ impl Person {
 }
 
 /// An agent whose calls of `book` need an approval, and must name a city and a number of nights.
-fn booking(number: usize) -> Value {
+fn booking(number: usize, tools: &ToolServer) -> Value {
     let args = json!({"city": format!("city {number}"), "nights": number});
     let calls = [call("b", "book", args)];
     let script = json!([{"text": "Let me book it.", "calls": calls}, {"text": "Booked."}]);
-    let tool = json!({
-        "name": "book", "approval": {"by": {"services": true, "not": []}}, "description": "Books.",
-        "confirmation_message": "Book {{ args.nights }}?", "run": {"native": "demo_send_email"},
-        "parameters": {"type": "object", "required": ["city", "nights"], "properties": {
-            "city": {"type": "string", "minLength": 3}, "nights": {"type": "integer", "maximum": 30}}},
-    });
-    let mut definition = agent(json!({"provider": "scripted", "script": script}), vec![tool]);
+    let parameters = json!({"type": "object", "required": ["city", "nights"], "properties": {
+        "city": {"type": "string", "minLength": 3}, "nights": {"type": "integer", "maximum": 30}}});
+    let more = json!({"approval": "requires_approval", "parameters": parameters,
+        "confirmation_message": "Book {{ args.nights }}?"});
+    let book = http("book", tools, "/answer", more);
+    let mut definition = agent(json!({"provider": "scripted", "script": script}), vec![book]);
     definition["suspension_timeout"] = json!(format!("{}m", number * 10));
     definition
 }
@@ -88,9 +88,9 @@ fn says(text: &str) -> Value {
 }
 
 /// Opens calls in five conversations, whose deadlines follow one another.
-async fn open_calls(client: &Client) {
+async fn open_calls(client: &Client, tools: &ToolServer) {
     for number in 1..=5 {
-        client.define("a", &booking(number)).await;
+        client.define("a", &booking(number, tools)).await;
         client.send_message(&format!("c{number}"), "a", "go").await;
         client.wait_for_pending(&format!("c{number}"), "b", "approval").await;
     }
@@ -102,12 +102,12 @@ async fn open_calls(client: &Client) {
 
 #[tokio::test]
 async fn a_person_answers_from_the_inbox_also_when_others_are_quicker_and_the_node_dies() {
-    let site = Site::new(ABIDE);
+    let (site, tools) = (Site::new(ABIDE), ToolServer::start().await);
     let node = site.start().await;
     let url = format!("http://{}/console/", site.client.public_address());
     let mut person = Person::start("inbox.mjs", &url);
     person.needs("calls").await;
-    open_calls(&site.client).await;
+    open_calls(&site.client, &tools).await;
     person.go_on().await;
     person.needs("quicker").await;
     site.client.resolve("c2", "b", json!({"approved": true, "reason": "first"})).await.expect(200);
@@ -135,12 +135,10 @@ async fn an_operator_sees_why_a_conversation_waits_and_helps_it() {
     let site = Site::new(ABIDE);
     let _node = site.start().await;
     let script = json!([{"calls": [call("s", "send", json!({}))]}, {"text": "Failed."}]);
-    let tool = json!({"name": "send", "approval": {"by": {"services": true, "not": []}},
-        "description": "Sends.", "confirmation_message": "Send it?",
-        "run": {"native": "demo_send_email"}});
-    site.client
-        .define("a", &agent(json!({"provider": "scripted", "script": script}), vec![tool]))
-        .await;
+    let mut send = gated_client("send");
+    send["confirmation_message"] = json!("Send it?");
+    let definition = agent(json!({"provider": "scripted", "script": script}), vec![send]);
+    site.client.define("a", &definition).await;
     site.client.send_message("stuck", "a", "go").await;
     site.client.wait_for_pending("stuck", "s", "approval").await;
     let url = format!("http://{}/console/", site.client.admin_address());
