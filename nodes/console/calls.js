@@ -47,7 +47,7 @@ const STEPS = {
       message: data.message, gate: data.gate, child: data.child, began_at: at });
     const rule = data.gate?.rule;
     const tone = data.gate?.decision === "deny" ? "bad" : "";
-    if (rule && rule !== "approval: auto") push(call, at, "gate", rule.replace(/^approval: /, ""), { tone });
+    if (rule && rule !== "approval: auto") push(call, at, "gate", rule.replace(/^approval: /, "").replaceAll("_", " "), { tone });
     if (data.started && data.executor === "server") attempt(call, at, 1);
   },
   suspension(call, data, at) {

@@ -3,7 +3,7 @@ import { html, render, useEffect, useErrorBoundary, useState } from "./html.js";
 import { useNotices } from "./notices.js";
 import { Badge, Dialog, Empty, Icon, Loading, Notices } from "./parts.js";
 import { fromQuery, link, useRoute } from "./router.js";
-import { change, loadConfig, loadMe, session, setCredential, useSession } from "./session.js";
+import { change, credential, loadConfig, loadMe, setCredential, useSession } from "./session.js";
 import { SignIn, finishSignIn } from "./sign-in.js";
 import { clip, duration, visible } from "./text.js";
 import { VIEWS, viewAt } from "./views.js";
@@ -109,7 +109,7 @@ function Console() {
       <div class="top-end"><${Account} me=${me} onSignIn=${() => signIn(true)} /><${ThemeButton} />
         <button type="button" class="icon-button" aria-label="Keys" title="Keys (?)" onClick=${() => showKeys(true)}>?</button></div></header>
     <main id="main" tabindex="-1"><${Bars} />
-      ${mustSignIn || signingIn ? html`<${SignIn} config=${config} refused=${refused && session.me !== undefined} />` :
+      ${mustSignIn || signingIn ? html`<${SignIn} config=${config} refused=${refused && credential() !== undefined} />` :
         me === undefined && config.sign_in.required ? html`<${Loading} />` :
         view ? html`<${View} key=${`${view.name}/${route.id ?? ""}/${epoch}`} view=${view} route=${route} />` :
         html`<${Empty} title="There is nothing here"><p><a href="#/inbox">To the inbox</a></p><//>`}</main>

@@ -76,8 +76,8 @@ export async function trackedFetch(url, init) {
   return response;
 }
 
-async function once(method, path, { body, key, signal }) {
-  const known = credential();
+async function once(method, path, { body, key, signal, as }) {
+  const known = as ?? credential();
   const headers = {
     ...(known && { authorization: `Bearer ${known.token}` }),
     ...(key && { "idempotency-key": key }),
@@ -92,6 +92,7 @@ async function once(method, path, { body, key, signal }) {
   return answer === "" ? null : JSON.parse(answer);
 }
 
+/** Reads a path; `as` is another credential than the session's. */
 export const get = (path, options = {}) => once("GET", path, options);
 
 /** Sends a request that changes something. With a `key` it is repeated, as the same request, until the

@@ -1,7 +1,7 @@
 // Signing in: a pasted key or token, or an OpenID provider by the code flow with PKCE.
 import { html, useId, useState } from "./html.js";
 import { Icon, Trouble } from "./parts.js";
-import { setCredential } from "./session.js";
+import { explain, get, setCredential } from "./session.js";
 
 const PENDING = "abide-sign-in";
 
@@ -82,9 +82,13 @@ export function SignIn({ config, refused }) {
     event.preventDefault();
     const token = new FormData(event.target).get("token").trim();
     setBusy(true);
-    const me = await setCredential({ token });
-    setBusy(false);
-    if (me === null) setError("The node does not accept this credential.");
+    try {
+      await get("/v1/me", { as: { token } });
+      await setCredential({ token });
+    } catch (problem) {
+      setError(problem.status === 401 ? "The node does not accept this credential." : explain(problem));
+      setBusy(false);
+    }
   };
   const leave = (issuer) => begin(issuer).catch((problem) => setError(problem.message));
   return html`<section class="sign-in" aria-labelledby=${id}><h1 id=${id}>Sign in</h1>

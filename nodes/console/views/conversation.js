@@ -100,16 +100,27 @@ function useOlder(id, state) {
 function Messages({ id, state, messages, older, journal }) {
   const list = useRef();
   const [isAtEnd, setAtEnd] = useState(true);
+  const column = useRef();
   const follow = useRef(true);
+  const lastTop = useRef(0);
+  // Only a person scrolls upwards: what grows below moves nothing.
   const scrolled = () => {
     const { scrollTop, clientHeight, scrollHeight } = list.current;
-    follow.current = scrollHeight - scrollTop - clientHeight < FOLLOW_PX;
+    const isNear = scrollHeight - scrollTop - clientHeight < FOLLOW_PX;
+    follow.current = isNear || (follow.current && scrollTop >= lastTop.current);
+    lastTop.current = scrollTop;
     setAtEnd(follow.current);
   };
-  const toEnd = () => list.current.scrollTo({ top: list.current.scrollHeight });
+  const toEnd = () => {
+    follow.current = true;
+    list.current.scrollTo({ top: list.current.scrollHeight });
+  };
   useLayoutEffect(() => {
-    if (follow.current) toEnd();
-  });
+    const grown = new ResizeObserver(() => follow.current && toEnd());
+    grown.observe(column.current);
+    grown.observe(list.current);
+    return () => grown.disconnect();
+  }, []);
   const results = useMemo(() => new Map(messages.filter((it) => it.role === "tool").map((it) => [it.tool_call_id, it])), [messages]);
   const turns = journal.history?.turns;
   const shown = messages.filter((it) => it.role !== "tool");
@@ -123,7 +134,7 @@ function Messages({ id, state, messages, older, journal }) {
   // A dispatched call, and one whose message is on an older page, stands by itself.
   const loose = state.pending.filter((call) => !drawn.has(call.call_id));
   return html`<div class="messages" ref=${list} onScroll=${scrolled} role="log" aria-label="Messages" tabindex="0">
-    <div class="column">${older.more && html`<p class="more"><button type="button" class="plain" onClick=${older.load}>Earlier messages</button></p>`}
+    <div class="column" ref=${column}>${older.more && html`<p class="more"><button type="button" class="plain" onClick=${older.load}>Earlier messages</button></p>`}
       ${items.length === 0 && !state.streaming && html`<${Empty} title="Say something"><p>This conversation with <b>${visible(clip(state.agent, 60))}</b> is empty. What you write is kept before it is answered.</p>${state.agent === "demo" && html`<${ThreeThings} agents=${[{ name: "demo" }]} />`}<//>`}
       ${items}
       ${state.streaming && html`<${Streaming} streaming=${state.streaming} />`}

@@ -72,6 +72,7 @@ export function View({ route }) {
     onSelect=${() => select(!wide && keyOf(item) === selected ? undefined : keyOf(item))}
     detail=${!wide && shown && keyOf(item) === keyOf(shown) ? detail : undefined} />`);
   if (!data && !error && items.length === 0) return html`<${Loading} />`;
+  if (error?.status === 403) return html`<${Empty} title="This credential has no inbox"><p>${explain(error)}</p><//>`;
   return html`<div class="inbox">
     <header class="view-head"><h1>Inbox</h1><p class="count">${items.length === 0 ? "" : `${count(items.length)}${data?.cursor ? " or more" : ""} waiting, the earliest deadline first`}</p></header>
     ${(items.length > 0 || isFiltered) && html`<${Filter} query=${query} agents=${useNames(items, "agent")} tools=${useNames(items, "tool")} />`}

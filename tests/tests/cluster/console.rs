@@ -20,7 +20,7 @@ use crate::ABIDE;
 use crate::agents::{agent, call, gated_client, http};
 
 /// A script that uses the console, and asks the test for what it needs.
-struct Person {
+pub(crate) struct Person {
     child: Child,
     needs: Lines<BufReader<ChildStdout>>,
     go_on: ChildStdin,
@@ -28,7 +28,7 @@ struct Person {
 }
 
 impl Person {
-    fn start(script: &str, url: &str) -> Self {
+    pub(crate) fn start(script: &str, url: &str) -> Self {
         browser::assert_installed();
         let home = PathBuf::from(std::env::var("HOME").unwrap());
         let cache = std::env::var("XDG_CACHE_HOME").map_or(home.join(".cache"), PathBuf::from);
@@ -58,7 +58,7 @@ impl Person {
     }
 
     /// Waits until the script has ended well.
-    async fn finish(self) {
+    pub(crate) async fn finish(self) {
         let Self { child, go_on, _profile, .. } = self;
         drop(go_on);
         let ended = timeout(browser::START_TIMEOUT + DEADLINE, child.wait_with_output()).await;
