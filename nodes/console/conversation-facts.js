@@ -23,7 +23,7 @@ export function Facts({ id, state, events = [] }) {
       ${fact("Owner", owner && visible(clip(owner, 60)))}
       ${members.length > 0 && fact("Members", visible(clip(members.join(", "), 200)))}
       ${fact("Began", state.created_at && clock(state.created_at))}</dl>
-    ${config.views.includes("why") && html`<p><a class="button-link" href=${link("why", id)}>Why does it wait?</a></p>`}
+    ${config.views.includes("why") && html`<p><a class="button-link" href=${link("why", id)}>${state.state === "idle" ? "Look inside" : "Why does it wait?"}</a></p>`}
     ${todos.length > 0 && html`<h2>To do</h2><ul class="todos">${todos.map((todo, index) => html`<li key=${index} class=${todo.status}>
       <span role="img" aria-label=${todo.status.replace("_", " ")}>${MARKS[todo.status] ?? "○"}</span> ${visible(clip(todo.content, 300))}</li>`)}</ul>`}
     ${events.length > 0 && html`<h2>Journal</h2><ol class="tail">${events.slice(-TAIL).reverse().map((event) => html`<li key=${event.seq}>

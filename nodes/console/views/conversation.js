@@ -37,6 +37,8 @@ function useConversation(id, agent) {
       setSeen((before) => ({ ...before, abide, state: abide.state }));
     };
     abide.on("change", () => (frame ||= requestAnimationFrame(draw)));
+    // A vote that does not decide changes nothing that the frames tell of.
+    abide.on("voted", () => setSeen((before) => ({ ...before, votes: (before.votes ?? 0) + 1 })));
     abide.on("error", (error) => setSeen((before) => ({ ...before, abide, error })));
     setSeen({ abide, state: abide.state });
     return () => {
@@ -48,8 +50,9 @@ function useConversation(id, agent) {
 }
 
 export function View({ route: { id, query } }) {
-  const { abide, state, error } = useConversation(id, query.get("agent") ?? undefined);
-  const version = useVersion(state);
+  const { abide, state: followed, error, votes } = useConversation(id, query.get("agent") ?? undefined);
+  const version = useVersion(followed, votes);
+  const state = useEntries(id, followed, version);
   const journal = useJournal(id, version);
   const older = useOlder(id, state);
   const [showFacts, setShowFacts] = useState(false);
@@ -71,14 +74,32 @@ export function View({ route: { id, query } }) {
 }
 
 /** Changes when the journal may have more. */
-function useVersion(state) {
+function useVersion(state, votes) {
   const last = useRef({ version: 0 });
   const { messages, pending, in_flight, turn, todos, child_pending } = state ?? {};
-  const now = [messages, pending, in_flight, turn, todos, child_pending];
+  const now = [messages, pending, in_flight, turn, todos, child_pending, votes];
   if (!last.current.seen || now.some((it, index) => it !== last.current.seen[index])) {
     last.current = { seen: now, version: last.current.version + 1 };
   }
   return last.current.version;
+}
+
+/** The state with what only the inbox knows of pending calls: votes, who may answer, and the policy. */
+function useEntries(id, state, version) {
+  const [entries, setEntries] = useState([]);
+  const isNeeded = state?.pending?.length > 0;
+  useEffect(() => {
+    if (!isNeeded) return undefined;
+    const stop = new AbortController();
+    const read = get(`/v1/pending?limit=200&conversation=${encodeURIComponent(id)}`, { signal: stop.signal });
+    read.then(({ pending }) => setEntries(pending)).catch(() => {});
+    return () => stop.abort();
+  }, [id, version, isNeeded]);
+  const pending = useMemo(() => {
+    const isOf = (call) => (it) => it.conversation_id === id && it.call_id === call.call_id && it.suspension === call.suspension;
+    return state?.pending?.map((call) => ({ ...call, ...entries.find(isOf(call)) }));
+  }, [state?.pending, entries]);
+  return isNeeded ? { ...state, pending } : state;
 }
 
 /** Messages above the newest page, asked for one page at a time. */
@@ -122,13 +143,17 @@ function Messages({ id, state, messages, older, journal }) {
     return () => grown.disconnect();
   }, []);
   const results = useMemo(() => new Map(messages.filter((it) => it.role === "tool").map((it) => [it.tool_call_id, it])), [messages]);
+  const unlessSame = useUnlessSame();
   const turns = journal.history?.turns;
   const shown = messages.filter((it) => it.role !== "tool");
   const drawn = new Set();
   const items = shown.map((message, index) => {
     const endsTurn = shown[index + 1]?.turn_id !== message.turn_id;
     (message.tool_calls ?? []).forEach((call) => drawn.add(call.id));
-    return html`<${Message} key=${message.id} ...${{ id, message, state, results, journal }} />
+    const calls = (message.tool_calls ?? []).map(({ id: call }) => [journal.history?.calls.get(call), state.pending.find((it) => it.call_id === call),
+      state.in_flight.find((it) => it.call_id === call), results.get(call)]);
+    const draw = () => html`<${Message} key=${message.id} ...${{ id, message, agent: state.agent, calls }} />`;
+    return html`${unlessSame(message.id, [message, state.agent, ...calls.flat()], draw)}
       ${endsTurn && html`<${TurnEnd} key=${`end-${message.turn_id}`} turn=${turns?.get(message.turn_id)} />`}`;
   });
   // A dispatched call, and one whose message is on an older page, stands by itself.
@@ -146,13 +171,28 @@ function Messages({ id, state, messages, older, journal }) {
 
 const NAMES = { user: "You", assistant: "Agent" };
 
-function Message({ id, message, state, results, journal }) {
+/** Returns a function that draws anew what is drawn from other things than before: hundreds of messages stay as
+ * they are while one is written. */
+function useUnlessSame() {
+  const drawn = useRef(new Map());
+  return (key, from, draw) => {
+    const before = drawn.current.get(key);
+    if (before && before.from.length === from.length && before.from.every((it, index) => it === from[index])) return before.vnode;
+    const vnode = draw();
+    drawn.current.set(key, { from, vnode });
+    return vnode;
+  };
+}
+
+/** A message. `calls` has the history, the pending entry, the running entry and the result of each of its calls. */
+function Message({ id, message, agent, calls: known }) {
   const { role, content, tool_calls = [], status, at } = message;
   const body = useMemo(() => content.map((block, index) => html`<${Block} key=${index} block=${block} isOwn=${role === "user"} />`), [message]);
-  const calls = tool_calls.map((call) => html`<${CallCard} key=${call.id} call=${call} history=${journal.history?.calls.get(call.id)}
-    pending=${state.pending.find((it) => it.call_id === call.id)} running=${state.in_flight.find((it) => it.call_id === call.id)}
-    result=${results.get(call.id)} conversation=${id} />`);
-  const who = role === "assistant" ? state.agent : (NAMES[role] ?? role);
+  const calls = tool_calls.map((call, index) => {
+    const [history, pending, running, result] = known[index];
+    return html`<${CallCard} key=${call.id} ...${{ call, history, pending, running, result }} conversation=${id} />`;
+  });
+  const who = role === "assistant" ? agent : (NAMES[role] ?? role);
   return html`<article class=${`message ${role}`} aria-label=${who}><header><span class="who">${visible(clip(who, 40))}</span>
       ${at && html`<time datetime=${at}>${clock(at)}</time>`}${status && status !== "complete" && html`<${Badge} tone="bad">${status}<//>`}</header>
     <div class="text">${body}</div>${calls}</article>`;
