@@ -1,139 +1,129 @@
-// The console: shows one conversation and answers its calls. Content is shown as text, never as markup.
-import { connect } from "./abide.js";
+// The console: its frame, which view is in it, and who is signed in.
+import { html, render, useEffect, useErrorBoundary, useState } from "./html.js";
+import { useNotices } from "./notices.js";
+import { Badge, Dialog, Empty, Icon, Loading, Notices } from "./parts.js";
+import { fromQuery, link, useRoute } from "./router.js";
+import { change, credential, loadConfig, loadMe, setCredential, useSession } from "./session.js";
+import { SignIn, finishSignIn } from "./sign-in.js";
+import { clip, duration, visible } from "./text.js";
+import { VIEWS, viewAt } from "./views.js";
 
-const query = new URLSearchParams(location.search);
-const conversation = query.get("conversation") || `console-${Date.now().toString(36)}`;
-const agent = query.get("agent") || "demo";
-query.set("conversation", conversation);
-history.replaceState(null, "", `?${query}`);
+const THEME = "abide-theme";
+const THEMES = ["light dark", "light", "dark"];
+const KEYS = [["j, k", "the next, the previous entry"], ["Enter", "open its conversation"], ["a", "approve the entry"],
+  ["d", "deny it"], ["e", "edit its arguments"], ["x", "approve all that are like it"], ["/", "filter"], ["g i, g c, g a", "inbox, conversations, agents"], ["?", "these keys"]];
 
-// The key stays in this tab, and is in no URL.
-const key = sessionStorage.getItem("abide-key");
-const abide = connect({ conversation, agent, ...(key && { token: () => key }) });
-const at = (id) => document.getElementById(id);
-at("where").textContent = `${conversation}, agent ${agent}`;
-
-abide.tool("locate", () => ({
-  time_zone: Intl.DateTimeFormat().resolvedOptions().timeZone,
-  language: navigator.language,
-}));
-
-/** Makes an element with attributes and children; strings become text nodes. */
-function element(name, attributes = {}, ...children) {
-  const node = document.createElement(name);
-  for (const [key, value] of Object.entries(attributes)) node.setAttribute(key, value);
-  node.append(...children);
-  return node;
+function setTheme(theme) {
+  document.documentElement.style.colorScheme = theme;
 }
 
-const pretty = (value) => (typeof value === "string" ? value : JSON.stringify(value, null, 2));
+const isTyping = (target) => target.closest?.("input, textarea, select, dialog, [contenteditable]");
 
-/** Makes the children of a parent match the entries; an existing child keeps what was typed in it. */
-function reconcile(parent, entries, make) {
-  const before = new Map(Array.from(parent.children, (child) => [child.dataset.key, child]));
-  entries.forEach(([key, entry], index) => {
-    const child = before.get(key) ?? make(entry);
-    before.delete(key);
-    child.dataset.key = key;
-    const next = parent.children[index] ?? null;
-    if (next !== child) parent.insertBefore(child, next);
-  });
-  before.forEach((child) => child.remove());
+/** Keys of all views: `?`, and `g` with a view's letter. */
+function useKeys(showKeys) {
+  useEffect(() => {
+    let wasG = 0;
+    const press = (event) => {
+      if (isTyping(event.target) || event.ctrlKey || event.metaKey || event.altKey) return;
+      if (event.key === "?") showKeys(true);
+      const target = { i: "inbox", c: "conversations", a: "agents", n: "cluster" }[event.key];
+      if (Date.now() - wasG < 1_000 && target) {
+        event.stopImmediatePropagation();
+        location.hash = link(target);
+      }
+      wasG = event.key === "g" ? Date.now() : 0;
+    };
+    addEventListener("keydown", press, { capture: true });
+    return () => removeEventListener("keydown", press, { capture: true });
+  }, []);
 }
 
-const NAMES = { user: "You", assistant: "Agent", tool: "Result" };
-
-function message({ role, content, tool_calls = [], status }) {
-  const texts = content.map((block) => block.text ?? pretty(block.data ?? block));
-  const calls = tool_calls.map(({ name, args }) => `→ ${name} ${JSON.stringify(args)}`);
-  const cut = status === undefined || status === "complete" ? [] : [`(${status})`];
-  const lines = [...texts, ...calls, ...cut].map((text) => element("p", {}, text));
-  const who = element("span", { class: "who" }, NAMES[role] ?? role);
-  return element("li", { class: role }, who, ...lines);
+function Navigation({ current, names }) {
+  const shown = VIEWS.filter((view) => view.icon && names.includes(view.name));
+  return html`<nav aria-label="Views">${shown.map((view) => html`<a key=${view.name} href=${link(view.path)}
+    aria-current=${current?.name === view.name || current?.partOf === view.name ? "page" : undefined}>
+    <${Icon} name=${view.icon} /><span>${view.title}</span></a>`)}</nav>`;
 }
 
-/** Runs an action of the user and shows its error, if any. Returns whether it succeeded. */
-async function attempt(action) {
-  at("trouble").textContent = "";
-  try {
-    await action();
-    return true;
-  } catch (error) {
-    at("trouble").textContent = error.message;
-    return false;
-  }
-}
-
-/** The form for a call that waits for an answer. */
-function callForm(call) {
-  const input = element("input", { type: "text", autocomplete: "off" });
-  const field = (label) => element("label", {}, label, input);
-  const button = (label, value) => {
-    const node = element("button", { type: "button" }, label);
-    node.addEventListener("click", () => {
-      attempt(async () => abide.resolve(call, value()));
-    });
-    return node;
+function ThemeButton() {
+  const [theme, choose] = useState(localStorage.getItem(THEME) ?? THEMES[0]);
+  useEffect(() => setTheme(theme), [theme]);
+  const turn = () => {
+    const next = THEMES[(THEMES.indexOf(theme) + 1) % THEMES.length];
+    localStorage.setItem(THEME, next);
+    choose(next);
   };
-  const asker = call.conversation_id ? `${call.agent}: ` : "";
-  const legend = element("legend", {}, asker + (call.message || call.tool));
-  const description = [legend, element("pre", {}, pretty(call.args))];
-  if (call.kind === "client_exec") {
-    return element("fieldset", {}, ...description, element("p", {}, `A page must execute ${call.tool}.`));
-  }
-  const form = element("form", {});
-  if (call.kind === "approval") {
-    const reason = () => (input.value ? { reason: input.value } : {});
-    form.append(element("fieldset", {}, ...description, field("Reason "),
-      button("Approve", () => ({ approved: true, ...reason() })), " ",
-      button("Deny", () => ({ approved: false, ...reason() }))));
-  } else {
-    const json = element("input", { type: "checkbox" });
-    const value = () => ({ result: json.checked ? JSON.parse(input.value) : input.value });
-    form.append(element("fieldset", {}, ...description, field("Answer "),
-      element("label", {}, json, " As JSON"), button("Answer", value)));
-  }
-  form.addEventListener("submit", (event) => {
-    event.preventDefault();
-    if (call.kind !== "approval") form.querySelector("button").click();
-  });
-  return form;
+  const name = theme === THEMES[0] ? "as the system" : theme;
+  return html`<button type="button" class="icon-button" onClick=${turn} title=${`Colours: ${name}`} aria-label=${`Colours: ${name}`}>
+    <${Icon} name="theme" /></button>`;
 }
 
-function draw() {
-  drawn = 0;
-  const { connected, state, messages, pending, child_pending, streaming, turn } = abide.state;
-  at("status").textContent = connected ? (state ?? "") : abide.closed ? "Closed" : "Connecting …";
-  at("cancel").disabled = !turn;
-  const entries = messages.map((entry) => [entry.id, entry]);
-  const text = streaming && (streaming.text || streaming.thinking);
-  // A new key for each delta, so that the streaming message is drawn again.
-  const streamed = { role: "assistant", content: [{ text }] };
-  if (text) entries.push([`${streaming.id}/${streaming.delta_seq}`, streamed]);
-  reconcile(at("messages"), entries, message);
-  const keyOf = ({ conversation_id = "", call_id, suspension }) =>
-    `${conversation_id}/${call_id}/${suspension}`;
-  const open = [...pending, ...child_pending].map((call) => [keyOf(call), call]);
-  reconcile(at("pending"), open, callForm);
+function Account({ me, onSignIn }) {
+  const { config } = useSession();
+  if (!config.sign_in.required) return html`<span class="account quiet" title="The node authenticates nobody">open node</span>`;
+  if (!me) return html`<button type="button" class="plain" onClick=${onSignIn}><${Icon} name="key" />Sign in</button>`;
+  return html`<span class="account" title=${`${me.subject}, ${me.roles.join(", ")}`}>${visible(clip(me.name ?? me.subject, 24))}
+    ${me.tenant && html`<${Badge}>${me.tenant}<//>`}
+    <button type="button" class="link" onClick=${() => setCredential()}>Sign out</button></span>`;
 }
 
-let drawn = 0;
-abide.on("change", () => {
-  drawn ||= requestAnimationFrame(draw);
-});
-abide.on("error", (error) => {
-  at("trouble").textContent = error.message;
-  if (error.status === 401) at("login").hidden = false;
-});
-at("login").addEventListener("submit", (event) => {
-  event.preventDefault();
-  sessionStorage.setItem("abide-key", at("key").value);
-  location.reload();
-});
-abide.on("turn_failed", ({ reason }) => (at("trouble").textContent = reason ?? "The turn failed."));
-at("cancel").addEventListener("click", () => attempt(() => abide.cancel()));
-at("say").addEventListener("submit", async (event) => {
-  event.preventDefault();
-  const text = at("text").value;
-  if (await attempt(() => abide.send(text, { if_busy: "queue" }))) at("text").value = "";
-});
+/** Bars about the node and the clock, above every view. */
+function Bars() {
+  const { away, skew } = useSession();
+  return html`${away && html`<p class="bar bad" role="alert">The node does not answer. The page goes on trying, and keeps what you typed.</p>`}
+    ${Math.abs(skew) > 60_000 && html`<p class="bar wait" role="status">This device’s clock is ${duration(Math.abs(skew))} ${skew > 0 ? "behind" : "ahead"}. Times here are the node’s.</p>`}`;
+}
+
+function View({ view, route }) {
+  const [error, reset] = useErrorBoundary((thrown) => console.error(thrown));
+  useEffect(reset, [route]);
+  if (error) return html`<${Empty} title="This view has a mistake"><p>${String(error.message ?? error)}</p><//>`;
+  return html`<${view.View} route=${route} />`;
+}
+
+function Help({ onClose }) {
+  return html`<${Dialog} title="Keys" onClose=${onClose}><dl class="keys">${KEYS.map(([keys, what]) => html`<div>
+    <dt>${keys.split(/(, )/).map((key) => (key === ", " ? key : html`<kbd>${key}</kbd>`))}</dt><dd>${what}</dd></div>`)}</dl>
+    <p class="row end"><button type="button" class="primary" onClick=${onClose}>Close</button></p><//>`;
+}
+
+function Console() {
+  const { config, me, refused, epoch } = useSession();
+  const route = useRoute();
+  const notices = useNotices();
+  const [help, showKeys] = useState(false);
+  const [signingIn, signIn] = useState(false);
+  useKeys(showKeys);
+  const view = viewAt(route.view, config.views);
+  useEffect(() => {
+    document.title = `${route.id ? `${clip(route.id, 40)} · ` : ""}${view?.title ?? "Not found"} · Abide`;
+  }, [view, route]);
+  useEffect(() => signIn(false), [epoch]);
+  const mustSignIn = config.sign_in.required && (refused || me === null);
+  return html`<a class="skip" href="#main" onClick=${(event) => {
+      event.preventDefault();
+      document.getElementById("main").focus();
+    }}>Skip to the content</a>
+    <header class="top"><a class="brand" href="#/inbox"><svg viewBox="0 0 24 24" aria-hidden="true"><path d="M4 20V10a8 8 0 0 1 16 0v10M9 20v-9a3 3 0 0 1 6 0v9" /></svg>Abide</a>
+      <${Navigation} current=${view} names=${config.views} />
+      <div class="top-end"><${Account} me=${me} onSignIn=${() => signIn(true)} /><${ThemeButton} />
+        <button type="button" class="icon-button" aria-label="Keys" title="Keys (?)" onClick=${() => showKeys(true)}>?</button></div></header>
+    <main id="main" tabindex="-1"><${Bars} />
+      ${mustSignIn || signingIn ? html`<${SignIn} config=${config} refused=${refused && credential() !== undefined} />` :
+        me === undefined && config.sign_in.required ? html`<${Loading} />` :
+        view ? html`<${View} key=${`${view.name}/${route.id ?? ""}/${epoch}`} view=${view} route=${route} />` :
+        html`<${Empty} title="There is nothing here"><p><a href="#/inbox">To the inbox</a></p><//>`}</main>
+    <${Notices} notices=${notices} />
+    ${help && html`<${Help} onClose=${() => showKeys(false)} />`}`;
+}
+
+setTheme(localStorage.getItem(THEME) ?? THEMES[0]);
+const config = await loadConfig();
+change({ config });
+await finishSignIn(config);
+const old = fromQuery(location.search);
+if (old) history.replaceState(null, "", `${location.pathname}${old}`);
+loadMe();
+const root = document.getElementById("console");
+root.replaceChildren();
+render(html`<${Console} />`, root);

@@ -22,6 +22,7 @@ use abide_registry::router::rpc_server::begin_drain;
 use abide_registry::store::Store;
 use axum::extract::{FromRef, State};
 use axum::http::StatusCode;
+use axum::response::IntoResponse;
 use axum::{Json, Router};
 use metrics_exporter_prometheus::PrometheusHandle;
 use serde::Deserialize;
@@ -32,6 +33,7 @@ use crate::access::permission::{Anybody, Operate};
 use crate::access::routes::{DELETE, DeclaredRouter, GET, POST};
 use crate::access::{AccessControl, Allowed};
 use crate::http::body_budget::BodyBudget;
+use crate::http::console;
 use crate::http::extract::{Path, Query, limit};
 use crate::http::guard;
 use crate::http::host::AllowedHosts;
@@ -72,10 +74,12 @@ impl FromRef<Admin> for BodyBudget {
     }
 }
 
-/// The router of all operators' paths.
-pub(crate) fn router(admin: Admin, allowed_hosts: AllowedHosts) -> Router {
+/// The router of all operators' paths. The other paths are those of the public API, so that the console
+/// finds everything at one origin.
+pub(crate) fn router(admin: Admin, allowed_hosts: AllowedHosts, public: Router) -> Router {
     let router = routes().finish(unknown_path, unknown_method);
-    guard::guarded(router, allowed_hosts).with_state(admin)
+    // The public API has guards of its own.
+    guard::guarded(router, allowed_hosts).with_state(admin).fallback_service(public)
 }
 
 /// The method and the path of every operation.
@@ -90,6 +94,7 @@ fn routes() -> DeclaredRouter<Admin> {
         .route(GET, "/healthz", health)
         .route(GET, "/readyz", ready)
         .route(GET, "/metrics", metrics)
+        .route(GET, "/console/config.json", console_settings)
         .route(GET, "/admin/nodes", nodes)
         .route(GET, "/admin/actors", actors::list)
         .route(GET, "/admin/actors/{id}", actors::get)
@@ -105,6 +110,14 @@ fn routes() -> DeclaredRouter<Admin> {
         .route(DELETE, "/admin/blobs/{id}", blobs::delete)
         .route(POST, "/admin/nodes/{node}/drain", drain)
         .route(POST, "/admin/nodes/{node}/declare-dead", declare_dead)
+}
+
+/// What the console asks for: here it has the operators' views.
+async fn console_settings(
+    _: Allowed<Anybody>,
+    State(access): State<AccessControl>,
+) -> impl IntoResponse {
+    console::settings(&access, console::Listener::Admin)
 }
 
 async fn health(_: Allowed<Anybody>) -> &'static str {

@@ -8,7 +8,7 @@ pub(crate) mod body_budget;
 mod calls;
 mod chat;
 mod child_frames;
-mod console;
+pub mod console;
 pub(crate) mod conversations;
 mod copilotkit;
 mod cors;

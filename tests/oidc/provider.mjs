@@ -1,5 +1,6 @@
 // The OpenID provider of the tests: the package `oidc-provider` with one client, which gets JWTs for
-// the audience `abide`. Writes its URL to standard output. Run by node with the package's directory.
+// the audience `abide`, and with a redirect address a second one, whose people sign in with any name.
+// Writes its URL to standard output. Run by node with the package's directory, and the redirect address.
 
 import { createRequire } from 'node:module';
 import { generateKeyPairSync } from 'node:crypto';
@@ -7,6 +8,16 @@ import { createServer } from 'node:http';
 
 const require = createRequire(`${process.argv[2]}/node_modules/`);
 const { Provider } = await import(require.resolve('oidc-provider'));
+
+const redirect = process.argv[3];
+const page = {
+  client_id: 'console',
+  token_endpoint_auth_method: 'none',
+  grant_types: ['authorization_code'],
+  redirect_uris: [redirect],
+  response_types: ['code'],
+  id_token_signed_response_alg: 'ES256',
+};
 
 const server = createServer();
 server.listen(0, '127.0.0.1', () => {
@@ -23,10 +34,12 @@ server.listen(0, '127.0.0.1', () => {
         response_types: [],
         id_token_signed_response_alg: 'ES256',
       },
+      ...(redirect ? [page] : []),
     ],
+    clientBasedCORS: () => true,
     features: {
       clientCredentials: { enabled: true },
-      devInteractions: { enabled: false },
+      devInteractions: { enabled: redirect !== undefined },
       resourceIndicators: {
         enabled: true,
         getResourceServerInfo: () => ({

@@ -21,7 +21,7 @@ use super::conversation_token::{self, TokenRequest};
 use super::credential::TokenGrant;
 use super::credential_error::CredentialError;
 use super::credential_watch::CredentialWatch;
-use super::document::{AgentsOverHttp, Mistakes, TenantSettings};
+use super::document::{AgentsOverHttp, Mistakes, SignIn, TenantSettings};
 use super::guard::Guard;
 use super::permission::Permission;
 use super::quotas::QuotaGate;
@@ -119,6 +119,11 @@ impl AccessControl {
     /// The issuers whose tokens are accepted; `None` if nobody is authenticated.
     pub(crate) fn issuers(&self) -> Option<Vec<String>> {
         self.guard().map(Guard::issuers)
+    }
+
+    /// How people sign in to the console, besides with a key; `None` if nobody is authenticated.
+    pub(crate) fn sign_ins(&self) -> Option<Vec<SignIn>> {
+        self.guard().map(Guard::sign_ins)
     }
 
     /// What knows how tenants use the node, and who they are; `None` if there are no quotas.

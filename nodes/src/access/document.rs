@@ -3,6 +3,7 @@
 mod issuer;
 mod key;
 mod reader;
+mod sign_in;
 mod tenant;
 mod token_keys;
 
@@ -19,6 +20,7 @@ pub(super) use issuer::is_safe;
 pub use issuer::{Algorithm, ClaimSource, ClaimSources, IssuerRules, JwksSource};
 pub use key::StaticKey;
 use reader::Reader;
+pub use sign_in::{SignIn, SignInToken};
 pub use tenant::{AgentsOverHttp, Quotas, TenantSettings};
 pub use token_keys::{MAX_TTL, TokenKeys};
 

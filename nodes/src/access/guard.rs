@@ -18,7 +18,7 @@ use tokio::time::Instant;
 use super::api_key::key_id;
 use super::credential::Credential;
 use super::credential_error::CredentialError;
-use super::document::{AuthDocument, IssuerRules, Quotas, TenantSettings, TokenKeys};
+use super::document::{AuthDocument, IssuerRules, Quotas, SignIn, TenantSettings, TokenKeys};
 use super::issuer_keys::IssuerKeys;
 use super::session::{Presented, Session};
 use super::stored_keys::{MAX_AGE, StoredKeys};
@@ -113,6 +113,12 @@ impl Guard {
     /// The issuers of the file.
     pub(super) fn issuers(&self) -> Vec<String> {
         self.rules().document.issuers.keys().cloned().collect()
+    }
+
+    /// How people sign in to the console.
+    pub(super) fn sign_ins(&self) -> Vec<SignIn> {
+        let rules = self.rules();
+        rules.document.issuers.values().filter_map(|issuer| issuer.sign_in.clone()).collect()
     }
 
     fn rules(&self) -> Arc<Rules> {

@@ -1,59 +1,88 @@
 //! Serves the web console and `abide.js`, the module for any page, from files built into the program.
 
-use axum::http::{HeaderMap, StatusCode, header};
+mod settings;
+
+use axum::extract::State;
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Redirect, Response};
 
 use super::Api;
 use super::extract;
 use super::extract::Path;
 use super::problem::Problem;
-use crate::access::Allowed;
 use crate::access::permission::Anybody;
 use crate::access::routes::{DeclaredRouter, GET};
+use crate::access::{AccessControl, Allowed};
+pub(crate) use settings::{Listener, settings};
 
-const HTML: &str = "text/html; charset=utf-8";
-const JS: &str = "text/javascript; charset=utf-8";
-const CSS: &str = "text/css; charset=utf-8";
-/// The path below `/console/`, the media type and the text of each file.
-const FILES: [(&str, &str, &str); 6] = [
-    ("", HTML, include_str!("../../console/index.html")),
-    ("console.css", CSS, include_str!("../../console/console.css")),
-    ("console.js", JS, include_str!("../../console/console.js")),
-    ("abide.js", JS, include_str!("../../console/abide.js")),
-    ("credential.js", JS, include_str!("../../console/credential.js")),
-    ("frames.js", JS, include_str!("../../console/frames.js")),
+/// The paths below `/console/` and the texts of files, each of which is named once.
+macro_rules! files {
+    ($($path:literal)*) => {
+        [$(($path, include_str!(concat!("../../console/", $path)))),*]
+    };
+}
+
+/// The page itself, which is at `/console/`.
+const PAGE: &str = "index.html";
+const FILES: [(&str, &str); 38] = files![
+    "index.html" "console.css" "views.css" "abide.js" "answer-card.js" "call-card.js" "calls.js"
+    "composer.js" "console.js" "conversation-facts.js" "credential.js" "fields.js" "frames.js"
+    "html.js" "journal.js" "lexer.js" "markdown.js" "notices.js" "parts.js" "poll.js" "recent.js" "router.js"
+    "schema.js" "session.js" "sign-in.js" "start.js" "text.js" "timeline.js" "views.js"
+    "views/agents.js" "views/cluster.js" "views/conversation.js" "views/conversations.js"
+    "views/inbox.js" "views/why.js"
+    "vendor/hooks.js" "vendor/htm.js" "vendor/preact.js"
 ];
-/// The page loads and requests only what this node serves, and no other page may frame it.
-const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; \
-    connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+
+/// Every file of the console by its path, with its text.
+#[doc(hidden)]
+pub fn files() -> &'static [(&'static str, &'static str)] {
+    &FILES
+}
 
 pub(super) fn router() -> DeclaredRouter<Api> {
-    DeclaredRouter::new().route(GET, "/console", redirect).route(GET, "/console/", page).route(
-        GET,
-        "/console/{file}",
-        file_by_name,
-    )
+    DeclaredRouter::new()
+        .route(GET, "/console", redirect)
+        .route(GET, "/console/", page)
+        .route(GET, "/console/config.json", public_settings)
+        .route(GET, "/console/{*file}", file_by_path)
 }
 
 async fn redirect(_: Allowed<Anybody>) -> Redirect {
     Redirect::permanent("/console/")
 }
 
-async fn page(_: Allowed<Anybody>, headers: HeaderMap) -> Response {
-    file("", &headers)
-}
-
-async fn file_by_name(
+async fn page(
     _: Allowed<Anybody>,
-    Path(name): Path<String>,
+    State(access): State<AccessControl>,
     headers: HeaderMap,
 ) -> Response {
-    file(&name, &headers)
+    file(PAGE, &headers, &access)
+}
+
+async fn public_settings(
+    _: Allowed<Anybody>,
+    State(access): State<AccessControl>,
+) -> impl IntoResponse {
+    settings(&access, Listener::Public)
+}
+
+async fn file_by_path(
+    _: Allowed<Anybody>,
+    State(access): State<AccessControl>,
+    Path(path): Path<String>,
+    headers: HeaderMap,
+) -> Response {
+    // A page has one address.
+    if path == PAGE {
+        return Problem::not_found("path").into_response();
+    }
+    file(&path, &headers, &access)
 }
 
 /// Serves a file that a browser may cache but must revalidate.
-fn file(name: &str, headers: &HeaderMap) -> Response {
-    let Some((_, media_type, text)) = FILES.iter().find(|(path, ..)| *path == name) else {
+fn file(path: &str, headers: &HeaderMap, access: &AccessControl) -> Response {
+    let Some((_, text)) = FILES.iter().find(|(known, _)| *known == path) else {
         return Problem::not_found("path").into_response();
     };
     let tag = format!("\"{}\"", extract::fingerprint(&[text]));
@@ -61,16 +90,37 @@ fn file(name: &str, headers: &HeaderMap) -> Response {
     // A proxy may have marked the tag as weak.
     let is_current = |cached: &str| cached.trim().trim_start_matches("W/") == tag;
     let response_headers = [
-        (header::CONTENT_TYPE, *media_type),
-        (header::ETAG, &tag),
-        (header::CACHE_CONTROL, "no-cache"),
-        (header::CONTENT_SECURITY_POLICY, CONTENT_SECURITY_POLICY),
-        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
-        (header::REFERRER_POLICY, "no-referrer"),
+        (header::CONTENT_TYPE, HeaderValue::from_static(media_type(path))),
+        (header::ETAG, HeaderValue::from_str(&tag).expect("a tag is of hex digits")),
+        (header::CACHE_CONTROL, HeaderValue::from_static("no-cache")),
+        (header::CONTENT_SECURITY_POLICY, content_security_policy(access)),
+        (header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
+        (header::REFERRER_POLICY, HeaderValue::from_static("no-referrer")),
     ];
     if cached.is_some_and(|tags| tags.split(',').any(is_current)) {
         (StatusCode::NOT_MODIFIED, response_headers).into_response()
     } else {
         (response_headers, *text).into_response()
     }
+}
+
+fn media_type(path: &str) -> &'static str {
+    match path.rsplit('.').next() {
+        Some("html") => "text/html; charset=utf-8",
+        Some("css") => "text/css; charset=utf-8",
+        _ => "text/javascript; charset=utf-8",
+    }
+}
+
+/// The page loads only what this node serves, and no other page may frame it. It sends requests to this
+/// node, and to the issuers of the auth file that people sign in with.
+fn content_security_policy(access: &AccessControl) -> HeaderValue {
+    let sign_ins = access.sign_ins().unwrap_or_default();
+    let origins: Vec<String> = sign_ins.iter().flat_map(|it| it.origins()).collect();
+    let policy = format!(
+        "default-src 'none'; script-src 'self'; style-src 'self'; connect-src {}; img-src data:; \
+         base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+        [vec!["'self'".to_owned()], origins].concat().join(" "),
+    );
+    HeaderValue::from_str(&policy).expect("origins are of visible characters")
 }

@@ -166,7 +166,7 @@ impl Blueprint {
             blobs_in_flight: Arc::new(Semaphore::new(http::blobs::MAX_BLOBS_IN_FLIGHT)),
         });
         let public_router = http::router(public_api, &config.allow_origin);
-        let admin_router = admin::router(operators_api, allowed_hosts);
+        let admin_router = admin::router(operators_api, allowed_hosts, public_router.clone());
         let (stop, stopped) = watch::channel(false);
         let servers =
             [(Listener::Tcp(public_listener), public_router), (admin_listener, admin_router)];

@@ -163,6 +163,10 @@ async fn static_files_and_health_checks_are_for_everybody_and_unknown_paths_are_
     for (url, status) in [
         (format!("{public}/console/"), 200),
         (format!("{public}/console/abide.js"), 200),
+        (format!("{public}/console/config.json"), 200),
+        (format!("{admin}/console/"), 200),
+        (format!("{admin}/console/config.json"), 200),
+        (format!("{admin}/v1/me"), 401),
         (format!("{admin}/healthz"), 200),
         (format!("{admin}/readyz"), 200),
         (format!("{admin}/metrics"), 401),

@@ -81,9 +81,10 @@ const PUBLIC: [(&str, &str); 55] = [
 ];
 
 /// The operations of the operators' API, as their router lists them.
-const ADMIN: [(&str, &str, &str); 18] = [
+const ADMIN: [(&str, &str, &str); 19] = [
     ("GET", "/healthz", "aaaaaaaaa"),
     ("GET", "/readyz", "aaaaaaaaa"),
+    ("GET", "/console/config.json", "aaaaaaaaa"),
     ("GET", "/metrics", "ffffffffa"),
     ("GET", "/admin/nodes", "ffffffffa"),
     ("GET", "/admin/actors", "ffffffffa"),
@@ -103,7 +104,7 @@ const ADMIN: [(&str, &str, &str); 18] = [
 ];
 
 /// For everybody, without a credential.
-const HEALTH: [&str; 2] = ["/healthz", "/readyz"];
+const FOR_EVERYBODY: [&str; 3] = ["/healthz", "/readyz", "/console/config.json"];
 
 async fn guarded(issuer: &Issuer) -> GuardedApi {
     let mut keys: Vec<Value> = CALLERS.iter().map(|(id, role)| key_line(id, &[role])).collect();
@@ -292,7 +293,7 @@ async fn the_operators_api_is_for_operators() {
             .replace("{call_id}", "c")
             .replace("{node}", "nobody");
         let (status, _) = status_of(&base, &operators(method, &path, None)).await;
-        let expected = if HEALTH.contains(&template) { 200 } else { 401 };
+        let expected = if FOR_EVERYBODY.contains(&template) { 200 } else { 401 };
         assert_eq!(status, expected, "{method} {path} without a credential");
         for ((caller, _), expected) in CALLERS.iter().zip(row.chars()) {
             let own = key(caller);

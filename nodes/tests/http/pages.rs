@@ -1,9 +1,14 @@
 //! What pages use: the console, the module `abide.js`, and requests from other origins.
 
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
 use reqwest::Response;
 use reqwest::header::HeaderMap;
-use serde_json::json;
+use serde_json::{Value, json};
 
+use crate::access::{GuardedApi, key_line};
 use crate::api::Api;
 
 async fn file(api: &Api, path: &str) -> Response {
@@ -12,36 +17,119 @@ async fn file(api: &Api, path: &str) -> Response {
     file
 }
 
+/// What would let a text become markup or code.
+const UNSAFE_WORDS: [&str; 6] =
+    ["innerHTML", "dangerouslySet", "insertAdjacentHTML", "document.write", "eval(", "onclick="];
+
 #[tokio::test]
 async fn the_console_and_its_module_come_with_the_node() {
     let api = Api::start().await;
-    for (path, media) in [
-        ("/console/", "text/html; charset=utf-8"),
-        ("/console/console.css", "text/css; charset=utf-8"),
-        ("/console/console.js", "text/javascript; charset=utf-8"),
-        ("/console/abide.js", "text/javascript; charset=utf-8"),
-        ("/console/credential.js", "text/javascript; charset=utf-8"),
-        ("/console/frames.js", "text/javascript; charset=utf-8"),
-    ] {
-        let file = file(&api, path).await;
-        assert_eq!(file.headers()["content-type"], media);
+    for (path, text) in abide::http::console::files() {
+        let address = path.strip_suffix("index.html").unwrap_or(path);
+        let file = file(&api, &format!("/console/{address}")).await;
+        let media = match path.rsplit('.').next().unwrap() {
+            "js" => "text/javascript; charset=utf-8",
+            other => &format!("text/{other}; charset=utf-8"),
+        };
+        assert_eq!(file.headers()["content-type"], media, "{path}");
         assert_eq!(file.headers()["x-content-type-options"], "nosniff");
         let policy = file.headers()["content-security-policy"].to_str().unwrap();
-        assert!(policy.starts_with("default-src 'none'; ") && !policy.contains("unsafe"));
-        let text = file.text().await.unwrap();
-        for unsafe_word in
-            ["innerHTML", "insertAdjacentHTML", "document.write", "eval(", "onclick="]
-        {
-            assert!(!text.contains(unsafe_word), "{path} has {unsafe_word}");
+        assert!(policy.starts_with("default-src 'none'; script-src 'self'; "), "{policy}");
+        assert!(policy.contains("; connect-src 'self'; ") && !policy.contains("unsafe"));
+        assert_eq!(file.text().await.unwrap(), *text, "{path}");
+        for unsafe_word in UNSAFE_WORDS {
+            // Preact can set HTML; the console's own modules never ask it to.
+            let is_allowed = path.starts_with("vendor/");
+            assert!(is_allowed || !text.contains(unsafe_word), "{path} has {unsafe_word}");
         }
     }
     // The client follows the redirect.
     assert_eq!(file(&api, "/console").await.url().path(), "/console/");
-    for path in ["/console/index.html", "/console/package.json", "/console/%2e%2e"] {
-        api.get(path).await.is_problem(404, "not-found");
+    for path in ["index.html", "package.json", "%2e%2e", "vendor/", "vendor/VENDOR.json", "nowhere"]
+    {
+        api.get(&format!("/console/{path}")).await.is_problem(404, "not-found");
     }
     let refused = api.send(api.request("POST", "/console/")).await;
     refused.is_problem(405, "invalid-request");
+}
+
+/// The directory of the console's files.
+fn console_directory() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("console")
+}
+
+#[test]
+fn every_module_and_style_of_the_console_is_served() {
+    let served: BTreeSet<_> =
+        abide::http::console::files().iter().map(|(path, _)| (*path).to_owned()).collect();
+    let mut on_disk = BTreeSet::new();
+    for directory in ["", "views/", "vendor/"] {
+        for entry in std::fs::read_dir(console_directory().join(directory)).unwrap() {
+            let name = entry.unwrap().file_name().into_string().unwrap();
+            let is_part = [".js", ".css", ".html"].iter().any(|end| name.ends_with(end));
+            if is_part && !name.ends_with(".test.js") {
+                on_disk.insert(format!("{directory}{name}"));
+            }
+        }
+    }
+    assert_eq!(served, on_disk);
+}
+
+/// What all files of the console may have, compressed together.
+const MAX_CONSOLE_BYTES: usize = 70_000;
+
+#[test]
+fn the_console_fits_its_budget() {
+    let paths = abide::http::console::files().iter().map(|(path, _)| *path);
+    let mut archive = Command::new("sh");
+    archive.args(["-c", "cat \"$@\" | gzip -9", "sh"]).args(paths);
+    let archived = archive.current_dir(console_directory()).output().unwrap();
+    let bytes = archived.stdout.len();
+    assert!((10_000..=MAX_CONSOLE_BYTES).contains(&bytes), "{bytes} bytes");
+}
+
+#[tokio::test]
+async fn the_console_learns_its_views_from_its_listener() {
+    let api = Api::start().await;
+    let public = json!({"views": ["inbox", "conversations", "agents"],
+        "sign_in": {"required": false, "issuers": []}});
+    assert_eq!(api.get("/console/config.json").await.body, public);
+    let admin = format!("http://{}", api.node.admin);
+    let settings = reqwest::get(format!("{admin}/console/config.json")).await.unwrap();
+    let settings: Value = settings.json().await.unwrap();
+    let views = json!(["inbox", "conversations", "agents", "cluster", "why"]);
+    assert_eq!(settings["views"], views);
+    // Everything that the page needs is at the origin that it came from.
+    for path in ["/console/", "/console/views/why.js", "/v1/pending", "/v1/agents", "/admin/nodes"]
+    {
+        let answer = reqwest::get(format!("{admin}{path}")).await.unwrap();
+        assert_eq!(answer.status(), 200, "{path}");
+    }
+    let unknown = reqwest::get(format!("{admin}/nowhere")).await.unwrap();
+    assert_eq!(unknown.status(), 404);
+    let foreign = reqwest::Client::new().get(format!("{admin}/v1/agents"));
+    let foreign = foreign.header("Host", "evil.example").send().await.unwrap();
+    assert!(foreign.status().is_client_error(), "a page of another name reaches it");
+}
+
+#[tokio::test]
+async fn the_console_may_reach_the_issuer_that_people_sign_in_with() {
+    let key = key_line("one", &["backend"]);
+    let issuer = json!({"issuer": "https://login.example/", "audience": ["abide"],
+        "jwks": "https://login.example/keys", "console": {"client_id": "console",
+            "token": "id_token", "connect": ["https://tokens.example/oauth/token"]}});
+    let guarded = GuardedApi::start(&json!({"keys": [key], "issuers": [issuer]})).await;
+    let base = format!("http://{}/console/", guarded.api.node.public);
+    let page = reqwest::get(&base).await.unwrap();
+    let policy = page.headers()["content-security-policy"].to_str().unwrap().to_owned();
+    let connect = "; connect-src 'self' https://login.example https://tokens.example; ";
+    assert!(policy.contains(connect), "{policy}");
+    let settings = reqwest::get(format!("{base}config.json")).await.unwrap();
+    let settings: Value = settings.json().await.unwrap();
+    let expected = json!({"required": true, "issuers": [{"issuer": "https://login.example/",
+        "client_id": "console", "scope": "openid profile", "resource": null,
+        "token": "id_token"}]});
+    assert_eq!(settings["sign_in"], expected);
 }
 
 #[tokio::test]

@@ -1,33 +1,23 @@
-// Uses the console as a person would: sends a message, approves a call, gets refusals, and answers. Prints
+// Uses the console as a person would: sends a message, approves a call, and answers a question. Prints
 // the page's text at the end.
-import { open } from "./chromium.mjs";
+import { visit } from "./person.mjs";
 
-const { run, until, close } = await open(...process.argv.slice(2));
-const $ = (selector) => `document.querySelector(${JSON.stringify(selector)})`;
-const type = (selector, text) => run(`${$(selector)}.value = ${JSON.stringify(text)}`);
-const press = (selector, label) =>
-  run(`Array.from(document.querySelectorAll(${JSON.stringify(`${selector} button`)}))
-    .find((button) => button.textContent === ${JSON.stringify(label)}).click()`);
-const questions = (count) =>
-  until(`document.querySelectorAll("#pending form").length === ${count}`);
-const idle = () => until(`${$("#status")}.textContent === "idle"`);
+const { run, until, click, fill, count, press, close } = await visit(...process.argv.slice(2));
+const idle = () => until(`document.querySelector("#status")?.textContent === "idle"`);
 
 await idle();
-await type("#text", "Do everything, <b>please</b>");
-await press("#say", "Send");
-await questions(2);
-await type("#pending form:nth-child(2) input", "roof");
-await press("#pending", "Answer");
-await until(`${$("#trouble")}.textContent.startsWith("result: ")`);
-await run(`${$("#pending form:nth-child(2) [type=checkbox]")}.click()`);
-await press("#pending", "Answer");
-await until(`${$("#trouble")}.textContent.includes("JSON")`);
-await type("#pending form:nth-child(2) input", '"window"');
-await press("#pending", "Approve");
-// Typed text stays when another question disappears.
-await questions(1);
-await press("#pending", "Answer");
+await fill("#text", "Do everything, <b>please</b>");
+await run(`document.querySelector("#text").focus()`);
+await press("Enter");
+await count(".answer", 2);
+// The question's words are choices, which are in the schema.
+await click(".answer.elicitation .option", "window");
+await click(".answer.approval button", "Approve");
+// What was chosen stays when another question disappears.
+await count(".answer", 1);
+await click(".answer.elicitation button", "Answer");
 await idle();
+await until(`document.body.innerText.includes("approved by anonymous")`);
 process.stdout.write(await run("document.body.innerText"));
 close();
 process.exit(0);

@@ -17,6 +17,7 @@ mod chat_page;
 mod client_packages;
 mod clients;
 mod commands;
+mod console;
 mod deadlines;
 mod drained_streams;
 mod fuzz;

@@ -10,6 +10,7 @@ use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
 
 use crate::ABIDE;
+use crate::console::Person;
 
 /// npm's oidc-provider, which ends with this value.
 struct Provider {
@@ -19,13 +20,23 @@ struct Provider {
 
 impl Provider {
     async fn start() -> Self {
+        Self::start_with(None).await
+    }
+
+    /// Starts one at which people sign in, and come back to this address.
+    async fn start_with(redirect: Option<&str>) -> Self {
         let home = PathBuf::from(std::env::var("HOME").unwrap());
         let cache = std::env::var("XDG_CACHE_HOME").map_or(home.join(".cache"), PathBuf::from);
         let package = cache.join("abide-tests/oidc-provider");
         assert!(package.exists(), "{} is missing: run .ci/oidc-provider", package.display());
         let script = concat!(env!("CARGO_MANIFEST_DIR"), "/oidc/provider.mjs");
         let mut command = Command::new("node");
-        command.arg(script).arg(package).stdout(Stdio::piped()).stderr(Stdio::null());
+        command
+            .arg(script)
+            .arg(package)
+            .args(redirect)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null());
         let mut process = command.kill_on_drop(true).spawn().unwrap();
         let mut lines = BufReader::new(process.stdout.take().unwrap());
         let mut issuer = String::new();
@@ -76,4 +87,21 @@ async fn a_node_accepts_what_a_real_provider_issues_for_it_and_nothing_else() {
     let altered = format!("{head}.{claims}.{}", signature.chars().rev().collect::<String>());
     let caller = site.client.clone().with_credential(&altered);
     caller.get("/v1/me").await.expect_problem(401, "unauthorized");
+}
+
+#[tokio::test]
+async fn a_person_signs_in_to_the_console_with_a_provider() {
+    let site = Site::new(ABIDE).with(&["--auth", "auth.yaml"]);
+    let url = format!("http://{}/console/", site.client.public_address());
+    let provider = Provider::start_with(Some(&url)).await;
+    let file = json!({
+        "issuers": [{"issuer": provider.issuer, "audience": ["abide"], "algorithms": ["ES256"],
+            "claims": {"tenant": "/org", "roles": "/roles"}, "roles": {"bot": ["backend"]},
+            "console": {"client_id": "console", "scope": "openid api",
+                "resource": "https://abide.test"}}],
+        "tenants": {"default": {}, "acme": {}},
+    });
+    std::fs::write(site.dir().join("auth.yaml"), file.to_string()).unwrap();
+    let _node = site.start().await;
+    Person::start("sign_in.mjs", &url).finish().await;
 }

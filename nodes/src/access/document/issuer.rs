@@ -9,6 +9,7 @@ use url::{Host, Url};
 
 use super::key::{read_roles, read_tenant};
 use super::reader::Reader;
+use super::sign_in::{self, SignIn};
 use super::{ReadFile, file_path};
 use crate::access::key_set::KeySet;
 
@@ -23,6 +24,8 @@ pub struct IssuerRules {
     pub claims: ClaimSources,
     /// The issuer's word for a role → ours. A word that is not here is no role.
     pub roles: BTreeMap<String, BTreeSet<Role>>,
+    /// How people sign in to the console with it; `None`: they do not.
+    pub sign_in: Option<SignIn>,
 }
 
 /// Where an issuer's keys are.
@@ -82,6 +85,7 @@ struct Entry {
     claims: ClaimsEntry,
     #[serde(default)]
     roles: BTreeMap<String, Vec<String>>,
+    console: Option<sign_in::Entry>,
 }
 
 #[derive(Default, Deserialize)]
@@ -116,7 +120,7 @@ fn rules(
     reader: &mut Reader,
     read_file: &mut ReadFile<'_>,
 ) -> Option<IssuerRules> {
-    let Entry { issuer, audience, jwks, algorithms, claims, roles } = entry;
+    let Entry { issuer, audience, jwks, algorithms, claims, roles, console } = entry;
     if audience.is_empty() || audience.iter().any(String::is_empty) {
         reader.mistake(&format!("{path}.audience"), "must be a list of texts, and not empty");
     }
@@ -131,7 +135,9 @@ fn rules(
     };
     let roles = roles.iter().map(role).collect();
     let jwks = jwks_source(path, &issuer, jwks.as_deref(), reader, read_file);
-    Some(IssuerRules { issuer, audience, jwks: jwks?, algorithms, claims, roles })
+    let sign_in =
+        console.and_then(|entry| sign_in::read(&format!("{path}.console"), &issuer, entry, reader));
+    Some(IssuerRules { issuer, audience, jwks: jwks?, algorithms, claims, roles, sign_in })
 }
 
 fn jwks_source(

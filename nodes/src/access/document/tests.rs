@@ -182,3 +182,26 @@ fn an_issuer_of_several_tenants_says_where_the_tenant_is() {
     assert!(mistakes(&document(json!({"tenant": {"const": "b"}}))).is_empty());
     assert_eq!(mistakes(&document(json!({"tenant": {"const": 1}}))).len(), 1);
 }
+
+#[test]
+fn how_people_sign_in_is_checked_and_its_origins_are_known() {
+    let with = |console: Value| {
+        json!({"issuers": [{"issuer": "https://a.example:8443/tenant", "audience": ["abide"],
+            "jwks": "file:jwks.json", "console": console}]})
+    };
+    let all = json!({"client_id": "c", "scope": "openid", "resource": "https://abide.example",
+        "token": "id_token", "connect": ["https://b.example/token", "https://b.example/keys"]});
+    let document = parse(&with(all)).unwrap();
+    let sign_in = document.issuers["https://a.example:8443/tenant"].sign_in.clone().unwrap();
+    assert_eq!(sign_in.origins(), ["https://a.example:8443", "https://b.example"]);
+    assert_eq!((sign_in.scope.as_str(), sign_in.token.member()), ("openid", "id_token"));
+    let bad = json!({"client_id": "", "connect": ["http://b.example/token"]});
+    let rule = "must be a URL with https, or with http and a loopback host";
+    let expected = [
+        "issuers[0].console.client_id: must not be empty".to_owned(),
+        format!("issuers[0].console.connect[0]: {rule}"),
+    ];
+    assert_eq!(mistakes(&with(bad)), expected);
+    assert_eq!(mistakes(&with(json!({"client_id": "c", "token": "both"}))).len(), 1);
+    assert_eq!(mistakes(&with(json!({"client_id": "c", "secret": "s"}))).len(), 1);
+}

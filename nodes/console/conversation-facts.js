@@ -1,0 +1,32 @@
+// How a conversation is: its state, holder, use, todos, and the end of its journal.
+import { html } from "./html.js";
+import { Badge, State } from "./parts.js";
+import { link } from "./router.js";
+import { useSession } from "./session.js";
+import { clip, clock, count, visible } from "./text.js";
+
+const TAIL = 8;
+const MARKS = { pending: "○", in_progress: "◐", completed: "●" };
+
+export function Facts({ id, state, events = [] }) {
+  const { config } = useSession();
+  const { usage = {}, holder, todos = [], phase, owner, members = [] } = state;
+  const fact = (name, value) => value && html`<div><dt>${name}</dt><dd>${value}</dd></div>`;
+  const cost = usage.cost_usd ? ` · $${usage.cost_usd.toFixed(4)}` : "";
+  return html`<aside class="side" aria-label="About this conversation">
+    <dl class="facts"><div><dt>State</dt><dd><${State} state=${state.state} /></dd></div>
+      ${fact("Agent", html`<a href=${link("agents", state.agent)}>${visible(clip(state.agent, 40))}</a>`)}
+      ${fact("Revision", state.revision && html`<code>${state.revision.slice(0, 8)}</code>`)}
+      ${fact("Held by", holder ? `${clip(holder.node, 40)}, epoch ${holder.epoch}` : "no node: it rests in the store")}
+      ${fact("Used", `${count((usage.input_tokens ?? 0) + (usage.output_tokens ?? 0))} tokens${cost}`)}
+      ${phase && phase !== "default" && fact("Phase", html`<${Badge} tone="wait">${phase}<//>`)}
+      ${fact("Owner", owner && visible(clip(owner, 60)))}
+      ${members.length > 0 && fact("Members", visible(clip(members.join(", "), 200)))}
+      ${fact("Began", state.created_at && clock(state.created_at))}</dl>
+    ${config.views.includes("why") && html`<p><a class="button-link" href=${link("why", id)}>${state.state === "idle" ? "Look inside" : "Why does it wait?"}</a></p>`}
+    ${todos.length > 0 && html`<h2>To do</h2><ul class="todos">${todos.map((todo, index) => html`<li key=${index} class=${todo.status}>
+      <span role="img" aria-label=${todo.status.replace("_", " ")}>${MARKS[todo.status] ?? "○"}</span> ${visible(clip(todo.content, 300))}</li>`)}</ul>`}
+    ${events.length > 0 && html`<h2>Journal</h2><ol class="tail">${events.slice(-TAIL).reverse().map((event) => html`<li key=${event.seq}>
+      <span class="seq">${event.seq}</span> ${event.type.replaceAll("_", " ")} <time title=${event.at}>${event.at.slice(11, 19)}</time></li>`)}</ol>`}
+  </aside>`;
+}

@@ -1,0 +1,251 @@
+// The inbox: everything that waits for somebody, the earliest deadline first.
+import { AnswerCard, alike, alikeText, decide, keyOf, quicker, titleOf } from "../answer-card.js";
+import { summary } from "../call-card.js";
+import { html, useEffect, useRef, useState } from "../html.js";
+import { pathOf } from "../journal.js";
+import { notify } from "../notices.js";
+import { Badge, Confirm, Countdown, Empty, Loading, Trouble } from "../parts.js";
+import { useNow, usePoll } from "../poll.js";
+import { Recent } from "../recent.js";
+import { go, link, replace } from "../router.js";
+import { explain, get, post } from "../session.js";
+import { ThreeThings } from "../start.js";
+import { ago, clip, count, visible } from "../text.js";
+
+export const name = "inbox";
+export const path = "inbox";
+export const title = "Inbox";
+export const icon = "inbox";
+
+const PAGE = 100;
+/** More entries than these nobody reads: filters find the others. */
+const MAX_SHOWN = 1_000;
+/** How many answers one request has. */
+const MAX_ANSWERS = 100;
+const KINDS = [["", "All"], ["approval", "Approvals"], ["elicitation", "Questions"], ["client_exec", "Pages"]];
+const KIND_WORDS = { approval: "approval", elicitation: "question", client_exec: "page" };
+const WIDE = matchMedia("(min-width: 1000px)");
+
+function useWide() {
+  const [wide, setWide] = useState(WIDE.matches);
+  useEffect(() => {
+    const changed = () => setWide(WIDE.matches);
+    WIDE.addEventListener("change", changed);
+    return () => WIDE.removeEventListener("change", changed);
+  }, []);
+  return wide;
+}
+
+function usePending(query, limit) {
+  const filter = ["kind", "agent", "tool", "mine"].filter((it) => query.get(it));
+  const text = filter.map((it) => `&${it}=${encodeURIComponent(query.get(it))}`).join("");
+  return usePoll((signal) => get(`/v1/pending?limit=${limit}${text}`, { signal }), `${text}/${limit}`);
+}
+
+/** The names that entries have had since the view was opened, for the lists of the filter. */
+function useNames(items, member) {
+  const seen = useRef(new Set());
+  items.forEach((item) => seen.current.size < 200 && seen.current.add(item[member]));
+  return [...seen.current].sort();
+}
+
+export function View({ route }) {
+  const { query } = route;
+  const [limit, setLimit] = useState(PAGE);
+  const { data, error, refresh } = usePending(query, limit);
+  const agents = usePoll((signal) => get("/v1/agents", { signal }).catch(() => ({ agents: [] })), "agents", 30_000);
+  const last = useRef([]);
+  if (data) last.current = data.pending;
+  const items = data?.pending ?? last.current;
+  const [selected, select] = useState();
+  const [bulk, setBulk] = useState();
+  const wide = useWide();
+  const current = items.find((item) => keyOf(item) === selected) ?? (wide ? items[0] : undefined);
+  // A card that is open stays when its call no longer waits: it says what became of it.
+  const gone = useGone(selected, current, items, data);
+  const shown = gone ?? current;
+  const detail = shown && html`<${Detail} key=${keyOf(shown)} item=${shown} isGone=${Boolean(gone)} items=${items} refresh=${refresh}
+    onBulk=${setBulk} onClose=${() => select(undefined)} />`;
+  useInboxKeys({ items, current: shown, select, refresh, setBulk });
+  const isFiltered = ["kind", "agent", "tool", "mine"].some((it) => query.get(it));
+  const rows = items.map((item) => html`<${Row} key=${keyOf(item)} item=${item} isCurrent=${shown && keyOf(item) === keyOf(shown)}
+    onSelect=${() => select(!wide && keyOf(item) === selected ? undefined : keyOf(item))}
+    detail=${!wide && shown && keyOf(item) === keyOf(shown) ? detail : undefined} />`);
+  if (!data && !error && items.length === 0) return html`<${Loading} />`;
+  if (error?.status === 403) return html`<${Empty} title="This credential has no inbox"><p>${explain(error)}</p><//>`;
+  return html`<div class="inbox">
+    <header class="view-head"><h1>Inbox</h1><p class="count">${items.length === 0 ? "" : `${count(items.length)}${data?.cursor ? " or more" : ""} waiting, the earliest deadline first`}</p></header>
+    ${(items.length > 0 || isFiltered) && html`<${Filter} query=${query} agents=${useNames(items, "agent")} tools=${useNames(items, "tool")} />`}
+    <${Trouble} error=${error && items.length === 0 ? error : undefined} retry=${refresh} />
+    ${items.length === 0 && data && !gone ? html`<${Nothing} isFiltered=${isFiltered} agents=${agents.data?.agents} />` :
+      html`<div class=${`panes ${wide ? "wide" : ""}`}><div class="pane-list"><ul class="rows" aria-label="What waits">${rows}</ul>
+        ${!wide && gone && detail}
+        ${data?.cursor && html`<p class="more">${limit < MAX_SHOWN ? html`<button type="button" class="plain" onClick=${() => setLimit(Math.min(MAX_SHOWN, limit + PAGE * 2))}>Show more</button>` :
+          html`<span class="note">The ${count(MAX_SHOWN)} earliest are shown. Filter to find others.</span>`}</p>`}</div>
+        ${wide && html`<div class="pane-detail">${detail}</div>`}</div>`}
+    ${bulk && html`<${Bulk} item=${bulk} items=${alike(items, bulk)} onClose=${() => setBulk(undefined)} refresh=${refresh} />`}
+  </div>`;
+}
+
+/** The entry that is open and was in the list before, but is no longer. */
+function useGone(selected, current, items, data) {
+  const open = useRef();
+  if (current && (selected === undefined || keyOf(current) === selected)) open.current = current;
+  if (!selected || !data || items.some((item) => keyOf(item) === selected)) return undefined;
+  return open.current && keyOf(open.current) === selected ? open.current : undefined;
+}
+
+function Filter({ query, agents, tools }) {
+  const set = (member, value) => {
+    const next = Object.fromEntries(query);
+    replace(link(path, undefined, { ...next, [member]: value }));
+  };
+  const list = (member, label, names) => html`<label class="pick"><span>${label}</span>
+    <select value=${query.get(member) ?? ""} onChange=${(event) => set(member, event.target.value)}>
+    <option value="">any</option>${[...new Set([...names, query.get(member)].filter(Boolean))].map((it) => html`<option value=${it}>${clip(it, 60)}</option>`)}</select></label>`;
+  return html`<div class="filter" role="group" aria-label="Filter">
+    <div class="segments">${KINDS.map(([kind, label]) => html`<button type="button" aria-pressed=${(query.get("kind") ?? "") === kind}
+      data-filter=${kind === "" ? "first" : undefined} onClick=${() => set("kind", kind)}>${label}</button>`)}</div>
+    ${list("agent", "Agent", agents)}${list("tool", "Tool", tools)}
+    <label class="option"><input type="checkbox" checked=${query.get("mine") === "true"}
+      onChange=${(event) => set("mine", event.target.checked ? "true" : "")} />I may answer</label></div>`;
+}
+
+function Row({ item, isCurrent, onSelect, detail }) {
+  return html`<li class=${`row-item ${item.kind}`} data-key=${keyOf(item)}><button type="button" class="row-main" aria-current=${isCurrent ? "true" : undefined} onClick=${onSelect}>
+    <span class="row-title" dir="auto">${visible(clip(titleOf(item), 140))}</span>
+    <span class="row-meta"><${Badge} tone=${item.kind === "approval" ? "wait" : "run"}>${KIND_WORDS[item.kind] ?? item.kind}<//>
+      <span>${visible(clip(item.agent, 32))}</span><code>${visible(clip(item.tool, 32))}</code></span>
+    <span class="row-args">${visible(summary(item.args))}</span>
+    <${Countdown} at=${item.expires_at} /></button>${detail}</li>`;
+}
+
+function Detail({ item, isGone, items, refresh, onBulk, onClose }) {
+  const same = alike(items, item);
+  const time = useNow();
+  const answered = (outcome) => {
+    if (outcome.done) onClose();
+    refresh();
+  };
+  return html`<div class="detail"><p class="detail-head"><a href=${link("c", item.conversation_id)}>${visible(clip(item.conversation_id, 60))}</a>
+      <span class="note">${visible(clip(item.agent, 40))} asked ${ago(time - Date.parse(item.suspended_at))}</span>
+      ${isGone && html`<button type="button" class="link" onClick=${onClose}>Close</button>`}</p>
+    ${isGone ? html`<${Gone} item=${item} />` : html`<${AnswerCard} item=${item} refresh=${answered} />
+      ${same.length > 1 && item.kind === "approval" && html`<p class="alike"><button type="button" class="plain" onClick=${() => onBulk(item)}>
+        Approve all ${same.length} like this …</button></p>`}`}
+    <${Recent} conversation=${item.conversation_id} /></div>`;
+}
+
+/** What became of an entry that was open. */
+function Gone({ item }) {
+  const [text, setText] = useState("It no longer waits.");
+  useEffect(() => {
+    quicker(item, item.conversation_id).then(setText, () => {});
+  }, []);
+  return html`<section class="answer gone"><h3 dir="auto">${visible(clip(titleOf(item), 500))}</h3><p class="trouble" role="status">${visible(text)}</p></section>`;
+}
+
+function Nothing({ isFiltered, agents }) {
+  if (isFiltered) return html`<${Empty} title="Nothing fits this filter"><p><a href=${link(path)}>Show everything</a></p><//>`;
+  return html`<${Empty} title="Nothing waits for you"><p>When an agent needs a decision, it appears here, with the time that is left. Try one:</p>
+    ${agents && html`<${ThreeThings} agents=${agents} />`}<//>`;
+}
+
+/** Approves all calls of one tool that an agent waits with. */
+function Bulk({ item, items, onClose, refresh }) {
+  const [done, setDone] = useState(0);
+  const act = async () => {
+    const byConversation = Map.groupBy(items, (it) => it.conversation_id);
+    let [approved, failed] = [0, undefined];
+    for (const [conversation, calls] of byConversation) {
+      for (let from = 0; from < calls.length; from += MAX_ANSWERS) {
+        const part = calls.slice(from, from + MAX_ANSWERS);
+        const answers = part.map(({ call_id, suspension }) => ({ call_id, suspension, approved: true }));
+        const { results } = await post(`${pathOf(conversation)}/resolutions`, { answers });
+        approved += results.filter((it) => it.status).length;
+        failed = results.find((it) => it.problem)?.problem ?? failed;
+        setDone((before) => before + part.length);
+      }
+    }
+    refresh();
+    notify(`Approved ${approved} of ${items.length}.${failed ? ` ${failed.detail}` : ""}`, failed ? "wait" : "ok");
+  };
+  return html`<${Confirm} title=${`Approve ${alikeText(items)} of ${clip(item.tool, 60)}?`} verb="Approve all" tone="ok" act=${act} onClose=${onClose}>
+    <p>Each with its arguments as they are:</p>
+    <ul class="bulk-list" tabindex="0" aria-label="Calls">${items.slice(0, 50).map((it) => html`<li><code>${visible(clip(it.conversation_id, 30))}</code> ${visible(summary(it.args))}</li>`)}
+      ${items.length > 50 && html`<li>and ${items.length - 50} more</li>`}</ul>
+    ${done > 0 && html`<p role="status">${done} of ${items.length}</p>`}<//>`;
+}
+
+const isTyping = (target) => target.closest?.("input, textarea, select, dialog, summary");
+
+function useInboxKeys(latest) {
+  const state = useRef();
+  state.current = latest;
+  useEffect(() => {
+    const press = (event) => {
+      if (isTyping(event.target) || event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return;
+      const act = KEYS[event.key];
+      if (act?.(state.current, event)) event.preventDefault();
+    };
+    addEventListener("keydown", press);
+    return () => removeEventListener("keydown", press);
+  }, []);
+}
+
+function move(step) {
+  return ({ items, current, select }) => {
+    if (items.length === 0) return false;
+    const index = current ? items.findIndex((item) => keyOf(item) === keyOf(current)) : -1;
+    const next = items[Math.min(items.length - 1, Math.max(0, index + step))];
+    select(keyOf(next));
+    const row = [...document.querySelectorAll(".row-item")].find((it) => it.dataset.key === keyOf(next));
+    row?.querySelector("button").focus();
+    row?.scrollIntoView({ block: "nearest" });
+    return true;
+  };
+}
+
+function decideBy(approved) {
+  return ({ current, items, refresh, select }) => {
+    if (current?.kind !== "approval" || current.may_answer === false) return false;
+    const index = items.findIndex((item) => keyOf(item) === keyOf(current));
+    const next = items[index + 1] ?? items[index - 1];
+    decide(current, approved).then(({ done, over, wrong, error }) => {
+      if (over) notify(over, "wait");
+      if (wrong || error) notify(wrong?.message ?? explain(error), "bad");
+      if (done) select(next && keyOf(next));
+      refresh();
+    });
+    return true;
+  };
+}
+
+const press = (selector) => () => {
+  const target = document.querySelector(selector);
+  target?.click();
+  target?.focus();
+  return Boolean(target);
+};
+
+const KEYS = {
+  j: move(1),
+  k: move(-1),
+  a: decideBy(true),
+  d: decideBy(false),
+  e: press(".answer [data-key=e]"),
+  x: ({ current, items, setBulk }) => {
+    if (current?.kind !== "approval") return false;
+    if (alike(items, current).length > 1) setBulk(current);
+    return true;
+  },
+  Enter: ({ current }, event) => {
+    if (!current || event.target.closest("button:not(.row-main), a")) return false;
+    go(link("c", current.conversation_id));
+    return true;
+  },
+  "/": () => {
+    document.querySelector("[data-filter=first]")?.focus();
+    return true;
+  },
+};

@@ -1,0 +1,82 @@
+//! How people sign in to the console with an issuer: the code flow with PKCE, in the page.
+
+use serde::Deserialize;
+use url::Url;
+
+use super::is_safe;
+use super::reader::Reader;
+
+/// What the console needs to know of an issuer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SignIn {
+    pub issuer: Url,
+    pub client_id: String,
+    pub scope: String,
+    /// The `resource` of RFC 8707, for issuers that want it.
+    pub resource: Option<String>,
+    pub token: SignInToken,
+    /// Endpoints of the issuer at other origins than its own.
+    connect: Vec<Url>,
+}
+
+/// Which of the issuer's tokens is the credential.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SignInToken {
+    #[default]
+    AccessToken,
+    IdToken,
+}
+
+impl SignInToken {
+    /// The member of the issuer's answer that has the token.
+    pub fn member(self) -> &'static str {
+        match self {
+            Self::AccessToken => "access_token",
+            Self::IdToken => "id_token",
+        }
+    }
+}
+
+impl SignIn {
+    /// The origins that the page sends requests to.
+    pub fn origins(&self) -> Vec<String> {
+        let urls = [&self.issuer].into_iter().chain(&self.connect);
+        let mut origins: Vec<_> = urls.map(|url| url.origin().ascii_serialization()).collect();
+        origins.sort();
+        origins.dedup();
+        origins
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Entry {
+    client_id: String,
+    scope: Option<String>,
+    resource: Option<String>,
+    #[serde(default)]
+    token: SignInToken,
+    #[serde(default)]
+    connect: Vec<String>,
+}
+
+pub(super) fn read(path: &str, issuer: &str, entry: Entry, reader: &mut Reader) -> Option<SignIn> {
+    let Entry { client_id, scope, resource, token, connect } = entry;
+    if client_id.is_empty() {
+        reader.mistake(&format!("{path}.client_id"), "must not be empty");
+    }
+    let mut endpoints = Vec::new();
+    for (index, text) in connect.iter().enumerate() {
+        match Url::parse(text).ok().filter(is_safe) {
+            Some(url) => endpoints.push(url),
+            None => {
+                let rule = "must be a URL with https, or with http and a loopback host";
+                reader.mistake(&format!("{path}.connect[{index}]"), rule);
+            }
+        }
+    }
+    let scope = scope.unwrap_or_else(|| "openid profile".to_owned());
+    let issuer = Url::parse(issuer).ok()?;
+    Some(SignIn { issuer, client_id, scope, resource, token, connect: endpoints })
+}
