@@ -106,7 +106,7 @@ export function AnswerCard({ item, conversation = item.conversation_id, refresh,
   const Form = { approval: Approval, elicitation: Question, client_exec: PageCall }[item.kind] ?? Question;
   const id = useId();
   return html`<section class=${`answer ${item.kind}`} aria-labelledby=${id}>
-    <h3 id=${id} dir="auto">${visible(clip(item.message || `${clip(item.tool, 60)} waits`, 2_000))}</h3>
+    <h2 id=${id} dir="auto">${visible(clip(item.message || `${clip(item.tool, 60)} waits`, 2_000))}</h2>
     <p class="meta">${isInline ? null : html`<code title=${clip(item.tool, 300)}>${visible(clip(item.tool, 60))}</code> `}
       <span>answer within <${Countdown} at=${item.expires_at} /></span>
       ${item.needed > 1 && html`<${Badge} tone="wait">${item.votes.filter((vote) => vote.approved).length} of ${item.needed} approvals<//>`}</p>
