@@ -1,5 +1,5 @@
 // What waits for somebody: an approval, a question, or a page's tool, with the form that answers it.
-import { answerOf } from "./calls.js";
+import { LATE, answerOf } from "./calls.js";
 import { Fields, JsonEditor } from "./fields.js";
 import { html, useEffect, useId, useRef, useState } from "./html.js";
 import { pathOf } from "./journal.js";
@@ -66,6 +66,7 @@ async function answer(item, conversation, body, root) {
 export async function quicker(item, conversation) {
   const page = await get(`${pathOf(conversation)}/journal?after=${Math.max(0, (await lastSeq(conversation)) - 500)}&limit=500`).catch(() => undefined);
   const found = page && answerOf(page.events, item.call_id, item.suspension);
+  if (found?.label === LATE) return "Nobody answered in time: the call has ended.";
   return found ? `Somebody was quicker: ${found.label}${found.reason ? `, “${clip(found.reason, 200)}”` : ""}.` :
     "It no longer waits: somebody was quicker, or its turn has ended.";
 }
