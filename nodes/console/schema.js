@@ -85,7 +85,7 @@ export function initial(schema) {
   const shape = plan(schema);
   if (shape.kind !== "object") return undefined;
   const entries = Object.entries(schema.properties).map(([name, member]) => [name, initial(member)]);
-  const isEmpty = (value) => value === undefined || (typeof value === "object" && Object.keys(value ?? "null").length === 0);
+  const isEmpty = (value) => value === undefined || JSON.stringify(value) === "{}";
   return Object.fromEntries(entries.filter(([, value]) => !isEmpty(value)));
 }
 
