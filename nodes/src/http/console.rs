@@ -23,7 +23,7 @@ macro_rules! files {
 }
 
 /// The page itself, which is at `/console/`.
-const PAGE: &str = "index.html";
+const INDEX_PATH: &str = "index.html";
 const FILES: [(&str, &str); 38] = files![
     "index.html" "console.css" "views.css" "abide.js" "answer-card.js" "call-card.js" "calls.js"
     "composer.js" "console.js" "conversation-facts.js" "credential.js" "fields.js" "frames.js"
@@ -57,7 +57,7 @@ async fn page(
     State(access): State<AccessControl>,
     headers: HeaderMap,
 ) -> Response {
-    file(PAGE, &headers, &access)
+    file(INDEX_PATH, &headers, &access)
 }
 
 async fn public_settings(
@@ -74,7 +74,7 @@ async fn file_by_path(
     headers: HeaderMap,
 ) -> Response {
     // A page has one address.
-    if path == PAGE {
+    if path == INDEX_PATH {
         return Problem::not_found("path").into_response();
     }
     file(&path, &headers, &access)
