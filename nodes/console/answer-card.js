@@ -1,5 +1,5 @@
 // What waits for somebody: an approval, a question, or a page's tool, with the form that answers it.
-import { answerOf } from "./calls.js";
+import { LATE, answerOf } from "./calls.js";
 import { Fields, JsonEditor } from "./fields.js";
 import { html, useEffect, useId, useRef, useState } from "./html.js";
 import { pathOf } from "./journal.js";
@@ -66,6 +66,7 @@ async function answer(item, conversation, body, root) {
 export async function quicker(item, conversation) {
   const page = await get(`${pathOf(conversation)}/journal?after=${Math.max(0, (await lastSeq(conversation)) - 500)}&limit=500`).catch(() => undefined);
   const found = page && answerOf(page.events, item.call_id, item.suspension);
+  if (found?.label === LATE) return "Nobody answered in time: the call has ended.";
   return found ? `Somebody was quicker: ${found.label}${found.reason ? `, “${clip(found.reason, 200)}”` : ""}.` :
     "It no longer waits: somebody was quicker, or its turn has ended.";
 }
@@ -106,7 +107,7 @@ export function AnswerCard({ item, conversation = item.conversation_id, refresh,
   const Form = { approval: Approval, elicitation: Question, client_exec: PageCall }[item.kind] ?? Question;
   const id = useId();
   return html`<section class=${`answer ${item.kind}`} aria-labelledby=${id}>
-    <h3 id=${id} dir="auto">${visible(clip(item.message || `${clip(item.tool, 60)} waits`, 2_000))}</h3>
+    <h2 id=${id} dir="auto">${visible(clip(item.message || `${clip(item.tool, 60)} waits`, 2_000))}</h2>
     <p class="meta">${isInline ? null : html`<code title=${clip(item.tool, 300)}>${visible(clip(item.tool, 60))}</code> `}
       <span>answer within <${Countdown} at=${item.expires_at} /></span>
       ${item.needed > 1 && html`<${Badge} tone="wait">${item.votes.filter((vote) => vote.approved).length} of ${item.needed} approvals<//>`}</p>

@@ -39,6 +39,7 @@ function takeTurn(turns, { type, at, seq, turn_id: id, data }) {
 
 const push = (call, at, kind, label, more = {}) => call.steps.push({ at, kind, label, ...more });
 
+export const LATE = "nobody answered in time";
 const KINDS = { approval: "asked for approval", elicitation: "asked a person", client_exec: "asked a page" };
 
 const STEPS = {
@@ -63,7 +64,7 @@ const STEPS = {
     const did = data.kind === "approval" ? (data.approved ? "approved" : "denied") : "answered";
     const tone = data.approved === false ? "bad" : "ok";
     const isExpiry = data.by === "system";
-    const label = isExpiry ? "nobody answered in time" : `${did} by ${by}`;
+    const label = isExpiry ? LATE : `${did} by ${by}`;
     push(call, at, "answer", label, { tone: isExpiry ? "bad" : tone, reason: data.reason, edited: data.args !== undefined });
     if (data.args !== undefined) call.edited_args = data.args;
   },
@@ -115,7 +116,10 @@ export function answerOf(events, call_id, suspension) {
   const isIt = ({ type, data }) => type === "resolution" && data.call_id === call_id &&
     (suspension === undefined || data.suspension === suspension);
   const found = events.findLast(isIt);
-  if (!found) return undefined;
+  if (!found) {
+    const isOver = ({ type, data }) => type === "tool_result" && data.call_id === call_id && data.error_type === "EXPIRED";
+    return events.some(isOver) ? { label: LATE } : undefined;
+  }
   const call = { steps: [] };
   STEPS.resolution(call, found.data, found.at);
   return { ...call.steps[0], by: found.data.by };

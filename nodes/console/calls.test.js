@@ -48,6 +48,8 @@ test("who was quicker is told by the journal", () => {
   assert.equal(answerOf(story, "c", 2), undefined);
   const expired = [{ type: "resolution", at: at(1), data: { call_id: "x", kind: "approval", by: "system", approved: false } }];
   assert.equal(answerOf(expired, "x").label, "nobody answered in time");
+  const ended = [{ type: "tool_result", at: at(1), data: { call_id: "y", ok: false, error_type: "EXPIRED" } }];
+  assert.equal(answerOf(ended, "y").label, "nobody answered in time");
 });
 
 test("progress reports of several forms have a share", () => {

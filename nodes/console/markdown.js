@@ -32,7 +32,7 @@ const cells = (Tag, row) => row.map((tokens) => html`<${Tag}>${drawAll(tokens)}<
 /** How each type of token is drawn. */
 const DRAW = {
   hr: () => html`<hr />`,
-  heading: ({ depth, tokens }) => html`<p class=${`h h${depth}`} role="heading" aria-level=${Math.min(6, depth + 2)}>${drawAll(tokens)}</p>`,
+  heading: ({ depth, tokens }) => html`<p class=${`h h${depth}`} role="heading" aria-level="2">${drawAll(tokens)}</p>`,
   paragraph: ({ tokens }) => html`<p dir="auto">${drawAll(tokens)}</p>`,
   code: ({ lang, text }) => html`<figure class="code">${lang && html`<figcaption>${visible(clip(lang, 30))}</figcaption>`}
     <pre tabindex="0"><code>${visible(text)}</code></pre></figure>`,

@@ -85,7 +85,8 @@ export function initial(schema) {
   const shape = plan(schema);
   if (shape.kind !== "object") return undefined;
   const entries = Object.entries(schema.properties).map(([name, member]) => [name, initial(member)]);
-  return Object.fromEntries(entries.filter(([, value]) => value !== undefined));
+  const isEmpty = (value) => value === undefined || JSON.stringify(value) === "{}";
+  return Object.fromEntries(entries.filter(([, value]) => !isEmpty(value)));
 }
 
 /** The first text in a value that is no JSON, with its path; undefined if all is JSON. */

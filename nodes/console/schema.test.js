@@ -37,6 +37,7 @@ test("a form begins with the schema's defaults", () => {
   const schema = { type: "object", properties: { a: { type: "string", default: "x" }, b: { type: "number" } } };
   assert.deepEqual(initial(schema), { a: "x" });
   assert.equal(initial({ type: "string" }), undefined);
+  assert.deepEqual(initial({ type: "object", properties: { a: schema, b: { type: "object", properties: { c: {} } } } }), { a: { a: "x" } });
 });
 
 test("a refusal of the node is placed at its field", () => {

@@ -97,7 +97,11 @@ function useEntries(id, state, version) {
   }, [id, version, isNeeded]);
   const pending = useMemo(() => {
     const isOf = (call) => (it) => it.conversation_id === id && it.call_id === call.call_id && it.suspension === call.suspension;
-    return state?.pending?.map((call) => ({ ...call, ...entries.find(isOf(call)) }));
+    return state?.pending?.map((call) => {
+      // The entry stays that of this conversation: what was typed for it is found again by its members.
+      const { conversation_id: _, ...more } = entries.find(isOf(call)) ?? {};
+      return { ...call, ...more };
+    });
   }, [state?.pending, entries]);
   return isNeeded ? { ...state, pending } : state;
 }

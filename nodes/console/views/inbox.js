@@ -83,7 +83,10 @@ export function View({ route }) {
         ${data?.cursor && html`<p class="more">${limit < MAX_SHOWN ? html`<button type="button" class="plain" onClick=${() => setLimit(Math.min(MAX_SHOWN, limit + PAGE * 2))}>Show more</button>` :
           html`<span class="note">The ${count(MAX_SHOWN)} earliest are shown. Filter to find others.</span>`}</p>`}</div>
         ${wide && html`<div class="pane-detail">${detail}</div>`}</div>`}
-    ${bulk && html`<${Bulk} item=${bulk} items=${alike(items, bulk)} onClose=${() => setBulk(undefined)} refresh=${refresh} />`}
+    ${bulk && html`<${Bulk} item=${bulk} items=${alike(items, bulk)} onClose=${() => setBulk(undefined)} onDone=${() => {
+      select(undefined);
+      refresh();
+    }} />`}
   </div>`;
 }
 
@@ -142,7 +145,7 @@ function Gone({ item }) {
   useEffect(() => {
     quicker(item, item.conversation_id).then(setText, () => {});
   }, []);
-  return html`<section class="answer gone"><h3 dir="auto">${visible(clip(titleOf(item), 500))}</h3><p class="trouble" role="status">${visible(text)}</p></section>`;
+  return html`<section class="answer gone"><h2 dir="auto">${visible(clip(titleOf(item), 500))}</h2><p class="trouble" role="status">${visible(text)}</p></section>`;
 }
 
 function Nothing({ isFiltered, agents }) {
@@ -152,7 +155,7 @@ function Nothing({ isFiltered, agents }) {
 }
 
 /** Approves all calls of one tool that an agent waits with. */
-function Bulk({ item, items, onClose, refresh }) {
+function Bulk({ item, items, onClose, onDone }) {
   const [done, setDone] = useState(0);
   const act = async () => {
     const byConversation = Map.groupBy(items, (it) => it.conversation_id);
@@ -167,7 +170,7 @@ function Bulk({ item, items, onClose, refresh }) {
         setDone((before) => before + part.length);
       }
     }
-    refresh();
+    onDone();
     notify(`Approved ${approved} of ${items.length}.${failed ? ` ${failed.detail}` : ""}`, failed ? "wait" : "ok");
   };
   return html`<${Confirm} title=${`Approve ${alikeText(items)} of ${clip(item.tool, 60)}?`} verb="Approve all" tone="ok" act=${act} onClose=${onClose}>

@@ -115,7 +115,7 @@ async fn the_console_learns_its_views_from_its_listener() {
 #[tokio::test]
 async fn the_console_may_reach_the_issuer_that_people_sign_in_with() {
     let key = key_line("one", &["backend"]);
-    let issuer = json!({"issuer": "https://login.example/", "audience": ["abide"],
+    let issuer = json!({"issuer": "https://login.example", "audience": ["abide"],
         "jwks": "https://login.example/keys", "console": {"client_id": "console",
             "token": "id_token", "connect": ["https://tokens.example/oauth/token"]}});
     let guarded = GuardedApi::start(&json!({"keys": [key], "issuers": [issuer]})).await;
@@ -126,7 +126,7 @@ async fn the_console_may_reach_the_issuer_that_people_sign_in_with() {
     assert!(policy.contains(connect), "{policy}");
     let settings = reqwest::get(format!("{base}config.json")).await.unwrap();
     let settings: Value = settings.json().await.unwrap();
-    let expected = json!({"required": true, "issuers": [{"issuer": "https://login.example/",
+    let expected = json!({"required": true, "issuers": [{"issuer": "https://login.example",
         "client_id": "console", "scope": "openid profile", "resource": null,
         "token": "id_token"}]});
     assert_eq!(settings["sign_in"], expected);

@@ -43,7 +43,7 @@ await click(".detail-head button", "Close");
 // Keys: deny one.
 await run(`document.activeElement.blur()`);
 await press("j");
-await until(`document.querySelector(".answer h3").textContent === "Book 4?"`);
+await until(`document.querySelector(".answer h2").textContent === "Book 4?"`);
 await press("k");
 await press("d");
 await count(".row-item", 2);

@@ -9,14 +9,15 @@ use super::reader::Reader;
 /// What the console needs to know of an issuer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SignIn {
-    pub issuer: Url,
+    /// The exact `iss`: a text that names the same place in another way is another issuer.
+    pub issuer: String,
     pub client_id: String,
     pub scope: String,
     /// The `resource` of RFC 8707, for issuers that want it.
     pub resource: Option<String>,
     pub token: SignInToken,
-    /// Endpoints of the issuer at other origins than its own.
-    connect: Vec<Url>,
+    /// The issuer, and its endpoints at other origins.
+    endpoints: Vec<Url>,
 }
 
 /// Which of the issuer's tokens is the credential.
@@ -41,8 +42,8 @@ impl SignInToken {
 impl SignIn {
     /// The origins that the page sends requests to.
     pub fn origins(&self) -> Vec<String> {
-        let urls = [&self.issuer].into_iter().chain(&self.connect);
-        let mut origins: Vec<_> = urls.map(|url| url.origin().ascii_serialization()).collect();
+        let origin = |url: &Url| url.origin().ascii_serialization();
+        let mut origins: Vec<_> = self.endpoints.iter().map(origin).collect();
         origins.sort();
         origins.dedup();
         origins
@@ -66,7 +67,7 @@ pub(super) fn read(path: &str, issuer: &str, entry: Entry, reader: &mut Reader) 
     if client_id.is_empty() {
         reader.mistake(&format!("{path}.client_id"), "must not be empty");
     }
-    let mut endpoints = Vec::new();
+    let mut endpoints = vec![Url::parse(issuer).ok()?];
     for (index, text) in connect.iter().enumerate() {
         match Url::parse(text).ok().filter(is_safe) {
             Some(url) => endpoints.push(url),
@@ -77,6 +78,5 @@ pub(super) fn read(path: &str, issuer: &str, entry: Entry, reader: &mut Reader) 
         }
     }
     let scope = scope.unwrap_or_else(|| "openid profile".to_owned());
-    let issuer = Url::parse(issuer).ok()?;
-    Some(SignIn { issuer, client_id, scope, resource, token, connect: endpoints })
+    Some(SignIn { issuer: issuer.to_owned(), client_id, scope, resource, token, endpoints })
 }

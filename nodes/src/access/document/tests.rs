@@ -194,6 +194,7 @@ fn how_people_sign_in_is_checked_and_its_origins_are_known() {
     let document = parse(&with(all)).unwrap();
     let sign_in = document.issuers["https://a.example:8443/tenant"].sign_in.clone().unwrap();
     assert_eq!(sign_in.origins(), ["https://a.example:8443", "https://b.example"]);
+    assert_eq!(sign_in.issuer, "https://a.example:8443/tenant");
     assert_eq!((sign_in.scope.as_str(), sign_in.token.member()), ("openid", "id_token"));
     let bad = json!({"client_id": "", "connect": ["http://b.example/token"]});
     let rule = "must be a URL with https, or with http and a loopback host";
