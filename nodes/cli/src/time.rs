@@ -39,7 +39,9 @@ fn relative(at: Timestamp, now: Timestamp) -> String {
 
 /// The two largest units of a span.
 pub(crate) fn span(seconds: u64) -> String {
-    let (minutes, hours, days) = (seconds / 60, seconds / 3_600, seconds / 86_400);
+    let minutes = seconds / 60;
+    let hours = minutes / 60;
+    let days = hours / 24;
     match seconds {
         0..60 => format!("{seconds}s"),
         60..600 if !seconds.is_multiple_of(60) => format!("{minutes}m{}s", seconds % 60),

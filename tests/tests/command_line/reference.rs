@@ -6,7 +6,7 @@ use std::path::Path;
 use abide::config::Cli;
 use clap::{Arg, Command, CommandFactory};
 
-const PAGE: &str = "../deploy/docs/src/reference/command-line.md";
+const PAGE_PATH: &str = "../deploy/docs/src/reference/command-line.md";
 const BEGIN: &str = "<!-- commands -->\n";
 const END: &str = "<!-- /commands -->\n";
 /// The commands that another page describes.
@@ -86,7 +86,7 @@ fn generated() -> String {
 
 #[test]
 fn the_page_of_the_command_line_is_what_the_program_says() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(PAGE);
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(PAGE_PATH);
     let page = fs::read_to_string(&path).unwrap();
     let (before, rest) = page.split_once(BEGIN).unwrap();
     let (text, after) = rest.split_once(END).unwrap();
