@@ -370,7 +370,7 @@ async fn what_a_node_that_knows_its_callers_refuses_is_an_error_of_its_type() {
             "no definition": refused("ForbiddenError", "forbidden", Value::Null),
             "waits": ["WaitingError", null, null],
             "busy": refused("BusyError", "turn-in-flight", Value::Null),
-            "own approval": refused("ForbiddenError", "approval-forbidden", json!("requester")),
+            "own approval": refused("ForbiddenError", "approval-forbidden", json!("role")),
             "wrong form": refused("StaleError", "call-not-open", Value::Null),
             "approved": ["none", null, null],
             "late": refused("StaleError", "call-not-open", Value::Null),
