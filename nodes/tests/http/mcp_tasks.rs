@@ -127,7 +127,10 @@ async fn a_task_is_for_those_who_may_read_its_conversation() {
         }
     }
     let without = McpClient { tasks: false, ..client(&guarded.api).by("ada") };
-    let refused = without.ask("tasks/get", json!({"taskId": created["taskId"]})).await;
-    assert!(refused["error"]["code"].is_number(), "{refused:#}");
+    let refused = without.request("tasks/get", json!({"taskId": created["taskId"]}));
+    let refused = refused.send().await.unwrap();
+    assert_eq!(refused.status(), 400);
+    let refused: Value = refused.json().await.unwrap();
+    assert_eq!(refused["error"]["code"], -32021, "the client lacks a capability: {refused:#}");
     assert_eq!(get(&ada, &created["taskId"]).await["status"], "working", "nothing has changed");
 }

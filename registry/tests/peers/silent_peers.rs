@@ -54,7 +54,10 @@ async fn a_connection_whose_packets_are_lost_is_given_up_by_both_sides_within_se
     assert!(took < MAX_LOSS, "b took {took:?}");
     a.wait_for_link("p-b", Some("Connected")).await;
     b.wait_for_link("p-a", Some("Connected")).await;
-    assert_eq!(a.call("p-b", 256, 10_000).await, Ok(256));
+    // A connection that was made before the other side gave up the old one ends with that.
+    while a.call("p-b", 256, 10_000).await != Ok(256) {
+        a.wait_for_link("p-b", Some("Connected")).await;
+    }
 }
 
 #[tokio::test]

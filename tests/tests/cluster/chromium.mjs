@@ -2,6 +2,9 @@
 // reports, other than HTTP answers that the page expects, makes `close` fail.
 import { spawn } from "node:child_process";
 
+/** Less than the deadline of the test that runs the script. */
+const MAX_WAIT_MS = 40_000;
+
 export async function open(program, profile, url) {
   const flags = ["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run",
     "--disable-background-networking", "--disable-dev-shm-usage", "--remote-debugging-pipe",
@@ -37,9 +40,11 @@ export async function open(program, profile, url) {
     return result.value;
   }
 
-  /** Waits until the expression holds on the page; the test that runs this script has a deadline. */
+  /** Waits until the expression holds on the page. */
   async function until(expression) {
+    const end = Date.now() + MAX_WAIT_MS;
     while (!(await run(expression).catch(() => false))) {
+      if (Date.now() > end) throw new Error(`never: ${expression}, on\n${await run("document.body.innerText")}`);
       await new Promise((done) => setTimeout(done, 10));
     }
   }

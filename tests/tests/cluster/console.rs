@@ -8,6 +8,7 @@ use abide_tests::browser;
 use abide_tests::client::Client;
 use abide_tests::deadline::DEADLINE;
 use abide_tests::node::Site;
+use abide_tests::proxy::Proxy;
 use abide_tests::tool_server::ToolServer;
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -103,9 +104,10 @@ async fn open_calls(client: &Client, tools: &ToolServer) {
 #[tokio::test]
 async fn a_person_answers_from_the_inbox_also_when_others_are_quicker_and_the_node_dies() {
     let (site, tools) = (Site::new(ABIDE), ToolServer::start().await);
-    let node = site.start().await;
-    let url = format!("http://{}/console/", site.client.public_address());
-    let mut person = Person::start("inbox.mjs", &url);
+    // The node that returns has another address, as behind a service of Kubernetes.
+    let (node, proxy) = (site.start().await, Proxy::start());
+    proxy.aim(&site.client.public_address());
+    let mut person = Person::start("inbox.mjs", &format!("http://{}/console/", proxy.address()));
     person.needs("calls").await;
     open_calls(&site.client, &tools).await;
     person.go_on().await;
@@ -117,6 +119,7 @@ async fn a_person_answers_from_the_inbox_also_when_others_are_quicker_and_the_no
     person.go_on().await;
     person.needs("start").await;
     let _node = site.start().await;
+    proxy.aim(&site.client.public_address());
     person.go_on().await;
     person.finish().await;
     let edited = site.client.wait_until_settled("c1", 1).await;
