@@ -2,7 +2,11 @@
 
 use std::process::Stdio;
 
-use tokio::process::Command;
+use abide_tests::deadline::within;
+use abide_tests::proxy::Proxy;
+use serde_json::json;
+use tokio::io::{AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::process::{ChildStdout, Command};
 
 use crate::ABIDE;
 use crate::shell::{Shell, demo, finish};
@@ -108,4 +112,45 @@ async fn a_form_on_a_terminal_answers_a_question_and_no_color_is_respected() {
     assert!(code != 0 && !screen.contains("\u{1b}[2m"), "{code} {screen}");
     let messages = shell.run(&["messages", "c"]).await.expect(0);
     assert!(messages.contains("window"), "{messages}");
+}
+
+#[tokio::test]
+async fn a_chat_goes_on_when_its_node_dies_in_the_middle_of_a_text() {
+    let (site, node, _) = demo().await;
+    let words: Vec<String> = (0..40).map(|n| format!("word{n}")).collect();
+    let entry = json!({"thinking": "Let me think.", "text": words.join(" "), "delay": "20ms"});
+    let definition = json!({"model": {"provider": "scripted", "script": [entry]}});
+    site.client.define("slow", &definition).await;
+    // Its address stays, as that of a service does.
+    let service = Proxy::to(&site.client.public_address());
+    let shell = Shell::new().with("ABIDE_URL", &format!("http://{}", service.address()));
+    let mut command = shell.command(&["chat", "c", "--agent", "slow"]);
+    let mut chat = command.stdin(Stdio::piped()).spawn().unwrap();
+    let mut stdin = chat.stdin.take().unwrap();
+    stdin.write_all(b"tell me\n").await.unwrap();
+    let mut stdout = BufReader::new(chat.stdout.take().unwrap());
+    let mut text = read_until(&mut stdout, "word9 ").await;
+    node.kill().await;
+    let _node = site.start().await;
+    service.aim(&site.client.public_address());
+    text.push_str(&read_until(&mut stdout, "word39").await);
+    drop(stdin);
+    assert_eq!(finish(chat, "the chat").await.code, 0);
+    let (before, after) = text.split_once("(the message is begun anew)\n").unwrap();
+    assert!(before.starts_with("Let me think.\n"), "{before}");
+    assert!(after.contains(&words.join(" ")), "{after}");
+    let messages = shell.run(&["messages", "c", "-o", "jsonl"]).await.json_lines();
+    assert_eq!(messages.len(), 2, "{messages:#?}");
+}
+
+/// Reads until a text has come.
+async fn read_until(reader: &mut BufReader<ChildStdout>, end: &str) -> String {
+    let mut text = Vec::new();
+    let reading = async {
+        while !text.ends_with(end.as_bytes()) {
+            text.push(reader.read_u8().await.unwrap());
+        }
+    };
+    within(end, reading).await;
+    String::from_utf8(text).unwrap()
 }

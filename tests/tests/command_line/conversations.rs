@@ -1,6 +1,8 @@
 //! The commands of conversations, from the first message to the deletion.
 
+use abide_tests::deadline::within;
 use serde_json::json;
+use tokio::io::{AsyncBufReadExt, BufReader};
 
 use crate::shell::demo;
 use crate::spec::check;
@@ -137,4 +139,18 @@ async fn a_structured_answer_is_printed_as_its_object() {
     let missing = shell.run(&["say", "c", "x", "--schema", "/no/such"]).await;
     assert!(missing.stderr.contains("--schema: /no/such"), "{missing:?}");
     missing.expect(2);
+}
+
+#[tokio::test]
+async fn an_inbox_that_is_watched_tells_what_comes_and_what_goes() {
+    let (_site, _node, shell) = demo().await;
+    let mut watch = shell.command(&["inbox", "--watch"]).spawn().unwrap();
+    let mut lines = BufReader::new(watch.stdout.take().unwrap()).lines();
+    shell.run(&["say", "c", "a mail", "--agent", "demo"]).await.expect(4);
+    let mut wait_for = async |text: &str| {
+        while !within(text, lines.next_line()).await.unwrap().unwrap().contains(text) {}
+    };
+    wait_for("+ c/call_1_1 approval of send_email").await;
+    shell.run(&["deny", "c/call_1_1"]).await.expect(0);
+    wait_for("- c/call_1_1 waits no longer").await;
 }

@@ -60,10 +60,12 @@ pub(super) async fn answer(session: &Session, given: &AnswerCommand) -> Result<(
         }
         (None, None) => {
             let pending = pending(session, call).await?;
-            form::answer(&pending)?
+            let body = form::answer(&pending)?;
+            // The form was that of this suspension: a later one asks for something else.
+            let call = CallAddress::of(&pending, &call.conversation);
+            return print(session, &send(session, &call, body).await?);
         }
     };
-    // The form was that of this suspension; a later one asks for something else.
     print(session, &send(session, call, body).await?)
 }
 

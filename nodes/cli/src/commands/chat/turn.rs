@@ -20,6 +20,8 @@ struct Progress {
     written: BTreeSet<String>,
     /// The tone of the line that has no end yet.
     open_line: Option<Tone>,
+    /// The message that the open line is of.
+    message: String,
     /// Whether ^C was typed already.
     is_cancelling: bool,
     /// Whether what waits now is not told again, so that the snapshot alone has it.
@@ -84,12 +86,7 @@ impl Chat<'_> {
             "text_delta" | "thinking_delta" => {
                 let is_text = frame.event == "text_delta";
                 let tone = if is_text { Tone::Plain } else { Tone::Dim };
-                if progress.open_line.is_some_and(|open| open != tone) {
-                    printer.line("")?;
-                }
-                progress.open_line = Some(tone);
-                progress.written.extend(data["message_id"].as_str().map(str::to_owned));
-                printer.part(data["text"].as_str().unwrap_or_default(), tone)?;
+                self.write(data, tone, progress)?;
             }
             "message_completed" => {
                 self.end_line(progress)?;
@@ -123,6 +120,24 @@ impl Chat<'_> {
             _ => {}
         }
         Ok(true)
+    }
+
+    /// Writes the next piece of a message.
+    fn write(&self, data: &Value, tone: Tone, progress: &mut Progress) -> Result<(), CliError> {
+        let printer = &self.session.printer;
+        let id = data["message_id"].as_str().unwrap_or_default();
+        if progress.open_line.is_some() && progress.message != id {
+            self.end_line(progress)?;
+            // Its node died: what stands above is no part of the conversation.
+            printer.toned_line("(the message is begun anew)", Tone::Dim)?;
+        }
+        if progress.open_line.is_some_and(|open| open != tone) {
+            printer.line("")?;
+        }
+        progress.open_line = Some(tone);
+        id.clone_into(&mut progress.message);
+        progress.written.insert(id.to_owned());
+        printer.part(data["text"].as_str().unwrap_or_default(), tone)
     }
 
     fn end_line(&self, progress: &mut Progress) -> Result<(), CliError> {
