@@ -58,7 +58,7 @@ export function Component() {
   const { messages, streaming, calls, send, error } = useConversation(abide, "c", { tools: { locate: () => 1 } });
   const inbox = useInbox(abide, { kind: "approval", interval: 1_000 });
   const transport = abideTransport(abide, { agent: "demo" });
-  useListening(abide, transport, { id: "c", status: "ready", resumeStream: async () => {}, setMessages: () => {} });
+  useListening(abide, transport, { id: "c", status: "ready", messages: [], resumeStream: async () => {}, setMessages: () => {} });
   void send("x");
   return `${messages.length} ${streaming?.text} ${calls[0]?.callId} ${error?.message} ${inbox.loading}`;
 }

@@ -18,6 +18,7 @@ export function useListening<M extends UIMessage>(
   chat: {
     id: string;
     status: string;
+    messages: M[];
     resumeStream: () => Promise<void> | void;
     setMessages: (messages: M[]) => void;
   },

@@ -2,8 +2,10 @@
 import { DefaultChatTransport } from "ai";
 import { useEffect, useRef } from "react";
 
-/** The frames after which an open turn has something to tell. */
-const NEWS = ["turn_started", "answered", "tool_call_resolved", "tool_call_errored"];
+/** The frames after which a call that the page shows as waiting does so no more. */
+const NEWS = ["answered", "tool_call_resolved", "tool_call_errored"];
+/** The states of a part whose call waits, as far as the page knows. */
+const OPEN = ["input-available", "approval-requested"];
 const ENDS = ["turn_completed", "turn_cancelled", "turn_halted", "turn_failed"];
 
 /** A transport for `useChat` over the nodes of `abide`, to any that answers. Only the last message is
@@ -32,29 +34,64 @@ export function abideTransport(abide, { agent, version = 7 }) {
 }
 
 /** Listens between the requests of a chat, which is what `useChat` returned: shows what other people and
- * pages do, such as an approval in the console. A page that listens counts as connected. */
+ * pages do, such as an approval in the console, and resumes a turn that is open when the page is loaded. A
+ * page that listens counts as connected. */
 export function useListening(abide, transport, chat) {
   const newest = useRef(chat);
+  const wake = useRef(() => {});
   useEffect(() => void (newest.current = chat));
+  useEffect(() => wake.current(), [chat.status]);
   const { id } = chat;
   useEffect(() => {
     const conversation = abide.conversation(id, { agent: transport.agent });
     const live = conversation.live();
     let isResuming = false;
+    /** What is to be done once the page's own response has ended. */
+    let due;
     const isIdle = () => !isResuming && ["ready", "error"].includes(newest.current.status);
     const resume = async () => {
-      if (!isIdle()) return;
       isResuming = true;
       // What cannot be resumed now is read when the turn has ended.
       await Promise.resolve(newest.current.resumeStream()).catch(() => {});
       isResuming = false;
+      wake.current();
     };
     const reload = async () => {
       const messages = await transport.messages(id).catch(() => []);
       if (isIdle() && messages.length > 0 && !live.closed) newest.current.setMessages(messages);
     };
-    NEWS.forEach((name) => live.on(name, resume));
-    ENDS.forEach((name) => live.on(name, reload));
-    return () => conversation.close();
+    wake.current = () => {
+      if (!due || !isIdle() || live.closed) return;
+      const isNeeded = due;
+      due = undefined;
+      if (isNeeded(newest.current.messages)) (live.state.turn ? resume : reload)();
+    };
+    const when = (isNeeded) => {
+      due = isNeeded;
+      wake.current();
+    };
+    // A response that was told the news already needs no other: a resumed one calls tools again.
+    live.on("snapshot", () =>
+      when((messages) => {
+        const { turn, pending } = live.state;
+        const isShown = turn && messages.some((it) => it.id === turn.id);
+        return !isShown || isOpen(messages, (id) => !pending.some(({ call_id }) => call_id === id));
+      }),
+    );
+    live.on("turn_started", ({ turn_id }) => when((messages) => !messages.some((it) => it.id === turn_id)));
+    for (const name of NEWS) {
+      live.on(name, ({ call_id }) => when((messages) => isOpen(messages, (it) => it === call_id)));
+    }
+    ENDS.forEach((name) => live.on(name, () => when(() => true)));
+    return () => {
+      wake.current = () => {};
+      conversation.close();
+    };
   }, [abide, transport, id]);
+}
+
+/** Whether the messages show a call with such an id that waits. */
+function isOpen(messages, isSuch) {
+  const parts = messages.flatMap((message) => message.parts);
+  return parts.some(({ toolCallId, state }) => OPEN.includes(state) && isSuch(toolCallId));
 }
