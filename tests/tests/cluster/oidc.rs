@@ -5,6 +5,7 @@ use std::process::Stdio;
 
 use abide_tests::deadline::within;
 use abide_tests::node::Site;
+use abide_tests::proxy::Proxy;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
@@ -92,7 +93,9 @@ async fn a_node_accepts_what_a_real_provider_issues_for_it_and_nothing_else() {
 #[tokio::test]
 async fn a_person_signs_in_to_the_console_with_a_provider() {
     let site = Site::new(ABIDE).with(&["--auth", "auth.yaml"]);
-    let url = format!("http://{}/console/", site.client.public_address());
+    // The provider knows the console's address before the node has one.
+    let proxy = Proxy::start();
+    let url = format!("http://{}/console/", proxy.address());
     let provider = Provider::start_with(Some(&url)).await;
     let file = json!({
         "issuers": [{"issuer": provider.issuer, "audience": ["abide"], "algorithms": ["ES256"],
@@ -103,5 +106,6 @@ async fn a_person_signs_in_to_the_console_with_a_provider() {
     });
     std::fs::write(site.dir().join("auth.yaml"), file.to_string()).unwrap();
     let _node = site.start().await;
+    proxy.aim(&site.client.public_address());
     Person::start("sign_in.mjs", &url).finish().await;
 }
