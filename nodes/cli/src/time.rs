@@ -46,9 +46,9 @@ pub(crate) fn span(seconds: u64) -> String {
         0..60 => format!("{seconds}s"),
         60..600 if !seconds.is_multiple_of(60) => format!("{minutes}m{}s", seconds % 60),
         60..3_600 => format!("{minutes}m"),
-        3_600..86_400 if minutes % 60 > 0 => format!("{hours}h{}m", minutes % 60),
+        3_600..86_400 if !minutes.is_multiple_of(60) => format!("{hours}h{}m", minutes % 60),
         3_600..86_400 => format!("{hours}h"),
-        _ if hours % 24 > 0 => format!("{days}d{}h", hours % 24),
+        _ if !hours.is_multiple_of(24) => format!("{days}d{}h", hours % 24),
         _ => format!("{days}d"),
     }
 }

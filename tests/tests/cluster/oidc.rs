@@ -8,7 +8,7 @@ use abide_tests::node::Site;
 use abide_tests::proxy::Proxy;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, BufReader};
-use tokio::process::{Child, Command};
+use tokio::process::{Child, ChildStdout, Command};
 
 use crate::ABIDE;
 use crate::console::Person;
@@ -16,6 +16,8 @@ use crate::console::Person;
 /// npm's oidc-provider, which ends with this value.
 struct Provider {
     issuer: String,
+    /// Open, since the provider writes hints to it, and would end without a reader.
+    _output: BufReader<ChildStdout>,
     _process: Child,
 }
 
@@ -42,7 +44,7 @@ impl Provider {
         let mut lines = BufReader::new(process.stdout.take().unwrap());
         let mut issuer = String::new();
         within("the provider's URL", lines.read_line(&mut issuer)).await.unwrap();
-        Self { issuer: issuer.trim_end().to_owned(), _process: process }
+        Self { issuer: issuer.trim_end().to_owned(), _output: lines, _process: process }
     }
 
     /// An access token of its only client, for this audience's API.
