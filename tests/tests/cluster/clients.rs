@@ -133,14 +133,14 @@ enum When {
 use When::{Journalled, Printed};
 
 /// A node with the demo agent, which takes its time to speak, behind an address that stays.
-struct Place {
+struct ExampleSite {
     site: Site,
     node: Option<Node>,
     proxy: Proxy,
     dir: TempDir,
 }
 
-impl Place {
+impl ExampleSite {
     async fn start() -> Self {
         let dir = tempfile::tempdir().unwrap();
         let agents = dir.path().join("agents");
@@ -191,7 +191,7 @@ impl Place {
 /// Runs an example in the oldest Python and the oldest node, each at a node that is killed then.
 async fn over_a_kill(example: &str, when: When, check: impl Fn(&str, &Journal)) {
     for runtime in [OldestPython, OldestNode] {
-        let (text, journal) = Place::start().await.run(runtime, example, when).await;
+        let (text, journal) = ExampleSite::start().await.run(runtime, example, when).await;
         check(&text, &journal);
         assert_eq!(journal.outcomes()[0], "completed", "{text}");
     }

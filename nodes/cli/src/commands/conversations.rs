@@ -81,12 +81,12 @@ pub(super) async fn show(session: &Session, conversation: &str) -> Result<(), Cl
 }
 
 pub(super) async fn list(session: &Session, given: &LsCommand) -> Result<(), CliError> {
-    let page = pages::read(session, "conversations", given.limit.limit, |place| {
+    let page = pages::read(session, "conversations", given.limit.limit, |bounds| {
         Request::get(Port::Public, &["v1", "conversations"])
             .with("agent", given.agent.as_ref())
             .with("state", given.state.as_ref())
-            .with("limit", Some(place.rows))
-            .with("cursor", place.cursor)
+            .with("limit", Some(bounds.rows))
+            .with("cursor", bounds.cursor)
     });
     let columns = ["CONVERSATION", "AGENT", "STATE", "EVENTS", "CREATED"];
     let printer = &session.printer;

@@ -45,15 +45,15 @@ pub(super) async fn run(session: &Session, given: &InboxCommand) -> Result<(), C
 }
 
 async fn read(session: &Session, given: &InboxCommand) -> Result<Value, CliError> {
-    pages::read(session, "pending", given.limit.limit, |place| {
+    pages::read(session, "pending", given.limit.limit, |bounds| {
         Request::get(Port::Public, &["v1", "pending"])
             .with("kind", given.kind.as_ref())
             .with("agent", given.agent.as_ref())
             .with("tool", given.tool.as_ref())
             .with("conversation", given.conversation.as_ref())
             .with("mine", given.mine.then_some(true))
-            .with("limit", Some(place.rows))
-            .with("cursor", place.cursor)
+            .with("limit", Some(bounds.rows))
+            .with("cursor", bounds.cursor)
     })
     .await
 }

@@ -51,12 +51,12 @@ pub(super) async fn drain(session: &Session, node: &str) -> Result<(), CliError>
 
 pub(super) async fn actors(session: &Session, given: &ActorsCommand) -> Result<(), CliError> {
     loop {
-        let page = pages::read(session, "actors", given.limit.limit, |place| {
+        let page = pages::read(session, "actors", given.limit.limit, |bounds| {
             Request::get(Port::Admin, &["admin", "actors"])
                 .with("node", given.node.as_ref())
                 .with("state", given.state.as_ref())
-                .with("limit", Some(place.rows))
-                .with("cursor", place.cursor)
+                .with("limit", Some(bounds.rows))
+                .with("cursor", bounds.cursor)
         });
         let page = page.await?;
         if given.watch {

@@ -10,7 +10,7 @@ use crate::session::Session;
 const MAX_PAGE_ROWS: u32 = 1_000;
 
 /// Where the next page begins, and how many rows it has.
-pub(super) struct Place<'a> {
+pub(super) struct PageBounds<'a> {
     pub cursor: Option<&'a str>,
     pub rows: u32,
 }
@@ -20,14 +20,14 @@ pub(super) async fn read(
     session: &Session,
     member: &str,
     limit: u32,
-    request: impl Fn(Place) -> Request,
+    request: impl Fn(PageBounds) -> Request,
 ) -> Result<Value, CliError> {
     let mut rows: Vec<Value> = Vec::new();
     let mut cursor: Option<String> = None;
     loop {
         let wanted = limit.saturating_sub(rows.len() as u32).min(MAX_PAGE_ROWS);
-        let place = Place { cursor: cursor.as_deref(), rows: wanted };
-        let mut page = session.http.send(&request(place)).await?;
+        let bounds = PageBounds { cursor: cursor.as_deref(), rows: wanted };
+        let mut page = session.http.send(&request(bounds)).await?;
         if let Value::Array(more) = page[member].take() {
             rows.extend(more);
         }

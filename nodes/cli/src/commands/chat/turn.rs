@@ -34,7 +34,7 @@ impl Chat<'_> {
         self.follow_with(turn, after, Progress::default()).await
     }
 
-    /// The same for a turn that has begun before: it asks first what waits already.
+    /// Shows a turn that has begun before, as `follow` does, and first asks for what already waits in it.
     pub(super) async fn go_on(&mut self, turn: &str, after: u64) -> Result<bool, CliError> {
         let progress = Progress { asks_by_snapshot: true, ..Progress::default() };
         self.follow_with(turn, after, progress).await
