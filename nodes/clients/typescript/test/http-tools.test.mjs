@@ -97,7 +97,7 @@ test("several attempts of a call run once, and the memory of results is bounded"
   const { ask, runs } = tools();
   const second = call("price", { attempt: 2 });
   await Promise.all([ask(call()), ask(second, signed(second))]);
-  assert.deepEqual(runs.map(({ attempt }) => attempt), [1]);
+  assert.equal(runs.length, 1, "whichever attempt is checked first runs for both");
   for (let number = 0; number < 1_100; number += 1) await ask(call(), signed(call(), { id: String(number) }));
   await ask(call());
   assert.equal(runs.length, 1_102, "the oldest was forgotten");
