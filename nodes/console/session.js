@@ -14,19 +14,23 @@ const MIN_SKEW_MS = 2_500;
 /** What all views know. `refused`: the node wants another credential. `away`: it does not answer. */
 export const session = { config: undefined, me: undefined, refused: false, away: false, skew: 0, epoch: 0 };
 const listeners = new Set();
+let changes = 0;
 
 /** Changes members of the session; views that use it are drawn again. */
 export function change(members) {
   if (Object.entries(members).every(([name, value]) => session[name] === value)) return;
   Object.assign(session, members);
+  changes += 1;
   listeners.forEach((listener) => listener());
 }
 
 export function useSession() {
-  const [, draw] = useState(0);
+  const [, draw] = useState(changes);
   useEffect(() => {
-    const listener = () => draw((count) => count + 1);
+    const listener = () => draw(changes);
     listeners.add(listener);
+    // What has changed since the view was drawn.
+    listener();
     return () => listeners.delete(listener);
   }, []);
   return session;
