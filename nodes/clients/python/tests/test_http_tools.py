@@ -217,6 +217,18 @@ class Servers(unittest.TestCase):
         told = [json.loads(it) for it in self.lines("slow_async", "d")]
         self.assertEqual(told, [{"progress": 1}, {"ok": True, "result": 2}])
 
+    def test_an_attempt_that_waits_for_one_that_is_stopped_runs_itself(self) -> None:
+        stopped, told = self.lines("slow", "w"), []
+        next(stopped)
+        second = threading.Thread(target=lambda: told.extend(self.lines("slow", "w", attempt=2)))
+        second.start()
+        waits = self.tools._results["w"]._condition
+        while not waits._waiters:  # type: ignore[attr-defined]
+            time.sleep(0.001)
+        stopped.close()
+        second.join(10)
+        self.assertEqual(json.loads(told[-1]), {"ok": True, "result": "done"})
+
     def ask(self, parts: list[bytes], headers: dict[str, str]) -> tuple[int, Any]:
         events = [{"type": "http.request", "body": it, "more_body": True} for it in parts]
         events.append({"type": "http.request"})

@@ -127,6 +127,13 @@ test("progress is lines of NDJSON, and a call that is stopped ends its tool and 
   await reader.cancel();
   assert.equal(ended.length, 3);
   assert.match(await (await ask({ call_id: "s", attempt: 2 })).text(), /"result":"done"/);
+  // An attempt that waits for one that is stopped runs itself.
+  const first = (await ask({ call_id: "w" })).body.getReader();
+  await first.read();
+  const second = ask({ call_id: "w", attempt: 2 });
+  for (let turn = 0; turn < 50; turn += 1) await new Promise(setImmediate);
+  await first.cancel();
+  assert.match(await (await second).text(), /"result":"done"/);
 });
 
 test("a server of node answers", async () => {

@@ -127,11 +127,11 @@ class HttpTools:
 
     def _lines(self, request: Request) -> Generator[bytes, None, None]:
         """The lines of a call whose tool is a generator, made as they are read."""
-        future, is_first = self._claim(request.idempotency_key)
-        if not is_first:
-            yield future.result().body + b"\n"
+        future, known = self._claim_or_wait(request.idempotency_key)
+        if known is not None:
+            yield known.body + b"\n"
             return
-        answer, is_kept = _failure(Rejection("the call was stopped")), False
+        answer, is_kept = _STOPPED, False
         try:
             steps = _steps(self._tools[request.tool], request)
             try:
@@ -230,19 +230,23 @@ class HttpTools:
         if not inspect.iscoroutinefunction(handler):
             answer = await asyncio.get_running_loop().run_in_executor(None, self._run_once, request)
             return answer.status, answer.body
-        future, is_first = self._claim(request.idempotency_key)
-        if is_first:
-            try:
-                answer = _answer(await handler(request.args, request))
-            except BaseException as error:
-                answer = _failure(error)
-                self._end(request.idempotency_key, future, answer, is_kept=False)
-                if not isinstance(error, Exception):
-                    raise
-            else:
-                self._end(request.idempotency_key, future, answer, is_kept=True)
-            return answer.status, answer.body
-        answer = await asyncio.wrap_future(future)
+        while True:
+            future, is_first = self._claim(request.idempotency_key)
+            if is_first:
+                break
+            answer = await asyncio.wrap_future(future)
+            if answer is not _STOPPED:
+                return answer.status, answer.body
+        try:
+            answer = _answer(await handler(request.args, request))
+        except BaseException as error:
+            is_stopped = not isinstance(error, Exception)
+            answer = _STOPPED if is_stopped else _failure(error)
+            self._end(request.idempotency_key, future, answer, is_kept=False)
+            if is_stopped:
+                raise
+        else:
+            self._end(request.idempotency_key, future, answer, is_kept=True)
         return answer.status, answer.body
 
     def _refuse(self, method: str, headers: Mapping[str, str], body: bytes) -> _Answer | None:
@@ -276,9 +280,9 @@ class HttpTools:
 
     def _run_once(self, request: Request) -> _Answer:
         """Runs a call, or waits for the attempt that runs it."""
-        future, is_first = self._claim(request.idempotency_key)
-        if not is_first:
-            return future.result()
+        future, known = self._claim_or_wait(request.idempotency_key)
+        if known is not None:
+            return known
         try:
             steps = _steps(self._tools[request.tool], request)
             try:
@@ -302,6 +306,15 @@ class HttpTools:
             for old in _oldest_ended(self._results, len(self._results) - MAX_RESULTS):
                 del self._results[old]
             return future, True
+
+    def _claim_or_wait(self, key: str) -> tuple[Future[_Answer], _Answer | None]:
+        """Claims a call, or waits for the answer of the attempt that has it. If that was stopped, as when its
+        node died, this attempt is the one that runs."""
+        while True:
+            future, is_first = self._claim(key)
+            known = None if is_first else future.result()
+            if known is not _STOPPED:
+                return future, known
 
     def _end(self, key: str, future: Future[_Answer], answer: _Answer, *, is_kept: bool) -> None:
         with self._lock:
@@ -383,6 +396,8 @@ def _error(text: str) -> bytes:
     return json.dumps({"ok": False, "error": text, "error_type": "TOOL_ERROR"}).encode()
 
 
+#: The answer of a call whose node has closed the connection.
+_STOPPED = _failure(Rejection("the call was stopped"))
 _HEADERS = [("content-type", "application/json"), ("cache-control", "no-store")]
 _STREAM_HEADERS = [("content-type", "application/x-ndjson"), ("cache-control", "no-store")]
 _REASONS = {

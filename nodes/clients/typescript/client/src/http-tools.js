@@ -156,8 +156,11 @@ export class HttpTools {
   /** Runs a call, or waits for the attempt that runs it. Only results are remembered. */
   async #runOnce(tool, request) {
     const key = request.idempotencyKey;
-    const known = this.#results.get(key);
-    if (known) return json(await known);
+    for (let known; (known = this.#results.get(key)); ) {
+      const answer = await known;
+      // An attempt that was stopped, as when its node died, has no answer: this one runs.
+      if (answer !== STOPPED) return json(answer);
+    }
     let resolve;
     this.#results.set(key, new Promise((done) => (resolve = done)));
     for (const old of this.#results.keys()) {
@@ -199,6 +202,9 @@ function refusal(error) {
   return { status: 500, body: { ok: false, error: "the tool failed", error_type: "TOOL_ERROR" } };
 }
 
+/** The answer of a call whose node has closed the connection. */
+const STOPPED = refusal(new Rejection("the call was stopped"));
+
 /** The lines of a tool that reports its progress: each is made when the node reads it. */
 function lines(run, end) {
   const line = (value) => new TextEncoder().encode(`${JSON.stringify(value)}\n`);
@@ -214,7 +220,7 @@ function lines(run, end) {
       }
     },
     async cancel() {
-      end(refusal(new Rejection("the call was stopped")));
+      end(STOPPED);
       await run.return();
     },
   });
