@@ -28,6 +28,7 @@ pub struct Plan {
     secret: Option<String>,
     embedded: bool,
     fake_clocks: bool,
+    environment: Vec<(String, String)>,
 }
 
 impl Plan {
@@ -44,12 +45,19 @@ impl Plan {
             secret: None,
             embedded: false,
             fake_clocks: false,
+            environment: Vec::new(),
         }
     }
 
     /// Adds flags to every start of every node.
     pub fn with(mut self, flags: &[&str]) -> Self {
         self.flags.extend(flags.iter().map(|flag| flag.to_string()));
+        self
+    }
+
+    /// Adds a variable to the environment of every node.
+    pub fn with_env(mut self, name: &str, value: &str) -> Self {
+        self.environment.push((name.to_owned(), value.to_owned()));
         self
     }
 
@@ -352,8 +360,10 @@ impl Cluster {
     }
 }
 
-/// Sets up the node's disk and clock as planned.
+/// Sets up the node's disk, clock and variables as planned.
 fn with_environment(site: Site, plan: &Plan) -> Site {
+    let variables = plan.environment.iter();
+    let site = variables.fold(site, |site, (name, value)| site.with_env(name, value));
     let clock = plan.fake_clocks.then(|| FakeClock::of(site.dir()).environment());
     let clock = clock.map(|environment| environment.expect("libfaketime is needed"));
     let disk = plan.embedded.then(|| Disk::of(&site.store()).environment());

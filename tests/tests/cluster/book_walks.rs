@@ -9,6 +9,7 @@ use abide_tests::node::Site;
 use tokio::process::Command;
 
 use crate::ABIDE;
+use crate::example_app;
 
 /// A stand-in for cargo: `build` links the program that was built for these tests to the place of a
 /// release build; `run … -- FLAGS` executes that program in the same process.
@@ -30,7 +31,7 @@ exec "CACHE/abide-tests/mcp-everything/node_modules/.bin/mcp-server-everything"
 "#;
 
 /// A stand-in for npm, which would download what `.ci/ai-sdk`, `.ci/ag-ui`, `.ci/openai`, `.ci/a2a` and
-/// `.ci/mcp-clients` have installed, and our own client.
+/// `.ci/mcp-clients` and `.ci/example-app` have installed, and our own client.
 const NPM: &str = r#"#!/bin/sh
 mkdir -p node_modules/@ag-ui node_modules/@a2a-js node_modules/@abide
 case "$*" in
@@ -40,6 +41,8 @@ case "$*" in
 "install --silent @a2a-js/sdk@1")
     ln -s "CACHE/abide-tests/a2a/node_modules/@a2a-js/sdk" node_modules/@a2a-js/sdk ;;
 "install --silent @abide/client") ln -s "CLIENTS/typescript/client" node_modules/@abide/client ;;
+"ci --silent --prefix nodes/examples/app")
+    ln -s "CACHE/abide-tests/example-app/node_modules" nodes/examples/app/node_modules ;;
 "install --silent openai@7") ln -s "CACHE/abide-tests/openai/node_modules/openai" node_modules/openai ;;
 "install --silent @modelcontextprotocol/client@2")
     ln -s "CACHE/abide-tests/mcp-clients/node_modules/@modelcontextprotocol" node_modules ;;
@@ -52,6 +55,7 @@ const PIP: &str = r#"#!/bin/sh
 case "$*" in
 "install --quiet openai") echo openai/venv ;;
 "install --quiet abide-client") echo clients/python ;;
+"install --quiet --require-hashes -r nodes/examples/app/payments/requirements.txt") echo clients/python ;;
 *) exit 1 ;;
 esac >.python
 "#;
@@ -80,6 +84,7 @@ const OPENAI: &str = "deploy/docs/src/guide/openai.md";
 const CLIENTS: &str = "deploy/docs/src/guide/clients.md";
 const A2A: &str = "deploy/docs/src/guide/a2a.md";
 const LONG_CONVERSATIONS: &str = "deploy/docs/src/guide/long-conversations.md";
+const EXAMPLE_APP: &str = "deploy/docs/src/guide/example-app.md";
 const RUNBOOK: &str = "deploy/docs/src/operations/runbook.md";
 
 /// How long a walk may take, with its pauses for readers.
@@ -213,6 +218,16 @@ async fn what_operators_do_by_the_runbook_works_when_pasted() {
 }
 
 #[tokio::test]
+async fn the_example_application_works_when_pasted() {
+    let site = Site::new(ABIDE);
+    place_example_app(&site);
+    let output = run_blocks(&site, EXAMPLE_APP, "example-app", own_address()).await;
+    assert!(output.contains("Refund € 64 for order 1042?"), "it was in the inbox: {output}");
+    assert!(output.contains(r#""approved_by": "key:maria""#), "it was paid: {output}");
+    assert!(output.contains("reference R-1042"), "the customer reads it: {output}");
+}
+
+#[tokio::test]
 async fn a_backup_of_redis_is_restored_by_the_runbook() {
     let output = run_blocks_with_build(RUNBOOK, "backup").await;
     assert!(output.contains(r#""status":"accepted""#), "the restored call was approved: {output}");
@@ -253,6 +268,7 @@ async fn run_blocks(site: &Site, page: &str, name: &str, address: String) -> Str
     let mut bash = Command::new("bash");
     bash.args(["-c", &script]).current_dir(site.dir()).process_group(0);
     bash.env("PATH", path).env("ABIDE_UNDER_TEST", ABIDE);
+    bash.env("PYTHON", format!("{cache}/abide-tests/clients/python/bin/python"));
     bash.env("ABIDE_LISTEN", format!("{address}:8080"))
         .env("ABIDE_ADMIN_LISTEN", format!("{address}:9090"))
         .env("ABIDE_CLUSTER_LISTEN", format!("{address}:7070"));
@@ -268,6 +284,24 @@ async fn run_blocks(site: &Site, page: &str, name: &str, address: String) -> Str
     let done = exit.as_ref().is_ok_and(|status| status.success());
     assert!(done, "{exit:?}\n--- the walk\n{script}\n--- its output\n{output}");
     output
+}
+
+/// Copies the example application to its place below the walk's directory, and links what it uses of the tree.
+fn place_example_app(site: &Site) {
+    let (source, place) = (example_app::source(), site.dir().join("nodes/examples/app"));
+    std::fs::create_dir_all(&place).unwrap();
+    for entry in std::fs::read_dir(&source).unwrap().map(Result::unwrap) {
+        // What somebody has built or set up there is not the walk's.
+        if ["node_modules", "dist", ".run"].iter().any(|name| entry.file_name() == *name) {
+            continue;
+        }
+        let copy = std::process::Command::new("cp").arg("-r").arg(entry.path()).arg(&place).status();
+        assert!(copy.unwrap().success());
+    }
+    for name in ["clients", "console"] {
+        let link = site.dir().join("nodes").join(name);
+        std::os::unix::fs::symlink(source.join("../..").join(name), link).unwrap();
+    }
 }
 
 fn executable(path: &Path, text: &str) {

@@ -30,6 +30,11 @@ pub(crate) struct Person {
 
 impl Person {
     pub(crate) fn start(script: &str, url: &str) -> Self {
+        Self::start_with(script, &[url])
+    }
+
+    /// Starts a script whose arguments stand between those of the browser and axe.
+    pub(crate) fn start_with(script: &str, arguments: &[&str]) -> Self {
         browser::assert_installed();
         let home = PathBuf::from(std::env::var("HOME").unwrap());
         let cache = std::env::var("XDG_CACHE_HOME").map_or(home.join(".cache"), PathBuf::from);
@@ -38,7 +43,7 @@ impl Person {
         let profile = tempfile::tempdir().unwrap();
         let script = format!("{}/tests/cluster/{script}", env!("CARGO_MANIFEST_DIR"));
         let mut command = Command::new("node");
-        command.arg(script).arg(browser::PROGRAM).arg(profile.path()).arg(url).arg(axe);
+        command.arg(script).arg(browser::PROGRAM).arg(profile.path()).args(arguments).arg(axe);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let spawned = command.kill_on_drop(true).spawn();
         let mut child = spawned.expect("node is missing: .ci/run installs it");
@@ -48,13 +53,23 @@ impl Person {
     }
 
     /// Waits until the script needs this.
-    async fn needs(&mut self, what: &str) {
-        let line = timeout(browser::START_TIMEOUT + DEADLINE, self.needs.next_line()).await;
-        let line = line.unwrap_or_else(|_| panic!("the page did not get to {what:?}"));
-        assert_eq!(line.unwrap().as_deref(), Some(what));
+    pub(crate) async fn needs(&mut self, what: &str) {
+        assert_eq!(self.next_need(what).await.as_deref(), Some(what));
     }
 
-    async fn go_on(&mut self) {
+    /// Waits until the script needs something that begins like this. Returns the rest.
+    pub(crate) async fn needs_some(&mut self, begin: &str) -> String {
+        let need = self.next_need(begin).await;
+        let rest = need.as_deref().and_then(|need| need.strip_prefix(begin));
+        rest.unwrap_or_else(|| panic!("the page needs {need:?}, not {begin:?}")).to_owned()
+    }
+
+    async fn next_need(&mut self, what: &str) -> Option<String> {
+        let line = timeout(browser::START_TIMEOUT + DEADLINE, self.needs.next_line()).await;
+        line.unwrap_or_else(|_| panic!("the page did not get to {what:?}")).unwrap()
+    }
+
+    pub(crate) async fn go_on(&mut self) {
         self.go_on.write_all(b"\n").await.unwrap();
     }
 

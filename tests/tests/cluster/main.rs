@@ -20,6 +20,7 @@ mod commands;
 mod console;
 mod deadlines;
 mod drained_streams;
+mod example_app;
 mod fuzz;
 mod hooks;
 mod idempotency;

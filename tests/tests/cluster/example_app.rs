@@ -1,0 +1,175 @@
+//! The example application in real browsers: a customer asks for a refund, somebody else approves it, and the
+//! node that has the conversation dies twice meanwhile.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+use abide_tests::client::Client;
+use abide_tests::cluster::{Cluster, Plan};
+use abide_tests::deadline::{poll, within};
+use abide_tests::redis::Redis;
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::process::{Child, Command};
+
+use crate::ABIDE;
+use crate::clients::{clients, installed};
+use crate::console::Person;
+
+/// The directory of the application.
+pub(crate) fn source() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../nodes/examples/app").canonicalize().unwrap()
+}
+
+/// The directory of the packages that its page is built with.
+pub(crate) fn packages() -> PathBuf {
+    let home = PathBuf::from(std::env::var("HOME").unwrap());
+    let cache = std::env::var("XDG_CACHE_HOME").map_or(home.join(".cache"), PathBuf::from);
+    let packages = cache.join("abide-tests/example-app/node_modules");
+    assert!(packages.exists(), "{} is missing: run .ci/example-app", packages.display());
+    packages
+}
+
+/// Where an application listens, and what its servers know.
+struct Setup {
+    dir: TempDir,
+    /// A loopback address on which no other test listens; the application's ports are always the same.
+    address: String,
+    variables: BTreeMap<String, String>,
+    maria: String,
+}
+
+impl Setup {
+    /// Makes the keys and secrets, and builds the page and the shop's server.
+    async fn new() -> Self {
+        let [.., high, low] = std::process::id().to_be_bytes();
+        let address = format!("127.79.{high}.{}", low.max(1));
+        let dir = tempfile::tempdir().unwrap();
+        let run = dir.path().join("run");
+        let mut setup = Command::new(source().join("setup"));
+        setup.arg(&address).env("SHOP_RUN", &run);
+        succeeds("the setup", setup).await;
+        let mut build = Command::new(installed().join("node-oldest"));
+        build.arg(source().join("build.mjs")).arg(dir.path().join("dist"));
+        build.env("PACKAGES", packages());
+        succeeds("the build", build).await;
+        let read = |name: &str| std::fs::read_to_string(run.join(name)).unwrap().trim().to_owned();
+        let pair = |line: &str| {
+            let (name, value) = line.split_once('=').unwrap();
+            (name.to_owned(), value.to_owned())
+        };
+        let variables = read("env").lines().map(pair).collect();
+        Self { address, variables, maria: read("maria.key"), dir }
+    }
+
+    fn url(&self, port: u16) -> String {
+        format!("http://{}:{port}/", self.address)
+    }
+
+    async fn start_nodes(&self) -> Cluster {
+        let auth = self.dir.path().join("run/auth.yaml");
+        let origin = format!("http://{}:3000", self.address);
+        let flags = ["--auth", auth.to_str().unwrap(), "--allow-origin", &origin];
+        let plan = Plan::new(ABIDE).with(&flags).with(&["--lease", "2s"]);
+        let plan = plan.with_env("SHOP_TOOLS_SECRET", &self.variables["SHOP_TOOLS_SECRET"]);
+        plan.start(Redis::start().await, 3).await
+    }
+
+    /// Starts the payments on the oldest Python.
+    fn start_payments(&self) -> Child {
+        let mut command = Command::new(installed().join("python-oldest/bin/python"));
+        command.arg(source().join("payments/payments.py"));
+        command.env("PYTHONPATH", clients().join("python/src"));
+        command.env("PYTHONDONTWRITEBYTECODE", "1").env("PAYMENTS_BANK_SECONDS", "0.2");
+        command.env("SHOP_ORDERS", source().join("orders.json"));
+        command.env("PAYMENTS_LEDGER", self.dir.path().join("ledger.db"));
+        command.env("PAYMENTS_LISTEN", format!("{}:3001", self.address));
+        self.spawn(command)
+    }
+
+    /// Starts the shop's own server on the oldest node, for nodes of Abide at these addresses.
+    fn start_shop(&self, nodes: &str) -> Child {
+        let mut command = Command::new(installed().join("node-oldest"));
+        command.arg(self.dir.path().join("dist/server.mjs"));
+        command.env("SHOP_LISTEN", format!("{}:3000", self.address));
+        command.env("SHOP_TOOLS_URL", self.url(3000) + "tools");
+        command.env("PAYMENTS_URL", self.url(3001));
+        command.env("SHOP_NODES", nodes).env("ABIDE_URL", nodes);
+        command.env("ABIDE_TOKEN", &self.variables["SHOP_KEY"]);
+        self.spawn(command)
+    }
+
+    fn spawn(&self, mut command: Command) -> Child {
+        command.envs(&self.variables).stdin(Stdio::null()).kill_on_drop(true);
+        command.spawn().unwrap()
+    }
+
+    /// What was paid back, once the server of payments answers.
+    async fn refunds(&self) -> Value {
+        let read = async || reqwest::get(self.url(3001)).await.ok()?.json().await.ok();
+        poll("the refunds", read).await
+    }
+}
+
+async fn succeeds(what: &str, mut command: Command) {
+    let output = within(what, command.kill_on_drop(true).output()).await.unwrap();
+    assert!(output.status.success(), "{what}: {}", String::from_utf8_lossy(&output.stderr));
+}
+
+fn signal(child: &Child, signal: Signal) {
+    kill_process(Pid::from_raw(child.id().unwrap() as i32).unwrap(), signal).unwrap();
+}
+
+/// The node that has a conversation, as a client of another sees it.
+async fn holder(cluster: &Cluster, client: &Client, conversation: &str) -> usize {
+    let path = format!("/v1/conversations/{conversation}");
+    poll("a holder", async || {
+        let snapshot = client.get(&path).await.body;
+        (0..3).find(|node| snapshot["holder"]["node"] == cluster.name(*node))
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_refund_is_paid_once_although_its_node_dies_before_the_approval_and_while_it_is_paid() {
+    let setup = Setup::new().await;
+    let mut cluster = setup.start_nodes().await;
+    let payments = setup.start_payments();
+    assert_eq!(setup.refunds().await, json!([]));
+    let nodes: Vec<_> =
+        cluster.clients().map(|it| format!("http://{}", it.public_address())).collect();
+    let _shop = setup.start_shop(&nodes.join(","));
+    poll("the shop", async || reqwest::get(setup.url(3000)).await.ok()).await;
+    let maria = |node: usize| cluster.client(node).clone().with_credential(&setup.maria);
+    // The customer's page asks the first node first; the approver is at the second, the test at the third.
+    let console = format!("{}/console/", nodes[1]);
+    let (shop, third) = (setup.url(3000), maria(2));
+    let arguments = [shop.as_str(), &console, &setup.maria];
+    let mut people = Person::start_with("example_app.mjs", &arguments);
+    let conversation = people.needs_some("asked ").await;
+    let asked = holder(&cluster, &third, &conversation).await;
+    assert_eq!(asked, 0);
+    cluster.kill(asked).await;
+    // The bank is slow: the call is open when the next node dies.
+    signal(&payments, Signal::STOP);
+    people.go_on().await;
+    people.needs("approved").await;
+    let approved = holder(&cluster, &third, &conversation).await;
+    assert_eq!(approved, 1);
+    cluster.kill(approved).await;
+    let again = |attempt: u64| move |it: &Value| it["data"]["attempt"] == attempt;
+    third
+        .wait_for(&conversation, "the second attempt", |it| it.of("tool_started").any(again(2)))
+        .await;
+    signal(&payments, Signal::CONT);
+    people.go_on().await;
+    people.finish().await;
+    let once = json!([{"order": "1042", "amount": 64.0, "approved_by": "key:maria"}]);
+    assert_eq!(setup.refunds().await, once);
+    let journal = third.wait_until_settled(&conversation, 1).await;
+    assert_eq!(journal.outcomes(), ["completed"]);
+    assert_eq!(journal.of("resolution").count(), 1);
+    assert_eq!(journal.result("call_2_1")["result"]["reference"], "R-1042");
+}
