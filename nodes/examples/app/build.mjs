@@ -15,6 +15,8 @@ const shared = {
   bundle: true,
   format: "esm",
   logLevel: "warning",
+  // Its paths are for the types.
+  tsconfigRaw: "{}",
   nodePaths: [packages],
   alias: {
     // The clients' modules use the same React as the page's.

@@ -220,7 +220,7 @@ async fn what_operators_do_by_the_runbook_works_when_pasted() {
 #[tokio::test]
 async fn the_example_application_works_when_pasted() {
     let site = Site::new(ABIDE);
-    place_example_app(&site);
+    example_app::place(site.dir());
     let output = run_blocks(&site, EXAMPLE_APP, "example-app", own_address()).await;
     assert!(output.contains("Refund € 64 for order 1042?"), "it was in the inbox: {output}");
     assert!(output.contains(r#""approved_by": "key:maria""#), "it was paid: {output}");
@@ -284,24 +284,6 @@ async fn run_blocks(site: &Site, page: &str, name: &str, address: String) -> Str
     let done = exit.as_ref().is_ok_and(|status| status.success());
     assert!(done, "{exit:?}\n--- the walk\n{script}\n--- its output\n{output}");
     output
-}
-
-/// Copies the example application to its place below the walk's directory, and links what it uses of the tree.
-fn place_example_app(site: &Site) {
-    let (source, place) = (example_app::source(), site.dir().join("nodes/examples/app"));
-    std::fs::create_dir_all(&place).unwrap();
-    for entry in std::fs::read_dir(&source).unwrap().map(Result::unwrap) {
-        // What somebody has built or set up there is not the walk's.
-        if ["node_modules", "dist", ".run"].iter().any(|name| entry.file_name() == *name) {
-            continue;
-        }
-        let copy = std::process::Command::new("cp").arg("-r").arg(entry.path()).arg(&place).status();
-        assert!(copy.unwrap().success());
-    }
-    for name in ["clients", "console"] {
-        let link = site.dir().join("nodes").join(name);
-        std::os::unix::fs::symlink(source.join("../..").join(name), link).unwrap();
-    }
 }
 
 fn executable(path: &Path, text: &str) {

@@ -32,6 +32,25 @@ pub(crate) fn packages() -> PathBuf {
     packages
 }
 
+/// Copies the application to its place below a directory, and links what it uses of the tree.
+pub(crate) fn place(root: &Path) -> PathBuf {
+    let (source, place) = (source(), root.join("nodes/examples/app"));
+    std::fs::create_dir_all(&place).unwrap();
+    for entry in std::fs::read_dir(&source).unwrap().map(Result::unwrap) {
+        // What somebody has built or set up there is not the test's.
+        if ["node_modules", "dist", ".run"].iter().any(|name| entry.file_name() == *name) {
+            continue;
+        }
+        let mut copy = std::process::Command::new("cp");
+        assert!(copy.arg("-r").arg(entry.path()).arg(&place).status().unwrap().success());
+    }
+    for name in ["clients", "console"] {
+        let link = root.join("nodes").join(name);
+        std::os::unix::fs::symlink(source.join("../..").join(name), link).unwrap();
+    }
+    place
+}
+
 /// Where an application listens, and what its servers know.
 struct Setup {
     dir: TempDir,
@@ -115,7 +134,8 @@ impl Setup {
 
 async fn succeeds(what: &str, mut command: Command) {
     let output = within(what, command.kill_on_drop(true).output()).await.unwrap();
-    assert!(output.status.success(), "{what}: {}", String::from_utf8_lossy(&output.stderr));
+    let said = [&output.stdout, &output.stderr].map(|it| String::from_utf8_lossy(it));
+    assert!(output.status.success(), "{what}: {}", said.concat());
 }
 
 fn signal(child: &Child, signal: Signal) {
@@ -172,4 +192,14 @@ async fn a_refund_is_paid_once_although_its_node_dies_before_the_approval_and_wh
     assert_eq!(journal.outcomes(), ["completed"]);
     assert_eq!(journal.of("resolution").count(), 1);
     assert_eq!(journal.result("call_2_1")["result"]["reference"], "R-1042");
+}
+
+#[tokio::test]
+async fn the_example_application_is_typed() {
+    let dir = tempfile::tempdir().unwrap();
+    let place = place(dir.path());
+    std::os::unix::fs::symlink(packages(), place.join("node_modules")).unwrap();
+    let mut check = Command::new(installed().join("node"));
+    check.arg(packages().join("typescript/bin/tsc")).current_dir(&place);
+    succeeds("the types", check).await;
 }
