@@ -13,7 +13,7 @@ const STARVED_TIME: Duration = Duration::from_millis(150);
 const RUNNING_TIME: Duration = Duration::from_millis(30);
 
 /// Sends a signal to a process that has not been waited for yet.
-pub(crate) fn signal(child: &Child, signal: Signal) {
+pub fn signal(child: &Child, signal: Signal) {
     kill_process(pid(child), signal).unwrap();
 }
 
@@ -24,7 +24,7 @@ pub fn terminate(child: &Child) {
 
 /// Sends SIGSTOP. Returns when every thread of the process has stopped, which is later than the
 /// signal.
-pub(crate) async fn stop(child: &Child) {
+pub async fn stop(child: &Child) {
     signal(child, Signal::STOP);
     // Waits for the stop only: the exit status is left to the owner of the process.
     let options = WaitIdOptions::STOPPED | WaitIdOptions::NOHANG;

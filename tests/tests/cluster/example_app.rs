@@ -9,7 +9,8 @@ use abide_tests::client::Client;
 use abide_tests::cluster::{Cluster, Plan};
 use abide_tests::deadline::{poll, within};
 use abide_tests::redis::Redis;
-use rustix::process::{Pid, Signal, kill_process};
+use abide_tests::signal::{signal, stop};
+use rustix::process::Signal;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::process::{Child, Command};
@@ -87,13 +88,13 @@ impl Setup {
         format!("http://{}:{port}/", self.address)
     }
 
-    async fn start_nodes(&self) -> Cluster {
+    async fn start_nodes(&self, count: usize) -> Cluster {
         let auth = self.dir.path().join("run/auth.yaml");
         let origin = format!("http://{}:3000", self.address);
         let flags = ["--auth", auth.to_str().unwrap(), "--allow-origin", &origin];
         let plan = Plan::new(ABIDE).with(&flags).with(&["--lease", "2s"]);
         let plan = plan.with_env("SHOP_TOOLS_SECRET", &self.variables["SHOP_TOOLS_SECRET"]);
-        plan.start(Redis::start().await, 3).await
+        plan.start(Redis::start().await, count).await
     }
 
     /// Starts the payments on the oldest Python.
@@ -108,8 +109,9 @@ impl Setup {
         self.spawn(command)
     }
 
-    /// Starts the shop's own server on the oldest node, for nodes of Abide at these addresses.
-    fn start_shop(&self, nodes: &str) -> Child {
+    /// Starts the shop's own server on the oldest node, for nodes of Abide at these addresses, and waits until
+    /// it serves.
+    async fn start_shop(&self, nodes: &str) -> Child {
         let mut command = Command::new(installed().join("node-oldest"));
         command.arg(self.dir.path().join("dist/server.mjs"));
         command.env("SHOP_LISTEN", format!("{}:3000", self.address));
@@ -117,12 +119,32 @@ impl Setup {
         command.env("PAYMENTS_URL", self.url(3001));
         command.env("SHOP_NODES", nodes).env("ABIDE_URL", nodes);
         command.env("ABIDE_TOKEN", &self.variables["SHOP_KEY"]);
-        self.spawn(command)
+        let shop = self.spawn(command);
+        poll("the shop", async || reqwest::get(self.url(3000)).await.ok()).await;
+        shop
     }
 
     fn spawn(&self, mut command: Command) -> Child {
         command.envs(&self.variables).stdin(Stdio::null()).kill_on_drop(true);
         command.spawn().unwrap()
+    }
+
+    /// Sends the shop's server a request. Returns the status, the cookie that it sets, and the body.
+    async fn ask(&self, request: reqwest::RequestBuilder) -> (u16, String, Value) {
+        let answer = request.send().await.unwrap();
+        let cookie = answer.headers().get("set-cookie").map(|it| it.to_str().unwrap());
+        let cookie = cookie.unwrap_or_default().split(';').next().unwrap().to_owned();
+        let status = answer.status().as_u16();
+        (status, cookie, answer.json().await.unwrap_or_default())
+    }
+
+    /// The token of a customer who signs in.
+    async fn token(&self, customer: &str) -> String {
+        let http = reqwest::Client::new();
+        let login = http.post(self.url(3000) + "api/login").json(&json!({"customer": customer}));
+        let (_, cookie, _) = self.ask(login).await;
+        let request = http.get(self.url(3000) + "api/token").header("cookie", cookie);
+        self.ask(request).await.2["token"].as_str().unwrap().to_owned()
     }
 
     /// What was paid back, once the server of payments answers.
@@ -138,10 +160,6 @@ async fn succeeds(what: &str, mut command: Command) {
     assert!(output.status.success(), "{what}: {}", said.concat());
 }
 
-fn signal(child: &Child, signal: Signal) {
-    kill_process(Pid::from_raw(child.id().unwrap() as i32).unwrap(), signal).unwrap();
-}
-
 /// The node that has a conversation, as a client of another sees it.
 async fn holder(cluster: &Cluster, client: &Client, conversation: &str) -> usize {
     let path = format!("/v1/conversations/{conversation}");
@@ -155,13 +173,12 @@ async fn holder(cluster: &Cluster, client: &Client, conversation: &str) -> usize
 #[tokio::test]
 async fn a_refund_is_paid_once_although_its_node_dies_before_the_approval_and_while_it_is_paid() {
     let setup = Setup::new().await;
-    let mut cluster = setup.start_nodes().await;
+    let mut cluster = setup.start_nodes(3).await;
     let payments = setup.start_payments();
     assert_eq!(setup.refunds().await, json!([]));
     let nodes: Vec<_> =
         cluster.clients().map(|it| format!("http://{}", it.public_address())).collect();
-    let _shop = setup.start_shop(&nodes.join(","));
-    poll("the shop", async || reqwest::get(setup.url(3000)).await.ok()).await;
+    let _shop = setup.start_shop(&nodes.join(",")).await;
     let maria = |node: usize| cluster.client(node).clone().with_credential(&setup.maria);
     // The customer's page asks the first node first; the approver is at the second, the test at the third.
     let console = format!("{}/console/", nodes[1]);
@@ -173,7 +190,7 @@ async fn a_refund_is_paid_once_although_its_node_dies_before_the_approval_and_wh
     assert_eq!(asked, 0);
     cluster.kill(asked).await;
     // The bank is slow: the call is open when the next node dies.
-    signal(&payments, Signal::STOP);
+    stop(&payments).await;
     people.go_on().await;
     people.needs("approved").await;
     let approved = holder(&cluster, &third, &conversation).await;
@@ -192,6 +209,57 @@ async fn a_refund_is_paid_once_although_its_node_dies_before_the_approval_and_wh
     assert_eq!(journal.outcomes(), ["completed"]);
     assert_eq!(journal.of("resolution").count(), 1);
     assert_eq!(journal.result("call_2_1")["result"]["reference"], "R-1042");
+}
+
+#[tokio::test]
+async fn the_example_application_gives_nobody_more_than_is_theirs() {
+    let setup = Setup::new().await;
+    let cluster = setup.start_nodes(1).await;
+    let _payments = setup.start_payments();
+    let _shop = setup.start_shop(&format!("http://{}", cluster.client(0).public_address())).await;
+    let (http, shop) = (reqwest::Client::new(), setup.url(3000));
+    for path in ["api/session", "api/token", "api/orders"] {
+        let forged = "customer=ada.AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
+        for cookie in ["", forged] {
+            let request = http.get(shop.clone() + path).header("cookie", cookie);
+            assert_eq!(setup.ask(request).await.0, 401, "{path}");
+        }
+    }
+    let login = || http.post(shop.clone() + "api/login");
+    assert_eq!(setup.ask(login().json(&json!({"customer": "eve"}))).await.0, 422);
+    assert_eq!(
+        setup.ask(login().body(r#"{"customer": "ada"}"#)).await.0,
+        422,
+        "a form of another page"
+    );
+    // What no node has signed is no call.
+    let call = json!({"tool": "refund", "args": {"order": "1042", "amount": 64}, "call_id": "k",
+        "conversation_id": "ada.1", "approvals": [{"iss": "abide", "sub": "eve"}]});
+    for url in [shop.clone() + "tools", setup.url(3001)] {
+        assert_eq!(setup.ask(http.post(url).json(&call)).await.0, 401);
+    }
+
+    let by = |credential: &str| cluster.client(0).clone().with_credential(credential);
+    let ada = by(&setup.token("ada").await);
+    let (ben, maria) = (by(&setup.token("ben").await), by(&setup.maria));
+    ada.send_message("ada.1", "support", "Order 1042 arrived damaged.").await;
+    maria.wait_for_pending("ada.1", "call_2_1", "approval").await;
+    let approved = ada.resolve("ada.1", "call_2_1", json!({"approved": true})).await;
+    assert_eq!(approved.status, 403, "{approved:?}");
+    ben.get("/v1/conversations/ada.1").await.expect_problem(404, "not-found");
+    let into = json!({"text": "Order 1042", "agent": "support"});
+    let sent = ben.post("/v1/conversations/ada.2/messages", &into).await;
+    assert!([403, 404].contains(&sent.status), "{sent:?}");
+    let denial = json!({"approved": false, "reason": "It was used."});
+    maria.resolve("ada.1", "call_2_1", denial).await.expect(200);
+    let journal = maria.wait_until_settled("ada.1", 1).await;
+    assert!(journal.last_text().contains("no refund: It was used."), "{}", journal.last_text());
+    // Somebody else's order is not found, and nothing is proposed for it.
+    ben.send_message("ben.1", "support", "Order 1042 arrived damaged.").await;
+    let journal = maria.wait_until_settled("ben.1", 1).await;
+    assert!(journal.last_text().contains("do not find the order 1042"), "{}", journal.last_text());
+    assert_eq!(journal.of("suspension").count(), 0);
+    assert_eq!(setup.refunds().await, json!([]));
 }
 
 #[tokio::test]
