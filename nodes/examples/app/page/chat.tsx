@@ -60,6 +60,15 @@ function Refund({ part, isWaiting }: { part: Part; isWaiting: boolean }) {
   );
 }
 
+/** What the nodes have refused, or that none answers now. */
+function explain(error: Error | undefined): string {
+  try {
+    return JSON.parse(error?.message ?? "").detail;
+  } catch {
+    return "The connection was lost. This page goes on by itself.";
+  }
+}
+
 export function Chat({ abide, id, initial, draft, onRefund }: any) {
   const [transport] = useState(() => abideTransport(abide, { agent: "support" }));
   /** The call that waits for somebody else, and whether an earlier response has said so. */
@@ -119,6 +128,7 @@ export function Chat({ abide, id, initial, draft, onRefund }: any) {
             })}
           </article>
         ))}
+        {chat.status === "error" && !waits && <p className="hint">{explain(chat.error)}</p>}
         <div ref={end} />
       </div>
       <form onSubmit={send}>
