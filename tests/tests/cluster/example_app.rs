@@ -97,8 +97,8 @@ impl Setup {
         plan.start(Redis::start().await, count).await
     }
 
-    /// Starts the payments on the oldest Python.
-    fn start_payments(&self) -> Child {
+    /// Starts the payments on the oldest Python, and waits until they are served.
+    async fn start_payments(&self) -> Child {
         let mut command = Command::new(installed().join("python-oldest/bin/python"));
         command.arg(source().join("payments/payments.py"));
         command.env("PYTHONPATH", clients().join("python/src"));
@@ -106,7 +106,9 @@ impl Setup {
         command.env("SHOP_ORDERS", source().join("orders.json"));
         command.env("PAYMENTS_LEDGER", self.dir.path().join("ledger.db"));
         command.env("PAYMENTS_LISTEN", format!("{}:3001", self.address));
-        self.spawn(command)
+        let payments = self.spawn(command);
+        assert_eq!(self.refunds().await, json!([]));
+        payments
     }
 
     /// Starts the shop's own server on the oldest node, for nodes of Abide at these addresses, and waits until
@@ -147,7 +149,7 @@ impl Setup {
         self.ask(request).await.2["token"].as_str().unwrap().to_owned()
     }
 
-    /// What was paid back, once the server of payments answers.
+    /// What was paid back, once the server answers.
     async fn refunds(&self) -> Value {
         let read = async || reqwest::get(self.url(3001)).await.ok()?.json().await.ok();
         poll("the refunds", read).await
@@ -174,8 +176,7 @@ async fn holder(cluster: &Cluster, client: &Client, conversation: &str) -> usize
 async fn a_refund_is_paid_once_although_its_node_dies_before_the_approval_and_while_it_is_paid() {
     let setup = Setup::new().await;
     let mut cluster = setup.start_nodes(3).await;
-    let payments = setup.start_payments();
-    assert_eq!(setup.refunds().await, json!([]));
+    let payments = setup.start_payments().await;
     let nodes: Vec<_> =
         cluster.clients().map(|it| format!("http://{}", it.public_address())).collect();
     let _shop = setup.start_shop(&nodes.join(",")).await;
@@ -215,7 +216,7 @@ async fn a_refund_is_paid_once_although_its_node_dies_before_the_approval_and_wh
 async fn the_example_application_gives_nobody_more_than_is_theirs() {
     let setup = Setup::new().await;
     let cluster = setup.start_nodes(1).await;
-    let _payments = setup.start_payments();
+    let _payments = setup.start_payments().await;
     let _shop = setup.start_shop(&format!("http://{}", cluster.client(0).public_address())).await;
     let (http, shop) = (reqwest::Client::new(), setup.url(3000));
     for path in ["api/session", "api/token", "api/orders"] {
