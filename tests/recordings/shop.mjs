@@ -38,7 +38,7 @@ const frames = [];
 const shot = async ({ request }, format, more = {}) =>
   (await request("Page.captureScreenshot", { format, ...more })).data;
 
-/** Adds a picture of both pages, with a line below them, that stands for so many ms. */
+/** Adds a picture of both pages, with a line below them; it stands for `ms`. */
 async function frame(ms, line) {
   const [left, right] = await Promise.all([shot(shop, "png"), shot(inbox, "png")]);
   const window = (title, data) =>

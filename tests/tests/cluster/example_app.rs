@@ -254,7 +254,11 @@ async fn the_example_application_gives_nobody_more_than_is_theirs() {
     let denial = json!({"approved": false, "reason": "It was used."});
     maria.resolve("ada.1", "call_2_1", denial).await.expect(200);
     let journal = maria.wait_until_settled("ada.1", 1).await;
-    assert!(journal.last_text().contains("no refund: It was used."), "{}", journal.last_text());
+    assert!(
+        journal.last_text().contains("denied by approver: It was used."),
+        "{}",
+        journal.last_text()
+    );
     // Somebody else's order is not found, and nothing is proposed for it.
     ben.send_message("ben.1", "support", "Order 1042 arrived damaged.").await;
     let journal = maria.wait_until_settled("ben.1", 1).await;
