@@ -1,12 +1,12 @@
 // The console: its frame, which view is in it, and who is signed in.
 import { html, render, useEffect, useErrorBoundary, useState } from "./html.js";
 import { useNotices } from "./notices.js";
-import { Badge, Dialog, Empty, Icon, Loading, Notices } from "./parts.js";
-import { fromQuery, link, useRoute } from "./router.js";
+import { Badge, Dialog, Empty, Icon, Loading, Notices, Trouble } from "./parts.js";
+import { fromQuery, link, parse, useRoute } from "./router.js";
 import { change, credential, loadConfig, loadMe, setCredential, useSession } from "./session.js";
 import { SignIn, finishSignIn } from "./sign-in.js";
 import { clip, duration, visible } from "./text.js";
-import { VIEWS, viewAt } from "./views.js";
+import { VIEWS, load, loadAll, loaded, viewAt } from "./views.js";
 
 const THEME = "abide-theme";
 const THEMES = ["light dark", "light", "dark"];
@@ -76,9 +76,19 @@ function Bars() {
 
 function View({ view, route }) {
   const [error, reset] = useErrorBoundary((thrown) => console.error(thrown));
+  const [module, show] = useState(loaded(view));
+  const [trouble, setTrouble] = useState();
+  const attempt = () => {
+    setTrouble(undefined);
+    load(view).then(show, () => setTrouble("The node did not send this view."));
+  };
+  useEffect(() => {
+    if (!module) attempt();
+  }, []);
   useEffect(reset, [route]);
   if (error) return html`<${Empty} title="This view has a mistake"><p>${String(error.message ?? error)}</p><//>`;
-  return html`<${view.View} route=${route} />`;
+  if (trouble) return html`<${Trouble} error=${trouble} retry=${attempt} />`;
+  return module ? html`<${module.View} route=${route} />` : html`<${Loading} />`;
 }
 
 function Help({ onClose }) {
@@ -123,7 +133,10 @@ change({ config });
 await finishSignIn(config);
 const old = fromQuery(location.search);
 if (old) history.replaceState(null, "", `${location.pathname}${old}`);
+const first = viewAt(parse(location.hash).view, config.views);
+if (first) await load(first).catch(() => undefined);
 loadMe();
 const root = document.getElementById("console");
 root.replaceChildren();
 render(html`<${Console} />`, root);
+loadAll(config.views);

@@ -7,10 +7,7 @@ import { get } from "../session.js";
 import { ThreeThings, start } from "../start.js";
 import { clip, plural, visible } from "../text.js";
 
-export const name = "agents";
-export const path = "agents";
-export const title = "Agents";
-export const icon = "agents";
+const path = "agents";
 
 export function View({ route: { id } }) {
   const { data, error, refresh } = usePoll((signal) => get("/v1/agents", { signal }), "agents", 10_000);

@@ -7,11 +7,6 @@ import { link } from "../router.js";
 import { get, send } from "../session.js";
 import { ago, clip, count, duration, plural, words } from "../text.js";
 
-export const name = "cluster";
-export const path = "cluster";
-export const title = "Cluster";
-export const icon = "cluster";
-
 /** More cells than these are drawn as shares. */
 const MAX_CELLS = 2_000;
 const PAGE = 1_000;

@@ -13,11 +13,6 @@ import { credential, get, trackedFetch } from "../session.js";
 import { ThreeThings } from "../start.js";
 import { clip, clock, duration, visible } from "../text.js";
 
-export const name = "conversation";
-export const path = "c";
-export const title = "Conversation";
-export const partOf = "conversations";
-
 /** How near to its end a list follows what is added. */
 const FOLLOW_PX = 120;
 

@@ -7,10 +7,7 @@ import { get } from "../session.js";
 import { ThreeThings, start } from "../start.js";
 import { ago, clip, visible, words } from "../text.js";
 
-export const name = "conversations";
-export const path = "conversations";
-export const title = "Conversations";
-export const icon = "chat";
+const path = "conversations";
 
 const PAGE = 100;
 const MAX_SHOWN = 1_000;

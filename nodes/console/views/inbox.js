@@ -12,10 +12,7 @@ import { explain, get, post } from "../session.js";
 import { ThreeThings } from "../start.js";
 import { ago, clip, count, visible } from "../text.js";
 
-export const name = "inbox";
-export const path = "inbox";
-export const title = "Inbox";
-export const icon = "inbox";
+const path = "inbox";
 
 const PAGE = 100;
 /** More entries than these nobody reads: filters find the others. */

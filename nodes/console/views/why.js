@@ -9,10 +9,6 @@ import { get, post } from "../session.js";
 import { ago, bytes, clip, count, duration, visible } from "../text.js";
 import { Timeline } from "../timeline.js";
 
-export const name = "why";
-export const path = "why";
-export const title = "Why";
-
 /** What each verb does, in the words of the operators' reference. */
 const VERBS = {
   retry: ["Retry", "Tries now what waits for a later attempt, lets the conversation out of quarantine, and starts what should run."],

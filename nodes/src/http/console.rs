@@ -1,18 +1,21 @@
 //! Serves the web console and `abide.js`, the module for any page, from files built into the program.
 
+mod file;
 mod settings;
 
+use std::sync::LazyLock;
+
 use axum::extract::State;
-use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::{IntoResponse, Redirect, Response};
 
 use super::Api;
-use super::extract;
 use super::extract::Path;
 use super::problem::Problem;
 use crate::access::permission::Anybody;
 use crate::access::routes::{DeclaredRouter, GET};
 use crate::access::{AccessControl, Allowed};
+use file::ConsoleFile;
 pub(crate) use settings::{Listener, settings};
 
 /// The paths below `/console/` and the texts of files, each of which is named once.
@@ -114,26 +117,19 @@ async fn file_by_path(
 
 /// Serves a file that a browser may cache but must revalidate.
 fn file(path: &str, headers: &HeaderMap, access: &AccessControl) -> Response {
-    let Some((_, text)) = FILES.iter().find(|(known, _)| *known == path) else {
+    static PREPARED: LazyLock<Vec<ConsoleFile>> =
+        LazyLock::new(|| FILES.iter().map(|(path, text)| ConsoleFile::new(path, text)).collect());
+    let Some(file) = PREPARED.iter().find(|known| known.path == path) else {
         return Problem::not_found("path").into_response();
     };
-    let tag = format!("\"{}\"", extract::fingerprint(&[text]));
-    let cached = headers.get(header::IF_NONE_MATCH).and_then(|tags| tags.to_str().ok());
-    // A proxy may have marked the tag as weak.
-    let is_current = |cached: &str| cached.trim().trim_start_matches("W/") == tag;
     let response_headers = [
         (header::CONTENT_TYPE, HeaderValue::from_static(media_type(path))),
-        (header::ETAG, HeaderValue::from_str(&tag).expect("a tag is of hex digits")),
         (header::CACHE_CONTROL, HeaderValue::from_static("no-cache")),
         (header::CONTENT_SECURITY_POLICY, content_security_policy(access)),
         (header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
         (header::REFERRER_POLICY, HeaderValue::from_static("no-referrer")),
     ];
-    if cached.is_some_and(|tags| tags.split(',').any(is_current)) {
-        (StatusCode::NOT_MODIFIED, response_headers).into_response()
-    } else {
-        (response_headers, *text).into_response()
-    }
+    (response_headers, file.respond(headers)).into_response()
 }
 
 fn media_type(path: &str) -> &'static str {
