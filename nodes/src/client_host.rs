@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::Path;
 
-use abide_actors::agent::{self, Parsed};
+use abide_actors::agent::{self, LoadError, Parsed};
 use abide_actors::tools::Extensions;
 use abide_cli::{AgentFile, Client, ENDS_WITH_PARENT, Host};
 use clap::CommandFactory;
@@ -36,9 +36,12 @@ fn load_agents(path: &Path) -> Result<Vec<AgentFile>, Vec<String>> {
     let loaded = if path.is_dir() {
         agent::load_dir(path, &extensions)
     } else {
-        agent::load_file(path, &extensions).map(|parsed| vec![parsed])
+        agent::load_file(path, &extensions).map(|parsed| vec![parsed]).map_err(|error| vec![error])
     };
-    let loaded = loaded.map_err(|error| vec![error.to_string()])?;
+    let lines = |errors: Vec<LoadError>| -> Vec<String> {
+        errors.iter().map(LoadError::to_string).collect()
+    };
+    let loaded = loaded.map_err(lines)?;
     Ok(loaded.into_iter().map(agent_file).collect())
 }
 

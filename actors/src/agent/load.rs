@@ -72,19 +72,26 @@ pub fn from_text(text: &str, format: Format) -> Result<Value, DefinitionError> {
     }
 }
 
-/// Reads every `*.yaml`, `*.yml` and `*.json` of a directory, in the order of their names.
-pub fn load_dir(directory: &Path, natives: &Extensions) -> Result<Vec<Parsed>, LoadError> {
-    let mut loaded = Vec::new();
+/// Reads every `*.yaml`, `*.yml` and `*.json` of a directory, in the order of their names. The errors are
+/// those of all files.
+pub fn load_dir(directory: &Path, natives: &Extensions) -> Result<Vec<Parsed>, Vec<LoadError>> {
+    let (mut loaded, mut errors) = (Vec::new(), Vec::new());
     let mut names: BTreeMap<String, PathBuf> = BTreeMap::new();
-    for (path, format) in files(directory)? {
-        let parsed = load(&path, format, natives)?;
+    for (path, format) in files(directory).map_err(|error| vec![error])? {
+        let parsed = match load(&path, format, natives) {
+            Ok(parsed) => parsed,
+            Err(error) => {
+                errors.push(error);
+                continue;
+            }
+        };
         let name = parsed.definition.name.to_string();
-        if let Some(first) = names.insert(name.clone(), path.clone()) {
-            return Err(LoadError::Twice { name, first, second: path });
+        match names.insert(name.clone(), path.clone()) {
+            Some(first) => errors.push(LoadError::Twice { name, first, second: path }),
+            None => loaded.push(parsed),
         }
-        loaded.push(parsed);
     }
-    Ok(loaded)
+    if errors.is_empty() { Ok(loaded) } else { Err(errors) }
 }
 
 fn files(directory: &Path) -> Result<Vec<(PathBuf, Format)>, LoadError> {

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::path::Path;
 use std::sync::Arc;
 
-use abide_actors::agent::{self, Parsed};
+use abide_actors::agent::{self, LoadError, Parsed};
 use abide_actors::definition::{Definition, WorkspaceRoot};
 use abide_actors::tools::Extensions;
 use abide_actors::workspace::permits_root;
@@ -103,7 +103,10 @@ fn definitions(
     let mut parsed = Vec::new();
     if let Some(dir) = dir {
         let loaded = agent::load_dir(dir, extensions);
-        parsed = loaded.map_err(|error| StartError::Config(error.to_string()))?;
+        let lines = |errors: Vec<LoadError>| {
+            errors.iter().map(LoadError::to_string).collect::<Vec<_>>().join("\n")
+        };
+        parsed = loaded.map_err(|errors| StartError::Config(lines(errors)))?;
     } else if given.is_empty() {
         parsed.push(demo::agent(extensions).map_err(StartError::Config)?);
     }

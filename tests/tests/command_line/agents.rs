@@ -48,7 +48,9 @@ async fn agents_are_validated_without_a_node_and_as_a_node_does() {
     assert!(valid.contains("one"), "{valid}");
     shell.run(&["agents", "validate", "-f", "agents/one.yaml"]).await.expect(0);
     shell.file("agents/bad.yaml", "name: bad\nmodel: {provider: nobody}\nmax_steps: -1\n");
+    shell.file("agents/worse.yaml", "name: [");
     let wrong = shell.run(&["agents", "validate", "-f", "agents"]).await;
+    assert!(wrong.stderr.contains("worse.yaml"), "every wrong file is named: {wrong:?}");
     assert!(wrong.stderr.contains("bad.yaml") && wrong.stderr.contains("max_steps"), "{wrong:?}");
     wrong.expect(2);
     let missing = shell.run(&["agents", "validate", "-f", "nowhere"]).await;

@@ -84,7 +84,7 @@ fn a_directory_is_read_in_the_order_of_its_names() {
 fn what_is_wrong_in_a_directory_is_named_by_its_file() {
     let directory = tempfile::tempdir().unwrap();
     let path = |file: &str| directory.path().join(file);
-    let load = || load_dir(directory.path(), &extensions()).unwrap_err().to_string();
+    let load = || errors(directory.path()).join("; ");
     fs::write(path("a.yaml"), AGENT.replace("NAME", "one")).unwrap();
     fs::write(
         path("b.json"),
@@ -101,6 +101,13 @@ fn what_is_wrong_in_a_directory_is_named_by_its_file() {
     assert!(load().contains("b.json"), "{}", load());
     fs::write(path("b.json"), " ".repeat(MAX_DEFINITION_BYTES + 1)).unwrap();
     assert!(load().contains("b.json: definition: must be at most 1 MB"), "{}", load());
-    let missing = load_dir(&path("nowhere"), &extensions()).unwrap_err().to_string();
-    assert!(missing.contains("nowhere"), "{missing}");
+    fs::write(path("a.yaml"), "name: [").unwrap();
+    assert_eq!(errors(directory.path()).len(), 2, "each file is named: {}", load());
+    let missing = errors(&path("nowhere"));
+    assert!(missing[0].contains("nowhere"), "{missing:?}");
+}
+
+fn errors(directory: &Path) -> Vec<String> {
+    let errors = load_dir(directory, &extensions()).unwrap_err();
+    errors.iter().map(ToString::to_string).collect()
 }

@@ -44,6 +44,8 @@ impl Input {
         interrupts: &mut Signal,
     ) -> Result<Typed, CliError> {
         match self {
+            // A ^C between two prompts counts as one at the next.
+            Self::Terminal(_) if was_interrupted(interrupts).await => Ok(Typed::Interrupt),
             Self::Terminal(editor) => match editor.readline(prompt) {
                 Ok(line) => {
                     // The history is a convenience.
@@ -68,5 +70,14 @@ impl Input {
                 }
             }
         }
+    }
+}
+
+/// Whether ^C was pressed since somebody looked last.
+async fn was_interrupted(interrupts: &mut Signal) -> bool {
+    tokio::select! {
+        biased;
+        _ = interrupts.recv() => true,
+        () = std::future::ready(()) => false,
     }
 }
