@@ -213,7 +213,9 @@ impl Access {
         let needs = match kind {
             // Whoever may not read the conversation learns of no call in it.
             _ if !caller.includes(caller.read, participants, created_at) => AccessError::Hidden,
-            SuspensionKind::Approval => AccessError::Approval(VoteRefusal::Role),
+            SuspensionKind::Approval | SuspensionKind::InDoubt => {
+                AccessError::Approval(VoteRefusal::Role)
+            }
             SuspensionKind::Elicitation => AccessError::Needs("answer:human".to_owned()),
             SuspensionKind::ClientExec => AccessError::Needs("answer:client".to_owned()),
         };
@@ -275,7 +277,7 @@ impl AnswerAccess {
     /// The reach of an answer to a suspension of this kind.
     pub fn reach(&self, kind: SuspensionKind) -> Reach {
         match kind {
-            SuspensionKind::Approval => self.approval,
+            SuspensionKind::Approval | SuspensionKind::InDoubt => self.approval,
             SuspensionKind::Elicitation => self.human,
             SuspensionKind::ClientExec => self.client,
         }

@@ -1,8 +1,11 @@
 //! An activity becomes a task that reports back once, with an action for the actor to decide on.
 
+mod attempt_end;
 mod await_client;
 mod child;
 mod copy_fork;
+mod external;
+mod limited;
 mod load_context;
 mod model_call;
 mod model_call_span;
@@ -29,6 +32,7 @@ use crate::blobs::TenantBlobs;
 use crate::definition::Definition;
 use crate::identity::Epoch;
 use crate::journal::StoreError;
+use crate::limit_waits::LimitWaits;
 use crate::recent_events::RecentEvents;
 use crate::services::Services;
 use crate::streaming::Stream;
@@ -50,6 +54,7 @@ pub(crate) struct ActivityContext {
     pub(crate) stream: Stream,
     pub(crate) progress: Progress,
     pub(crate) backoffs: Backoffs,
+    pub(crate) limit_waits: LimitWaits,
 }
 
 impl ActivityContext {

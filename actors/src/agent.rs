@@ -11,6 +11,7 @@ mod hooks;
 mod load;
 mod mcp_servers;
 mod middleware;
+mod models;
 mod outbound;
 mod permissions;
 mod reader;
@@ -136,6 +137,7 @@ fn definition(
         working_budget: context.working_budget,
         summary: context.summary,
         middleware: middleware::of_agent(mistakes, document.middleware, extensions),
+        models: models::models(mistakes, document.models),
         tools: entries.tools,
         sets: entries.sets,
         hooks,

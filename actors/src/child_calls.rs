@@ -2,7 +2,7 @@
 
 use abide_conversation::identity::Participants;
 use abide_conversation::state::PendingCall;
-use abide_conversation::{AgentName, ConversationId, Seq, State};
+use abide_conversation::{AgentName, CallId, ConversationId, Principal, Seq, State};
 use serde::{Deserialize, Serialize, Serializer};
 
 use crate::journal::InboxEntry;
@@ -18,6 +18,22 @@ pub struct ChildCalls {
     pub pending: Vec<PendingCall>,
     #[serde(default, skip_serializing_if = "Participants::is_empty")]
     pub participants: Participants,
+    /// To inboxes only: what has just closed, and how.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub closed: Vec<ClosedCall>,
+    /// To inboxes only: what a reminder was just due for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub expiring: Vec<(CallId, u32)>,
+}
+
+/// How a suspension has closed.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ClosedCall {
+    pub call_id: CallId,
+    pub suspension: u32,
+    /// Who answered; `None` if nobody did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<Principal>,
 }
 
 impl ChildCalls {
@@ -29,6 +45,8 @@ impl ChildCalls {
             seq: state.seq,
             pending: state.pending_calls(),
             participants: state.participants.clone(),
+            closed: Vec::new(),
+            expiring: Vec::new(),
         }
     }
 

@@ -8,6 +8,7 @@ mod await_mcp_listing;
 mod commit;
 mod delete;
 mod dispatch;
+mod external;
 mod fork;
 mod idle_timer;
 mod load;
@@ -15,13 +16,16 @@ mod metrics;
 mod not_done;
 mod notify_hooks;
 mod operator;
+mod owe;
 mod progress_check;
 mod publish_at_root;
+mod publish_inbox;
 mod reconcile;
 mod requests;
 mod resolve;
 mod resolve_all;
 mod running_activities;
+mod scheduled;
 mod waiters;
 
 use std::sync::Arc;
@@ -49,6 +53,7 @@ use crate::tools::DeclaredTools;
 pub use ask_hooks::HookVerdict;
 pub use delete::{discard_workspace, planned_children};
 pub use load::kills_its_process;
+pub use owe::owed_for_deletion;
 pub use progress_check::ProgressCheck;
 
 /// A store that takes longer counts as unavailable. The outcome of a write is then unknown: the
@@ -208,7 +213,11 @@ impl LiveConversation {
         self.delete_if_unawaited().await?;
         self.idle.is_dormant = self.services.lease.is_draining();
         if self.state.exists() && !self.idle.is_dormant {
-            self.act(Action::Revive).await?;
+            let dead = self.replacing.take();
+            self.act(
+                dead.map_or(Action::Revive, |dead| Action::ReviveAfter(dead.node.to_string())),
+            )
+            .await?;
         }
         self.compile_turn_tools().await;
         self.reconcile(myself);
@@ -282,6 +291,7 @@ impl LiveConversation {
             }
             ConversationMsg::Kill => return Err(ExitReason::Killed),
             ConversationMsg::Retry(reply) => {
+                self.act(Action::AttemptNow).await?;
                 let _ = reply.send(self.retry(myself));
             }
             ConversationMsg::Release(to, force, reply) => {
@@ -334,6 +344,7 @@ impl LiveConversation {
             progress: self.activities.progress.latest(),
             running: self.activities.labels(),
             backoffs: self.activities.backoffs.all(),
+            limit_waits: self.activities.limit_waits.all(),
         }
     }
 

@@ -2,17 +2,20 @@
 
 mod builtin;
 mod hook;
+mod limits;
 mod mcp_server;
 mod outbound;
 mod permissions;
+mod queue_target;
 mod summary;
 mod tool;
+mod tool_retry;
 
 use std::time::Duration;
 
 use abide_conversation::command::TurnSettings;
 use abide_conversation::usage::Budget;
-use abide_conversation::{AgentName, ConversationId, Revision, Scoped};
+use abide_conversation::{AgentName, ConversationId, Revision, Scoped, State};
 use serde_json::{Map, Value};
 
 use crate::expressions::schema::Schema;
@@ -23,13 +26,16 @@ use crate::workspace::WorkspaceRef;
 
 pub use builtin::Builtin;
 pub use hook::{HookPoint, HookSpec, HookTarget, Matcher};
+pub use limits::{LimitScope, Rate, RunLimits};
 pub use mcp_server::{McpServer, McpToolRef, McpToolSet, McpTransport};
 pub use permissions::{Permissions, WorkspaceRoot};
+pub use queue_target::QueueTarget;
 pub use summary::SummaryPolicy;
 pub use tool::{
     Approval, Audience, ClientAnswer, Endpoint, MAX_TOOL_NAME_BYTES, ServerTool, Target, Tool,
     ToolKind,
 };
+pub use tool_retry::{RetryOn, ToolRetry};
 
 /// An agent: model, prompt, tools and policies, as one revision of them says.
 #[derive(Clone, Debug)]
@@ -37,6 +43,8 @@ pub struct Definition {
     pub name: AgentName,
     pub description: String,
     pub model: ModelSettings,
+    /// The names that a call which starts a child of this agent may choose from.
+    pub models: Vec<String>,
     pub system_prompt: String,
     /// How long an open suspension may wait, unless its tool says otherwise.
     pub suspension_timeout: Duration,
@@ -85,6 +93,16 @@ impl Definition {
         self.tools.iter().map(Tool::compiled_bytes).fold(answer, usize::saturating_add)
     }
 
+    /// The model of a conversation: the agent's own, under the name that the call chose which started
+    /// the conversation, if that is still among those that may be chosen.
+    pub fn model_of(&self, state: &State) -> ModelSettings {
+        let chosen = state.parent.as_ref().and_then(|parent| parent.model.as_ref());
+        match chosen.filter(|name| self.models.contains(name)) {
+            Some(name) => ModelSettings { name: name.clone(), ..self.model.clone() },
+            None => self.model.clone(),
+        }
+    }
+
     /// The facts that a turn of this definition starts with.
     pub fn basis(&self) -> TurnSettings {
         TurnSettings {
@@ -100,7 +118,13 @@ impl Definition {
     pub fn asked_agents(&self) -> impl Iterator<Item = (&str, &AgentName)> {
         self.tools.iter().filter_map(|tool| match tool.target() {
             Some(Target::Agent(agent)) => Some((tool.name.as_str(), agent)),
-            Some(Target::Http(_) | Target::Native(_) | Target::Builtin(_) | Target::Mcp(_))
+            Some(
+                Target::Http(_)
+                | Target::Native(_)
+                | Target::Builtin(_)
+                | Target::Mcp(_)
+                | Target::Queue(_),
+            )
             | None => None,
         })
     }

@@ -1,11 +1,14 @@
 //! Why a conversation does not proceed: what it waits for, since when, who can act, what is next.
 
 use abide_conversation::event::{CallKind, SuspensionKind};
-use abide_conversation::state::{Call, CallPhase, OpenSuspension, Turn};
+use abide_conversation::state::{
+    Call, CallPhase, ExternalRun, ExternalRunner, OpenSuspension, QueueRun, Turn,
+};
 use abide_conversation::{ConversationId, Scoped, State, Step, Timestamp, wanted};
 use serde::Serialize;
 
 use crate::backoff::Backoff;
+use crate::limit_waits::LimitWait;
 use crate::request::Inspection;
 
 /// The answer to an operator's `why` request.
@@ -38,6 +41,12 @@ pub fn diagnose(
     }
     if live.is_none() && !wanted(state).is_empty() {
         return not_live(state, &requests);
+    }
+    let waits = live.into_iter().flat_map(|live| &live.limit_waits);
+    if let Some((id, wait)) = waits.min_by_key(|(_, wait)| wait.since)
+        && let Some(call) = state.call(id)
+    {
+        return waiting_for_place(call, wait, &requests);
     }
     match turn.calls.iter().find_map(|call| running_call(call, &requests)) {
         Some(diagnosis) => diagnosis,
@@ -119,6 +128,7 @@ fn suspended_call(
         SuspensionKind::Approval => ("an approval of", "an approver"),
         SuspensionKind::Elicitation => ("an answer to", "a person"),
         SuspensionKind::ClientExec => ("a client to execute", "a connected client"),
+        SuspensionKind::InDoubt => ("word of whether it ran:", "an approver"),
     };
     Diagnosis {
         waits_for: format!("{what} {} ({})", call.tool, call.id),
@@ -126,6 +136,18 @@ fn suspended_call(
         who_can_move_it: format!("{who}: POST …/calls/{}/resolution", call.id),
         next: "the call expires".to_owned(),
         next_at: Some(waiting.expires_at),
+        operators_can: requests.fail_or_cancel(call),
+    }
+}
+
+/// The limits of the call's tool are reached.
+fn waiting_for_place(call: &Call, wait: &LimitWait, requests: &OperatorRequests<'_>) -> Diagnosis {
+    Diagnosis {
+        waits_for: format!("a place of {} ({}): {}", call.tool, call.id, wait.limits),
+        since: Some(wait.since),
+        who_can_move_it: "the calls before it; POST …/cancel ends the turn".to_owned(),
+        next: "it runs when those before it have ended".to_owned(),
+        next_at: None,
         operators_can: requests.fail_or_cancel(call),
     }
 }
@@ -143,6 +165,17 @@ fn running_call(call: &Call, requests: &OperatorRequests<'_>) -> Option<Diagnosi
             next_at: Some(*expires_at),
             operators_can: requests.fail_or_cancel(call),
         }),
+        (CallPhase::AwaitingRetry { attempt, since, retry_at, error }, _) => Some(Diagnosis {
+            waits_for: format!(
+                "another attempt at {} ({}) after attempt {attempt}: {error}",
+                call.tool, call.id
+            ),
+            since: Some(*since),
+            who_can_move_it: format!("an operator: {}", requests.path("retry")),
+            next: "the next attempt".to_owned(),
+            next_at: Some(*retry_at),
+            operators_can: [vec![requests.path("retry")], requests.fail_or_cancel(call)].concat(),
+        }),
         (CallPhase::Running { attempt, since }, CallKind::Server { .. }) => Some(Diagnosis {
             waits_for: format!("attempt {attempt} of {} ({})", call.tool, call.id),
             since: Some(*since),
@@ -151,7 +184,38 @@ fn running_call(call: &Call, requests: &OperatorRequests<'_>) -> Option<Diagnosi
             next_at: None,
             operators_can: requests.fail_or_cancel(call),
         }),
+        (CallPhase::External(run), _) => Some(external_call(call, run, requests)),
         _ => None,
+    }
+}
+
+/// A program outside has the call, or is to take it.
+fn external_call(call: &Call, run: &ExternalRun, requests: &OperatorRequests<'_>) -> Diagnosis {
+    let named = format!("{} ({})", call.tool, call.id);
+    let (waits_for, who) = match &run.by {
+        ExternalRunner::Callback => {
+            (format!("the callback of {named}"), "the tool: POST /v1/callbacks/TOKEN".to_owned())
+        }
+        ExternalRunner::Queue(QueueRun { queue, lease: None, .. }) => (
+            format!("a worker of queue {queue}, for {named}"),
+            format!("a worker: POST /v1/queues/{queue}/lease"),
+        ),
+        ExternalRunner::Queue(QueueRun { queue, lease: Some(lease), .. }) => (
+            format!("the worker {} of queue {queue}, for {named}", lease.worker),
+            "the worker: POST /v1/leases/LEASE/complete".to_owned(),
+        ),
+    };
+    let next = match run.lease() {
+        Some(lease) if lease.until < run.expires_at => "the worker's lease runs out",
+        Some(_) | None => "the call expires",
+    };
+    Diagnosis {
+        waits_for,
+        since: Some(run.since),
+        who_can_move_it: who,
+        next: next.to_owned(),
+        next_at: Some(run.deadline()),
+        operators_can: requests.fail_or_cancel(call),
     }
 }
 

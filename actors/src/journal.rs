@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use abide_conversation::event::{Event, SuspensionKind};
 use abide_conversation::identity::{Participants, Subject};
-use abide_conversation::state::{ConversationStatus, PendingCall};
+use abide_conversation::state::{ConversationStatus, PendingCall, QueueEntry};
 use abide_conversation::{
     AgentName, CallId, ConversationId, Scoped, Seq, State, Tenant, Timestamp,
 };
@@ -17,6 +17,7 @@ use utoipa::ToSchema;
 
 use crate::access::Answerer;
 use crate::identity::{Epoch, Incarnation, NodeName};
+use crate::notices::OwedNotice;
 use crate::usage_counts::UsageCounts;
 
 /// One incarnation of a node, which may hold conversations.
@@ -123,6 +124,10 @@ pub struct Commit {
     pub resets_deaths: bool,
     /// What the events add to the usage of their day, of the conversation's agent and owner.
     pub usage: Option<UsageCounts>,
+    /// What the events owe to webhooks, in their order.
+    pub owed: Vec<OwedNotice>,
+    /// All calls of the conversation that wait in queues from now on, if that changes.
+    pub queued: Option<Vec<QueueEntry>>,
 }
 
 impl Commit {
@@ -138,7 +143,15 @@ impl Commit {
             responses: Vec::new(),
             resets_deaths: false,
             usage: None,
+            owed: Vec::new(),
+            queued: None,
         }
+    }
+
+    /// The calls that begin to wait in a queue, given those that waited before.
+    pub fn arrived(&self, before: &[QueueEntry]) -> Vec<QueueEntry> {
+        let is_new = |entry: &&QueueEntry| !before.contains(entry);
+        self.queued.iter().flatten().filter(is_new).cloned().collect()
     }
 
     /// The JSON of each event.
@@ -239,7 +252,7 @@ impl Viewer {
         let is_asked = match self {
             Self::Everything | Self::Participant(_) => false,
             Self::Approver(subject) | Self::ApprovingParticipant(subject) => {
-                pending.kind == SuspensionKind::Approval
+                matches!(pending.kind, SuspensionKind::Approval | SuspensionKind::InDoubt)
                     && pending.policy.as_ref().is_none_or(|policy| policy.asks(subject))
             }
         };
@@ -283,13 +296,15 @@ pub trait Journal: Send + Sync + 'static {
     /// Gives a claim up. Does nothing if it is not the current one.
     async fn release(&self, id: &Scoped<ConversationId>, claim: &Claim) -> Result<(), StoreError>;
 
-    /// Deletes a conversation with all its indexes, and stores `response` under its scope. `Fenced`
-    /// unless `claim` is the current claim.
+    /// Deletes a conversation with all its indexes, and stores `response` under its scope and what
+    /// the deletion owes. What the conversation owed before outlives it. `Fenced` unless `claim` is
+    /// the current claim.
     async fn delete(
         &self,
         id: &Scoped<ConversationId>,
         claim: &Claim,
         response: Option<StoredResponse>,
+        owed: Vec<OwedNotice>,
     ) -> Result<(), StoreError>;
 
     /// Appends one commit atomically, at the configured durability.

@@ -68,6 +68,11 @@ pub struct CallDelta {
     pub args_text: String,
 }
 
+/// The channel of a tenant's live inboxes. No conversation has this id: none from outside is one.
+pub fn inbox_channel() -> ConversationId {
+    ConversationId::new("!inbox")
+}
+
 /// Delivers signals to the listeners of a conversation. Never blocks, never fails.
 pub trait LiveSink: Send + Sync + 'static {
     /// Sends a signal to all current listeners.

@@ -4,24 +4,27 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use abide_conversation::command::{ChildEnded, Create, IfBusy, ResolutionAnswer};
+use abide_conversation::command::{ChildEnded, Create, Extension, IfBusy, ResolutionAnswer};
 use abide_conversation::event::{AnswerFormat, Operated};
 use abide_conversation::identity::{Identity, Participants};
 use abide_conversation::ids::{
-    AgentName, CallId, ConversationId, DecisionId, Principal, Revision, TurnId,
+    AgentName, CallId, ConversationId, DecisionId, Principal, QueueName, Revision, ScheduledId,
+    TurnId,
 };
 use abide_conversation::message::{Outcome, Ui};
 use abide_conversation::parent::Parent;
 use abide_conversation::remembered_decision::{Match, Scope};
 use abide_conversation::usage::Usage;
-use abide_conversation::{Rejection, Seq, State};
+use abide_conversation::{Rejection, Seq, State, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use tokio::sync::oneshot;
 
 use crate::access::{Access, AccessError};
 use crate::backoff::Backoff;
+use crate::external::{ExternalRequest, Work};
 use crate::journal::{Claim, Holder, StoreError};
+use crate::limit_waits::LimitWait;
 use crate::streaming::StreamingMessage;
 
 /// The largest `assigns`, `metadata` or `schema`: they are journalled and handed to every call.
@@ -151,8 +154,41 @@ pub enum Request {
     FailCall(FailCallRequest),
     /// `PATCH /v1/conversations/{id}`.
     Update(UpdateRequest),
+    /// `PUT | DELETE …/state/{key}`. Nodes before this variant do not know it.
+    ChangeState(ChangeStateRequest),
     /// An operator is about to do something about the conversation, whose journal is to have it.
     Operate(Operated),
+    /// About a call that a program outside carries out. Nodes before this variant do not know it.
+    External(ExternalRequest),
+    /// `POST …/messages` with a time. Nodes before this variant do not know it.
+    Schedule(Box<ScheduleRequest>),
+    /// `DELETE …/scheduled/{id}`.
+    Unschedule(UnscheduleRequest),
+    /// `POST …/calls/{call_id}/extend`.
+    Extend(ExtendRequest),
+}
+
+/// A message that is to be delivered later.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ScheduleRequest {
+    pub deliver_at: Timestamp,
+    pub message: SendRequest,
+}
+
+/// A scheduled message is not to be delivered.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct UnscheduleRequest {
+    pub scheduled_id: ScheduledId,
+    pub by: Principal,
+}
+
+/// A suspension is to wait longer.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ExtendRequest {
+    pub call: CallId,
+    pub suspension: Option<u32>,
+    pub extension: Extension,
+    pub by: Principal,
 }
 
 /// What is to be written about a conversation.
@@ -162,6 +198,14 @@ pub struct UpdateRequest {
     pub metadata: Option<Map<String, Value>>,
     /// All members from now on.
     pub members: Option<Vec<String>>,
+    pub by: Principal,
+}
+
+/// What is to change in the key-value state.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ChangeStateRequest {
+    /// The new value of each key; null deletes it.
+    pub changes: Map<String, Value>,
     pub by: Principal,
 }
 
@@ -294,6 +338,16 @@ pub enum Reply {
         outcome: Outcome,
         ui: Option<Ui>,
     },
+    Scheduled {
+        conversation_id: ConversationId,
+        scheduled_id: ScheduledId,
+        deliver_at: Timestamp,
+    },
+    Unscheduled,
+    Extended {
+        expires_at: Timestamp,
+        seq: Seq,
+    },
     Woken,
     Deleted,
     Revoked,
@@ -303,6 +357,16 @@ pub enum Reply {
     /// A child's reply to `Abandon`: the usage so far.
     Abandoned {
         usage: Usage,
+    },
+    /// A worker has the call.
+    Leased {
+        work: Box<Work>,
+    },
+    /// A worker's lease ends then.
+    LeaseExtended {
+        until: Timestamp,
+        queue: QueueName,
+        worker: String,
     },
 }
 
@@ -391,6 +455,9 @@ pub struct Inspection {
     /// The delays of those that wait before a retry.
     #[serde(rename = "pauses", default)]
     pub backoffs: Vec<Backoff>,
+    /// The calls that wait because the limits of their tool are reached.
+    #[serde(default)]
+    pub limit_waits: BTreeMap<CallId, LimitWait>,
 }
 
 /// The outcome of an operator's request to release a conversation.

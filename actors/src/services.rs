@@ -13,15 +13,18 @@ use crate::clock::Clock;
 use crate::conversation_client::ClientSlot;
 use crate::credentials::Credentials;
 use crate::environment::Env;
+use crate::external::{CallbackIssuer, NoCallbacks, QueueArrivals};
 use crate::hooks::HookCaller;
 use crate::journal::Journal;
 use crate::live::LiveSink;
 use crate::model::Model;
 use crate::near_alarms::NearAlarms;
 use crate::node_lease::NodeLease;
+use crate::notices::NearNotices;
 use crate::tools::mcp::Mcp;
 use crate::tools::runner::RunnerError;
 use crate::tools::{BuiltinServices, Extensions, Runner};
+use crate::webhooks::Webhooks;
 use crate::workspace::Workspaces;
 
 /// The dependencies of every conversation of a node.
@@ -41,6 +44,13 @@ pub struct Services {
     pub credentials: Arc<dyn Credentials>,
     /// Where conversations announce that they are to be woken soon.
     pub near_alarms: NearAlarms,
+    /// The webhooks to which a commit owes notices.
+    pub webhooks: Arc<dyn Webhooks>,
+    /// Where conversations announce that they owe notices.
+    pub near_notices: NearNotices,
+    /// Where conversations announce the calls that go into queues.
+    pub queue_arrivals: QueueArrivals,
+    pub callbacks: Arc<dyn CallbackIssuer>,
     /// The way to other conversations.
     pub conversations: Arc<ClientSlot>,
     /// How long an actor with nothing to do stays in memory.
@@ -58,6 +68,8 @@ pub struct Executors {
     pub hooks: Arc<HookCaller>,
     pub mcp: Arc<Mcp>,
     pub workspaces: Arc<Workspaces>,
+    /// Makes the callbacks of HTTP tools; none unless the program sets it.
+    pub callbacks: Arc<dyn CallbackIssuer>,
 }
 
 impl Executors {
@@ -76,6 +88,7 @@ impl Executors {
         let mcp = Arc::new(mcp.map_err(RunnerError)?);
         let workspaces = builtins.workspaces.clone();
         let runner = Runner::new(extensions, builtins, mcp.clone(), clock, env)?;
-        Ok(Self { runner: Arc::new(runner), hooks: Arc::new(hooks), mcp, workspaces })
+        let (runner, hooks) = (Arc::new(runner), Arc::new(hooks));
+        Ok(Self { runner, hooks, mcp, workspaces, callbacks: Arc::new(NoCallbacks) })
     }
 }

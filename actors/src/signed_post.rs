@@ -3,17 +3,20 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
+use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER};
 use reqwest::redirect::Policy;
-use reqwest::{Client, Response};
+use reqwest::{Client, Response, StatusCode};
+use serde_json::Value;
 use standardwebhooks::{
     HEADER_WEBHOOK_ID, HEADER_WEBHOOK_SIGNATURE, HEADER_WEBHOOK_TIMESTAMP, Webhook,
 };
 
+use crate::attempt_failure::{Failure, FailureKind};
 use crate::clock::Clock;
 use crate::definition::Endpoint;
 use crate::environment::Env;
-use crate::limits::MAX_VALUE_BYTES;
+use crate::limits::{MAX_VALUE_BYTES, cut};
+use crate::model::http::error::retry_after;
 use crate::outbound::{ClientPair, Route, is_blocked};
 
 /// A server that does not accept a connection within this time is down.
@@ -21,6 +24,28 @@ pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Servers close idle connections, some after 5 s. A call that is written to a connection while it
 /// is closed would fail.
 pub(crate) const IDLE_TIMEOUT: Duration = Duration::from_secs(4);
+
+/// What the model is told of the body of an answer that is no success.
+const MAX_DETAIL_BYTES: usize = 2_000;
+
+/// Why a request has no response.
+pub(crate) struct PostError {
+    pub(crate) message: String,
+    /// Set if another attempt may succeed.
+    pub(crate) failure: Option<Failure>,
+}
+
+impl From<PostError> for String {
+    fn from(error: PostError) -> Self {
+        error.message
+    }
+}
+
+impl From<String> for PostError {
+    fn from(message: String) -> Self {
+        Self { message, failure: None }
+    }
+}
 
 /// Posts JSON over one pool of connections. Follows no redirects, uses no proxy.
 ///
@@ -58,7 +83,7 @@ impl SignedClient {
         key: &str,
         body: String,
         trace: Option<String>,
-    ) -> Result<Response, String> {
+    ) -> Result<Response, PostError> {
         let route = self.route(endpoint, name)?;
         let mut headers = self.headers(endpoint, name, key, &body)?;
         if let Some(trace) = trace.and_then(|trace| HeaderValue::try_from(trace).ok()) {
@@ -66,24 +91,50 @@ impl SignedClient {
         }
         let request =
             self.clients.get(route).post(endpoint.url.clone()).headers(headers).body(body);
-        let response = request.send().await.map_err(|error| self.describe(&error))?;
+        let response = request.send().await.map_err(|error| self.broken(&error))?;
         let status = response.status();
         let recipient = self.recipient;
         if status.is_redirection() {
-            return Err(format!("{recipient} answered {}, a redirect", status.as_u16()));
+            return Err(format!("{recipient} answered {}, a redirect", status.as_u16()).into());
         }
         if !status.is_success() {
-            return Err(format!("{recipient} answered {}", status.as_u16()));
+            return Err(self.refusal(response).await);
         }
         Ok(response)
     }
 
+    /// The error of an answer with another status, with what its body says.
+    async fn refusal(&self, response: Response) -> PostError {
+        let status = response.status();
+        let header = response.headers().get(RETRY_AFTER).and_then(|wait| wait.to_str().ok());
+        let retry_after = header.and_then(|header| retry_after(header, self.clock.now()));
+        let kind = match status {
+            StatusCode::TOO_MANY_REQUESTS => Some(FailureKind::TooManyRequests),
+            status if status.is_server_error() => Some(FailureKind::ServerError),
+            _ => None,
+        };
+        let detail = detail(&beginning(response).await);
+        let colon = if detail.is_empty() { "" } else { ": " };
+        let message = format!("{} answered {}{colon}{detail}", self.recipient, status.as_u16());
+        PostError { message, failure: kind.map(|kind| Failure { kind, retry_after }) }
+    }
+
+    /// The error of a request that was not answered, or not to its end.
+    pub(crate) fn broken(&self, error: &reqwest::Error) -> PostError {
+        let failure = match (is_blocked(error), error.is_connect()) {
+            (true, _) => None,
+            (false, true) => Some(FailureKind::NoConnection.into()),
+            (false, false) => Some(FailureKind::ConnectionBroke.into()),
+        };
+        PostError { message: self.describe(error), failure }
+    }
+
     /// Reads the whole body, of at most 1 MB.
-    pub(crate) async fn body(&self, mut response: Response) -> Result<Vec<u8>, String> {
+    pub(crate) async fn body(&self, mut response: Response) -> Result<Vec<u8>, PostError> {
         let mut body = Vec::new();
-        while let Some(chunk) = response.chunk().await.map_err(|error| self.describe(&error))? {
+        while let Some(chunk) = response.chunk().await.map_err(|error| self.broken(&error))? {
             if body.len() + chunk.len() > MAX_VALUE_BYTES {
-                return Err(format!("{}'s answer is larger than 1 MB", self.recipient));
+                return Err(format!("{}'s answer is larger than 1 MB", self.recipient).into());
             }
             body.extend_from_slice(&chunk);
         }
@@ -161,4 +212,30 @@ impl SignedClient {
         tracing::error!(name, variable, recipient, why, "secret unusable");
         format!("{recipient} is not configured")
     }
+}
+
+/// The beginning of a body: enough for an error, and no more, whatever the server sends.
+async fn beginning(mut response: Response) -> Vec<u8> {
+    let mut beginning = Vec::new();
+    while beginning.len() <= 2 * MAX_DETAIL_BYTES
+        && let Ok(Some(chunk)) = response.chunk().await
+    {
+        let room = (2 * MAX_DETAIL_BYTES + 1).saturating_sub(beginning.len());
+        beginning.extend_from_slice(&chunk[..chunk.len().min(room)]);
+    }
+    beginning
+}
+
+/// What a body says of an error: its `error`, or its text.
+fn detail(body: &[u8]) -> String {
+    let error = serde_json::from_slice(body).ok().and_then(|value: Value| match value {
+        Value::Object(mut object) => object.remove("error").filter(|error| !error.is_null()),
+        _ => None,
+    });
+    let text = match error {
+        Some(Value::String(text)) => text,
+        Some(error) => error.to_string(),
+        None => String::from_utf8_lossy(body).into_owned(),
+    };
+    cut(text.trim(), MAX_DETAIL_BYTES)
 }

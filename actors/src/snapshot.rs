@@ -154,10 +154,16 @@ fn open_turn(turn: &abide_conversation::state::Turn) -> OpenTurn {
 }
 
 fn in_flight(call: &Call, progress: &BTreeMap<CallId, Value>) -> Option<InFlight> {
-    let (CallPhase::Running { attempt, since } | CallPhase::Delegated { attempt, since, .. }) =
-        &call.phase
-    else {
-        return None;
+    let (attempt, since) = match &call.phase {
+        CallPhase::Running { attempt, since } | CallPhase::Delegated { attempt, since, .. } => {
+            (attempt, since)
+        }
+        CallPhase::External(run) => (&run.attempt, &run.since),
+        CallPhase::Requested
+        | CallPhase::AwaitingRetry { .. }
+        | CallPhase::Suspended(_)
+        | CallPhase::Approved
+        | CallPhase::Done => return None,
     };
     Some(InFlight {
         call_id: call.id.clone(),

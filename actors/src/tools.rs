@@ -9,6 +9,7 @@ pub mod extensions;
 pub mod gate;
 mod http;
 mod isolated_task;
+pub(crate) mod limiter;
 pub mod mcp;
 pub mod middleware;
 pub mod native;
@@ -27,6 +28,7 @@ use crate::hooks::tool_use::ToolUseVerdict;
 use crate::model::{ModelToolCall, ToolSpec};
 pub use builtin::BuiltinServices;
 pub(crate) use call::NEW_TURN;
+pub(crate) use call::idempotency_key;
 pub use call::{Run, ToolEnvironment};
 pub use call_scope::CallScope;
 pub use declared_tools::DeclaredTools;
@@ -137,7 +139,10 @@ impl Toolbox {
     /// The server tool that a user's dispatch addresses, by name first and then by alias, whatever
     /// its audience.
     pub fn dispatchable(&self, name: &str) -> Option<(&Tool, &ServerTool)> {
-        let tools = || self.agent_tools().iter().filter_map(|tool| Some((tool, tool.server()?)));
+        // Nobody waits for a worker: what a queue has may take days.
+        let runs_here = |tool: &&Tool| tool.queue().is_none();
+        let tools = self.agent_tools().iter().filter(runs_here);
+        let tools = || tools.clone().filter_map(|tool| Some((tool, tool.server()?)));
         let has_alias = |tool: &Tool| tool.aliases.iter().any(|alias| alias == name);
         let by_alias = || tools().find(|(tool, _)| has_alias(tool));
         tools().find(|(tool, _)| tool.name == name).or_else(by_alias)

@@ -63,6 +63,14 @@ impl UsageCounts {
             | EventData::UserMsg(_)
             | EventData::TurnStarted(_)
             | EventData::Operated(_)
+            | EventData::ToolQueued(_)
+            | EventData::ToolLeased(_)
+            | EventData::CallbackAwaited(_)
+            | EventData::MessageScheduled(_)
+            | EventData::ScheduleEnded(_)
+            | EventData::SuspensionExpiring(_)
+            | EventData::SuspensionExtended(_)
+            | EventData::SuspensionEscalated(_)
             | EventData::Suspension(_)
             | EventData::Voted(_)
             | EventData::Resolution(_)
@@ -87,6 +95,8 @@ impl UsageCounts {
             | EventData::DecisionPublished(_)
             | EventData::DecisionRevoked(_)
             | EventData::Updated(_)
+            | EventData::ToolAttemptFailed(_)
+            | EventData::StateChanged(_)
             | EventData::Unknown(_) => {}
         }
     }

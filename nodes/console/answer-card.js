@@ -104,12 +104,15 @@ export function AnswerCard({ item, conversation = item.conversation_id, refresh,
     if (outcome.done) drafts.delete(keyOf(item));
     if (outcome.done || outcome.over) refresh?.(outcome);
   };
-  const Form = { approval: Approval, elicitation: Question, client_exec: PageCall }[item.kind] ?? Question;
+  const extend = () => post(`${pathOf(conversation)}/calls/${encodeURIComponent(item.call_id)}/extend`, { for: "1h" })
+    .then(() => refresh?.({}), (error) => setState({ error }));
+  const Form = { approval: Approval, elicitation: Question, client_exec: PageCall, in_doubt: Doubt }[item.kind] ?? Question;
   const id = useId();
   return html`<section class=${`answer ${item.kind}`} aria-labelledby=${id}>
     <h2 id=${id} dir="auto">${visible(clip(item.message || `${clip(item.tool, 60)} waits`, 2_000))}</h2>
     <p class="meta">${isInline ? null : html`<code title=${clip(item.tool, 300)}>${visible(clip(item.tool, 60))}</code> `}
       <span>answer within <${Countdown} at=${item.expires_at} /></span>
+      ${!isOff && html`<button type="button" class="link" disabled=${isOff} onClick=${extend}>an hour more</button>`}
       ${item.needed > 1 && html`<${Badge} tone="wait">${item.votes.filter((vote) => vote.approved).length} of ${item.needed} approvals<//>`}</p>
     ${item.votes?.length > 0 && html`<p class="note">Voted: ${item.votes.map((vote) => `${clip(vote.by, 60)} ${vote.approved ? "yes" : "no"}`).join(", ")}</p>`}
     ${item.may_answer === false && html`<p class="note">You may not answer this${who(item.policy)}.</p>`}
@@ -223,6 +226,17 @@ function PageCall(props) {
     <p class="note">A connected page executes this.</p>
     ${byHand ? html`<${Question} ...${props} />` : html`<p class="row"><button type="button" class="plain" disabled=${props.isOff}
       onClick=${() => setByHand(true)}>Answer in its place …</button></p>`}`;
+}
+
+/** A call of which nobody knows whether it happened: its node died, or the connection broke. */
+function Doubt(props) {
+  const { item, run, isOff } = props;
+  const [knows, setKnows] = useState(false);
+  return html`<${Values} value=${item.args} label="Arguments" />
+    <p class="note">It was cut off, and may have happened or not. Look where it acts before you decide.</p>
+    ${knows ? html`<${Question} ...${props} />` : html`<p class="row"><button type="button" class="primary" disabled=${isOff}
+      onClick=${() => run(() => ({ outcome: "retry", suspension: item.suspension }), "outcome")}>Run it again</button>
+      <button type="button" class="plain" disabled=${isOff} onClick=${() => setKnows(true)}>Tell what came of it …</button></p>`}`;
 }
 
 /** A line for a list: who asks, what, and until when. */

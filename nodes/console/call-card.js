@@ -35,7 +35,7 @@ export function CallCard({ call, history, pending, running, result, conversation
 }
 
 function labelOf(tone, outcome, pending) {
-  if (pending) return { approval: "needs approval", elicitation: "asks you", client_exec: "waits for a page" }[pending.kind];
+  if (pending) return { approval: "needs approval", elicitation: "asks you", client_exec: "waits for a page", in_doubt: "in doubt" }[pending.kind];
   if (outcome) return outcome.ok ? "done" : words(String(outcome.type ?? "error").toLowerCase());
   return tone === "run" ? "running" : "not started";
 }

@@ -40,7 +40,7 @@ function takeTurn(turns, { type, at, seq, turn_id: id, data }) {
 const push = (call, at, kind, label, more = {}) => call.steps.push({ at, kind, label, ...more });
 
 export const LATE = "nobody answered in time";
-const KINDS = { approval: "asked for approval", elicitation: "asked a person", client_exec: "asked a page" };
+const KINDS = { approval: "asked for approval", elicitation: "asked a person", client_exec: "asked a page", in_doubt: "was cut off" };
 
 const STEPS = {
   tool_call(call, data, at) {

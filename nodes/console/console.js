@@ -26,7 +26,7 @@ function useKeys(showKeys) {
     const press = (event) => {
       if (isTyping(event.target) || event.ctrlKey || event.metaKey || event.altKey) return;
       if (event.key === "?") showKeys(true);
-      const target = { i: "inbox", c: "conversations", a: "agents", n: "cluster" }[event.key];
+      const target = { i: "inbox", c: "conversations", a: "agents", s: "schedules", w: "webhooks", q: "queues", n: "cluster" }[event.key];
       if (Date.now() - wasG < 1_000 && target) {
         event.stopImmediatePropagation();
         location.hash = link(target);

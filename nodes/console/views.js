@@ -8,6 +8,9 @@ export const VIEWS = [
   { name: "conversations", path: "conversations", title: "Conversations", icon: "chat" },
   { name: "conversation", path: "c", title: "Conversation", partOf: "conversations" },
   { name: "agents", path: "agents", title: "Agents", icon: "agents" },
+  { name: "schedules", path: "schedules", title: "Schedules", icon: "clock" },
+  { name: "webhooks", path: "webhooks", title: "Webhooks", icon: "bell" },
+  { name: "queues", path: "queues", title: "Queues", icon: "stack" },
   { name: "cluster", path: "cluster", title: "Cluster", icon: "cluster" },
   { name: "why", path: "why", title: "Why" },
 ];

@@ -5,6 +5,7 @@ mod actors;
 mod audit;
 mod blobs;
 mod operations;
+mod queues;
 mod repair;
 mod repair_record;
 mod scoped_id;
@@ -17,8 +18,9 @@ use abide_actors::identity::NodeName;
 use abide_conversation::{ConversationId, Scoped, Timestamp};
 use abide_registry::membership::heartbeat::is_suspect;
 use abide_registry::membership::{Member, MemberState};
+use abide_registry::queues::Queues;
 use abide_registry::router::ConversationRouter;
-use abide_registry::router::rpc_server::begin_drain;
+use abide_registry::rpc_server::begin_drain;
 use abide_registry::store::Store;
 use axum::extract::{FromRef, State};
 use axum::http::StatusCode;
@@ -57,6 +59,7 @@ pub(crate) struct Admin {
     pub(crate) state: Arc<watch::Sender<MemberState>>,
     /// Faults that do not make the node unready.
     pub(crate) notes: ReadinessNotes,
+    pub(crate) queues: Queues,
     pub(crate) access: AccessControl,
     /// What the bodies of requests may take of the memory.
     pub(crate) bodies: BodyBudget,
@@ -110,6 +113,7 @@ fn routes() -> DeclaredRouter<Admin> {
         .route(DELETE, "/admin/blobs/{id}", blobs::delete)
         .route(POST, "/admin/nodes/{node}/drain", drain)
         .route(POST, "/admin/nodes/{node}/declare-dead", declare_dead)
+        .route(GET, "/admin/queues", queues::list)
 }
 
 /// What the console asks for: here it has the operators' views.

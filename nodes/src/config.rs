@@ -21,6 +21,7 @@ use clap::{Parser, Subcommand, ValueEnum};
 
 pub use crate::access::document::AgentsOverHttp;
 pub use crate::keys_command::{Generate, KeysCommand};
+use crate::public_url::PublicUrl;
 pub use admin_address::AdminAddress;
 pub use allowed_host::AllowedHost;
 pub use origin::Origin;
@@ -77,6 +78,10 @@ pub struct Config {
     /// any. Addresses and localhost need no mention
     #[arg(long, env = "ABIDE_ALLOW_HOST", value_name = "NAME", value_delimiter = ',')]
     pub allow_host: Vec<AllowedHost>,
+    /// Where others reach the public API, such as https://abide.example.com: for callbacks of tools, and
+    /// for the links in notices. Callbacks use the listen address if not given, unless that is any address
+    #[arg(long, env = "ABIDE_PUBLIC_URL", value_name = "URL")]
+    pub public_url: Option<PublicUrl>,
     /// The file that says who may use the node. Required unless every address is loopback
     #[arg(long, env = "ABIDE_AUTH", value_name = "FILE")]
     pub auth: Option<PathBuf>,
@@ -152,6 +157,7 @@ impl Config {
             listen: ANY_LOOPBACK_PORT,
             allow_origin: Vec::new(),
             allow_host: Vec::new(),
+            public_url: None,
             auth: None,
             agents_over_http: None,
             audit_level: AuditLevel::Metadata,

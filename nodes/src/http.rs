@@ -3,8 +3,10 @@
 mod a2a;
 mod ag_ui;
 mod agents;
+mod batch_resolutions;
 pub(crate) mod blobs;
 pub(crate) mod body_budget;
+pub(crate) mod callbacks;
 mod calls;
 mod chat;
 mod child_frames;
@@ -16,11 +18,14 @@ mod decisions;
 mod definition_policy;
 mod event_stream;
 pub(crate) mod events;
+mod extend;
 pub mod extract;
 mod frames;
 pub(crate) mod guard;
 pub(crate) mod host;
+mod inbox_events;
 mod keys;
+mod leases;
 mod mcp;
 mod me;
 mod message_cursor;
@@ -30,7 +35,12 @@ mod messages;
 mod openai;
 pub mod openapi;
 mod protocol_requests;
+pub(crate) mod queues;
+mod reply_links;
 mod resolutions;
+mod scheduled;
+mod schedules;
+mod state;
 mod tokens;
 mod transcript;
 mod turn_body;
@@ -38,14 +48,18 @@ mod turn_progress;
 mod turn_stream;
 mod usage;
 pub(crate) mod wait;
+mod webhooks;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use abide_actors::clock::Clock;
+use abide_actors::webhooks::NoticeSender;
 use abide_actors::workspace::Workspaces;
 use abide_registry::agent_catalog::AgentCatalog;
 use abide_registry::live::Hub;
+use abide_registry::notices::webhook_catalog::WebhookCatalog;
+use abide_registry::queues::Queues;
 use abide_registry::store::Store;
 use axum::Router;
 use axum::extract::{FromRef, Request, State};
@@ -83,6 +97,7 @@ pub(crate) struct ApiDeps {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) operations: Operations,
     pub(crate) hub: Hub,
+    pub(crate) queues: Queues,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) allowed_hosts: AllowedHosts,
     pub(crate) access: AccessControl,
@@ -95,8 +110,14 @@ pub(crate) struct ApiDeps {
     pub(crate) encoding_streams: Arc<Semaphore>,
     /// One permit for each request that waits for its turn.
     pub(crate) waiting_requests: Arc<Semaphore>,
+    /// One permit for each worker that waits for calls.
+    pub(crate) waiting_workers: Arc<Semaphore>,
     /// One permit for each blob that is being received or sent.
     pub(crate) blobs_in_flight: Arc<Semaphore>,
+    pub(crate) webhooks: Arc<WebhookCatalog>,
+    pub(crate) notice_sender: Arc<NoticeSender>,
+    /// Whether notices may have links that answer.
+    pub(crate) has_reply_links: bool,
 }
 
 impl Api {
@@ -131,6 +152,7 @@ pub(crate) fn router(api: Api, allowed: &[Origin]) -> Router {
     let router = router
         .merge(console::router())
         .merge(mcp::discovery::router())
+        .merge(reply_links::router())
         .finish(unknown_path, unknown_method)
         // One layer for all checks: each layer boxes the response of the next.
         .layer(middleware::from_fn_with_state(api.clone(), enter))
@@ -158,6 +180,7 @@ fn routes() -> DeclaredApi<Api> {
         .routes(declared_routes!(events::events))
         .routes(declared_routes!(decisions::of_conversation))
         .routes(declared_routes!(decisions::revoke))
+        .routes(declared_routes!(state::get, state::put, state::delete))
         .routes(declared_routes!(decisions::of_agent))
         .routes(declared_routes!(decisions::revoke_of_agent))
         .routes(declared_routes!(calls::pending))
@@ -191,7 +214,28 @@ fn routes() -> DeclaredApi<Api> {
         .routes(declared_routes!(a2a::card::get))
         .routes(declared_routes!(mcp::call_tool))
         .routes(declared_routes!(mcp::call_agent))
+        .routes(declared_routes!(queues::lease))
+        .routes(declared_routes!(leases::extend))
+        .routes(declared_routes!(leases::progress))
+        .routes(declared_routes!(leases::complete))
+        .routes(declared_routes!(callbacks::call_back))
         .routes(declared_routes!(openapi::openapi))
+        .routes(declared_routes!(webhooks::list))
+        .routes(declared_routes!(webhooks::put, webhooks::get, webhooks::delete))
+        .routes(declared_routes!(webhooks::rotate))
+        .routes(declared_routes!(webhooks::test))
+        .routes(declared_routes!(webhooks::deliveries))
+        .routes(declared_routes!(webhooks::redeliver))
+        .routes(declared_routes!(scheduled::list))
+        .routes(declared_routes!(scheduled::withdraw))
+        .routes(declared_routes!(extend::extend))
+        .routes(declared_routes!(batch_resolutions::resolve))
+        .routes(declared_routes!(inbox_events::events))
+        .routes(declared_routes!(schedules::list))
+        .routes(declared_routes!(schedules::put, schedules::get, schedules::delete))
+        .routes(declared_routes!(schedules::pause))
+        .routes(declared_routes!(schedules::resume))
+        .routes(declared_routes!(schedules::trigger))
 }
 
 /// Answers for a path that does not exist, to those who may know that.

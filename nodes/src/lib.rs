@@ -63,6 +63,7 @@
 pub mod access;
 #[doc(hidden)]
 pub mod admin;
+mod callbacks;
 mod client_host;
 mod clock;
 #[doc(hidden)]
@@ -82,7 +83,9 @@ mod operations;
 pub mod problem;
 #[doc(hidden)]
 pub mod protocols;
+mod public_url;
 mod readiness;
+mod schedule_sender;
 mod seed_agents;
 mod server;
 mod start_error;
@@ -93,6 +96,7 @@ pub use client_host::{client_arguments, end_with_parent_if_asked, run_client};
 pub use config::{Config, Durability, LogFormat, Origin, SandboxChoice, StoreUrl};
 pub use launcher::run_launcher_if_asked;
 pub use node::{AuthReloader, Node, NodeBuilder};
+pub use public_url::PublicUrl;
 pub use start_error::StartError;
 pub use telemetry::{TraceExporter, start_logging, start_metrics};
 

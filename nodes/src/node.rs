@@ -49,6 +49,7 @@ pub struct Node {
     agent_seeder: AbortOnDropHandle<()>,
     /// Deletes what chats without a name have left.
     ephemeral_sweeper: AbortOnDropHandle<()>,
+    ticks: AbortOnDropHandle<()>,
     access: AccessControl,
     _auth_follower: Option<AbortOnDropHandle<()>>,
     _protected_ports: AbortOnDropHandle<()>,
@@ -123,6 +124,7 @@ impl Node {
         self.extensions.stop().await;
         drop(self.agent_seeder);
         drop(self.ephemeral_sweeper);
+        drop(self.ticks);
         // Actors that were killed and tasks that were aborted drop the store when they are next
         // scheduled.
         if let Some(close_watch) = self.close_watch

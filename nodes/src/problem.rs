@@ -39,7 +39,10 @@ pub enum Kind {
     ConversationExists,
     TurnInFlight,
     CallNotOpen,
+    /// A worker does not have the call, or not any more.
+    LeaseLost,
     ApprovalRequired,
+    AlreadyDelivered,
     AgentMissing,
     /// Operator requests only: not possible in the current state (for example, the target node is
     /// draining).
@@ -52,7 +55,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    pub(super) const ALL: [Self; 16] = [
+    pub(super) const ALL: [Self; 18] = [
         Kind::InvalidRequest,
         Kind::Unauthorized,
         Kind::Forbidden,
@@ -61,7 +64,9 @@ impl Kind {
         Kind::ConversationExists,
         Kind::TurnInFlight,
         Kind::CallNotOpen,
+        Kind::LeaseLost,
         Kind::ApprovalRequired,
+        Kind::AlreadyDelivered,
         Kind::AgentMissing,
         Kind::Conflict,
         Kind::PayloadTooLarge,
@@ -86,7 +91,9 @@ impl Kind {
             Kind::ConversationExists => "conversation-exists",
             Kind::TurnInFlight => "turn-in-flight",
             Kind::CallNotOpen => "call-not-open",
+            Kind::LeaseLost => "lease-lost",
             Kind::ApprovalRequired => "approval-required",
+            Kind::AlreadyDelivered => "already-delivered",
             Kind::AgentMissing => "agent-missing",
             Kind::Conflict => "conflict",
             Kind::PayloadTooLarge => "payload-too-large",
@@ -107,7 +114,9 @@ impl Kind {
             Kind::ConversationExists => "Conversation already exists",
             Kind::TurnInFlight => "A turn is in flight",
             Kind::CallNotOpen => "Call not open for this resolution",
+            Kind::LeaseLost => "The lease of the call is lost",
             Kind::ApprovalRequired => "Call requires approval",
+            Kind::AlreadyDelivered => "The scheduled message was delivered",
             Kind::AgentMissing => "Agent does not exist",
             Kind::Conflict => "Conflicts with the current state",
             Kind::PayloadTooLarge => "Request too large",
@@ -127,7 +136,9 @@ impl Kind {
             Kind::ConversationExists
             | Kind::TurnInFlight
             | Kind::CallNotOpen
+            | Kind::LeaseLost
             | Kind::ApprovalRequired
+            | Kind::AlreadyDelivered
             | Kind::AgentMissing
             | Kind::Conflict => StatusCode::CONFLICT,
             Kind::PayloadTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
@@ -199,6 +210,10 @@ impl Problem {
     }
 
     /// What is wrong, in words.
+    pub(crate) fn kind(&self) -> Kind {
+        self.kind
+    }
+
     pub(crate) fn detail(&self) -> &str {
         &self.detail
     }
@@ -258,12 +273,17 @@ impl From<Rejection> for Problem {
             // The very body of a conversation that was looked for and not found.
             Rejection::NotFound => return Self::not_found("conversation"),
             Rejection::DecisionNotFound => Kind::NotFound,
+            Rejection::ScheduledNotFound => return Self::not_found("scheduled message"),
+            Rejection::AlreadyDelivered => Kind::AlreadyDelivered,
+            Rejection::Invalid { .. } => Kind::InvalidRequest,
+            Rejection::State(_) => return Self::field("state", detail),
             Rejection::ConversationExists => Kind::ConversationExists,
             Rejection::AgentMismatch(_) => return Self::field("agent", detail),
             Rejection::TurnInFlight => Kind::TurnInFlight,
             Rejection::Forking => Kind::Unavailable,
             Rejection::QueueFull => Kind::Overloaded,
             Rejection::CallNotOpen(_) => Kind::CallNotOpen,
+            Rejection::LeaseLost(_) => Kind::LeaseLost,
             Rejection::Stale => Kind::Internal,
             Rejection::VoteRefused(because) => {
                 let problem = Self::new(Kind::ApprovalForbidden, detail);

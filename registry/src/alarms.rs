@@ -33,7 +33,7 @@ pub async fn run(
     clock: Arc<dyn Clock>,
     near_alarms: NearAlarms,
 ) {
-    let mut planner = AlarmPlanner::default();
+    let mut planner = AlarmPlanner::<ConversationId>::default();
     let mut wakes = Wakes::default();
     let mut is_store_away = false;
     let mut seen = conversations.cluster().watch();

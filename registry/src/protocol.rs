@@ -16,9 +16,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::actor_view::{ActorDetails, ActorSummary};
 use crate::member::ProcessId;
+use crate::queue_calls::{QueueRequest, QueueResponse};
 pub use calls::{
     Call, Deliver, Drain, GetActor, Inspect, Kill, ListActors, REQUEST_TIMEOUT, Release, Retry,
-    Start,
+    Start, SyncPermits,
 };
 
 /// The version of this protocol. Nodes of different versions do not connect.
@@ -63,6 +64,8 @@ pub enum CallRequest {
     Retry(Retry),
     #[serde(rename = "let_go")]
     Release(Release),
+    QueueRequest(QueueRequest),
+    SyncPermits(SyncPermits),
 }
 
 /// What the other node answers: the answer to any [`Call`], as it travels, or why there is none.
@@ -92,6 +95,9 @@ pub enum CallOutcome {
     Retried(Result<Vec<String>, RequestError>),
     #[serde(rename = "parted")]
     Released(Result<ReleaseOutcome, RequestError>),
+    Queue(QueueResponse),
+    /// How many more calls may begin; `None` if another node gives the permits.
+    PermitsGiven(Option<u32>),
 }
 
 /// Changes and signals of the live plane, in the order in which they happened.

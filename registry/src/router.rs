@@ -1,12 +1,12 @@
 //! Routes requests to conversations, wherever they live: ensures that one is started, then
 //! delivers.
 
-mod calls;
+pub(crate) mod calls;
 mod descendants;
 mod ensure_started;
 mod inspect;
+mod permits;
 mod repair;
-pub mod rpc_server;
 mod snapshot;
 
 use std::collections::HashMap;
@@ -18,13 +18,15 @@ use abide_actors::access::Access;
 use abide_actors::conversation::{self, ConversationMsg};
 use abide_actors::conversation_client::ConversationClient;
 use abide_actors::journal::{Holder, ResponseScope, StoreError};
+use abide_actors::notices::OwedNotice;
+use abide_actors::permit_sync::PermitSync;
 use abide_actors::request::{
     Delivery, DeliveryOutcome, IdempotencyKey, Reply, Request, RequestContext, RequestError,
     UpdateRequest,
 };
 use abide_actors::services::Services;
 use abide_conversation::identity::Participants;
-use abide_conversation::{ConversationId, Rejection, Scoped};
+use abide_conversation::{ConversationId, Rejection, Scoped, State};
 use async_trait::async_trait;
 use ractor::ActorRef;
 
@@ -32,6 +34,7 @@ use crate::cluster_client::{ClusterClient, RemoteError};
 use crate::host::{ActorHandle, HostMsg, LiveTable};
 use crate::member::Member;
 use crate::peers::CallError;
+use crate::permits::PermitTable;
 use crate::placement::Policy;
 use crate::protocol::{Deliver, REQUEST_TIMEOUT};
 use crate::store::Store;
@@ -59,6 +62,8 @@ pub struct ConversationRouter {
     policy: Policy,
     /// The last known holder of each conversation that was found on another node.
     remote_holders: Arc<Mutex<HashMap<Scoped<ConversationId>, Holder>>>,
+    /// The permits of tools that this node gives.
+    permits: Arc<PermitTable>,
 }
 
 impl ConversationRouter {
@@ -71,7 +76,16 @@ impl ConversationRouter {
         cluster: ClusterClient,
         policy: Policy,
     ) -> Self {
-        Self { host, table, services, store, cluster, policy, remote_holders: Arc::default() }
+        Self {
+            host,
+            table,
+            services,
+            store,
+            cluster,
+            policy,
+            remote_holders: Arc::default(),
+            permits: Arc::default(),
+        }
     }
 
     /// Lets the conversations of this node reach others, as long as the caller keeps the result.
@@ -271,7 +285,10 @@ impl ConversationRouter {
     }
 
     /// Deletes a conversation whose actor cannot live on this node.
-    async fn delete_here(&self, id: &Scoped<ConversationId>) -> Result<Reply, RequestError> {
+    pub(crate) async fn delete_here(
+        &self,
+        id: &Scoped<ConversationId>,
+    ) -> Result<Reply, RequestError> {
         let me = self.services.lease.me();
         let claim = self.store.claim(id, &me, Some(&me)).await?;
         if claim.holder != me {
@@ -279,13 +296,35 @@ impl ConversationRouter {
         }
         // A journal that cannot be read does not keep the conversation.
         let state = self.stored_state(id).await.ok().flatten();
-        self.store.delete(id, &claim, None).await?;
+        let owed = self.owed_for_deletion(id, state.as_ref()).await?;
+        self.store.delete(id, &claim, None, owed).await?;
         if let Some(state) = state {
             conversation::discard_workspace(&self.services, id, &state).await;
         }
         // A host that has ended has forgotten everything.
         let _ = self.host.cast(HostMsg::Forget(id.clone()));
         Ok(Reply::Deleted)
+    }
+
+    /// What the deletion of a conversation owes whose journal may be unreadable.
+    async fn owed_for_deletion(
+        &self,
+        id: &Scoped<ConversationId>,
+        state: Option<&State>,
+    ) -> Result<Vec<OwedNotice>, StoreError> {
+        let unreadable = match state {
+            Some(_) => None,
+            None => self.store.summary(id).await?.map(|summary| State {
+                seq: summary.last_seq,
+                agent: Some(summary.agent),
+                metadata: summary.metadata,
+                ..State::default()
+            }),
+        };
+        match state.or(unreadable.as_ref()) {
+            Some(state) => conversation::owed_for_deletion(&self.services, id, state).await,
+            None => Ok(Vec::new()),
+        }
     }
 
     /// How many model calls and tools run here.
@@ -319,6 +358,7 @@ impl ConversationRouter {
         let creates = match request {
             Request::Create(_) | Request::Fork(_) | Request::Spawn(_) => true,
             Request::Send(send) => send.agent.is_some(),
+            Request::Schedule(later) => later.message.agent.is_some(),
             Request::Resolve(_)
             | Request::ResolveAll(_)
             | Request::Cancel
@@ -329,7 +369,11 @@ impl ConversationRouter {
             | Request::RevokeDecision(_)
             | Request::FailCall(_)
             | Request::Update(_)
+            | Request::ChangeState(_)
             | Request::Operate(_)
+            | Request::External(_)
+            | Request::Unschedule(_)
+            | Request::Extend(_)
             | Request::Delete => false,
         };
         let known = self.table.get(id).is_some() || self.remote_holder(id).is_some();
@@ -366,10 +410,14 @@ impl ConversationClient for ConversationRouter {
     ) -> Result<Reply, RequestError> {
         ConversationRouter::deliver(self, id, request, Vec::new()).await
     }
+
+    async fn sync_permits(&self, sync: PermitSync) -> Option<u32> {
+        self.sync_permits_of_key(sync).await
+    }
 }
 
 /// Puts a request into the mailbox of a live actor, and waits for its outcome.
-async fn deliver_to_actor(
+pub(crate) async fn deliver_to_actor(
     handle: &ActorHandle,
     request: Request,
     context: RequestContext,
@@ -400,7 +448,12 @@ fn is_repeatable(request: &Request) -> bool {
         | Request::RevokeDecision(_)
         | Request::FailCall(_)
         | Request::Update(_)
+        | Request::ChangeState(_)
         | Request::Operate(_)
+        | Request::External(_)
+        | Request::Schedule(_)
+        | Request::Unschedule(_)
+        | Request::Extend(_)
         | Request::Delete => false,
     }
 }

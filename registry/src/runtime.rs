@@ -9,11 +9,14 @@ use abide_actors::audit::Recorder;
 use abide_actors::clock::Clock;
 use abide_actors::conversation_client::ConversationClient;
 use abide_actors::credentials::Credentials;
+use abide_actors::external::QueueArrivals;
 use abide_actors::journal::StoreError;
 use abide_actors::model::Model;
 use abide_actors::near_alarms::NearAlarms;
 use abide_actors::node_lease::NodeLease;
+use abide_actors::notices::NearNotices;
 use abide_actors::services::{Executors, Services};
+use abide_actors::webhooks::NoticeSender;
 use abide_conversation::{ConversationId, Scoped};
 use futures::FutureExt;
 use ractor::{Actor, ActorRef, SpawnErr};
@@ -30,13 +33,16 @@ use crate::member::{LinkStates, Member, MemberState};
 use crate::membership::Membership;
 use crate::membership::heartbeat::{Heartbeat, HeartbeatInputs, OnStoreTime};
 use crate::membership::lease_tracker::LeaseTracker;
+use crate::notices::webhook_catalog::WebhookCatalog;
+use crate::notices::{CourierDeps, LinkMaker};
 use crate::partition::ShareCache;
 use crate::peers::Peers;
 use crate::placement::Policy;
+use crate::queues::{Queues, count_depths};
 use crate::router::ConversationRouter;
-use crate::router::rpc_server::{RpcServer, begin_drain};
+use crate::rpc_server::{RpcServer, begin_drain};
 use crate::store::Store;
-use crate::{alarms, suspension_metrics, takeover};
+use crate::{alarms, notices, suspension_metrics, takeover};
 
 /// How many calls of other nodes may wait to be taken up; the callers have bounds of their own.
 const MAX_INCOMING_CALLS: usize = 4_096;
@@ -61,13 +67,17 @@ pub struct RuntimeDeps {
     pub passivate_after: Duration,
     pub policy: Policy,
     pub on_time: OnStoreTime,
+    pub webhooks: Arc<WebhookCatalog>,
+    pub notice_sender: Arc<NoticeSender>,
+    /// Makes the links of notices; `None` if the node has no keys for them.
+    pub links: Option<Arc<dyn LinkMaker>>,
 }
 
 impl RuntimeDeps {
     /// The services of its conversations.
     fn services(&self, lease: Arc<NodeLease>, hub: &Hub) -> Arc<Services> {
         let work = TaskTracker::new();
-        let Executors { runner, hooks, mcp, workspaces } = self.executors.clone();
+        let Executors { runner, hooks, mcp, workspaces, callbacks } = self.executors.clone();
         Arc::new(Services {
             lease,
             journal: self.store.clone(),
@@ -83,10 +93,22 @@ impl RuntimeDeps {
             clock: self.clock.clone(),
             credentials: self.credentials.clone(),
             near_alarms: NearAlarms::default(),
+            webhooks: self.webhooks.clone(),
+            near_notices: NearNotices::default(),
+            queue_arrivals: QueueArrivals::default(),
+            callbacks,
             conversations: Arc::default(),
             passivate_after: self.passivate_after,
             work,
         })
+    }
+
+    /// What delivers its notices, once there is a cluster.
+    fn courier(&self, near: NearNotices) -> impl FnOnce(ClusterClient) -> CourierDeps + use<> {
+        let (store, clock) = (self.store.clone(), self.clock.clone());
+        let (catalog, sender) = (self.webhooks.clone(), self.notice_sender.clone());
+        let (links, health) = (self.links.clone(), Arc::default());
+        move |cluster| CourierDeps { store, clock, catalog, sender, links, near, cluster, health }
     }
 
     /// The heartbeat that keeps its node a member.
@@ -128,6 +150,7 @@ pub enum StartError {
 pub struct NodeRuntime {
     pub conversations: ConversationRouter,
     pub hub: Hub,
+    pub queues: Queues,
     /// What this node takes on.
     pub state: Arc<watch::Sender<MemberState>>,
     /// Completes when the host has ended, after which the node cannot go on.
@@ -158,6 +181,8 @@ impl NodeRuntime {
         let services = deps.services(lease.clone(), &hub);
         let (store, clock) = (deps.store.clone(), deps.clock.clone());
         let near_alarms = services.near_alarms.clone();
+        let courier = deps.courier(services.near_notices.clone());
+        let arrivals = services.queue_arrivals.clone();
         let (membership, credentials) = (deps.membership.clone(), deps.credentials.clone());
         let (process, policy) = (deps.me.process.clone(), deps.policy);
         let state = Arc::new(watch::Sender::new(deps.me.state));
@@ -197,9 +222,12 @@ impl NodeRuntime {
             cluster,
             policy,
         );
+        let courier = courier(conversations.cluster().clone());
+        let queues = Queues::new(conversations.clone(), store.clone(), clock.clone());
         let rpc_server = RpcServer {
             conversations: conversations.clone(),
             hub: hub.clone(),
+            queues: queues.clone(),
             clock,
             credentials,
             state: state.clone(),
@@ -207,9 +235,16 @@ impl NodeRuntime {
         Ok(Self {
             _client: conversations.install_client(),
             heartbeat: spawn(heartbeat.run(inputs)),
-            _tasks: spawn_tasks(rpc_server, store, near_alarms, calls, unfinished),
+            _tasks: spawn_tasks(
+                rpc_server,
+                store,
+                (near_alarms, arrivals, courier),
+                calls,
+                unfinished,
+            ),
             conversations,
             hub,
+            queues,
             state,
             supervisor,
             host,
@@ -279,15 +314,16 @@ impl RunningHost {
 fn spawn_tasks(
     rpc_server: RpcServer,
     store: Arc<dyn Store>,
-    near_alarms: NearAlarms,
+    (near_alarms, arrivals, courier): (NearAlarms, QueueArrivals, CourierDeps),
     calls: mpsc::Receiver<RemoteCall>,
     unfinished: mpsc::UnboundedReceiver<Scoped<ConversationId>>,
 ) -> Vec<AbortOnDropHandle<()>> {
-    let RpcServer { conversations, hub, clock, .. } = rpc_server.clone();
+    let RpcServer { conversations, hub, queues, clock, .. } = rpc_server.clone();
     let cluster = conversations.cluster().clone();
     let relaying = (hub.clone(), cluster.clone());
     let detecting = (hub, store.clone(), cluster.clone());
     let waking = (conversations.clone(), store.clone(), clock.clone(), near_alarms);
+    let measuring = (queues.clone(), store.clone(), clock.clone());
     let counting = (cluster, store.clone(), clock);
     let sweeping = (conversations.clone(), store);
     vec![
@@ -300,8 +336,16 @@ fn spawn_tasks(
         keep("suspension metrics", counting, |(cluster, store, clock)| {
             suspension_metrics::run(cluster, store, clock)
         }),
+        keep("queue arrivals", (queues, arrivals), |(queues, arrivals)| {
+            queues.run_announcer(arrivals)
+        }),
+        keep("permits", conversations.clone(), ConversationRouter::observe_members),
+        keep("queue depths", measuring, count_depths),
         keep("take-over", sweeping, |(router, store)| takeover::run(router, store)),
         spawn(takeover::hand_over(conversations, unfinished)),
+        keep("webhooks", courier.catalog.clone(), WebhookCatalog::follow),
+        keep("notices", courier.clone(), notices::run),
+        keep("notice metrics", courier, notices::count),
     ]
 }
 

@@ -9,9 +9,12 @@ mod commit_rules;
 mod conformance;
 pub mod embedded;
 pub mod memory;
+mod notices;
 mod operations;
 mod paging;
+mod queues;
 pub mod redis;
+mod schedules;
 mod usage;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -35,11 +38,18 @@ use serde_json::Value;
 use crate::partition::{Partition, PartitionSet};
 pub use api_keys::{KeyChange, KeyList, ScopedKeyId, StoredKey};
 pub use commit_rules::STATE_FORMAT;
+pub use notices::{
+    Attempts, Delivery, DeliveryState, LISTED_PER_QUEUE, MAX_DEAD_PER_PARTITION, NoticeCounts,
+    NoticeHead, NoticeQueue, Outbox, Settlement, StoredNotice, WebhookChange, WebhookEdit,
+    WebhookList,
+};
 pub use operations::{
     AuditLevel, ChainEnd, ChainEntry, ChainError, Effect, MAX_OPERATIONS, Operation, OperationLog,
     OperationOutcome, verify_chain,
 };
 pub use paging::cursor_after;
+pub use queues::{MAX_QUEUES, QueueDepth, QueueHeads, QueueIndex};
+pub use schedules::Schedules;
 pub use usage::{TenantCounts, USAGE_DAYS, UsageBy, UsagePage, UsageQuery};
 
 /// One page of a listing, and where the next begins.
@@ -99,7 +109,9 @@ pub struct SuspensionCount {
 /// durability, as with [`Journal`]. Claims, listings, alarms, `last_seqs` and the audit are views: they
 /// may show what a fail-over takes back. A blob is as durable as the answer to its upload says.
 #[async_trait]
-pub trait Store: Journal + Blobs + AuditLog + OperationLog + TenantCounts {
+pub trait Store:
+    Journal + Blobs + AuditLog + OperationLog + TenantCounts + Outbox + QueueIndex + Schedules
+{
     /// Fails, with the reason, while the store cannot keep its configured durability and refuses
     /// writes. Looks at what is known, and asks no server.
     fn require_durability(&self) -> Result<(), String> {

@@ -33,10 +33,11 @@ struct Count {
     oldest: Option<Timestamp>,
 }
 
-const KINDS: [(SuspensionKind, &str); 3] = [
+const KINDS: [(SuspensionKind, &str); 4] = [
     (SuspensionKind::Approval, "approval"),
     (SuspensionKind::Elicitation, "elicitation"),
     (SuspensionKind::ClientExec, "client_exec"),
+    (SuspensionKind::InDoubt, "in_doubt"),
 ];
 
 /// Runs until it is dropped. One node counts for all: the one that looks after the first partition.
@@ -45,7 +46,7 @@ pub async fn run(cluster: ClusterClient, store: Arc<dyn Store>, clock: Arc<dyn C
     loop {
         let is_counter =
             || Partition::all().next().is_some_and(|it| cluster.view().partitions.contains(it));
-        let mut counts = <[Count; 3]>::default();
+        let mut counts = <[Count; 4]>::default();
         if is_counter() {
             // A store that is away is reported elsewhere; the last count does not stay true for
             // ever.
@@ -57,8 +58,8 @@ pub async fn run(cluster: ClusterClient, store: Arc<dyn Store>, clock: Arc<dyn C
     }
 }
 
-async fn count(store: &dyn Store) -> Result<[Count; 3], ListError> {
-    let mut counts = [Count::default(); 3];
+async fn count(store: &dyn Store) -> Result<[Count; 4], ListError> {
+    let mut counts = [Count::default(); 4];
     let mut read = 0;
     for tenant in store.tenants().await? {
         let mut cursor = None;
@@ -81,7 +82,7 @@ async fn count(store: &dyn Store) -> Result<[Count; 3], ListError> {
     Ok(counts)
 }
 
-fn add(counts: &mut [Count; 3], open: Vec<SuspensionCount>) {
+fn add(counts: &mut [Count; 4], open: Vec<SuspensionCount>) {
     for SuspensionCount { kind, since } in open {
         for (count, (counted_kind, _)) in counts.iter_mut().zip(KINDS) {
             if counted_kind == kind {
@@ -92,7 +93,7 @@ fn add(counts: &mut [Count; 3], open: Vec<SuspensionCount>) {
     }
 }
 
-fn publish(counts: [Count; 3], now: Timestamp) {
+fn publish(counts: [Count; 4], now: Timestamp) {
     for (Count { open, oldest }, (_, kind)) in counts.into_iter().zip(KINDS) {
         metrics::gauge!("abide_open_suspensions", "kind" => kind).set(open as f64);
         let age = oldest.map_or(0.0, |oldest| now.duration_since(oldest).as_secs_f64().max(0.0));

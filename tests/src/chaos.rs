@@ -12,7 +12,9 @@ mod client_proxies;
 mod fault;
 mod fault_log;
 mod faults;
+mod outside;
 mod quiescence;
+mod receiver;
 mod report;
 mod resources;
 mod schedule;
@@ -35,6 +37,8 @@ use tokio::time::{Instant, timeout_at};
 pub use self::fault::FaultKind;
 use self::fault_log::FaultLog;
 use self::faults::Faults;
+use self::outside::Programs;
+use self::receiver::Receiver;
 use self::resources::Baseline;
 use self::schedule::{Schedule, Scope};
 pub use self::store_setup::StoreKind;
@@ -138,21 +142,26 @@ async fn run_faults(
     let (store_setup, redis) = StoreSetup::start(kind, SeededRandom(seed)).await;
     let workspaces = tempfile::tempdir().map_err(text)?;
     let mut plan = plan(&program, &store_setup, workspaces.path(), &output);
-    if scope.has(FaultKind::ClockJump) {
+    let jumps = scope.has(FaultKind::ClockJump);
+    if jumps {
         plan = plan.with_fake_clocks();
     }
     // Below four, which fits.
     let mut cluster = plan.start(redis, kind.nodes() as usize).await;
     let (tools, hostile) = (ToolServer::start().await, ToolServer::start().await);
     let client_proxies = client_proxies::ClientProxies::before(&cluster);
-    let context = Arc::new(RunContext::new(
-        seed,
-        &cluster,
-        &client_proxies,
-        [&tools, &hostile],
-        fault_log.clone(),
-    ));
+    let mut context =
+        RunContext::new(seed, &cluster, &client_proxies, [&tools, &hostile], fault_log.clone());
+    // A node of an earlier build may know no queue and no schedule.
+    let has_programs = chaos.previous.is_none();
+    if has_programs {
+        context.shapes.push(outside::shape(&tools));
+    }
+    let context = Arc::new(context);
     context.define(&cluster).await;
+    let receiver = Receiver::start(&cluster).await;
+    let programs =
+        if has_programs { Some(Programs::start(&context, &cluster, &tools).await) } else { None };
     let baseline = Baseline::of(&cluster);
     let workers =
         (0..chaos.workers).map(|number| tokio::spawn(Worker::new(&context, number).run()));
@@ -185,7 +194,16 @@ async fn run_faults(
         worker.map_err(|panic| format!("a worker panicked: {panic}"))?;
     }
     let Faults { store_setup: _running, client_proxies, .. } = faults;
-    let evidence = cluster.evidence(&[&tools]).await;
+    let outside = match programs {
+        Some(programs) => Some(programs.finish(&cluster, !jumps).await),
+        None => None,
+    };
+    let mut evidence = cluster.evidence(&[&tools]).await;
+    evidence.outside = outside;
+    // A node of an earlier build owes nothing.
+    if chaos.previous.is_none() {
+        evidence.notices = Some(receiver.notices(&cluster).await);
+    }
     let mut violations = broken_promises(&cluster, &context, &evidence).await;
     // The clients' connections would count as descriptors of the nodes.
     drop(client_proxies);

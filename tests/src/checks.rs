@@ -8,6 +8,8 @@ pub mod deletions;
 #[cfg(test)]
 mod fixtures;
 pub mod journals;
+pub mod notices;
+pub mod outside;
 pub mod questions;
 pub mod reads;
 pub mod streams;
@@ -51,6 +53,11 @@ pub struct Evidence {
     pub reads: Vec<JournalRead>,
     /// The remembered decisions at the end, by the path of their listing.
     pub decisions: BTreeMap<String, Vec<Value>>,
+    /// What a webhook for all conversations and types of notices was told, in the order in which it
+    /// arrived; `None` without one.
+    pub notices: Option<Vec<Request>>,
+    /// What workers, tools that call back and a schedule were promised; `None` without them.
+    pub outside: Option<outside::Outside>,
 }
 
 impl Evidence {
@@ -115,6 +122,8 @@ impl Evidence {
             reads::check,
             deletions::check,
             decisions::check,
+            notices::check,
+            outside::check,
         ];
         checks.iter().flat_map(|check| check(self)).collect()
     }

@@ -112,6 +112,10 @@ struct OpenCall {
     suspensions: u64,
     /// Whether the last suspension is still open.
     is_suspended: bool,
+    /// Whether a program outside carries the call out: a worker, or a tool that calls back.
+    is_external: bool,
+    /// The lease of the worker that has the call, and its attempt.
+    lease: Option<(String, u64)>,
 }
 
 impl OpenCall {
@@ -141,12 +145,31 @@ impl OpenCall {
         Ok(())
     }
 
+    /// An attempt waits in a queue: as it starts, or when a lease has run out.
+    fn queue(&mut self, queued: &Value) -> Result<(), String> {
+        let attempt = queued["attempt"].as_u64().unwrap_or_default();
+        let was_leased = self.lease.take().is_some_and(|(_, leased)| attempt == leased + 1);
+        ensure(!self.is_external || was_leased, "a queued call is queued again")?;
+        self.attempt = attempt;
+        self.is_external = true;
+        Ok(())
+    }
+
+    fn lease(&mut self, leased: &Value) -> Result<(), String> {
+        let lease = leased["lease"].as_str().unwrap_or_default();
+        let is_free = self.lease.as_ref().is_none_or(|(held, _)| held == lease);
+        ensure(self.is_external && is_free, "a call is leased to two workers at a time")?;
+        ensure(leased["attempt"] == self.attempt, "a lease of another attempt")?;
+        self.lease = Some((lease.to_owned(), self.attempt));
+        Ok(())
+    }
+
     fn end(self, result: &Value) -> Result<(), String> {
         let error = result["error_type"].as_str().unwrap_or_default();
         let closes = ["EXPIRED", "CANCELLED", "NO_CLIENT"].contains(&error);
         ensure(!self.is_suspended || closes, "a result while the call is suspended")?;
         ensure(
-            self.is_suspended || error != "EXPIRED",
+            self.is_suspended || self.is_external || error != "EXPIRED",
             "an expiry of a suspension that is not open",
         )
     }
@@ -178,6 +201,9 @@ impl Fold {
             "suspension" => self.open(call)?.suspend(data)?,
             "resolution" => self.open(call)?.resolve(data)?,
             "tool_started" => self.open(call)?.start(data)?,
+            "tool_queued" => self.open(call)?.queue(data)?,
+            "tool_leased" => self.open(call)?.lease(data)?,
+            "callback_awaited" => self.open(call)?.is_external = true,
             "tool_result" => {
                 let open = self.open_calls.remove(call).ok_or("a result of a call not open")?;
                 open.end(data)?;

@@ -22,6 +22,7 @@ mod model_server;
 mod node;
 mod node_group;
 mod open_streams;
+mod owed_notices;
 mod parallel_tools;
 mod redis;
 mod report;
@@ -125,6 +126,10 @@ pub struct Load {
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=5_000),
         conflicts_with_all = ["url", "park", "nodes"])]
     speakers: Option<u32>,
+    /// Lets N conversations owe a notice to a receiver that hangs, and then take them
+    #[arg(long, value_parser = clap::value_parser!(u32).range(10..=1_000_000),
+        conflicts_with_all = ["url", "park", "nodes"])]
+    notices: Option<u32>,
     /// The directory of the store; the system's temporary directory if not given
     #[arg(long)]
     dir: Option<PathBuf>,
@@ -184,6 +189,9 @@ pub async fn run(load: Load) -> Result<String, LoadError> {
     }
     if let Some(count) = load.streams {
         return Ok(open_streams::run(&load, count, dir.path()).await?.to_string());
+    }
+    if let Some(count) = load.notices {
+        return Ok(owed_notices::run(&load, count, dir.path()).await?.to_string());
     }
     if load.long {
         return Ok(long_conversations::run(&load, dir.path()).await?.to_string());
@@ -270,6 +278,7 @@ mod tests {
             "load --durability replicas=2",
             "load --park 0",
             "load --streams 0",
+            "load --notices 0",
             "load --scale --nodes 3",
             "load --long-journal 0",
             "load --redis redis://127.0.0.1:6379",

@@ -30,6 +30,7 @@ const GARBAGE: &[u8] = &[0xff, 0xfe, 0x00, b'{', 0x80, b'"', 0xc3];
 /// | path | what it does |
 /// |---|---|
 /// | `/answer` | answers at once with `{"did": args, "attempt": n}` |
+/// | `/accept` | answers 202: it is to call back |
 /// | `/echo` | answers at once with the args themselves |
 /// | `/around` | redirects to itself |
 /// | `/slow` | like `/answer`, after 40 ms |
@@ -37,6 +38,7 @@ const GARBAGE: &[u8] = &[0xff, 0xfe, 0x00, b'{', 0x80, b'"', 0xc3];
 /// | `/hold` | like `/answer`, once released |
 /// | `/hang` | never answers |
 /// | `/fail` | answers 500 |
+/// | `/busy` | like `/answer`, but 503 to the first attempt |
 /// | `/stream` | two lines of progress, then like `/answer`, as ndjson |
 /// | `/deny` | answers like a hook that denies |
 /// | `/drop` | breaks the connection in the middle of the body |
@@ -102,6 +104,7 @@ async fn serve(
     let answer = json!({"did": request["args"], "attempt": request["attempt"]});
     match uri.path() {
         "/answer" => axum::Json(answer).into_response(),
+        "/accept" => StatusCode::ACCEPTED.into_response(),
         "/echo" => axum::Json(&request["args"]).into_response(),
         "/deny" => axum::Json(json!({"deny": "not today"})).into_response(),
         "/around" => Redirect::temporary("/around").into_response(),
@@ -120,6 +123,11 @@ async fn serve(
             axum::Json(answer).into_response()
         }
         "/hang" => std::future::pending().await,
+        "/busy" if request["attempt"] == 1 => {
+            let busy = axum::Json(json!({"error": "busy"}));
+            (StatusCode::SERVICE_UNAVAILABLE, busy).into_response()
+        }
+        "/busy" => axum::Json(answer).into_response(),
         "/fail" => (StatusCode::INTERNAL_SERVER_ERROR, "no").into_response(),
         "/stream" => {
             let lines = [json!({"progress": 1}), json!({"progress": 2}), json!({"result": answer})];

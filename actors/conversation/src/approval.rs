@@ -27,6 +27,31 @@ pub struct ApprovalPolicy {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mfa_within_ms: Option<u64>,
     pub deny: DenyRule,
+    /// Others who may approve, since the call has waited for long.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub escalated: BTreeSet<ApproverGroup>,
+}
+
+/// People by their roles and groups.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct ApproverGroup {
+    /// Each has one of these roles.
+    pub roles: BTreeSet<Role>,
+    /// Each is in one of these groups; anybody is, if there are none.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub groups: BTreeSet<String>,
+}
+
+impl ApproverGroup {
+    fn includes(&self, subject: &Subject) -> bool {
+        is_of(&self.roles, &self.groups, subject)
+    }
+}
+
+fn is_of(roles: &BTreeSet<Role>, groups: &BTreeSet<String>, subject: &Subject) -> bool {
+    let in_group = groups.is_empty() || subject.groups.iter().any(|group| groups.contains(group));
+    in_group && !roles.is_disjoint(&subject.roles)
 }
 
 /// Somebody who has a part in the call.
@@ -63,6 +88,7 @@ impl Default for ApprovalPolicy {
             services: false,
             mfa_within_ms: None,
             deny: DenyRule::One,
+            escalated: BTreeSet::new(),
         }
     }
 }
@@ -210,9 +236,8 @@ pub enum Tally {
 impl ApprovalPolicy {
     /// Whether an approver is one of those whom the policy asks, whatever their part in the call.
     pub fn asks(&self, approver: &Subject) -> bool {
-        let in_group = self.groups.is_empty()
-            || approver.groups.iter().any(|group| self.groups.contains(group));
-        in_group && !self.roles.is_disjoint(&approver.roles)
+        is_of(&self.roles, &self.groups, approver)
+            || self.escalated.iter().any(|group| group.includes(approver))
     }
 
     /// Checks a vote by this voter, who may have voted on the same arguments before.

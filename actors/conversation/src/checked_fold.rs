@@ -62,6 +62,8 @@ pub enum IllegalEvent {
     ContextShrinks,
     #[error("workspace root {0:?} has a storage already")]
     WorkspaceOpen(String),
+    #[error("the message is not scheduled, or was scheduled before")]
+    NotScheduled,
 }
 
 /// The state after one more event, or why the event is impossible there.
@@ -89,6 +91,7 @@ fn check(state: &State, event: &Event) -> Result<(), IllegalEvent> {
         EventData::Created(_)
         | EventData::Updated(_)
         | EventData::Operated(_)
+        | EventData::StateChanged(_)
         | EventData::Unknown(_) => Ok(()),
         EventData::UserMsg(_)
         | EventData::TurnStarted(_)
@@ -102,6 +105,7 @@ fn check(state: &State, event: &Event) -> Result<(), IllegalEvent> {
         | EventData::Voted(_)
         | EventData::Resolution(_)
         | EventData::ToolStarted(_)
+        | EventData::ToolAttemptFailed(_)
         | EventData::InputRequired(_)
         | EventData::ToolResult(_)
         | EventData::DispatchStarted(_)
@@ -110,7 +114,21 @@ fn check(state: &State, event: &Event) -> Result<(), IllegalEvent> {
         | EventData::TodosChanged(_)
         | EventData::ChildStarted(_)
         | EventData::ChildEnded(_)
-        | EventData::DecisionRemembered(_) => call::check(state, event),
+        | EventData::ToolQueued(_)
+        | EventData::ToolLeased(_)
+        | EventData::CallbackAwaited(_)
+        | EventData::DecisionRemembered(_)
+        | EventData::SuspensionExpiring(_)
+        | EventData::SuspensionExtended(_)
+        | EventData::SuspensionEscalated(_) => call::check(state, event),
+        EventData::MessageScheduled(scheduled) => {
+            let is_known = state.scheduled.has(&scheduled.scheduled_id);
+            ensure(!is_known, || IllegalEvent::NotScheduled)
+        }
+        EventData::ScheduleEnded(ended) => {
+            let is_known = state.scheduled.has(&ended.scheduled_id);
+            ensure(is_known, || IllegalEvent::NotScheduled)
+        }
         EventData::ChildReleased(released) => {
             let child = &released.conversation_id;
             ensure(state.orphans.contains_key(child), || IllegalEvent::UnknownChild(child.clone()))

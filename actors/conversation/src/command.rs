@@ -1,5 +1,8 @@
 //! Commands to a conversation. Time, new ids and everything looked up elsewhere come in with them.
 
+mod external;
+mod later;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -8,9 +11,10 @@ use serde_json::{Map, Value};
 
 use crate::approval::{ApprovalPolicy, SubjectId};
 use crate::elicitation::InputRequest;
+pub use crate::event::IfBusy;
 use crate::event::{
     AddedContext, AnswerFormat, CallKind, ContextReduced, EffectiveArgs, Event, Executor, Intent,
-    OnInterrupt, Operated, Summarized, Todo,
+    OnInterrupt, Operated, Summarized, Todo, WaitingRules,
 };
 use crate::fork::Fork;
 use crate::identity::{Identity, Participants};
@@ -24,6 +28,10 @@ use crate::permission::{PermissionPhase, Verdict};
 use crate::remembered_decision::Extent;
 use crate::usage::{Budget, Usage};
 use crate::{AnswerSchema, Timestamp};
+pub use external::{
+    AwaitCallback, CompleteCall, ExtendLease, ExternalAction, LeaseCall, Proof, QueueCall,
+};
+pub use later::{Extend, Extension, Schedule, Unschedule};
 
 /// An action and the moment at which it is decided.
 #[derive(Clone, Debug, PartialEq)]
@@ -50,6 +58,19 @@ pub enum Action {
     Wake,
     Cancel(Cancel),
     Revive,
+    /// Like [`Self::Revive`], by an actor that knows on which node the last one ran.
+    ReviveAfter(String),
+    /// An attempt of a tool failed, and is to be followed by another one.
+    AttemptFailed(AttemptFailed),
+    /// An operator wants the next attempts of failed calls now.
+    AttemptNow,
+    /// The connection to a tool broke after its request may have arrived, and a person is to say what
+    /// becomes of the call.
+    ConnectionBroke {
+        call: CallId,
+        attempt: Attempt,
+    },
+    ChangeState(ChangeState),
     Dispatch(Dispatch),
     /// A parent creates this child and sends it its one message. Sent again, it changes nothing.
     Spawn(Send),
@@ -104,6 +125,16 @@ pub enum Action {
     Update(Update),
     /// An operator is about to do something about the conversation.
     Operate(Operated),
+    /// Something about a call that a program outside carries out.
+    External(ExternalAction),
+    /// A message is to be delivered later.
+    Schedule(Schedule),
+    /// A scheduled message is not to be delivered.
+    Unschedule(Unschedule),
+    /// A suspension is to wait longer.
+    Extend(Extend),
+    /// [`Wake`](Self::Wake), when a scheduled message is due that interrupts the open turn.
+    WakeToInterrupt(Cancel),
 }
 
 /// Creates the conversation.
@@ -163,15 +194,6 @@ impl TurnSettings {
             summarize_over: None,
         }
     }
-}
-
-/// What to do with a message while a turn runs.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub enum IfBusy {
-    #[default]
-    Reject,
-    Queue,
-    Interrupt,
 }
 
 /// A user's message.
@@ -259,6 +281,7 @@ pub struct PlannedCall {
 
 /// What happens to a call.
 #[derive(Clone, Debug, PartialEq)]
+#[allow(clippy::large_enum_variant, reason = "one exists at a time, and is taken apart at once")]
 pub enum CallPlan {
     /// It ends at once: refused, answered with its default, or already executed by the provider.
     Complete { executor: Executor, intent: Intent, outcome: Outcome },
@@ -272,6 +295,7 @@ pub enum CallPlan {
         /// The JSON Schema of what the person or the page is to answer, if it has one.
         answer_schema: Option<AnswerSchema>,
         timeout_ms: u64,
+        waiting_rules: Option<Arc<WaitingRules>>,
     },
 }
 
@@ -326,11 +350,34 @@ pub struct ToolReturned {
     pub effective_args: Option<EffectiveArgs>,
 }
 
+/// An attempt of a tool failed; the next one begins at `retry_at`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AttemptFailed {
+    pub call: CallId,
+    pub attempt: Attempt,
+    pub error: String,
+    pub retry_at: Timestamp,
+}
+
+/// A change of the key-value state.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ChangeState {
+    /// The new value of each key; null deletes it.
+    pub changes: Map<String, Value>,
+    pub by: Principal,
+    pub identity: Option<Arc<Identity>>,
+}
+
 /// A change that a tool makes in its conversation.
 #[derive(Clone, Debug, PartialEq)]
 pub enum StateChange {
     Todos(Vec<Todo>),
-    Phase { phase: PermissionPhase, planning: bool },
+    Phase {
+        phase: PermissionPhase,
+        planning: bool,
+    },
+    /// New values of keys of the key-value state; null deletes a key.
+    KeyValues(Map<String, Value>),
 }
 
 /// An answer to an open suspension.
@@ -370,10 +417,12 @@ pub struct RememberDecision {
 pub enum ResolutionAnswer {
     /// For an approval. Edited arguments are validated already.
     Approval { approved: bool, reason: Option<String>, args: Option<Value> },
-    /// For an elicitation or a client call.
+    /// For an elicitation, a client call or a call in doubt.
     Result(Value),
-    /// An error, for an elicitation or a client call.
+    /// An error, for an elicitation, a client call or a call in doubt.
     Error(String),
+    /// For a call in doubt: it runs again.
+    Retry,
 }
 
 /// No client was connected for the grace time of a client call.

@@ -1,6 +1,7 @@
 //! Decides a command: the events to append to the journal, or a rejection.
 
 mod abandon;
+mod attempt_failed;
 mod cancel;
 mod child;
 mod client_missing;
@@ -10,13 +11,17 @@ mod create;
 mod decisions;
 mod dispatch;
 mod draft;
+mod extend;
+mod external;
 mod fail_call;
 mod fork;
 mod hooks;
+mod key_values;
 mod model_failed;
 mod model_replied;
 mod resolve;
 mod revive;
+mod schedule;
 mod send;
 mod settle;
 mod start;
@@ -25,6 +30,7 @@ mod tests;
 mod tool_returned;
 mod update;
 mod vote;
+mod waiting_calls;
 mod wake;
 mod workspace_opened;
 
@@ -36,8 +42,10 @@ use serde::{Deserialize, Serialize};
 use crate::approval::VoteRefusal;
 use crate::command::{Action, Command};
 use crate::event::{Event, EventData};
+use crate::key_value::StateRejection;
 use crate::state::State;
 use draft::Draft;
+pub use external::check_proof;
 
 /// Why a command was rejected. Nothing has changed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
@@ -58,8 +66,20 @@ pub enum Rejection {
     CallNotOpen(Cow<'static, str>),
     #[error("the vote does not count: {}", .0.as_str())]
     VoteRefused(VoteRefusal),
+    /// A worker that does not have the call, or not any more.
+    #[error("{0}")]
+    LeaseLost(Cow<'static, str>),
     #[error("the decision does not exist")]
     DecisionNotFound,
+    #[error("the scheduled message does not exist")]
+    ScheduledNotFound,
+    #[error("the scheduled message was delivered already")]
+    AlreadyDelivered,
+    #[error("{field}: {rule}")]
+    Invalid { field: Cow<'static, str>, rule: Cow<'static, str> },
+    /// A change of the key-value state.
+    #[error("{0}")]
+    State(StateRejection),
     /// The report of an activity that is no longer wanted, or an action that was already done.
     #[error("stale")]
     Stale,
@@ -82,8 +102,10 @@ pub fn decide(state: &State, command: Command) -> Result<Vec<Event>, Rejection> 
 /// Decides a command, and returns the events to append together with the state after them.
 pub fn decide_and_fold(state: &Arc<State>, command: Command) -> Result<Transition, Rejection> {
     let mut draft = Draft::new(state, command.at);
-    let may_create =
-        matches!(command.action, Action::Create(_) | Action::Send(_) | Action::Spawn(_));
+    let may_create = matches!(
+        command.action,
+        Action::Create(_) | Action::Send(_) | Action::Spawn(_) | Action::Schedule(_)
+    );
     if !state.exists() && !may_create {
         return Err(Rejection::NotFound);
     }
@@ -93,7 +115,9 @@ pub fn decide_and_fold(state: &Arc<State>, command: Command) -> Result<Transitio
                 fork::events_copied(&mut draft, copied)?;
                 Ok(draft.into_transition())
             }
-            Action::Revive | Action::Wake => Ok(draft.into_transition()),
+            Action::Revive | Action::ReviveAfter(_) | Action::Wake | Action::WakeToInterrupt(_) => {
+                Ok(draft.into_transition())
+            }
             Action::Create(_) => Err(Rejection::ConversationExists),
             _ => Err(Rejection::Forking),
         };
@@ -106,12 +130,20 @@ pub fn decide_and_fold(state: &Arc<State>, command: Command) -> Result<Transitio
         Action::ModelReplied(reply) => model_replied::model_replied(&mut draft, reply)?,
         Action::ModelFailed(failure) => model_failed::model_failed(&mut draft, failure)?,
         Action::ToolReturned(returned) => tool_returned::tool_returned(&mut draft, returned)?,
+        Action::AttemptFailed(failed) => attempt_failed::attempt_failed(&mut draft, failed)?,
+        Action::AttemptNow => attempt_failed::attempt_now(&mut draft),
+        Action::ConnectionBroke { call, attempt } => {
+            attempt_failed::connection_broke(&mut draft, &call, attempt)?;
+        }
+        Action::ChangeState(change) => key_values::change_state(&mut draft, change)?,
         Action::Resolve(resolve) => resolve::resolve(&mut draft, resolve)?,
         Action::ClientMissing(missing) => client_missing::client_missing(&mut draft, missing)?,
         Action::FailCall(fail) => fail_call::fail_call(&mut draft, fail)?,
-        Action::Wake => wake::wake(&mut draft),
+        Action::Wake => wake::wake(&mut draft, None),
+        Action::WakeToInterrupt(cancel) => wake::wake(&mut draft, cancel.partial),
         Action::Cancel(cancel) => cancel::cancel(&mut draft, cancel.partial),
-        Action::Revive => revive::revive(&mut draft),
+        Action::Revive => revive::revive(&mut draft, None),
+        Action::ReviveAfter(node) => revive::revive(&mut draft, Some(&node)),
         Action::Dispatch(dispatch) => dispatch::dispatch(&mut draft, dispatch)?,
         Action::Spawn(spawn) => child::spawn(&mut draft, spawn)?,
         Action::ChildStarted(started) => child::child_started(&mut draft, started)?,
@@ -135,7 +167,11 @@ pub fn decide_and_fold(state: &Arc<State>, command: Command) -> Result<Transitio
         Action::DecisionPublished(id) => decisions::decision_published(&mut draft, id)?,
         Action::RevokeDecision(id) => decisions::revoke(&mut draft, id)?,
         Action::Update(change) => update::update(&mut draft, change),
+        Action::Schedule(schedule) => schedule::schedule(&mut draft, schedule)?,
+        Action::Unschedule(unschedule) => schedule::unschedule(&mut draft, unschedule)?,
+        Action::Extend(extend) => extend::extend(&mut draft, extend)?,
         Action::Operate(operated) => draft.push_in(None, EventData::Operated(operated)),
+        Action::External(action) => external::external(&mut draft, action)?,
         Action::Abandon(create) => abandon::abandon(&mut draft, create.parent.as_deref())?,
     }
     Ok(draft.into_transition())

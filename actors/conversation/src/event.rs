@@ -5,13 +5,20 @@ mod child;
 mod context;
 mod decision;
 mod decode;
+mod doubt;
+mod external;
 mod hook;
 mod operated;
+mod scheduled;
+mod state_changed;
 mod stored_tool_call;
+mod todo;
+mod tool_attempt_failed;
 mod updated;
 mod user_msg;
 mod visible;
 mod voted;
+mod waiting;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -37,13 +44,22 @@ pub use child::{ChildEnded, ChildReleased, ChildStarted, ParentNotified, add_pla
 pub use context::{ContextReduced, ReductionReason, Summarized, SummaryFailed};
 pub use decision::{DecisionPublished, DecisionRemembered, DecisionRevoked};
 pub use decode::Unknown;
+pub use doubt::{Doubt, DoubtReason, DoubtTerms};
+pub use external::{CallbackAwaited, ToolLeased, ToolQueued};
 pub use hook::{AddedContext, ContextAdded, MessageRefused};
 pub use operated::Operated;
+pub use scheduled::{IfBusy, MessageScheduled, ScheduleEnd, ScheduleEnded};
+pub use state_changed::StateChanged;
 use stored_tool_call::StoredToolCall;
+pub use todo::{Todo, TodoStatus, TodosChanged};
+pub use tool_attempt_failed::ToolAttemptFailed;
 pub use updated::Updated;
 pub use user_msg::{AnswerFormat, UserMsg};
 pub use visible::Visible;
 pub use voted::Voted;
+pub use waiting::{
+    Escalation, OnExpiry, SuspensionEscalated, SuspensionExpiring, SuspensionExtended, WaitingRules,
+};
 
 /// One entry of a journal; `seq` counts from 1 without gaps.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -100,6 +116,16 @@ pub enum EventData {
     DecisionRevoked(DecisionRevoked),
     Updated(Updated),
     Operated(Operated),
+    ToolQueued(ToolQueued),
+    ToolLeased(ToolLeased),
+    CallbackAwaited(CallbackAwaited),
+    MessageScheduled(MessageScheduled),
+    ScheduleEnded(ScheduleEnded),
+    SuspensionExpiring(SuspensionExpiring),
+    SuspensionExtended(SuspensionExtended),
+    SuspensionEscalated(SuspensionEscalated),
+    ToolAttemptFailed(ToolAttemptFailed),
+    StateChanged(StateChanged),
     /// An event of a type that only newer programs know.
     #[serde(skip)]
     Unknown(Unknown),
@@ -198,6 +224,9 @@ pub enum OnInterrupt {
     Redispatch,
     /// The call never runs twice; it ends as interrupted.
     Fail,
+    /// A person says what becomes of the call. Stored calls spell it `fail`, with `in_doubt` beside
+    /// it: older programs then never run it twice.
+    Ask,
 }
 
 /// A call was planned. Its later phases need nothing else, because definitions may change
@@ -221,6 +250,8 @@ pub struct ToolCall {
     /// Gated calls of a person or a page only: the JSON Schema of the answer, for the suspension
     /// that follows the approval.
     pub answer_schema: Option<AnswerSchema>,
+    /// What happens to its suspensions while nobody answers.
+    pub waiting_rules: Option<Arc<WaitingRules>>,
 }
 
 /// What a suspension waits for.
@@ -232,6 +263,8 @@ pub enum SuspensionKind {
     Approval,
     Elicitation,
     ClientExec,
+    /// Nobody knows whether the call ran.
+    InDoubt,
 }
 
 /// A call waits for somebody outside, until it is resolved, expires or is cancelled.
@@ -260,6 +293,9 @@ pub struct Suspension {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<Object>))]
     pub answer_schema: Option<AnswerSchema>,
+    /// Calls in doubt only: what is known of the attempt that was cut off.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub doubt: Option<Doubt>,
 }
 
 /// Somebody answered a suspension. An approval that others have voted for is decided by this answer.
@@ -294,6 +330,9 @@ pub struct Resolution {
     /// Those whose votes approved the call, the last of them by this answer.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub approvals: Vec<Approver>,
+    /// Whether a call in doubt runs again.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub retry: bool,
 }
 
 /// A running tool asked for input. The suspension that follows waits for it.
@@ -434,32 +473,6 @@ pub struct PhaseChanged {
     pub phase: PermissionPhase,
     /// Whether the conversation itself chose `plan`, whatever its agent's phase is.
     pub planning: bool,
-}
-
-/// The progress of one item of the to-do list.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[serde(rename_all = "snake_case")]
-pub enum TodoStatus {
-    Pending,
-    InProgress,
-    Completed,
-}
-
-/// One item of the to-do list.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub struct Todo {
-    pub content: String,
-    pub status: TodoStatus,
-}
-
-/// A call of `todo_write` replaced the to-do list.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub struct TodosChanged {
-    pub call_id: CallId,
-    pub todos: Vec<Todo>,
 }
 
 /// A workspace was used for the first time. From then on it must be on this storage.

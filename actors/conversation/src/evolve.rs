@@ -2,21 +2,25 @@
 
 mod child;
 mod context;
+mod external;
+mod waiting;
 
 use crate::elicitation::PendingInput;
 use crate::event::{
     AssistantMsg, CallKind, Created, DecisionPublished, DecisionRemembered, DecisionRevoked,
-    DispatchFinished, DispatchStarted, Event, EventData, Executor, InputRequired, MessageRefused,
-    Resolution, Suspension, ToolCall, ToolStarted, TurnEnded, TurnStarted, Updated, UserMsg, Voted,
+    DispatchFinished, DispatchStarted, Doubt, Event, EventData, Executor, InputRequired,
+    MessageRefused, Resolution, Suspension, ToolAttemptFailed, ToolCall, ToolStarted, TurnEnded,
+    TurnStarted, Updated, UserMsg, Voted,
 };
 use crate::identity::Participants;
 use crate::ids::CallId;
+use crate::key_value;
 use crate::message::CallRef;
 use crate::numbers::{Attempt, Step};
 use crate::remembered_decision::Scope;
 use crate::state::{
-    Call, CallPhase, OpenApproval, OpenSuspension, OwedReport, QueuedTurn, RunningDispatch, State,
-    Turn,
+    Call, CallPhase, OpenApproval, OpenSuspension, OwedReport, QueuedTurn, RunningDispatch,
+    ScheduledMessages, State, Turn,
 };
 use crate::usage::Usage;
 
@@ -77,6 +81,18 @@ pub fn evolve(state: &mut State, event: &Event) {
         }
         EventData::Updated(updated) => update(state, updated),
         EventData::Operated(_) => {}
+        EventData::ToolQueued(queued) => external::queue(state, event, queued),
+        EventData::ToolLeased(leased) => external::lease(state, leased),
+        EventData::CallbackAwaited(awaited) => external::await_callback(state, event, awaited),
+        EventData::MessageScheduled(scheduled) => state.scheduled.add(scheduled),
+        EventData::ScheduleEnded(ended) => state.scheduled.end(&ended.scheduled_id),
+        EventData::SuspensionExpiring(expiring) => waiting::remind(state, event, expiring),
+        EventData::SuspensionExtended(extended) => waiting::extend(state, event, extended),
+        EventData::SuspensionEscalated(escalated) => waiting::escalate(state, escalated),
+        EventData::ToolAttemptFailed(failed) => await_retry(state, failed),
+        EventData::StateChanged(changed) => {
+            key_value::merge(&mut state.key_values, &changed.changes)
+        }
         EventData::Unknown(_) => state.has_unknown_events = true,
     }
 }
@@ -121,10 +137,14 @@ fn finish_fork(state: &mut State) {
     state.decisions.clear();
     state.unpublished.clear();
     state.orphans.clear();
+    state.scheduled = ScheduledMessages::default();
     state.usage = Usage::default();
 }
 
 fn queue_turn(state: &mut State, event: &Event, message: &UserMsg) {
+    if let Some(scheduled) = &message.scheduled_id {
+        state.scheduled.deliver(scheduled);
+    }
     let Some(id) = event.turn_id.clone() else { return };
     state.queue.push_back(QueuedTurn {
         id,
@@ -186,6 +206,8 @@ fn add_assistant_message(state: &mut State, message: &AssistantMsg) {
         approvals: Vec::new(),
         pending_input: None,
         answer_schema: None,
+        waiting_rules: None,
+        failed_attempts: 0,
         phase: CallPhase::Requested,
     };
     let made = u32::try_from(message.message.tool_calls.len()).unwrap_or(u32::MAX);
@@ -217,6 +239,7 @@ fn plan_call(state: &mut State, event: &Event, planned: &ToolCall) {
         call.timeout_ms = planned.timeout_ms;
         call.gate = planned.gate.clone();
         call.answer_schema = planned.answer_schema.clone();
+        call.waiting_rules = planned.waiting_rules.clone();
         // A remembered decision makes the person who decided responsible for the call.
         if let Some(by) = planned.gate.as_ref().and_then(|verdict| verdict.by.clone()) {
             call.principal = by;
@@ -240,6 +263,9 @@ fn suspend_call(state: &mut State, event: &Event, suspension: &Suspension) {
             message: suspension.message.clone(),
             approval: suspension.policy.clone().map(|policy| Box::new(OpenApproval::new(policy))),
             answer_schema: suspension.answer_schema.clone(),
+            reminded_until: None,
+            escalations: 0,
+            doubt: suspension.doubt.clone(),
         });
     });
 }
@@ -258,12 +284,19 @@ fn count_vote(state: &mut State, voted: &Voted) {
 /// result.
 fn resolve_call(state: &mut State, resolution: &Resolution) {
     with_call(state, &resolution.call_id, |call| {
+        let doubt = call.open_suspension().and_then(|open| Some((open.doubt.clone()?, open.since)));
         call.phase = CallPhase::Requested;
         if resolution.approved == Some(true) {
             call.phase = CallPhase::Approved;
             call.approved = true;
             call.approvals = resolution.approvals.clone();
             call.principal = resolution.by.clone();
+        }
+        if let Some((Doubt { attempt, started_at, .. }, retry_at)) =
+            doubt.filter(|_| resolution.retry)
+        {
+            let error = String::new();
+            call.phase = CallPhase::AwaitingRetry { attempt, since: started_at, retry_at, error };
         }
         if let (Some(answer), Some(input)) = (&resolution.input, &mut call.pending_input) {
             input.answer = Some(answer.clone());
@@ -332,7 +365,23 @@ fn run_call(state: &mut State, event: &Event, started: &ToolStarted) {
     });
 }
 
+/// Nothing runs for the call until its next attempt.
+fn await_retry(state: &mut State, failed: &ToolAttemptFailed) {
+    if let Some(run) = state.dispatches.get_mut(&failed.call_id) {
+        run.retry_at = Some(failed.retry_at);
+        run.failed_attempts = run.failed_attempts.saturating_add(1);
+    }
+    with_call(state, &failed.call_id, |call| {
+        let CallPhase::Running { attempt, since } = call.phase else { return };
+        let (retry_at, error) = (failed.retry_at, failed.error.clone());
+        call.phase = CallPhase::AwaitingRetry { attempt, since, retry_at, error };
+        call.failed_attempts = call.failed_attempts.saturating_add(1);
+    });
+}
+
 fn start_dispatch(state: &mut State, started: &DispatchStarted) {
+    let before = state.dispatches.get(&started.call_id);
+    let failed_attempts = before.map_or(0, |run| run.failed_attempts);
     let run = RunningDispatch {
         tool: started.tool.clone(),
         input: started.input.clone(),
@@ -345,6 +394,8 @@ fn start_dispatch(state: &mut State, started: &DispatchStarted) {
         verdict: started.verdict.clone(),
         child: started.child.clone(),
         delegated_until: None,
+        retry_at: None,
+        failed_attempts,
     };
     state.used_ids.insert(&started.call_id);
     state.dispatches.insert(started.call_id.clone(), run);

@@ -76,10 +76,12 @@ pub enum Role {
     TenantAdmin,
     Auditor,
     Operator,
+    /// Takes calls from the queues that its key names, and does nothing else.
+    Worker,
 }
 
 impl Role {
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::User,
         Self::Approver,
         Self::Backend,
@@ -87,6 +89,7 @@ impl Role {
         Self::TenantAdmin,
         Self::Auditor,
         Self::Operator,
+        Self::Worker,
     ];
 
     /// The role of this name.
@@ -104,6 +107,7 @@ impl Role {
             Self::TenantAdmin => "tenant-admin",
             Self::Auditor => "auditor",
             Self::Operator => "operator",
+            Self::Worker => "worker",
         }
     }
 }
@@ -247,7 +251,7 @@ mod tests {
     #[test]
     fn a_role_of_a_newer_program_is_none() {
         let identity = json!({"tenant": "acme", "iss": "abide", "sub": "key:shop",
-            "roles": ["backend", "worker"], "auth": "key", "key_id": "shop"});
+            "roles": ["backend", "robot"], "auth": "key", "key_id": "shop"});
         let identity: Identity = serde_json::from_value(identity).unwrap();
         assert_eq!(identity.subject.roles, BTreeSet::from([Role::Backend]));
         assert_eq!(identity.acting().sub, "key:shop");

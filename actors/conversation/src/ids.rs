@@ -93,8 +93,24 @@ name!(
     DecisionId
 );
 name!(
+    /// A scheduled message of one conversation.
+    ScheduledId
+);
+name!(
+    /// A schedule of a tenant: `[a-z0-9][a-z0-9_-]{0,63}`, as an agent.
+    ScheduleName
+);
+name!(
     /// Bytes stored outside of the journals: `blob_` and 64 hex digits.
     BlobId
+);
+name!(
+    /// A queue that workers take calls from: `[a-z0-9][a-z0-9_-]{0,63}`.
+    QueueName
+);
+name!(
+    /// The lease of one attempt to one worker.
+    LeaseId
 );
 name!(
     /// The person or system on whose behalf something happens.
@@ -121,11 +137,29 @@ pub fn is_segment(text: &str) -> bool {
 impl AgentName {
     /// Parses a name from outside; `None` unless it is `[a-z0-9][a-z0-9_-]{0,63}`.
     pub fn parse(name: &str) -> Option<Self> {
-        let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
-        let legal = |c: char| plain(c) || c == '_' || c == '-';
-        let fits = (1..=64).contains(&name.len()) && name.starts_with(plain);
-        (fits && name.chars().all(legal)).then(|| Self::new(name))
+        is_plain_name(name).then(|| Self::new(name))
     }
+}
+
+impl QueueName {
+    /// Parses a name from outside; `None` unless it is `[a-z0-9][a-z0-9_-]{0,63}`.
+    pub fn parse(name: &str) -> Option<Self> {
+        is_plain_name(name).then(|| Self::new(name))
+    }
+}
+
+impl ScheduleName {
+    /// Parses a name from outside; `None` unless it is `[a-z0-9][a-z0-9_-]{0,63}`.
+    pub fn parse(name: &str) -> Option<Self> {
+        is_plain_name(name).then(|| Self::new(name))
+    }
+}
+
+fn is_plain_name(name: &str) -> bool {
+    let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
+    let legal = |c: char| plain(c) || c == '_' || c == '-';
+    let fits = (1..=64).contains(&name.len()) && name.starts_with(plain);
+    fits && name.chars().all(legal)
 }
 
 impl BlobId {

@@ -19,6 +19,7 @@ pub mod fork;
 pub mod identity;
 pub mod ids;
 mod json;
+pub mod key_value;
 pub mod message;
 pub mod numbers;
 pub mod parent;

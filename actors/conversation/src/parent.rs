@@ -33,4 +33,7 @@ pub struct Parent {
     /// The requesters of the call, who may not approve what the child asks either.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub requesters: BTreeSet<SubjectId>,
+    /// The name of the model that the call chose; absent: that of the agent's definition.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
 }

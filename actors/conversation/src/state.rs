@@ -1,7 +1,12 @@
 //! The state of a conversation: a small value, folded from its journal by `evolve`.
 
+mod call;
+mod external_run;
 mod open_approval;
+mod open_suspension;
+mod owed_report;
 mod pending_call;
+mod scheduled;
 mod stored_call;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -14,20 +19,22 @@ use crate::approval::{Approver, SubjectId, requesters};
 use crate::call_ids::UsedIds;
 use crate::context::Context;
 use crate::elicitation::PendingInput;
-use crate::event::{
-    AnswerFormat, CallKind, Intent, OnInterrupt, Suspension, SuspensionKind, Todo, TurnOutcome,
-};
+use crate::event::{AnswerFormat, CallKind, Intent, OnInterrupt, Todo, WaitingRules};
 use crate::fork::Fork;
 use crate::identity::{Identity, Participants};
 use crate::ids::{AgentName, CallId, ConversationId, DecisionId, Principal, Revision, TurnId};
 use crate::numbers::{Attempt, Seq, Step};
 use crate::parent::Parent;
-use crate::permission::{Decision, Verdict};
+use crate::permission::Verdict;
 use crate::remembered_decision::RememberedDecision;
 use crate::usage::{Budget, Usage};
 use crate::{AnswerSchema, Timestamp};
+pub use external_run::{ExternalRun, ExternalRunner, Lease, QueueEntry, QueueRun};
 pub use open_approval::{EditedArgs, OpenApproval, PendingVote};
+pub use open_suspension::OpenSuspension;
+pub use owed_report::OwedReport;
 pub use pending_call::PendingCall;
+pub use scheduled::ScheduledMessages;
 use stored_call::StoredCall;
 
 /// The folded journal. `State::default()` is a conversation that does not exist yet.
@@ -53,6 +60,9 @@ pub struct State {
     pub dispatches: BTreeMap<CallId, RunningDispatch>,
     #[serde(default)]
     pub todos: Vec<Todo>,
+    /// What clients and tools noted, by key.
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    pub key_values: Map<String, Value>,
     /// Whether the conversation chose to plan, or not to; `None`: its agent's phase decides.
     #[serde(rename = "planning", default)]
     pub planning_override: Option<bool>,
@@ -87,6 +97,8 @@ pub struct State {
     /// Children that must be stopped because their call has ended, with that call.
     #[serde(default)]
     pub orphans: BTreeMap<ConversationId, CallId>,
+    #[serde(default, skip_serializing_if = "ScheduledMessages::is_empty")]
+    pub scheduled: ScheduledMessages,
     /// Whether events of unknown types were skipped. Such a state must not be cached: a newer
     /// program that knows these types has to fold the journal itself.
     #[serde(skip)]
@@ -188,6 +200,10 @@ pub struct Call {
     pub pending_input: Option<PendingInput>,
     /// The JSON Schema of the answer of a person or a page, once the call is approved.
     pub answer_schema: Option<AnswerSchema>,
+    /// What happens to its suspensions while nobody answers.
+    pub waiting_rules: Option<Arc<WaitingRules>>,
+    /// The number of attempts that failed and were followed by another one.
+    pub failed_attempts: u32,
     pub phase: CallPhase,
 }
 
@@ -203,26 +219,15 @@ pub enum CallPhase {
     Approved,
     /// Handed to its executor.
     Running { attempt: Attempt, since: Timestamp },
+    /// An attempt failed; the next one begins at `retry_at`.
+    #[serde(skip)]
+    AwaitingRetry { attempt: Attempt, since: Timestamp, retry_at: Timestamp, error: String },
     /// Taken up by its child conversation.
     Delegated { attempt: Attempt, since: Timestamp, expires_at: Timestamp },
+    /// Handed to a program outside: to a worker of a queue, or to a tool that calls back.
+    External(Box<ExternalRun>),
     /// The call has its one result.
     Done,
-}
-
-/// The open suspension of a call.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct OpenSuspension {
-    pub kind: SuspensionKind,
-    pub suspension: u32,
-    pub since: Timestamp,
-    pub expires_at: Timestamp,
-    pub message: String,
-    /// Approvals only; `None` if the first answer decides.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub approval: Option<Box<OpenApproval>>,
-    /// The JSON Schema of an answer.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub answer_schema: Option<AnswerSchema>,
 }
 
 /// A dispatch, a user's own call, that has not ended.
@@ -244,20 +249,19 @@ pub struct RunningDispatch {
     /// The child's deadline; `None` until the child has taken up the call.
     #[serde(rename = "delegated", default)]
     pub delegated_until: Option<Timestamp>,
+    /// When the next attempt begins, if the last one failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry_at: Option<Timestamp>,
+    /// The number of attempts that failed and were followed by another one.
+    #[serde(default)]
+    pub failed_attempts: u32,
 }
 
-/// The report that a child owes its parent, of its first turn.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct OwedReport {
-    pub turn: TurnId,
-    pub outcome: TurnOutcome,
-    pub reason: Option<String>,
-    /// The number of model calls.
-    pub steps: u32,
-    /// The number of tool calls.
-    pub calls: u32,
-    pub started_at: Timestamp,
-    pub ended_at: Timestamp,
+impl RunningDispatch {
+    /// The moment at which something has to happen, if no attempt runs.
+    pub fn deadline(&self) -> Option<Timestamp> {
+        self.delegated_until.or(self.retry_at)
+    }
 }
 
 /// What a conversation is doing, as clients see it. `AwaitingInput` wins over `ExecutingTools`.
@@ -343,7 +347,8 @@ impl State {
         let runs = self
             .dispatches
             .iter()
-            .filter(|(_, run)| run.on_interrupt == OnInterrupt::Fail && run.child.is_none());
+            .filter(|(_, run)| run.on_interrupt == OnInterrupt::Fail && run.child.is_none())
+            .filter(|(_, run)| run.retry_at.is_none());
         calls.map(|call| &call.id).chain(runs.map(|(id, _)| id)).cloned().collect()
     }
 
@@ -372,16 +377,6 @@ impl State {
     pub fn requesters_with(&self, identity: Option<&Identity>) -> BTreeSet<SubjectId> {
         let inherited = self.parent.iter().flat_map(|parent| parent.requesters.iter().cloned());
         identity.into_iter().flat_map(requesters).chain(inherited).collect()
-    }
-
-    /// The moment at which the conversation must be woken: the earliest of its deadlines.
-    pub fn alarm(&self) -> Option<Timestamp> {
-        if self.forking.is_some() {
-            return None;
-        }
-        let calls = self.turn.iter().flat_map(|turn| &turn.calls);
-        let deadlines = calls.filter_map(Call::deadline);
-        deadlines.chain(self.dispatches.values().filter_map(|run| run.delegated_until)).min()
     }
 
     /// Whether the conversation was created by this parent, for the same call.
@@ -425,75 +420,5 @@ impl Turn {
     /// The number of the next model call.
     pub fn next_step(&self) -> Step {
         self.step.next()
-    }
-}
-
-impl Call {
-    /// The open suspension, if there is one.
-    pub fn open_suspension(&self) -> Option<&OpenSuspension> {
-        match &self.phase {
-            CallPhase::Suspended(open) => Some(open),
-            CallPhase::Requested
-            | CallPhase::Approved
-            | CallPhase::Running { .. }
-            | CallPhase::Delegated { .. }
-            | CallPhase::Done => None,
-        }
-    }
-
-    /// The moment at which the call expires, if it has a deadline.
-    pub fn deadline(&self) -> Option<Timestamp> {
-        match &self.phase {
-            CallPhase::Suspended(open) => Some(open.expires_at),
-            CallPhase::Delegated { expires_at, .. } => Some(*expires_at),
-            CallPhase::Requested
-            | CallPhase::Approved
-            | CallPhase::Running { .. }
-            | CallPhase::Done => None,
-        }
-    }
-
-    /// The verdict that permits the call to run with its current arguments; `None` if it may not
-    /// run.
-    pub fn permit(&self) -> Option<&Verdict> {
-        self.gate.as_ref().filter(|verdict| match verdict.decision {
-            Decision::Allow => true,
-            Decision::Ask => self.approved,
-            Decision::Deny => false,
-        })
-    }
-
-    /// The next suspension of this call, as an event.
-    pub fn next_suspension(
-        &self,
-        kind: SuspensionKind,
-        message: String,
-        expires_at: Timestamp,
-    ) -> Suspension {
-        Suspension {
-            call_id: self.id.clone(),
-            kind,
-            suspension: self.suspensions.saturating_add(1),
-            expires_at,
-            tool: self.tool.clone(),
-            executor: self.kind.executor(),
-            intent: self.intent,
-            args: self.args.clone(),
-            message,
-            requests: self.requests(),
-            policy: None,
-            answer_schema: None,
-        }
-    }
-
-    /// The input that the tool asks for, while nobody has answered.
-    fn requests(&self) -> Option<Value> {
-        let unanswered = self.pending_input.as_ref().filter(|input| input.answer.is_none());
-        unanswered.map(|input| input.request.requests.clone())
-    }
-
-    /// The number of the next attempt of a call that is not running.
-    pub fn next_attempt(&self) -> Attempt {
-        self.pending_input.as_ref().map_or(Attempt::FIRST, |input| input.attempt.next())
     }
 }

@@ -12,11 +12,12 @@ pub fn wanted(state: &State) -> BTreeSet<Activity> {
     if state.forking.is_some() {
         return [Activity::CopyFork { after: state.seq }].into();
     }
-    // A delegated call or dispatch wants nothing: its child carries on by itself.
+    // A delegated call or dispatch wants nothing: its child carries on by itself. One that waits for
+    // its next attempt is woken by the alarm.
     let mut wanted: BTreeSet<Activity> = state
         .dispatches
         .iter()
-        .filter(|(_, run)| run.delegated_until.is_none())
+        .filter(|(_, run)| run.deadline().is_none())
         .map(|(call, run)| Activity::RunTool { call: call.clone(), attempt: run.attempt })
         .collect();
     wanted.extend(state.orphans.keys().map(|child| Activity::StopChild { child: child.clone() }));
@@ -41,7 +42,9 @@ pub fn wanted(state: &State) -> BTreeSet<Activity> {
 
 /// The activities of the open calls. In each lane, only the first running call is carried out.
 fn call_activities(calls: &[Call]) -> impl Iterator<Item = Activity> {
-    let runs = |call: &Call| matches!(call.phase, CallPhase::Running { .. });
+    let runs = |call: &Call| {
+        matches!(call.phase, CallPhase::Running { .. } | CallPhase::AwaitingRetry { .. })
+    };
     let is_first = move |(index, call): &(usize, &Call)| {
         let occupies = |before: &Call| before.kind.lane() == call.kind.lane() && runs(before);
         call.kind.lane().is_none() || !calls[..*index].iter().any(occupies)
@@ -63,7 +66,9 @@ fn call_activity(call: &Call) -> Option<Activity> {
         | CallPhase::Suspended(_)
         | CallPhase::Approved
         | CallPhase::Running { .. }
+        | CallPhase::AwaitingRetry { .. }
         | CallPhase::Delegated { .. }
+        | CallPhase::External(_)
         | CallPhase::Done => None,
     }
 }

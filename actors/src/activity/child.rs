@@ -65,10 +65,16 @@ pub(super) async fn spawn(ctx: &ActivityContext, sub_agent: SubAgentCall<'_>) ->
         return failed("sub_agent_failed: the tool does not run on the server".to_owned());
     };
     let request = match &server.target {
-        Target::Agent(agent) => Ok(agent_tool_request(agent, args)),
-        Target::Builtin(_) | Target::Http(_) | Target::Native(_) | Target::Mcp(_) => {
-            sub_agent_request(args)
+        Target::Agent(agent) => {
+            let newest = ctx.services.agents.newest(&ctx.id.sibling(agent)).await.ok().flatten();
+            let lets_choose = newest.is_some_and(|definition| !definition.models.is_empty());
+            Ok(agent_tool_request(agent, args, lets_choose))
         }
+        Target::Builtin(_)
+        | Target::Http(_)
+        | Target::Native(_)
+        | Target::Mcp(_)
+        | Target::Queue(_) => sub_agent_request(args),
     };
     let request = match request {
         Ok(request) => request,
@@ -159,6 +165,7 @@ fn parent(
         ceiling: sub_agent.gate.ceiling(&sub_agent.run.grant, request.tools.clone()),
         storages: ctx.state.storages.clone(),
         requesters: ctx.state.requesters_with(sub_agent.run.identity.as_deref()),
+        model: request.model.clone(),
     })
 }
 
@@ -299,6 +306,7 @@ pub(super) async fn stop(ctx: &ActivityContext, child: &ConversationId) -> Actio
         budget: Budget::default(),
         storages: Default::default(),
         requesters: Default::default(),
+        model: None,
     };
     let create = Create {
         agent: agent.clone(),

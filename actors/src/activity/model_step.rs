@@ -72,7 +72,7 @@ pub(super) async fn model_step(ctx: &ActivityContext, step: Step) -> Result<Acti
         AnswerFormat::Schema(schema) => Some(schema.clone()),
     };
     let toolbox = ctx.toolbox(definition.clone()).await;
-    let counter = TokenCounter::for_model(&definition.model).await;
+    let counter = TokenCounter::for_model(&definition.model_of(&ctx.state)).await;
     let step = ModelStep { ctx, turn, step, definition, schema, toolbox, counter };
     let events = load_context::load_context(ctx).await?;
     let id = MessageId::new(ctx.services.clock.id("msg"));
@@ -98,7 +98,7 @@ pub(super) async fn model_step(ctx: &ActivityContext, step: Step) -> Result<Acti
 impl ModelStep<'_> {
     async fn call_model(&self, id: &MessageId, prompt: Prompt) -> Result<ModelReply, ModelError> {
         let request = ModelRequest {
-            settings: self.definition.model.clone(),
+            settings: self.definition.model_of(&self.ctx.state),
             system: self.definition.system_prompt.clone(),
             stable_messages: prompt.stable,
             verbatim: prompt.verbatim,

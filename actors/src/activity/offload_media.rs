@@ -49,6 +49,11 @@ pub(super) async fn offload_media(
         | Action::Wake
         | Action::Cancel(_)
         | Action::Revive
+        | Action::ReviveAfter(_)
+        | Action::AttemptFailed(_)
+        | Action::AttemptNow
+        | Action::ConnectionBroke { .. }
+        | Action::ChangeState(_)
         | Action::Dispatch(_)
         | Action::Spawn(_)
         | Action::ChildStarted(_)
@@ -57,6 +62,7 @@ pub(super) async fn offload_media(
         | Action::ParentNotified(_)
         | Action::WorkspaceOpened { .. }
         | Action::Abandon(_)
+        | Action::External(_)
         | Action::Halt { .. }
         | Action::ContextReduced { .. }
         | Action::Summarized { .. }
@@ -64,6 +70,10 @@ pub(super) async fn offload_media(
         | Action::DecisionPublished(_)
         | Action::Update(_)
         | Action::Operate(_)
+        | Action::Schedule(_)
+        | Action::Unschedule(_)
+        | Action::Extend(_)
+        | Action::WakeToInterrupt(_)
         | Action::RevokeDecision(_) => {}
     }
     Ok(action)

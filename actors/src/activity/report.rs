@@ -30,7 +30,7 @@ pub(crate) struct Progress(Arc<Mutex<BTreeMap<CallId, Value>>>);
 
 impl Progress {
     /// Replaces the progress of a call and publishes it.
-    pub(super) fn publish(
+    pub(crate) fn publish(
         &self,
         live: &dyn LiveSink,
         conversation: &Scoped<ConversationId>,

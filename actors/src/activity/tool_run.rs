@@ -12,7 +12,10 @@ use serde_json::{Map, Value};
 use tokio::time::timeout;
 
 use super::ActivityContext;
+use super::attempt_end::attempt_end;
 use super::child::{self, SubAgentCall};
+use super::external;
+use super::limited::wait_for_places;
 use super::outcome::tool_outcome;
 use crate::assigns::Assigns;
 use crate::definition::{Builtin, Definition};
@@ -74,7 +77,7 @@ async fn run(
         return outcome(ToolReturn::failure(NOT_GRANTED, ErrorType::PermissionDenied));
     };
     let is_sub_agent = tool.is_sub_agent();
-    let environment = if is_sub_agent {
+    let environment = if is_sub_agent || tool.queue().is_some() {
         ToolEnvironment::default()
     } else {
         tool_environment(ctx, &definition, &gate)
@@ -90,6 +93,7 @@ async fn run(
             return Ok(Action::WorkspaceOpened { root, storage });
         }
     }
+    let callback = external::callback(ctx, tool, call, attempt).await;
     let run = Run {
         agent: definition.name.clone(),
         conversation: ctx.id.clone(),
@@ -102,6 +106,8 @@ async fn run(
         identity: to_run.identity,
         approvals: to_run.approvals,
         input: to_run.input,
+        callback,
+        state: Arc::new(ctx.state.key_values.clone()),
         environment,
     };
     let runner = &ctx.services.runner;
@@ -113,8 +119,19 @@ async fn run(
             Err(instead) => tool_outcome(call, attempt, *instead),
         });
     }
+    if let (Some(target), Some(server)) = (tool.queue(), tool.server()) {
+        return Ok(match runner.run_child_middleware(tool, &gate, run).await {
+            Ok((_, ran)) => external::queue((call, attempt), target, server.on_interrupt, ran),
+            Err(instead) => tool_outcome(call, attempt, *instead),
+        });
+    }
     let progress = |payload| ctx.progress.publish(&*ctx.services.live, &ctx.id, call, payload);
-    outcome(runner.call(tool, &gate, run, progress).await)
+    let _places = wait_for_places(ctx, call, definition.name.as_str(), tool).await;
+    let returned = runner.call(tool, &gate, run, progress).await;
+    if returned.awaits_callback {
+        return Ok(external::await_callback(call, attempt, returned.effective_args));
+    }
+    Ok(attempt_end(ctx, (call, attempt), tool.server(), returned))
 }
 
 /// Makes a workspace that was not used before, and names the storage that it is on; `None` if there

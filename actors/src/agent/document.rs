@@ -8,6 +8,7 @@ mod hook;
 mod leaf;
 mod mcp_server;
 mod tool;
+mod tool_policy;
 
 use abide_conversation::AgentName;
 use abide_conversation::permission::PermissionPhase;
@@ -23,10 +24,14 @@ pub(in crate::agent) use leaf::{
     Dollars, Items, NonNegativeDuration, PositiveDuration, Text, Whole,
 };
 pub(in crate::agent) use mcp_server::McpServerDocument;
-pub use tool::{ApprovalDocument, ApprovalSchema, ApprovalWord, ApproversDocument, ToolDocument};
+pub use tool::{
+    ApprovalDocument, ApprovalSchema, ApprovalWord, ApproversDocument, EscalationDocument,
+    EscalationGroupDocument, ToolDocument,
+};
 pub(in crate::agent) use tool::{
     HttpDocument, McpToolDocument, RetentionDocument, RetentionModeDocument, RunDocument,
 };
+pub(in crate::agent) use tool_policy::{LimitsDocument, ToolRetryDocument, word};
 
 /// An agent. Unknown keys are an error. Null is the same as absent, except for `client_grace`.
 #[derive(Deserialize, ToSchema)]
@@ -40,6 +45,10 @@ pub struct AgentDocument {
     pub(super) description: Option<Text<16_384>>,
     #[schema(value_type = ModelSettings)]
     pub(super) model: Option<Value>,
+    /// The names, at the provider of `model`, that a call of another agent's tool may choose from for a
+    /// child conversation of this agent.
+    #[schema(value_type = Option<Vec<String>>, max_items = 64)]
+    pub(super) models: Option<Items<64>>,
     #[schema(value_type = Option<String>)]
     pub(super) system_prompt: Option<Text<1_048_576>>,
     /// A duration: how long an open suspension may wait.

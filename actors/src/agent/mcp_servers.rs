@@ -11,6 +11,7 @@ use super::document::{Items, McpServerDocument, Text};
 use super::endpoint;
 use super::permissions;
 use super::reader::Mistakes;
+use super::tool_entry::limits;
 use crate::definition::{McpServer, McpTransport};
 use crate::outbound::Outbound;
 
@@ -61,6 +62,7 @@ fn server(mistakes: &mut Mistakes, name: &str, value: Value, field: &str) -> Opt
     let document: McpServerDocument = mistakes.read(field, value)?;
     let prefix = format!("{field}.");
     let timeout = document.timeout.map_or(DEFAULT_TIMEOUT, |span| span.0);
+    let limits = document.limits.and_then(|it| limits(mistakes, &prefix, it));
     let transport = match (document.url, document.command) {
         (Some(url), None) => {
             let of_a_process = [
@@ -106,6 +108,7 @@ fn server(mistakes: &mut Mistakes, name: &str, value: Value, field: &str) -> Opt
         key,
         transport: transport?,
         timeout,
+        limits,
         outbound: Outbound::Unbound,
     })
 }

@@ -24,7 +24,10 @@ impl Definition {
                     judge.endpoint(Some(&tool.name), "run.http.", endpoint);
                 }
                 Some(Target::Mcp(tool)) => drop(servers.insert(&tool.server.name, &tool.server)),
-                Some(Target::Native(_) | Target::Builtin(_) | Target::Agent(_)) | None => {}
+                Some(
+                    Target::Native(_) | Target::Builtin(_) | Target::Agent(_) | Target::Queue(_),
+                )
+                | None => {}
             }
         }
         for server in servers.into_values() {

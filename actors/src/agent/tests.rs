@@ -177,6 +177,7 @@ fn an_approval_says_when_it_is_needed_and_whose() {
         services: true,
         mfa_within_ms: Some(600_000),
         deny: DenyRule::Quorum,
+        escalated: Default::default(),
     };
     assert_eq!(parsed(json!({"when": "args.loud", "by": by})), (true, Some(policy)));
 }

@@ -3,7 +3,9 @@
 mod aliases;
 mod approval;
 mod mcp_tool_set;
+mod policy;
 mod target;
+mod waiting;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -28,6 +30,7 @@ use crate::limits::cut;
 use crate::model::Provider;
 use crate::model::prompt::retention::{Retention, RetentionMode};
 use crate::tools::Extensions;
+pub(super) use policy::limits;
 use target::ResolvedTarget;
 
 /// How long a run may take, unless the tool says otherwise.
@@ -219,10 +222,13 @@ fn tool(
 ) -> Option<Tool> {
     let executor = document.executor.unwrap_or(Executor::Server);
     let described = target::read(mistakes, &mut document, executor, known);
-    check_rules(mistakes, &document, executor);
+    let target = described.as_ref().and_then(|described| described.target.as_ref());
+    let is_worked = matches!(target, Some(Target::Queue(_)));
+    let waiting_rules = waiting::rules(mistakes, &mut document, executor);
+    check_rules(mistakes, &document, executor, is_worked);
     warn_idle(&document, &name, executor, warnings);
     let is_described = described.is_some();
-    let ResolvedTarget { target, description, parameters, run_timeout } =
+    let ResolvedTarget { mut target, description, parameters, run_timeout } =
         described.unwrap_or_default();
     let parameters = parameters.or(document.parameters).unwrap_or_else(|| match &target {
         Some(Target::Agent(_)) => {
@@ -236,12 +242,19 @@ fn tool(
     let aliases = aliases::aliases(mistakes, document.aliases);
     let confirmation_message = confirmation_message(mistakes, document.confirmation_message);
     let result_schema = schema(mistakes, "result_schema", document.result_schema);
+    if let Some(Target::Queue(queue)) = &mut target {
+        queue.result_schema = result_schema.clone();
+    }
     let run_timeout = document.run_timeout.map(|span| span.0).or(run_timeout);
+    let retry = policy::retry(mistakes, document.retry, executor, target.as_ref());
+    let limits = policy::of_tool(mistakes, document.limits, executor, target.as_ref());
     let server = |target| ServerTool {
         target,
         run_timeout: run_timeout.unwrap_or(DEFAULT_RUN_TIMEOUT),
         on_interrupt: document.on_interrupt.unwrap_or_default(),
         streaming: document.streaming.unwrap_or(false),
+        retry,
+        limits,
     };
     let kind = match executor {
         Executor::Server => target.map(server).map(ToolKind::Server),
@@ -254,6 +267,7 @@ fn tool(
         Executor::Provider => Some(ToolKind::Provider),
     };
     let (approval, approvers) = approval.unzip();
+    waiting::check(mistakes, waiting_rules.as_deref(), approval.as_ref(), kind.as_ref());
     let tool = Tool {
         name,
         description: document.description.map(|text| text.0).or(description).unwrap_or_default(),
@@ -261,6 +275,7 @@ fn tool(
         strict: document.strict.unwrap_or(false),
         middleware,
         timeout: document.timeout.map(|span| span.0),
+        waiting_rules,
         intent: document.intent.unwrap_or_default(),
         audience: document.audience.unwrap_or_default(),
         aliases,
@@ -276,11 +291,16 @@ fn tool(
 }
 
 /// Refuses the keys that only some executors have.
-fn check_rules(mistakes: &mut Mistakes, document: &ToolDocument, executor: Executor) {
-    let is_answered = matches!(executor, Executor::Human | Executor::Client);
+fn check_rules(
+    mistakes: &mut Mistakes,
+    document: &ToolDocument,
+    executor: Executor,
+    is_worked: bool,
+) {
+    let is_answered = is_worked || matches!(executor, Executor::Human | Executor::Client);
     let is_client = executor == Executor::Client;
     if document.result_schema.is_some() && !is_answered {
-        mistakes.add("result_schema", "is for a human or client tool only");
+        mistakes.add("result_schema", "is for a tool of a person, a client or a worker only");
     }
     if document.default_result.is_some() && !is_client {
         mistakes.add("default_result", "is for a client tool only");

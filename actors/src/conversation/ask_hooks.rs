@@ -130,7 +130,8 @@ pub(super) fn edited_args(answer: &ResolutionAnswer) -> Option<&Value> {
         ResolutionAnswer::Approval { approved: true, args, .. } => args.as_ref(),
         ResolutionAnswer::Approval { .. }
         | ResolutionAnswer::Result(_)
-        | ResolutionAnswer::Error(_) => None,
+        | ResolutionAnswer::Error(_)
+        | ResolutionAnswer::Retry => None,
     }
 }
 
@@ -143,16 +144,20 @@ async fn apply_verdict(
 ) {
     let deny = |rule: &str| Some(gate.deny(tool, args, rule));
     match verdict {
-        ToolUseVerdict::GoOn => {}
-        ToolUseVerdict::Args { hook, args } => match tool.check_args_async(&args).await {
-            Ok(()) => {
-                resolve.verdict = Some(gate.recheck_edited(tool, &args));
-                if let ResolutionAnswer::Approval { args: edited, .. } = &mut resolve.answer {
-                    *edited = Some(args);
+        // The approver who edited the arguments is the one whom the hook wants to be asked.
+        ToolUseVerdict::GoOn | ToolUseVerdict::Ask { args: None, .. } => {}
+        ToolUseVerdict::Args { hook, args }
+        | ToolUseVerdict::Ask { args: Some((hook, args)), .. } => {
+            match tool.check_args_async(&args).await {
+                Ok(()) => {
+                    resolve.verdict = Some(gate.recheck_edited(tool, &args));
+                    if let ResolutionAnswer::Approval { args: edited, .. } = &mut resolve.answer {
+                        *edited = Some(args);
+                    }
                 }
+                Err(_) => resolve.verdict = deny(&invalid_args_rule(&hook)),
             }
-            Err(_) => resolve.verdict = deny(&invalid_args_rule(&hook)),
-        },
+        }
         ToolUseVerdict::Deny(rule) => resolve.verdict = deny(&rule),
         ToolUseVerdict::Halt(reason) => {
             resolve.verdict = deny(&reason);

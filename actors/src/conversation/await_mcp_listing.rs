@@ -57,6 +57,7 @@ impl LiveConversation {
             }
             Request::ResolveAll(answers) => return self.unlisted_for(answers).await,
             Request::Send(send) => return self.unlisted_for_own_tools(send).await,
+            Request::Schedule(later) => return self.unlisted_for_own_tools(&later.message).await,
             Request::Create(_)
             | Request::Fork(_)
             | Request::Cancel
@@ -67,7 +68,11 @@ impl LiveConversation {
             | Request::Abandon(_)
             | Request::FailCall(_)
             | Request::Update(_)
+            | Request::ChangeState(_)
             | Request::Operate(_)
+            | Request::External(_)
+            | Request::Unschedule(_)
+            | Request::Extend(_)
             | Request::RevokeDecision(_) => return None,
         };
         self.is_unlisted(&definition, tool).then_some(definition)
@@ -91,7 +96,8 @@ impl LiveConversation {
             }
             ResolutionAnswer::Approval { .. }
             | ResolutionAnswer::Result(_)
-            | ResolutionAnswer::Error(_) => false,
+            | ResolutionAnswer::Error(_)
+            | ResolutionAnswer::Retry => false,
         };
         let calls = answers.iter().filter(needs_tool);
         let calls: Vec<_> = calls.filter_map(|answer| self.state.call(&answer.call)).collect();

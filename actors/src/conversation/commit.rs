@@ -8,6 +8,8 @@ use abide_conversation::{AgentName, State, Timestamp, Transition, wanted};
 use serde_json::Value;
 use tokio::time::Instant;
 
+use super::external::queue_entries;
+use super::owe::near_notices;
 use super::{LiveConversation, with_store_timeout};
 use crate::journal::{
     ClosedSuspension, Commit, ConversationSummary, RESPONSE_TTL, StoreError, StoredResponse,
@@ -40,12 +42,15 @@ impl LiveConversation {
         }
         let events: Arc<[Event]> = Arc::from(events);
         let mut commit = self.compose(&next, events.clone(), responses);
+        let arrived = commit.arrived(&queue_entries(&self.state));
         let json = event_json(&events)?;
         let bytes = json.iter().map(Vec::len).sum();
         commit.json = Some(json);
         commit.resets_deaths = self.progress_check.is_progress(&events);
         // Copied events were counted where they happened.
         commit.usage = UsageCounts::of(&events).filter(|_| !is_copy);
+        commit.owed = if is_copy { Vec::new() } else { self.owed_for(&events).await? };
+        let near_notices = near_notices(&commit.owed);
         let has_cache = commit.state.is_some();
         let is_progress = commit.resets_deaths;
         let waits_for_else = !commit.opened.is_empty() || !commit.closed.is_empty();
@@ -62,6 +67,8 @@ impl LiveConversation {
         let before = std::mem::replace(&mut self.state, next);
         self.recent_events.push(events.clone(), bytes);
         self.announce_alarm(&before);
+        self.announce_notices(&near_notices);
+        self.announce_arrivals(arrived);
         self.waiters.answer_dispatches(&events);
         if !is_copy {
             self.record_metrics(&before, &events);
@@ -69,11 +76,15 @@ impl LiveConversation {
         } else if self.state.forking.is_none() {
             self.waiters.answer_forks();
         }
+        let published = events.clone();
         self.services.live.publish(&self.id, Signal::Committed(events));
         if waits_for_else {
             self.publish_at_root();
         }
-        self.activities.retain(&wanted(&self.state));
+        if !is_copy {
+            self.publish_to_inboxes(&before, &published);
+        }
+        self.activities.retain(&wanted(&self.state), &self.state);
         let status = self.status();
         if status != status_before {
             let signal = Signal::Status { status, seq: self.state.seq };
@@ -85,7 +96,7 @@ impl LiveConversation {
     /// Tells the node of an alarm that it may have to ring before it asks the store again.
     fn announce_alarm(&self, before: &State) {
         if let Some(due) = self.state.alarm().filter(|due| before.alarm() != Some(*due)) {
-            self.services.near_alarms.announce(&self.id, due, self.services.clock.now());
+            self.services.near_alarms.announce_alarm(&self.id, due, self.services.clock.now());
         }
     }
 
@@ -109,8 +120,9 @@ impl LiveConversation {
         let is_new = |open: &&PendingCall| is_for_others || !before.contains(open);
         Commit {
             opened: after.iter().filter(is_new).cloned().collect(),
-            closed: before.iter().filter(|open| !contains(&after, open)).map(closed).collect(),
+            closed: before.iter().filter(|open| is_gone(&after, open)).map(closed).collect(),
             state: is_cache_due.then(|| next.clone()),
+            queued: Some(queue_entries(next)).filter(|now| *now != queue_entries(&self.state)),
             responses,
             ..Commit::new(events, summary(next))
         }
@@ -160,8 +172,11 @@ fn summary(state: &State) -> ConversationSummary {
     }
 }
 
-fn contains(all: &[PendingCall], one: &PendingCall) -> bool {
-    all.iter().any(|other| (&other.call_id, other.suspension) == (&one.call_id, one.suspension))
+/// Whether the inbox's entry of a suspension is void: it has closed, or it has another place now,
+/// because it waits longer.
+fn is_gone(after: &[PendingCall], before: &PendingCall) -> bool {
+    let place = |it: &PendingCall| (it.call_id.clone(), it.suspension, it.expires_at);
+    after.iter().all(|open| place(open) != place(before))
 }
 
 fn closed(pending: &PendingCall) -> ClosedSuspension {

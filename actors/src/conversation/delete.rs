@@ -6,13 +6,16 @@ use abide_conversation::event::add_planned_children;
 use abide_conversation::{ConversationId, Rejection, Scoped, Seq, State, replay};
 
 use super::not_done::NotDone;
+use super::owe::near_notices;
 use super::publish_at_root::publish_deletion_at_root;
+use super::publish_inbox::publish_deletion_to_inboxes;
 use super::{LiveConversation, STORE_TIMEOUT, with_store_timeout};
 use crate::journal::{Journal, StoreError};
 use crate::live::Signal;
 use crate::recent_events::RecentEvents;
 use crate::request::{IdempotencyKey, Reply, RequestError};
 use crate::services::Services;
+use crate::webhooks::DeletionReason;
 use crate::workspace::WorkspaceRef;
 
 /// How many events are read at once: each may be a megabyte.
@@ -31,7 +34,7 @@ impl LiveConversation {
         if self.state.awaited_children().next().is_some() || self.has_children().await? {
             return Err(RequestError::ChildrenRemain.into());
         }
-        self.erase(keys).await.map_err(NotDone::Unknown)?;
+        self.erase(keys, DeletionReason::Request).await.map_err(NotDone::Unknown)?;
         Ok(Reply::Deleted)
     }
 
@@ -62,16 +65,23 @@ impl LiveConversation {
             return Ok(false);
         }
         tracing::debug!(conversation = %self.id, "child deleted that nobody waits for");
-        self.erase(&[]).await?;
+        self.erase(&[], DeletionReason::Parent).await?;
         Ok(true)
     }
 
     /// Deletes what the store has of the conversation, and its files.
-    async fn erase(&mut self, keys: &[IdempotencyKey]) -> Result<(), StoreError> {
+    async fn erase(
+        &mut self,
+        keys: &[IdempotencyKey],
+        reason: DeletionReason,
+    ) -> Result<(), StoreError> {
         let response = self.responses(keys, &Reply::Deleted).pop();
+        let owed = self.owed_for_deletion(reason).await?;
+        let near_notices = near_notices(&owed);
         self.activities.abort_all();
         let journal = self.services.journal.clone();
-        with_store_timeout(journal.delete(&self.id, &self.claim, response)).await?;
+        with_store_timeout(journal.delete(&self.id, &self.claim, response, owed)).await?;
+        self.announce_notices(&near_notices);
         // The claim was deleted, too; the next request may create the conversation anew. Without a
         // new claim, such as on a store that is full, that request is fenced and its client told to
         // try again: the deletion is done, and must be answered.
@@ -100,6 +110,7 @@ impl LiveConversation {
         self.waiters.fail_callers(&Rejection::NotFound.into());
         self.services.live.publish(&self.id, Signal::Deleted);
         publish_deletion_at_root(&*self.services.live, &self.id, &before);
+        publish_deletion_to_inboxes(&*self.services.live, &self.id, &before);
         Ok(())
     }
 }

@@ -16,7 +16,7 @@ use crate::access::Access;
 use crate::assigns::Assigns;
 use crate::definition::Tool;
 use crate::hooks::HookContext;
-use crate::hooks::tool_use::{self, ToolUse, ToolUseVerdict, invalid_args_rule};
+use crate::hooks::tool_use::{self, ApprovalDemand, ToolUse, ToolUseVerdict, invalid_args_rule};
 use crate::journal::{StoreError, StoredResponse};
 use crate::request::{
     DeliveryOutcome, DispatchRequest, IdempotencyKey, Reply, ReplyPort, Request, RequestContext,
@@ -238,9 +238,9 @@ fn check_call(
 ) -> Result<CheckedCall, RequestError> {
     let (found, server) =
         toolbox.dispatchable(&tool).ok_or_else(|| not_dispatchable(toolbox, tool))?;
-    let check = |input: &Value| {
+    let check = |input: &Value, question: Option<&ApprovalDemand>| {
         found.check_args(input).map_err(|why| RequestError::invalid("input", why))?;
-        let verdict = gate.decide(found, input, scope);
+        let verdict = gate.decide_asking(found, input, scope, question);
         match (verdict.decision, &approval) {
             (Decision::Ask, None) => Err(RequestError::ApprovalRequired(found.name.clone())),
             (Decision::Ask, Some(approval)) => {
@@ -249,20 +249,30 @@ fn check_call(
             (Decision::Allow | Decision::Deny, _) => Ok(verdict),
         }
     };
-    let verdict = check(&input)?;
+    let with_args =
+        |hook: String, args: Value, question: Option<&ApprovalDemand>| match check(&args, question)
+        {
+            Ok(verdict) => Ok((args, verdict)),
+            Err(RequestError::Invalid { .. }) => {
+                let denied = gate.deny(found, &input, &invalid_args_rule(&hook));
+                Ok((input.clone(), denied))
+            }
+            Err(error) => Err(error),
+        };
+    let verdict = check(&input, None)?;
     let tool_use_verdict =
         hook_verdict.and_then(|hooks| hooks.verdict_on(toolbox.definition(), &found.name));
     let hooks_answered = tool_use_verdict.is_some();
     let (input, verdict) = match tool_use_verdict.filter(|_| verdict.decision != Decision::Deny) {
         None | Some(ToolUseVerdict::GoOn) => (input, verdict),
-        Some(ToolUseVerdict::Args { hook, args }) => match check(&args) {
-            Ok(verdict) => (args, verdict),
-            Err(RequestError::Invalid { .. }) => {
-                let denied = gate.deny(found, &input, &invalid_args_rule(&hook));
-                (input, denied)
-            }
-            Err(error) => return Err(error),
-        },
+        Some(ToolUseVerdict::Args { hook, args }) => with_args(hook, args, None)?,
+        Some(ToolUseVerdict::Ask { question, args: Some((hook, args)) }) => {
+            with_args(hook, args, Some(&question))?
+        }
+        Some(ToolUseVerdict::Ask { question, args: None }) => {
+            let verdict = check(&input, Some(&question))?;
+            (input, verdict)
+        }
         Some(ToolUseVerdict::Deny(rule) | ToolUseVerdict::Halt(rule)) => {
             let denied = gate.deny(found, &input, &rule);
             (input, denied)

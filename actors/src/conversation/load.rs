@@ -33,6 +33,8 @@ impl LiveConversation {
         let mut claimed = claim_from(Some(&me)).await?;
         if self.replacing.as_ref() == Some(&claimed.claim.holder) {
             claimed = claim_from(self.replacing.as_ref()).await?;
+        } else {
+            self.replacing = None;
         }
         let ClaimedConversation { claim, deaths, stored } = claimed;
         self.claim = claim;

@@ -34,6 +34,14 @@ impl LiveConversation {
                     }
                 }
                 EventData::ToolResult(done) => self.record_call_end(before, events, done, event.at),
+                // A call that waits in a queue again was taken by a worker that lost it.
+                EventData::ToolQueued(queued)
+                    if before
+                        .call(&queued.call_id)
+                        .is_some_and(|it| it.external_run().is_some()) =>
+                {
+                    metrics::counter!("abide_queue_leases_lost_total").increment(1);
+                }
                 EventData::DispatchFinished(done) => {
                     count_call(Executor::Server, call_outcome(&done.result))
                 }
@@ -72,6 +80,8 @@ impl LiveConversation {
                 }
                 (waiting.kind != SuspensionKind::Approval).then_some(waiting.since)
             }
+            CallPhase::External(run) => Some(run.since),
+            CallPhase::AwaitingRetry { since, .. } => Some(*since),
             CallPhase::Requested | CallPhase::Approved | CallPhase::Done => None,
         };
         if let Some(since) = since {
@@ -176,9 +186,9 @@ impl LiveConversation {
         ];
         if let Some(definition) = self.services.agents.cached(&self.id.sibling(ended_turn.revision))
         {
-            let model = &definition.model;
+            let model = definition.model_of(before);
             attributes.push(("gen_ai.provider.name", model.provider.otel_name().into()));
-            attributes.push(("gen_ai.request.model", model.name.as_str().into()));
+            attributes.push(("gen_ai.request.model", model.name.into()));
         }
         if let Some(parent) = &before.parent {
             let (id, call) = (&parent.conversation_id, &parent.call_id);

@@ -198,6 +198,16 @@ fn hook_points(data: &EventData) -> &'static [HookPoint] {
         | EventData::DecisionRevoked(_)
         | EventData::Updated(_)
         | EventData::Operated(_)
+        | EventData::ToolQueued(_)
+        | EventData::ToolLeased(_)
+        | EventData::CallbackAwaited(_)
+        | EventData::MessageScheduled(_)
+        | EventData::ScheduleEnded(_)
+        | EventData::SuspensionExpiring(_)
+        | EventData::SuspensionExtended(_)
+        | EventData::SuspensionEscalated(_)
+        | EventData::ToolAttemptFailed(_)
+        | EventData::StateChanged(_)
         | EventData::Unknown(_) => &[],
     }
 }

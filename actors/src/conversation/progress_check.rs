@@ -55,6 +55,9 @@ impl ProgressCheck {
             | EventData::ChildEnded(_)
             | EventData::ChildReleased(_)
             | EventData::ParentNotified(_)
+            | EventData::ToolQueued(_)
+            | EventData::ToolLeased(_)
+            | EventData::CallbackAwaited(_)
             | EventData::DecisionPublished(_) => true,
             // Every attempt writes these, or a person does.
             EventData::Created(_)
@@ -79,6 +82,13 @@ impl ProgressCheck {
             | EventData::DecisionRevoked(_)
             | EventData::Updated(_)
             | EventData::Operated(_)
+            | EventData::MessageScheduled(_)
+            | EventData::ScheduleEnded(_)
+            | EventData::SuspensionExpiring(_)
+            | EventData::SuspensionExtended(_)
+            | EventData::SuspensionEscalated(_)
+            | EventData::ToolAttemptFailed(_)
+            | EventData::StateChanged(_)
             | EventData::Unknown(_) => false,
         }
     }

@@ -38,6 +38,7 @@ impl LiveConversation {
             stream: self.activities.stream.clone(),
             progress: self.activities.progress.clone(),
             backoffs: self.activities.backoffs.clone(),
+            limit_waits: self.activities.limit_waits.clone(),
         };
         let myself = myself.clone();
         let to_run = activity.clone();

@@ -14,11 +14,13 @@ use super::not_done::NotDone;
 use super::{ConversationMsg, ExitReason, HookVerdict, LiveConversation, seq_of};
 use crate::access::{Access, AccessError};
 use crate::definition::Definition;
+use crate::external::ExternalRequest;
 use crate::journal::{ResponseScope, StoreError};
 use crate::limits::encoded_len;
 use crate::request::{
-    Delivery, DeliveryContent, DeliveryOutcome, FailCallRequest, IdempotencyKey, MAX_MAP_BYTES,
-    Reply, Request, RequestContext, RequestError, SendRequest, SpawnRequest, UpdateRequest,
+    ChangeStateRequest, Delivery, DeliveryContent, DeliveryOutcome, FailCallRequest,
+    IdempotencyKey, MAX_MAP_BYTES, Reply, Request, RequestContext, RequestError, SendRequest,
+    SpawnRequest, UpdateRequest,
 };
 use crate::tools::{NEW_TURN, Toolbox};
 
@@ -122,7 +124,10 @@ impl LiveConversation {
                 return self.resolve_all(answers, hook_verdicts, context).await;
             }
             Request::Cancel => self.cancel(),
-            Request::Wake => propose(Action::Wake, |_| Reply::Woken),
+            Request::Wake => self.wake(),
+            Request::Schedule(request) => self.schedule(*request, access).await?,
+            Request::Unschedule(request) => self.unschedule(request, access),
+            Request::Extend(request) => self.extend(request, access)?,
             Request::Delete => return self.delete(keys).await,
             Request::Spawn(spawn) => self.spawn(*spawn).await?,
             Request::ChildEnded(ended) => propose(Action::ChildEnded(*ended), |_| Reply::Noted),
@@ -132,8 +137,13 @@ impl LiveConversation {
             }
             Request::FailCall(fail) => fail_call(fail),
             Request::Update(update) => self.update(update, access)?,
+            Request::ChangeState(change) => change_state(change, access),
             Request::Operate(operated) => propose(Action::Operate(operated), |_| Reply::Noted),
             Request::RevokeDecision(id) => propose(Action::RevokeDecision(id), |_| Reply::Revoked),
+            Request::External(ExternalRequest::Progress { call, proof, progress }) => {
+                return self.external_progress(&call, &proof, progress);
+            }
+            Request::External(request) => self.external(request).await?,
             Request::Dispatch(dispatch) => {
                 return Err(RequestError::ToolNotFound(dispatch.tool).into());
             }
@@ -163,6 +173,9 @@ impl LiveConversation {
                 access.check(&self.state.participants, self.state.created_at)
             }
             Request::Send(SendRequest { agent: Some(agent), .. }) => access.check_create(agent),
+            Request::Schedule(request) => {
+                request.message.agent.iter().try_for_each(|agent| access.check_create(agent))
+            }
             _ => Ok(()),
         }
     }
@@ -182,6 +195,20 @@ impl LiveConversation {
         request: SendRequest,
         access: &Access,
     ) -> Result<Proposal, RequestError> {
+        let send = self.compose_send(request, access).await?;
+        let (conversation_id, turn_id) = (self.id.local(), send.turn_id.clone());
+        Ok(propose(Action::Send(send), move |events| {
+            let seq = seq_of(events, |event| matches!(event.data, EventData::UserMsg(_)));
+            Reply::Sent { conversation_id, turn_id, seq }
+        }))
+    }
+
+    /// The command that sends a message now, with the ids that it will have.
+    pub(super) async fn compose_send(
+        &mut self,
+        request: SendRequest,
+        access: &Access,
+    ) -> Result<command::Send, RequestError> {
         let SendRequest { agent, content, message_id, principal, assigns, .. } = request;
         let SendRequest { answer_format, tools, context, if_busy, .. } = request;
         let owner = access.identity().map(|identity| identity.acting().sub.clone());
@@ -198,11 +225,10 @@ impl LiveConversation {
         let current = current.ok_or(Rejection::NotFound)?;
         let definition = self.newest_definition(&current).await?;
         self.check_tool_names(&definition, &tools)?;
-        let turn_id = TurnId::new(self.services.clock.id(NEW_TURN));
-        let action = Action::Send(command::Send {
+        Ok(command::Send {
             create: agent.map(create),
             settings: definition.basis(),
-            turn_id: turn_id.clone(),
+            turn_id: TurnId::new(self.services.clock.id(NEW_TURN)),
             id: MessageId::new(self.services.clock.id("msg")),
             content,
             message_id,
@@ -217,12 +243,7 @@ impl LiveConversation {
                 IfBusy::Interrupt => self.activities.stream.partial(),
                 IfBusy::Reject | IfBusy::Queue => None,
             },
-        });
-        let conversation_id = self.id.local();
-        Ok(propose(action, move |events| {
-            let seq = seq_of(events, |event| matches!(event.data, EventData::UserMsg(_)));
-            Reply::Sent { conversation_id, turn_id, seq }
-        }))
+        })
     }
 
     /// Whether none of these definitions of tools has the name of one of the agent's.
@@ -257,6 +278,10 @@ impl LiveConversation {
             message_assigns,
         } = request;
         let definition = self.newest_definition(&agent).await?;
+        if let Some(name) = parent.model.as_ref().filter(|it| !definition.models.contains(it)) {
+            let message = format!("{name} is not among the models of agent {agent}");
+            return Err(RequestError::invalid("model", message));
+        }
         let create = Create {
             agent,
             assigns,
@@ -331,6 +356,13 @@ fn merge_patch(object: &Map<String, Value>, patch: Map<String, Value>) -> Map<St
         // A patch that is an object results in one.
         _ => Map::new(),
     }
+}
+
+fn change_state(request: ChangeStateRequest, access: &Access) -> Proposal {
+    let ChangeStateRequest { changes, by } = request;
+    let identity = access.identity().cloned().map(Arc::new);
+    let change = command::ChangeState { changes, by, identity };
+    propose(Action::ChangeState(change), |_| Reply::Noted)
 }
 
 fn fail_call(request: FailCallRequest) -> Proposal {

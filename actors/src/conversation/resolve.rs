@@ -110,7 +110,7 @@ impl LiveConversation {
 
     /// Whether the caller may answer the call, if it waits for an answer. Who may answer any call of the
     /// conversation learns that this one does not wait: somebody was first.
-    fn check_answer(&self, call: &CallId, access: &Access) -> Result<(), AccessError> {
+    pub(super) fn check_answer(&self, call: &CallId, access: &Access) -> Result<(), AccessError> {
         let State { participants, created_at, .. } = &*self.state;
         let known = self.state.call(call);
         let Some(open) = known.and_then(|call| call.open_suspension()) else { return Ok(()) };
@@ -124,7 +124,8 @@ impl LiveConversation {
             ResolutionAnswer::Approval { args: Some(edited), .. } => edited,
             ResolutionAnswer::Approval { .. }
             | ResolutionAnswer::Result(_)
-            | ResolutionAnswer::Error(_) => open.args_to_approve(),
+            | ResolutionAnswer::Error(_)
+            | ResolutionAnswer::Retry => open.args_to_approve(),
         };
         exact_fingerprint(&open.tool, args)
     }

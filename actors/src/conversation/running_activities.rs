@@ -2,12 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use abide_conversation::{Activity, CallId};
+use abide_conversation::{Activity, CallId, State};
 use tokio::task::JoinHandle;
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::activity::Progress;
 use crate::backoff::Backoffs;
+use crate::limit_waits::LimitWaits;
 use crate::streaming::Stream;
 
 /// The running tasks. Dropping one aborts it.
@@ -18,6 +19,8 @@ pub(super) struct RunningActivities {
     pub(super) stream: Stream,
     pub(super) progress: Progress,
     pub(super) backoffs: Backoffs,
+    /// The calls that wait because the limits of their tool are reached.
+    pub(super) limit_waits: LimitWaits,
 }
 
 impl RunningActivities {
@@ -52,12 +55,17 @@ impl RunningActivities {
 
     /// Aborts the activities that are not `wanted`: their tasks are dropped, and with a model call
     /// its connection.
-    pub(super) fn retain(&mut self, wanted: &BTreeSet<Activity>) {
+    pub(super) fn retain(&mut self, wanted: &BTreeSet<Activity>, state: &State) {
         self.tasks.retain(|activity, _| wanted.contains(activity));
         if !self.tasks.keys().any(|activity| matches!(activity, Activity::CallModel { .. })) {
             self.stream = Stream::default();
         }
-        self.progress.retain(|call| wanted.iter().any(|activity| runs_call(activity, call)));
+        // A program outside reports progress, too.
+        let is_outside =
+            |call: &CallId| state.call(call).is_some_and(|call| call.external_run().is_some());
+        self.progress.retain(|call| {
+            wanted.iter().any(|activity| runs_call(activity, call)) || is_outside(call)
+        });
     }
 
     pub(super) fn abort_all(&mut self) {

@@ -7,7 +7,7 @@ use abide_conversation::permission::Network;
 use reqwest::Url;
 use reqwest::header::{HeaderMap, HeaderName};
 
-use crate::definition::Tool;
+use crate::definition::{RunLimits, Tool};
 use crate::expressions::schema::Schema;
 use crate::outbound::Outbound;
 
@@ -21,6 +21,8 @@ pub struct McpServer {
     pub transport: McpTransport,
     /// How long connecting and listing may take.
     pub timeout: Duration,
+    /// `None`: all calls of its tools run at once.
+    pub limits: Option<RunLimits>,
     /// What it may reach and name.
     pub outbound: Outbound,
 }

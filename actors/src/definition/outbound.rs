@@ -58,6 +58,6 @@ fn bind_tool(tool: &mut Tool, outbound: &Outbound) {
     match &mut server.target {
         Target::Http(endpoint) => endpoint.outbound = outbound.clone(),
         Target::Mcp(tool) => Arc::make_mut(&mut tool.server).outbound = outbound.clone(),
-        Target::Native(_) | Target::Builtin(_) | Target::Agent(_) => {}
+        Target::Native(_) | Target::Builtin(_) | Target::Agent(_) | Target::Queue(_) => {}
     }
 }

@@ -1,17 +1,18 @@
 //! One tool of a definition, parsed and compiled.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use abide_conversation::AgentName;
 use abide_conversation::approval::ApprovalPolicy;
-use abide_conversation::event::{Executor, Intent, OnInterrupt};
+use abide_conversation::event::{Executor, Intent, OnInterrupt, WaitingRules};
 use reqwest::Url;
 use reqwest::header::{HeaderMap, HeaderName};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
-use super::{Builtin, McpToolRef};
+use super::{Builtin, McpToolRef, QueueTarget, RunLimits, ToolRetry};
 use crate::expressions::condition::Condition;
 use crate::expressions::schema::Schema;
 use crate::expressions::template::Template;
@@ -37,6 +38,8 @@ pub struct Tool {
     pub middleware: Vec<String>,
     /// How long its suspensions wait; `None` means the agent's default.
     pub timeout: Option<Duration>,
+    /// What happens to its suspensions while nobody answers.
+    pub waiting_rules: Option<Arc<WaitingRules>>,
     pub intent: Intent,
     pub audience: Audience,
     pub aliases: Vec<String>,
@@ -53,6 +56,7 @@ pub struct Tool {
 
 /// The executor of a tool, and what only such a tool has.
 #[derive(Clone, Debug)]
+#[allow(clippy::large_enum_variant, reason = "one is kept for each tool of a definition")]
 pub enum ToolKind {
     Server(ServerTool),
     Client(ClientAnswer),
@@ -68,6 +72,10 @@ pub struct ServerTool {
     pub on_interrupt: OnInterrupt,
     /// Whether its progress is streamed to clients.
     pub streaming: bool,
+    /// `None`: the first failure is the call's result.
+    pub retry: Option<ToolRetry>,
+    /// `None`: all of its calls run at once.
+    pub limits: Option<RunLimits>,
 }
 
 /// Where the result of a client tool comes from.
@@ -98,6 +106,8 @@ pub enum Target {
     Agent(AgentName),
     /// A tool of an MCP server.
     Mcp(McpToolRef),
+    /// A worker, which takes the call from a queue.
+    Queue(QueueTarget),
 }
 
 /// Where an HTTP tool is called.
@@ -144,7 +154,23 @@ impl Tool {
         match self.target() {
             Some(Target::Agent(_)) => true,
             Some(Target::Builtin(builtin)) => *builtin == Builtin::SpawnAgent,
-            Some(Target::Http(_) | Target::Native(_) | Target::Mcp(_)) | None => false,
+            Some(Target::Http(_) | Target::Native(_) | Target::Mcp(_) | Target::Queue(_))
+            | None => false,
+        }
+    }
+
+    /// The queue that workers take its calls from.
+    pub fn queue(&self) -> Option<&QueueTarget> {
+        match self.target() {
+            Some(Target::Queue(queue)) => Some(queue),
+            Some(
+                Target::Http(_)
+                | Target::Native(_)
+                | Target::Builtin(_)
+                | Target::Agent(_)
+                | Target::Mcp(_),
+            )
+            | None => None,
         }
     }
 
@@ -171,14 +197,13 @@ impl Tool {
         self.server().map(|server| &server.target)
     }
 
-    /// The schema that a person's or a client's answer must satisfy, if there is one.
+    /// The schema that the answer of a person, a client or a worker must satisfy, if there is one.
     pub fn result_schema(&self) -> Option<&Schema> {
         match &self.kind {
             ToolKind::Client(ClientAnswer::Awaited { result_schema })
             | ToolKind::Human { result_schema } => result_schema.as_ref(),
-            ToolKind::Client(ClientAnswer::Default(_))
-            | ToolKind::Server(_)
-            | ToolKind::Provider => None,
+            ToolKind::Server(_) => self.queue().and_then(|queue| queue.result_schema.as_ref()),
+            ToolKind::Client(ClientAnswer::Default(_)) | ToolKind::Provider => None,
         }
     }
 

@@ -69,7 +69,8 @@ pub(crate) async fn collect_additions(
                 | HookReply::Refuse(_)
                 | HookReply::Show(_)
                 | HookReply::Deny(_)
-                | HookReply::Args(_) => {}
+                | HookReply::Args(_)
+                | HookReply::Ask(_) => {}
             }
         }
     }

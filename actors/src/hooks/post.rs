@@ -26,7 +26,8 @@ pub(crate) async fn judge_message(
                 | HookReply::Add(_)
                 | HookReply::Show(_)
                 | HookReply::Deny(_)
-                | HookReply::Args(_),
+                | HookReply::Args(_)
+                | HookReply::Ask(_),
             )
             | Err(_) => {}
         }

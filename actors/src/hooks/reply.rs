@@ -29,6 +29,8 @@ pub enum HookReply {
     Deny(String),
     /// On `PreToolUse`: `args` replaces the arguments of the call.
     Args(Value),
+    /// On `PreToolUse`: `ask`, the reason why somebody must approve the call first. Approvers read it.
+    Ask(String),
 }
 
 impl HookReply {
@@ -66,6 +68,7 @@ impl HookReply {
             ("text", Value::String(text)) => Ok(Self::Show(text)),
             ("deny", Value::String(reason)) => Ok(Self::Deny(reason)),
             ("args", args) => Ok(Self::Args(args)),
+            ("ask", Value::String(reason)) => Ok(Self::Ask(reason)),
             (key, _) => Err(format!("its answer has an unknown key {}", cut(key, 64))),
         }
     }
@@ -78,7 +81,7 @@ impl HookReply {
             Self::Halt(_) => matches!(on, HookPoint::Pre | HookPoint::Post | HookPoint::PreToolUse),
             Self::Refuse(_) => on == HookPoint::Post,
             Self::Show(_) => on == HookPoint::Stream,
-            Self::Deny(_) | Self::Args(_) => on == HookPoint::PreToolUse,
+            Self::Deny(_) | Self::Args(_) | Self::Ask(_) => on == HookPoint::PreToolUse,
         };
         if !fits {
             return Err(format!("its answer does not fit {on}"));
@@ -103,6 +106,7 @@ impl HookReply {
             Self::Halt(reason) => Self::Halt(cut_reason(reason)),
             Self::Refuse(reason) => Self::Refuse(cut_reason(reason)),
             Self::Deny(reason) => Self::Deny(cut_reason(reason)),
+            Self::Ask(reason) => Self::Ask(cut_reason(reason)),
             other @ (Self::GoOn | Self::Show(_) | Self::Args(_)) => other,
         })
     }

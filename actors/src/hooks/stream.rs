@@ -225,7 +225,8 @@ impl Filter {
                 | HookReply::Halt(_)
                 | HookReply::Refuse(_)
                 | HookReply::Deny(_)
-                | HookReply::Args(_),
+                | HookReply::Args(_)
+                | HookReply::Ask(_),
             ) => Ok(None),
             Err(error) if hook.fail_closed => Err(ModelError::permanent(error.to_string())),
             Err(error) => {

@@ -17,6 +17,20 @@ pub(crate) struct ToolUse {
     pub(crate) args: Value,
 }
 
+/// What a hook wants approvers to read.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct ApprovalDemand {
+    pub(crate) hook: String,
+    pub(crate) reason: String,
+}
+
+impl ApprovalDemand {
+    /// The rule that the call goes to an approval by.
+    pub(crate) fn rule(&self) -> String {
+        format!("hook {}: {}", self.hook, self.reason)
+    }
+}
+
 /// The verdict of all the hooks together.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum ToolUseVerdict {
@@ -26,6 +40,12 @@ pub(crate) enum ToolUseVerdict {
     Args {
         hook: String,
         args: Value,
+    },
+    /// The call goes to an approval, unless the gate denies it.
+    Ask {
+        question: ApprovalDemand,
+        /// The arguments that the call gets, as in `Args`, with the hook that changed them last.
+        args: Option<(String, Value)>,
     },
     /// The rule that denies the call.
     Deny(String),
@@ -48,6 +68,7 @@ pub(crate) async fn ask(
 ) -> ToolUseVerdict {
     let ToolUse { call_id, tool, executor, mut args } = tool_use;
     let mut changed_by = None;
+    let mut question = None;
     for hook in hooks.iter().filter(|hook| hook.concerns(HookPoint::PreToolUse, Some(&tool))) {
         let payload = HookPayload::Call {
             call_id: call_id.clone(),
@@ -63,14 +84,21 @@ pub(crate) async fn ask(
                 args = new_args;
                 changed_by = Some(hook.name.clone());
             }
+            // The first reason is enough; a later hook may still deny the call.
+            Ok(HookReply::Ask(reason)) => {
+                question.get_or_insert(ApprovalDemand { hook: hook.name.clone(), reason });
+            }
             Ok(HookReply::GoOn | HookReply::Add(_) | HookReply::Refuse(_) | HookReply::Show(_)) => {
             }
             Err(_) => return ToolUseVerdict::Deny(rule("failed")),
         }
     }
-    match changed_by {
-        Some(hook) => ToolUseVerdict::Args { hook, args },
-        None => ToolUseVerdict::GoOn,
+    match (question, changed_by) {
+        (Some(question), changed_by) => {
+            ToolUseVerdict::Ask { question, args: changed_by.map(|hook| (hook, args)) }
+        }
+        (None, Some(hook)) => ToolUseVerdict::Args { hook, args },
+        (None, None) => ToolUseVerdict::GoOn,
     }
 }
 

@@ -24,6 +24,7 @@ pub const METRICS: &[Metric] = &[
     metric("abide_steps_total", Counter, Count, &["outcome"], "Assistant messages that were journalled: complete, cancelled or error."),
     metric("abide_calls_total", Counter, Count, &["executor", "outcome"], "Calls that got their result: ok, or the kind of the error."),
     metric("abide_call_seconds", Histogram, Seconds, &["executor"], "From handing a call to its executor until its result."),
+    metric("abide_tool_retries_total", Counter, Count, &["reason"], "Failed attempts of tools that another attempt follows."),
     metric("abide_suspensions_total", Counter, Count, &["kind"], "Suspensions opened."),
     metric("abide_suspension_seconds", Histogram, Seconds, &["kind", "outcome"], "How long suspensions waited until they were resolved, or until their call ended otherwise."),
     metric("abide_open_suspensions", Gauge, Count, &["kind"], "Open suspensions of the cluster, counted by one node at a time; add up the nodes."),
@@ -32,6 +33,12 @@ pub const METRICS: &[Metric] = &[
     metric("abide_model_call_seconds", Histogram, Seconds, &["provider", "purpose", "outcome"], "Model calls, retries included: ok, failed, or cut off."),
     metric("abide_model_first_part_seconds", Histogram, Seconds, &["provider", "purpose"], "From the request to a model to the first chunk of its reply."),
     metric("abide_tokens_total", Counter, Count, &["model", "direction"], "Tokens as the provider counted them: input (cached included), output, and cached."),
+    // Queues.
+    metric("abide_queue_depth", Gauge, Count, &["queue"], "Calls that wait for a worker, counted by one node at a time; add up the nodes."),
+    metric("abide_queue_oldest_seconds", Gauge, Seconds, &["queue"], "How long the first of the waiting calls has waited; take the maximum of the nodes."),
+    metric("abide_queue_unattended_seconds", Gauge, Seconds, &["queue"], "For how long calls have waited and no worker was seen."),
+    metric("abide_queue_leases_total", Counter, Count, &[], "Calls that were given to workers."),
+    metric("abide_queue_leases_lost_total", Counter, Count, &[], "Leases of workers that ran out."),
     // Actors.
     metric("abide_live_actors", Gauge, Count, &[], "Conversations in this node's memory."),
     metric("abide_mailbox_deepest", Gauge, Count, &[], "Requests that wait for the conversation with the longest queue."),
@@ -41,8 +48,17 @@ pub const METRICS: &[Metric] = &[
     metric("abide_quarantined", Gauge, Count, &[], "Conversations that crashed too often and wait for an operator."),
     metric("abide_takeovers_total", Counter, Count, &[], "Conversations started because no node ran them any more."),
     metric("abide_alarm_lag_seconds", Histogram, Seconds, &[], "How late alarms were delivered."),
+    metric("abide_tick_lag_seconds", Histogram, Seconds, &[], "How late ticks of schedules were sent."),
+    metric("abide_ticks_total", Counter, Count, &["result"], "Ticks of schedules: sent, or refused."),
     metric("abide_hook_notes_dropped_total", Counter, Count, &[], "Notifications that were not delivered to hooks."),
     metric("abide_audit_lost_total", Counter, Count, &[], "Audit entries that were lost."),
+    // Notices.
+    metric("abide_notices_owed", Gauge, Count, &[], "Notices owed to webhooks in this node's partitions; add up the nodes."),
+    metric("abide_oldest_notice_seconds", Gauge, Seconds, &[], "Age of the oldest notice that is owed; take the maximum of the nodes."),
+    metric("abide_webhooks_failing", Gauge, Count, &[], "Webhooks whose receivers have failed for a day; each node knows of all."),
+    metric("abide_notice_attempts_total", Counter, Count, &["outcome"], "Attempts at notices: delivered, failed or gone."),
+    metric("abide_notice_delivery_seconds", Histogram, Seconds, &[], "From an event to the receipt of its notice."),
+    metric("abide_notices_dead_total", Counter, Count, &[], "Notices that nobody tries any more."),
     // The store.
     metric("abide_store_commits_total", Counter, Count, &[], "Commits that the store acknowledged."),
     metric("abide_store_fsyncs_total", Counter, Count, &[], "Times the embedded store's file was flushed."),

@@ -54,6 +54,7 @@ pub(crate) fn suspension_kind(kind: SuspensionKind) -> &'static str {
         SuspensionKind::Approval => "approval",
         SuspensionKind::Elicitation => "elicitation",
         SuspensionKind::ClientExec => "client_exec",
+        SuspensionKind::InDoubt => "in_doubt",
     }
 }
 

@@ -9,7 +9,7 @@ use abide_conversation::message::Message;
 use abide_conversation::message::blocks::{BlockKind, Media, as_text};
 use serde_json::Value;
 use tiktoken_rs::tokenizer::{Tokenizer, get_tokenizer};
-use tiktoken_rs::{CoreBPE, bpe_for_tokenizer};
+use tiktoken_rs::{CoreBPE, cl100k_base_singleton, o200k_base_singleton};
 
 use super::{ModelSettings, ModelToolCall, Provider, ToolSpec};
 use crate::limits::encoded_len;
@@ -43,9 +43,8 @@ impl TokenCounter {
     /// thread, since that takes a while.
     pub(crate) async fn for_model(settings: &ModelSettings) -> Self {
         let provider = settings.provider;
-        let Some(tokenizer) = tokenizer(settings) else { return Self::estimating(provider) };
-        let load = move || bpe_for_tokenizer(tokenizer).ok();
-        let encoder = tokio::task::spawn_blocking(load).await.ok().flatten();
+        let Some(load) = encoder_of(settings) else { return Self::estimating(provider) };
+        let encoder = tokio::task::spawn_blocking(load).await.ok();
         Self { provider, encoder }
     }
 
@@ -162,11 +161,20 @@ pub(crate) fn plausible_minimum(message: &Message) -> u64 {
 
 /// The model's own tokenizer, if it is available. An unknown model of OpenAI counts as one of the
 /// newer ones.
-fn tokenizer(settings: &ModelSettings) -> Option<Tokenizer> {
-    match settings.provider {
+fn encoder_of(settings: &ModelSettings) -> Option<fn() -> &'static CoreBPE> {
+    let tokenizer = match settings.provider {
         Provider::Openai | Provider::OpenaiResponses => {
-            Some(get_tokenizer(&settings.name).unwrap_or(Tokenizer::O200kBase))
+            get_tokenizer(&settings.name).unwrap_or(Tokenizer::O200kBase)
         }
-        Provider::Scripted | Provider::Anthropic | Provider::Gemini | Provider::Ollama => None,
+        Provider::Scripted | Provider::Anthropic | Provider::Gemini | Provider::Ollama => {
+            return None;
+        }
+    };
+    match tokenizer {
+        // The two differ in special tokens, which texts have none of.
+        Tokenizer::O200kBase | Tokenizer::O200kHarmony => Some(o200k_base_singleton),
+        Tokenizer::Cl100kBase => Some(cl100k_base_singleton),
+        // No model that chats has these; their vocabularies would be megabytes of the program.
+        Tokenizer::P50kBase | Tokenizer::R50kBase | Tokenizer::P50kEdit | Tokenizer::Gpt2 => None,
     }
 }

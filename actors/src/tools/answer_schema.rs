@@ -55,7 +55,9 @@ fn approval_of(parameters: &Value) -> AnswerSchema {
 /// The schema of the result of a person or a page; `None` if any result fits, or if the schema is too
 /// large.
 pub(super) fn of_result(tool: &Tool) -> Option<AnswerSchema> {
-    let schema = AnswerSchema::from(tool.result_schema()?.source());
+    // A worker is told of its mistake by the answer to its request.
+    let schema = tool.result_schema().filter(|_| tool.queue().is_none())?;
+    let schema = AnswerSchema::from(schema.source());
     (schema.text().len() <= MAX_ANSWER_SCHEMA_BYTES).then_some(schema)
 }
 

@@ -8,8 +8,11 @@ use abide_conversation::identity::Identity;
 use abide_conversation::permission::{Network, PermissionPhase};
 use abide_conversation::{AgentName, Attempt, CallId, ConversationId, Principal, Scoped, TurnId};
 
+use serde_json::{Map, Value};
+
 use super::Grant;
 use crate::assigns::Assigns;
+use crate::external::Callback;
 use crate::outbound::Outbound;
 use crate::workspace::WorkspaceRef;
 
@@ -38,6 +41,10 @@ pub struct Run {
     pub approvals: Vec<Approver>,
     /// What an earlier attempt asked a person, and the answer.
     pub input: Option<PendingInput>,
+    /// Where an HTTP tool may send its result later.
+    pub callback: Option<Callback>,
+    /// The key-value state of the conversation.
+    pub state: Arc<Map<String, Value>>,
     pub environment: ToolEnvironment,
 }
 
@@ -46,12 +53,19 @@ impl Run {
     /// ids may come again, when a conversation was deleted and its id is used anew; a turn never
     /// does. The call of a dispatch has an id that never comes again, and needs no turn.
     pub fn idempotency_key(&self) -> String {
-        let Self { conversation, call, turn, .. } = self;
-        let number = turn.as_ref().and_then(|turn| turn.as_str().strip_prefix(KEYED_TURN_PREFIX));
-        match number {
-            Some(number) => format!("{conversation}/{call}/{number}"),
-            None => format!("{conversation}/{call}"),
-        }
+        idempotency_key(&self.conversation, &self.call, self.turn.as_ref())
+    }
+}
+
+/// The idempotency key of a call; see [`Run::idempotency_key`].
+pub(crate) fn idempotency_key(
+    conversation: &Scoped<ConversationId>,
+    call: &CallId,
+    turn: Option<&TurnId>,
+) -> String {
+    match turn.and_then(|turn| turn.as_str().strip_prefix(KEYED_TURN_PREFIX)) {
+        Some(number) => format!("{conversation}/{call}/{number}"),
+        None => format!("{conversation}/{call}"),
     }
 }
 

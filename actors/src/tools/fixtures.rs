@@ -126,6 +126,8 @@ pub(crate) fn a_run(tool: &str, args: Value) -> Run {
         identity: None,
         approvals: Vec::new(),
         input: None,
+        callback: None,
+        state: Default::default(),
         environment: Default::default(),
     }
 }

@@ -19,6 +19,7 @@ use crate::definition::Builtin;
 use crate::definition::{Approval, Target, Tool};
 use crate::definition::{Definition, Permissions};
 use crate::expressions::schema::Schema;
+use crate::hooks::tool_use::ApprovalDemand;
 
 /// Decides about the calls of one conversation in its current state.
 #[derive(Clone, Debug)]
@@ -94,6 +95,24 @@ impl Gate {
             self.apply_remembered(tool, args, scope, verdict)
         } else {
             verdict
+        }
+    }
+
+    /// Decides about a call that a hook wants approved. That tightens a verdict, and never loosens
+    /// one: an approver's remembered decision does not answer the hook, and a denial stays.
+    pub(crate) fn decide_asking(
+        &self,
+        tool: &Tool,
+        args: &Value,
+        scope: &CallScope,
+        question: Option<&ApprovalDemand>,
+    ) -> Verdict {
+        let verdict = self.decide(tool, args, scope);
+        match (question, verdict.decision) {
+            (Some(question), Decision::Allow) => {
+                self.verdict(Decision::Ask, &question.rule(), tool, args)
+            }
+            (Some(_) | None, Decision::Allow | Decision::Ask | Decision::Deny) => verdict,
         }
     }
 
@@ -412,7 +431,13 @@ impl Tool {
     pub fn builtin(&self) -> Option<Builtin> {
         match self.target() {
             Some(Target::Builtin(builtin)) => Some(*builtin),
-            Some(Target::Http(_) | Target::Native(_) | Target::Agent(_) | Target::Mcp(_))
+            Some(
+                Target::Http(_)
+                | Target::Native(_)
+                | Target::Agent(_)
+                | Target::Mcp(_)
+                | Target::Queue(_),
+            )
             | None => None,
         }
     }
@@ -427,6 +452,7 @@ impl Tool {
             Some(Target::Builtin(builtin)) => format!("builtin {}", builtin.name()),
             Some(Target::Agent(name)) => format!("agent {name}"),
             Some(Target::Mcp(pick)) => format!("mcp {} {}", pick.server.key, pick.tool),
+            Some(Target::Queue(target)) => format!("queue {}", target.queue),
         };
         let approval = match &self.approval {
             Approval::Auto => "auto",

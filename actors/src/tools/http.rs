@@ -4,7 +4,6 @@ mod reply;
 
 use std::sync::Arc;
 
-use abide_conversation::message::ErrorType;
 use reqwest::header::{CONTENT_TYPE, HeaderMap};
 use reqwest::{Response, StatusCode};
 use serde_json::{Value, json};
@@ -14,7 +13,7 @@ use super::ToolReturn;
 use crate::clock::Clock;
 use crate::definition::Endpoint;
 use crate::environment::Env;
-use crate::signed_post::SignedClient;
+use crate::signed_post::{PostError, SignedClient};
 use crate::trace;
 use reply::{Line, LineReader};
 
@@ -36,7 +35,7 @@ impl Http {
     ) -> ToolReturn {
         match self.exchange(endpoint, tool, run, report).await {
             Ok(returned) => returned,
-            Err(message) => ToolReturn::failure(message, ErrorType::ToolError),
+            Err(PostError { message, failure }) => ToolReturn::failed_attempt(message, failure),
         }
     }
 
@@ -46,18 +45,21 @@ impl Http {
         tool: &str,
         run: &Run,
         report: &(impl Fn(Value) + Send + Sync),
-    ) -> Result<ToolReturn, String> {
+    ) -> Result<ToolReturn, PostError> {
         let key = run.idempotency_key();
         let Run { conversation, turn, call, attempt, .. } = run;
         let trace = trace::of_attempt(conversation, turn.as_ref(), call, *attempt);
         let response = self.0.post(endpoint, tool, &key, request_body(tool, run), trace).await?;
+        if response.status() == StatusCode::ACCEPTED {
+            return Ok(accepted(run)?);
+        }
         if [StatusCode::NO_CONTENT, StatusCode::RESET_CONTENT].contains(&response.status()) {
             return Ok(ToolReturn::ok(Value::Null));
         }
         if is_ndjson(response.headers()) {
             self.read_ndjson(response, report).await
         } else {
-            reply::read_whole(&self.0.body(response).await?)
+            Ok(reply::read_whole(&self.0.body(response).await?)?)
         }
     }
 
@@ -65,9 +67,9 @@ impl Http {
         &self,
         mut response: Response,
         report: &(impl Fn(Value) + Send + Sync),
-    ) -> Result<ToolReturn, String> {
+    ) -> Result<ToolReturn, PostError> {
         let mut lines = LineReader::default();
-        while let Some(chunk) = response.chunk().await.map_err(|error| self.0.describe(&error))? {
+        while let Some(chunk) = response.chunk().await.map_err(|error| self.0.broken(&error))? {
             lines.push(&chunk)?;
             while let Some(line) = lines.next_line()? {
                 match line {
@@ -79,7 +81,7 @@ impl Http {
         match lines.rest()? {
             Some(Line::Last(returned)) => Ok(returned),
             Some(Line::Progress(_)) | None => {
-                Err("the tool's answer ended without a result".into())
+                Err("the tool's answer ended without a result".to_owned().into())
             }
         }
     }
@@ -96,10 +98,28 @@ fn request_body(tool: &str, run: &Run) -> String {
         "assigns": run.assigns.merged,
         "principal": run.principal,
     });
+    if !run.state.is_empty() {
+        body["state"] = json!(*run.state);
+    }
     if !run.approvals.is_empty() {
         body["approvals"] = json!(run.approvals);
     }
+    if let Some(callback) = &run.callback {
+        body["callback"] = json!(callback);
+    }
     body.to_string()
+}
+
+/// The tool calls back, if it could be told where.
+fn accepted(run: &Run) -> Result<ToolReturn, String> {
+    if run.callback.is_some() {
+        return Ok(ToolReturn::accepted());
+    }
+    let why = match run.turn {
+        Some(_) => "--public-url is not set",
+        None => "whoever dispatches a call waits for its result",
+    };
+    Err(format!("the tool answered 202, and was given no callback: {why}"))
 }
 
 fn is_ndjson(headers: &HeaderMap) -> bool {

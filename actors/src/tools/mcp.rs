@@ -190,7 +190,13 @@ fn servers(definition: &Definition) -> BTreeMap<&str, &Arc<McpServer>> {
     let tools = definition.tools.iter().chain(prototypes);
     let tool_refs = tools.filter_map(|tool| match tool.target() {
         Some(Target::Mcp(tool_ref)) => Some(tool_ref),
-        Some(Target::Http(_) | Target::Native(_) | Target::Builtin(_) | Target::Agent(_))
+        Some(
+            Target::Http(_)
+            | Target::Native(_)
+            | Target::Builtin(_)
+            | Target::Agent(_)
+            | Target::Queue(_),
+        )
         | None => None,
     });
     let servers = tool_refs.map(|tool_ref| (tool_ref.server.name.as_str(), &tool_ref.server));

@@ -95,6 +95,9 @@ pub struct Context<'a> {
     /// 1 for the first attempt; `conversation` and `call` are the same for every attempt.
     pub attempt: Attempt,
     pub assigns: &'a Map<String, Value>,
+    /// The key-value state of the conversation when the attempt began;
+    /// [`ToolReturn::with_state`] changes it.
+    pub state: &'a Map<String, Value>,
     pub principal: &'a Principal,
     /// Those whose votes approved the call.
     pub approvals: &'a [Approver],

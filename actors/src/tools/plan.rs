@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use abide_conversation::command::{ApprovalQuestion, CallPlan, PlannedCall};
-use abide_conversation::event::{CallKind, Executor, Intent};
+use abide_conversation::event::{CallKind, Executor, Intent, OnInterrupt};
 use abide_conversation::message::{ErrorType, Outcome};
 use abide_conversation::permission::{Decision, Verdict};
 use serde_json::{Map, Value};
@@ -12,7 +12,7 @@ use super::answer_schema;
 use super::call_scope::CallScope;
 use super::{Gate, Toolbox};
 use crate::definition::{ClientAnswer, MAX_TOOL_NAME_BYTES, Tool, ToolKind};
-use crate::hooks::tool_use::{ToolUseVerdict, invalid_args_rule};
+use crate::hooks::tool_use::{ApprovalDemand, ToolUseVerdict, invalid_args_rule};
 use crate::limits::{MAX_EXCERPT_BYTES, MAX_VALUE_BYTES, cut, encoded_len};
 use crate::model::{ModelToolCall, big_numbers};
 
@@ -22,6 +22,17 @@ const MAX_REFUSED_ARGS_BYTES: usize = 16 * 1024;
 pub(super) fn plan(
     toolbox: &Toolbox,
     model_call: &ModelToolCall,
+    scope: &CallScope,
+    gate: &mut Gate,
+) -> PlannedCall {
+    plan_asking(toolbox, model_call, None, scope, gate)
+}
+
+/// Plans one call. With a question of a hook it goes to an approval, unless the gate denies it.
+fn plan_asking(
+    toolbox: &Toolbox,
+    model_call: &ModelToolCall,
+    question: Option<&ApprovalDemand>,
     scope: &CallScope,
     gate: &mut Gate,
 ) -> PlannedCall {
@@ -45,9 +56,15 @@ pub(super) fn plan(
     };
     let (args, plan, verdict) = match parse_args(tool, &model_call.args) {
         Ok(args) => {
-            let verdict = gate.decide(tool, &args, scope);
+            let verdict = gate.decide_asking(tool, &args, scope, question);
             gate.advance(tool, &args, &verdict);
-            let plan = plan_verdict(toolbox, tool, &args, scope, &verdict);
+            let mut plan = plan_verdict(toolbox, tool, &args, scope, &verdict);
+            if let (Some(asked), CallPlan::Execute { gate: Some(approval), .. }) =
+                (question, &mut plan)
+            {
+                approval.message.push('\n');
+                approval.message.push_str(&asked.reason);
+            }
             (args, plan, Some(verdict))
         }
         Err(mistake) => {
@@ -73,25 +90,31 @@ pub(super) fn replan(
     scope: &CallScope,
     gate: &mut Gate,
 ) -> PlannedCall {
-    let again = |args: Value, gate: &mut Gate| {
+    let again = |args: Value, question: Option<&ApprovalDemand>, gate: &mut Gate| {
         let (id, name) = (planned.given_id.clone(), planned.tool.clone());
-        plan(
-            toolbox,
-            &ModelToolCall { id, name, args: Ok(args), provider_result: None },
-            scope,
-            gate,
-        )
+        let model_call = ModelToolCall { id, name, args: Ok(args), provider_result: None };
+        plan_asking(toolbox, &model_call, question, scope, gate)
     };
+    let again_with =
+        |hook: &str, args, question: Option<&ApprovalDemand>, gate: &mut Gate| match again(
+            args, question, gate,
+        ) {
+            changed if changed.verdict.is_some() => {
+                PlannedCall { original_args: Some(planned.args.clone()), ..changed }
+            }
+            _ => deny_by_hook(toolbox, planned.clone(), invalid_args_rule(hook), gate),
+        };
     match verdict {
         // A provider's call already has its result and is not planned again.
         ToolUseVerdict::GoOn if is_provider_call(&planned.plan) => planned,
-        ToolUseVerdict::GoOn => again(planned.args.clone(), gate),
-        ToolUseVerdict::Args { hook, args } => match again(args, gate) {
-            changed if changed.verdict.is_some() => {
-                PlannedCall { original_args: Some(planned.args), ..changed }
-            }
-            _ => deny_by_hook(toolbox, planned, invalid_args_rule(&hook), gate),
-        },
+        ToolUseVerdict::GoOn => again(planned.args.clone(), None, gate),
+        ToolUseVerdict::Args { hook, args } => again_with(&hook, args, None, gate),
+        ToolUseVerdict::Ask { question, args: None } => {
+            again(planned.args.clone(), Some(&question), gate)
+        }
+        ToolUseVerdict::Ask { question, args: Some((hook, args)) } => {
+            again_with(&hook, args, Some(&question), gate)
+        }
         ToolUseVerdict::Deny(rule) | ToolUseVerdict::Halt(rule) => {
             deny_by_hook(toolbox, planned, rule, gate)
         }
@@ -170,12 +193,15 @@ fn plan_verdict(
         ToolKind::Server(server) => {
             let lane = tool.builtin().and_then(|builtin| builtin.lane(args));
             let on_interrupt = server.on_interrupt;
-            (CallKind::Server { on_interrupt, child: None, lane }, String::new())
+            let policy = || tool.approval_policy(scope.identity.is_some()).map(Box::new);
+            let answerers = (on_interrupt == OnInterrupt::Ask).then(policy).flatten();
+            (CallKind::Server { on_interrupt, child: None, lane, answerers }, String::new())
         }
     };
     let timeout_ms = millis(tool.timeout.unwrap_or(agent.suspension_timeout));
     let answer_schema = answer_schema::of_result(tool);
-    CallPlan::Execute { kind, intent, gate, message, answer_schema, timeout_ms }
+    let waiting_rules = tool.waiting_rules.clone();
+    CallPlan::Execute { kind, intent, gate, message, answer_schema, timeout_ms, waiting_rules }
 }
 
 /// Plans a call that the provider has run already. Nothing can prevent the run any more, and the

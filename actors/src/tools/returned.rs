@@ -6,8 +6,9 @@ use abide_conversation::command::StateChange;
 use abide_conversation::elicitation::InputRequest;
 use abide_conversation::event::EffectiveArgs;
 use abide_conversation::message::{ErrorType, Outcome, Ui};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
+use crate::attempt_failure::{Failure, FailureKind};
 use crate::workspace::FileError;
 
 /// The result of a run.
@@ -22,8 +23,12 @@ pub struct ToolReturn {
     pub(crate) state_changes: Vec<StateChange>,
     /// The input that the tool needs from a person first; there is no result yet.
     pub(crate) input_request: Option<InputRequest>,
+    /// Whether the tool accepted the call and calls back with its result; there is none yet.
+    pub(crate) awaits_callback: bool,
     /// The arguments that it ran with, if middleware changed them.
     pub(crate) effective_args: Option<EffectiveArgs>,
+    /// Why the attempt failed, if another one may follow.
+    pub(crate) failure: Option<Failure>,
 }
 
 impl ToolReturn {
@@ -51,6 +56,17 @@ impl ToolReturn {
         Self { input_request: Some(request), ..Self::from_outcome(Outcome::Ok(Value::Null)) }
     }
 
+    /// No result yet: the tool calls back.
+    pub(crate) fn accepted() -> Self {
+        Self { awaits_callback: true, ..Self::from_outcome(Outcome::Ok(Value::Null)) }
+    }
+
+    /// Changes keys of the conversation's key-value state, in the commit of the result; null deletes a
+    /// key. If the state cannot take the changes, the call ends with an error.
+    pub fn with_state(self, changes: Map<String, Value>) -> Self {
+        self.with_change(StateChange::KeyValues(changes))
+    }
+
     /// Adds a payload for user interfaces.
     pub fn with_ui(self, kind: impl Into<String>, payload: impl Into<Value>) -> Self {
         Self { ui: Some(Ui { kind: kind.into(), payload: payload.into() }), ..self }
@@ -69,7 +85,9 @@ impl ToolReturn {
             halt: None,
             state_changes: Vec::new(),
             input_request: None,
+            awaits_callback: false,
             effective_args: None,
+            failure: None,
         }
     }
 
@@ -85,6 +103,17 @@ impl ToolReturn {
     pub(crate) fn invalid_args(why: &str) -> Self {
         let why = format!("invalid tool arguments: {why}");
         Self::failure(why, ErrorType::ValidationError)
+    }
+
+    /// A failure that another attempt may follow.
+    pub(crate) fn failed_attempt(message: impl Into<String>, failure: Option<Failure>) -> Self {
+        Self { failure, ..Self::error(message) }
+    }
+
+    /// A run that took longer than it may.
+    pub(crate) fn timeout(message: impl Into<String>) -> Self {
+        let failure = Some(FailureKind::Timeout.into());
+        Self { failure, ..Self::failure(message, ErrorType::Timeout) }
     }
 
     pub(crate) fn failure(message: impl Into<String>, error_type: ErrorType) -> Self {

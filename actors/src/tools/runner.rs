@@ -9,6 +9,7 @@ use abide_conversation::message::{ErrorType, Outcome};
 use serde_json::Value;
 
 use super::http::Http;
+use super::limiter::Limiter;
 use super::middleware::{Chain, Middleware, Terminal};
 use super::native::attempt;
 use super::{BuiltinServices, Extensions, Gate, Run, ToolReturn};
@@ -39,6 +40,7 @@ pub struct Runner {
     http: Http,
     mcp: Arc<Mcp>,
     services: BuiltinServices,
+    limiter: Limiter,
 }
 
 impl Runner {
@@ -51,7 +53,12 @@ impl Runner {
         env: Env,
     ) -> Result<Self, RunnerError> {
         let http = Http::new(clock, env).map_err(RunnerError)?;
-        Ok(Self { extensions, http, mcp, services })
+        Ok(Self { extensions, http, mcp, services, limiter: Limiter::default() })
+    }
+
+    /// The limits of the tools on this node.
+    pub(crate) fn limiter(&self) -> &Limiter {
+        &self.limiter
     }
 
     /// Runs a granted call inside the middleware of its agent and its tool. Dropping the future
@@ -167,8 +174,8 @@ impl Runner {
             },
             Target::Builtin(builtin) => Box::pin(builtin.run(&run, &self.services)).await,
             Target::Mcp(tool_ref) => Box::pin(self.mcp.call(tool_ref, &run, &report)).await,
-            // A child conversation answers these calls.
-            Target::Agent(_) => ToolReturn::error(NOT_ON_SERVER),
+            // A child conversation or a worker answers these calls.
+            Target::Agent(_) | Target::Queue(_) => ToolReturn::error(NOT_ON_SERVER),
         }
     }
 }
@@ -184,16 +191,14 @@ pub(super) async fn run_within(
 ) -> ToolReturn {
     match tokio::time::timeout(limit, run).await {
         Ok(returned) => returned,
-        Err(_) => ToolReturn::failure(
-            format!("timed out after {}", format_timeout(limit)),
-            ErrorType::Timeout,
-        ),
+        Err(_) => ToolReturn::timeout(format!("timed out after {}", format_timeout(limit))),
     }
 }
 
 /// Holds a result to what may travel between nodes: a larger one becomes an error.
 pub(super) fn enforce_limits(returned: ToolReturn) -> ToolReturn {
-    let ToolReturn { outcome, ui, halt, state_changes, input_request, effective_args } = returned;
+    let ToolReturn { outcome, ui, halt, state_changes, input_request, .. } = returned;
+    let ToolReturn { awaits_callback, effective_args, failure, .. } = returned;
     let large = |value: &Value| encoded_len(value) > MAX_VALUE_BYTES;
     let request_too_large = input_request
         .as_ref()
@@ -218,7 +223,9 @@ pub(super) fn enforce_limits(returned: ToolReturn) -> ToolReturn {
         halt: halt.map(|reason| cut(&reason, MAX_ERROR_BYTES)),
         state_changes,
         input_request,
+        awaits_callback,
         effective_args,
+        failure,
     }
 }
 

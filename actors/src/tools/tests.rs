@@ -152,7 +152,7 @@ fn a_plan_carries_what_later_phases_need() {
         unreachable!()
     };
     let on_interrupt = OnInterrupt::Fail;
-    assert_eq!(kind, CallKind::Server { on_interrupt, child: None, lane: None });
+    assert_eq!(kind, CallKind::Server { on_interrupt, child: None, lane: None, answerers: None });
     assert_eq!(timeout_ms, 600_000);
     let CallPlan::Execute { kind, timeout_ms, .. } = plan("mine", json!({})).plan else {
         unreachable!()

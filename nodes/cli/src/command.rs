@@ -14,11 +14,15 @@ use crate::command::resolving::{AnswerCommand, ApproveCommand, DenyCommand};
 use crate::command::setup::{
     CompletionCommand, ContextCommand, DevCommand, LoginCommand, ManCommand, TokensCommand,
 };
+use crate::command::time::{ExtendCommand, ScheduledCommand, SchedulesCommand};
+use crate::command::webhooks::WebhooksCommand;
 use crate::time::duration;
 
 pub(crate) mod operators;
 pub(crate) mod resolving;
 pub(crate) mod setup;
+pub(crate) mod time;
+pub(crate) mod webhooks;
 
 /// The commands that ask nodes over HTTP.
 #[derive(Clone, Debug, Subcommand)]
@@ -37,6 +41,8 @@ pub enum Verb {
     Deny(DenyCommand),
     /// Answers a question or a client's call
     Answer(AnswerCommand),
+    /// Lets a call wait longer
+    Extend(ExtendCommand),
     /// Follows a conversation live, one line for each event
     Tail(TailCommand),
     /// Explains what a conversation waits for, and what helps (operators)
@@ -58,6 +64,17 @@ pub enum Verb {
     /// Lists, reads, checks, defines and deletes agents
     #[command(subcommand)]
     Agents(AgentsCommand),
+    /// Lists and withdraws the messages of a conversation that come later
+    #[command(subcommand)]
+    Scheduled(ScheduledCommand),
+    /// Lists, puts, triggers, pauses and deletes schedules
+    #[command(subcommand)]
+    Schedules(SchedulesCommand),
+    /// Lists, puts, tests and deletes webhooks, and what they are owed
+    #[command(subcommand)]
+    Webhooks(WebhooksCommand),
+    /// Lists the queues: what waits for workers, and which were seen (operators)
+    Queues,
     /// Lists the nodes (operators)
     Nodes(NodesCommand),
     /// Drains a node (operators)
@@ -139,6 +156,12 @@ pub struct SayCommand {
     /// A file with the JSON Schema of the answer
     #[arg(long, value_name = "FILE")]
     pub schema: Option<PathBuf>,
+    /// When the message is delivered: after this duration, without waiting for an answer
+    #[arg(long = "in", value_name = "DURATION", conflicts_with = "deliver_at")]
+    pub deliver_in: Option<String>,
+    /// When the message is delivered: at this time, such as 2026-12-24T18:00:00Z
+    #[arg(long = "at", value_name = "TIME")]
+    pub deliver_at: Option<String>,
     /// The message's id: a message that is sent again with its id is the same
     #[arg(long, value_name = "ID")]
     pub message_id: Option<String>,
@@ -150,7 +173,7 @@ pub struct InboxCommand {
     #[arg(short, long)]
     pub watch: bool,
     /// Only this kind
-    #[arg(long, value_parser = ["approval", "elicitation", "client_exec"])]
+    #[arg(long, value_parser = ["approval", "elicitation", "client_exec", "in_doubt"])]
     pub kind: Option<String>,
     /// Only calls of this agent
     #[arg(long)]

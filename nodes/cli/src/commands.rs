@@ -14,9 +14,12 @@ mod pages;
 mod pending_line;
 mod resolve;
 mod say;
+mod scheduled;
+mod schedules;
 mod spinner;
 mod tail;
 mod tokens;
+mod webhooks;
 mod why;
 
 use crate::arguments::Client;
@@ -66,6 +69,7 @@ async fn on_nodes(verb: Verb, session: &Session, host: Host) -> Result<(), CliEr
         Verb::Approve(given) => resolve::approve(session, &given).await,
         Verb::Deny(given) => resolve::deny(session, &given).await,
         Verb::Answer(given) => resolve::answer(session, &given).await,
+        Verb::Extend(given) => resolve::extend(session, &given).await,
         Verb::Tail(given) => tail::run(session, &given).await,
         Verb::Why(given) => why::run(session, &given.conversation).await,
         Verb::Journal(given) => conversations::journal(session, &given).await,
@@ -76,6 +80,10 @@ async fn on_nodes(verb: Verb, session: &Session, host: Host) -> Result<(), CliEr
         Verb::Fork(given) => conversations::fork(session, &given).await,
         Verb::Rm(given) => conversations::remove(session, &given.conversation).await,
         Verb::Agents(given) => agents::run(session, &given, host).await,
+        Verb::Scheduled(given) => scheduled::run(session, &given).await,
+        Verb::Schedules(given) => schedules::run(session, &given).await,
+        Verb::Webhooks(given) => webhooks::run(session, &given).await,
+        Verb::Queues => operators::queues(session).await,
         Verb::Nodes(given) => operators::nodes(session, &given).await,
         Verb::Drain(given) => operators::drain(session, &given.node).await,
         Verb::Actors(given) => operators::actors(session, &given).await,

@@ -53,10 +53,12 @@ pub(crate) fn span(seconds: u64) -> String {
     }
 }
 
-/// A duration as the nodes write them: `300s`, `5m`, `250ms`.
+/// A duration as the nodes write them: `300s`, `5m`, `250ms`, `2d`.
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     let wrong = || "must be a duration such as 300s, 5m or 250ms".to_owned();
-    let signed: jiff::SignedDuration = text.parse().map_err(|_| wrong())?;
+    let span: jiff::Span = text.parse().map_err(|_| wrong())?;
+    let days_are_24_hours = jiff::SpanRelativeTo::days_are_24_hours();
+    let signed = span.to_duration(days_are_24_hours).map_err(|_| wrong())?;
     Duration::try_from(signed).map_err(|_| wrong())
 }
 

@@ -19,8 +19,8 @@ const PAGE = 100;
 const MAX_SHOWN = 1_000;
 /** How many answers one request has. */
 const MAX_ANSWERS = 100;
-const KINDS = [["", "All"], ["approval", "Approvals"], ["elicitation", "Questions"], ["client_exec", "Pages"]];
-const KIND_WORDS = { approval: "approval", elicitation: "question", client_exec: "page" };
+const KINDS = [["", "All"], ["approval", "Approvals"], ["elicitation", "Questions"], ["client_exec", "Pages"], ["in_doubt", "In doubt"]];
+const KIND_WORDS = { approval: "approval", elicitation: "question", client_exec: "page", in_doubt: "in doubt" };
 const WIDE = matchMedia("(min-width: 1000px)");
 
 function useWide() {

@@ -216,6 +216,16 @@ impl<P: Permission> Allowed<P> {
     }
 }
 
+impl Allowed<Answer> {
+    /// The caller whom a reply link names.
+    pub(super) fn by_session(session: Arc<Session>) -> Result<Self, Problem> {
+        let caller = Caller::Somebody(session);
+        let allowed = Self { caller, bodies: None, permission: PhantomData };
+        allowed.check()?;
+        Ok(allowed)
+    }
+}
+
 impl<P: ConversationPermission> Allowed<P> {
     /// The conversation that a path names. One that the caller's token is not for, or that no
     /// conversation can be, is not found.

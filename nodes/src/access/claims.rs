@@ -63,6 +63,7 @@ pub(super) fn identify(
         grant: None,
         mfa_at: mfa_at(claims, now),
         expires_at: Some(expires_at),
+        queues: Default::default(),
         valid_until: Some(add(expires_at, LEEWAY)),
     })
 }

@@ -187,7 +187,16 @@ impl AccessControl {
         created_at: Option<Timestamp>,
     ) -> Option<CredentialWatch> {
         let session = allowed.session().cloned();
-        CredentialWatch::new(self.clone(), session, participants, created_at)
+        CredentialWatch::new(self.clone(), session, Some(participants), created_at)
+    }
+
+    /// Notices when the credential of a caller ends, or permits something else; `None` if everybody may
+    /// do everything.
+    pub(crate) fn watch_list<P: Permission>(
+        &self,
+        allowed: &Allowed<P>,
+    ) -> Option<CredentialWatch> {
+        CredentialWatch::new(self.clone(), allowed.session().cloned(), None, None)
     }
 
     /// What operators should know: that the newest file is not in force, and where it is wrong.

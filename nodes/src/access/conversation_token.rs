@@ -153,5 +153,12 @@ pub(super) fn verify(
     };
     let grant = Some(TokenGrant { target, scopes: claims.scope, agent });
     let until = Some(expires_at);
-    Ok(Credential { identity, grant, mfa_at: None, expires_at: until, valid_until: until })
+    Ok(Credential {
+        identity,
+        grant,
+        mfa_at: None,
+        expires_at: until,
+        queues: Default::default(),
+        valid_until: until,
+    })
 }

@@ -1,9 +1,10 @@
 //! A credential that was verified: who brought it, what it is limited to, and when it ends.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use abide_conversation::identity::{AuthMethod, Identity};
-use abide_conversation::{AgentName, CallId, ConversationId, Timestamp};
+use abide_conversation::{AgentName, CallId, ConversationId, QueueName, Timestamp};
 use serde::{Deserialize, Serialize};
 
 /// What a verified credential says.
@@ -16,6 +17,8 @@ pub(crate) struct Credential {
     pub(crate) mfa_at: Option<Timestamp>,
     /// `None`: it does not expire.
     pub(crate) expires_at: Option<Timestamp>,
+    /// The queues that a worker's key is for.
+    pub(crate) queues: Arc<BTreeSet<QueueName>>,
     /// When it is refused: a JWT a little after it has expired, because clocks differ.
     pub(crate) valid_until: Option<Timestamp>,
 }

@@ -22,7 +22,8 @@ const VERIFY_INTERVAL: Duration = Duration::from_secs(60);
 pub(crate) struct CredentialWatch {
     control: AccessControl,
     session: Arc<Session>,
-    participants: Participants,
+    /// `None` for a list, which shows whatever its caller may see.
+    participants: Option<Participants>,
     created_at: Option<Timestamp>,
     changes: watch::Receiver<u64>,
     /// Whether the credential must be verified, also if that was interrupted.
@@ -34,7 +35,7 @@ impl CredentialWatch {
     pub(super) fn new(
         control: AccessControl,
         session: Option<Arc<Session>>,
-        participants: Participants,
+        participants: Option<Participants>,
         created_at: Option<Timestamp>,
     ) -> Option<Self> {
         let (session, changes) = (session?, control.guard()?.watch_changes());
@@ -43,7 +44,9 @@ impl CredentialWatch {
 
     /// Notes who the conversation's members are now, of whom the caller may no longer be one.
     pub(crate) fn update_members(&mut self, members: &[String]) {
-        self.participants.members = members.to_vec();
+        if let Some(participants) = &mut self.participants {
+            participants.members = members.to_vec();
+        }
         self.is_due = true;
     }
 
@@ -76,6 +79,7 @@ impl CredentialWatch {
     }
 
     async fn still_reads(&mut self, guard: &Guard) -> bool {
+        let before = self.session.clone();
         match guard.verify(self.session.presented.clone()).await {
             Ok(session) => self.session = session,
             // Nobody can tell: what was valid a moment ago holds until it expires.
@@ -85,8 +89,12 @@ impl CredentialWatch {
             }
             Err(_) => return false,
         }
+        let Some(participants) = &self.participants else {
+            // What a list shows was chosen for the roles of before.
+            return self.session.credential().identity == before.credential().identity;
+        };
         let access = caller_access(self.session.credential(), Verb::Read, Read::NEEDS);
         let access = Access::Caller(Box::new(access));
-        access.check_read(&self.participants, self.created_at).is_ok()
+        access.check_read(participants, self.created_at).is_ok()
     }
 }

@@ -19,6 +19,7 @@ use serde_json::{Map, Value};
 pub(super) use issuer::is_safe;
 pub use issuer::{Algorithm, ClaimSource, ClaimSources, IssuerRules, JwksSource};
 pub use key::StaticKey;
+pub(crate) use key::{QUEUE_RULE, check_worker};
 use reader::Reader;
 pub use sign_in::{SignIn, SignInToken};
 pub use tenant::{AgentsOverHttp, Quotas, TenantSettings};

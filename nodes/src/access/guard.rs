@@ -236,16 +236,19 @@ impl Guard {
     ) -> Result<Credential, CredentialError> {
         match rules.document.keys.get(id) {
             Some(key) if key.digest.matches(text) => {
-                Ok(by_key(id, key.tenant.clone(), key.roles.clone(), key.name.clone(), None))
+                let credential =
+                    by_key(id, key.tenant.clone(), key.roles.clone(), key.name.clone(), None);
+                Ok(Credential { queues: Arc::new(key.queues.clone()), ..credential })
             }
             Some(_) => Err(CredentialError::WrongSecret),
             None => {
-                let StoredKey { tenant, roles, name, expires_at, .. } =
+                let StoredKey { tenant, roles, name, queues, expires_at, .. } =
                     self.stored.find(id, text).await?;
                 if !rules.document.tenants.contains_key(&tenant) {
                     return Err(CredentialError::Tenant);
                 }
-                Ok(by_key(id, Some(tenant), roles, Some(name), Some(expires_at)))
+                let credential = by_key(id, Some(tenant), roles, Some(name), Some(expires_at));
+                Ok(Credential { queues: Arc::new(queues), ..credential })
             }
         }
     }
@@ -335,6 +338,7 @@ impl Rules {
             grant: None,
             mfa_at: person.mfa_at,
             expires_at: earlier(gateway.expires_at, person.expires_at),
+            queues: gateway.queues,
             valid_until: earlier(gateway.valid_until, person.valid_until),
         })
     }
@@ -363,7 +367,14 @@ fn by_key(
         on_behalf_of: None,
         minted_by: None,
     };
-    Credential { identity, grant: None, mfa_at: None, expires_at, valid_until: expires_at }
+    Credential {
+        identity,
+        grant: None,
+        mfa_at: None,
+        expires_at,
+        queues: Arc::default(),
+        valid_until: expires_at,
+    }
 }
 
 fn earlier(one: Option<Timestamp>, other: Option<Timestamp>) -> Option<Timestamp> {

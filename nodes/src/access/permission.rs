@@ -73,7 +73,7 @@ macro_rules! conversation_permissions {
     };
 }
 
-use Role::{Approver, Auditor, Author, Backend, Operator, TenantAdmin, User};
+use Role::{Approver, Auditor, Author, Backend, Operator, TenantAdmin, User, Worker};
 use Rule::{AnyCredential, OneOf, Public};
 
 permissions! {
@@ -100,7 +100,13 @@ permissions! {
     ReadAudit = "read_audit", OneOf(&[Auditor], None);
     /// What operators and administrators did.
     ReadOperations = "read_operations", OneOf(&[Operator, Auditor], None);
+    /// Takes calls from queues, and ends them.
+    WorkQueues = "work_queues", OneOf(&[Backend, Worker], None);
+    /// Puts, changes and triggers schedules. A token cannot: what it permits ends with it.
+    ManageSchedules = "manage_schedules", OneOf(&[User, Backend], None);
+    ReadSchedules = "read_schedules", OneOf(&[User, Backend, Auditor], None);
     DeleteBlobs = "delete_blobs", OneOf(&[Operator, TenantAdmin], None);
+    ManageWebhooks = "manage_webhooks", OneOf(&[TenantAdmin], None);
 }
 
 conversation_permissions! {

@@ -43,6 +43,12 @@ impl Presented {
         Ok(Self { bearer: bearer.to_owned(), on_behalf_of })
     }
 
+    /// The token in the path of a reply link; `None` if it cannot be one.
+    pub(super) fn of_link(token: &str) -> Option<Self> {
+        let is_whole = is_token(token) && key_id(token).is_none();
+        is_whole.then(|| Self { bearer: token.to_owned(), on_behalf_of: None })
+    }
+
     /// A digest that no other credentials have.
     pub(super) fn digest(&self) -> [u8; 32] {
         let mut hash = Sha256::new();

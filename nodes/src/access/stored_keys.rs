@@ -160,6 +160,7 @@ mod tests {
             sha256: "0".repeat(64),
             tenant: Tenant::default(),
             roles: Default::default(),
+            queues: Default::default(),
             name: String::new(),
             owner: String::new(),
             created_at: now,

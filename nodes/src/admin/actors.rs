@@ -11,8 +11,8 @@ use axum::extract::State;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::Admin;
 use super::scoped_id::conversation;
+use super::{Admin, queues};
 use crate::access::Allowed;
 use crate::access::permission::Operate;
 use crate::http::extract::{Path, Query, limit};
@@ -89,7 +89,10 @@ pub(super) async fn get(
             body["state"] = json!("quarantined");
             json!(diagnosis::quarantined(&id, &reason, since))
         }
-        None => json!(diagnosis::diagnose(&id, &state, inspection.as_deref())),
+        None => {
+            let diagnosis = diagnosis::diagnose(&id, &state, inspection.as_deref());
+            json!(queues::add_workers(&admin, &id, &state, diagnosis).await)
+        }
     };
     Ok(Json(body))
 }

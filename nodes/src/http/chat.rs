@@ -135,11 +135,13 @@ async fn new_message(
         content: Some(content),
         message_id: Some(message_id),
         agent: Some(agent),
-        if_busy,
+        if_busy: Some(if_busy),
         schema: None,
         assigns: Map::new(),
         tools: Vec::new(),
         context: Vec::new(),
+        deliver_in: None,
+        deliver_at: None,
     })
 }
 

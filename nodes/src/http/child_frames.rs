@@ -135,6 +135,8 @@ mod tests {
             conversation_id: ConversationId::new(id),
             agent: AgentName::new("kid"),
             seq: Seq::new(seq),
+            closed: Vec::new(),
+            expiring: Vec::new(),
             pending: calls.iter().map(|id| call(id)).collect(),
         }
     }

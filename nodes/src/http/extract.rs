@@ -56,25 +56,47 @@ where
     type Rejection = Problem;
 
     async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
-        let target = format!("{} {}", request.method(), request.uri().path());
-        let is_yaml = is_yaml(request.headers())?;
-        let has_key = request.headers().contains_key(IDEMPOTENCY_KEY_HEADER);
-        let share = request.extensions().get::<BodyShare>().cloned();
-        let mut memory = BodyBudget::from_ref(state).begin(share);
-        let read = read(request.into_body(), &mut memory);
-        let bytes = tokio::time::timeout(BODY_TIMEOUT, read).await;
-        let bytes = bytes.map_err(|_| Problem::unreadable("the body did not arrive in time"))??;
-        let text = std::str::from_utf8(&bytes);
-        let text = text.map_err(|_| Problem::unreadable("the body is not UTF-8"))?;
-        memory.grow_to_parse(text, is_yaml)?;
-        let value = parse(text, is_yaml)?;
-        memory.shrink(bytes.len());
-        drop(bytes);
-        let fingerprint =
-            if has_key { fingerprint(&[&target, &canonical(&value)]) } else { String::new() };
-        let value = deserialize(value)?;
-        Ok(Self { value, fingerprint, _memory: memory })
+        let Body { value, fingerprint, _memory } = receive(request, state).await?;
+        Ok(Self { value: deserialize(value)?, fingerprint, _memory })
     }
+}
+
+/// A body that is any JSON, where all other bodies are objects.
+pub struct AnyBody(pub Body<Value>);
+
+impl<S: Send + Sync> FromRequest<S> for AnyBody
+where
+    BodyBudget: FromRef<S>,
+{
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
+        receive(request, state).await.map(Self)
+    }
+}
+
+/// Reads a body as JSON.
+async fn receive<S: Send + Sync>(request: Request, state: &S) -> Result<Body<Value>, Problem>
+where
+    BodyBudget: FromRef<S>,
+{
+    let target = format!("{} {}", request.method(), request.uri().path());
+    let is_yaml = is_yaml(request.headers())?;
+    let has_key = request.headers().contains_key(IDEMPOTENCY_KEY_HEADER);
+    let share = request.extensions().get::<BodyShare>().cloned();
+    let mut memory = BodyBudget::from_ref(state).begin(share);
+    let read = read(request.into_body(), &mut memory);
+    let bytes = tokio::time::timeout(BODY_TIMEOUT, read).await;
+    let bytes = bytes.map_err(|_| Problem::unreadable("the body did not arrive in time"))??;
+    let text = std::str::from_utf8(&bytes);
+    let text = text.map_err(|_| Problem::unreadable("the body is not UTF-8"))?;
+    memory.grow_to_parse(text, is_yaml)?;
+    let value = parse(text, is_yaml)?;
+    memory.shrink(bytes.len());
+    drop(bytes);
+    let fingerprint =
+        if has_key { fingerprint(&[&target, &canonical(&value)]) } else { String::new() };
+    Ok(Body { value, fingerprint, _memory: memory })
 }
 
 /// A body that may be absent; every field then has its default.

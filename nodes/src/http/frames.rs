@@ -5,9 +5,10 @@ use std::fmt::Display;
 use abide_actors::journal::InboxEntry;
 use abide_actors::live::Signal;
 use abide_actors::snapshot::Snapshot;
+use abide_conversation::approval::ApproverGroup;
 use abide_conversation::event::{
-    Event, EventData, Executor, Intent, Resolution, Suspension, SuspensionKind, Todo, ToolCall,
-    ToolResult, ToolStarted, TurnEnded, TurnOutcome,
+    Doubt, Event, EventData, Executor, Intent, Resolution, Suspension, SuspensionKind, Todo,
+    ToolCall, ToolResult, ToolStarted, TurnEnded, TurnOutcome,
 };
 use abide_conversation::message::{Message, Outcome};
 use abide_conversation::permission::PermissionPhase;
@@ -115,6 +116,9 @@ pub(super) enum Payload {
         #[serde(skip_serializing_if = "Option::is_none")]
         #[schema(value_type = Option<Object>)]
         answer_schema: Option<AnswerSchema>,
+        /// Calls in doubt only: what is known of the attempt that was cut off.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        doubt: Option<Doubt>,
     },
     /// Somebody answered a call that waited, and it waits for this answer no longer.
     Answered {
@@ -140,6 +144,12 @@ pub(super) enum Payload {
         #[serde(skip_serializing_if = "Option::is_none")]
         args: Option<Value>,
     },
+    /// A call that waits will expire soon.
+    SuspensionExpiring { call_id: CallId, suspension: u32, expires_at: Timestamp },
+    /// A call waits longer.
+    SuspensionExtended { call_id: CallId, suspension: u32, expires_at: Timestamp, by: Principal },
+    /// More people may approve a call that waits.
+    SuspensionEscalated { call_id: CallId, suspension: u32, by: ApproverGroup },
     /// A call of a descendant waits for a person or a client; the members are those of the inbox. Live
     /// only.
     ChildSuspended(Box<InboxEntry>),
@@ -293,6 +303,22 @@ fn payloads(event: &Event) -> Vec<Payload> {
             approved: voted.vote.approved,
             args: voted.args.clone(),
         }],
+        EventData::SuspensionExpiring(expiring) => vec![Payload::SuspensionExpiring {
+            call_id: expiring.call_id.clone(),
+            suspension: expiring.suspension,
+            expires_at: expiring.expires_at,
+        }],
+        EventData::SuspensionExtended(extended) => vec![Payload::SuspensionExtended {
+            call_id: extended.call_id.clone(),
+            suspension: extended.suspension,
+            expires_at: extended.expires_at,
+            by: extended.by.clone(),
+        }],
+        EventData::SuspensionEscalated(escalated) => vec![Payload::SuspensionEscalated {
+            call_id: escalated.call_id.clone(),
+            suspension: escalated.suspension,
+            by: escalated.by.clone(),
+        }],
         EventData::Resolution(resolution) => vec![answered(resolution)],
         EventData::ToolResult(result) => call_ended(result),
         EventData::TurnEnded(ended) => vec![turn_ended(turn_id, ended)],
@@ -310,7 +336,14 @@ fn payloads(event: &Event) -> Vec<Payload> {
         }],
         EventData::PhaseChanged(changed) => vec![Payload::PhaseChanged { phase: changed.phase }],
         EventData::Created(_)
+        | EventData::ToolAttemptFailed(_)
+        | EventData::StateChanged(_)
         | EventData::Operated(_)
+        | EventData::ToolQueued(_)
+        | EventData::ToolLeased(_)
+        | EventData::CallbackAwaited(_)
+        | EventData::MessageScheduled(_)
+        | EventData::ScheduleEnded(_)
         | EventData::ToolCall(_)
         | EventData::InputRequired(_)
         | EventData::RepairRequested(_)
@@ -379,6 +412,7 @@ fn suspended(suspension: &Suspension) -> Payload {
         expires_at: suspension.expires_at,
         requests: suspension.requests.clone(),
         answer_schema: suspension.answer_schema.clone(),
+        doubt: suspension.doubt.clone(),
     }
 }
 

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use abide_actors::agent;
-use abide_conversation::Timestamp;
 use abide_conversation::identity::Role;
+use abide_conversation::{QueueName, Timestamp};
 use abide_registry::store::{Effect, KeyChange, StoredKey};
 use axum::Json;
 use axum::extract::State;
@@ -20,6 +20,7 @@ use super::openapi::KeyPath;
 use super::problem::{Kind, Problem};
 use crate::access::Allowed;
 use crate::access::api_key::NewKey;
+use crate::access::document::{QUEUE_RULE, check_worker};
 use crate::access::permission::ManageKeys;
 use crate::operations::{Act, key_request};
 
@@ -28,6 +29,8 @@ const MAX_LIFETIME: Duration = Duration::from_secs(365 * 86_400);
 /// How long a key that is replaced stays valid unless the request says otherwise.
 const DEFAULT_OVERLAP: Duration = Duration::from_secs(86_400);
 const MAX_NAME_CHARS: usize = 255;
+/// The queues of one key.
+const MAX_QUEUES: usize = 64;
 /// The keys of one tenant. Every node holds all keys in memory.
 const MAX_KEYS: usize = 1_000;
 
@@ -42,6 +45,10 @@ pub(super) struct NewKeyBody {
     /// Any role but `operator`.
     #[schema(min_items = 1)]
     roles: BTreeSet<Role>,
+    /// Keys of workers only: the queues that they take calls from.
+    #[serde(default)]
+    #[schema(max_items = 64)]
+    queues: BTreeSet<QueueName>,
     /// A duration of at most 365 days, which is also the default.
     #[schema(example = "720h")]
     expires_in: Option<String>,
@@ -70,6 +77,9 @@ pub(super) struct Row {
     id: String,
     name: String,
     roles: BTreeSet<Role>,
+    /// The queues of a worker's key.
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    queues: BTreeSet<QueueName>,
     /// The subject who made it.
     owner: String,
     created_at: Timestamp,
@@ -103,8 +113,9 @@ pub(super) async fn create(
         let rule = "is not accepted: the answer would have to be stored with the key";
         return Err(Problem::field("Idempotency-Key", rule));
     }
-    let NewKeyBody { name, roles, expires_in, replaces, overlap } = body.value;
+    let NewKeyBody { name, roles, queues, expires_in, replaces, overlap } = body.value;
     check(&name, &roles)?;
+    check_queues(&roles, &queues)?;
     let lifetime = duration("expires_in", expires_in.as_deref(), MAX_LIFETIME)?;
     if overlap.is_some() && replaces.is_none() {
         return Err(Problem::field("overlap", "is only for a key that replaces another"));
@@ -130,6 +141,7 @@ pub(super) async fn create(
         sha256: new.digest().to_string(),
         tenant: allowed.tenant(),
         roles: roles.clone(),
+        queues,
         name: name.clone(),
         owner: allowed.principal().as_str().to_owned(),
         created_at: now,
@@ -157,9 +169,9 @@ pub(super) async fn list(
     let mut keys = tenants_keys(&api, &allowed).await?;
     keys.sort_by(|one, other| (one.created_at, &one.id).cmp(&(other.created_at, &other.id)));
     let used = api.store.keys_used(&allowed.tenant()).await?;
-    let row = |StoredKey { id, name, roles, owner, created_at, expires_at, .. }| {
+    let row = |StoredKey { id, name, roles, queues, owner, created_at, expires_at, .. }| {
         let last_used_at = used.get(&id).copied();
-        Row { id, name, roles, owner, created_at, expires_at, last_used_at }
+        Row { id, name, roles, queues, owner, created_at, expires_at, last_used_at }
     };
     Ok(Json(KeyRows { keys: keys.into_iter().map(row).collect() }))
 }
@@ -215,6 +227,19 @@ fn check(name: &str, roles: &BTreeSet<Role>) -> Result<(), Problem> {
         return Err(Problem::field("roles", "operator is no role of a tenant"));
     }
     Ok(())
+}
+
+/// Checks the queues of a worker's key.
+fn check_queues(roles: &BTreeSet<Role>, queues: &BTreeSet<QueueName>) -> Result<(), Problem> {
+    check_worker(roles, !queues.is_empty()).map_err(|(field, rule)| Problem::field(field, rule))?;
+    if queues.len() > MAX_QUEUES {
+        return Err(Problem::field("queues", format!("must be at most {MAX_QUEUES}")));
+    }
+    let is_legal = |queue: &&QueueName| QueueName::parse(queue.as_str()).is_none();
+    match queues.iter().find(is_legal) {
+        Some(_) => Err(Problem::field("queues", format!("each {QUEUE_RULE}"))),
+        None => Ok(()),
+    }
 }
 
 fn duration(field: &str, given: Option<&str>, default: Duration) -> Result<Duration, Problem> {

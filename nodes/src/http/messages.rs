@@ -6,7 +6,7 @@ use abide_actors::request::{IdempotencyKey, Reply, Request, SendRequest};
 use abide_actors::trace::SpanContext;
 use abide_conversation::command::IfBusy;
 use abide_conversation::event::AnswerFormat;
-use abide_conversation::{ConversationId, Scoped, Seq, TurnId};
+use abide_conversation::{ConversationId, Scoped, Seq, Timestamp, TurnId};
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::{Extension, Json};
@@ -19,8 +19,11 @@ use super::conversations::{agent_name, unexpected};
 use super::extract;
 use super::extract::{Body, Idempotency, Path, Query};
 use super::message_parts::{Blocks, turn_tools};
-use super::openapi::{ConversationPath, IdempotencyKeyHeader, PrincipalHeader, ToolDocument};
+use super::openapi::{
+    ConversationPath, IdempotencyKeyHeader, PrincipalHeader, ToolDocument, any_of,
+};
 use super::problem::Problem;
+use super::scheduled::{self, Accepted, ScheduledReply};
 use super::transcript::{Cursor, ListedMessage, Transcript};
 use super::wait::{self, TurnReport, WaitQuery};
 use crate::access::Allowed;
@@ -56,8 +59,8 @@ pub(super) struct NewMessage {
     /// The agent's name: creates the conversation if it does not exist.
     #[schema(pattern = "^[a-z0-9][a-z0-9_-]{0,63}$")]
     pub(super) agent: Option<String>,
-    #[serde(default)]
-    pub(super) if_busy: BusyPolicy,
+    /// `reject` if absent.
+    pub(super) if_busy: Option<BusyPolicy>,
     /// A JSON Schema of at most 64 KiB that the turn's answer must satisfy, or false for plain text
     /// even if the agent has a schema.
     pub(super) schema: Option<Value>,
@@ -75,6 +78,13 @@ pub(super) struct NewMessage {
     #[serde(default)]
     #[schema(value_type = Vec<Object>, max_items = 100)]
     pub(super) context: Vec<Value>,
+    /// A duration: delivers the message so much later, at most 365 days. `if_busy` is then `queue`
+    /// unless it is given.
+    #[schema(example = "2h")]
+    pub(super) deliver_in: Option<String>,
+    /// Delivers the message at this time, within ten years; at once if it has passed.
+    #[serde(default, deserialize_with = "scheduled::moment")]
+    pub(super) deliver_at: Option<Timestamp>,
 }
 
 /// A message that was accepted.
@@ -94,7 +104,14 @@ pub(super) struct Sent {
 pub(super) enum SendReply {
     Answered(Box<AnsweredMessage>),
     Accepted(Sent),
+    Scheduled(ScheduledReply),
 }
+
+any_of!(AcceptedMessage, Sent, ScheduledReply);
+
+/// A message that was accepted: its turn, or when it will be delivered.
+#[derive(Debug)]
+pub(super) enum AcceptedMessage {}
 
 /// What the turn of a message has come to.
 #[derive(Debug, Serialize, ToSchema)]
@@ -107,7 +124,7 @@ pub(super) struct AnsweredMessage {
 }
 
 /// What to do with a message while a turn runs: reject it, queue it, or cancel that turn first.
-#[derive(Clone, Copy, Debug, Default, Deserialize, ToSchema)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 #[schema(as = Busy)]
 pub(super) enum BusyPolicy {
@@ -117,7 +134,9 @@ pub(super) enum BusyPolicy {
     Interrupt,
 }
 
-/// Sends a message, which starts a turn.
+type SendResponse = (StatusCode, Option<Extension<TurnExtension>>, Json<SendReply>);
+
+/// Sends a message, which starts a turn, now or later.
 #[utoipa::path(post, path = "/v1/conversations/{id}/messages", operation_id = "send_message",
     tag = "messages",
     params(ConversationPath, WaitQuery, IdempotencyKeyHeader, PrincipalHeader),
@@ -128,8 +147,8 @@ pub(super) enum BusyPolicy {
         ("image" = (value = json!({"content": [{"type": "text", "text": "What is this?"},
             {"type": "image", "source": {"type": "url", "url": "https://example.com/cat.png"}}]}))))),
     responses(
-        (status = 202, description = "The message is journalled, and its turn runs or is queued.",
-            body = Sent),
+        (status = 202, description = "The message is journalled, and its turn runs or is queued; or \
+            it will be delivered later.", body = AcceptedMessage),
         (status = 200, description = "With `wait`: the turn of the message has ended, or rests.",
             body = AnsweredMessage)))]
 pub(super) async fn send(
@@ -139,16 +158,32 @@ pub(super) async fn send(
     Query(query): Query<WaitQuery>,
     idempotency: Idempotency,
     body: Body<NewMessage>,
-) -> Result<(StatusCode, Extension<TurnExtension>, Json<SendReply>), Problem> {
+) -> Result<SendResponse, Problem> {
     let wait = query.duration()?;
     let (message, fingerprint) = body.into_parts();
+    let deliver_at = scheduled::delivery_time(
+        message.deliver_in.as_deref(),
+        message.deliver_at,
+        api.clock.now(),
+    )?;
+    if deliver_at.is_some() && wait.is_some() {
+        return Err(Problem::field("wait", "must be absent for a message that is scheduled"));
+    }
     let id = match message.agent {
         Some(_) => allowed.new_conversation(&id)?,
         None => allowed.conversation(&id)?,
     };
     let keys = idempotency.keys(&allowed, fingerprint);
-    let sent = deliver(&api, &allowed, &id, message, keys).await?;
-    let span = Extension(TurnExtension(SpanContext::of_turn(&id, &sent.turn_id)));
+    let sent = match deliver_at {
+        None => deliver(&api, &allowed, &id, message, keys).await?,
+        Some(at) => match scheduled::deliver(&api, &allowed, &id, (message, at), keys).await? {
+            Accepted::Sent(sent) => sent,
+            Accepted::Scheduled(reply) => {
+                return Ok((StatusCode::ACCEPTED, None, Json(SendReply::Scheduled(reply))));
+            }
+        },
+    };
+    let span = Some(Extension(TurnExtension(SpanContext::of_turn(&id, &sent.turn_id))));
     Ok(match wait::after(&api, &allowed, &id, sent.seq, wait).await? {
         Some(turn) => {
             let answered = Box::new(AnsweredMessage { seq: sent.seq, turn });
@@ -166,13 +201,36 @@ pub(super) async fn deliver(
     message: NewMessage,
     mut keys: Vec<IdempotencyKey>,
 ) -> Result<Sent, Problem> {
+    let request = Request::Send(compose(api, allowed, id, message, &mut keys).await?);
+    sent(api.conversations.deliver(allowed, id, request, keys).await?)
+}
+
+/// The response to a message that was sent.
+pub(super) fn sent(reply: Reply) -> Result<Sent, Problem> {
+    match reply {
+        Reply::Sent { conversation_id, turn_id, seq } => Ok(Sent { conversation_id, turn_id, seq }),
+        other => Err(unexpected(&other)),
+    }
+}
+
+/// Checks and admits a message, and stores its media.
+pub(super) async fn compose(
+    api: &Api,
+    allowed: &Allowed<Send>,
+    id: &Scoped<ConversationId>,
+    message: NewMessage,
+    keys: &mut Vec<IdempotencyKey>,
+) -> Result<SendRequest, Problem> {
+    let is_later = message.deliver_in.is_some() || message.deliver_at.is_some();
+    let if_busy =
+        message.if_busy.unwrap_or(if is_later { BusyPolicy::Queue } else { BusyPolicy::Reject });
     let mut blocks = Blocks::new(message.text, message.content, message.context)?;
     let message_key = message.message_id.as_deref().map(|id| message_key(id, &blocks.content));
     keys.extend(message_key.transpose()?);
     let tools = turn_tools(message.tools).await?;
-    admit(api, id, &keys, (blocks.media_bytes(), message.agent.is_some())).await?;
+    admit(api, id, keys, (blocks.media_bytes(), message.agent.is_some())).await?;
     blocks.store_media(api, id).await?;
-    let request = Request::Send(SendRequest {
+    Ok(SendRequest {
         agent: message.agent.as_deref().map(agent_name).transpose()?,
         content: blocks.content,
         message_id: message.message_id,
@@ -181,16 +239,12 @@ pub(super) async fn deliver(
         answer_format: answer_format(message.schema).await?,
         tools: tools.into(),
         context: blocks.context,
-        if_busy: match message.if_busy {
+        if_busy: match if_busy {
             BusyPolicy::Reject => IfBusy::Reject,
             BusyPolicy::Queue => IfBusy::Queue,
             BusyPolicy::Interrupt => IfBusy::Interrupt,
         },
-    });
-    match api.conversations.deliver(allowed, id, request, keys).await? {
-        Reply::Sent { conversation_id, turn_id, seq } => Ok(Sent { conversation_id, turn_id, seq }),
-        other => Err(unexpected(&other)),
-    }
+    })
 }
 
 /// Refuses a message for which its tenant has no room. A repeat of one that was accepted gets the

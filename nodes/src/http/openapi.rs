@@ -21,8 +21,9 @@ use utoipa::openapi::{InfoBuilder, LicenseBuilder, OpenApi, OpenApiBuilder};
 pub(super) use abide_actors::agent::document::{AgentDocument, ToolDocument};
 pub(super) use any_of::any_of;
 pub(super) use params::{
-    AgentDecisionPath, AgentPath, BlobPath, CallPath, ChatPath, ConversationPath, DecisionPath,
-    IdempotencyKeyHeader, KeyPath, LastEventId, PrincipalHeader, RuntimeThreadPath,
+    AgentDecisionPath, AgentPath, BlobPath, CallPath, CallbackPath, ChatPath, ConversationPath,
+    DecisionPath, IdempotencyKeyHeader, KeyPath, LastEventId, LeasePath, PrincipalHeader,
+    QueuePath, RuntimeThreadPath, SchedulePath, ScheduledPath, StatePath,
 };
 pub(super) use tagged::{JournalEvent, StreamFrame};
 

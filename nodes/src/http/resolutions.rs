@@ -31,7 +31,7 @@ const MAX_ANSWERS: usize = 100;
 /// The largest number of a suspension: clients count in 32 bits with a sign.
 const MAX_SUSPENSION: u32 = i32::MAX.unsigned_abs();
 
-/// An answer to an open suspension: exactly one of `approved`, `result` and `error`.
+/// An answer to an open suspension: exactly one of `approved`, `result`, `error` and `outcome`.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = ResolutionRequest)]
@@ -42,12 +42,14 @@ pub(super) struct ResolutionRequest {
     reason: Option<String>,
     /// With `approved: true`: the arguments as the approver edited them.
     args: Option<Value>,
-    /// For an elicitation or a client call: any JSON, as data. A null that is present is an answer.
+    /// For an elicitation, a client call or a call in doubt: any JSON, as data. A null that is present is an answer.
     #[serde(default, deserialize_with = "abide_conversation::keep_null")]
     result: Option<Value>,
-    /// For an elicitation or a client call: makes the call's result an error.
+    /// For an elicitation, a client call or a call in doubt: makes the call's result an error.
     #[schema(min_length = 1)]
     error: Option<String>,
+    /// For a call in doubt: what becomes of it.
+    outcome: Option<DoubtOutcome>,
     /// The number of the suspension, from 1; the open one if absent.
     #[schema(minimum = 1)]
     suspension: Option<u32>,
@@ -55,11 +57,20 @@ pub(super) struct ResolutionRequest {
     remember: Option<Remember>,
 }
 
+/// What becomes of a call in doubt.
+#[derive(Clone, Copy, Debug, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+#[schema(as = DoubtOutcome)]
+pub(super) enum DoubtOutcome {
+    /// It runs again, as its next attempt.
+    Retry,
+}
+
 /// The later calls that a decision applies to, and for how long.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = RememberRequest)]
-struct Remember {
+pub(super) struct Remember {
     /// This conversation, or all of its agent's.
     #[schema(default = "conversation")]
     scope: Option<Scope>,
@@ -95,28 +106,29 @@ impl ResolutionRequest {
     }
 
     fn answer(self) -> Result<ResolutionAnswer, Problem> {
-        let Self { approved, reason, args, result, error, remember, suspension: _ } = self;
+        let Self { approved, reason, args, result, error, outcome, remember, suspension: _ } = self;
         if approved.is_none() && (reason.is_some() || args.is_some()) {
             return Err(Problem::field("approved", "is missing"));
         }
         if approved.is_none() && remember.is_some() {
             return Err(Problem::field("remember", "is only for an approval"));
         }
-        match (approved, result, error) {
-            (Some(false), None, None) if args.is_some() => {
+        match (approved, result, error, outcome) {
+            (Some(false), None, None, None) if args.is_some() => {
                 Err(Problem::field("args", "must be absent when the call is denied"))
             }
-            (Some(approved), None, None) => {
+            (Some(approved), None, None, None) => {
                 Ok(ResolutionAnswer::Approval { approved, reason, args })
             }
-            (None, Some(result), None) => Ok(ResolutionAnswer::Result(result)),
-            (None, None, Some(error)) if error.trim().is_empty() => {
+            (None, Some(result), None, None) => Ok(ResolutionAnswer::Result(result)),
+            (None, None, Some(error), None) if error.trim().is_empty() => {
                 Err(Problem::field("error", "is empty"))
             }
-            (None, None, Some(error)) => Ok(ResolutionAnswer::Error(error)),
+            (None, None, Some(error), None) => Ok(ResolutionAnswer::Error(error)),
+            (None, None, None, Some(DoubtOutcome::Retry)) => Ok(ResolutionAnswer::Retry),
             _ => Err(Problem::field(
                 "approved",
-                "exactly one of approved, result and error is required",
+                "exactly one of approved, result, error and outcome is required",
             )),
         }
     }
@@ -238,23 +250,33 @@ pub(super) struct Resolutions {
 #[serde(deny_unknown_fields)]
 pub(super) struct AnswerToCall {
     pub(super) call_id: String,
-    approved: Option<bool>,
-    reason: Option<String>,
-    args: Option<Value>,
+    pub(super) approved: Option<bool>,
+    pub(super) reason: Option<String>,
+    pub(super) args: Option<Value>,
     #[serde(default, deserialize_with = "abide_conversation::keep_null")]
-    result: Option<Value>,
+    pub(super) result: Option<Value>,
     #[schema(min_length = 1)]
-    error: Option<String>,
+    pub(super) error: Option<String>,
+    pub(super) outcome: Option<DoubtOutcome>,
     #[schema(minimum = 1)]
-    suspension: Option<u32>,
-    remember: Option<Remember>,
+    pub(super) suspension: Option<u32>,
+    pub(super) remember: Option<Remember>,
 }
 
 impl AnswerToCall {
     pub(super) fn resolve(self, by: Principal) -> Result<ResolveRequest, Problem> {
-        let Self { call_id, approved, reason, args, result, error, suspension, remember } = self;
-        let answer =
-            ResolutionRequest { approved, reason, args, result, error, suspension, remember };
+        let Self { call_id, approved, reason, args, result, error, outcome, .. } = self;
+        let Self { suspension, remember, .. } = self;
+        let answer = ResolutionRequest {
+            approved,
+            reason,
+            args,
+            result,
+            error,
+            outcome,
+            suspension,
+            remember,
+        };
         answer.resolve(CallId::new(call_id), by)
     }
 }
@@ -280,14 +302,14 @@ impl Resolutions {
 /// What became of one of several answers.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(untagged)]
-enum ResolutionResult {
+pub(super) enum ResolutionResult {
     Journalled(JournalledAnswer),
     Refused(RefusedAnswer),
 }
 
 /// An answer that is journalled, and its call.
 #[derive(Debug, Serialize, ToSchema)]
-struct JournalledAnswer {
+pub(super) struct JournalledAnswer {
     call_id: CallId,
     #[serde(flatten)]
     resolved: Resolved,
@@ -295,7 +317,7 @@ struct JournalledAnswer {
 
 /// An answer with which nothing was done: the problem that it alone would have met.
 #[derive(Debug, Serialize, ToSchema)]
-struct RefusedAnswer {
+pub(super) struct RefusedAnswer {
     call_id: CallId,
     #[schema(schema_with = problem_schema)]
     problem: Value,
@@ -306,7 +328,7 @@ fn problem_schema() -> Ref {
 }
 
 impl ResolutionResult {
-    fn new(call_id: CallId, outcome: AnswerOutcome) -> Self {
+    pub(super) fn new(call_id: CallId, outcome: AnswerOutcome) -> Self {
         let resolved = match outcome {
             AnswerOutcome::Resolved { seq } => Resolved::accepted(seq),
             AnswerOutcome::Recorded { votes, needed, seq } => {
@@ -318,7 +340,16 @@ impl ResolutionResult {
     }
 
     fn refused(call_id: CallId, error: RequestError) -> Self {
-        let (_, problem) = Problem::from(error).into_document();
+        Self::of_problem(call_id, error.into())
+    }
+
+    pub(super) fn of_problem(call_id: CallId, problem: Problem) -> Self {
+        let (_, document) = problem.into_document();
+        Self::of_document(call_id, document)
+    }
+
+    /// An answer with which nothing was done, given the document of its problem.
+    pub(super) fn of_document(call_id: CallId, problem: Value) -> Self {
         Self::Refused(RefusedAnswer { call_id, problem })
     }
 

@@ -277,7 +277,7 @@ fn missing() -> Problem {
 
 fn scope_of(kind: SuspensionKind) -> Scope {
     match kind {
-        SuspensionKind::Approval => Scope::Approve,
+        SuspensionKind::Approval | SuspensionKind::InDoubt => Scope::Approve,
         SuspensionKind::Elicitation => Scope::AnswerHuman,
         SuspensionKind::ClientExec => Scope::AnswerClient,
     }

@@ -16,9 +16,11 @@ use abide_actors::model::http::{HttpModel, HttpTimeouts};
 use abide_actors::model::providers::ProviderSet;
 use abide_actors::services::Executors;
 use abide_actors::tools::{BuiltinServices, Extensions};
+use abide_actors::webhooks::NoticeSender;
 use abide_registry::agent_catalog::AgentCatalog;
 use abide_registry::member::ProcessId;
 use abide_registry::membership::{Member, MemberState};
+use abide_registry::notices::webhook_catalog::WebhookCatalog;
 use abide_registry::peers::{ClusterSecrets, Mesh, MeshConfig, Peers};
 use abide_registry::protocol::{HANDSHAKE_VERSION, LIVE_DIRECTORY_VERSION, PROTOCOL_VERSION};
 use abide_registry::runtime::{NodeRuntime, RuntimeDeps};
@@ -31,8 +33,9 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::protected_ports::PortGuard;
 use super::{Node, builtin_tools, stores};
-use crate::access::{AccessControl, CallerConversations, CheckedAuthFile, ClientState};
+use crate::access::{AccessControl, CallerConversations, CheckedAuthFile, ClientState, ReplyLinks};
 use crate::admin::{self, Admin};
+use crate::callbacks::SignedCallbacks;
 use crate::config::{AdminAddress, Config};
 use crate::departures::Departures;
 use crate::ephemeral::EphemeralSweeper;
@@ -40,7 +43,9 @@ use crate::http::body_budget::BodyBudget;
 use crate::http::host::AllowedHosts;
 use crate::http::{self, Api, ApiDeps};
 use crate::operations::Operations;
+use crate::public_url::PublicUrl;
 use crate::readiness::ReadinessNotes;
+use crate::schedule_sender::ScheduleSender;
 use crate::server::{Listener, UnixSocket};
 use crate::start_error::StartError;
 use crate::{seed_agents, server, telemetry};
@@ -83,7 +88,11 @@ impl Blueprint {
         let port_guard = PortGuard::new(&listeners, &config.store);
         let ports = port_guard.ports.clone();
         let tools = builtin_tools::prepare(&config, is_shared, &clock, ports, hidden)?;
-        let executors = executors(&extensions, tools.services, tools.mcp_directory, &clock)?;
+        let mut executors = executors(&extensions, tools.services, tools.mcp_directory, &clock)?;
+        executors.callbacks = Arc::new(SignedCallbacks {
+            signer: ClientState::new(access.clone(), cluster_secrets.clone()),
+            public_url: config.public_url.clone().or_else(|| PublicUrl::of_listener(public)),
+        });
         let (workspaces, mcp) = (executors.workspaces.clone(), executors.mcp.clone());
         let notes = ReadinessNotes::new(tools.notes, workspaces.clone(), mcp, access.clone());
         let members = opened.membership.members().await;
@@ -95,6 +104,11 @@ impl Blueprint {
             auth: access.fingerprint(),
             ..member(&config, &*clock, cluster.unwrap_or(public), &listeners)
         };
+        let webhooks = Arc::new(WebhookCatalog::new(store.clone()));
+        let notice_sender = NoticeSender::new(clock.clone(), access.tenant_rules());
+        let notice_sender = Arc::new(notice_sender.map_err(broken)?);
+        let links = ReplyLinks::link_maker(&access, &store, config.public_url.as_ref());
+        let has_reply_links = links.is_some();
         let deps = RuntimeDeps {
             me,
             lease: if is_shared { config.lease } else { ENDLESS_LEASE },
@@ -108,6 +122,9 @@ impl Blueprint {
             passivate_after: config.passivate_after,
             policy: config.placement,
             on_time: opened.on_time,
+            webhooks: webhooks.clone(),
+            notice_sender: notice_sender.clone(),
+            links,
         };
         seed_agents::seed(&catalog, &*store, clock.now(), &definitions).await?;
         let client_state = ClientState::new(access.clone(), cluster_secrets.clone());
@@ -138,6 +155,7 @@ impl Blueprint {
             store: store.clone(),
             operations: operations.clone(),
             clock: clock.clone(),
+            queues: runtime.queues.clone(),
             metrics,
             state: runtime.state.clone(),
             notes,
@@ -153,6 +171,7 @@ impl Blueprint {
             store,
             operations,
             hub: runtime.hub.clone(),
+            queues: runtime.queues.clone(),
             clock,
             workspaces,
             allowed_hosts: allowed_hosts.clone(),
@@ -163,8 +182,15 @@ impl Blueprint {
             departures,
             encoding_streams: Arc::new(Semaphore::new(http::events::MAX_ENCODING_STREAMS)),
             waiting_requests: Arc::new(Semaphore::new(http::wait::MAX_WAITING_REQUESTS)),
+            waiting_workers: Arc::new(Semaphore::new(http::queues::MAX_WAITING_WORKERS)),
             blobs_in_flight: Arc::new(Semaphore::new(http::blobs::MAX_BLOBS_IN_FLIGHT)),
+            webhooks,
+            notice_sender,
+            has_reply_links,
         });
+        let sender =
+            ScheduleSender { conversations: runtime.conversations.clone(), access: access.clone() };
+        let ticks = sender.run(public_api.store.clone(), opened.clock);
         let public_router = http::router(public_api, &config.allow_origin);
         let admin_router = admin::router(operators_api, allowed_hosts, public_router.clone());
         let (stop, stopped) = watch::channel(false);
@@ -185,6 +211,7 @@ impl Blueprint {
             _metrics_upkeep: metrics_upkeep,
             agent_seeder,
             ephemeral_sweeper,
+            ticks,
             access,
             _auth_follower: auth_follower,
             _protected_ports,
@@ -250,6 +277,10 @@ fn member(
         since: clock.now(),
         lease_ms: u64::try_from(config.lease.as_millis()).unwrap_or(u64::MAX),
     }
+}
+
+fn broken(error: impl std::fmt::Display) -> StartError {
+    StartError::Broken(error.to_string())
 }
 
 fn provider_client(clock: &Arc<dyn Clock>) -> HttpModel {

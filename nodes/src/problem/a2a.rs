@@ -56,7 +56,9 @@ impl Kind {
             Self::ConversationExists
             | Self::TurnInFlight
             | Self::CallNotOpen
+            | Self::LeaseLost
             | Self::ApprovalRequired
+            | Self::AlreadyDelivered
             | Self::Conflict => RpcError::UnsupportedOperation,
             Self::Internal => RpcError::Internal,
             Self::Unauthorized

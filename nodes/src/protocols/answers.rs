@@ -20,7 +20,7 @@ pub fn cancelled(kind: SuspensionKind) -> ResolutionAnswer {
             reason: Some("cancelled".to_owned()),
             args: None,
         },
-        SuspensionKind::Elicitation | SuspensionKind::ClientExec => {
+        SuspensionKind::Elicitation | SuspensionKind::ClientExec | SuspensionKind::InDoubt => {
             ResolutionAnswer::Error("cancelled by the user".to_owned())
         }
     }

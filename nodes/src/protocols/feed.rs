@@ -19,7 +19,8 @@ use std::collections::BTreeSet;
 use abide_actors::live::{Delta, Signal};
 use abide_actors::streaming::StreamingMessage;
 use abide_conversation::event::{
-    AssistantMsg, Event, EventData, MessageRefused, Suspension, ToolCall, ToolResult, ToolStarted,
+    AssistantMsg, Event, EventData, MessageRefused, Suspension, SuspensionKind, ToolCall,
+    ToolResult, ToolStarted,
 };
 use abide_conversation::{Attempt, CallId, MessageId, Seq, Step, TurnId};
 
@@ -289,7 +290,9 @@ fn suspended_call(suspension: &Suspension, answerable: &Answerable) -> Suspended
         suspension: suspension.suspension,
         expires_at: suspension.expires_at,
         answer_schema: suspension.answer_schema.clone(),
-        may_answer: answerable.includes(suspension),
+        // No protocol has a form for a call in doubt: its result could be given by a client that only
+        // executes what it is shown.
+        may_answer: suspension.kind != SuspensionKind::InDoubt && answerable.includes(suspension),
     }
 }
 

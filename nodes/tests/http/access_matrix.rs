@@ -8,7 +8,7 @@ use crate::access::{GuardedApi, key, key_line};
 use crate::issuer::{Issuer, IssuerKey, now};
 
 /// The callers, each with its roles; Ada owns the conversation, Bob is a member, Eve is neither.
-const CALLERS: [(&str, &str); 9] = [
+const CALLERS: [(&str, &str); 10] = [
     ("ada", "user"),
     ("bob", "user"),
     ("eve", "user"),
@@ -18,89 +18,119 @@ const CALLERS: [(&str, &str); 9] = [
     ("admin", "tenant-admin"),
     ("auditor", "auditor"),
     ("operator", "operator"),
+    ("worker", "worker"),
 ];
 
 /// What becomes of a request, one letter for each caller: `a`, it is allowed; `f`, it is forbidden;
 /// `n`, the conversation does not exist for the caller.
-const PUBLIC: [(&str, &str); 55] = [
-    ("list_agents", "aaafaaaaf"),
-    ("get_agent", "aaafaaaaf"),
-    ("put_agent", "fffffafff"),
-    ("delete_agent", "fffffafff"),
-    ("list_agent_decisions", "ffffffaff"),
-    ("revoke_agent_decision", "ffffffaff"),
-    ("create_conversation", "aaafaffff"),
-    ("list_conversations", "aaafaffaf"),
-    ("get_conversation", "aannannan"),
-    ("list_messages", "aannannan"),
-    ("read_journal", "aannannan"),
-    ("stream_events", "aannannan"),
-    ("list_decisions", "aannannan"),
-    ("send_message", "aannannfn"),
-    ("cancel_turn", "aannannfn"),
-    ("dispatch_tool", "aannannfn"),
-    ("revoke_decision", "aannannfn"),
-    ("resolve_call", "aanaannfn"),
-    ("resolve_calls", "aanaannfn"),
-    ("fork_conversation", "afnnannfn"),
-    ("update_conversation", "afnnannfn"),
-    ("delete_conversation", "afnnannfn"),
-    ("list_pending", "aaaaaffaf"),
-    ("put_blob", "aaafaffff"),
-    ("get_blob", "aaaaaffaf"),
-    ("list_keys", "ffffffaff"),
-    ("create_key", "ffffffaff"),
-    ("revoke_key", "ffffffaff"),
-    ("mint_token", "afnfaffff"),
-    ("get_usage", "ffffafaff"),
-    ("chat", "aannannfn"),
-    ("resume_chat", "aannannan"),
-    ("list_chat_messages", "aannannan"),
-    ("stop_chat", "aannannfn"),
-    ("run_agent", "aannannfn"),
-    ("get_agent_capabilities", "aaafaaaaf"),
-    ("get_copilotkit_info", "aaaaaaaaa"),
-    ("run_copilotkit_agent", "aannannfn"),
-    ("connect_copilotkit_agent", "aannannan"),
-    ("stop_copilotkit_agent", "aannannfn"),
-    ("openai_list_models", "aaafaaaaf"),
-    ("openai_create_response", "aannannfn"),
-    ("openai_get_response", "aannannan"),
-    ("openai_cancel_response", "aannannfn"),
-    ("openai_list_input_items", "aannannan"),
-    ("openai_create_conversation", "aaafaffff"),
-    ("openai_get_conversation", "aannannan"),
-    ("openai_delete_conversation", "afnnannfn"),
-    ("openai_list_items", "aannannan"),
-    ("openai_create_chat_completion", "aannannfn"),
-    ("a2a_call", "aannannfn"),
-    ("get_agent_card", "aaafaaaaf"),
-    ("mcp_call_tool", "aaaaaffaf"),
-    ("mcp_call_agent", "aaaaaffaf"),
-    ("get_me", "aaaaaaaaa"),
+const PUBLIC: [(&str, &str); 83] = [
+    ("list_agents", "aaafaaaaff"),
+    ("get_agent", "aaafaaaaff"),
+    ("put_agent", "fffffaffff"),
+    ("delete_agent", "fffffaffff"),
+    ("list_agent_decisions", "ffffffafff"),
+    ("revoke_agent_decision", "ffffffafff"),
+    ("create_conversation", "aaafafffff"),
+    ("list_conversations", "aaafaffaff"),
+    ("get_conversation", "aannannann"),
+    ("list_messages", "aannannann"),
+    ("read_journal", "aannannann"),
+    ("stream_events", "aannannann"),
+    ("list_decisions", "aannannann"),
+    ("send_message", "aannannfnn"),
+    ("cancel_turn", "aannannfnn"),
+    ("dispatch_tool", "aannannfnn"),
+    ("revoke_decision", "aannannfnn"),
+    ("resolve_call", "aanaannfnn"),
+    ("resolve_calls", "aanaannfnn"),
+    ("fork_conversation", "afnnannfnn"),
+    ("update_conversation", "afnnannfnn"),
+    ("delete_conversation", "afnnannfnn"),
+    ("list_pending", "aaaaaffaff"),
+    ("put_blob", "aaafafffff"),
+    ("get_blob", "aaaaaffaff"),
+    ("list_keys", "ffffffafff"),
+    ("create_key", "ffffffafff"),
+    ("revoke_key", "ffffffafff"),
+    ("mint_token", "afnfafffff"),
+    ("get_usage", "ffffafafff"),
+    ("chat", "aannannfnn"),
+    ("resume_chat", "aannannann"),
+    ("list_chat_messages", "aannannann"),
+    ("stop_chat", "aannannfnn"),
+    ("run_agent", "aannannfnn"),
+    ("get_agent_capabilities", "aaafaaaaff"),
+    ("get_copilotkit_info", "aaaaaaaaaa"),
+    ("run_copilotkit_agent", "aannannfnn"),
+    ("connect_copilotkit_agent", "aannannann"),
+    ("stop_copilotkit_agent", "aannannfnn"),
+    ("openai_list_models", "aaafaaaaff"),
+    ("openai_create_response", "aannannfnn"),
+    ("openai_get_response", "aannannann"),
+    ("openai_cancel_response", "aannannfnn"),
+    ("openai_list_input_items", "aannannann"),
+    ("openai_create_conversation", "aaafafffff"),
+    ("openai_get_conversation", "aannannann"),
+    ("openai_delete_conversation", "afnnannfnn"),
+    ("openai_list_items", "aannannann"),
+    ("openai_create_chat_completion", "aannannfnn"),
+    ("a2a_call", "aannannfnn"),
+    ("get_agent_card", "aaafaaaaff"),
+    ("mcp_call_tool", "aaaaaffaff"),
+    ("mcp_call_agent", "aaaaaffaff"),
+    ("get_me", "aaaaaaaaaa"),
+    ("lease_calls", "ffffaffffa"),
+    ("extend_lease", "ffffaffffa"),
+    ("report_progress", "ffffaffffa"),
+    ("complete_call", "ffffaffffa"),
+    ("call_back", "aaaaaaaaaa"),
+    ("list_webhooks", "ffffffafff"),
+    ("put_webhook", "ffffffafff"),
+    ("get_webhook", "ffffffafff"),
+    ("delete_webhook", "ffffffafff"),
+    ("rotate_webhook", "ffffffafff"),
+    ("test_webhook", "ffffffafff"),
+    ("list_deliveries", "ffffffafff"),
+    ("redeliver", "ffffffafff"),
+    ("list_scheduled", "aannannann"),
+    ("withdraw_scheduled", "aannannfnn"),
+    ("extend_call", "aanaannfnn"),
+    ("list_schedules", "aaafaffaff"),
+    ("put_schedule", "aaafafffff"),
+    ("get_schedule", "aaafaffaff"),
+    ("delete_schedule", "aaafafffff"),
+    ("pause_schedule", "aaafafffff"),
+    ("resume_schedule", "aaafafffff"),
+    ("trigger_schedule", "aaafafffff"),
+    ("resolve_many", "aaaaannann"),
+    ("stream_pending", "aaaaaffaff"),
+    ("get_state", "aannannann"),
+    ("put_state", "afnnannfnn"),
+    ("delete_state", "afnnannfnn"),
 ];
 
 /// The operations of the operators' API, as their router lists them.
-const ADMIN: [(&str, &str, &str); 19] = [
-    ("GET", "/healthz", "aaaaaaaaa"),
-    ("GET", "/readyz", "aaaaaaaaa"),
-    ("GET", "/console/config.json", "aaaaaaaaa"),
-    ("GET", "/metrics", "ffffffffa"),
-    ("GET", "/admin/nodes", "ffffffffa"),
-    ("GET", "/admin/actors", "ffffffffa"),
-    ("GET", "/admin/actors/{id}", "ffffffffa"),
-    ("POST", "/admin/actors/{id}/retry", "ffffffffa"),
-    ("POST", "/admin/actors/{id}/calls/{call_id}/fail", "ffffffffa"),
-    ("POST", "/admin/actors/{id}/cancel", "ffffffffa"),
-    ("POST", "/admin/actors/{id}/move", "ffffffffa"),
-    ("POST", "/admin/actors/{id}/release", "ffffffffa"),
-    ("POST", "/admin/actors/{id}/kill", "ffffffffa"),
-    ("GET", "/admin/alarms", "ffffffffa"),
-    ("GET", "/admin/audit/{id}", "fffffffaf"),
-    ("GET", "/admin/operations", "fffffffaa"),
-    ("DELETE", "/admin/blobs/{id}", "ffffffafa"),
-    ("POST", "/admin/nodes/{node}/drain", "ffffffffa"),
-    ("POST", "/admin/nodes/{node}/declare-dead", "ffffffffa"),
+const ADMIN: [(&str, &str, &str); 20] = [
+    ("GET", "/healthz", "aaaaaaaaaa"),
+    ("GET", "/readyz", "aaaaaaaaaa"),
+    ("GET", "/console/config.json", "aaaaaaaaaa"),
+    ("GET", "/metrics", "ffffffffaf"),
+    ("GET", "/admin/nodes", "ffffffffaf"),
+    ("GET", "/admin/actors", "ffffffffaf"),
+    ("GET", "/admin/actors/{id}", "ffffffffaf"),
+    ("POST", "/admin/actors/{id}/retry", "ffffffffaf"),
+    ("POST", "/admin/actors/{id}/calls/{call_id}/fail", "ffffffffaf"),
+    ("POST", "/admin/actors/{id}/cancel", "ffffffffaf"),
+    ("POST", "/admin/actors/{id}/move", "ffffffffaf"),
+    ("POST", "/admin/actors/{id}/release", "ffffffffaf"),
+    ("POST", "/admin/actors/{id}/kill", "ffffffffaf"),
+    ("GET", "/admin/alarms", "ffffffffaf"),
+    ("GET", "/admin/audit/{id}", "fffffffaff"),
+    ("GET", "/admin/operations", "fffffffaaf"),
+    ("DELETE", "/admin/blobs/{id}", "ffffffafaf"),
+    ("POST", "/admin/nodes/{node}/drain", "ffffffffaf"),
+    ("POST", "/admin/nodes/{node}/declare-dead", "ffffffffaf"),
+    ("GET", "/admin/queues", "ffffffffaf"),
 ];
 
 /// For everybody, without a credential.
@@ -108,6 +138,8 @@ const FOR_EVERYBODY: [&str; 3] = ["/healthz", "/readyz", "/console/config.json"]
 
 async fn guarded(issuer: &Issuer) -> GuardedApi {
     let mut keys: Vec<Value> = CALLERS.iter().map(|(id, role)| key_line(id, &[role])).collect();
+    let worker = keys.iter_mut().find(|line| line["id"] == "worker").unwrap();
+    worker["queues"] = json!(["mail"]);
     let roles = ["user", "approver", "backend", "author", "tenant-admin", "auditor"];
     let mut stranger = key_line("stranger", &roles);
     stranger["tenant"] = json!("acme");
@@ -126,9 +158,19 @@ fn body(operation: &str, caller: &str, id: &str) -> Value {
         "send_message" => json!({"text": "hi", "if_busy": "queue"}),
         "dispatch_tool" => json!({"tool": "nothing", "input": {}}),
         "resolve_call" => json!({"result": 1}),
+        "extend_call" => json!({"for": "1h"}),
+        "resolve_many" => json!({"resolutions": [{"conversation_id": id, "call_id": "call_1_1",
+            "result": 1}]}),
+        // What is forbidden must not depend on whose it is.
+        "put_schedule" => json!({"agent": "nobody", "every": "1h", "text": "hi"}),
         "resolve_calls" => json!({"answers": [{"call_id": "call_1_1", "result": 1}]}),
         "fork_conversation" => json!({}),
         "update_conversation" => json!({"metadata": {"a": 1}}),
+        "lease_calls" => json!({"wait": "0s"}),
+        "extend_lease" => json!({}),
+        "report_progress" => json!({"progress": 1}),
+        "complete_call" | "call_back" => json!({"result": 1}),
+        "put_state" => json!(1),
         "create_key" => json!({"name": "k", "roles": ["user"]}),
         "chat" => json!({"id": id, "messages": [{"id": "m", "role": "user",
             "parts": [{"type": "text", "text": "hi"}]}], "abide": {"if_busy": "queue"}}),
@@ -242,6 +284,9 @@ async fn every_operation_is_open_to_the_callers_of_its_row_and_to_nobody_else() 
                     .replace("{name}", "other")
                     .replace("{call_id}", "call_1_1")
                     .replace("{decision_id}", "dec_1")
+                    .replace("{queue}", "mail")
+                    .replace("{scheduled_id}", "sch_1")
+                    .replace("{key}", "cart")
                     .replace("{id}", &format!("blob_{}", "0".repeat(64)));
                 let method = method.to_uppercase();
                 let body = body(operation, caller, &id);
@@ -253,7 +298,9 @@ async fn every_operation_is_open_to_the_callers_of_its_row_and_to_nobody_else() 
                     credential,
                 };
                 let refused = [None, Some("garbage"), Some(&*expired)];
-                for refused in refused.into_iter().filter(|_| *caller == "ada") {
+                // A callback brings its own token.
+                let is_public = operation == "call_back";
+                for refused in refused.into_iter().filter(|_| *caller == "ada" && !is_public) {
                     let (status, _) = status_of(&base, &request(refused)).await;
                     assert_eq!(status, 401, "{operation} by {refused:?}");
                 }

@@ -112,13 +112,22 @@ async fn the_console_fits_its_budget_with_its_largest_view() {
 #[tokio::test]
 async fn the_console_learns_its_views_from_its_listener() {
     let api = Api::start().await;
-    let public = json!({"views": ["inbox", "conversations", "agents"],
+    let public = json!({"views": ["inbox", "conversations", "agents", "schedules", "webhooks"],
         "sign_in": {"required": false, "issuers": []}});
     assert_eq!(api.get("/console/config.json").await.body, public);
     let admin = format!("http://{}", api.node.admin);
     let settings = reqwest::get(format!("{admin}/console/config.json")).await.unwrap();
     let settings: Value = settings.json().await.unwrap();
-    let views = json!(["inbox", "conversations", "agents", "cluster", "why"]);
+    let views = json!([
+        "inbox",
+        "conversations",
+        "agents",
+        "schedules",
+        "webhooks",
+        "queues",
+        "cluster",
+        "why"
+    ]);
     assert_eq!(settings["views"], views);
     // Everything that the page needs is at the origin that it came from.
     for path in ["/console/", "/console/views/why.js", "/v1/pending", "/v1/agents", "/admin/nodes"]

@@ -10,6 +10,8 @@ pub(crate) struct Stream {
     response: Response,
     received: String,
     spec: Spec,
+    /// The schema of its frames.
+    schema: &'static str,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -24,10 +26,15 @@ pub(crate) struct Frame {
 
 impl Stream {
     pub(crate) async fn open(request: RequestBuilder) -> Self {
+        Self::open_of(request, "StreamFrame").await
+    }
+
+    /// A stream whose frames have this schema.
+    pub(crate) async fn open_of(request: RequestBuilder, schema: &'static str) -> Self {
         let response = request.send().await.unwrap();
         assert_eq!(response.status(), 200);
         assert_eq!(response.headers()["content-type"], "text/event-stream");
-        Self { response, received: String::new(), spec: Spec::new() }
+        Self { response, received: String::new(), spec: Spec::new(), schema }
     }
 
     /// The next frame, checked against the document; `None` at the end of the stream.
@@ -61,7 +68,7 @@ impl Stream {
         if let Some(id) = line("id") {
             whole["id"] = json!(id);
         }
-        self.spec.fits("StreamFrame", &whole);
+        self.spec.fits(self.schema, &whole);
         frame
     }
 

@@ -34,18 +34,27 @@ pub struct Poll {
 ///
 /// An alarm that was moved since it was read still rings here: waking a conversation in vain changes
 /// nothing.
-#[derive(Debug, Default)]
-pub struct AlarmPlanner {
+#[derive(Debug)]
+pub struct AlarmPlanner<N = ConversationId> {
     /// At most [`POLL_LIMIT`] of each partition, and what conversations of this node announced.
-    expected: BTreeSet<(Timestamp, Scoped<ConversationId>)>,
+    expected: BTreeSet<(Timestamp, Scoped<N>)>,
     /// Until when each conversation is not woken; for ever while a wake is running.
-    skip_until: HashMap<Scoped<ConversationId>, Timestamp>,
+    skip_until: HashMap<Scoped<N>, Timestamp>,
     /// Those that the last poll read.
     partitions: Option<PartitionSet>,
     next_poll_at: Timestamp,
 }
 
-impl AlarmPlanner {
+// Derived, this would demand the same of the id's type.
+impl<N> Default for AlarmPlanner<N> {
+    fn default() -> Self {
+        let (expected, skip_until) = (BTreeSet::new(), HashMap::new());
+        Self { expected, skip_until, partitions: None, next_poll_at: Timestamp::default() }
+    }
+}
+
+/// Schedules have ticks as conversations have alarms, and are planned alike.
+impl<N> AlarmPlanner<N> {
     /// What to read now of these partitions, if anything.
     pub fn next_poll(&mut self, now: Timestamp, partitions: &PartitionSet) -> Option<Poll> {
         self.skip_until.retain(|_, until| *until > now);
@@ -66,12 +75,12 @@ impl AlarmPlanner {
         &mut self,
         poll: Poll,
         partitions: PartitionSet,
-        alarms: Vec<(Scoped<ConversationId>, Timestamp)>,
+        alarms: Vec<(Scoped<N>, Timestamp)>,
     ) {
         let mut counts: HashMap<Partition, usize> = HashMap::new();
         self.next_poll_at = poll.until;
         for (id, due) in alarms {
-            let count = counts.entry(Partition::from(&id)).or_default();
+            let count = counts.entry(Partition::of(id.as_str())).or_default();
             *count += 1;
             // The partition may have more, all after this one.
             if *count == poll.limit {
@@ -83,7 +92,7 @@ impl AlarmPlanner {
     }
 
     /// Takes in what conversations of this node announced.
-    pub fn expect(&mut self, announced: Vec<(Timestamp, Scoped<ConversationId>)>) {
+    pub fn expect(&mut self, announced: Vec<(Timestamp, Scoped<N>)>) {
         self.expected.extend(announced);
     }
 
@@ -100,7 +109,7 @@ impl AlarmPlanner {
         &mut self,
         now: Timestamp,
         running: usize,
-    ) -> (Vec<(Scoped<ConversationId>, Timestamp)>, Duration) {
+    ) -> (Vec<(Scoped<N>, Timestamp)>, Duration) {
         let mut wake = Vec::new();
         while running + wake.len() < MAX_CONCURRENT_WAKES
             && self.expected.first().is_some_and(|(due, _)| *due <= now)
@@ -119,7 +128,7 @@ impl AlarmPlanner {
     }
 
     /// Ends a running wake; a conversation that was not woken is left alone for a while.
-    pub fn finish(&mut self, id: Scoped<ConversationId>, woken: bool, now: Timestamp) {
+    pub fn finish(&mut self, id: Scoped<N>, woken: bool, now: Timestamp) {
         if woken {
             self.skip_until.remove(&id);
         } else {

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use abide_actors::access::Access;
 use abide_actors::journal::Holder;
+use abide_actors::permit_sync::PermitSync;
 use abide_actors::request::{
     IdempotencyKey, Inspection, ReleaseOutcome, Reply, Request, RequestError,
 };
@@ -12,6 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{CallOutcome, CallRequest, LiveUpdate, Register, Registered};
 use crate::actor_view::{ActorDetails, ActorSummary};
+use crate::queue_calls::{QueueRequest, QueueResponse};
 
 /// A request that takes longer than this is answered "unavailable", and its outcome is unknown.
 pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(15);
@@ -21,6 +23,10 @@ const DISPATCH_TIMEOUT: Duration = Duration::from_secs(3_600);
 const OPERATOR_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long another node may take to describe a conversation; the store knows nearly as much.
 const INSPECT_TIMEOUT: Duration = Duration::from_secs(2);
+/// How long the keeper of a queue may take to answer, when nobody has to wait for a call.
+const QUEUE_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long the node that gives permits may take; it is asked again then.
+const PERMIT_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long another node may take to accept an update of the live plane.
 const LIVE_UPDATE_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -99,6 +105,13 @@ pub struct Release {
     pub force: bool,
 }
 
+/// Tells the node that gives the permits of a tool what the caller runs.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct SyncPermits {
+    #[serde(flatten)]
+    pub sync: PermitSync,
+}
+
 /// Implements [`Call`] for a call whose response is the content of one variant of [`CallOutcome`].
 macro_rules! impl_call {
     ($call:ident -> $outcome:ident($response:ty), $timeout:expr) => {
@@ -171,7 +184,13 @@ impl_call!(ListActors -> Actors(Vec<ActorSummary>), |_| OPERATOR_TIMEOUT);
 impl_call!(Kill -> Killed(bool), |_| OPERATOR_TIMEOUT);
 impl_call!(Retry -> Retried(Result<Vec<String>, RequestError>), |_| OPERATOR_TIMEOUT);
 impl_call!(Release -> Released(Result<ReleaseOutcome, RequestError>), |_| REQUEST_TIMEOUT);
+impl_call!(SyncPermits -> PermitsGiven(Option<u32>), |_| PERMIT_TIMEOUT);
 impl_call!(Register -> Registered(Registered), |_| LIVE_UPDATE_TIMEOUT);
+impl_call!(QueueRequest -> Queue(QueueResponse), |call| match call {
+    // The worker waits at the other node.
+    QueueRequest::Take(take) => take.wait.saturating_add(QUEUE_TIMEOUT),
+    _ => QUEUE_TIMEOUT,
+});
 impl_unit_call!(Start -> Started, Self::Start, REQUEST_TIMEOUT);
 impl_unit_call!(Drain -> Acknowledged, |_| Self::Drain, OPERATOR_TIMEOUT);
 impl_unit_call!(LiveUpdate -> Acknowledged, Self::Tell, LIVE_UPDATE_TIMEOUT);

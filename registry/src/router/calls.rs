@@ -8,7 +8,7 @@ use crate::actor_view::{ActorDetails, ActorSummary};
 use crate::protocol::{Call, GetActor, Inspect, Kill, ListActors, Release, Retry};
 
 /// A call that a node can carry out for its own clients as well as for other nodes.
-pub(super) trait LocalCall: Call {
+pub(crate) trait LocalCall: Call {
     /// Carries the call out on this node.
     fn run(self, router: &ConversationRouter) -> impl Future<Output = Self::Response> + Send;
 }

@@ -53,7 +53,7 @@ impl ConversationRouter {
 
     /// The live actor of a conversation that another node believes to live here or wants to live
     /// here. The request is never passed on: `None` if the conversation is not to live here.
-    pub(super) async fn ensure_started_here(
+    pub(crate) async fn ensure_started_here(
         &self,
         id: &Scoped<ConversationId>,
     ) -> Result<Option<ActorHandle>, RequestError> {

@@ -130,7 +130,7 @@ impl ConversationRouter {
     }
 
     /// Why this node delivers nothing to a conversation, if it has quarantined it.
-    pub(super) async fn quarantined_here(
+    pub(crate) async fn quarantined_here(
         &self,
         id: &Scoped<ConversationId>,
     ) -> Option<Quarantined> {

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use abide_conversation::identity::{Role, Tenant};
-use abide_conversation::{Scoped, Timestamp};
+use abide_conversation::{QueueName, Scoped, Timestamp};
 use serde::{Deserialize, Serialize};
 
 /// The id of an API key, together with its tenant.
@@ -17,6 +17,9 @@ pub struct StoredKey {
     pub sha256: String,
     pub tenant: Tenant,
     pub roles: BTreeSet<Role>,
+    /// The queues of a worker's key.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub queues: BTreeSet<QueueName>,
     pub name: String,
     /// The subject who made it.
     pub owner: String,

@@ -62,7 +62,7 @@ impl CommitBenchmark {
     /// Deletes the conversations.
     pub async fn end(self) -> Result<(), StoreError> {
         for appender in self.appenders {
-            self.store.delete(&appender.id, &appender.held, None).await?;
+            self.store.delete(&appender.id, &appender.held, None, Vec::new()).await?;
         }
         Ok(())
     }

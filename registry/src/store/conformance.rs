@@ -8,7 +8,10 @@ mod claims;
 mod fixtures;
 mod indexes;
 mod journal;
+mod notices;
 mod operations;
+mod queues;
+mod schedules;
 mod tenants;
 mod usage;
 
@@ -20,7 +23,10 @@ pub(super) use claims::*;
 pub(super) use fixtures::*;
 pub(super) use indexes::*;
 pub(super) use journal::*;
+pub(super) use notices::*;
 pub(super) use operations::*;
+pub(super) use queues::*;
+pub(super) use schedules::*;
 pub(super) use tenants::*;
 pub(super) use usage::*;
 
@@ -72,6 +78,8 @@ macro_rules! conformance {
             conversations_are_listed_as_active_while_they_have_work,
             active_conversations_are_listed_with_their_claims,
             active_conversations_and_due_alarms_are_read_by_partition,
+            calls_that_wait_in_queues_are_found_by_queue_and_tool,
+            the_heads_of_a_long_queue_are_bounded,
             the_last_seqs_of_many_conversations_are_read_at_once,
             conversations_are_listed_by_id_in_pages_and_filtered,
             long_listings_are_read_in_order_page_by_page,
@@ -111,6 +119,18 @@ macro_rules! conformance {
             a_day_has_room_for_a_bounded_number_of_owners,
             a_tenants_usage_and_counts_are_its_own,
             deletions_give_conversations_and_bytes_back,
+            every_change_of_a_webhook_applies_to_the_version_it_was_made_for,
+            what_is_owed_is_a_queue_of_which_only_the_head_is_due,
+            a_notice_that_failed_stays_the_head_until_its_time,
+            dead_notices_are_kept_up_to_a_bound_and_can_be_sent_once_more,
+            what_is_owed_is_counted_and_listed,
+            what_is_owed_outlives_its_conversation,
+            a_webhooks_notices_can_be_dropped,
+            a_refused_commit_owes_nothing,
+            an_extended_suspension_has_one_entry_at_its_new_place,
+            a_schedule_is_replaced_only_over_the_version_that_is_known,
+            due_schedules_are_found_by_partition_earliest_first,
+            schedules_are_listed_by_name_and_tenant,
         }
     };
     (@these (one $name:ident $servers:expr) $($promise:ident),+ $(,)?) => {

@@ -11,10 +11,14 @@ mod api_keys;
 mod audit;
 mod blobs;
 mod disk;
+mod durability;
 mod encode;
 mod failure;
+mod notices;
 mod operations;
+mod queues;
 mod read;
+mod schedules;
 mod state;
 mod store_dir;
 mod tables;
@@ -33,6 +37,7 @@ use abide_actors::journal::{
     Claim, ClaimedConversation, Commit, ConversationSummary, Holder, InboxEntry, InboxFilter,
     Journal, ResponseScope, StoreError, StoredConversation, StoredResponse,
 };
+use abide_actors::notices::OwedNotice;
 use abide_conversation::remembered_decision::RememberedDecision;
 use abide_conversation::{
     AgentName, ConversationId, DecisionId, Event, Revision, Scoped, Seq, Tenant, Timestamp,
@@ -40,7 +45,6 @@ use abide_conversation::{
 use async_trait::async_trait;
 use redb::{Error, ReadTransaction};
 use tokio::sync::{mpsc, oneshot};
-use tokio::task;
 
 use self::disk::Probe;
 use self::encode::{Append, EncodedResponse};
@@ -52,6 +56,7 @@ use super::paging;
 use super::{KeyChange, KeyList, ListError, Page, ScopedKeyId, Store, StoredAgent, SummaryFilter};
 use crate::partition::PartitionSet;
 
+pub use self::durability::{Durability, Stats};
 pub use self::failure::FailureWatch;
 pub use self::store_dir::{CloseWatch, OpenError};
 
@@ -60,24 +65,6 @@ pub use self::store_dir::{CloseWatch, OpenError};
 const MAX_INLINE_EVENTS: u64 = 64;
 /// The bytes that are read on the caller's thread: parsing them takes a millisecond.
 const MAX_INLINE_BYTES: usize = 128 << 10;
-
-/// What an acknowledged write survives.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Durability {
-    /// The failure of the machine, as far as its disk honours fsync.
-    Fsync,
-    /// The death of the process at any moment, but not the failure of the machine.
-    Os,
-}
-
-/// What a store has done since it was opened.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stats {
-    /// Accepted writes.
-    pub commits: u64,
-    /// Fsyncs that they shared.
-    pub fsyncs: u64,
-}
 
 /// An open store. Dropping it waits for running writes and closes the file, once the reads that still
 /// run on other threads have ended.
@@ -155,7 +142,7 @@ impl Embedded {
         read: impl FnOnce(&ReadTransaction) -> Result<T, Error> + Send + 'static,
     ) -> Result<T, StoreError> {
         let shared = Arc::clone(&self.shared);
-        let outcome = task::spawn_blocking(move || shared.read(read)).await;
+        let outcome = tokio::task::spawn_blocking(move || shared.read(read)).await;
         let outcome = outcome.map_err(|error| StoreError::Unavailable(error.to_string()))?;
         outcome.map_err(|error| self.report(error))
     }
@@ -329,11 +316,12 @@ impl Journal for Embedded {
         id: &Scoped<ConversationId>,
         held: &Claim,
         response: Option<StoredResponse>,
+        owed: Vec<OwedNotice>,
     ) -> Result<(), StoreError> {
         let response = encode::response(&ResponseScope::Conversation(id.clone()), response)?;
         self.shared.interrupted().remove(id);
         let (id, held) = (id.clone(), held.clone());
-        self.write(Write::Delete { id, held, response }).await.map(|_| ())
+        self.write(Write::Delete { id, held, response, owed }).await.map(|_| ())
     }
 }
 

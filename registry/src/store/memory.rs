@@ -2,7 +2,10 @@
 
 mod audit;
 mod blobs;
+mod notices;
 mod operations;
+mod queues;
+mod schedules;
 mod tables;
 mod usage;
 
@@ -14,6 +17,7 @@ use abide_actors::journal::{
     Claim, ClaimedConversation, Commit, ConversationSummary, Holder, InboxEntry, InboxFilter,
     Journal, ResponseScope, StoreError, StoredConversation, StoredResponse,
 };
+use abide_actors::notices::OwedNotice;
 use abide_conversation::remembered_decision::RememberedDecision;
 use abide_conversation::{
     AgentName, ConversationId, DecisionId, Event, Revision, Scoped, Seq, Tenant, Timestamp,
@@ -142,12 +146,14 @@ impl Journal for Memory {
         id: &Scoped<ConversationId>,
         held: &Claim,
         response: Option<StoredResponse>,
+        owed: Vec<OwedNotice>,
     ) -> Result<(), StoreError> {
         let mut tables = self.tables();
         if !tables.claims.admits(id, held) {
             return Err(StoreError::Fenced);
         }
         tables.delete(id);
+        tables.notices.owe(id, &owed);
         tables.claims.release(id, held);
         if let Some(response) = response {
             tables.keep(&ResponseScope::Conversation(id.clone()), response);

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 
-use super::{KeyChange, StoredAgent};
+use super::{KeyChange, StoredAgent, WebhookChange};
 
 /// How many entries a chain keeps; the oldest are dropped, and the first that is left is the anchor
 /// of the rest. The tests of this crate fill a chain.
@@ -79,6 +79,8 @@ pub enum Effect {
     /// As [`Blobs::delete_blob`](abide_actors::blobs::Blobs::delete_blob). A store that has the blob
     /// elsewhere than the chains writes the entry first.
     DeleteBlob(Scoped<BlobId>),
+    /// As [`Outbox::change_webhooks`](super::Outbox::change_webhooks).
+    ChangeWebhooks(WebhookChange),
 }
 
 impl Effect {
@@ -88,7 +90,8 @@ impl Effect {
             Self::DeleteAgent { .. }
             | Self::ReplaceDecision { .. }
             | Self::ChangeKey(KeyChange::Update(_) | KeyChange::Remove(_))
-            | Self::DeleteBlob(_) => true,
+            | Self::DeleteBlob(_)
+            | Self::ChangeWebhooks(_) => true,
             Self::Follows | Self::PutAgent { .. } | Self::ChangeKey(KeyChange::Add(_)) => false,
         }
     }

@@ -2,6 +2,7 @@
 //! lose the reply.
 
 mod blobs_and_audit;
+mod outbox;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -11,6 +12,7 @@ use abide_actors::journal::{
     Claim, ClaimedConversation, Commit, ConversationSummary, Holder, InboxEntry, InboxFilter,
     Journal, ResponseScope, StoreError, StoredConversation, StoredResponse,
 };
+use abide_actors::notices::OwedNotice;
 use abide_conversation::event::Event;
 use abide_conversation::remembered_decision::RememberedDecision;
 use abide_conversation::{
@@ -145,8 +147,9 @@ impl Journal for FlakyStore {
         id: &Scoped<ConversationId>,
         held: &Claim,
         response: Option<StoredResponse>,
+        owed: Vec<OwedNotice>,
     ) -> Result<(), StoreError> {
-        self.reachable()?.delete(id, held, response).await
+        self.reachable()?.delete(id, held, response, owed).await
     }
 
     async fn append(

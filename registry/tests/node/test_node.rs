@@ -16,6 +16,7 @@ use abide_actors::request::{
 use abide_actors::services::Executors;
 use abide_actors::tools::{BuiltinServices, Extensions};
 use abide_actors::web_fetch::Fetcher;
+use abide_actors::webhooks::NoticeSender;
 use abide_actors::workspace::Workspaces;
 use abide_conversation::command::{IfBusy, ResolutionAnswer};
 use abide_conversation::event::{AnswerFormat, Event, EventData, TurnOutcome};
@@ -27,6 +28,7 @@ use abide_registry::host::{HostMsg, Quarantined};
 use abide_registry::live::{self, Hub};
 use abide_registry::member::ProcessId;
 use abide_registry::membership::{Member, MemberState, Membership};
+use abide_registry::notices::webhook_catalog::WebhookCatalog;
 use abide_registry::peers::Peers;
 use abide_registry::placement::Policy;
 use abide_registry::router::ConversationRouter;
@@ -149,6 +151,7 @@ impl TestNode {
         let catalog = AgentCatalog::new(store.clone(), Arc::new(extensions.clone()), clock.clone());
         let catalog = Arc::new(catalog);
         let model = Arc::new(TestModel::default());
+        let clock_of_notices = clock.clone();
         let runtime_deps = RuntimeDeps {
             me: Member {
                 process: ProcessId::new(holder.to_string()),
@@ -183,6 +186,9 @@ impl TestNode {
             passivate_after: PASSIVATE_AFTER,
             policy,
             on_time: Box::new(|_, _| {}),
+            webhooks: Arc::new(WebhookCatalog::new(store.clone())),
+            notice_sender: Arc::new(NoticeSender::new(clock_of_notices, None).unwrap()),
+            links: None,
         };
         let runtime = NodeRuntime::start(runtime_deps, connect).await.unwrap();
         let conversations = runtime.conversations.clone();

@@ -6,7 +6,7 @@ use std::time::Duration;
 use abide_actors::journal::StoreError;
 use abide_conversation::command::{
     ApprovalQuestion, CallPlan, Cancel, Create, Dispatch, IfBusy, MessageVerdict, ModelReplied,
-    PlannedCall, RememberDecision, ResolutionAnswer, Resolve, Send, Start, ToolReturned,
+    PlannedCall, RememberDecision, ResolutionAnswer, Resolve, Schedule, Send, Start, ToolReturned,
     TurnSettings,
 };
 use abide_conversation::event::{AnswerFormat, CallKind, Intent, OnInterrupt};
@@ -15,12 +15,14 @@ use abide_conversation::permission::{Decision, Verdict};
 use abide_conversation::remembered_decision::{Extent, Match, Scope};
 use abide_conversation::{
     Action, Activity, AgentName, Attempt, CallId, ConversationId, DecisionId, MessageId, Principal,
-    Revision, Scoped, Seq, State, Step, TurnId,
+    Revision, ScheduledId, Scoped, Seq, State, Step, Timestamp, TurnId,
 };
+use jiff::SignedDuration;
 use serde_json::json;
 
 use crate::family;
 use crate::node::{Node, store_unavailable};
+use crate::workers;
 
 /// How many tool runs store a blob.
 const BLOB_PERCENT: u64 = 15;
@@ -47,6 +49,9 @@ pub async fn run(
             if let Some(child) = family::child_of(state, call) {
                 return Ok(family::spawn(node, id, &id.sibling(&child), call, *attempt).await);
             }
+            if let Some(handed_out) = workers::hand_out(state, call, *attempt) {
+                return Ok(handed_out);
+            }
             node.world.run(node, id, call.as_str());
             if node.world.poison.borrow().contains(id) {
                 node.world.end_process_of(node, id);
@@ -68,7 +73,13 @@ pub async fn run(
         Activity::StartTurn { .. } | Activity::AwaitClient { .. } | Activity::Summarize { .. } => {}
     }
     let child = (state.parent.is_none()).then(|| format!("c{}", node.world.number()));
-    Ok(outcome(activity, state.turns_started, child.as_deref()))
+    let mut outcome = outcome(activity, state.turns_started, child.as_deref());
+    if workers::has_programs(node.world.seed)
+        && let Action::ModelReplied(reply) = &mut outcome
+    {
+        workers::hand_over(&mut reply.calls);
+    }
+    Ok(outcome)
 }
 
 /// The outcome of an activity that a server of its own would carry out.
@@ -98,6 +109,18 @@ fn basis() -> TurnSettings {
         budget: Default::default(),
         summarize_over: None,
     }
+}
+
+/// The message, to be delivered up to three seconds later.
+pub fn later(message: Action, number: u64, now: Timestamp) -> Action {
+    let Action::Send(send) = message else { return message };
+    let delay = SignedDuration::from_millis(i64::try_from(number * 97 % 3_000).unwrap());
+    let deliver_at = now.checked_add(delay).unwrap();
+    Action::Schedule(Schedule {
+        scheduled_id: ScheduledId::new(format!("s{number}")),
+        deliver_at,
+        send,
+    })
 }
 
 /// A user message, which creates the conversation if it does not exist.
@@ -219,7 +242,7 @@ fn replied(turn: &TurnId, step: Step, ordinal: u64, child: Option<&str>) -> Acti
 fn call(tool: &str, gated: bool, once: bool) -> PlannedCall {
     let on_interrupt = if once { OnInterrupt::Fail } else { OnInterrupt::Redispatch };
     let plan = CallPlan::Execute {
-        kind: CallKind::Server { on_interrupt, child: None, lane: None },
+        kind: CallKind::Server { on_interrupt, child: None, lane: None, answerers: None },
         intent: Intent::Action,
         gate: gated.then(|| ApprovalQuestion {
             message: "May it?".to_owned(),
@@ -229,6 +252,7 @@ fn call(tool: &str, gated: bool, once: bool) -> PlannedCall {
         message: String::new(),
         answer_schema: None,
         timeout_ms: ANSWER_MS,
+        waiting_rules: None,
     };
     let verdict = Some(verdict(if gated { Decision::Ask } else { Decision::Allow }));
     let (given_id, tool) = (tool.to_owned(), tool.to_owned());

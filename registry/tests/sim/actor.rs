@@ -18,7 +18,7 @@ use abide_actors::usage_counts::UsageCounts;
 use abide_conversation::command::Create;
 use abide_conversation::event::{Event, EventData};
 use abide_conversation::fork::Fork;
-use abide_conversation::state::PendingCall;
+use abide_conversation::state::{Call, PendingCall, QueueEntry};
 use abide_conversation::{
     Action, Activity, AgentName, Command, ConversationId, Rejection, Scoped, Seq, State, Timestamp,
     decide, replay, wanted,
@@ -28,6 +28,7 @@ use serde_json::json;
 use crate::activities;
 use crate::executor::OneShot;
 use crate::host::{HostMsg, Live};
+use crate::mutation::Mutation;
 use crate::node::Node;
 
 /// A store that takes longer counts as unavailable; the outcome of a write is then unknown.
@@ -71,7 +72,8 @@ impl From<Action> for Request {
 impl Request {
     /// Whether the request creates its conversation.
     pub fn creates(&self) -> bool {
-        let creates = |it: &Action| matches!(it, Action::Send(_) | Action::Spawn(_));
+        let creates =
+            |it: &Action| matches!(it, Action::Send(_) | Action::Spawn(_) | Action::Schedule(_));
         match &self.ask {
             Ask::Act(action) => creates(action),
             Ask::Fork(_) => true,
@@ -362,6 +364,9 @@ impl Actor {
         if !events.is_empty() || response.is_some() {
             let next = replay(self.state.clone(), &events);
             let mut commit = compose(&self.state, &next, events, response, self.cached_seq);
+            if self.node.world.mutation == Some(Mutation::ForgetsQueues) {
+                commit.queued.take_if(|queued| queued.is_empty());
+            }
             commit.resets_deaths = self.progress_check.is_progress(&commit.events);
             let (cached, is_progress) = (commit.state.is_some(), commit.resets_deaths);
             let append = self.node.store.append(&self.live.id, &self.held, commit);
@@ -424,6 +429,11 @@ pub fn compose(
     cached_seq: Seq,
 ) -> Commit {
     let usage = UsageCounts::of(&events).filter(|_| before.forking.is_none());
+    let entries = |state: &State| -> Vec<QueueEntry> {
+        let calls = state.turn.iter().flat_map(|turn| &turn.calls);
+        calls.filter_map(Call::queue_entry).collect()
+    };
+    let queued = Some(entries(next)).filter(|now| *now != entries(before));
     let (before, after) = (before.pending_calls(), next.pending_calls());
     let among = |all: &[PendingCall], one: &PendingCall| {
         all.iter().any(|it| (&it.call_id, it.suspension) == (&one.call_id, one.suspension))
@@ -454,5 +464,7 @@ pub fn compose(
         responses: response.into_iter().collect(),
         resets_deaths: false,
         json: None,
+        owed: Vec::new(),
+        queued,
     }
 }

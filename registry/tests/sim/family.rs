@@ -60,6 +60,7 @@ fn create(id: &Scoped<ConversationId>, call: &CallId) -> Create {
         budget: Default::default(),
         storages: Default::default(),
         requesters: Default::default(),
+        model: None,
     };
     Create {
         agent: AgentName::new("a"),

@@ -4,15 +4,18 @@ use std::collections::BTreeMap;
 
 use abide_actors::identity::NodeName;
 use abide_conversation::event::{Event, EventData};
+use abide_conversation::message::Outcome;
 use abide_conversation::{ConversationId, Scoped, Seq, State, replay, wanted};
 use abide_registry::cluster_view::ClusterView;
 use abide_registry::membership::MemberState;
 use abide_registry::partition::PartitionSet;
+use serde_json::json;
 
 use crate::partition_cache::partitions_of;
 use crate::reads;
 use crate::schedule::stored_state;
 use crate::usage;
+use crate::workers;
 use crate::world::World;
 
 /// Whether nothing is left to do: there is no turn, no alarm and no active conversation, and the
@@ -41,6 +44,9 @@ pub fn unsettled(world: &World) -> Option<String> {
     }
     if world.store.active().is_ok_and(|active| !active.is_empty()) {
         return Some("settled conversations remain active".to_owned());
+    }
+    if let Some(left) = workers::left_in_queues(world) {
+        return Some(left);
     }
     let shares: Vec<_> =
         world.running().iter().map(|node| node.seen().partitions.clone()).collect();
@@ -74,6 +80,7 @@ pub fn promises(world: &World) -> Option<String> {
             Some(text) => {
                 let is_message = |data: &EventData| match data {
                     EventData::UserMsg(user) => user.message.text() == *text,
+                    EventData::ToolResult(done) => done.outcome == Outcome::Ok(json!(text)),
                     _ => false,
                 };
                 events.iter().any(|event| event.seq <= promise.seq && is_message(&event.data))
@@ -162,7 +169,7 @@ fn check_journal(world: &World, id: &Scoped<ConversationId>, events: &[Event]) -
             return Some(format!("{id}: {} does not have exactly one result", call.call_id));
         }
     }
-    None
+    workers::overlapping_leases(events).map(|overlap| format!("{id}: {overlap}"))
 }
 
 /// Checks that when members leave, only their partitions move.

@@ -49,6 +49,7 @@ mod server_faults;
 mod store;
 mod tasks;
 mod usage;
+mod workers;
 mod world;
 
 use std::ops::Range;
@@ -93,6 +94,8 @@ fn every_promise_is_kept_in_every_schedule() {
         "deletions",
         "forks",
         "conversations let out",
+        "leases",
+        "callbacks",
     ] {
         assert!(!many || total.coverage.contains_key(what), "no schedule had {what}");
     }
@@ -243,6 +246,11 @@ fn a_claim_that_counts_no_deaths_is_noticed() {
 #[test]
 fn a_commit_that_counts_twice_is_noticed() {
     is_noticed(Mutation::CountsTwice);
+}
+
+#[test]
+fn commits_that_do_not_tell_the_queues_are_noticed() {
+    is_noticed(Mutation::ForgetsQueues);
 }
 
 #[test]

@@ -53,6 +53,8 @@ pub enum Mutation {
     ForgetsDeaths,
     /// A commit counts what it used twice.
     CountsTwice,
+    /// A commit does not tell the index that a call has left its queue.
+    ForgetsQueues,
 }
 
 impl Mutation {
@@ -78,6 +80,7 @@ impl Mutation {
             Mutation::FullRefusesDelete => "a full server refuses delete",
             Mutation::ForgetsDeaths => "ends more than 5 processes",
             Mutation::CountsTwice => "the usage differs from the journals",
+            Mutation::ForgetsQueues => "and none waits",
         }
     }
 
@@ -125,7 +128,8 @@ impl Mutation {
             | Mutation::WaitAnswersAtOnce
             | Mutation::AnswersWithoutWait
             | Mutation::RenewsWithoutWait
-            | Mutation::ChildrenOutliveParents => &[],
+            | Mutation::ChildrenOutliveParents
+            | Mutation::ForgetsQueues => &[],
         }
     }
 }

@@ -16,6 +16,7 @@ use crate::random::Random;
 use crate::redis::random_calls::{
     self, Choice, KINDS, agent_of, at, blob, blob_of, counted, operation, outcome, sorted_keys,
 };
+use crate::redis::random_notices;
 
 /// The calls of the first tenant.
 const CALLS: u64 = 80;
@@ -31,13 +32,10 @@ const MAX_SEARCHED_SEEDS: u64 = 200;
 const ALL: usize = 1_000;
 
 /// The kinds whose tenant is not missed.
-const UNNOTICED: [&str; 3] = [
-    // Only a repeat of the call that deleted the conversation reads it, and no two calls have one nonce.
-    "{p}:deleted",
+const UNNOTICED: [&str; 2] = [
     // The cached state and the expiries of a conversation's answers: two hundred seeds do not come to
     // where two tenants' differ. Calls that do would be better than these lines.
-    "{p}:s",
-    "{p}:x",
+    "{p}:s", "{p}:x",
 ];
 
 /// Somebody who makes calls for a tenant.
@@ -95,6 +93,7 @@ async fn view(store: &dyn Store, tenant: &Tenant, number: u64) -> Vec<String> {
         sorted_keys(store, tenant).await,
         counted(store, tenant).await,
         alarms_and_active(store, tenant).await,
+        random_notices::view(store, tenant).await,
         kept_answers(store, ResponseScope::Creations(tenant.clone()), number).await,
     ];
     for name in ["a", "b"] {

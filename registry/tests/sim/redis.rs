@@ -9,6 +9,7 @@ mod group;
 mod keyspace;
 mod lua;
 pub mod random_calls;
+pub mod random_notices;
 mod ranges;
 mod server;
 mod sorted_set;

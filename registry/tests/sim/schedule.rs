@@ -15,6 +15,7 @@ use crate::reads;
 use crate::redis::Fault;
 use crate::server_faults;
 use crate::store::Written;
+use crate::workers;
 use crate::world::{NODES, Promise, World};
 
 /// How long faults happen: more than two leases, so that lapsed nodes also come back.
@@ -24,6 +25,8 @@ const POISON_MS: u64 = 3_000;
 /// How often an operator looks for quarantined conversations.
 const LET_OUT_INTERVAL_MS: u64 = 500;
 const OPERATIONS: u64 = 38;
+/// One of this many messages is to be delivered later.
+const LATER_EVERY: u64 = 5;
 const CONVERSATIONS: u64 = 3;
 /// How often a client repeats a request, and after which delay.
 const MAX_REPEATS: usize = 4;
@@ -73,6 +76,11 @@ pub enum Operation {
         node: usize,
         to: u64,
         child: bool,
+    },
+    /// Has a program outside carry out a call that waits for one.
+    Work {
+        node: usize,
+        to: u64,
     },
     /// Crashes a conversation's actor.
     Crash {
@@ -139,7 +147,8 @@ fn random_operation(random: &mut Random, seed: u64) -> ScheduledOperation {
     let at = 200 + random.below(FAULTS_MS - 200);
     let node = usize::try_from(random.below(NODES as u64)).unwrap();
     let to = random.below(CONVERSATIONS);
-    let operation = match random.below(57) {
+    let kinds = if workers::has_programs(seed) { 61 } else { 57 };
+    let operation = match random.below(kinds) {
         0..=10 => random_send(random),
         11..=14 => Operation::Approve { node, to, remember: random.percent(40) },
         15 => Operation::Cancel { node, to },
@@ -165,6 +174,7 @@ fn random_operation(random: &mut Random, seed: u64) -> ScheduledOperation {
         49..=50 => Operation::Fork { node, from: to },
         51..=53 => Operation::Dispatch { node, to, child: random.percent(50) },
         54..=56 => Operation::Read { node, to },
+        57.. => Operation::Work { node, to },
         _ => Operation::Network { accident_percent: random.pick(&[0, 20, 60]) },
     };
     ScheduledOperation { at, operation }
@@ -185,9 +195,16 @@ impl ScheduledOperation {
                 let number = world.number();
                 let text = format!("m{number} to {}", id(to).tenant());
                 let key = keyed.then(|| format!("key:{text}"));
-                let ask = Ask::Act(activities::send(number, &text, if_busy));
-                let request = Request { ask, key };
-                send(world, node, id(to), Some(text), request);
+                let message = activities::send(number, &text, if_busy);
+                let is_later =
+                    number.is_multiple_of(LATER_EVERY) && workers::has_programs(world.seed);
+                let later = world.node(node).filter(|_| is_later);
+                // What is delivered later has an event of its own first.
+                let (action, text) = match later {
+                    Some(sender) => (activities::later(message, number, sender.now()), None),
+                    None => (message, Some(text)),
+                };
+                send(world, node, id(to), text, Request { ask: Ask::Act(action), key });
             }
             Operation::Approve { node, to, remember } => approve(world, node, id(to), remember),
             Operation::Cancel { node, to } => {
@@ -208,6 +225,7 @@ impl ScheduledOperation {
                 let request = Request::from(activities::dispatch(world.number(), child));
                 send(world, node, id(to), None, request);
             }
+            Operation::Work { node, to } => workers::begin(world, node, id(to)),
             Operation::Crash { to } => crash(world, &id(to)),
             Operation::Poison { to } => drop(world.poison.borrow_mut().insert(id(to))),
             Operation::Kill { node, refuses } => {
@@ -334,7 +352,7 @@ pub fn stored_state(world: &World, id: &Scoped<ConversationId>) -> State {
 }
 
 /// Sends a client's request; it dies with the process that it reached.
-fn send(
+pub fn send(
     world: &Rc<World>,
     node: usize,
     id: Scoped<ConversationId>,
@@ -346,7 +364,9 @@ fn send(
     let deleted = matches!(request.ask, Ask::Delete);
     world.store.count(match &request.ask {
         Ask::Act(Action::Send(_)) => "messages",
+        Ask::Act(Action::Schedule(_)) => "scheduled messages",
         Ask::Act(Action::Dispatch(_)) => "dispatches",
+        Ask::Act(Action::External(_)) => "completions",
         Ask::Act(_) => "approvals and cancels",
         Ask::Delete => "deletions",
         Ask::Fork(_) => "forks",

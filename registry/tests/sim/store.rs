@@ -20,7 +20,9 @@ use abide_conversation::{
 use abide_registry::membership::{Member, Membership, MembershipStatus};
 use abide_registry::partition::{Partition, PartitionSet};
 use abide_registry::store::redis::{Durability, Redis};
-use abide_registry::store::{Store as _, TenantCounts as _, UsagePage, UsageQuery};
+use abide_registry::store::{
+    QueueDepth, QueueIndex as _, Store as _, TenantCounts as _, UsagePage, UsageQuery,
+};
 use futures::FutureExt;
 
 use crate::executor::ProcessId;
@@ -229,6 +231,11 @@ impl Store {
         page.map(|page| page.items).map_err(|refused| StoreError::Unavailable(refused.to_string()))
     }
 
+    /// The queues in which calls of a tenant wait.
+    pub fn queues(&self, tenant: &Tenant) -> Vec<QueueDepth> {
+        complete_now(self.oracle.queue_depths(tenant, None)).unwrap()
+    }
+
     /// What a tenant has used, on these days and in all.
     pub fn usage(&self, query: &UsageQuery) -> UsagePage {
         complete_now(self.oracle.usage(query)).unwrap()
@@ -314,7 +321,7 @@ impl Client {
         held: &Claim,
         answer: Option<StoredResponse>,
     ) -> Result<(), StoreError> {
-        let outcome = self.redis.delete(id, held, answer).await;
+        let outcome = self.redis.delete(id, held, answer, Vec::new()).await;
         if let (Ok(()), Some(world)) = (&outcome, self.world.upgrade()) {
             let durable = world.store.is_durable(id, Written::Deletion, world.exec.now());
             world.store.check_acknowledged(id, "the deletion", durable);

@@ -18,7 +18,7 @@ pub(super) struct Shape {
 /// The time-out of suspensions that are meant to expire.
 pub(super) const SHORT_TIMEOUT: &str = "1500ms";
 
-fn shape(agent: &'static str, definition: Value) -> Shape {
+pub(super) fn shape(agent: &'static str, definition: Value) -> Shape {
     Shape { agent, definition, dispatch: None, has_sub_agents: false }
 }
 
@@ -208,7 +208,7 @@ fn calls_agents(names: &[&str]) -> Value {
 }
 
 /// Calls all its tools in one step.
-fn all_at_once(tools: Vec<Value>) -> Value {
+pub(super) fn all_at_once(tools: Vec<Value>) -> Value {
     let calls: Vec<Value> = tools.iter().map(call).collect();
     let script =
         json!([{"text": "All at once.", "calls": calls}, {"text": "Done.", "delay": "5ms"}]);
@@ -231,7 +231,7 @@ fn call(tool: &Value) -> Value {
     json!({"id": tool["name"], "name": tool["name"], "args": args})
 }
 
-fn agent(model: Value, tools: Vec<Value>) -> Value {
+pub(super) fn agent(model: Value, tools: Vec<Value>) -> Value {
     // Clients come and go with the nodes: a call waits for one as long as for a person.
     json!({"model": model, "client_grace": null, "max_steps": 8, "tools": tools,
         "suspension_timeout": "10m", "system_prompt": "You are tried."})
@@ -241,13 +241,13 @@ fn gated() -> Value {
     json!({"approval": "requires_approval"})
 }
 
-fn http(name: &str, server: &ToolServer, path: &str, more: Value) -> Value {
+pub(super) fn http(name: &str, server: &ToolServer, path: &str, more: Value) -> Value {
     let mut tool = tool(name, json!({"run": {"http": {"url": server.url(path)}}}));
     merge(&mut tool, more);
     tool
 }
 
-fn tool(name: &str, more: Value) -> Value {
+pub(super) fn tool(name: &str, more: Value) -> Value {
     let mut tool = json!({"name": name, "description": name, "parameters": {"type": "object"}});
     merge(&mut tool, more);
     tool

@@ -69,13 +69,16 @@ fn line_end(bytes: &[u8]) -> Option<usize> {
     bytes.windows(2).position(|two| two == b"\r\n").map(|at| at + 2)
 }
 
+/// What each node reads at all times.
+const POLLED: &str = "webhooks_version";
+
 /// The await point of a turn that a command is; `None` for what a node does in any case, such as
 /// renewing its lease and looking for due alarms.
 pub(super) fn point(words: &[Vec<u8>], scripts: &Scripts) -> Option<String> {
     let words: Vec<_> = words.iter().map(|word| String::from_utf8_lossy(word)).collect();
     let verb = words.first()?.to_uppercase();
     if verb != "EVALSHA" && verb != "EVAL" {
-        let (owner, kind) = owner_and_kind(words.get(1)?)?;
+        let (owner, kind) = owner_and_kind(words.get(1)?).filter(|(_, kind)| *kind != POLLED)?;
         return Some(format!("{owner}{verb} {kind}"));
     }
     let script = scripts.get(words.get(1)?.as_ref()).map_or("an unknown script", String::as_str);
@@ -154,6 +157,7 @@ mod tests {
         assert_eq!(name(&["EVALSHA", "2", "1", "abide:{members}:m"]), None);
         assert_eq!(name(&["HMGET", "abide:{12}:c:x", "node"]).as_deref(), Some("HMGET c"));
         assert_eq!(name(&["ZRANGE", "abide:{12}:alarms"]), None);
+        assert_eq!(name(&["GET", "abide:{agents}:webhooks_version"]), None);
         assert_eq!(name(&["HGET", "abide:{agents}:newest", "a"]).as_deref(), Some("HGET newest"));
         assert_eq!(
             name(&["HMGET", "abide:{1}:c:conv_1", "node"]).as_deref(),

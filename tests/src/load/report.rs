@@ -271,7 +271,7 @@ impl Report {
         self.row(name, &[format(one), format(other), format!("{:.2}", other / one)]);
     }
 
-    fn of<const N: usize>(rows: [(&str, String); N]) -> Self {
+    pub(super) fn of<const N: usize>(rows: [(&str, String); N]) -> Self {
         let head = ["measured", "value"].map(str::to_owned).into();
         Self { head, rows: rows.map(|(name, value)| vec![name.to_owned(), value]).into() }
     }

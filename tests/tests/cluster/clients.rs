@@ -1,4 +1,4 @@
-//! Our own clients: the ten examples in Python and in node, each at a node that is killed meanwhile.
+//! Our own clients: the examples in Python and in node, each at a node that is killed meanwhile.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -40,7 +40,7 @@ pub(crate) fn clients() -> PathBuf {
 
 /// A runtime of a client.
 #[derive(Clone, Copy, Debug)]
-enum Runtime {
+pub(crate) enum Runtime {
     OldestPython,
     Python,
     OldestNode,
@@ -51,7 +51,7 @@ use Runtime::{Node as NewestNode, OldestNode, OldestPython, Python as NewestPyth
 
 impl Runtime {
     /// The command that runs an example, such as `01_first_answer`.
-    fn example(self, example: &str, dir: &Path) -> Command {
+    pub(crate) fn example(self, example: &str, dir: &Path) -> Command {
         match self {
             OldestPython | NewestPython => {
                 self.command(&clients().join(format!("python/examples/{example}.py")), dir)
@@ -91,7 +91,13 @@ impl Runtime {
 }
 
 /// Starts an example at these nodes.
-fn start(runtime: Runtime, example: &str, dir: &TempDir, urls: &str, conversation: &str) -> Child {
+pub(crate) fn start(
+    runtime: Runtime,
+    example: &str,
+    dir: &TempDir,
+    urls: &str,
+    conversation: &str,
+) -> Child {
     let mut command = runtime.example(example, dir.path());
     command.arg(conversation).env("ABIDE_URL", urls).env("PRICE_SECRET", SECRET);
     command.env_remove("ABIDE_TOKEN");
@@ -100,7 +106,7 @@ fn start(runtime: Runtime, example: &str, dir: &TempDir, urls: &str, conversatio
 }
 
 /// Waits for the end of an example, and returns what it printed.
-async fn output(example: &str, child: Child) -> String {
+pub(crate) async fn output(example: &str, child: Child) -> String {
     let output = within(&format!("the end of {example}"), child.wait_with_output()).await.unwrap();
     let (text, errors) = (output.stdout, String::from_utf8_lossy(&output.stderr).into_owned());
     let text = String::from_utf8(text).unwrap();
@@ -109,7 +115,7 @@ async fn output(example: &str, child: Child) -> String {
 }
 
 /// Reads what an example prints until this is in it.
-async fn read_until(child: &mut Child, part: &str) -> String {
+pub(crate) async fn read_until(child: &mut Child, part: &str) -> String {
     let stdout = child.stdout.as_mut().unwrap();
     let (mut text, mut piece) = (Vec::new(), [0; 256]);
     while !String::from_utf8_lossy(&text).contains(part) {
@@ -302,13 +308,33 @@ async fn the_example_of_structured_output_works_over_a_kill() {
 }
 
 #[tokio::test]
+async fn the_example_of_a_worker_works_over_a_kill() {
+    over_a_kill("11_worker", Printed("printing"), |text, journal| {
+        has(text, "Printed 3 pages.");
+        assert_eq!(journal.of("tool_result").count(), 1, "one result");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn the_example_of_a_later_message_works_over_a_kill() {
+    over_a_kill("12_later", Journalled("turn_started"), |text, journal| {
+        has(&text.to_lowercase(), "scheduled: true");
+        has(text, GREETING);
+        has(&text.to_lowercase(), "next: true");
+        assert_eq!(journal.of("user_msg").count(), 1, "it was delivered once");
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn all_examples_run_on_the_present_python_and_node() {
     let names =
         std::fs::read_dir(clients().join("python/examples")).unwrap().map(|it| it.unwrap().path());
     let mut names: Vec<_> =
         names.map(|it| it.file_stem().unwrap().to_str().unwrap().to_owned()).collect();
     names.sort();
-    assert_eq!(names.len(), 10);
+    assert_eq!(names.len(), 12);
     let site = Site::new(ABIDE).with_env("PRICE_SECRET", SECRET);
     let _node = site.start().await;
     let (url, dir) =

@@ -166,3 +166,24 @@ async fn an_operator_sees_why_a_conversation_waits_and_helps_it() {
     let nodes = site.client.admin(Method::GET, "/admin/nodes").await.expect(200);
     assert_ne!(nodes["nodes"][0]["state"], "up");
 }
+
+#[tokio::test]
+async fn a_person_puts_schedules_and_webhooks_sees_queues_and_gives_a_call_more_time() {
+    let site = Site::new(ABIDE);
+    let _node = site.start().await;
+    site.client.define("greeter", &agent(says("Hello."), vec![])).await;
+    let calls = json!([{"calls": [call("m", "send_mail", json!({}))]}, {"text": "Sent."}]);
+    let mail = json!({"name": "send_mail", "description": "d", "run": {"queue": "mail"}});
+    let mailer = agent(json!({"provider": "scripted", "script": calls}), vec![mail]);
+    site.client.define("mailer", &mailer).await;
+    site.client.send_message("mail", "mailer", "go").await;
+    let asks = json!([{"calls": [call("s", "send", json!({}))]}, {"text": "Done."}]);
+    let asks = json!({"provider": "scripted", "script": asks});
+    site.client.define("asker", &agent(asks, vec![gated_client("send")])).await;
+    site.client.send_message("asks", "asker", "go").await;
+    site.client.wait_for_pending("asks", "s", "approval").await;
+    let url = format!("http://{}/console/", site.client.admin_address());
+    Person::start("later.mjs", &url).finish().await;
+    let journal = site.client.journal("asks").await;
+    assert_eq!(journal.of("suspension_extended").count(), 1);
+}

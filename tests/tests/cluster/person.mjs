@@ -43,7 +43,9 @@ export async function visit(program, profile, url) {
   async function audit(axe) {
     if (!(await run("typeof window.axe === 'object'"))) await run(readFileSync(axe, "utf8"));
     for (const value of ["light", "dark"]) {
-      await request("Emulation.setEmulatedMedia", { features: [{ name: "prefers-color-scheme", value }] });
+      // What fades in has less contrast for a moment.
+      const still = { name: "prefers-reduced-motion", value: "reduce" };
+      await request("Emulation.setEmulatedMedia", { features: [{ name: "prefers-color-scheme", value }, still] });
       const found = await request("Runtime.evaluate", { awaitPromise: true, returnByValue: true, expression:
         "axe.run(document).then(({ violations }) => violations.map((it) => `${it.id}: ${it.nodes.map((node) => node.html.slice(0, 160)).slice(0, 3).join(' | ')}`))" });
       const faults = found.result.value ?? [quoted(found)];

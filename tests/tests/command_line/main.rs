@@ -14,6 +14,7 @@ mod reference;
 mod shell;
 mod shells;
 mod spec;
+mod time;
 
 /// The program, built from the sources of package `abide` for these tests.
 const ABIDE: &str = env!("CARGO_BIN_EXE_abide-under-test");

@@ -4,10 +4,14 @@ use abide_actors::audit::AuditEntry;
 use abide_actors::journal::{
     Claim, ConversationSummary, Holder, InboxEntry, StoreError, StoredResponse,
 };
+use abide_actors::notices::Webhook;
 use abide_conversation::Timestamp;
 use abide_conversation::remembered_decision::RememberedDecision;
 use abide_conversation::state::ConversationStatus;
-use abide_registry::store::{ChainEntry, Operation, StoredAgent, StoredKey};
+use abide_registry::schedules::{LastTick, Missed, Rhythm, Schedule, SentTick};
+use abide_registry::store::{
+    Attempts, ChainEntry, Operation, StoredAgent, StoredKey, StoredNotice,
+};
 
 use crate::golden_types::{check, golden};
 
@@ -28,6 +32,14 @@ fn everything_that_was_ever_stored_in_addition_to_journals_still_parses_the_same
         golden::<AuditEntry>("Entry"),
         golden::<Operation>("Operation"),
         golden::<ChainEntry>("ChainEntry"),
+        golden::<Webhook>("Webhook"),
+        golden::<StoredNotice>("StoredNotice"),
+        golden::<Attempts>("Attempts"),
+        golden::<Schedule>("Schedule"),
+        golden::<Rhythm>("Rhythm"),
+        golden::<Missed>("Missed"),
+        golden::<LastTick>("LastTick"),
+        golden::<SentTick>("SentTick"),
     ];
     check("stored.jsonl", &types);
 }

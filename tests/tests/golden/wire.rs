@@ -3,8 +3,9 @@
 use abide_actors::access::{Access, CreateAccess, Reach};
 use abide_actors::live::{Delta, Signal};
 use abide_actors::request::{
-    AnswerOutcome, DispatchRequest, ForkRequest, IdempotencyKey, Inspection, RememberRequest,
-    Reply, Request, RequestError, ResolveRequest, SendRequest, SpawnRequest,
+    AnswerOutcome, DispatchRequest, ExtendRequest, ForkRequest, IdempotencyKey, Inspection,
+    RememberRequest, Reply, Request, RequestError, ResolveRequest, ScheduleRequest, SendRequest,
+    SpawnRequest, UnscheduleRequest,
 };
 use abide_conversation::Rejection;
 use abide_conversation::approval::VoteRefusal;
@@ -49,6 +50,10 @@ fn every_message_between_nodes_that_was_ever_sent_still_parses_the_same() {
         golden::<ActorSummary>("Row"),
         golden::<Member>("Member"),
         golden::<MemberState>("MemberState"),
+        golden::<ScheduleRequest>("ScheduleRequest"),
+        golden::<UnscheduleRequest>("UnscheduleRequest"),
+        golden::<ExtendRequest>("ExtendRequest"),
+        golden::<command::Extension>("Extension"),
     ];
     check("wire.jsonl", &types);
 }

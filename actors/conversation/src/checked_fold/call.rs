@@ -4,7 +4,7 @@ use super::{IllegalEvent, ensure};
 use crate::event::{ChildEnded, ChildStarted, DispatchStarted, Event, EventData, ToolStarted};
 use crate::ids::CallId;
 use crate::numbers::Attempt;
-use crate::state::{Call, CallPhase, State};
+use crate::state::{Call, CallPhase, ExternalRun, ExternalRunner, State};
 
 /// Checks an event of one call.
 pub(super) fn check(state: &State, event: &Event) -> Result<(), IllegalEvent> {
@@ -33,7 +33,17 @@ pub(super) fn check(state: &State, event: &Event) -> Result<(), IllegalEvent> {
             });
             ensure(is_open, || IllegalEvent::WrongSuspension(call.id.clone()))
         }
+        EventData::SuspensionExpiring(it) => suspended(state, &it.call_id, it.suspension),
+        EventData::SuspensionExtended(it) => suspended(state, &it.call_id, it.suspension),
+        EventData::SuspensionEscalated(it) => suspended(state, &it.call_id, it.suspension),
         EventData::ToolStarted(started) => tool_started(state, started),
+        EventData::ToolAttemptFailed(failed) => match state.dispatches.get(&failed.call_id) {
+            Some(run) => {
+                let runs = run.attempt == failed.attempt && run.deadline().is_none();
+                ensure(runs, || IllegalEvent::WrongAttempt(failed.call_id.clone()))
+            }
+            None => runs_attempt(open_call(state, &failed.call_id)?, failed.attempt),
+        },
         EventData::InputRequired(required) => {
             let call = open_call(state, &required.call_id)?;
             runs_attempt(call, required.attempt)
@@ -54,8 +64,29 @@ pub(super) fn check(state: &State, event: &Event) -> Result<(), IllegalEvent> {
         EventData::TodosChanged(changed) => call_or_dispatch(state, &changed.call_id),
         EventData::ChildStarted(started) => child_started(state, started),
         EventData::ChildEnded(ended) => child_ended(state, ended),
+        EventData::ToolQueued(queued) => queued_again(state, &queued.call_id, queued.attempt),
+        EventData::ToolLeased(leased) => {
+            let call = open_call(state, &leased.call_id)?;
+            let run = call.external_run().filter(|run| run.attempt == leased.attempt);
+            let is_free = |run: &ExternalRun| match (&run.by, run.lease()) {
+                (ExternalRunner::Queue(_), None) => true,
+                (ExternalRunner::Queue(_), Some(lease)) => lease.id == leased.lease,
+                (ExternalRunner::Callback, _) => false,
+            };
+            in_phase(call, run.is_some_and(is_free))
+        }
+        EventData::CallbackAwaited(awaited) => {
+            let call = open_call(state, &awaited.call_id)?;
+            runs_attempt(call, awaited.attempt)
+        }
         _ => Ok(()),
     }
+}
+
+fn suspended(state: &State, id: &CallId, suspension: u32) -> Result<(), IllegalEvent> {
+    let call = open_call(state, id)?;
+    let is_open = call.open_suspension().is_some_and(|open| open.suspension == suspension);
+    ensure(is_open, || IllegalEvent::WrongSuspension(id.clone()))
 }
 
 fn open_call<'a>(state: &'a State, id: &CallId) -> Result<&'a Call, IllegalEvent> {
@@ -83,13 +114,26 @@ fn tool_started(state: &State, started: &ToolStarted) -> Result<(), IllegalEvent
     let call = open_call(state, &started.call_id)?;
     match call.phase {
         CallPhase::Approved => Ok(()),
-        CallPhase::Running { attempt, .. } => {
+        CallPhase::Running { attempt, .. } | CallPhase::AwaitingRetry { attempt, .. } => {
             ensure(started.attempt > attempt, || IllegalEvent::WrongAttempt(call.id.clone()))
         }
         CallPhase::Requested
         | CallPhase::Suspended(_)
         | CallPhase::Delegated { .. }
+        | CallPhase::External(_)
         | CallPhase::Done => Err(IllegalEvent::WrongPhase(call.id.clone())),
+    }
+}
+
+/// An attempt is put into a queue as it starts, or as the next one when a lease has run out.
+fn queued_again(state: &State, id: &CallId, attempt: Attempt) -> Result<(), IllegalEvent> {
+    let call = open_call(state, id)?;
+    match call.external_run() {
+        Some(run) => {
+            in_phase(call, run.lease().is_some())?;
+            ensure(attempt > run.attempt, || IllegalEvent::WrongAttempt(id.clone()))
+        }
+        None => runs_attempt(call, attempt),
     }
 }
 

@@ -24,7 +24,13 @@ pub(super) fn check_turn_id(state: &State, event: &Event) -> Result<(), IllegalE
         | EventData::ToolStarted(_)
         | EventData::InputRequired(_)
         | EventData::ToolResult(_)
-        | EventData::DecisionRemembered(_) => {
+        | EventData::ToolQueued(_)
+        | EventData::ToolLeased(_)
+        | EventData::CallbackAwaited(_)
+        | EventData::DecisionRemembered(_)
+        | EventData::SuspensionExpiring(_)
+        | EventData::SuspensionExtended(_)
+        | EventData::SuspensionEscalated(_) => {
             let open = state.turn.as_ref().map(|turn| &turn.id);
             ensure(event.turn_id.is_some(), || IllegalEvent::NoTurn)?;
             ensure(event.turn_id.as_ref() == open, || IllegalEvent::NotTheOpenTurn)
@@ -32,6 +38,8 @@ pub(super) fn check_turn_id(state: &State, event: &Event) -> Result<(), IllegalE
         // Events of a turn's call or of a dispatch.
         EventData::PhaseChanged(_)
         | EventData::TodosChanged(_)
+        | EventData::ToolAttemptFailed(_)
+        | EventData::StateChanged(_)
         | EventData::ChildStarted(_)
         | EventData::ChildEnded(_) => {
             let open = state.turn.as_ref().map(|turn| &turn.id);
@@ -51,6 +59,8 @@ pub(super) fn check_turn_id(state: &State, event: &Event) -> Result<(), IllegalE
         | EventData::DecisionPublished(_)
         | EventData::DecisionRevoked(_)
         | EventData::Updated(_)
+        | EventData::MessageScheduled(_)
+        | EventData::ScheduleEnded(_)
         | EventData::Operated(_) => {
             ensure(event.turn_id.is_none(), || IllegalEvent::UnexpectedTurn)
         }
@@ -62,7 +72,10 @@ pub(super) fn check_turn_id(state: &State, event: &Event) -> Result<(), IllegalE
 pub(super) fn check(state: &State, event: &Event) -> Result<(), IllegalEvent> {
     let is_queued = state.queue.iter().any(|queued| Some(&queued.id) == event.turn_id.as_ref());
     match &event.data {
-        EventData::UserMsg(_) => {
+        EventData::UserMsg(message) => {
+            let is_scheduled =
+                message.scheduled_id.as_ref().is_none_or(|id| state.scheduled.has(id));
+            ensure(is_scheduled, || IllegalEvent::NotScheduled)?;
             let is_running = state.turn.as_ref().map(|turn| &turn.id) == event.turn_id.as_ref();
             ensure(!is_queued && !is_running, || IllegalEvent::NotQueuedOnce)
         }

@@ -3,7 +3,7 @@
 use super::Rejection;
 use super::draft::Draft;
 use crate::command::Dispatch;
-use crate::event::{self, DispatchStarted, EventData};
+use crate::event::{self, DispatchStarted, EventData, OnInterrupt};
 use crate::numbers::Attempt;
 use crate::permission::Decision;
 
@@ -13,6 +13,11 @@ const MAX_RUNNING_DISPATCHES: usize = 100;
 pub(super) fn dispatch(draft: &mut Draft, dispatch: Dispatch) -> Result<(), Rejection> {
     let Dispatch { call, tool, input, principal, identity, revision, on_interrupt, .. } = dispatch;
     let Dispatch { requests, verdict, child, .. } = dispatch;
+    // The caller is gone when a node dies, so nobody can be asked.
+    let on_interrupt = match on_interrupt {
+        OnInterrupt::Ask | OnInterrupt::Fail => OnInterrupt::Fail,
+        OnInterrupt::Redispatch => OnInterrupt::Redispatch,
+    };
     if draft.state.call(&call).is_some() || draft.state.dispatches.contains_key(&call) {
         return Err(Rejection::Stale);
     }

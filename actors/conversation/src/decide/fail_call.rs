@@ -5,7 +5,7 @@ use super::Rejection;
 use super::close::finish_dispatch;
 use super::draft::Draft;
 use super::settle::settle;
-use super::wake::wake;
+use super::wake::meet_deadlines;
 use crate::command::FailCall;
 use crate::event::{EventData, Operated, Resolution};
 use crate::ids::CallId;
@@ -18,7 +18,7 @@ pub(super) fn fail_call(draft: &mut Draft, fail: FailCall) -> Result<(), Rejecti
         return Err(Rejection::CallNotOpen("no such open call".into()));
     }
     // A call that is past its deadline has expired, even if the alarm has not rung yet.
-    wake(draft);
+    meet_deadlines(draft);
     if !is_open(&draft.state, &id) {
         return Ok(());
     }
@@ -50,6 +50,7 @@ pub(super) fn fail_call(draft: &mut Draft, fail: FailCall) -> Result<(), Rejecti
             verdict: None,
             input: None,
             approvals: Vec::new(),
+            retry: false,
         }));
     }
     draft.push_result(id, outcome);

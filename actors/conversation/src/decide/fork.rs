@@ -67,6 +67,7 @@ fn plan_cut_off_calls(draft: &mut Draft, cut_call: Option<&CallId>) {
             timeout_ms: 0,
             gate: None,
             answer_schema: None,
+            waiting_rules: None,
         }));
     }
 }

@@ -102,15 +102,24 @@ fn hand_over(draft: &mut Draft, call_id: CallId, planned: PlannedCall) {
         timeout_ms: 0,
         gate: verdict,
         answer_schema: None,
+        waiting_rules: None,
     };
     match plan {
         CallPlan::Complete { executor, intent, outcome } => {
             draft.push(EventData::ToolCall(call(executor.into(), intent, outcome.is_ok())));
             draft.push_result(call_id, outcome);
         }
-        CallPlan::Execute { kind, intent, gate, message, answer_schema, timeout_ms } => {
+        CallPlan::Execute {
+            kind,
+            intent,
+            gate,
+            message,
+            answer_schema,
+            timeout_ms,
+            waiting_rules,
+        } => {
             let call = call(kind, intent, gate.is_none());
-            let call = ToolCall { message, timeout_ms, ..call };
+            let call = ToolCall { message, timeout_ms, waiting_rules, ..call };
             match gate {
                 Some(question) => {
                     draft.push(EventData::ToolCall(ToolCall { answer_schema, ..call }));

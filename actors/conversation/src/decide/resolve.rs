@@ -1,11 +1,13 @@
 //! Resolves a suspension with an answer. At most one of answer, expiry and cancel closes it.
 
 use super::Rejection;
+use super::attempt_failed::retry_call;
 use super::decisions::remember;
 use super::draft::Draft;
 use super::model_replied::wait_for_executor;
 use super::settle::{end_turn, settle};
 use super::vote::{self, Count};
+use super::waiting_calls;
 use crate::Timestamp;
 use crate::command::{RememberDecision, ResolutionAnswer, Resolve};
 use crate::elicitation;
@@ -30,11 +32,12 @@ pub(super) fn resolve(draft: &mut Draft, resolve: Resolve) -> Result<(), Rejecti
         verdict: None,
         input: None,
         approvals: Vec::new(),
+        retry: false,
     };
     let id = resolve.call;
     let tool = call.tool.clone();
     let by = resolution.by.clone();
-    let is_input = call.pending_input.is_some();
+    let is_input = call.pending_input.is_some() && open.kind != SuspensionKind::InDoubt;
     let edited = call.edited_args().cloned();
     let (voters, extent) = match count {
         Count::Open(voted) => {
@@ -46,6 +49,8 @@ pub(super) fn resolve(draft: &mut Draft, resolve: Resolve) -> Result<(), Rejecti
     let remembered = resolve.remember.zip(extent);
     let remembered = remembered.map(|(decision, extent)| RememberDecision { extent, ..decision });
     let fingerprint = resolve.args_fingerprint;
+    let decision = remembered.as_ref().map(|decision| decision.id.clone());
+    let (decided, identity) = (id.clone(), resolution.identity.clone());
     match resolve.answer {
         ResolutionAnswer::Approval { approved: true, reason, args } => {
             let (args, verdict) = match (args, edited) {
@@ -78,6 +83,14 @@ pub(super) fn resolve(draft: &mut Draft, resolve: Resolve) -> Result<(), Rejecti
             }
             draft.push_error(id, format!("denied by approver{because}"), ErrorType::Denied);
         }
+        ResolutionAnswer::Retry => {
+            resolution.retry = true;
+            draft.push(EventData::Resolution(resolution));
+            let call = draft.state.call(&id).cloned();
+            if let Some(call) = call {
+                retry_call(draft, call);
+            }
+        }
         ResolutionAnswer::Result(value) if is_input => {
             resolution.input = Some(elicitation::InputAnswer::Result(value));
             draft.push(EventData::Resolution(resolution));
@@ -96,6 +109,9 @@ pub(super) fn resolve(draft: &mut Draft, resolve: Resolve) -> Result<(), Rejecti
             draft.push(EventData::Resolution(resolution));
             draft.push_error(id, error, ErrorType::ToolError);
         }
+    }
+    if let Some(decision) = decision {
+        waiting_calls::answer(draft, &decided, &decision, identity.as_ref());
     }
     match resolve.halt {
         Some(reason) => end_turn(draft, TurnOutcome::Halted, Some(reason)),
@@ -125,6 +141,7 @@ fn matching_suspension<'a>(
         ResolutionAnswer::Result(_) | ResolutionAnswer::Error(_) => {
             open.kind != SuspensionKind::Approval
         }
+        ResolutionAnswer::Retry => open.kind == SuspensionKind::InDoubt,
     };
     if !fits {
         return Err(Rejection::CallNotOpen(

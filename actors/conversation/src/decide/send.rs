@@ -1,10 +1,10 @@
 //! A user's message starts a turn, is queued, or interrupts the open turn.
 
 use super::draft::Draft;
+use super::schedule::user_msg;
 use super::{Rejection, cancel, create, start};
 use crate::command::{IfBusy, Send};
-use crate::event::{EventData, UserMsg};
-use crate::message::{Message, MessageRole};
+use crate::event::EventData;
 
 /// A client that queues more messages is out of control.
 const MAX_QUEUED_MESSAGES: usize = 100;
@@ -31,20 +31,11 @@ pub(super) fn send(draft: &mut Draft, mut send: Send) -> Result<(), Rejection> {
     if !starts_now && draft.state.queue.len() >= MAX_QUEUED_MESSAGES {
         return Err(Rejection::QueueFull);
     }
-    let message = Message::new(send.id, MessageRole::User, send.content);
-    let user_msg = UserMsg {
-        message,
-        message_id: send.message_id,
-        principal: send.principal,
-        identity: send.identity,
-        assigns: send.assigns,
-        answer_format: send.answer_format,
-        tools: send.tools,
-        context: send.context,
-    };
-    draft.push_in(Some(send.turn_id.clone()), EventData::UserMsg(user_msg));
+    let (turn_id, settings) = (send.turn_id.clone(), send.settings.clone());
+    let user_msg = user_msg(send);
+    draft.push_in(Some(turn_id.clone()), EventData::UserMsg(user_msg));
     if starts_now {
-        start::begin_turn(draft, send.turn_id, send.settings);
+        start::begin_turn(draft, turn_id, settings);
     }
     Ok(())
 }

@@ -3,6 +3,7 @@
 use super::Rejection;
 use super::close::{end_child, finish_dispatch};
 use super::draft::Draft;
+use super::key_values::{change_by_tool, changes_by_tool};
 use super::model_replied::suspend;
 use super::settle::{end_turn, settle};
 use crate::AnswerSchema;
@@ -31,7 +32,9 @@ pub(super) fn tool_returned(draft: &mut Draft, returned: ToolReturned) -> Result
         | CallPhase::Suspended(_)
         | CallPhase::Approved
         | CallPhase::Running { .. }
+        | CallPhase::AwaitingRetry { .. }
         | CallPhase::Delegated { .. }
+        | CallPhase::External(_)
         | CallPhase::Done => return Err(Rejection::Stale),
     }
     let child = call.kind.child().cloned();
@@ -61,7 +64,7 @@ pub(super) fn tool_returned(draft: &mut Draft, returned: ToolReturned) -> Result
     if let Some(child) = child.filter(|_| never_began(attempt)) {
         end_child(draft, &call_id, child, Default::default(), Default::default());
     }
-    push_changes(draft, &call_id, changes);
+    let outcome = push_changes(draft, &call_id, changes, outcome);
     draft.push(EventData::ToolResult(ToolResult { call_id, outcome, ui, effective_args }));
     match halt {
         Some(reason) => end_turn(draft, TurnOutcome::Halted, Some(reason)),
@@ -82,14 +85,13 @@ fn suspend_for_input(draft: &mut Draft, required: InputRequired) {
 fn dispatch_returned(draft: &mut Draft, returned: ToolReturned) -> Result<(), Rejection> {
     let ToolReturned { call, attempt, outcome, ui, changes, input_request, effective_args, .. } =
         returned;
-    let is_running =
-        |run: &&RunningDispatch| run.attempt == attempt && run.delegated_until.is_none();
+    let is_running = |run: &&RunningDispatch| run.attempt == attempt && run.deadline().is_none();
     let running = draft.state.dispatches.get(&call).filter(is_running);
     let run = running.cloned().ok_or(Rejection::Stale)?;
     if let Some(child) = run.child.clone().filter(|_| never_began(attempt)) {
         end_child(draft, &call, child, Default::default(), Default::default());
     }
-    push_changes(draft, &call, changes);
+    let outcome = push_changes(draft, &call, changes, outcome);
     // The caller waits for the result, so nobody can be asked.
     let outcome = match input_request {
         Some(_) => Outcome::Err(CANNOT_ASK.to_owned(), ErrorType::ToolError),
@@ -105,11 +107,27 @@ fn never_began(attempt: Attempt) -> bool {
     attempt == Attempt::FIRST
 }
 
-/// Journals the tool's changes, right before its result.
-fn push_changes(draft: &mut Draft, call: &CallId, changes: Vec<StateChange>) {
+/// Journals the tool's changes, right before its result. A change that is refused makes an error of
+/// the result: a result that says it was noted would be wrong.
+fn push_changes(
+    draft: &mut Draft,
+    call: &CallId,
+    changes: Vec<StateChange>,
+    mut outcome: Outcome,
+) -> Outcome {
     for change in changes {
         let call_id = call.clone();
         let changed = match change {
+            StateChange::KeyValues(changes) => {
+                match changes_by_tool(draft, changes) {
+                    Ok(changes) => change_by_tool(draft, call, changes),
+                    Err(refusal) => {
+                        let error = format!("in the tool's answer state: {refusal}");
+                        outcome = Outcome::Err(error, ErrorType::ToolError);
+                    }
+                }
+                continue;
+            }
             StateChange::Todos(todos) => EventData::TodosChanged(TodosChanged { call_id, todos }),
             StateChange::Phase { phase, planning } => {
                 EventData::PhaseChanged(PhaseChanged { call_id, phase, planning })
@@ -117,4 +135,5 @@ fn push_changes(draft: &mut Draft, call: &CallId, changes: Vec<StateChange>) {
         };
         draft.push_for(call, changed);
     }
+    outcome
 }

@@ -2,9 +2,10 @@
 
 use super::Rejection;
 use crate::Timestamp;
-use crate::approval::{Approver, Parties, Tally, Vote, Voter};
+use crate::approval::{ApprovalPolicy, Approver, Parties, Tally, Vote, Voter};
 use crate::command::{ResolutionAnswer, Resolve};
 use crate::event::Voted;
+use crate::identity::Identity;
 use crate::permission::{Decision, Verdict};
 use crate::remembered_decision::Extent;
 use crate::state::{Call, OpenApproval, OpenSuspension, State};
@@ -34,6 +35,10 @@ pub(super) fn count(
     let wish = resolve.remember.as_ref().map(|remember| remember.extent);
     let undisputed = Count::Decided { voters: Vec::new(), extent: wish };
     let ResolutionAnswer::Approval { approved, reason, args } = &resolve.answer else {
+        if let (Some(asked), Some(identity)) = (&open.approval, &resolve.identity) {
+            // A call in doubt: whoever may approve it says what becomes of it, and one is enough.
+            check(state, at, (&asked.policy, identity), resolve)?;
+        }
         return Ok(undisputed);
     };
     let (Some(approval), Some(identity)) = (&open.approval, &resolve.identity) else {
@@ -75,6 +80,19 @@ pub(super) fn count(
         voters: votes.iter().map(|vote| Approver::from(&vote.by)).collect(),
         extent: wishes.into_iter().flatten().reduce(Extent::and),
     })
+}
+
+/// Whether the policy lets the caller answer.
+fn check(
+    state: &State,
+    at: Timestamp,
+    (policy, identity): (&ApprovalPolicy, &Identity),
+    resolve: &Resolve,
+) -> Result<(), Rejection> {
+    let voter = Voter { identity: identity.clone(), at, mfa_at: resolve.mfa_at };
+    let requesters = state.requesters();
+    let parties = Parties { requesters: &requesters, owner: state.participants.owner.as_deref() };
+    policy.check(&voter, parties, false).map_err(Rejection::VoteRefused)
 }
 
 /// The votes whose credentials were not revoked.

@@ -4,7 +4,8 @@ use std::borrow::Cow;
 
 use serde_json::Value;
 
-use super::{Executor, OnInterrupt};
+use super::{DoubtTerms, Executor, OnInterrupt};
+use crate::approval::ApprovalPolicy;
 use crate::ids::ConversationId;
 
 /// The executor of a call, and the settings that only its calls have.
@@ -17,6 +18,9 @@ pub enum CallKind {
         /// Calls of one step in the same lane run one after another, in call order; for example
         /// those on one file.
         lane: Option<String>,
+        /// [`OnInterrupt::Ask`] only: who may say what becomes of a call that was cut off; `None`:
+        /// whoever may answer approvals.
+        answerers: Option<Box<ApprovalPolicy>>,
     },
     Client {
         /// How long the call waits while no page is connected; `None`: until it expires.
@@ -66,7 +70,26 @@ impl CallKind {
     /// Whether a run of the call never runs again after its node died. A second request to a child
     /// does nothing, so this never holds for a call that a child answers.
     pub fn runs_once(&self) -> bool {
-        matches!(self, Self::Server { on_interrupt: OnInterrupt::Fail, child: None, .. })
+        match self {
+            Self::Server { on_interrupt, child: None, .. } => match on_interrupt {
+                OnInterrupt::Fail | OnInterrupt::Ask => true,
+                OnInterrupt::Redispatch => false,
+            },
+            Self::Server { .. } | Self::Client { .. } | Self::Human | Self::Provider => false,
+        }
+    }
+
+    /// Whether a person says what becomes of a run of the call that was cut off.
+    pub fn asks_when_in_doubt(&self) -> bool {
+        matches!(self, Self::Server { on_interrupt: OnInterrupt::Ask, child: None, .. })
+    }
+
+    /// Who may say so; `None`: whoever may answer approvals.
+    pub(crate) fn answerers(&self) -> Option<&ApprovalPolicy> {
+        match self {
+            Self::Server { answerers, .. } => answerers.as_deref(),
+            Self::Client { .. } | Self::Human | Self::Provider => None,
+        }
     }
 }
 
@@ -75,7 +98,8 @@ impl From<Executor> for CallKind {
     fn from(executor: Executor) -> Self {
         match executor {
             Executor::Server => {
-                Self::Server { on_interrupt: OnInterrupt::default(), child: None, lane: None }
+                let on_interrupt = OnInterrupt::default();
+                Self::Server { on_interrupt, child: None, lane: None, answerers: None }
             }
             Executor::Client => Self::Client { grace_ms: None, default_result: None },
             Executor::Human => Self::Human,
@@ -92,6 +116,7 @@ pub(crate) struct StoredKind<'a> {
     pub(crate) default_result: Option<Cow<'a, Value>>,
     pub(crate) child: Option<Cow<'a, ConversationId>>,
     pub(crate) lane: Option<Cow<'a, str>>,
+    pub(crate) in_doubt: Option<DoubtTerms>,
 }
 
 impl<'a> From<&'a CallKind> for StoredKind<'a> {
@@ -103,10 +128,16 @@ impl<'a> From<&'a CallKind> for StoredKind<'a> {
             default_result: None,
             child: None,
             lane: None,
+            in_doubt: None,
         };
         match kind {
-            CallKind::Server { on_interrupt, child, lane } => Self {
-                on_interrupt: *on_interrupt,
+            CallKind::Server { on_interrupt, child, lane, answerers } => Self {
+                on_interrupt: match on_interrupt {
+                    OnInterrupt::Redispatch => OnInterrupt::Redispatch,
+                    OnInterrupt::Fail | OnInterrupt::Ask => OnInterrupt::Fail,
+                },
+                in_doubt: (*on_interrupt == OnInterrupt::Ask)
+                    .then(|| DoubtTerms { policy: answerers.as_deref().cloned() }),
                 child: child.as_ref().map(Cow::Borrowed),
                 lane: lane.as_deref().map(Cow::Borrowed),
                 ..unset
@@ -126,9 +157,13 @@ impl From<StoredKind<'_>> for CallKind {
     fn from(stored: StoredKind<'_>) -> Self {
         match stored.executor {
             Executor::Server => Self::Server {
-                on_interrupt: stored.on_interrupt,
+                on_interrupt: match &stored.in_doubt {
+                    Some(_) => OnInterrupt::Ask,
+                    None => stored.on_interrupt,
+                },
                 child: stored.child.map(Cow::into_owned),
                 lane: stored.lane.map(Cow::into_owned),
+                answerers: stored.in_doubt.and_then(|terms| terms.policy).map(Box::new),
             },
             Executor::Client => Self::Client {
                 grace_ms: stored.grace_ms,

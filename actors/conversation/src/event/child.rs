@@ -94,6 +94,16 @@ impl EventData {
             | Self::DecisionRevoked(_)
             | Self::Updated(_)
             | Self::Operated(_)
+            | Self::ToolQueued(_)
+            | Self::ToolLeased(_)
+            | Self::CallbackAwaited(_)
+            | Self::MessageScheduled(_)
+            | Self::ScheduleEnded(_)
+            | Self::SuspensionExpiring(_)
+            | Self::SuspensionExtended(_)
+            | Self::SuspensionEscalated(_)
+            | Self::ToolAttemptFailed(_)
+            | Self::StateChanged(_)
             | Self::Unknown(_) => None,
         }
     }

@@ -2,12 +2,13 @@
 //! where older programs wrote them, between its other fields.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::Value;
 
 use super::call_kind::StoredKind;
-use super::{Executor, Intent, OnInterrupt, ToolCall};
+use super::{DoubtTerms, Executor, Intent, OnInterrupt, ToolCall, WaitingRules};
 use crate::AnswerSchema;
 use crate::ids::{CallId, ConversationId};
 use crate::json;
@@ -54,11 +55,18 @@ pub(super) struct StoredToolCall<'a> {
     /// Calls of one step in the same lane run one after another, in call order.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     lane: Option<Cow<'a, str>>,
+    /// A person says what becomes of the call if it is cut off; `on_interrupt` is then `fail`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    in_doubt: Option<DoubtTerms>,
     /// The JSON Schema of the answer of a person or a page, for the suspension that follows an
     /// approval.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<Object>))]
     answer_schema: Option<AnswerSchema>,
+    /// What happens to its suspensions while nobody answers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<WaitingRules>))]
+    waiting_rules: Option<Arc<WaitingRules>>,
 }
 
 impl Serialize for ToolCall {
@@ -70,8 +78,8 @@ impl Serialize for ToolCall {
 impl<'a> From<&'a ToolCall> for StoredToolCall<'a> {
     fn from(call: &'a ToolCall) -> Self {
         let ToolCall { call_id, tool, args, kind, intent, started, message, .. } = call;
-        let ToolCall { timeout_ms, gate, answer_schema, .. } = call;
-        let StoredKind { executor, grace_ms, on_interrupt, default_result, child, lane } =
+        let ToolCall { timeout_ms, gate, answer_schema, waiting_rules, .. } = call;
+        let StoredKind { executor, grace_ms, on_interrupt, default_result, child, lane, in_doubt } =
             StoredKind::from(kind);
         Self {
             call_id: Cow::Borrowed(call_id),
@@ -88,7 +96,9 @@ impl<'a> From<&'a ToolCall> for StoredToolCall<'a> {
             gate: gate.as_ref().map(Cow::Borrowed),
             child,
             lane,
+            in_doubt,
             answer_schema: answer_schema.clone(),
+            waiting_rules: waiting_rules.clone(),
         }
     }
 }
@@ -97,7 +107,9 @@ impl From<StoredToolCall<'_>> for ToolCall {
     fn from(stored: StoredToolCall<'_>) -> Self {
         let StoredToolCall { executor, grace_ms, on_interrupt, default_result, .. } = stored;
         let (child, lane) = (stored.child, stored.lane);
-        let kind = StoredKind { executor, grace_ms, on_interrupt, default_result, child, lane };
+        let in_doubt = stored.in_doubt;
+        let kind =
+            StoredKind { executor, grace_ms, on_interrupt, default_result, child, lane, in_doubt };
         Self {
             call_id: stored.call_id.into_owned(),
             tool: stored.tool.into_owned(),
@@ -109,6 +121,7 @@ impl From<StoredToolCall<'_>> for ToolCall {
             timeout_ms: stored.timeout_ms,
             gate: stored.gate.map(Cow::into_owned),
             answer_schema: stored.answer_schema,
+            waiting_rules: stored.waiting_rules,
         }
     }
 }

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::identity::Identity;
-use crate::ids::Principal;
+use crate::ids::{Principal, ScheduledId};
 use crate::message::Message;
 
 /// A user's message. It belongs to the event's turn, which starts with `turn_started`.
@@ -16,6 +16,9 @@ pub struct UserMsg {
     pub message: Message,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message_id: Option<String>,
+    /// Set if the message was scheduled.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scheduled_id: Option<ScheduledId>,
     pub principal: Principal,
     /// Who sent it; absent if nobody was authenticated.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::{Call, EditedArgs, PendingVote};
 use crate::approval::{ApprovalPolicy, SubjectId};
-use crate::event::{Executor, Intent, SuspensionKind};
+use crate::event::{Doubt, Executor, Intent, SuspensionKind};
 use crate::ids::{CallId, ConversationId};
 use crate::{AnswerSchema, Timestamp};
 
@@ -56,6 +56,9 @@ pub struct PendingCall {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<Object>))]
     pub answer_schema: Option<AnswerSchema>,
+    /// Calls in doubt only: what is known of the attempt that was cut off.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub doubt: Option<Doubt>,
 }
 
 impl Call {
@@ -73,6 +76,8 @@ impl Call {
     pub fn pending_call(&self) -> Option<PendingCall> {
         let open = self.open_suspension()?;
         let approval = open.approval.as_deref();
+        // The first answer to a call in doubt decides.
+        let votes_on = approval.filter(|_| open.kind == SuspensionKind::Approval);
         Some(PendingCall {
             call_id: self.id.clone(),
             tool: self.tool.clone(),
@@ -88,10 +93,11 @@ impl Call {
             root_conversation_id: None,
             policy: approval.map(|approval| approval.policy.clone()),
             requesters: BTreeSet::new(),
-            votes: approval.map(|approval| approval.votes.iter().map(Into::into).collect()),
-            needed: approval.map(|approval| approval.policy.quorum),
+            votes: votes_on.map(|approval| approval.votes.iter().map(Into::into).collect()),
+            needed: votes_on.map(|approval| approval.policy.quorum),
             original_args: self.edited_args().map(|_| self.args.clone()),
             answer_schema: open.answer_schema.clone(),
+            doubt: open.doubt.clone(),
         })
     }
 }

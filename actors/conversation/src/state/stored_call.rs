@@ -2,15 +2,17 @@
 //! programs wrote them, between its other fields.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::Value;
 
 use super::{Call, CallPhase};
 use crate::AnswerSchema;
+use crate::Timestamp;
 use crate::approval::Approver;
 use crate::elicitation::PendingInput;
-use crate::event::{Executor, Intent, OnInterrupt, StoredKind};
+use crate::event::{DoubtTerms, Executor, Intent, OnInterrupt, StoredKind, WaitingRules};
 use crate::ids::{CallId, ConversationId, Principal};
 use crate::json;
 use crate::permission::Verdict;
@@ -48,8 +50,28 @@ pub(super) struct StoredCall<'a> {
     #[serde(default)]
     lane: Option<Cow<'a, str>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    in_doubt: Option<DoubtTerms>,
+    #[serde(default, skip_serializing_if = "is_zero")]
+    failed_attempts: u32,
+    /// A call that waits for its next attempt. Its phase is written as `running`, which older nodes
+    /// know, who are shown states of this one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    retry: Option<StoredRetry>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     answer_schema: Option<AnswerSchema>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    waiting_rules: Option<Arc<WaitingRules>>,
     phase: Cow<'a, CallPhase>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct StoredRetry {
+    at: Timestamp,
+    error: String,
+}
+
+fn is_zero(number: &u32) -> bool {
+    *number == 0
 }
 
 impl Serialize for Call {
@@ -60,8 +82,15 @@ impl Serialize for Call {
 
 impl<'a> From<&'a Call> for StoredCall<'a> {
     fn from(call: &'a Call) -> Self {
-        let StoredKind { executor, grace_ms, on_interrupt, default_result, child, lane } =
+        let StoredKind { executor, grace_ms, on_interrupt, default_result, child, lane, in_doubt } =
             StoredKind::from(&call.kind);
+        let (phase, retry) = match &call.phase {
+            CallPhase::AwaitingRetry { attempt, since, retry_at, error } => (
+                Cow::Owned(CallPhase::Running { attempt: *attempt, since: *since }),
+                Some(StoredRetry { at: *retry_at, error: error.clone() }),
+            ),
+            phase => (Cow::Borrowed(phase), None),
+        };
         Self {
             id: Cow::Borrowed(&call.id),
             tool: Cow::Borrowed(&call.tool),
@@ -81,8 +110,12 @@ impl<'a> From<&'a Call> for StoredCall<'a> {
             pending_input: call.pending_input.as_ref().map(Cow::Borrowed),
             child,
             lane,
+            in_doubt,
+            failed_attempts: call.failed_attempts,
+            retry,
             answer_schema: call.answer_schema.clone(),
-            phase: Cow::Borrowed(&call.phase),
+            waiting_rules: call.waiting_rules.clone(),
+            phase,
         }
     }
 }
@@ -91,7 +124,9 @@ impl From<StoredCall<'_>> for Call {
     fn from(stored: StoredCall<'_>) -> Self {
         let StoredCall { executor, grace_ms, on_interrupt, default_result, .. } = stored;
         let (child, lane) = (stored.child, stored.lane);
-        let kind = StoredKind { executor, grace_ms, on_interrupt, default_result, child, lane };
+        let in_doubt = stored.in_doubt;
+        let kind =
+            StoredKind { executor, grace_ms, on_interrupt, default_result, child, lane, in_doubt };
         Self {
             id: stored.id.into_owned(),
             tool: stored.tool.into_owned(),
@@ -107,7 +142,14 @@ impl From<StoredCall<'_>> for Call {
             approvals: stored.approvals.into_owned(),
             pending_input: stored.pending_input.map(Cow::into_owned),
             answer_schema: stored.answer_schema,
-            phase: stored.phase.into_owned(),
+            waiting_rules: stored.waiting_rules,
+            failed_attempts: stored.failed_attempts,
+            phase: match (stored.phase.into_owned(), stored.retry) {
+                (CallPhase::Running { attempt, since }, Some(StoredRetry { at, error })) => {
+                    CallPhase::AwaitingRetry { attempt, since, retry_at: at, error }
+                }
+                (phase, _) => phase,
+            },
         }
     }
 }

@@ -41,7 +41,10 @@ impl ModelStep<'_> {
         let Some(verdicts) = self.judge_calls(&planned).await else { return Ok(Some(planned)) };
         let halt = verdicts.iter().find_map(|verdict| match verdict {
             ToolUseVerdict::Halt(reason) => Some(reason.clone()),
-            ToolUseVerdict::GoOn | ToolUseVerdict::Args { .. } | ToolUseVerdict::Deny(_) => None,
+            ToolUseVerdict::GoOn
+            | ToolUseVerdict::Args { .. }
+            | ToolUseVerdict::Ask { .. }
+            | ToolUseVerdict::Deny(_) => None,
         });
         if let Some(reason) = halt {
             *verdict = MessageVerdict::Halt(reason);

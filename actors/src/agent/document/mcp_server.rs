@@ -4,7 +4,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
-use super::{Items, NetworkDocument, PositiveDuration, Text};
+use super::{Items, LimitsDocument, NetworkDocument, PositiveDuration, Text};
 
 /// A server of tools by the Model Context Protocol: exactly one of `url` and `command`.
 #[derive(Deserialize, ToSchema)]
@@ -39,4 +39,6 @@ pub(in crate::agent) struct McpServerDocument {
     /// and goes on with what was listed before.
     #[schema(value_type = Option<String>, default = "10s")]
     pub(in crate::agent) timeout: Option<PositiveDuration>,
+    /// How many calls of its tools may run; any, if absent.
+    pub(in crate::agent) limits: Option<LimitsDocument>,
 }

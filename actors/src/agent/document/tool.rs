@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
-use super::{Items, PositiveDuration, Text, Whole};
+use super::{Items, LimitsDocument, PositiveDuration, Text, ToolRetryDocument, Whole};
 use crate::definition::Audience;
 
 /// A tool, unique by name in its agent; or a set: `builtin` alone, or `mcp` with the rules that hold
@@ -26,7 +26,7 @@ pub struct ToolDocument {
     pub(in crate::agent) builtin: Option<Value>,
     /// The name of an MCP server of the agent: all of its tools, named `SERVER_TOOL`. Beside it may
     /// stand `approval`, `audience`, `intent`, `on_interrupt`, `provider_options`, `read_only`,
-    /// `retention`, `run_timeout`, `streaming`, `strict` and `timeout`. What the server says of its
+    /// `retention`, `retry`, `run_timeout`, `streaming`, `strict` and `timeout`. What the server says of its
     /// tools loosens none of these.
     #[schema(value_type = Option<String>)]
     #[expect(dead_code, reason = "taken out of the entry before the rest is read")]
@@ -52,9 +52,23 @@ pub struct ToolDocument {
     pub(in crate::agent) run_timeout: Option<PositiveDuration>,
     /// The fate of a run whose node dies; `redispatch` if absent.
     pub(in crate::agent) on_interrupt: Option<OnInterrupt>,
+    /// Server tools only: when a failed attempt is followed by another one; never, if absent.
+    pub(in crate::agent) retry: Option<ToolRetryDocument>,
+    /// Server tools only: how many of its calls may run; any, if absent.
+    pub(in crate::agent) limits: Option<LimitsDocument>,
     /// A duration: how long its suspensions wait; overrides `suspension_timeout`.
     #[schema(value_type = Option<String>)]
     pub(in crate::agent) timeout: Option<PositiveDuration>,
+    /// Durations: how long before its expiry a suspension is told to expire.
+    #[schema(value_type = Option<Vec<String>>, max_items = 8, example = json!(["1h", "10m"]))]
+    pub(in crate::agent) remind: Option<Items<8>>,
+    /// What becomes of a call whose suspension expires: `error` (default); `deny`, for an approval; or
+    /// `{result: …}`, what a `human` or `client` tool then answers.
+    #[schema(value_type = Option<Value>)]
+    pub(in crate::agent) on_expiry: Option<Value>,
+    /// Who else may approve a call that has waited for so long; the earliest first.
+    #[schema(value_type = Option<Vec<EscalationDocument>>, max_items = 8)]
+    pub(in crate::agent) escalate: Option<Items<8>>,
     /// Whether it reports progress while it runs.
     #[schema(default = false)]
     pub(in crate::agent) streaming: Option<bool>,
@@ -78,7 +92,7 @@ pub struct ToolDocument {
     pub(in crate::agent) requires_response: Option<bool>,
     /// Client tools only: the result when no response is required.
     pub(in crate::agent) default_result: Option<Value>,
-    /// Human and client tools only: a JSON Schema that an answer must satisfy.
+    /// Tools of people, clients and workers only: a JSON Schema that an answer must satisfy.
     #[schema(value_type = Option<Map<String, Value>>)]
     pub(in crate::agent) result_schema: Option<Value>,
     /// Provider name to opaque JSON, merged into the wire definition.
@@ -102,6 +116,9 @@ pub(in crate::agent) struct RunDocument {
     #[schema(value_type = Option<String>)]
     pub(in crate::agent) agent: Option<Text<256>>,
     pub(in crate::agent) mcp: Option<McpToolDocument>,
+    /// The name of a queue, `[a-z0-9][a-z0-9_-]{0,63}`: a worker takes the call from it and answers.
+    #[schema(value_type = Option<String>)]
+    pub(in crate::agent) queue: Option<Text<64>>,
 }
 
 /// One tool of an MCP server, which brings its parameters, and its description unless the entry has
@@ -186,6 +203,30 @@ pub struct ApprovalDocument {
     pub(in crate::agent) when: Option<Text<16_384>>,
     /// Absent: one approver, who is not the requester.
     pub(in crate::agent) by: Option<ApproversDocument>,
+}
+
+/// Who else may approve a call, from when on.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = ToolEscalation)]
+pub struct EscalationDocument {
+    /// A duration, counted from the suspension.
+    #[schema(value_type = String, example = "30m")]
+    pub(in crate::agent) after: PositiveDuration,
+    pub(in crate::agent) by: EscalationGroupDocument,
+}
+
+/// More approvers: those of the tool's `by` stay.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = ToolEscalationGroup)]
+pub struct EscalationGroupDocument {
+    /// Each has one of these; `[approver]` if absent.
+    #[schema(min_items = 1)]
+    pub(in crate::agent) roles: Option<BTreeSet<Role>>,
+    /// Each is in one of these; anybody is, if there are none.
+    #[schema(value_type = Option<Vec<String>>, max_items = 32)]
+    pub(in crate::agent) groups: Option<Items<32>>,
 }
 
 /// Who may approve. It counts where requests are authenticated.

@@ -74,7 +74,7 @@ fn policy(mistakes: &mut Mistakes, document: ApproversDocument) -> ApprovalPolic
     }
     ApprovalPolicy {
         roles,
-        groups: groups(mistakes, document.groups),
+        groups: groups(mistakes, "approval.by.groups", document.groups),
         quorum: document.quorum.map_or(usual.quorum, |quorum| quorum.0),
         not: document.not.unwrap_or(usual.not),
         services: document.services.unwrap_or(usual.services),
@@ -82,10 +82,16 @@ fn policy(mistakes: &mut Mistakes, document: ApproversDocument) -> ApprovalPolic
             .mfa_within
             .map(|span| u64::try_from(span.0.as_millis()).unwrap_or(u64::MAX)),
         deny: document.deny.unwrap_or_default(),
+        escalated: BTreeSet::new(),
     }
 }
 
-fn groups(mistakes: &mut Mistakes, items: Option<Items<32>>) -> BTreeSet<String> {
+/// Reads names of groups.
+pub(super) fn groups(
+    mistakes: &mut Mistakes,
+    field: &str,
+    items: Option<Items<32>>,
+) -> BTreeSet<String> {
     let mut groups = BTreeSet::new();
     for (n, item) in items.map(|items| items.0).unwrap_or_default().into_iter().enumerate() {
         match item {
@@ -93,7 +99,7 @@ fn groups(mistakes: &mut Mistakes, items: Option<Items<32>>) -> BTreeSet<String>
                 groups.insert(group);
             }
             _ => mistakes.add(
-                &format!("approval.by.groups[{n}]"),
+                &format!("{field}[{n}]"),
                 format!("must be a name of 1 to {MAX_GROUP_BYTES} bytes"),
             ),
         }

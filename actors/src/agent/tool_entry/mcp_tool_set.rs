@@ -8,7 +8,7 @@ use crate::agent::reader::Mistakes;
 use crate::definition::Tool;
 
 /// The keys that may stand beside `mcp`, and then hold for each of the tools.
-const RULES: [&str; 11] = [
+const RULES: [&str; 12] = [
     "approval",
     "audience",
     "intent",
@@ -16,6 +16,7 @@ const RULES: [&str; 11] = [
     "provider_options",
     "read_only",
     "retention",
+    "retry",
     "run_timeout",
     "streaming",
     "strict",

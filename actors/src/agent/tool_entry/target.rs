@@ -4,13 +4,14 @@ use std::time::Duration;
 
 use abide_conversation::AgentName;
 use abide_conversation::event::Executor;
+use abide_conversation::ids::QueueName;
 use serde_json::{Value, json};
 
 use super::KnownNames;
 use crate::agent::document::{McpToolDocument, RunDocument, Text, ToolDocument};
 use crate::agent::endpoint;
 use crate::agent::reader::Mistakes;
-use crate::definition::{Builtin, MAX_TOOL_NAME_BYTES, McpToolRef, Target};
+use crate::definition::{Builtin, MAX_TOOL_NAME_BYTES, McpToolRef, QueueTarget, Target};
 use crate::limits::cut;
 use crate::tools::mcp::MAX_SERVER_TOOL_NAME_BYTES;
 
@@ -64,25 +65,61 @@ fn run(
     known: &KnownNames<'_>,
 ) -> Option<ResolvedTarget> {
     match document {
-        RunDocument { http: Some(http), native: None, builtin: None, agent: None, mcp: None } => {
+        RunDocument {
+            http: Some(http),
+            native: None,
+            builtin: None,
+            agent: None,
+            mcp: None,
+            queue: None,
+        } => {
             let endpoint = endpoint::http(mistakes, "run.http.", http)?;
             Some(ResolvedTarget { target: Some(Target::Http(endpoint)), ..Default::default() })
         }
-        RunDocument { http: None, native: Some(name), builtin: None, agent: None, mcp: None } => {
-            native(mistakes, name, known)
-        }
-        RunDocument { http: None, native: None, builtin: Some(name), agent: None, mcp: None } => {
-            builtin(mistakes, name)
-        }
-        RunDocument { http: None, native: None, builtin: None, agent: Some(name), mcp: None } => {
-            agent(mistakes, name)
-        }
-        RunDocument { http: None, native: None, builtin: None, agent: None, mcp: Some(pick) } => {
-            mcp(mistakes, pick, known)
-        }
+        RunDocument {
+            http: None,
+            native: Some(name),
+            builtin: None,
+            agent: None,
+            mcp: None,
+            queue: None,
+        } => native(mistakes, name, known),
+        RunDocument {
+            http: None,
+            native: None,
+            builtin: Some(name),
+            agent: None,
+            mcp: None,
+            queue: None,
+        } => builtin(mistakes, name),
+        RunDocument {
+            http: None,
+            native: None,
+            builtin: None,
+            agent: Some(name),
+            mcp: None,
+            queue: None,
+        } => agent(mistakes, name),
+        RunDocument {
+            http: None,
+            native: None,
+            builtin: None,
+            agent: None,
+            mcp: Some(pick),
+            queue: None,
+        } => mcp(mistakes, pick, known),
+        RunDocument {
+            http: None,
+            native: None,
+            builtin: None,
+            agent: None,
+            mcp: None,
+            queue: Some(name),
+        } => queue(mistakes, name),
         _ => {
             if !mistakes.has("run") {
-                mistakes.add("run", "must be exactly one of http, native, builtin, agent, mcp");
+                let kinds = "http, native, builtin, agent, mcp, queue";
+                mistakes.add("run", format!("must be exactly one of {kinds}"));
             }
             None
         }
@@ -127,6 +164,16 @@ fn agent(mistakes: &mut Mistakes, Text(name): Text<256>) -> Option<ResolvedTarge
     };
     let target = Some(Target::Agent(agent));
     Some(ResolvedTarget { target, run_timeout: Some(CHILD_TIMEOUT), ..ResolvedTarget::default() })
+}
+
+/// A queue. A worker may take as long as the tool's `timeout`, whatever its `run_timeout`.
+fn queue(mistakes: &mut Mistakes, Text(name): Text<64>) -> Option<ResolvedTarget> {
+    let Some(queue) = QueueName::parse(&name) else {
+        mistakes.add("run.queue", "must be [a-z0-9][a-z0-9_-]{0,63}");
+        return None;
+    };
+    let target = Some(Target::Queue(QueueTarget { queue, result_schema: None }));
+    Some(ResolvedTarget { target, ..ResolvedTarget::default() })
 }
 
 /// One tool of an MCP server. Its real parameters and description come when the server lists it.

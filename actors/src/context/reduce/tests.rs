@@ -30,6 +30,7 @@ impl JournalBuilder {
         let user = UserMsg {
             message,
             message_id: Default::default(),
+            scheduled_id: None,
             principal: Principal::new("ada"),
             identity: None,
             assigns: Default::default(),

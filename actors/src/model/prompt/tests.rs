@@ -34,6 +34,7 @@ fn user(text: &str) -> EventData {
     EventData::UserMsg(UserMsg {
         message: message("u", MessageRole::User, text),
         message_id: None,
+        scheduled_id: None,
         principal: Principal::new("anna"),
         identity: None,
         assigns: Default::default(),

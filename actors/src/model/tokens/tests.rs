@@ -4,6 +4,8 @@
 
 use serde_json::json;
 
+use tiktoken_rs::bpe_for_tokenizer;
+
 use super::*;
 use crate::model::test_server::settings;
 

@@ -25,6 +25,10 @@ pub(super) fn parameters() -> Value {
                 "maxItems": 256,
                 "description": "The tools that it may use, of those that it has.",
             },
+            "model": {
+                "type": "string",
+                "description": "The name of its model, of those that the agent lets choose from.",
+            },
         },
         "required": ["prompt"],
         "additionalProperties": false,
@@ -39,6 +43,8 @@ pub(crate) struct SubAgentRequest {
     pub(crate) content: Value,
     /// `None`: all tools of that agent.
     pub(crate) tools: Option<BTreeSet<String>>,
+    /// `None`: the agent's own model.
+    pub(crate) model: Option<String>,
 }
 
 /// Reads the arguments of a `spawn_agent` call; the error is the text that the model reads.
@@ -55,18 +61,30 @@ pub(crate) fn sub_agent_request(args: &Value) -> Result<SubAgentRequest, String>
     let tools = argument(args, "tools").and_then(Value::as_array);
     let name = |tool: &Value| tool.as_str().map(str::to_owned);
     let tools = tools.map(|tools| tools.iter().filter_map(name).collect());
-    Ok(SubAgentRequest { agent, content: text_block(prompt), tools })
+    let model = argument(args, "model").and_then(Value::as_str).map(str::to_owned);
+    Ok(SubAgentRequest { agent, content: text_block(prompt), tools, model })
 }
 
-/// The task of a tool with `run: {agent}`: a single `prompt` as text, any other arguments as JSON.
-pub(crate) fn agent_tool_request(agent: &AgentName, args: &Value) -> SubAgentRequest {
+/// The task of a tool with `run: {agent}`: a single `prompt` as text, any other arguments as JSON. Of
+/// an agent that lets choose its model, the argument `model` is the choice, and no part of the task.
+pub(crate) fn agent_tool_request(
+    agent: &AgentName,
+    args: &Value,
+    lets_choose: bool,
+) -> SubAgentRequest {
+    let mut args = args.clone();
+    let choice = args
+        .as_object_mut()
+        .filter(|args| lets_choose && args.get("model").is_some_and(Value::is_string));
+    let model = choice.and_then(|args| args.remove("model"));
+    let model = model.as_ref().and_then(Value::as_str).map(str::to_owned);
     let prompt =
         args.as_object().filter(|args| args.len() == 1).and_then(|args| args.get("prompt"));
     let content = match prompt.and_then(Value::as_str) {
         Some(prompt) => text_block(prompt),
         None => json!({"type": "json", "data": args}),
     };
-    SubAgentRequest { agent: Some(agent.clone()), content, tools: None }
+    SubAgentRequest { agent: Some(agent.clone()), content, tools: None, model }
 }
 
 #[cfg(test)]
@@ -95,9 +113,25 @@ mod tests {
     #[test]
     fn a_tools_own_arguments_are_the_message() {
         let kid = AgentName::new("kid");
-        assert_eq!(agent_tool_request(&kid, &json!({"prompt": "go"})).content, text_block("go"));
+        assert_eq!(
+            agent_tool_request(&kid, &json!({"prompt": "go"}), true).content,
+            text_block("go")
+        );
         let args = json!({"prompt": "go", "topic": "x"});
         let block = json!({"type": "json", "data": args});
-        assert_eq!(agent_tool_request(&kid, &args).content, block);
+        assert_eq!(agent_tool_request(&kid, &args, true).content, block);
+    }
+
+    #[test]
+    fn a_model_is_chosen_only_where_the_agent_lets_choose() {
+        let kid = AgentName::new("kid");
+        let args = json!({"prompt": "go", "model": "large"});
+        let chosen = agent_tool_request(&kid, &args, true);
+        assert_eq!((chosen.content, chosen.model), (text_block("go"), Some("large".to_owned())));
+        let told = agent_tool_request(&kid, &args, false);
+        let block = json!({"type": "json", "data": args});
+        assert_eq!((told.content, told.model), (block, None));
+        let read = sub_agent_request(&args).unwrap();
+        assert_eq!(read.model.as_deref(), Some("large"));
     }
 }

@@ -64,6 +64,7 @@ fn child_of(ceiling: Ceiling) -> State {
         ceiling,
         storages: Default::default(),
         requesters: Default::default(),
+        model: None,
     };
     State { parent: Some(parent), ..State::default() }
 }
@@ -307,6 +308,8 @@ fn a_users_dispatch_needs_a_grant_too() {
         verdict,
         child: None,
         delegated_until: None,
+        retry_at: None,
+        failed_attempts: 0,
     };
     let ask = Some(verdict_on(Decision::Ask, "send", &input));
     assert!(Grant::of_dispatch(&run(ask.clone(), input.clone())).is_some());

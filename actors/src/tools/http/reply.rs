@@ -21,7 +21,7 @@ pub(super) fn read_whole(body: &[u8]) -> Result<ToolReturn, String> {
     let value = parse_exact(body, || "the tool's answer is not JSON".to_owned())?;
     Ok(match value {
         Value::Object(mut object) => match object.get("ok").and_then(Value::as_bool) {
-            Some(ok) => read_envelope(ok, &mut object),
+            Some(ok) => read_envelope(ok, &mut object)?,
             None => ToolReturn::ok(object),
         },
         value => ToolReturn::ok(value),
@@ -97,7 +97,7 @@ fn read_line(line: &[u8]) -> Result<Option<Line>, String> {
     if ok && !line.contains_key("result") && !line.contains_key("halt") {
         return Err(broken());
     }
-    Ok(Some(Line::Last(read_envelope(ok, &mut line))))
+    Ok(Some(Line::Last(read_envelope(ok, &mut line)?)))
 }
 
 /// The value of a JSON text. A whole number that would be rounded is an error: a wrong id is worse
@@ -113,7 +113,7 @@ fn parse_exact(json: &[u8], broken: impl Fn() -> String) -> Result<Value, String
     }
 }
 
-fn read_envelope(ok: bool, object: &mut Map<String, Value>) -> ToolReturn {
+fn read_envelope(ok: bool, object: &mut Map<String, Value>) -> Result<ToolReturn, String> {
     let mut take = |name: &str| object.remove(name).unwrap_or_default();
     let outcome = if ok {
         Outcome::Ok(take("result"))
@@ -127,7 +127,12 @@ fn read_envelope(ok: bool, object: &mut Map<String, Value>) -> ToolReturn {
         None
     });
     let halt = Some(take("halt")).filter(|halt| !halt.is_null()).map(error_text);
-    ToolReturn { ui, halt, ..ToolReturn::from_outcome(outcome) }
+    let returned = ToolReturn { ui, halt, ..ToolReturn::from_outcome(outcome) };
+    match take("state") {
+        Value::Null => Ok(returned),
+        Value::Object(changes) => Ok(returned.with_state(changes)),
+        _ => Err("in the tool's answer state: must be an object".to_owned()),
+    }
 }
 
 fn error_text(error: Value) -> String {

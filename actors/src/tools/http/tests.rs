@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use std::sync::Mutex;
 
 use abide_conversation::Attempt;
-use abide_conversation::message::{Outcome, Ui};
+use abide_conversation::message::{ErrorType, Outcome, Ui};
 use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::extract::State;
@@ -17,6 +17,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
 use super::*;
+use crate::attempt_failure::{Failure, FailureKind};
 use crate::definition::Tool;
 use crate::environment::Env;
 use crate::limits::MAX_VALUE_BYTES;
@@ -255,18 +256,29 @@ async fn a_whole_number_that_would_be_rounded_is_an_error_that_names_its_field()
 
 #[tokio::test]
 async fn an_answer_without_a_body_is_null() {
-    for status in [200, 202, 204, 205] {
+    for status in [200, 204, 205] {
         let returned = call_with_answer(an_answer(status, Some("application/json"), "")).await;
         assert_eq!(returned, ToolReturn::ok(Value::Null), "{status}");
     }
 }
 
 #[tokio::test]
+async fn a_tool_that_accepts_a_call_must_have_been_told_where_to_call_back() {
+    let returned = call_with_answer(an_answer(202, None, "{\"ok\": true}")).await;
+    assert!(failure(&returned).starts_with("the tool answered 202, and was given no callback"));
+}
+
+#[tokio::test]
 async fn any_other_status_is_an_error_and_a_redirect_is_not_followed() {
     for status in [400, 401, 404, 429, 500, 503] {
-        let returned =
-            call_with_answer(an_answer(status, None, "{\"ok\": true, \"secret\": 1}")).await;
+        let returned = call_with_answer(an_answer(status, None, "")).await;
         assert_eq!(failure(&returned), format!("the tool answered {status}"));
+        let kind = match status {
+            429 => Some(FailureKind::TooManyRequests),
+            500 | 503 => Some(FailureKind::ServerError),
+            _ => None,
+        };
+        assert_eq!(returned.failure, kind.map(Failure::from), "{status}");
     }
     let (target, reached) = server(vec![json_answer("1")]).await;
     for status in [301, 302, 303, 307, 308] {
@@ -275,6 +287,57 @@ async fn any_other_status_is_an_error_and_a_redirect_is_not_followed() {
         assert_eq!(failure(&returned), format!("the tool answered {status}, a redirect"));
     }
     assert!(reached.lock().unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn the_model_is_told_what_the_body_of_another_status_says_in_two_kilobytes() {
+    let long = "x".repeat(3_000);
+    let cut = format!("{}…", "x".repeat(1_997));
+    for (body, said) in [
+        (r#"{"error": "out of paper", "secret": 1}"#, "out of paper"),
+        (r#"{"error": {"code": 7}}"#, r#"{"code":7}"#),
+        (r#"{"error": null}"#, r#"{"error": null}"#),
+        ("  <h1>Gateway</h1>\n", "<h1>Gateway</h1>"),
+        (long.as_str(), cut.as_str()),
+    ] {
+        let returned = call_with_answer(an_answer(503, None, body.to_owned())).await;
+        assert_eq!(failure(&returned), format!("the tool answered 503: {said}"));
+    }
+    let endless = futures::stream::repeat_with(|| Ok::<_, std::io::Error>(vec![b'x'; 65_536]));
+    let returned = call_with_answer(an_answer(503, None, Body::from_stream(endless))).await;
+    assert_eq!(failure(&returned), format!("the tool answered 503: {cut}"));
+}
+
+#[tokio::test]
+async fn a_tool_that_is_busy_says_when_to_come_back() {
+    let answer = Answer::builder().status(429).header("retry-after", "7");
+    let returned = call_with_answer(answer.body(Body::empty()).unwrap()).await;
+    let retry_after = Some(std::time::Duration::from_secs(7));
+    let kind = FailureKind::TooManyRequests;
+    assert_eq!(returned.failure, Some(Failure { kind, retry_after }));
+}
+
+#[tokio::test]
+async fn a_tool_reads_the_state_and_its_answer_changes_it() {
+    let answer = r#"{"ok": true, "result": 1, "state": {"seen": 2, "old": null}}"#;
+    let (url, received) = server(vec![json_answer(answer), json_answer("1")]).await;
+    let state = json!({"seen": 1}).as_object().unwrap().clone();
+    let run = Run { state: Arc::new(state), ..a_run("send", json!({"to": "a"})) };
+    let returned = runner().run(&tool(&url, &json!({})), run, |_| {}).await;
+    let changes = json!({"seen": 2, "old": null}).as_object().unwrap().clone();
+    assert_eq!(returned, ToolReturn::ok(1).with_state(changes));
+    let without = call_tool(&url, json!({})).await.0;
+    assert_eq!(without, ToolReturn::ok(1));
+    let bodies = received.lock().unwrap();
+    let body = |index: usize| serde_json::from_slice::<Value>(&bodies[index].1).unwrap();
+    assert_eq!(body(0)["state"], json!({"seen": 1}));
+    assert_eq!(body(1).get("state"), None);
+}
+
+#[tokio::test]
+async fn a_state_that_is_no_object_is_an_error_that_names_it() {
+    let returned = call_with_answer(json_answer(r#"{"ok": true, "state": [1]}"#)).await;
+    assert_eq!(failure(&returned), "in the tool's answer state: must be an object");
 }
 
 #[tokio::test]
@@ -297,7 +360,9 @@ async fn a_connection_that_is_refused_or_breaks_is_an_error_without_the_url() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/tool?token=hush", listener.local_addr().unwrap());
     drop(listener);
-    assert_eq!(failure(&call_tool(&url, json!({})).await.0), "no connection to the tool");
+    let returned = call_tool(&url, json!({})).await.0;
+    assert_eq!(failure(&returned), "no connection to the tool");
+    assert_eq!(returned.failure, Some(FailureKind::NoConnection.into()));
     for bytes in [
         &b""[..],
         b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\n{\"a\"",
@@ -307,6 +372,7 @@ async fn a_connection_that_is_refused_or_breaks_is_an_error_without_the_url() {
         let url = raw(bytes.to_vec(), false).await;
         let returned = call_tool(&url, json!({})).await.0;
         assert_eq!(failure(&returned), "the connection to the tool broke");
+        assert_eq!(returned.failure, Some(FailureKind::ConnectionBroke.into()));
     }
 }
 
@@ -315,7 +381,10 @@ async fn a_server_that_says_nothing_more_runs_into_the_time_limit() {
     for bytes in [&b""[..], b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\n{\"a\""] {
         let url = raw(bytes.to_vec(), true).await;
         let (returned, _) = call_tool(&url, json!({"run_timeout": "150ms"})).await;
-        let expected = ToolReturn::failure("timed out after 150ms", ErrorType::Timeout);
+        let expected = ToolReturn {
+            failure: Some(FailureKind::Timeout.into()),
+            ..ToolReturn::failure("timed out after 150ms", ErrorType::Timeout)
+        };
         assert_eq!(returned, expected);
     }
 }

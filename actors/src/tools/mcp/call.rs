@@ -18,6 +18,7 @@ use super::elicitation;
 use super::elicitation::NextStep;
 use super::result;
 use super::session::McpSession;
+use crate::attempt_failure::FailureKind;
 use crate::backoff;
 use crate::definition::McpToolRef;
 use crate::limits::{MAX_ERROR_BYTES, MAX_EXCERPT_BYTES, cut, one_line};
@@ -39,7 +40,8 @@ pub(super) async fn call(
 ) -> ToolReturn {
     let server = &session.server.name;
     let Ok(connection) = session.connection().await else {
-        return ToolReturn::error(format!("the MCP server {server} cannot be reached"));
+        let message = format!("the MCP server {server} cannot be reached");
+        return ToolReturn::failed_attempt(message, Some(FailureKind::NoConnection.into()));
     };
     match call_until_result(&connection, params(tool_ref, run), report).await {
         Ok(CallReply::Result(result)) => {
@@ -60,7 +62,8 @@ pub(super) async fn call(
                 content = why,
                 "MCP call failed: connection broke"
             );
-            ToolReturn::error(format!("the connection to the MCP server {server} broke"))
+            let message = format!("the connection to the MCP server {server} broke");
+            ToolReturn::failed_attempt(message, Some(FailureKind::ConnectionBroke.into()))
         }
     }
 }

@@ -67,7 +67,11 @@ fn mcp_tool(tool: &Tool) -> Option<(&ServerTool, &McpToolRef)> {
     let server = tool.server()?;
     match &server.target {
         Target::Mcp(tool_ref) => Some((server, tool_ref)),
-        Target::Http(_) | Target::Native(_) | Target::Builtin(_) | Target::Agent(_) => None,
+        Target::Http(_)
+        | Target::Native(_)
+        | Target::Builtin(_)
+        | Target::Agent(_)
+        | Target::Queue(_) => None,
     }
 }
 

@@ -225,7 +225,7 @@ async fn a_panic_anywhere_in_it_is_a_crashed_tool_and_nothing_else() {
 
 #[tokio::test(start_paused = true)]
 async fn the_whole_chain_is_within_the_tools_time() {
-    let late = ToolReturn::failure("timed out after 90s", ErrorType::Timeout);
+    let late = ToolReturn::timeout("timed out after 90s");
     for (seconds, args) in [(100, json!({})), (50, json!({"do": "hang"}))] {
         let began = tokio::time::Instant::now();
         assert_eq!(scene_of(obedient(), Action::Sleep(seconds)).run(args).await, late);

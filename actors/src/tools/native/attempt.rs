@@ -28,6 +28,7 @@ pub(in crate::tools) async fn run_call(
             call: &run.call,
             attempt: run.attempt,
             assigns: &run.assigns.merged,
+            state: &run.state,
             principal: &run.principal,
             approvals: &run.approvals,
             input: run.input.as_ref(),

@@ -45,6 +45,7 @@ impl Extensions {
             call: &CallId::new(DIRECT_ID),
             attempt: Attempt::FIRST,
             assigns: &Map::new(),
+            state: &Map::new(),
             principal: &Principal::new(DIRECT_ID),
             approvals: &[],
             input: None,

@@ -152,7 +152,7 @@ async fn a_tool_runs_by_itself_with_its_arguments_checked_and_filled() {
 #[tokio::test(start_paused = true)]
 async fn a_tool_that_is_run_directly_has_a_time_limit() {
     let never = typed("Hangs.", |_: Empty, _| Box::pin(std::future::pending::<()>()));
-    let late = ToolReturn::failure("timed out after 60s", ErrorType::Timeout);
+    let late = ToolReturn::timeout("timed out after 60s");
     assert_eq!(
         Extensions::new().with_tool("never", never).run_tool("never", json!({})).await,
         late
@@ -208,7 +208,7 @@ async fn a_tool_may_recover_from_an_error_or_a_crash_and_from_nothing_else() {
     assert_eq!(shaky(json!("for good")).await, ToolReturn::error("for good"));
     let crashed = ToolReturn::failure("tool crashed", ErrorType::ToolCrashed);
     assert_eq!(shaky(json!("twice")).await, crashed);
-    let late = ToolReturn::failure("timed out after 90s", ErrorType::Timeout);
+    let late = ToolReturn::timeout("timed out after 90s");
     assert_eq!(shaky(json!("hang")).await, late);
 }
 

@@ -54,7 +54,7 @@ async fn a_panic_is_a_crashed_tool_and_nothing_else() {
 
 #[tokio::test(start_paused = true)]
 async fn a_run_past_its_timeout_ends() {
-    let late = ToolReturn::failure("timed out after 90s", ErrorType::Timeout);
+    let late = ToolReturn::timeout("timed out after 90s");
     assert_eq!(run_once(json!({"do": "hang"})).await, late);
 }
 

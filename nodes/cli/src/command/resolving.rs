@@ -54,4 +54,7 @@ pub struct AnswerCommand {
     /// Makes the call's result this error, or declines
     #[arg(long, value_name = "TEXT")]
     pub error: Option<String>,
+    /// A call that is in doubt runs again
+    #[arg(long, conflicts_with_all = ["value", "error"])]
+    pub retry: bool,
 }

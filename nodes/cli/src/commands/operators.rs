@@ -41,6 +41,18 @@ pub(super) async fn nodes(session: &Session, given: &NodesCommand) -> Result<(),
     }
 }
 
+pub(super) async fn queues(session: &Session) -> Result<(), CliError> {
+    let page = session.http.send(&Request::get(Port::Admin, &["admin", "queues"])).await?;
+    let columns = ["QUEUE", "WAITING", "OLDEST", "WORKERS", "LAST SEEN"];
+    session.printer.list(&page, "queues", &columns, |queue| {
+        let shown = |at: &Value| at.as_str().map(|at| session.printer.time.show(at));
+        let [oldest, seen] =
+            ["oldest", "last_seen"].map(|it| shown(&queue[it]).unwrap_or("-".to_owned()));
+        let workers = queue["workers"].as_array().map_or(0, Vec::len).to_string();
+        vec![cell(&queue["queue"]), cell(&queue["depth"]), oldest, workers, seen]
+    })
+}
+
 pub(super) async fn drain(session: &Session, node: &str) -> Result<(), CliError> {
     session.confirm(&format!("Drain the node {node}? It takes nothing new until it restarts."))?;
     let request = Request::once(Method::POST, Port::Admin, &["admin", "nodes", node, "drain"]);

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use super::conversations;
 use crate::call_address::CallAddress;
 use crate::command::resolving::{AnswerCommand, ApproveCommand, DenyCommand, Remember};
+use crate::command::time::ExtendCommand;
 use crate::error::CliError;
 use crate::form;
 use crate::given;
@@ -52,6 +53,7 @@ async fn decide(
 pub(super) async fn answer(session: &Session, given: &AnswerCommand) -> Result<(), CliError> {
     let call = &given.call.call;
     let body = match (&given.error, &given.value) {
+        (None, None) if given.retry => json!({"outcome": "retry"}),
         (Some(error), _) => json!({"error": error}),
         (None, Some(value)) => json!({"result": value_of(session, call, value).await?}),
         (None, None) if !io::stdin().is_terminal() => {
@@ -67,6 +69,20 @@ pub(super) async fn answer(session: &Session, given: &AnswerCommand) -> Result<(
         }
     };
     print(session, &send(session, call, body).await?)
+}
+
+/// Lets a call wait longer.
+pub(super) async fn extend(session: &Session, given: &ExtendCommand) -> Result<(), CliError> {
+    let call = &given.call.call;
+    let body = match &given.until {
+        Some(until) => json!({"until": until}),
+        None => json!({"for": given.duration}),
+    };
+    let path = conversations::path(&call.conversation, &["calls", &call.call, "extend"]);
+    let request = Request::change(Method::POST, Port::Public, &path).with_body(body);
+    let extended = session.http.send(&request).await?;
+    let time = session.printer.time.show(&cell(&extended["expires_at"]));
+    session.printer.answer(&extended, || format!("it expires {time}"))
 }
 
 /// The value as JSON; a text without quotes where the call asks for a text.

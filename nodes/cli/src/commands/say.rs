@@ -21,6 +21,10 @@ const RETRY_INTERVAL: Duration = Duration::from_millis(250);
 
 pub(super) async fn run(session: &Session, given: SayCommand) -> Result<(), CliError> {
     let body = body(&given)?;
+    if given.deliver_in.is_some() || given.deliver_at.is_some() {
+        let sent = session.http.send(&request(&given, body, Duration::ZERO)).await?;
+        return session.printer.answer(&sent, || cell(&sent["scheduled_id"]));
+    }
     if given.wait.is_zero() {
         let sent = session.http.send(&request(&given, body, Duration::ZERO)).await?;
         return session.printer.answer(&sent, || cell(&sent["turn_id"]));
@@ -75,6 +79,11 @@ fn body(given: &SayCommand) -> Result<Value, CliError> {
     }
     if let Some(if_busy) = &given.if_busy {
         body["if_busy"] = json!(if_busy);
+    }
+    for (name, value) in [("deliver_in", &given.deliver_in), ("deliver_at", &given.deliver_at)] {
+        if let Some(value) = value {
+            body[name] = json!(value);
+        }
     }
     if let Some(schema) = &given.schema {
         body["schema"] = given::parse(&given::file(schema, "--schema")?, "--schema")?;

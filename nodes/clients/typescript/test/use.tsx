@@ -1,6 +1,7 @@
 // Uses what the packages export, strictly typed: `tsc --noEmit`.
 import { Abide, StaleError, WaitingError, type Call, type Item } from "@abide/client";
 import { HttpTools, Rejection, Reply } from "@abide/client/http-tools";
+import { Worker } from "@abide/client/worker";
 import { useConversation, useInbox } from "@abide/react";
 import { abideTransport, useListening } from "@abide/react/chat";
 import { createServer } from "node:http";
@@ -53,6 +54,13 @@ const tools = new HttpTools({ secrets: ["whsec_AAAA"] }).tool("price", ({ sku },
   return new Reply(attempt, { ui: { kind: "x", payload: 1 } });
 });
 createServer(tools.listener);
+
+export async function work(): Promise<void> {
+  const worker = new Worker("mail", { urls: ["http://a:8080"], concurrency: 2, lease: 30_000, name: "w" });
+  worker.tool("send", async ({ to }, { signal, idempotencyKey }) => ({ to, key: idempotencyKey, lost: signal.aborted }));
+  setTimeout(() => worker.stop(), 1_000);
+  await worker.run();
+}
 
 export function Component() {
   const { messages, streaming, calls, send, error } = useConversation(abide, "c", { tools: { locate: () => 1 } });

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use abide_conversation::QueueName;
 use abide_conversation::identity::{Role, Tenant};
 use serde::Deserialize;
 use serde_json::Value;
@@ -16,6 +17,8 @@ pub struct StaticKey {
     /// `None` for a key that has the role of an operator alone.
     pub tenant: Option<Tenant>,
     pub roles: BTreeSet<Role>,
+    /// The queues of a worker's key.
+    pub queues: BTreeSet<QueueName>,
     pub name: Option<String>,
 }
 
@@ -26,6 +29,8 @@ struct Entry {
     sha256: String,
     tenant: Option<String>,
     roles: Vec<String>,
+    #[serde(default)]
+    queues: Vec<String>,
     name: Option<String>,
 }
 
@@ -35,7 +40,8 @@ pub(super) fn read(
     reader: &mut Reader,
 ) -> BTreeMap<String, StaticKey> {
     let mut keys = BTreeMap::new();
-    for (path, Entry { id, sha256, tenant, roles, name }) in reader.list::<Entry>("keys", section) {
+    for (path, entry) in reader.list::<Entry>("keys", section) {
+        let Entry { id, sha256, tenant, roles, queues, name } = entry;
         if !is_key_id(&id) {
             reader.mistake(&format!("{path}.id"), "must be 1 to 64 of A-Z a-z 0-9 -");
         }
@@ -50,12 +56,50 @@ pub(super) fn read(
             let rule = "is required unless the only role is operator";
             reader.mistake(&format!("{path}.tenant"), rule);
         }
-        let key = StaticKey { digest, tenant, roles, name };
+        let queues = read_queues(&path, &queues, &roles, reader);
+        let key = StaticKey { digest, tenant, roles, queues, name };
         if keys.insert(id, key).is_some() {
             reader.mistake(&format!("{path}.id"), "is the id of another key");
         }
     }
     keys
+}
+
+/// The queues of a worker's key, which has no other role.
+fn read_queues(
+    path: &str,
+    names: &[String],
+    roles: &BTreeSet<Role>,
+    reader: &mut Reader,
+) -> BTreeSet<QueueName> {
+    if let Err((field, rule)) = check_worker(roles, !names.is_empty()) {
+        reader.mistake(&format!("{path}.{field}"), rule);
+    }
+    let mut queues = BTreeSet::new();
+    for (index, name) in names.iter().enumerate() {
+        match QueueName::parse(name) {
+            Some(queue) => drop(queues.insert(queue)),
+            None => reader.mistake(&format!("{path}.queues[{index}]"), QUEUE_RULE),
+        }
+    }
+    queues
+}
+
+/// What the name of a queue must be.
+pub(crate) const QUEUE_RULE: &str = "must be [a-z0-9][a-z0-9_-]{0,63}";
+
+/// A worker's key names its queues and does nothing else; no other key names any. The error names the
+/// field.
+pub(crate) fn check_worker(
+    roles: &BTreeSet<Role>,
+    has_queues: bool,
+) -> Result<(), (&'static str, &'static str)> {
+    match (roles.contains(&Role::Worker), has_queues) {
+        (true, false) => Err(("queues", "must name the queues of a worker")),
+        (false, true) => Err(("queues", "is for the role worker only")),
+        (true, true) if roles.len() > 1 => Err(("roles", "a worker has no other role")),
+        (true, true) | (false, false) => Ok(()),
+    }
 }
 
 /// Our roles; at least one.

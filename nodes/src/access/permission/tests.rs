@@ -22,7 +22,14 @@ fn credential(roles: &[Role], grant: Option<TokenGrant>) -> Credential {
         on_behalf_of: None,
         minted_by: None,
     };
-    Credential { identity, grant, mfa_at: None, expires_at: None, valid_until: None }
+    Credential {
+        identity,
+        grant,
+        mfa_at: None,
+        expires_at: None,
+        queues: Default::default(),
+        valid_until: None,
+    }
 }
 
 fn token(target: TokenTarget, scopes: &[Scope]) -> Credential {

@@ -134,7 +134,7 @@ async fn conversations_are_counted_as_they_are_created_and_deleted() {
     }
     assert!(gate.admit_conversation(&id("globex/a"), quotas).await.is_ok());
     let held = store.current_claim(&id("acme/a")).await.unwrap().unwrap();
-    store.delete(&id("acme/a"), &held, None).await.unwrap();
+    store.delete(&id("acme/a"), &held, None, Vec::new()).await.unwrap();
     gate.deleted(&tenant("acme"));
     assert!(gate.admit_conversation(&id("acme/b"), quotas).await.is_ok());
     let lowered = Quotas { conversations: Some(0), ..Quotas::default() };

@@ -168,13 +168,13 @@ fn check_kind(at: &str, answer: &ResolutionAnswer, kind: SuspensionKind) -> Resu
         (ResolutionAnswer::Approval { .. }, SuspensionKind::Approval)
         | (
             ResolutionAnswer::Result(_) | ResolutionAnswer::Error(_),
-            SuspensionKind::Elicitation | SuspensionKind::ClientExec,
+            SuspensionKind::Elicitation | SuspensionKind::ClientExec | SuspensionKind::InDoubt,
         ) => Ok(()),
         (_, SuspensionKind::Approval) => Err(Problem::field(
             &format!("{at}.approved"),
             "is missing: the call waits for an approval",
         )),
-        (_, SuspensionKind::Elicitation | SuspensionKind::ClientExec) => {
+        (_, SuspensionKind::Elicitation | SuspensionKind::ClientExec | SuspensionKind::InDoubt) => {
             let why = "is missing: the call waits for a result, and not for an approval";
             Err(Problem::field(&format!("{at}.result"), why))
         }
@@ -194,7 +194,9 @@ async fn check_schema(
         ResolutionAnswer::Approval { args: Some(args), .. } => {
             ("args", json!({"approved": true, "args": args}))
         }
-        ResolutionAnswer::Approval { args: None, .. } | ResolutionAnswer::Error(_) => return Ok(()),
+        ResolutionAnswer::Approval { args: None, .. }
+        | ResolutionAnswer::Error(_)
+        | ResolutionAnswer::Retry => return Ok(()),
     };
     let check = move || Schema::compile(&schema).and_then(|schema| schema.check(&value));
     let checked = compiled(check).await?;

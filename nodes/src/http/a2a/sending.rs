@@ -65,15 +65,17 @@ impl Request<'_> {
             content: Some(content),
             message_id: Some(params.message_id),
             agent: Some(self.agent.to_owned()),
-            if_busy: match params.if_busy {
+            if_busy: Some(match params.if_busy {
                 IfBusy::Reject => BusyPolicy::Reject,
                 IfBusy::Queue => BusyPolicy::Queue,
                 IfBusy::Interrupt => BusyPolicy::Interrupt,
-            },
+            }),
             schema: None,
             assigns: Map::new(),
             tools: Vec::new(),
             context: Vec::new(),
+            deliver_in: None,
+            deliver_at: None,
         };
         let keys = self.idempotency.keys(&sender, self.fingerprint.clone());
         let sent = messages::deliver(self.api, &sender, &id, message, keys).await;

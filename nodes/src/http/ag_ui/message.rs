@@ -89,15 +89,17 @@ impl NewMessages {
             content: Some(content.collect()),
             message_id: self.messages.last().map(|message| message.id.clone()),
             agent: Some(agent.as_str().to_owned()),
-            if_busy: match if_busy {
+            if_busy: Some(match if_busy {
                 IfBusy::Reject => BusyPolicy::Reject,
                 IfBusy::Queue => BusyPolicy::Queue,
                 IfBusy::Interrupt => BusyPolicy::Interrupt,
-            },
+            }),
             schema: None,
             assigns: run.assigns(),
             tools,
             context: run.context.clone(),
+            deliver_in: None,
+            deliver_at: None,
         }
     }
 }

@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 use crate::access::AccessControl;
 
 /// The views that every listener has, and those that need the operators' API.
-const VIEWS: [&str; 3] = ["inbox", "conversations", "agents"];
-const OPERATORS_VIEWS: [&str; 2] = ["cluster", "why"];
+const VIEWS: [&str; 5] = ["inbox", "conversations", "agents", "schedules", "webhooks"];
+const OPERATORS_VIEWS: [&str; 3] = ["queues", "cluster", "why"];
 
 /// Which of the node's listeners a page came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

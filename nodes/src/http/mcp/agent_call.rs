@@ -111,11 +111,13 @@ async fn send(
         content: None,
         message_id: None,
         agent: Some(agent.as_str().to_owned()),
-        if_busy: BusyPolicy::Reject,
+        if_busy: Some(BusyPolicy::Reject),
         schema: None,
         assigns: Map::new(),
         tools: Vec::new(),
         context: Vec::new(),
+        deliver_in: None,
+        deliver_at: None,
     };
     let sent = messages::deliver(api, allowed, &id, message, keys).await?;
     Ok(CallTurn { id, turn: sent.turn_id, from: sent.seq })

@@ -179,7 +179,7 @@ fn answer(resolution: &Resolution, commit: &[Event]) -> Value {
                 "approval_request_id": id, "approve": resolution.approved == Some(true),
                 "reason": resolution.reason})
         }
-        SuspensionKind::Elicitation | SuspensionKind::ClientExec => {
+        SuspensionKind::Elicitation | SuspensionKind::ClientExec | SuspensionKind::InDoubt => {
             let executor =
                 if resolution.input.is_some() { Executor::Server } else { Executor::Client };
             let id = items::answer_id(call_id, *suspension, executor);

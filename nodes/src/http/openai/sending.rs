@@ -114,11 +114,13 @@ impl Target {
                     content: Some(content),
                     message_id: None,
                     agent: Some(model.name.to_string()),
-                    if_busy: turn.if_busy,
+                    if_busy: Some(turn.if_busy),
                     schema: turn.schema,
                     assigns: Map::new(),
                     tools: turn.tools,
                     context: turn.context,
+                    deliver_in: None,
+                    deliver_at: None,
                 };
                 Ok(messages::deliver(api, allowed, &id, message, keys).await?.seq)
             }

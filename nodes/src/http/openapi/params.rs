@@ -64,6 +64,42 @@ pub(in crate::http) struct DecisionPath {
     decision_id: String,
 }
 
+/// The path of a schedule.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Path)]
+#[expect(dead_code, reason = "only its schema is used")]
+pub(in crate::http) struct SchedulePath {
+    /// The schedule's name.
+    #[param(pattern = "^[a-z0-9][a-z0-9_-]{0,63}$", example = "daily")]
+    name: String,
+}
+
+/// The path of a scheduled message.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Path)]
+#[expect(dead_code, reason = "only its schema is used")]
+pub(in crate::http) struct ScheduledPath {
+    /// The conversation's id.
+    #[param(pattern = "^[A-Za-z0-9_.:-]{1,128}$", example = "conv_1")]
+    id: String,
+    /// The id that the message got when it was scheduled.
+    #[param(example = "sch_1")]
+    scheduled_id: String,
+}
+
+/// The path of a key of a conversation's state.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Path)]
+#[expect(dead_code, reason = "only its schema is used")]
+pub(in crate::http) struct StatePath {
+    /// The conversation's id.
+    #[param(pattern = "^[A-Za-z0-9_.:-]{1,128}$", example = "conv_1")]
+    id: String,
+    /// The key.
+    #[param(pattern = "^[A-Za-z0-9_.:-]{1,128}$", example = "cart")]
+    key: String,
+}
+
 /// The path of a conversation.
 #[derive(IntoParams)]
 #[into_params(parameter_in = Path)]
@@ -105,6 +141,35 @@ pub(in crate::http) struct CallPath {
     /// The call's id, percent-encoded where necessary.
     #[param(example = "call_2")]
     call_id: String,
+}
+
+/// The path of a queue.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Path)]
+#[expect(dead_code, reason = "only its schema is used")]
+pub(in crate::http) struct QueuePath {
+    /// The queue's name.
+    #[param(pattern = "^[a-z0-9][a-z0-9_-]{0,63}$", example = "mail")]
+    queue: String,
+}
+
+/// The path of a lease.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Path)]
+#[expect(dead_code, reason = "only its schema is used")]
+pub(in crate::http) struct LeasePath {
+    /// The `lease_id` of the call, as the worker was given it.
+    #[param(max_length = 1024)]
+    lease_id: String,
+}
+
+/// The path of a callback.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Path)]
+#[expect(dead_code, reason = "only its schema is used")]
+pub(in crate::http) struct CallbackPath {
+    /// The token of the callback, as the tool was given it.
+    token: String,
 }
 
 /// The header that makes a request safe to repeat.

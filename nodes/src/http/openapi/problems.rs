@@ -61,8 +61,8 @@ fn name(status: StatusCode, kinds: &[Kind]) -> String {
 /// The problems of an operation in addition to the common ones; `None` for an unknown operation.
 fn specific(operation: &str) -> Option<&'static [Kind]> {
     use Kind::{
-        AgentMissing, ApprovalForbidden, ApprovalRequired, CallNotOpen, ConversationExists,
-        NotFound, PayloadTooLarge, TurnInFlight,
+        AgentMissing, AlreadyDelivered, ApprovalForbidden, ApprovalRequired, CallNotOpen,
+        ConversationExists, LeaseLost, NotFound, PayloadTooLarge, TurnInFlight,
     };
     Some(match operation {
         "put_agent" | "put_blob" => &[PayloadTooLarge],
@@ -103,12 +103,30 @@ fn specific(operation: &str) -> Option<&'static [Kind]> {
         "openai_list_models" => &[],
         "a2a_call" => &[PayloadTooLarge, ApprovalForbidden, AgentMissing],
         "get_agent_card" => &[NotFound],
+        "put_webhook" => &[PayloadTooLarge],
+        "rotate_webhook" => &[PayloadTooLarge, NotFound],
+        "get_webhook" | "delete_webhook" | "test_webhook" | "list_deliveries" | "redeliver" => {
+            &[NotFound]
+        }
         "mcp_call_tool" | "mcp_call_agent" => &[PayloadTooLarge, NotFound],
         "resolve_call" => &[PayloadTooLarge, ApprovalForbidden, NotFound, CallNotOpen],
+        "extend_call" => &[PayloadTooLarge, ApprovalForbidden, NotFound, CallNotOpen],
+        "list_scheduled" => &[NotFound],
+        "put_schedule" => &[PayloadTooLarge, AgentMissing],
+        "get_schedule" | "delete_schedule" | "pause_schedule" | "resume_schedule" => &[NotFound],
+        "trigger_schedule" => &[NotFound, TurnInFlight, AgentMissing],
+        "list_schedules" | "stream_pending" => &[],
+        "resolve_many" => &[PayloadTooLarge, NotFound],
+        "withdraw_scheduled" => &[NotFound, AlreadyDelivered],
         "resolve_calls" => &[PayloadTooLarge, NotFound],
         "dispatch_tool" => {
             &[PayloadTooLarge, ApprovalForbidden, NotFound, ApprovalRequired, AgentMissing]
         }
+        "lease_calls" => &[PayloadTooLarge, NotFound],
+        "extend_lease" | "report_progress" | "complete_call" => &[PayloadTooLarge, LeaseLost],
+        "call_back" => &[PayloadTooLarge, NotFound, CallNotOpen],
+        "get_state" | "delete_state" => &[NotFound],
+        "put_state" => &[PayloadTooLarge, NotFound],
         "create_key" => &[PayloadTooLarge],
         "mint_token" => &[PayloadTooLarge, NotFound, CallNotOpen],
         "get_conversation" | "get_blob" | "revoke_key" => &[NotFound],
@@ -117,6 +135,7 @@ fn specific(operation: &str) -> Option<&'static [Kind]> {
         | "get_me"
         | "get_usage"
         | "list_keys"
+        | "list_webhooks"
         | "list_conversations"
         | "list_pending"
         | "get_copilotkit_info" => &[],

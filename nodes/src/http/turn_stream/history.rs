@@ -90,5 +90,6 @@ fn past_call(suspension: &Suspension, state: &State) -> PendingCall {
         needed: None,
         original_args: None,
         answer_schema: None,
+        doubt: None,
     }
 }

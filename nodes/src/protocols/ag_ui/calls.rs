@@ -34,7 +34,9 @@ impl CallProgress {
             SuspensionKind::Approval => {
                 self.is_hideable = tools.might_execute(&call.tool, call.executor);
             }
-            SuspensionKind::Elicitation | SuspensionKind::ClientExec => self.is_started = true,
+            SuspensionKind::Elicitation | SuspensionKind::ClientExec | SuspensionKind::InDoubt => {
+                self.is_started = true
+            }
         }
     }
 

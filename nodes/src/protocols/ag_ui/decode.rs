@@ -181,7 +181,7 @@ impl Run {
 fn is_for_client(pending: &PendingCall) -> bool {
     let is_result = match pending.kind {
         SuspensionKind::Approval => false,
-        SuspensionKind::Elicitation | SuspensionKind::ClientExec => true,
+        SuspensionKind::Elicitation | SuspensionKind::ClientExec | SuspensionKind::InDoubt => true,
     };
     is_result && matches!(pending.executor, Executor::Client | Executor::Human)
 }

@@ -318,6 +318,7 @@ fn interrupt(call: &SuspendedCall) -> Value {
         SuspensionKind::Approval => "tool_call",
         SuspensionKind::Elicitation => "input_required",
         SuspensionKind::ClientExec => "abide:client_tool",
+        SuspensionKind::InDoubt => "abide:in_doubt",
     };
     let mut interrupt = json!({"id": call.id(), "reason": reason, "toolCallId": call.call,
         "expiresAt": call.expires_at, "metadata": {"abide": {

@@ -126,7 +126,7 @@ impl RunTools {
     pub fn executes(&self, call: &SuspendedCall) -> bool {
         let waits_for_client = match call.kind {
             SuspensionKind::Approval => false,
-            SuspensionKind::Elicitation | SuspensionKind::ClientExec => {
+            SuspensionKind::Elicitation | SuspensionKind::ClientExec | SuspensionKind::InDoubt => {
                 matches!(call.executor, Executor::Client | Executor::Human)
             }
         };

@@ -155,7 +155,9 @@ impl MessageParts {
                 part["state"] = json!("input-available");
             }
             SuspensionKind::Approval => {}
-            SuspensionKind::Elicitation | SuspensionKind::ClientExec if call.may_answer => {
+            SuspensionKind::Elicitation | SuspensionKind::ClientExec | SuspensionKind::InDoubt
+                if call.may_answer =>
+            {
                 let mut abide = json!({"kind": call.kind, "expires_at": call.expires_at,
                     "suspension": call.suspension});
                 if let Some(schema) = &call.answer_schema {
@@ -166,7 +168,7 @@ impl MessageParts {
                 part["toolMetadata"] = json!({"abide": abide});
                 remove(part, "approval");
             }
-            SuspensionKind::Elicitation | SuspensionKind::ClientExec => {}
+            SuspensionKind::Elicitation | SuspensionKind::ClientExec | SuspensionKind::InDoubt => {}
         }
     }
 

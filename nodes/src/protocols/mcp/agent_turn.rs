@@ -141,6 +141,7 @@ impl TurnIds<'_> {
                 SuspensionKind::Approval => "an approval",
                 SuspensionKind::Elicitation => "an answer",
                 SuspensionKind::ClientExec => "a page",
+                SuspensionKind::InDoubt => "word of whether a call ran",
             };
             format!("Waits for {what}: {}", open.message)
         };

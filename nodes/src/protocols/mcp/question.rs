@@ -44,7 +44,9 @@ impl Question {
             SuspensionKind::Approval => {
                 format!("{}\n\n{} {:#}", open.message, open.tool, open.args)
             }
-            SuspensionKind::Elicitation | SuspensionKind::ClientExec => open.message.clone(),
+            SuspensionKind::Elicitation | SuspensionKind::ClientExec | SuspensionKind::InDoubt => {
+                open.message.clone()
+            }
         };
         let schema = open.answer_schema.as_ref().map(AnswerSchema::to_value);
         forms(kind, schema.as_ref()).into_iter().find_map(|(form, schema)| {

@@ -74,7 +74,7 @@ pub fn question(call: &SuspendedCall) -> Value {
         SuspensionKind::Approval => json!({
             "id": approval_id(&call.call, call.suspension), "type": "mcp_approval_request",
             "server_label": SERVER_LABEL, "name": call.tool, "arguments": arguments}),
-        SuspensionKind::Elicitation | SuspensionKind::ClientExec => {
+        SuspensionKind::Elicitation | SuspensionKind::ClientExec | SuspensionKind::InDoubt => {
             let id = answer_id(&call.call, call.suspension, call.executor);
             json!({"id": format!("fc_{id}"), "type": "function_call", "call_id": id,
                 "name": call.tool, "arguments": arguments, "status": "completed"})

@@ -20,6 +20,7 @@ pub(in super::super) fn key(id: &str, name: &str) -> StoredKey {
         sha256: "0".repeat(64),
         tenant: Tenant::default(),
         roles: BTreeSet::from([Role::User]),
+        queues: Default::default(),
         name: name.to_owned(),
         owner: "key:admin".to_owned(),
         created_at: at(0),

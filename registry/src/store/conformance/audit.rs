@@ -97,7 +97,7 @@ pub(in super::super) async fn the_audit_is_deleted_with_its_conversation(store: 
             store.put_entry(&id(name), &entry, at(10_000)).await.unwrap();
         }
     }
-    store.delete(&id("a"), &held, None).await.unwrap();
+    store.delete(&id("a"), &held, None, Vec::new()).await.unwrap();
     assert!(entry_ids(&*store, "a", 0).await.is_empty());
     store.put_entry(&id("a"), &entry("late", 1), at(60)).await.unwrap();
     assert!(entry_ids(&*store, "a", 0).await.is_empty());

@@ -43,6 +43,6 @@ pub(in super::super) async fn blobs_outlive_deleted_conversations(store: Arc<dyn
     let blob = Blob::new("text/plain", "one");
     store.put_blob(&blob_id(&blob), &blob).await.unwrap();
     let held = create_conversation(&*store, "a").await;
-    store.delete(&id("a"), &held, None).await.unwrap();
+    store.delete(&id("a"), &held, None, Vec::new()).await.unwrap();
     assert_eq!(store.blob(&blob_id(&blob)).await, Ok(Some(blob)));
 }

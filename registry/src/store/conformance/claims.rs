@@ -125,9 +125,9 @@ pub(in super::super) async fn deaths_are_counted_until_a_commit_resets_them(stor
     assert_eq!(deaths, 0);
     let (_, deaths) = deaths_over(&*store, &last, Some(&next)).await;
     assert_eq!(deaths, 1);
-    assert!(store.delete(&id("a"), &held, None).await.is_err());
+    assert!(store.delete(&id("a"), &held, None, Vec::new()).await.is_err());
     let (held, _) = deaths_over(&*store, &last, None).await;
-    store.delete(&id("a"), &held, None).await.unwrap();
+    store.delete(&id("a"), &held, None, Vec::new()).await.unwrap();
     assert_eq!(deaths_over(&*store, &last, None).await.1, 0, "a deletion left the count");
 }
 
@@ -161,7 +161,7 @@ pub(in super::super) async fn no_epoch_is_given_twice(store: Arc<dyn Store>) {
         last = held.epoch;
         match round {
             0 => store.append(&id("a"), &held, commit(1, 1)).await.unwrap(),
-            3 => store.delete(&id("a"), &held, None).await.unwrap(),
+            3 => store.delete(&id("a"), &held, None, Vec::new()).await.unwrap(),
             _ => {}
         }
         store.release(&id("a"), &held).await.unwrap();

@@ -138,6 +138,7 @@ pub(in super::super) fn pending_call(call: &str, suspension: u32, expires_in: i6
         needed: None,
         original_args: None,
         answer_schema: None,
+        doubt: None,
     }
 }
 

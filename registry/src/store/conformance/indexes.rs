@@ -361,7 +361,7 @@ pub(in super::super) async fn a_deletion_leaves_nothing_but_its_response(store: 
         store.append(&id(name), &held, whole).await.unwrap();
     }
     let held = claim_conversation(&*store, "a").await;
-    store.delete(&id("a"), &held, Some(response("key:2", "gone", 60))).await.unwrap();
+    store.delete(&id("a"), &held, Some(response("key:2", "gone", 60)), Vec::new()).await.unwrap();
 
     assert_eq!(store.current_claim(&id("a")).await, Ok(None));
     assert_eq!(store.load(&id("a")).await, Ok(None));
@@ -384,7 +384,7 @@ pub(in super::super) async fn a_deletion_by_another_is_fenced(store: Arc<dyn Sto
     let old = create_conversation(&*store, "a").await;
     let new = store.claim(&id("a"), &holder("m"), Some(&old.holder)).await.unwrap();
     let kept = Some(response("key:1", "gone", 60));
-    assert_eq!(store.delete(&id("a"), &old, kept).await, Err(StoreError::Fenced));
+    assert_eq!(store.delete(&id("a"), &old, kept, Vec::new()).await, Err(StoreError::Fenced));
     assert!(store.load(&id("a")).await.unwrap().is_some());
     assert_eq!(store.stored_response(&scope_of("a"), "key:1", at(0)).await, Ok(None));
     assert_eq!(store.current_claim(&id("a")).await, Ok(Some(new)));
@@ -395,7 +395,7 @@ pub(in super::super) async fn a_deleted_conversation_may_be_created_again(store:
     let mut cached = commit(1, 3);
     cached.state = Some(Arc::new(State { seq: Seq::new(3), ..State::default() }));
     store.append(&id("a"), &held, cached).await.unwrap();
-    store.delete(&id("a"), &held, None).await.unwrap();
+    store.delete(&id("a"), &held, None, Vec::new()).await.unwrap();
     assert_eq!(store.append(&id("a"), &held, commit(1, 1)).await, Err(StoreError::Fenced));
     let held = claim_conversation(&*store, "a").await;
     store.append(&id("a"), &held, commit(1, 4)).await.unwrap();

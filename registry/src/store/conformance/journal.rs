@@ -200,7 +200,7 @@ pub(in super::super) async fn conversations_whose_ids_share_a_prefix_are_separat
         store.append(&id(name), &held, own).await.unwrap();
     }
     let held = claim_conversation(&*store, "a").await;
-    store.delete(&id("a"), &held, None).await.unwrap();
+    store.delete(&id("a"), &held, None, Vec::new()).await.unwrap();
     for (count, name) in names.iter().enumerate() {
         let kept = if *name == "a" { 0 } else { count + 1 };
         assert_eq!(store.events(&id(name), Seq::ZERO, 100).await.unwrap().len(), kept, "{name}");

@@ -68,7 +68,7 @@ async fn write_all(store: &dyn Store, tenant: &Tenant, round: i64) {
 async fn delete_all(store: &dyn Store, tenant: &Tenant) {
     let id = of(tenant, "a");
     let held = store.claim(&id, &holder("n"), None).await.unwrap();
-    store.delete(&id, &held, None).await.unwrap();
+    store.delete(&id, &held, None, Vec::new()).await.unwrap();
     let id = DecisionId::new("d");
     assert_eq!(store.set_decision(&of(tenant, "demo"), &id, None).await, Ok(true));
     assert_eq!(store.delete_agent(&of(tenant, "demo"), None).await, Ok(true));

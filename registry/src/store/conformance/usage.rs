@@ -107,7 +107,7 @@ pub(in super::super) async fn usage_outlives_its_conversation(store: Arc<dyn Sto
     let held = claim_conversation(&*store, "a").await;
     append(&*store, "a", &held, counting(1, 0, "demo", Some("ann"), 3)).await;
     append(&*store, "a", &held, commit(2, 2)).await;
-    store.delete(&id("a"), &held, None).await.unwrap();
+    store.delete(&id("a"), &held, None, Vec::new()).await.unwrap();
     let all = query("default", UsageBy::Owner, 0, 0);
     assert_eq!(usage(&*store, &all).await, "ann=3 of 3");
 }
@@ -173,6 +173,6 @@ pub(in super::super) async fn deletions_give_conversations_and_bytes_back(store:
     // A claim by itself is no conversation.
     claim_conversation(&*store, "c").await;
     assert_eq!(store.conversation_count(&own()).await, Ok(2));
-    store.delete(&id("a"), &held, None).await.unwrap();
+    store.delete(&id("a"), &held, None, Vec::new()).await.unwrap();
     assert_eq!(store.conversation_count(&own()).await, Ok(1));
 }

@@ -11,6 +11,7 @@ use redb::{Error, ReadTransaction, ReadableTable, TableError, WriteTransaction};
 use super::super::operations::{
     ChainEntry, Effect, MAX_OPERATIONS, Operation, OperationLog, OperationOutcome,
 };
+use super::notices::NoticeWrite;
 use super::write::{OpenTables, Outcome, Write};
 use super::{Embedded, encode, tables};
 
@@ -79,6 +80,7 @@ fn encoded(effect: Effect) -> Result<Option<Write>, StoreError> {
             Write::ChangeKey { change, json }
         }
         Effect::DeleteBlob(id) => Write::DeleteBlob { id },
+        Effect::ChangeWebhooks(change) => Write::Notice(NoticeWrite::Change(change)),
     }))
 }
 
@@ -111,6 +113,7 @@ fn has_target(tables: &mut OpenTables<'_>, effect: &Write) -> Result<bool, Error
         Write::SetDecision { agent, id, .. } => {
             Ok(tables.decisions.get((agent.as_str(), id.as_str()))?.is_some())
         }
+        Write::Notice(write) => write.has_target(tables.transaction),
         _ => Ok(true),
     }
 }

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 pub(super) use super::super::commit_rules::STATE_FORMAT;
 use super::super::paging::InboxKey;
-use super::blobs;
+use super::{blobs, notices};
 
 type Json = &'static [u8];
 type Text = &'static str;
@@ -74,6 +74,10 @@ pub(super) const AUDIT_EXPIRIES: TableDefinition<(Nanos, Text, Text), ()> =
 pub(super) const OPERATIONS: TableDefinition<(Text, u64), Json> =
     TableDefinition::new("operations");
 
+/// Queue, tool, since, conversation, call → the attempt that waits.
+pub(super) const QUEUES: Listed<(Text, Text, Nanos, Text, Text), u32> = Listed::new("queues");
+/// Conversation → its calls that wait in queues.
+pub(super) const QUEUED: TableDefinition<Text, Json> = TableDefinition::new("queued");
 /// Day, tenant, partition, row of usage → its numbers.
 pub(super) const USAGE: TableDefinition<(Text, Text, u16, Text), Text> =
     TableDefinition::new("usage");
@@ -83,6 +87,27 @@ pub(super) const BLOB_BYTES: TableDefinition<Text, u64> = TableDefinition::new("
 /// Conversation → how many processes ended while it was at work.
 pub(super) const DEATHS: TableDefinition<Text, u32> = TableDefinition::new("deaths");
 
+/// Webhook → what is stored of it.
+pub(super) const WEBHOOKS: TableDefinition<Text, Json> = TableDefinition::new("webhooks");
+/// Webhook, conversation, seq → a notice that is owed.
+pub(super) const OWED: TableDefinition<(Text, Text, u64), Json> = TableDefinition::new("owed");
+/// Webhook, conversation → the head of the queue: its seq, attempts and times.
+pub(super) const OWED_HEADS: TableDefinition<(Text, Text), Json> =
+    TableDefinition::new("owed_heads");
+/// Webhook, due time of a head, conversation.
+pub(super) const OWED_DUE: TableDefinition<(Text, Nanos, Text), ()> =
+    TableDefinition::new("owed_due");
+/// Webhook, since when a head is owed, conversation.
+pub(super) const OWED_SINCE: TableDefinition<(Text, Nanos, Text), ()> =
+    TableDefinition::new("owed_since");
+/// Webhook → how many notices are owed to it.
+pub(super) const OWED_COUNTS: TableDefinition<Text, u64> = TableDefinition::new("owed_counts");
+/// Webhook, partition, time of death, conversation, seq → a dead notice.
+pub(super) const DEAD_NOTICES: TableDefinition<(Text, u16, Nanos, Text, u64), Json> =
+    TableDefinition::new("dead_notices");
+
+/// The row of [`META`] that counts the changes of webhooks.
+pub(super) const WEBHOOKS_ROW: &str = "webhooks";
 /// The row of [`META`] that counts the changes of API keys.
 pub(super) const API_KEYS_ROW: &str = "api_keys";
 /// The row of [`META`] with the number of blobs whose bytes are counted.
@@ -96,7 +121,7 @@ pub(super) struct Listed<K: Key + 'static, V: Value + 'static> {
 }
 
 impl<K: Key + 'static, V: Value + 'static> Listed<K, V> {
-    const fn new(name: &'static str) -> Self {
+    pub(super) const fn new(name: &'static str) -> Self {
         Self { name, types: PhantomData }
     }
 
@@ -195,6 +220,7 @@ pub(super) fn mark_open(
     transaction.open_table(API_KEYS_USED)?;
     transaction.open_table(OPERATIONS)?;
     transaction.open_table(USAGE)?;
+    notices::create(&transaction)?;
     blobs::count_again(&transaction)?;
     transaction.commit()?;
     Ok(interrupted)

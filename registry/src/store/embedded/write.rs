@@ -1,5 +1,8 @@
 //! One write of a batch: checked first, then applied as a whole.
 
+mod responses;
+mod sweep;
+
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
@@ -7,6 +10,7 @@ use abide_actors::blobs::Blob;
 use abide_actors::journal::{
     Claim, ConversationSummary, ResponseScope, StoreError, StoredResponse,
 };
+use abide_actors::notices::OwedNotice;
 use abide_conversation::{
     AgentName, BlobId, ConversationId, DecisionId, Revision, Scoped, Tenant, Timestamp,
 };
@@ -18,18 +22,12 @@ use super::api_keys;
 use super::audit::{self, Audit};
 use super::blobs;
 use super::encode::{Append, EncodedResponse};
+use super::notices;
 use super::operations;
+use super::queues;
+use super::schedules::{self, ScheduleChange};
 use super::tables::{self, Nanos, Record, nanos};
 use super::usage;
-
-/// Expired responses that one commit removes: more than the few that it can add, so that they never
-/// pile up, and few enough not to be noticed.
-const MAX_EXPIRED_PER_COMMIT: usize = 8;
-
-/// Events of deleted conversations that one commit removes, and their bytes: some milliseconds of
-/// work, so that the deletion of a long journal does not hold up other writes.
-const MAX_REMOVED_EVENTS: usize = 1_000;
-const MAX_REMOVED_BYTES: usize = 4 << 20;
 
 /// A write, encoded by the caller.
 pub(super) enum Write {
@@ -38,6 +36,7 @@ pub(super) enum Write {
         id: Scoped<ConversationId>,
         held: Claim,
         response: Option<EncodedResponse>,
+        owed: Vec<OwedNotice>,
     },
     CountDeath {
         id: Scoped<ConversationId>,
@@ -81,8 +80,10 @@ pub(super) enum Write {
         id: Scoped<BlobId>,
     },
     Audit(audit::EncodedEntry),
+    Notice(notices::NoticeWrite),
     /// The entry of an operation, and its effect if the store has it.
     Operate(Box<operations::Operate>),
+    ReplaceSchedule(Box<ScheduleChange>),
 }
 
 impl Write {
@@ -103,6 +104,8 @@ impl Write {
             | Write::PutBlob { .. }
             | Write::DeleteBlob { .. }
             | Write::Operate(_)
+            | Write::Notice(_)
+            | Write::ReplaceSchedule(_)
             | Write::Audit(_) => None,
         }
     }
@@ -186,8 +189,8 @@ impl<'t> OpenTables<'t> {
     pub(super) fn apply(&mut self, write: &Write) -> Result<Outcome, Error> {
         match write {
             Write::Append(append) => self.append(append),
-            Write::Delete { id, held: _, response } => {
-                self.delete(id)?;
+            Write::Delete { id, held: _, response, owed } => {
+                self.delete(id, owed)?;
                 self.keep(response)?;
                 Ok(Ok(true))
             }
@@ -234,7 +237,9 @@ impl<'t> OpenTables<'t> {
             }
             Write::PutBlob { id, blob } => blobs::put(self.transaction, id, blob).map(Ok),
             Write::DeleteBlob { id } => blobs::delete(self.transaction, id).map(Ok),
+            Write::Notice(write) => write.apply(self.transaction).map(Ok),
             Write::Operate(operate) => operations::apply(self, operate),
+            Write::ReplaceSchedule(change) => schedules::replace(self.transaction, change).map(Ok),
             Write::Audit(entry) => {
                 let exists = self.of(&entry.id)?.heads.get(entry.id.as_str())?.is_some();
                 if exists {
@@ -274,6 +279,8 @@ impl<'t> OpenTables<'t> {
             | Write::PutBlob { .. }
             | Write::DeleteBlob { .. }
             | Write::Operate(_)
+            | Write::Notice(_)
+            | Write::ReplaceSchedule(_)
             | Write::Audit(_) => Ok(false),
         }
     }
@@ -290,42 +297,6 @@ impl<'t> OpenTables<'t> {
         self.of(name)?.agents.insert(name.as_str(), revision.local().as_str())?;
         self.keep(response)?;
         Ok(true)
-    }
-
-    /// Removes some of the events that deletions left, beginning with those of `first`. Returns
-    /// whether there were any.
-    pub(super) fn sweep(&mut self, first: Option<&str>) -> Result<bool, Error> {
-        let mut rows = MAX_REMOVED_EVENTS;
-        let mut bytes = MAX_REMOVED_BYTES;
-        let mut swept = self.audit.sweep_hidden()?;
-        let mut first = first.map(str::to_owned);
-        while rows > 0 && bytes > 0 {
-            let next = self.unswept.first()?.map(|row| row.0.value().to_owned());
-            let Some(id) = first.take().or(next) else { break };
-            swept = true;
-            let mut last = 0;
-            let mut is_complete = true;
-            for row in self.journal.range((id.as_str(), 0)..=(id.as_str(), u64::MAX))? {
-                if rows == 0 || bytes == 0 {
-                    is_complete = false;
-                    break;
-                }
-                let (key, json) = row?;
-                last = key.value().1;
-                rows -= 1;
-                bytes = bytes.saturating_sub(json.value().len());
-            }
-            self.journal.retain_in((id.as_str(), 0)..=(id.as_str(), last), |_, _| false)?;
-            if is_complete {
-                self.unswept.remove(id.as_str())?;
-            }
-        }
-        Ok(swept)
-    }
-
-    /// Whether deletions left events to remove.
-    pub(super) fn has_unswept(&self) -> Result<bool, Error> {
-        Ok(self.unswept.first()?.is_some() || self.audit.has_hidden()?)
     }
 
     fn append(&mut self, append: &Append) -> Result<Outcome, Error> {
@@ -358,9 +329,11 @@ impl<'t> OpenTables<'t> {
             self.audit.sweep(nanos(event.at))?;
         }
         self.keep(&append.responses)?;
+        queues::replace(self.transaction, &append.id, commit.queued.as_deref())?;
         if let Some(entry) = UsageEntry::of(commit) {
             usage::count(self.transaction, &append.id, &entry)?;
         }
+        notices::owe(self.transaction, &append.id, &commit.owed)?;
         if commit.resets_deaths {
             self.reset_deaths(id)?;
         }
@@ -372,7 +345,12 @@ impl<'t> OpenTables<'t> {
         Ok(())
     }
 
-    fn delete(&mut self, deleted: &Scoped<ConversationId>) -> Result<(), Error> {
+    fn delete(
+        &mut self,
+        deleted: &Scoped<ConversationId>,
+        owed: &[OwedNotice],
+    ) -> Result<(), Error> {
+        notices::owe(self.transaction, deleted, owed)?;
         let old = self.summary(deleted)?;
         let id = deleted.as_str();
         self.update_indexes(id, old.as_ref(), None)?;
@@ -380,6 +358,7 @@ impl<'t> OpenTables<'t> {
         self.of(deleted)?.heads.remove(id)?;
         self.states.remove(id)?;
         self.reset_deaths(id)?;
+        queues::replace(self.transaction, deleted, Some(&[]))?;
         if old.is_some() {
             self.unswept.insert(id, ())?;
         }
@@ -442,55 +421,6 @@ impl<'t> OpenTables<'t> {
         let at = self.open.remove((id.as_str(), call, suspension))?.map(|at| at.value());
         if let Some(at) = at {
             self.of(id)?.inbox.remove((at, id.as_str(), call, suspension))?;
-        }
-        Ok(())
-    }
-
-    fn keep<'k>(
-        &mut self,
-        responses: impl IntoIterator<Item = &'k EncodedResponse>,
-    ) -> Result<(), Error> {
-        for response in responses {
-            let (scope, key) = (response.scope.as_str(), response.key.as_str());
-            let old = self.responses.insert((scope, key), response.json.as_slice())?;
-            let old = old
-                .map(|json| tables::parse::<StoredResponse>("answer", json.value()))
-                .transpose()?;
-            if let Some(old) = old {
-                self.expiries.remove((nanos(old.expires_at), scope, key))?;
-            }
-            self.expiries.insert((nanos(response.expires_at), scope, key), ())?;
-        }
-        Ok(())
-    }
-
-    fn remove_expired(&mut self, now: Timestamp) -> Result<(), Error> {
-        for _ in 0..MAX_EXPIRED_PER_COMMIT {
-            let Some(first) = self.expiries.first()? else { break };
-            let (at, scope, key) = first.0.value();
-            if at > nanos(now) {
-                break;
-            }
-            self.responses.remove((scope, key))?;
-            drop(first);
-            self.expiries.pop_first()?;
-        }
-        Ok(())
-    }
-
-    fn forget_responses(&mut self, scope: &str) -> Result<(), Error> {
-        let mut found = Vec::new();
-        for row in self.responses.range((scope, "")..)? {
-            let row = row?;
-            if row.0.value().0 != scope {
-                break;
-            }
-            let response: StoredResponse = tables::parse("answer", row.1.value())?;
-            found.push((response.key, nanos(response.expires_at)));
-        }
-        for (key, at) in found {
-            self.responses.remove((scope, key.as_str()))?;
-            self.expiries.remove((at, scope, key.as_str()))?;
         }
         Ok(())
     }

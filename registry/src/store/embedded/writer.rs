@@ -221,6 +221,8 @@ impl Writer {
             | Write::PutBlob { .. }
             | Write::DeleteBlob { .. }
             | Write::Operate(_)
+            | Write::Notice(_)
+            | Write::ReplaceSchedule(_)
             | Write::Audit(_) => true,
         }
     }

@@ -74,6 +74,7 @@ fn has_target(tables: &Tables, effect: &Effect) -> bool {
         Effect::ChangeKey(KeyChange::Add(_)) => true,
         Effect::ChangeKey(change) => has_key(&change.id()),
         Effect::DeleteBlob(id) => tables.blobs.contains_key(id),
+        Effect::ChangeWebhooks(change) => tables.notices.is_version(change.version),
     }
 }
 
@@ -87,5 +88,6 @@ fn carry_out(tables: &mut Tables, effect: Effect) -> bool {
         }
         Effect::ChangeKey(change) => tables.change_key(change),
         Effect::DeleteBlob(id) => tables.blobs.remove(&id).is_some(),
+        Effect::ChangeWebhooks(change) => tables.notices.change(&change),
     }
 }

@@ -41,7 +41,10 @@ pub(super) struct Tables {
     pub(super) blobs: BTreeMap<Scoped<BlobId>, Blob>,
     pub(super) audit: super::audit::Entries,
     pub(super) operations: super::operations::Chains,
+    pub(super) schedules: super::schedules::Table,
     pub(super) usage: super::usage::DayTables,
+    pub(super) notices: super::notices::Notices,
+    pub(super) waiting: super::queues::Waiting,
 }
 
 #[derive(Debug)]
@@ -104,6 +107,10 @@ impl Tables {
             return Err(StoreError::Conflict);
         }
         super::usage::count(&mut self.usage, id, &commit);
+        self.notices.owe(id, &commit.owed);
+        if let Some(queued) = &commit.queued {
+            self.waiting.replace(id, queued);
+        }
         let old = self.conversations.remove(id);
         self.remove_from_indexes(id, old.as_ref().map(|old| &old.summary));
         let (mut events, mut state, mut open) = match old {
@@ -145,6 +152,7 @@ impl Tables {
     pub(super) fn delete(&mut self, id: &Scoped<ConversationId>) {
         self.audit.remove(id);
         self.deaths.remove(id);
+        self.waiting.replace(id, &[]);
         let old = self.conversations.remove(id);
         self.remove_from_indexes(id, old.as_ref().map(|old| &old.summary));
         for ((call, suspension), at) in old.into_iter().flat_map(|old| old.open) {

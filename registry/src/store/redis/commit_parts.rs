@@ -5,6 +5,7 @@ use abide_conversation::{ConversationId, Scoped, Seq, Tenant, Timestamp};
 
 use super::super::usage::{self, MAX_ROWS, USAGE_DAYS, UsageEntry};
 use super::keys::{self, Key, Tag};
+use super::owed_queues::OwedQueues;
 use super::script::ScriptCall;
 
 const SECONDS_OF_DAY: i64 = 86_400;
@@ -16,6 +17,7 @@ pub(super) struct CommitParts<'a> {
     /// The tenant of a new conversation, to be found by it; the tenant `default` need not be found.
     new_tenant: Option<Tenant>,
     usage: Option<DayUsage>,
+    owed: OwedQueues,
 }
 
 /// What a commit adds to the usage, and the name of the day's key.
@@ -31,7 +33,8 @@ impl<'a> CommitParts<'a> {
         let new_tenant = (is_new && !id.prefix().is_empty()).then(|| id.tenant());
         let usage = UsageEntry::of(commit)
             .map(|entry| DayUsage { name: super::usage::name_of(entry.day), entry });
-        Self { commit, is_new, new_tenant, usage }
+        let owed = OwedQueues::of(id, &commit.owed);
+        Self { commit, is_new, new_tenant, usage, owed }
     }
 
     fn has_inbox(&self) -> bool {
@@ -47,6 +50,8 @@ impl<'a> CommitParts<'a> {
             ('d', self.commit.resets_deaths),
             ('o', self.has_inbox()),
             ('r', !self.commit.responses.is_empty()),
+            ('q', self.commit.queued.is_some()),
+            ('w', !self.owed.is_empty()),
             ('u', self.usage.is_some()),
         ];
         named.into_iter().filter_map(|(name, is_there)| is_there.then_some(name)).collect()
@@ -70,6 +75,12 @@ impl<'a> CommitParts<'a> {
         }
         if !self.commit.responses.is_empty() {
             keys.extend([own("a"), own("x")]);
+        }
+        if self.commit.queued.is_some() {
+            keys.push(tag.listing(id.prefix(), super::queues::QUEUES));
+        }
+        if !self.owed.is_empty() {
+            keys.extend(self.owed.keys(tag));
         }
         // The script expects it last.
         if let Some(usage) = &self.usage {
@@ -108,6 +119,15 @@ impl<'a> CommitParts<'a> {
         if !self.commit.responses.is_empty() {
             let now = self.commit.events.last().map_or(Timestamp::MIN, |event| event.at);
             call = call.arg(keys::score_until(now)).responses("", &self.commit.responses)?;
+        }
+        if let Some(queued) = &self.commit.queued {
+            call = call.arg(queued.len());
+            for entry in queued {
+                call = call.arg(super::queues::member(id, entry));
+            }
+        }
+        if !self.owed.is_empty() {
+            call = self.owed.write(call)?;
         }
         if let Some(DayUsage { entry, .. }) = &self.usage {
             let seconds = USAGE_DAYS * SECONDS_OF_DAY;

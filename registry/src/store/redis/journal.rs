@@ -4,6 +4,7 @@ use abide_actors::journal::{
     Claim, ClaimedConversation, Commit, ConversationSummary, Holder, Journal, ResponseScope,
     StoreError, StoredConversation, StoredResponse,
 };
+use abide_actors::notices::OwedNotice;
 use abide_conversation::{ConversationId, Event, Scoped, Seq, Timestamp};
 use async_trait::async_trait;
 use redis::cmd;
@@ -34,8 +35,9 @@ impl Journal for Redis {
         id: &Scoped<ConversationId>,
         held: &Claim,
         response: Option<StoredResponse>,
+        owed: Vec<OwedNotice>,
     ) -> Result<(), StoreError> {
-        self.delete_by_script(id, held, response).await
+        self.delete_by_script(id, held, response, &owed).await
     }
 
     async fn append(

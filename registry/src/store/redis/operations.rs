@@ -54,7 +54,8 @@ impl OperationLog for Redis {
                 Effect::Follows
                 | Effect::DeleteAgent { .. }
                 | Effect::ReplaceDecision { .. }
-                | Effect::ChangeKey(_) => answer,
+                | Effect::ChangeKey(_)
+                | Effect::ChangeWebhooks(_) => answer,
             };
             return Ok(OperationOutcome { answer, entry: entries.of_cluster() });
         }
@@ -113,6 +114,7 @@ impl Redis {
                 self.decision_by_script(agent, &decision.id, Some(decision), entries).await
             }
             Effect::ChangeKey(change) => self.api_key_by_script(change, entries).await,
+            Effect::ChangeWebhooks(change) => self.webhooks_by_script(change, entries).await,
         }
     }
 }

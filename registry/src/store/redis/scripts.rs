@@ -6,6 +6,7 @@ use abide_actors::identity::{Epoch, Incarnation, NodeName};
 use abide_actors::journal::{
     Claim, Commit, Holder, RESPONSE_TTL, ResponseScope, StoreError, StoredResponse,
 };
+use abide_actors::notices::OwedNotice;
 use abide_conversation::{BlobId, ConversationId, Scoped, Timestamp};
 use serde::Serialize;
 
@@ -15,6 +16,7 @@ use super::commit_parts::CommitParts;
 use super::error::refused;
 use super::journal_pages::FIRST_PAGE_BYTES;
 use super::keys::{self, Key, Tag};
+use super::owed_queues::OwedQueues;
 use super::script::{Script, ScriptCall, hash};
 use super::{api_keys, audit, blobs};
 use crate::membership::Member;
@@ -39,11 +41,11 @@ macro_rules! scripts {
 // `lib/allow_oom` is the first line of the scripts that a full server carries out, too: those that
 // free memory, and those without which nodes would be declared dead.
 scripts! {
-    APPEND = "lib/fencing" "lib/indexes" "lib/usage" "lib/parts" "append";
+    APPEND = "lib/fencing" "lib/indexes" "lib/usage" "lib/queues" "lib/notices" "lib/parts" "append";
     CLAIM = "lib/claim" "claim";
     CLAIM_WHEN_FULL = "lib/allow_oom" "lib/existing" "lib/claim" "claim";
     RELEASE = "lib/allow_oom" "lib/fencing" "release";
-    DELETE = "lib/allow_oom" "lib/fencing" "delete";
+    DELETE = "lib/allow_oom" "lib/fencing" "lib/queues" "lib/notices" "delete";
     LOAD = "lib/page" "lib/load" "load";
     PAGE = "lib/page" "page";
     CLAIM_AND_LOAD = "lib/claim" "lib/page" "lib/load" "claim_and_load";
@@ -56,12 +58,19 @@ scripts! {
     API_KEY = "lib/once" "lib/operation" "api_key";
     OPERATION = "lib/allow_oom" "lib/once" "lib/operation" "operation";
     API_KEYS_USED = "api_keys_used";
+    WEBHOOKS = "lib/once" "lib/operation" "webhooks";
+    NOTICE_HEAD = "notice_head";
+    SETTLE_NOTICE = "lib/allow_oom" "lib/notices" "lib/dead_notices" "settle_notice";
+    DROP_NOTICES = "lib/allow_oom" "lib/notices" "drop_notices";
+    REDELIVER_NOTICE = "lib/once" "lib/notices" "redeliver_notice";
     BLOB = "lib/once" "blob";
     REMOVE_BLOB = "lib/allow_oom" "lib/once" "remove_blob";
     AUDIT = "audit";
     ENTER = "lib/allow_oom" "lib/members" "enter";
     RENEW = "lib/allow_oom" "lib/members" "renew";
     DECLARE_DEAD = "lib/allow_oom" "lib/members" "declare_dead";
+    SCHEDULE = "lib/once" "schedule";
+    FORGET_SCHEDULE = "lib/allow_oom" "lib/once" "schedule";
 }
 
 /// Whether a server refused because it is full.
@@ -162,18 +171,22 @@ impl Redis {
         id: &Scoped<ConversationId>,
         held: &Claim,
         response: Option<StoredResponse>,
+        owed: &[OwedNotice],
     ) -> Result<(), StoreError> {
         let tag = Tag::of(id);
+        let owed = OwedQueues::of(id, owed);
         let mut keys = conversation_keys(tag, id).to_vec();
         keys.extend([tag.common("floor"), tag.own("deleted", id.as_str())]);
         keys.extend(audit::keys_of(tag, id));
+        keys.push(tag.listing(id.prefix(), super::queues::QUEUES));
+        keys.extend(owed.keys(tag));
         let call = ScriptCall::new(&DELETE, tag, keys)
             .held(held)
             .arg(self.nonce())
             .arg(id.as_str())
             .arg(DELETION_MEMORY_SECONDS)
             .responses("", response.as_slice())?;
-        outcome(&self.call_durably::<String>(call).await?)
+        outcome(&self.call_durably::<String>(owed.write(call)?).await?)
     }
 
     /// Reads a conversation: its cached state and the first page of later events or, without

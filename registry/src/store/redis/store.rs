@@ -298,22 +298,35 @@ impl Redis {
         until: &str,
         limit: usize,
     ) -> Result<Vec<(Scoped<ConversationId>, Timestamp)>, StoreError> {
-        let queries = partitions.iter().map(|partition| {
-            let tag = Tag::Partition(partition);
-            let mut command = cmd("ZRANGE");
-            command.arg(tag.key("alarms")).arg("-inf").arg(until).arg("BYSCORE");
-            command.arg("LIMIT").arg(0).arg(limit).arg("WITHSCORES");
-            (tag, command)
-        });
         let mut alarms = Vec::new();
-        for answer in self.query_all(queries.collect()).await? {
-            let rows: Vec<(String, f64)> = read("alarms", answer)?;
-            for (id, score) in rows {
-                alarms.push((decode::id(&id)?, keys::time(score)));
-            }
+        for (id, at) in self.read_due("alarms", partitions, until, limit).await? {
+            alarms.push((decode::id(&id)?, at));
         }
         alarms.sort_by(|(id, at), (other, later)| (at, id).cmp(&(later, other)));
         Ok(alarms)
+    }
+
+    /// The first `limit` members of the sorted set of this name of each partition, up to a score.
+    pub(super) async fn read_due(
+        &self,
+        name: &str,
+        partitions: &PartitionSet,
+        until: &str,
+        limit: usize,
+    ) -> Result<Vec<(String, Timestamp)>, StoreError> {
+        let queries = partitions.iter().map(|partition| {
+            let tag = Tag::Partition(partition);
+            let mut command = cmd("ZRANGE");
+            command.arg(tag.key(name)).arg("-inf").arg(until).arg("BYSCORE");
+            command.arg("LIMIT").arg(0).arg(limit).arg("WITHSCORES");
+            (tag, command)
+        });
+        let mut due = Vec::new();
+        for answer in self.query_all(queries.collect()).await? {
+            let rows: Vec<(String, f64)> = read(name, answer)?;
+            due.extend(rows.into_iter().map(|(member, score)| (member, keys::time(score))));
+        }
+        Ok(due)
     }
 
     /// The open suspensions of one conversation, in order: no more than its one turn has calls.

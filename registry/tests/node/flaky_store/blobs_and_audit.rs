@@ -1,12 +1,15 @@
-//! The blobs, the audit logs and the counts of a flaky store.
+//! The blobs, the audit logs, the counts and the schedules of a flaky store.
 
 use abide_actors::audit::{AuditEntry, AuditLog};
 use abide_actors::blobs::{Blob, BlobInfo, Blobs};
 use abide_actors::journal::StoreError;
-use abide_conversation::{BlobId, ConversationId, Scoped, Tenant, Timestamp};
+use abide_conversation::ids::QueueName;
+use abide_conversation::{BlobId, ConversationId, ScheduleName, Scoped, Tenant, Timestamp};
+use abide_registry::partition::PartitionSet;
+use abide_registry::schedules::Schedule;
 use abide_registry::store::{
-    ChainEntry, Effect, Operation, OperationLog, OperationOutcome, TenantCounts, UsagePage,
-    UsageQuery,
+    ChainEntry, Effect, ListError, Operation, OperationLog, OperationOutcome, Page, QueueDepth,
+    QueueHeads, QueueIndex, Schedules, TenantCounts, UsagePage, UsageQuery,
 };
 use async_trait::async_trait;
 use jiff::civil::Date;
@@ -90,5 +93,64 @@ impl TenantCounts for FlakyStore {
 
     async fn blob_bytes(&self, tenant: &Tenant) -> Result<u64, StoreError> {
         self.reachable()?.blob_bytes(tenant).await
+    }
+}
+
+#[async_trait]
+impl Schedules for FlakyStore {
+    async fn schedule(&self, name: &Scoped<ScheduleName>) -> Result<Option<Schedule>, StoreError> {
+        self.reachable()?.schedule(name).await
+    }
+
+    async fn replace_schedule(
+        &self,
+        name: &Scoped<ScheduleName>,
+        known: Option<u64>,
+        next: Option<&Schedule>,
+    ) -> Result<bool, StoreError> {
+        self.with_room()?.replace_schedule(name, known, next).await
+    }
+
+    async fn schedules(
+        &self,
+        tenant: &Tenant,
+        cursor: Option<&str>,
+        limit: usize,
+    ) -> Result<Page<Schedule>, ListError> {
+        self.reachable()?.schedules(tenant, cursor, limit).await
+    }
+
+    async fn schedule_count(&self, tenant: &Tenant) -> Result<u64, StoreError> {
+        self.reachable()?.schedule_count(tenant).await
+    }
+
+    async fn due_schedules(
+        &self,
+        partitions: &PartitionSet,
+        until: Timestamp,
+        limit: usize,
+    ) -> Result<Vec<(Scoped<ScheduleName>, Timestamp)>, StoreError> {
+        self.reachable()?.due_schedules(partitions, until, limit).await
+    }
+}
+
+#[async_trait]
+impl QueueIndex for FlakyStore {
+    async fn queue_heads(
+        &self,
+        tenant: &Tenant,
+        queue: &QueueName,
+        tool: &str,
+        limit: usize,
+    ) -> Result<QueueHeads, StoreError> {
+        self.reachable()?.queue_heads(tenant, queue, tool, limit).await
+    }
+
+    async fn queue_depths(
+        &self,
+        tenant: &Tenant,
+        queue: Option<&QueueName>,
+    ) -> Result<Vec<QueueDepth>, StoreError> {
+        self.reachable()?.queue_depths(tenant, queue).await
     }
 }

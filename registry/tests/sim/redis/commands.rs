@@ -19,12 +19,13 @@ pub struct Kind {
 pub fn kind(name: &str) -> Option<Kind> {
     let (writes, needs_memory) = match name {
         "GET" | "TIME" | "HGET" | "HMGET" | "HEXISTS" | "HKEYS" | "HVALS" | "HGETALL" | "HLEN"
-        | "LLEN" | "LRANGE" | "ZCARD" | "ZSCORE" | "ZRANGE" => (false, false),
-        "DEL" | "UNLINK" | "HDEL" | "SREM" | "ZREM" | "ZREMRANGEBYRANK" | "EXPIRE"
-        | "PEXPIREAT" | "PERSIST" => (true, false),
-        "SET" | "INCR" | "HSET" | "HSETNX" | "HINCRBY" | "RPUSH" | "SADD" | "ZADD" | "ZINCRBY" => {
-            (true, true)
+        | "LLEN" | "LINDEX" | "LRANGE" | "ZCARD" | "ZSCORE" | "ZRANGE" | "ZLEXCOUNT" => {
+            (false, false)
         }
+        "DEL" | "UNLINK" | "HDEL" | "LPOP" | "SREM" | "ZREM" | "ZREMRANGEBYRANK" | "EXPIRE"
+        | "PEXPIREAT" | "PERSIST" => (true, false),
+        "SET" | "INCR" | "HSET" | "HSETNX" | "HINCRBY" | "RPUSH" | "LPUSH" | "SADD" | "ZADD"
+        | "ZINCRBY" => (true, true),
         _ => return None,
     };
     Some(Kind { writes, needs_memory })
@@ -53,6 +54,7 @@ impl Keyspace {
             "DEL" | "UNLINK" => Ok(self.unlink(words)),
             "EXPIRE" | "PEXPIREAT" | "PERSIST" => self.expire(&name, words),
             "RPUSH" | "LLEN" | "LRANGE" => self.lists(&name, words),
+            "LINDEX" | "LPOP" | "LPUSH" => self.list_heads(&name, words),
             "HSET" | "HSETNX" | "HDEL" => self.change_hash(&name, words),
             "HINCRBY" => self.increase_field(words),
             "HGET" | "HMGET" | "HEXISTS" | "HKEYS" | "HVALS" | "HGETALL" | "HLEN" => {
@@ -61,7 +63,7 @@ impl Keyspace {
             "SADD" | "SREM" => self.change_unsorted(&name, words),
             "ZINCRBY" => self.increase_score(words),
             "ZADD" | "ZREM" | "ZREMRANGEBYRANK" => self.change_set(&name, words),
-            "ZCARD" | "ZSCORE" | "ZRANGE" => self.read_set(&name, words),
+            "ZCARD" | "ZSCORE" | "ZRANGE" | "ZLEXCOUNT" => self.read_set(&name, words),
             _ => panic!("the model of Redis does not know the command {name}"),
         }
     }
@@ -171,6 +173,40 @@ impl Keyspace {
             }
             Some(_) => Err(WRONG_TYPE.to_owned()),
         }
+    }
+
+    /// LINDEX, LPOP and LPUSH.
+    fn list_heads(&mut self, name: &str, words: &[Vec<u8>]) -> Answer {
+        let key = &words[1];
+        if name == "LPUSH" {
+            let Data::List(list) = self.get_or_create(key, || Data::List(Default::default()))
+            else {
+                return Err(WRONG_TYPE.to_owned());
+            };
+            words[2..].iter().for_each(|word| list.push_front(word.clone()));
+            let len = list.len();
+            self.changed(words);
+            return Ok(count(len));
+        }
+        if name == "LINDEX" {
+            let index = usize::try_from(integer(&words[2])?);
+            let index = index.expect("the scripts count from the beginning");
+            return match self.get(key) {
+                None => Ok(Value::Nil),
+                Some(Data::List(list)) => Ok(optional(list.get(index))),
+                Some(_) => Err(WRONG_TYPE.to_owned()),
+            };
+        }
+        let popped = match self.get_mut(key) {
+            None => None,
+            Some(Data::List(list)) => list.pop_front(),
+            Some(_) => return Err(WRONG_TYPE.to_owned()),
+        };
+        if popped.is_some() {
+            self.remove_if_empty(key);
+            self.changed(words);
+        }
+        Ok(optional(popped.as_ref()))
     }
 
     fn change_hash(&mut self, name: &str, words: &[Vec<u8>]) -> Answer {
@@ -283,14 +319,16 @@ impl Keyspace {
     fn change_set(&mut self, name: &str, words: &[Vec<u8>]) -> Answer {
         let key = &words[1];
         if name == "ZADD" {
+            let is_new_only = words.get(2).is_some_and(|option| text(option) == "NX");
             let mut pairs = Vec::new();
-            for pair in words[2..].chunks_exact(2) {
+            for pair in words[2 + usize::from(is_new_only)..].chunks_exact(2) {
                 pairs.push((float(&pair[0])?, &pair[1]));
             }
             let Data::Sorted(set) = self.get_or_create(key, || Data::Sorted(Default::default()))
             else {
                 return Err(WRONG_TYPE.to_owned());
             };
+            pairs.retain(|(_, member)| !(is_new_only && set.score(member).is_some()));
             let added: Vec<_> =
                 pairs.iter().map(|(score, member)| set.add(*score, member)).collect();
             if added.iter().any(|added| *added != Added::Nothing) {
@@ -331,6 +369,7 @@ impl Keyspace {
         };
         match name {
             "ZCARD" => Ok(count(set.len())),
+            "ZLEXCOUNT" => Ok(count(by_member(set, &words[2], &words[3])?.len())),
             "ZSCORE" => Ok(set
                 .score(&words[2])
                 .map_or(Value::Nil, |score| bulk(score_text(score).as_bytes()))),

@@ -76,7 +76,7 @@ fn random_command(random: &mut Random) -> Words {
     let (min, max) = (random.pick(&bounds), random.pick(&bounds));
     let (first, last) = (number.to_string(), random.pick(&["-1", "2", "0", "-2", "9", "-10001"]));
     let increase = random.pick(&["1", "-3", "5", "inf", "-inf", "x"]);
-    let line = match random.below(39) {
+    let line = match random.below(40) {
         0 => vec!["GET", "text"],
         1 => vec!["SET", key, value],
         2 => vec!["SET", "text", value, "EX", "1000"],
@@ -111,11 +111,13 @@ fn random_command(random: &mut Random) -> Words {
         35 => vec!["EVAL", BARRIER, "1", "text"],
         36 => vec!["HLEN", "hash"],
         37 => vec!["INCR", random.pick(&["number", "text"])],
+        38 => vec!["ZLEXCOUNT", "same", min, max],
         _ => vec!["ZADD", "same", "0", field],
     };
     let mut line = words(&line);
     // Now and then a key of another type than the command's.
-    let is_typed = !line.contains(&b"BYLEX".to_vec()) && line[0] != b"EVAL";
+    let is_typed =
+        ![&b"BYLEX"[..], b"EVAL", b"ZLEXCOUNT"].iter().any(|it| line.contains(&it.to_vec()));
     if random.percent(5) && is_typed {
         key = random.pick(&typed);
         line[1] = key.as_bytes().to_vec();

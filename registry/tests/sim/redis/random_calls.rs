@@ -10,20 +10,23 @@ use abide_conversation::command::IfBusy;
 use abide_conversation::identity::Role;
 use abide_conversation::remembered_decision::RememberedDecision;
 use abide_conversation::{
-    AgentName, BlobId, Command, ConversationId, DecisionId, Principal, Revision, Scoped, Seq,
-    State, Tenant, Timestamp, decide, replay,
+    AgentName, BlobId, Command, ConversationId, DecisionId, Principal, Revision, ScheduleName,
+    Scoped, Seq, State, Tenant, Timestamp, decide, replay,
 };
+use abide_registry::partition::PartitionSet;
+use abide_registry::schedules::Schedule;
 use abide_registry::store::{
     AuditLevel, KeyChange, Operation, Store, StoredAgent, StoredKey, UsageBy, UsageQuery,
 };
 use serde_json::json;
 
+use super::random_notices;
 use crate::activities;
 use crate::actor::compose;
 use crate::random::Random;
 
 /// The kinds of calls.
-pub const KINDS: u64 = 40;
+pub const KINDS: u64 = 47;
 
 pub fn at(seconds: u64) -> Timestamp {
     Timestamp::from_second(1_900_000_000 + seconds.cast_signed()).unwrap()
@@ -111,6 +114,10 @@ fn commit(random: &mut Random, number: u64, tenant: &Tenant, state: &State) -> O
     let answer = random.percent(50).then(|| response(tenant.as_str(), key, number));
     let cached_seq = if random.percent(30) { Seq::ZERO } else { next.seq };
     let mut commit = compose(state, &next, events, answer, cached_seq);
+    if random.percent(50) {
+        let seqs = commit.events.iter().map(|event| event.seq);
+        commit.owed = random_notices::owed(number, tenant, seqs);
+    }
     if random.percent(5) {
         commit.summary.last_seq = commit.summary.last_seq.next();
     }
@@ -138,6 +145,8 @@ pub async fn call(store: &dyn Store, choice: &Choice) -> Option<String> {
         }
         38 => outcome(store.entries(&choice.id, None, 9, at(choice.number)).await),
         39 => counted(store, &choice.id.tenant()).await,
+        40..=45 => random_notices::call(store, choice).await,
+        46 => call_schedules(store, choice).await,
         _ => return None,
     })
 }
@@ -156,7 +165,8 @@ async fn call_conversation(store: &dyn Store, choice: &Choice) -> String {
         },
         15 if number % 3 == 0 => {
             let gone = response(id.tenant().as_str(), "key:gone".to_owned(), number);
-            outcome(store.delete(id, held, Some(gone)).await)
+            let owed = random_notices::owed(number, &id.tenant(), [Seq::new(number)]);
+            outcome(store.delete(id, held, Some(gone), owed).await)
         }
         15 => outcome(store.current_claim(id).await),
         16 => outcome(store.load(id).await),
@@ -224,6 +234,7 @@ async fn call_keys(store: &dyn Store, choice: &Choice) -> String {
                 sha256: "0".repeat(64),
                 tenant: tenant.clone(),
                 roles: [Role::User].into(),
+                queues: Default::default(),
                 name: format!("{number} of {tenant}"),
                 owner: "ada".to_owned(),
                 created_at: at(number),
@@ -282,6 +293,35 @@ pub fn operation(tenant: &Tenant, number: u64) -> Operation {
         level: AuditLevel::Metadata,
         request: None,
     }
+}
+
+/// Changes a schedule of a tenant, if its version is known, and reads what is due and listed.
+async fn call_schedules(store: &dyn Store, choice: &Choice) -> String {
+    let (number, tenant) = (choice.number, choice.id.tenant());
+    let name = choice.id.sibling(&ScheduleName::new(format!("s{}", number % 3)));
+    let known = match store.schedule(&name).await {
+        Ok(before) => before.map(|before| before.version).filter(|_| !number.is_multiple_of(7)),
+        Err(error) => return outcome::<()>(Err(error)),
+    };
+    let schedule: Schedule = serde_json::from_value(json!({
+        "name": name.local(), "version": number, "agent": tenant.as_str(),
+        "rhythm": {"every_ms": 1000}, "content": [], "if_busy": "Queue", "missed": "last",
+        "paused": number.is_multiple_of(5), "principal": "ada", "created_at": at(0),
+        "put_at": at(0), "next_at": at(number + number % 9),
+    }))
+    .unwrap();
+    let next = Some(&schedule).filter(|_| !number.is_multiple_of(4));
+    let all = PartitionSet::all();
+    let own = |due: Vec<(Scoped<ScheduleName>, Timestamp)>| {
+        due.into_iter().filter(|(name, _)| name.is_of(&tenant)).collect::<Vec<_>>()
+    };
+    let parts = [
+        outcome(store.replace_schedule(&name, known, next).await),
+        outcome(store.due_schedules(&all, at(number), 99).await.map(own)),
+        format!("{:?}", store.schedules(&tenant, None, 9).await.ok()),
+        outcome(store.schedule_count(&tenant).await),
+    ];
+    parts.join(" ")
 }
 
 /// What a store has counted of a tenant.

@@ -11,7 +11,7 @@ use crate::event::{
 use crate::message::{ErrorType, Outcome};
 use crate::permission::Decision;
 use crate::remembered_decision::Scope;
-use crate::{Attempt, CallId, ConversationId, DecisionId, Seq, TurnId};
+use crate::{Attempt, CallId, ConversationId, DecisionId, Seq, Timestamp, TurnId};
 
 #[derive(Default)]
 struct CallRecord {
@@ -24,7 +24,11 @@ struct CallRecord {
     voters: BTreeSet<SubjectId>,
     denied: bool,
     last_attempt: Option<Attempt>,
+    /// When the open suspension expires.
+    expires_at: Option<Timestamp>,
     done: bool,
+    /// Whether a worker has it, or it waits for a callback.
+    is_outside: bool,
 }
 
 #[derive(Default)]
@@ -138,8 +142,28 @@ impl JournalChecker {
             EventData::PhaseChanged(_)
             | EventData::TodosChanged(_)
             | EventData::WorkspaceOpened(_)
-            | EventData::Operated(_) => {}
+            | EventData::ToolAttemptFailed(_)
+            | EventData::Operated(_)
+            | EventData::ToolLeased(_)
+            | EventData::MessageScheduled(_)
+            | EventData::ScheduleEnded(_)
+            | EventData::SuspensionExpiring(_)
+            | EventData::SuspensionEscalated(_) => {}
+            EventData::StateChanged(changed) => assert!(!changed.changes.is_empty()),
+            EventData::ToolQueued(queued) => {
+                self.call_record(event, &queued.call_id).is_outside = true;
+            }
+            EventData::CallbackAwaited(awaited) => {
+                self.call_record(event, &awaited.call_id).is_outside = true;
+            }
             EventData::Unknown(unknown) => panic!("no command leads to this: {unknown:?}"),
+            EventData::SuspensionExtended(extended) => {
+                let record = self.call_record(event, &extended.call_id);
+                let is_open = record.open.is_some_and(|(_, number)| number == extended.suspension);
+                let before = record.expires_at.replace(extended.expires_at);
+                assert!(is_open && before < Some(extended.expires_at), "it waits longer");
+                assert!(before > Some(event.at), "an expired suspension is not extended");
+            }
             EventData::Suspension(suspension) => self.check_suspension(event, suspension),
             EventData::Voted(voted) => self.check_vote(event, voted),
             EventData::Resolution(resolution) => self.check_resolution(event, resolution),
@@ -206,6 +230,7 @@ impl JournalChecker {
         let opened = record.open.replace((suspension.kind, suspension.suspension));
         assert_eq!(opened, None, "one suspension at a time");
         assert!(suspension.expires_at >= event.at);
+        record.expires_at = Some(suspension.expires_at);
         record.quorum = suspension.policy.as_ref().map(|policy| policy.quorum);
     }
 
@@ -254,9 +279,15 @@ impl JournalChecker {
         let closed = record.open.take();
         match &result.outcome {
             Outcome::Err(_, ErrorType::Expired | ErrorType::NoClient) => {
-                assert!(closed.is_some(), "only a suspension expires");
+                assert!(
+                    closed.is_some() || record.is_outside,
+                    "only a suspension and what a program outside has expire"
+                );
             }
             Outcome::Err(_, ErrorType::Cancelled) => {}
+            // The tool says what becomes of a call that expires.
+            Outcome::Ok(_) | Outcome::Err(_, ErrorType::Denied)
+                if closed.is_some() && record.expires_at.is_some_and(|at| at <= event.at) => {}
             Outcome::Ok(_) | Outcome::Err(..) => {
                 assert_eq!(closed, None, "no result leaves a suspension open");
             }

@@ -3,22 +3,16 @@
 use proptest::prelude::*;
 use serde_json::json;
 
+use super::external;
 use super::operate::operate;
+use super::random_actions::*;
 use super::scenario::*;
 use super::update::update;
-use super::voters::*;
 use crate::command::*;
 use crate::context::ContextMarks;
-use crate::elicitation::InputRequest;
-use crate::event::{
-    AddedContext, ContextReduced, Event, Executor, OnInterrupt, ReductionReason, Summarized, Todo,
-    TodoStatus,
-};
-use crate::message::{ErrorType, Outcome, StopReason, text_block};
-use crate::permission::{Decision, PermissionPhase};
+use crate::event::{AddedContext, ContextReduced, Event, OnInterrupt, ReductionReason};
+use crate::message::text_block;
 use crate::remembered_decision::{Extent, Match, Scope};
-use crate::state::PendingCall;
-use crate::usage::Usage;
 use crate::{
     Activity, CallId, ConversationId, DecisionId, MessageId, Principal, Revision, Seq, State, Step,
     Timestamp, TurnId, checked_fold, decide, wanted,
@@ -47,10 +41,6 @@ pub(super) struct RandomRun {
     pub(super) journal: Vec<Event>,
     pub(super) at: Timestamp,
 }
-
-/// Ids that a hostile provider may use.
-const PROVIDER_IDS: [&str; 12] =
-    ["a", "a", "a~2", "a~t1", "a~t2", "a~t2~2", "", "call", "..", "\u{1F600} /", "a~t3~3", "b"];
 
 impl RandomRun {
     pub(super) fn from_rolls(rolls: &[Roll]) -> Self {
@@ -116,6 +106,10 @@ impl RandomRun {
             28 if roll.how.is_multiple_of(2) => fail(&self.some_call(roll)),
             28 if roll.how.is_multiple_of(3) => operate("retry"),
             28 => update(Some(u64::from(roll.how)), roll.what.is_multiple_of(2).then_some("ann")),
+            29 if roll.how % 9 == 5 => external::random(&self.state, roll),
+            29 if roll.how.is_multiple_of(3) => self.scheduled(n, roll),
+            29 if roll.how % 3 == 1 => self.extended(roll),
+            29 if roll.how % 9 == 2 => self.unscheduled(roll),
             _ => self.resolved(roll),
         }
     }
@@ -126,6 +120,7 @@ impl RandomRun {
         let pending = self.state.pending_calls();
         let choices = wanted.len() + pending.len();
         match usize::from(roll.which).checked_rem(choices) {
+            None if self.is_outside() => external::random(&self.state, roll),
             None => self.message(usize::from(roll.what) * 1_000 + self.journal.len(), roll),
             Some(choice) if choice < wanted.len() => self.perform(&wanted[choice], roll),
             Some(choice) => answer_to(&pending[choice - wanted.len()], roll),
@@ -141,6 +136,23 @@ impl RandomRun {
             }
             Activity::RunTool { call, attempt } if self.has_child(call) && roll.how % 3 != 1 => {
                 child_started(call.as_str(), attempt.get())
+            }
+            Activity::RunTool { call, attempt }
+                if roll.how % 8 == 3 && !self.has_child(call) && self.is_call(call) =>
+            {
+                match roll.which % 3 {
+                    0 => external::await_callback(call.as_str(), attempt.get()),
+                    _ => external::queue(call.as_str(), attempt.get()),
+                }
+            }
+            Activity::RunTool { call, attempt } if self.breaks(call, roll) => {
+                let (call, attempt) = (call.clone(), *attempt);
+                let (error, retry_at) = ("busy".to_owned(), self.at);
+                if roll.how % 32 < 16 || self.state.dispatches.contains_key(&call) {
+                    Action::AttemptFailed(AttemptFailed { call, attempt, error, retry_at })
+                } else {
+                    Action::ConnectionBroke { call, attempt }
+                }
             }
             Activity::RunTool { call, attempt } => {
                 let halt = (roll.how % 16 == 1).then(|| "enough".to_owned());
@@ -168,6 +180,22 @@ impl RandomRun {
         }
     }
 
+    /// Whether a worker or a callback is awaited.
+    fn is_outside(&self) -> bool {
+        let mut calls = self.state.turn.iter().flat_map(|turn| &turn.calls);
+        calls.any(|call| call.external_run().is_some())
+    }
+
+    /// Whether it is a call of the turn, and no dispatch.
+    fn is_call(&self, call: &CallId) -> bool {
+        self.state.call(call).is_some()
+    }
+
+    /// Whether an attempt fails so that another one may follow.
+    fn breaks(&self, call: &CallId, roll: Roll) -> bool {
+        roll.how % 16 == 5 && !self.has_child(call)
+    }
+
     fn has_child(&self, call: &CallId) -> bool {
         self.children().any(|(of, _)| of == *call)
     }
@@ -188,7 +216,7 @@ impl RandomRun {
         }
     }
 
-    fn message(&self, n: usize, roll: Roll) -> Action {
+    pub(super) fn message(&self, n: usize, roll: Roll) -> Action {
         let if_busy = [IfBusy::Reject, IfBusy::Queue, IfBusy::Interrupt][usize::from(roll.how % 3)];
         let mut sent = message(&format!("turn_{n}"), if_busy);
         sent.partial = self.partial(roll);
@@ -311,7 +339,7 @@ impl RandomRun {
         }
     }
 
-    fn some_call(&self, roll: Roll) -> String {
+    pub(super) fn some_call(&self, roll: Roll) -> String {
         let calls = self.state.turn.iter().flat_map(|turn| &turn.calls).map(|call| &call.id);
         let known: Vec<&CallId> = calls.chain(self.state.dispatches.keys()).collect();
         let place = usize::from(roll.which) % (known.len() + 1);
@@ -353,129 +381,5 @@ impl RandomRun {
             );
         }
         panic!("the conversation does not settle");
-    }
-}
-
-fn asks(ms: u16) -> Option<InputRequest> {
-    let asks = || InputRequest {
-        message: "Which?".to_owned(),
-        requests: json!({"form": {}}),
-        request_state: Some("s1".to_owned()),
-    };
-    (ms % 3 == 1).then(asks)
-}
-
-fn verdict_of(how: u8) -> MessageVerdict {
-    match how % 13 {
-        4 => MessageVerdict::Halt("hook".to_owned()),
-        5 => MessageVerdict::Refuse { hook: "guard".to_owned(), reason: "rude".to_owned() },
-        _ => MessageVerdict::Accept,
-    }
-}
-
-/// Half of all conversations are children.
-fn create_random(roll: Roll) -> Create {
-    Create { parent: roll.which.is_multiple_of(2).then(|| Box::new(parent())), ..create() }
-}
-
-fn decision(which: u8) -> Decision {
-    [Decision::Allow, Decision::Ask, Decision::Deny][usize::from(which % 3)]
-}
-
-fn changes(how: u8) -> Vec<StateChange> {
-    let todo = Todo { content: "x".to_owned(), status: TodoStatus::Pending };
-    let phase = PermissionPhase::Plan;
-    match how % 5 {
-        0 => vec![StateChange::Todos(vec![todo])],
-        1 => vec![StateChange::Phase { phase, planning: how.is_multiple_of(2) }],
-        _ => Vec::new(),
-    }
-}
-
-fn answer_to(pending: &PendingCall, roll: Roll) -> Action {
-    let call = pending.call_id.as_str();
-    let suspension = Some(pending.suspension).filter(|_| roll.how.is_multiple_of(2));
-    let answer = match (pending.kind, roll.how % 5) {
-        (crate::event::SuspensionKind::Approval, 0) => deny(call, None),
-        (crate::event::SuspensionKind::Approval, 1) => approve_with(call, json!(null)),
-        (crate::event::SuspensionKind::Approval, _) => approve(call, suspension),
-        (_, 0) => answer_error(call, "no"),
-        (_, _) => answer(call, suspension, json!({"how": roll.how})),
-    };
-    let Some(votes) = &pending.votes else { return answer };
-    let has_voted = |voter: &&str| votes.iter().any(|vote| vote.by == *voter);
-    let next = VOTERS.into_iter().find(|voter| !has_voted(voter));
-    match roll.ms % 4 {
-        3 => voted_by(VOTERS[usize::from(roll.which) % VOTERS.len()], answer),
-        _ => voted_by(next.unwrap_or("nobody"), answer),
-    }
-}
-
-/// A summary that follows the last one, or a failed one.
-fn summarized(state: &State, upto: Seq, how: u8) -> Action {
-    let after = state.context.summary.map_or(Seq::ZERO, |summary| summary.upto);
-    if how.is_multiple_of(3) || upto <= after {
-        return Action::SummaryFailed { reason: "the model is away".to_owned() };
-    }
-    let summarized = Summarized {
-        upto,
-        marks: ContextMarks { read_from: upto, shown_from: upto, ..ContextMarks::default() },
-        text: "short".to_owned(),
-        usage: None,
-        tokens_before: 9,
-        tokens_after: 1,
-    };
-    Action::Summarized { after, summarized }
-}
-
-fn reply(turn: &TurnId, step: Step, calls: Vec<PlannedCall>, how: u8) -> Action {
-    let object = match how % 9 {
-        7 => Some(Ok(json!(null))),
-        8 => Some(Err("bad".to_owned())),
-        _ => None,
-    };
-    Action::ModelReplied(ModelReplied {
-        turn: turn.clone(),
-        step,
-        id: MessageId::new(format!("msg_{step}")),
-        content: vec![text_block("said")],
-        calls,
-        usage: (how % 5 == 1).then(|| Usage { input_tokens: 300, ..Usage::default() }),
-        stop: [None, Some(StopReason::Paused), Some(StopReason::Refusal)][usize::from(how / 9 % 3)],
-        verbatim: None,
-        context_tokens: (how % 4 != 3).then_some(u64::from(how)),
-        context_seq: Seq::MAX,
-        object,
-        verdict: verdict_of(how),
-    })
-}
-
-/// Up to five calls of random kinds.
-fn planned(roll: Roll, seq: Seq) -> Vec<PlannedCall> {
-    let kinds = |n: u8| {
-        let seed =
-            (roll.ms / 64).wrapping_mul(31).wrapping_add(u16::from(n) * 7 + u16::from(roll.how));
-        let id = PROVIDER_IDS[usize::from(seed / 8) % PROVIDER_IDS.len()];
-        let planned = match seed % 9 {
-            0 | 1 => server(id),
-            2 if seed.is_multiple_of(2) => gated(id),
-            2 => with_policy(gated(id), two_of_three()),
-            3 => human(id),
-            4 => client(id),
-            5 => gated_client(id),
-            6 => answered_call(id, Executor::Provider, outcome(roll.how)),
-            7 => answered_call(id, Executor::Client, outcome(roll.how)),
-            _ => call(id, Executor::Provider, seed.is_multiple_of(2)),
-        };
-        let planned = if seed % 7 == 1 { with_child(id, &format!("{seq}_{n}")) } else { planned };
-        if seed % 4 == 3 { run_once(planned) } else { planned }
-    };
-    (0..roll.which / 8 % 6).map(kinds).collect()
-}
-
-fn outcome(how: u8) -> Outcome {
-    match how % 3 {
-        0 => Outcome::Err("broken".to_owned(), ErrorType::ToolError),
-        _ => Outcome::Ok(json!(how)),
     }
 }

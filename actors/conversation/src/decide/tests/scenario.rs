@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use crate::approval::ApprovalPolicy;
 use crate::command::*;
 use crate::event::{
     AnswerFormat, CallKind, Event, EventData, Executor, Intent, OnInterrupt, ToolResult,
@@ -188,6 +189,16 @@ pub(super) fn kind(event: &Event) -> &'static str {
         EventData::DecisionRevoked(_) => "decision_revoked",
         EventData::Updated(_) => "updated",
         EventData::Operated(_) => "operated",
+        EventData::ToolQueued(_) => "tool_queued",
+        EventData::ToolLeased(_) => "tool_leased",
+        EventData::CallbackAwaited(_) => "callback_awaited",
+        EventData::MessageScheduled(_) => "message_scheduled",
+        EventData::ScheduleEnded(_) => "schedule_ended",
+        EventData::SuspensionExpiring(_) => "suspension_expiring",
+        EventData::SuspensionExtended(_) => "suspension_extended",
+        EventData::SuspensionEscalated(_) => "suspension_escalated",
+        EventData::ToolAttemptFailed(_) => "tool_attempt_failed",
+        EventData::StateChanged(_) => "state_changed",
         EventData::Unknown(_) => "unknown",
     }
 }
@@ -215,6 +226,7 @@ pub(super) fn parent() -> Parent {
         budget: Default::default(),
         storages: [("".to_owned(), "disk".to_owned())].into(),
         requesters: Default::default(),
+        model: None,
     }
 }
 
@@ -282,6 +294,7 @@ pub(super) fn call(id: &str, executor: Executor, gate: bool) -> PlannedCall {
         message: "Please answer.".to_owned(),
         answer_schema: None,
         timeout_ms: TIMEOUT_MS.unsigned_abs(),
+        waiting_rules: None,
     };
     let verdict = Some(verdict(if gate { Decision::Ask } else { Decision::Allow }));
     PlannedCall {
@@ -353,6 +366,17 @@ pub(super) fn run_once(mut planned: PlannedCall) -> PlannedCall {
     planned
 }
 
+/// The call, of a tool that asks in doubt.
+pub(super) fn asking(mut planned: PlannedCall, policy: Option<ApprovalPolicy>) -> PlannedCall {
+    if let CallPlan::Execute { kind: CallKind::Server { on_interrupt, answerers, .. }, .. } =
+        &mut planned.plan
+    {
+        *on_interrupt = OnInterrupt::Ask;
+        *answerers = policy.map(Box::new);
+    }
+    planned
+}
+
 pub(super) fn answered_call(id: &str, executor: Executor, outcome: Outcome) -> PlannedCall {
     let plan = CallPlan::Complete { executor, intent: Intent::Render, outcome };
     PlannedCall {
@@ -409,6 +433,11 @@ pub(super) fn answer(call: &str, suspension: Option<u32>, value: Value) -> Actio
 
 pub(super) fn answer_error(call: &str, error: &str) -> Action {
     resolve(call, None, ResolutionAnswer::Error(error.to_owned()))
+}
+
+/// The answer that a call in doubt runs again.
+pub(super) fn again(call: &str, suspension: Option<u32>) -> Action {
+    resolve(call, suspension, ResolutionAnswer::Retry)
 }
 
 pub(super) fn returned(call: &str, attempt: u32) -> Action {

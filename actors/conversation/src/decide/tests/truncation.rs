@@ -36,7 +36,9 @@ fn assert_wants_only_open_work(state: &State) {
                     CallPhase::Running { .. } | CallPhase::Suspended(_) => true,
                     CallPhase::Requested
                     | CallPhase::Approved
+                    | CallPhase::AwaitingRetry { .. }
                     | CallPhase::Delegated { .. }
+                    | CallPhase::External(_)
                     | CallPhase::Done => false,
                 });
                 open || state.dispatches.contains_key(call)
@@ -127,7 +129,7 @@ proptest! {
 fn the_dice_reach_every_kind_of_event_and_of_result() {
     let mut runner = proptest::test_runner::TestRunner::deterministic();
     let mut seen: BTreeMap<String, u32> = BTreeMap::new();
-    for _ in 0..300 {
+    for _ in 0..900 {
         let run = RandomRun::from_rolls(&rolls(120).new_tree(&mut runner).unwrap().current());
         for event in &run.journal {
             let json = serde_json::to_value(event).unwrap();
@@ -169,6 +171,15 @@ fn the_dice_reach_every_kind_of_event_and_of_result() {
         "told",
         "abandoned",
         "operated",
+        "message_scheduled",
+        "schedule_ended",
+        "suspension_expiring",
+        "suspension_extended",
+        "suspension_escalated",
+        "tool_queued",
+        "callback_awaited",
+        "tool_attempt_failed",
+        "in_doubt",
         "DENIED",
         "EXPIRED",
         "CANCELLED",

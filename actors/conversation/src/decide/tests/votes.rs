@@ -102,7 +102,10 @@ fn every_journal_of_two_votes_cut_anywhere_goes_on_to_the_same_end() {
                 }
                 // The journal was cut between the events of one commit.
                 Some((CallPhase::Requested | CallPhase::Approved, _)) => Action::Revive,
-                Some((CallPhase::Delegated { .. }, _)) => unreachable!("it has no child"),
+                Some((CallPhase::AwaitingRetry { .. }, _)) => Action::Wake,
+                Some((CallPhase::Delegated { .. } | CallPhase::External(_), _)) => {
+                    unreachable!("it has no child, and runs here")
+                }
             };
             rest.then(action);
         }

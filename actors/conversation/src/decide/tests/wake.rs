@@ -7,7 +7,7 @@ use crate::command::{Action, CallPlan, PlannedCall};
 use crate::state::ConversationStatus;
 use crate::{Rejection, Timestamp};
 
-fn lasting(mut planned: PlannedCall, ms: u64) -> PlannedCall {
+pub(super) fn lasting(mut planned: PlannedCall, ms: u64) -> PlannedCall {
     if let CallPlan::Execute { timeout_ms, .. } = &mut planned.plan {
         *timeout_ms = ms;
     }

@@ -12,7 +12,7 @@ use crate::{CallId, ConversationId, Principal, from_json};
 fn kinds() -> [CallKind; 5] {
     let (child, lane) = (Some(ConversationId::new("kid")), Some("file".to_owned()));
     [
-        CallKind::Server { on_interrupt: OnInterrupt::Fail, child, lane },
+        CallKind::Server { on_interrupt: OnInterrupt::Fail, child, lane, answerers: None },
         CallKind::from(Executor::Server),
         CallKind::Client { grace_ms: Some(5_000), default_result: Some(Value::Null) },
         CallKind::Human,
@@ -32,6 +32,7 @@ fn planned(kind: CallKind) -> ToolCall {
         timeout_ms: 60_000,
         gate: None,
         answer_schema: None,
+        waiting_rules: None,
     }
 }
 
@@ -51,6 +52,8 @@ fn call(kind: CallKind) -> Call {
         approved: false,
         pending_input: None,
         answer_schema: None,
+        waiting_rules: None,
+        failed_attempts: 0,
         phase: CallPhase::Requested,
     }
 }
@@ -141,7 +144,10 @@ fn settings_of_another_kind_which_had_no_effect_are_read_and_dropped() {
     });
     let (child, lane) = (Some(ConversationId::new("kid")), Some("file".to_owned()));
     for (executor, kind) in [
-        ("server", CallKind::Server { on_interrupt: OnInterrupt::Fail, child, lane }),
+        (
+            "server",
+            CallKind::Server { on_interrupt: OnInterrupt::Fail, child, lane, answerers: None },
+        ),
         ("client", CallKind::Client { grace_ms: Some(5_000), default_result: Some(json!(7)) }),
         ("human", CallKind::Human),
         ("provider", CallKind::Provider),

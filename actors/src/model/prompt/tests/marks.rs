@@ -33,6 +33,7 @@ pub(super) fn provided(id: &str) -> EventData {
         timeout_ms: 0,
         gate: None,
         answer_schema: None,
+        waiting_rules: None,
     })
 }
 

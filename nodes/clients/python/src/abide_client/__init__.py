@@ -3,10 +3,12 @@
 from ._async.calls import AsyncCall
 from ._async.client import AsyncAbide
 from ._async.conversation import AsyncConversation
+from ._async.resources import AsyncSchedules, AsyncWebhooks
 from ._async.turn import AsyncTurn
 from ._sync.calls import Call
 from ._sync.client import Abide
 from ._sync.conversation import Conversation
+from ._sync.resources import Schedules, Webhooks
 from ._sync.turn import Turn
 from .errors import (
     AbideError,
@@ -41,7 +43,9 @@ __all__ = [
     "AsyncAbide",
     "AsyncCall",
     "AsyncConversation",
+    "AsyncSchedules",
     "AsyncTurn",
+    "AsyncWebhooks",
     "BusyError",
     "Call",
     "Complete",
@@ -59,6 +63,7 @@ __all__ = [
     "ProtocolError",
     "Restart",
     "Result",
+    "Schedules",
     "StaleError",
     "Start",
     "Text",
@@ -72,4 +77,5 @@ __all__ = [
     "UnauthorizedError",
     "UnavailableError",
     "WaitingError",
+    "Webhooks",
 ]

@@ -6,7 +6,7 @@ from typing import Any, Literal, TypedDict
 
 Json = Any
 IfBusy = Literal["reject", "queue", "interrupt"]
-Kind = Literal["approval", "elicitation", "client_exec"]
+Kind = Literal["approval", "elicitation", "client_exec", "in_doubt"]
 Outcome = Literal["completed", "cancelled", "halted", "failed"]
 State = Literal["idle", "preparing", "streaming", "executing_tools", "awaiting_input"]
 
@@ -234,3 +234,25 @@ class Me(TypedDict, total=False):
     groups: list[str]
     auth: str
     expires_at: str | None
+
+
+class Scheduled(TypedDict):
+    """A message that is delivered later."""
+
+    conversation_id: str
+    scheduled_id: str
+    deliver_at: str
+
+
+class _ScheduledMessage(TypedDict):
+    scheduled_id: str
+    deliver_at: str
+    message: Message
+    principal: str
+    if_busy: IfBusy
+
+
+class ScheduledMessage(_ScheduledMessage, total=False):
+    """A message that waits for its time."""
+
+    message_id: str

@@ -42,9 +42,22 @@ export class Call {
     return this.#resolve({ error: String(error).slice(0, 2_000).toWellFormed() || "failed" });
   }
 
+  /** Has a call that is in doubt run once more. */
+  retry() {
+    return this.#resolve({ outcome: "retry" });
+  }
+
+  /** Lets the call wait longer: `for` a duration such as `"1h"`, or `until` a time. */
+  extend({ for: duration, until }) {
+    return this.#post("extend", { for: duration, until });
+  }
+
   #resolve(answer) {
-    const path = `${pathOf(this.conversationId)}/calls/${encodeURIComponent(this.callId)}/resolution`;
-    const body = { ...answer, suspension: this.suspension };
+    return this.#post("resolution", { ...answer, suspension: this.suspension });
+  }
+
+  #post(verb, body) {
+    const path = `${pathOf(this.conversationId)}/calls/${encodeURIComponent(this.callId)}/${verb}`;
     return this.#transport.request("POST", path, { body, key: randomName() });
   }
 }

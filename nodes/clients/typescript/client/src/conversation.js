@@ -24,12 +24,34 @@ export class Conversation {
 
   /** Sends a text, or content blocks, and returns the turn that it starts. The request is repeated as the
    * same message until a node has it; give `messageId` to repeat it yourself later. */
-  send(content, { ifBusy: if_busy, schema, assigns, context, tools, messageId = randomName(), signal } = {}) {
-    const message = typeof content === "string" ? { text: content } : { content };
-    const options = { agent: this.agent, message_id: messageId, if_busy, schema, assigns, context, tools };
-    const body = { ...message, ...options };
-    const accept = this.#transport.request("POST", `${this.#path}/messages`, { body, signal });
+  send(content, options = {}) {
+    const body = this.#message(content, options);
+    const request = { body, signal: options.signal };
+    const accept = this.#transport.request("POST", `${this.#path}/messages`, request);
     return this.#turn(accept.then(({ turn_id, seq }) => `${turn_id}/${seq}`), body);
+  }
+
+  #message(content, { ifBusy: if_busy, schema, assigns, context, tools, messageId = randomName() }) {
+    const message = typeof content === "string" ? { text: content } : { content };
+    return { ...message, agent: this.agent, message_id: messageId, if_busy, schema, assigns, context, tools };
+  }
+
+  /** Sends a message later: `in` a duration such as `"2h"`, or `at` a time. It is delivered once, by
+   * whichever node lives then. Returns its `scheduled_id`. */
+  schedule(content, { in: deliver_in, at: deliver_at, ...options }) {
+    const body = { ...this.#message(content, options), deliver_in, deliver_at };
+    return this.#transport.request("POST", `${this.#path}/messages`, { body, signal: options.signal });
+  }
+
+  /** The messages that wait for their time. */
+  async scheduled() {
+    return (await this.#transport.request("GET", `${this.#path}/scheduled`)).scheduled;
+  }
+
+  /** Withdraws a message that waits for its time. */
+  withdraw(scheduledId) {
+    const path = `${this.#path}/scheduled/${encodeURIComponent(scheduledId)}`;
+    return this.#transport.request("DELETE", path, { key: randomName() });
   }
 
   /** A turn that was begun earlier, to go on from this `turn.cursor`. */

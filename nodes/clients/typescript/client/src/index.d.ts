@@ -60,7 +60,33 @@ export interface RequestOptions {
   signal?: AbortSignal;
 }
 
+export class Schedules {
+  put(name: string, schedule: Schemas["NewSchedule"]): Promise<Schemas["Schedule"]>;
+  get(name: string): Promise<Schemas["Schedule"]>;
+  list(): AsyncGenerator<Schemas["Schedule"], void, undefined>;
+  trigger(name: string): Promise<Schemas["Triggered"]>;
+  pause(name: string): Promise<Schemas["Schedule"]>;
+  resume(name: string): Promise<Schemas["Schedule"]>;
+  delete(name: string): Promise<void>;
+}
+
+export class Webhooks {
+  put(name: string, webhook: Schemas["WebhookRequest"]): Promise<Schemas["WebhookStored"]>;
+  get(name: string): Promise<Schemas["WebhookStatus"]>;
+  list(): AsyncGenerator<Schemas["Webhook"], void, undefined>;
+  rotate(name: string, options?: { overlap?: string }): Promise<Schemas["WebhookStored"]>;
+  test(name: string): Promise<Schemas["WebhookTest"]>;
+  deliveries(
+    name: string,
+    options?: { state?: "owed" | "dead" },
+  ): AsyncGenerator<Schemas["Delivery"], void, undefined>;
+  redeliver(name: string, id: string): Promise<Schemas["Redelivery"]>;
+  delete(name: string): Promise<void>;
+}
+
 export class Abide {
+  readonly schedules: Schedules;
+  readonly webhooks: Webhooks;
   constructor(options?: Options);
   conversation(id?: string, options?: { agent?: string }): Conversation;
   inbox(
@@ -98,6 +124,12 @@ export class Conversation {
   readonly agent: string | undefined;
   create(options?: CreateOptions): Promise<Schemas["ConversationCreated"]>;
   send(content: string | Block[], options?: SendOptions): Turn;
+  schedule(
+    content: string | Block[],
+    options: SendOptions & ({ in: string; at?: never } | { at: string; in?: never }),
+  ): Promise<Schemas["ScheduledReply"]>;
+  scheduled(): Promise<Schemas["ScheduledMessage"][]>;
+  withdraw(scheduledId: string): Promise<void>;
   turn(cursor: string): Turn;
   tool(name: string, fn: Tool): this;
   live(): Live;
@@ -153,6 +185,9 @@ export class Call {
   deny(options?: { reason?: string; remember?: string | Remember }): Promise<ResolutionReply>;
   answer(result: Json): Promise<ResolutionReply>;
   fail(error: string): Promise<ResolutionReply>;
+  /** Calls in doubt only. */
+  retry(): Promise<ResolutionReply>;
+  extend(options: { for: string } | { until: string }): Promise<Schemas["Extended"]>;
 }
 
 /** What the iteration of a turn yields. Skip types that you do not know: more may be added. */

@@ -1,6 +1,7 @@
 // The nodes of a cluster, and what concerns no single conversation.
 import { Call } from "./calls.js";
 import { Conversation } from "./conversation.js";
+import { Schedules, Webhooks } from "./resources.js";
 import { pause, randomName, Transport } from "./transport.js";
 
 export { connect } from "./core.js";
@@ -28,6 +29,8 @@ export class Abide {
     const wrong = nodes.find((it) => !/^https?:\/\//.test(it));
     if (wrong !== undefined) throw new TypeError(`urls: ${JSON.stringify(wrong)} is no http or https URL`);
     this.#transport = new Transport({ urls: nodes, token, headers, retryFor, fetch });
+    this.schedules = new Schedules(this.#transport);
+    this.webhooks = new Webhooks(this.#transport);
   }
 
   /** A handle of a conversation; no request is made. Without an id it is a new one. With an agent, the

@@ -94,7 +94,7 @@ impl CallParts {
         let Some(part) = self.calls.get_mut(&resolved.call) else { return };
         match resolved.kind {
             SuspensionKind::ClientExec => part.was_with_page = true,
-            SuspensionKind::Elicitation => {}
+            SuspensionKind::Elicitation | SuspensionKind::InDoubt => {}
             SuspensionKind::Approval => {
                 let id = resolved.id();
                 let is_open = page.is_none_or(PagePart::asks_approval);
@@ -121,7 +121,9 @@ impl CallParts {
                 SuspensionKind::Approval => {
                     part.ask_approval(&call, page, self.version, chunks);
                 }
-                SuspensionKind::Elicitation | SuspensionKind::ClientExec => {
+                SuspensionKind::Elicitation
+                | SuspensionKind::ClientExec
+                | SuspensionKind::InDoubt => {
                     part.ask_page(&call, page, chunks);
                 }
             }

@@ -89,7 +89,7 @@ impl ResponseEncoder {
                 let index = self.add_item(item.clone());
                 self.end_item(index, item);
             }
-            SuspensionKind::Elicitation | SuspensionKind::ClientExec => {
+            SuspensionKind::Elicitation | SuspensionKind::ClientExec | SuspensionKind::InDoubt => {
                 let (id, arguments) = (item["id"].clone(), item["arguments"].clone());
                 let mut begun = item.clone();
                 begun["arguments"] = json!("");

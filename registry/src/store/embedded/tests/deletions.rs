@@ -82,7 +82,7 @@ async fn a_deleted_conversation_is_gone_at_once() {
     let store = open(dir.path());
     let held = append_long_journal(&store, "a").await;
     let other = create_conversation(&store, "b").await;
-    store.delete(&id("a"), &held, None).await.unwrap();
+    store.delete(&id("a"), &held, None, Vec::new()).await.unwrap();
     assert_gone(&store, "a").await;
     store.append(&id("b"), &other, commit(2, 2)).await.unwrap();
 }
@@ -111,11 +111,11 @@ async fn a_conversation_created_again_has_nothing_of_the_deleted_one() {
             let name = format!("c{lane}");
             for _ in 0..2 {
                 let held = append_long_journal(&store, &name).await;
-                store.delete(&id(&name), &held, None).await.unwrap();
+                store.delete(&id(&name), &held, None, Vec::new()).await.unwrap();
                 let held = create_conversation(&*store, &name).await;
                 assert_eq!(store.events(&id(&name), Seq::ZERO, 9).await, Ok(vec![event(1)]));
                 assert_eq!(store.summary(&id(&name)).await.unwrap().unwrap().last_seq, Seq::FIRST);
-                store.delete(&id(&name), &held, None).await.unwrap();
+                store.delete(&id(&name), &held, None, Vec::new()).await.unwrap();
             }
         });
     }

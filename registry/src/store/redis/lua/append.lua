@@ -10,11 +10,13 @@
 --   o, inbox entries (suspensions, open): numbers of closed and opened; the closed; key and entry of
 --     each opened
 --   r, responses (responses, expiries): now; the responses
+--   q, calls that wait in queues (queues): number of all that wait now; their entries
+--   w, what is owed to webhooks (index, counts, and of each: due, since, queue): as write_owed says
 --   u, usage (its day): row, the row if there is no room, numbers, most rows, seconds that it is kept
 -- Returns DONE, FENCED or CONFLICT; DONE again when this very commit was the last.
 local nonce, seq_before, alarm, active, id = ARGV[4], ARGV[5], ARGV[8], ARGV[10], ARGV[11]
 local row = redis.call('HMGET', KEYS[1],
-  'node', 'incarnation', 'epoch', 'seq', 'nonce', 'alarm', 'active')
+  'node', 'incarnation', 'epoch', 'seq', 'nonce', 'alarm', 'active', 'queued')
 if not holds(row) then return 'FENCED' end
 if row[5] == nonce then
   redis.call('HSET', KEYS[1], 'nonce', nonce) -- a WAIT after it waits for the commit too
@@ -27,6 +29,6 @@ each('RPUSH', KEYS[2], 14, at - 1)
 redis.call('HSET', KEYS[1], 'seq', ARGV[6], 'nonce', nonce, 'head', ARGV[7])
 index(3, 'alarm', row[6], alarm, ARGV[9], id)
 index(4, 'active', row[7], active, 0, id)
-if parts ~= '' then write_parts(parts, 5, at, id) end
+if parts ~= '' then write_parts(parts, 5, at, id, row[8]) end
 if sums then count(day, sums, is_new_day, ARGV[#ARGV]) end
 return 'DONE'

@@ -1,7 +1,8 @@
 -- Deletes a conversation with all its index entries.
 -- KEYS: conversation, journal, alarms, active, ids, state, responses, expiries, suspensions, open,
---   floor, deleted, the audit's entries and expiries
--- ARGV: node, incarnation, epoch, nonce, id, for how many seconds the nonce is kept; the responses
+--   floor, deleted, the audit's entries and expiries, queues; those of what is owed
+-- ARGV: node, incarnation, epoch, nonce, id, for how many seconds the nonce is kept; the responses;
+--   what is owed, as write_owed says
 -- Returns DONE or FENCED; DONE again while the nonce is kept.
 local epoch, nonce, id, nonce_seconds = ARGV[3], ARGV[4], ARGV[5], ARGV[6]
 if redis.call('GET', KEYS[12]) == nonce then
@@ -13,7 +14,8 @@ if not holds(redis.call('HMGET', KEYS[1], 'node', 'incarnation', 'epoch')) then 
 redis.call('SET', KEYS[12], nonce, 'EX', nonce_seconds)
 raise(KEYS[11], epoch)
 for _, member in ipairs(redis.call('HKEYS', KEYS[9])) do redis.call('ZREM', KEYS[10], member) end
+dequeue(KEYS[15], redis.call('HGET', KEYS[1], 'queued'))
 for i = 3, 5 do redis.call('ZREM', KEYS[i], id) end
 redis.call('UNLINK', KEYS[1], KEYS[2], KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[13], KEYS[14])
-keep(KEYS[7], KEYS[8], 7)
+write_owed(16, keep(KEYS[7], KEYS[8], 7))
 return 'DONE'

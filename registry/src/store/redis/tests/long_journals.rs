@@ -118,7 +118,7 @@ async fn a_conversation_that_is_created_again_gives_no_page_to_a_read_of_the_for
     let (held, _) = create(&redis, &[10; 30]).await;
     let epoch = held.epoch.get().to_string();
     assert_eq!(page(&redis, &epoch, 20).await.map(|page| page.len()), Some(11));
-    redis.delete(&id("a"), &held, None).await.unwrap();
+    redis.delete(&id("a"), &held, None, Vec::new()).await.unwrap();
     assert_eq!(page(&redis, &epoch, 20).await, None);
     create(&redis, &[10; 30]).await;
     assert_eq!(page(&redis, &epoch, 20).await, None);

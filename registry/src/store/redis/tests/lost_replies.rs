@@ -80,7 +80,7 @@ async fn a_repeated_claim_deletion_or_release_takes_effect_once() {
     let deleted = repeat_after_lost_reply(&proxy, async |name| {
         let held = direct.current_claim(&id(name)).await.unwrap().unwrap();
         direct.append(&id(name), &held, commit(1, 2)).await.unwrap();
-        lossy.delete(&id(name), &held, Some(response("key:1", "gone", 60))).await
+        lossy.delete(&id(name), &held, Some(response("key:1", "gone", 60)), Vec::new()).await
     });
     assert_eq!(deleted.await, Ok(()));
     assert_eq!(direct.summary(&id("a")).await, Ok(None));

@@ -116,7 +116,7 @@ async fn nothing_unreplicated_is_answered(pair: Pair) {
     let (reserved, decision) = (response("key:1", "x", 60), decision());
     let (appended, deleted, put, removed, decided, kept) = join!(
         store.append(a, &held_a, second.clone()),
-        store.delete(b, &held_b, None),
+        store.delete(b, &held_b, None, Vec::new()),
         store.put_agent(&me, new.clone(), None),
         store.delete_agent(&old_name, None),
         store.set_decision(&new_name, &decision.id, Some(&decision)),

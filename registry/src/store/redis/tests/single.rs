@@ -127,7 +127,7 @@ async fn a_server_that_refuses_writes_has_written_nothing() {
         assert_eq!(store.events(&id("a"), Seq::ZERO, 9).await.unwrap().len(), 2);
         assert_eq!(store.inbox(&own(), &Default::default(), None, 9).await.unwrap().items.len(), 1);
         if with == "NOREPLICAS" {
-            assert_unavailable(store.delete(&id("a"), &held, None).await, with);
+            assert_unavailable(store.delete(&id("a"), &held, None, Vec::new()).await, with);
         }
         assert_eq!(store.inbox(&own(), &Default::default(), None, 9).await.unwrap().items.len(), 1);
         server.ask::<()>(&["CONFIG", "SET", setting, usual]).await;
@@ -181,7 +181,7 @@ async fn a_full_server_still_deletes_reads_and_keeps_its_members() {
     let held_b = store.claim(&id("b"), &holder("n"), None).await.unwrap();
     for (name, held) in [("a", &held_a), ("b", &held_b)] {
         let gone = Some(response("key:1", "gone", 60));
-        assert_eq!(store.delete(&id(name), held, gone.clone()).await, Ok(()));
+        assert_eq!(store.delete(&id(name), held, gone.clone(), Vec::new()).await, Ok(()));
         assert_eq!(store.summary(&id(name)).await, Ok(None));
         assert_eq!(store.stored_response(&scope_of(name), "key:1", at(0)).await, Ok(gone));
     }

@@ -66,15 +66,26 @@ class AsyncCall:
         """Ends a question or a client call as an error, which the model reads."""
         return await self._resolve({"error": error[:2000] or "failed"})
 
+    async def retry(self) -> ResolutionReply:
+        """Has a call that is in doubt run once more."""
+        return await self._resolve({"outcome": "retry"})
+
+    async def extend(self, duration: str | None = None, *, until: str | None = None) -> str:
+        """Lets the call wait longer: for a duration such as `"1h"`, or until a time. Returns until when
+        it may wait."""
+        body = {"until": until} if duration is None else {"for": duration}
+        return str((await self._post("extend", body))["expires_at"])
+
     async def _resolve(self, answer: dict[str, Any]) -> ResolutionReply:
         if self.suspension is not None:
             answer["suspension"] = self.suspension
-        ids = quote(self.conversation_id, safe=""), quote(self.call_id, safe="")
-        path = "/v1/conversations/{}/calls/{}/resolution".format(*ids)
-        reply: ResolutionReply = await self._transport.request(
-            "POST", path, body=answer, key=uuid.uuid4().hex
-        )
+        reply: ResolutionReply = await self._post("resolution", answer)
         return reply
+
+    async def _post(self, verb: str, body: dict[str, Any]) -> Any:
+        ids = quote(self.conversation_id, safe=""), quote(self.call_id, safe="")
+        path = "/v1/conversations/{}/calls/{}/".format(*ids) + verb
+        return await self._transport.request("POST", path, body=body, key=uuid.uuid4().hex)
 
 
 def _with(

@@ -15,6 +15,7 @@ import httpx
 from ..types import AgentDefined, Kind, Me
 from .calls import AsyncCall
 from .conversation import AsyncConversation
+from .resources import AsyncSchedules, AsyncWebhooks
 from .transport import AsyncTransport, Token
 
 _ID = re.compile(r"[A-Za-z0-9_.:-]{1,128}")
@@ -45,6 +46,8 @@ class AsyncAbide:
         if token is None:
             token = os.environ.get("ABIDE_TOKEN")
         self._transport = AsyncTransport(nodes, token, headers or {}, retry_for, http)
+        self.schedules = AsyncSchedules(self._transport)
+        self.webhooks = AsyncWebhooks(self._transport)
 
     async def __aenter__(self) -> AsyncAbide:
         return self

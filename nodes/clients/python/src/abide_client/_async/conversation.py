@@ -8,7 +8,17 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 from urllib.parse import quote
 
-from ..types import Created, IfBusy, JournalEvent, MessagePage, PendingEntry, Snapshot, TurnReport
+from ..types import (
+    Created,
+    IfBusy,
+    JournalEvent,
+    MessagePage,
+    PendingEntry,
+    Scheduled,
+    ScheduledMessage,
+    Snapshot,
+    TurnReport,
+)
 from .calls import AsyncCall
 from .turn import AsyncTurn, Handler, Item, follow
 
@@ -57,15 +67,43 @@ class AsyncConversation:
     ) -> AsyncTurn:
         """Sends a text, or content blocks, and returns the turn that it starts. The request is repeated
         as the same message until a node has it; give `message_id` to repeat it yourself later."""
-        text = {"text": content} if isinstance(content, str) else {"content": list(content)}
         body = _given(
             agent=self.agent, message_id=message_id or uuid.uuid4().hex, if_busy=if_busy,
             schema=schema, assigns=assigns, context=context, tools=tools,
         )  # fmt: skip
-        body.update(text)
+        body.update(_content(content))
         sent: TurnReport = await self._transport.request("POST", f"{self._path}/messages", body=body)
         cursor = f"{sent['turn_id']}/{sent['seq']}"
         return AsyncTurn(self._transport, self.id, cursor, self._tools, body)
+
+    async def schedule(
+        self,
+        content: str | Sequence[Mapping[str, Any]],
+        *,
+        delay: str | None = None,
+        at: str | None = None,
+        if_busy: IfBusy | None = None,
+        message_id: str | None = None,
+    ) -> Scheduled:
+        """Sends a message later: after a delay such as `"2h"`, or at a time. It is delivered once, by
+        whichever node lives then. Returns its `scheduled_id`."""
+        body = _given(
+            agent=self.agent, message_id=message_id or uuid.uuid4().hex, if_busy=if_busy,
+            deliver_in=delay, deliver_at=at,
+        )  # fmt: skip
+        body.update(_content(content))
+        sent = await self._transport.request("POST", f"{self._path}/messages", body=body)
+        return cast(Scheduled, sent)
+
+    async def scheduled(self) -> list[ScheduledMessage]:
+        """The messages that wait for their time."""
+        listed = await self._transport.request("GET", f"{self._path}/scheduled")
+        return cast("list[ScheduledMessage]", listed["scheduled"])
+
+    async def withdraw(self, scheduled_id: str) -> None:
+        """Withdraws a message that waits for its time."""
+        path = f"{self._path}/scheduled/{quote(scheduled_id, safe='')}"
+        await self._transport.request("DELETE", path, key=uuid.uuid4().hex)
 
     def turn(self, cursor: str) -> AsyncTurn:
         """A turn that was begun earlier, to go on from this `turn.cursor`."""
@@ -149,6 +187,10 @@ class AsyncConversation:
 
     async def _post(self, path: str, body: dict[str, Any]) -> Any:
         return await self._transport.request("POST", path, body=body, key=uuid.uuid4().hex)
+
+
+def _content(content: str | Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    return {"text": content} if isinstance(content, str) else {"content": list(content)}
 
 
 def _given(**members: Any) -> dict[str, Any]:

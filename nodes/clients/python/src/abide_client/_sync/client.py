@@ -15,6 +15,7 @@ import httpx
 from ..types import AgentDefined, Kind, Me
 from .calls import Call
 from .conversation import Conversation
+from .resources import Schedules, Webhooks
 from .transport import Transport, Token
 
 _ID = re.compile(r"[A-Za-z0-9_.:-]{1,128}")
@@ -45,6 +46,8 @@ class Abide:
         if token is None:
             token = os.environ.get("ABIDE_TOKEN")
         self._transport = Transport(nodes, token, headers or {}, retry_for, http)
+        self.schedules = Schedules(self._transport)
+        self.webhooks = Webhooks(self._transport)
 
     def __enter__(self) -> Abide:
         return self

@@ -1,6 +1,6 @@
 -- Library in front of the script that appends, after those of fencing, indexes and usage.
 -- write_parts: writes what few commits have, from this key and this argument on.
-local function write_parts(parts, key, at, id)
+local function write_parts(parts, key, at, id, queued)
   if parts:find('n') then
     redis.call('ZADD', KEYS[key], 0, id)
     redis.call('HSET', KEYS[1], 'agent', ARGV[at])
@@ -23,7 +23,13 @@ local function write_parts(parts, key, at, id)
   end
   if parts:find('r') then
     prune(KEYS[key], KEYS[key + 1], ARGV[at])
-    keep(KEYS[key], KEYS[key + 1], at + 1)
+    at = keep(KEYS[key], KEYS[key + 1], at + 1)
+    key = key + 2
   end
+  if parts:find('q') then
+    at = requeue(KEYS[key], at, queued)
+    key = key + 1
+  end
+  if parts:find('w') then write_owed(key, at) end
 end
 

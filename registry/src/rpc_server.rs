@@ -10,21 +10,26 @@ use abide_actors::request::{DeliveryOutcome, Request, RequestContext, RequestErr
 use tokio::sync::{mpsc, watch};
 use tokio::time::timeout;
 
-use super::calls::LocalCall;
-use super::{ConversationRouter, deliver_to_actor};
+use crate::cluster_view::ClusterView;
 use crate::host::RemoteCall;
 use crate::live::Hub;
-use crate::member::MemberState;
+use crate::member::{LinkState, MemberState, ProcessId};
 use crate::peers::MAX_MESSAGE_BYTES;
 use crate::protocol::{
     Call, CallOutcome, CallRequest, Deliver, Drain, Envelope, LiveUpdate, Register, Start,
+    SyncPermits,
 };
+use crate::queue_calls::QueueRequest;
+use crate::queues::Queues;
+use crate::router::calls::LocalCall;
+use crate::router::{ConversationRouter, deliver_to_actor};
 
 /// Carries out what other nodes ask of this one.
 #[derive(Clone)]
 pub struct RpcServer {
     pub conversations: ConversationRouter,
     pub hub: Hub,
+    pub queues: Queues,
     pub clock: Arc<dyn Clock>,
     pub credentials: Arc<dyn Credentials>,
     /// What this node takes on; another node may have it drain.
@@ -68,6 +73,15 @@ impl RpcServer {
             CallRequest::Kill(call) => self.run_here(call).await,
             CallRequest::Retry(call) => self.run_here(call).await,
             CallRequest::Release(call) => self.run_here(call).await,
+            CallRequest::QueueRequest(call) => tokio::select! {
+                biased;
+                answer = self.queues.carry_out(call) => QueueRequest::encode(answer),
+                // What a worker of a node that died is offered, nobody else is for a while.
+                () = self.wait_until_gone(&from) => CallOutcome::Late,
+            },
+            CallRequest::SyncPermits(SyncPermits { sync }) => {
+                SyncPermits::encode(self.conversations.give_permits(&from, &sync))
+            }
             CallRequest::Drain => {
                 begin_drain(&self.state);
                 Drain::encode(())
@@ -83,6 +97,14 @@ impl RpcServer {
                 }
             }
         }
+    }
+
+    /// Waits until a node cannot be answered any more.
+    async fn wait_until_gone(&self, from: &ProcessId) {
+        let mut view = self.conversations.cluster().watch();
+        let is_gone = |view: &Arc<ClusterView>| view.links.get(from) != Some(&LinkState::Connected);
+        // A view that is told no more is that of a node that ends.
+        let _ = view.wait_for(is_gone).await;
     }
 
     async fn run_here<C: LocalCall>(&self, call: C) -> CallOutcome {

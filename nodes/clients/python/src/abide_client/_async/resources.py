@@ -1,0 +1,106 @@
+"""What belongs to a tenant and not to one conversation: schedules and webhooks."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import AsyncIterator, Mapping
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+if TYPE_CHECKING:
+    from .transport import AsyncTransport
+
+
+class _AsyncNamed:
+    """Things of one kind that have names."""
+
+    def __init__(self, transport: AsyncTransport, path: str) -> None:
+        self._transport = transport
+        self._path = path
+
+    async def put(self, name: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        """Puts one, also in place of the one before."""
+        return await self._send("PUT", name, "", body)
+
+    async def get(self, name: str) -> dict[str, Any]:
+        """Reads one."""
+        read: dict[str, Any] = await self._transport.request("GET", self._at(name))
+        return read
+
+    async def delete(self, name: str) -> None:
+        """Deletes one."""
+        await self._send("DELETE", name, "", None)
+
+    async def _send(
+        self, method: str, name: str, below: str, body: Mapping[str, Any] | None
+    ) -> dict[str, Any]:
+        path, key = self._at(name) + below, uuid.uuid4().hex
+        sent: dict[str, Any] = await self._transport.request(method, path, body=body, key=key)
+        return sent
+
+    async def _pages(
+        self, member: str, below: str, params: Mapping[str, Any]
+    ) -> AsyncIterator[dict[str, Any]]:
+        cursor: str | None = None
+        while True:
+            page = {**params, "cursor": cursor}
+            answer = await self._transport.request("GET", self._path + below, params=page)
+            for item in answer[member]:
+                yield item
+            cursor = answer.get("cursor")
+            if cursor is None:
+                return
+
+    def _at(self, name: str) -> str:
+        return f"{self._path}/{quote(name, safe='')}"
+
+
+class AsyncSchedules(_AsyncNamed):
+    """Messages that come at set times."""
+
+    def __init__(self, transport: AsyncTransport) -> None:
+        super().__init__(transport, "/v1/schedules")
+
+    def list(self) -> AsyncIterator[dict[str, Any]]:
+        """Yields the schedules, by name."""
+        return self._pages("schedules", "", {})
+
+    async def trigger(self, name: str) -> dict[str, Any]:
+        """Sends the message of a schedule now."""
+        return await self._send("POST", name, "/trigger", {})
+
+    async def pause(self, name: str) -> dict[str, Any]:
+        """Pauses a schedule."""
+        return await self._send("POST", name, "/pause", {})
+
+    async def resume(self, name: str) -> dict[str, Any]:
+        """Resumes a schedule with the first tick after now."""
+        return await self._send("POST", name, "/resume", {})
+
+
+class AsyncWebhooks(_AsyncNamed):
+    """Who is told of what happens."""
+
+    def __init__(self, transport: AsyncTransport) -> None:
+        super().__init__(transport, "/v1/webhooks")
+
+    def list(self) -> AsyncIterator[dict[str, Any]]:
+        """Yields the webhooks, by name."""
+        return self._pages("webhooks", "", {})
+
+    async def rotate(self, name: str, *, overlap: str | None = None) -> dict[str, Any]:
+        """Makes another secret; for a while, `overlap`, both sign."""
+        return await self._send("POST", name, "/rotate", {"overlap": overlap})
+
+    async def test(self, name: str) -> dict[str, Any]:
+        """Sends the receiver a notice, and says what became of it."""
+        return await self._send("POST", name, "/test", {})
+
+    def deliveries(self, name: str, *, state: str = "owed") -> AsyncIterator[dict[str, Any]]:
+        """Yields what is owed, or with the state `dead` what nobody tries any more."""
+        return self._pages("deliveries", f"/{quote(name, safe='')}/deliveries", {"state": state})
+
+    async def redeliver(self, name: str, id: str) -> dict[str, Any]:
+        """Sends a notice once more."""
+        below = f"/deliveries/{quote(id, safe='')}/redeliver"
+        return await self._send("POST", name, below, {})

@@ -1,0 +1,102 @@
+// What belongs to a tenant and not to one conversation: schedules and webhooks.
+import { randomName } from "./transport.js";
+
+/** Things of one kind that have names. */
+class Named {
+  #transport;
+  #path;
+
+  constructor(transport, path) {
+    this.#transport = transport;
+    this.#path = path;
+  }
+
+  /** Puts one, also in place of the one before. */
+  put(name, body) {
+    return this._send("PUT", name, "", { body });
+  }
+
+  get(name) {
+    return this.#transport.request("GET", this.#at(name));
+  }
+
+  delete(name) {
+    return this._send("DELETE", name);
+  }
+
+  /** Sends a request about one of them, repeated as the same request. */
+  _send(method, name, below = "", { body, params } = {}) {
+    return this.#transport.request(method, this.#at(name) + below, { body, params, key: randomName() });
+  }
+
+  /** Yields the items of all pages. */
+  async *_pages(member, below = "", params = {}) {
+    let cursor;
+    do {
+      const page = await this.#transport.request("GET", this.#path + below, { params: { ...params, cursor } });
+      yield* page[member];
+      cursor = page.cursor ?? undefined;
+    } while (cursor !== undefined);
+  }
+
+  #at(name) {
+    return `${this.#path}/${encodeURIComponent(name)}`;
+  }
+}
+
+/** Messages that come at set times. */
+export class Schedules extends Named {
+  constructor(transport) {
+    super(transport, "/v1/schedules");
+  }
+
+  /** Yields the schedules, by name. */
+  list() {
+    return this._pages("schedules");
+  }
+
+  /** Sends the message of a schedule now. */
+  trigger(name) {
+    return this._send("POST", name, "/trigger", { body: {} });
+  }
+
+  pause(name) {
+    return this._send("POST", name, "/pause", { body: {} });
+  }
+
+  resume(name) {
+    return this._send("POST", name, "/resume", { body: {} });
+  }
+}
+
+/** Who is told of what happens. */
+export class Webhooks extends Named {
+  constructor(transport) {
+    super(transport, "/v1/webhooks");
+  }
+
+  /** Yields the webhooks, by name. */
+  list() {
+    return this._pages("webhooks");
+  }
+
+  /** Makes another secret; for a while, `overlap`, both sign. */
+  rotate(name, { overlap } = {}) {
+    return this._send("POST", name, "/rotate", { body: { overlap } });
+  }
+
+  /** Sends the receiver a notice, and says what became of it. */
+  test(name) {
+    return this._send("POST", name, "/test", { body: {} });
+  }
+
+  /** Yields what is owed, or with `dead` what nobody tries any more. */
+  deliveries(name, { state = "owed" } = {}) {
+    return this._pages("deliveries", `/${encodeURIComponent(name)}/deliveries`, { state });
+  }
+
+  /** Sends a notice once more. */
+  redeliver(name, id) {
+    return this._send("POST", name, `/deliveries/${encodeURIComponent(id)}/redeliver`, { body: {} });
+  }
+}
