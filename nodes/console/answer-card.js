@@ -1,7 +1,7 @@
 // What waits for somebody: an approval, a question, or a page's tool, with the form that answers it.
 import { LATE, answerOf } from "./calls.js";
 import { Fields, JsonEditor } from "./fields.js";
-import { html, useEffect, useId, useRef, useState } from "./html.js";
+import { html, useEffect, useId, useMemo, useRef, useState } from "./html.js";
 import { pathOf } from "./journal.js";
 import { notify } from "./notices.js";
 import { Badge, Countdown, Json, Trouble, Values } from "./parts.js";
@@ -130,7 +130,7 @@ function who(policy) {
 
 function Approval({ item, draft, setDraft, run, isOff, wrong, busy }) {
   const decideBy = (approved) => run(() => decisionBody(item, draft, approved), "args");
-  const size = JSON.stringify(item.args ?? null).length;
+  const size = useMemo(() => JSON.stringify(item.args ?? null).length, [item.args]);
   const schema = item.answer_schema?.properties?.args;
   const isEdited = draft.args !== undefined;
   const form = useRef();
@@ -177,7 +177,7 @@ function Remember({ draft, setDraft, isOff }) {
       ${select("for", "for", LIFETIMES, "24h")}</div>`}</div>`;
 }
 
-function Question({ item, draft, setDraft, run, isOff, wrong, busy }) {
+function Question({ item, draft, setDraft, run, isOff, wrong, busy, areShown }) {
   const schema = item.answer_schema ?? {};
   const value = "result" in draft ? draft.result : initial(schema);
   const [declining, setDeclining] = useState(false);
@@ -194,7 +194,7 @@ function Question({ item, draft, setDraft, run, isOff, wrong, busy }) {
   const set = (result) => setDraft({ result });
   const isOne = plan(schema).kind === "choice";
   return html`<form onSubmit=${submit}>
-    ${hasMore(item) && html`<details><summary>What it is about</summary><${Values} value=${item.args} label="Arguments" /></details>`}
+    ${!areShown && hasMore(item) && html`<details><summary>What it is about</summary><${Values} value=${item.args} label="Arguments" /></details>`}
     ${isPlain ? html`<${Plain} ...${{ draft, setDraft, value, set, wrong }} />` :
       html`<${Fields} schema=${schema} value=${value} label=${isOne ? "Your answer" : "Answer"} error=${wrong} onChange=${set} />`}
     ${declining && html`<${Reason} ...${{ draft, setDraft, isOff }} />`}
@@ -224,7 +224,7 @@ function PageCall(props) {
   const [byHand, setByHand] = useState(false);
   return html`<${Values} value=${props.item.args} label="Arguments" />
     <p class="note">A connected page executes this.</p>
-    ${byHand ? html`<${Question} ...${props} />` : html`<p class="row"><button type="button" class="plain" disabled=${props.isOff}
+    ${byHand ? html`<${Question} ...${props} areShown />` : html`<p class="row"><button type="button" class="plain" disabled=${props.isOff}
       onClick=${() => setByHand(true)}>Answer in its place …</button></p>`}`;
 }
 
@@ -234,7 +234,7 @@ function Doubt(props) {
   const [knows, setKnows] = useState(false);
   return html`<${Values} value=${item.args} label="Arguments" />
     <p class="note">It was cut off, and may have happened or not. Look where it acts before you decide.</p>
-    ${knows ? html`<${Question} ...${props} />` : html`<p class="row"><button type="button" class="primary" disabled=${isOff}
+    ${knows ? html`<${Question} ...${props} areShown />` : html`<p class="row"><button type="button" class="primary" disabled=${isOff}
       onClick=${() => run(() => ({ outcome: "retry", suspension: item.suspension }), "outcome")}>Run it again</button>
       <button type="button" class="plain" disabled=${isOff} onClick=${() => setKnows(true)}>Tell what came of it …</button></p>`}`;
 }

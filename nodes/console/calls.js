@@ -1,4 +1,5 @@
 // What happened to each call and in each turn, told by the events of the journal.
+import { words } from "./text.js";
 
 /** The histories of calls and turns: `{calls, turns}`, both by id, in the order of their first event. */
 export function empty() {
@@ -89,7 +90,7 @@ const STEPS = {
   tool_result(call, data, at) {
     Object.assign(call, { ended_at: at, ok: data.ok, result: data.ok ? data.result : data.error,
       error_type: data.error_type, ui: data.ui });
-    push(call, at, "result", data.ok ? "result" : ERRORS[data.error_type] ?? data.error_type ?? "error",
+    push(call, at, "result", data.ok ? "result" : ERRORS[data.error_type] ?? words(data.error_type ?? "error").toLowerCase(),
       { tone: data.ok ? "ok" : "bad" });
   },
 };

@@ -6,7 +6,7 @@ import { answerOf, empty, take } from "./calls.js";
 import { parse } from "./router.js";
 import { skewOf } from "./session.js";
 import { challengeOf } from "./sign-in.js";
-import { barsOf } from "./timeline.js";
+import { barsOf } from "./views/why/timeline.js";
 import { verbOf } from "./views/why.js";
 
 const at = (second) => new Date(second * 1_000).toISOString();

@@ -1,17 +1,17 @@
 // The console: its frame, which view is in it, and who is signed in.
 import { html, render, useEffect, useErrorBoundary, useState } from "./html.js";
 import { useNotices } from "./notices.js";
-import { Badge, Dialog, Empty, Icon, Loading, Notices, Trouble } from "./parts.js";
+import { Badge, Dialog, Empty, Icon, Loading, NotYet, Notices } from "./parts.js";
 import { fromQuery, link, parse, useRoute } from "./router.js";
 import { change, credential, loadConfig, loadMe, setCredential, useSession } from "./session.js";
 import { SignIn, finishSignIn } from "./sign-in.js";
 import { clip, duration, visible } from "./text.js";
-import { VIEWS, load, loadAll, loaded, viewAt } from "./views.js";
+import { inNavigation, load, loadAll, loaded, viewAt } from "./views.js";
 
 const THEME = "abide-theme";
 const THEMES = ["light dark", "light", "dark"];
 const KEYS = [["j, k", "the next, the previous entry"], ["Enter", "open its conversation"], ["a", "approve the entry"],
-  ["d", "deny it"], ["e", "edit its arguments"], ["x", "approve all that are like it"], ["/", "filter"], ["g i, g c, g a", "inbox, conversations, agents"], ["?", "these keys"]];
+  ["d", "deny it"], ["e", "edit its arguments"], ["x", "approve all that are like it"], ["/", "filter"], ["g i, g c, g a", "inbox, conversations, agents"], ["g s, g w, g q, g n", "schedules, webhooks, queues, cluster"], ["?", "these keys"]];
 
 function setTheme(theme) {
   document.documentElement.style.colorScheme = theme;
@@ -38,9 +38,8 @@ function useKeys(showKeys) {
   }, []);
 }
 
-function Navigation({ current, names }) {
-  const shown = VIEWS.filter((view) => view.icon && names.includes(view.name));
-  return html`<nav aria-label="Views">${shown.map((view) => html`<a key=${view.name} href=${link(view.path)}
+function Navigation({ current, names, roles }) {
+  return html`<nav aria-label="Views">${inNavigation(names, roles).map((view) => html`<a key=${view.name} href=${link(view.path)} title=${view.title}
     aria-current=${current?.name === view.name || current?.partOf === view.name ? "page" : undefined}>
     <${Icon} name=${view.icon} /><span>${view.title}</span></a>`)}</nav>`;
 }
@@ -62,7 +61,7 @@ function Account({ me, onSignIn }) {
   const { config } = useSession();
   if (!config.sign_in.required) return html`<span class="account quiet" title="The node authenticates nobody">open node</span>`;
   if (!me) return html`<button type="button" class="plain" onClick=${onSignIn}><${Icon} name="key" />Sign in</button>`;
-  return html`<span class="account" title=${`${me.subject}, ${me.roles.join(", ")}`}>${visible(clip(me.name ?? me.subject, 24))}
+  return html`<span class="account" title=${`${me.subject}, ${me.roles.join(", ")}`}><span class="name">${visible(clip(me.name ?? me.subject, 24))}</span>
     ${me.tenant && html`<${Badge}>${me.tenant}<//>`}
     <button type="button" class="link" onClick=${() => setCredential()}>Sign out</button></span>`;
 }
@@ -71,9 +70,10 @@ function Account({ me, onSignIn }) {
 function Bars() {
   const { away, skew } = useSession();
   return html`${away && html`<p class="bar bad" role="alert">The node does not answer. The page goes on trying, and keeps what you typed.</p>`}
-    ${Math.abs(skew) > 60_000 && html`<p class="bar wait" role="status">This device’s clock is ${duration(Math.abs(skew))} ${skew > 0 ? "behind" : "ahead"}. Times here are the node’s.</p>`}`;
+    ${Math.abs(skew) > 60_000 && html`<p class="bar wait" role="status">This device’s clock is ${duration(Math.round(Math.abs(skew) / 60_000) * 60_000)} ${skew > 0 ? "behind" : "ahead"}. Times here are the node’s.</p>`}`;
 }
 
+/** The view in its frame. One of the navigation stays the same when another of its entries is opened. */
 function View({ view, route }) {
   const [error, reset] = useErrorBoundary((thrown) => console.error(thrown));
   const [module, show] = useState(loaded(view));
@@ -86,8 +86,8 @@ function View({ view, route }) {
     if (!module) attempt();
   }, []);
   useEffect(reset, [route]);
-  if (error) return html`<${Empty} title="This view has a mistake"><p>${String(error.message ?? error)}</p><//>`;
-  if (trouble) return html`<${Trouble} error=${trouble} retry=${attempt} />`;
+  if (error) return html`<${Empty} as="h1" title="This view has a mistake"><p>${String(error.message ?? error)}</p><//>`;
+  if (trouble) return html`<${NotYet} title=${view.title} error=${trouble} retry=${attempt} />`;
   return module ? html`<${module.View} route=${route} />` : html`<${Loading} />`;
 }
 
@@ -104,7 +104,7 @@ function Console() {
   const [help, showKeys] = useState(false);
   const [signingIn, signIn] = useState(false);
   useKeys(showKeys);
-  const view = viewAt(route.view, config.views);
+  const view = viewAt(route.view, config.views, me?.roles);
   useEffect(() => {
     document.title = `${route.id ? `${clip(route.id, 40)} · ` : ""}${view?.title ?? "Not found"} · Abide`;
   }, [view, route]);
@@ -114,15 +114,15 @@ function Console() {
       event.preventDefault();
       document.getElementById("main").focus();
     }}>Skip to the content</a>
-    <header class="top"><a class="brand" href="#/inbox"><svg viewBox="0 0 24 24" aria-hidden="true"><path d="M4 20V10a8 8 0 0 1 16 0v10M9 20v-9a3 3 0 0 1 6 0v9" /></svg>Abide</a>
-      <${Navigation} current=${view} names=${config.views} />
+    <header class="top"><a class="brand" href="#/"><svg viewBox="0 0 24 24" aria-hidden="true"><path d="M4 20V10a8 8 0 0 1 16 0v10M9 20v-9a3 3 0 0 1 6 0v9" /></svg>Abide</a>
+      <${Navigation} current=${view} names=${config.views} roles=${me?.roles} />
       <div class="top-end"><${Account} me=${me} onSignIn=${() => signIn(true)} /><${ThemeButton} />
         <button type="button" class="icon-button" aria-label="Keys" title="Keys (?)" onClick=${() => showKeys(true)}>?</button></div></header>
     <main id="main" tabindex="-1"><${Bars} />
       ${mustSignIn || signingIn ? html`<${SignIn} config=${config} refused=${refused && credential() !== undefined} />` :
         me === undefined && config.sign_in.required ? html`<${Loading} />` :
-        view ? html`<${View} key=${`${view.name}/${route.id ?? ""}/${epoch}`} view=${view} route=${route} />` :
-        html`<${Empty} title="There is nothing here"><p><a href="#/inbox">To the inbox</a></p><//>`}</main>
+        view ? html`<${View} key=${`${view.name}/${view.icon ? "" : route.id ?? ""}/${epoch}`} view=${view} route=${route} />` :
+        html`<${Empty} as="h1" title="There is nothing here"><p><a href="#/">To the first page</a></p><//>`}</main>
     <${Notices} notices=${notices} />
     ${help && html`<${Help} onClose=${() => showKeys(false)} />`}`;
 }

@@ -1,5 +1,5 @@
 // The small parts that all views are made of.
-import { html, useEffect, useId, useRef, useState } from "./html.js";
+import { html, useEffect, useId, useMemo, useRef, useState } from "./html.js";
 import { useNow } from "./poll.js";
 import { explain, now } from "./session.js";
 import { bytes, clip, duration, visible, words } from "./text.js";
@@ -15,7 +15,6 @@ const ICONS = {
   chat: "M4 5h16v11H9l-5 4z",
   agents: "M12 3v3M6 9a3 3 0 0 1 3-3h6a3 3 0 0 1 3 3v7a3 3 0 0 1-3 3H9a3 3 0 0 1-3-3zM9.500 11.500v1M14.500 11.500v1M3 11v4M21 11v4",
   cluster: "M4 4h6v6H4zM14 4h6v6h-6zM4 14h6v6H4zM14 14h6v6h-6z",
-  why: "M9 9a3 3 0 1 1 4.500 2.600c-1 .600-1.500 1.200-1.500 2.400M12 18v.100M12 2.500a9.500 9.500 0 1 0 0 19 9.500 9.500 0 0 0 0-19",
   clock: "M12 3a9 9 0 1 0 0 18 9 9 0 0 0 0-18M12 7v5l3 2",
   bell: "M6 16V11a6 6 0 0 1 12 0v5l1.500 2h-15zM10 21h4",
   stack: "M4 8l8-4 8 4-8 4zM4 12l8 4 8-4M4 16l8 4 8-4",
@@ -24,9 +23,6 @@ const ICONS = {
   send: "M5 12h13M12 5l7 7-7 7",
   stop: "M7 7h10v10H7z",
   plus: "M12 5v14M5 12h14",
-  back: "M15 5l-7 7 7 7",
-  check: "M5 13l4.500 4.500L19 7",
-  cross: "M6 6l12 12M18 6L6 18",
 };
 
 export const Icon = ({ name }) => html`<svg class="icon" viewBox="0 0 24 24" aria-hidden="true">
@@ -44,12 +40,12 @@ export const Badge = ({ tone = "quiet", children }) => html`<span class=${`badge
 
 export const State = ({ state }) => html`<${Badge} tone=${toneOf(state)}>${words(state)}<//>`;
 
-/** The time that is left until `at`. */
-export function Countdown({ at }) {
+/** The time that is left until `at`, which is a deadline unless `due` says what there is to say when it has come. */
+export function Countdown({ at, due }) {
   const left = Date.parse(at) - useNow();
-  const tone = left <= 0 ? "late" : left < URGENT_MS ? "urgent" : "";
-  const text = left <= 0 ? "deadline passed" : duration(Math.ceil(left / 1_000) * 1_000);
-  return html`<time class=${`countdown ${tone}`} datetime=${at} title=${`deadline ${at}`}>${text}</time>`;
+  const tone = due ? "" : left <= 0 ? "late" : left < URGENT_MS ? "urgent" : "";
+  const text = left <= 0 ? (due ?? "deadline passed") : duration(Math.ceil(left / 1_000) * 1_000);
+  return html`<time class=${`countdown ${tone}`} datetime=${at} title=${due ? at : `deadline ${at}`}>${text}</time>`;
 }
 
 /** A duration that grows as long as nothing has ended it. */
@@ -61,7 +57,7 @@ export function Elapsed({ from, to }) {
 /** JSON, or a text, of any size: its beginning first. */
 export function Json({ value, label }) {
   const [all, showAll] = useState(false);
-  const text = typeof value === "string" ? value : (JSON.stringify(value, null, 2) ?? "");
+  const text = useMemo(() => (typeof value === "string" ? value : (JSON.stringify(value, null, 2) ?? "")), [value]);
   const isLong = text.length > EXCERPT_CHARS;
   const shown = clip(text, all ? MAX_SHOWN_CHARS : EXCERPT_CHARS);
   return html`<div class="json"><pre tabindex="0" aria-label=${label ?? "JSON"}>${visible(shown)}</pre>
@@ -88,12 +84,16 @@ export function Values({ value, label }) {
 /** What went wrong, and what can be done about it. */
 export function Trouble({ error, retry }) {
   if (!error) return null;
-  return html`<div class="trouble" role="alert"><p>${typeof error === "string" ? error : explain(error)}</p>
-    ${retry && html`<button type="button" onClick=${retry}>Try again</button>`}</div>`;
+  return html`<div class="trouble" role="alert"><p>${visible(typeof error === "string" ? error : explain(error))}</p>
+    ${retry && error.status !== 403 && html`<button type="button" onClick=${retry}>Try again</button>`}</div>`;
 }
 
-/** A page or a part of one that has nothing to show, and says why. */
-export const Empty = ({ title, children }) => html`<div class="empty"><p class="empty-title">${title}</p>${children}</div>`;
+/** A part of a page that has nothing to show, and says why. */
+export const Empty = ({ title, children, as = "p" }) => html`<div class="empty"><${as} class="empty-title">${title}<//>${children}</div>`;
+
+/** A view of which the page knows nothing yet: it is on its way, or could not be had. */
+export const NotYet = ({ title, error, retry }) => error ? html`<div class="list-view"><header class="view-head"><h1>${title}</h1></header><${Trouble} error=${error} retry=${retry} /></div>` :
+  html`<${Loading} />`;
 
 /** The lines that stand for what is on its way. */
 export const Loading = () => html`<div class="loading" role="status" aria-label="Loading"><i></i><i></i><i></i></div>`;
@@ -139,4 +139,4 @@ export function Confirm({ title, verb, tone = "", act, onClose, children }) {
 
 /** A line that says what was just done; screen readers say it. */
 export const Notices = ({ notices }) => html`<div class="notices" role="status" aria-live="polite">
-  ${notices.map((it) => html`<p key=${it.id} class=${it.tone}>${it.text}</p>`)}</div>`;
+  ${notices.map((it) => html`<p key=${it.id} class=${it.tone}>${visible(it.text)}</p>`)}</div>`;

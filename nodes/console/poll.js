@@ -2,6 +2,9 @@
 import { useEffect, useRef, useState } from "./html.js";
 import { now } from "./session.js";
 
+/** How much longer than a reading took, at least, the page waits until the next: a slow node is asked seldom. */
+const REST = 4;
+
 /** The newest answer of `read(signal)`, which is called every `interval` ms while the page is in view,
  * and anew when `key` changes: `{data, error, refresh}`. An error leaves the data that was there. */
 export function usePoll(read, key, interval = 2_000) {
@@ -15,6 +18,7 @@ export function usePoll(read, key, interval = 2_000) {
       clearTimeout(timer);
       if (running || stop.signal.aborted) return;
       running = true;
+      const began = Date.now();
       if (!document.hidden || interval === 0) {
         try {
           const data = await read(stop.signal);
@@ -24,7 +28,7 @@ export function usePoll(read, key, interval = 2_000) {
         }
       }
       running = false;
-      if (interval > 0 && !stop.signal.aborted) timer = setTimeout(run, interval);
+      if (interval > 0 && !stop.signal.aborted) timer = setTimeout(run, Math.max(interval, REST * (Date.now() - began)));
     };
     again.current = run;
     const seen = () => document.hidden || run();

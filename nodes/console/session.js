@@ -147,7 +147,7 @@ export function explain(error) {
       "The node cannot be reached.";
   }
   if (error.status === 401) return "This credential is not valid, or no longer.";
-  if (error.status === 403) return `You may not do this. ${error.message}`;
+  if (error.status === 403) return `You may not do this: ${error.message.replace("the credential does not permit this: ", "")}.`;
   if (error.status === 404) return "It does not exist, or is not yours to see.";
   return error.message;
 }

@@ -20,7 +20,7 @@ export function View({ route: { id } }) {
     <div class=${`panes wide-ish ${id ? "has-detail" : ""}`}><div class="pane-list"><ul class="rows flat">${agents.map((it) => html`<li key=${it.name} class="row-item">
       <a class="row-main" href=${link(path, it.name)} aria-current=${it.name === id ? "true" : undefined}><span class="row-title">${visible(clip(it.name, 80))}</span>
       <span class="row-args">${visible(clip(it.description ?? "", 160))}</span><span class="row-side"><code>${it.revision.slice(0, 8)}</code></span></a></li>`)}</ul></div>
-      ${id && html`<div class="pane-detail">${current ? html`<${Agent} key=${id} agent=${current} />` : data && html`<${Empty} title="There is no such agent"><p><a href=${link(path)}>All agents</a></p><//>`}</div>`}</div></div>`;
+      ${id && html`<div class="pane-detail"><p class="back"><a href=${link(path)}>All agents</a></p>${current ? html`<${Agent} key=${id} agent=${current} />` : data && html`<${Empty} title="There is no such agent"><p><a href=${link(path)}>All agents</a></p><//>`}</div>`}</div></div>`;
 }
 
 const EXECUTORS = { server: "server", client: "page", human: "person", provider: "provider" };

@@ -1,7 +1,7 @@
 // The cluster: a column for each node, a cell for each live conversation, and the next alarms.
 import { html, useState } from "../html.js";
 import { notify } from "../notices.js";
-import { Badge, Confirm, Loading, State, Trouble, toneOf } from "../parts.js";
+import { Badge, Confirm, Loading, NotYet, State, Trouble, toneOf } from "../parts.js";
 import { useNow, usePoll } from "../poll.js";
 import { link } from "../router.js";
 import { get, send } from "../session.js";
@@ -29,7 +29,7 @@ export function View() {
   const { data, error, refresh } = usePoll(readCluster, "cluster", 2_000);
   const alarms = usePoll((signal) => get("/admin/alarms?limit=12", { signal }), "alarms", 5_000);
   const [confirm, setConfirm] = useState();
-  if (!data) return error ? html`<${Trouble} error=${error} retry=${refresh} />` : html`<${Loading} />`;
+  if (!data) return html`<${NotYet} title="Cluster" error=${error} retry=${refresh} />`;
   const { nodes, actors, hasMore } = data;
   const byNode = Map.groupBy(actors, (actor) => actor.node);
   const total = nodes.reduce((sum, node) => sum + node.live_actors, 0);
@@ -63,11 +63,27 @@ function Node({ node, actors, act, isSampled, isAlone }) {
       ${!isAlone && node.state === "suspect" && html`<button type="button" class="deny" onClick=${can("declare-dead")}>Declare dead …</button>`}</p></section>`;
 }
 
-/** A link for each conversation; its colour is its state. */
+/** A link for each conversation; its colour is its state. Tab stops at one of them, arrows go to the others. */
 const Cells = ({ actors }) => actors.length === 0 ? html`<p class="note">Nothing is live here.</p>` :
-  html`<div class="cells">${actors.map((actor) => html`<a key=${actor.conversation_id} class=${`cell ${toneOf(actor.state)} ${actor.state}`}
+  html`<div class="cells" role="group" aria-label="Live conversations, arrow keys go from one to another" onKeyDown=${moveInGrid}>${actors.map((actor, index) => html`<a key=${actor.conversation_id}
+    class=${`cell ${toneOf(actor.state)} ${actor.state}`} tabindex=${index === 0 ? 0 : -1}
     href=${link("why", actor.conversation_id)} title=${`${actor.conversation_id}: ${words(actor.state)}`}
     aria-label=${`${actor.conversation_id}, ${words(actor.state)}`}></a>`)}</div>`;
+
+function moveInGrid(event) {
+  const cells = event.currentTarget.children;
+  const index = [...cells].indexOf(event.target);
+  const { offsetTop } = cells[0];
+  const second = [...cells].findIndex((it) => it.offsetTop !== offsetTop);
+  const columns = second < 0 ? cells.length : second;
+  const step = { ArrowRight: 1, ArrowLeft: -1, ArrowDown: columns, ArrowUp: -columns, Home: -index, End: cells.length - 1 - index }[event.key];
+  const next = cells[index + step];
+  if (!next) return;
+  event.preventDefault();
+  event.target.tabIndex = -1;
+  next.tabIndex = 0;
+  next.focus();
+}
 
 /** The shares of the states, where there are too many conversations for cells. */
 function Shares({ actors }) {
@@ -103,4 +119,3 @@ function Operate({ verb, node, onClose, refresh }) {
   };
   return html`<${Confirm} title=${`${word} ${clip(node, 40)}?`} verb=${word} tone="bad" act=${act} onClose=${onClose}><p>${about}</p><//>`;
 }
-

@@ -2,9 +2,9 @@
 import { connect } from "../abide.js";
 import { AnswerCard, keyOf } from "../answer-card.js";
 import { CallCard } from "../call-card.js";
-import { Composer } from "../composer.js";
-import { Facts } from "../conversation-facts.js";
-import { html, useEffect, useLayoutEffect, useMemo, useRef, useState } from "../html.js";
+import { Composer } from "./conversation/composer.js";
+import { Facts } from "./conversation/facts.js";
+import { Fragment, html, useEffect, useLayoutEffect, useMemo, useRef, useState } from "../html.js";
 import { pathOf, useJournal } from "../journal.js";
 import { markdown } from "../markdown.js";
 import { Badge, Empty, Json, Loading, State, Trouble } from "../parts.js";
@@ -51,9 +51,9 @@ export function View({ route: { id, query } }) {
   const journal = useJournal(id, version);
   const older = useOlder(id, state);
   const [showFacts, setShowFacts] = useState(false);
-  if (!id) return html`<${Empty} title="Which conversation?"><p><a href="#/conversations">All conversations</a></p><//>`;
+  if (!id) return html`<${Empty} as="h1" title="Which conversation?"><p><a href="#/conversations">All conversations</a></p><//>`;
   const isLost = error && state?.id === undefined && abide?.closed;
-  if (isLost) return html`<${Empty} title=${error.status === 404 ? "There is no such conversation" : "It cannot be shown"}>
+  if (isLost) return html`<${Empty} as="h1" title=${error.status === 404 ? "There is no such conversation" : "It cannot be shown"}>
     ${error.status !== 404 && html`<${Trouble} error=${error} />`}<p><a href="#/conversations">All conversations</a></p><//>`;
   if (!abide || state?.id === undefined) return html`<${Loading} />`;
   const messages = older.messages.length > 0 ? [...older.messages, ...state.messages] : state.messages;
@@ -107,7 +107,7 @@ function useOlder(id, state) {
   const isReady = state?.id !== undefined;
   useEffect(() => {
     if (!isReady) return;
-    get(`${pathOf(id)}/messages`).then(({ cursor, more }) => setOlder((before) => ({ cursor, more, ...before }))).catch(() => {});
+    get(`${pathOf(id)}/messages`).then(({ cursor, more, messages }) => setOlder((before) => ({ cursor, more, isEmpty: messages.length === 0, ...before }))).catch(() => {});
   }, [id, isReady]);
   const load = async () => {
     const page = await get(`${pathOf(id)}/messages?limit=200&before=${encodeURIComponent(older.cursor)}`);
@@ -152,11 +152,12 @@ function Messages({ id, state, messages, older, journal }) {
     const calls = (message.tool_calls ?? []).map(({ id: call }) => [journal.history?.calls.get(call), state.pending.find((it) => it.call_id === call),
       state.in_flight.find((it) => it.call_id === call), results.get(call)]);
     const draw = () => html`<${Message} key=${message.id} ...${{ id, message, agent: state.agent, calls }} />`;
-    return html`${unlessSame(message.id, [message, state.agent, ...calls.flat()], draw)}
-      ${endsTurn && html`<${TurnEnd} key=${`end-${message.turn_id}`} turn=${turns?.get(message.turn_id)} />`}`;
+    return html`<${Fragment} key=${message.id}>${unlessSame(message.id, [message, state.agent, ...calls.flat()], draw)}
+      ${endsTurn && html`<${TurnEnd} turn=${turns?.get(message.turn_id)} />`}<//>`;
   });
-  // A dispatched call, and one whose message is on an older page, stands by itself.
-  const loose = state.pending.filter((call) => !drawn.has(call.call_id));
+  // A dispatched call, and one whose message is on an older page, stands by itself; not one whose message is on its way.
+  const areKnown = messages.length > 0 || older.isEmpty;
+  const loose = areKnown ? state.pending.filter((call) => !drawn.has(call.call_id)) : [];
   return html`<div class="messages" ref=${list} onScroll=${scrolled} role="log" aria-label="Messages" tabindex="0">
     <div class="column" ref=${column}>${older.more && html`<p class="more"><button type="button" class="plain" onClick=${older.load}>Earlier messages</button></p>`}
       ${items.length === 0 && !state.streaming && html`<${Empty} title="Say something"><p>This conversation with <b>${visible(clip(state.agent, 60))}</b> is empty. What you write is kept before it is answered.</p>${state.agent === "demo" && html`<${ThreeThings} agents=${[{ name: "demo" }]} />`}<//>`}

@@ -6,11 +6,13 @@ import { link, replace } from "../router.js";
 import { get } from "../session.js";
 import { ThreeThings, start } from "../start.js";
 import { ago, clip, visible, words } from "../text.js";
+import { Rows } from "./inbox/rows.js";
 
 const path = "conversations";
 
 const PAGE = 100;
 const MAX_SHOWN = 1_000;
+const ROW_PX = 72;
 const STATES = ["idle", "preparing", "executing_tools", "awaiting_input"];
 
 export function View({ route: { query } }) {
@@ -37,16 +39,18 @@ export function View({ route: { query } }) {
     <${Trouble} error=${list.error} retry=${list.refresh} />
     ${!list.data && !list.error && html`<${Loading} />`}
     ${isEmpty && html`<${Empty} title=${filter ? "Nothing fits this filter" : "No conversation yet"}>${!filter && html`<${ThreeThings} agents=${agents} />`}<//>`}
-    <ul class="rows flat">${rows.map((it) => html`<${Row} key=${it.id} it=${it} />`)}</ul>
+    <${Rows} class="rows flat" items=${rows} keyOf=${idOf} draw=${(it) => html`<${Row} key=${it.id} it=${it} />`} guess=${ROW_PX} />
     ${list.data?.cursor && (limit < MAX_SHOWN ? html`<p class="more"><button type="button" class="plain" onClick=${() => setLimit(Math.min(MAX_SHOWN, limit * 3))}>Show more</button></p>` :
       html`<p class="note">The first ${MAX_SHOWN} by id are shown. Type an id and press Enter to open any other.</p>`)}
   </div>`;
 }
 
+const idOf = ({ id }) => id;
+
 function Row({ it }) {
   const time = useNow();
   const metadata = Object.entries(it.metadata ?? {}).slice(0, 3);
-  return html`<li class="row-item"><a class="row-main" href=${link("c", it.id)}>
+  return html`<li class="row-item" data-key=${it.id}><a class="row-main" href=${link("c", it.id)}>
     <span class="row-title">${visible(it.id)}</span>
     <span class="row-meta"><${State} state=${it.state} /><span>${visible(clip(it.agent, 40))}</span>
       ${metadata.map(([key, value]) => html`<${Badge}>${visible(clip(`${key}: ${typeof value === "string" ? value : JSON.stringify(value)}`, 40))}<//>`)}</span>

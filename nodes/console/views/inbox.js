@@ -6,7 +6,8 @@ import { pathOf } from "../journal.js";
 import { notify } from "../notices.js";
 import { Badge, Confirm, Countdown, Empty, Loading, Trouble } from "../parts.js";
 import { useNow, usePoll } from "../poll.js";
-import { Recent } from "../recent.js";
+import { Recent } from "./inbox/recent.js";
+import { Rows } from "./inbox/rows.js";
 import { go, link, replace } from "../router.js";
 import { explain, get, post } from "../session.js";
 import { ThreeThings } from "../start.js";
@@ -15,8 +16,11 @@ import { ago, clip, count, visible } from "../text.js";
 const path = "inbox";
 
 const PAGE = 100;
-/** More entries than these nobody reads: filters find the others. */
+/** The node's longest page; what is later is on the next one. */
 const MAX_SHOWN = 1_000;
+const ROW_PX = 94;
+/** How many agents, and how many tools, the filter offers. */
+const MAX_NAMES = 300;
 /** How many answers one request has. */
 const MAX_ANSWERS = 100;
 const KINDS = [["", "All"], ["approval", "Approvals"], ["elicitation", "Questions"], ["client_exec", "Pages"], ["in_doubt", "In doubt"]];
@@ -33,58 +37,88 @@ function useWide() {
   return wide;
 }
 
-function usePending(query, limit) {
+/** A page of the inbox, from a cursor on; an entry that has not changed stays the same object. */
+function usePending(query, limit, from) {
   const filter = ["kind", "agent", "tool", "mine"].filter((it) => query.get(it));
-  const text = filter.map((it) => `&${it}=${encodeURIComponent(query.get(it))}`).join("");
-  return usePoll((signal) => get(`/v1/pending?limit=${limit}${text}`, { signal }), `${text}/${limit}`);
+  const text = filter.map((it) => `&${it}=${encodeURIComponent(query.get(it))}`).join("") + (from ? `&cursor=${encodeURIComponent(from)}` : "");
+  const kept = useRef(new Map());
+  const read = async (signal) => {
+    const page = await get(`/v1/pending?limit=${limit}${text}`, { signal });
+    kept.current = new Map(page.pending.map((item) => {
+      const { conversation_id, call_id, suspension, expires_at, may_answer, votes, policy } = item;
+      const key = JSON.stringify([conversation_id, call_id, suspension, expires_at, may_answer, votes, policy]);
+      return [key, kept.current.get(key) ?? item];
+    }));
+    return { ...page, pending: [...kept.current.values()] };
+  };
+  return usePoll(read, `${text}/${limit}`);
 }
 
 /** The names that entries have had since the view was opened, for the lists of the filter. */
 function useNames(items, member) {
   const seen = useRef(new Set());
-  items.forEach((item) => seen.current.size < 200 && seen.current.add(item[member]));
+  items.forEach((item) => seen.current.size < MAX_NAMES && seen.current.add(item[member]));
   return [...seen.current].sort();
 }
 
 export function View({ route }) {
   const { query } = route;
   const [limit, setLimit] = useState(PAGE);
-  const { data, error, refresh } = usePending(query, limit);
-  const agents = usePoll((signal) => get("/v1/agents", { signal }).catch(() => ({ agents: [] })), "agents", 30_000);
+  const [pages, setPages] = useState({ query, cursors: [] });
+  const cursors = pages.query === query ? pages.cursors : [];
+  const { data, error, refresh } = usePending(query, limit, cursors.at(-1));
+  const agents = usePoll((signal) => get("/v1/agents", { signal }).catch(() => ({})), "agents", 30_000);
   const last = useRef([]);
   if (data) last.current = data.pending;
   const items = data?.pending ?? last.current;
   const [selected, select] = useState();
   const [bulk, setBulk] = useState();
   const wide = useWide();
+  const show = useRef();
   const current = items.find((item) => keyOf(item) === selected) ?? (wide ? items[0] : undefined);
   // A card that is open stays when its call no longer waits: it says what became of it.
   const gone = useGone(selected, current, items, data);
   const shown = gone ?? current;
   const detail = shown && html`<${Detail} key=${keyOf(shown)} item=${shown} isGone=${Boolean(gone)} items=${items} refresh=${refresh}
     onBulk=${setBulk} onClose=${() => select(undefined)} />`;
-  useInboxKeys({ items, current: shown, select, refresh, setBulk });
+  useInboxKeys({ items, current: shown, select, refresh, setBulk, show });
   const isFiltered = ["kind", "agent", "tool", "mine"].some((it) => query.get(it));
-  const rows = items.map((item) => html`<${Row} key=${keyOf(item)} item=${item} isCurrent=${shown && keyOf(item) === keyOf(shown)}
+  const open = shown && keyOf(shown);
+  const row = (item) => html`<${Row} key=${keyOf(item)} item=${item} isCurrent=${keyOf(item) === open} isFirst=${!open && item === items[0]}
     onSelect=${() => select(!wide && keyOf(item) === selected ? undefined : keyOf(item))}
-    detail=${!wide && shown && keyOf(item) === keyOf(shown) ? detail : undefined} />`);
+    detail=${!wide && keyOf(item) === open ? detail : undefined} />`;
+  const turn = (next) => {
+    setPages({ query, cursors: next });
+    select(undefined);
+    document.getElementById("main").scrollTop = 0;
+  };
+  const names = useNames(items, "agent");
+  const tools = useNames(items, "tool");
   if (!data && !error && items.length === 0) return html`<${Loading} />`;
-  if (error?.status === 403) return html`<${Empty} title="This credential has no inbox"><p>${explain(error)}</p><//>`;
+  if (error?.status === 403) return html`<${Empty} as="h1" title="This credential has no inbox"><p>${explain(error)}</p><//>`;
   return html`<div class="inbox">
-    <header class="view-head"><h1>Inbox</h1><p class="count">${items.length === 0 ? "" : `${count(items.length)}${data?.cursor ? " or more" : ""} waiting, the earliest deadline first`}</p></header>
-    ${(items.length > 0 || isFiltered) && html`<${Filter} query=${query} agents=${useNames(items, "agent")} tools=${useNames(items, "tool")} />`}
+    <header class="view-head"><h1>Inbox</h1><p class="count">${items.length === 0 ? "" : `${countOf(items, data, cursors)}, the earliest deadline first`}</p></header>
+    ${(items.length > 0 || isFiltered) && html`<${Filter} query=${query} tools=${tools}
+      agents=${[...new Set([...names, ...(agents.data?.agents ?? []).slice(0, MAX_NAMES).map((it) => it.name)])].sort()} />`}
     <${Trouble} error=${error && items.length === 0 ? error : undefined} retry=${refresh} />
-    ${items.length === 0 && data && !gone ? html`<${Nothing} isFiltered=${isFiltered} agents=${agents.data?.agents} />` :
-      html`<div class=${`panes ${wide ? "wide" : ""}`}><div class="pane-list"><ul class="rows" aria-label="What waits">${rows}</ul>
+    ${cursors.length > 0 && html`<p class="more"><button type="button" class="plain" onClick=${() => turn(cursors.slice(0, -1))}>Earlier deadlines</button></p>`}
+    ${items.length === 0 && data && !gone ? html`<${Nothing} isFiltered=${isFiltered} isLater=${cursors.length > 0} agents=${agents.data?.agents} />` :
+      html`<div class=${`panes ${wide ? "wide" : ""}`}><div class="pane-list"><${Rows} class="rows" aria-label="What waits" items=${items} keyOf=${keyOf} draw=${row} guess=${ROW_PX} show=${show} />
         ${!wide && gone && detail}
-        ${data?.cursor && html`<p class="more">${limit < MAX_SHOWN ? html`<button type="button" class="plain" onClick=${() => setLimit(Math.min(MAX_SHOWN, limit + PAGE * 2))}>Show more</button>` :
-          html`<span class="note">The ${count(MAX_SHOWN)} earliest are shown. Filter to find others.</span>`}</p>`}</div>
+        ${data?.cursor && html`<p class="more">${limit < MAX_SHOWN && items.length >= limit ? html`<button type="button" class="plain" onClick=${() => setLimit(Math.min(MAX_SHOWN, limit * 4))}>Show more</button>` :
+          html`<button type="button" class="plain" onClick=${() => turn([...cursors, data.cursor])}>Later deadlines</button>`}</p>`}</div>
         ${wide && html`<div class="pane-detail">${detail}</div>`}</div>`}
     ${bulk && html`<${Bulk} item=${bulk} items=${alike(items, bulk)} onClose=${() => setBulk(undefined)} onDone=${() => {
       select(undefined);
       refresh();
     }} />`}
   </div>`;
+}
+
+/** How many wait; nobody counts those that are on no page yet. */
+function countOf(items, data, cursors) {
+  if (cursors.length > 0) return `Page ${cursors.length + 1}`;
+  return `${count(items.length)}${data?.cursor ? " or more" : ""} waiting`;
 }
 
 /** The entry that is open and was in the list before, but is no longer. */
@@ -111,8 +145,10 @@ function Filter({ query, agents, tools }) {
       onChange=${(event) => set("mine", event.target.checked ? "true" : "")} />I may answer</label></div>`;
 }
 
-function Row({ item, isCurrent, onSelect, detail }) {
-  return html`<li class=${`row-item ${item.kind}`} data-key=${keyOf(item)}><button type="button" class="row-main" aria-current=${isCurrent ? "true" : undefined} onClick=${onSelect}>
+/** A row. Of all rows, Tab stops at the one that is open: j and k go to the others. */
+function Row({ item, isCurrent, isFirst, onSelect, detail }) {
+  return html`<li class=${`row-item ${item.kind}`} data-key=${keyOf(item)}><button type="button" class="row-main" tabindex=${isCurrent || isFirst ? 0 : -1}
+    aria-current=${isCurrent ? "true" : undefined} onClick=${onSelect}>
     <span class="row-title" dir="auto">${visible(clip(titleOf(item), 140))}</span>
     <span class="row-meta"><${Badge} tone=${item.kind === "approval" ? "wait" : "run"}>${KIND_WORDS[item.kind] ?? item.kind}<//>
       <span>${visible(clip(item.agent, 32))}</span><code>${visible(clip(item.tool, 32))}</code></span>
@@ -145,9 +181,10 @@ function Gone({ item }) {
   return html`<section class="answer gone"><h2 dir="auto">${visible(clip(titleOf(item), 500))}</h2><p class="trouble" role="status">${visible(text)}</p></section>`;
 }
 
-function Nothing({ isFiltered, agents }) {
+function Nothing({ isFiltered, isLater, agents }) {
+  if (isLater) return html`<${Empty} title="Nothing is left on this page" />`;
   if (isFiltered) return html`<${Empty} title="Nothing fits this filter"><p><a href=${link(path)}>Show everything</a></p><//>`;
-  return html`<${Empty} title="Nothing waits for you"><p>When an agent needs a decision, it appears here, with the time that is left. Try one:</p>
+  return html`<${Empty} title="Nothing waits for you"><p>When an agent needs a decision, it appears here, with the time that is left.${agents && " Try one:"}</p>
     ${agents && html`<${ThreeThings} agents=${agents} />`}<//>`;
 }
 
@@ -194,14 +231,18 @@ function useInboxKeys(latest) {
 }
 
 function move(step) {
-  return ({ items, current, select }) => {
+  return ({ items, current, select, show }) => {
     if (items.length === 0) return false;
     const index = current ? items.findIndex((item) => keyOf(item) === keyOf(current)) : -1;
-    const next = items[Math.min(items.length - 1, Math.max(0, index + step))];
-    select(keyOf(next));
-    const row = [...document.querySelectorAll(".row-item")].find((it) => it.dataset.key === keyOf(next));
-    row?.querySelector("button").focus();
-    row?.scrollIntoView({ block: "nearest" });
+    const next = Math.min(items.length - 1, Math.max(0, index + step));
+    select(keyOf(items[next]));
+    show.current?.(next);
+    // The row is drawn by then, also if it was far away.
+    requestAnimationFrame(() => {
+      const row = [...document.querySelectorAll(".row-item")].find((it) => it.dataset.key === keyOf(items[next]));
+      row?.querySelector("button").focus();
+      row?.scrollIntoView({ block: "nearest" });
+    });
     return true;
   };
 }

@@ -1,6 +1,6 @@
 // Queues: the calls that wait for workers, since when, and which workers were seen.
 import { html } from "../html.js";
-import { Badge, Empty, Loading, Trouble } from "../parts.js";
+import { Badge, Empty, NotYet, Trouble } from "../parts.js";
 import { useNow, usePoll } from "../poll.js";
 import { get } from "../session.js";
 import { ago, clip, count, duration, plural, visible } from "../text.js";
@@ -10,7 +10,7 @@ const GONE_AFTER_MS = 90_000;
 
 export function View() {
   const { data, error, refresh } = usePoll((signal) => get("/admin/queues", { signal }), "queues", 3_000);
-  if (!data) return error ? html`<${Trouble} error=${error} retry=${refresh} />` : html`<${Loading} />`;
+  if (!data) return html`<${NotYet} title="Queues" error=${error} retry=${refresh} />`;
   const { queues } = data;
   return html`<div class="list-view"><header class="view-head"><h1>Queues</h1><p class="count">${queues.length > 0 && plural(queues.length, "queue")}</p></header>
     <${Trouble} error=${error} retry=${refresh} />

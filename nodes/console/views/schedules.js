@@ -1,7 +1,7 @@
 // Schedules: messages that come at set times, what became of the last one, and when the next is due.
 import { html, useState } from "../html.js";
 import { notify } from "../notices.js";
-import { Badge, Confirm, Countdown, Dialog, Empty, Loading, Trouble } from "../parts.js";
+import { Badge, Confirm, Countdown, Dialog, Empty, Loading, NotYet, Trouble } from "../parts.js";
 import { useNow, usePoll } from "../poll.js";
 import { go, link } from "../router.js";
 import { get, post, send } from "../session.js";
@@ -21,7 +21,7 @@ const said = ({ content }) => content.map((block) => block.text ?? block.type).j
 export function View({ route: { id } }) {
   const { data, error, refresh } = usePoll((signal) => get(`/v1/schedules?limit=${PAGE}`, { signal }), path, 4_000);
   const [isNew, setNew] = useState(false);
-  if (!data) return error ? html`<${Trouble} error=${error} retry=${refresh} />` : html`<${Loading} />`;
+  if (!data) return html`<${NotYet} title="Schedules" error=${error} retry=${refresh} />`;
   const { schedules } = data;
   return html`<div class="list-view"><header class="view-head"><h1>Schedules</h1><p class="count">${schedules.length > 0 && plural(schedules.length, "schedule")}</p>
       <button type="button" class="primary" onClick=${() => setNew(true)}>New …</button></header>
@@ -29,14 +29,14 @@ export function View({ route: { id } }) {
     ${schedules.length === 0 && html`<${Empty} title="No schedule yet"><p>A schedule sends an agent a message at set times: each tick happens once, whatever dies.</p>
       <pre class="snippet" tabindex="0">${EXAMPLE}</pre><//>`}
     <div class=${`panes wide-ish ${id ? "has-detail" : ""}`}><div class="pane-list"><ul class="rows flat">${schedules.map((it) => html`<${Row} key=${it.name} it=${it} isCurrent=${it.name === id} />`)}</ul></div>
-      ${id && html`<div class="pane-detail"><${Schedule} key=${id} name=${id} changed=${refresh} /></div>`}</div>
+      ${id && html`<div class="pane-detail"><p class="back"><a href=${link(path)}>All schedules</a></p><${Schedule} key=${id} name=${id} changed=${refresh} /></div>`}</div>
     ${isNew && html`<${NewSchedule} onClose=${() => setNew(false)} changed=${refresh} />`}</div>`;
 }
 
 const Row = ({ it, isCurrent }) => html`<li class="row-item"><a class="row-main" href=${link(path, it.name)} aria-current=${isCurrent ? "true" : undefined}>
   <span class="row-title">${visible(it.name)}</span><span class="row-args">${visible(clip(said(it), 160))}</span>
   <span class="row-meta"><code>${visible(rhythm(it))}</code><span>${visible(it.agent)}</span></span>
-  <span class="row-side">${it.paused ? html`<${Badge}>paused<//>` : it.next_at ? html`<${Countdown} at=${it.next_at} />` : html`<${Badge}>ended<//>`}</span></a></li>`;
+  <span class="row-side">${it.paused ? html`<${Badge}>paused<//>` : it.next_at ? html`<${Countdown} at=${it.next_at} due="now" />` : html`<${Badge}>ended<//>`}</span></a></li>`;
 
 function Schedule({ name, changed }) {
   const { data, error, refresh } = usePoll((signal) => get(at(name), { signal }), name, 4_000);
@@ -70,7 +70,7 @@ function Schedule({ name, changed }) {
     <${Trouble} error=${trouble ?? error} />
     <p dir="auto">${visible(clip(said(data), 2_000))}</p>
     <dl class="facts"><div><dt>Rhythm</dt><dd><code>${visible(rhythm(data))}</code></dd></div>
-      <div><dt>Next</dt><dd>${data.next_at ? html`<time datetime=${data.next_at}>${new Date(data.next_at).toLocaleString()}</time> (<${Countdown} at=${data.next_at} />)` : data.paused ? "paused" : "it has ended"}</dd></div>
+      <div><dt>Next</dt><dd>${data.next_at ? html`<time datetime=${data.next_at}>${new Date(data.next_at).toLocaleString()}</time> (<${Countdown} at=${data.next_at} due="now" />)` : data.paused ? "paused" : "it has ended"}</dd></div>
       <div><dt>Last</dt><dd>${last ? html`${ago(time - Date.parse(last.at))} ${last.outcome && html`<${Badge} tone=${TONES[last.outcome]}>${words(last.outcome)}<//>`}
         ${last.conversation_id && html` <a href=${link("c", last.conversation_id)}>${visible(last.conversation_id)}</a>`}
         ${last.error && html` <span class="note">${visible(clip(last.error, 300))}</span>`}` : "never"}</dd></div>

@@ -1,7 +1,7 @@
 // Webhooks: who is told of what, how that goes, and what nobody tries any more.
 import { html, useState } from "../html.js";
 import { notify } from "../notices.js";
-import { Badge, Confirm, Countdown, Dialog, Empty, Loading, Trouble } from "../parts.js";
+import { Badge, Confirm, Countdown, Dialog, Empty, Loading, NotYet, Trouble } from "../parts.js";
 import { useNow, usePoll } from "../poll.js";
 import { go, link } from "../router.js";
 import { get, post, send } from "../session.js";
@@ -19,7 +19,7 @@ export function View({ route: { id } }) {
   const { data, error, refresh } = usePoll((signal) => get("/v1/webhooks", { signal }), path, 5_000);
   const [isNew, setNew] = useState(false);
   const [secret, showSecret] = useState();
-  if (!data) return error ? html`<${Trouble} error=${error} retry=${refresh} />` : html`<${Loading} />`;
+  if (!data) return html`<${NotYet} title="Webhooks" error=${error} retry=${refresh} />`;
   const { webhooks } = data;
   const current = webhooks.find((it) => it.name === id);
   return html`<div class="list-view"><header class="view-head"><h1>Webhooks</h1><p class="count">${webhooks.length > 0 && plural(webhooks.length, "webhook")}</p>
@@ -30,7 +30,7 @@ export function View({ route: { id } }) {
       <a class="row-main" href=${link(path, it.name)} aria-current=${it.name === id ? "true" : undefined}><span class="row-title">${visible(it.name)}</span>
       <span class="row-args">${visible(clip(it.url, 160))}</span><span class="row-meta">${visible(clip(told(it), 120))}</span>
       <span class="row-side"><${Badge} tone=${TONES[it.state]}>${it.state}<//></span></a></li>`)}</ul></div>
-      ${id && html`<div class="pane-detail">${current ? html`<${Webhook} key=${id} name=${id} changed=${refresh} showSecret=${showSecret} />` :
+      ${id && html`<div class="pane-detail"><p class="back"><a href=${link(path)}>All webhooks</a></p>${current ? html`<${Webhook} key=${id} name=${id} changed=${refresh} showSecret=${showSecret} />` :
         html`<${Empty} title="There is no such webhook"><p><a href=${link(path)}>All webhooks</a></p><//>`}</div>`}</div>
     ${isNew && html`<${NewWebhook} onClose=${() => setNew(false)} showSecret=${showSecret} changed=${refresh} />`}
     ${secret && html`<${Dialog} title="Its secret" onClose=${() => showSecret(undefined)}><p>It signs every notice. It is shown this once.</p>
@@ -79,7 +79,7 @@ function Webhook({ name, changed, showSecret }) {
       <div><dt>Owed</dt><dd>${count(data.owed)}${data.oldest_owed_at && `, the oldest for ${ago(time - Date.parse(data.oldest_owed_at)).replace(" ago", "")}`}</dd></div>
       <div><dt>Dead</dt><dd>${count(data.dead)}</dd></div>
       ${data.last_error && html`<div><dt>Last error</dt><dd>${visible(clip(data.last_error, 400))}</dd></div>`}
-      ${data.next_attempt_at && html`<div><dt>Next attempt</dt><dd><${Countdown} at=${data.next_attempt_at} /></dd></div>`}</dl>
+      ${data.next_attempt_at && html`<div><dt>Next attempt</dt><dd><${Countdown} at=${data.next_attempt_at} due="now" /></dd></div>`}</dl>
     ${data.owed > 0 && html`<${Deliveries} name=${name} state="owed" title="Owed" />`}
     ${data.dead > 0 && html`<${Deliveries} name=${name} state="dead" title="Nobody tries these any more" changed=${refresh} />`}
     ${asked && html`<${Confirm} ...${asked} onClose=${() => ask(undefined)}><p>${asked.about}</p><//>`}</article>`;
@@ -101,7 +101,7 @@ function Deliveries({ name, state, title, changed }) {
   return html`<h3>${title}</h3><${Trouble} error=${trouble ?? error} /><ul class="rows flat">${(data?.deliveries ?? []).map((it) => html`<li key=${it.id} class="row-item">
     <span class="row-main"><span class="row-title"><a href=${link("c", it.conversation_id)}>${visible(clip(it.conversation_id, 60))}</a> ${visible(it.type)}</span>
     <span class="row-meta">${plural(it.attempts, "attempt")} ${it.last_error && html`<span class="note">${visible(clip(it.last_error, 160))}</span>`}</span>
-    <span class="row-side">${it.next_attempt_at && html`<${Countdown} at=${it.next_attempt_at} />`}<button type="button" class="link" onClick=${() => again(it.id)}>Send again</button></span></span></li>`)}</ul>
+    <span class="row-side">${it.next_attempt_at && html`<${Countdown} at=${it.next_attempt_at} due="now" />`}<button type="button" class="link" onClick=${() => again(it.id)}>Send again</button></span></span></li>`)}</ul>
     ${data?.cursor && html`<p class="note">There are more.</p>`}`;
 }
 
@@ -125,7 +125,8 @@ function NewWebhook({ onClose, showSecret, changed }) {
   return html`<${Dialog} title="New webhook" onClose=${onClose}><form onSubmit=${submit}>
     <div class="field"><label for="new-name">Name</label><input id="new-name" name="name" required pattern="[a-z0-9][a-z0-9_\\-]*" maxlength="64" autocomplete="off" /></div>
     <div class="field"><label for="new-url">Address</label><input id="new-url" name="url" type="url" required placeholder="https://example.com/abide" autocomplete="off" /></div>
-    <fieldset><legend>Told of (none: everything)</legend>${EVENTS.map((event) => html`<label class="option"><input type="checkbox" name="events" value=${event} />${event}</label>`)}</fieldset>
+    <fieldset class="field"><legend>Told of <span class="optional">none: everything</span></legend>
+      <div class="options">${EVENTS.map((event) => html`<label class="option"><input type="checkbox" name="events" value=${event} />${event}</label>`)}</div></fieldset>
     <${Trouble} error=${error} />
     <p class="row end"><button type="button" class="plain" onClick=${onClose}>Back</button><button class="primary">Put it</button></p></form><//>`;
 }

@@ -7,7 +7,7 @@ import { useNow, usePoll } from "../poll.js";
 import { link } from "../router.js";
 import { get, post } from "../session.js";
 import { ago, bytes, clip, count, duration, visible } from "../text.js";
-import { Timeline } from "../timeline.js";
+import { Timeline } from "./why/timeline.js";
 
 /** What each verb does, in the words of the operators' reference. */
 const VERBS = {
@@ -24,9 +24,9 @@ export function View({ route: { id } }) {
   const read = (signal) => get(`/admin/actors/${encodeURIComponent(id)}`, { signal });
   const { data, error, refresh } = usePoll(read, id, 2_000);
   const [confirm, setConfirm] = useState();
-  if (!id) return html`<${Empty} title="Which conversation?"><p>Open one from the <a href="#/cluster">cluster</a> or the <a href="#/conversations">list</a>.</p><//>`;
+  if (!id) return html`<${Empty} as="h1" title="Which conversation?"><p>Open one from the <a href="#/cluster">cluster</a> or the <a href="#/conversations">list</a>.</p><//>`;
   if (!data && !error) return html`<${Loading} />`;
-  if (!data) return html`<${Empty} title="It cannot be looked at"><${Trouble} error=${error} retry=${refresh} /><//>`;
+  if (!data) return html`<${Empty} as="h1" title="It cannot be looked at"><${Trouble} error=${error} retry=${refresh} /><//>`;
   return html`<div class="why"><header class="view-head"><h1 title=${id}>${visible(clip(id, 60))}</h1><${State} state=${data.state} />
       <p class="row"><a href=${link("c", id)}>Conversation</a></p></header>
     <${Trouble} error=${error} />

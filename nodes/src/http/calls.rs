@@ -7,7 +7,7 @@ use abide_conversation::approval::VoteRefusal;
 use abide_conversation::event::SuspensionKind;
 use abide_conversation::identity::Role;
 use abide_conversation::message::{Outcome, Ui};
-use abide_conversation::{ConversationId, Rejection, Scoped};
+use abide_conversation::{ConversationId, Rejection, Scoped, Tenant};
 use axum::Json;
 use axum::extract::State;
 use serde::{Deserialize, Serialize};
@@ -22,6 +22,11 @@ use super::openapi::{ConversationPath, IdempotencyKeyHeader, PrincipalHeader};
 use super::problem::Problem;
 use crate::access::Allowed;
 use crate::access::permission::{Cancel, Dispatch, ListPending};
+
+/// A page of pending calls ends early when it has more bytes than these.
+const PAGE_BYTES: usize = 4 << 20;
+/// How many entries are read before it is known how large they are.
+const FIRST_READ: usize = 16;
 
 /// Whether the request ended a turn.
 #[derive(Debug, Serialize, ToSchema)]
@@ -198,9 +203,41 @@ pub(super) async fn pending_page(
             return Ok(PendingPage::new(entries, &caller, cursor));
         }
     }
-    let cursor = query.cursor.as_deref();
-    let page = api.store.inbox(&allowed.tenant(), &filter, cursor, limit).await?;
-    Ok(PendingPage::new(page.items, &caller, page.cursor))
+    let (entries, cursor) =
+        bounded_inbox(api, &allowed.tenant(), &filter, query.cursor, limit).await?;
+    Ok(PendingPage::new(entries, &caller, cursor))
+}
+
+/// A page with at most `limit` entries. It ends early when they are large: each may have a megabyte of
+/// arguments.
+async fn bounded_inbox(
+    api: &Api,
+    tenant: &Tenant,
+    filter: &InboxFilter,
+    mut cursor: Option<String>,
+    limit: usize,
+) -> Result<(Vec<InboxEntry>, Option<String>), Problem> {
+    let mut entries: Vec<InboxEntry> = Vec::new();
+    let mut bytes = 0_usize;
+    let mut part = limit.min(FIRST_READ);
+    loop {
+        let page = api.store.inbox(tenant, filter, cursor.as_deref(), part).await?;
+        let is_full = page.items.len() == part;
+        bytes = page.items.iter().map(json_bytes).fold(bytes, usize::saturating_add);
+        entries.extend(page.items);
+        cursor = page.cursor;
+        if !is_full || cursor.is_none() || entries.len() >= limit || bytes >= PAGE_BYTES {
+            return Ok((entries, cursor));
+        }
+        // As many as fit if they are like those before, of which there are not many more.
+        let fitting = entries.len().saturating_mul(PAGE_BYTES - bytes) / bytes.max(1);
+        part = fitting.clamp(1, 2 * entries.len()).min(limit - entries.len());
+    }
+}
+
+/// The length of an entry as JSON.
+fn json_bytes(entry: &InboxEntry) -> usize {
+    serde_json::to_vec(entry).map_or(0, |json| json.len())
 }
 
 /// The inbox of a conversation and of the children that work for it; the cursor is the number of

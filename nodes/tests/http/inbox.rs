@@ -71,3 +71,21 @@ async fn an_inbox_stream_shows_only_what_its_caller_may_see() {
     assert_eq!(eve.until("opened").await.data["conversation_id"], "e");
     assert_eq!(ann.until("opened").await.data["conversation_id"], "a");
 }
+
+#[tokio::test]
+async fn a_page_of_calls_with_large_arguments_ends_early_and_its_cursor_goes_on() {
+    let api = Api::start().await;
+    let mut large = agent();
+    large["model"]["script"][0]["calls"][0]["args"]["body"] = json!("x".repeat(600_000));
+    assert_eq!(api.put("/v1/agents/one", large).await.status, 201);
+    for number in 0..20 {
+        let path = format!("/v1/conversations/c{number}/messages?wait=20s");
+        let rests = api.post(&path, json!({"agent": "one", "text": "go"})).await;
+        assert_eq!(rests.body["outcome"], "awaiting_input", "{rests:?}");
+    }
+    let first = api.get("/v1/pending?limit=1000").await.body;
+    assert_eq!(first["pending"].as_array().unwrap().len(), 16);
+    let path = format!("/v1/pending?limit=1000&cursor={}", first["cursor"].as_str().unwrap());
+    let rest = api.get(&path).await.body;
+    assert_eq!((rest["pending"].as_array().unwrap().len(), &rest["cursor"]), (4, &json!(null)));
+}

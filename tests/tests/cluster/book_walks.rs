@@ -225,6 +225,8 @@ async fn the_example_application_works_when_pasted() {
     assert!(output.contains("Refund € 64 for order 1042?"), "it was in the inbox: {output}");
     assert!(output.contains(r#""approved_by": "key:maria""#), "it was paid: {output}");
     assert!(output.contains("reference R-1042"), "the customer reads it: {output}");
+    assert!(output.contains("the label L-1042"), "a worker printed it: {output}");
+    assert!(output.contains("Paid back so far: € 64.00"), "the schedule was triggered: {output}");
 }
 
 #[tokio::test]

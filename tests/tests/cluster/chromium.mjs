@@ -21,7 +21,8 @@ export async function open(program, profile, url) {
     for (const { id, result, error, method, params } of messages.map((text) => JSON.parse(text))) {
       if (id) waiting.get(id)(error ? Promise.reject(new Error(error.message)) : result);
       const entry = params?.entry ?? params?.exceptionDetails;
-      if (entry && entry.source !== "network" && entry.level !== "verbose") errors.push(`${method}: ${entry.text}`);
+      const what = entry && `${method}: ${entry.text} ${entry.exception?.description ?? ""}`;
+      if (entry && entry.source !== "network" && entry.level !== "verbose") errors.push(what);
     }
   });
 

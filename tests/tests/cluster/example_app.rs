@@ -1,5 +1,5 @@
 //! The example application in real browsers: a customer asks for a refund, somebody else approves it, and the
-//! node that has the conversation dies twice meanwhile.
+//! node that has the conversation dies twice meanwhile. So does a worker, and the schedule's sum is told.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,8 @@ use abide_tests::signal::{signal, stop};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use tokio::process::{Child, Command};
+use tokio::io::{AsyncBufReadExt, BufReader, Lines};
+use tokio::process::{Child, ChildStdout, Command};
 
 use crate::ABIDE;
 use crate::clients::{clients, installed};
@@ -93,40 +94,47 @@ impl Setup {
         let origin = format!("http://{}:3000", self.address);
         let flags = ["--auth", auth.to_str().unwrap(), "--allow-origin", &origin];
         let plan = Plan::new(ABIDE).with(&flags).with(&["--lease", "2s"]);
-        let plan = plan.with_env("SHOP_TOOLS_SECRET", &self.variables["SHOP_TOOLS_SECRET"]);
+        let with = |plan: Plan, name: &str| plan.with_env(name, &self.variables[name]);
+        let plan = ["SHOP_TOOLS_SECRET", "SHOP_NOTICES_SECRET"].into_iter().fold(plan, with);
         plan.start(Redis::start().await, count).await
     }
 
     /// Starts the payments on the oldest Python, and waits until they are served.
     async fn start_payments(&self) -> Child {
-        let mut command = Command::new(installed().join("python-oldest/bin/python"));
-        command.arg(source().join("payments/payments.py"));
-        command.env("PYTHONPATH", clients().join("python/src"));
-        command.env("PYTHONDONTWRITEBYTECODE", "1").env("PAYMENTS_BANK_SECONDS", "0.2");
-        command.env("SHOP_ORDERS", source().join("orders.json"));
+        let mut command = python("payments/payments.py");
+        command.env("PAYMENTS_BANK_SECONDS", "0.2");
         command.env("PAYMENTS_LEDGER", self.dir.path().join("ledger.db"));
         command.env("PAYMENTS_LISTEN", format!("{}:3001", self.address));
-        let payments = self.spawn(command);
+        let payments = self.spawn(&mut command);
         assert_eq!(self.refunds().await, json!([]));
         payments
     }
 
+    /// Starts the worker of the warehouse on the oldest Python, for nodes of Abide at these addresses.
+    fn start_warehouse(&self, nodes: &str, print_seconds: &str) -> Child {
+        let mut command = python("warehouse/warehouse.py");
+        command.env("WAREHOUSE_PRINT_SECONDS", print_seconds);
+        command.env("WAREHOUSE_ROLL", self.roll()).env("ABIDE_URL", nodes);
+        command.env("ABIDE_TOKEN", &self.variables["WAREHOUSE_KEY"]);
+        self.spawn(&mut command)
+    }
+
     /// Starts the shop's own server on the oldest node, for nodes of Abide at these addresses, and waits until
     /// it serves.
-    async fn start_shop(&self, nodes: &str) -> Child {
+    async fn start_shop(&self, nodes: &str) -> Shop {
         let mut command = Command::new(installed().join("node-oldest"));
         command.arg(self.dir.path().join("dist/server.mjs"));
         command.env("SHOP_LISTEN", format!("{}:3000", self.address));
-        command.env("SHOP_TOOLS_URL", self.url(3000) + "tools");
-        command.env("PAYMENTS_URL", self.url(3001));
+        command.env("SHOP_URL", self.url(3000)).env("PAYMENTS_URL", self.url(3001));
         command.env("SHOP_NODES", nodes).env("ABIDE_URL", nodes);
         command.env("ABIDE_TOKEN", &self.variables["SHOP_KEY"]);
-        let shop = self.spawn(command);
+        let mut server = self.spawn(command.stdout(Stdio::piped()));
+        let lines = BufReader::new(server.stdout.take().unwrap()).lines();
         poll("the shop", async || reqwest::get(self.url(3000)).await.ok()).await;
-        shop
+        Shop { _server: server, lines }
     }
 
-    fn spawn(&self, mut command: Command) -> Child {
+    fn spawn(&self, command: &mut Command) -> Child {
         command.envs(&self.variables).stdin(Stdio::null()).kill_on_drop(true);
         command.spawn().unwrap()
     }
@@ -149,11 +157,42 @@ impl Setup {
         self.ask(request).await.2["token"].as_str().unwrap().to_owned()
     }
 
+    fn roll(&self) -> PathBuf {
+        self.dir.path().join("labels.txt")
+    }
+
     /// What was paid back, once the server answers.
     async fn refunds(&self) -> Value {
         let read = async || reqwest::get(self.url(3001)).await.ok()?.json().await.ok();
         poll("the refunds", read).await
     }
+}
+
+/// The shop's own server, and what it tells its people.
+struct Shop {
+    _server: Child,
+    lines: Lines<BufReader<ChildStdout>>,
+}
+
+impl Shop {
+    /// Waits for the next thing that its people are told.
+    async fn tells(&mut self) -> String {
+        let mut next = async || loop {
+            let line = self.lines.next_line().await.unwrap().expect("the shop has ended");
+            if let Some(told) = line.strip_prefix("team: ") {
+                break told.to_owned();
+            }
+        };
+        within("what the shop's people are told", next()).await
+    }
+}
+
+/// A program of the application, on the oldest Python.
+fn python(program: &str) -> Command {
+    let mut command = Command::new(installed().join("python-oldest/bin/python"));
+    command.arg(source().join(program)).env("PYTHONPATH", clients().join("python/src"));
+    command.env("PYTHONDONTWRITEBYTECODE", "1").env("SHOP_ORDERS", source().join("orders.json"));
+    command
 }
 
 async fn succeeds(what: &str, mut command: Command) {
@@ -179,14 +218,20 @@ async fn a_refund_is_paid_once_although_its_node_dies_before_the_approval_and_wh
     let payments = setup.start_payments().await;
     let nodes: Vec<_> =
         cluster.clients().map(|it| format!("http://{}", it.public_address())).collect();
-    let _shop = setup.start_shop(&nodes.join(",")).await;
+    let nodes_list = nodes.join(",");
+    let mut team = setup.start_shop(&nodes_list).await;
+    // It prints for as long as it lives.
+    let mut warehouse = setup.start_warehouse(&nodes_list, "600");
     let maria = |node: usize| cluster.client(node).clone().with_credential(&setup.maria);
     // The customer's page asks the first node first; the approver is at the second, the test at the third.
-    let console = format!("{}/console/", nodes[1]);
+    let [inbox, evening] = [1, 2].map(|node| format!("{}/console/", nodes[node]));
     let (shop, third) = (setup.url(3000), maria(2));
-    let arguments = [shop.as_str(), &console, &setup.maria];
+    let arguments = [shop.as_str(), &inbox, &evening, &setup.maria];
     let mut people = Person::start_with("example_app.mjs", &arguments);
     let conversation = people.needs_some("asked ").await;
+    let call = format!("{conversation}/call_2_1");
+    let asks = format!("Refund € 64 for order 1042? It waits in the inbox as {call}.");
+    assert_eq!(team.tells().await, asks);
     let asked = holder(&cluster, &third, &conversation).await;
     assert_eq!(asked, 0);
     cluster.kill(asked).await;
@@ -203,6 +248,18 @@ async fn a_refund_is_paid_once_although_its_node_dies_before_the_approval_and_wh
         .await;
     signal(&payments, Signal::CONT);
     people.go_on().await;
+    people.needs("paid").await;
+    assert_eq!(team.tells().await, format!("{call} is approved by key:maria."));
+    // So does the worker, which has the call of the last node, and another one takes it.
+    poll("the printer", async || setup.roll().exists().then_some(())).await;
+    warehouse.kill().await.unwrap();
+    let _warehouse = setup.start_warehouse(&nodes_list, "0.1");
+    people.go_on().await;
+    people.needs("printed").await;
+    let by_shop = third.clone().with_credential(&setup.variables["SHOP_KEY"]);
+    by_shop.post("/v1/schedules/evening/trigger", &json!({})).await.expect(202);
+    assert_eq!(team.tells().await, "Paid back so far: € 64.00, refunds: 1.");
+    people.go_on().await;
     people.finish().await;
     let once = json!([{"order": "1042", "amount": 64.0, "approved_by": "key:maria"}]);
     assert_eq!(setup.refunds().await, once);
@@ -210,6 +267,9 @@ async fn a_refund_is_paid_once_although_its_node_dies_before_the_approval_and_wh
     assert_eq!(journal.outcomes(), ["completed"]);
     assert_eq!(journal.of("resolution").count(), 1);
     assert_eq!(journal.result("call_2_1")["result"]["reference"], "R-1042");
+    assert!(journal.of("tool_leased").any(again(2)), "the second worker had the call");
+    let printed = std::fs::read_to_string(setup.roll()).unwrap();
+    assert_eq!(printed.lines().count(), 1, "{printed}");
 }
 
 #[tokio::test]
@@ -236,7 +296,7 @@ async fn the_example_application_gives_nobody_more_than_is_theirs() {
     // What no node has signed is no call.
     let call = json!({"tool": "refund", "args": {"order": "1042", "amount": 64}, "call_id": "k",
         "conversation_id": "ada.1", "approvals": [{"iss": "abide", "sub": "eve"}]});
-    for url in [shop.clone() + "tools", setup.url(3001)] {
+    for url in [shop.clone() + "tools", shop.clone() + "notices", setup.url(3001)] {
         assert_eq!(setup.ask(http.post(url).json(&call)).await.0, 401);
     }
 

@@ -11,6 +11,7 @@ await reads("No schedule yet");
 await audit(axe);
 await click("button", "New …");
 await fill("#new-name", "morning");
+await until(`[...document.querySelectorAll("#new-agent option")].some((it) => it.value === "greeter")`);
 await fill("#new-agent", "greeter");
 await fill("#new-cron", "0 9 * * mon-fri");
 await fill("#new-timezone", "Europe/Berlin");
@@ -57,6 +58,6 @@ await audit(axe);
 
 await go("#/inbox");
 await click("button", "an hour more");
-await until(`document.querySelector(".countdown").textContent.startsWith("1h")`);
+await until(`document.querySelector(".countdown").textContent.startsWith("1 h")`);
 close();
 process.exit(0);

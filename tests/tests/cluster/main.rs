@@ -19,6 +19,7 @@ mod client_workers;
 mod clients;
 mod commands;
 mod console;
+mod console_extremes;
 mod deadlines;
 mod drained_streams;
 mod example_app;

@@ -10,6 +10,7 @@ const first = (selector, label) => `Array.from(document.querySelectorAll(${quote
 export async function visit(program, profile, url) {
   const page = await open(program, profile, url);
   const { request, run, until } = page;
+  await request("Page.enable");
   // Without it, keys reach only the page that a person would see.
   await request("Emulation.setFocusEmulationEnabled", { enabled: true });
   const size = { width: 1280, height: 900, deviceScaleFactor: 1, mobile: false };
@@ -53,6 +54,13 @@ export async function visit(program, profile, url) {
     }
   }
 
+  /** Loads the page anew, and waits until it is another one. */
+  async function reload() {
+    await run("window.isOld = true");
+    await request("Page.reload");
+    await until(`window.isOld === undefined && document.readyState === "complete"`);
+  }
+
   const go = (hash) => run(`location.hash = ${quoted(hash)}`);
-  return { ...page, click, fill, reads, lacks, count, press, audit, go };
+  return { ...page, click, fill, reads, lacks, count, press, audit, reload, go };
 }

@@ -60,6 +60,17 @@ function Refund({ part, isWaiting }: { part: Part; isWaiting: boolean }) {
   );
 }
 
+function Label({ part }: { part: Part }) {
+  const { state, input, output } = part;
+  // Without a refund there is no order to send back.
+  if (!input?.order || state === "output-error") return null;
+  return (
+    <Card kind="label" title={`Label for the way back of order ${input.order}`}>
+      {output ? `Printed: ${output.label}` : "The warehouse prints it …"}
+    </Card>
+  );
+}
+
 /** What the nodes have refused, or that none answers now. */
 function explain(error: Error | undefined): string {
   try {
@@ -124,6 +135,7 @@ export function Chat({ abide, id, initial, draft, onRefund }: any) {
                 const isWaiting = waiting === part.toolCallId || chat.status !== "streaming";
                 return <Refund key={n} part={part} isWaiting={isWaiting} />;
               }
+              if (toolOf(part) === "print_label") return <Label key={n} part={part} />;
               return null;
             })}
           </article>

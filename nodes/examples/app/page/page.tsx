@@ -34,6 +34,8 @@ function Orders({ orders, onTrouble }: { orders: Order[]; onTrouble: (order: Ord
             </p>
             {order.refunded > 0 ? (
               <p className="refunded">{euros(order.refunded)} refunded</p>
+            ) : order.isWaiting ? (
+              <p className="waiting">A colleague looks at it</p>
             ) : (
               <button onClick={() => onTrouble(order)}>It arrived damaged</button>
             )}
@@ -47,9 +49,13 @@ function Orders({ orders, onTrouble }: { orders: Order[]; onTrouble: (order: Ord
 function Page({ customer, abide, id, initial }: any) {
   const [orders, setOrders] = useState<Order[]>([]);
   const [draft, setDraft] = useState<{ text: string }>();
-  // What cannot be read now is read after the next refund.
+  // What cannot be read now is read a moment later. The shop knows of a refund also when its chat is not open here.
   const read = useCallback(() => void readOrders().then(setOrders, () => {}), []);
-  useEffect(() => read(), [read]);
+  useEffect(() => {
+    read();
+    const timer = setInterval(read, 2_000);
+    return () => clearInterval(timer);
+  }, [read]);
   const renew = () => {
     location.hash = "";
     location.reload();

@@ -13,6 +13,7 @@ export interface Order {
   total: number;
   delivered: string;
   refunded: number;
+  isWaiting: boolean;
 }
 
 export const euros = (amount: number) => `€ ${amount.toFixed(2)}`;

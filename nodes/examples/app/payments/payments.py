@@ -1,4 +1,5 @@
-"""The payments of the shop: a tool that pays money back, once for each call, however often a node asks.
+"""The payments of the shop: a tool that pays money back, once for each call, however often a node asks, and one that
+adds up what was paid.
 
 A node that dies asks again through another one, under the same key. The ledger is a file, so that this holds
 when this process dies, too.
@@ -64,8 +65,15 @@ def refund(args: Any, request: Request) -> Iterator[dict[str, Any]]:
     return {"paid": f"€ {cents / 100:.2f}", "reference": f"R-{order['id']}", "approved_by": approver}
 
 
+@tools.tool("sum_refunds")
+def sum_refunds(_args: Any, _request: Request) -> dict[str, Any]:
+    with closing(open_ledger()) as ledger:
+        refunds, cents = ledger.execute("SELECT count(*), coalesce(sum(cents), 0) FROM refunds").fetchone()
+    return {"refunds": refunds, "paid": f"€ {cents / 100:.2f}"}
+
+
 def app(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
-    """The tool, and for the shop the list of refunds. Only the shop and the nodes reach this server."""
+    """The tools, and for the shop the list of refunds. Only the shop and the nodes reach this server."""
     if environ["REQUEST_METHOD"] != "GET":
         return tools.wsgi(environ, start_response)
     with closing(open_ledger()) as ledger:

@@ -1,11 +1,13 @@
-// The shop's own server: it serves the page, says who its visitor is, mints the visitor's token, and runs a tool.
+// The shop's own server: it serves the page, says who its visitor is, mints the visitor's token, runs a tool, and is
+// told by a webhook what its people should know.
 import { readFileSync } from "node:fs";
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
 
 import { Abide } from "@abide/client";
 
 import orders from "../orders.json";
-import { agent } from "./agent";
+import { bookkeeper, support } from "./agent";
+import { isWaiting, receive } from "./notices";
 import { cookie, customer, customerOf, type Customer } from "./session";
 import { tools } from "./tools";
 
@@ -67,13 +69,15 @@ const mint = ({ id, name }: Customer) =>
     },
   });
 
-/** The customer's orders, each with what was paid back for it. */
+/** The customer's orders, each with what was paid back for it, and whether somebody is to decide about it. */
 async function ordersOf({ id }: Customer) {
   const response = await fetch(new URL("/refunds", payments), { signal: AbortSignal.timeout(5_000) });
   const refunds: { order: string; amount: number }[] = await response.json();
   const refunded = (order: string) =>
     refunds.filter((it) => it.order === order).reduce((sum, { amount }) => sum + amount, 0);
-  return orders.filter((it) => it.customer === id).map((it) => ({ ...it, refunded: refunded(it.id) }));
+  return orders
+    .filter((it) => it.customer === id)
+    .map((it) => ({ ...it, refunded: refunded(it.id), isWaiting: isWaiting(it.id) }));
 }
 
 async function answer(request: IncomingMessage, response: ServerResponse) {
@@ -90,6 +94,7 @@ async function answer(request: IncomingMessage, response: ServerResponse) {
     return response.writeHead(200, headers).end(file.body);
   }
   if (url === "/tools") return tools.listener(request, response);
+  if (url === "/notices") return response.writeHead(await receive(request)).end();
   if (method === "POST" && url === "/api/login") {
     // Pages of other origins cannot send this type unasked.
     const isJson = request.headers["content-type"] === "application/json";
@@ -106,7 +111,21 @@ async function answer(request: IncomingMessage, response: ServerResponse) {
   return send(response, 404, { error: "not found" });
 }
 
-await abide.define("support", agent({ orders: variable("SHOP_TOOLS_URL"), payments }));
+// What the nodes are to know, put anew at each start. `here`: where they reach this server.
+const here = variable("SHOP_URL");
+await abide.define("support", support({ orders: new URL("/tools", here).href, payments }));
+await abide.define("bookkeeper", bookkeeper({ payments }));
+await abide.webhooks.put("team", {
+  url: new URL("/notices", here).href,
+  events: ["call.suspended", "call.resolved", "turn.completed", "turn.cancelled", "turn.halted", "turn.failed"],
+  secret_env: "SHOP_NOTICES_SECRET",
+});
+await abide.schedules.put("evening", {
+  agent: "bookkeeper",
+  cron: "0 18 * * *",
+  timezone: "Europe/Berlin",
+  text: "What was paid back?",
+});
 const [host, port] = (process.env.SHOP_LISTEN ?? "127.0.0.1:3000").split(":");
 const server = createServer((request, response) => {
   answer(request, response).catch((error) => {

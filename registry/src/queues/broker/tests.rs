@@ -1,3 +1,5 @@
+//! Tests of which worker is offered which call.
+
 use abide_conversation::Attempt;
 use abide_conversation::ids::{CallId, QueueName};
 

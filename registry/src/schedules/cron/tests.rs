@@ -1,3 +1,5 @@
+//! Tests of the times that cron expressions name.
+
 #![allow(clippy::unwrap_used)]
 
 use super::*;

@@ -1,3 +1,5 @@
+//! Tests of what a live inbox knows.
+
 #![allow(clippy::unwrap_used)]
 
 use abide_actors::access::Access;

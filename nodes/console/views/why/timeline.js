@@ -1,7 +1,7 @@
 // A turn as bars over time: the model's steps, and for each call where it waited and where it ran.
-import { html } from "./html.js";
-import { useNow } from "./poll.js";
-import { clip, duration, visible } from "./text.js";
+import { html } from "../../html.js";
+import { useNow } from "../../poll.js";
+import { clip, duration, visible } from "../../text.js";
 
 /** A bar is at least this share of the width, so that an instant is seen. */
 const MIN_SHARE = 0.004;

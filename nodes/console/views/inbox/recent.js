@@ -1,11 +1,11 @@
 // The last messages of a conversation: what led to a question.
-import { html } from "./html.js";
-import { pathOf } from "./journal.js";
-import { markdown } from "./markdown.js";
-import { usePoll } from "./poll.js";
-import { link } from "./router.js";
-import { get } from "./session.js";
-import { clip, visible } from "./text.js";
+import { html } from "../../html.js";
+import { pathOf } from "../../journal.js";
+import { markdown } from "../../markdown.js";
+import { usePoll } from "../../poll.js";
+import { link } from "../../router.js";
+import { get } from "../../session.js";
+import { clip, visible } from "../../text.js";
 
 const SHOWN = 4;
 const SHOWN_CHARS = 1_200;
@@ -19,6 +19,6 @@ export function Recent({ conversation }) {
   if (messages.length === 0) return null;
   return html`<section class="recent" aria-label="What led to it"><h3>What led to it</h3>
     ${messages.map((it) => html`<div key=${it.id} class=${`said ${it.role}`}><span class="who">${it.role === "user" ? "Person" : "Agent"}</span>
-      <div class="text">${it.role === "user" ? visible(clip(textOf(it), SHOWN_CHARS)) : markdown(clip(textOf(it), SHOWN_CHARS))}</div></div>`)}
+      <div class="text">${it.role === "user" ? html`<p class="plain" dir="auto">${visible(clip(textOf(it), SHOWN_CHARS))}</p>` : markdown(clip(textOf(it), SHOWN_CHARS))}</div></div>`)}
     <p><a href=${link("c", conversation)}>Open the conversation</a></p></section>`;
 }

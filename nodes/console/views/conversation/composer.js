@@ -1,7 +1,7 @@
 // Where one writes: always in view; Enter sends. While a turn runs one chooses whether to wait for it.
-import { html, useEffect, useRef, useState } from "./html.js";
-import { Icon } from "./parts.js";
-import { explain, useSession } from "./session.js";
+import { html, useEffect, useRef, useState } from "../../html.js";
+import { Icon } from "../../parts.js";
+import { explain, useSession } from "../../session.js";
 
 const MAX_HEIGHT_PX = 240;
 /** What was written and not sent, by conversation. */

@@ -1,9 +1,9 @@
 // How a conversation is: its state, holder, use, todos, and the end of its journal.
-import { html } from "./html.js";
-import { Badge, State } from "./parts.js";
-import { link } from "./router.js";
-import { useSession } from "./session.js";
-import { clip, clock, count, visible } from "./text.js";
+import { html } from "../../html.js";
+import { Badge, State } from "../../parts.js";
+import { link } from "../../router.js";
+import { useSession } from "../../session.js";
+import { clip, clock, count, visible } from "../../text.js";
 
 const TAIL = 8;
 const MARKS = { pending: "○", in_progress: "◐", completed: "●" };
