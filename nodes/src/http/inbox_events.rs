@@ -16,7 +16,8 @@ use serde::Deserialize;
 use tokio::time::{Instant, sleep_until};
 use utoipa::IntoParams;
 
-use self::known::{InboxFrame, KnownInbox};
+pub(super) use self::known::InboxFrame;
+use self::known::KnownInbox;
 use super::Api;
 use super::calls::PendingEntry;
 use super::conversations::agent_name;

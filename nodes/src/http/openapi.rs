@@ -68,6 +68,7 @@ fn document() -> Value {
     let mut document = json!(super::routes().into_parts().1);
     tagged::journal(&mut document);
     tagged::frames(&mut document);
+    tagged::inbox_frames(&mut document);
     one_of(&mut document, "ResolutionRequest", &["approved", "result", "error"]);
     one_of(&mut document, "NewMessage", &["text", "content"]);
     headers_are_not_null(&mut document);

@@ -60,6 +60,7 @@ pub(super) struct WebhookStored {
 
 /// The webhooks of a tenant.
 #[derive(Debug, Serialize, ToSchema)]
+#[schema(as = WebhookList)]
 pub(super) struct Webhooks {
     /// By name.
     webhooks: Vec<WebhookRow>,

@@ -25,7 +25,7 @@ pub(in crate::agent) struct ToolRetryDocument {
     /// What is retried: `network`, `429`, `5xx`, `timeout`; all of them if absent. A tool whose
     /// `on_interrupt` is `fail` or `ask` is attempted again only after a 429, or if no connection
     /// could be made.
-    #[schema(value_type = Option<Vec<Value>>, min_items = 1, max_items = 4)]
+    #[schema(value_type = Option<Vec<String>>, min_items = 1, max_items = 4)]
     pub(in crate::agent) on: Option<Items<4>>,
 }
 

@@ -21,7 +21,7 @@ const MAX_KNOWN_CONVERSATIONS: usize = 4_000;
 /// The `event` line of a frame and its `data`.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(tag = "event", content = "data", rename_all = "snake_case")]
-pub(super) enum InboxFrame {
+pub(in crate::http) enum InboxFrame {
     /// The open suspensions, the earliest deadline first; `more` says that there are others.
     Snapshot { pending: Vec<PendingEntry>, more: bool },
     /// A suspension that is new to the client, or has changed: it waits longer, or others may answer.

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::{pascal, schemas};
 
-const TAGS: [(&str, &str); 10] = [
+const TAGS: [(&str, &str); 13] = [
     ("access", "Who the caller is, keys, tokens, and what a tenant has used."),
     ("agents", "Definitions of agents."),
     ("blobs", "Files of messages."),
@@ -16,6 +16,9 @@ const TAGS: [(&str, &str); 10] = [
     ("messages", "Messages to conversations, and what was said in them."),
     ("meta", "This document."),
     ("protocols", "The protocols of other clients."),
+    ("queues", "Calls for workers, and results of tools that call back."),
+    ("schedules", "Messages that are sent again and again."),
+    ("webhooks", "Notices of what happens in conversations."),
 ];
 
 /// Changes the document so that generators make usable clients of it, and it means the same.

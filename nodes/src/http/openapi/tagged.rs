@@ -11,6 +11,7 @@ use utoipa::{PartialSchema, ToSchema};
 
 use super::{pascal, schemas};
 use crate::http::frames::Payload;
+use crate::http::inbox_events::InboxFrame;
 
 /// Stands for an event where a schema refers to one.
 pub(in crate::http) struct JournalEvent;
@@ -72,6 +73,15 @@ pub(super) fn frames(document: &mut Value) {
     let name = |kind: &str| format!("{}Frame", pascal(kind));
     let members = members(json!(Payload::schema()), "event", &[("id", id, false)], name);
     describe(document, "StreamFrame", union, "event", members);
+}
+
+/// Describes the frames of a live inbox: one component per event name.
+pub(super) fn inbox_frames(document: &mut Value) {
+    let union = "One frame of the inbox's stream: `event` is its event line, `data` its data line as \
+                 JSON. More frames may be added: ignore unknown ones.";
+    let name = |kind: &str| format!("Inbox{}Frame", pascal(kind));
+    let members = members(json!(InboxFrame::schema()), "event", &[], name);
+    describe(document, "InboxFrame", union, "event", members);
 }
 
 struct Member {

@@ -55,7 +55,7 @@ pub(in crate::http) struct DeliveryPath {
 
 /// A page of notices.
 #[derive(Debug, Serialize, ToSchema)]
-pub(in crate::http) struct Deliveries {
+pub(in crate::http) struct DeliveryPage {
     deliveries: Vec<DeliveryRow>,
     /// Where the next page begins; null on the last one.
     #[schema(required)]
@@ -114,13 +114,13 @@ fn row(webhook: &Webhook, delivery: Delivery) -> DeliveryRow {
 /// Lists what is owed to a webhook, or what nobody tries any more, without the content.
 #[utoipa::path(get, path = "/v1/webhooks/{name}/deliveries", operation_id = "list_deliveries",
     tag = "webhooks", params(WebhookPath, DeliveriesQuery),
-    responses((status = 200, description = "The notices.", body = Deliveries)))]
+    responses((status = 200, description = "The notices.", body = DeliveryPage)))]
 pub(in crate::http) async fn deliveries(
     allowed: Allowed<ManageWebhooks>,
     State(api): State<Api>,
     Path(name): Path<String>,
     Query(query): Query<DeliveriesQuery>,
-) -> Result<Json<Deliveries>, Problem> {
+) -> Result<Json<DeliveryPage>, Problem> {
     let limit = extract::limit(query.limit, 50, 100)?;
     let webhook = existing(&api, &allowed, &name).await?;
     let state = match query.state {
@@ -130,7 +130,7 @@ pub(in crate::http) async fn deliveries(
     let page = api.store.deliveries(&webhook.key(), state, query.cursor.as_deref(), limit).await?;
     let Page { items, cursor } = page;
     let deliveries = items.into_iter().map(|delivery| row(&webhook, delivery)).collect();
-    Ok(Json(Deliveries { deliveries, cursor }))
+    Ok(Json(DeliveryPage { deliveries, cursor }))
 }
 
 /// Sends a notice once more: one that is dead, with all attempts, or one that is owed, now.
