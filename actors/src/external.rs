@@ -49,7 +49,7 @@ pub struct Work {
     /// Those whose votes approved the call.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub approvals: Vec<Approver>,
-    /// The same for each attempt of the call, and for no other call.
+    /// The key is the same for each attempt of the call, and for no other call.
     pub idempotency_key: String,
     /// When the lease runs out, unless it is extended.
     pub lease_until: Timestamp,

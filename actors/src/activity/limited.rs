@@ -6,7 +6,7 @@ use super::ActivityContext;
 use crate::definition::{LimitScope, McpToolRef, RunLimits, Target, Tool};
 use crate::limit_waits::LimitWait;
 use crate::tools::gate::exact_fingerprint;
-use crate::tools::limiter::Place;
+use crate::tools::limiter::RunPermit;
 
 /// Waits until the call may run. The places are given back when what this returns is dropped.
 pub(super) async fn wait_for_places(
@@ -14,7 +14,7 @@ pub(super) async fn wait_for_places(
     call: &CallId,
     agent: &str,
     tool: &Tool,
-) -> Vec<Place> {
+) -> Vec<RunPermit> {
     let mut places = Vec::new();
     for (key, limits) in limits_of(ctx, agent, tool) {
         let since = ctx.services.clock.now();

@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::conversation_client::ClientSlot;
 use crate::definition::{LimitScope, Rate, RunLimits};
-use cluster::{ClusterGate, ClusterPlace};
+use cluster::{ClusterGate, ClusterPermit};
 
 /// With more gates than these, those that nobody waits at and that remember nothing are dropped.
 const MAX_IDLE_GATES: usize = 512;
@@ -38,9 +38,9 @@ struct Window {
 }
 
 /// A run that counts. Dropping it makes room for the next one.
-pub(crate) enum Place {
+pub(crate) enum RunPermit {
     OnNode { _permit: Option<OwnedSemaphorePermit>, _gate: Arc<Gate> },
-    InCluster { _place: ClusterPlace },
+    InCluster { _permit: ClusterPermit },
 }
 
 impl Limiter {
@@ -50,10 +50,10 @@ impl Limiter {
         key: String,
         limits: RunLimits,
         client: &Arc<ClientSlot>,
-    ) -> Place {
+    ) -> RunPermit {
         if limits.per == LimitScope::Cluster {
             let gate = self.cluster_gate(key, limits, client);
-            return Place::InCluster { _place: gate.enter().await };
+            return RunPermit::InCluster { _permit: gate.enter().await };
         }
         let gate = self.gate(key, limits);
         let permit = match &gate.places {
@@ -65,7 +65,7 @@ impl Limiter {
             // Whoever waits for the time holds the lock, and those behind wait in its fair queue.
             starts.lock().await.wait_for_room().await;
         }
-        Place::OnNode { _permit: permit, _gate: gate }
+        RunPermit::OnNode { _permit: permit, _gate: gate }
     }
 
     fn cluster_gate(

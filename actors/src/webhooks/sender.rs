@@ -35,7 +35,7 @@ const MAX_SIGNATURES: usize = 2;
 /// One attempt.
 pub struct Sending<'a> {
     pub webhook: &'a Webhook,
-    /// The same for every attempt.
+    /// The id of the notice, which each attempt repeats.
     pub id: &'a str,
     pub body: String,
 }

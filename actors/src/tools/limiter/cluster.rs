@@ -40,7 +40,7 @@ struct Counts {
 }
 
 /// A run that counts in the cluster until it is dropped.
-pub(crate) struct ClusterPlace(Arc<ClusterGate>);
+pub(crate) struct ClusterPermit(Arc<ClusterGate>);
 
 /// A call that waits until it is dropped.
 struct Waiting<'a>(&'a Arc<ClusterGate>);
@@ -58,7 +58,7 @@ impl ClusterGate {
     }
 
     /// Waits until another run may begin anywhere in the cluster.
-    pub(super) async fn enter(self: &Arc<Self>) -> ClusterPlace {
+    pub(super) async fn enter(self: &Arc<Self>) -> ClusterPermit {
         self.count(|counts| counts.waiting += 1);
         self.keep_told();
         let waiting = Waiting(self);
@@ -67,7 +67,7 @@ impl ClusterGate {
         }
         self.count(|counts| counts.running += 1);
         drop(waiting);
-        ClusterPlace(Arc::clone(self))
+        ClusterPermit(Arc::clone(self))
     }
 
     /// Whether nobody waits and nothing runs.
@@ -146,7 +146,7 @@ impl Drop for Waiting<'_> {
     }
 }
 
-impl Drop for ClusterPlace {
+impl Drop for ClusterPermit {
     fn drop(&mut self) {
         self.0.count(|counts| counts.running = counts.running.saturating_sub(1));
     }

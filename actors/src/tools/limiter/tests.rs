@@ -14,11 +14,11 @@ fn limits(concurrency: Option<u32>, rate: Option<(u32, u64)>) -> RunLimits {
 }
 
 /// Enters a gate, which no other node concerns.
-async fn wait(limiter: &Limiter, limits: RunLimits) -> Place {
+async fn wait(limiter: &Limiter, limits: RunLimits) -> RunPermit {
     limiter.enter("t".to_owned(), limits, &Arc::default()).await
 }
 
-fn enter(limiter: &Limiter, key: &str, limits: RunLimits) -> Option<Place> {
+fn enter(limiter: &Limiter, key: &str, limits: RunLimits) -> Option<RunPermit> {
     // A task may poll so much at a time, and no more.
     let client = Arc::default();
     let entering = limiter.enter(key.to_owned(), limits, &client);
@@ -31,8 +31,8 @@ async fn what_is_over_the_limit_waits_in_order() {
     let two = limits(Some(2), None);
     let first = enter(&limiter, "t", two).unwrap();
     let second = enter(&limiter, "t", two).unwrap();
-    let mut third: BoxFuture<'_, Place> = Box::pin(wait(&limiter, two));
-    let mut fourth: BoxFuture<'_, Place> = Box::pin(wait(&limiter, two));
+    let mut third: BoxFuture<'_, RunPermit> = Box::pin(wait(&limiter, two));
+    let mut fourth: BoxFuture<'_, RunPermit> = Box::pin(wait(&limiter, two));
     assert!((&mut third).now_or_never().is_none());
     assert!((&mut fourth).now_or_never().is_none());
     drop(first);
@@ -48,9 +48,9 @@ async fn whoever_stops_waiting_makes_room_for_the_next() {
     let limiter = Limiter::default();
     let one = limits(Some(1), None);
     let first = enter(&limiter, "t", one).unwrap();
-    let mut second: BoxFuture<'_, Place> = Box::pin(wait(&limiter, one));
+    let mut second: BoxFuture<'_, RunPermit> = Box::pin(wait(&limiter, one));
     assert!((&mut second).now_or_never().is_none());
-    let mut third: BoxFuture<'_, Place> = Box::pin(wait(&limiter, one));
+    let mut third: BoxFuture<'_, RunPermit> = Box::pin(wait(&limiter, one));
     assert!((&mut third).now_or_never().is_none());
     drop(second);
     drop(first);
