@@ -73,6 +73,7 @@ fn document() -> Value {
     one_of(&mut document, "NewMessage", &["text", "content"]);
     headers_are_not_null(&mut document);
     summary_may_be_false(&mut document);
+    a_retried_status_may_be_a_number(&mut document);
     problems::describe(&mut document);
     credentials(&mut document);
     generators::suit(&mut document);
@@ -92,6 +93,14 @@ fn summary_may_be_false(document: &mut Value) {
     if let Some(alternatives) = summary["oneOf"].as_array_mut() {
         alternatives.push(json!({"type": "boolean", "enum": [false]}));
     }
+}
+
+/// Adds the number 429 to what a tool's `retry.on` may name: YAML reads `429` as one.
+fn a_retried_status_may_be_a_number(document: &mut Value) {
+    schemas(document)["ToolRetry"]["properties"]["on"]["items"] = json!({"oneOf": [
+        {"type": "string", "enum": ["network", "429", "5xx", "timeout"]},
+        {"type": "integer", "enum": [429]},
+    ]});
 }
 
 /// Says how callers authenticate. A node on loopback alone asks for no credential.
