@@ -30,6 +30,7 @@ mod scale;
 mod streaming_models;
 mod traced_turns;
 mod turns;
+mod waiting_calls;
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -126,10 +127,15 @@ pub struct Load {
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=5_000),
         conflicts_with_all = ["url", "park", "nodes"])]
     speakers: Option<u32>,
-    /// Lets N conversations owe a notice to a receiver that hangs, and then take them
+    /// Lets N conversations owe a notice to a receiver that hangs, and then take them; with --nodes,
+    /// over a Redis
     #[arg(long, value_parser = clap::value_parser!(u32).range(10..=1_000_000),
-        conflicts_with_all = ["url", "park", "nodes"])]
+        conflicts_with_all = ["url", "park"])]
     notices: Option<u32>,
+    /// Lets N calls wait in a queue, over a Redis, and compares leases of it with those of a short one
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1_000..=1_000_000),
+        conflicts_with_all = ["url", "park"])]
+    queued: Option<u32>,
     /// The directory of the store; the system's temporary directory if not given
     #[arg(long)]
     dir: Option<PathBuf>,
@@ -192,6 +198,9 @@ pub async fn run(load: Load) -> Result<String, LoadError> {
     }
     if let Some(count) = load.notices {
         return Ok(owed_notices::run(&load, count, dir.path()).await?.to_string());
+    }
+    if let Some(count) = load.queued {
+        return Ok(waiting_calls::run(&load, count, dir.path()).await?.to_string());
     }
     if load.long {
         return Ok(long_conversations::run(&load, dir.path()).await?.to_string());
@@ -279,6 +288,7 @@ mod tests {
             "load --park 0",
             "load --streams 0",
             "load --notices 0",
+            "load --queued 10",
             "load --scale --nodes 3",
             "load --long-journal 0",
             "load --redis redis://127.0.0.1:6379",

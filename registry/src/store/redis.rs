@@ -101,6 +101,8 @@ pub struct Redis {
     /// Tells this opening from all others.
     opening_id: String,
     calls: AtomicU64,
+    /// How often the store was asked for due schedules.
+    schedule_polls: AtomicU64,
     description: String,
     watch: Arc<DurabilityWatch>,
     /// The watch's task, which ends with the store.
@@ -161,6 +163,7 @@ impl Redis {
             cluster,
             opening_id: opened.opening_id,
             calls: AtomicU64::new(0),
+            schedule_polls: AtomicU64::new(0),
             description: opened.description,
             watch,
             _watching: JoinSet::new(),

@@ -9,7 +9,7 @@ use abide_conversation::command::{
     PlannedCall, RememberDecision, ResolutionAnswer, Resolve, Schedule, Send, Start, ToolReturned,
     TurnSettings,
 };
-use abide_conversation::event::{AnswerFormat, CallKind, Intent, OnInterrupt};
+use abide_conversation::event::{AnswerFormat, CallKind, Event, EventData, Intent, OnInterrupt};
 use abide_conversation::message::{Outcome, text_block};
 use abide_conversation::permission::{Decision, Verdict};
 use abide_conversation::remembered_decision::{Extent, Match, Scope};
@@ -269,5 +269,13 @@ fn returned(call: &CallId, attempt: Attempt) -> Action {
         changes: Vec::new(),
         input_request: None,
         effective_args: None,
+    })
+}
+
+/// Whether a call's tool must not run twice.
+pub fn runs_once(events: &[Event], call: &str) -> bool {
+    events.iter().any(|event| match &event.data {
+        EventData::ToolCall(made) => made.call_id.as_str() == call && made.kind.runs_once(),
+        _ => false,
     })
 }

@@ -30,6 +30,7 @@ use crate::executor::OneShot;
 use crate::host::{HostMsg, Live};
 use crate::mutation::Mutation;
 use crate::node::Node;
+use crate::notices;
 
 /// A store that takes longer counts as unavailable; the outcome of a write is then unknown.
 const DEADLINE: Duration = Duration::from_millis(1_500);
@@ -366,6 +367,9 @@ impl Actor {
             let mut commit = compose(&self.state, &next, events, response, self.cached_seq);
             if self.node.world.mutation == Some(Mutation::ForgetsQueues) {
                 commit.queued.take_if(|queued| queued.is_empty());
+            }
+            if self.state.forking.is_none() {
+                commit.owed = notices::owed(&self.node.world, &self.live.id, &commit.events);
             }
             commit.resets_deaths = self.progress_check.is_progress(&commit.events);
             let (cached, is_progress) = (commit.state.is_some(), commit.resets_deaths);

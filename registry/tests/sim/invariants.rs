@@ -11,9 +11,11 @@ use abide_registry::membership::MemberState;
 use abide_registry::partition::PartitionSet;
 use serde_json::json;
 
+use crate::notices;
 use crate::partition_cache::partitions_of;
 use crate::reads;
 use crate::schedule::stored_state;
+use crate::ticks;
 use crate::usage;
 use crate::workers;
 use crate::world::World;
@@ -45,7 +47,8 @@ pub fn unsettled(world: &World) -> Option<String> {
     if world.store.active().is_ok_and(|active| !active.is_empty()) {
         return Some("settled conversations remain active".to_owned());
     }
-    if let Some(left) = workers::left_in_queues(world) {
+    let left = [workers::left_in_queues, notices::left_owed, ticks::left_due];
+    if let Some(left) = left.iter().find_map(|left| left(world)) {
         return Some(left);
     }
     let shares: Vec<_> =
@@ -101,6 +104,8 @@ pub fn promises(world: &World) -> Option<String> {
     checked
         .find_map(|(id, events)| check_journal(world, id, events))
         .or_else(|| check_decisions(world, &journals))
+        .or_else(|| notices::check(world, &journals))
+        .or_else(|| ticks::check(world, &journals))
 }
 
 /// Checks that nothing is left of the children of deleted conversations.

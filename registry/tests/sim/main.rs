@@ -37,6 +37,7 @@ mod mutation;
 mod network;
 mod node;
 mod non_interference;
+mod notices;
 mod observer;
 mod partition_cache;
 mod random;
@@ -48,6 +49,7 @@ mod schedule;
 mod server_faults;
 mod store;
 mod tasks;
+mod ticks;
 mod usage;
 mod workers;
 mod world;
@@ -96,6 +98,8 @@ fn every_promise_is_kept_in_every_schedule() {
         "conversations let out",
         "leases",
         "callbacks",
+        "notices",
+        "ticks",
     ] {
         assert!(!many || total.coverage.contains_key(what), "no schedule had {what}");
     }
@@ -251,6 +255,16 @@ fn a_commit_that_counts_twice_is_noticed() {
 #[test]
 fn commits_that_do_not_tell_the_queues_are_noticed() {
     is_noticed(Mutation::ForgetsQueues);
+}
+
+#[test]
+fn notices_that_are_settled_before_they_are_told_are_noticed() {
+    is_noticed(Mutation::SettlesBeforeTelling);
+}
+
+#[test]
+fn ticks_that_are_not_recognised_are_noticed() {
+    is_noticed(Mutation::TicksHaveNoKey);
 }
 
 #[test]

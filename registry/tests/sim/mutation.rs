@@ -55,6 +55,10 @@ pub enum Mutation {
     CountsTwice,
     /// A commit does not tell the index that a call has left its queue.
     ForgetsQueues,
+    /// A node notes that a notice was told before it tells it.
+    SettlesBeforeTelling,
+    /// The message of a tick has no idempotency key.
+    TicksHaveNoKey,
 }
 
 impl Mutation {
@@ -70,7 +74,7 @@ impl Mutation {
             Mutation::AckWithoutWrite => "is acknowledged and not written",
             Mutation::WakeBypassesRouter => "closed twice",
             Mutation::StoppedClock => "could not renew its lease",
-            Mutation::NetworkCarriesTwice => "is there twice",
+            Mutation::NetworkCarriesTwice | Mutation::TicksHaveNoKey => "is there twice",
             Mutation::NetworkForgetsTenant => "is of another tenant",
             Mutation::AppendIgnoresNonce => "met events that it has not written",
             Mutation::WaitAnswersAtOnce => "is acknowledged before a replica has it",
@@ -81,6 +85,7 @@ impl Mutation {
             Mutation::ForgetsDeaths => "ends more than 5 processes",
             Mutation::CountsTwice => "the usage differs from the journals",
             Mutation::ForgetsQueues => "and none waits",
+            Mutation::SettlesBeforeTelling => "was never told",
         }
     }
 
@@ -129,7 +134,9 @@ impl Mutation {
             | Mutation::AnswersWithoutWait
             | Mutation::RenewsWithoutWait
             | Mutation::ChildrenOutliveParents
-            | Mutation::ForgetsQueues => &[],
+            | Mutation::ForgetsQueues
+            | Mutation::SettlesBeforeTelling
+            | Mutation::TicksHaveNoKey => &[],
         }
     }
 }

@@ -29,7 +29,7 @@ use crate::store::Client;
 use crate::world::{LEASE_MS, World};
 
 /// The wall-clock time at which the simulation starts.
-const BEGINNING_MS: i64 = 1_800_000_000_000;
+pub const BEGINNING_MS: i64 = 1_800_000_000_000;
 
 pub struct Node {
     pub world: Rc<World>,

@@ -12,16 +12,19 @@ use abide_actors::journal::{
     Claim, ClaimedConversation, Commit, Holder, Journal, ResponseScope, StoreError,
     StoredConversation, StoredResponse,
 };
-use abide_conversation::event::{Event, EventData};
+use abide_actors::notices::OwedNotice;
+use abide_conversation::event::Event;
 use abide_conversation::remembered_decision::RememberedDecision;
 use abide_conversation::{
-    AgentName, BlobId, ConversationId, DecisionId, Scoped, Seq, Tenant, Timestamp,
+    AgentName, BlobId, ConversationId, DecisionId, ScheduleName, Scoped, Seq, Tenant, Timestamp,
 };
 use abide_registry::membership::{Member, Membership, MembershipStatus};
 use abide_registry::partition::{Partition, PartitionSet};
+use abide_registry::schedules::Schedule;
 use abide_registry::store::redis::{Durability, Redis};
 use abide_registry::store::{
-    QueueDepth, QueueIndex as _, Store as _, TenantCounts as _, UsagePage, UsageQuery,
+    Outbox as _, QueueDepth, QueueIndex as _, Schedules as _, Store as _, TenantCounts as _,
+    UsagePage, UsageQuery,
 };
 use futures::FutureExt;
 
@@ -195,7 +198,7 @@ impl Store {
 
     /// The partitions of a set that the conversations are in. All others are empty, and reading them
     /// would take most of a schedule's time.
-    fn used(&self, share: &PartitionSet) -> PartitionSet {
+    pub fn used(&self, share: &PartitionSet) -> PartitionSet {
         let partitions = self.partitions.borrow();
         partitions.iter().copied().filter(|it| share.contains(*it)).collect()
     }
@@ -236,6 +239,20 @@ impl Store {
         complete_now(self.oracle.queue_depths(tenant, None)).unwrap()
     }
 
+    /// How many notices are owed.
+    pub fn owed(&self) -> u64 {
+        complete_now(self.oracle.owed_in(&self.used(&PartitionSet::all()))).unwrap().owed
+    }
+
+    pub fn schedule(&self, name: &Scoped<ScheduleName>) -> Option<Schedule> {
+        complete_now(self.oracle.schedule(name)).unwrap()
+    }
+
+    /// Notes that something is in a partition.
+    pub fn use_partition(&self, partition: Partition) {
+        self.partitions.borrow_mut().insert(partition);
+    }
+
     /// What a tenant has used, on these days and in all.
     pub fn usage(&self, query: &UsageQuery) -> UsagePage {
         complete_now(self.oracle.usage(query)).unwrap()
@@ -266,6 +283,11 @@ impl Client {
             mutation: world.mutation,
             world: std::rc::Rc::downgrade(world),
         }
+    }
+
+    /// The product's store, for calls that no mutation breaks.
+    pub fn redis(&self) -> &Redis {
+        &self.redis
     }
 
     fn breaks(&self, mutation: Mutation) -> bool {
@@ -300,7 +322,7 @@ impl Client {
         dead: Option<&Holder>,
     ) -> Result<ClaimedConversation, StoreError> {
         if let Some(world) = self.world.upgrade() {
-            world.store.partitions.borrow_mut().insert(Partition::from(id));
+            world.store.use_partition(Partition::from(id));
         }
         self.redis.claim_and_load(id, me, dead).await
     }
@@ -320,8 +342,9 @@ impl Client {
         id: &Scoped<ConversationId>,
         held: &Claim,
         answer: Option<StoredResponse>,
+        owed: Vec<OwedNotice>,
     ) -> Result<(), StoreError> {
-        let outcome = self.redis.delete(id, held, answer, Vec::new()).await;
+        let outcome = self.redis.delete(id, held, answer, owed).await;
         if let (Ok(()), Some(world)) = (&outcome, self.world.upgrade()) {
             let durable = world.store.is_durable(id, Written::Deletion, world.exec.now());
             world.store.check_acknowledged(id, "the deletion", durable);
@@ -479,14 +502,6 @@ impl Client {
         let page = self.redis.active(&share, None, ALL).await;
         page.map(|page| page.items).map_err(|refused| StoreError::Unavailable(refused.to_string()))
     }
-}
-
-/// Whether a call's tool must not run twice.
-pub fn runs_once(events: &[Event], call: &str) -> bool {
-    events.iter().any(|event| match &event.data {
-        EventData::ToolCall(made) => made.call_id.as_str() == call && made.kind.runs_once(),
-        _ => false,
-    })
 }
 
 /// The output of a future that never waits.

@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use abide_actors::identity::Incarnation;
 use abide_actors::journal::StoreError;
-use abide_conversation::{Action, Command, ConversationId, Scoped, State, decide, replay};
+use abide_conversation::{
+    Action, Command, ConversationId, Scoped, State, Timestamp, decide, replay,
+};
 use abide_registry::alarms::planner::{AlarmPlanner, after};
 use abide_registry::cluster_view::ClusterView;
 use abide_registry::membership::LinkStates;
@@ -23,6 +25,7 @@ use crate::host::HostMsg;
 use crate::mutation::Mutation;
 use crate::node::Node;
 use crate::partition_cache::partitions_of;
+use crate::workers::has_programs;
 use crate::world::LEASE_MS;
 
 const LEASE: Duration = Duration::from_millis(LEASE_MS);
@@ -31,9 +34,9 @@ const MIN_RENEW_INTERVAL: Duration = Duration::from_millis(20);
 /// How long after a renewal that failed the next one is attempted.
 const FAILED_RENEWAL_DELAY: Duration = Duration::from_millis(100);
 /// How long a wake may take.
-const WAKE_TIMEOUT: Duration = Duration::from_millis(2_000);
+pub const WAKE_TIMEOUT: Duration = Duration::from_millis(2_000);
 /// How long to wait before an unavailable store is tried again.
-const UNAVAILABLE_DELAY: Duration = Duration::from_millis(300);
+pub const UNAVAILABLE_DELAY: Duration = Duration::from_millis(300);
 /// The longest that a read of the store may take.
 pub const READ: Duration = Duration::from_millis(1_500);
 
@@ -60,6 +63,10 @@ impl Node {
             node.spawn(node.clone().host());
             node.spawn(node.clone().wake_loop());
             node.spawn(node.clone().takeover_loop());
+            if has_programs(node.world.seed) {
+                node.spawn(node.clone().courier_loop());
+                node.spawn(node.clone().tick_loop());
+            }
             node.clone().keep_membership(lease_tracker).await;
         });
     }
@@ -161,13 +168,29 @@ impl Node {
 
     /// Wakes the conversations of this node's partitions whose alarm is due.
     async fn wake_loop(self: Rc<Self>) {
+        let read = async |node: &Node, until: Timestamp, limit: usize| {
+            let partitions = node.seen().partitions.clone();
+            node.ask(READ, node.store.due_alarms(&partitions, until, limit)).await
+        };
+        let wake = async |node: Rc<Node>, id: Scoped<ConversationId>| node.wake(&id).await;
+        self.act_on_alarms(read, wake).await;
+    }
+
+    /// Acts on what is due in this node's partitions. An action that fails is begun again.
+    pub async fn act_on_alarms<K>(
+        self: Rc<Self>,
+        read: impl AsyncFn(&Node, Timestamp, usize) -> Result<Vec<(Scoped<K>, Timestamp)>, StoreError>,
+        act: impl AsyncFn(Rc<Node>, Scoped<K>) -> bool + Copy + 'static,
+    ) where
+        K: 'static,
+        Scoped<K>: Clone + Ord,
+    {
         let planner = Rc::new(RefCell::new((AlarmPlanner::default(), 0_usize)));
         loop {
             let partitions = self.seen().partitions.clone();
             let poll = planner.borrow_mut().0.next_poll(self.now(), &partitions);
             if let Some(poll) = poll {
-                let due = self.store.due_alarms(&partitions, poll.until, poll.limit);
-                let answer = self.ask(READ, due).await;
+                let answer = read(&self, poll.until, poll.limit).await;
                 let planner = &mut planner.borrow_mut().0;
                 match answer {
                     Ok(alarms) => planner.learn(poll, partitions, alarms),
@@ -180,10 +203,10 @@ impl Node {
                 planner.borrow_mut().1 += 1;
                 let (node, planner) = (self.clone(), planner.clone());
                 self.spawn(async move {
-                    let woken = node.wake(&id).await;
+                    let is_done = act(node.clone(), id.clone()).await;
                     let mut planner = planner.borrow_mut();
                     planner.1 -= 1;
-                    planner.0.finish(id, woken, node.now());
+                    planner.0.finish(id, is_done, node.now());
                 });
             }
             self.sleep(wait).await;

@@ -40,15 +40,19 @@ pub fn check(world: &World, journals: &BTreeMap<&Scoped<ConversationId>, Vec<Eve
 
 /// What happened in a conversation itself: a fork's prefix happened in the original.
 fn counts(events: &[Event]) -> UsageCounts {
+    UsageCounts::of(own_events(events)).unwrap_or_default()
+}
+
+/// The events of a conversation without those that a fork has copied.
+pub fn own_events(events: &[Event]) -> &[Event] {
     let is_fork = match events.first().map(|event| &event.data) {
         Some(EventData::Created(created)) => created.fork.is_some(),
         _ => false,
     };
     let forked = events.iter().position(|event| matches!(event.data, EventData::Forked(_)));
-    let own = match (is_fork, forked) {
+    match (is_fork, forked) {
         (true, Some(at)) => &events[at..],
         (true, None) => &[],
         (false, _) => events,
-    };
-    UsageCounts::of(own).unwrap_or_default()
+    }
 }

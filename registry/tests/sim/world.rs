@@ -11,12 +11,14 @@ use abide_registry::member;
 use abide_registry::membership::LinkState;
 use abide_registry::placement::Policy;
 
+use crate::activities::runs_once;
 use crate::executor::{Executor, ProcessId};
 use crate::mutation::Mutation;
 use crate::node::Node;
+use crate::notices::Receipt;
 use crate::random::Random;
 use crate::reads::ReadJournal;
-use crate::store::{Store, runs_once};
+use crate::store::Store;
 
 /// How long a silent node still counts as alive: less than in production, so that a schedule
 /// contains many leases.
@@ -63,6 +65,8 @@ pub struct World {
     pub poison: RefCell<BTreeSet<Scoped<ConversationId>>>,
     /// The journals that clients have read.
     pub reads: RefCell<Vec<ReadJournal>>,
+    /// The notices that the receiver of all webhooks has taken.
+    pub receipts: RefCell<Vec<Receipt>>,
     pub numbers: Cell<u64>,
     /// The trace so far, if one was requested.
     pub trace_lines: Option<RefCell<Vec<String>>>,
@@ -88,6 +92,7 @@ impl World {
             blobs: RefCell::default(),
             poison: RefCell::default(),
             reads: RefCell::default(),
+            receipts: RefCell::default(),
             numbers: Cell::default(),
             trace_lines: traced.then(RefCell::default),
         });

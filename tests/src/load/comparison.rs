@@ -147,7 +147,7 @@ pub(super) fn report(load: &Load, order: Order, sides: &[Side; 2]) -> Result<Rep
 
 /// The median of ratios with its 95 % confidence interval, whatever their distribution. Fewer than
 /// six ratios have no such interval and are given with their range.
-fn ratio_summary(mut ratios: Vec<f64>) -> String {
+pub(super) fn ratio_summary(mut ratios: Vec<f64>) -> String {
     ratios.sort_by(f64::total_cmp);
     let (Some(least), Some(largest)) = (ratios.first(), ratios.last()) else {
         return String::new();

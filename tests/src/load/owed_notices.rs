@@ -17,6 +17,7 @@ use tokio::task::JoinSet;
 
 use super::client::Client;
 use super::node::Node;
+use super::node_group::NodeGroup;
 use super::report::Report;
 use super::{Load, LoadError, load_error};
 
@@ -48,7 +49,13 @@ pub(super) async fn run(load: &Load, count: u32, dir: &Path) -> Result<Report, L
     let app = Router::new().fallback(receive).with_state(receiver.clone());
     tokio::spawn(async move { axum::serve(listener, app).await });
 
-    let node = Node::start(load, &dir.join("store"), PASSIVATE_AFTER).await?;
+    let (node, others) = match load.nodes {
+        None => (Node::start(load, &dir.join("store"), PASSIVATE_AFTER).await?, None),
+        Some(_) => {
+            let mut group = NodeGroup::start(load, dir, PASSIVATE_AFTER, None).await?;
+            (group.nodes.remove(0), Some(group))
+        }
+    };
     let mut client = Client::new(node.public);
     let webhook = json!({"url": format!("http://{address}/"), "events": "all"});
     client.send(Method::PUT, "/v1/webhooks/load", webhook).await?;
@@ -69,6 +76,7 @@ pub(super) async fn run(load: &Load, count: u32, dir: &Path) -> Result<Report, L
     let delivered_in = opened_at.elapsed();
     let after = node.resident_kb()?;
     node.stop().await?;
+    drop(others);
 
     let a_second =
         |count: u32, took: Duration| format!("{:.0}/s", f64::from(count) / took.as_secs_f64());

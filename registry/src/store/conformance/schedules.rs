@@ -14,7 +14,11 @@ use super::fixtures::*;
 use crate::partition::{Partition, PartitionSet};
 use crate::schedules::{Missed, Rhythm, Schedule};
 
-fn schedule(name: &Scoped<ScheduleName>, version: u64, next_at: Option<Timestamp>) -> Schedule {
+pub(in super::super) fn schedule(
+    name: &Scoped<ScheduleName>,
+    version: u64,
+    next_at: Option<Timestamp>,
+) -> Schedule {
     Schedule {
         name: name.local(),
         version,

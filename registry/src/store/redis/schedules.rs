@@ -1,5 +1,9 @@
 //! Schedules in Redis: in each partition a hash of them, one of their versions, and a sorted set of
-//! their next ticks; and a listing for each tenant.
+//! their next ticks; and a listing for each tenant. One set for all partitions names those that have
+//! schedules, so that the others are not asked each second what is due.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::Ordering;
 
 use abide_actors::journal::StoreError;
 use abide_conversation::{ScheduleName, Scoped, Tenant, Timestamp};
@@ -21,6 +25,11 @@ const SCHEDULES: &str = "schedules";
 const VERSIONS: &str = "schedule_versions";
 const DUE: &str = "schedules_due";
 const NAMES: &str = "schedule_names";
+/// The numbers of the partitions that have schedules, or had some.
+const PARTITIONS: &str = "schedule_partitions";
+/// One of this number of polls asks all partitions: the set is on a server of its own, whose fail-over may lose
+/// what the partition's server has kept. A poll is about a second.
+const POLLS_PER_FULL_POLL: u64 = 60;
 
 #[async_trait]
 impl Schedules for Redis {
@@ -46,6 +55,12 @@ impl Schedules for Redis {
             tag.listing(name.prefix(), NAMES),
             tag.own("done", &nonce),
         ];
+        if next.is_some() {
+            // It is named before it has a schedule, and stays named.
+            let mut command = cmd("SADD");
+            command.arg(Tag::Agents.key(PARTITIONS)).arg(partition_of(name).to_string());
+            self.query::<u64>(Tag::Agents, command).await?;
+        }
         let known = known.map(|version| version.to_string()).unwrap_or_default();
         let script = if next.is_some() { &SCHEDULE } else { &FORGET_SCHEDULE };
         let call = ScriptCall::new(script, tag, keys).arg(name.as_str()).arg(known);
@@ -108,7 +123,13 @@ impl Schedules for Redis {
         until: Timestamp,
         limit: usize,
     ) -> Result<Vec<(Scoped<ScheduleName>, Timestamp)>, StoreError> {
-        let rows = self.read_due(DUE, partitions, &keys::score_until(until), limit).await?;
+        let polls = self.schedule_polls.fetch_add(1, Ordering::Relaxed);
+        let asked = if polls.is_multiple_of(POLLS_PER_FULL_POLL) {
+            partitions.clone()
+        } else {
+            self.scheduled_among(partitions).await?
+        };
+        let rows = self.read_due(DUE, &asked, &keys::score_until(until), limit).await?;
         let named = rows.into_iter().map(|(name, at)| {
             let name = Scoped::parse(&name);
             Ok((name.map_err(|error| StoreError::Unavailable(error.to_string()))?, at))
@@ -116,5 +137,15 @@ impl Schedules for Redis {
         let mut due = named.collect::<Result<Vec<_>, StoreError>>()?;
         due.sort_by(|(name, at), (other, later)| (at, name).cmp(&(later, other)));
         Ok(due)
+    }
+}
+
+impl Redis {
+    /// Those of these partitions that have schedules, or had some.
+    async fn scheduled_among(&self, partitions: &PartitionSet) -> Result<PartitionSet, StoreError> {
+        let mut command = cmd("SMEMBERS");
+        command.arg(Tag::Agents.key(PARTITIONS));
+        let named: BTreeSet<String> = self.query(Tag::Agents, command).await?;
+        Ok(partitions.iter().filter(|partition| named.contains(&partition.to_string())).collect())
     }
 }

@@ -8,6 +8,7 @@ use abide_conversation::{Rejection, Seq, State};
 use super::{Actor, DEADLINE, Delivery, Outcome, stored_response};
 use crate::family::{CHILDREN_REMAIN, planned_children, stored_state};
 use crate::mutation::Mutation;
+use crate::notices;
 
 impl Actor {
     /// Deletes the conversation unless it has children, and answers so. The actor stays: the next
@@ -65,7 +66,9 @@ impl Actor {
         let (node, id) = (self.node.clone(), self.live.id.clone());
         let answer = key.map(|key| stored_response(key, Seq::ZERO));
         node.world.trace(|| format!("{} deletes {id}", node.me()));
-        node.ask(DEADLINE, node.store.delete(&id, &self.held, answer)).await?;
+        let seq = self.state.seq.next();
+        let owed = notices::owed_by_deletion(&node.world, &id, seq, node.now());
+        node.ask(DEADLINE, node.store.delete(&id, &self.held, answer, owed)).await?;
         // Without a new claim the next request is fenced; the deletion is done, and is answered.
         if let Ok(held) = node.ask(DEADLINE, node.store.claim(&id, &node.me())).await {
             self.held = held;

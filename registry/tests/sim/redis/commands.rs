@@ -19,9 +19,8 @@ pub struct Kind {
 pub fn kind(name: &str) -> Option<Kind> {
     let (writes, needs_memory) = match name {
         "GET" | "TIME" | "HGET" | "HMGET" | "HEXISTS" | "HKEYS" | "HVALS" | "HGETALL" | "HLEN"
-        | "LLEN" | "LINDEX" | "LRANGE" | "ZCARD" | "ZSCORE" | "ZRANGE" | "ZLEXCOUNT" => {
-            (false, false)
-        }
+        | "LLEN" | "LINDEX" | "LRANGE" | "SMEMBERS" | "ZCARD" | "ZSCORE" | "ZRANGE"
+        | "ZLEXCOUNT" => (false, false),
         "DEL" | "UNLINK" | "HDEL" | "LPOP" | "SREM" | "ZREM" | "ZREMRANGEBYRANK" | "EXPIRE"
         | "PEXPIREAT" | "PERSIST" => (true, false),
         "SET" | "INCR" | "HSET" | "HSETNX" | "HINCRBY" | "RPUSH" | "LPUSH" | "SADD" | "ZADD"
@@ -61,6 +60,7 @@ impl Keyspace {
                 self.read_hash(&name, words)
             }
             "SADD" | "SREM" => self.change_unsorted(&name, words),
+            "SMEMBERS" => self.read_unsorted(words),
             "ZINCRBY" => self.increase_score(words),
             "ZADD" | "ZREM" | "ZREMRANGEBYRANK" => self.change_set(&name, words),
             "ZCARD" | "ZSCORE" | "ZRANGE" | "ZLEXCOUNT" => self.read_set(&name, words),
@@ -279,6 +279,16 @@ impl Keyspace {
             self.changed(words);
         }
         Ok(count(changed))
+    }
+
+    fn read_unsorted(&mut self, words: &[Vec<u8>]) -> Answer {
+        match self.get(&words[1]) {
+            None => Ok(Value::Array(Vec::new())),
+            Some(Data::Unsorted(set)) => {
+                Ok(Value::Array(set.iter().map(|member| bulk(member)).collect()))
+            }
+            Some(_) => Err(WRONG_TYPE.to_owned()),
+        }
     }
 
     fn increase_score(&mut self, words: &[Vec<u8>]) -> Answer {

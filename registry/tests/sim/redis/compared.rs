@@ -76,7 +76,7 @@ fn random_command(random: &mut Random) -> Words {
     let (min, max) = (random.pick(&bounds), random.pick(&bounds));
     let (first, last) = (number.to_string(), random.pick(&["-1", "2", "0", "-2", "9", "-10001"]));
     let increase = random.pick(&["1", "-3", "5", "inf", "-inf", "x"]);
-    let line = match random.below(40) {
+    let line = match random.below(41) {
         0 => vec!["GET", "text"],
         1 => vec!["SET", key, value],
         2 => vec!["SET", "text", value, "EX", "1000"],
@@ -112,6 +112,7 @@ fn random_command(random: &mut Random) -> Words {
         36 => vec!["HLEN", "hash"],
         37 => vec!["INCR", random.pick(&["number", "text"])],
         38 => vec!["ZLEXCOUNT", "same", min, max],
+        39 => vec!["SMEMBERS", "names"],
         _ => vec!["ZADD", "same", "0", field],
     };
     let mut line = words(&line);
@@ -125,12 +126,13 @@ fn random_command(random: &mut Random) -> Words {
     line
 }
 
-/// An answer without what Redis leaves open: the text of an error, and the order of a hash.
+/// An answer without what Redis leaves open: the text of an error, and the order of a hash or a
+/// set.
 fn comparable(line: &[Vec<u8>], answer: Value) -> String {
     let items = |items: &[Value]| items.iter().map(|it| format!("{it:?}")).collect::<Vec<_>>();
     match (answer, line[0].as_slice()) {
         (Value::ServerError(error), _) => format!("error {}", error.code()),
-        (Value::Array(found), b"HKEYS" | b"HVALS") => {
+        (Value::Array(found), b"HKEYS" | b"HVALS" | b"SMEMBERS") => {
             let mut found = items(&found);
             found.sort();
             format!("{found:?}")

@@ -8,7 +8,7 @@ use abide_actors::usage_counts::{UsageCounts, day_of};
 use jiff::ToSpan;
 
 use super::super::super::conformance::*;
-use super::super::super::{Store, TenantCounts, UsageBy, UsageQuery};
+use super::super::super::{Schedules, Store, TenantCounts, UsageBy, UsageQuery};
 use super::super::keys::Tag;
 use super::super::{Durability, Redis};
 use super::members::{member, names};
@@ -177,4 +177,25 @@ async fn a_day_of_usage_expires_and_blobs_from_before_are_counted_when_they_are_
     server.ask::<()>(&old).await;
     assert_eq!(redis.delete_blob(&blob_id(&blob)).await, Ok(true));
     assert_eq!(redis.blob_bytes(&own()).await, Ok(3), "one that was not counted");
+}
+
+#[tokio::test]
+async fn a_poll_for_due_schedules_asks_the_partitions_that_have_some() {
+    let server = Server::start(&["--appendfsync", "no"]).await;
+    let mut redis = Redis::open(&server.url(), Durability::Os).await.unwrap();
+    redis._watching.abort_all();
+    let all = PartitionSet::all();
+    let cost = async || {
+        let (before, _) = server_traffic(&server).await;
+        redis.due_schedules(&all, at(9), 9).await.unwrap();
+        let (after, _) = server_traffic(&server).await;
+        after - before - 1
+    };
+    assert!(cost().await >= 256, "the first poll asks all: the set may have been lost");
+    assert_eq!(cost().await, 1);
+    let name = scoped("daily");
+    let put = schedule(&name, 1, Some(at(1)));
+    assert!(redis.replace_schedule(&name, None, Some(&put)).await.unwrap());
+    assert_eq!(cost().await, 2);
+    assert_eq!(redis.due_schedules(&all, at(9), 9).await.unwrap(), [(name, at(1))]);
 }
