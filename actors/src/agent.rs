@@ -177,7 +177,7 @@ fn model(mistakes: &mut Mistakes, prefix: &str, value: Option<Value>) -> Option<
         return None;
     };
     let settings: ModelSettings = mistakes.read(&field, value)?;
-    match settings.check() {
+    match settings.check().and_then(|()| settings.check_fallbacks()) {
         Ok(()) => Some(settings),
         Err(mistake) => {
             mistakes.add(&format!("{prefix}{}", mistake.field), mistake.message);

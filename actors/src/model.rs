@@ -67,6 +67,12 @@ pub struct ModelSettings {
     #[serde(default)]
     #[schema(value_type = Option<Prices>)]
     pub prices: Prices,
+    /// The models that are called in turn, at most 4, when this one is overloaded or gone: it cannot be
+    /// reached, or still answers 408, 409, 429 or 5xx after all attempts, or 404 or 410. None of them has
+    /// a `fallback` of its own.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schema(value_type = Option<Vec<ModelSettings>>, no_recursion, max_items = 4)]
+    pub fallback: Vec<ModelSettings>,
     /// For `scripted`: one entry a step, or rules matched against the last user message.
     #[schema(value_type = Option<Vec<Map<String, Value>>>)]
     pub script: Option<Arc<Value>>,
@@ -264,6 +270,14 @@ impl ModelError {
         Self { message: message.into(), retry: Retry::Never }
     }
 
+    /// Whether another model may answer: this one is overloaded, or gone.
+    pub fn is_unavailable(&self) -> bool {
+        match self.retry {
+            Retry::After(_) | Retry::Elsewhere => true,
+            Retry::Never | Retry::Shorter => false,
+        }
+    }
+
     /// An error that may not occur again.
     pub fn transient(message: impl Into<String>) -> Self {
         Self { message: message.into(), retry: Retry::After(None) }
@@ -274,6 +288,8 @@ impl ModelError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Retry {
     Never,
+    /// Not of this model, which is not there; another one may answer.
+    Elsewhere,
     /// Only a shorter request may succeed: this one has more tokens than the model's window.
     Shorter,
     /// After a backoff, or after the provider's own `Retry-After`.

@@ -21,7 +21,7 @@ use crate::identity::{Identity, Participants};
 use crate::ids::{
     AgentName, CallId, ConversationId, DecisionId, MessageId, Principal, Revision, TurnId,
 };
-use crate::message::{Outcome, ProviderMessage, StopReason, Ui};
+use crate::message::{FallbackModel, Outcome, ProviderMessage, StopReason, Ui};
 use crate::numbers::{Attempt, Seq, Step};
 use crate::parent::Parent;
 use crate::permission::{PermissionPhase, Verdict};
@@ -245,6 +245,8 @@ pub struct ModelReplied {
     pub usage: Option<Usage>,
     pub stop: Option<StopReason>,
     pub verbatim: Option<ProviderMessage>,
+    /// The model that replied, if it is not the definition's first.
+    pub fallback: Option<FallbackModel>,
     /// Tokens of the context, including this message.
     pub context_tokens: Option<u64>,
     /// The last event that the context of this call included.

@@ -32,7 +32,9 @@ use crate::fork::Fork;
 use crate::identity::Identity;
 use crate::ids::{AgentName, CallId, ConversationId, Principal, Revision, TurnId};
 use crate::json;
-use crate::message::{Message, MessageStatus, Outcome, ProviderMessage, StopReason, Ui};
+use crate::message::{
+    FallbackModel, Message, MessageStatus, Outcome, ProviderMessage, StopReason, Ui,
+};
 use crate::numbers::{Attempt, Seq, Step};
 use crate::parent::Parent;
 use crate::permission::{PermissionPhase, Verdict};
@@ -187,6 +189,9 @@ pub struct AssistantMsg {
     /// The message in its provider's own form, if that holds more than `message`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verbatim: Option<ProviderMessage>,
+    /// The model that wrote it, if that is one of the definition's `model.fallback`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fallback: Option<FallbackModel>,
     /// Tokens of the context, including this message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub context_tokens: Option<u64>,

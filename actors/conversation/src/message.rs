@@ -199,3 +199,12 @@ pub struct ProviderMessage {
     /// The parts of the message, in order.
     pub items: Vec<Value>,
 }
+
+/// A model that answered in place of the definition's first one, which was overloaded or gone.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct FallbackModel {
+    /// The provider, as agent definitions name it.
+    pub provider: String,
+    pub name: String,
+}

@@ -17,45 +17,67 @@ use crate::definition::Definition;
 use crate::model::prompt::EXPIRED_RESULT;
 use crate::model::retry::RetryingModel;
 use crate::model::{
-    Model, ModelError, ModelRequest, ModelToolCall, ReplyChunk, ReplyEnd, ReplyStream,
+    Model, ModelError, ModelRequest, ModelSettings, ModelToolCall, ReplyChunk, ReplyEnd,
+    ReplyStream,
 };
 use crate::services::Services;
 
-/// Calls the model for a step, or with `None` for a summary. If the definition asks for an audit,
-/// an entry is recorded when the stream ends or is dropped.
+/// A reply that arrives, and which model it is of.
+pub(super) struct Answer {
+    pub(super) chunks: ReplyStream,
+    pub(super) settings: ModelSettings,
+    /// Whether the model is one of the fallbacks.
+    pub(super) is_fallback: bool,
+}
+
+/// Calls the model for a step, or with `None` for a summary, and if it is overloaded or gone, its
+/// fallbacks in turn. If the definition asks for an audit, an entry is recorded of each when its
+/// stream ends or is dropped.
 pub(super) async fn call(
     ctx: &ActivityContext,
     definition: &Definition,
     step: Option<(TurnId, Step)>,
-    request: ModelRequest,
-) -> Result<ReplyStream, ModelError> {
-    let span = ModelCallSpan::begin(ctx, &request, step.as_ref());
-    match call_with_audit(ctx, definition, step, request).await {
-        Ok(chunks) => Ok(span.follow(chunks)),
-        Err(error) => {
-            span.fail();
-            Err(error)
-        }
+    mut request: ModelRequest,
+) -> Result<Answer, ModelError> {
+    let mut fallbacks = std::mem::take(&mut request.settings.fallback).into_iter();
+    let mut is_fallback = false;
+    loop {
+        let span = ModelCallSpan::begin(ctx, &request, step.as_ref());
+        let error = match call_with_audit(ctx, definition, step.as_ref(), &request).await {
+            Ok(chunks) => {
+                let (chunks, settings) = (span.follow(chunks), request.settings);
+                return Ok(Answer { chunks, settings, is_fallback });
+            }
+            Err(error) => error,
+        };
+        span.fail();
+        let next = fallbacks.next().filter(|_| error.is_unavailable());
+        let Some(next) = next else { return Err(error) };
+        tracing::warn!(
+            conversation = %ctx.id, model = request.settings.name, fallback = next.name,
+            content = %error, "model unavailable, calling its fallback"
+        );
+        (request.settings, is_fallback) = (next, true);
     }
 }
 
 async fn call_with_audit(
     ctx: &ActivityContext,
     definition: &Definition,
-    step: Option<(TurnId, Step)>,
-    request: ModelRequest,
+    step: Option<&(TurnId, Step)>,
+    request: &ModelRequest,
 ) -> Result<ReplyStream, ModelError> {
     let services = &ctx.services;
     let Some(ttl) = definition.audit else {
         let model =
             RetryingModel::new(services.model.clone(), definition.retry, services.clock.clone());
-        return model.call(&request).await;
+        return model.call(request).await;
     };
-    let mut audit = AuditEntryBuilder::new(ctx, ttl, step, request.clone());
+    let mut audit = AuditEntryBuilder::new(ctx, ttl, step.cloned(), request.clone());
     let counting =
         CountingModel { model: services.model.clone(), attempts: audit.attempts.clone() };
     let model = RetryingModel::new(counting, definition.retry, services.clock.clone());
-    match model.call(&request).await {
+    match model.call(request).await {
         Ok(chunks) => Ok(chunks.inspect(move |chunk| audit.record(chunk)).boxed()),
         Err(error) => {
             audit.end(Err(error.message.clone()));

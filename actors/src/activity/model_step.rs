@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use abide_conversation::command::{ModelFailed, ModelReplied};
 use abide_conversation::event::AnswerFormat;
+use abide_conversation::message::FallbackModel;
 use abide_conversation::state::{ConversationStatus, Turn};
 use abide_conversation::usage::Usage;
 use abide_conversation::{Action, MessageId, Step};
@@ -26,7 +27,8 @@ use crate::live::Signal;
 use crate::model::big_numbers::{OVER_64_BITS, find_rounded};
 use crate::model::tokens::TokenCounter;
 use crate::model::{
-    ModelError, ModelRequest, ModelToolCall, Purpose, ReplyChunk, ReplyEnd, ReplyStream, Retry,
+    ModelError, ModelRequest, ModelSettings, ModelToolCall, Prices, Purpose, ReplyChunk, ReplyEnd,
+    ReplyStream, Retry,
 };
 use crate::streaming::Piece;
 use crate::tools::{Gate, Toolbox};
@@ -43,6 +45,9 @@ struct ModelReply {
     text: String,
     calls: Vec<ModelToolCall>,
     end: ReplyEnd,
+    /// The prices of the model that wrote it.
+    prices: Prices,
+    fallback: Option<FallbackModel>,
 }
 
 /// A step in progress, and what it is decided by.
@@ -110,8 +115,11 @@ impl ModelStep<'_> {
             call_pieces: self.call_pieces(id),
         };
         let step = Some((self.turn.id.clone(), self.step));
-        let chunks = model_call::call(self.ctx, &self.definition, step, request).await?;
-        self.read_reply(id, self.filter(chunks)).await
+        let answer = model_call::call(self.ctx, &self.definition, step, request).await?;
+        let reply = self.read_reply(id, self.filter(answer.chunks)).await?;
+        let ModelSettings { provider, name, prices, .. } = answer.settings;
+        let fallback = FallbackModel { provider: provider.name().to_owned(), name };
+        Ok(ModelReply { prices, fallback: answer.is_fallback.then_some(fallback), ..reply })
     }
 
     async fn read_reply(
@@ -171,7 +179,7 @@ impl ModelStep<'_> {
         };
         let context_tokens = Some(self.context_tokens(&reply, weight).await);
         let mut verdict = self.judge_message(&reply).await;
-        let prices = self.definition.model.prices;
+        let prices = reply.prices;
         let with_cost = |usage: Usage| Usage { cost: prices.cost(&usage), ..usage };
         Ok(match self.plan_calls(reply.calls, &mut verdict).await? {
             Some(calls) => Action::ModelReplied(ModelReplied {
@@ -183,6 +191,7 @@ impl ModelStep<'_> {
                 usage: reply.end.usage.map(with_cost),
                 stop: reply.end.stop,
                 verbatim: reply.end.verbatim,
+                fallback: reply.fallback,
                 context_tokens,
                 context_seq: self.ctx.state.seq,
                 object,

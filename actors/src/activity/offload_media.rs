@@ -146,6 +146,7 @@ mod tests {
             usage: None,
             stop: None,
             verbatim: Some(ProviderMessage { provider, model, items: vec![item.clone()] }),
+            fallback: None,
             context_tokens: None,
             context_seq: Seq::ZERO,
             object: None,

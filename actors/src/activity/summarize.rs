@@ -78,7 +78,6 @@ fn summary_action(
         TokenCounter::estimating(settings.provider).content(&[text_block(text.as_str())]);
     let tokens_after = context.tokens.saturating_sub(range.tokens).saturating_add(summary_tokens);
     let is_shorter = summary_tokens < range.tokens || context.has_uncovered_drop();
-    let usage = usage.map(|usage| Usage { cost: settings.prices.cost(&usage), ..usage });
     let after = context.summary.map_or(Seq::ZERO, |summary| summary.upto);
     let summarized = Summarized {
         upto: range.upto,
@@ -114,12 +113,16 @@ async fn call_model(
         call_pieces: Default::default(),
     };
     let reply = async {
-        let mut chunks = model_call::call(ctx, definition, None, request).await?;
+        let model_call::Answer { mut chunks, settings, .. } =
+            model_call::call(ctx, definition, None, request).await?;
         let mut text = String::new();
         while let Some(chunk) = chunks.next().await {
             match chunk? {
                 ReplyChunk::Text(more) => text.push_str(&more),
-                ReplyChunk::Done(done) => return Ok((text, done.usage)),
+                ReplyChunk::Done(done) => {
+                    let with_cost = |usage| Usage { cost: settings.prices.cost(&usage), ..usage };
+                    return Ok((text, done.usage.map(with_cost)));
+                }
                 ReplyChunk::Thinking(_) | ReplyChunk::Call(_) => {}
             }
             if text.len() > MAX_REPLY_BYTES {

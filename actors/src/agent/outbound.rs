@@ -11,10 +11,10 @@ impl Definition {
     /// What these rules do not permit, each with its field.
     pub fn outbound_mistakes(&self, rules: &OutboundRules) -> Vec<DefinitionError> {
         let mut judge = Judge { rules, mistakes: Vec::new() };
-        judge.model("", &self.model);
+        judge.models("", &self.model);
         let summary = self.summary.as_ref().and_then(|summary| summary.model.as_ref());
         if let Some(model) = summary {
-            judge.model("summary.", model);
+            judge.models("summary.", model);
         }
         let prototypes = self.sets.iter().map(|set| &set.prototype);
         let mut servers = BTreeMap::new();
@@ -62,13 +62,21 @@ impl Judge<'_> {
         }
     }
 
-    fn model(&mut self, prefix: &str, model: &ModelSettings) {
+    /// Judges a model and its fallbacks.
+    fn models(&mut self, prefix: &str, model: &ModelSettings) {
+        self.model(&format!("{prefix}model"), model);
+        for (at, fallback) in model.fallback.iter().enumerate() {
+            self.model(&format!("{prefix}model.fallback[{at}]"), fallback);
+        }
+    }
+
+    fn model(&mut self, field: &str, model: &ModelSettings) {
         if let Some(server) = model.server_needing_permission() {
-            self.add(None, format!("{prefix}model.base_url"), self.rules.route(&server));
+            self.add(None, format!("{field}.base_url"), self.rules.route(&server));
         }
         if let Some(variable) = model.variable() {
             let judged = self.rules.check_variable(variable);
-            self.add(None, format!("{prefix}model.api_key_env"), judged);
+            self.add(None, format!("{field}.api_key_env"), judged);
         }
     }
 

@@ -128,6 +128,7 @@ mod tests {
             usage: None,
             stop: None,
             verbatim: None,
+            fallback: None,
             context_tokens: None,
         }))
     }

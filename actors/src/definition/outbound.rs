@@ -34,10 +34,10 @@ impl Definition {
     #[must_use]
     pub fn bind(mut self, outbound: &Outbound) -> Self {
         self.outbound = outbound.clone();
-        self.model.outbound = outbound.clone();
         let summary = self.summary.as_mut().and_then(|summary| summary.model.as_mut());
-        if let Some(model) = summary {
+        for model in std::iter::once(&mut self.model).chain(summary) {
             model.outbound = outbound.clone();
+            model.fallback.iter_mut().for_each(|model| model.outbound = outbound.clone());
         }
         for hook in &mut self.hooks {
             match &mut hook.target {

@@ -35,6 +35,9 @@ const RESERVED_OPTIONS: [&str; 14] = [
     "background",
 ];
 
+/// The models that may stand in for one.
+const MAX_FALLBACK_MODELS: usize = 4;
+
 /// Every provider that this version supports. Share one value, so that connections are shared.
 pub struct ProviderSet {
     scripted: ScriptedModel,
@@ -148,6 +151,26 @@ impl ModelSettings {
             }
             Provider::Anthropic => self.check_http(1.0),
         }
+    }
+
+    /// Validates the models that are called when this one is not there.
+    pub fn check_fallbacks(&self) -> Result<(), ModelSettingsError> {
+        if self.fallback.len() > MAX_FALLBACK_MODELS {
+            let message = format!("must be at most {MAX_FALLBACK_MODELS}");
+            return Err(invalid("fallback", &message));
+        }
+        for (at, model) in self.fallback.iter().enumerate() {
+            let at = format!("fallback[{at}]");
+            if !model.fallback.is_empty() {
+                let message = "is only for the definition's first model";
+                return Err(invalid(&format!("{at}.fallback"), message));
+            }
+            model.check().map_err(|ModelSettingsError { field, message }| {
+                let field = field.strip_prefix("model.").unwrap_or(&field);
+                invalid(&format!("{at}.{field}"), &message)
+            })?;
+        }
+        Ok(())
     }
 
     fn check_scripted(&self) -> Result<(), ModelSettingsError> {

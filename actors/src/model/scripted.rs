@@ -28,7 +28,7 @@
 //! | `thinking` | streamed first, word by word; a template |
 //! | `text` | streamed after that, word by word; a template |
 //! | `calls` | each is `{name, args?, id?}`; strings within `args` are templates |
-//! | `error` | `{message, retry?}`: the model call fails after the items above were streamed |
+//! | `error` | `{message, retry?}`: the model call fails after the items above were streamed; `retry: elsewhere` is a model that is gone |
 //! | `delay` | the delay before every piece, such as `20ms`, at most 1 minute |
 //! | `usage` | `{input_tokens, output_tokens}` |
 //! | `stream_args` | `true`: the arguments of the calls are streamed first, in pieces |

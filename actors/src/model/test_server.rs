@@ -220,6 +220,7 @@ impl Clock for FixedClock {
 
 pub(super) fn settings(provider: Provider) -> ModelSettings {
     ModelSettings {
+        fallback: Vec::new(),
         provider,
         name: String::new(),
         base_url: None,

@@ -33,6 +33,7 @@ mod mcp;
 mod mcp_access;
 mod mcp_tasks;
 mod messages;
+mod model_fallbacks;
 mod module;
 mod natives;
 mod openai;

@@ -232,6 +232,7 @@ fn replied(turn: &TurnId, step: Step, ordinal: u64, child: Option<&str>) -> Acti
         usage: None,
         stop: None,
         verbatim: None,
+        fallback: None,
         context_tokens: None,
         context_seq: Seq::MAX,
         object: None,

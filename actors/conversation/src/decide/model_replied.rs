@@ -58,6 +58,7 @@ pub(super) fn model_replied(draft: &mut Draft, reply: ModelReplied) -> Result<()
         usage,
         stop,
         verbatim: reply.verbatim,
+        fallback: reply.fallback,
         context_tokens,
     }));
     if let Some(reason) = halt {

@@ -51,6 +51,7 @@ pub(super) fn keep_partial(
         usage: None,
         stop: None,
         verbatim: None,
+        fallback: None,
         context_tokens: None,
     }));
 }

@@ -147,6 +147,7 @@ fn assistant_message(message: Message) -> AssistantMsg {
         usage: None,
         stop: None,
         verbatim: None,
+        fallback: None,
         context_tokens: Default::default(),
     }
 }

@@ -33,6 +33,7 @@ pub(crate) fn from_status(status: StatusCode, wait: Option<Duration>, body: &str
     let retry = match status.as_u16() {
         _ if is_too_long(&body) => Retry::Shorter,
         status if is_transient(status) => Retry::After(wait),
+        404 | 410 => Retry::Elsewhere,
         _ => Retry::Never,
     };
     ModelError { message: format!("the model's provider answered {status}{quoted}"), retry }
@@ -55,6 +56,7 @@ pub(crate) fn from_stream(error: &Value) -> ModelError {
     let lasting = |word: &str| PERMANENT_CODES.iter().any(|part| word.contains(part));
     let retry = match number.and_then(|number| u16::try_from(number).ok()) {
         _ if is_too_long(error) => Retry::Shorter,
+        Some(404 | 410) => Retry::Elsewhere,
         Some(number) if !is_transient(number) => Retry::Never,
         None if lasting(text) || lasting(kind) => Retry::Never,
         Some(_) | None => Retry::After(None),
@@ -257,11 +259,18 @@ mod tests {
         for code in 300..=599 {
             let error = from_status(StatusCode::from_u16(code).unwrap(), None, "");
             let passes = matches!(code, 408 | 409 | 429) || code >= 500;
-            assert_eq!(error.retry != Retry::Never, passes, "{code}");
+            let expected = match code {
+                404 | 410 => Retry::Elsewhere,
+                _ if passes => Retry::After(None),
+                _ => Retry::Never,
+            };
+            assert_eq!(error.retry, expected, "{code}");
+            assert_eq!(error.is_unavailable(), expected != Retry::Never, "{code}");
         }
         let retry = |error| from_stream(&error).retry;
         assert_eq!(retry(json!({"code": "429"})), Retry::After(None));
         assert_eq!(retry(json!({"code": 400})), Retry::Never);
+        assert_eq!(retry(json!({"code": 404})), Retry::Elsewhere);
         assert_eq!(retry(json!({"type": "invalid_request_error", "code": null})), Retry::Never);
         assert_eq!(retry(json!({"type": "x", "code": "insufficient_quota"})), Retry::Never);
         assert_eq!(retry(json!({"type": "server_error"})), Retry::After(None));

@@ -38,7 +38,8 @@ const MEDIA_REFUSAL_STATUSES: [u16; 6] = [400, 403, 404, 413, 415, 422];
 pub(super) fn without_media(request: &ModelRequest, refusal: &HttpRefusal) -> Option<ModelRequest> {
     let status = refusal.status.filter(|status| MEDIA_REFUSAL_STATUSES.contains(&status.as_u16()));
     let has_any = request.messages.iter().flat_map(|message| &message.content).any(is_media);
-    if status.is_none() || refusal.error.retry != Retry::Never || !has_any {
+    let is_lasting = matches!(refusal.error.retry, Retry::Never | Retry::Elsewhere);
+    if status.is_none() || !is_lasting || !has_any {
         return None;
     }
     let mut changed = request.clone();

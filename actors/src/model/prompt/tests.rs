@@ -70,6 +70,7 @@ fn assistant_event(text: &str, calls: &[&str], status: MessageStatus) -> EventDa
         usage: None,
         stop: None,
         verbatim: None,
+        fallback: None,
         context_tokens: None,
     })
 }

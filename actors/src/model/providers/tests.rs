@@ -16,7 +16,8 @@ use crate::model::{ModelSettings, Prices, ReplyChunk, ReplyEnd};
 
 fn check(settings: Value) -> Result<(), String> {
     let settings: ModelSettings = serde_json::from_value(settings).unwrap();
-    settings.check().map_err(|mistake| mistake.to_string())
+    let checked = settings.check().and_then(|()| settings.check_fallbacks());
+    checked.map_err(|mistake| mistake.to_string())
 }
 
 fn models() -> ProviderSet {
@@ -33,6 +34,8 @@ fn legal_settings_are_accepted() {
         json!({"provider": "openai", "name": "m", "base_url": "http://127.0.0.1:9000/v1",
                "api_key_env": "_KEY_2", "temperature": 2.0, "max_tokens": 1}),
         json!({"provider": "openai_responses", "name": "m", "options": {"include": []}}),
+        json!({"provider": "openai", "name": "m", "fallback": [
+            {"provider": "anthropic", "name": "claude"}, {"provider": "scripted", "script": []}]}),
         json!({"provider": "ollama", "name": "m", "options": {"options": {"num_ctx": 8192}}}),
     ] {
         assert_eq!(check(settings.clone()), Ok(()), "{settings}");
@@ -52,6 +55,19 @@ fn every_mistake_names_its_field() {
         (json!({"provider": "scripted", "script": [], "temperature": 1.0}), "model.temperature: "),
         (json!({"provider": "scripted", "script": [], "base_url": "x"}), "model.base_url: "),
         (openai("name", json!(" ")), "model.name: "),
+        (openai("fallback", json!([{"provider": "openai"}])), "model.fallback[0].name: "),
+        (
+            openai(
+                "fallback",
+                json!([{"provider": "scripted", "script": [], "fallback": [
+            {"provider": "scripted", "script": []}]}]),
+            ),
+            "model.fallback[0].fallback: ",
+        ),
+        (
+            openai("fallback", json!(vec![json!({"provider": "scripted", "script": []}); 5])),
+            "model.fallback: ",
+        ),
         (openai("script", json!([])), "model.script: "),
         (openai("base_url", json!("nowhere")), "model.base_url: "),
         (openai("base_url", json!("ftp://127.0.0.1/")), "model.base_url: "),

@@ -9,7 +9,7 @@ use minijinja::{AutoEscape, Environment, UndefinedBehavior};
 use regex::{Regex, RegexBuilder};
 use serde_json::{Map, Value};
 
-use crate::model::ModelError;
+use crate::model::{ModelError, Retry};
 
 /// How many instructions one template may execute: thousands of times what a sentence needs.
 const MAX_TEMPLATE_FUEL: u64 = 100_000;
@@ -214,9 +214,12 @@ fn error(fields: &Map<String, Value>, at: &str) -> Result<Option<ModelError>, St
     let fields = object(source, &at, &["message", "retry"])?;
     let message = text(fields, "message", &at)?.ok_or(format!("{at}.message: is required"))?;
     match fields.get("retry") {
+        Some(Value::String(word)) if word == "elsewhere" => {
+            Ok(Some(ModelError { message: message.to_owned(), retry: Retry::Elsewhere }))
+        }
         Some(Value::Bool(true)) => Ok(Some(ModelError::transient(message))),
         Some(Value::Bool(false) | Value::Null) | None => Ok(Some(ModelError::permanent(message))),
-        Some(_) => Err(format!("{at}.retry: must be true or false")),
+        Some(_) => Err(format!("{at}.retry: must be true, false or \"elsewhere\"")),
     }
 }
 

@@ -39,6 +39,7 @@ fn steps(run: &mut RandomRun, given: &[&[&str]]) -> Vec<String> {
             usage: None,
             stop: None,
             verbatim: None,
+            fallback: None,
             context_tokens: None,
             context_seq: Seq::MAX,
             object: None,

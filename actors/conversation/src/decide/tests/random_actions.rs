@@ -108,6 +108,7 @@ pub(super) fn reply(turn: &TurnId, step: Step, calls: Vec<PlannedCall>, how: u8)
         usage: (how % 5 == 1).then(|| Usage { input_tokens: 300, ..Usage::default() }),
         stop: [None, Some(StopReason::Paused), Some(StopReason::Refusal)][usize::from(how / 9 % 3)],
         verbatim: None,
+        fallback: None,
         context_tokens: (how % 4 != 3).then_some(u64::from(how)),
         context_seq: Seq::MAX,
         object,

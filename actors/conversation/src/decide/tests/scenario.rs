@@ -92,6 +92,7 @@ impl Scenario {
             usage: None,
             stop: None,
             verbatim: None,
+            fallback: None,
             context_tokens: None,
             context_seq: Seq::MAX,
             object: None,
