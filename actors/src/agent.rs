@@ -8,6 +8,7 @@ mod duration;
 mod endpoint;
 mod error;
 mod hooks;
+mod index;
 mod load;
 mod mcp_servers;
 mod middleware;
@@ -138,6 +139,7 @@ fn definition(
         summary: context.summary,
         middleware: middleware::of_agent(mistakes, document.middleware, extensions),
         models: models::models(mistakes, document.models),
+        index: index::index(mistakes, document.index),
         tools: entries.tools,
         sets: entries.sets,
         hooks,

@@ -11,6 +11,7 @@ mod summary;
 mod tool;
 mod tool_retry;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use abide_conversation::command::TurnSettings;
@@ -45,6 +46,8 @@ pub struct Definition {
     pub model: ModelSettings,
     /// The names that a call which starts a child of this agent may choose from.
     pub models: Vec<String>,
+    /// The keys of the metadata by which its conversations are found.
+    pub index: Arc<[String]>,
     pub system_prompt: String,
     /// How long an open suspension may wait, unless its tool says otherwise.
     pub suspension_timeout: Duration,

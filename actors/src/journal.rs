@@ -1,6 +1,8 @@
 //! The journal as a port: everything that a conversation needs from a store
 //! (`reference/journal.md`).
 
+mod listing;
+
 use std::fmt;
 use std::sync::Arc;
 
@@ -19,6 +21,8 @@ use crate::access::Answerer;
 use crate::identity::{Epoch, Incarnation, NodeName};
 use crate::notices::OwedNotice;
 use crate::usage_counts::UsageCounts;
+
+pub use listing::{ListEntry, Relisting};
 
 /// One incarnation of a node, which may hold conversations.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -62,6 +66,9 @@ pub struct ConversationSummary {
     pub alarm: Option<Timestamp>,
     /// Whether the state calls for an activity.
     pub active: bool,
+    /// As of the last commit that [touched](Relisting) it.
+    #[serde(default)]
+    pub listing: ListEntry,
 }
 
 /// How long the response to a mutating request is stored.
@@ -128,10 +135,14 @@ pub struct Commit {
     pub owed: Vec<OwedNotice>,
     /// All calls of the conversation that wait in queues from now on, if that changes.
     pub queued: Option<Vec<QueueEntry>>,
+    /// What changes of the conversation's entry in lists. The first commit always writes the whole
+    /// entry.
+    pub relisting: Relisting,
 }
 
 impl Commit {
-    /// A commit of events that neither opens nor closes a suspension.
+    /// A commit of events that neither opens nor closes a suspension, and leaves the conversation's
+    /// entry in lists as it is.
     pub fn new(events: Arc<[Event]>, summary: ConversationSummary) -> Self {
         Self {
             events,
@@ -145,6 +156,7 @@ impl Commit {
             usage: None,
             owed: Vec::new(),
             queued: None,
+            relisting: Relisting::Unchanged,
         }
     }
 

@@ -1,5 +1,7 @@
 //! The requests to a conversation, and their replies.
 
+mod steering;
+
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,6 +13,7 @@ use abide_conversation::ids::{
     AgentName, CallId, ConversationId, DecisionId, Principal, QueueName, Revision, ScheduledId,
     TurnId,
 };
+use abide_conversation::keep_null;
 use abide_conversation::message::{Outcome, Ui};
 use abide_conversation::parent::Parent;
 use abide_conversation::remembered_decision::{Match, Scope};
@@ -26,6 +29,7 @@ use crate::external::{ExternalRequest, Work};
 use crate::journal::{Claim, Holder, StoreError};
 use crate::limit_waits::LimitWait;
 use crate::streaming::StreamingMessage;
+pub use steering::{RegenerateRequest, RewindRequest, WithdrawRequest};
 
 /// The largest `assigns`, `metadata` or `schema`: they are journalled and handed to every call.
 pub const MAX_MAP_BYTES: usize = 64 << 10;
@@ -166,6 +170,14 @@ pub enum Request {
     Unschedule(UnscheduleRequest),
     /// `POST …/calls/{call_id}/extend`.
     Extend(ExtendRequest),
+    /// `DELETE …/queue/{turn_id}`. Nodes before this variant do not know it.
+    Withdraw(WithdrawRequest),
+    /// Ends this turn, whether it waits or runs, and no other. Nodes before this variant do not know it.
+    CancelTurn(WithdrawRequest),
+    /// `POST …/rewind`. Nodes before this variant do not know it.
+    Rewind(Box<RewindRequest>),
+    /// `POST …/regenerate`. Nodes before this variant do not know it.
+    Regenerate(Box<RegenerateRequest>),
 }
 
 /// A message that is to be delivered later.
@@ -198,6 +210,9 @@ pub struct UpdateRequest {
     pub metadata: Option<Map<String, Value>>,
     /// All members from now on.
     pub members: Option<Vec<String>>,
+    /// The title from now on, `Some(None)` for none; a node of a version without it leaves it as it is.
+    #[serde(default, deserialize_with = "keep_null", skip_serializing_if = "Option::is_none")]
+    pub title: Option<Option<String>>,
     pub by: Principal,
 }
 
@@ -344,6 +359,10 @@ pub enum Reply {
         deliver_at: Timestamp,
     },
     Unscheduled,
+    Withdrawn,
+    Rewound {
+        seq: Seq,
+    },
     Extended {
         expires_at: Timestamp,
         seq: Seq,

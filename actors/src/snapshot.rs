@@ -54,6 +54,8 @@ pub struct Snapshot {
     #[schema(required)]
     pub holder: Option<HolderView>,
     pub metadata: Map<String, Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
     /// The subject whose conversation it is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub owner: Option<String>,
@@ -141,6 +143,7 @@ impl Snapshot {
             usage: state.usage,
             holder,
             metadata: state.metadata.clone(),
+            title: state.title.clone(),
             owner: state.participants.owner.clone(),
             members: state.participants.members.clone(),
             created_at: state.created_at,

@@ -97,6 +97,9 @@ impl UsageCounts {
             | EventData::Updated(_)
             | EventData::ToolAttemptFailed(_)
             | EventData::StateChanged(_)
+            | EventData::TurnWithdrawn(_)
+            | EventData::Steered(_)
+            | EventData::Rewound(_)
             | EventData::Unknown(_) => {}
         }
     }

@@ -146,6 +146,26 @@ class Conversation {
     return this.#request("POST", `${this.#path}/cancel`, "{}", randomName());
   }
 
+  /** The turns that wait, the next one first. */
+  async queue() {
+    return (await this.#request("GET", `${this.#path}/queue`)).queued;
+  }
+
+  /** Withdraws a turn that waits. */
+  withdraw(turnId) {
+    return this.#request("DELETE", `${this.#path}/queue/${encodeURIComponent(turnId)}`, undefined, randomName());
+  }
+
+  /** Goes on from the event of this `seq`: what came after it counts no longer. */
+  rewind(seq) {
+    return this.#request("POST", `${this.#path}/rewind`, JSON.stringify({ to_seq: seq }), randomName());
+  }
+
+  /** Begins a turn anew, with its message: the last one, or the one with this id. */
+  regenerate(turnId) {
+    return this.#request("POST", `${this.#path}/regenerate`, JSON.stringify({ turn_id: turnId }), randomName());
+  }
+
   /** Executes the client tool of this name, for children, too: `fn(args, call)` returns its result, or a
    * promise of it. `call.signal` is aborted when the call is no longer open. Of several pages in one
    * browser, one executes a call, and another takes over if that page is closed. */
@@ -251,7 +271,8 @@ class Conversation {
     // A node of an older version has no frame for the user's message.
     const asks = ({ role, turn_id }) => role === "user" && turn_id === data.turn_id;
     const isUnknown = name === "turn_started" && !next.messages.some(asks);
-    if (isUnknown && seq > this.#snapshotSeq) this.#readMessages();
+    const isOther = isUnknown || name === "rewound";
+    if (isOther && seq > this.#snapshotSeq) this.#readMessages();
   }
 
   #change(state) {
@@ -379,7 +400,7 @@ class Conversation {
       try {
         const request = { method, headers, body, signal };
         const response = await this.#fetch(this.#url(index) + path, request);
-        if (response.ok) return await response.json();
+        if (response.ok) return response.status === 204 ? undefined : await response.json();
         const problem = await Problem.of(response);
         if (!RETRY_STATUSES.includes(problem.status)) throw problem;
         delay = Math.max(delay, 1_000 * (Number(response.headers.get("retry-after")) || 0));

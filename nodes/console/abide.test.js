@@ -419,3 +419,39 @@ test("a user's message is shown when it is sent, and stands where its turn begin
     assert.equal(page.state.messages[2].client_id, "own_q2");
   });
 });
+
+test("a turn that is withdrawn takes its message along", async () => {
+  const it = nodes();
+  await connected(it, {}, async (page) => {
+    const user = (id) => ({ id, role: "user", content: [] });
+    it.say(frame("user_message", { turn_id: "t", message: user("q1") }, 1));
+    it.say(frame("turn_started", { turn_id: "t" }, 2));
+    it.say(frame("user_message", { turn_id: "u", message: user("q2") }, 3));
+    it.say(frame("turn_withdrawn", { turn_id: "u", by: "ada" }, 4));
+    await until("the message to go", () => page.state.messages.map(({ id }) => id).join() === "q1");
+    assert.equal(page.state.turn.id, "t");
+    it.answer = () => new Response(null, { status: 204 });
+    assert.equal(await page.withdraw("u/1"), undefined);
+    assert.equal(it.asked.at(-1).path, `${PATH}/queue/u%2F1`);
+  });
+});
+
+test("after a rewind the messages are those of the branch that counts", async () => {
+  const it = nodes();
+  const message = (id, seq) => ({ id, seq, role: "user", turn_id: id, content: [] });
+  it.messages = [message("a", 2), message("b", 5)];
+  await connected(it, {}, async (page) => {
+    const shown = () => page.state.messages.map(({ id }) => id).join();
+    await until("the messages", () => shown() === "a,b");
+    it.messages = [message("a", 2)];
+    const todos = [{ content: "Ask.", status: "pending" }];
+    it.say(frame("rewound", { to_seq: 4, by: "ada", todos }, 9));
+    await until("the messages before it", () => shown() === "a");
+    assert.deepEqual(page.state.todos, todos);
+    it.answer = () => json(202, { turn_id: "t2" });
+    assert.deepEqual(await page.regenerate(), { turn_id: "t2" });
+    assert.deepEqual(it.asked.at(-1).body, {});
+    await page.rewind(2);
+    assert.deepEqual([it.asked.at(-1).path, it.asked.at(-1).body], [`${PATH}/rewind`, { to_seq: 2 }]);
+  });
+});

@@ -59,6 +59,14 @@ const CHANGES = {
   },
   user_message: ({ messages }, { turn_id, message }) =>
     ({ messages: withMessage(messages, { ...message, turn_id }) }),
+  // The turn never starts, and its message is no part of the conversation.
+  turn_withdrawn: ({ messages, queued = 1 }, { turn_id: id }) => ({
+    queued: Math.max(0, queued - 1),
+    messages: messages.filter((it) => it.role !== "user" || it.turn_id !== id),
+  }),
+  // What the page does not know of the branch that counts is read anew.
+  rewound: ({ messages }, { to_seq: last, todos }) =>
+    ({ todos, messages: messages.filter(({ seq }) => seq === undefined || seq <= last) }),
   text_delta: (state, data) => ({ streaming: withDelta(state, data, "text") }),
   thinking_delta: (state, data) => ({ streaming: withDelta(state, data, "thinking") }),
   message_completed: ({ messages }, { message }) =>

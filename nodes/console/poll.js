@@ -24,7 +24,7 @@ export function usePoll(read, key, interval = 2_000) {
           const data = await read(stop.signal);
           if (!stop.signal.aborted) setState({ key, data });
         } catch (error) {
-          if (!stop.signal.aborted) setState((before) => ({ ...before, error }));
+          if (!stop.signal.aborted) setState((before) => ({ ...(before.key === key ? before : { key }), error }));
         }
       }
       running = false;

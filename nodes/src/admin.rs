@@ -4,6 +4,7 @@
 mod actors;
 mod audit;
 mod blobs;
+mod indexes;
 mod operations;
 mod queues;
 mod repair;
@@ -114,6 +115,8 @@ fn routes() -> DeclaredRouter<Admin> {
         .route(POST, "/admin/nodes/{node}/drain", drain)
         .route(POST, "/admin/nodes/{node}/declare-dead", declare_dead)
         .route(GET, "/admin/queues", queues::list)
+        .route(GET, "/admin/indexes", indexes::get)
+        .route(POST, "/admin/indexes/rebuild", indexes::rebuild)
 }
 
 /// What the console asks for: here it has the operators' views.

@@ -10,11 +10,17 @@ use clap::CommandFactory;
 use rustix::process::{Signal, set_parent_process_death_signal};
 
 use crate::config::Cli;
-use crate::demo;
+use crate::{demo, store_transfer};
 
 /// Runs a command that asks nodes; returns its exit code.
 pub fn run_client(client: Client) -> u8 {
-    abide_cli::run(client, Host { load_agents, command_line: Cli::command }) as u8
+    let host = Host {
+        load_agents,
+        export_store: store_transfer::export,
+        import_store: store_transfer::import,
+        command_line: Cli::command,
+    };
+    abide_cli::run(client, host) as u8
 }
 
 /// The arguments with the options of such a command after it, wherever they stood.

@@ -11,6 +11,7 @@ mod calls;
 mod chat;
 mod child_frames;
 pub mod console;
+mod conversation_list;
 pub(crate) mod conversations;
 mod copilotkit;
 mod cors;
@@ -35,14 +36,18 @@ mod messages;
 mod openai;
 pub mod openapi;
 mod protocol_requests;
+mod queued_turns;
 pub(crate) mod queues;
 mod reply_links;
 mod resolutions;
+mod revisions;
+mod rewind;
 mod scheduled;
 mod schedules;
 mod state;
 mod tokens;
 mod transcript;
+mod transfer;
 mod turn_body;
 mod turn_progress;
 mod turn_stream;
@@ -168,7 +173,11 @@ fn routes() -> DeclaredApi<Api> {
     DeclaredApi::new(openapi::blank())
         .routes(declared_routes!(agents::list))
         .routes(declared_routes!(agents::put, agents::get, agents::delete))
-        .routes(declared_routes!(conversations::list, conversations::create))
+        .routes(declared_routes!(revisions::list))
+        .routes(declared_routes!(revisions::get))
+        .routes(declared_routes!(revisions::compare))
+        .routes(declared_routes!(revisions::roll_back))
+        .routes(declared_routes!(conversation_list::list, conversations::create))
         .routes(declared_routes!(conversations::get, conversations::update, conversations::delete))
         .routes(declared_routes!(messages::list, messages::send))
         .routes(declared_routes!(resolutions::resolve))
@@ -177,6 +186,8 @@ fn routes() -> DeclaredApi<Api> {
         .routes(declared_routes!(calls::dispatch))
         .routes(declared_routes!(conversations::fork))
         .routes(declared_routes!(conversations::journal))
+        .routes(declared_routes!(transfer::export))
+        .routes(declared_routes!(transfer::import))
         .routes(declared_routes!(events::events))
         .routes(declared_routes!(decisions::of_conversation))
         .routes(declared_routes!(decisions::revoke))
@@ -228,6 +239,10 @@ fn routes() -> DeclaredApi<Api> {
         .routes(declared_routes!(webhooks::redeliver))
         .routes(declared_routes!(scheduled::list))
         .routes(declared_routes!(scheduled::withdraw))
+        .routes(declared_routes!(queued_turns::list))
+        .routes(declared_routes!(queued_turns::withdraw))
+        .routes(declared_routes!(rewind::rewind))
+        .routes(declared_routes!(rewind::regenerate))
         .routes(declared_routes!(extend::extend))
         .routes(declared_routes!(batch_resolutions::resolve))
         .routes(declared_routes!(inbox_events::events))

@@ -89,6 +89,7 @@ mod schedule_sender;
 mod seed_agents;
 mod server;
 mod start_error;
+mod store_transfer;
 mod telemetry;
 
 #[doc(hidden)]

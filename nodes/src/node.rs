@@ -24,6 +24,7 @@ use crate::access::AccessControl;
 use crate::config::{AdminAddress, Config};
 use crate::start_error::StartError;
 pub use builder::NodeBuilder;
+pub(crate) use stores::open_store;
 
 /// How long the store may still be in use once the node has stopped.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -49,6 +50,7 @@ pub struct Node {
     agent_seeder: AbortOnDropHandle<()>,
     /// Deletes what chats without a name have left.
     ephemeral_sweeper: AbortOnDropHandle<()>,
+    index_rebuilder: AbortOnDropHandle<()>,
     ticks: AbortOnDropHandle<()>,
     access: AccessControl,
     _auth_follower: Option<AbortOnDropHandle<()>>,
@@ -124,6 +126,7 @@ impl Node {
         self.extensions.stop().await;
         drop(self.agent_seeder);
         drop(self.ephemeral_sweeper);
+        drop(self.index_rebuilder);
         drop(self.ticks);
         // Actors that were killed and tasks that were aborted drop the store when they are next
         // scheduled.

@@ -274,6 +274,7 @@ impl From<Rejection> for Problem {
             Rejection::NotFound => return Self::not_found("conversation"),
             Rejection::DecisionNotFound => Kind::NotFound,
             Rejection::ScheduledNotFound => return Self::not_found("scheduled message"),
+            Rejection::TurnNotFound => return Self::not_found("queued turn"),
             Rejection::AlreadyDelivered => Kind::AlreadyDelivered,
             Rejection::Invalid { .. } => Kind::InvalidRequest,
             Rejection::State(_) => return Self::field("state", detail),

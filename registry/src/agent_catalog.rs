@@ -14,6 +14,7 @@ use abide_conversation::remembered_decision::RememberedDecision;
 use abide_conversation::{AgentName, DecisionId, Revision, Scoped, Tenant};
 use async_trait::async_trait;
 
+use crate::revisions::prune;
 use crate::seed_record::SeedRecord;
 use crate::store::{Store, StoredAgent};
 
@@ -60,21 +61,34 @@ impl AgentCatalog {
         definition: Definition,
         response: Option<StoredResponse>,
     ) -> Result<bool, StoreError> {
-        let is_new = self.store.put_agent(tenant, stored(&definition), response).await?;
+        let is_new = self.store.put_agent(tenant, self.stored(&definition), response).await?;
         // Only now: a turn must not begin under a revision that the store may lose.
         self.bind_and_cache(tenant, definition).await?;
         Ok(is_new)
     }
 
-    /// The form in which a definition is stored.
-    pub fn stored(definition: &Definition) -> StoredAgent {
-        stored(definition)
+    /// The form in which a definition is stored now.
+    pub fn stored(&self, definition: &Definition) -> StoredAgent {
+        StoredAgent {
+            name: definition.name.clone(),
+            revision: definition.revision.clone(),
+            definition: definition.source.clone(),
+            put_at: Some(self.clock.now()),
+        }
     }
 
     /// Binds and caches a definition that was [stored](Self::stored): only then, because a turn must
     /// not begin under a revision that the store may lose. What cannot be bound now is read and bound
     /// when it is used.
     pub async fn note_stored(&self, tenant: &Tenant, definition: Definition) {
+        let name = Scoped::new(tenant, &definition.name);
+        let pruned = prune(self.store.clone(), name, self.clock.now());
+        // It looks at all conversations of the agent, which nobody should wait for.
+        tokio::spawn(async move {
+            if let Err(error) = pruned.await {
+                tracing::warn!(%error, "old revisions not removed");
+            }
+        });
         if let Err(error) = self.bind_and_cache(tenant, definition).await {
             tracing::debug!(%error, "definition not cached");
         }
@@ -103,9 +117,19 @@ impl AgentCatalog {
         newest: Option<&Revision>,
     ) -> Result<bool, StoreError> {
         let was_put =
-            self.store.put_agent_if(tenant, stored(&definition), response, newest).await?;
+            self.store.put_agent_if(tenant, self.stored(&definition), response, newest).await?;
         self.bind_and_cache(tenant, definition).await?;
         Ok(was_put)
+    }
+
+    /// Stores a definition that is not the newest of its name, unless the tenant has it.
+    pub async fn add_revision(
+        &self,
+        tenant: &Tenant,
+        definition: Definition,
+    ) -> Result<(), StoreError> {
+        self.store.add_revision(tenant, self.stored(&definition)).await?;
+        self.bind_and_cache(tenant, definition).await.map(drop)
     }
 
     /// Binds a definition to the rules of its tenant, unless the operator wrote it, and caches it.
@@ -155,7 +179,7 @@ impl AgentCatalog {
         tenant: &Tenant,
         stored: StoredAgent,
     ) -> Result<Option<Arc<Definition>>, StoreError> {
-        let StoredAgent { name, revision, definition } = stored;
+        let StoredAgent { name, revision, definition, put_at: _ } = stored;
         let extensions = self.extensions.clone();
         // Compiling conditions, templates and schemas may take a while.
         let parse = move || Definition::parse(definition, &extensions);
@@ -231,15 +255,6 @@ impl Agents for AgentCatalog {
         agent: &Scoped<AgentName>,
     ) -> Result<Vec<RememberedDecision>, StoreError> {
         self.store.decisions(agent).await
-    }
-}
-
-/// A definition as it is stored.
-fn stored(definition: &Definition) -> StoredAgent {
-    StoredAgent {
-        name: definition.name.clone(),
-        revision: definition.revision.clone(),
-        definition: definition.source.clone(),
     }
 }
 

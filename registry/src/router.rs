@@ -374,6 +374,10 @@ impl ConversationRouter {
             | Request::External(_)
             | Request::Unschedule(_)
             | Request::Extend(_)
+            | Request::Withdraw(_)
+            | Request::CancelTurn(_)
+            | Request::Rewind(_)
+            | Request::Regenerate(_)
             | Request::Delete => false,
         };
         let known = self.table.get(id).is_some() || self.remote_holder(id).is_some();
@@ -454,6 +458,10 @@ fn is_repeatable(request: &Request) -> bool {
         | Request::Schedule(_)
         | Request::Unschedule(_)
         | Request::Extend(_)
+        | Request::Withdraw(_)
+        | Request::CancelTurn(_)
+        | Request::Rewind(_)
+        | Request::Regenerate(_)
         | Request::Delete => false,
     }
 }

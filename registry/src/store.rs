@@ -6,14 +6,16 @@ mod claims;
 pub mod commit_benchmark;
 mod commit_rules;
 #[cfg(test)]
-mod conformance;
+pub(crate) mod conformance;
 pub mod embedded;
+mod listing;
 pub mod memory;
 mod notices;
 mod operations;
 mod paging;
 mod queues;
 pub mod redis;
+mod revisions;
 mod schedules;
 mod usage;
 
@@ -38,6 +40,9 @@ use serde_json::Value;
 use crate::partition::{Partition, PartitionSet};
 pub use api_keys::{KeyChange, KeyList, ScopedKeyId, StoredKey};
 pub use commit_rules::STATE_FORMAT;
+pub use listing::{
+    Direction, ListOrder, ListQuery, ListedConversation, Lists, Period, Rebuild, active_at,
+};
 pub use notices::{
     Attempts, Delivery, DeliveryState, LISTED_PER_QUEUE, MAX_DEAD_PER_PARTITION, NoticeCounts,
     NoticeHead, NoticeQueue, Outbox, Settlement, StoredNotice, WebhookChange, WebhookEdit,
@@ -49,6 +54,7 @@ pub use operations::{
 };
 pub use paging::cursor_after;
 pub use queues::{MAX_QUEUES, QueueDepth, QueueHeads, QueueIndex};
+pub use revisions::{History, HistoryEntry};
 pub use schedules::Schedules;
 pub use usage::{TenantCounts, USAGE_DAYS, UsageBy, UsagePage, UsageQuery};
 
@@ -93,6 +99,9 @@ pub struct StoredAgent {
     pub name: AgentName,
     pub revision: Revision,
     pub definition: Value,
+    /// When it was put last; `None` if a version put it that noted no times.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub put_at: Option<Timestamp>,
 }
 
 /// An open suspension, as the metrics count it.
@@ -110,7 +119,16 @@ pub struct SuspensionCount {
 /// may show what a fail-over takes back. A blob is as durable as the answer to its upload says.
 #[async_trait]
 pub trait Store:
-    Journal + Blobs + AuditLog + OperationLog + TenantCounts + Outbox + QueueIndex + Schedules
+    Journal
+    + Blobs
+    + AuditLog
+    + OperationLog
+    + TenantCounts
+    + Outbox
+    + QueueIndex
+    + Schedules
+    + History
+    + Lists
 {
     /// Fails, with the reason, while the store cannot keep its configured durability and refuses
     /// writes. Looks at what is known, and asks no server.
@@ -200,8 +218,7 @@ pub trait Store:
     }
 
     /// Stores a definition of a tenant and makes it the newest of its name, and keeps `response`
-    /// under the scope of the agent. Returns whether the name was new. A stored revision stays for
-    /// ever.
+    /// under the scope of the agent. Returns whether the name was new.
     async fn put_agent(
         &self,
         tenant: &Tenant,

@@ -170,7 +170,7 @@ impl Evidence {
 async fn list_conversations(client: &Client) -> Option<BTreeSet<String>> {
     let (mut all, mut after) = (BTreeSet::new(), String::new());
     loop {
-        let path = format!("/v1/conversations?limit=1000{after}");
+        let path = format!("/v1/conversations?root_only=false&limit=1000{after}");
         let page = client.ask(Method::GET, &path, None, None).await?;
         let rows = page.body["conversations"].as_array()?;
         all.extend(rows.iter().filter_map(|row| Some(row["id"].as_str()?.to_owned())));

@@ -34,7 +34,7 @@ pub enum IllegalEvent {
     NotTheOpenTurn,
     #[error("a turn starts while another one is open")]
     TurnOpen,
-    #[error("a turn starts or is queued without its one message")]
+    #[error("a turn starts, is queued or is withdrawn without its one message")]
     NotQueuedOnce,
     #[error("step {found} ends where step {expected} is due")]
     WrongStep { expected: Step, found: Step },
@@ -60,6 +60,8 @@ pub enum IllegalEvent {
     UnknownDecision(DecisionId),
     #[error("marks of the context move back, or a summary covers less than the one before it")]
     ContextShrinks,
+    #[error("a conversation that is not at rest, or an event that is not past, is rewound to")]
+    NotAtRest,
     #[error("workspace root {0:?} has a storage already")]
     WorkspaceOpen(String),
     #[error("the message is not scheduled, or was scheduled before")]
@@ -99,6 +101,8 @@ fn check(state: &State, event: &Event) -> Result<(), IllegalEvent> {
         | EventData::MessageRefused(_)
         | EventData::RepairRequested(_)
         | EventData::ContextAdded(_)
+        | EventData::Steered(_)
+        | EventData::TurnWithdrawn(_)
         | EventData::TurnEnded(_) => turn::check(state, event),
         EventData::ToolCall(_)
         | EventData::Suspension(_)
@@ -161,6 +165,11 @@ fn check(state: &State, event: &Event) -> Result<(), IllegalEvent> {
             ensure(grows, || IllegalEvent::ContextShrinks)
         }
         EventData::SummaryFailed(_) => Ok(()),
+        EventData::Rewound(rewound) => {
+            let is_idle = state.turn.is_none() && state.queue.is_empty();
+            let is_past = Seq::ZERO < rewound.to_seq && rewound.to_seq <= state.seq;
+            ensure(is_idle && is_past, || IllegalEvent::NotAtRest)
+        }
         EventData::WorkspaceOpened(opened) => {
             let is_new = !state.storages.contains_key(&opened.root);
             ensure(is_new, || IllegalEvent::WorkspaceOpen(opened.root.clone()))

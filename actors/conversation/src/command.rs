@@ -1,7 +1,9 @@
 //! Commands to a conversation. Time, new ids and everything looked up elsewhere come in with them.
 
+mod child;
 mod external;
 mod later;
+mod steering;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -28,10 +30,12 @@ use crate::permission::{PermissionPhase, Verdict};
 use crate::remembered_decision::Extent;
 use crate::usage::{Budget, Usage};
 use crate::{AnswerSchema, Timestamp};
+pub use child::{ChildEnded, ChildStarted};
 pub use external::{
     AwaitCallback, CompleteCall, ExtendLease, ExternalAction, LeaseCall, Proof, QueueCall,
 };
 pub use later::{Extend, Extension, Schedule, Unschedule};
+pub use steering::{Regenerate, Rewind, Withdraw};
 
 /// An action and the moment at which it is decided.
 #[derive(Clone, Debug, PartialEq)]
@@ -135,6 +139,12 @@ pub enum Action {
     Extend(Extend),
     /// [`Wake`](Self::Wake), when a scheduled message is due that interrupts the open turn.
     WakeToInterrupt(Cancel),
+    /// A queued turn is not to start, or one turn and no other is to end.
+    Withdraw(Withdraw),
+    /// The conversation goes on from an earlier event.
+    Rewind(Rewind),
+    /// A turn is taken back, and begins anew.
+    Regenerate(Box<Regenerate>),
 }
 
 /// Creates the conversation.
@@ -151,6 +161,8 @@ pub struct Create {
     pub fork: Option<Fork>,
     #[serde(default, skip_serializing_if = "Participants::is_empty")]
     pub participants: Participants,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
 }
 
 /// What is written about the conversation from now on; `None` stays as it is.
@@ -158,6 +170,8 @@ pub struct Create {
 pub struct Update {
     pub metadata: Option<Map<String, Value>>,
     pub members: Option<Vec<String>>,
+    /// `Some(None)` removes it.
+    pub title: Option<Option<String>>,
     pub by: Principal,
     pub identity: Option<Arc<Identity>>,
 }
@@ -464,28 +478,4 @@ pub struct Dispatch {
     pub requests: BTreeMap<String, String>,
     pub verdict: Verdict,
     pub child: Option<ConversationId>,
-}
-
-/// A child conversation has taken up a call.
-#[derive(Clone, Debug, PartialEq)]
-pub struct ChildStarted {
-    pub call: CallId,
-    pub attempt: Attempt,
-    /// How long the child may take.
-    pub within_ms: u64,
-    /// The arguments that the child was given, if they are not the journalled ones.
-    pub effective_args: Option<EffectiveArgs>,
-}
-
-/// A child conversation has ended.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct ChildEnded {
-    pub call: CallId,
-    pub child: ConversationId,
-    pub outcome: Outcome,
-    pub ui: Option<Ui>,
-    pub usage: Usage,
-    /// The storages that the child found its workspaces on, by workspace root.
-    #[serde(default)]
-    pub storages: BTreeMap<String, String>,
 }

@@ -5,6 +5,8 @@ use serde::{Deserialize, Serialize};
 
 /// All that a node needs, in addition to the journal, to build the same prompt as any other node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[cfg_attr(feature = "openapi", schema(as = ModelContext))]
 pub struct Context {
     #[serde(default)]
     pub marks: ContextMarks,
@@ -16,13 +18,18 @@ pub struct Context {
     pub tokens: u64,
     /// The last event that `tokens` includes.
     #[serde(rename = "counted", default)]
+    #[cfg_attr(feature = "openapi", schema(value_type = u64))]
     pub counted_upto: Seq,
     /// Set while a summary is wanted of the turns that ended up to this event.
     #[serde(rename = "summarize", default)]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<u64>))]
     pub summarize_upto: Option<Seq>,
+    /// The branches that were left, oldest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub left_branches: Vec<LeftBranch>,
 }
 
-/// What reductions took out of the context. No mark ever decreases.
+/// What reductions took out of the context. No mark ever decreases, except by a rewind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[cfg_attr(feature = "openapi", schema(as = Marks))]
@@ -48,10 +55,13 @@ pub struct ContextMarks {
 
 /// The latest summary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Summary {
     /// The event that holds the summary.
+    #[cfg_attr(feature = "openapi", schema(value_type = u64))]
     pub seq: Seq,
     /// The last event that the summary covers.
+    #[cfg_attr(feature = "openapi", schema(value_type = u64))]
     pub upto: Seq,
 }
 
@@ -60,6 +70,13 @@ impl Context {
     /// those of dropped turns both begin right after the end of a turn.
     pub fn has_uncovered_drop(&self) -> bool {
         self.marks.shown_from > self.summary.map_or(Seq::ZERO, |summary| summary.upto).next()
+    }
+}
+
+impl Context {
+    /// Whether the event belongs to the branch that counts.
+    pub fn counts(&self, seq: Seq) -> bool {
+        !self.left_branches.iter().any(|left| left.contains(seq))
     }
 }
 
@@ -102,5 +119,24 @@ mod tests {
             mixed[smaller] = 4;
             assert!(!marks(mixed).includes(&small), "{mixed:?}");
         }
+    }
+}
+
+/// The events of a branch that was left: those between the two.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct LeftBranch {
+    /// The last event that still counts.
+    #[cfg_attr(feature = "openapi", schema(value_type = u64))]
+    pub after: Seq,
+    /// The event `rewound`.
+    #[cfg_attr(feature = "openapi", schema(value_type = u64))]
+    pub until: Seq,
+}
+
+impl LeftBranch {
+    /// Whether the event is one of the branch's.
+    pub fn contains(&self, seq: Seq) -> bool {
+        self.after < seq && seq < self.until
     }
 }

@@ -21,10 +21,12 @@ mod model_failed;
 mod model_replied;
 mod resolve;
 mod revive;
+mod rewind;
 mod schedule;
 mod send;
 mod settle;
 mod start;
+mod steer;
 #[cfg(test)]
 mod tests;
 mod tool_returned;
@@ -32,6 +34,7 @@ mod update;
 mod vote;
 mod waiting_calls;
 mod wake;
+mod withdraw;
 mod workspace_opened;
 
 use std::borrow::Cow;
@@ -75,6 +78,8 @@ pub enum Rejection {
     ScheduledNotFound,
     #[error("the scheduled message was delivered already")]
     AlreadyDelivered,
+    #[error("the turn does not wait in the queue")]
+    TurnNotFound,
     #[error("{field}: {rule}")]
     Invalid { field: Cow<'static, str>, rule: Cow<'static, str> },
     /// A change of the key-value state.
@@ -172,6 +177,9 @@ pub fn decide_and_fold(state: &Arc<State>, command: Command) -> Result<Transitio
         Action::Extend(extend) => extend::extend(&mut draft, extend)?,
         Action::Operate(operated) => draft.push_in(None, EventData::Operated(operated)),
         Action::External(action) => external::external(&mut draft, action)?,
+        Action::Withdraw(withdraw) => withdraw::withdraw(&mut draft, withdraw)?,
+        Action::Rewind(rewind) => rewind::rewind(&mut draft, rewind)?,
+        Action::Regenerate(regenerate) => rewind::regenerate(&mut draft, *regenerate)?,
         Action::Abandon(create) => abandon::abandon(&mut draft, create.parent.as_deref())?,
     }
     Ok(draft.into_transition())

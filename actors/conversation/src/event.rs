@@ -5,12 +5,14 @@ mod child;
 mod context;
 mod decision;
 mod decode;
+mod dispatch;
 mod doubt;
 mod external;
 mod hook;
 mod operated;
 mod scheduled;
 mod state_changed;
+mod steering;
 mod stored_tool_call;
 mod todo;
 mod tool_attempt_failed;
@@ -20,7 +22,6 @@ mod visible;
 mod voted;
 mod waiting;
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -30,7 +31,7 @@ use crate::approval::{ApprovalPolicy, Approver};
 use crate::elicitation;
 use crate::fork::Fork;
 use crate::identity::Identity;
-use crate::ids::{AgentName, CallId, ConversationId, Principal, Revision, TurnId};
+use crate::ids::{AgentName, CallId, Principal, Revision, TurnId};
 use crate::json;
 use crate::message::{
     FallbackModel, Message, MessageStatus, Outcome, ProviderMessage, StopReason, Ui,
@@ -46,12 +47,14 @@ pub use child::{ChildEnded, ChildReleased, ChildStarted, ParentNotified, add_pla
 pub use context::{ContextReduced, ReductionReason, Summarized, SummaryFailed};
 pub use decision::{DecisionPublished, DecisionRemembered, DecisionRevoked};
 pub use decode::Unknown;
+pub use dispatch::{DispatchFinished, DispatchStarted};
 pub use doubt::{Doubt, DoubtReason, DoubtTerms};
 pub use external::{CallbackAwaited, ToolLeased, ToolQueued};
 pub use hook::{AddedContext, ContextAdded, MessageRefused};
 pub use operated::Operated;
 pub use scheduled::{IfBusy, MessageScheduled, ScheduleEnd, ScheduleEnded};
 pub use state_changed::StateChanged;
+pub use steering::{RewindPoint, Rewound, Steered, TurnWithdrawn};
 use stored_tool_call::StoredToolCall;
 pub use todo::{Todo, TodoStatus, TodosChanged};
 pub use tool_attempt_failed::ToolAttemptFailed;
@@ -128,6 +131,9 @@ pub enum EventData {
     SuspensionEscalated(SuspensionEscalated),
     ToolAttemptFailed(ToolAttemptFailed),
     StateChanged(StateChanged),
+    TurnWithdrawn(TurnWithdrawn),
+    Steered(Steered),
+    Rewound(Rewound),
     /// An event of a type that only newer programs know.
     #[serde(skip)]
     Unknown(Unknown),
@@ -157,6 +163,8 @@ pub struct Created {
     /// The subjects who may take part.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub members: Vec<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
 }
 
 /// A turn started; it runs on this revision to its end.
@@ -195,6 +203,10 @@ pub struct AssistantMsg {
     /// Tokens of the context, including this message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub context_tokens: Option<u64>,
+    /// The last event that the model had read, if messages that steer the turn came after it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<u64>))]
+    pub read_upto: Option<Seq>,
 }
 
 /// Who produces a call's result.
@@ -420,53 +432,6 @@ pub struct TurnEnded {
     /// ended the turn.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
-}
-
-/// A dispatch, a user's own call, started.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub struct DispatchStarted {
-    pub call_id: CallId,
-    pub tool: String,
-    pub input: Value,
-    pub principal: Principal,
-    /// The caller; absent if nobody was authenticated.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<Identity>))]
-    pub identity: Option<Arc<Identity>>,
-    pub revision: Revision,
-    #[cfg_attr(feature = "openapi", schema(value_type = u32))]
-    pub attempt: Attempt,
-    #[serde(default)]
-    pub on_interrupt: OnInterrupt,
-    /// The requests for this dispatch: idempotency key → fingerprint of the body. A repeated
-    /// request joins the dispatch.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub requests: BTreeMap<String, String>,
-    #[serde(rename = "gate", default, skip_serializing_if = "Option::is_none")]
-    pub verdict: Option<Verdict>,
-    /// The child conversation that is to answer the call.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub child: Option<ConversationId>,
-}
-
-/// A dispatch ended. The model never sees it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[cfg_attr(feature = "openapi", schema(as = Dispatch))]
-pub struct DispatchFinished {
-    pub call_id: CallId,
-    pub tool: String,
-    pub input: Value,
-    pub principal: Principal,
-    pub result: Outcome,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ui: Option<Ui>,
-    /// The gate's verdict, if it refused the call.
-    #[serde(rename = "gate", default, skip_serializing_if = "Option::is_none")]
-    pub verdict: Option<Verdict>,
-    #[serde(rename = "ran", default, skip_serializing_if = "Option::is_none")]
-    pub effective_args: Option<EffectiveArgs>,
 }
 
 /// A call of `plan_mode` changed the permission phase.

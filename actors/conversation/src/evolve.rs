@@ -3,6 +3,7 @@
 mod child;
 mod context;
 mod external;
+mod steering;
 mod waiting;
 
 use crate::elicitation::PendingInput;
@@ -12,6 +13,7 @@ use crate::event::{
     MessageRefused, Resolution, Suspension, ToolAttemptFailed, ToolCall, ToolStarted, TurnEnded,
     TurnStarted, Updated, UserMsg, Voted,
 };
+use crate::fork::Fork;
 use crate::identity::Participants;
 use crate::ids::CallId;
 use crate::key_value;
@@ -20,7 +22,7 @@ use crate::numbers::{Attempt, Step};
 use crate::remembered_decision::Scope;
 use crate::state::{
     Call, CallPhase, OpenApproval, OpenSuspension, OwedReport, QueuedTurn, RunningDispatch,
-    ScheduledMessages, State, Turn,
+    ScheduledMessages, State, Steering, Turn,
 };
 use crate::usage::Usage;
 
@@ -53,7 +55,7 @@ pub fn evolve(state: &mut State, event: &Event) {
             }
         }
         EventData::MessageRefused(refused) => refuse_message(state, refused),
-        EventData::Forked(_) => finish_fork(state),
+        EventData::Forked(fork) => finish_fork(state, event, fork),
         EventData::ContextReduced(reduced) => context::reduce(state, event.seq, reduced),
         EventData::Summarized(summarized) => context::summarize(state, event.seq, summarized),
         EventData::SummaryFailed(_) => state.context.summarize_upto = None,
@@ -93,6 +95,9 @@ pub fn evolve(state: &mut State, event: &Event) {
         EventData::StateChanged(changed) => {
             key_value::merge(&mut state.key_values, &changed.changes)
         }
+        EventData::TurnWithdrawn(_) => steering::withdraw(state, event),
+        EventData::Steered(steered) => steering::steer(state, event, steered),
+        EventData::Rewound(rewound) => steering::rewind(state, event, rewound),
         EventData::Unknown(_) => state.has_unknown_events = true,
     }
 }
@@ -106,8 +111,10 @@ pub fn replay<'a>(mut state: State, events: impl IntoIterator<Item = &'a Event>)
 fn create(state: &mut State, event: &Event, created: &Created) {
     state.agent = Some(created.agent.clone());
     state.created_at = Some(event.at);
+    state.active_at = Some(event.at);
     state.assigns = created.assigns.clone();
     state.metadata = created.metadata.clone();
+    state.title = created.title.clone();
     state.participants =
         Participants { owner: created.owner.clone(), members: created.members.clone() };
     state.tools = created.tools.clone();
@@ -121,6 +128,9 @@ fn update(state: &mut State, updated: &Updated) {
     if let Some(metadata) = &updated.metadata {
         state.metadata = metadata.clone();
     }
+    if let Some(title) = &updated.title {
+        state.title = title.clone();
+    }
     // The members of a fork are those of the original now, whenever the prefix ends.
     if let (Some(members), None) = (&updated.members, &state.forking) {
         state.participants.members = members.clone();
@@ -129,8 +139,13 @@ fn update(state: &mut State, updated: &Updated) {
 
 /// The prefix is complete. The original's parent, children, remembered decisions and usage stay
 /// with the original.
-fn finish_fork(state: &mut State) {
+fn finish_fork(state: &mut State, event: &Event, fork: &Fork) {
+    // The prefix may be that of a fork, which was completed long ago.
+    if state.forking.as_ref().is_some_and(|own| own.conversation_id != fork.conversation_id) {
+        return;
+    }
     state.forking = None;
+    state.active_at = Some(event.at);
     state.context.summarize_upto = None;
     state.abandoned = false;
     state.owed_report = None;
@@ -184,6 +199,7 @@ fn start_turn(state: &mut State, event: &Event, started: &TurnStarted) {
         hooks_done_for: Step::ZERO,
         calls_made: 0,
         overflow_ids: Vec::new(),
+        steering: Steering::default(),
     });
 }
 
@@ -253,6 +269,7 @@ fn plan_call(state: &mut State, event: &Event, planned: &ToolCall) {
 }
 
 fn suspend_call(state: &mut State, event: &Event, suspension: &Suspension) {
+    state.active_at = Some(event.at);
     with_call(state, &suspension.call_id, |call| {
         call.suspensions = suspension.suspension;
         call.phase = CallPhase::Suspended(OpenSuspension {
@@ -333,6 +350,7 @@ fn finish_call(state: &mut State, id: &CallId) {
 
 /// A child owes its parent the report of its first turn.
 fn end_turn(state: &mut State, event: &Event, ended: &TurnEnded) {
+    state.active_at = Some(event.at);
     let Some(turn) = state.turn.take() else { return };
     context::turn_ended(state, event.seq, turn.summarize_over);
     if state.parent.is_some() && turn.ordinal == 1 && !state.abandoned {

@@ -6,6 +6,7 @@
 pub mod activity;
 mod answer_schema;
 pub mod approval;
+pub mod branch;
 pub mod call_ids;
 mod checked_fold;
 pub mod command;

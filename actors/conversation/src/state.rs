@@ -7,6 +7,7 @@ mod open_suspension;
 mod owed_report;
 mod pending_call;
 mod scheduled;
+mod steering;
 mod stored_call;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -35,6 +36,7 @@ pub use open_suspension::OpenSuspension;
 pub use owed_report::OwedReport;
 pub use pending_call::PendingCall;
 pub use scheduled::ScheduledMessages;
+pub use steering::Steering;
 use stored_call::StoredCall;
 
 /// The folded journal. `State::default()` is a conversation that does not exist yet.
@@ -44,10 +46,15 @@ pub struct State {
     pub seq: Seq,
     pub agent: Option<AgentName>,
     pub created_at: Option<Timestamp>,
+    /// When the conversation was created, a turn ended or a call began to wait, whichever was last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub active_at: Option<Timestamp>,
     #[serde(default, skip_serializing_if = "Participants::is_empty")]
     pub participants: Participants,
     pub assigns: Map<String, Value>,
     pub metadata: Map<String, Value>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
     pub tools: Vec<Value>,
     pub turn: Option<Turn>,
     /// Turns that have a message and have not started, oldest first.
@@ -173,6 +180,8 @@ pub struct Turn {
     /// The ids of this turn for which `used_ids` had no room.
     #[serde(rename = "late_ids")]
     pub overflow_ids: Vec<CallId>,
+    #[serde(default, skip_serializing_if = "Steering::is_none")]
+    pub steering: Steering,
 }
 
 /// A call of the latest step.
@@ -367,8 +376,8 @@ impl State {
         calls.filter_map(Call::pending_call).map(with_root).collect()
     }
 
-    /// Whoever asked for what the open turn does: whoever sent its message, and those who led to this
-    /// conversation if it is a child.
+    /// Whoever asked for what the open turn does: whoever sent its message or steered it, and those who
+    /// led to this conversation if it is a child.
     pub fn requesters(&self) -> BTreeSet<SubjectId> {
         self.requesters_with(self.turn.as_ref().and_then(|turn| turn.identity.as_deref()))
     }
@@ -376,7 +385,8 @@ impl State {
     /// The requesters of what this identity asks of the conversation.
     pub fn requesters_with(&self, identity: Option<&Identity>) -> BTreeSet<SubjectId> {
         let inherited = self.parent.iter().flat_map(|parent| parent.requesters.iter().cloned());
-        identity.into_iter().flat_map(requesters).chain(inherited).collect()
+        let steering = self.turn.iter().flat_map(|turn| turn.steering.by.iter().cloned());
+        identity.into_iter().flat_map(requesters).chain(inherited).chain(steering).collect()
     }
 
     /// Whether the conversation was created by this parent, for the same call.

@@ -312,6 +312,7 @@ pub(super) async fn stop(ctx: &ActivityContext, child: &ConversationId) -> Actio
         agent: agent.clone(),
         assigns: Map::new(),
         fork: None,
+        title: None,
         metadata: Map::new(),
         tools: Vec::new(),
         parent: Some(Box::new(parent)),

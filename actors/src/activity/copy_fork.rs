@@ -1,7 +1,7 @@
 //! Copies the next page of the prefix that a fork begins with.
 
 use abide_conversation::command::CopiedEvents;
-use abide_conversation::{Action, Seq};
+use abide_conversation::{Action, ConversationId, Scoped, Seq};
 
 use super::ActivityContext;
 use crate::journal::StoreError;
@@ -16,7 +16,10 @@ pub(super) async fn copy_fork(ctx: &ActivityContext, after: Seq) -> Result<Actio
     let Some(fork) = &ctx.state.forking else { return Ok(Action::Revive) };
     let left = usize::try_from(fork.at_seq.since(after)).unwrap_or(usize::MAX);
     let original = ctx.id.sibling(&fork.conversation_id);
-    let mut events = ctx.services.journal.events(&original, after, PAGE_EVENTS.min(left)).await?;
+    let mut events = Vec::new();
+    if goes_on(ctx, &original, after).await? {
+        events = ctx.services.journal.events(&original, after, PAGE_EVENTS.min(left)).await?;
+    }
     let mut bytes = 0;
     let fitting = events.iter().take_while(|event| {
         let is_first = bytes == 0;
@@ -24,7 +27,7 @@ pub(super) async fn copy_fork(ctx: &ActivityContext, after: Seq) -> Result<Actio
         is_first || bytes <= MAX_PAGE_BYTES
     });
     let fitting = fitting.count();
-    // A conversation that was deleted meanwhile has no more events.
+    // A conversation that was deleted meanwhile has no more events, nor has one elsewhere.
     let is_gone = events.is_empty();
     events.truncate(fitting);
     let last_seq = events.last().map_or(after, |event| event.seq);
@@ -33,4 +36,20 @@ pub(super) async fn copy_fork(ctx: &ActivityContext, after: Seq) -> Result<Actio
         events,
         is_last: is_gone || last_seq >= fork.at_seq,
     }))
+}
+
+/// Whether the original's journal goes on where the copy ends. An import whose process died leaves the
+/// copy of a conversation of another place, and here may be another one of its name.
+async fn goes_on(
+    ctx: &ActivityContext,
+    original: &Scoped<ConversationId>,
+    after: Seq,
+) -> Result<bool, StoreError> {
+    if after <= Seq::FIRST {
+        return Ok(true);
+    }
+    let before = Seq::new(after.get() - 1);
+    let journal = &ctx.services.journal;
+    let theirs = journal.events(original, before, 1).await?;
+    Ok(theirs == journal.own_events(&ctx.id, before, 1).await?)
 }

@@ -1,4 +1,4 @@
-//! Reads the events that a prompt is made of.
+//! Reads the events that a prompt is made of: those of the branch that counts.
 
 use abide_conversation::Seq;
 use abide_conversation::event::Event;
@@ -20,7 +20,8 @@ pub(super) async fn load_context(ctx: &ActivityContext) -> Result<Vec<Event>, St
     let before = ctx.state.context.marks.read_from.saturating_sub(1);
     let mut events = summary_event(ctx, before).await?;
     if let Some(recent) = ctx.recent_events.after(before) {
-        events.extend(recent);
+        let context = &ctx.state.context;
+        events.extend(recent.into_iter().filter(|event| context.counts(event.seq)));
         return Ok(events);
     }
     let mut pages = Pages { ctx, after: before };
@@ -65,7 +66,8 @@ async fn summary_event(ctx: &ActivityContext, before: Seq) -> Result<Vec<Event>,
     }
 }
 
-/// Reads the journal up to the state of the activity, without the messages that wait in the queue.
+/// Reads the journal up to the state of the activity, without the messages that wait in the queue and
+/// the branches that were left.
 struct Pages<'a> {
     ctx: &'a ActivityContext,
     /// The last event that was read or left out.
@@ -76,12 +78,19 @@ impl Pages<'_> {
     /// At most `limit` events; `None` after the last.
     async fn next(&mut self, limit: usize) -> Result<Option<Vec<Event>>, StoreError> {
         let ActivityContext { id, state, services, .. } = self.ctx;
+        let branches = &state.context.left_branches;
+        while let Some(left) = branches.iter().find(|left| left.contains(self.after.next())) {
+            self.after = left.until.saturating_sub(1);
+        }
         let before = self.after;
         let mut queued = state.queued_messages().skip_while(move |seq| *seq <= before).peekable();
         while queued.next_if_eq(&self.after.next()).is_some() {
             self.after = self.after.next();
         }
         let last = queued.next().map_or(state.seq, |seq| seq.saturating_sub(1));
+        let next_branch =
+            branches.iter().map(|left| left.after).filter(|after| *after > self.after);
+        let last = next_branch.min().map_or(last, |after| last.min(after));
         let wanted = usize::try_from(last.since(self.after)).unwrap_or(usize::MAX);
         if wanted == 0 {
             return Ok(None);

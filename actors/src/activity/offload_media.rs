@@ -74,6 +74,9 @@ pub(super) async fn offload_media(
         | Action::Unschedule(_)
         | Action::Extend(_)
         | Action::WakeToInterrupt(_)
+        | Action::Withdraw(_)
+        | Action::Rewind(_)
+        | Action::Regenerate(_)
         | Action::RevokeDecision(_) => {}
     }
     Ok(action)

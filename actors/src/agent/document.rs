@@ -49,6 +49,9 @@ pub struct AgentDocument {
     /// child conversation of this agent.
     #[schema(value_type = Option<Vec<String>>, max_items = 64)]
     pub(super) models: Option<Items<64>>,
+    /// Keys of the metadata by which its conversations are found; each of at most 128 bytes.
+    #[schema(value_type = Option<Vec<String>>, max_items = 16)]
+    pub(super) index: Option<Items<16>>,
     #[schema(value_type = Option<String>)]
     pub(super) system_prompt: Option<Text<1_048_576>>,
     /// A duration: how long an open suspension may wait.

@@ -73,6 +73,10 @@ impl LiveConversation {
             | Request::External(_)
             | Request::Unschedule(_)
             | Request::Extend(_)
+            | Request::Withdraw(_)
+            | Request::CancelTurn(_)
+            | Request::Rewind(_)
+            | Request::Regenerate(_)
             | Request::RevokeDecision(_) => return None,
         };
         self.is_unlisted(&definition, tool).then_some(definition)

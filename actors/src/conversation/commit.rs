@@ -4,16 +4,16 @@ use std::sync::Arc;
 
 use abide_conversation::event::{Event, EventData};
 use abide_conversation::state::{ConversationStatus, PendingCall};
-use abide_conversation::{AgentName, State, Timestamp, Transition, wanted};
+use abide_conversation::{State, Timestamp, Transition, wanted};
 use serde_json::Value;
 use tokio::time::Instant;
 
 use super::external::queue_entries;
 use super::owe::near_notices;
+use super::relist::summary;
 use super::{LiveConversation, with_store_timeout};
 use crate::journal::{
-    ClosedSuspension, Commit, ConversationSummary, RESPONSE_TTL, StoreError, StoredResponse,
-    event_json,
+    ClosedSuspension, Commit, RESPONSE_TTL, StoreError, StoredResponse, event_json,
 };
 use crate::live::Signal;
 use crate::request::{IdempotencyKey, Reply};
@@ -46,6 +46,7 @@ impl LiveConversation {
         let json = event_json(&events)?;
         let bytes = json.iter().map(Vec::len).sum();
         commit.json = Some(json);
+        commit.relisting = self.relisting(&next).await?;
         commit.resets_deaths = self.progress_check.is_progress(&events);
         // Copied events were counted where they happened.
         commit.usage = UsageCounts::of(&events).filter(|_| !is_copy);
@@ -156,19 +157,6 @@ impl LiveConversation {
             expires_at,
         };
         keys.into_iter().map(response).collect()
-    }
-}
-
-fn summary(state: &State) -> ConversationSummary {
-    ConversationSummary {
-        agent: state.agent.clone().unwrap_or_else(|| AgentName::new("")),
-        status: state.status(),
-        last_seq: state.seq,
-        created_at: state.created_at.unwrap_or(Timestamp::UNIX_EPOCH),
-        metadata: state.metadata.clone(),
-        participants: state.participants.clone(),
-        alarm: state.alarm(),
-        active: !wanted(state).is_empty(),
     }
 }
 

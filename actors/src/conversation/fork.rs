@@ -101,6 +101,7 @@ impl LiveConversation {
             tools,
             parent: None,
             fork: Some(Fork { conversation_id: from, at_seq: last_seq }),
+            title: None,
             participants,
         })
     }

@@ -157,7 +157,7 @@ impl HookOwner {
 fn hook_points(data: &EventData) -> &'static [HookPoint] {
     match data {
         EventData::Created(_) => &[HookPoint::SessionStart],
-        EventData::UserMsg(_) => &[HookPoint::UserPromptSubmit],
+        EventData::UserMsg(_) | EventData::Steered(_) => &[HookPoint::UserPromptSubmit],
         EventData::TurnEnded(ended) => match ended.outcome {
             TurnOutcome::Completed | TurnOutcome::Cancelled | TurnOutcome::Halted => {
                 &[HookPoint::Stop]
@@ -208,6 +208,8 @@ fn hook_points(data: &EventData) -> &'static [HookPoint] {
         | EventData::SuspensionEscalated(_)
         | EventData::ToolAttemptFailed(_)
         | EventData::StateChanged(_)
+        | EventData::TurnWithdrawn(_)
+        | EventData::Rewound(_)
         | EventData::Unknown(_) => &[],
     }
 }
@@ -243,6 +245,7 @@ fn call_id(data: &EventData) -> Option<&CallId> {
 fn principal(data: &EventData) -> Option<&Principal> {
     match data {
         EventData::UserMsg(message) => Some(&message.principal),
+        EventData::Steered(message) => Some(&message.principal),
         EventData::DispatchFinished(done) => Some(&done.principal),
         _ => None,
     }

@@ -89,6 +89,9 @@ impl ProgressCheck {
             | EventData::SuspensionEscalated(_)
             | EventData::ToolAttemptFailed(_)
             | EventData::StateChanged(_)
+            | EventData::TurnWithdrawn(_)
+            | EventData::Steered(_)
+            | EventData::Rewound(_)
             | EventData::Unknown(_) => false,
         }
     }
@@ -130,6 +133,7 @@ mod tests {
             verbatim: None,
             fallback: None,
             context_tokens: None,
+            read_upto: None,
         }))
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use abide_conversation::command::{self, Create, IfBusy};
 use abide_conversation::event::{Event, EventData};
 use abide_conversation::identity::Participants;
-use abide_conversation::ids::{AgentName, MessageId, TurnId};
+use abide_conversation::ids::{AgentName, ConversationId, MessageId, TurnId};
 use abide_conversation::{Action, Rejection};
 use ractor::ActorRef;
 use serde_json::{Map, Value};
@@ -127,6 +127,10 @@ impl LiveConversation {
             Request::Wake => self.wake(),
             Request::Schedule(request) => self.schedule(*request, access).await?,
             Request::Unschedule(request) => self.unschedule(request, access),
+            Request::Withdraw(request) => self.withdraw(request, access),
+            Request::CancelTurn(request) => self.cancel_turn(request, access),
+            Request::Rewind(request) => self.rewind(*request, access),
+            Request::Regenerate(request) => self.regenerate(*request, access).await?,
             Request::Extend(request) => self.extend(request, access)?,
             Request::Delete => return self.delete(keys).await,
             Request::Spawn(spawn) => self.spawn(*spawn).await?,
@@ -196,11 +200,8 @@ impl LiveConversation {
         access: &Access,
     ) -> Result<Proposal, RequestError> {
         let send = self.compose_send(request, access).await?;
-        let (conversation_id, turn_id) = (self.id.local(), send.turn_id.clone());
-        Ok(propose(Action::Send(send), move |events| {
-            let seq = seq_of(events, |event| matches!(event.data, EventData::UserMsg(_)));
-            Reply::Sent { conversation_id, turn_id, seq }
-        }))
+        let reply = sent_reply(self.id.local(), send.turn_id.clone());
+        Ok(propose(Action::Send(send), reply))
     }
 
     /// The command that sends a message now, with the ids that it will have.
@@ -219,6 +220,7 @@ impl LiveConversation {
             tools: Vec::new(),
             parent: None,
             fork: None,
+            title: None,
             participants: Participants { owner, members: Vec::new() },
         };
         let current = self.state.agent.clone().or_else(|| agent.clone());
@@ -241,13 +243,13 @@ impl LiveConversation {
             if_busy,
             partial: match if_busy {
                 IfBusy::Interrupt => self.activities.stream.partial(),
-                IfBusy::Reject | IfBusy::Queue => None,
+                IfBusy::Reject | IfBusy::Queue | IfBusy::Steer => None,
             },
         })
     }
 
     /// Whether none of these definitions of tools has the name of one of the agent's.
-    fn check_tool_names(
+    pub(super) fn check_tool_names(
         &self,
         agent: &Arc<Definition>,
         tools: &[Value],
@@ -289,6 +291,7 @@ impl LiveConversation {
             tools: Vec::new(),
             parent: Some(Box::new(parent)),
             fork: None,
+            title: None,
             participants,
         };
         let action = Action::Spawn(command::Send {
@@ -311,14 +314,14 @@ impl LiveConversation {
     }
 
     fn update(&self, request: UpdateRequest, access: &Access) -> Result<Proposal, RequestError> {
-        let UpdateRequest { metadata: patch, members, by } = request;
+        let UpdateRequest { metadata: patch, members, title, by } = request;
         let metadata = patch.map(|patch| merge_patch(&self.state.metadata, patch));
         if metadata.as_ref().is_some_and(|it| encoded_len(it) > MAX_MAP_BYTES) {
             let message = format!("would be larger than {MAX_MAP_BYTES} bytes");
             return Err(RequestError::invalid("metadata", message));
         }
         let identity = access.identity().cloned().map(Arc::new);
-        let action = Action::Update(command::Update { metadata, members, by, identity });
+        let action = Action::Update(command::Update { metadata, members, title, by, identity });
         Ok(propose(action, |_| Reply::Updated))
     }
 
@@ -377,6 +380,21 @@ fn fail_call(request: FailCallRequest) -> Proposal {
         };
         Reply::Resolved { seq: seq_of(events, closes) }
     })
+}
+
+/// The reply to a message, which begins this turn or steers the one that runs.
+pub(super) fn sent_reply(
+    conversation_id: ConversationId,
+    turn: TurnId,
+) -> impl FnOnce(&[Event]) -> Reply {
+    let is_message =
+        |data: &EventData| matches!(data, EventData::UserMsg(_) | EventData::Steered(_));
+    move |events| {
+        let message = events.iter().find(|event| is_message(&event.data));
+        let seq = message.map(|event| event.seq).unwrap_or_default();
+        let turn_id = message.and_then(|event| event.turn_id.clone()).unwrap_or(turn);
+        Reply::Sent { conversation_id, turn_id, seq }
+    }
 }
 
 pub(super) fn propose(

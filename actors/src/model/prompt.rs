@@ -82,7 +82,8 @@ impl PromptInput<'_> {
     /// The messages, oldest first.
     ///
     /// Turns are ordered by their start, from the marks on and up to `turn`; a message whose turn
-    /// has not started is absent. An assistant message is directly followed by the results of its
+    /// has not started is absent. A message that steers a turn comes before the first message of the
+    /// model that was written with it. An assistant message is directly followed by the results of its
     /// calls, in call order. A call whose result is not among the events counts as interrupted, and
     /// a result without its call is left out, so that no provider ever sees an orphan, whatever the
     /// events and the marks are. Runs of the provider's own tools are not calls here: a text
@@ -99,6 +100,7 @@ impl PromptInput<'_> {
             provider_calls: provider_tools::provider_calls(events),
             seen_calls: HashSet::new(),
             messages: Vec::new(),
+            unread: Vec::new(),
             turn: None,
             rules,
         };
@@ -116,8 +118,8 @@ impl PromptInput<'_> {
             });
             builder.turn = Some(started);
             builder.push(seq, message.cloned());
-            for event in events {
-                builder.push_event(event);
+            for (at, event) in events.iter().enumerate() {
+                builder.push_event(event, &events[at + 1..]);
             }
         }
         builder.messages
@@ -161,6 +163,8 @@ struct PromptBuilder<'a> {
     /// Calls that are in the prompt already; each id occurs once.
     seen_calls: HashSet<CallId>,
     messages: Vec<PromptMessage<'a>>,
+    /// Messages that steer the turn and came while the model wrote its next message.
+    unread: Vec<Message>,
     /// The turn whose events are being read.
     turn: Option<&'a TurnId>,
     rules: &'a ToolRules<'a>,
@@ -200,9 +204,14 @@ impl<'a> PromptBuilder<'a> {
         }
     }
 
-    fn push_event(&mut self, event: &'a Event) {
+    /// Adds an event of the turn, which these follow.
+    fn push_event(&mut self, event: &'a Event, later: &[&'a Event]) {
         let seq = event.seq;
         match event.data.visible() {
+            Some(Visible::Steered(steered)) if is_unread(seq, later) => {
+                self.unread.push(steered.message.clone());
+            }
+            Some(Visible::Steered(steered)) => self.push(seq, [steered.message.clone()]),
             Some(Visible::Assistant(assistant)) => self.push_assistant(seq, assistant),
             Some(Visible::Repair(request)) => self.push(seq, [repair_message(seq, request)]),
             Some(Visible::Added(added)) => self.push(seq, added_messages(seq, added)),
@@ -234,7 +243,8 @@ impl<'a> PromptBuilder<'a> {
         self.messages.push(PromptMessage { message, seq, turn: self.turn, verbatim });
         // The results were journalled after the message, one by one; the step that reads them is
         // the same.
-        self.push(seq.next(), results.into_iter().chain(media));
+        let unread = std::mem::take(&mut self.unread);
+        self.push(seq.next(), results.into_iter().chain(media).chain(unread));
     }
 
     fn outcome(&self, call: &CallRef) -> Option<&'a Outcome> {
@@ -254,6 +264,15 @@ impl<'a> PromptBuilder<'a> {
         let tool_call_id = Some(call.id.clone());
         Message { tool_call_id, ..Message::new(id, MessageRole::Tool, vec![text_block(text)]) }
     }
+}
+
+/// Whether the model's next message was written without having read the event.
+fn is_unread(seq: Seq, later: &[&Event]) -> bool {
+    let next = later.iter().find_map(|event| match &event.data {
+        EventData::AssistantMsg(assistant) => Some(assistant),
+        _ => None,
+    });
+    next.and_then(|assistant| assistant.read_upto).is_some_and(|read| seq > read)
 }
 
 /// Whether a person wrote the message, rather than this program.

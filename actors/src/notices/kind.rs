@@ -115,6 +115,9 @@ impl NoticeKind {
             | EventData::SuspensionExtended(_)
             | EventData::ToolAttemptFailed(_)
             | EventData::StateChanged(_)
+            | EventData::TurnWithdrawn(_)
+            | EventData::Steered(_)
+            | EventData::Rewound(_)
             | EventData::Unknown(_) => None,
         }
     }

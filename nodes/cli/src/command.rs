@@ -6,22 +6,30 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 
 use crate::call_address::CallAddress;
+use crate::command::listing::FoundBy;
 use crate::command::operators::{
     ActorsCommand, AlarmsCommand, AuditCommand, FailCommand, MoveCommand, NodesCommand,
     ReasonCommand, ReleaseCommand,
 };
 use crate::command::resolving::{AnswerCommand, ApproveCommand, DenyCommand};
+use crate::command::revisions::{DiffAgentCommand, GetAgentCommand, RollbackAgentCommand};
 use crate::command::setup::{
     CompletionCommand, ContextCommand, DevCommand, LoginCommand, ManCommand, TokensCommand,
 };
+use crate::command::steering::{QueueCommand, RegenerateCommand, RewindCommand};
 use crate::command::time::{ExtendCommand, ScheduledCommand, SchedulesCommand};
+use crate::command::transfer::{ExportCommand, ImportCommand};
 use crate::command::webhooks::WebhooksCommand;
 use crate::time::duration;
 
+pub(crate) mod listing;
 pub(crate) mod operators;
 pub(crate) mod resolving;
+pub(crate) mod revisions;
 pub(crate) mod setup;
+pub(crate) mod steering;
 pub(crate) mod time;
+pub(crate) mod transfer;
 pub(crate) mod webhooks;
 
 /// The commands that ask nodes over HTTP.
@@ -57,11 +65,22 @@ pub enum Verb {
     Ls(LsCommand),
     /// Ends the running turn
     Cancel(ConversationCommand),
+    /// Lists the turns of a conversation that wait, and withdraws one
+    #[command(subcommand)]
+    Queue(QueueCommand),
+    /// Begins the last turn of a conversation anew
+    Regenerate(RegenerateCommand),
+    /// Goes on from an earlier event: what came after it counts no longer
+    Rewind(RewindCommand),
     /// Makes a conversation with the beginning of another
     Fork(ForkCommand),
     /// Deletes a conversation
     Rm(ConversationCommand),
-    /// Lists, reads, checks, defines and deletes agents
+    /// Writes a conversation, or all of them, to standard output as lines of JSON
+    Export(ExportCommand),
+    /// Reads what an export wrote from standard input
+    Import(ImportCommand),
+    /// Lists, reads, checks, defines and deletes agents and their revisions
     #[command(subcommand)]
     Agents(AgentsCommand),
     /// Lists and withdraws the messages of a conversation that come later
@@ -148,7 +167,7 @@ pub struct SayCommand {
     #[arg(long)]
     pub agent: Option<String>,
     /// What to do if a turn runs
-    #[arg(long, value_parser = ["reject", "queue", "interrupt"])]
+    #[arg(long, value_parser = ["reject", "queue", "interrupt", "steer"])]
     pub if_busy: Option<String>,
     /// How long to wait for the answer; 0s: not at all
     #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "60s")]
@@ -241,6 +260,8 @@ pub struct LsCommand {
     #[arg(long, value_parser = ["idle", "preparing", "streaming", "executing_tools", "awaiting_input"])]
     pub state: Option<String>,
     #[command(flatten)]
+    pub found: FoundBy,
+    #[command(flatten)]
     pub limit: Limit,
 }
 
@@ -269,7 +290,13 @@ pub enum AgentsCommand {
     /// Lists the agents
     Ls,
     /// Prints an agent's definition
-    Get(AgentCommand),
+    Get(GetAgentCommand),
+    /// Lists an agent's revisions, the one that was put last at the top
+    Revisions(AgentCommand),
+    /// Shows what differs between two revisions
+    Diff(DiffAgentCommand),
+    /// Makes an earlier revision the newest one again
+    Rollback(RollbackAgentCommand),
     /// Defines the agents of a directory that are new or differ
     Apply(ApplyCommand),
     /// Checks the definitions of a directory without a node

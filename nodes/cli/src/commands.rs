@@ -6,6 +6,7 @@ mod completion;
 mod contexts;
 mod conversations;
 mod dev;
+mod found_by;
 mod frame_line;
 mod inbox;
 mod operators;
@@ -13,12 +14,15 @@ mod outcome;
 mod pages;
 mod pending_line;
 mod resolve;
+mod revisions;
 mod say;
 mod scheduled;
 mod schedules;
 mod spinner;
+mod steering;
 mod tail;
 mod tokens;
+mod transfer;
 mod webhooks;
 mod why;
 
@@ -77,8 +81,13 @@ async fn on_nodes(verb: Verb, session: &Session, host: Host) -> Result<(), CliEr
         Verb::Show(given) => conversations::show(session, &given.conversation).await,
         Verb::Ls(given) => conversations::list(session, &given).await,
         Verb::Cancel(given) => conversations::cancel(session, &given.conversation).await,
+        Verb::Queue(given) => steering::queue(session, &given).await,
+        Verb::Regenerate(given) => steering::regenerate(session, &given).await,
+        Verb::Rewind(given) => steering::rewind(session, &given).await,
         Verb::Fork(given) => conversations::fork(session, &given).await,
         Verb::Rm(given) => conversations::remove(session, &given.conversation).await,
+        Verb::Export(given) => transfer::export(session, &given, host).await,
+        Verb::Import(given) => transfer::import(session, &given, host).await,
         Verb::Agents(given) => agents::run(session, &given, host).await,
         Verb::Scheduled(given) => scheduled::run(session, &given).await,
         Verb::Schedules(given) => schedules::run(session, &given).await,

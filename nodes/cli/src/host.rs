@@ -1,6 +1,7 @@
 //! What the program around these commands brings: they know nothing of its other parts.
 
 use std::path::Path;
+use std::pin::Pin;
 
 use serde_json::Value;
 
@@ -16,12 +17,19 @@ pub struct AgentFile {
     pub warnings: Vec<String>,
 }
 
+/// What the program does in the runtime of a command: the last line for people, or an error.
+pub type BoxedTask = Pin<Box<dyn Future<Output = Result<String, String>>>>;
+
 /// The program's own part of some commands.
 #[derive(Clone, Copy, Debug)]
 pub struct Host {
     /// Reads and checks the definitions of a directory, or one file, as a node does. The errors have one
     /// line each.
     pub load_agents: fn(&Path) -> Result<Vec<AgentFile>, Vec<String>>,
+    /// Writes the store of this URL to standard output as lines. Says what was done.
+    pub export_store: fn(String) -> BoxedTask,
+    /// Reads such lines from standard input into the store of this URL. Says what was done.
+    pub import_store: fn(String) -> BoxedTask,
     /// The whole command line, for completions and manual pages.
     pub command_line: fn() -> clap::Command,
 }

@@ -3,6 +3,7 @@
 mod answer;
 mod nodes;
 mod request;
+mod upload;
 
 use std::time::{Duration, Instant};
 

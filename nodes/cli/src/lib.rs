@@ -22,7 +22,7 @@ use std::io::Write;
 pub use arguments::{Client, rotate};
 pub use command::Verb;
 pub use error::Exit;
-pub use host::{AgentFile, ENDS_WITH_PARENT, Host};
+pub use host::{AgentFile, BoxedTask, ENDS_WITH_PARENT, Host};
 pub use options::{Options, Output};
 pub use time::TimeStyle;
 

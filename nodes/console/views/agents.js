@@ -1,4 +1,4 @@
-// Agents: what they are, which revision is in force, and a conversation to try one.
+// Agents: what they are, their revisions, and a conversation to try one.
 import { html, useState } from "../html.js";
 import { Badge, Empty, Icon, Json, Loading, Trouble } from "../parts.js";
 import { usePoll } from "../poll.js";
@@ -6,6 +6,7 @@ import { link } from "../router.js";
 import { get } from "../session.js";
 import { ThreeThings, start } from "../start.js";
 import { clip, plural, visible } from "../text.js";
+import { Revisions } from "./agents/revisions.js";
 
 const path = "agents";
 
@@ -42,7 +43,14 @@ function Agent({ agent }) {
       ${tool.executor && tool.executor !== "server" && html`<${Badge} tone="run">${EXECUTORS[tool.executor] ?? tool.executor}<//>`}
       ${gateOf(tool) && html`<${Badge} tone="wait">asks first<//>`}
       ${tool.description && html`<span class="note">${visible(clip(tool.description, 160))}</span>`}</li>`)}</ul>`}
+    <${Fold} title="Revisions"><${Revisions} name=${agent.name} newest=${agent.revision} /><//>
     ${data && html`<details><summary>Definition</summary><${Json} value=${data} label="Definition" /></details>`}</article>`;
+}
+
+/** A part that is drawn, and read, once somebody opens it. */
+function Fold({ title, children }) {
+  const [isOpen, setOpen] = useState(false);
+  return html`<details onToggle=${(event) => setOpen(event.target.open)}><summary>${title}</summary>${isOpen && children}</details>`;
 }
 
 const modelOf = (model) => clip([model.provider, model.name ?? model.model ?? model.id].filter(Boolean).join(" · "), 100);

@@ -51,6 +51,8 @@ export function View({ route: { id, query } }) {
   const journal = useJournal(id, version);
   const older = useOlder(id, state);
   const [showFacts, setShowFacts] = useState(false);
+  const [refusal, setRefusal] = useState();
+  const act = (what) => what().then(() => setRefusal(undefined), setRefusal);
   if (!id) return html`<${Empty} as="h1" title="Which conversation?"><p><a href="#/conversations">All conversations</a></p><//>`;
   const isLost = error && state?.id === undefined && abide?.closed;
   if (isLost) return html`<${Empty} as="h1" title=${error.status === 404 ? "There is no such conversation" : "It cannot be shown"}>
@@ -62,8 +64,8 @@ export function View({ route: { id, query } }) {
         <span id="status"><${State} state=${state.state} /></span>${!state.connected && html`<${Badge} tone="bad">reconnecting<//>`}
         ${state.queued > 0 && html`<${Badge} tone="wait">${state.queued} queued<//>`}
         <button type="button" class="plain facts-button" aria-expanded=${showFacts} onClick=${() => setShowFacts(!showFacts)}>Details</button></header>
-      <${Messages} ...${{ id, state, messages, older, journal }} />
-      <${Trouble} error=${error && !isLost ? error : undefined} />
+      <${Messages} ...${{ id, state, messages, older, journal, abide, act }} />
+      <${Trouble} error=${refusal ?? (error && !isLost ? error : undefined)} />
       <${Composer} abide=${abide} state=${state} /></section>
     <${Facts} id=${id} state=${state} events=${journal.events} /></div>`;
 }
@@ -117,7 +119,7 @@ function useOlder(id, state) {
   return { ...older, messages: older.messages.filter((it) => !known.has(it.id)), load };
 }
 
-function Messages({ id, state, messages, older, journal }) {
+function Messages({ id, state, messages, older, journal, abide, act }) {
   const list = useRef();
   const [isAtEnd, setAtEnd] = useState(true);
   const column = useRef();
@@ -153,7 +155,7 @@ function Messages({ id, state, messages, older, journal }) {
       state.in_flight.find((it) => it.call_id === call), results.get(call)]);
     const draw = () => html`<${Message} key=${message.id} ...${{ id, message, agent: state.agent, calls }} />`;
     return html`<${Fragment} key=${message.id}>${unlessSame(message.id, [message, state.agent, ...calls.flat()], draw)}
-      ${endsTurn && html`<${TurnEnd} turn=${turns?.get(message.turn_id)} />`}<//>`;
+      ${endsTurn && html`<${TurnEnd} turn=${turns?.get(message.turn_id)} ...${{ abide, act }} isIdle=${state.state === "idle"} isLast=${index === shown.length - 1} />`}<//>`;
   });
   // A dispatched call, and one whose message is on an older page, stands by itself; not one whose message is on its way.
   const areKnown = messages.length > 0 || older.isEmpty;
@@ -214,13 +216,16 @@ function Streaming({ streaming: { text, thinking } }) {
     <div class="text">${text ? markdown(text) : !thinking && html`<span class="typing" role="status" aria-label="The agent writes"><i></i><i></i><i></i></span>`}</div></article>`;
 }
 
-/** The line under a turn: how it ended, how long it took, and what it used. */
-function TurnEnd({ turn }) {
+/** The line under a turn: how it ended, how long it took, and what it used. While nothing is under way, the last turn
+ * can be begun anew, and the conversation can go on from any other. */
+function TurnEnd({ turn, abide, act, isIdle, isLast }) {
   if (!turn?.outcome) return null;
   const took = turn.began_at ? duration(Date.parse(turn.ended_at) - Date.parse(turn.began_at)) : "";
   const tokens = (turn.usage?.input_tokens ?? 0) + (turn.usage?.output_tokens ?? 0);
   const parts = [took, tokens > 0 && `${tokens.toLocaleString("en")} tokens`, turn.usage?.cost_usd && `$${turn.usage.cost_usd.toFixed(4)}`].filter(Boolean);
   const isBad = turn.outcome !== "completed";
-  return html`<p class=${`turn-end ${isBad ? "bad" : ""}`}>${isBad && html`<b>${turn.outcome}</b>`}${turn.reason && html` ${visible(clip(turn.reason, 400))}`} <span>${parts.join(" · ")}</span></p>`;
+  return html`<p class=${`turn-end ${isBad ? "bad" : ""}`}>${isBad && html`<b>${turn.outcome}</b>`}${turn.reason && html` ${visible(clip(turn.reason, 400))}`} <span>${parts.join(" · ")}</span>
+    ${isIdle && isLast && html`<button type="button" class="plain" title="Asks the model once more; this answer counts no longer" onClick=${() => act(() => abide.regenerate(turn.id))}>Again</button>`}
+    ${isIdle && !isLast && html`<button type="button" class="plain" title="What came after this counts no longer; the journal keeps it" onClick=${() => act(() => abide.rewind(turn.ended_seq))}>Go on from here</button>`}</p>`;
 }
 

@@ -5,7 +5,7 @@ import { useNow, usePoll } from "../poll.js";
 import { link, replace } from "../router.js";
 import { get } from "../session.js";
 import { ThreeThings, start } from "../start.js";
-import { ago, clip, visible, words } from "../text.js";
+import { ago, clip, plural, visible, words } from "../text.js";
 import { Rows } from "./inbox/rows.js";
 
 const path = "conversations";
@@ -14,34 +14,50 @@ const PAGE = 100;
 const MAX_SHOWN = 1_000;
 const ROW_PX = 72;
 const STATES = ["idle", "preparing", "executing_tools", "awaiting_input"];
+/** The parameters that the page's own address has, too, with their names in the list's request. */
+const FILTERS = ["agent", "state", "owner", "parent"];
+
+/** What the list is asked for: `metadata` of the page's address is `key=value`. */
+function request(query) {
+  const asked = new URLSearchParams({ order: query.get("order") || "active" });
+  for (const name of FILTERS) if (query.get(name)) asked.set(name, query.get(name));
+  const [, key, value] = /^([^=]+)=(.*)$/.exec(query.get("metadata") ?? "") ?? [];
+  if (key) asked.set(`metadata.${key.trim()}`, value.trim());
+  return asked;
+}
 
 export function View({ route: { query } }) {
   const [limit, setLimit] = useState(PAGE);
-  const filter = ["agent", "state"].filter((it) => query.get(it)).map((it) => `&${it}=${encodeURIComponent(query.get(it))}`).join("");
-  const list = usePoll((signal) => get(`/v1/conversations?limit=${limit}${filter}`, { signal }), `${filter}/${limit}`, 4_000);
+  const asked = request(query);
+  const isFiltered = [...asked].length > 1;
+  const list = usePoll((signal) => get(`/v1/conversations?limit=${limit}&${asked}`, { signal }), `${asked}/${limit}`, 4_000);
   const agents = usePoll((signal) => get("/v1/agents", { signal }), "agents", 30_000).data?.agents ?? [];
   const [find, setFind] = useState("");
-  const rows = (list.data?.conversations ?? []).filter(({ id }) => id.includes(find))
-    .sort((a, b) => (b.created_at ?? "").localeCompare(a.created_at ?? ""));
+  const rows = (list.data?.conversations ?? []).filter(({ id, title }) => id.includes(find) || title?.includes(find));
   const set = (member, value) => replace(link(path, undefined, { ...Object.fromEntries(query), [member]: value }));
-  const pick = (member, label, names) => html`<label class="pick"><span>${label}</span><select value=${query.get(member) ?? ""}
-    onChange=${(event) => set(member, event.target.value)}><option value="">any</option>
+  const pick = (member, label, names, any = "any") => html`<label class="pick"><span>${label}</span><select value=${query.get(member) ?? ""}
+    onChange=${(event) => set(member, event.target.value)}><option value="">${any}</option>
     ${names.map((it) => html`<option value=${it}>${words(clip(it, 60))}</option>`)}</select></label>`;
+  const field = (member, label, hint) => html`<label class="pick"><span>${label}</span><input value=${query.get(member) ?? ""} autocomplete="off" placeholder=${hint}
+    onChange=${(event) => set(member, event.target.value.trim())} /></label>`;
   const open = (event) => {
     event.preventDefault();
-    if (find.trim() !== "") location.hash = link("c", find.trim());
+    // Enter in another field only asks for what it says.
+    if (document.activeElement?.name === "id" && find.trim() !== "") location.hash = link("c", find.trim());
   };
   const isEmpty = list.data && list.data.conversations.length === 0;
   return html`<div class="list-view"><header class="view-head"><h1>Conversations</h1><${New} agents=${agents} /></header>
-    <form class="filter" role="search" onSubmit=${open}><label class="pick grow"><span>Id</span><input value=${find} autocomplete="off" placeholder="type to filter, Enter opens it"
+    <form class="filter" role="search" onSubmit=${open}><label class="pick grow"><span>Id</span><input name="id" value=${find} autocomplete="off" placeholder="type to filter, Enter opens it"
       onInput=${(event) => setFind(event.target.value)} /></label>
-      ${pick("agent", "Agent", agents.map((it) => it.name))}${pick("state", "State", STATES)}</form>
+      ${pick("agent", "Agent", agents.map((it) => it.name))}${pick("state", "State", STATES)}${field("owner", "Owner", "anybody")}
+      ${field("metadata", "Metadata", "key=value")}${pick("order", "Latest", ["created"], "active")}</form>
+    ${query.get("parent") && html`<p class="note">The children of ${visible(clip(query.get("parent"), 128))}. <a href=${link(path)}>All conversations</a></p>`}
     <${Trouble} error=${list.error} retry=${list.refresh} />
     ${!list.data && !list.error && html`<${Loading} />`}
-    ${isEmpty && html`<${Empty} title=${filter ? "Nothing fits this filter" : "No conversation yet"}>${!filter && html`<${ThreeThings} agents=${agents} />`}<//>`}
+    ${isEmpty && html`<${Empty} title=${isFiltered ? "Nothing fits this filter" : "No conversation yet"}>${!isFiltered && html`<${ThreeThings} agents=${agents} />`}<//>`}
     <${Rows} class="rows flat" items=${rows} keyOf=${idOf} draw=${(it) => html`<${Row} key=${it.id} it=${it} />`} guess=${ROW_PX} />
     ${list.data?.cursor && (limit < MAX_SHOWN ? html`<p class="more"><button type="button" class="plain" onClick=${() => setLimit(Math.min(MAX_SHOWN, limit * 3))}>Show more</button></p>` :
-      html`<p class="note">The first ${MAX_SHOWN} by id are shown. Type an id and press Enter to open any other.</p>`)}
+      html`<p class="note">The latest ${MAX_SHOWN} are shown. Type an id and press Enter to open any other.</p>`)}
   </div>`;
 }
 
@@ -50,11 +66,13 @@ const idOf = ({ id }) => id;
 function Row({ it }) {
   const time = useNow();
   const metadata = Object.entries(it.metadata ?? {}).slice(0, 3);
+  const at = it.active_at ?? it.created_at;
   return html`<li class="row-item" data-key=${it.id}><a class="row-main" href=${link("c", it.id)}>
-    <span class="row-title">${visible(it.id)}</span>
-    <span class="row-meta"><${State} state=${it.state} /><span>${visible(clip(it.agent, 40))}</span>
+    <span class="row-title" dir="auto">${visible(clip(it.title ?? it.id, 160))}</span>
+    <span class="row-meta"><${State} state=${it.state} />${it.pending > 0 && html`<${Badge} tone="wait">${plural(it.pending, "call")} waiting<//>`}
+      <span>${visible(clip(it.agent, 40))}</span>${it.title && html`<span>${visible(clip(it.id, 60))}</span>`}${it.owner && html`<span>${visible(clip(it.owner, 60))}</span>`}
       ${metadata.map(([key, value]) => html`<${Badge}>${visible(clip(`${key}: ${typeof value === "string" ? value : JSON.stringify(value)}`, 40))}<//>`)}</span>
-    <span class="row-side">${it.created_at ? ago(time - Date.parse(it.created_at)) : ""}</span></a></li>`;
+    <span class="row-side">${at ? ago(time - Date.parse(at)) : ""}</span></a></li>`;
 }
 
 /** Begins a conversation with an agent. */

@@ -106,6 +106,8 @@ permissions! {
     ManageSchedules = "manage_schedules", OneOf(&[User, Backend], None);
     ReadSchedules = "read_schedules", OneOf(&[User, Backend, Auditor], None);
     DeleteBlobs = "delete_blobs", OneOf(&[Operator, TenantAdmin], None);
+    /// Writes journals, which may claim approvals: whoever may make keys may do as much already.
+    ImportConversations = "import", OneOf(&[TenantAdmin], None);
     ManageWebhooks = "manage_webhooks", OneOf(&[TenantAdmin], None);
 }
 
@@ -119,6 +121,7 @@ conversation_permissions! {
     Update = "update", Verb::Own;
     Fork = "fork", Verb::Own;
     Delete = "delete", Verb::Own;
+    Export = "export", Verb::Own;
 }
 
 /// Whether a caller may make a request that is not about one conversation.

@@ -34,7 +34,11 @@ pub(super) async fn list(
 ) -> Result<Json<Value>, Problem> {
     let limit = limit(query.limit, 100, 1_000)?;
     let node = query.node.as_ref();
-    let page = admin.conversations.list_actors(node, query.cursor.as_deref(), limit).await;
+    let (conversations, cursor) = (&admin.conversations, query.cursor.as_deref());
+    let page = match query.state.as_deref() {
+        Some("quarantined") => conversations.list_quarantined(node, cursor, limit).await,
+        Some(_) | None => conversations.list_actors(node, cursor, limit).await,
+    };
     let last = page.last().filter(|_| page.len() == limit);
     let cursor = last.map(|actor| actor.conversation_id.clone());
     let matches = |row: &Value| query.state.as_ref().is_none_or(|state| row["state"] == **state);

@@ -1,11 +1,10 @@
 //! Agent definitions: define, list, read and delete agents.
 
-use abide_actors::agent::{DefinitionError, join_errors};
+use abide_actors::agent::{DefinitionError, Parsed, join_errors};
 use abide_actors::definition::{Definition, WorkspaceRoot};
 use abide_actors::journal::{RESPONSE_TTL, ResponseScope, StoredResponse};
 use abide_actors::request::IdempotencyKey;
 use abide_conversation::{AgentName, Revision, Scoped, Timestamp};
-use abide_registry::agent_catalog::AgentCatalog;
 use abide_registry::store::{Effect, StoredAgent};
 use axum::Json;
 use axum::extract::State;
@@ -28,15 +27,15 @@ use crate::operations::Act;
 
 /// The response to a definition, stored for repeats.
 #[derive(Debug, Serialize, Deserialize)]
-struct StoredDefinition {
+pub(super) struct StoredDefinition {
     created: bool,
     #[serde(flatten)]
-    agent: AgentDefined,
+    pub(super) agent: AgentDefined,
 }
 
 /// A definition that was accepted.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
-struct AgentDefined {
+pub(super) struct AgentDefined {
     name: AgentName,
     /// The first 16 hex digits of the SHA-256 of the definition's canonical JSON.
     revision: Revision,
@@ -80,35 +79,38 @@ pub(super) async fn put(
     idempotency: Idempotency,
     body: Body<Value>,
 ) -> Result<Response, Problem> {
-    let policy = writable(&api, &allowed)?;
     let name = parse(&allowed, &name)?;
     let keys = idempotency.keys(&allowed, body.fingerprint);
-    if let Some(first) = first_response(&api, &name, &keys).await? {
-        let first = serde_json::from_value(first);
-        let reused = |_| Problem::field("Idempotency-Key", "was used for another request");
-        return first.map(response).map_err(reused);
-    }
     let mut source = body.value;
     if let Value::Object(fields) = &mut source {
         fields.entry("name").or_insert_with(|| json!(name.local()));
     }
-    let catalog = api.catalog.clone();
-    // Conditions, templates and schemas are compiled, which may take long.
-    let parse = move || Definition::parse(source, catalog.natives());
-    let parsed = compiled(parse).await?.map_err(|errors| definition_problem(&errors))?;
-    if parsed.definition.name != name.local() {
-        return Err(Problem::field("name", "differs from the name in the path"));
+    let change = Change { name, source, keys, operation: "agent.put" };
+    define(&api, &allowed, change).await.map(response)
+}
+
+/// A definition that is to be the newest of its name.
+pub(super) struct Change {
+    pub(super) name: Scoped<AgentName>,
+    pub(super) source: Value,
+    pub(super) keys: Vec<IdempotencyKey>,
+    /// What the operators' audit calls it.
+    pub(super) operation: &'static str,
+}
+
+/// Makes a definition the newest of its name, if the caller may and it is right.
+pub(super) async fn define(
+    api: &Api,
+    allowed: &Allowed<DefineAgents>,
+    change: Change,
+) -> Result<StoredDefinition, Problem> {
+    let policy = writable(api, allowed)?;
+    let Change { name, source, keys, operation } = change;
+    if let Some(first) = first_response(api, &name, &keys).await? {
+        let reused = |_| Problem::field("Idempotency-Key", "was used for another request");
+        return serde_json::from_value(first).map_err(reused);
     }
-    check_root(&api, &parsed.definition)?;
-    let rules = api.access.tenant_rules().map(|rules| rules.outbound(&allowed.tenant()));
-    let mut refused = match policy {
-        AgentsOverHttp::Data => privileged_parts(&parsed.definition),
-        AgentsOverHttp::All | AgentsOverHttp::Off => Vec::new(),
-    };
-    refused.extend(rules.iter().flat_map(|rules| parsed.definition.outbound_mistakes(rules)));
-    if !refused.is_empty() {
-        return Err(definition_problem(&refused));
-    }
+    let parsed = checked(api, allowed, policy, &name, source).await?;
     let existing = api.store.agent(&name).await?;
     let revision = parsed.definition.revision.clone();
     let mut warnings = parsed.warnings;
@@ -117,15 +119,40 @@ pub(super) async fn put(
     definition_warnings::log(name.as_str(), &warnings);
     let agent = AgentDefined { name: name.local(), revision, warnings };
     let defined = StoredDefinition { created: existing.is_none(), agent };
-    let stored = stored_response(&api, keys, json!(defined));
+    let stored = stored_response(api, keys, json!(defined));
     let (tenant, definition) = (allowed.tenant(), parsed.definition);
     let target = format!("{}@{}", name.local(), definition.revision);
-    let act = Act::of_caller(&allowed, "agent.put", target).with_request(&definition.source);
-    let agent = AgentCatalog::stored(&definition);
+    let act = Act::of_caller(allowed, operation, target).with_request(&definition.source);
+    let agent = api.catalog.stored(&definition);
     let effect = Effect::PutAgent { tenant: tenant.clone(), agent, response: stored };
     let created = api.operations.carry_out(act, effect).await?;
     api.catalog.note_stored(&tenant, definition).await;
-    Ok(response(StoredDefinition { created, ..defined }))
+    Ok(StoredDefinition { created, ..defined })
+}
+
+/// Parses a definition that the tenant may have under this name.
+pub(super) async fn checked<P: Permission>(
+    api: &Api,
+    allowed: &Allowed<P>,
+    policy: AgentsOverHttp,
+    name: &Scoped<AgentName>,
+    source: Value,
+) -> Result<Parsed, Problem> {
+    let catalog = api.catalog.clone();
+    // Conditions, templates and schemas are compiled, which may take long.
+    let parse = move || Definition::parse(source, catalog.natives());
+    let parsed = compiled(parse).await?.map_err(|errors| definition_problem(&errors))?;
+    if parsed.definition.name != name.local() {
+        return Err(Problem::field("name", "differs from the name in the path"));
+    }
+    check_root(api, &parsed.definition)?;
+    let rules = api.access.tenant_rules().map(|rules| rules.outbound(&allowed.tenant()));
+    let mut refused = match policy {
+        AgentsOverHttp::Data => privileged_parts(&parsed.definition),
+        AgentsOverHttp::All | AgentsOverHttp::Off => Vec::new(),
+    };
+    refused.extend(rules.iter().flat_map(|rules| parsed.definition.outbound_mistakes(rules)));
+    if refused.is_empty() { Ok(parsed) } else { Err(definition_problem(&refused)) }
 }
 
 /// Lists all agents.
@@ -190,7 +217,10 @@ pub(super) async fn delete(
     }
 }
 
-fn parse<P: Permission>(allowed: &Allowed<P>, name: &str) -> Result<Scoped<AgentName>, Problem> {
+pub(super) fn parse<P: Permission>(
+    allowed: &Allowed<P>,
+    name: &str,
+) -> Result<Scoped<AgentName>, Problem> {
     let name = AgentName::parse(name).map(|name| allowed.scoped(&name));
     name.ok_or_else(|| Problem::field("name", "must be [a-z0-9][a-z0-9_-]{0,63}"))
 }
@@ -201,7 +231,10 @@ fn response(defined: StoredDefinition) -> Response {
 }
 
 /// Which definitions the caller's tenant may write.
-fn writable(api: &Api, allowed: &Allowed<DefineAgents>) -> Result<AgentsOverHttp, Problem> {
+pub(super) fn writable<P: Permission>(
+    api: &Api,
+    allowed: &Allowed<P>,
+) -> Result<AgentsOverHttp, Problem> {
     match api.access.agents_over_http(&allowed.tenant()) {
         AgentsOverHttp::Off => Err(Problem::forbidden(DefineAgents::NEEDS)),
         policy @ (AgentsOverHttp::Data | AgentsOverHttp::All) => Ok(policy),

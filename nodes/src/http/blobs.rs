@@ -173,7 +173,10 @@ pub(super) struct BlobPermit {
 
 impl BlobPermit {
     /// Waits for a permit. A tenant that has all of its own waits without holding up the others.
-    async fn acquire(all: &Arc<Semaphore>, share: Option<&BodyShare>) -> Result<Self, Problem> {
+    pub(super) async fn acquire(
+        all: &Arc<Semaphore>,
+        share: Option<&BodyShare>,
+    ) -> Result<Self, Problem> {
         let of_tenant = match share {
             Some(share) => Some(permit(&share.blobs).await.ok_or_else(|| share.exceeded())?),
             None => None,

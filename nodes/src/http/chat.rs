@@ -17,10 +17,11 @@ use utoipa::{IntoParams, ToSchema};
 use super::Api;
 use super::conversations::agent_name;
 use super::extract::{self, Body, Idempotency, Path, Query};
-use super::messages::{self, BusyPolicy, NewMessage};
+use super::messages::{self, BusyPolicy, NewMessage, Sent};
 use super::openapi::{AgentPath, ChatPath, IdempotencyKeyHeader, PrincipalHeader};
 use super::problem::Problem;
 use super::protocol_requests::{cancel, conversation, newest_turns, resolve};
+use super::rewind::begin_anew;
 use super::turn_stream::{TurnStream, answerable, find_in_turn};
 use crate::access::permission::{Cancel, ConversationPermission, Read, Send};
 use crate::access::{Allowed, StreamPermit};
@@ -82,10 +83,13 @@ pub(super) async fn chat(
         ChatAction::Send(message) => {
             let message = new_message(&api, &id, agent, message).await?;
             let sent = messages::deliver(&api, &allowed, &id, message, keys).await?;
-            let turn = sent.turn_id;
-            let feed = Feed::new(turn.clone(), sent.seq.saturating_sub(1));
-            let encoder = Encoder::new(version, id.local(), turn, Page::default());
-            respond(&api, &allowed, (&id, permit), feed, encoder).await
+            begun(&api, &allowed, (&id, permit), sent, version).await
+        }
+        ChatAction::Regenerate { message } => {
+            conversation(&api, &reader, &id, &agent).await?;
+            let which = message.map(|id| ("messageId", id));
+            let sent = begin_anew(&api, &allowed, &id, which, keys).await?;
+            begun(&api, &allowed, (&id, permit), sent, version).await
         }
         ChatAction::Answer { turn, page } => {
             let state = conversation(&api, &reader, &id, &agent).await?;
@@ -109,6 +113,20 @@ pub(super) async fn chat(
             respond(&api, &allowed, (&id, permit), feed, encoder).await
         }
     }
+}
+
+/// Streams a turn that has just begun.
+async fn begun(
+    api: &Api,
+    allowed: &Allowed<Send>,
+    stream: (&Scoped<ConversationId>, Option<StreamPermit>),
+    sent: Sent,
+    version: Version,
+) -> Result<Response, Problem> {
+    let turn = sent.turn_id;
+    let feed = Feed::new(turn.clone(), sent.seq.saturating_sub(1));
+    let encoder = Encoder::new(version, stream.0.local(), turn, Page::default());
+    respond(api, allowed, stream, feed, encoder).await
 }
 
 /// The message as it is sent. By default it supersedes a turn that waits for somebody.

@@ -1,36 +1,32 @@
-//! Conversations: create, fork, list, read and delete them, and read their journals.
+//! Conversations: create, fork, read and delete them, and read their journals.
 
 use abide_actors::agent;
-use abide_actors::journal::{ConversationSummary, RESPONSE_TTL, ResponseScope, StoredResponse};
+use abide_actors::journal::{RESPONSE_TTL, ResponseScope, StoredResponse};
 use abide_actors::request::{ForkRequest, IdempotencyKey, Reply, Request, UpdateRequest};
 use abide_actors::snapshot::Snapshot;
 use abide_conversation::command::Create;
 use abide_conversation::event::Event;
 use abide_conversation::identity::{Participants, Role};
 use abide_conversation::keep_null;
-use abide_conversation::state::ConversationStatus;
 use abide_conversation::{AgentName, ConversationId, Revision, Scoped, Seq, Timestamp};
-use abide_registry::store::SummaryFilter;
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
-use futures::StreamExt;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use utoipa::{IntoParams, ToSchema};
 
+use super::Api;
 use super::extract;
 use super::extract::{Body, Idempotency, Path, Query};
 use super::openapi::{ConversationPath, IdempotencyKeyHeader, JournalEvent, ToolDocument};
 use super::problem::{Kind, Problem};
-use super::{Api, MAX_CONCURRENT_INSPECTIONS};
-use crate::access::permission::{
-    CreateConversations, Delete, Fork, ListConversations, Read, Update,
-};
+use crate::access::permission::{CreateConversations, Delete, Fork, Read, Update};
 use crate::access::{Allowed, is_subject};
 
 /// Each is stored with the conversation and with every open suspension.
 const MAX_MEMBERS: usize = 100;
+const MAX_TITLE_CHARS: usize = 200;
 const SUBJECT_RULE: &str =
     "must be 1 to 255 characters without control characters, and not \"system\"";
 
@@ -61,6 +57,9 @@ pub(super) struct NewConversation {
     #[serde(default)]
     #[schema(max_items = 100)]
     members: Vec<String>,
+    /// Shown in the snapshot and in lists.
+    #[schema(min_length = 1, max_length = 200)]
+    title: Option<String>,
 }
 
 /// A conversation that was created.
@@ -83,7 +82,9 @@ pub(super) async fn create(
     idempotency: Idempotency,
     body: Body<NewConversation>,
 ) -> Result<(StatusCode, Json<ConversationCreated>), Problem> {
-    let NewConversation { id, agent: name, assigns, metadata, tools, owner, members } = body.value;
+    let NewConversation { id, agent: name, assigns, metadata, tools, owner, members, title } =
+        body.value;
+    check_title(title.as_deref())?;
     let id = allowed.new_conversation(&id.unwrap_or_else(|| api.clock.id("conv")))?;
     let agent = agent_name(&name)?;
     allowed.check_create(&agent)?;
@@ -99,6 +100,7 @@ pub(super) async fn create(
         parent: None,
         fork: None,
         participants,
+        title,
     });
     let keys = idempotency.keys(&allowed, body.fingerprint);
     let id = reserved(&api, id, &keys).await?;
@@ -126,6 +128,20 @@ fn participants(
     Ok(Participants { owner, members })
 }
 
+fn check_title(title: Option<&str>) -> Result<(), Problem> {
+    let is_title = |title: &str| {
+        (1..=MAX_TITLE_CHARS).contains(&title.chars().count())
+            && !title.chars().any(char::is_control)
+    };
+    match title {
+        Some(title) if !is_title(title) => {
+            let rule = "must be 1 to 200 characters without control characters";
+            Err(Problem::field("title", rule))
+        }
+        Some(_) | None => Ok(()),
+    }
+}
+
 fn check_members(members: &[String]) -> Result<(), Problem> {
     if members.len() > MAX_MEMBERS {
         return Err(Problem::field("members", format!("must be at most {MAX_MEMBERS}")));
@@ -150,9 +166,13 @@ pub(super) struct ConversationPatch {
     #[serde(default, deserialize_with = "keep_null")]
     #[schema(value_type = Option<Vec<String>>, nullable = false, max_items = 100)]
     members: Option<Vec<String>>,
+    /// Null removes it.
+    #[serde(default, deserialize_with = "keep_null")]
+    #[schema(value_type = Option<String>, min_length = 1, max_length = 200)]
+    title: Option<Option<String>>,
 }
 
-/// Changes the metadata or the members of a conversation.
+/// Changes the metadata, the members or the title of a conversation.
 ///
 /// Who is no longer a member loses open event streams of the conversation with the frame
 /// `credential_ended`. A request that changes nothing has no event.
@@ -168,13 +188,14 @@ pub(super) async fn update(
     idempotency: Idempotency,
     body: Body<ConversationPatch>,
 ) -> Result<Json<Snapshot>, Problem> {
-    let ConversationPatch { metadata, members } = body.value;
+    let ConversationPatch { metadata, members, title } = body.value;
     let id = allowed.conversation(&id)?;
     check_members(members.as_deref().unwrap_or_default())?;
+    check_title(title.as_ref().and_then(Option::as_deref))?;
     let metadata = metadata.map(|patch| extract::bounded("metadata", patch)).transpose()?;
     let keys = idempotency.keys(&allowed, body.fingerprint);
     let by = allowed.principal();
-    let request = Request::Update(UpdateRequest { metadata, members, by });
+    let request = Request::Update(UpdateRequest { metadata, members, title, by });
     match api.conversations.deliver(&allowed, &id, request, keys).await? {
         Reply::Updated => api.conversations.snapshot(&allowed, &id).await.map(Json),
         other => Err(unexpected(&other)),
@@ -273,80 +294,6 @@ async fn reserve_id(
         Some(_) => Err(Problem::field(&key.field, "was used for another request")),
         None => Err(Problem::new(Kind::Unavailable, "the key has just expired; try again")),
     }
-}
-
-#[derive(Debug, Deserialize, IntoParams)]
-#[serde(deny_unknown_fields)]
-#[into_params(parameter_in = Query)]
-pub(super) struct ListQuery {
-    /// Only conversations of this agent.
-    agent: Option<String>,
-    /// Only conversations in this state.
-    state: Option<ConversationStatus>,
-    /// The size of the page.
-    #[param(default = 50, minimum = 1, maximum = 1000)]
-    limit: Option<usize>,
-    /// The cursor of the previous page.
-    cursor: Option<String>,
-}
-
-/// A conversation in a list.
-#[derive(Debug, Serialize, ToSchema)]
-#[schema(as = ConversationRow)]
-struct Row {
-    id: ConversationId,
-    agent: AgentName,
-    state: ConversationStatus,
-    #[schema(value_type = u64)]
-    last_seq: Seq,
-    created_at: Timestamp,
-    metadata: Map<String, Value>,
-}
-
-/// A page of conversations.
-#[derive(Debug, Serialize, ToSchema)]
-pub(super) struct ConversationPage {
-    conversations: Vec<Row>,
-    /// The cursor of the next page; null at the end. A page before the end may be short.
-    #[schema(required)]
-    cursor: Option<String>,
-}
-
-/// Lists conversations in the order of their ids.
-#[utoipa::path(get, path = "/v1/conversations", operation_id = "list_conversations",
-    tag = "conversations", params(ListQuery),
-    responses((status = 200, description = "A page of conversations.", body = ConversationPage)))]
-pub(super) async fn list(
-    allowed: Allowed<ListConversations>,
-    State(api): State<Api>,
-    Query(query): Query<ListQuery>,
-) -> Result<Json<ConversationPage>, Problem> {
-    let agent = query.agent.as_deref().map(agent_name).transpose()?;
-    // Whether a model streams is not in the journal; only the live actor knows.
-    let status = query.state.map(|status| match status {
-        ConversationStatus::Streaming => ConversationStatus::Preparing,
-        other => other,
-    });
-    let limit = extract::limit(query.limit, 50, 1_000)?;
-    let visible_to = allowed.viewer();
-    let filter = SummaryFilter { agent, status, visible_to };
-    let cursor = query.cursor.as_deref();
-    let page = api.store.conversations(&allowed.tenant(), &filter, cursor, limit).await?;
-    let rows = page.items.into_iter().map(|(id, summary)| row(&api, id, summary));
-    let rows = futures::stream::iter(rows).buffered(MAX_CONCURRENT_INSPECTIONS);
-    let matches = |row: &Row| query.state.is_none_or(|state| state == row.state);
-    let rows = rows.filter(|row| std::future::ready(matches(row)));
-    let conversations: Vec<Row> = rows.collect().await;
-    Ok(Json(ConversationPage { conversations, cursor: page.cursor }))
-}
-
-async fn row(api: &Api, id: Scoped<ConversationId>, summary: ConversationSummary) -> Row {
-    let ConversationSummary { agent, mut status, last_seq, created_at, metadata, .. } = summary;
-    if status == ConversationStatus::Preparing {
-        let live = api.conversations.unscoped().inspect(&id).await;
-        status = status.with_streaming(live.is_some_and(|live| live.streaming.is_some()));
-    }
-    Row { id: id.local(), agent, state: status, last_seq, created_at, metadata }
 }
 
 /// Reads a conversation's snapshot; never starts an actor.

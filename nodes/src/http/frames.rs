@@ -1,15 +1,14 @@
 //! The frames of an event stream, made of journalled events and live signals: `reference/events.md`.
 
+mod payloads;
+
 use std::fmt::Display;
 
 use abide_actors::journal::InboxEntry;
 use abide_actors::live::Signal;
 use abide_actors::snapshot::Snapshot;
 use abide_conversation::approval::ApproverGroup;
-use abide_conversation::event::{
-    Doubt, Event, EventData, Executor, Intent, Resolution, Suspension, SuspensionKind, Todo,
-    ToolCall, ToolResult, ToolStarted, TurnEnded, TurnOutcome,
-};
+use abide_conversation::event::{Doubt, Event, EventData, Executor, Intent, SuspensionKind, Todo};
 use abide_conversation::message::{Message, Outcome};
 use abide_conversation::permission::PermissionPhase;
 use abide_conversation::state::ConversationStatus;
@@ -21,6 +20,11 @@ use bytes::Bytes;
 use serde::Serialize;
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
+
+use payloads::{
+    answered, attempt_started, call_ended, call_started, rewound, suspended, turn_ended,
+    user_message,
+};
 
 /// Room for the names of a frame's lines, and for its id.
 const FRAME_LINES_BYTES: usize = 48;
@@ -45,11 +49,26 @@ pub(super) enum Payload {
         #[schema(value_type = TurnId)]
         turn_id: Option<TurnId>,
     },
-    /// A user's message, when it was sent: that of a queued turn comes before the turn starts.
+    /// A user's message, when it was sent: that of a queued turn comes before the turn starts, and one
+    /// that steers a turn while that runs.
     UserMessage {
         #[schema(value_type = TurnId)]
         turn_id: Option<TurnId>,
         message: UserMessage,
+    },
+    /// A queued turn was withdrawn: it will not start.
+    TurnWithdrawn {
+        #[schema(value_type = TurnId)]
+        turn_id: Option<TurnId>,
+        by: Principal,
+    },
+    /// The conversation goes on from the event `to_seq`: the messages of later events count no longer.
+    Rewound {
+        #[schema(value_type = u64)]
+        to_seq: Seq,
+        by: Principal,
+        /// The todos from now on.
+        todos: Vec<Todo>,
     },
     /// A part of the assistant's text. Live only; `delta_seq` counts from 1 within the message.
     TextDelta { message_id: MessageId, text: String, delta_seq: u64 },
@@ -164,6 +183,10 @@ pub(super) enum Payload {
         metadata: Option<Map<String, Value>>,
         #[serde(skip_serializing_if = "Option::is_none")]
         members: Option<Vec<String>>,
+        /// Null: there is none any more.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        #[schema(value_type = Option<String>)]
+        title: Option<Option<String>>,
     },
     /// A hook refused the message that the model had streamed; it is not part of the conversation, and
     /// another follows.
@@ -289,10 +312,10 @@ fn payloads(event: &Event) -> Vec<Payload> {
             let message = Message { status: Some(assistant.status), ..assistant.message.clone() };
             vec![Payload::MessageCompleted { turn_id, message, usage: assistant.usage }]
         }
-        EventData::UserMsg(user) => {
-            let (message, client_id) = (user.message.clone(), user.message_id.clone());
-            vec![Payload::UserMessage { turn_id, message: UserMessage { message, client_id } }]
-        }
+        EventData::UserMsg(it) => vec![user_message(turn_id, &it.message, it.message_id.as_ref())],
+        EventData::Steered(it) => vec![user_message(turn_id, &it.message, it.message_id.as_ref())],
+        EventData::Rewound(it) => vec![rewound(it)],
+        EventData::TurnWithdrawn(it) => vec![Payload::TurnWithdrawn { turn_id, by: it.by.clone() }],
         EventData::ToolCall(call) if call.started => vec![call_started(call)],
         EventData::ToolStarted(started) => vec![attempt_started(started)],
         EventData::Suspension(suspension) => vec![suspended(suspension)],
@@ -333,6 +356,7 @@ fn payloads(event: &Event) -> Vec<Payload> {
         EventData::Updated(updated) => vec![Payload::ConversationUpdated {
             metadata: updated.metadata.clone(),
             members: updated.members.clone(),
+            title: updated.title.clone(),
         }],
         EventData::PhaseChanged(changed) => vec![Payload::PhaseChanged { phase: changed.phase }],
         EventData::Created(_)
@@ -365,82 +389,6 @@ fn payloads(event: &Event) -> Vec<Payload> {
         | EventData::DecisionRevoked(_)
         | EventData::Unknown(_) => Vec::new(),
     }
-}
-
-fn turn_ended(turn_id: Option<TurnId>, ended: &TurnEnded) -> Payload {
-    let (reason, usage) = (ended.reason.clone(), ended.usage);
-    match ended.outcome {
-        TurnOutcome::Completed => Payload::TurnCompleted { turn_id, usage },
-        TurnOutcome::Cancelled => Payload::TurnCancelled { turn_id, usage },
-        TurnOutcome::Halted => Payload::TurnHalted { turn_id, reason, usage },
-        TurnOutcome::Failed => Payload::TurnFailed { turn_id, reason, usage },
-    }
-}
-
-fn call_started(call: &ToolCall) -> Payload {
-    Payload::ToolCallStarted {
-        call_id: call.call_id.clone(),
-        tool: call.tool.clone(),
-        executor: call.kind.executor(),
-        intent: call.intent,
-        args: call.args.clone(),
-        attempt: Attempt::FIRST,
-    }
-}
-
-fn attempt_started(started: &ToolStarted) -> Payload {
-    Payload::ToolCallStarted {
-        call_id: started.call_id.clone(),
-        tool: started.tool.clone(),
-        executor: started.executor,
-        intent: started.intent,
-        args: started.args.clone(),
-        attempt: started.attempt,
-    }
-}
-
-fn suspended(suspension: &Suspension) -> Payload {
-    Payload::Suspended {
-        call_id: suspension.call_id.clone(),
-        tool: suspension.tool.clone(),
-        executor: suspension.executor,
-        kind: suspension.kind,
-        intent: suspension.intent,
-        args: suspension.args.clone(),
-        message: suspension.message.clone(),
-        suspension: suspension.suspension,
-        expires_at: suspension.expires_at,
-        requests: suspension.requests.clone(),
-        answer_schema: suspension.answer_schema.clone(),
-        doubt: suspension.doubt.clone(),
-    }
-}
-
-fn answered(resolution: &Resolution) -> Payload {
-    Payload::Answered {
-        call_id: resolution.call_id.clone(),
-        suspension: resolution.suspension,
-        kind: resolution.kind,
-        by: resolution.by.clone(),
-        approved: resolution.approved,
-        reason: resolution.reason.clone(),
-    }
-}
-
-fn call_ended(done: &ToolResult) -> Vec<Payload> {
-    let call_id = done.call_id.clone();
-    let result = done.outcome.clone();
-    let ended = if result.is_ok() {
-        Payload::ToolCallResolved { call_id, result }
-    } else {
-        Payload::ToolCallErrored { call_id, result }
-    };
-    let ui = done.ui.clone().map(|ui| Payload::ToolUi {
-        call_id: done.call_id.clone(),
-        kind: ui.kind,
-        payload: ui.payload,
-    });
-    [ended].into_iter().chain(ui).collect()
 }
 
 /// The frame of a live signal; `None` for signals that have no frame, or one that depends on what the

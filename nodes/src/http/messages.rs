@@ -4,6 +4,7 @@ use abide_actors::expressions::schema::Schema;
 use abide_actors::journal::ResponseScope;
 use abide_actors::request::{IdempotencyKey, Reply, Request, SendRequest};
 use abide_actors::trace::SpanContext;
+use abide_conversation::branch::NewestFirst;
 use abide_conversation::command::IfBusy;
 use abide_conversation::event::AnswerFormat;
 use abide_conversation::{ConversationId, Scoped, Seq, Timestamp, TurnId};
@@ -91,7 +92,8 @@ pub(super) struct NewMessage {
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct Sent {
     conversation_id: ConversationId,
-    /// The turn that the message starts, now or when its turn in the queue comes.
+    /// The turn that the message starts, now or when its turn in the queue comes; or the turn that runs,
+    /// which it steers.
     pub(super) turn_id: TurnId,
     /// The seq of the `user_msg` event.
     #[schema(value_type = u64)]
@@ -123,8 +125,9 @@ pub(super) struct AnsweredMessage {
     turn: TurnReport,
 }
 
-/// What to do with a message while a turn runs: reject it, queue it, or cancel that turn first.
-#[derive(Clone, Copy, Debug, Default, Deserialize, Serialize, ToSchema)]
+/// What to do with a message while a turn runs: reject it, queue it, cancel that turn first, or add it
+/// to that turn, before its next step.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 #[schema(as = Busy)]
 pub(super) enum BusyPolicy {
@@ -132,6 +135,20 @@ pub(super) enum BusyPolicy {
     Reject,
     Queue,
     Interrupt,
+    Steer,
+}
+
+/// Reads a policy for messages that begin turns of their own.
+pub(super) fn without_steer<'de, D>(from: D) -> Result<Option<BusyPolicy>, D::Error>
+where
+    D: serde::Deserializer<'de>,
+{
+    match Option::<BusyPolicy>::deserialize(from)? {
+        Some(BusyPolicy::Steer) => {
+            Err(serde::de::Error::custom("must be reject, queue or interrupt here"))
+        }
+        policy => Ok(policy),
+    }
 }
 
 type SendResponse = (StatusCode, Option<Extension<TurnExtension>>, Json<SendReply>);
@@ -224,6 +241,9 @@ pub(super) async fn compose(
     let is_later = message.deliver_in.is_some() || message.deliver_at.is_some();
     let if_busy =
         message.if_busy.unwrap_or(if is_later { BusyPolicy::Queue } else { BusyPolicy::Reject });
+    if if_busy == BusyPolicy::Steer {
+        check_steering(&message)?;
+    }
     let mut blocks = Blocks::new(message.text, message.content, message.context)?;
     let message_key = message.message_id.as_deref().map(|id| message_key(id, &blocks.content));
     keys.extend(message_key.transpose()?);
@@ -243,8 +263,25 @@ pub(super) async fn compose(
             BusyPolicy::Reject => IfBusy::Reject,
             BusyPolicy::Queue => IfBusy::Queue,
             BusyPolicy::Interrupt => IfBusy::Interrupt,
+            BusyPolicy::Steer => IfBusy::Steer,
         },
     })
+}
+
+/// Refuses what a message asks of its turn as a whole: one that steers may belong to a turn that runs.
+fn check_steering(message: &NewMessage) -> Result<(), Problem> {
+    let given = [
+        ("deliver_in", message.deliver_in.is_some()),
+        ("deliver_at", message.deliver_at.is_some()),
+        ("schema", message.schema.is_some()),
+        ("assigns", !message.assigns.is_empty()),
+        ("tools", !message.tools.is_empty()),
+        ("context", !message.context.is_empty()),
+    ];
+    match given.into_iter().find(|(_, is_given)| *is_given) {
+        Some((field, _)) => Err(Problem::field(field, "must be absent with if_busy steer")),
+        None => Ok(()),
+    }
 }
 
 /// Refuses a message for which its tenant has no room. A repeat of one that was accepted gets the
@@ -366,13 +403,14 @@ async fn fill(
     count: usize,
     transcript: &mut Transcript,
 ) -> Result<(), Problem> {
+    let mut reader = NewestFirst::default();
     while !transcript.has(count) {
         let events = api.store.events_before(id, before, EVENTS_PER_READ).await?;
         let Some(oldest) = events.last().map(|event| event.seq) else { return Ok(()) };
-        for event in events {
+        for event in events.into_iter().filter(|event| reader.counts(event)) {
             transcript.take(&event, count);
         }
-        before = oldest;
+        before = reader.before(oldest);
     }
     Ok(())
 }

@@ -23,7 +23,7 @@ pub(super) use any_of::any_of;
 pub(super) use params::{
     AgentDecisionPath, AgentPath, BlobPath, CallPath, CallbackPath, ChatPath, ConversationPath,
     DecisionPath, IdempotencyKeyHeader, KeyPath, LastEventId, LeasePath, PrincipalHeader,
-    QueuePath, RuntimeThreadPath, SchedulePath, ScheduledPath, StatePath,
+    QueuePath, QueuedTurnPath, RuntimeThreadPath, SchedulePath, ScheduledPath, StatePath,
 };
 pub(super) use tagged::{JournalEvent, StreamFrame};
 

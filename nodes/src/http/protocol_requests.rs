@@ -3,9 +3,10 @@
 use std::collections::VecDeque;
 
 use abide_actors::request::{
-    AnswerOutcome, IdempotencyKey, Reply, Request, RequestError, ResolveRequest,
+    AnswerOutcome, IdempotencyKey, Reply, Request, RequestError, ResolveRequest, WithdrawRequest,
 };
 use abide_conversation::approval::VoteRefusal;
+use abide_conversation::branch::NewestFirst;
 use abide_conversation::event::{Event, EventData};
 use abide_conversation::{ConversationId, Rejection, Scoped, Seq, State, TurnId};
 
@@ -85,7 +86,22 @@ pub(super) async fn cancel(
     }
 }
 
-/// The events of the newest turns, oldest first, as far back as the messages that they began with.
+/// Ends this turn, whether it waits or runs, and no other. Returns whether it has ended by this.
+pub(super) async fn cancel_turn(
+    api: &Api,
+    allowed: &Allowed<Cancel>,
+    (id, turn): (&Scoped<ConversationId>, &TurnId),
+    keys: Vec<IdempotencyKey>,
+) -> Result<bool, Problem> {
+    let (turn, by) = (turn.clone(), allowed.principal());
+    let request = Request::CancelTurn(WithdrawRequest { turn, by });
+    match api.conversations.deliver(allowed, id, request, keys).await? {
+        Reply::Cancelled { cancelled } => Ok(cancelled),
+        other => Err(unexpected(&other)),
+    }
+}
+
+/// The events of the newest turns that count, oldest first, as far back as the messages that they began with.
 pub(super) async fn newest_turns(
     api: &Api,
     id: &Scoped<ConversationId>,
@@ -96,12 +112,11 @@ pub(super) async fn newest_turns(
     // The turns, and those whose messages are further back.
     let mut turns = 0;
     let mut without_message: Vec<TurnId> = Vec::new();
-    let mut before = last.next();
+    let (mut before, mut reader) = (last.next(), NewestFirst::default());
     while events.len() < MAX_LISTED_EVENTS && (turns < limit || !without_message.is_empty()) {
         let page = api.store.events_before(id, before, EVENTS_PER_READ).await?;
         let Some(oldest) = page.last().map(|event| event.seq) else { break };
-        before = oldest;
-        for event in page {
+        for event in page.into_iter().filter(|event| reader.counts(event)) {
             match (&event.data, &event.turn_id) {
                 (EventData::TurnStarted(_), Some(turn)) if turns < limit => {
                     turns += 1;
@@ -114,6 +129,7 @@ pub(super) async fn newest_turns(
             }
             events.push_front(event);
         }
+        before = reader.before(oldest);
     }
     Ok(events.into())
 }

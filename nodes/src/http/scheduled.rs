@@ -122,6 +122,7 @@ impl From<&MessageScheduled> for ScheduledMessage {
                 IfBusy::Reject => messages::BusyPolicy::Reject,
                 IfBusy::Queue => messages::BusyPolicy::Queue,
                 IfBusy::Interrupt => messages::BusyPolicy::Interrupt,
+                IfBusy::Steer => messages::BusyPolicy::Steer,
             },
         }
     }

@@ -153,6 +153,10 @@ fn listed(event: &Event) -> Option<ListedMessage> {
             client_id = user.message_id.clone();
             user.message.clone()
         }
+        Visible::Steered(steered) => {
+            client_id = steered.message_id.clone();
+            steered.message.clone()
+        }
         Visible::Assistant(assistant) => {
             Message { status: Some(assistant.status), ..assistant.message.clone() }
         }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use abide_conversation::event::{Event, EventData, TurnEnded};
+use abide_conversation::event::{Event, EventData, TurnEnded, TurnOutcome};
 use abide_conversation::message::Message;
 use abide_conversation::usage::Usage;
 use abide_conversation::{CallId, ConversationId, TurnId};
@@ -64,6 +64,11 @@ impl TurnProgress {
                 self.set(&started.call_id, CallProgress::Delegated(child));
             }
             EventData::ToolResult(result) => self.set(&result.call_id, CallProgress::Done),
+            EventData::TurnWithdrawn(_) => {
+                let reason = Some("withdrawn".to_owned());
+                let outcome = TurnOutcome::Cancelled;
+                self.ended = Some(TurnEnded { outcome, reason, usage: None });
+            }
             EventData::TurnEnded(ended) => self.ended = Some(ended.clone()),
             _ => {}
         }
@@ -164,6 +169,15 @@ mod tests {
         ] {
             assert_eq!(waits(&events), rests, "{events:#?}");
         }
+    }
+
+    #[test]
+    fn a_turn_that_is_withdrawn_ends_as_cancelled() {
+        let mut progress = TurnProgress::new(TurnId::new("t1"));
+        progress.take(&event("t1", "turn_withdrawn", json!({"by": "ada"})));
+        let ended = progress.ended.unwrap();
+        assert_eq!(ended.outcome, TurnOutcome::Cancelled);
+        assert_eq!(ended.reason.as_deref(), Some("withdrawn"));
     }
 
     #[test]

@@ -18,6 +18,7 @@ use abide_actors::services::Executors;
 use abide_actors::tools::{BuiltinServices, Extensions};
 use abide_actors::webhooks::NoticeSender;
 use abide_registry::agent_catalog::AgentCatalog;
+use abide_registry::index_rebuilder::IndexRebuilder;
 use abide_registry::member::ProcessId;
 use abide_registry::membership::{Member, MemberState};
 use abide_registry::notices::webhook_catalog::WebhookCatalog;
@@ -148,6 +149,10 @@ impl Blueprint {
             access: access.clone(),
         };
         let ephemeral_sweeper = AbortOnDropHandle::new(tokio::spawn(sweeper.run()));
+        let rebuilder =
+            IndexRebuilder { store: store.clone(), agents: catalog.clone(), clock: clock.clone() };
+        let rebuild = rebuilder.run(runtime.conversations.cluster().clone());
+        let index_rebuilder = AbortOnDropHandle::new(tokio::spawn(rebuild));
         let metrics_upkeep = metrics.clone().map(telemetry::upkeep);
         let operations = Operations::new(store.clone(), clock.clone(), config.audit_level);
         let operators_api = Admin {
@@ -211,6 +216,7 @@ impl Blueprint {
             _metrics_upkeep: metrics_upkeep,
             agent_seeder,
             ephemeral_sweeper,
+            index_rebuilder,
             ticks,
             access,
             _auth_follower: auth_follower,

@@ -33,6 +33,11 @@ pub(super) struct Stores {
     pub(super) failure_watch: Option<FailureWatch>,
 }
 
+/// Opens the configured store alone, without a node.
+pub(crate) async fn open_store(config: &Config) -> Result<Arc<dyn Store>, StartError> {
+    open(config).await.map(|stores| stores.store)
+}
+
 pub(super) async fn open(config: &Config) -> Result<Stores, StartError> {
     match &config.store {
         StoreUrl::Memory => Ok(standalone(Arc::new(Memory::default()))),

@@ -20,7 +20,7 @@ use abide_actors::live::{Delta, Signal};
 use abide_actors::streaming::StreamingMessage;
 use abide_conversation::event::{
     AssistantMsg, Event, EventData, MessageRefused, Suspension, SuspensionKind, ToolCall,
-    ToolResult, ToolStarted,
+    ToolResult, ToolStarted, TurnEnded, TurnOutcome,
 };
 use abide_conversation::{Attempt, CallId, MessageId, Seq, Step, TurnId};
 
@@ -137,6 +137,10 @@ impl Feed {
                 call_ended(result)
             }
             EventData::TodosChanged(changed) => vec![Item::Todos(changed.todos.clone())],
+            EventData::TurnWithdrawn(_) => {
+                self.has_ended = true;
+                vec![Item::End(withdrawn())]
+            }
             EventData::TurnEnded(ended) => {
                 self.has_ended = true;
                 self.give_up_message(None).into_iter().chain([Item::End(ended.clone())]).collect()
@@ -250,6 +254,12 @@ impl Feed {
         self.closed_message = Some(other.message.clone());
         (!other.is_empty()).then_some(Item::Restarted { message: other.message })
     }
+}
+
+/// How a turn that was withdrawn ended, for clients that followed it.
+fn withdrawn() -> TurnEnded {
+    let reason = Some("withdrawn".to_owned());
+    TurnEnded { outcome: TurnOutcome::Cancelled, reason, usage: None }
 }
 
 fn call_started(call: &ToolCall) -> Item {

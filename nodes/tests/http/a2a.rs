@@ -284,13 +284,25 @@ async fn a_subscriber_sees_an_answer_that_is_given_elsewhere() {
 }
 
 #[tokio::test]
+async fn a_task_that_has_not_begun_is_canceled_and_the_open_one_goes_on() {
+    let api = Api::start().await;
+    let task = send(&api, says("c", "m", "Choose a seat")).await;
+    let queued = send(&api, says("c", "m-2", "hello")).await;
+    let canceled = result(&api, "CancelTask", json!({"id": queued["id"]})).await;
+    assert_eq!((state(&canceled), &canceled["id"]), ("TASK_STATE_CANCELED", &queued["id"]));
+    assert_eq!(state(&get(&api, &task).await), "TASK_STATE_INPUT_REQUIRED");
+    refused(&api, "CancelTask", json!({"id": queued["id"]}), -32_002).await;
+    let list = api.get("/v1/conversations/c/queue").await.body;
+    assert_eq!(list, json!({"queued": []}));
+}
+
+#[tokio::test]
 async fn a_task_that_is_open_is_canceled_once() {
     let api = Api::start().await;
     let task = send(&api, says("c", "m", "Choose a seat")).await;
     let queued = send(&api, says("c", "m-2", "hello")).await;
     assert_eq!(state(&queued), "TASK_STATE_SUBMITTED", "it waits for the task before it");
     assert_eq!(get(&api, &queued).await, queued);
-    refused(&api, "CancelTask", json!({"id": queued["id"]}), -32_002).await;
     let early = answers(&queued, "m-3", vec![json!({"call_id": "x", "result": 1})]);
     refused(&api, "SendMessage", early, -32_004).await;
     let followed = request(&api, "SubscribeToTask", json!({"id": queued["id"]}));

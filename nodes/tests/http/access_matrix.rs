@@ -23,9 +23,13 @@ const CALLERS: [(&str, &str); 10] = [
 
 /// What becomes of a request, one letter for each caller: `a`, it is allowed; `f`, it is forbidden;
 /// `n`, the conversation does not exist for the caller.
-const PUBLIC: [(&str, &str); 83] = [
+const PUBLIC: [(&str, &str); 93] = [
     ("list_agents", "aaafaaaaff"),
     ("get_agent", "aaafaaaaff"),
+    ("list_revisions", "aaafaaaaff"),
+    ("get_revision", "aaafaaaaff"),
+    ("compare_revisions", "aaafaaaaff"),
+    ("roll_back_agent", "fffffaffff"),
     ("put_agent", "fffffaffff"),
     ("delete_agent", "fffffaffff"),
     ("list_agent_decisions", "ffffffafff"),
@@ -46,6 +50,8 @@ const PUBLIC: [(&str, &str); 83] = [
     ("fork_conversation", "afnnannfnn"),
     ("update_conversation", "afnnannfnn"),
     ("delete_conversation", "afnnannfnn"),
+    ("export_conversation", "afnnannfnn"),
+    ("import_conversation", "ffffffafff"),
     ("list_pending", "aaaaaffaff"),
     ("put_blob", "aaafafffff"),
     ("get_blob", "aaaaaffaff"),
@@ -94,6 +100,10 @@ const PUBLIC: [(&str, &str); 83] = [
     ("redeliver", "ffffffafff"),
     ("list_scheduled", "aannannann"),
     ("withdraw_scheduled", "aannannfnn"),
+    ("list_queue", "aannannann"),
+    ("withdraw_turn", "aannannfnn"),
+    ("rewind_conversation", "aannannfnn"),
+    ("regenerate_turn", "aannannfnn"),
     ("extend_call", "aanaannfnn"),
     ("list_schedules", "aaafaffaff"),
     ("put_schedule", "aaafafffff"),
@@ -110,7 +120,7 @@ const PUBLIC: [(&str, &str); 83] = [
 ];
 
 /// The operations of the operators' API, as their router lists them.
-const ADMIN: [(&str, &str, &str); 20] = [
+const ADMIN: [(&str, &str, &str); 22] = [
     ("GET", "/healthz", "aaaaaaaaaa"),
     ("GET", "/readyz", "aaaaaaaaaa"),
     ("GET", "/console/config.json", "aaaaaaaaaa"),
@@ -131,6 +141,8 @@ const ADMIN: [(&str, &str, &str); 20] = [
     ("POST", "/admin/nodes/{node}/drain", "ffffffffaf"),
     ("POST", "/admin/nodes/{node}/declare-dead", "ffffffffaf"),
     ("GET", "/admin/queues", "ffffffffaf"),
+    ("GET", "/admin/indexes", "ffffffffaf"),
+    ("POST", "/admin/indexes/rebuild", "ffffffffaf"),
 ];
 
 /// For everybody, without a credential.
@@ -156,6 +168,7 @@ fn body(operation: &str, caller: &str, id: &str) -> Value {
         "put_agent" => json!({"model": {"provider": "scripted", "script": [{"text": "hi"}]}}),
         "create_conversation" => json!({"agent": "demo"}),
         "send_message" => json!({"text": "hi", "if_busy": "queue"}),
+        "roll_back_agent" => json!({"revision": "0123456789abcdef"}),
         "dispatch_tool" => json!({"tool": "nothing", "input": {}}),
         "resolve_call" => json!({"result": 1}),
         "extend_call" => json!({"for": "1h"}),
@@ -164,7 +177,8 @@ fn body(operation: &str, caller: &str, id: &str) -> Value {
         // What is forbidden must not depend on whose it is.
         "put_schedule" => json!({"agent": "nobody", "every": "1h", "text": "hi"}),
         "resolve_calls" => json!({"answers": [{"call_id": "call_1_1", "result": 1}]}),
-        "fork_conversation" => json!({}),
+        "fork_conversation" | "regenerate_turn" => json!({}),
+        "rewind_conversation" => json!({"to_seq": 1}),
         "update_conversation" => json!({"metadata": {"a": 1}}),
         "lease_calls" => json!({"wait": "0s"}),
         "extend_lease" => json!({}),
@@ -287,6 +301,9 @@ async fn every_operation_is_open_to_the_callers_of_its_row_and_to_nobody_else() 
                     .replace("{queue}", "mail")
                     .replace("{scheduled_id}", "sch_1")
                     .replace("{key}", "cart")
+                    .replace("{revision}", "0123456789abcdef")
+                    .replace("{a}", "0123456789abcdef")
+                    .replace("{b}", "0123456789abcdef")
                     .replace("{id}", &format!("blob_{}", "0".repeat(64)));
                 let method = method.to_uppercase();
                 let body = body(operation, caller, &id);

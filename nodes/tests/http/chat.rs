@@ -54,8 +54,6 @@ async fn a_chat_is_a_conversation_of_its_agent_and_of_no_other() {
 #[tokio::test]
 async fn a_request_that_is_wrong_names_its_field_and_creates_nothing() {
     let api = Api::start().await;
-    let mut regenerate = message("c", "hello");
-    regenerate["trigger"] = json!("regenerate-message");
     let mut system = message("c", "hello");
     system["messages"][0]["role"] = json!("system");
     let mut busy = message("c", "hello");
@@ -64,7 +62,6 @@ async fn a_request_that_is_wrong_names_its_field_and_creates_nothing() {
         ("/v1/agents/demo/ui?v=5", message("c", "hello"), "v: must be 6 or 7"),
         ("/v1/agents/demo/ui", message("c/d", "hello"), "id: "),
         ("/v1/agents/demo/ui", json!({"id": "c", "messages": []}), "messages: is empty"),
-        ("/v1/agents/demo/ui", regenerate, "trigger: a journal is not rewritten"),
         ("/v1/agents/demo/ui", system, "messages[0].role"),
         ("/v1/agents/demo/ui", busy, "abide.if_busy"),
         ("/v1/agents/UP/ui", message("c", "hello"), "agent: "),
@@ -81,6 +78,33 @@ async fn a_request_that_is_wrong_names_its_field_and_creates_nothing() {
     let mut other = message("c", "another text");
     other["messages"][0]["id"] = json!("m-1");
     api.post("/v1/agents/demo/ui", other).await.names("message_id");
+}
+
+#[tokio::test]
+async fn a_message_is_written_anew_as_the_page_asks() {
+    let api = Api::start().await;
+    let chat =
+        async |body: Value| chunks(api.request("POST", "/v1/agents/demo/ui").json(&body)).await;
+    chat(message("c", "hello")).await;
+    let shown = api.get("/v1/agents/demo/ui/c/messages").await.body;
+    let answer = shown[1]["id"].as_str().unwrap().to_owned();
+    for which in [json!(null), json!("m-1")] {
+        let mut regenerate = message("c", "hello");
+        regenerate["trigger"] = json!("regenerate-message");
+        regenerate["messageId"] = which.clone();
+        let told = chat(regenerate).await;
+        assert!(told.iter().any(|chunk| chunk["type"] == "finish"), "{which}: {told:#?}");
+        let shown = api.get("/v1/agents/demo/ui/c/messages").await.body;
+        assert_eq!(shown.as_array().unwrap().len(), 2, "{which}: {shown:#}");
+        assert_ne!(shown[1]["id"], answer, "it is another turn");
+    }
+    let mut gone = message("c", "hello");
+    gone["trigger"] = json!("regenerate-message");
+    gone["messageId"] = json!(answer);
+    api.post("/v1/agents/demo/ui", gone).await.names("messageId");
+    let mut unknown = message("d", "hello");
+    unknown["trigger"] = json!("regenerate-message");
+    api.post("/v1/agents/demo/ui", unknown).await.is_problem(404, "not-found");
 }
 
 #[tokio::test]

@@ -27,7 +27,7 @@ async fn a_child_works_for_whoever_asked_and_not_for_whoever_approved() {
     let approve = "/v1/conversations/c/calls/a/resolution?wait=30s";
     let done = guarded.send("bob", "POST", approve, json!({"approved": true})).await;
     assert_eq!(done.status, 200, "{done:?}");
-    let list = guarded.get("backend", "/v1/conversations").await.body;
+    let list = guarded.get("backend", "/v1/conversations?root_only=false").await.body;
     let ids = list["conversations"].as_array().unwrap().iter().map(|it| it["id"].as_str().unwrap());
     let kid = ids.into_iter().find(|id| *id != "c").unwrap();
     let journal = guarded.get("backend", &format!("/v1/conversations/{kid}/journal")).await.body;

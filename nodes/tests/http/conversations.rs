@@ -70,14 +70,15 @@ async fn conversations_are_listed_in_pages() {
     for id in ["a", "b", "c"] {
         api.post("/v1/conversations", json!({"id": id, "agent": "demo"})).await;
     }
-    let first = api.get("/v1/conversations?limit=2&agent=demo&state=idle").await.body;
+    let path = "/v1/conversations?limit=2&dir=asc&agent=demo&state=idle";
+    let first = api.get(path).await.body;
     let ids = |page: &Value| {
         let rows = page["conversations"].as_array().unwrap().clone();
         rows.iter().map(|row| row["id"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
     };
     assert_eq!(ids(&first), ["a", "b"]);
     let cursor = first["cursor"].as_str().unwrap();
-    let second = api.get(&format!("/v1/conversations?limit=2&cursor={cursor}")).await.body;
+    let second = api.get(&format!("{path}&cursor={cursor}")).await.body;
     assert_eq!((ids(&second), &second["cursor"]), (vec!["c".to_owned()], &Value::Null));
     let none = api.get("/v1/conversations?state=awaiting_input").await.body;
     assert_eq!(ids(&none), Vec::<String>::new());

@@ -112,7 +112,7 @@ async fn lists_show_what_the_caller_may_see() {
         ("backend", &["c", "e"], 1),
         ("auditor", &["c", "e"], 1),
     ] {
-        let list = guarded.get(who, "/v1/conversations").await.body;
+        let list = guarded.get(who, "/v1/conversations?dir=asc").await.body;
         let ids = list["conversations"].as_array().unwrap().iter().map(|row| &row["id"]);
         assert!(ids.eq(conversations), "{who}: {list}");
         let list = guarded.get(who, "/v1/pending").await.body;

@@ -64,7 +64,7 @@ fn every_module_and_style_of_the_console_is_served() {
     let served: BTreeSet<_> =
         abide::http::console::files().iter().map(|(path, _)| (*path).to_owned()).collect();
     let mut on_disk = BTreeSet::new();
-    let parts = ["views/conversation/", "views/inbox/", "views/why/"];
+    let parts = ["views/agents/", "views/conversation/", "views/inbox/", "views/why/"];
     for directory in ["", "views/", "vendor/"].into_iter().chain(parts) {
         for entry in std::fs::read_dir(console_directory().join(directory)).unwrap() {
             let name = entry.unwrap().file_name().into_string().unwrap();

@@ -47,6 +47,34 @@ async fn metadata_is_merged_and_what_is_null_is_removed() {
 }
 
 #[tokio::test]
+async fn a_title_is_in_the_snapshot_and_the_list_until_null_removes_it() {
+    let api = Api::start().await;
+    let new = json!({"id": "c", "agent": "demo", "title": "Order 7"});
+    assert_eq!(api.post("/v1/conversations", new).await.status, 201);
+    let mut stream = api.stream("/v1/conversations/c/events").await;
+    let listed =
+        async || api.get("/v1/conversations").await.body["conversations"][0]["title"].clone();
+    assert_eq!(api.get(PATH).await.body["title"], "Order 7");
+    assert_eq!(listed().await, "Order 7");
+    let renamed = api.patch(PATH, json!({"title": "Bestellung 7"})).await;
+    assert_eq!((renamed.status, &renamed.body["title"]), (200, &json!("Bestellung 7")));
+    let frame = stream.until("conversation_updated").await;
+    assert_eq!(frame.data, json!({"title": "Bestellung 7"}));
+    assert_eq!(listed().await, "Bestellung 7");
+    for wrong in [json!(""), json!("a\nb"), json!("x".repeat(201)), json!(7)] {
+        api.patch(PATH, json!({"title": wrong})).await.names("title: ");
+        api.post("/v1/conversations", json!({"agent": "demo", "title": wrong}))
+            .await
+            .names("title: ");
+    }
+    let removed = api.patch(PATH, json!({"title": null})).await;
+    assert_eq!((removed.status, &removed.body["title"]), (200, &Value::Null));
+    assert_eq!(stream.until("conversation_updated").await.data, json!({"title": null}));
+    assert_eq!(listed().await, Value::Null);
+    assert_eq!(api.patch(PATH, json!({"title": null})).await.body["last_seq"], 3);
+}
+
+#[tokio::test]
 async fn a_repeat_gets_the_first_answer_and_another_body_is_refused() {
     let api = Api::start().await;
     let new = json!({"id": "c", "agent": "demo"});

@@ -79,6 +79,9 @@ pub struct GetActor {
 pub struct ListActors {
     pub after: Option<String>,
     pub limit: usize,
+    /// Whether only those that it has quarantined; a node of a version without this lists all.
+    #[serde(default)]
+    pub quarantined: bool,
 }
 
 /// Crashes the actor of a conversation and lets the conversation out of quarantine.

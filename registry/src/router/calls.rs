@@ -59,7 +59,7 @@ impl LocalCall for GetActor {
 
 impl LocalCall for ListActors {
     async fn run(self, router: &ConversationRouter) -> Vec<ActorSummary> {
-        router.list_actors_here(self.after.as_deref(), self.limit).await
+        router.list_actors_here(self.after.as_deref(), self.limit, self.quarantined).await
     }
 }
 

@@ -155,8 +155,8 @@ impl ConversationRouter {
                 break;
             }
             for child in &children {
-                let update =
-                    UpdateRequest { metadata: None, members: members.clone(), by: by.clone() };
+                let (members, by) = (members.clone(), by.clone());
+                let update = UpdateRequest { metadata: None, members, title: None, by };
                 self.deliver_if_able(child, Request::Update(update)).await?;
             }
             given = members;

@@ -48,16 +48,38 @@ impl ConversationRouter {
         after: Option<&str>,
         limit: usize,
     ) -> Vec<ActorSummary> {
+        self.list_selected(node, after, limit, false).await
+    }
+
+    /// [`list_actors`](Self::list_actors), of the quarantined conversations only.
+    pub async fn list_quarantined(
+        &self,
+        node: Option<&NodeName>,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Vec<ActorSummary> {
+        let mut actors = self.list_selected(node, after, limit, true).await;
+        actors.retain(|actor| actor.is_quarantined);
+        actors
+    }
+
+    async fn list_selected(
+        &self,
+        node: Option<&NodeName>,
+        after: Option<&str>,
+        limit: usize,
+        quarantined: bool,
+    ) -> Vec<ActorSummary> {
         let view = self.cluster.fresh_view().await;
         let is_asked = |name: &NodeName| node.is_none_or(|node| node == name);
         let members = view.others().filter(|member| is_asked(&member.holder.node));
         let remote = members.map(|member| async move {
-            let call = ListActors { after: after.map(str::to_owned), limit };
+            let call = ListActors { after: after.map(str::to_owned), limit, quarantined };
             self.cluster.call(member, call).await.unwrap_or_default()
         });
         let local = async {
             if is_asked(&view.me.node) {
-                self.list_actors_here(after, limit).await
+                self.list_actors_here(after, limit, quarantined).await
             } else {
                 Vec::new()
             }
@@ -74,8 +96,10 @@ impl ConversationRouter {
         &self,
         after: Option<&str>,
         limit: usize,
+        quarantined_only: bool,
     ) -> Vec<ActorSummary> {
-        let page = self.table.page(after, limit).into_iter();
+        let live = if quarantined_only { 0 } else { limit };
+        let page = self.table.page(after, live).into_iter();
         let inspections = page.map(|(id, handle)| async move {
             let live = self.inspect(&id).await?;
             Some(ActorSummary::new(&id, &handle, &live))

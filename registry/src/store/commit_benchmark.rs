@@ -95,6 +95,7 @@ fn commit(seq: Seq, bytes: usize) -> Commit {
         participants: Default::default(),
         alarm: None,
         active: false,
+        listing: Default::default(),
     };
     let events = Arc::from([Event { seq, at, turn_id: None, data }]);
     Commit::new(events, summary)

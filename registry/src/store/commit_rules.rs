@@ -5,7 +5,7 @@ use abide_conversation::Seq;
 
 /// The format of cached states. Raise it whenever their fields or their meaning change: nodes of
 /// two builds read each other's caches, and one that does not know a field would drop it.
-pub const STATE_FORMAT: u32 = 5;
+pub const STATE_FORMAT: u32 = 6;
 
 /// Whether a commit continues a journal whose last `seq` is `last`; `None` if there is no journal.
 pub(super) fn follows(commit: &Commit, last: Option<Seq>) -> bool {
@@ -39,6 +39,7 @@ mod tests {
             participants: Default::default(),
             alarm: None,
             active: false,
+            listing: Default::default(),
         };
         Commit::new(seqs.iter().map(event).collect(), summary)
     }

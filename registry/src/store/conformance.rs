@@ -8,9 +8,11 @@ mod claims;
 mod fixtures;
 mod indexes;
 mod journal;
+mod lists;
 mod notices;
 mod operations;
 mod queues;
+mod revisions;
 mod schedules;
 mod tenants;
 mod usage;
@@ -20,12 +22,14 @@ pub(super) use agents::*;
 pub(super) use audit::*;
 pub(super) use blobs::*;
 pub(super) use claims::*;
-pub(super) use fixtures::*;
+pub(crate) use fixtures::*;
 pub(super) use indexes::*;
 pub(super) use journal::*;
+pub(super) use lists::*;
 pub(super) use notices::*;
 pub(super) use operations::*;
 pub(super) use queues::*;
+pub(super) use revisions::*;
 pub(super) use schedules::*;
 pub(super) use tenants::*;
 pub(super) use usage::*;
@@ -56,7 +60,7 @@ macro_rules! conformance {
             an_event_of_an_unknown_type_is_kept_whole,
             conversations_whose_ids_share_a_prefix_are_separate,
             a_response_is_stored_until_it_expires,
-            a_response_under_the_same_key_replaces_the_first,
+            a_response_under_the_same_key_replaces_one_that_has_expired,
             a_response_that_never_expires_stays,
             a_key_is_reserved_once_until_it_expires,
             one_of_many_claimants_wins_and_all_learn_which,
@@ -84,6 +88,15 @@ macro_rules! conformance {
             conversations_are_listed_by_id_in_pages_and_filtered,
             long_listings_are_read_in_order_page_by_page,
             an_invalid_cursor_is_refused,
+            lists_are_sorted_by_creation_or_activity,
+            an_activity_moves_a_conversation_in_its_lists,
+            lists_are_filtered,
+            changed_metadata_moves_a_conversation_in_the_index,
+            a_deleted_conversation_leaves_all_lists,
+            a_cursor_of_another_list_is_refused,
+            long_lists_are_read_page_by_page,
+            an_entry_is_written_anew_if_the_journal_is_as_it_was_read,
+            the_progress_of_a_rebuild_is_replaced_only_if_it_is_known,
             a_deletion_leaves_nothing_but_its_response,
             a_deletion_by_another_is_fenced,
             a_deleted_conversation_may_be_created_again,
@@ -92,6 +105,9 @@ macro_rules! conformance {
             a_deleted_agent_leaves_its_revisions,
             an_agent_is_put_only_over_the_revision_that_is_expected,
             agents_are_listed_by_name,
+            a_history_has_each_revision_once_in_the_order_in_which_they_were_put,
+            only_old_revisions_are_dropped,
+            a_revision_that_is_added_is_the_oldest,
             decisions_belong_to_one_agent_and_are_deleted_with_it,
             every_change_of_a_key_is_seen_by_its_version,
             a_removed_key_is_not_updated_nor_marked,

@@ -14,10 +14,12 @@ mod disk;
 mod durability;
 mod encode;
 mod failure;
+mod listing;
 mod notices;
 mod operations;
 mod queues;
 mod read;
+mod revisions;
 mod schedules;
 mod state;
 mod store_dir;
@@ -53,7 +55,10 @@ use self::store_dir::StoreDir;
 use self::write::{Outcome, ReplaceAgent, Write};
 use self::writer::{Job, MAX_QUEUED_JOBS, Writer};
 use super::paging;
-use super::{KeyChange, KeyList, ListError, Page, ScopedKeyId, Store, StoredAgent, SummaryFilter};
+use super::{
+    HistoryEntry, KeyChange, KeyList, ListError, Page, ScopedKeyId, Store, StoredAgent,
+    SummaryFilter,
+};
 use crate::partition::PartitionSet;
 
 pub use self::durability::{Durability, Stats};
@@ -401,8 +406,8 @@ impl Store for Embedded {
         let name = Scoped::new(tenant, &agent.name);
         let response = encode::response(&ResponseScope::Agent(name.clone()), response)?;
         let json = encode::json(&agent)?;
-        let revision = name.sibling(&agent.revision);
-        self.write(Write::PutAgent { name, revision, json, response }).await
+        self.write(Write::PutAgent { name, entry: HistoryEntry::from(&agent), json, response })
+            .await
     }
 
     async fn put_agent_if(
@@ -415,9 +420,9 @@ impl Store for Embedded {
         let name = Scoped::new(tenant, &agent.name);
         let response = encode::response(&ResponseScope::Agent(name.clone()), response)?;
         let json = encode::json(&agent)?;
-        let revision = name.sibling(&agent.revision);
         let newest = newest.map(Revision::to_string);
-        let agent = ReplaceAgent { newest, name, revision, json, response };
+        let entry = HistoryEntry::from(&agent);
+        let agent = ReplaceAgent { newest, name, entry, json, response };
         self.write(Write::ReplaceAgent(agent)).await
     }
 

@@ -2,9 +2,11 @@
 
 mod audit;
 mod blobs;
+mod listing;
 mod notices;
 mod operations;
 mod queues;
+mod revisions;
 mod schedules;
 mod tables;
 mod usage;

@@ -430,6 +430,7 @@ async fn a_child_is_abandoned_by_its_own_parent_only() {
         agent: created.agent,
         assigns: Default::default(),
         fork: None,
+        title: None,
         participants: Default::default(),
         metadata: Default::default(),
         tools: Vec::new(),

@@ -31,6 +31,7 @@ mod phases;
 mod remembered_decisions;
 mod revival;
 mod router;
+mod steering;
 mod storm;
 mod sub_agents;
 mod summaries;

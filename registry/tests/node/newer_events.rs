@@ -34,6 +34,7 @@ async fn written() -> Arc<Memory> {
         tools: Vec::new(),
         parent: None,
         fork: None,
+        title: None,
         owner: None,
         members: Vec::new(),
     });
@@ -50,6 +51,7 @@ async fn written() -> Arc<Memory> {
         participants: Default::default(),
         alarm: None,
         active: false,
+        listing: Default::default(),
     };
     let commit = Commit::new(events, summary);
     store.append(&id, &held, commit).await.unwrap();

@@ -132,6 +132,7 @@ pub fn send(number: u64, text: &str, if_busy: IfBusy) -> Action {
         tools: Vec::new(),
         parent: None,
         fork: None,
+        title: None,
         participants: Default::default(),
     };
     Action::Send(Send {

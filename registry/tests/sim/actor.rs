@@ -11,8 +11,8 @@ use abide_actors::activity::ActivityError;
 use abide_actors::conversation::{ExitReason, ProgressCheck, kills_its_process};
 use abide_actors::identity::Epoch;
 use abide_actors::journal::{
-    Claim, ClaimedConversation, ClosedSuspension, Commit, ConversationSummary, Holder, StoreError,
-    StoredResponse,
+    Claim, ClaimedConversation, ClosedSuspension, Commit, ConversationSummary, Holder, ListEntry,
+    Relisting, StoreError, StoredResponse,
 };
 use abide_actors::usage_counts::UsageCounts;
 use abide_conversation::command::Create;
@@ -342,6 +342,7 @@ impl Actor {
             tools: created.tools,
             parent: None,
             fork: Some(Fork { conversation_id: from.local(), at_seq }),
+            title: None,
         })
     }
 
@@ -438,7 +439,7 @@ pub fn compose(
         calls.filter_map(Call::queue_entry).collect()
     };
     let queued = Some(entries(next)).filter(|now| *now != entries(before));
-    let (before, after) = (before.pending_calls(), next.pending_calls());
+    let (was_pending, after) = (before.pending_calls(), next.pending_calls());
     let among = |all: &[PendingCall], one: &PendingCall| {
         all.iter().any(|it| (&it.call_id, it.suspension) == (&one.call_id, one.suspension))
     };
@@ -456,19 +457,26 @@ pub fn compose(
         participants: Default::default(),
         alarm: next.alarm(),
         active: !wanted(next).is_empty(),
+        listing: ListEntry::of(next),
+    };
+    let relisting = match (before.exists(), before.active_at == next.active_at) {
+        (false, _) => Relisting::whole(),
+        (true, true) => Relisting::Unchanged,
+        (true, false) => Relisting::Touched,
     };
     let cache = next.seq.since(cached_seq) >= CACHE_EVERY;
     Commit {
         usage,
         events: events.into(),
         summary,
-        opened: after.iter().filter(|it| !among(&before, it)).cloned().collect(),
-        closed: before.iter().filter(|it| !among(&after, it)).map(closed).collect(),
+        opened: after.iter().filter(|it| !among(&was_pending, it)).cloned().collect(),
+        closed: was_pending.iter().filter(|it| !among(&after, it)).map(closed).collect(),
         state: cache.then(|| Arc::new(next.clone())),
         responses: response.into_iter().collect(),
         resets_deaths: false,
         json: None,
         owed: Vec::new(),
         queued,
+        relisting,
     }
 }

@@ -69,6 +69,7 @@ fn create(id: &Scoped<ConversationId>, call: &CallId) -> Create {
         tools: Vec::new(),
         parent: Some(Box::new(parent)),
         fork: None,
+        title: None,
         participants: Default::default(),
     }
 }

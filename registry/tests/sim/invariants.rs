@@ -83,6 +83,7 @@ pub fn promises(world: &World) -> Option<String> {
             Some(text) => {
                 let is_message = |data: &EventData| match data {
                     EventData::UserMsg(user) => user.message.text() == *text,
+                    EventData::Steered(user) => user.message.text() == *text,
                     EventData::ToolResult(done) => done.outcome == Outcome::Ok(json!(text)),
                     _ => false,
                 };
@@ -145,9 +146,12 @@ fn check_journal(world: &World, id: &Scoped<ConversationId>, events: &[Event]) -
         if event.seq.get() != index as u64 + 1 {
             return Some(format!("{id}: event {} stands at index {index}", event.seq));
         }
-        if let EventData::UserMsg(user) = &event.data {
-            *counts.entry(user.message.text()).or_insert(0) += 1;
-        }
+        let message = match &event.data {
+            EventData::UserMsg(user) => &user.message,
+            EventData::Steered(user) => &user.message,
+            _ => continue,
+        };
+        *counts.entry(message.text()).or_insert(0) += 1;
     }
     if let Some((text, _)) = counts.iter().find(|(_, count)| **count > 1) {
         return Some(format!("{id}: {text} is there twice"));

@@ -89,6 +89,11 @@ impl Mutation {
         }
     }
 
+    /// Whether only a store that waits for replicas can show it.
+    pub fn concerns_replicas(self) -> bool {
+        matches!(self, Self::WaitAnswersAtOnce | Self::AnswersWithoutWait | Self::RenewsWithoutWait)
+    }
+
     /// What it changes in the scripts. A piece must be there: see the test below.
     pub fn patches(self) -> Patches {
         match self {

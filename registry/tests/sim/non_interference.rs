@@ -93,6 +93,8 @@ async fn view(store: &dyn Store, tenant: &Tenant, number: u64) -> Vec<String> {
     let mut seen = vec![
         format!("{:?}", store.conversations(tenant, &Default::default(), None, ALL).await),
         format!("{:?}", store.conversations(tenant, &Default::default(), None, 1).await),
+        format!("{:?}", store.list(tenant, &Default::default(), None, ALL).await),
+        format!("{:?}", store.list(tenant, &Default::default(), None, 1).await),
         format!("{:?}", store.inbox(tenant, &Default::default(), None, ALL).await),
         format!("{:?}", store.inbox(tenant, &Default::default(), None, 1).await),
         format!("{:?}", store.open_suspensions(tenant, None, ALL).await.map(|it| it.items.len())),

@@ -14,6 +14,7 @@ use crate::random::Random;
 use crate::reads;
 use crate::redis::Fault;
 use crate::server_faults;
+use crate::steering;
 use crate::store::Written;
 use crate::workers;
 use crate::world::{NODES, Promise, World};
@@ -55,6 +56,18 @@ pub enum Operation {
     Cancel {
         node: usize,
         to: u64,
+    },
+    /// Withdraws the turn that waits, or cancels exactly that turn.
+    Withdraw {
+        node: usize,
+        to: u64,
+        cancels: bool,
+    },
+    /// Goes on from an earlier event.
+    Rewind {
+        node: usize,
+        to: u64,
+        percent: u64,
     },
     Delete {
         node: usize,
@@ -147,7 +160,7 @@ fn random_operation(random: &mut Random, seed: u64) -> ScheduledOperation {
     let at = 200 + random.below(FAULTS_MS - 200);
     let node = usize::try_from(random.below(NODES as u64)).unwrap();
     let to = random.below(CONVERSATIONS);
-    let kinds = if workers::has_programs(seed) { 61 } else { 57 };
+    let kinds = if workers::has_programs(seed) { 64 } else { 60 };
     let operation = match random.below(kinds) {
         0..=10 => random_send(random),
         11..=14 => Operation::Approve { node, to, remember: random.percent(40) },
@@ -174,7 +187,9 @@ fn random_operation(random: &mut Random, seed: u64) -> ScheduledOperation {
         49..=50 => Operation::Fork { node, from: to },
         51..=53 => Operation::Dispatch { node, to, child: random.percent(50) },
         54..=56 => Operation::Read { node, to },
-        57.. => Operation::Work { node, to },
+        57..=58 => Operation::Rewind { node, to, percent: random.below(100) },
+        59 => Operation::Withdraw { node, to, cancels: random.percent(50) },
+        60.. => Operation::Work { node, to },
         _ => Operation::Network { accident_percent: random.pick(&[0, 20, 60]) },
     };
     ScheduledOperation { at, operation }
@@ -183,7 +198,8 @@ fn random_operation(random: &mut Random, seed: u64) -> ScheduledOperation {
 fn random_send(random: &mut Random) -> Operation {
     let node = usize::try_from(random.below(NODES as u64)).unwrap();
     let to = random.below(CONVERSATIONS);
-    let if_busy = random.pick(&[IfBusy::Queue, IfBusy::Queue, IfBusy::Reject, IfBusy::Interrupt]);
+    let policies = [IfBusy::Queue, IfBusy::Queue, IfBusy::Reject, IfBusy::Interrupt, IfBusy::Steer];
+    let if_busy = random.pick(&policies);
     Operation::Send { node, to, keyed: random.percent(50), if_busy }
 }
 
@@ -209,6 +225,12 @@ impl ScheduledOperation {
             Operation::Approve { node, to, remember } => approve(world, node, id(to), remember),
             Operation::Cancel { node, to } => {
                 send(world, node, id(to), None, Request::from(activities::cancel()));
+            }
+            Operation::Withdraw { node, to, cancels } => {
+                steering::withdraw(world, node, id(to), cancels);
+            }
+            Operation::Rewind { node, to, percent } => {
+                steering::rewind(world, node, id(to), percent);
             }
             Operation::Delete { node, to, keyed } => {
                 let key = keyed.then(|| format!("key:delete{}", world.number()));

@@ -1,6 +1,8 @@
 //! The store of all nodes: the product's Redis store over the model of Redis, whose transactions are
 //! observed, and which mutations break.
 
+mod oracle;
+
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU8;
@@ -15,17 +17,11 @@ use abide_actors::journal::{
 use abide_actors::notices::OwedNotice;
 use abide_conversation::event::Event;
 use abide_conversation::remembered_decision::RememberedDecision;
-use abide_conversation::{
-    AgentName, BlobId, ConversationId, DecisionId, ScheduleName, Scoped, Seq, Tenant, Timestamp,
-};
+use abide_conversation::{AgentName, ConversationId, Scoped, Seq, Timestamp};
 use abide_registry::membership::{Member, Membership, MembershipStatus};
 use abide_registry::partition::{Partition, PartitionSet};
-use abide_registry::schedules::Schedule;
+use abide_registry::store::Store as _;
 use abide_registry::store::redis::{Durability, Redis};
-use abide_registry::store::{
-    Outbox as _, QueueDepth, QueueIndex as _, Schedules as _, Store as _, TenantCounts as _,
-    UsagePage, UsageQuery,
-};
 use futures::FutureExt;
 
 use crate::executor::ProcessId;
@@ -184,18 +180,6 @@ impl Store {
         }
     }
 
-    /// The first of these blobs that is not there.
-    pub fn missing_blob<'a>(&self, blobs: &'a [Scoped<BlobId>]) -> Option<&'a Scoped<BlobId>> {
-        blobs.iter().find(|id| complete_now(self.oracle.blob_info(id)).unwrap().is_none())
-    }
-
-    /// The decisions that the agent of a tenant has.
-    pub fn decisions(&self, tenant: &Tenant) -> Vec<DecisionId> {
-        let agent = Scoped::new(tenant, &AgentName::new("a"));
-        let decisions = complete_now(self.oracle.decisions(&agent)).unwrap();
-        decisions.into_iter().map(|decision| decision.id).collect()
-    }
-
     /// The partitions of a set that the conversations are in. All others are empty, and reading them
     /// would take most of a schedule's time.
     pub fn used(&self, share: &PartitionSet) -> PartitionSet {
@@ -234,28 +218,9 @@ impl Store {
         page.map(|page| page.items).map_err(|refused| StoreError::Unavailable(refused.to_string()))
     }
 
-    /// The queues in which calls of a tenant wait.
-    pub fn queues(&self, tenant: &Tenant) -> Vec<QueueDepth> {
-        complete_now(self.oracle.queue_depths(tenant, None)).unwrap()
-    }
-
-    /// How many notices are owed.
-    pub fn owed(&self) -> u64 {
-        complete_now(self.oracle.owed_in(&self.used(&PartitionSet::all()))).unwrap().owed
-    }
-
-    pub fn schedule(&self, name: &Scoped<ScheduleName>) -> Option<Schedule> {
-        complete_now(self.oracle.schedule(name)).unwrap()
-    }
-
     /// Notes that something is in a partition.
     pub fn use_partition(&self, partition: Partition) {
         self.partitions.borrow_mut().insert(partition);
-    }
-
-    /// What a tenant has used, on these days and in all.
-    pub fn usage(&self, query: &UsageQuery) -> UsagePage {
-        complete_now(self.oracle.usage(query)).unwrap()
     }
 
     /// All conversations that were ever written.

@@ -14,7 +14,7 @@ pub(super) async fn leftovers(client: &Client, evidence: &Evidence) -> Vec<Strin
     let mut leftovers = Vec::new();
     for (what, public, path, rows) in [
         ("waits in the inbox", true, "/v1/pending?limit=1000", "pending"),
-        ("is not idle", true, "/v1/conversations?limit=1000", "conversations"),
+        ("is not idle", true, "/v1/conversations?root_only=false&limit=1000", "conversations"),
         ("has an alarm", false, "/admin/alarms?limit=1000", "alarms"),
         ("has something to do", false, "/admin/actors?limit=1000", "actors"),
     ] {

@@ -70,7 +70,7 @@ fn line_end(bytes: &[u8]) -> Option<usize> {
 }
 
 /// What each node reads at all times.
-const POLLED: &str = "webhooks_version";
+const POLLED: [&str; 2] = ["schedule_partitions", "webhooks_version"];
 
 /// The await point of a turn that a command is; `None` for what a node does in any case, such as
 /// renewing its lease and looking for due alarms.
@@ -78,7 +78,8 @@ pub(super) fn point(words: &[Vec<u8>], scripts: &Scripts) -> Option<String> {
     let words: Vec<_> = words.iter().map(|word| String::from_utf8_lossy(word)).collect();
     let verb = words.first()?.to_uppercase();
     if verb != "EVALSHA" && verb != "EVAL" {
-        let (owner, kind) = owner_and_kind(words.get(1)?).filter(|(_, kind)| *kind != POLLED)?;
+        let (owner, kind) =
+            owner_and_kind(words.get(1)?).filter(|(_, kind)| !POLLED.contains(kind))?;
         return Some(format!("{owner}{verb} {kind}"));
     }
     let script = scripts.get(words.get(1)?.as_ref()).map_or("an unknown script", String::as_str);

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use abide_actors::identity::{Incarnation, NodeName};
 use abide_actors::journal::{
-    Claim, ClosedSuspension, Commit, ConversationSummary, Holder, StoreError,
+    Claim, ClosedSuspension, Commit, ConversationSummary, Holder, ListEntry, Relisting, StoreError,
 };
 use abide_actors::usage_counts::UsageCounts;
 use abide_conversation::{ConversationId, Event, Scoped, State, replay, wanted};
@@ -130,7 +130,7 @@ pub(super) fn commits() -> Result<Vec<Commit>, LoadError> {
     let mut commits = Vec::new();
     for count in EVENTS_PER_COMMIT {
         let (current, rest) = remaining.split_at_checked(count).unwrap_or((remaining, &[]));
-        let before = state.pending_calls();
+        let (before, active_at) = (state.pending_calls(), state.active_at);
         state = replay(state, current);
         let after = state.pending_calls();
         let closed =
@@ -146,6 +146,11 @@ pub(super) fn commits() -> Result<Vec<Commit>, LoadError> {
                 .collect(),
             opened: after.into_iter().filter(|_| before.is_empty()).collect(),
             usage: UsageCounts::of(current),
+            relisting: if state.active_at == active_at {
+                Relisting::Unchanged
+            } else {
+                Relisting::Touched
+            },
             ..Commit::new(current.into(), summary)
         });
         remaining = rest;
@@ -164,6 +169,7 @@ pub(super) fn summary(state: &State) -> Result<ConversationSummary, LoadError> {
         participants: Default::default(),
         alarm: state.alarm(),
         active: !wanted(state).is_empty(),
+        listing: ListEntry::of(state),
     })
 }
 

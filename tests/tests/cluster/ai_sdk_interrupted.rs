@@ -120,7 +120,7 @@ async fn a_message_to_a_turn_that_runs_is_refused_or_queued() {
 }
 
 #[tokio::test]
-async fn a_message_that_was_sent_before_is_told_again() {
+async fn a_message_that_was_sent_before_is_told_again_and_another_answer_replaces_the_first() {
     let site = Site::new(ABIDE);
     let _node = site.start().await;
     site.client.define("a", &scripted(json!([{"text": "Hello."}]), vec![])).await;
@@ -140,7 +140,10 @@ async fn a_message_that_was_sent_before_is_told_again() {
         page.command("load", json!({})).await;
         page.command("regenerate", json!({})).await;
         let state = page.until(is_idle).await;
-        assert!(state["error"].as_str().unwrap().contains("fork the conversation"), "{state:#}");
+        assert_eq!((text(&state).as_str(), &state["error"]), ("Hello.", &Value::Null));
+        assert_ne!(state["messages"][1]["id"], ids[0], "the turn began anew");
+        let journal = site.client.wait_until_settled(version, 2).await;
+        assert_eq!(journal.of("rewound").count(), 1);
     }
 }
 

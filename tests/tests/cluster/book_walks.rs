@@ -75,6 +75,7 @@ PATH=${PATH#*:} exec node "$@"
 const README: &str = "README.md";
 const FIVE_MINUTES: &str = "deploy/docs/src/guide/five-minutes.md";
 const THREE_NODES: &str = "deploy/docs/src/guide/three-nodes.md";
+const MOVING: &str = "deploy/docs/src/guide/moving.md";
 const FILES_AND_SHELL: &str = "deploy/docs/src/guide/files-and-shell.md";
 const MCP: &str = "deploy/docs/src/guide/mcp.md";
 const AI_SDK: &str = "deploy/docs/src/guide/ai-sdk.md";
@@ -117,6 +118,13 @@ async fn three_nodes_work_when_pasted() {
     let output = run_blocks_with_build(THREE_NODES, "nodes").await;
     assert!(output.contains(r#""status":"accepted""#), "{output}");
     assert!(output.contains("The tool said"), "the turn went on: {output}");
+}
+
+#[tokio::test]
+async fn a_store_moves_from_a_laptop_to_a_cluster_and_back_when_pasted() {
+    let output = run_blocks_with_build(MOVING, "moving").await;
+    assert!(output.contains("The tool said"), "the turn went on after the move: {output}");
+    assert!(output.contains("1 conversations imported, 0 were there already"), "{output}");
 }
 
 #[tokio::test]

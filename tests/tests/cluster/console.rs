@@ -187,3 +187,35 @@ async fn a_person_puts_schedules_and_webhooks_sees_queues_and_gives_a_call_more_
     let journal = site.client.journal("asks").await;
     assert_eq!(journal.of("suspension_extended").count(), 1);
 }
+
+#[tokio::test]
+async fn a_person_finds_a_conversation_and_goes_back_to_an_earlier_revision() {
+    let site = Site::new(ABIDE);
+    let _node = site.start().await;
+    let client = &site.client;
+    let mut clerk = agent(says("Yes?"), vec![]);
+    clerk["index"] = json!(["customer"]);
+    client.define("clerk", &clerk).await;
+    let revision = async || {
+        let agents = client.get("/v1/agents").await.expect(200);
+        agents["agents"][0]["revision"].clone()
+    };
+    let first = revision().await;
+    let create = async |id: &str, more: Value| {
+        let mut conversation = json!({"id": id, "agent": "clerk"});
+        more.as_object().unwrap().iter().for_each(|(key, value)| {
+            conversation[key] = value.clone();
+        });
+        client.post("/v1/conversations", &conversation).await.expect(201);
+    };
+    create("other", json!({"metadata": {"customer": "1"}})).await;
+    create("third", json!({})).await;
+    let title = "A question about a bill";
+    create("bill", json!({"metadata": {"customer": "4711"}, "title": title})).await;
+    clerk["system_prompt"] = json!("Be short.");
+    client.define("clerk", &clerk).await;
+    assert_ne!(revision().await, first);
+    let url = format!("http://{}/console/", client.admin_address());
+    Person::start("find.mjs", &url).finish().await;
+    assert_eq!(revision().await, first);
+}

@@ -154,3 +154,23 @@ async fn an_inbox_that_is_watched_tells_what_comes_and_what_goes() {
     shell.run(&["deny", "c/call_1_1"]).await.expect(0);
     wait_for("- c/call_1_1 waits no longer").await;
 }
+
+#[tokio::test]
+async fn turns_are_withdrawn_begun_anew_and_taken_back() {
+    let (_site, _node, shell) = demo().await;
+    shell.run(&["say", "c", "a mail", "--agent", "demo"]).await.expect(4);
+    shell.run(&["say", "c", "later", "--if-busy", "queue", "--wait", "0s"]).await.expect(0);
+    let queue = shell.run(&["queue", "ls", "c", "-o", "json"]).await.json();
+    check("QueueList", &queue);
+    let turn = queue["queued"][0]["turn_id"].as_str().unwrap();
+    shell.run(&["queue", "rm", "c", turn]).await.expect(0);
+    assert_eq!(shell.run(&["queue", "ls", "c"]).await.expect(0).lines().count(), 1);
+    let busy = shell.run(&["rewind", "c", "--to", "1"]).await;
+    assert!(busy.stderr.contains("turn"), "{busy:?}");
+    shell.run(&["cancel", "c"]).await.expect(0);
+    shell.run(&["rewind", "c", "--to", "1"]).await.expect(0);
+    assert_eq!(shell.run(&["messages", "c", "-o", "jsonl"]).await.expect(0), "");
+    shell.run(&["say", "c", "hello"]).await.expect(0);
+    let begun = shell.run(&["regenerate", "c", "-o", "json"]).await.json();
+    assert!(begun["turn_id"].as_str().unwrap().starts_with("turn_"), "{begun}");
+}

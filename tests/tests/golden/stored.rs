@@ -2,7 +2,7 @@
 
 use abide_actors::audit::AuditEntry;
 use abide_actors::journal::{
-    Claim, ConversationSummary, Holder, InboxEntry, StoreError, StoredResponse,
+    Claim, ConversationSummary, Holder, InboxEntry, ListEntry, StoreError, StoredResponse,
 };
 use abide_actors::notices::Webhook;
 use abide_conversation::Timestamp;
@@ -10,7 +10,7 @@ use abide_conversation::remembered_decision::RememberedDecision;
 use abide_conversation::state::ConversationStatus;
 use abide_registry::schedules::{LastTick, Missed, Rhythm, Schedule, SentTick};
 use abide_registry::store::{
-    Attempts, ChainEntry, Operation, StoredAgent, StoredKey, StoredNotice,
+    Attempts, ChainEntry, Operation, Rebuild, StoredAgent, StoredKey, StoredNotice,
 };
 
 use crate::golden_types::{check, golden};
@@ -40,6 +40,8 @@ fn everything_that_was_ever_stored_in_addition_to_journals_still_parses_the_same
         golden::<Missed>("Missed"),
         golden::<LastTick>("LastTick"),
         golden::<SentTick>("SentTick"),
+        golden::<ListEntry>("Listing"),
+        golden::<Rebuild>("Rebuild"),
     ];
     check("stored.jsonl", &types);
 }

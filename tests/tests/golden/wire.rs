@@ -4,8 +4,8 @@ use abide_actors::access::{Access, CreateAccess, Reach};
 use abide_actors::live::{Delta, Signal};
 use abide_actors::request::{
     AnswerOutcome, DispatchRequest, ExtendRequest, ForkRequest, IdempotencyKey, Inspection,
-    RememberRequest, Reply, Request, RequestError, ResolveRequest, ScheduleRequest, SendRequest,
-    SpawnRequest, UnscheduleRequest,
+    RegenerateRequest, RememberRequest, Reply, Request, RequestError, ResolveRequest,
+    RewindRequest, ScheduleRequest, SendRequest, SpawnRequest, UnscheduleRequest, WithdrawRequest,
 };
 use abide_conversation::Rejection;
 use abide_conversation::approval::VoteRefusal;
@@ -53,6 +53,9 @@ fn every_message_between_nodes_that_was_ever_sent_still_parses_the_same() {
         golden::<ScheduleRequest>("ScheduleRequest"),
         golden::<UnscheduleRequest>("UnscheduleRequest"),
         golden::<ExtendRequest>("ExtendRequest"),
+        golden::<WithdrawRequest>("WithdrawRequest"),
+        golden::<RewindRequest>("RewindRequest"),
+        golden::<RegenerateRequest>("RegenerateRequest"),
         golden::<command::Extension>("Extension"),
     ];
     check("wire.jsonl", &types);

@@ -11,7 +11,7 @@ use crate::three_nodes::{send_message, start_three};
 /// How many roots are tried: two of three have their child on another node.
 pub(crate) const MAX_ROOTS: usize = 16;
 /// The path that lists all roots and children of a test.
-pub(crate) const ALL_CONVERSATIONS: &str = "/v1/conversations?limit=1000";
+pub(crate) const ALL_CONVERSATIONS: &str = "/v1/conversations?root_only=false&limit=1000";
 
 /// The conversations whose nodes are killed.
 #[derive(Clone, Copy, Debug)]

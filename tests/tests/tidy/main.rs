@@ -157,11 +157,13 @@ fn the_tests_that_the_fast_ring_leaves_out_exist() {
 
 /// Where an id meets its tenant: the core's type, the border that has the caller's credential, and
 /// whatever reads its own text again. Everything else goes by siblings.
-const SCOPING: [&str; 10] = [
+const SCOPING: [&str; 11] = [
     "actors/conversation/src/scoped.rs",
     "actors/src/blobs.rs",
     "registry/src/agent_catalog.rs",
     "registry/src/store/",
+    // An export of a store says of which tenant each conversation is.
+    "registry/src/transfer/",
     "nodes/src/access/allowed.rs",
     "nodes/src/admin/scoped_id.rs",
     // A callback's token says of which tenant it is.

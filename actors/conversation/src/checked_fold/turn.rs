@@ -8,7 +8,7 @@ use crate::state::{State, Turn};
 /// Whether the event names the turn that its type requires.
 pub(super) fn check_turn_id(state: &State, event: &Event) -> Result<(), IllegalEvent> {
     match &event.data {
-        EventData::UserMsg(_) | EventData::TurnStarted(_) => {
+        EventData::UserMsg(_) | EventData::TurnStarted(_) | EventData::TurnWithdrawn(_) => {
             ensure(event.turn_id.is_some(), || IllegalEvent::NoTurn)
         }
         EventData::AssistantMsg(_)
@@ -16,6 +16,7 @@ pub(super) fn check_turn_id(state: &State, event: &Event) -> Result<(), IllegalE
         | EventData::RepairRequested(_)
         | EventData::ContextAdded(_)
         | EventData::ContextReduced(_)
+        | EventData::Steered(_)
         | EventData::TurnEnded(_)
         | EventData::ToolCall(_)
         | EventData::Suspension(_)
@@ -61,6 +62,7 @@ pub(super) fn check_turn_id(state: &State, event: &Event) -> Result<(), IllegalE
         | EventData::Updated(_)
         | EventData::MessageScheduled(_)
         | EventData::ScheduleEnded(_)
+        | EventData::Rewound(_)
         | EventData::Operated(_) => {
             ensure(event.turn_id.is_none(), || IllegalEvent::UnexpectedTurn)
         }
@@ -83,6 +85,7 @@ pub(super) fn check(state: &State, event: &Event) -> Result<(), IllegalEvent> {
             ensure(state.turn.is_none(), || IllegalEvent::TurnOpen)?;
             ensure(is_queued, || IllegalEvent::NotQueuedOnce)
         }
+        EventData::TurnWithdrawn(_) => ensure(is_queued, || IllegalEvent::NotQueuedOnce),
         EventData::AssistantMsg(message) => ends_step(state, message.step),
         EventData::MessageRefused(refused) => ends_step(state, refused.step),
         EventData::TurnEnded(_) => {

@@ -4,6 +4,7 @@ use super::Rejection;
 use super::draft::Draft;
 use super::hooks::refuse_message;
 use super::settle::{add_millis, end_turn, settle};
+use super::steer::has_unread_message;
 use crate::AnswerSchema;
 use crate::command::{ApprovalQuestion, CallPlan, MessageVerdict, ModelReplied, PlannedCall};
 use crate::event::{
@@ -51,6 +52,7 @@ pub(super) fn model_replied(draft: &mut Draft, reply: ModelReplied) -> Result<()
     let summary = draft.state.context.summary.map_or(Seq::ZERO, |summary| summary.seq);
     let context_tokens = reply.context_tokens.filter(|_| summary <= reply.context_seq);
     let stop = reply.stop;
+    let is_unread = has_unread_message(&draft.state, reply.context_seq);
     draft.push(EventData::AssistantMsg(AssistantMsg {
         message,
         status: MessageStatus::Complete,
@@ -60,6 +62,7 @@ pub(super) fn model_replied(draft: &mut Draft, reply: ModelReplied) -> Result<()
         verbatim: reply.verbatim,
         fallback: reply.fallback,
         context_tokens,
+        read_upto: is_unread.then_some(reply.context_seq),
     }));
     if let Some(reason) = halt {
         end_turn(draft, TurnOutcome::Halted, Some(reason));
@@ -76,7 +79,7 @@ pub(super) fn model_replied(draft: &mut Draft, reply: ModelReplied) -> Result<()
             end_turn(draft, TurnOutcome::Failed, Some("refusal".to_owned()));
         }
         Some(Err(reason)) if is_answer => request_repair(draft, reason),
-        Some(_) | None if is_answer => end_turn(draft, TurnOutcome::Completed, None),
+        Some(_) | None if is_answer && !is_unread => end_turn(draft, TurnOutcome::Completed, None),
         Some(_) | None => settle(draft),
     }
     Ok(())

@@ -87,7 +87,8 @@ pub(super) fn deliver_due(draft: &mut Draft, mut partial: Option<PartialMessage>
                 continue;
             }
             IfBusy::Interrupt => cancel(draft, partial.take()),
-            IfBusy::Reject | IfBusy::Queue => {}
+            // A message for later steers nothing: whoever schedules it does not know what will run.
+            IfBusy::Reject | IfBusy::Queue | IfBusy::Steer => {}
         }
         draft.push_in(Some(due.turn.clone()), EventData::UserMsg(due.user_msg.clone()));
     }

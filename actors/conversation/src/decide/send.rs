@@ -1,8 +1,8 @@
-//! A user's message starts a turn, is queued, or interrupts the open turn.
+//! A user's message starts a turn, is queued, or interrupts or steers the open turn.
 
 use super::draft::Draft;
 use super::schedule::user_msg;
-use super::{Rejection, cancel, create, start};
+use super::{Rejection, cancel, create, start, steer};
 use crate::command::{IfBusy, Send};
 use crate::event::EventData;
 
@@ -18,11 +18,16 @@ pub(super) fn send(draft: &mut Draft, mut send: Send) -> Result<(), Rejection> {
         }
         (Some(_), _) => {}
     }
+    if send.if_busy == IfBusy::Steer && draft.state.turn.is_some() {
+        steer::steer(draft, send);
+        return Ok(());
+    }
     let is_busy = draft.state.turn.is_some() || !draft.state.queue.is_empty();
     let starts_now = match (is_busy, send.if_busy) {
         (false, _) => true,
         (true, IfBusy::Reject) => return Err(Rejection::TurnInFlight),
-        (true, IfBusy::Queue) => false,
+        // No turn runs yet that could be steered.
+        (true, IfBusy::Queue | IfBusy::Steer) => false,
         (true, IfBusy::Interrupt) => {
             cancel::cancel(draft, send.partial.take());
             true

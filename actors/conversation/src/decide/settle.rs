@@ -53,6 +53,7 @@ pub(super) fn keep_partial(
         verbatim: None,
         fallback: None,
         context_tokens: None,
+        read_upto: None,
     }));
 }
 

@@ -104,6 +104,9 @@ impl EventData {
             | Self::SuspensionEscalated(_)
             | Self::ToolAttemptFailed(_)
             | Self::StateChanged(_)
+            | Self::TurnWithdrawn(_)
+            | Self::Steered(_)
+            | Self::Rewound(_)
             | Self::Unknown(_) => None,
         }
     }

@@ -32,6 +32,8 @@ pub enum IfBusy {
     Reject,
     Queue,
     Interrupt,
+    /// The message is for the turn that runs, before its next step.
+    Steer,
 }
 
 /// How a journal spells [`IfBusy`].
@@ -43,6 +45,7 @@ enum IfBusyName {
     Reject,
     Queue,
     Interrupt,
+    Steer,
 }
 
 /// A scheduled message will not be delivered.

@@ -7,8 +7,9 @@ use serde_json::{Map, Value};
 
 use crate::identity::Identity;
 use crate::ids::Principal;
+use crate::json::keep_null;
 
-/// Somebody replaced the metadata or the members of the conversation.
+/// Somebody replaced the metadata, the members or the title of the conversation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Updated {
@@ -18,6 +19,10 @@ pub struct Updated {
     /// All members from now on; absent if they stay as they are.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub members: Option<Vec<String>>,
+    /// The title from now on, null for none; absent if it stays as it is.
+    #[serde(default, deserialize_with = "keep_null", skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
+    pub title: Option<Option<String>>,
     pub by: Principal,
     /// Who did it; absent if nobody was authenticated.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -1,13 +1,16 @@
 //! What an event contributes to the messages of its conversation.
 
 use super::{
-    AssistantMsg, ContextAdded, EventData, MessageRefused, RepairRequested, ToolResult, UserMsg,
+    AssistantMsg, ContextAdded, EventData, MessageRefused, RepairRequested, Steered, ToolResult,
+    UserMsg,
 };
 
 /// An event that clients or the model read as part of the conversation.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Visible<'a> {
     User(&'a UserMsg),
+    /// A user's message for the turn that runs.
+    Steered(&'a Steered),
     Assistant(&'a AssistantMsg),
     Result(&'a ToolResult),
     /// Only the model reads it.
@@ -25,6 +28,7 @@ impl EventData {
     pub fn visible(&self) -> Option<Visible<'_>> {
         match self {
             EventData::UserMsg(message) => Some(Visible::User(message)),
+            EventData::Steered(message) => Some(Visible::Steered(message)),
             EventData::AssistantMsg(message) => Some(Visible::Assistant(message)),
             EventData::ToolResult(result) => Some(Visible::Result(result)),
             EventData::RepairRequested(repair) => Some(Visible::Repair(repair)),
@@ -68,6 +72,8 @@ impl EventData {
             | EventData::SuspensionEscalated(_)
             | EventData::ToolAttemptFailed(_)
             | EventData::StateChanged(_)
+            | EventData::TurnWithdrawn(_)
+            | EventData::Rewound(_)
             | EventData::Unknown(_) => None,
         }
     }

@@ -149,6 +149,7 @@ fn assistant_message(message: Message) -> AssistantMsg {
         verbatim: None,
         fallback: None,
         context_tokens: Default::default(),
+        read_upto: None,
     }
 }
 

@@ -4,8 +4,8 @@
 use std::collections::HashSet;
 
 use abide_conversation::event::{
-    AnswerFormat, AssistantMsg, DispatchFinished, Event, EventData, RepairRequested, ToolResult,
-    TurnEnded, TurnOutcome, TurnStarted, UserMsg,
+    AnswerFormat, AssistantMsg, DispatchFinished, Event, EventData, RepairRequested, Steered,
+    ToolResult, TurnEnded, TurnOutcome, TurnStarted, UserMsg,
 };
 use abide_conversation::message::{
     CallRef, ErrorType, Message, MessageRole, MessageStatus, Outcome, Ui, text_block,
@@ -72,6 +72,7 @@ fn assistant_event(text: &str, calls: &[&str], status: MessageStatus) -> EventDa
         verbatim: None,
         fallback: None,
         context_tokens: None,
+        read_upto: None,
     })
 }
 
@@ -82,6 +83,16 @@ fn result_event(call: &str, outcome: Outcome) -> EventData {
         outcome,
         ui,
         effective_args: None,
+    })
+}
+
+fn steered(text: &str) -> EventData {
+    let EventData::UserMsg(UserMsg { message, .. }) = user(text) else { unreachable!() };
+    EventData::Steered(Steered {
+        message,
+        message_id: None,
+        principal: Principal::new("anna"),
+        identity: None,
     })
 }
 
@@ -185,6 +196,39 @@ fn a_call_without_a_result_counts_as_interrupted() {
 }
 
 #[test]
+fn a_message_that_steers_stands_before_the_first_message_that_was_written_with_it() {
+    let late = |text: &str, read: u64, calls: &[&str]| {
+        let EventData::AssistantMsg(it) = assistant_event(text, calls, MessageStatus::Complete)
+        else {
+            unreachable!()
+        };
+        let read_upto = Some(Seq::new(read));
+        EventData::AssistantMsg(AssistantMsg { read_upto, ..it })
+    };
+    let events = journal([
+        ("t1", user("one")),
+        ("t1", turn_started()),
+        ("t1", steered("early")),
+        ("t1", steered("late")),
+        ("t1", late("look", 3, &["a"])),
+        ("t1", result_event("a", Outcome::Ok(json!(1)))),
+        ("t1", steered("later")),
+        ("t1", assistant_event("done", &[], MessageStatus::Complete)),
+    ]);
+    let expected = [
+        "user one ",
+        "user early ",
+        "assistant look a",
+        r#"tool {"ok":true,"result":1} a"#,
+        "user late ",
+        "user later ",
+        "assistant done ",
+    ];
+    assert_eq!(prompt_lines(&events, "t1"), expected);
+    assert_eq!(prompt_lines(&events[..4], "t1"), ["user one ", "user early ", "user late "]);
+}
+
+#[test]
 fn a_repair_request_stands_where_it_was_made() {
     let events = journal([
         ("t1", user("one")),
@@ -265,6 +309,7 @@ fn any_event() -> impl Strategy<Value = (&'static str, EventData)> {
     let data = prop_oneof![
         2 => Just(turn_started()),
         2 => Just(user("hello")),
+        1 => Just(steered("hello")),
         4 => (ids, status).prop_map(|(ids, status)| assistant_event("so", &ids, status)),
         4 => id.clone().prop_map(|id| result_event(id, Outcome::Ok(json!(id)))),
         2 => id.prop_map(|id| result_event(id, Outcome::Ok(json!([id, image()])))),
@@ -337,6 +382,7 @@ fn a_built_in_tools_own_error_is_read_as_such_and_no_other() {
             provider_calls: HashSet::new(),
             seen_calls: HashSet::new(),
             messages: Vec::new(),
+            unread: Vec::new(),
             turn: None,
             rules: &rules,
         }

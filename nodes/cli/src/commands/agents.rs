@@ -6,6 +6,7 @@ use std::path::Path;
 use reqwest::Method;
 use serde_json::{Value, json};
 
+use super::revisions;
 use crate::command::{AgentsCommand, ApplyCommand};
 use crate::error::CliError;
 use crate::host::{AgentFile, Host};
@@ -20,10 +21,16 @@ pub(super) async fn run(
 ) -> Result<(), CliError> {
     match given {
         AgentsCommand::Ls => list(session).await,
-        AgentsCommand::Get(agent) => {
-            let definition = get(session, &agent.agent).await?;
+        AgentsCommand::Get(given) => {
+            let definition = match &given.revision {
+                Some(revision) => revisions::get(session, &given.agent, revision).await?,
+                None => get(session, &given.agent).await?,
+            };
             session.printer.json(&definition)
         }
+        AgentsCommand::Revisions(agent) => revisions::list(session, &agent.agent).await,
+        AgentsCommand::Diff(given) => revisions::diff(session, given).await,
+        AgentsCommand::Rollback(given) => revisions::roll_back(session, given).await,
         AgentsCommand::Apply(given) => apply_all(session, given, host).await,
         AgentsCommand::Validate(given) => validate(session, &given.files, host),
         AgentsCommand::Rm(agent) => {

@@ -82,19 +82,20 @@ pub(super) async fn show(session: &Session, conversation: &str) -> Result<(), Cl
 
 pub(super) async fn list(session: &Session, given: &LsCommand) -> Result<(), CliError> {
     let page = pages::read(session, "conversations", given.limit.limit, |bounds| {
-        Request::get(Port::Public, &["v1", "conversations"])
+        let request = Request::get(Port::Public, &["v1", "conversations"])
             .with("agent", given.agent.as_ref())
-            .with("state", given.state.as_ref())
-            .with("limit", Some(bounds.rows))
-            .with("cursor", bounds.cursor)
+            .with("state", given.state.as_ref());
+        let request = given.found.ask(request);
+        request.with("limit", Some(bounds.rows)).with("cursor", bounds.cursor)
     });
-    let columns = ["CONVERSATION", "AGENT", "STATE", "EVENTS", "CREATED"];
+    let columns = ["CONVERSATION", "AGENT", "STATE", "PENDING", "TURNS", "CREATED", "ACTIVE"];
     let printer = &session.printer;
     printer.list(&page.await?, "conversations", &columns, |row| {
-        let created = printer.time.show(&cell(&row["created_at"]));
-        let [id, agent, state, events] =
-            ["id", "agent", "state", "last_seq"].map(|name| cell(&row[name]));
-        vec![id, agent, state, events, created]
+        let [created, active] =
+            ["created_at", "active_at"].map(|name| printer.time.show(&cell(&row[name])));
+        let [id, agent, state, pending, turns] =
+            ["id", "agent", "state", "pending", "turns"].map(|name| cell(&row[name]));
+        vec![id, agent, state, pending, turns, created, active]
     })
 }
 

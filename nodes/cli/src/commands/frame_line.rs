@@ -41,6 +41,10 @@ pub(super) fn line(printer: &Printer, frame: &Frame) -> (String, Tone) {
             (format!("? {} of {}, ends {until}: {question}", text("kind"), call()), Tone::Asking)
         }
         "answered" | "voted" => (format!("{} {}", frame.event, answered(data)), Tone::Dim),
+        "turn_withdrawn" => {
+            (format!("turn {} withdrawn by {}", text("turn_id"), text("by")), Tone::Dim)
+        }
+        "rewound" => (format!("rewound to {} by {}", text("to_seq"), text("by")), Tone::Bold),
         "turn_completed" => ("turn completed".to_owned(), Tone::Good),
         "turn_cancelled" => ("turn cancelled".to_owned(), Tone::Bad),
         "turn_halted" | "turn_failed" => {

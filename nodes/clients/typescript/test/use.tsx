@@ -44,6 +44,9 @@ export async function read(): Promise<number> {
   for await (const event of conversation.journal()) seq = event.type === "turn_ended" ? event.seq : seq;
   const fork = await conversation.fork({ at: seq });
   const { messages, more } = await fork.messages({ limit: 10 });
+  const filter = { agent: "demo", metadata: { customer: "4711" }, activeAfter: "2026-11-19T00:00:00Z", rootOnly: false };
+  for await (const { title, pending } of abide.conversations({ ...filter, order: "created" })) seq += (title ?? "").length + pending;
+  for await (const { revision, newest } of abide.agents.revisions("demo")) if (!newest) await abide.agents.rollBack("demo", revision);
   const waiting: Call[] = [];
   for await (const call of abide.inbox({ kind: "approval", mine: true })) waiting.push(call);
   return messages.length + Number(more) + waiting.length + (await fork.snapshot()).last_seq;

@@ -1,7 +1,8 @@
-// Where one writes: always in view; Enter sends. While a turn runs one chooses whether to wait for it.
+// Where one writes: always in view; Enter sends. While a turn runs one chooses what becomes of it.
 import { html, useEffect, useRef, useState } from "../../html.js";
 import { Icon } from "../../parts.js";
 import { explain, useSession } from "../../session.js";
+import { Queue } from "./queue.js";
 
 const MAX_HEIGHT_PX = 240;
 /** What was written and not sent, by conversation. */
@@ -50,8 +51,9 @@ export function Composer({ abide, state }) {
   const choice = (value, label, about) => html`<button type="button" aria-pressed=${ifBusy === value} title=${about} onClick=${() => setIfBusy(value)}>${label}</button>`;
   return html`<form class="composer" id="say" onSubmit=${send}>
     ${trouble && html`<p class="trouble" id="trouble" role="alert">${trouble}</p>`}
+    <${Queue} ...${{ abide, state, run }} />
     ${isBusy && html`<div class="busy"><span class="note">A turn is open. Your message</span><div class="segments small">
-      ${choice("queue", "waits", "Its turn starts when this one has ended")}${choice("interrupt", "interrupts", "This turn ends as cancelled")}</div>
+      ${choice("queue", "waits", "Its turn starts when this one has ended")}${choice("steer", "steers", "The model reads it before its next step")}${choice("interrupt", "interrupts", "This turn ends as cancelled")}</div>
       <button type="button" class="plain stop" id="cancel" onClick=${() => run(() => abide.cancel())}><${Icon} name="stop" />Stop the turn</button></div>`}
     <div class="write"><textarea ref=${box} id="text" rows="1" aria-label="Message" placeholder="Write a message" dir="auto" value=${text}
       onInput=${(event) => setText(event.target.value)} onKeyDown=${press}></textarea>

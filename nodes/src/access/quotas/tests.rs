@@ -70,6 +70,7 @@ async fn create(store: &Memory, name: &str, tokens: u64) {
         participants: Default::default(),
         alarm: None,
         active: false,
+        listing: Default::default(),
     };
     let mut commit = Commit::new([event].into(), summary);
     commit.usage = Some(UsageCounts { output_tokens: tokens, ..Default::default() });

@@ -69,6 +69,7 @@ impl Request<'_> {
                 IfBusy::Reject => BusyPolicy::Reject,
                 IfBusy::Queue => BusyPolicy::Queue,
                 IfBusy::Interrupt => BusyPolicy::Interrupt,
+                IfBusy::Steer => BusyPolicy::Steer,
             }),
             schema: None,
             assigns: Map::new(),

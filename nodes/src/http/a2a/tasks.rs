@@ -1,6 +1,5 @@
 //! Tasks that exist: found, read, followed, cancelled.
 
-use abide_actors::request::{Reply, Request as ConversationRequest};
 use abide_conversation::event::{Event, EventData, UserMsg};
 use abide_conversation::{ConversationId, Scoped, Seq, State, TurnId};
 use axum::response::Response;
@@ -10,9 +9,8 @@ use super::task_response::{TaskForm, TaskResponse};
 use crate::access::Allowed;
 use crate::access::permission::{Cancel, Read};
 use crate::http::Api;
-use crate::http::conversations::unexpected;
 use crate::http::extract::fingerprint;
-use crate::http::protocol_requests::conversation;
+use crate::http::protocol_requests::{cancel_turn, conversation};
 use crate::http::turn_stream::find_in_turn;
 use crate::problem::Problem;
 use crate::protocols::a2a::decode::TaskParams;
@@ -143,27 +141,16 @@ impl Request<'_> {
         self.current(task, params.history_length).await
     }
 
-    /// Cancels a task whose turn is open.
+    /// Cancels a task that is not over. One that has not begun never begins.
     pub(super) async fn cancel_task(self) -> Result<Response, Problem> {
         let params = TaskParams::parse(&self.call.params)?;
         let canceller: Allowed<Cancel> = self.allowed.with()?;
         let (task, state) = Task::find(self.api, self.allowed, (self.agent, &params.id)).await?;
-        match Progress::of(&task.head.id.turn, &state) {
-            Progress::Open => {}
-            Progress::Queued => {
-                let why = "the task waits for the tasks before it, and cannot be cancelled yet";
-                return Err(Problem::a2a(RpcError::TaskNotCancelable, why));
-            }
-            Progress::Over => {
-                let why = "the task is over";
-                return Err(Problem::a2a(RpcError::TaskNotCancelable, why));
-            }
-        }
+        let turn = &task.head.id.turn;
         let keys = self.idempotency.keys(&canceller, fingerprint(&["cancel", &params.id]));
-        let request = ConversationRequest::Cancel;
-        let reply = self.api.conversations.deliver(&canceller, &task.id, request, keys).await?;
-        if !matches!(reply, Reply::Cancelled { .. }) {
-            return Err(unexpected(&reply));
+        let is_over = Progress::of(turn, &state) == Progress::Over;
+        if is_over || !cancel_turn(self.api, &canceller, (&task.id, turn), keys).await? {
+            return Err(Problem::a2a(RpcError::TaskNotCancelable, "the task is over"));
         }
         let Self { api, allowed, call, .. } = self;
         TaskResponse::new(api, allowed, call, task).current(params.history_length).await

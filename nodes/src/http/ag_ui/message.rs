@@ -93,6 +93,7 @@ impl NewMessages {
                 IfBusy::Reject => BusyPolicy::Reject,
                 IfBusy::Queue => BusyPolicy::Queue,
                 IfBusy::Interrupt => BusyPolicy::Interrupt,
+                IfBusy::Steer => BusyPolicy::Steer,
             }),
             schema: None,
             assigns: run.assigns(),

@@ -9,7 +9,7 @@ use abide_conversation::{Principal, TurnId};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::http::messages::{BusyPolicy, MAX_MESSAGE_ID_CHARS};
+use crate::http::messages::{self, BusyPolicy, MAX_MESSAGE_ID_CHARS};
 use crate::problem::Problem;
 use crate::protocols::ai_sdk::page::{Page, PagePart};
 use crate::protocols::answers::parsed;
@@ -23,6 +23,9 @@ pub(in crate::http) struct ChatRequest {
     /// All messages that the page has. Only the last of them is read.
     messages: Vec<Value>,
     trigger: Option<String>,
+    /// The message that is to be written anew; the last one if absent.
+    #[serde(default, rename = "messageId")]
+    message: Option<String>,
     #[serde(default)]
     abide: ChatOptions,
 }
@@ -31,6 +34,7 @@ pub(in crate::http) struct ChatRequest {
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ChatOptions {
+    #[serde(default, deserialize_with = "messages::without_steer")]
     if_busy: Option<BusyPolicy>,
 }
 
@@ -38,6 +42,11 @@ struct ChatOptions {
 #[derive(Debug)]
 pub(super) enum ChatAction {
     Send(UserMessage),
+    /// Begins the turn of this message anew, which is one of the user's or the turn itself; the last
+    /// turn without one.
+    Regenerate {
+        message: Option<String>,
+    },
     /// Answers to calls of this turn, and what the page shows of it.
     Answer {
         turn: TurnId,
@@ -59,8 +68,7 @@ impl ChatRequest {
         match self.trigger.as_deref() {
             None | Some("submit-message") => {}
             Some("regenerate-message") => {
-                let why = "a journal is not rewritten: fork the conversation";
-                return Err(Problem::field("trigger", why));
+                return Ok(ChatAction::Regenerate { message: self.message });
             }
             Some(_) => {
                 let rule = "must be submit-message or regenerate-message";

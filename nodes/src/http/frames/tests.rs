@@ -1,5 +1,6 @@
 //! Frames of single events.
 
+use abide_conversation::event::{ToolResult, TurnEnded, TurnOutcome};
 use abide_conversation::message::Ui;
 use serde_json::json;
 

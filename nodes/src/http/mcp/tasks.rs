@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use abide_actors::request::ResolveRequest;
-use abide_conversation::event::Event;
-use abide_conversation::{AgentName, State};
+use abide_conversation::State;
+use abide_conversation::event::{Event, EventData};
 use rmcp::RoleServer;
 use rmcp::model::{
     CallToolResult, CancelTaskParams, CreateTaskResult, DetailedTask, GetTaskResult, InputRequests,
@@ -19,7 +19,8 @@ use super::call_turn::CallTurn;
 use super::caller::{CallError, Caller, Tools};
 use super::follow::{CallOutcome, Patience, follow};
 use crate::access::permission::{Answer, Cancel, Read};
-use crate::http::protocol_requests::{cancel, resolve};
+use crate::http::extract::fingerprint;
+use crate::http::protocol_requests::{cancel_turn, resolve};
 use crate::http::turn_stream::{TurnStream, find_in_turn};
 use crate::problem::Problem;
 use crate::protocols::feed::{Feed, parse_suspension_id};
@@ -108,25 +109,22 @@ pub(super) async fn update(
     Ok(())
 }
 
-/// Cancels the turn of a task. One that is over stays as it is.
+/// Cancels the turn of a task, also one that has not begun. One that is over stays as it is.
 pub(super) async fn cancel_task(
     caller: &Caller,
     params: CancelTaskParams,
 ) -> Result<(), CallError> {
     let canceller = caller.allowed.with::<Cancel>()?;
     let found = Found::parse(caller, &params.task_id).await?;
-    if found.state.turn.as_ref().is_some_and(|open| open.id == found.turn.turn) {
-        let agent = found.agent.as_str();
-        let idempotency = caller.idempotency.clone();
-        cancel(&caller.api, &canceller, (&found.turn.id, agent), idempotency).await?;
-    }
+    let fingerprint = fingerprint(&["cancel", &params.task_id]);
+    let keys = caller.idempotency.clone().keys(&canceller, fingerprint);
+    cancel_turn(&caller.api, &canceller, (&found.turn.id, &found.turn.turn), keys).await?;
     Ok(())
 }
 
 /// A task that the caller may read.
 struct Found {
     id: TaskId,
-    agent: AgentName,
     turn: CallTurn,
     began: Event,
     state: State,
@@ -146,9 +144,9 @@ impl Found {
         if matches!(&caller.tools, Tools::Of(only) if *only != agent) {
             return Err(missing());
         }
-        let began = find_in_turn(api, &id, &task.turn, |_| false).await?.ok_or_else(missing)?;
+        let began = find_in_turn(api, &id, &task.turn, is_message).await?.ok_or_else(missing)?;
         let turn = CallTurn { id, turn: task.turn.clone(), from: began.seq };
-        Ok(Self { id: task, agent, turn, began, state })
+        Ok(Self { id: task, turn, began, state })
     }
 
     /// The task, which still works as far as this says.
@@ -173,6 +171,11 @@ impl Found {
         let stream = TurnStream::open(api, &reader, (&self.turn.id, permit), feed).await?;
         follow(api, stream, context, Patience::None).await
     }
+}
+
+/// A turn that is queued has nothing else.
+fn is_message(event: &Event) -> bool {
+    matches!(event.data, EventData::UserMsg(_))
 }
 
 fn missing() -> CallError {

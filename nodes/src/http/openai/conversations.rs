@@ -105,6 +105,7 @@ pub(super) fn new(
         tools: Vec::new(),
         parent: None,
         fork: None,
+        title: None,
         participants: Participants { owner, members: Vec::new() },
     }))
 }
@@ -171,7 +172,8 @@ pub(in crate::http) async fn items(
         let events = api.store.events(&id, after, EVENTS_PER_READ).await?;
         let Some(last) = events.last().map(|event| event.seq) else { break };
         after = last;
-        for event in &events {
+        let counting = events.iter().filter(|event| state.context.counts(event.seq));
+        for event in counting {
             turns.take(&id, event).into_iter().for_each(|item| list.take(item));
         }
         if events.len() < EVENTS_PER_READ {

@@ -1,6 +1,5 @@
 //! Responses that exist: read, followed, cancelled.
 
-use abide_actors::request::{Reply, Request};
 use abide_conversation::event::{Event, EventData, Executor, Resolution, SuspensionKind};
 use abide_conversation::message::Outcome;
 use abide_conversation::{CallId, ConversationId, Scoped};
@@ -18,9 +17,9 @@ use super::segment::Segment;
 use crate::access::Allowed;
 use crate::access::permission::{Cancel, ConversationPermission, Read};
 use crate::http::Api;
-use crate::http::conversations::unexpected;
 use crate::http::extract::{self, Idempotency, Path, Query};
 use crate::http::openapi::IdempotencyKeyHeader;
+use crate::http::protocol_requests::cancel_turn;
 use crate::http::turn_body::TurnBody;
 use crate::problem::Problem;
 use crate::protocols::openai::encoder::ResponseEncoder;
@@ -103,7 +102,7 @@ pub(in crate::http) async fn get(
     Ok(ResponseEvents(encoder).stream(stream))
 }
 
-/// Cancels the turn of a response, if it is open.
+/// Cancels the turn of a response, if it is not over.
 #[utoipa::path(post, path = "/openai/v1/responses/{response_id}/cancel",
     operation_id = "openai_cancel_response", tag = "protocols",
     params(ResponsePath, IdempotencyKeyHeader),
@@ -118,15 +117,9 @@ pub(in crate::http) async fn cancel(
     // Nothing is done for a caller whom its outcome cannot be told.
     let reader = allowed.with::<Read>().map_err(|_| Problem::forbidden("read"))?;
     let segment = find(&api, &allowed, &response_id).await?;
-    let state = api.conversations.state(&allowed, &segment.id).await?;
-    if state.turn.is_some_and(|turn| turn.id == segment.head.id.turn) {
-        let fingerprint = extract::fingerprint(&["cancel", &response_id]);
-        let keys = idempotency.keys(&allowed, fingerprint);
-        match api.conversations.deliver(&allowed, &segment.id, Request::Cancel, keys).await? {
-            Reply::Cancelled { .. } => {}
-            other => return Err(unexpected(&other)),
-        }
-    }
+    let fingerprint = extract::fingerprint(&["cancel", &response_id]);
+    let keys = idempotency.keys(&allowed, fingerprint);
+    cancel_turn(&api, &allowed, (&segment.id, &segment.head.id.turn), keys).await?;
     current(&api, &reader, &segment).await.map(Json)
 }
 

@@ -28,6 +28,7 @@ const REPEAT_WINDOWS: u64 = 3;
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct AbideOptions {
+    #[serde(default, deserialize_with = "messages::without_steer")]
     pub(super) if_busy: Option<BusyPolicy>,
     pub(super) on_wait: Option<OnWait>,
 }

@@ -87,6 +87,19 @@ pub(in crate::http) struct ScheduledPath {
     scheduled_id: String,
 }
 
+/// The path of a queued turn.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Path)]
+#[expect(dead_code, reason = "only its schema is used")]
+pub(in crate::http) struct QueuedTurnPath {
+    /// The conversation's id.
+    #[param(pattern = "^[A-Za-z0-9_.:-]{1,128}$", example = "conv_1")]
+    id: String,
+    /// The turn's id.
+    #[param(example = "turn_2")]
+    turn_id: String,
+}
+
 /// The path of a key of a conversation's state.
 #[derive(IntoParams)]
 #[into_params(parameter_in = Path)]

@@ -66,7 +66,11 @@ fn specific(operation: &str) -> Option<&'static [Kind]> {
     };
     Some(match operation {
         "put_agent" | "put_blob" => &[PayloadTooLarge],
+        "roll_back_agent" => &[PayloadTooLarge, NotFound],
         "get_agent"
+        | "list_revisions"
+        | "get_revision"
+        | "compare_revisions"
         | "delete_agent"
         | "list_decisions"
         | "list_agent_decisions"
@@ -78,6 +82,8 @@ fn specific(operation: &str) -> Option<&'static [Kind]> {
         | "read_journal"
         | "stream_events" => &[NotFound],
         "create_conversation" => &[PayloadTooLarge, ConversationExists, AgentMissing],
+        "export_conversation" => &[NotFound],
+        "import_conversation" => &[PayloadTooLarge, ConversationExists],
         "update_conversation" => &[PayloadTooLarge, NotFound],
         "fork_conversation" => &[PayloadTooLarge, NotFound, ConversationExists, AgentMissing],
         "send_message" => &[PayloadTooLarge, NotFound, TurnInFlight, AgentMissing],
@@ -111,7 +117,10 @@ fn specific(operation: &str) -> Option<&'static [Kind]> {
         "mcp_call_tool" | "mcp_call_agent" => &[PayloadTooLarge, NotFound],
         "resolve_call" => &[PayloadTooLarge, ApprovalForbidden, NotFound, CallNotOpen],
         "extend_call" => &[PayloadTooLarge, ApprovalForbidden, NotFound, CallNotOpen],
-        "list_scheduled" => &[NotFound],
+        "list_scheduled" | "list_queue" => &[NotFound],
+        "withdraw_turn" => &[NotFound, TurnInFlight],
+        "rewind_conversation" => &[PayloadTooLarge, NotFound, TurnInFlight],
+        "regenerate_turn" => &[PayloadTooLarge, NotFound, TurnInFlight, AgentMissing],
         "put_schedule" => &[PayloadTooLarge, AgentMissing],
         "get_schedule" | "delete_schedule" | "pause_schedule" | "resume_schedule" => &[NotFound],
         "trigger_schedule" => &[NotFound, TurnInFlight, AgentMissing],

@@ -18,7 +18,7 @@ use crate::http::Api;
 use crate::http::conversations::agent_name;
 use crate::http::extract;
 use crate::http::message_parts::Blocks;
-use crate::http::messages::BusyPolicy;
+use crate::http::messages::{self, BusyPolicy};
 use crate::http::problem::{Kind, Problem};
 
 /// The largest content of a schedule: each tick reads and writes it.
@@ -50,7 +50,8 @@ pub(in crate::http) struct NewSchedule {
     /// Blocks, as those of a message; at most 64 KiB.
     #[schema(value_type = Option<Vec<Object>>, min_items = 1)]
     content: Option<Vec<Value>>,
-    /// `queue` if absent.
+    /// `queue` if absent. No message of a schedule steers.
+    #[serde(default, deserialize_with = "messages::without_steer")]
     if_busy: Option<BusyPolicy>,
     /// What becomes of the ticks of an outage; `last` if absent.
     #[serde(default)]
@@ -104,6 +105,7 @@ impl NewSchedule {
                 BusyPolicy::Reject => IfBusy::Reject,
                 BusyPolicy::Queue => IfBusy::Queue,
                 BusyPolicy::Interrupt => IfBusy::Interrupt,
+                BusyPolicy::Steer => IfBusy::Steer,
             },
             missed: match self.missed {
                 MissedPolicy::Last => Missed::Last,
@@ -288,6 +290,7 @@ impl From<Schedule> for ScheduleDocument {
                 IfBusy::Reject => BusyPolicy::Reject,
                 IfBusy::Queue => BusyPolicy::Queue,
                 IfBusy::Interrupt => BusyPolicy::Interrupt,
+                IfBusy::Steer => BusyPolicy::Steer,
             },
             missed: match schedule.missed {
                 Missed::Last => MissedPolicy::Last,

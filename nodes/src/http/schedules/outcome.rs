@@ -34,6 +34,7 @@ pub(super) async fn of_last(
         let of_turn = events.iter().filter(|event| event.turn_id.as_ref() == Some(&sent.turn_id));
         let ended = of_turn.into_iter().find_map(|event| match &event.data {
             EventData::TurnEnded(ended) => Some(ended.outcome),
+            EventData::TurnWithdrawn(_) => Some(TurnOutcome::Cancelled),
             _ => None,
         });
         if let Some(outcome) = ended {

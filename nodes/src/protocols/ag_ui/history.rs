@@ -46,6 +46,9 @@ pub fn messages(events: &[Event], tools: &RunTools, dialect: Dialect) -> Vec<Val
                 questions.insert(turn, user);
                 queued.push(turn);
             }
+            // What waited then does not wait any more.
+            (EventData::Rewound(_), _) => queued.clear(),
+            (EventData::TurnWithdrawn(_), Some(turn)) => queued.retain(|other| *other != turn),
             (EventData::TurnStarted(_), Some(turn)) => {
                 let Some(user) = questions.get(turn) else { continue };
                 queued.retain(|other| *other != turn);

@@ -123,6 +123,7 @@ impl Site {
             participants: Default::default(),
             alarm: None,
             active: false,
+            listing: Default::default(),
         };
         let commit = Commit::new((1..=last).map(event).collect(), summary);
         let commit = Commit { owed: (1..=last).map(owed).collect(), ..commit };

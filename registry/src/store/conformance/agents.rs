@@ -13,7 +13,8 @@ use super::fixtures::*;
 
 fn agent(name: &str, revision: &str) -> StoredAgent {
     let definition = json!({"name": name, "description": revision});
-    StoredAgent { name: AgentName::new(name), revision: Revision::new(revision), definition }
+    let (name, revision) = (AgentName::new(name), Revision::new(revision));
+    StoredAgent { name, revision, definition, put_at: None }
 }
 
 pub(in super::super) async fn an_agent_is_reported_as_new_once(store: Arc<dyn Store>) {

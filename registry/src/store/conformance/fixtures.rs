@@ -19,12 +19,12 @@ use serde_json::{Map, json};
 use super::super::Store;
 
 /// The time N seconds after the suite's first moment.
-pub(in super::super) fn at(seconds: i64) -> Timestamp {
+pub(crate) fn at(seconds: i64) -> Timestamp {
     Timestamp::from_second(1_800_000_000 + seconds).unwrap()
 }
 
 /// A conversation's id: `a`, or `acme/a`.
-pub(in super::super) fn id(id: &str) -> Scoped<ConversationId> {
+pub(crate) fn id(id: &str) -> Scoped<ConversationId> {
     scoped(id)
 }
 
@@ -57,11 +57,11 @@ pub(in super::super) fn scope_of_agent(name: &str) -> ResponseScope {
     ResponseScope::Agent(scoped(name))
 }
 
-pub(in super::super) fn holder(node: &str) -> Holder {
+pub(crate) fn holder(node: &str) -> Holder {
     Holder { node: NodeName::new(node), incarnation: Incarnation::new("1") }
 }
 
-pub(in super::super) async fn claim_conversation(store: &dyn Store, name: &str) -> Claim {
+pub(crate) async fn claim_conversation(store: &dyn Store, name: &str) -> Claim {
     store.claim(&id(name), &holder("n"), None).await.unwrap()
 }
 
@@ -81,6 +81,7 @@ pub(in super::super) fn event_of(seq: u64, reason: &str) -> Event {
                 tools: Vec::new(),
                 parent: None,
                 fork: None,
+                title: None,
                 owner: None,
                 members: Vec::new(),
             })
@@ -96,7 +97,7 @@ pub(in super::super) fn uncached(events: Vec<Event>) -> StoredConversation {
 }
 
 /// A commit of the events `first..=last` and nothing else.
-pub(in super::super) fn commit(first: u64, last: u64) -> Commit {
+pub(crate) fn commit(first: u64, last: u64) -> Commit {
     let summary = ConversationSummary {
         agent: AgentName::new("demo"),
         status: ConversationStatus::Idle,
@@ -106,6 +107,7 @@ pub(in super::super) fn commit(first: u64, last: u64) -> Commit {
         participants: Default::default(),
         alarm: None,
         active: false,
+        listing: Default::default(),
     };
     let events = (first..=last).map(event).collect();
     Commit::new(events, summary)

@@ -232,13 +232,14 @@ pub(in super::super) async fn a_response_is_stored_until_it_expires(store: Arc<d
     assert_eq!(body("b", "key:1", 0).await, None);
 }
 
-pub(in super::super) async fn a_response_under_the_same_key_replaces_the_first(
+pub(in super::super) async fn a_response_under_the_same_key_replaces_one_that_has_expired(
     store: Arc<dyn Store>,
 ) {
     let held = claim_conversation(&*store, "a").await;
     for (seq, body, expires_in) in [(1, "one", 60), (2, "two", 90)] {
         let mut answered = commit(seq, seq);
         answered.responses.push(response("key:1", body, expires_in));
+        Arc::make_mut(&mut answered.events)[0].at = at(60 * (seq as i64 - 1));
         store.append(&id("a"), &held, answered).await.unwrap();
     }
     let mut later = commit(3, 3);

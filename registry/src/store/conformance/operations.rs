@@ -63,7 +63,7 @@ pub(in super::super) async fn an_operation_is_in_the_chain_of_its_tenant_and_of_
 
 fn agent() -> StoredAgent {
     let (name, revision) = (AgentName::new("demo"), Revision::new("r1"));
-    StoredAgent { name, revision, definition: json!({"name": "demo"}) }
+    StoredAgent { name, revision, definition: json!({"name": "demo"}), put_at: None }
 }
 
 pub(in super::super) fn decision(by: &str) -> RememberedDecision {

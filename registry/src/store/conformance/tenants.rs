@@ -46,11 +46,14 @@ async fn write_all(store: &dyn Store, tenant: &Tenant, round: i64) {
     next.summary.active = true;
     next.opened = vec![pending_call(&format!("call_{round}"), 1, 60 + round)];
     next.responses = vec![response("key:1", &mark, 60), response("message:m", &mark, 60)];
+    // By then those of the round before have expired.
+    Arc::make_mut(&mut next.events)[1].at = at(60);
     store.append(&id, &held, next).await.unwrap();
     let agent = StoredAgent {
         name: AgentName::new("demo"),
         revision: Revision::new("r1"),
         definition: json!({"mark": mark}),
+        put_at: None,
     };
     store.put_agent(tenant, agent, Some(response("key:1", &mark, 60))).await.unwrap();
     let decision = decision(&mark);

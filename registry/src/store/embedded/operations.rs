@@ -8,6 +8,7 @@ use abide_conversation::{Scoped, Tenant};
 use async_trait::async_trait;
 use redb::{Error, ReadTransaction, ReadableTable, TableError, WriteTransaction};
 
+use super::super::HistoryEntry;
 use super::super::operations::{
     ChainEntry, Effect, MAX_OPERATIONS, Operation, OperationLog, OperationOutcome,
 };
@@ -64,8 +65,8 @@ fn encoded(effect: Effect) -> Result<Option<Write>, StoreError> {
         Effect::PutAgent { tenant, agent, response } => {
             let name = Scoped::new(&tenant, &agent.name);
             let response = encode::response(&ResponseScope::Agent(name.clone()), response)?;
-            let revision = name.sibling(&agent.revision);
-            Write::PutAgent { name, revision, json: encode::json(&agent)?, response }
+            let entry = HistoryEntry::from(&agent);
+            Write::PutAgent { name, entry, json: encode::json(&agent)?, response }
         }
         Effect::DeleteAgent { name, response } => {
             let response = encode::response(&ResponseScope::Agent(name.clone()), response)?;

@@ -195,7 +195,10 @@ pub(super) fn inbox(
 }
 
 /// The inbox keys of one conversation by deadline. They are few: at most one per call of its turn.
-fn open_keys(from: &ReadTransaction, id: &Scoped<ConversationId>) -> Result<Vec<InboxKey>, Error> {
+pub(super) fn open_keys(
+    from: &ReadTransaction,
+    id: &Scoped<ConversationId>,
+) -> Result<Vec<InboxKey>, Error> {
     let mut keys = Vec::new();
     for row in from.open_table(tables::OPEN)?.range((id.as_str(), "", 0)..)? {
         let (key, at) = row?;

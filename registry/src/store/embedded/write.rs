@@ -1,5 +1,6 @@
 //! One write of a batch: checked first, then applied as a whole.
 
+mod lists;
 mod responses;
 mod sweep;
 
@@ -12,19 +13,21 @@ use abide_actors::journal::{
 };
 use abide_actors::notices::OwedNotice;
 use abide_conversation::{
-    AgentName, BlobId, ConversationId, DecisionId, Revision, Scoped, Tenant, Timestamp,
+    AgentName, BlobId, ConversationId, DecisionId, Scoped, Tenant, Timestamp,
 };
 use redb::{Error, ReadableTable, Table, WriteTransaction};
 
 use super::super::usage::UsageEntry;
-use super::super::{KeyChange, ScopedKeyId, commit_rules};
+use super::super::{HistoryEntry, KeyChange, ScopedKeyId, commit_rules};
 use super::api_keys;
 use super::audit::{self, Audit};
 use super::blobs;
 use super::encode::{Append, EncodedResponse};
+use super::listing;
 use super::notices;
 use super::operations;
 use super::queues;
+use super::revisions::{self, RevisionChange};
 use super::schedules::{self, ScheduleChange};
 use super::tables::{self, Nanos, Record, nanos};
 use super::usage;
@@ -47,11 +50,12 @@ pub(super) enum Write {
     },
     PutAgent {
         name: Scoped<AgentName>,
-        revision: Scoped<Revision>,
+        entry: HistoryEntry,
         json: Vec<u8>,
         response: Option<EncodedResponse>,
     },
     ReplaceAgent(ReplaceAgent),
+    ChangeRevisions(RevisionChange),
     DeleteAgent {
         name: Scoped<AgentName>,
         response: Option<EncodedResponse>,
@@ -84,6 +88,7 @@ pub(super) enum Write {
     /// The entry of an operation, and its effect if the store has it.
     Operate(Box<operations::Operate>),
     ReplaceSchedule(Box<ScheduleChange>),
+    List(Box<listing::ListWrite>),
 }
 
 impl Write {
@@ -96,6 +101,7 @@ impl Write {
             }
             Write::PutAgent { .. }
             | Write::ReplaceAgent(_)
+            | Write::ChangeRevisions(_)
             | Write::DeleteAgent { .. }
             | Write::Reserve { .. }
             | Write::SetDecision { .. }
@@ -106,6 +112,7 @@ impl Write {
             | Write::Operate(_)
             | Write::Notice(_)
             | Write::ReplaceSchedule(_)
+            | Write::List(_)
             | Write::Audit(_) => None,
         }
     }
@@ -115,7 +122,7 @@ impl Write {
 pub(super) struct ReplaceAgent {
     pub(super) newest: Option<String>,
     pub(super) name: Scoped<AgentName>,
-    pub(super) revision: Scoped<Revision>,
+    pub(super) entry: HistoryEntry,
     pub(super) json: Vec<u8>,
     pub(super) response: Option<EncodedResponse>,
 }
@@ -136,7 +143,7 @@ pub(super) struct OpenTables<'t> {
     active: Table<'t, &'static str, ()>,
     responses: Table<'t, (&'static str, &'static str), &'static [u8]>,
     expiries: Table<'t, (Nanos, &'static str, &'static str), ()>,
-    revisions: Table<'t, &'static str, &'static [u8]>,
+    pub(super) revisions: Table<'t, &'static str, &'static [u8]>,
     pub(super) decisions: Table<'t, (&'static str, &'static str), &'static [u8]>,
     audit: Audit<'t>,
 }
@@ -204,16 +211,13 @@ impl<'t> OpenTables<'t> {
                 Ok(Ok(was_at_work))
             }
             Write::ResetDeaths { id } => self.reset_deaths(id.as_str()).map(|()| Ok(true)),
-            Write::PutAgent { name, revision, json, response } => {
-                self.revisions.insert(revision.as_str(), json.as_slice())?;
-                let is_new = self
-                    .of(name)?
-                    .agents
-                    .insert(name.as_str(), revision.local().as_str())?
-                    .is_none();
+            Write::PutAgent { name, entry, json, response } => {
+                let before = self.newest(name)?;
+                self.put_agent(name, before.as_deref(), entry, json)?;
                 self.keep(response)?;
-                Ok(Ok(is_new))
+                Ok(Ok(before.is_none()))
             }
+            Write::ChangeRevisions(change) => revisions::change(self, change).map(Ok),
             Write::ReplaceAgent(replace) => self.replace_agent(replace).map(Ok),
             Write::DeleteAgent { name, response } => {
                 let was_there = self.of(name)?.agents.remove(name.as_str())?.is_some();
@@ -240,6 +244,7 @@ impl<'t> OpenTables<'t> {
             Write::Notice(write) => write.apply(self.transaction).map(Ok),
             Write::Operate(operate) => operations::apply(self, operate),
             Write::ReplaceSchedule(change) => schedules::replace(self.transaction, change).map(Ok),
+            Write::List(write) => self.list(write).map(Ok),
             Write::Audit(entry) => {
                 let exists = self.of(&entry.id)?.heads.get(entry.id.as_str())?.is_some();
                 if exists {
@@ -271,6 +276,7 @@ impl<'t> OpenTables<'t> {
             | Write::ResetDeaths { .. }
             | Write::PutAgent { .. }
             | Write::ReplaceAgent(_)
+            | Write::ChangeRevisions(_)
             | Write::DeleteAgent { .. }
             | Write::Reserve { .. }
             | Write::SetDecision { .. }
@@ -281,22 +287,38 @@ impl<'t> OpenTables<'t> {
             | Write::Operate(_)
             | Write::Notice(_)
             | Write::ReplaceSchedule(_)
+            | Write::List(_)
             | Write::Audit(_) => Ok(false),
         }
     }
 
     /// Returns whether the expected revision was the newest one.
     fn replace_agent(&mut self, replace: &ReplaceAgent) -> Result<bool, Error> {
-        let ReplaceAgent { newest, name, revision, json, response } = replace;
-        let present = self.of(name)?.agents.get(name.as_str())?;
-        let present = present.map(|present| present.value().to_owned());
+        let ReplaceAgent { newest, name, entry, json, response } = replace;
+        let present = self.newest(name)?;
         if present != *newest {
             return Ok(false);
         }
-        self.revisions.insert(revision.as_str(), json.as_slice())?;
-        self.of(name)?.agents.insert(name.as_str(), revision.local().as_str())?;
+        self.put_agent(name, present.as_deref(), entry, json)?;
         self.keep(response)?;
         Ok(true)
+    }
+
+    fn newest(&mut self, name: &Scoped<AgentName>) -> Result<Option<String>, Error> {
+        let newest = self.of(name)?.agents.get(name.as_str())?;
+        Ok(newest.map(|newest| newest.value().to_owned()))
+    }
+
+    fn put_agent(
+        &mut self,
+        name: &Scoped<AgentName>,
+        before: Option<&str>,
+        entry: &HistoryEntry,
+        json: &[u8],
+    ) -> Result<(), Error> {
+        self.revisions.insert(name.sibling(&entry.revision).as_str(), json)?;
+        self.of(name)?.agents.insert(name.as_str(), entry.revision.as_str())?;
+        revisions::put(self.transaction, name, before, entry)
     }
 
     fn append(&mut self, append: &Append) -> Result<Outcome, Error> {
@@ -314,6 +336,7 @@ impl<'t> OpenTables<'t> {
             self.states.insert(id, (tables::STATE_FORMAT, json.as_slice()))?;
         }
         self.update_indexes(id, old.as_ref(), Some(&commit.summary))?;
+        listing::relist(self.transaction, &append.id, commit, old.is_none())?;
         for closed in &commit.closed {
             self.close(&append.id, closed.call_id.as_str(), closed.suspension)?;
         }
@@ -359,6 +382,7 @@ impl<'t> OpenTables<'t> {
         self.states.remove(id)?;
         self.reset_deaths(id)?;
         queues::replace(self.transaction, deleted, Some(&[]))?;
+        listing::replace(self.transaction, deleted, None)?;
         if old.is_some() {
             self.unswept.insert(id, ())?;
         }

@@ -213,6 +213,7 @@ impl Writer {
             Write::ResetDeaths { .. }
             | Write::PutAgent { .. }
             | Write::ReplaceAgent(_)
+            | Write::ChangeRevisions(_)
             | Write::DeleteAgent { .. }
             | Write::Reserve { .. }
             | Write::SetDecision { .. }
@@ -223,6 +224,7 @@ impl Writer {
             | Write::Operate(_)
             | Write::Notice(_)
             | Write::ReplaceSchedule(_)
+            | Write::List(_)
             | Write::Audit(_) => true,
         }
     }

@@ -18,6 +18,7 @@ use abide_conversation::{
 use super::super::claims::Claims;
 use super::super::commit_rules;
 use super::super::paging::InboxKey;
+use super::super::revisions::{HistoryEntry, note};
 use super::super::{KeyChange, ScopedKeyId, StoredAgent, StoredKey};
 
 #[derive(Debug, Default)]
@@ -29,11 +30,13 @@ pub(super) struct Tables {
     pub(super) inbox: BTreeMap<InboxKey, InboxEntry>,
     pub(super) alarms: BTreeSet<(Timestamp, Scoped<ConversationId>)>,
     pub(super) active: BTreeSet<Scoped<ConversationId>>,
+    pub(super) index: super::listing::Index,
     pub(super) responses: BTreeMap<(ResponseScope, String), StoredResponse>,
     /// Expiry, scope, key of a response.
     pub(super) expiries: BTreeSet<(Timestamp, ResponseScope, String)>,
     pub(super) newest: BTreeMap<Scoped<AgentName>, Revision>,
     pub(super) revisions: BTreeMap<Scoped<Revision>, StoredAgent>,
+    pub(super) histories: super::revisions::Histories,
     pub(super) decisions: BTreeMap<(Scoped<AgentName>, DecisionId), RememberedDecision>,
     pub(super) keys: BTreeMap<ScopedKeyId, StoredKey>,
     pub(super) keys_version: u64,
@@ -113,6 +116,7 @@ impl Tables {
         }
         let old = self.conversations.remove(id);
         self.remove_from_indexes(id, old.as_ref().map(|old| &old.summary));
+        self.index.relist(id, &commit, old.is_none());
         let (mut events, mut state, mut open) = match old {
             Some(old) => (old.events, old.state, old.open),
             None => (Vec::new(), None, BTreeMap::new()),
@@ -153,6 +157,7 @@ impl Tables {
         self.audit.remove(id);
         self.deaths.remove(id);
         self.waiting.replace(id, &[]);
+        self.index.replace(id, None);
         let old = self.conversations.remove(id);
         self.remove_from_indexes(id, old.as_ref().map(|old| &old.summary));
         for ((call, suspension), at) in old.into_iter().flat_map(|old| old.open) {
@@ -211,7 +216,9 @@ impl Tables {
             self.keep(&ResponseScope::Agent(name.clone()), response);
         }
         let revision = name.sibling(&agent.revision);
-        let old = self.newest.insert(name, agent.revision.clone());
+        let old = self.newest.insert(name.clone(), agent.revision.clone());
+        let history = self.histories.entry(name).or_default();
+        note(history, old.as_ref(), HistoryEntry::from(&agent));
         self.revisions.insert(revision, agent);
         old.is_none()
     }

@@ -8,6 +8,7 @@ use abide_conversation::{AgentName, DecisionId, Revision, Scoped};
 use super::super::{KeyChange, StoredAgent};
 use super::keys::{self, Tag};
 use super::operations::NextEntries;
+use super::revisions::HISTORY;
 use super::script::ScriptCall;
 use super::scripts::{AGENT, API_KEY, DECISION, DELETE_AGENT, json, stored_at};
 use super::{Redis, api_keys};
@@ -57,7 +58,7 @@ impl Redis {
             ["newest", "revisions"].map(|kind| tag.listing(name.prefix(), kind)).to_vec();
         keys.push(tag.own("done", &nonce));
         keys.extend(["a", "x"].map(|kind| tag.own(kind, &scope)));
-        keys.push(tag.own("decisions", name.as_str()));
+        keys.extend(["decisions", HISTORY].map(|kind| tag.own(kind, name.as_str())));
         keys.extend(entries.keys());
         let script = if newest.is_some() { &AGENT } else { &DELETE_AGENT };
         let call = ScriptCall::new(script, tag, keys)
@@ -66,6 +67,7 @@ impl Redis {
             .arg(newest.map(json).transpose()?.unwrap_or_default())
             .arg(response.as_ref().and_then(stored_at).map(keys::score_until).unwrap_or_default())
             .arg(expected)
+            .arg(newest.and_then(|agent| agent.put_at).map(keys::score).unwrap_or_default())
             .responses("", response.as_slice())?
             .entries(entries)?;
         self.call_durably(call).await

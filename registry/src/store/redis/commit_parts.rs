@@ -1,8 +1,9 @@
 //! What few commits write, so that the others need not name its keys.
 
-use abide_actors::journal::{Commit, InboxEntry, StoreError};
+use abide_actors::journal::{Commit, InboxEntry, Relisting, StoreError};
 use abide_conversation::{ConversationId, Scoped, Seq, Tenant, Timestamp};
 
+use super::super::listing::{self, Entry};
 use super::super::usage::{self, MAX_ROWS, USAGE_DAYS, UsageEntry};
 use super::keys::{self, Key, Tag};
 use super::owed_queues::OwedQueues;
@@ -18,6 +19,27 @@ pub(super) struct CommitParts<'a> {
     new_tenant: Option<Tenant>,
     usage: Option<DayUsage>,
     owed: OwedQueues,
+    listed: Listed,
+}
+
+/// What a commit writes of what lists show.
+enum Listed {
+    Unchanged,
+    Touched,
+    Whole(Entry),
+}
+
+impl Listed {
+    fn of(commit: &Commit, is_new: bool) -> Self {
+        match &commit.relisting {
+            Relisting::Whole { indexed } => Self::Whole(Entry::new(&commit.summary, indexed)),
+            Relisting::Touched | Relisting::Unchanged if is_new => {
+                Self::Whole(Entry::new(&commit.summary, &[]))
+            }
+            Relisting::Touched => Self::Touched,
+            Relisting::Unchanged => Self::Unchanged,
+        }
+    }
 }
 
 /// What a commit adds to the usage, and the name of the day's key.
@@ -34,7 +56,8 @@ impl<'a> CommitParts<'a> {
         let usage = UsageEntry::of(commit)
             .map(|entry| DayUsage { name: super::usage::name_of(entry.day), entry });
         let owed = OwedQueues::of(id, &commit.owed);
-        Self { commit, is_new, new_tenant, usage, owed }
+        let listed = Listed::of(commit, is_new);
+        Self { commit, is_new, new_tenant, usage, owed, listed }
     }
 
     fn has_inbox(&self) -> bool {
@@ -44,12 +67,14 @@ impl<'a> CommitParts<'a> {
     /// The letters, in the order of the script.
     pub(super) fn names(&self) -> String {
         let named = [
+            ('r', !self.commit.responses.is_empty()),
             ('n', self.is_new),
+            ('l', matches!(self.listed, Listed::Whole(_))),
+            ('a', matches!(self.listed, Listed::Touched)),
             ('t', self.new_tenant.is_some()),
             ('s', self.commit.state.is_some()),
             ('d', self.commit.resets_deaths),
             ('o', self.has_inbox()),
-            ('r', !self.commit.responses.is_empty()),
             ('q', self.commit.queued.is_some()),
             ('w', !self.owed.is_empty()),
             ('u', self.usage.is_some()),
@@ -61,8 +86,14 @@ impl<'a> CommitParts<'a> {
     pub(super) fn keys<'k>(&'k self, tag: Tag, id: &'k Scoped<ConversationId>) -> Vec<Key<'k>> {
         let own = |kind| tag.own(kind, id.as_str());
         let mut keys = vec![own("c"), own("j"), tag.common("alarms"), tag.common("active")];
+        if !self.commit.responses.is_empty() {
+            keys.extend([own("a"), own("x")]);
+        }
         if self.is_new {
             keys.push(tag.listing(id.prefix(), "ids"));
+        }
+        if !matches!(self.listed, Listed::Unchanged) {
+            keys.push(tag.listing(id.prefix(), super::listing::INDEX));
         }
         if self.new_tenant.is_some() {
             keys.push(tag.common("tenants"));
@@ -72,9 +103,6 @@ impl<'a> CommitParts<'a> {
         }
         if self.has_inbox() {
             keys.extend([own("o"), tag.listing(id.prefix(), "open")]);
-        }
-        if !self.commit.responses.is_empty() {
-            keys.extend([own("a"), own("x")]);
         }
         if self.commit.queued.is_some() {
             keys.push(tag.listing(id.prefix(), super::queues::QUEUES));
@@ -95,18 +123,22 @@ impl<'a> CommitParts<'a> {
         mut call: ScriptCall,
         id: &Scoped<ConversationId>,
     ) -> Result<ScriptCall, StoreError> {
+        if !self.commit.responses.is_empty() {
+            let now = self.commit.events.last().map_or(Timestamp::MIN, |event| event.at);
+            call = call.arg(keys::score_until(now)).responses("", &self.commit.responses)?;
+        }
         let Commit { summary, .. } = self.commit;
         if self.is_new {
             call = call.arg(summary.agent.as_str());
-            call = match &summary.metadata {
-                none if none.is_empty() => call.arg(""),
-                metadata => call.json("", metadata)?,
-            };
-            call = match &summary.participants {
-                none if none.is_empty() => call.arg(""),
-                participants => call.json("", participants)?,
-            };
         }
+        call = match &self.listed {
+            Listed::Unchanged => call,
+            Listed::Touched => {
+                let (active, awaiting) = listing::touch(summary);
+                call.json("", &summary.listing)?.arg(active).arg(awaiting)
+            }
+            Listed::Whole(entry) => call.listed(summary, entry)?,
+        };
         if let Some(tenant) = &self.new_tenant {
             call = call.arg(tenant.as_str());
         }
@@ -115,10 +147,6 @@ impl<'a> CommitParts<'a> {
         }
         if self.has_inbox() {
             call = self.write_inbox(call, id)?;
-        }
-        if !self.commit.responses.is_empty() {
-            let now = self.commit.events.last().map_or(Timestamp::MIN, |event| event.at);
-            call = call.arg(keys::score_until(now)).responses("", &self.commit.responses)?;
         }
         if let Some(queued) = &self.commit.queued {
             call = call.arg(queued.len());

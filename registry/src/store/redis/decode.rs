@@ -15,9 +15,12 @@ use super::keys::{self, Tag};
 
 /// The query for [`summary`].
 pub(super) fn query_summary(id: &Scoped<ConversationId>) -> (Tag, Cmd) {
-    let fields = ["seq", "agent", "head", "alarm", "active", "metadata", "participants"];
-    query_fields(id, &fields)
+    query_fields(id, &SUMMARY)
 }
+
+/// The fields of a summary.
+const SUMMARY: [&str; 8] =
+    ["seq", "agent", "head", "alarm", "active", "metadata", "participants", "listing"];
 
 /// The query for [`claim`].
 pub(super) fn query_claim(id: &Scoped<ConversationId>) -> (Tag, Cmd) {
@@ -43,8 +46,8 @@ pub(super) fn summary(
     row: Value,
 ) -> Result<Option<ConversationSummary>, StoreError> {
     let name = || key_name(id);
-    let row: (Option<u64>, Text, Text, Text, Text, Text, Text) = read(&name(), row)?;
-    let (last_seq, agent, status_and_time, alarm, active, metadata, participants) = row;
+    let row: (Option<u64>, Text, Text, Text, Text, Text, Text, Text) = read(&name(), row)?;
+    let (last_seq, agent, status_and_time, alarm, active, metadata, participants, listing) = row;
     let (Some(last_seq), Some(agent)) = (last_seq, agent) else { return Ok(None) };
     let Some(status_and_time) = status_and_time else { return Ok(None) };
     let (status, created_at): (ConversationStatus, Timestamp) =
@@ -53,6 +56,7 @@ pub(super) fn summary(
     let alarm = alarm.transpose().map_err(|error| refused(format!("{}: {error}", name())))?;
     let metadata = metadata.map(|json| parse(&name(), json.as_bytes())).transpose()?;
     let participants = participants.map(|json| parse(&name(), json.as_bytes())).transpose()?;
+    let listing = listing.map(|json| parse(&name(), json.as_bytes())).transpose()?;
     Ok(Some(ConversationSummary {
         agent: AgentName::new(agent),
         status,
@@ -62,6 +66,7 @@ pub(super) fn summary(
         participants: participants.unwrap_or_default(),
         alarm,
         active: active.as_deref() == Some("1"),
+        listing: listing.unwrap_or_default(),
     }))
 }
 

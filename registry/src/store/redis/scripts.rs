@@ -41,11 +41,13 @@ macro_rules! scripts {
 // `lib/allow_oom` is the first line of the scripts that a full server carries out, too: those that
 // free memory, and those without which nodes would be declared dead.
 scripts! {
-    APPEND = "lib/fencing" "lib/indexes" "lib/usage" "lib/queues" "lib/notices" "lib/parts" "append";
+    APPEND = "lib/fencing" "lib/answered" "lib/indexes" "lib/listing" "lib/touch" "lib/usage" "lib/queues" "lib/notices" "lib/parts" "append";
     CLAIM = "lib/claim" "claim";
     CLAIM_WHEN_FULL = "lib/allow_oom" "lib/existing" "lib/claim" "claim";
     RELEASE = "lib/allow_oom" "lib/fencing" "release";
-    DELETE = "lib/allow_oom" "lib/fencing" "lib/queues" "lib/notices" "delete";
+    DELETE = "lib/allow_oom" "lib/fencing" "lib/listing" "lib/queues" "lib/notices" "delete";
+    RELIST = "lib/listing" "relist";
+    REBUILD = "rebuild";
     LOAD = "lib/page" "lib/load" "load";
     PAGE = "lib/page" "page";
     CLAIM_AND_LOAD = "lib/claim" "lib/page" "lib/load" "claim_and_load";
@@ -54,6 +56,8 @@ scripts! {
     RESERVE = "lib/fencing" "reserve";
     AGENT = "lib/fencing" "lib/once" "lib/operation" "agent";
     DELETE_AGENT = "lib/allow_oom" "lib/fencing" "lib/once" "lib/operation" "agent";
+    ADD_REVISION = "add_revision";
+    DROP_REVISIONS = "lib/allow_oom" "drop_revisions";
     DECISION = "lib/once" "lib/operation" "decision";
     API_KEY = "lib/once" "lib/operation" "api_key";
     OPERATION = "lib/allow_oom" "lib/once" "lib/operation" "operation";
@@ -179,6 +183,7 @@ impl Redis {
         keys.extend([tag.common("floor"), tag.own("deleted", id.as_str())]);
         keys.extend(audit::keys_of(tag, id));
         keys.push(tag.listing(id.prefix(), super::queues::QUEUES));
+        keys.push(tag.listing(id.prefix(), super::listing::INDEX));
         keys.extend(owed.keys(tag));
         let call = ScriptCall::new(&DELETE, tag, keys)
             .held(held)

@@ -229,7 +229,7 @@ impl Store for Redis {
         if newest.is_empty() {
             return Ok(Vec::new());
         }
-        // A revision stays for ever, so none of them has been removed since.
+        // The newest revision of a name is never removed, and what was replaced since stays a while.
         let mut command = cmd("HMGET");
         command.arg(key("revisions")).arg(newest.into_values().collect::<Vec<_>>());
         let agents: Vec<Option<Vec<u8>>> = self.query(Tag::Agents, command).await?;

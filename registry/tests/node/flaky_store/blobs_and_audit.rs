@@ -2,14 +2,17 @@
 
 use abide_actors::audit::{AuditEntry, AuditLog};
 use abide_actors::blobs::{Blob, BlobInfo, Blobs};
-use abide_actors::journal::StoreError;
+use abide_actors::journal::{ConversationSummary, StoreError};
 use abide_conversation::ids::QueueName;
-use abide_conversation::{BlobId, ConversationId, ScheduleName, Scoped, Tenant, Timestamp};
+use abide_conversation::{
+    AgentName, BlobId, ConversationId, Revision, ScheduleName, Scoped, Tenant, Timestamp,
+};
 use abide_registry::partition::PartitionSet;
 use abide_registry::schedules::Schedule;
 use abide_registry::store::{
-    ChainEntry, Effect, ListError, Operation, OperationLog, OperationOutcome, Page, QueueDepth,
-    QueueHeads, QueueIndex, Schedules, TenantCounts, UsagePage, UsageQuery,
+    ChainEntry, Effect, History, HistoryEntry, ListError, ListQuery, ListedConversation, Lists,
+    Operation, OperationLog, OperationOutcome, Page, QueueDepth, QueueHeads, QueueIndex, Rebuild,
+    Schedules, StoredAgent, TenantCounts, UsagePage, UsageQuery,
 };
 use async_trait::async_trait;
 use jiff::civil::Date;
@@ -135,6 +138,26 @@ impl Schedules for FlakyStore {
 }
 
 #[async_trait]
+impl History for FlakyStore {
+    async fn history(&self, name: &Scoped<AgentName>) -> Result<Vec<HistoryEntry>, StoreError> {
+        self.reachable()?.history(name).await
+    }
+
+    async fn add_revision(&self, tenant: &Tenant, agent: StoredAgent) -> Result<(), StoreError> {
+        self.with_room()?.add_revision(tenant, agent).await
+    }
+
+    async fn drop_revisions(
+        &self,
+        name: &Scoped<AgentName>,
+        revisions: &[Revision],
+        spared: usize,
+    ) -> Result<(), StoreError> {
+        self.reachable()?.drop_revisions(name, revisions, spared).await
+    }
+}
+
+#[async_trait]
 impl QueueIndex for FlakyStore {
     async fn queue_heads(
         &self,
@@ -152,5 +175,39 @@ impl QueueIndex for FlakyStore {
         queue: Option<&QueueName>,
     ) -> Result<Vec<QueueDepth>, StoreError> {
         self.reachable()?.queue_depths(tenant, queue).await
+    }
+}
+
+#[async_trait]
+impl Lists for FlakyStore {
+    async fn list(
+        &self,
+        tenant: &Tenant,
+        query: &ListQuery,
+        cursor: Option<&str>,
+        limit: usize,
+    ) -> Result<Page<ListedConversation>, ListError> {
+        self.reachable()?.list(tenant, query, cursor, limit).await
+    }
+
+    async fn relist(
+        &self,
+        id: &Scoped<ConversationId>,
+        summary: &ConversationSummary,
+        indexed: &[String],
+    ) -> Result<bool, StoreError> {
+        self.with_room()?.relist(id, summary, indexed).await
+    }
+
+    async fn rebuild(&self) -> Result<Option<Rebuild>, StoreError> {
+        self.reachable()?.rebuild().await
+    }
+
+    async fn replace_rebuild(
+        &self,
+        present: Option<&Rebuild>,
+        next: &Rebuild,
+    ) -> Result<bool, StoreError> {
+        self.with_room()?.replace_rebuild(present, next).await
     }
 }

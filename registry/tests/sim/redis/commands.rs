@@ -391,12 +391,13 @@ impl Keyspace {
 /// ZRANGE.
 fn range(set: &SortedSet, words: &[Vec<u8>]) -> Answer {
     let (mut by, mut limit) = ("", None);
-    let mut with_scores = false;
+    let (mut with_scores, mut is_reversed) = (false, false);
     let mut options = words[4..].iter().map(|word| text(word));
     while let Some(option) = options.next() {
         match option {
             "BYSCORE" | "BYLEX" => by = option,
             "WITHSCORES" => with_scores = true,
+            "REV" => is_reversed = true,
             "LIMIT" => {
                 let mut number = || integer(options.next().unwrap_or_default().as_bytes());
                 limit = Some((number()?, number()?));
@@ -404,16 +405,24 @@ fn range(set: &SortedSet, words: &[Vec<u8>]) -> Answer {
             _ => panic!("the model of Redis does not know ZRANGE {option}"),
         }
     }
-    let (min, max) = (&words[2], &words[3]);
+    let (mut min, mut max) = (&words[2], &words[3]);
+    if is_reversed {
+        std::mem::swap(&mut min, &mut max);
+    }
     let found = match by {
         "BYSCORE" => by_score(set, min, max)?,
         "BYLEX" => by_member(set, min, max)?,
+        _ if is_reversed => panic!("the model of Redis does not know ranks from the end"),
         _ => indexes(integer(min)?, integer(max)?, set.len()),
     };
     let (skipped, most) = limit.unwrap_or((0, -1));
     let skipped = usize::try_from(skipped).unwrap_or(usize::MAX);
     let most = usize::try_from(most).unwrap_or(usize::MAX);
-    let rows = set.rows()[found].iter().skip(skipped).take(most);
+    let mut rows: Vec<_> = set.rows()[found].iter().collect();
+    if is_reversed {
+        rows.reverse();
+    }
+    let rows = rows.into_iter().skip(skipped).take(most);
     Ok(Value::Array(
         rows.flat_map(|(score, member)| {
             let score = with_scores.then(|| bulk(score_text(*score).as_bytes()));

@@ -13,7 +13,9 @@ use abide_registry::membership::{Member, MemberState, Membership, MembershipStat
 use abide_registry::partition::PartitionSet;
 use abide_registry::store::redis::transport::{Dial, Transport};
 use abide_registry::store::redis::{Durability, Redis};
-use abide_registry::store::{Effect, OperationLog as _, Store as _};
+use abide_registry::store::{
+    Direction, Effect, ListOrder, ListQuery, Lists as _, OperationLog as _, Store as _,
+};
 use futures::future::BoxFuture;
 
 use super::Server;
@@ -110,10 +112,18 @@ async fn call(store: &Redis, choice: &Choice) -> String {
                 store.inbox(&tenant, &Default::default(), None, 9).await,
                 store.conversations(&tenant, &Default::default(), None, 9).await,
                 store.open_suspensions(&tenant, None, 9).await,
+                store.list(&tenant, &Default::default(), None, 9).await,
+                store.list(&tenant, &ascending(), None, 1).await,
             );
             format!("{listed:?}")
         }
     }
+}
+
+/// The list of all conversations, the least active first.
+fn ascending() -> ListQuery {
+    let (order, direction) = (ListOrder::Active, Direction::Ascending);
+    ListQuery { order, direction, ..ListQuery::default() }
 }
 
 #[test]

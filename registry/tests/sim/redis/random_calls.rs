@@ -203,12 +203,21 @@ async fn call_administration(store: &dyn Store, choice: &Choice) -> String {
         25 => {
             let revision = Revision::new(format!("{}-r{}", agent.local(), number % 7));
             let definition = json!({"n": number, "of": mark});
-            let agent = StoredAgent { name: agent.local(), revision, definition };
+            let agent =
+                StoredAgent { name: agent.local(), revision, definition, put_at: Some(at(number)) };
             let answer = response(mark, format!("key:{}", number % 5), number);
             outcome(store.put_agent(&tenant, agent, Some(answer)).await)
         }
         26 => outcome(store.delete_agent(&agent, None).await),
-        27 => outcome(store.agents(&tenant).await),
+        27 if number % 2 == 0 => outcome(store.agents(&tenant).await),
+        27 => {
+            let name = agent.local();
+            let revisions = [1, 2, 3].map(|n| Revision::new(format!("{name}-r{n}")));
+            let dropped = outcome(store.drop_revisions(&agent, &revisions, 2).await);
+            let left = store.history(&agent).await.unwrap_or_default().into_iter();
+            let left: Vec<_> = left.map(|entry| entry.revision).collect();
+            format!("{dropped} {left:?}")
+        }
         28 => {
             let decision: RememberedDecision = serde_json::from_value(json!({
                 "id": format!("d{}", number % 4), "tool": "t", "does": mark, "approved": true,

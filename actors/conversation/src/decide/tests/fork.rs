@@ -164,6 +164,24 @@ fn a_prefix_that_turns_out_shorter_than_asked_for_says_where_it_ends() {
     assert_eq!(fork.at_seq, Seq::new(2));
 }
 
+#[test]
+fn a_fork_of_a_fork_is_copied_to_its_end() {
+    let first = Scenario::with_turn();
+    let second = forked(&first.journal, first.journal.len(), 2);
+    let at_seq = second.state.seq;
+    let fork = Fork { conversation_id: ConversationId::new("second"), at_seq };
+    let mut third = Scenario::empty();
+    third.then(Action::Create(crate::command::Create { fork: Some(fork), ..create() }));
+    while third.state.forking.is_some() {
+        let after = third.state.seq;
+        let event = second.journal[after.get() as usize].clone();
+        let is_last = event.seq == at_seq;
+        third.then(Action::EventsCopied(CopiedEvents { after, events: vec![event], is_last }));
+    }
+    assert_eq!(third.state.seq, at_seq.next());
+    assert_eq!(third.journal[1..at_seq.get() as usize], second.journal[1..]);
+}
+
 /// The calls and the results of every prefix's copy are the same.
 fn assert_each_call_is_planned_once(journal: &[Event]) {
     for at_seq in 1..=journal.len() {

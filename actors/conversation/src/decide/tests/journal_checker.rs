@@ -149,6 +149,16 @@ impl JournalChecker {
             | EventData::ScheduleEnded(_)
             | EventData::SuspensionExpiring(_)
             | EventData::SuspensionEscalated(_) => {}
+            EventData::TurnWithdrawn(_) => {
+                let turn = event.turn_id.as_ref().unwrap();
+                assert!(self.waiting_turns.remove(turn), "a turn is withdrawn while it waits");
+            }
+            EventData::Steered(_) => self.assert_in_turn(event),
+            EventData::Rewound(rewound) => {
+                assert!(self.open_turn.is_none() && self.waiting_turns.is_empty(), "it is at rest");
+                let summary = rewound.point.context.summary;
+                self.covered = summary.map_or(Seq::ZERO, |summary| summary.upto);
+            }
             EventData::StateChanged(changed) => assert!(!changed.changes.is_empty()),
             EventData::ToolQueued(queued) => {
                 self.call_record(event, &queued.call_id).is_outside = true;

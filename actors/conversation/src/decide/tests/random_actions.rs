@@ -93,7 +93,13 @@ pub(super) fn summarized(state: &State, upto: Seq, how: u8) -> Action {
     Action::Summarized { after, summarized }
 }
 
-pub(super) fn reply(turn: &TurnId, step: Step, calls: Vec<PlannedCall>, how: u8) -> Action {
+/// A reply with these calls to what the model had read of the journal.
+pub(super) fn reply(
+    turn: &TurnId,
+    step: Step,
+    (calls, context_seq): (Vec<PlannedCall>, Seq),
+    how: u8,
+) -> Action {
     let object = match how % 9 {
         7 => Some(Ok(json!(null))),
         8 => Some(Err("bad".to_owned())),
@@ -110,7 +116,7 @@ pub(super) fn reply(turn: &TurnId, step: Step, calls: Vec<PlannedCall>, how: u8)
         verbatim: None,
         fallback: None,
         context_tokens: (how % 4 != 3).then_some(u64::from(how)),
-        context_seq: Seq::MAX,
+        context_seq,
         object,
         verdict: verdict_of(how),
     })

@@ -67,7 +67,7 @@ impl RandomRun {
     }
 
     fn action(&mut self, n: usize, roll: Roll) -> Action {
-        match roll.what % 31 {
+        match roll.what % 32 {
             0..=2 => self.message(n, roll),
             3..=11 => self.due(roll),
             12 => Action::Wake,
@@ -110,6 +110,8 @@ impl RandomRun {
             29 if roll.how.is_multiple_of(3) => self.scheduled(n, roll),
             29 if roll.how % 3 == 1 => self.extended(roll),
             29 if roll.how % 9 == 2 => self.unscheduled(roll),
+            31 if roll.which.is_multiple_of(2) => self.withdrawn(n, roll),
+            31 => self.rewound(n, roll),
             _ => self.resolved(roll),
         }
     }
@@ -132,7 +134,8 @@ impl RandomRun {
             Activity::StartTurn { turn } => start(turn.as_str()),
             Activity::CallModel { turn, step } => {
                 let seq = self.state.seq;
-                reply(turn, *step, planned(roll, seq), roll.how)
+                let read = Seq::new(seq.get().saturating_sub(u64::from(roll.ms / 64 % 3)));
+                reply(turn, *step, (planned(roll, seq), read), roll.how)
             }
             Activity::RunTool { call, attempt } if self.has_child(call) && roll.how % 3 != 1 => {
                 child_started(call.as_str(), attempt.get())
@@ -217,7 +220,8 @@ impl RandomRun {
     }
 
     pub(super) fn message(&self, n: usize, roll: Roll) -> Action {
-        let if_busy = [IfBusy::Reject, IfBusy::Queue, IfBusy::Interrupt][usize::from(roll.how % 3)];
+        let choices = [IfBusy::Reject, IfBusy::Queue, IfBusy::Interrupt, IfBusy::Steer];
+        let if_busy = choices[usize::from(roll.how % 4)];
         let mut sent = message(&format!("turn_{n}"), if_busy);
         sent.partial = self.partial(roll);
         sent.create = Some(create_random(roll));
@@ -365,7 +369,9 @@ impl RandomRun {
                         Action::Wake
                     }
                 },
-                (Some(Activity::CallModel { turn, step }), _) => reply(turn, *step, Vec::new(), 0),
+                (Some(Activity::CallModel { turn, step }), _) => {
+                    reply(turn, *step, (Vec::new(), self.state.seq), 0)
+                }
                 (Some(activity), _) => self.perform(activity, Roll { how: 0, ..plain }),
                 (None, Some(first)) if roll.which.is_multiple_of(3) => {
                     self.at = self.at.max(first.expires_at);

@@ -200,6 +200,9 @@ pub(super) fn kind(event: &Event) -> &'static str {
         EventData::SuspensionEscalated(_) => "suspension_escalated",
         EventData::ToolAttemptFailed(_) => "tool_attempt_failed",
         EventData::StateChanged(_) => "state_changed",
+        EventData::TurnWithdrawn(_) => "turn_withdrawn",
+        EventData::Steered(_) => "steered",
+        EventData::Rewound(_) => "rewound",
         EventData::Unknown(_) => "unknown",
     }
 }
@@ -212,6 +215,7 @@ pub(super) fn create() -> Create {
         tools: Vec::new(),
         parent: None,
         fork: None,
+        title: None,
         participants: Default::default(),
     }
 }

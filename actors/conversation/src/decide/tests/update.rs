@@ -12,6 +12,7 @@ pub(super) fn update(number: Option<u64>, member: Option<&str>) -> Action {
     Action::Update(Update {
         metadata: number.map(metadata),
         members: member.map(|member| vec![member.to_owned()]),
+        title: None,
         by: Principal::new("ann"),
         identity: None,
     })
@@ -30,6 +31,30 @@ fn what_is_absent_stays_and_what_is_the_same_has_no_event() {
         scenario.then(again);
         assert_eq!(scenario.journal.len(), events);
     }
+    assert_eq!(replay(State::default(), &scenario.journal), scenario.state);
+}
+
+#[test]
+fn a_title_is_replaced_and_removed() {
+    let mut scenario = Scenario::with_calls(vec![human("ask")]);
+    let title = |title: Option<&str>| {
+        Action::Update(Update {
+            metadata: None,
+            members: None,
+            title: Some(title.map(str::to_owned)),
+            by: Principal::new("ann"),
+            identity: None,
+        })
+    };
+    let events = scenario.journal.len();
+    scenario.then(title(None));
+    assert_eq!(scenario.journal.len(), events, "there was none");
+    scenario.then(title(Some("Order 7")));
+    assert_eq!(scenario.state.title.as_deref(), Some("Order 7"));
+    scenario.then(update(Some(1), None));
+    assert_eq!(scenario.state.title.as_deref(), Some("Order 7"), "it was not mentioned");
+    scenario.then(title(None));
+    assert_eq!(scenario.state.title, None);
     assert_eq!(replay(State::default(), &scenario.journal), scenario.state);
 }
 

@@ -3,12 +3,12 @@
 from ._async.calls import AsyncCall
 from ._async.client import AsyncAbide
 from ._async.conversation import AsyncConversation
-from ._async.resources import AsyncSchedules, AsyncWebhooks
+from ._async.resources import AsyncAgents, AsyncSchedules, AsyncWebhooks
 from ._async.turn import AsyncTurn
 from ._sync.calls import Call
 from ._sync.client import Abide
 from ._sync.conversation import Conversation
-from ._sync.resources import Schedules, Webhooks
+from ._sync.resources import Agents, Schedules, Webhooks
 from ._sync.turn import Turn
 from .errors import (
     AbideError,
@@ -39,8 +39,10 @@ __version__ = "0.1.0"
 __all__ = [
     "Abide",
     "AbideError",
+    "Agents",
     "Answer",
     "AsyncAbide",
+    "AsyncAgents",
     "AsyncCall",
     "AsyncConversation",
     "AsyncSchedules",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Literal, TypedDict
 
 Json = Any
-IfBusy = Literal["reject", "queue", "interrupt"]
+IfBusy = Literal["reject", "queue", "interrupt", "steer"]
 Kind = Literal["approval", "elicitation", "client_exec", "in_doubt"]
 Outcome = Literal["completed", "cancelled", "halted", "failed"]
 State = Literal["idle", "preparing", "streaming", "executing_tools", "awaiting_input"]
@@ -236,6 +236,27 @@ class Me(TypedDict, total=False):
     expires_at: str | None
 
 
+class _ConversationRow(TypedDict):
+    id: str
+    agent: str
+    state: State
+    owner: str | None
+    last_seq: int
+    created_at: str
+    active_at: str
+    metadata: dict[str, Json]
+    pending: int
+    turns: int
+    usage: Usage
+
+
+class ConversationRow(_ConversationRow, total=False):
+    """A conversation in a list."""
+
+    parent: str
+    title: str
+
+
 class Scheduled(TypedDict):
     """A message that is delivered later."""
 
@@ -250,6 +271,20 @@ class _ScheduledMessage(TypedDict):
     message: Message
     principal: str
     if_busy: IfBusy
+
+
+class _QueuedTurn(TypedDict):
+    turn_id: str
+    seq: int
+    at: str
+    message: Message
+    principal: str
+
+
+class QueuedTurn(_QueuedTurn, total=False):
+    """A turn that waits for the turns before it."""
+
+    message_id: str
 
 
 class ScheduledMessage(_ScheduledMessage, total=False):

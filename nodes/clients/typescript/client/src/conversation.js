@@ -124,6 +124,29 @@ export class Conversation {
     return (await this.#post(`${this.#path}/cancel`, {})).cancelled;
   }
 
+  /** The turns that wait, the next one first. */
+  async queue() {
+    return (await this.#transport.request("GET", `${this.#path}/queue`)).queued;
+  }
+
+  /** Withdraws a turn that waits: it never starts. */
+  withdrawTurn(turnId) {
+    const path = `${this.#path}/queue/${encodeURIComponent(turnId)}`;
+    return this.#transport.request("DELETE", path, { key: randomName() });
+  }
+
+  /** Goes on from the event of this `seq`: what came after it counts no longer. Returns the `seq` of the
+   * event that says so. */
+  async rewind(seq) {
+    return (await this.#post(`${this.#path}/rewind`, { to_seq: seq })).seq;
+  }
+
+  /** Begins the last turn anew, or the one with this id, and returns the new turn's id: `follow()` and
+   * `live()` tell of it. */
+  async regenerate(turnId) {
+    return (await this.#post(`${this.#path}/regenerate`, { turn_id: turnId })).turn_id;
+  }
+
   /** Makes a conversation with the events of this one up to `at`, or all of them. */
   async fork({ at: at_seq, id } = {}) {
     const made = await this.#post(`${this.#path}/fork`, { at_seq, id });

@@ -60,6 +60,9 @@ export class Fold {
       // The snapshot knows that an old call was answered meanwhile.
       if (isOld && !this.#open.has(`${data.call_id}/${data.suspension}`)) return;
       yield new Call(this.#transport, this.#conversation, data);
+    } else if (name === "turn_withdrawn") {
+      // It never started: another turn may run.
+      yield { type: "end", turnId: data.turn_id, outcome: "cancelled", reason: "withdrawn", usage: {} };
     } else if (ENDS.includes(name)) {
       [this.turnId, this.#streaming, this.#told] = [undefined, undefined, 0];
       const { turn_id: turnId, reason, usage = {} } = data;

@@ -60,6 +60,32 @@ export interface RequestOptions {
   signal?: AbortSignal;
 }
 
+export interface ConversationFilter {
+  agent?: string;
+  state?: Snapshot["state"];
+  owner?: string;
+  parent?: string;
+  /** Children, too, if it is false. */
+  rootOnly?: boolean;
+  /** At most 4 members, of the keys that the agent's `index` names. */
+  metadata?: Record<string, string>;
+  createdAfter?: string;
+  createdBefore?: string;
+  activeAfter?: string;
+  activeBefore?: string;
+}
+
+export class Agents {
+  put(name: string, definition: AgentDefinition): Promise<Schemas["AgentDefined"]>;
+  get(name: string): Promise<AgentDefinition>;
+  list(): AsyncGenerator<Schemas["AgentRow"], void, undefined>;
+  revisions(name: string): AsyncGenerator<Schemas["RevisionRow"], void, undefined>;
+  revision(name: string, revision: string): Promise<AgentDefinition>;
+  compare(name: string, from: string, to: string): Promise<Schemas["RevisionDiff"]>;
+  rollBack(name: string, revision: string): Promise<Schemas["AgentDefined"]>;
+  delete(name: string): Promise<void>;
+}
+
 export class Schedules {
   put(name: string, schedule: Schemas["NewSchedule"]): Promise<Schemas["Schedule"]>;
   get(name: string): Promise<Schemas["Schedule"]>;
@@ -85,10 +111,19 @@ export class Webhooks {
 }
 
 export class Abide {
+  readonly agents: Agents;
   readonly schedules: Schedules;
   readonly webhooks: Webhooks;
   constructor(options?: Options);
   conversation(id?: string, options?: { agent?: string }): Conversation;
+  conversations(
+    filter?: ConversationFilter & {
+      order?: "active" | "created";
+      dir?: "asc" | "desc";
+      limit?: number;
+      signal?: AbortSignal;
+    },
+  ): AsyncGenerator<Schemas["ConversationRow"], void, undefined>;
   inbox(
     filter?: InboxFilter & { follow?: boolean; interval?: number; signal?: AbortSignal },
   ): AsyncGenerator<Call, void, undefined>;
@@ -130,6 +165,10 @@ export class Conversation {
   ): Promise<Schemas["ScheduledReply"]>;
   scheduled(): Promise<Schemas["ScheduledMessage"][]>;
   withdraw(scheduledId: string): Promise<void>;
+  queue(): Promise<Schemas["QueuedTurn"][]>;
+  withdrawTurn(turnId: string): Promise<void>;
+  rewind(seq: number): Promise<number>;
+  regenerate(turnId?: string): Promise<string>;
   turn(cursor: string): Turn;
   tool(name: string, fn: Tool): this;
   live(): Live;

@@ -1,7 +1,7 @@
 // The nodes of a cluster, and what concerns no single conversation.
 import { Call } from "./calls.js";
 import { Conversation } from "./conversation.js";
-import { Schedules, Webhooks } from "./resources.js";
+import { Agents, Schedules, Webhooks } from "./resources.js";
 import { pause, randomName, Transport } from "./transport.js";
 
 export { connect } from "./core.js";
@@ -29,6 +29,7 @@ export class Abide {
     const wrong = nodes.find((it) => !/^https?:\/\//.test(it));
     if (wrong !== undefined) throw new TypeError(`urls: ${JSON.stringify(wrong)} is no http or https URL`);
     this.#transport = new Transport({ urls: nodes, token, headers, retryFor, fetch });
+    this.agents = new Agents(this.#transport);
     this.schedules = new Schedules(this.#transport);
     this.webhooks = new Webhooks(this.#transport);
   }
@@ -38,6 +39,19 @@ export class Abide {
   conversation(id = `conv_${randomName()}`, { agent } = {}) {
     if (!ID.test(id)) throw new TypeError(`id: ${JSON.stringify(id)} is not of the form [A-Za-z0-9_.:-]{1,128}`);
     return new Conversation(this.#transport, id, agent);
+  }
+
+  /** Yields conversations, the one that was active last first: those of this agent, state, owner and parent,
+   * with this metadata, created and active in these times; `rootOnly: false` yields children, too. */
+  async *conversations({ agent, state, owner, parent, rootOnly, metadata = {}, createdAfter, createdBefore, activeAfter, activeBefore, order = "active", dir, limit = 200, signal } = {}) {
+    const params = { agent, state, owner, parent, root_only: rootOnly, created_after: createdAfter, created_before: createdBefore, active_after: activeAfter, active_before: activeBefore, order, dir, limit };
+    for (const [key, value] of Object.entries(metadata)) params[`metadata.${key}`] = value;
+    let cursor;
+    do {
+      const page = await this.#transport.request("GET", "/v1/conversations", { params: { ...params, cursor }, signal });
+      yield* page.conversations;
+      cursor = page.cursor ?? undefined;
+    } while (cursor !== undefined);
   }
 
   /** Yields the calls that wait in the whole cluster, the earliest deadline first. With `follow` it goes

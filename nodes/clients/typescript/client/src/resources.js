@@ -1,4 +1,4 @@
-// What belongs to a tenant and not to one conversation: schedules and webhooks.
+// What belongs to a tenant and not to one conversation: agents, schedules and webhooks.
 import { randomName } from "./transport.js";
 
 /** Things of one kind that have names. */
@@ -17,7 +17,11 @@ class Named {
   }
 
   get(name) {
-    return this.#transport.request("GET", this.#at(name));
+    return this._read(name, "");
+  }
+
+  _read(name, below) {
+    return this.#transport.request("GET", this.#at(name) + below);
   }
 
   delete(name) {
@@ -41,6 +45,38 @@ class Named {
 
   #at(name) {
     return `${this.#path}/${encodeURIComponent(name)}`;
+  }
+}
+
+/** Agents and their revisions. */
+export class Agents extends Named {
+  constructor(transport) {
+    super(transport, "/v1/agents");
+  }
+
+  /** Yields the agents, by name. */
+  list() {
+    return this._pages("agents");
+  }
+
+  /** Yields the revisions of an agent, the one that was put last first. */
+  revisions(name) {
+    return this._pages("revisions", `/${encodeURIComponent(name)}/revisions`);
+  }
+
+  /** The definition as of a revision. */
+  revision(name, revision) {
+    return this._read(name, `/revisions/${encodeURIComponent(revision)}`);
+  }
+
+  /** What has changed from one revision to another. */
+  compare(name, from, to) {
+    return this._read(name, `/revisions/${encodeURIComponent(from)}/diff/${encodeURIComponent(to)}`);
+  }
+
+  /** Makes an earlier revision the one with which turns begin. */
+  rollBack(name, revision) {
+    return this._send("POST", name, "/rollback", { body: { revision } });
   }
 }
 

@@ -39,6 +39,7 @@ async fn everything_is_found_after_a_reopen() {
         name: AgentName::new("demo"),
         revision: Revision::new("r1"),
         definition: serde_json::json!({"name": "demo"}),
+        put_at: None,
     };
     store.put_agent(&own(), agent.clone(), None).await.unwrap();
     drop(store);

@@ -1,6 +1,6 @@
 -- Deletes a conversation with all its index entries.
 -- KEYS: conversation, journal, alarms, active, ids, state, responses, expiries, suspensions, open,
---   floor, deleted, the audit's entries and expiries, queues; those of what is owed
+--   floor, deleted, the audit's entries and expiries, queues, the index of lists; those of what is owed
 -- ARGV: node, incarnation, epoch, nonce, id, for how many seconds the nonce is kept; the responses;
 --   what is owed, as write_owed says
 -- Returns DONE or FENCED; DONE again while the nonce is kept.
@@ -15,7 +15,8 @@ redis.call('SET', KEYS[12], nonce, 'EX', nonce_seconds)
 raise(KEYS[11], epoch)
 for _, member in ipairs(redis.call('HKEYS', KEYS[9])) do redis.call('ZREM', KEYS[10], member) end
 dequeue(KEYS[15], redis.call('HGET', KEYS[1], 'queued'))
+relist(KEYS[16], id, redis.call('HGET', KEYS[1], 'listed') or '', '')
 for i = 3, 5 do redis.call('ZREM', KEYS[i], id) end
 redis.call('UNLINK', KEYS[1], KEYS[2], KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[13], KEYS[14])
-write_owed(16, keep(KEYS[7], KEYS[8], 7))
+write_owed(17, keep(KEYS[7], KEYS[8], 7))
 return 'DONE'

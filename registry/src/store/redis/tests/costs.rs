@@ -8,7 +8,8 @@ use abide_actors::usage_counts::{UsageCounts, day_of};
 use jiff::ToSpan;
 
 use super::super::super::conformance::*;
-use super::super::super::{Schedules, Store, TenantCounts, UsageBy, UsageQuery};
+use super::super::super::listing::Entry;
+use super::super::super::{ListQuery, Lists, Schedules, Store, TenantCounts, UsageBy, UsageQuery};
 use super::super::keys::Tag;
 use super::super::{Durability, Redis};
 use super::members::{member, names};
@@ -59,6 +60,42 @@ async fn reading_alarms_costs_the_same_with_a_thousand_as_with_a_million() {
     assert_eq!(costs[0].0, costs[1].0, "commands");
     assert_eq!(costs[0].1, costs[1].1, "kilobytes");
     assert!(costs[0].0 <= partitions.iter().count() as u64 + 20, "{costs:?}");
+}
+
+/// Adds `each` older members of the list of all roots to each partition.
+async fn add_members(server: &Server, each: usize) {
+    let script = "for i = 1, ARGV[1] do \
+        redis.call('ZADD', KEYS[1], 0, ARGV[2] .. string.format('%014x', i) .. 'x' .. i) end";
+    let members = Entry::new(&commit(1, 1).summary, &[]).members(&id("c"));
+    let of_all = members.iter().find(|member| member.starts_with("ct")).unwrap();
+    let (each, property) = (each.to_string(), &of_all[..15]);
+    for partition in Partition::all() {
+        let key = Tag::Partition(partition).key("lists");
+        server.ask::<()>(&["EVAL", script, "1", &key, &each, property]).await;
+    }
+}
+
+#[tokio::test]
+async fn a_page_of_a_list_costs_the_same_beside_a_thousand_as_beside_a_million() {
+    let server = Server::start(&["--appendfsync", "no"]).await;
+    let mut redis = Redis::open(&server.url(), Durability::Os).await.unwrap();
+    // Its checks are traffic, too.
+    redis._watching.abort_all();
+    for n in 0..10 {
+        create_conversation(&redis, &format!("c{n}")).await;
+    }
+    let query = ListQuery::default();
+    let mut costs = Vec::new();
+    for each in [4, 4_000] {
+        add_members(&server, each).await;
+        let (commands, bytes) = server_traffic(&server).await;
+        let page = redis.list(&own(), &query, None, 9).await.unwrap();
+        let (after, sent) = server_traffic(&server).await;
+        assert_eq!((page.items.len(), page.cursor.is_some()), (9, true));
+        costs.push((after - commands, (sent - bytes) / 1_000));
+    }
+    assert_eq!(costs[0].0, costs[1].0, "commands");
+    assert!(costs[0].1.abs_diff(costs[1].1) <= 2, "kilobytes: {costs:?}");
 }
 
 #[tokio::test]

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use abide_actors::blobs::{Blob, Blobs};
-use abide_actors::journal::{InboxFilter, Journal};
+use abide_actors::journal::{InboxFilter, Journal, StoreError};
 use abide_actors::usage_counts::{UsageCounts, day_of};
 use abide_conversation::remembered_decision::{Match, RememberedDecision};
 use abide_conversation::{DecisionId, Principal, Seq};
@@ -113,6 +113,7 @@ async fn a_repeated_creation_or_deletion_of_an_agent_is_reported_as_the_first() 
         name: abide_conversation::AgentName::new(name),
         revision: abide_conversation::Revision::new("r1"),
         definition: serde_json::json!({}),
+        put_at: None,
     };
     let put = async |name| lossy.put_agent(&own(), agent(name), None).await;
     assert_eq!(repeat_after_lost_reply(&proxy, put).await, Ok(true));
@@ -201,4 +202,22 @@ async fn a_connection_that_hangs_is_replaced() {
     // It took effect although its reply was lost: the journal has moved on.
     assert_eq!(lossy.load(&id("a")).await.unwrap().unwrap().events.len(), 2);
     assert_eq!(lossy.append(&id("a"), &held, commit(3, 3)).await, Ok(()));
+}
+
+/// The caller has asked a former primary, which did not have the first answer.
+#[tokio::test]
+async fn a_commit_with_an_answer_whose_key_is_kept_is_refused_and_writes_nothing() {
+    let server = Server::start(&["--appendfsync", "no"]).await;
+    let store = Redis::open(&server.url(), Durability::Os).await.unwrap();
+    let held = claim_conversation(&store, "a").await;
+    let answered = |seq: u64, keys: &[&str]| {
+        let mut commit = commit(seq, seq);
+        commit.responses = keys.iter().map(|key| response(key, "one", 60)).collect();
+        commit
+    };
+    store.append(&id("a"), &held, answered(1, &["key:1"])).await.unwrap();
+    let again = store.append(&id("a"), &held, answered(2, &["key:2", "key:1"])).await;
+    assert_eq!(again, Err(StoreError::Fenced));
+    assert_eq!(store.events(&id("a"), Seq::ZERO, 9).await.unwrap().len(), 1);
+    store.append(&id("a"), &held, answered(2, &["key:2"])).await.unwrap();
 }

@@ -74,6 +74,7 @@ async fn prepared_effects(store: &Redis) -> Vec<Effect> {
         name: AgentName::new("demo"),
         revision: Revision::new(revision),
         definition: json!({}),
+        put_at: None,
     };
     store.put_agent(&own(), agent("r1"), None).await.unwrap();
     let remembered = decision("ann");

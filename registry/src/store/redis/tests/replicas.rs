@@ -76,6 +76,7 @@ fn agent(name: &str) -> StoredAgent {
         name: AgentName::new(name),
         revision: Revision::new(format!("{name}-1")),
         definition: serde_json::json!({}),
+        put_at: None,
     }
 }
 

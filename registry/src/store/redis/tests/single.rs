@@ -147,6 +147,7 @@ async fn a_full_server_still_deletes_reads_and_keeps_its_members() {
         name: AgentName::new("demo"),
         revision: Revision::new("r1"),
         definition: serde_json::json!({}),
+        put_at: None,
     };
     store.put_agent(&own(), agent.clone(), None).await.unwrap();
     let blob = Blob::new("text/plain", "one");
@@ -260,6 +261,7 @@ async fn the_responses_and_outcomes_of_an_agent_do_not_pile_up() {
         name: AgentName::new("demo"),
         revision: Revision::new("r1"),
         definition: serde_json::json!({}),
+        put_at: None,
     };
     // What seeded an agent never expires, so that the keys do not, either.
     let seeded = StoredResponse { expires_at: Timestamp::MAX, ..response("seeded", "r1", 0) };

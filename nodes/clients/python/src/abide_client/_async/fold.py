@@ -70,6 +70,9 @@ class Fold:
                 yield _result(data)
             elif name in ("suspended", "child_suspended"):
                 yield from self._take_suspended(name, place, data)
+            elif name == "turn_withdrawn":
+                # It never started: another turn may run.
+                yield End(data["turn_id"], "cancelled", "withdrawn", Usage())
             elif name.startswith("turn_") and name[5:] in _OUTCOMES:
                 self.turn_id = None
                 self._streaming, self._told = None, 0

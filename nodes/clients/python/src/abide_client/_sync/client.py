@@ -8,14 +8,14 @@ import time
 import uuid
 from collections.abc import Iterator, Mapping
 from types import TracebackType
-from typing import Any
+from typing import Any, Literal
 
 import httpx
 
-from ..types import AgentDefined, Kind, Me
+from ..types import AgentDefined, ConversationRow, Kind, Me, State
 from .calls import Call
 from .conversation import Conversation
-from .resources import Schedules, Webhooks
+from .resources import Agents, Schedules, Webhooks
 from .transport import Transport, Token
 
 _ID = re.compile(r"[A-Za-z0-9_.:-]{1,128}")
@@ -46,6 +46,7 @@ class Abide:
         if token is None:
             token = os.environ.get("ABIDE_TOKEN")
         self._transport = Transport(nodes, token, headers or {}, retry_for, http)
+        self.agents = Agents(self._transport)
         self.schedules = Schedules(self._transport)
         self.webhooks = Webhooks(self._transport)
 
@@ -71,6 +72,39 @@ class Abide:
         if not _ID.fullmatch(id) or id in (".", ".."):
             raise ValueError(f"id: {id!r} is not of the form [A-Za-z0-9_.:-]{{1,128}}")
         return Conversation(self._transport, id, agent)
+
+    def conversations(
+        self,
+        *,
+        agent: str | None = None,
+        state: State | None = None,
+        owner: str | None = None,
+        parent: str | None = None,
+        root_only: bool = True,
+        metadata: Mapping[str, str] | None = None,
+        created_after: str | None = None,
+        created_before: str | None = None,
+        active_after: str | None = None,
+        active_before: str | None = None,
+        order: Literal["active", "created"] = "active",
+        dir: Literal["asc", "desc"] = "desc",
+    ) -> Iterator[ConversationRow]:
+        """Yields conversations, the one that was active last first: those of this agent, state, owner and
+        parent, with this metadata, created and active in these times. Times are those of RFC 3339."""
+        params: dict[str, Any] = {"agent": agent, "state": state, "owner": owner, "parent": parent}
+        params |= {"root_only": "true" if root_only else "false", "order": order, "dir": dir}
+        params |= {"created_after": created_after, "created_before": created_before}
+        params |= {"active_after": active_after, "active_before": active_before}
+        params |= {f"metadata.{key}": value for key, value in (metadata or {}).items()}
+        cursor: str | None = None
+        while True:
+            page = {**params, "cursor": cursor, "limit": "200"}
+            answer = self._transport.request("GET", "/v1/conversations", params=page)
+            for row in answer["conversations"]:
+                yield row
+            cursor = answer.get("cursor")
+            if cursor is None:
+                return
 
     def inbox(
         self,

@@ -14,6 +14,7 @@ from ..types import (
     JournalEvent,
     MessagePage,
     PendingEntry,
+    QueuedTurn,
     Scheduled,
     ScheduledMessage,
     Snapshot,
@@ -163,6 +164,27 @@ class Conversation:
     def cancel(self) -> bool:
         """Cancels the running turn; false if there was none."""
         return bool((self._post(f"{self._path}/cancel", {}))["cancelled"])
+
+    def queue(self) -> list[QueuedTurn]:
+        """The turns that wait, the next one first."""
+        listed = self._transport.request("GET", f"{self._path}/queue")
+        return cast("list[QueuedTurn]", listed["queued"])
+
+    def withdraw_turn(self, turn_id: str) -> None:
+        """Withdraws a turn that waits: it never starts."""
+        path = f"{self._path}/queue/{quote(turn_id, safe='')}"
+        self._transport.request("DELETE", path, key=uuid.uuid4().hex)
+
+    def rewind(self, seq: int) -> int:
+        """Goes on from the event of this `seq`: what came after it counts no longer. Returns the `seq`
+        of the event that says so."""
+        return int((self._post(f"{self._path}/rewind", {"to_seq": seq}))["seq"])
+
+    def regenerate(self, turn_id: str | None = None) -> str:
+        """Begins the last turn anew, or the one with this id, and returns the new turn's id: `follow`
+        tells of it."""
+        made = self._post(f"{self._path}/regenerate", _given(turn_id=turn_id))
+        return str(made["turn_id"])
 
     def fork(self, *, at: int | None = None, id: str | None = None) -> Conversation:
         """Makes a conversation with the events of this one up to `at`, or all of them."""

@@ -1,4 +1,4 @@
-"""What belongs to a tenant and not to one conversation: schedules and webhooks."""
+"""What belongs to a tenant and not to one conversation: agents, schedules and webhooks."""
 
 from __future__ import annotations
 
@@ -24,12 +24,15 @@ class _Named:
 
     def get(self, name: str) -> dict[str, Any]:
         """Reads one."""
-        read: dict[str, Any] = self._transport.request("GET", self._at(name))
-        return read
+        return self._read(name, "")
 
     def delete(self, name: str) -> None:
         """Deletes one."""
         self._send("DELETE", name, "", None)
+
+    def _read(self, name: str, below: str) -> dict[str, Any]:
+        read: dict[str, Any] = self._transport.request("GET", self._at(name) + below)
+        return read
 
     def _send(
         self, method: str, name: str, below: str, body: Mapping[str, Any] | None
@@ -53,6 +56,34 @@ class _Named:
 
     def _at(self, name: str) -> str:
         return f"{self._path}/{quote(name, safe='')}"
+
+
+class Agents(_Named):
+    """Agents and their revisions."""
+
+    def __init__(self, transport: Transport) -> None:
+        super().__init__(transport, "/v1/agents")
+
+    def list(self) -> Iterator[dict[str, Any]]:
+        """Yields the agents, by name."""
+        return self._pages("agents", "", {})
+
+    def revisions(self, name: str) -> Iterator[dict[str, Any]]:
+        """Yields the revisions of an agent, the one that was put last first."""
+        return self._pages("revisions", f"/{quote(name, safe='')}/revisions", {})
+
+    def revision(self, name: str, revision: str) -> dict[str, Any]:
+        """Reads the definition as of a revision."""
+        return self._read(name, f"/revisions/{quote(revision, safe='')}")
+
+    def compare(self, name: str, before: str, after: str) -> dict[str, Any]:
+        """Reads what has changed from one revision to another."""
+        below = f"/revisions/{quote(before, safe='')}/diff/{quote(after, safe='')}"
+        return self._read(name, below)
+
+    def roll_back(self, name: str, revision: str) -> dict[str, Any]:
+        """Makes an earlier revision the one with which turns begin."""
+        return self._send("POST", name, "/rollback", {"revision": revision})
 
 
 class Schedules(_Named):

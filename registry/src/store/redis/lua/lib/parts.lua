@@ -1,12 +1,19 @@
--- Library in front of the script that appends, after those of fencing, indexes and usage.
+-- Library in front of the script that appends, after those of fencing, indexes, lists and usage.
 -- write_parts: writes what few commits have, from this key and this argument on.
-local function write_parts(parts, key, at, id, queued)
+local function write_parts(parts, key, at, id, queued, listed)
+  if parts:find('r') then
+    prune(KEYS[key], KEYS[key + 1], ARGV[at])
+    at = keep(KEYS[key], KEYS[key + 1], at + 1)
+    key = key + 2
+  end
   if parts:find('n') then
     redis.call('ZADD', KEYS[key], 0, id)
     redis.call('HSET', KEYS[1], 'agent', ARGV[at])
-    if ARGV[at + 1] ~= '' then redis.call('HSET', KEYS[1], 'metadata', ARGV[at + 1]) end
-    if ARGV[at + 2] ~= '' then redis.call('HSET', KEYS[1], 'participants', ARGV[at + 2]) end
-    key, at = key + 1, at + 3
+    key, at = key + 1, at + 1
+  end
+  if parts:find('[la]') then
+    local write = parts:find('l') and list or touch
+    key, at = key + 1, write(KEYS[key], id, listed, at)
   end
   if parts:find('t') then
     redis.call('SADD', KEYS[key], ARGV[at])
@@ -19,11 +26,6 @@ local function write_parts(parts, key, at, id, queued)
   if parts:find('d') then redis.call('HDEL', KEYS[1], 'deaths') end
   if parts:find('o') then
     at = write_inbox(KEYS[key], KEYS[key + 1], at)
-    key = key + 2
-  end
-  if parts:find('r') then
-    prune(KEYS[key], KEYS[key + 1], ARGV[at])
-    at = keep(KEYS[key], KEYS[key + 1], at + 1)
     key = key + 2
   end
   if parts:find('q') then

@@ -1,0 +1,36 @@
+//! The commands about revisions of agents.
+
+use clap::Args;
+
+#[derive(Clone, Debug, Args)]
+pub struct GetAgentCommand {
+    /// The agent's name
+    #[arg(value_name = "AGENT")]
+    pub agent: String,
+    /// This revision instead of the newest one
+    #[arg(long)]
+    pub revision: Option<String>,
+}
+
+#[derive(Clone, Debug, Args)]
+pub struct DiffAgentCommand {
+    /// The agent's name
+    #[arg(value_name = "AGENT")]
+    pub agent: String,
+    /// The revision before the changes
+    #[arg(value_name = "REVISION")]
+    pub from: String,
+    /// The revision after the changes; the newest one if not given
+    #[arg(value_name = "OTHER")]
+    pub to: Option<String>,
+}
+
+#[derive(Clone, Debug, Args)]
+pub struct RollbackAgentCommand {
+    /// The agent's name
+    #[arg(value_name = "AGENT")]
+    pub agent: String,
+    /// The revision
+    #[arg(value_name = "REVISION")]
+    pub revision: String,
+}

@@ -1,0 +1,41 @@
+// The revisions of an agent: what each has changed since, and the way back.
+import { html, useState } from "../../html.js";
+import { notify } from "../../notices.js";
+import { Badge, Confirm, Json, Loading, Trouble } from "../../parts.js";
+import { useNow, usePoll } from "../../poll.js";
+import { get, post } from "../../session.js";
+import { ago, clip, visible } from "../../text.js";
+
+const TONES = { added: "ok", removed: "bad", changed: "run" };
+
+const at = (name, rest) => `/v1/agents/${encodeURIComponent(name)}/${rest}`;
+
+export function Revisions({ name, newest }) {
+  const { data, error, refresh } = usePoll((signal) => get(at(name, "revisions"), { signal }), `${name}@${newest}/revisions`, 0);
+  const [shown, show] = useState();
+  const [target, setTarget] = useState();
+  const time = useNow();
+  if (!data) return error ? html`<${Trouble} error=${error} retry=${refresh} />` : html`<${Loading} />`;
+  const rollBack = async () => {
+    await post(at(name, "rollback"), { revision: target });
+    notify(`${name} is at ${target.slice(0, 8)} again`);
+  };
+  return html`<ul class="rows flat revisions">${data.revisions.map(({ revision, put_at: put, newest: isNewest }) => html`<li key=${revision} class="row-item">
+      <p class="row spread"><span class="row"><code>${revision.slice(0, 8)}</code>${isNewest && html`<${Badge} tone="ok">in force<//>`}
+        ${put && html`<time class="note" datetime=${put}>${ago(time - Date.parse(put))}</time>`}</span>
+        ${!isNewest && html`<span class="row"><button type="button" class="plain" aria-expanded=${shown === revision} onClick=${() => show(shown === revision ? undefined : revision)}>Compare</button>
+          <button type="button" class="plain" onClick=${() => setTarget(revision)}>Roll back …</button></span>`}</p>
+      ${shown === revision && html`<${Difference} name=${name} from=${revision} to=${newest} />`}</li>`)}</ul>
+    ${target && html`<${Confirm} title="Roll back" verb="Roll back" act=${rollBack} onClose=${() => setTarget(undefined)}>
+      <p>New turns of <b>${visible(clip(name, 80))}</b> run on <code>${target.slice(0, 8)}</code>. Those that run go on as they began.</p><//>`}`;
+}
+
+/** What has changed from one revision to another. */
+function Difference({ name, from, to }) {
+  const { data, error, refresh } = usePoll((signal) => get(at(name, `revisions/${from}/diff/${to}`), { signal }), `${from}..${to}`, 0);
+  if (!data) return error ? html`<${Trouble} error=${error} retry=${refresh} />` : html`<${Loading} />`;
+  if (data.changes.length === 0) return html`<p class="note">They say the same.</p>`;
+  return html`<dl class="values difference">${data.changes.map(({ path, change, from: before, to: after }) => html`<div key=${path.join("/")}>
+    <dt><${Badge} tone=${TONES[change]}>${change}<//> <code>${visible(clip(path.join(" › "), 200))}</code></dt>
+    <dd>${before !== undefined && html`<${Json} value=${before} label="before" />`}${after !== undefined && html`<${Json} value=${after} label="since then" />`}</dd></div>`)}</dl>`;
+}

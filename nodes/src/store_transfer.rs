@@ -1,0 +1,97 @@
+//! `abide export --store` and `abide import --store`: a whole store as lines, without a node.
+
+use std::io::{BufRead, Read, Write};
+use std::sync::Arc;
+
+use abide_actors::identity::{Incarnation, NodeName};
+use abide_actors::journal::Holder;
+use abide_cli::BoxedTask;
+use abide_registry::store::Store;
+use abide_registry::transfer::{ImportCounts, MAX_LINE_BYTES, StoreImport, export_store};
+use clap::Parser;
+use tokio::sync::mpsc;
+
+use crate::clock::SystemClock;
+use crate::config::{Cli, StoreUrl};
+use crate::node::open_store;
+
+/// How many lines wait to be written.
+const MAX_WAITING_LINES: usize = 4;
+
+/// Writes the whole store to standard output. Says what was done.
+pub(crate) fn export(url: String) -> BoxedTask {
+    Box::pin(async move {
+        let store = open(&url).await?;
+        let (sender, mut lines) = mpsc::channel(MAX_WAITING_LINES);
+        let export = tokio::spawn(async move { export_store(&*store, &sender).await });
+        while let Some(line) = lines.recv().await {
+            let written = std::io::stdout().lock().write_all(&line);
+            written.map_err(|error| error.to_string())?;
+        }
+        let exported = export.await.map_err(|error| error.to_string())?;
+        let count = exported.map_err(|error| error.to_string())?;
+        std::io::stdout().lock().flush().map_err(|error| error.to_string())?;
+        Ok(format!("{count} conversations exported"))
+    })
+}
+
+/// Reads a whole store from standard input. Says what was done.
+pub(crate) fn import(url: String) -> BoxedTask {
+    Box::pin(async move {
+        let store = open(&url).await?;
+        let clock = SystemClock;
+        let me = Holder {
+            node: NodeName::new("import"),
+            incarnation: Incarnation::new(abide_actors::clock::Clock::id(&clock, "inc")),
+        };
+        let mut import = StoreImport::new(store, me, abide_actors::clock::Clock::now(&clock));
+        let mut number = 0_u64;
+        loop {
+            // The store's own tasks go on while the input is awaited.
+            let read = tokio::task::spawn_blocking(read_line).await;
+            let read = read.map_err(|error| error.to_string())?;
+            let Some(line) = read.map_err(|error| error.to_string())? else { break };
+            number += 1;
+            if line.trim_ascii().is_empty() {
+                continue;
+            }
+            let taken = import.take(&line).await;
+            taken.map_err(|error| format!("line {number}: {error}"))?;
+        }
+        let finished = import.finish().await;
+        let counts = finished.map_err(|error| format!("line {number}: {error}"))?;
+        Ok(summary(&counts))
+    })
+}
+
+/// What was done, in one line.
+fn summary(counts: &ImportCounts) -> String {
+    let ImportCounts { imported, skipped, shorter } = counts;
+    let line = format!("{imported} conversations imported, {skipped} were there already");
+    if shorter.is_empty() {
+        return line;
+    }
+    let names: Vec<String> = shorter.iter().map(ToString::to_string).collect();
+    format!("{line}; with fewer events (delete them and repeat): {}", names.join(", "))
+}
+
+/// The next line of standard input; `None` at its end.
+fn read_line() -> std::io::Result<Option<Vec<u8>>> {
+    let mut line = Vec::new();
+    let limit = MAX_LINE_BYTES as u64 + 1;
+    std::io::stdin().lock().take(limit).read_until(b'\n', &mut line)?;
+    if line.len() as u64 >= limit {
+        return Err(std::io::Error::other(format!("a line is longer than {MAX_LINE_BYTES} bytes")));
+    }
+    Ok((!line.is_empty()).then_some(line))
+}
+
+async fn open(url: &str) -> Result<Arc<dyn Store>, String> {
+    let store: StoreUrl = url.parse().map_err(|error| format!("--store: {error}"))?;
+    if store == StoreUrl::Memory {
+        return Err("--store: a store in memory is another one in each process".to_owned());
+    }
+    // The certificates of a Redis are those of the environment, as for a node.
+    let Cli { serve, .. } = Cli::try_parse_from(["abide"]).map_err(|error| error.to_string())?;
+    open_store(&crate::Config { store, ..serve }).await.map_err(|error| error.to_string())
+}

@@ -1,0 +1,208 @@
+//! Conversations that move: what an export wrote is read elsewhere, as a copy or under its id.
+
+use serde_json::{Value, json};
+
+use crate::api::{Api, ApiResponse};
+
+/// An agent that asks a person in its first step.
+fn agent(max_steps: u32) -> Value {
+    let who = json!({"name": "who", "description": "Asks.", "executor": "human",
+        "parameters": {"type": "object"}, "result_schema": {"type": "string"}});
+    json!({"tools": [who], "max_steps": max_steps, "model": {"provider": "scripted", "script": [
+        {"calls": [{"id": "w", "name": "who", "args": {}}]}, {"text": "Done."}]}})
+}
+
+/// A node with the conversation `c`, which waits for a person, and the lines of its export.
+async fn waiting() -> (Api, Vec<String>) {
+    let api = Api::start().await;
+    assert_eq!(api.put("/v1/agents/asker", agent(5)).await.status, 201);
+    let members = json!(["key:ann", "key:bob"]);
+    let new = json!({"id": "c", "agent": "asker", "members": members});
+    assert_eq!(api.post("/v1/conversations", new).await.status, 201);
+    let left = json!({"members": ["key:bob"]});
+    assert_eq!(api.patch("/v1/conversations/c", left).await.status, 200);
+    let sent = json!({"text": "go"});
+    let rests = api.post("/v1/conversations/c/messages?wait=20s", sent).await;
+    assert_eq!(rests.body["outcome"], "awaiting_input", "{rests:?}");
+    let lines = export(&api, "c").await;
+    (api, lines)
+}
+
+async fn export(api: &Api, id: &str) -> Vec<String> {
+    let path = format!("/v1/conversations/{id}/export");
+    let answer = api.request("GET", &path).send().await.unwrap();
+    assert_eq!(answer.status(), 200);
+    assert_eq!(answer.headers()["content-type"], "application/x-ndjson");
+    answer.text().await.unwrap().lines().map(str::to_owned).collect()
+}
+
+async fn import(api: &Api, query: &str, lines: &[String]) -> ApiResponse {
+    let request = api.request("POST", &format!("/v1/conversations/import{query}"));
+    let request = request.header("Content-Type", "application/x-ndjson");
+    api.send(request.body(lines.join("\n"))).await
+}
+
+async fn journal(api: &Api, id: &str) -> Vec<Value> {
+    let read = api.get(&format!("/v1/conversations/{id}/journal?limit=1000")).await;
+    read.body["events"].as_array().unwrap().clone()
+}
+
+async fn answer(api: &Api, id: &str) -> ApiResponse {
+    let path = format!("/v1/conversations/{id}/calls/w/resolution?wait=20s");
+    api.post(&path, json!({"result": "me"})).await
+}
+
+#[tokio::test]
+async fn a_kept_conversation_has_the_same_journal_and_goes_on_elsewhere() {
+    let (here, lines) = waiting().await;
+    let there = Api::start().await;
+    let imported = import(&there, "?keep_id=true", &lines).await;
+    assert_eq!((imported.status, &imported.body), (201, &json!({"id": "c"})), "{imported:?}");
+    assert_eq!(journal(&there, "c").await, journal(&here, "c").await);
+    let inbox = there.get("/v1/pending").await.body;
+    assert_eq!(inbox["pending"][0]["call_id"], "w", "{inbox}");
+    // Its agent did not exist there, and came along.
+    assert_eq!(there.get("/v1/agents/asker").await.body["max_steps"], 5);
+    let done = answer(&there, "c").await;
+    assert_eq!(done.body["outcome"], "completed", "{done:?}");
+    let again = import(&there, "?keep_id=true", &lines).await;
+    again.is_problem(409, "conversation-exists");
+}
+
+#[tokio::test]
+async fn a_copy_has_another_id_and_its_open_call_is_cancelled() {
+    let (api, lines) = waiting().await;
+    let imported = import(&api, "", &lines).await;
+    assert_eq!(imported.status, 201, "{imported:?}");
+    let id = imported.body["id"].as_str().unwrap();
+    assert_ne!(id, "c");
+    let (first, copy) = (journal(&api, "c").await, journal(&api, id).await);
+    assert_eq!(copy[1..first.len()], first[1..]);
+    assert_eq!(copy[0]["data"]["fork"]["conversation_id"], "c");
+    let cancelled = copy.iter().find(|event| event["type"] == "tool_result").unwrap();
+    assert!(cancelled["data"].to_string().contains("[cancelled]"), "{cancelled}");
+    // A member who was removed is none in the copy.
+    let kinds: Vec<_> = copy.iter().rev().take(2).map(|event| event["type"].clone()).collect();
+    assert_eq!(kinds, ["updated", "forked"]);
+    assert_eq!(copy.last().unwrap()["data"]["members"], json!(["key:bob"]));
+    let again = json!({"text": "again"});
+    let path = format!("/v1/conversations/{id}/messages?wait=20s");
+    let turn = api.post(&path, again).await;
+    assert!(["completed", "awaiting_input"].contains(&turn.body["outcome"].as_str().unwrap()));
+    // The source waits as before.
+    assert_eq!(answer(&api, "c").await.body["outcome"], "completed");
+}
+
+#[tokio::test]
+async fn an_open_turn_goes_on_with_the_revision_of_its_journal() {
+    let (_, lines) = waiting().await;
+    let there = Api::start().await;
+    assert_eq!(there.put("/v1/agents/asker", agent(9)).await.status, 201);
+    assert_eq!(import(&there, "?keep_id=true", &lines).await.status, 201);
+    assert_eq!(there.get("/v1/agents/asker").await.body["max_steps"], 9);
+    assert_eq!(answer(&there, "c").await.body["outcome"], "completed");
+    let revisions = there.get("/v1/agents/asker/revisions").await.body;
+    assert_eq!(revisions["revisions"].as_array().unwrap().len(), 2, "{revisions}");
+}
+
+#[tokio::test]
+async fn blobs_travel_with_the_journal() {
+    let here = Api::start().await;
+    let bytes = here.request("POST", "/v1/blobs").header("Content-Type", "image/png").body("png");
+    let stored = here.send(bytes).await;
+    let id = stored.body["id"].as_str().unwrap().to_owned();
+    here.put("/v1/agents/asker", agent(5)).await;
+    let image = json!({"type": "image", "source": {"type": "blob", "blobId": id}});
+    let sent = json!({"agent": "asker", "content": [{"type": "text", "text": "go"}, image]});
+    let sent = here.post("/v1/conversations/c/messages?wait=20s", sent).await;
+    assert_eq!(sent.body["outcome"], "awaiting_input", "{sent:?}");
+    let lines = export(&here, "c").await;
+    let there = Api::start().await;
+    assert_eq!(import(&there, "?keep_id=true", &lines).await.status, 201);
+    let read = there.request("GET", &format!("/v1/blobs/{id}")).send().await.unwrap();
+    assert_eq!(read.text().await.unwrap(), "png");
+    // Other bytes under the id are refused.
+    let forged: Vec<String> = lines.iter().map(|line| line.replace("cG5n", "cG5m")).collect();
+    assert_ne!(forged, lines);
+    import(&Api::start().await, "?keep_id=true", &forged).await.names("another hash");
+}
+
+#[tokio::test]
+async fn what_cannot_have_happened_is_refused_and_leaves_nothing() {
+    let (here, _) = waiting().await;
+    assert_eq!(answer(&here, "c").await.body["outcome"], "completed");
+    let lines = export(&here, "c").await;
+    let at = |kind: &str| {
+        let kind = format!("\"type\":\"{kind}\"");
+        lines.iter().position(|line| line.contains(&kind)).unwrap()
+    };
+    let without = |index: usize| {
+        let mut lines = lines.clone();
+        lines.remove(index);
+        lines
+    };
+    let with = |index: usize, line: &str| {
+        let mut lines = lines.clone();
+        lines[index] = line.to_owned();
+        lines
+    };
+    let renumbered = |gone: usize| {
+        let mut lines = without(gone);
+        for (index, line) in lines.iter_mut().enumerate() {
+            let mut value: Value = serde_json::from_str(line).unwrap();
+            if index >= gone && value["seq"].is_u64() {
+                value["seq"] = json!(value["seq"].as_u64().unwrap() - 1);
+            }
+            if value["last_seq"].is_u64() {
+                value["last_seq"] = json!(value["last_seq"].as_u64().unwrap() - 1);
+            }
+            *line = value.to_string();
+        }
+        lines
+    };
+    let unknown = lines[at("turn_ended")].replace("turn_ended", "turn_evaporated");
+    let header = lines[0].replace("\"format\":1", "\"format\":2");
+    let epoch = lines[0].replace("\"format\":1", "\"format\":1,\"epoch\":7");
+    let deep = format!(
+        "{{\"seq\":2,\"at\":\"\",\"type\":\"x\",\"data\":{}1{}}}",
+        "[".repeat(5_000),
+        "]".repeat(5_000)
+    );
+    let there = Api::start().await;
+    for (lines, named) in [
+        (without(at("user_msg")), "follows event"),
+        (renumbered(at("tool_result")), "cannot have happened"),
+        (renumbered(at("turn_started")), "cannot have happened"),
+        (with(at("turn_ended"), &unknown), "does not know"),
+        (with(at("turn_ended"), "{"), "no JSON"),
+        (with(at("turn_ended"), &deep), "levels"),
+        (with(at("turn_ended"), "7"), "no JSON"),
+        (with(0, &header), "format 2"),
+        (with(0, &epoch), "epoch"),
+        (without(0), "before the conversation"),
+        (without(lines.len() - 1), "end is missing"),
+        (Vec::new(), "end is missing"),
+        ([lines.clone(), lines.clone()].concat(), "follows the end"),
+    ] {
+        for query in ["", "?keep_id=true"] {
+            let refused = import(&there, query, &lines).await;
+            let detail = refused.is_problem(422, "invalid-request").to_owned();
+            assert!(detail.contains(named) && detail.starts_with("line "), "{named}: {detail}");
+        }
+    }
+    let listed = there.get("/v1/conversations").await.body;
+    assert_eq!(listed["conversations"], json!([]));
+    assert_eq!(import(&there, "?keep_id=true", &lines).await.status, 201);
+}
+
+#[tokio::test]
+async fn a_body_of_gigabytes_is_refused_before_it_is_sent() {
+    let api = Api::start().await;
+    let head = "POST /v1/conversations/import HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\
+        Content-Length: 2147483648\r\n\r\n";
+    let answer = api.raw(head.as_bytes()).await;
+    assert!(answer.starts_with("HTTP/1.1 413"), "{answer}");
+    assert!(answer.contains("payload-too-large"), "{answer}");
+    import(&api, "?keep=1", &[]).await.is_problem(422, "invalid-request");
+    api.get("/v1/conversations/nobody/export").await.is_problem(404, "not-found");
+}

@@ -1,0 +1,195 @@
+//! The index of lists in the file.
+
+use std::ops::Bound;
+
+use abide_actors::journal::{Commit, ConversationSummary, Relisting, StoreError};
+use abide_conversation::{ConversationId, Scoped, Tenant};
+use async_trait::async_trait;
+use redb::{Error, ReadTransaction, ReadableTable, TableDefinition, TableError, WriteTransaction};
+
+use super::super::listing::{
+    Direction, Entry, ListQuery, ListedConversation, Place, Plan, Position, merged,
+};
+use super::super::{ListError, Lists, Page, Rebuild, paging};
+use super::tables::{self, Listed};
+use super::write::Write;
+use super::{Embedded, encode, read};
+
+const KIND: &str = "embedded";
+/// Conversation → its entry.
+const ENTRIES: TableDefinition<&str, &str> = TableDefinition::new("listed");
+/// The members of the index.
+const MEMBERS: Listed<&str, ()> = Listed::new("list_members");
+
+/// Index → how far it has been rebuilt.
+const REBUILDS: TableDefinition<&str, &[u8]> = TableDefinition::new("rebuilds");
+const INDEX: &str = "lists";
+
+/// Changes the entry of a conversation as the commit says; it is new if it has no journal yet.
+pub(super) fn relist(
+    to: &WriteTransaction,
+    id: &Scoped<ConversationId>,
+    commit: &Commit,
+    is_new: bool,
+) -> Result<(), Error> {
+    let summary = &commit.summary;
+    let entry = match &commit.relisting {
+        Relisting::Whole { indexed } => Entry::new(summary, indexed),
+        Relisting::Touched | Relisting::Unchanged if is_new => Entry::new(summary, &[]),
+        Relisting::Unchanged => return Ok(()),
+        Relisting::Touched => match entry(to, id)? {
+            Some(entry) => entry.touched(summary),
+            None => return Ok(()),
+        },
+    };
+    replace(to, id, Some(&entry))
+}
+
+/// Replaces the entry of a conversation.
+pub(super) fn replace(
+    to: &WriteTransaction,
+    id: &Scoped<ConversationId>,
+    new: Option<&Entry>,
+) -> Result<(), Error> {
+    let before = entry(to, id)?.map(|old| old.members(id)).unwrap_or_default();
+    let after = new.map(|new| new.members(id)).unwrap_or_default();
+    if before != after {
+        let mut members = MEMBERS.open_to_write(to, &id.tenant())?;
+        for member in before.difference(&after) {
+            members.remove(member.as_str())?;
+        }
+        for member in after.difference(&before) {
+            members.insert(member.as_str(), ())?;
+        }
+    }
+    let mut entries = to.open_table(ENTRIES)?;
+    match new {
+        Some(new) => entries.insert(id.as_str(), new.text().as_str()).map(|_| ())?,
+        None => entries.remove(id.as_str()).map(|_| ())?,
+    }
+    Ok(())
+}
+
+fn entry(to: &WriteTransaction, id: &Scoped<ConversationId>) -> Result<Option<Entry>, Error> {
+    let entries = to.open_table(ENTRIES)?;
+    let text = entries.get(id.as_str())?;
+    Ok(text.and_then(|text| Entry::parse(text.value())))
+}
+
+#[async_trait]
+impl Lists for Embedded {
+    async fn list(
+        &self,
+        tenant: &Tenant,
+        query: &ListQuery,
+        cursor: Option<&str>,
+        limit: usize,
+    ) -> Result<Page<ListedConversation>, ListError> {
+        let Some(plan) = Plan::new(KIND, tenant, query, cursor)? else {
+            return Ok(paging::empty());
+        };
+        let (tenant, query) = (tenant.clone(), query.clone());
+        Ok(self.read(move |from| page(from, &tenant, &query, &plan, limit)).await?)
+    }
+
+    async fn relist(
+        &self,
+        id: &Scoped<ConversationId>,
+        summary: &ConversationSummary,
+        indexed: &[String],
+    ) -> Result<bool, StoreError> {
+        let relist = ListWrite::Relist {
+            id: id.clone(),
+            summary: Box::new(summary.clone()),
+            entry: Entry::new(summary, indexed),
+        };
+        self.write(Write::List(Box::new(relist))).await
+    }
+
+    async fn rebuild(&self) -> Result<Option<Rebuild>, StoreError> {
+        self.read_row(rebuild)
+    }
+
+    async fn replace_rebuild(
+        &self,
+        present: Option<&Rebuild>,
+        next: &Rebuild,
+    ) -> Result<bool, StoreError> {
+        let present = present.map(encode::json).transpose()?.unwrap_or_default();
+        let replace = ListWrite::ReplaceRebuild { present, next: encode::json(next)? };
+        self.write(Write::List(Box::new(replace))).await
+    }
+}
+
+/// A write to the index of lists that is no commit of a conversation.
+pub(super) enum ListWrite {
+    Relist { id: Scoped<ConversationId>, summary: Box<ConversationSummary>, entry: Entry },
+    ReplaceRebuild { present: Vec<u8>, next: Vec<u8> },
+}
+
+/// Replaces how far the index has been rebuilt, if that is still what is stored.
+pub(super) fn replace_rebuild(
+    to: &WriteTransaction,
+    present: &[u8],
+    next: &[u8],
+) -> Result<bool, Error> {
+    let mut rebuilds = to.open_table(REBUILDS)?;
+    let stored = rebuilds.get(INDEX)?.map(|json| json.value().to_vec()).unwrap_or_default();
+    let is_present = stored == present;
+    if is_present {
+        rebuilds.insert(INDEX, next)?;
+    }
+    Ok(is_present)
+}
+
+fn rebuild(from: &ReadTransaction) -> Result<Option<Rebuild>, Error> {
+    let rebuilds = match from.open_table(REBUILDS) {
+        Ok(rebuilds) => rebuilds,
+        // No rebuild has begun.
+        Err(TableError::TableDoesNotExist(_)) => return Ok(None),
+        Err(error) => return Err(error.into()),
+    };
+    let json = rebuilds.get(INDEX)?;
+    json.map(|json| tables::parse("rebuild", json.value())).transpose()
+}
+
+fn page(
+    from: &ReadTransaction,
+    tenant: &Tenant,
+    query: &ListQuery,
+    plan: &Plan,
+    limit: usize,
+) -> Result<Page<ListedConversation>, Error> {
+    let Some(members) = MEMBERS.open(from, tenant)? else { return Ok(paging::empty()) };
+    let mut ranges = Vec::new();
+    for prefix in plan.prefixes() {
+        let Some((first, last)) = plan.bounds(prefix, None) else { continue };
+        let bounds = (Bound::Excluded(first.as_str()), Bound::Excluded(last.as_str()));
+        let mut rows = members.range::<&str>(bounds)?;
+        let direction = plan.direction();
+        ranges.push(std::iter::from_fn(move || {
+            let row = match direction {
+                Direction::Ascending => rows.next()?,
+                Direction::Descending => rows.next_back()?,
+            };
+            let suffix = row.map(|row| Place::parse(row.0.value()).map(|place| place.suffix));
+            // A member that cannot be read is none of this listing.
+            Some(suffix.map(Option::unwrap_or_default).map_err(Error::from))
+        }));
+    }
+    let rows = merged(ranges, plan.direction()).filter_map(|suffix| match suffix {
+        Err(error) => Some(Err(error)),
+        Ok(suffix) => {
+            let listed = listed(from, &suffix).transpose()?;
+            Some(listed.map(|listed| (plan.position(&suffix), listed)))
+        }
+    });
+    paging::page::<Position, _, _>(rows, limit, |listed| query.admits(&listed.summary))
+}
+
+fn listed(from: &ReadTransaction, suffix: &str) -> Result<Option<ListedConversation>, Error> {
+    let Some(Place { id, .. }) = Place::from_suffix(suffix) else { return Ok(None) };
+    let Some(record) = read::record(from, &id)? else { return Ok(None) };
+    let pending = read::open_keys(from, &id)?.len();
+    Ok(Some(ListedConversation { id, summary: record.summary, pending }))
+}

@@ -1,0 +1,32 @@
+//! Writes to the index of lists that are no commits of a conversation.
+
+use redb::{Error, ReadableTable};
+
+use super::super::listing::{self, ListWrite};
+use super::super::tables::{self, Record};
+use super::OpenTables;
+
+impl OpenTables<'_> {
+    /// Returns whether there still was what the write was made for.
+    pub(super) fn list(&mut self, write: &ListWrite) -> Result<bool, Error> {
+        let (id, summary, entry) = match write {
+            ListWrite::ReplaceRebuild { present, next } => {
+                return listing::replace_rebuild(self.transaction, present, next);
+            }
+            ListWrite::Relist { id, summary, entry } => (id, summary, entry),
+        };
+        let heads = &mut self.of(id)?.heads;
+        let Some(json) = heads.get(id.as_str())?.map(|json| json.value().to_vec()) else {
+            return Ok(false);
+        };
+        let mut record: Record = tables::parse("head", &json)?;
+        if record.summary.last_seq != summary.last_seq {
+            return Ok(false);
+        }
+        record.summary.listing = summary.listing.clone();
+        let json = serde_json::to_vec(&record).map_err(|it| Error::Corrupted(it.to_string()))?;
+        heads.insert(id.as_str(), json.as_slice())?;
+        listing::replace(self.transaction, id, Some(entry))?;
+        Ok(true)
+    }
+}

@@ -1,0 +1,134 @@
+//! The index of lists in memory.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
+
+use abide_actors::journal::{Commit, ConversationSummary, Relisting, StoreError};
+use abide_conversation::{ConversationId, Scoped, Tenant};
+use async_trait::async_trait;
+
+use super::super::listing::{Direction, Entry, ListQuery, ListedConversation, Place, Plan, merged};
+use super::super::{ListError, Lists, Page, Rebuild, paging};
+use super::Memory;
+use super::tables::Tables;
+
+const KIND: &str = "memory";
+
+/// The entries of conversations, and the members of each tenant's index.
+#[derive(Debug, Default)]
+pub(super) struct Index {
+    entries: BTreeMap<Scoped<ConversationId>, Entry>,
+    members: BTreeMap<Tenant, BTreeSet<String>>,
+    rebuild: Option<Rebuild>,
+}
+
+impl Index {
+    /// Replaces the entry of a conversation.
+    pub(super) fn replace(&mut self, id: &Scoped<ConversationId>, entry: Option<Entry>) {
+        let members = self.members.entry(id.tenant()).or_default();
+        if let Some(old) = self.entries.remove(id) {
+            for member in old.members(id) {
+                members.remove(&member);
+            }
+        }
+        if let Some(entry) = entry {
+            members.extend(entry.members(id));
+            self.entries.insert(id.clone(), entry);
+        }
+    }
+
+    /// Changes the entry as the commit says; it is new if it has no journal yet.
+    pub(super) fn relist(&mut self, id: &Scoped<ConversationId>, commit: &Commit, is_new: bool) {
+        let summary = &commit.summary;
+        let entry = match &commit.relisting {
+            Relisting::Whole { indexed } => Some(Entry::new(summary, indexed)),
+            Relisting::Touched | Relisting::Unchanged if is_new => Some(Entry::new(summary, &[])),
+            Relisting::Touched => self.entries.get(id).map(|it| it.clone().touched(summary)),
+            Relisting::Unchanged => None,
+        };
+        if entry.is_some() {
+            self.replace(id, entry);
+        }
+    }
+}
+
+#[async_trait]
+impl Lists for Memory {
+    async fn list(
+        &self,
+        tenant: &Tenant,
+        query: &ListQuery,
+        cursor: Option<&str>,
+        limit: usize,
+    ) -> Result<Page<ListedConversation>, ListError> {
+        let Some(plan) = Plan::new(KIND, tenant, query, cursor)? else {
+            return Ok(paging::empty());
+        };
+        let tables = self.tables();
+        let none = BTreeSet::new();
+        let members = tables.index.members.get(tenant).unwrap_or(&none);
+        let range = |prefix: &String| {
+            let (first, last) = plan.bounds(prefix, None)?;
+            let bounds = (Bound::Excluded(first), Bound::Excluded(last));
+            let mut found = members.range(bounds);
+            let direction = plan.direction();
+            Some(std::iter::from_fn(move || {
+                let member = match direction {
+                    Direction::Ascending => found.next()?,
+                    Direction::Descending => found.next_back()?,
+                };
+                Some(Ok(Place::parse(member)?.suffix))
+            }))
+        };
+        let suffixes = merged(plan.prefixes().iter().filter_map(range).collect(), plan.direction());
+        let rows = suffixes.filter_map(|suffix| match suffix {
+            Err(error) => Some(Err(error)),
+            Ok(suffix) => {
+                let listed = tables.listed(&suffix)?;
+                Some(Ok((plan.position(&suffix), listed)))
+            }
+        });
+        paging::page(rows, limit, |listed| query.admits(&listed.summary))
+    }
+
+    async fn relist(
+        &self,
+        id: &Scoped<ConversationId>,
+        summary: &ConversationSummary,
+        indexed: &[String],
+    ) -> Result<bool, StoreError> {
+        let mut tables = self.tables();
+        let known = tables.conversations.get_mut(id);
+        let known = known.filter(|known| known.summary.last_seq == summary.last_seq);
+        let Some(known) = known else { return Ok(false) };
+        known.summary.listing = summary.listing.clone();
+        tables.index.replace(id, Some(Entry::new(summary, indexed)));
+        Ok(true)
+    }
+
+    async fn rebuild(&self) -> Result<Option<Rebuild>, StoreError> {
+        Ok(self.tables().index.rebuild.clone())
+    }
+
+    async fn replace_rebuild(
+        &self,
+        present: Option<&Rebuild>,
+        next: &Rebuild,
+    ) -> Result<bool, StoreError> {
+        let rebuild = &mut self.tables().index.rebuild;
+        let is_present = rebuild.as_ref() == present;
+        if is_present {
+            *rebuild = Some(next.clone());
+        }
+        Ok(is_present)
+    }
+}
+
+impl Tables {
+    fn listed(&self, suffix: &str) -> Option<ListedConversation> {
+        let Place { id, .. } = Place::from_suffix(suffix)?;
+        let known = self.conversations.get(&id)?;
+        let (summary, pending) = (known.summary.clone(), known.open.len());
+        Some(ListedConversation { id, summary, pending })
+    }
+}

@@ -1,0 +1,270 @@
+//! The index of lists in Redis: a sorted set for each partition and tenant.
+
+use std::collections::VecDeque;
+
+use abide_actors::journal::{ConversationSummary, StoreError};
+use abide_conversation::{ConversationId, Scoped, Tenant};
+use async_trait::async_trait;
+use redis::{Cmd, cmd};
+
+use super::super::listing::{Direction, Entry, ListQuery, ListedConversation, Place, Plan};
+use super::super::{ListError, Lists, Page, Rebuild, paging};
+use super::Redis;
+use super::decode;
+use super::execute::read;
+use super::keys::{self, Tag};
+use super::script::ScriptCall;
+use super::scripts::{REBUILD as REBUILD_SCRIPT, RELIST};
+use crate::partition::Partition;
+
+/// The sorted set of a partition and tenant.
+pub(super) const INDEX: &str = "lists";
+const KIND: &str = "redis";
+/// How many conversations one page looks at before it ends early: some hundred milliseconds at most.
+const MAX_SCANNED: usize = 2_000;
+/// How many conversations are looked at at once.
+const BATCH: usize = 256;
+
+/// The members of one property in one partition, read a few at a time.
+struct Range {
+    partition: Partition,
+    prefix: String,
+    /// Read and not yet taken, in the order of the list.
+    places: VecDeque<Place>,
+    /// The last member that was read.
+    last: Option<String>,
+    has_more: bool,
+}
+
+impl Range {
+    /// The query for the next members; between equal ones there is none.
+    fn query(&self, plan: &Plan, index: &str, count: usize) -> (Tag, Cmd) {
+        let (tag, mut command) = (Tag::Partition(self.partition), cmd("ZRANGE"));
+        let bounds = plan.bounds(&self.prefix, self.last.as_deref()).unwrap_or_default();
+        let (first, last) = (format!("({}", bounds.0), format!("({}", bounds.1));
+        command.arg(tag.key(index));
+        match plan.direction() {
+            Direction::Ascending => command.arg(first).arg(last).arg("BYLEX"),
+            Direction::Descending => command.arg(last).arg(first).arg("BYLEX").arg("REV"),
+        };
+        command.arg("LIMIT").arg(0).arg(count);
+        (tag, command)
+    }
+
+    fn take(&mut self, members: &[String], count: usize) {
+        self.has_more = members.len() >= count;
+        self.places.extend(members.iter().filter_map(|member| Place::parse(member)));
+        if let Some(suffix) = members.last().and_then(|last| last.get(self.prefix.len()..)) {
+            self.last = Some(suffix.to_owned());
+        }
+    }
+
+    fn is_empty_for_now(&self) -> bool {
+        self.places.is_empty() && self.has_more
+    }
+}
+
+/// All ranges of a page, merged.
+struct Ranges<'a> {
+    plan: &'a Plan,
+    index: String,
+    ranges: Vec<Range>,
+}
+
+impl<'a> Ranges<'a> {
+    fn new(plan: &'a Plan, tenant: &Tenant) -> Self {
+        let range = |(partition, prefix): (Partition, &String)| Range {
+            partition,
+            prefix: prefix.clone(),
+            places: VecDeque::new(),
+            last: None,
+            has_more: true,
+        };
+        let all = Partition::all().flat_map(|it| plan.prefixes().iter().map(move |p| (it, p)));
+        let index = format!("{}{INDEX}", keys::prefix_of(tenant));
+        Self { plan, index, ranges: all.map(range).collect() }
+    }
+
+    /// The next places, in order, at most this many; none at the end of the list.
+    async fn next(
+        &mut self,
+        redis: &Redis,
+        wanted: usize,
+    ) -> Result<Vec<(Place, Partition, String)>, StoreError> {
+        let mut found = Vec::new();
+        while found.len() < wanted {
+            let open = self.ranges.iter().filter(|range| range.is_empty_for_now()).count();
+            if open > 0 {
+                self.fill(redis, 2 * (wanted - found.len()).div_ceil(open) + 1).await?;
+            }
+            let Some(at) = self.nearest() else { break };
+            let range = &mut self.ranges[at];
+            if let Some(place) = range.places.pop_front() {
+                found.push((place, range.partition, range.prefix.clone()));
+            }
+        }
+        Ok(found)
+    }
+
+    /// Reads on in each range of which nothing is left: what comes next may be there.
+    async fn fill(&mut self, redis: &Redis, count: usize) -> Result<(), StoreError> {
+        let (plan, index) = (self.plan, &self.index);
+        let empty: Vec<&mut Range> =
+            self.ranges.iter_mut().filter(|range| range.is_empty_for_now()).collect();
+        let queries = empty.iter().map(|range| range.query(plan, index, count)).collect();
+        let answers = redis.query_all(queries).await?;
+        for (range, answer) in empty.into_iter().zip(answers) {
+            let members: Vec<String> = read(index, answer)?;
+            range.take(&members, count);
+        }
+        Ok(())
+    }
+
+    /// The range that has the next place; `None` if none has any.
+    fn nearest(&self) -> Option<usize> {
+        let firsts = self.ranges.iter().enumerate();
+        let firsts = firsts.filter_map(|(at, range)| Some((&range.places.front()?.suffix, at)));
+        match self.plan.direction() {
+            Direction::Ascending => firsts.min().map(|(_, at)| at),
+            Direction::Descending => firsts.max().map(|(_, at)| at),
+        }
+    }
+}
+
+#[async_trait]
+impl Lists for Redis {
+    async fn list(
+        &self,
+        tenant: &Tenant,
+        query: &ListQuery,
+        cursor: Option<&str>,
+        limit: usize,
+    ) -> Result<Page<ListedConversation>, ListError> {
+        let Some(plan) = Plan::new(KIND, tenant, query, cursor)? else {
+            return Ok(paging::empty());
+        };
+        let mut ranges = Ranges::new(&plan, tenant);
+        let (mut items, mut after) = (Vec::new(), None);
+        let mut scanned = 0;
+        loop {
+            // One more than the page holds shows whether it is the last.
+            let wanted = (limit.max(1) - items.len() + 1).min(BATCH);
+            let places = ranges.next(self, wanted).await?;
+            if places.is_empty() {
+                return Ok(Page { items, cursor: None });
+            }
+            let listed = self.listed(&places).await?;
+            for ((place, ..), listed) in places.into_iter().zip(listed) {
+                if items.len() >= limit.max(1) || scanned >= MAX_SCANNED {
+                    let cursor = after.as_deref().map(|after| plan.position(after));
+                    return Ok(Page { items, cursor: cursor.as_ref().map(paging::encode) });
+                }
+                items.extend(listed.filter(|listed| query.admits(&listed.summary)));
+                scanned += 1;
+                after = Some(place.suffix);
+            }
+        }
+    }
+
+    async fn relist(
+        &self,
+        id: &Scoped<ConversationId>,
+        summary: &ConversationSummary,
+        indexed: &[String],
+    ) -> Result<bool, StoreError> {
+        let tag = Tag::of(id);
+        let keys = [tag.own("c", id.as_str()), tag.listing(id.prefix(), INDEX)];
+        let call = ScriptCall::new(&RELIST, tag, keys);
+        let call = call.arg(id.as_str()).arg(summary.last_seq.get());
+        self.call(call.listed(summary, &Entry::new(summary, indexed))?).await
+    }
+
+    async fn rebuild(&self) -> Result<Option<Rebuild>, StoreError> {
+        let (tag, mut command) = (rebuild_tag(), cmd("GET"));
+        command.arg(tag.key(REBUILD));
+        let json: Option<Vec<u8>> = self.query_confirmed(tag, command).await?;
+        json.map(|json| decode::parse("rebuild", &json)).transpose()
+    }
+
+    async fn replace_rebuild(
+        &self,
+        present: Option<&Rebuild>,
+        next: &Rebuild,
+    ) -> Result<bool, StoreError> {
+        let tag = rebuild_tag();
+        let call = ScriptCall::new(&REBUILD_SCRIPT, tag, [tag.common(REBUILD)]);
+        let call = match present {
+            Some(present) => call.json("", present)?,
+            None => call.arg(""),
+        };
+        self.call_durably(call.json("", next)?).await
+    }
+}
+
+/// Where the progress of a rebuild is stored.
+const REBUILD: &str = "rebuild";
+
+fn rebuild_tag() -> Tag {
+    Tag::Partition(Partition::of(REBUILD))
+}
+
+impl Redis {
+    /// The conversations at these places; `None` for one that is not there any more.
+    async fn listed(
+        &self,
+        places: &[(Place, Partition, String)],
+    ) -> Result<Vec<Option<ListedConversation>>, StoreError> {
+        let queries = places.iter().flat_map(|(Place { id, .. }, partition, _)| {
+            let tag = Tag::Partition(*partition);
+            let own = |name: &str, kind| {
+                let mut command = cmd(name);
+                command.arg(tag.key_of(kind, id.as_str()));
+                command
+            };
+            let mut listed = own("HGET", "c");
+            listed.arg("listed");
+            [decode::query_summary(id), (tag, listed), (tag, own("HLEN", "o"))]
+        });
+        let mut answers = self.query_all(queries.collect()).await?.into_iter();
+        let mut listed = Vec::with_capacity(places.len());
+        while let (Some(summary), Some(entry), Some(pending)) =
+            (answers.next(), answers.next(), answers.next())
+        {
+            let (place, _, prefix) = &places[listed.len()];
+            let entry: Option<String> = read("entry", entry)?;
+            let summary = decode::summary(&place.id, summary)?;
+            let pending = read("suspensions", pending)?;
+            let summary = summary.filter(|_| stands_there(entry.as_deref(), place, prefix));
+            let id = place.id.clone();
+            listed.push(summary.map(|summary| ListedConversation { id, summary, pending }));
+        }
+        Ok(listed)
+    }
+}
+
+/// Whether a conversation still has the member by which it was found. One that is deleted by a version
+/// of the program without lists leaves its members, and another one may have its id now.
+fn stands_there(entry: Option<&str>, place: &Place, prefix: &str) -> bool {
+    let members = entry.and_then(Entry::parse).map(|entry| entry.members(&place.id));
+    members.is_some_and(|members| members.contains(&format!("{prefix}{}", place.suffix)))
+}
+
+impl ScriptCall {
+    /// Adds what is listed, the metadata, the participants, and the entry.
+    pub(super) fn listed(
+        self,
+        summary: &ConversationSummary,
+        entry: &Entry,
+    ) -> Result<Self, StoreError> {
+        let mut call = self.json("", &summary.listing)?;
+        call = match &summary.metadata {
+            none if none.is_empty() => call.arg(""),
+            metadata => call.json("", metadata)?,
+        };
+        call = match &summary.participants {
+            none if none.is_empty() => call.arg(""),
+            participants => call.json("", participants)?,
+        };
+        Ok(call.arg(entry.text()))
+    }
+}

@@ -1,0 +1,60 @@
+//! The revisions of agents in Redis: for each agent a sorted set, by the time at which each was put
+//! last.
+
+use abide_actors::journal::StoreError;
+use abide_conversation::{AgentName, Revision, Scoped, Tenant, Timestamp};
+use async_trait::async_trait;
+use redis::cmd;
+
+use super::super::StoredAgent;
+use super::super::revisions::{History, HistoryEntry};
+use super::Redis;
+use super::keys::{self, Tag};
+use super::script::ScriptCall;
+use super::scripts::{ADD_REVISION, DROP_REVISIONS, json};
+
+/// The kind of the keys of histories.
+pub(super) const HISTORY: &str = "history";
+
+#[async_trait]
+impl History for Redis {
+    async fn history(&self, name: &Scoped<AgentName>) -> Result<Vec<HistoryEntry>, StoreError> {
+        let mut command = cmd("ZRANGE");
+        command.arg(Tag::Agents.key_of(HISTORY, name.as_str())).arg(0).arg(-1).arg("WITHSCORES");
+        let rows: Vec<(String, f64)> = self.query_confirmed(Tag::Agents, command).await?;
+        let entry = |(revision, score): (String, f64)| HistoryEntry {
+            revision: Revision::new(revision),
+            put_at: Some(keys::time(score)).filter(|at| *at > Timestamp::UNIX_EPOCH),
+        };
+        Ok(rows.into_iter().rev().map(entry).collect())
+    }
+
+    async fn add_revision(&self, tenant: &Tenant, agent: StoredAgent) -> Result<(), StoreError> {
+        let (tag, name) = (Tag::Agents, Scoped::new(tenant, &agent.name));
+        let keys = [tag.listing(name.prefix(), "revisions"), tag.own(HISTORY, name.as_str())];
+        let call = ScriptCall::new(&ADD_REVISION, tag, keys)
+            .arg(agent.revision.as_str())
+            .arg(json(&agent)?);
+        self.call_durably::<u64>(call).await.map(drop)
+    }
+
+    async fn drop_revisions(
+        &self,
+        name: &Scoped<AgentName>,
+        revisions: &[Revision],
+        spared: usize,
+    ) -> Result<(), StoreError> {
+        let tag = Tag::Agents;
+        let keys = [
+            tag.listing(name.prefix(), "newest"),
+            tag.listing(name.prefix(), "revisions"),
+            tag.own(HISTORY, name.as_str()),
+        ];
+        let mut call =
+            ScriptCall::new(&DROP_REVISIONS, tag, keys).arg(name.local().as_str()).arg(spared);
+        for revision in revisions {
+            call = call.arg(revision.as_str());
+        }
+        self.call_durably::<u64>(call).await.map(drop)
+    }
+}

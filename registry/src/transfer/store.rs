@@ -1,0 +1,266 @@
+//! Reads what was written of a whole store into another one.
+
+use std::sync::Arc;
+
+use abide_actors::journal::Holder;
+use abide_conversation::{ConversationId, Scoped, Tenant, Timestamp};
+use serde::Deserialize;
+
+use super::import::{Import, ImportError, NeededDefinition, Taken};
+use super::line::Line;
+use crate::store::{Store, StoredAgent};
+
+/// What an import of a store has done.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ImportCounts {
+    pub imported: u64,
+    /// Conversations that were there already, and were left as they are.
+    pub skipped: u64,
+    /// The first of those that have fewer events than the lines, as an import leaves one whose process
+    /// died.
+    pub shorter: Vec<Scoped<ConversationId>>,
+}
+
+/// How many shorter conversations are named.
+const MAX_NAMED: usize = 20;
+
+/// An import of the conversations of all tenants under their ids, with their agents. What is there
+/// already stays as it is, so that an import that was cut off can be repeated.
+pub struct StoreImport {
+    store: Arc<dyn Store>,
+    me: Holder,
+    now: Timestamp,
+    current: Option<Import>,
+    /// Whether the lines belong to a conversation that is there.
+    skips: bool,
+    counts: ImportCounts,
+}
+
+/// What says where a line belongs.
+#[derive(Deserialize)]
+struct Outline {
+    abide: Option<String>,
+    #[serde(default)]
+    tenant: Option<Tenant>,
+}
+
+impl StoreImport {
+    /// An import into a store, in which `me` claims each conversation until it is whole.
+    pub fn new(store: Arc<dyn Store>, me: Holder, now: Timestamp) -> Self {
+        Self { store, me, now, current: None, skips: false, counts: ImportCounts::default() }
+    }
+
+    /// Takes the next line. After an error nothing is left of its conversation.
+    pub async fn take(&mut self, line: &[u8]) -> Result<(), ImportError> {
+        let taken = self.take_line(line).await;
+        match taken {
+            Err(ImportError::Exists) if self.is_at_head() => self.skip().await,
+            Err(error) => {
+                if let Some(mut import) = self.current.take() {
+                    import.undo().await.map_err(ImportError::Store)?;
+                }
+                Err(error)
+            }
+            Ok(()) => Ok(()),
+        }
+    }
+
+    /// What was done, unless the end of the last conversation is missing.
+    pub async fn finish(mut self) -> Result<ImportCounts, ImportError> {
+        match self.current.take() {
+            None if !self.skips => Ok(self.counts),
+            current => {
+                if let Some(mut import) = current {
+                    import.undo().await.map_err(ImportError::Store)?;
+                }
+                Err(ImportError::Misplaced("is the last one, but the end is missing"))
+            }
+        }
+    }
+
+    /// Leaves a conversation that is there as it is.
+    async fn skip(&mut self) -> Result<(), ImportError> {
+        self.skips = true;
+        self.counts.skipped += 1;
+        let Some(import) = self.current.take() else { return Ok(()) };
+        let present = self.store.summary(import.id()).await.map_err(ImportError::Store)?;
+        let is_shorter = present.is_some_and(|present| present.last_seq < import.last_seq());
+        if is_shorter && self.counts.shorter.len() < MAX_NAMED {
+            self.counts.shorter.push(import.id().clone());
+        }
+        Ok(())
+    }
+
+    fn is_at_head(&self) -> bool {
+        self.current.as_ref().is_some_and(|import| !import.has_events())
+    }
+
+    async fn take_line(&mut self, line: &[u8]) -> Result<(), ImportError> {
+        let outline: Outline = serde_json::from_slice(line)
+            .map_err(|error| ImportError::NotALine(error.to_string()))?;
+        let kind = outline.abide.as_deref();
+        if self.skips {
+            self.skips = kind != Some("end");
+            return Ok(());
+        }
+        let tenant = outline.tenant.unwrap_or_default();
+        if self.current.is_none() && kind == Some("definition") {
+            return self.put_newest(&tenant, line).await;
+        }
+        let (store, me) = (self.store.clone(), self.me.clone());
+        let import =
+            self.current.get_or_insert_with(|| Import::new(store, me, None, &tenant, self.now));
+        match import.take(line).await? {
+            Taken::Nothing => Ok(()),
+            Taken::Blob(blob) => {
+                let id = import.id().sibling(&blob.id());
+                self.store.put_blob(&id, &blob).await.map(drop).map_err(ImportError::Store)
+            }
+            Taken::End => self.complete().await,
+        }
+    }
+
+    async fn complete(&mut self) -> Result<(), ImportError> {
+        let Some(import) = &mut self.current else { return Ok(()) };
+        let tenant = import.id().tenant();
+        let needed = import.needed_definitions().await.map_err(ImportError::Store)?;
+        for NeededDefinition { definition, is_newest } in needed {
+            let stored = if is_newest {
+                self.store.put_agent_if(&tenant, definition, None, None).await.map(drop)
+            } else {
+                self.store.add_revision(&tenant, definition).await
+            };
+            stored.map_err(ImportError::Store)?;
+        }
+        import.finish().await?;
+        self.current = None;
+        self.counts.imported += 1;
+        Ok(())
+    }
+
+    /// Makes a definition the newest of its name, unless the name has one.
+    async fn put_newest(&self, tenant: &Tenant, line: &[u8]) -> Result<(), ImportError> {
+        let line = abide_conversation::from_json(line);
+        let line = line.map_err(|error| ImportError::NotALine(error.to_string()))?;
+        let Line::Definition { agent: name, revision, definition, .. } = line else {
+            return Err(ImportError::Misplaced("stands before the conversation"));
+        };
+        let scoped = Scoped::new(tenant, &name);
+        if self.store.newest(&scoped).await.map_err(ImportError::Store)?.is_some() {
+            return Ok(());
+        }
+        let agent = StoredAgent { name, revision, definition, put_at: Some(self.now) };
+        let put = self.store.put_agent_if(tenant, agent, None, None).await;
+        put.map(drop).map_err(ImportError::Store)
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use abide_conversation::event::EventData;
+    use abide_conversation::{Event, Seq};
+    use serde_json::json;
+
+    use super::super::export_store;
+    use super::*;
+    use crate::store::conformance::{at, claim_conversation, commit, holder, id};
+    use crate::store::embedded::{Durability, Embedded};
+    use crate::store::memory::Memory;
+
+    async fn lines(store: &Arc<dyn Store>) -> Vec<Vec<u8>> {
+        let (sender, mut receiver) = tokio::sync::mpsc::channel(1);
+        let store = store.clone();
+        let written = tokio::spawn(async move { export_store(&*store, &sender).await });
+        let mut lines = Vec::new();
+        while let Some(line) = receiver.recv().await {
+            lines.push(line);
+        }
+        written.await.unwrap().unwrap();
+        lines
+    }
+
+    async fn read(store: &Arc<dyn Store>, lines: &[Vec<u8>]) -> Result<ImportCounts, ImportError> {
+        let mut import = StoreImport::new(store.clone(), holder("import"), at(0));
+        for line in lines {
+            import.take(line).await?;
+        }
+        import.finish().await
+    }
+
+    fn updated(seq: u64) -> Event {
+        let data = json!({"metadata": {"n": seq}, "by": "ada"});
+        let data = EventData::Updated(serde_json::from_value(data).unwrap());
+        Event { seq: Seq::new(seq), at: at(0), turn_id: None, data }
+    }
+
+    /// Conversations of two tenants, of which one has more events than a page.
+    async fn source() -> Arc<dyn Store> {
+        let store: Arc<dyn Store> = Arc::new(Memory::default());
+        for (name, last) in [("a", 1), ("b", 700), ("acme/c", 3)] {
+            let held = claim_conversation(&*store, name).await;
+            let mut all = commit(1, last);
+            let first = all.events.first().cloned();
+            all.events = first.into_iter().chain((2..=last).map(updated)).collect();
+            store.append(&id(name), &held, all).await.unwrap();
+        }
+        let agent = StoredAgent {
+            name: "demo".into(),
+            revision: "r1".into(),
+            definition: json!({"name": "demo"}),
+            put_at: None,
+        };
+        store.put_agent(&Tenant::default(), agent, None).await.unwrap();
+        store
+    }
+
+    async fn assert_same(one: &Arc<dyn Store>, other: &Arc<dyn Store>) {
+        for name in ["a", "b", "acme/c"] {
+            let events = one.events(&id(name), Seq::ZERO, 1_000).await.unwrap();
+            assert!(!events.is_empty());
+            assert_eq!(other.events(&id(name), Seq::ZERO, 1_000).await.unwrap(), events, "{name}");
+        }
+        let agents = one.agents(&Tenant::default()).await.unwrap();
+        let theirs = other.agents(&Tenant::default()).await.unwrap();
+        assert_eq!(agents[0].definition, theirs[0].definition);
+    }
+
+    #[tokio::test]
+    async fn a_store_moves_to_a_file_and_back() {
+        let source = source().await;
+        let directory = tempfile::tempdir().unwrap();
+        let file = Embedded::open(directory.path(), Durability::Os).unwrap();
+        let file: Arc<dyn Store> = Arc::new(file);
+        let all = ImportCounts { imported: 3, ..ImportCounts::default() };
+        assert_eq!(read(&file, &lines(&source).await).await.unwrap(), all.clone());
+        assert_same(&source, &file).await;
+        let back: Arc<dyn Store> = Arc::new(Memory::default());
+        assert_eq!(read(&back, &lines(&file).await).await.unwrap(), all);
+        assert_same(&source, &back).await;
+    }
+
+    #[tokio::test]
+    async fn an_import_that_was_cut_off_is_repeated() {
+        let source = source().await;
+        let lines = lines(&source).await;
+        let target: Arc<dyn Store> = Arc::new(Memory::default());
+        let cut = read(&target, &lines[..lines.len() - 1]).await;
+        assert!(matches!(cut, Err(ImportError::Misplaced(_))), "{cut:?}");
+        assert_eq!(target.summary(&id("b")).await, Ok(None), "its first pages were removed");
+        let counts = read(&target, &lines).await.unwrap();
+        assert_eq!(counts, ImportCounts { imported: 1, skipped: 2, shorter: vec![] });
+        assert_same(&source, &target).await;
+    }
+
+    #[tokio::test]
+    async fn what_is_there_with_fewer_events_is_named_and_left() {
+        let lines = lines(&source().await).await;
+        let target: Arc<dyn Store> = Arc::new(Memory::default());
+        let held = claim_conversation(&*target, "b").await;
+        target.append(&id("b"), &held, commit(1, 1)).await.unwrap();
+        let counts = read(&target, &lines).await.unwrap();
+        assert_eq!(counts, ImportCounts { imported: 2, skipped: 1, shorter: vec![id("b")] });
+        let left = target.summary(&id("b")).await.unwrap().unwrap();
+        assert_eq!(left.last_seq, Seq::new(1));
+    }
+}

@@ -1,0 +1,60 @@
+//! Conversations and stores that move, and agents that go back to an earlier revision.
+
+use crate::shell::{demo, write_agent};
+
+#[tokio::test]
+async fn a_conversation_is_exported_and_imported_as_a_copy_or_elsewhere() {
+    let (_site, _node, shell) = demo().await;
+    shell.run(&["say", "c", "hello", "--agent", "demo"]).await.expect(0);
+    let lines = shell.run(&["export", "c"]).await.expect(0);
+    assert!(lines.lines().last().unwrap().contains("\"end\""), "{lines}");
+    let copy = shell.run_with(&["import"], &lines).await.expect(0);
+    let answer = shell.run(&["say", copy.trim(), "again"]).await.expect(0);
+    assert!(answer.contains("again"), "{answer}");
+    shell.run_with(&["import", "--keep-id"], &lines).await.expect(5);
+    shell.run(&["export", "nobody"]).await.expect(3);
+    let cut = lines.lines().take(2).collect::<Vec<_>>().join("\n");
+    let refused = shell.run_with(&["import"], &cut).await;
+    assert!(refused.stderr.contains("line 2"), "{refused:?}");
+    refused.expect(2);
+
+    let (_other_site, _other, there) = demo().await;
+    let all = shell.run(&["export", "--all"]).await.expect(0);
+    there.run(&["agents", "rm", "demo", "-y"]).await.expect(0);
+    let ids = there.run_with(&["import", "--keep-id"], &all).await.expect(0);
+    assert_eq!(ids.lines().count(), 2, "{ids}");
+    let theirs = there.run(&["journal", "c", "-o", "json"]).await.json();
+    assert_eq!(theirs, shell.run(&["journal", "c", "-o", "json"]).await.json());
+}
+
+#[tokio::test]
+async fn a_store_that_is_served_is_not_read_by_another_process() {
+    let (site, _node, shell) = demo().await;
+    let store = format!("embedded:{}", site.store().display());
+    let refused = shell.run(&["export", "--all", "--store", &store]).await;
+    assert_eq!((refused.code, refused.stdout.as_str()), (1, ""), "{refused:?}");
+    shell.run(&["export", "--store", &store]).await.expect(2);
+    shell.run(&["export", "c", "--all"]).await.expect(2);
+    shell.run(&["export", "--all", "--store", "memory"]).await.expect(1);
+    let empty = shell.run_with(&["import", "--store", "embedded:new"], "").await;
+    assert!(empty.stderr.contains("0 conversations imported"), "{empty:?}");
+}
+
+#[tokio::test]
+async fn an_agent_goes_back_to_an_earlier_revision() {
+    let (_site, _node, shell) = demo().await;
+    let directory = shell.home.path().join("agents");
+    for answer in ["1", "2"] {
+        write_agent(&directory, "one", answer);
+        shell.run(&["agents", "apply", "-f", "agents"]).await.expect(0);
+    }
+    let listed = shell.run(&["agents", "revisions", "one", "-o", "json"]).await.json();
+    let revision = listed["revisions"][1]["revision"].as_str().unwrap().to_owned();
+    let before = shell.run(&["agents", "get", "one", "--revision", &revision]).await.json();
+    let diff = shell.run(&["agents", "diff", "one", &revision]).await.expect(0);
+    assert!(diff.contains("model.script changed"), "{diff}");
+    let back = shell.run(&["agents", "rollback", "one", &revision]).await.expect(0);
+    assert!(back.contains(&revision), "{back}");
+    assert_eq!(shell.run(&["agents", "get", "one", "-o", "json"]).await.json(), before);
+    shell.run(&["agents", "rollback", "one", "0123456789abcdef"]).await.expect(3);
+}
