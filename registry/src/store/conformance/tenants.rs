@@ -45,9 +45,10 @@ async fn write_all(store: &dyn Store, tenant: &Tenant, round: i64) {
     next.summary.alarm = Some(at(round));
     next.summary.active = true;
     next.opened = vec![pending_call(&format!("call_{round}"), 1, 60 + round)];
-    next.responses = vec![response("key:1", &mark, 60), response("message:m", &mark, 60)];
-    // By then those of the round before have expired.
-    Arc::make_mut(&mut next.events)[1].at = at(60);
+    next.responses = vec![
+        response(&format!("key:{round}"), &mark, 60),
+        response(&format!("message:{round}"), &mark, 60),
+    ];
     store.append(&id, &held, next).await.unwrap();
     let agent = StoredAgent {
         name: AgentName::new("demo"),
@@ -84,8 +85,11 @@ async fn view(store: &dyn Store, tenant: &Tenant) -> Vec<String> {
     let (id, demo) = (of(tenant, "a"), of(tenant, "demo"));
     let of_a = InboxFilter { conversation: Some(id.local()), ..Default::default() };
     let responses = async |scope| {
-        let one = store.stored_response(&scope, "key:1", at(0)).await;
-        (one, store.stored_response(&scope, "message:m", at(0)).await)
+        let mut found = Vec::new();
+        for key in ["key:1", "key:2", "key:3", "message:1", "message:2", "message:3"] {
+            found.push(store.stored_response(&scope, key, at(0)).await);
+        }
+        found
     };
     vec![
         format!("{:?}", store.conversations(tenant, &Default::default(), None, 9).await),

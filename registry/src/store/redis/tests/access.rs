@@ -180,7 +180,7 @@ async fn a_commit_that_may_not_read_all_that_it_needs_is_refused_whole() {
         let mut commit = commit(seq, seq);
         commit.summary.participants.owner = Some(owner.to_owned());
         commit.usage = Some(UsageCounts { turns: 1, ..UsageCounts::default() });
-        commit.responses = vec![response("key:1", owner, 60)];
+        commit.responses = vec![response(&format!("key:{seq}"), owner, 60)];
         commit
     };
     let held = claim_conversation(&*store, "a").await;
@@ -191,11 +191,11 @@ async fn a_commit_that_may_not_read_all_that_it_needs_is_refused_whole() {
     assert_unavailable(refused, "can't run this command");
     assert_eq!(store.summary(&id("a")).await.unwrap().unwrap().last_seq, Seq::new(1));
     assert_eq!(store.events(&id("a"), Seq::ZERO, 9).await.unwrap().len(), 1);
-    let kept = async || store.stored_response(&scope_of("a"), "key:1", at(0)).await;
-    assert_eq!(kept().await, Ok(Some(response("key:1", "ann", 60))));
+    let stored = async || store.stored_response(&scope_of("a"), "key:2", at(0)).await;
+    assert_eq!(stored().await, Ok(None));
     server.ask::<()>(&["ACL", "SETUSER", "abide", "+hlen"]).await;
     store.append(&id("a"), &held, commit_of(2, "bob")).await.unwrap();
-    assert_eq!(kept().await, Ok(Some(response("key:1", "bob", 60))));
+    assert_eq!(stored().await, Ok(Some(response("key:2", "bob", 60))));
 }
 
 #[tokio::test]
