@@ -3,7 +3,9 @@
 mod assemble;
 mod builder;
 mod builtin_tools;
+mod listeners;
 mod protected_ports;
+mod shared;
 mod stores;
 
 use std::net::SocketAddr;
@@ -46,15 +48,8 @@ pub struct Node {
     servers: Vec<JoinHandle<()>>,
     runtime: NodeRuntime,
     extensions: Arc<Extensions>,
-    _metrics_upkeep: Option<AbortOnDropHandle<()>>,
-    agent_seeder: AbortOnDropHandle<()>,
-    /// Deletes what chats without a name have left.
-    ephemeral_sweeper: AbortOnDropHandle<()>,
-    index_rebuilder: AbortOnDropHandle<()>,
-    ticks: AbortOnDropHandle<()>,
+    background: Vec<AbortOnDropHandle<()>>,
     access: AccessControl,
-    _auth_follower: Option<AbortOnDropHandle<()>>,
-    _protected_ports: AbortOnDropHandle<()>,
     /// Ends the streams of turns when it is dropped.
     departing: AbortOnDropHandle<()>,
     close_watch: Option<CloseWatch>,
@@ -124,10 +119,7 @@ impl Node {
         // The last tool runs end with the runtime; only then may their tools clean up.
         drop(self.runtime);
         self.extensions.stop().await;
-        drop(self.agent_seeder);
-        drop(self.ephemeral_sweeper);
-        drop(self.index_rebuilder);
-        drop(self.ticks);
+        drop(self.background);
         // Actors that were killed and tasks that were aborted drop the store when they are next
         // scheduled.
         if let Some(close_watch) = self.close_watch

@@ -14,3 +14,9 @@ pub enum StartError {
     #[error("{0}")]
     Broken(String),
 }
+
+impl StartError {
+    pub(crate) fn broken(error: impl std::fmt::Display) -> Self {
+        Self::Broken(error.to_string())
+    }
+}

@@ -19,6 +19,7 @@ const PURPOSE: &[u8] = b"client state";
 /// that is derived from the cluster's secret. Without either it is as safe as the loopback interface
 /// that such a node is limited to: nothing may depend on it that the caller's credential does not
 /// permit.
+#[derive(Clone)]
 pub(crate) struct ClientState {
     access: AccessControl,
     secrets: ClusterSecrets,

@@ -94,7 +94,7 @@ impl AccessControl {
             .connect_timeout(CONNECT_TIMEOUT)
             .no_proxy()
             .build()
-            .map_err(|error| StartError::Broken(error.to_string()))?;
+            .map_err(StartError::broken)?;
         let guarded = Guarded {
             quotas: QuotaGate::new(store.clone(), clock.clone()),
             guard: Guard::new(document, client, store, clock),

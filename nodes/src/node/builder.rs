@@ -68,7 +68,7 @@ impl NodeBuilder {
         check_roots(&config, &definitions)?;
         let cluster_secrets = cluster_secrets(&config)?;
         let auth = config.auth.clone().map(CheckedAuthFile::read).transpose()?;
-        extensions.start().await.map_err(|error| StartError::Broken(error.to_string()))?;
+        extensions.start().await.map_err(StartError::broken)?;
         let blueprint = Blueprint {
             config,
             extensions: extensions.clone(),

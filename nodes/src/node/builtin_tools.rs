@@ -39,7 +39,7 @@ pub(super) fn prepare(
     hidden: HiddenPaths,
 ) -> Result<BuiltinTools, StartError> {
     let workspaces = Arc::new(workspaces(config, clock));
-    let fetcher = Fetcher::new().map_err(|error| StartError::Broken(error.to_string()))?;
+    let fetcher = Fetcher::new().map_err(StartError::broken)?;
     let mut lines = Vec::new();
     let launcher = launcher::own().unwrap_or_else(|| {
         lines.push(
