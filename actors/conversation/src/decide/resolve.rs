@@ -10,7 +10,7 @@ use super::vote::{self, Count};
 use super::waiting_calls;
 use crate::Timestamp;
 use crate::command::{RememberDecision, ResolutionAnswer, Resolve};
-use crate::elicitation;
+use crate::elicitation::InputAnswer;
 use crate::event::{EventData, Executor, Resolution, SuspensionKind, ToolStarted, TurnOutcome};
 use crate::ids::CallId;
 use crate::message::{ErrorType, Outcome};
@@ -20,20 +20,7 @@ use crate::state::{Call, EditedArgs, OpenSuspension, State};
 pub(super) fn resolve(draft: &mut Draft, resolve: Resolve) -> Result<(), Rejection> {
     let (call, open) = matching_suspension(&draft.state, draft.at, &resolve)?;
     let count = vote::count(&draft.state, draft.at, (call, open), &resolve)?;
-    let mut resolution = Resolution {
-        call_id: resolve.call.clone(),
-        kind: open.kind,
-        suspension: open.suspension,
-        by: resolve.by,
-        identity: resolve.identity,
-        approved: None,
-        reason: None,
-        args: None,
-        verdict: None,
-        input: None,
-        approvals: Vec::new(),
-        retry: false,
-    };
+    let resolution = undecided(&resolve, open);
     let id = resolve.call;
     let tool = call.tool.clone();
     let by = resolution.by.clone();
@@ -51,55 +38,46 @@ pub(super) fn resolve(draft: &mut Draft, resolve: Resolve) -> Result<(), Rejecti
     let fingerprint = resolve.args_fingerprint;
     let decision = remembered.as_ref().map(|decision| decision.id.clone());
     let (decided, identity) = (id.clone(), resolution.identity.clone());
+    let remember_decision = |draft: &mut Draft, approved, voters| {
+        if let Some(decision) = remembered {
+            remember(draft, &decided, (approved, fingerprint), (by, voters), decision);
+        }
+    };
     match resolve.answer {
         ResolutionAnswer::Approval { approved: true, reason, args } => {
             let (args, verdict) = match (args, edited) {
                 (None, Some(EditedArgs { args, verdict })) => (Some(args), verdict),
                 (args, _) => (args, resolve.verdict),
             };
-            resolution.approved = Some(true);
-            resolution.reason = reason;
-            resolution.args = args;
-            resolution.verdict = verdict.clone();
-            resolution.approvals = voters.clone();
-            draft.push(EventData::Resolution(resolution));
+            let (approvals, of_edit) = (voters.clone(), verdict.clone());
+            let resolution = Resolution { reason, args, verdict: of_edit, approvals, ..resolution };
+            draft.push(EventData::Resolution(Resolution { approved: Some(true), ..resolution }));
             match verdict.filter(|verdict| verdict.decision == Decision::Deny) {
                 Some(refused) => draft.push_result(id, refused.to_error(&tool)),
                 None => {
-                    if let Some(decision) = remembered {
-                        remember(draft, &id, (true, fingerprint), (by, voters), decision);
-                    }
+                    remember_decision(draft, true, voters);
                     start_tool(draft, &id);
                 }
             }
         }
         ResolutionAnswer::Approval { approved: false, reason, .. } => {
             let because = reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
-            resolution.approved = Some(false);
-            resolution.reason = reason;
+            let resolution = Resolution { approved: Some(false), reason, ..resolution };
             draft.push(EventData::Resolution(resolution));
-            if let Some(decision) = remembered {
-                remember(draft, &id, (false, fingerprint), (by, voters), decision);
-            }
+            remember_decision(draft, false, voters);
             draft.push_error(id, format!("denied by approver{because}"), ErrorType::Denied);
         }
         ResolutionAnswer::Retry => {
-            resolution.retry = true;
-            draft.push(EventData::Resolution(resolution));
-            let call = draft.state.call(&id).cloned();
-            if let Some(call) = call {
+            draft.push(EventData::Resolution(Resolution { retry: true, ..resolution }));
+            if let Some(call) = draft.state.call(&id).cloned() {
                 retry_call(draft, call);
             }
         }
         ResolutionAnswer::Result(value) if is_input => {
-            resolution.input = Some(elicitation::InputAnswer::Result(value));
-            draft.push(EventData::Resolution(resolution));
-            start_tool(draft, &id);
+            resume_with(draft, resolution, InputAnswer::Result(value));
         }
         ResolutionAnswer::Error(error) if is_input => {
-            resolution.input = Some(elicitation::InputAnswer::Error(error));
-            draft.push(EventData::Resolution(resolution));
-            start_tool(draft, &id);
+            resume_with(draft, resolution, InputAnswer::Error(error));
         }
         ResolutionAnswer::Result(value) => {
             draft.push(EventData::Resolution(resolution));
@@ -118,6 +96,31 @@ pub(super) fn resolve(draft: &mut Draft, resolve: Resolve) -> Result<(), Rejecti
         None => settle(draft),
     }
     Ok(())
+}
+
+/// The resolution of this suspension, before it is known what the answer means.
+fn undecided(resolve: &Resolve, open: &OpenSuspension) -> Resolution {
+    Resolution {
+        call_id: resolve.call.clone(),
+        kind: open.kind,
+        suspension: open.suspension,
+        by: resolve.by.clone(),
+        identity: resolve.identity.clone(),
+        approved: None,
+        reason: None,
+        args: None,
+        verdict: None,
+        input: None,
+        approvals: Vec::new(),
+        retry: false,
+    }
+}
+
+/// Lets a call that asked for input go on with it.
+fn resume_with(draft: &mut Draft, resolution: Resolution, input: InputAnswer) {
+    let id = resolution.call_id.clone();
+    draft.push(EventData::Resolution(Resolution { input: Some(input), ..resolution }));
+    start_tool(draft, &id);
 }
 
 /// The open suspension that the answer is for, if the answer's form fits it.
