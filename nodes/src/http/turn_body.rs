@@ -136,6 +136,6 @@ impl<E: TurnEncoder> EventSource for TurnBody<E> {
                 Some(Next::Ended) | None => self.encoder.finish(None, &mut self.encoded),
             }
         }
-        Some(self.encoded.split().freeze())
+        Some(std::mem::take(&mut self.encoded).freeze())
     }
 }

@@ -157,7 +157,7 @@ impl RunStream {
                 None => self.succeed(),
             }
         }
-        Some(self.encoded.split().freeze())
+        Some(std::mem::take(&mut self.encoded).freeze())
     }
 
     async fn encode(&mut self, items: &[Item], turns: &TurnStream) {
