@@ -16,6 +16,7 @@ mod models;
 mod outbound;
 mod permissions;
 mod reader;
+mod retention;
 mod strict_value;
 mod tool_entry;
 
@@ -39,6 +40,7 @@ use crate::tools::Extensions;
 pub use duration::parse as duration;
 pub use error::{DefinitionError, join_errors};
 pub use load::{Format, LoadError, WHOLE_DOCUMENT, from_text, load_dir, load_file};
+pub use retention::{idle_retention, idle_retention_of};
 pub use tool_entry::client_tools;
 
 /// A definition is read, hashed and journalled in one piece: 1 MiB.
@@ -128,6 +130,7 @@ fn definition(
         max_steps: document.max_steps.map_or(25, |steps| steps.0),
         budget: budget::budget(document.budget.unwrap_or_default()),
         retry: retry(document.retry.unwrap_or_default()),
+        retention: retention::retention(mistakes, document.retention),
         client_grace: client_grace(document.client_grace),
         audit: audit::ttl(mistakes, document.audit),
         response_format: schema(mistakes, "response_format", document.response_format),

@@ -3,11 +3,22 @@
 use std::sync::Arc;
 
 use abide_conversation::remembered_decision::RememberedDecision;
-use abide_conversation::{AgentName, Revision, Scoped};
+use abide_conversation::{AgentName, ConversationId, Revision, Scoped};
 use async_trait::async_trait;
 
 use crate::definition::Definition;
 use crate::journal::StoreError;
+
+/// The definition of an agent that a conversation runs on next.
+#[derive(Clone, Debug)]
+pub struct Choice {
+    /// The definition with which the turns of the conversation begin.
+    pub definition: Arc<Definition>,
+    /// The newest one, which is another one if the conversation is in the share of a rollout.
+    pub newest: Arc<Definition>,
+    /// The revision of the agent's rollout, whether the conversation is in its share or not.
+    pub canary: Option<Revision>,
+}
 
 /// The stored agents, as the conversations of a node read them.
 #[async_trait]
@@ -15,6 +26,14 @@ pub trait Agents: Send + Sync + 'static {
     /// The newest revision of an agent; `None` if there is no such agent, or no longer.
     async fn newest(&self, name: &Scoped<AgentName>)
     -> Result<Option<Arc<Definition>>, StoreError>;
+
+    /// The definition of an agent for this conversation: the newest one, unless the conversation is
+    /// in the share of a rollout. `None` if there is no such agent, or no longer.
+    async fn choose(
+        &self,
+        agent: &AgentName,
+        conversation: &Scoped<ConversationId>,
+    ) -> Result<Option<Choice>, StoreError>;
 
     /// One revision, also of a deleted agent: a turn ends on the revision that it began with.
     async fn revision(

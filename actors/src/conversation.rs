@@ -8,6 +8,7 @@ mod await_mcp_listing;
 mod commit;
 mod delete;
 mod dispatch;
+mod erase_subject;
 mod external;
 mod fork;
 mod idle_timer;
@@ -46,7 +47,7 @@ use self::idle_timer::IdleTimer;
 use self::running_activities::RunningActivities;
 use self::waiters::Waiters;
 use crate::activity::{ActivityError, Report};
-use crate::definition::Definition;
+use crate::agents::Choice;
 use crate::identity::Epoch;
 use crate::journal::{Claim, Holder, StoreError};
 use crate::recent_events::RecentEvents;
@@ -54,7 +55,7 @@ use crate::request::{Delivery, Inspection, ReleaseOutcome};
 use crate::services::Services;
 use crate::tools::DeclaredTools;
 pub use ask_hooks::HookVerdict;
-pub use delete::{discard_workspace, planned_children};
+pub use delete::{discard_workspace, note_deletion, planned_children};
 pub use imported::imported;
 pub use load::kills_its_process;
 pub use owe::owed_for_deletion;
@@ -133,12 +134,14 @@ pub struct LiveConversation {
     declared_tools: DeclaredTools,
     /// The `seq` of the state cache in the store.
     cached_seq: Seq,
-    /// The agent's newest definition when it was last looked up.
-    newest_definition: Option<Arc<Definition>>,
+    /// The agent's definition for this conversation when it was last looked up.
+    choice: Option<Choice>,
     activities: RunningActivities,
     waiters: Waiters,
     idle: IdleTimer,
     progress_check: ProgressCheck,
+    /// What deletes the conversation, whose own end has come. It outlives the actor.
+    ending: Option<tokio::task::JoinHandle<()>>,
 }
 
 impl Actor for Conversation {
@@ -164,11 +167,12 @@ impl Actor for Conversation {
             recent_events: RecentEvents::default(),
             declared_tools: DeclaredTools::default(),
             cached_seq: Seq::ZERO,
-            newest_definition: None,
+            choice: None,
             activities: RunningActivities::default(),
             waiters: Waiters::default(),
             idle: IdleTimer::default(),
             progress_check: ProgressCheck::default(),
+            ending: None,
         })
     }
 

@@ -56,6 +56,8 @@ pub struct Definition {
     /// What a turn, and a whole conversation, may spend.
     pub budget: Budget,
     pub retry: RetryPolicy,
+    /// How long conversations are kept in which nothing happens; `None`: until somebody deletes them.
+    pub retention: Option<Duration>,
     /// How long a client call waits while no page is connected; `None`: as long as it may.
     pub client_grace: Option<Duration>,
     /// For how long the audit keeps what was sent to the model and what came back; `None`: not at

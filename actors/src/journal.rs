@@ -2,6 +2,7 @@
 //! (`reference/journal.md`).
 
 mod listing;
+mod rewrite;
 
 use std::fmt;
 use std::sync::Arc;
@@ -23,6 +24,7 @@ use crate::notices::OwedNotice;
 use crate::usage_counts::UsageCounts;
 
 pub use listing::{ListEntry, Relisting};
+pub use rewrite::Rewrite;
 
 /// One incarnation of a node, which may hold conversations.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -50,6 +52,11 @@ pub enum StoreError {
     /// The store cannot be reached, or cannot write. The outcome of a write is unknown.
     #[error("the store is unavailable: {0}")]
     Unavailable(String),
+    /// What is stored cannot be read: it was changed, or its key is not there. Another attempt changes
+    /// nothing. Nodes of a version without this take it for `Unavailable`.
+    #[error("the conversation cannot be read: {0}")]
+    #[serde(rename(serialize = "Unavailable"), skip_deserializing)]
+    Unreadable(String),
 }
 
 /// What lists show of a conversation; stored in addition to its journal.
@@ -329,6 +336,19 @@ pub trait Journal: Send + Sync + 'static {
         id: &Scoped<ConversationId>,
         claim: &Claim,
         commit: Commit,
+    ) -> Result<(), StoreError>;
+
+    /// Replaces events of a journal by others of the same numbers, and its summary, its entry in lists
+    /// and its entries in the inbox, and drops its cached state: all of it or nothing, at the
+    /// configured durability. A repeat changes nothing more.
+    ///
+    /// `Fenced` unless `claim` is the conversation's current claim; `Conflict` unless the journal ends
+    /// where the summary says.
+    async fn rewrite(
+        &self,
+        id: &Scoped<ConversationId>,
+        claim: &Claim,
+        rewrite: Rewrite,
     ) -> Result<(), StoreError>;
 
     /// The latest cached state, or one that the store has folded from it and the events after it, and

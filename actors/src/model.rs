@@ -28,7 +28,7 @@ use abide_conversation::message::{Message, ProviderMessage, StopReason};
 use abide_conversation::usage::{Cost, Usage};
 use async_trait::async_trait;
 use futures::stream::BoxStream;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
@@ -46,7 +46,7 @@ pub const MAX_CALLS_PER_MESSAGE: usize = 128;
 #[serde(deny_unknown_fields)]
 pub struct ModelSettings {
     pub provider: Provider,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "null_as_default")]
     #[schema(value_type = Option<String>)]
     pub name: String,
     /// Any compatible server.
@@ -61,16 +61,16 @@ pub struct ModelSettings {
     pub window: Option<u32>,
     /// Merged into the request's body: what this provider understands besides, such as
     /// `{"reasoning_effort": "low"}`.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "null_as_default")]
     #[schema(value_type = Option<Map<String, Value>>)]
     pub options: Map<String, Value>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "null_as_default")]
     #[schema(value_type = Option<Prices>)]
     pub prices: Prices,
     /// The models that are called in turn, at most 4, when this one is overloaded or gone: it cannot be
     /// reached, or still answers 408, 409, 429 or 5xx after all attempts, or 404 or 410. None of them has
     /// a `fallback` of its own.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, deserialize_with = "null_as_default", skip_serializing_if = "Vec::is_empty")]
     #[schema(value_type = Option<Vec<ModelSettings>>, no_recursion, max_items = 4)]
     pub fallback: Vec<ModelSettings>,
     /// For `scripted`: one entry a step, or rules matched against the last user message.
@@ -82,15 +82,24 @@ pub struct ModelSettings {
     pub outbound: Outbound,
 }
 
+/// Null is the same as absent.
+fn null_as_default<'de, D, T>(deserializer: D) -> Result<T, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Default + Deserialize<'de>,
+{
+    Option::deserialize(deserializer).map(Option::unwrap_or_default)
+}
+
 /// Dollars per million tokens. An absent price is 0, but cached input and cache writes default to
 /// the price of other input.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Prices {
-    #[serde(default)]
+    #[serde(default, deserialize_with = "null_as_default")]
     #[schema(value_type = Option<f64>)]
     pub input: f64,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "null_as_default")]
     #[schema(value_type = Option<f64>)]
     pub output: f64,
     pub cached_input: Option<f64>,

@@ -1,35 +1,37 @@
 //! The requests to a conversation, and their replies.
 
+mod deletion_reason;
+mod inspection;
 mod steering;
+mod update;
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use abide_conversation::command::{ChildEnded, Create, Extension, IfBusy, ResolutionAnswer};
+use abide_conversation::erase::SubjectAlias;
 use abide_conversation::event::{AnswerFormat, Operated};
 use abide_conversation::identity::{Identity, Participants};
 use abide_conversation::ids::{
     AgentName, CallId, ConversationId, DecisionId, Principal, QueueName, Revision, ScheduledId,
     TurnId,
 };
-use abide_conversation::keep_null;
 use abide_conversation::message::{Outcome, Ui};
 use abide_conversation::parent::Parent;
 use abide_conversation::remembered_decision::{Match, Scope};
 use abide_conversation::usage::Usage;
-use abide_conversation::{Rejection, Seq, State, Timestamp};
+use abide_conversation::{Rejection, Seq, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use tokio::sync::oneshot;
 
 use crate::access::{Access, AccessError};
-use crate::backoff::Backoff;
 use crate::external::{ExternalRequest, Work};
-use crate::journal::{Claim, Holder, StoreError};
-use crate::limit_waits::LimitWait;
-use crate::streaming::StreamingMessage;
+use crate::journal::StoreError;
+pub use deletion_reason::{DeletionCondition, DeletionReason};
+pub use inspection::{Inspection, ReleaseOutcome};
 pub use steering::{RegenerateRequest, RewindRequest, WithdrawRequest};
+pub use update::UpdateRequest;
 
 /// The largest `assigns`, `metadata` or `schema`: they are journalled and handed to every call.
 pub const MAX_MAP_BYTES: usize = 64 << 10;
@@ -143,7 +145,13 @@ pub enum Request {
     Dispatch(DispatchRequest),
     /// An alarm is due.
     Wake,
+    /// `DELETE /v1/conversations/{id}`.
     Delete,
+    /// A deletion for another reason. Nodes before this variant do not know it.
+    DeleteFor(DeletionReason),
+    /// A deletion if the conversation meets the condition when its turn comes; [`Reply::NotDue`]
+    /// otherwise. Nodes before this variant do not know it.
+    DeleteIf(DeletionCondition),
     /// A parent starts its child with a first message.
     Spawn(Box<SpawnRequest>),
     /// A child reports its outcome to its parent.
@@ -178,6 +186,8 @@ pub enum Request {
     Rewind(Box<RewindRequest>),
     /// `POST …/regenerate`. Nodes before this variant do not know it.
     Regenerate(Box<RegenerateRequest>),
+    /// An erasure replaces a subject. Nodes before this variant do not know it.
+    EraseSubject(SubjectAlias),
 }
 
 /// A message that is to be delivered later.
@@ -200,19 +210,6 @@ pub struct ExtendRequest {
     pub call: CallId,
     pub suspension: Option<u32>,
     pub extension: Extension,
-    pub by: Principal,
-}
-
-/// What is to be written about a conversation.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct UpdateRequest {
-    /// A JSON Merge Patch (RFC 7396) of the metadata.
-    pub metadata: Option<Map<String, Value>>,
-    /// All members from now on.
-    pub members: Option<Vec<String>>,
-    /// The title from now on, `Some(None)` for none; a node of a version without it leaves it as it is.
-    #[serde(default, deserialize_with = "keep_null", skip_serializing_if = "Option::is_none")]
-    pub title: Option<Option<String>>,
     pub by: Principal,
 }
 
@@ -369,6 +366,8 @@ pub enum Reply {
     },
     Woken,
     Deleted,
+    /// The conversation does not meet the condition of its deletion, and was left alone.
+    NotDue,
     Revoked,
     Updated,
     /// Between conversations: the request is journalled now, or was before.
@@ -376,6 +375,11 @@ pub enum Reply {
     /// A child's reply to `Abandon`: the usage so far.
     Abandoned {
         usage: Usage,
+    },
+    /// The journal has the alias where it named the subject.
+    SubjectErased {
+        /// How many events named the subject.
+        events: u64,
     },
     /// A worker has the call.
     Leased {
@@ -458,34 +462,4 @@ impl RequestError {
     pub fn invalid(field: impl Into<String>, message: impl Into<String>) -> Self {
         Self::Invalid { field: field.into(), message: message.into() }
     }
-}
-
-/// A live conversation at one moment.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Inspection {
-    pub state: State,
-    #[serde(rename = "held")]
-    pub claim: Claim,
-    pub streaming: Option<StreamingMessage>,
-    /// The latest progress of each running tool.
-    pub progress: BTreeMap<CallId, Value>,
-    /// The running activities, for people.
-    pub running: Vec<String>,
-    /// The delays of those that wait before a retry.
-    #[serde(rename = "pauses", default)]
-    pub backoffs: Vec<Backoff>,
-    /// The calls that wait because the limits of their tool are reached.
-    #[serde(default)]
-    pub limit_waits: BTreeMap<CallId, LimitWait>,
-}
-
-/// The outcome of an operator's request to release a conversation.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum ReleaseOutcome {
-    /// It was released; its new holder, if any.
-    #[serde(rename = "Parted")]
-    Released(Option<Holder>),
-    /// It was not released: these calls run and must not run twice.
-    #[serde(rename = "Runs")]
-    Uninterruptible(Vec<CallId>),
 }

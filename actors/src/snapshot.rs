@@ -2,7 +2,6 @@
 //! (`reference/snapshot.md`).
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use abide_conversation::event::{Executor, Todo};
 use abide_conversation::ids::{AgentName, CallId, ConversationId, Revision, TurnId};
@@ -15,8 +14,8 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
+use crate::agents::Choice;
 use crate::child_calls::DescendantCalls;
-use crate::definition::Definition;
 use crate::identity::{Epoch, NodeName};
 use crate::journal::{Claim, InboxEntry};
 use crate::streaming::StreamingMessage;
@@ -27,9 +26,13 @@ use crate::tools::Gate;
 pub struct Snapshot {
     pub id: ConversationId,
     pub agent: AgentName,
-    /// The revision of the open turn, else the agent's newest; null when the agent was deleted.
+    /// The revision of the open turn, else the one that the next turn begins with; null when the agent was deleted.
     #[schema(required)]
     pub revision: Option<Revision>,
+    /// Whether that revision is the one that the agent's rollout is about.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    #[schema(required = false)]
+    pub canary: bool,
     pub state: ConversationStatus,
     #[schema(value_type = u64)]
     pub last_seq: Seq,
@@ -56,6 +59,9 @@ pub struct Snapshot {
     pub metadata: Map<String, Value>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
+    /// When the conversation is deleted, at a time of its own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub expires_at: Option<Timestamp>,
     /// The subject whose conversation it is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub owner: Option<String>,
@@ -118,10 +124,15 @@ impl Snapshot {
         state: &State,
         overlay: Overlay,
         descendants: DescendantCalls,
-        newest: Option<Arc<Definition>>,
+        choice: Option<Choice>,
     ) -> Self {
-        let phase = newest.clone().map(|newest| Gate::new(newest, state).phase());
-        let newest = newest.map(|newest| newest.revision.clone());
+        let (next, canary) = match choice {
+            Some(Choice { definition, canary, newest: _ }) => (Some(definition), canary),
+            None => (None, None),
+        };
+        let revision = state.turn.as_ref().map(|turn| turn.revision.clone());
+        let revision = revision.or_else(|| next.as_ref().map(|next| next.revision.clone()));
+        let phase = next.map(|next| Gate::new(next, state).phase());
         let Overlay { claim, streaming, progress } = overlay;
         let status = state.status().with_streaming(streaming.is_some());
         let holder = claim.map(|claim| HolderView { node: claim.holder.node, epoch: claim.epoch });
@@ -129,7 +140,8 @@ impl Snapshot {
         Self {
             id,
             agent: state.agent.clone().unwrap_or_else(|| AgentName::new("")),
-            revision: state.turn.as_ref().map(|turn| turn.revision.clone()).or(newest),
+            canary: revision.is_some() && revision == canary,
+            revision,
             state: status,
             last_seq: state.seq,
             turn: state.turn.as_ref().map(open_turn),
@@ -144,6 +156,7 @@ impl Snapshot {
             holder,
             metadata: state.metadata.clone(),
             title: state.title.clone(),
+            expires_at: state.expires_at,
             owner: state.participants.owner.clone(),
             members: state.participants.members.clone(),
             created_at: state.created_at,

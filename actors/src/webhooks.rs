@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use crate::journal::StoreError;
 use crate::notices::WebhookSet;
 
-pub(crate) use payload::{Deleted, DeletionReason, owed_for, owed_for_deletion};
+pub(crate) use payload::{Deleted, owed_for, owed_for_deletion};
 pub use sender::{NoticeSender, Sending, Sent, WebhookMistake};
 
 /// The webhooks, as a node knows them. A commit looks here for what it owes.

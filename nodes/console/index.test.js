@@ -39,13 +39,13 @@ test("of a long list, only the rows near the view are drawn, and spacers are as 
 });
 
 test("the navigation has the views that the roles permit, and all until they are known", () => {
-  const names = ["inbox", "conversations", "agents", "schedules", "webhooks", "queues", "cluster", "why"];
+  const names = ["inbox", "conversations", "agents", "schedules", "webhooks", "erasures", "queues", "cluster", "why"];
   const shown = (roles) => inNavigation(names, roles).map(({ name }) => name);
   assert.deepEqual(shown(["operator"]), ["cluster", "queues"]);
   assert.deepEqual(shown(["approver"]), ["inbox"]);
-  assert.equal(shown(undefined).length, 7);
+  assert.equal(shown(undefined).length, 8);
   // A role that the page does not know permits something else.
-  assert.equal(shown(["finance"]).length, 7);
+  assert.equal(shown(["finance"]).length, 8);
   assert.equal(viewAt("", names, ["operator"]).name, "cluster");
   assert.equal(viewAt("inbox", names, ["operator"]).name, "inbox");
   assert.equal(viewAt("cluster", ["inbox"], ["operator"]), undefined);

@@ -11,6 +11,7 @@ export const VIEWS = [
   { name: "agents", path: "agents", title: "Agents", icon: "agents", roles: "user backend author tenant-admin auditor" },
   { name: "schedules", path: "schedules", title: "Schedules", icon: "clock", roles: "user backend auditor" },
   { name: "webhooks", path: "webhooks", title: "Webhooks", icon: "bell", roles: "tenant-admin" },
+  { name: "erasures", path: "erasures", title: "Erasures", icon: "eraser", roles: "tenant-admin" },
   { name: "cluster", path: "cluster", title: "Cluster", icon: "cluster", roles: "operator" },
   { name: "queues", path: "queues", title: "Queues", icon: "stack", roles: "operator" },
   { name: "why", path: "why", title: "Why" },

@@ -27,6 +27,7 @@ mod session;
 pub mod signing_key;
 mod stored_keys;
 mod tenant_quotas;
+mod tenant_retention;
 
 pub use allowed::Allowed;
 pub(crate) use auth_file::CheckedAuthFile;

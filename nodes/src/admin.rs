@@ -4,6 +4,7 @@
 mod actors;
 mod audit;
 mod blobs;
+mod encryption;
 mod indexes;
 mod operations;
 mod queues;
@@ -115,6 +116,7 @@ fn routes() -> DeclaredRouter<Admin> {
         .route(POST, "/admin/nodes/{node}/drain", drain)
         .route(POST, "/admin/nodes/{node}/declare-dead", declare_dead)
         .route(GET, "/admin/queues", queues::list)
+        .route(POST, "/admin/encryption/rewrap", encryption::rewrap)
         .route(GET, "/admin/indexes", indexes::get)
         .route(POST, "/admin/indexes/rebuild", indexes::rebuild)
 }

@@ -68,6 +68,9 @@ pub struct Config {
     /// The key (PEM) of --store-cert
     #[arg(long, env = "ABIDE_STORE_KEY", value_name = "FILE", requires = "store_cert")]
     pub store_key: Option<PathBuf>,
+    /// The keys by which the store is encrypted, one a line as ID:BASE64; the first one encrypts
+    #[arg(long, env = "ABIDE_ENCRYPT_KEY_FILE", value_name = "FILE")]
+    pub encrypt_key_file: Option<PathBuf>,
     /// Public API; port 0 takes any free one
     #[arg(long, env = "ABIDE_LISTEN", default_value = "127.0.0.1:8080")]
     pub listen: SocketAddr,
@@ -154,6 +157,7 @@ impl Config {
             store_ca: None,
             store_cert: None,
             store_key: None,
+            encrypt_key_file: None,
             listen: ANY_LOOPBACK_PORT,
             allow_origin: Vec::new(),
             allow_host: Vec::new(),

@@ -81,7 +81,7 @@ mod tests {
     use abide_actors::identity::{Incarnation, NodeName};
     use abide_actors::journal::Holder;
     use futures::FutureExt;
-    use tokio::time::{Instant, advance};
+    use tokio::time::{Instant, advance, timeout};
 
     use super::*;
 
@@ -108,7 +108,8 @@ mod tests {
         advance(second).await;
         assert_eq!(second_stream.announced().now_or_never(), None, "work is finished first");
         state.send_replace(MemberState::Drained);
-        second_stream.announced().await;
+        // Long before the lease lapses.
+        timeout(second, second_stream.announced()).await.unwrap();
         let mut last = departures.watch();
         assert_eq!(last.announced().now_or_never(), None);
         drop(task);

@@ -4,6 +4,7 @@ mod a2a;
 mod ag_ui;
 mod agents;
 mod batch_resolutions;
+mod blob_list;
 pub(crate) mod blobs;
 pub(crate) mod body_budget;
 pub(crate) mod callbacks;
@@ -17,6 +18,7 @@ mod copilotkit;
 mod cors;
 mod decisions;
 mod definition_policy;
+mod erasures;
 mod event_stream;
 pub(crate) mod events;
 mod extend;
@@ -33,6 +35,7 @@ mod message_cursor;
 mod message_parts;
 mod message_places;
 mod messages;
+mod moment;
 mod openai;
 pub mod openapi;
 mod protocol_requests;
@@ -42,6 +45,7 @@ mod reply_links;
 mod resolutions;
 mod revisions;
 mod rewind;
+mod rollout;
 mod scheduled;
 mod schedules;
 mod state;
@@ -177,6 +181,7 @@ fn routes() -> DeclaredApi<Api> {
         .routes(declared_routes!(revisions::get))
         .routes(declared_routes!(revisions::compare))
         .routes(declared_routes!(revisions::roll_back))
+        .routes(declared_routes!(rollout::put, rollout::get, rollout::delete))
         .routes(declared_routes!(conversation_list::list, conversations::create))
         .routes(declared_routes!(conversations::get, conversations::update, conversations::delete))
         .routes(declared_routes!(messages::list, messages::send))
@@ -195,13 +200,15 @@ fn routes() -> DeclaredApi<Api> {
         .routes(declared_routes!(decisions::of_agent))
         .routes(declared_routes!(decisions::revoke_of_agent))
         .routes(declared_routes!(calls::pending))
-        .routes(declared_routes!(blobs::put))
+        .routes(declared_routes!(blobs::put, blob_list::list))
         .routes(declared_routes!(blobs::get))
         .routes(declared_routes!(me::get))
         .routes(declared_routes!(keys::list, keys::create))
         .routes(declared_routes!(keys::revoke))
         .routes(declared_routes!(tokens::mint))
         .routes(declared_routes!(usage::get))
+        .routes(declared_routes!(erasures::list, erasures::start))
+        .routes(declared_routes!(erasures::get))
         .routes(declared_routes!(chat::chat))
         .routes(declared_routes!(chat::resume))
         .routes(declared_routes!(chat::list))

@@ -306,6 +306,11 @@ impl From<StoreError> for Problem {
                 tracing::warn!(reason, "store unavailable");
                 Self::new(Kind::Unavailable, "the store is unavailable")
             }
+            StoreError::Unreadable(reason) => {
+                tracing::error!(reason, "unreadable in the store");
+                let detail = "what is stored of it cannot be read until an operator acts";
+                Self::new(Kind::Unavailable, detail)
+            }
         }
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use abide_actors::identity::{Incarnation, NodeName};
 use abide_actors::journal::Holder;
 use abide_cli::BoxedTask;
-use abide_registry::store::Store;
+use abide_registry::store::{Store, embedded};
 use abide_registry::transfer::{ImportCounts, MAX_LINE_BYTES, StoreImport, export_store};
 use clap::Parser;
 use tokio::sync::mpsc;
@@ -21,7 +21,13 @@ const MAX_WAITING_LINES: usize = 4;
 /// Writes the whole store to standard output. Says what was done.
 pub(crate) fn export(url: String) -> BoxedTask {
     Box::pin(async move {
-        let store = open(&url).await?;
+        let url = parse(&url)?;
+        if let StoreUrl::Embedded(dir) = &url
+            && !embedded::exists(dir)
+        {
+            return Err(format!("--store: there is no store in {}", dir.display()));
+        }
+        let store = open(url).await?;
         let (sender, mut lines) = mpsc::channel(MAX_WAITING_LINES);
         let export = tokio::spawn(async move { export_store(&*store, &sender).await });
         while let Some(line) = lines.recv().await {
@@ -38,7 +44,7 @@ pub(crate) fn export(url: String) -> BoxedTask {
 /// Reads a whole store from standard input. Says what was done.
 pub(crate) fn import(url: String) -> BoxedTask {
     Box::pin(async move {
-        let store = open(&url).await?;
+        let store = open(parse(&url)?).await?;
         let clock = SystemClock;
         let me = Holder {
             node: NodeName::new("import"),
@@ -86,11 +92,16 @@ fn read_line() -> std::io::Result<Option<Vec<u8>>> {
     Ok((!line.is_empty()).then_some(line))
 }
 
-async fn open(url: &str) -> Result<Arc<dyn Store>, String> {
-    let store: StoreUrl = url.parse().map_err(|error| format!("--store: {error}"))?;
-    if store == StoreUrl::Memory {
-        return Err("--store: a store in memory is another one in each process".to_owned());
+fn parse(url: &str) -> Result<StoreUrl, String> {
+    match url.parse().map_err(|error| format!("--store: {error}"))? {
+        StoreUrl::Memory => {
+            Err("--store: a store in memory is another one in each process".to_owned())
+        }
+        url @ (StoreUrl::Embedded(_) | StoreUrl::Redis(_)) => Ok(url),
     }
+}
+
+async fn open(store: StoreUrl) -> Result<Arc<dyn Store>, String> {
     // The certificates of a Redis are those of the environment, as for a node.
     let Cli { serve, .. } = Cli::try_parse_from(["abide"]).map_err(|error| error.to_string())?;
     open_store(&crate::Config { store, ..serve }).await.map_err(|error| error.to_string())

@@ -4,19 +4,19 @@ use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use abide_actors::agent::join_errors;
-use abide_actors::agents::Agents;
+use abide_actors::agents::{Agents, Choice};
 use abide_actors::clock::Clock;
 use abide_actors::definition::Definition;
 use abide_actors::journal::{StoreError, StoredResponse};
 use abide_actors::outbound::{Outbound, TenantRules};
 use abide_actors::tools::Extensions;
 use abide_conversation::remembered_decision::RememberedDecision;
-use abide_conversation::{AgentName, DecisionId, Revision, Scoped, Tenant};
+use abide_conversation::{AgentName, ConversationId, DecisionId, Revision, Scoped, Tenant};
 use async_trait::async_trait;
 
 use crate::revisions::prune;
 use crate::seed_record::SeedRecord;
-use crate::store::{Store, StoredAgent};
+use crate::store::{CurrentRevisions, Store, StoredAgent};
 
 /// Remembered decisions of one agent; every gated call searches them.
 const MAX_DECISIONS: usize = 1_000;
@@ -205,6 +205,27 @@ impl Agents for AgentCatalog {
             Some(newest) => self.revision(&name.sibling(&newest)).await,
             None => Ok(None),
         }
+    }
+
+    async fn choose(
+        &self,
+        agent: &AgentName,
+        conversation: &Scoped<ConversationId>,
+    ) -> Result<Option<Choice>, StoreError> {
+        let current = self.store.current_revisions(&conversation.sibling(agent)).await?;
+        let Some(CurrentRevisions { newest, rollout }) = current else { return Ok(None) };
+        let rollout = rollout.filter(|rollout| rollout.revision != newest);
+        let Some(newest) = self.revision(&conversation.sibling(&newest)).await? else {
+            return Ok(None);
+        };
+        let definition = match rollout.as_ref().filter(|it| it.includes(agent, conversation)) {
+            // One that this version does not accept runs nowhere.
+            Some(rollout) => self.revision(&conversation.sibling(&rollout.revision)).await?,
+            None => None,
+        };
+        let definition = definition.unwrap_or_else(|| newest.clone());
+        let canary = rollout.map(|rollout| rollout.revision);
+        Ok(Some(Choice { definition, newest, canary }))
     }
 
     async fn revision(

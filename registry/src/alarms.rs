@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use abide_actors::clock::Clock;
 use abide_actors::near_alarms::NearAlarms;
-use abide_actors::request::Request;
+use abide_actors::request::{DeletionCondition, Reply, Request, RequestError};
 use abide_conversation::{ConversationId, Scoped, Timestamp};
 use futures::FutureExt;
 use tokio::sync::watch;
@@ -124,11 +124,28 @@ async fn wake(
             true
         }
         Ok(Err(error)) => {
-            tracing::warn!(conversation = %id, %error, "alarm not delivered");
-            false
+            let is_gone = is_quarantined(&error) && delete_if_expired(&conversations, &id).await;
+            if !is_gone {
+                tracing::warn!(conversation = %id, %error, "alarm not delivered");
+            }
+            is_gone
         }
         Err(_) => false,
     }
+}
+
+fn is_quarantined(error: &RequestError) -> bool {
+    matches!(error, RequestError::Quarantined(_))
+}
+
+/// Deletes a conversation that no actor can delete, if its own end has come. Returns whether it did.
+async fn delete_if_expired(
+    conversations: &ConversationRouter,
+    id: &Scoped<ConversationId>,
+) -> bool {
+    let request = Request::DeleteIf(DeletionCondition::Expired);
+    let deletion = conversations.deliver(id, request, Vec::new());
+    matches!(tokio::time::timeout(WAKE_TIMEOUT, deletion).await, Ok(Ok(Reply::Deleted)))
 }
 
 #[cfg(test)]

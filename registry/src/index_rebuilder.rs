@@ -134,9 +134,11 @@ impl IndexRebuilder {
             let present = match summary.take().filter(|it| it.listing.active_at.is_some()) {
                 Some(summary) => summary,
                 // Only the journal has what a version without lists did not note.
-                None => match self.store.load(id).await? {
-                    Some(stored) => relist::summary(&replay(stored.state, &stored.events)),
-                    None => return Ok(()),
+                None => match self.store.load(id).await {
+                    Ok(Some(stored)) => relist::summary(&replay(stored.state, &stored.events)),
+                    // One that cannot be read stays as it is, and the others are found.
+                    Ok(None) | Err(StoreError::Unreadable(_)) => return Ok(()),
+                    Err(error) => return Err(error),
                 },
             };
             if self.store.relist(id, &present, indexed).await? {

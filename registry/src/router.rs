@@ -2,6 +2,7 @@
 //! delivers.
 
 pub(crate) mod calls;
+mod delete;
 mod descendants;
 mod ensure_started;
 mod inspect;
@@ -14,19 +15,16 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use abide_actors::access::Access;
-use abide_actors::conversation::{self, ConversationMsg};
+use abide_actors::conversation::ConversationMsg;
 use abide_actors::conversation_client::ConversationClient;
 use abide_actors::journal::{Holder, ResponseScope, StoreError};
-use abide_actors::notices::OwedNotice;
 use abide_actors::permit_sync::PermitSync;
 use abide_actors::request::{
     Delivery, DeliveryOutcome, IdempotencyKey, Reply, Request, RequestContext, RequestError,
     UpdateRequest,
 };
 use abide_actors::services::Services;
-use abide_conversation::identity::Participants;
-use abide_conversation::{ConversationId, Rejection, Scoped, State};
+use abide_conversation::{ConversationId, Rejection, Scoped};
 use async_trait::async_trait;
 use ractor::ActorRef;
 
@@ -45,9 +43,6 @@ pub use repair::MoveError;
 const MAX_MAILBOX_DEPTH: usize = 256;
 /// How often a delivery looks for the next actor when the one that it found was just ending.
 const MAX_DELIVERY_ATTEMPTS: usize = 8;
-/// How often a deletion finds that the conversation has children, and has spawned more meanwhile,
-/// before its client is asked to try again.
-const MAX_DELETION_ATTEMPTS: usize = 8;
 /// How long to wait for a change of the cluster's view before looking anyway.
 const VIEW_CHANGE_TIMEOUT: Duration = Duration::from_millis(100);
 
@@ -121,32 +116,12 @@ impl ConversationRouter {
         match &request {
             // A user's own call takes as long as its tool may.
             Request::Dispatch(_) => self.route(id, request, context).await,
-            Request::Delete => self.delete(id, context).await,
+            Request::Delete | Request::DeleteFor(_) | Request::DeleteIf(_) => {
+                self.delete(id, &request, context).await
+            }
             Request::Update(update) => self.update(id, update.clone(), context).await,
             _ => self.route_in_time(id, request, context).await,
         }
-    }
-
-    /// Deletes a conversation after its children, so that whoever repeats the request when it fails
-    /// goes on where it ended.
-    async fn delete(
-        &self,
-        id: &Scoped<ConversationId>,
-        context: RequestContext,
-    ) -> Result<Reply, RequestError> {
-        self.check_may_delete(id, &context.access).await?;
-        if self.quarantined_here(id).await.is_some() {
-            return self.delete_quarantined(id).await;
-        }
-        self.report_deletion_to_parent(id).await?;
-        for _ in 0..MAX_DELETION_ATTEMPTS {
-            match self.route_in_time(id, Request::Delete, context.clone()).await {
-                // More may be spawned meanwhile.
-                Err(RequestError::ChildrenRemain) => Box::pin(self.delete_children(id)).await?,
-                outcome => return outcome,
-            };
-        }
-        Err(unavailable("the conversation keeps spawning sub-agents"))
     }
 
     /// Changes what is written about a conversation, and then its members everywhere below it.
@@ -161,44 +136,6 @@ impl ConversationRouter {
         if changes_members {
             self.update_members_of_children(id, &by).await?;
         }
-        Ok(reply)
-    }
-
-    /// Judges a deletion before its children are touched. One whose journal cannot be read is
-    /// deleted by those who may delete any.
-    async fn check_may_delete(
-        &self,
-        id: &Scoped<ConversationId>,
-        access: &Access,
-    ) -> Result<(), RequestError> {
-        if access.is_unrestricted() {
-            return Ok(());
-        }
-        let (participants, created_at) = match self.stored_state(id).await {
-            Ok(Some(state)) => (state.participants, state.created_at),
-            Ok(None) => return Ok(()),
-            Err(error) => {
-                let judged = access.check(&Participants::default(), None);
-                return judged.map_err(|_| error);
-            }
-        };
-        Ok(access.check(&participants, created_at)?)
-    }
-
-    async fn delete_quarantined(&self, id: &Scoped<ConversationId>) -> Result<Reply, RequestError> {
-        let reported = self.report_deletion_to_parent(id).await;
-        let children = match reported {
-            Ok(()) => Box::pin(self.delete_children(id)).await,
-            Err(error) => Err(error),
-        };
-        // Its journal may be what cannot be read, and it must go nevertheless.
-        let children = children.unwrap_or_else(|error| {
-            tracing::warn!(conversation = %id, content = %error, "children not deleted");
-            Default::default()
-        });
-        let reply = self.delete_here(id).await?;
-        // A message of the parent's last process may have created a child anew.
-        Box::pin(self.delete_all(&children)).await?;
         Ok(reply)
     }
 
@@ -284,49 +221,6 @@ impl ConversationRouter {
         }
     }
 
-    /// Deletes a conversation whose actor cannot live on this node.
-    pub(crate) async fn delete_here(
-        &self,
-        id: &Scoped<ConversationId>,
-    ) -> Result<Reply, RequestError> {
-        let me = self.services.lease.me();
-        let claim = self.store.claim(id, &me, Some(&me)).await?;
-        if claim.holder != me {
-            return Err(StoreError::Fenced.into());
-        }
-        // A journal that cannot be read does not keep the conversation.
-        let state = self.stored_state(id).await.ok().flatten();
-        let owed = self.owed_for_deletion(id, state.as_ref()).await?;
-        self.store.delete(id, &claim, None, owed).await?;
-        if let Some(state) = state {
-            conversation::discard_workspace(&self.services, id, &state).await;
-        }
-        // A host that has ended has forgotten everything.
-        let _ = self.host.cast(HostMsg::Forget(id.clone()));
-        Ok(Reply::Deleted)
-    }
-
-    /// What the deletion of a conversation owes whose journal may be unreadable.
-    async fn owed_for_deletion(
-        &self,
-        id: &Scoped<ConversationId>,
-        state: Option<&State>,
-    ) -> Result<Vec<OwedNotice>, StoreError> {
-        let unreadable = match state {
-            Some(_) => None,
-            None => self.store.summary(id).await?.map(|summary| State {
-                seq: summary.last_seq,
-                agent: Some(summary.agent),
-                metadata: summary.metadata,
-                ..State::default()
-            }),
-        };
-        match state.or(unreadable.as_ref()) {
-            Some(state) => conversation::owed_for_deletion(&self.services, id, state).await,
-            None => Ok(Vec::new()),
-        }
-    }
-
     /// How many model calls and tools run here.
     pub(crate) fn running_work(&self) -> usize {
         self.services.work.len()
@@ -378,7 +272,10 @@ impl ConversationRouter {
             | Request::CancelTurn(_)
             | Request::Rewind(_)
             | Request::Regenerate(_)
-            | Request::Delete => false,
+            | Request::EraseSubject(_)
+            | Request::Delete
+            | Request::DeleteFor(_)
+            | Request::DeleteIf(_) => false,
         };
         let known = self.table.get(id).is_some() || self.remote_holder(id).is_some();
         if creates || known || self.exists(id).await? {
@@ -441,7 +338,11 @@ pub(crate) async fn deliver_to_actor(
 /// Whether a request may be carried out twice without harm.
 fn is_repeatable(request: &Request) -> bool {
     match request {
-        Request::Wake | Request::Spawn(_) | Request::ChildEnded(_) | Request::Abandon(_) => true,
+        Request::Wake
+        | Request::Spawn(_)
+        | Request::ChildEnded(_)
+        | Request::Abandon(_)
+        | Request::EraseSubject(_) => true,
         Request::Create(_)
         | Request::Fork(_)
         | Request::Send(_)
@@ -462,7 +363,9 @@ fn is_repeatable(request: &Request) -> bool {
         | Request::CancelTurn(_)
         | Request::Rewind(_)
         | Request::Regenerate(_)
-        | Request::Delete => false,
+        | Request::Delete
+        | Request::DeleteFor(_)
+        | Request::DeleteIf(_) => false,
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use abide_actors::access::{Access, AccessError};
 use abide_actors::clock::Clock;
 use abide_actors::credentials::Credentials;
-use abide_actors::request::{DeliveryOutcome, Request, RequestContext, RequestError};
+use abide_actors::request::{DeliveryOutcome, RequestContext, RequestError};
 use tokio::sync::{mpsc, watch};
 use tokio::time::timeout;
 
@@ -123,8 +123,9 @@ impl RpcServer {
         }
         let context = RequestContext { access, idempotency_keys };
         let router = &self.conversations;
-        if *request == Request::Delete && router.quarantined_here(&id).await.is_some() {
-            return Deliver::encode(router.delete_here(&id).await);
+        let deletes = request.deletion_reason().is_some();
+        if deletes && router.quarantined_here(&id).await.is_some() {
+            return Deliver::encode(router.delete_here(&id, &request).await);
         }
         let handle = match timeout(left, router.ensure_started_here(&id)).await {
             Ok(Ok(Some(handle))) => handle,

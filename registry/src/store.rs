@@ -8,6 +8,7 @@ mod commit_rules;
 #[cfg(test)]
 pub(crate) mod conformance;
 pub mod embedded;
+mod erasures;
 mod listing;
 pub mod memory;
 mod notices;
@@ -16,7 +17,10 @@ mod paging;
 mod queues;
 pub mod redis;
 mod revisions;
+mod rollout;
 mod schedules;
+mod sealing;
+mod staging;
 mod usage;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -40,6 +44,7 @@ use serde_json::Value;
 use crate::partition::{Partition, PartitionSet};
 pub use api_keys::{KeyChange, KeyList, ScopedKeyId, StoredKey};
 pub use commit_rules::STATE_FORMAT;
+pub use erasures::Erasures;
 pub use listing::{
     Direction, ListOrder, ListQuery, ListedConversation, Lists, Period, Rebuild, active_at,
 };
@@ -55,7 +60,10 @@ pub use operations::{
 pub use paging::cursor_after;
 pub use queues::{MAX_QUEUES, QueueDepth, QueueHeads, QueueIndex};
 pub use revisions::{History, HistoryEntry};
+pub use rollout::{CurrentRevisions, Rollout, RolloutChange};
 pub use schedules::Schedules;
+pub use sealing::{KeyFileError, KeyId, KeyRing, Rewrapped};
+pub use staging::{StagedJournal, Staging};
 pub use usage::{TenantCounts, USAGE_DAYS, UsageBy, UsagePage, UsageQuery};
 
 /// One page of a listing, and where the next begins.
@@ -127,13 +135,21 @@ pub trait Store:
     + Outbox
     + QueueIndex
     + Schedules
+    + Erasures
     + History
     + Lists
+    + Staging
 {
     /// Fails, with the reason, while the store cannot keep its configured durability and refuses
     /// writes. Looks at what is known, and asks no server.
     fn require_durability(&self) -> Result<(), String> {
         Ok(())
+    }
+
+    /// Has all data keys wrapped by the first key of the key file; `None` if nothing is sealed. What
+    /// was done before a failure is done.
+    async fn rewrap(&self) -> Result<Option<Rewrapped>, ListError> {
+        Ok(None)
     }
 
     /// The present claim on a conversation.
@@ -218,7 +234,8 @@ pub trait Store:
     }
 
     /// Stores a definition of a tenant and makes it the newest of its name, and keeps `response`
-    /// under the scope of the agent. Returns whether the name was new.
+    /// under the scope of the agent. A rollout of that revision ends. Returns whether the name was
+    /// new.
     async fn put_agent(
         &self,
         tenant: &Tenant,
@@ -264,7 +281,7 @@ pub trait Store:
     /// The newest definitions of all names of a tenant, sorted by name.
     async fn agents(&self, tenant: &Tenant) -> Result<Vec<StoredAgent>, StoreError>;
 
-    /// Deletes a name and the decisions remembered for it, and keeps `response` under the scope of
+    /// Deletes a name, its rollout and the decisions remembered for it, and keeps `response` under the scope of
     /// the agent. Its revisions stay. Returns whether the name was there.
     async fn delete_agent(
         &self,

@@ -82,12 +82,15 @@ pub struct Load {
     /// Compares turns without and with exported traces
     #[arg(long, requires = "nodes", conflicts_with_all = ["url", "park", "parked"])]
     traced: bool,
-    /// Compares turns with those of another build of the program
+    /// Compares turns without and with encryption at rest
     #[arg(long, requires = "nodes", conflicts_with_all = ["url", "park", "parked", "traced"])]
+    encrypt: bool,
+    /// Compares turns with those of another build of the program
+    #[arg(long, requires = "nodes", conflicts_with_all = ["url", "park", "parked", "traced", "encrypt"])]
     against: Option<PathBuf>,
     /// Compares turns with those of a bare node, which only answers and journals
     #[arg(long, requires = "nodes",
-        conflicts_with_all = ["url", "park", "parked", "traced", "against"])]
+        conflicts_with_all = ["url", "park", "parked", "traced", "encrypt", "against"])]
     bare: bool,
     /// Measures clusters of 1, 3, 10 and 30 nodes, one after the other
     #[arg(long, conflicts_with_all = ["url", "park", "nodes"])]
@@ -168,6 +171,9 @@ pub async fn run(load: Load) -> Result<String, LoadError> {
     }
     if let Some(parked) = load.parked {
         return Ok(full_store::run(&load, parked, dir.path()).await?.to_string());
+    }
+    if load.encrypt {
+        return Ok(comparison::encryption(&load, dir.path()).await?.to_string());
     }
     if load.traced {
         return Ok(traced_turns::run(&load, dir.path()).await?.to_string());

@@ -163,6 +163,9 @@ pub struct Create {
     pub participants: Participants,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
+    /// When the conversation is to be deleted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires_at: Option<Timestamp>,
 }
 
 /// What is written about the conversation from now on; `None` stays as it is.
@@ -172,6 +175,8 @@ pub struct Update {
     pub members: Option<Vec<String>>,
     /// `Some(None)` removes it.
     pub title: Option<Option<String>>,
+    /// `Some(None)` removes it.
+    pub expires_at: Option<Option<Timestamp>>,
     pub by: Principal,
     pub identity: Option<Arc<Identity>>,
 }

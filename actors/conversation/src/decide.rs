@@ -11,6 +11,7 @@ mod create;
 mod decisions;
 mod dispatch;
 mod draft;
+mod expiry;
 mod extend;
 mod external;
 mod fail_call;
@@ -171,7 +172,7 @@ pub fn decide_and_fold(state: &Arc<State>, command: Command) -> Result<Transitio
         Action::SummaryFailed { reason } => context::summary_failed(&mut draft, reason)?,
         Action::DecisionPublished(id) => decisions::decision_published(&mut draft, id)?,
         Action::RevokeDecision(id) => decisions::revoke(&mut draft, id)?,
-        Action::Update(change) => update::update(&mut draft, change),
+        Action::Update(change) => update::update(&mut draft, change)?,
         Action::Schedule(schedule) => schedule::schedule(&mut draft, schedule)?,
         Action::Unschedule(unschedule) => schedule::unschedule(&mut draft, unschedule)?,
         Action::Extend(extend) => extend::extend(&mut draft, extend)?,

@@ -165,6 +165,9 @@ pub struct Created {
     pub members: Vec<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
+    /// When the conversation is deleted; absent if that is at no time of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires_at: Option<Timestamp>,
 }
 
 /// A turn started; it runs on this revision to its end.

@@ -115,6 +115,7 @@ fn create(state: &mut State, event: &Event, created: &Created) {
     state.assigns = created.assigns.clone();
     state.metadata = created.metadata.clone();
     state.title = created.title.clone();
+    state.expires_at = created.expires_at;
     state.participants =
         Participants { owner: created.owner.clone(), members: created.members.clone() };
     state.tools = created.tools.clone();
@@ -131,9 +132,16 @@ fn update(state: &mut State, updated: &Updated) {
     if let Some(title) = &updated.title {
         state.title = title.clone();
     }
-    // The members of a fork are those of the original now, whenever the prefix ends.
-    if let (Some(members), None) = (&updated.members, &state.forking) {
+    // The members of a fork are those of the original now, whenever the prefix ends. The end of the
+    // original is not the end of a fork.
+    if state.forking.is_some() {
+        return;
+    }
+    if let Some(members) = &updated.members {
         state.participants.members = members.clone();
+    }
+    if let Some(expires_at) = updated.expires_at {
+        state.expires_at = expires_at;
     }
 }
 

@@ -101,6 +101,10 @@ name!(
     ScheduleName
 );
 name!(
+    /// An erasure of a tenant.
+    ErasureId
+);
+name!(
     /// Bytes stored outside of the journals: `blob_` and 64 hex digits.
     BlobId
 );

@@ -13,6 +13,7 @@ pub mod command;
 pub mod context;
 pub mod decide;
 pub mod elicitation;
+pub mod erase;
 pub mod event;
 mod evolve;
 mod extent;

@@ -2,6 +2,7 @@
 
 mod call;
 mod external_run;
+mod idle;
 mod open_approval;
 mod open_suspension;
 mod owed_report;
@@ -55,6 +56,9 @@ pub struct State {
     pub metadata: Map<String, Value>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
+    /// When the conversation is deleted, at a time of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires_at: Option<Timestamp>,
     pub tools: Vec<Value>,
     pub turn: Option<Turn>,
     /// Turns that have a message and have not started, oldest first.

@@ -66,8 +66,9 @@ pub(super) async fn spawn(ctx: &ActivityContext, sub_agent: SubAgentCall<'_>) ->
     };
     let request = match &server.target {
         Target::Agent(agent) => {
-            let newest = ctx.services.agents.newest(&ctx.id.sibling(agent)).await.ok().flatten();
-            let lets_choose = newest.is_some_and(|definition| !definition.models.is_empty());
+            let agents = &ctx.services.agents;
+            let choice = agents.choose(agent, &ctx.id.sibling(&child)).await.ok().flatten();
+            let lets_choose = choice.is_some_and(|choice| !choice.definition.models.is_empty());
             Ok(agent_tool_request(agent, args, lets_choose))
         }
         Target::Builtin(_)
@@ -264,10 +265,10 @@ fn message_value(message: Message) -> Value {
 
 async fn sub_agent_ui(ctx: &ActivityContext, due: &OwedReport) -> Result<Ui, StoreError> {
     let agent = match &ctx.state.agent {
-        Some(agent) => ctx.services.agents.newest(&ctx.id.sibling(agent)).await?,
+        Some(agent) => ctx.services.agents.choose(agent, &ctx.id).await?,
         None => None,
     };
-    let has_own_workspace = agent.is_some_and(|agent| agent.workspace.is_some());
+    let has_own_workspace = agent.is_some_and(|agent| agent.definition.workspace.is_some());
     let duration = due.ended_at.duration_since(due.started_at).as_millis();
     let payload = json!({
         "subagent_id": ctx.id.local(),
@@ -313,6 +314,7 @@ pub(super) async fn stop(ctx: &ActivityContext, child: &ConversationId) -> Actio
         assigns: Map::new(),
         fork: None,
         title: None,
+        expires_at: None,
         metadata: Map::new(),
         tools: Vec::new(),
         parent: Some(Box::new(parent)),

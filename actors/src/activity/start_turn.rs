@@ -1,4 +1,4 @@
-//! A queued turn starts with the newest revision of its agent.
+//! A queued turn starts with the newest revision of its agent, or that of a rollout.
 
 use abide_conversation::command::Start;
 use abide_conversation::{Action, TurnId};
@@ -7,10 +7,10 @@ use super::ActivityContext;
 use crate::journal::StoreError;
 
 pub(super) async fn start_turn(ctx: &ActivityContext, turn: &TurnId) -> Result<Action, StoreError> {
-    let newest = match &ctx.state.agent {
-        Some(agent) => ctx.services.agents.newest(&ctx.id.sibling(agent)).await?,
+    let choice = match &ctx.state.agent {
+        Some(agent) => ctx.services.agents.choose(agent, &ctx.id).await?,
         None => None,
     };
-    let basis = newest.map(|definition| definition.basis());
+    let basis = choice.map(|choice| choice.definition.basis());
     Ok(Action::Start(Start { turn: turn.clone(), settings: basis }))
 }

@@ -15,6 +15,7 @@ use tokio::time::timeout;
 
 use self::range::Range;
 use super::{ActivityContext, model_call};
+use crate::agents::Choice;
 use crate::context::limits::percent_of;
 use crate::definition::{Definition, HookPoint, SummaryPolicy};
 use crate::hooks::HookContext;
@@ -38,7 +39,7 @@ const MAX_REPLY_BYTES: usize = 4 << 20;
 pub(super) async fn summarize(ctx: &ActivityContext, upto: Seq) -> Result<Action, StoreError> {
     let failed = |reason: &str| Ok(Action::SummaryFailed { reason: reason.to_owned() });
     let Some(agent) = &ctx.state.agent else { return failed("agent-missing") };
-    let Some(definition) = ctx.services.agents.newest(&ctx.id.sibling(agent)).await? else {
+    let Some(Choice { definition, .. }) = ctx.services.agents.choose(agent, &ctx.id).await? else {
         return failed("agent-missing");
     };
     let Some(policy) = &definition.summary else { return failed("no summary is asked for") };

@@ -63,6 +63,7 @@ pub struct AgentDocument {
     #[schema(value_type = Option<Budget>)]
     pub(super) budget: Option<BudgetDocument>,
     pub(super) retry: Option<RetryDocument>,
+    pub(super) retention: Option<ConversationRetentionDocument>,
     /// A duration: how long a client call waits while no page has the conversation's event stream
     /// open. Then it ends with the error `NO_CLIENT`. Null: it waits as long as its timeout allows.
     #[serde(default, deserialize_with = "leaf::nullable")]
@@ -98,6 +99,17 @@ pub struct AgentDocument {
     /// `false`, or how the oldest turns are summarized. By default they are, but for `scripted`.
     #[schema(value_type = Option<SummaryDocument>)]
     pub(super) summary: Option<Value>,
+}
+
+/// How long conversations are kept.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = ConversationRetention)]
+pub(super) struct ConversationRetentionDocument {
+    /// A duration of one minute to 3652 days: a conversation in which nothing has happened for so long
+    /// is deleted with its children. Absent: it is kept until somebody deletes it.
+    #[schema(value_type = Option<String>, example = "90d")]
+    pub(super) idle: Option<Text<64>>,
 }
 
 /// What a turn, and a whole conversation, may spend.

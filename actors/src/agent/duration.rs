@@ -17,14 +17,20 @@ pub fn parse(text: &str) -> Result<Duration, String> {
 
 /// Reads a duration of at most 365 days, which may be zero.
 pub(super) fn parse_or_zero(text: &str) -> Result<Duration, String> {
+    let duration = parse_any(text)?;
+    if duration > MAX_DURATION {
+        return Err("must be at most 365 days".to_owned());
+    }
+    Ok(duration)
+}
+
+/// Reads a duration of any length.
+pub(super) fn parse_any(text: &str) -> Result<Duration, String> {
     let form = || "must be a duration such as \"300s\", \"5m\" or \"250ms\"".to_owned();
     let span: Span = text.parse().map_err(|_| form())?;
     let days_are_24_hours = SpanRelativeTo::days_are_24_hours();
     let signed = span.to_duration(days_are_24_hours).map_err(|_| form())?;
     let duration = Duration::try_from(signed).map_err(|_| form())?;
-    if duration > MAX_DURATION {
-        return Err("must be at most 365 days".to_owned());
-    }
     if duration.subsec_nanos() % 1_000_000 != 0 {
         return Err("must be whole milliseconds".to_owned());
     }

@@ -49,8 +49,8 @@ impl LiveConversation {
         let agents = &self.services.agents;
         let (definition, tool) = match request {
             Request::Dispatch(dispatch) => {
-                let agent = self.id.sibling(self.state.agent.as_ref()?);
-                (agents.newest(&agent).await.ok()??, &dispatch.tool)
+                let agent = self.state.agent.as_ref()?;
+                (agents.choose(agent, &self.id).await.ok()??.definition, &dispatch.tool)
             }
             Request::Resolve(resolve) => {
                 return self.unlisted_for(std::slice::from_ref(resolve)).await;
@@ -63,6 +63,8 @@ impl LiveConversation {
             | Request::Cancel
             | Request::Wake
             | Request::Delete
+            | Request::DeleteFor(_)
+            | Request::DeleteIf(_)
             | Request::Spawn(_)
             | Request::ChildEnded(_)
             | Request::Abandon(_)
@@ -77,17 +79,18 @@ impl LiveConversation {
             | Request::CancelTurn(_)
             | Request::Rewind(_)
             | Request::Regenerate(_)
+            | Request::EraseSubject(_)
             | Request::RevokeDecision(_) => return None,
         };
         self.is_unlisted(&definition, tool).then_some(definition)
     }
 
-    /// The newest definition, if a tool that the message brings may have the name of one of its tools
+    /// The next definition, if a tool that the message brings may have the name of one of its tools
     /// that is not listed.
     async fn unlisted_for_own_tools(&self, send: &SendRequest) -> Option<Arc<Definition>> {
         let agent = self.state.agent.as_ref().or(send.agent.as_ref());
         let agent = agent.filter(|_| !send.tools.is_empty())?;
-        let definition = self.services.agents.newest(&self.id.sibling(agent)).await.ok()??;
+        let definition = self.services.agents.choose(agent, &self.id).await.ok()??.definition;
         let mut names = send.tools.iter().filter_map(|tool| tool["name"].as_str());
         names.any(|name| self.is_unlisted(&definition, name)).then_some(definition)
     }

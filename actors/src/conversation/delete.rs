@@ -13,9 +13,10 @@ use super::{LiveConversation, STORE_TIMEOUT, with_store_timeout};
 use crate::journal::{Journal, StoreError};
 use crate::live::Signal;
 use crate::recent_events::RecentEvents;
-use crate::request::{IdempotencyKey, Reply, RequestError};
+use crate::request::{
+    DeletionCondition, DeletionReason, IdempotencyKey, Reply, Request, RequestError,
+};
 use crate::services::Services;
-use crate::webhooks::DeletionReason;
 use crate::workspace::WorkspaceRef;
 
 /// How many events are read at once: each may be a megabyte.
@@ -27,15 +28,47 @@ impl LiveConversation {
     ///
     /// Nobody else writes to the conversation meanwhile. So once no call waits for a child, a child
     /// that is created late deletes itself, and one that is not there now never will be.
-    pub(super) async fn delete(&mut self, keys: &[IdempotencyKey]) -> Result<Reply, NotDone> {
+    pub(super) async fn delete(
+        &mut self,
+        keys: &[IdempotencyKey],
+        reason: DeletionReason,
+    ) -> Result<Reply, NotDone> {
         if !self.state.exists() {
             return Err(Rejection::NotFound.into());
         }
         if self.state.awaited_children().next().is_some() || self.has_children().await? {
             return Err(RequestError::ChildrenRemain.into());
         }
-        self.erase(keys, DeletionReason::Request).await.map_err(NotDone::Unknown)?;
+        self.erase(keys, reason).await.map_err(NotDone::Unknown)?;
         Ok(Reply::Deleted)
+    }
+
+    /// Deletes the conversation as [`delete`](Self::delete) does, if it meets the condition now: what
+    /// was answered before keeps it.
+    pub(super) async fn delete_if(
+        &mut self,
+        keys: &[IdempotencyKey],
+        condition: DeletionCondition,
+    ) -> Result<Reply, NotDone> {
+        if self.state.exists() && !condition.is_met(&self.state, self.services.clock.now()) {
+            return Ok(Reply::NotDue);
+        }
+        self.delete(keys, condition.reason()).await
+    }
+
+    /// Has the conversation deleted, whose own end has come. Its children go first, which takes
+    /// messages to other conversations; the alarm rings until that is done.
+    pub(super) fn end_of_its_time(&mut self) {
+        if self.ending.as_ref().is_some_and(|ending| !ending.is_finished()) {
+            return;
+        }
+        let (services, id) = (self.services.clone(), self.id.clone());
+        self.ending = Some(tokio::spawn(async move {
+            let request = Request::DeleteIf(DeletionCondition::Expired);
+            if let Err(error) = services.conversations.deliver(&id, request).await {
+                tracing::warn!(conversation = %id, %error, "expired conversation not deleted");
+            }
+        }));
     }
 
     async fn has_children(&self) -> Result<bool, StoreError> {
@@ -81,6 +114,7 @@ impl LiveConversation {
         self.activities.abort_all();
         let journal = self.services.journal.clone();
         with_store_timeout(journal.delete(&self.id, &self.claim, response, owed)).await?;
+        note_deletion(&self.id, reason);
         self.announce_notices(&near_notices);
         // The claim was deleted, too; the next request may create the conversation anew. Without a
         // new claim, such as on a store that is full, that request is fenced and its client told to
@@ -115,6 +149,13 @@ impl LiveConversation {
     }
 }
 
+/// Tells operators that a conversation was deleted, and why.
+pub fn note_deletion(id: &Scoped<ConversationId>, reason: DeletionReason) {
+    let reason = reason.as_str();
+    metrics::counter!("abide_conversations_deleted_total", "reason" => reason).increment(1);
+    tracing::info!(conversation = %id, reason, "conversation deleted");
+}
+
 /// All children that a conversation ever planned.
 pub async fn planned_children(
     journal: &dyn Journal,
@@ -139,13 +180,13 @@ pub async fn discard_workspace(services: &Services, id: &Scoped<ConversationId>,
     if deleted.parent.is_some() {
         return;
     }
-    let definition = match &deleted.agent {
-        Some(agent) => services.agents.newest(&id.sibling(agent)).await.ok().flatten(),
+    let choice = match &deleted.agent {
+        Some(agent) => services.agents.choose(agent, id).await.ok().flatten(),
         None => None,
     };
     // Whether a deleted agent had another root is unknown; the default one is taken.
     let default = WorkspaceRef { owner: id.to_string(), ..WorkspaceRef::default() };
-    let workspace = definition.map_or(default, |definition| definition.site(id));
+    let workspace = choice.map_or(default, |choice| choice.definition.site(id));
     let storage = deleted.storages.get(&workspace.root_name()).cloned();
     let workspaces = services.workspaces.clone();
     let discarding =

@@ -107,7 +107,7 @@ impl LiveConversation {
     ) -> Result<(CallId, Transition), NotDone> {
         let DispatchRequest { tool, input, approved, principal } = request;
         let agent = self.state.agent.clone().ok_or(Rejection::NotFound)?;
-        let definition = self.newest_definition(&agent).await?;
+        let definition = self.next_definition(&agent).await?;
         let assigns = Assigns::new(&definition.assigns, &self.state.assigns, &Default::default());
         let assigns = Arc::new(assigns);
         let scope = CallScope {

@@ -53,7 +53,7 @@ impl LiveConversation {
         if self.state.exists() {
             return Err(Rejection::ConversationExists.into());
         }
-        let definition = self.newest_definition(&create.agent).await?;
+        let definition = self.next_definition(&create.agent).await?;
         let reply = Reply::Created {
             id: self.id.local(),
             agent: create.agent.clone(),
@@ -102,6 +102,8 @@ impl LiveConversation {
             parent: None,
             fork: Some(Fork { conversation_id: from, at_seq: last_seq }),
             title: None,
+            // The fork is a new conversation, which its owner may keep for longer.
+            expires_at: None,
             participants,
         })
     }

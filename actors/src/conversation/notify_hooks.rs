@@ -51,7 +51,7 @@ impl LiveConversation {
     /// Queues the notification that the conversation was deleted; `before` was its last state.
     pub(super) fn notify_session_end(&self, before: &State) {
         let Some(agent) = before.agent.clone() else { return };
-        let definition = self.newest_definition.clone().filter(|newest| newest.name == agent);
+        let definition = self.next_definition_known().filter(|known| known.name == agent);
         let owner = definition.map_or(HookOwner::Agent(agent), HookOwner::Definition);
         if !owner.may_want(HookPoint::SessionEnd, None) {
             return;
@@ -77,8 +77,13 @@ impl LiveConversation {
         self.services.hooks.notify(&self.services.agents, notification);
     }
 
+    /// The definition that was last looked up for the conversation.
+    fn next_definition_known(&self) -> Option<Arc<Definition>> {
+        self.choice.as_ref().map(|choice| choice.definition.clone())
+    }
+
     /// The definition whose hooks are notified: the revision of the event's turn or call, else the
-    /// agent's newest.
+    /// agent's.
     fn hook_owner(
         &self,
         before: &State,
@@ -92,8 +97,8 @@ impl LiveConversation {
         let revision = turns.next().map(|turn| &turn.revision);
         let Some(revision) = revision.or(run.map(|run| &run.revision)) else {
             let agent = || self.state.agent.clone().unwrap_or_else(|| AgentName::new(""));
-            let newest = self.newest_definition.clone().map(HookOwner::Definition);
-            return newest.unwrap_or_else(|| HookOwner::Agent(agent()));
+            let known = self.next_definition_known().map(HookOwner::Definition);
+            return known.unwrap_or_else(|| HookOwner::Agent(agent()));
         };
         let definition = match cache {
             Some((cached, definition)) if cached == revision => definition.clone(),

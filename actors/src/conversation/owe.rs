@@ -6,8 +6,9 @@ use abide_conversation::{ConversationId, Scoped, State};
 use super::{LiveConversation, with_store_timeout};
 use crate::journal::StoreError;
 use crate::notices::{OwedNotice, WebhookKey, WebhookSet};
+use crate::request::DeletionReason;
 use crate::services::Services;
-use crate::webhooks::{self, Deleted, DeletionReason};
+use crate::webhooks::{self, Deleted};
 
 impl LiveConversation {
     /// What these events owe.
@@ -24,7 +25,7 @@ impl LiveConversation {
         &self,
         reason: DeletionReason,
     ) -> Result<Vec<OwedNotice>, StoreError> {
-        deletion(&self.services, &self.id, &self.state, reason).await
+        owed_for_deletion(&self.services, &self.id, &self.state, reason).await
     }
 
     /// Tells the node of notices that it may deliver at once.
@@ -39,18 +40,10 @@ pub async fn owed_for_deletion(
     services: &Services,
     id: &Scoped<ConversationId>,
     state: &State,
-) -> Result<Vec<OwedNotice>, StoreError> {
-    deletion(services, id, state, DeletionReason::Request).await
-}
-
-async fn deletion(
-    services: &Services,
-    id: &Scoped<ConversationId>,
-    state: &State,
     reason: DeletionReason,
 ) -> Result<Vec<OwedNotice>, StoreError> {
     let owing = webhooks_of(services, id).await?;
-    let deleted = Deleted { id, state, at: services.clock.now(), reason };
+    let deleted = Deleted { id, state, at: services.clock.now(), reason: reason.as_str() };
     Ok(webhooks::owed_for_deletion(&owing, &deleted))
 }
 

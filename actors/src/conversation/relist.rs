@@ -29,6 +29,7 @@ impl LiveConversation {
         let is_whole = !before.exists()
             || before.metadata != next.metadata
             || before.title != next.title
+            || before.expires_at != next.expires_at
             || before.participants != next.participants;
         if is_whole {
             return Ok(Relisting::Whole { indexed: self.indexed_keys(next).await? });
@@ -39,11 +40,12 @@ impl LiveConversation {
 
     /// The keys of the metadata that the newest revision of the agent indexes; none if the agent is
     /// gone. Reads nothing that the request has just read.
-    async fn indexed_keys(&self, next: &State) -> Result<Arc<[String]>, StoreError> {
+    pub(super) async fn indexed_keys(&self, next: &State) -> Result<Arc<[String]>, StoreError> {
         let Some(agent) = next.agent.as_ref().filter(|_| !next.metadata.is_empty()) else {
             return Ok(Arc::from([]));
         };
-        let known = self.newest_definition.clone().filter(|known| known.name == *agent);
+        let known = self.choice.as_ref().map(|choice| choice.newest.clone());
+        let known = known.filter(|known| known.name == *agent);
         let definition = match known.filter(|_| !self.state.exists()) {
             Some(known) => Some(known),
             None => {

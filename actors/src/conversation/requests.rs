@@ -18,9 +18,9 @@ use crate::external::ExternalRequest;
 use crate::journal::{ResponseScope, StoreError};
 use crate::limits::encoded_len;
 use crate::request::{
-    ChangeStateRequest, Delivery, DeliveryContent, DeliveryOutcome, FailCallRequest,
-    IdempotencyKey, MAX_MAP_BYTES, Reply, Request, RequestContext, RequestError, SendRequest,
-    SpawnRequest, UpdateRequest,
+    ChangeStateRequest, DeletionReason, Delivery, DeliveryContent, DeliveryOutcome,
+    FailCallRequest, IdempotencyKey, MAX_MAP_BYTES, Reply, Request, RequestContext, RequestError,
+    SendRequest, SpawnRequest, UpdateRequest,
 };
 use crate::tools::{NEW_TURN, Toolbox};
 
@@ -124,6 +124,10 @@ impl LiveConversation {
                 return self.resolve_all(answers, hook_verdicts, context).await;
             }
             Request::Cancel => self.cancel(),
+            Request::Wake if self.state.is_expired(self.services.clock.now()) => {
+                self.end_of_its_time();
+                return Ok(Reply::Woken);
+            }
             Request::Wake => self.wake(),
             Request::Schedule(request) => self.schedule(*request, access).await?,
             Request::Unschedule(request) => self.unschedule(request, access),
@@ -132,7 +136,10 @@ impl LiveConversation {
             Request::Rewind(request) => self.rewind(*request, access),
             Request::Regenerate(request) => self.regenerate(*request, access).await?,
             Request::Extend(request) => self.extend(request, access)?,
-            Request::Delete => return self.delete(keys).await,
+            Request::Delete => return self.delete(keys, DeletionReason::Request).await,
+            Request::DeleteFor(reason) => return self.delete(keys, reason).await,
+            Request::DeleteIf(condition) => return self.delete_if(keys, condition).await,
+            Request::EraseSubject(alias) => return self.erase_subject(&alias).await,
             Request::Spawn(spawn) => self.spawn(*spawn).await?,
             Request::ChildEnded(ended) => propose(Action::ChildEnded(*ended), |_| Reply::Noted),
             Request::Abandon(create) => {
@@ -185,7 +192,7 @@ impl LiveConversation {
     }
 
     async fn create(&mut self, create: Create) -> Result<Proposal, RequestError> {
-        let definition = self.newest_definition(&create.agent).await?;
+        let definition = self.next_definition(&create.agent).await?;
         let reply = Reply::Created {
             id: self.id.local(),
             agent: create.agent.clone(),
@@ -221,11 +228,12 @@ impl LiveConversation {
             parent: None,
             fork: None,
             title: None,
+            expires_at: None,
             participants: Participants { owner, members: Vec::new() },
         };
         let current = self.state.agent.clone().or_else(|| agent.clone());
         let current = current.ok_or(Rejection::NotFound)?;
-        let definition = self.newest_definition(&current).await?;
+        let definition = self.next_definition(&current).await?;
         self.check_tool_names(&definition, &tools)?;
         Ok(command::Send {
             create: agent.map(create),
@@ -279,7 +287,7 @@ impl LiveConversation {
             assigns,
             message_assigns,
         } = request;
-        let definition = self.newest_definition(&agent).await?;
+        let definition = self.next_definition(&agent).await?;
         if let Some(name) = parent.model.as_ref().filter(|it| !definition.models.contains(it)) {
             let message = format!("{name} is not among the models of agent {agent}");
             return Err(RequestError::invalid("model", message));
@@ -292,6 +300,7 @@ impl LiveConversation {
             parent: Some(Box::new(parent)),
             fork: None,
             title: None,
+            expires_at: None,
             participants,
         };
         let action = Action::Spawn(command::Send {
@@ -314,15 +323,15 @@ impl LiveConversation {
     }
 
     fn update(&self, request: UpdateRequest, access: &Access) -> Result<Proposal, RequestError> {
-        let UpdateRequest { metadata: patch, members, title, by } = request;
+        let UpdateRequest { metadata: patch, members, title, expires_at, by } = request;
         let metadata = patch.map(|patch| merge_patch(&self.state.metadata, patch));
         if metadata.as_ref().is_some_and(|it| encoded_len(it) > MAX_MAP_BYTES) {
             let message = format!("would be larger than {MAX_MAP_BYTES} bytes");
             return Err(RequestError::invalid("metadata", message));
         }
         let identity = access.identity().cloned().map(Arc::new);
-        let action = Action::Update(command::Update { metadata, members, title, by, identity });
-        Ok(propose(action, |_| Reply::Updated))
+        let update = command::Update { metadata, members, title, expires_at, by, identity };
+        Ok(propose(Action::Update(update), |_| Reply::Updated))
     }
 
     fn cancel(&self) -> Proposal {
@@ -333,13 +342,14 @@ impl LiveConversation {
         })
     }
 
-    /// Looks up the newest definition of an agent, and remembers it.
-    pub(super) async fn newest_definition(
+    /// Looks up the definition of an agent that the conversation runs on next, and remembers it.
+    pub(super) async fn next_definition(
         &mut self,
         name: &AgentName,
     ) -> Result<Arc<Definition>, RequestError> {
-        self.newest_definition = self.services.agents.newest(&self.id.sibling(name)).await?;
-        self.newest_definition.clone().ok_or_else(|| RequestError::AgentMissing(name.clone()))
+        self.choice = self.services.agents.choose(name, &self.id).await?;
+        let choice = self.choice.as_ref().map(|choice| choice.definition.clone());
+        choice.ok_or_else(|| RequestError::AgentMissing(name.clone()))
     }
 
     /// The tools of the open turn; `None` when no turn is open or its revision is gone.

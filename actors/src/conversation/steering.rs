@@ -41,9 +41,9 @@ impl LiveConversation {
         request: RegenerateRequest,
         access: &Access,
     ) -> Result<Proposal, RequestError> {
-        let RegenerateRequest { rewind: to, tip, message } = request;
+        let RegenerateRequest { rewind: to, tip, message, steering } = request;
         let agent = self.state.agent.clone().ok_or(Rejection::NotFound)?;
-        let definition = self.newest_definition(&agent).await?;
+        let definition = self.next_definition(&agent).await?;
         self.check_tool_names(&definition, &message.tools)?;
         let identity = access.identity().cloned().map(Arc::new);
         // What a sender gave for their own calls is not for those of somebody else.
@@ -67,7 +67,7 @@ impl LiveConversation {
             if_busy: IfBusy::Reject,
             partial: None,
         };
-        let regenerate = command::Regenerate { rewind: rewind(to, access), tip, send };
+        let regenerate = command::Regenerate { rewind: rewind(to, access), tip, send, steering };
         let reply = sent_reply(self.id.local(), turn_id);
         Ok(propose(Action::Regenerate(Box::new(regenerate)), reply))
     }

@@ -40,7 +40,7 @@ pub(crate) struct Notification {
 pub(crate) enum HookOwner {
     Definition(Arc<Definition>),
     Revision(Revision),
-    /// The newest revision of the agent.
+    /// The revision of the agent that the conversation runs on next.
     Agent(AgentName),
 }
 
@@ -130,7 +130,10 @@ impl Notification {
         let definition = match &self.owner {
             HookOwner::Definition(definition) => Ok(Some(definition.clone())),
             HookOwner::Revision(revision) => agents.revision(&conversation.sibling(revision)).await,
-            HookOwner::Agent(name) => agents.newest(&conversation.sibling(name)).await,
+            HookOwner::Agent(name) => {
+                let choice = agents.choose(name, conversation).await;
+                choice.map(|choice| choice.map(|choice| choice.definition))
+            }
         };
         let definition = match definition {
             Ok(Some(definition)) => definition,

@@ -12,6 +12,9 @@ use serde::{Deserialize, Serialize};
 pub struct ListEntry {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
+    /// When the conversation is deleted, at a time of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires_at: Option<Timestamp>,
     /// The parent of a child.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<ConversationId>,
@@ -31,6 +34,7 @@ impl ListEntry {
     pub fn of(state: &State) -> Self {
         Self {
             title: state.title.clone(),
+            expires_at: state.expires_at,
             parent: state.parent.as_ref().map(|parent| parent.conversation_id.clone()),
             active_at: state.active_at,
             turns: state.turns_started,

@@ -47,6 +47,7 @@ pub const METRICS: &[Metric] = &[
     metric("abide_actor_deaths_total", Counter, Count, &[], "Actors that ended with an error."),
     metric("abide_quarantined", Gauge, Count, &[], "Conversations that crashed too often and wait for an operator."),
     metric("abide_takeovers_total", Counter, Count, &[], "Conversations started because no node ran them any more."),
+    metric("abide_conversations_deleted_total", Counter, Count, &["reason"], "Conversations that were deleted, by the reason."),
     metric("abide_alarm_lag_seconds", Histogram, Seconds, &[], "How late alarms were delivered."),
     metric("abide_tick_lag_seconds", Histogram, Seconds, &[], "How late ticks of schedules were sent."),
     metric("abide_ticks_total", Counter, Count, &["result"], "Ticks of schedules: sent, or refused."),
@@ -63,6 +64,7 @@ pub const METRICS: &[Metric] = &[
     metric("abide_store_commits_total", Counter, Count, &[], "Commits that the store acknowledged."),
     metric("abide_store_fsyncs_total", Counter, Count, &[], "Times the embedded store's file was flushed."),
     metric("abide_store_errors_total", Counter, Count, &[], "Calls to Redis that failed."),
+    metric("abide_store_unreadable_total", Counter, Count, &[], "Values that could not be opened: changed, moved, or without their key."),
     metric("abide_commit_seconds", Histogram, Seconds, &[], "How long a conversation waited for its append."),
     metric("abide_fenced_writes_total", Counter, Count, &[], "Writes refused because another holder has the conversation."),
     // Between nodes.

@@ -2,7 +2,7 @@
 
 use abide_conversation::Seq;
 use abide_conversation::branch::{BranchTip, RewindPoint};
-use abide_conversation::event::UserMsg;
+use abide_conversation::event::{Steered, UserMsg};
 use abide_conversation::ids::{Principal, TurnId};
 use serde::{Deserialize, Serialize};
 
@@ -31,4 +31,7 @@ pub struct RegenerateRequest {
     pub tip: BranchTip,
     /// The turn's message.
     pub message: UserMsg,
+    /// The messages that steered the turn; a node of a version that does not know them leaves them out.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub steering: Vec<Steered>,
 }

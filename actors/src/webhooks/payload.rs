@@ -16,29 +16,12 @@ const MAX_TEXT_BYTES: usize = 16 * 1024;
 /// JSON of a notice that is larger is left out.
 const MAX_JSON_BYTES: usize = 16 * 1024;
 
-/// Why a conversation was deleted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum DeletionReason {
-    Request,
-    /// A child that nobody waits for.
-    Parent,
-}
-
-impl DeletionReason {
-    fn as_str(self) -> &'static str {
-        match self {
-            Self::Request => "request",
-            Self::Parent => "parent",
-        }
-    }
-}
-
 /// A conversation that is being deleted.
 pub(crate) struct Deleted<'a> {
     pub(crate) id: &'a Scoped<ConversationId>,
     pub(crate) state: &'a State,
     pub(crate) at: Timestamp,
-    pub(crate) reason: DeletionReason,
+    pub(crate) reason: &'a str,
 }
 
 /// What these events owe to these webhooks, in the order of the events; `before` is the state without
@@ -95,7 +78,7 @@ pub(crate) fn owed_for_deletion(
     let seq = state.seq.next();
     let mut data = Data::new(id, state);
     data.put("seq", json!(seq));
-    data.put("reason", json!(reason.as_str()));
+    data.put("reason", json!(reason));
     let body = data.into_body(kind, *at);
     let owed = |webhook: &Webhook| OwedNotice {
         webhook: webhook.key(),

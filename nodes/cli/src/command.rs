@@ -6,22 +6,26 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 
 use crate::call_address::CallAddress;
+use crate::command::erasures::ErasuresCommand;
 use crate::command::listing::FoundBy;
 use crate::command::operators::{
     ActorsCommand, AlarmsCommand, AuditCommand, FailCommand, MoveCommand, NodesCommand,
     ReasonCommand, ReleaseCommand,
 };
 use crate::command::resolving::{AnswerCommand, ApproveCommand, DenyCommand};
-use crate::command::revisions::{DiffAgentCommand, GetAgentCommand, RollbackAgentCommand};
+use crate::command::revisions::{
+    DiffAgentCommand, GetAgentCommand, RollbackAgentCommand, RolloutAgentCommand,
+};
 use crate::command::setup::{
     CompletionCommand, ContextCommand, DevCommand, LoginCommand, ManCommand, TokensCommand,
 };
 use crate::command::steering::{QueueCommand, RegenerateCommand, RewindCommand};
-use crate::command::time::{ExtendCommand, ScheduledCommand, SchedulesCommand};
+use crate::command::time::{ExpireCommand, ExtendCommand, ScheduledCommand, SchedulesCommand};
 use crate::command::transfer::{ExportCommand, ImportCommand};
 use crate::command::webhooks::WebhooksCommand;
 use crate::time::duration;
 
+pub(crate) mod erasures;
 pub(crate) mod listing;
 pub(crate) mod operators;
 pub(crate) mod resolving;
@@ -74,6 +78,8 @@ pub enum Verb {
     Rewind(RewindCommand),
     /// Makes a conversation with the beginning of another
     Fork(ForkCommand),
+    /// Sets when a conversation is deleted, or that it is not
+    Expire(ExpireCommand),
     /// Deletes a conversation
     Rm(ConversationCommand),
     /// Writes a conversation, or all of them, to standard output as lines of JSON
@@ -92,6 +98,9 @@ pub enum Verb {
     /// Lists, puts, tests and deletes webhooks, and what they are owed
     #[command(subcommand)]
     Webhooks(WebhooksCommand),
+    /// Erases people: deletes what they have, and takes their names out of what is others'
+    #[command(subcommand)]
+    Erasures(ErasuresCommand),
     /// Lists the queues: what waits for workers, and which were seen (operators)
     Queues,
     /// Lists the nodes (operators)
@@ -143,6 +152,12 @@ pub struct NewCommand {
     /// Metadata; a value that is JSON is taken as such
     #[arg(long, value_name = "KEY=VALUE", value_parser = key_value)]
     pub metadata: Vec<(String, String)>,
+    /// When it is deleted, such as 2030-01-01T09:00:00Z
+    #[arg(long, value_name = "TIME", conflicts_with = "expires_in")]
+    pub expires_at: Option<String>,
+    /// How long after now it is deleted, such as 30d
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    pub expires_in: Option<Duration>,
 }
 
 #[derive(Clone, Debug, Args)]
@@ -297,6 +312,9 @@ pub enum AgentsCommand {
     Diff(DiffAgentCommand),
     /// Makes an earlier revision the newest one again
     Rollback(RollbackAgentCommand),
+    /// Lets a share of an agent's conversations run on another revision than the newest one; shows
+    /// the rollout if no revision is given
+    Rollout(RolloutAgentCommand),
     /// Defines the agents of a directory that are new or differ
     Apply(ApplyCommand),
     /// Checks the definitions of a directory without a node

@@ -6,6 +6,8 @@ mod completion;
 mod contexts;
 mod conversations;
 mod dev;
+mod erasures;
+mod expire;
 mod found_by;
 mod frame_line;
 mod inbox;
@@ -85,6 +87,7 @@ async fn on_nodes(verb: Verb, session: &Session, host: Host) -> Result<(), CliEr
         Verb::Regenerate(given) => steering::regenerate(session, &given).await,
         Verb::Rewind(given) => steering::rewind(session, &given).await,
         Verb::Fork(given) => conversations::fork(session, &given).await,
+        Verb::Expire(given) => expire::run(session, &given).await,
         Verb::Rm(given) => conversations::remove(session, &given.conversation).await,
         Verb::Export(given) => transfer::export(session, &given, host).await,
         Verb::Import(given) => transfer::import(session, &given, host).await,
@@ -92,6 +95,7 @@ async fn on_nodes(verb: Verb, session: &Session, host: Host) -> Result<(), CliEr
         Verb::Scheduled(given) => scheduled::run(session, &given).await,
         Verb::Schedules(given) => schedules::run(session, &given).await,
         Verb::Webhooks(given) => webhooks::run(session, &given).await,
+        Verb::Erasures(given) => erasures::run(session, &given).await,
         Verb::Queues => operators::queues(session).await,
         Verb::Nodes(given) => operators::nodes(session, &given).await,
         Verb::Drain(given) => operators::drain(session, &given.node).await,

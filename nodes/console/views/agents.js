@@ -38,6 +38,7 @@ function Agent({ agent }) {
     <dl class="facts"><div><dt>Revision</dt><dd><code>${agent.revision}</code></dd></div>
       ${data?.model && html`<div><dt>Model</dt><dd>${visible(modelOf(data.model))}</dd></div>`}
       ${data?.phase && html`<div><dt>Phase</dt><dd>${data.phase}</dd></div>`}
+      ${data?.retention?.idle && html`<div><dt>Retention</dt><dd>kept ${visible(clip(data.retention.idle, 40))} after the last turn</dd></div>`}
       <div><dt>Conversations</dt><dd><a href=${link("conversations", undefined, { agent: agent.name })}>Show them</a></dd></div></dl>
     ${tools.length > 0 && html`<h3>Tools</h3><ul class="tools">${tools.map((tool) => html`<li key=${tool.name}><code>${visible(clip(tool.name ?? tool.builtin ?? JSON.stringify(tool), 64))}</code>
       ${tool.executor && tool.executor !== "server" && html`<${Badge} tone="run">${EXECUTORS[tool.executor] ?? tool.executor}<//>`}

@@ -130,6 +130,11 @@ impl Guard {
         self.rules().document.tenants.get(tenant).cloned()
     }
 
+    /// The tenants that the file names.
+    pub(super) fn tenants(&self) -> Vec<Tenant> {
+        self.rules().document.tenants.keys().cloned().collect()
+    }
+
     /// The quotas of a tenant.
     pub(super) fn quotas_of(&self, tenant: &Tenant) -> Quotas {
         self.rules()

@@ -109,6 +109,7 @@ permissions! {
     /// Writes journals, which may claim approvals: whoever may make keys may do as much already.
     ImportConversations = "import", OneOf(&[TenantAdmin], None);
     ManageWebhooks = "manage_webhooks", OneOf(&[TenantAdmin], None);
+    ManageErasures = "manage_erasures", OneOf(&[TenantAdmin], None);
 }
 
 conversation_permissions! {

@@ -3,6 +3,7 @@
 use abide_actors::diagnosis;
 use abide_actors::identity::NodeName;
 use abide_conversation::identity::Role;
+use abide_conversation::state::ConversationStatus;
 use abide_conversation::{ConversationId, Scoped, State as ConversationState};
 use abide_registry::actor_view::{ActorDetails, ActorSummary};
 use abide_registry::host::Quarantined;
@@ -34,6 +35,9 @@ pub(super) async fn list(
 ) -> Result<Json<Value>, Problem> {
     let limit = limit(query.limit, 100, 1_000)?;
     let node = query.node.as_ref();
+    if query.state.as_deref().is_some_and(|state| !is_state(state)) {
+        return Err(Problem::field("state", "must be a state of a conversation, or quarantined"));
+    }
     let (conversations, cursor) = (&admin.conversations, query.cursor.as_deref());
     let page = match query.state.as_deref() {
         Some("quarantined") => conversations.list_quarantined(node, cursor, limit).await,
@@ -44,6 +48,10 @@ pub(super) async fn list(
     let matches = |row: &Value| query.state.as_ref().is_none_or(|state| row["state"] == **state);
     let actors: Vec<Value> = page.iter().map(row).filter(matches).collect();
     Ok(Json(json!({"actors": actors, "cursor": cursor})))
+}
+
+fn is_state(text: &str) -> bool {
+    text == "quarantined" || serde_json::from_value::<ConversationStatus>(json!(text)).is_ok()
 }
 
 fn row(actor: &ActorSummary) -> Value {

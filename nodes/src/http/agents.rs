@@ -19,11 +19,15 @@ use super::definition_policy::privileged_parts;
 use super::extract::{Body, Idempotency, Path, compiled, fingerprint};
 use super::openapi::{AgentDocument, AgentPath, IdempotencyKeyHeader};
 use super::problem::{Kind, Problem};
+use super::rollout;
 use crate::access::Allowed;
 use crate::access::document::AgentsOverHttp;
 use crate::access::permission::{DefineAgents, Permission, ReadAgents};
 use crate::definition_warnings;
 use crate::operations::Act;
+
+/// The header that tells of an agent's rollout.
+const ROLLOUT_HEADER: &str = "abide-rollout";
 
 /// The response to a definition, stored for repeats.
 #[derive(Debug, Serialize, Deserialize)]
@@ -58,8 +62,8 @@ pub(super) struct AgentList {
 
 /// Defines an agent, or a new revision of it.
 ///
-/// Running turns continue with the revision that they began with. The body may also be
-/// `application/yaml`.
+/// Running turns continue with the revision that they began with. A rollout of another revision stays.
+/// The body may also be `application/yaml`.
 #[utoipa::path(put, path = "/v1/agents/{name}", operation_id = "put_agent", tag = "agents",
     params(AgentPath, IdempotencyKeyHeader),
     request_body(content = AgentDocument, example = json!({
@@ -174,14 +178,21 @@ pub(super) async fn list(
 /// Reads an agent's newest definition, as the client gave it.
 #[utoipa::path(get, path = "/v1/agents/{name}", operation_id = "get_agent", tag = "agents",
     params(AgentPath),
-    responses((status = 200, description = "The definition.", body = AgentDocument)))]
+    responses((status = 200, description = "The definition.", body = AgentDocument,
+        headers(("Abide-Rollout" = String, description = "The revision and the percentage of the \
+            agent's rollout; absent without one.")))))]
 pub(super) async fn get(
     allowed: Allowed<ReadAgents>,
     State(api): State<Api>,
     Path(name): Path<String>,
-) -> Result<Json<Value>, Problem> {
-    let stored = api.store.agent(&parse(&allowed, &name)?).await?;
-    stored.map(|agent| Json(agent.definition)).ok_or_else(|| Problem::not_found("agent"))
+) -> Result<(Option<[(&'static str, String); 1]>, Json<Value>), Problem> {
+    let name = parse(&allowed, &name)?;
+    let stored = api.store.agent(&name).await?;
+    let stored = stored.ok_or_else(|| Problem::not_found("agent"))?;
+    // The definition is as the client gave it, and can be put again: a header tells the rest.
+    let rollout = rollout::find(&api, &name).await?;
+    let header = rollout.map(|rollout| [(ROLLOUT_HEADER, rollout.to_header())]);
+    Ok((header, Json(stored.definition)))
 }
 
 /// Deletes an agent.

@@ -62,6 +62,7 @@ const FILES: &[(&str, &str)] = &files![
     "views/conversation/facts.js"
     "views/conversation/queue.js"
     "views/conversations.js"
+    "views/erasures.js"
     "views/inbox.js"
     "views/inbox/recent.js"
     "views/inbox/rows.js"

@@ -146,6 +146,9 @@ struct Row {
     metadata: Map<String, Value>,
     #[serde(skip_serializing_if = "Option::is_none")]
     title: Option<String>,
+    /// When it is deleted, at a time of its own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    expires_at: Option<Timestamp>,
     /// The number of calls that wait for somebody outside.
     pending: usize,
     /// The number of turns that had started at `active_at`.
@@ -275,6 +278,7 @@ async fn row(api: &Api, listed: ListedConversation) -> Row {
         created_at: summary.created_at,
         metadata: summary.metadata,
         title: summary.listing.title,
+        expires_at: summary.listing.expires_at,
         pending,
         turns: summary.listing.turns,
         usage: summary.listing.usage,

@@ -19,6 +19,7 @@ use utoipa::{IntoParams, ToSchema};
 use super::Api;
 use super::extract;
 use super::extract::{Body, Idempotency, Path, Query};
+use super::moment;
 use super::openapi::{ConversationPath, IdempotencyKeyHeader, JournalEvent, ToolDocument};
 use super::problem::{Kind, Problem};
 use crate::access::permission::{CreateConversations, Delete, Fork, Read, Update};
@@ -60,6 +61,10 @@ pub(super) struct NewConversation {
     /// Shown in the snapshot and in lists.
     #[schema(min_length = 1, max_length = 200)]
     title: Option<String>,
+    /// When the conversation is deleted with all that is in it: in the future, and at most ten years
+    /// ahead.
+    #[serde(default, deserialize_with = "moment::optional")]
+    expires_at: Option<Timestamp>,
 }
 
 /// A conversation that was created.
@@ -82,8 +87,8 @@ pub(super) async fn create(
     idempotency: Idempotency,
     body: Body<NewConversation>,
 ) -> Result<(StatusCode, Json<ConversationCreated>), Problem> {
-    let NewConversation { id, agent: name, assigns, metadata, tools, owner, members, title } =
-        body.value;
+    let NewConversation { id, agent: name, assigns, metadata, tools, .. } = body.value;
+    let NewConversation { owner, members, title, expires_at, .. } = body.value;
     check_title(title.as_deref())?;
     let id = allowed.new_conversation(&id.unwrap_or_else(|| api.clock.id("conv")))?;
     let agent = agent_name(&name)?;
@@ -101,6 +106,7 @@ pub(super) async fn create(
         fork: None,
         participants,
         title,
+        expires_at,
     });
     let keys = idempotency.keys(&allowed, body.fingerprint);
     let id = reserved(&api, id, &keys).await?;
@@ -170,9 +176,13 @@ pub(super) struct ConversationPatch {
     #[serde(default, deserialize_with = "keep_null")]
     #[schema(value_type = Option<String>, min_length = 1, max_length = 200)]
     title: Option<Option<String>>,
+    /// When the conversation is deleted, as at its creation. Null: at no time of its own.
+    #[serde(default, deserialize_with = "moment::nullable")]
+    #[schema(value_type = Option<Timestamp>)]
+    expires_at: Option<Option<Timestamp>>,
 }
 
-/// Changes the metadata, the members or the title of a conversation.
+/// Changes the metadata, the members, the title or the end of a conversation.
 ///
 /// Who is no longer a member loses open event streams of the conversation with the frame
 /// `credential_ended`. A request that changes nothing has no event.
@@ -188,14 +198,14 @@ pub(super) async fn update(
     idempotency: Idempotency,
     body: Body<ConversationPatch>,
 ) -> Result<Json<Snapshot>, Problem> {
-    let ConversationPatch { metadata, members, title } = body.value;
+    let ConversationPatch { metadata, members, title, expires_at } = body.value;
     let id = allowed.conversation(&id)?;
     check_members(members.as_deref().unwrap_or_default())?;
     check_title(title.as_ref().and_then(Option::as_deref))?;
     let metadata = metadata.map(|patch| extract::bounded("metadata", patch)).transpose()?;
     let keys = idempotency.keys(&allowed, body.fingerprint);
     let by = allowed.principal();
-    let request = Request::Update(UpdateRequest { metadata, members, title, by });
+    let request = Request::Update(UpdateRequest { metadata, members, title, expires_at, by });
     match api.conversations.deliver(&allowed, &id, request, keys).await? {
         Reply::Updated => api.conversations.snapshot(&allowed, &id).await.map(Json),
         other => Err(unexpected(&other)),

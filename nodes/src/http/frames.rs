@@ -187,6 +187,10 @@ pub(super) enum Payload {
         #[serde(skip_serializing_if = "Option::is_none")]
         #[schema(value_type = Option<String>)]
         title: Option<Option<String>>,
+        /// When it is deleted. Null: at no time of its own any more.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        #[schema(value_type = Option<Timestamp>)]
+        expires_at: Option<Option<Timestamp>>,
     },
     /// A hook refused the message that the model had streamed; it is not part of the conversation, and
     /// another follows.
@@ -357,6 +361,7 @@ fn payloads(event: &Event) -> Vec<Payload> {
             metadata: updated.metadata.clone(),
             members: updated.members.clone(),
             title: updated.title.clone(),
+            expires_at: updated.expires_at,
         }],
         EventData::PhaseChanged(changed) => vec![Payload::PhaseChanged { phase: changed.phase }],
         EventData::Created(_)

@@ -20,6 +20,7 @@ use super::conversations::{agent_name, unexpected};
 use super::extract;
 use super::extract::{Body, Idempotency, Path, Query};
 use super::message_parts::{Blocks, turn_tools};
+use super::moment;
 use super::openapi::{
     ConversationPath, IdempotencyKeyHeader, PrincipalHeader, ToolDocument, any_of,
 };
@@ -84,7 +85,7 @@ pub(super) struct NewMessage {
     #[schema(example = "2h")]
     pub(super) deliver_in: Option<String>,
     /// Delivers the message at this time, within ten years; at once if it has passed.
-    #[serde(default, deserialize_with = "scheduled::moment")]
+    #[serde(default, deserialize_with = "moment::optional")]
     pub(super) deliver_at: Option<Timestamp>,
 }
 

@@ -22,8 +22,9 @@ pub(super) use abide_actors::agent::document::{AgentDocument, ToolDocument};
 pub(super) use any_of::any_of;
 pub(super) use params::{
     AgentDecisionPath, AgentPath, BlobPath, CallPath, CallbackPath, ChatPath, ConversationPath,
-    DecisionPath, IdempotencyKeyHeader, KeyPath, LastEventId, LeasePath, PrincipalHeader,
-    QueuePath, QueuedTurnPath, RuntimeThreadPath, SchedulePath, ScheduledPath, StatePath,
+    DecisionPath, ErasurePath, IdempotencyKeyHeader, KeyPath, LastEventId, LeasePath,
+    PrincipalHeader, QueuePath, QueuedTurnPath, RuntimeThreadPath, SchedulePath, ScheduledPath,
+    StatePath,
 };
 pub(super) use tagged::{JournalEvent, StreamFrame};
 

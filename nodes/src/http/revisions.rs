@@ -4,7 +4,7 @@ mod diff;
 
 use abide_actors::request::IdempotencyKey;
 use abide_conversation::{AgentName, Revision, Scoped, Timestamp};
-use abide_registry::store::StoredAgent;
+use abide_registry::store::{HistoryEntry, StoredAgent};
 use axum::Json;
 use axum::extract::State;
 use serde::{Deserialize, Serialize};
@@ -17,6 +17,7 @@ use super::agents::{self, AgentDefined, Change};
 use super::extract::{Body, Idempotency, Path};
 use super::openapi::{AgentDocument, AgentPath, IdempotencyKeyHeader};
 use super::problem::Problem;
+use super::rollout::RolloutView;
 use crate::access::Allowed;
 use crate::access::permission::{DefineAgents, ReadAgents};
 
@@ -61,6 +62,9 @@ struct RevisionRow {
     put_at: Option<Timestamp>,
     /// Whether it is the agent's newest, with which turns begin.
     newest: bool,
+    /// The share of the agent's conversations that run on it by a rollout, from 1 to 100.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rollout_percent: Option<u8>,
 }
 
 /// The revisions of an agent, the one that was put last at the front.
@@ -98,7 +102,9 @@ pub(super) async fn list(
     Path(name): Path<String>,
 ) -> Result<Json<RevisionList>, Problem> {
     let name = agents::parse(&allowed, &name)?;
-    let newest = api.store.newest(&name).await?;
+    let current = api.store.current_revisions(&name).await?;
+    let newest = current.as_ref().map(|current| current.newest.clone());
+    let rollout = current.and_then(RolloutView::of);
     let history = api.store.history(&name).await?;
     let is_newest = |revision: &Revision| newest.as_ref() == Some(revision);
     let mut revisions = Vec::with_capacity(history.len() + 1);
@@ -107,11 +113,13 @@ pub(super) async fn list(
         && !history.iter().any(|entry| is_newest(&entry.revision))
     {
         let revision = newest.clone();
-        revisions.push(RevisionRow { revision, put_at: None, newest: true });
+        revisions.push(RevisionRow { revision, put_at: None, newest: true, rollout_percent: None });
     }
     revisions.extend(history.into_iter().map(|entry| {
         let newest = is_newest(&entry.revision);
-        RevisionRow { revision: entry.revision, put_at: entry.put_at, newest }
+        let HistoryEntry { revision, put_at } = entry;
+        let rollout_percent = rollout.as_ref().and_then(|rollout| rollout.share_of(&revision));
+        RevisionRow { revision, put_at, newest, rollout_percent }
     }));
     if revisions.is_empty() {
         return Err(Problem::not_found("agent"));
@@ -152,7 +160,8 @@ pub(super) async fn compare(
 
 /// Makes an earlier revision the newest one again.
 ///
-/// It is checked as a definition is that is put now. An agent that was deleted exists again.
+/// It is checked as a definition is that is put now. An agent that was deleted exists again. A rollout
+/// of that revision ends.
 #[utoipa::path(post, path = "/v1/agents/{name}/rollback", tag = "agents",
     operation_id = "roll_back_agent", params(AgentPath, IdempotencyKeyHeader),
     request_body = RollbackBody,
@@ -177,7 +186,7 @@ pub(super) async fn roll_back(
 }
 
 /// A revision of this agent; `field` names what says which.
-async fn find(
+pub(super) async fn find(
     api: &Api,
     name: &Scoped<AgentName>,
     field: &str,

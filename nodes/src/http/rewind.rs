@@ -2,7 +2,7 @@
 
 use abide_actors::request::{IdempotencyKey, RegenerateRequest, Reply, Request, RewindRequest};
 use abide_conversation::branch::{BranchTip, NewestFirst, RewindPoint};
-use abide_conversation::event::{Event, EventData, UserMsg};
+use abide_conversation::event::{Event, EventData, Steered, UserMsg};
 use abide_conversation::{ConversationId, Scoped, Seq, State as ConversationState, TurnId, replay};
 use axum::Json;
 use axum::extract::State;
@@ -95,8 +95,8 @@ pub(super) struct RegenerateReply {
 
 /// Begins the last turn anew, with its message, as a turn of the caller's.
 ///
-/// The old turn counts no longer, as after a rewind to the event before it; messages that have steered
-/// it are not repeated. A body is optional.
+/// The old turn counts no longer, as after a rewind to the event before it. Messages that have steered it
+/// are repeated, and read with its first message. A body is optional.
 #[utoipa::path(post, path = "/v1/conversations/{id}/regenerate", operation_id = "regenerate_turn",
     tag = "messages", params(ConversationPath, IdempotencyKeyHeader, PrincipalHeader),
     request_body = Option<RegenerateBody>,
@@ -131,7 +131,7 @@ pub(super) async fn begin_anew(
     let field = which.as_ref().map_or("turn_id", |(field, _)| *field);
     let which = which.as_ref().map(|(_, id)| id.as_str());
     let found = Turn::find(api, id, state.seq, which).await?;
-    let Turn { message_seq, started, message } =
+    let Turn { message_seq, started, message, steering } =
         found.ok_or_else(|| Problem::field(field, "names no turn that could begin anew"))?;
     // The message of a turn that was queued is part of a turn before it.
     let is_own = message_seq.next() == started;
@@ -139,7 +139,8 @@ pub(super) async fn begin_anew(
     let point = point_at(api, id, (field, before)).await?;
     api.access.admit_turn(&id.tenant()).await?;
     let rewind = RewindRequest { to_seq: before, point, by: allowed.principal() };
-    let request = Request::Regenerate(Box::new(RegenerateRequest { rewind, tip, message }));
+    let request = RegenerateRequest { rewind, tip, message, steering };
+    let request = Request::Regenerate(Box::new(request));
     messages::sent(api.conversations.deliver(allowed, id, request, keys).await?)
 }
 
@@ -148,6 +149,8 @@ struct Turn {
     started: Seq,
     message_seq: Seq,
     message: UserMsg,
+    /// What was added to it, in its order.
+    steering: Vec<Steered>,
 }
 
 impl Turn {
@@ -160,6 +163,7 @@ impl Turn {
     ) -> Result<Option<Self>, Problem> {
         // The turns whose messages are further back.
         let mut starts: Vec<(TurnId, Seq)> = Vec::new();
+        let mut steered: Vec<(TurnId, Steered)> = Vec::new();
         let (mut reader, mut before) = (NewestFirst::default(), last.next());
         loop {
             let events = api.store.events_before(id, before, EVENTS_PER_READ).await?;
@@ -171,6 +175,7 @@ impl Turn {
                 let Event { seq, turn_id: Some(turn), data, .. } = event else { continue };
                 match data {
                     EventData::TurnStarted(_) => starts.push((turn, seq)),
+                    EventData::Steered(added) => steered.push((turn, added)),
                     EventData::UserMsg(message) => {
                         let Some(at) = starts.iter().position(|(started, _)| *started == turn)
                         else {
@@ -178,12 +183,17 @@ impl Turn {
                         };
                         let (_, started) = starts.swap_remove(at);
                         let is_it = |which: &str| {
-                            turn.as_str() == which || message.message_id.as_deref() == Some(which)
+                            turn.as_str() == which
+                                || message.message.id.as_str() == which
+                                || message.message_id.as_deref() == Some(which)
                         };
                         let is_newest = starts.iter().all(|(_, other)| *other < started);
                         if which.map_or(is_newest, is_it) {
-                            return Ok(Some(Self { started, message_seq: seq, message }));
+                            let own = steered.into_iter().rev().filter(|(of, _)| *of == turn);
+                            let steering = own.map(|(_, steered)| steered).collect();
+                            return Ok(Some(Self { started, message_seq: seq, message, steering }));
                         }
+                        steered.retain(|(of, _)| *of != turn);
                     }
                     _ => {}
                 }

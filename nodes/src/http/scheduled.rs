@@ -9,8 +9,7 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use jiff::SignedDuration;
-use serde::de::{Deserializer, Error as _};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::Api;
@@ -25,14 +24,6 @@ use crate::access::permission::{Read, Send};
 
 /// How far ahead a message may be scheduled: ten years.
 const MAX_AHEAD: SignedDuration = SignedDuration::from_hours(24 * 3_652);
-
-/// Reads a time. One that no clock shows is refused with words of ours.
-pub(super) fn moment<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Timestamp>, D::Error> {
-    let Some(text) = Option::<String>::deserialize(from)? else { return Ok(None) };
-    let wrong =
-        |_| D::Error::custom("must be a time such as 2030-01-01T09:00:00Z, within ten years");
-    text.parse().map(Some).map_err(wrong)
-}
 
 /// When a message is to be delivered, if not now. A time that has passed is now.
 pub(super) fn delivery_time(

@@ -15,6 +15,7 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::Response;
 use futures::{StreamExt, stream};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use utoipa::{IntoParams, ToSchema};
@@ -23,8 +24,9 @@ use self::lines::Lines;
 use super::Api;
 use super::agents;
 use super::blobs::{BlobPermit, Raw};
-use super::extract::{Path, Query};
-use super::openapi::ConversationPath;
+use super::conversations;
+use super::extract::{Idempotency, Path, Query, fingerprint};
+use super::openapi::{ConversationPath, IdempotencyKeyHeader};
 use super::problem::{Kind, Problem};
 use crate::access::Allowed;
 use crate::access::permission::{Export, ImportConversations};
@@ -93,9 +95,11 @@ pub(super) struct Imported {
 /// Reads a conversation that an export wrote.
 ///
 /// Every event is checked as if it happened here: a journal that cannot have happened is refused,
-/// with the number of its first wrong line, and leaves nothing. The body may have 1 GiB.
+/// with the number of its first wrong line, and leaves nothing. Nobody sees the conversation before it is
+/// whole. A repeat with the same `Idempotency-Key` is answered as the first request was, whatever its
+/// body. The body may have 1 GiB.
 #[utoipa::path(post, path = "/v1/conversations/import", tag = "conversations",
-    operation_id = "import_conversation", params(ImportQuery),
+    operation_id = "import_conversation", params(ImportQuery, IdempotencyKeyHeader),
     request_body(content = Raw, content_type = "application/x-ndjson", description = "The lines."),
     responses((status = 201, description = "The conversation is there, as a whole.",
         body = Imported)))]
@@ -103,14 +107,26 @@ pub(super) async fn import(
     allowed: Allowed<ImportConversations>,
     State(api): State<Api>,
     Query(query): Query<ImportQuery>,
+    idempotency: Idempotency,
     request: Request,
 ) -> Result<(StatusCode, Json<Imported>), Problem> {
     let permit = BlobPermit::acquire(&api.blobs_in_flight, allowed.bodies()).await?;
     let lines = Lines::of(request)?;
-    let id = (!query.keep_id).then(|| allowed.scoped(&ConversationId::new(api.clock.id("conv"))));
-    let me = api.conversations.unscoped().cluster().lease().me();
+    let kind = if query.keep_id { "keep_id" } else { "copy" };
+    // The body is too long to be compared: a key stands for one new conversation.
+    let keys = idempotency.keys(&allowed, fingerprint(&["import", kind]));
+    let id = if query.keep_id {
+        None
+    } else {
+        let made = allowed.scoped(&ConversationId::new(api.clock.id("conv")));
+        Some(conversations::reserved(&api, made, &keys).await?)
+    };
+    let cluster = api.conversations.unscoped().cluster().clone();
+    let me = cluster.lease().me();
     let import = Import::new(api.store.clone(), me, id, &allowed.tenant(), api.clock.now());
-    // A client that leaves must not leave half a conversation.
+    let response = agents::stored_response(&api, keys, Value::Null);
+    let import = import.with_cluster(cluster).with_response(response);
+    // A client that leaves must not leave what was read aside.
     let read = tokio::spawn(async move {
         let _permit = permit;
         Reading { api, allowed, import, is_admitted: false }.read_all(lines).await
@@ -143,10 +159,13 @@ impl Reading {
     async fn read_lines(&mut self, lines: &mut Lines) -> Result<(), Problem> {
         while let Some(line) = lines.next().await? {
             let taken = self.import.take(&line).await;
+            if matches!(taken, Err(ImportError::Repeated)) {
+                return Ok(());
+            }
             match taken.map_err(|error| problem(lines.number(), error))? {
                 Taken::Nothing => {}
                 Taken::Blob(blob) => self.store_blob(&blob).await?,
-                Taken::End => self.store_definitions().await?,
+                Taken::End => self.store_definitions(lines.number()).await?,
             }
             if !self.is_admitted {
                 self.api.access.admit_conversation(self.import.id()).await?;
@@ -172,9 +191,11 @@ impl Reading {
     }
 
     /// Stores the definitions that are needed here, if the tenant may have them.
-    async fn store_definitions(&self) -> Result<(), Problem> {
+    async fn store_definitions(&self, last_line: usize) -> Result<(), Problem> {
         let tenant = self.allowed.tenant();
-        for NeededDefinition { definition, is_newest } in self.import.needed_definitions().await? {
+        let needed = self.import.needed_definitions().await;
+        let needed = needed.map_err(|error| problem(last_line, error))?;
+        for NeededDefinition { definition, is_newest } in needed {
             let name = self.allowed.scoped(&definition.name);
             let policy = agents::writable(&self.api, &self.allowed)?;
             let Parsed { definition: parsed, .. } =
@@ -196,7 +217,9 @@ impl Reading {
 /// The problem of a line.
 fn problem(line: usize, error: ImportError) -> Problem {
     match error {
-        ImportError::Exists => Problem::new(Kind::ConversationExists, error.to_string()),
+        ImportError::Exists | ImportError::Repeated => {
+            Problem::new(Kind::ConversationExists, error.to_string())
+        }
         ImportError::TooLong(_) => {
             Problem::new(Kind::PayloadTooLarge, format!("line {line}: {error}"))
         }
@@ -209,6 +232,10 @@ fn problem(line: usize, error: ImportError) -> Problem {
         | ImportError::Illegal(_)
         | ImportError::Rejected(_)
         | ImportError::OtherHash
-        | ImportError::TurnTooLarge => Problem::field(&format!("line {line}"), error.to_string()),
+        | ImportError::TurnTwice
+        | ImportError::WithinTurn
+        | ImportError::MissingRevision(_) => {
+            Problem::field(&format!("line {line}"), error.to_string())
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! Drives the feed of a turn: reads the journal, then follows the live signals of its conversation.
 
 mod history;
+mod outage;
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -10,6 +11,7 @@ use abide_actors::live::Signal;
 use abide_conversation::event::{Event, EventData};
 use abide_conversation::{ConversationId, Scoped, Seq, State, Timestamp, TurnId};
 use abide_registry::live::{StreamItem, Subscription};
+use axum::http::StatusCode;
 use tokio::time::{sleep, timeout};
 
 use super::Api;
@@ -19,6 +21,7 @@ use crate::access::{Allowed, CredentialWatch, StreamPermit};
 use crate::departures::DepartureWatch;
 use crate::protocols::feed::{Answerable, Feed, Item};
 use history::History;
+use outage::Outage;
 
 /// How many events are read from the store at a time: they stay in memory for a client that does not
 /// read.
@@ -51,6 +54,7 @@ pub(super) struct TurnStream {
     departure: DepartureWatch,
     /// Whether the node departs. The stream then tells what the journal has, and ends.
     is_departing: bool,
+    outage: Outage,
     /// What is told as it was, for protocols that tell a part of a turn that is over.
     history: Option<History>,
     _permit: Option<StreamPermit>,
@@ -131,6 +135,7 @@ impl TurnStream {
             credential,
             departure: api.departures.watch(),
             is_departing: false,
+            outage: Outage::default(),
             history: None,
             _permit: permit,
         })
@@ -175,8 +180,15 @@ impl TurnStream {
             }
             let items = match self.catch_up().await {
                 Ok(items) => items,
+                Err(problem) if problem.status() == StatusCode::SERVICE_UNAVAILABLE => {
+                    match self.wait_for_store().await {
+                        Some(why) => return Next::Broken(why),
+                        None => continue,
+                    }
+                }
                 Err(_) => return Next::Broken(Break::StoreUnavailable),
             };
+            self.outage.end();
             if !items.is_empty() {
                 return Next::Items(items);
             }
@@ -202,7 +214,8 @@ impl TurnStream {
                     Ok(Some(items)) if !items.is_empty() => return Next::Items(items),
                     Ok(Some(_)) => {}
                     Ok(None) => return Next::Broken(Break::Deleted),
-                    Err(_) => return Next::Broken(Break::StoreUnavailable),
+                    // The events are read again.
+                    Err(_) => self.recover(),
                 },
             }
         }

@@ -53,6 +53,7 @@ pub(super) fn prepare(
         hidden.add([directory]);
     }
     hidden.add(&config.store_key);
+    hidden.add(&config.encrypt_key_file);
     let shell = shell.with_protected_ports(protected).with_hidden_paths(hidden);
     lines.extend(sandbox_note(shell.sandbox()));
     if is_shared && config.workspaces.is_none() {

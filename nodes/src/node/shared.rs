@@ -13,11 +13,13 @@ use abide_actors::tools::Extensions;
 use abide_actors::webhooks::NoticeSender;
 use abide_actors::workspace::Workspaces;
 use abide_registry::agent_catalog::AgentCatalog;
+use abide_registry::erasures::Eraser;
 use abide_registry::index_rebuilder::IndexRebuilder;
 use abide_registry::membership::heartbeat::OnStoreTime;
 use abide_registry::membership::{Member, Membership};
 use abide_registry::notices::webhook_catalog::WebhookCatalog;
 use abide_registry::peers::ClusterSecrets;
+use abide_registry::retention::RetentionSweeper;
 use abide_registry::runtime::{NodeRuntime, RuntimeDeps};
 use abide_registry::store::Store;
 use metrics_exporter_prometheus::PrometheusHandle;
@@ -117,7 +119,7 @@ impl Shared {
         let conversations = &runtime.conversations;
         let view = conversations.cluster().watch();
         self.access.share_quotas(view.clone());
-        let (catalog, store, clock) = (&self.catalog, &self.store, &self.clock);
+        let Self { catalog, store, clock, .. } = self;
         let restore = seed_agents::restore_at_rejoin(
             catalog.clone(),
             store.clone(),
@@ -131,6 +133,17 @@ impl Shared {
             clock: clock.clone(),
             access: self.access.clone(),
         };
+        let retention = RetentionSweeper {
+            conversations: conversations.clone(),
+            store: store.clone(),
+            clock: clock.clone(),
+            rules: Arc::new(self.access.clone()),
+        };
+        let eraser = Eraser {
+            store: store.clone(),
+            conversations: conversations.clone(),
+            clock: clock.clone(),
+        };
         let rebuilder =
             IndexRebuilder { store: store.clone(), agents: catalog.clone(), clock: clock.clone() };
         let sender =
@@ -138,6 +151,8 @@ impl Shared {
         vec![
             AbortOnDropHandle::new(tokio::spawn(restore)),
             AbortOnDropHandle::new(tokio::spawn(sweeper.run())),
+            AbortOnDropHandle::new(tokio::spawn(retention.run())),
+            AbortOnDropHandle::new(tokio::spawn(eraser.run())),
             AbortOnDropHandle::new(tokio::spawn(rebuilder.run(conversations.cluster().clone()))),
             sender.run(store.clone(), store_clock),
         ]

@@ -6,10 +6,10 @@ use abide_actors::clock::Clock;
 use abide_registry::membership::Membership;
 use abide_registry::membership::heartbeat::OnStoreTime;
 use abide_registry::standalone::Standalone;
-use abide_registry::store::Store;
 use abide_registry::store::embedded::{self, CloseWatch, Embedded, FailureWatch};
 use abide_registry::store::memory::Memory;
 use abide_registry::store::redis::{self, CertificateFiles, OpenError, Redis, RedisUrl};
+use abide_registry::store::{KeyRing, Store};
 use jiff::SignedDuration;
 
 use crate::clock::{StoreClock, SystemClock};
@@ -39,7 +39,12 @@ pub(crate) async fn open_store(config: &Config) -> Result<Arc<dyn Store>, StartE
 }
 
 pub(super) async fn open(config: &Config) -> Result<Stores, StartError> {
+    let keys = read_keys(config)?;
     match &config.store {
+        StoreUrl::Memory if keys.is_some() => {
+            let reason = "--encrypt-key-file: a store in memory writes nothing to encrypt";
+            Err(StartError::Config(reason.to_owned()))
+        }
         StoreUrl::Memory => Ok(standalone(Arc::new(Memory::default()))),
         StoreUrl::Embedded(dir) => {
             let durability = match config.durability {
@@ -50,14 +55,25 @@ pub(super) async fn open(config: &Config) -> Result<Stores, StartError> {
                     return Err(StartError::Config(reason.to_owned()));
                 }
             };
-            let opened = Embedded::open(dir, durability);
+            let opened = Embedded::open_encrypted(dir, durability, keys);
             let store = opened.map_err(|error| StartError::Config(error.to_string()))?;
             let close_watch = Some(store.close_watch());
             let failure_watch = Some(store.failure_watch());
             Ok(Stores { close_watch, failure_watch, ..standalone(Arc::new(store)) })
         }
-        StoreUrl::Redis(url) => shared(&with_certificates(url, config)?, config.durability).await,
+        StoreUrl::Redis(url) => {
+            shared(&with_certificates(url, config)?, config.durability, keys).await
+        }
     }
+}
+
+/// The keys of the key file, if there is one.
+fn read_keys(config: &Config) -> Result<Option<KeyRing>, StartError> {
+    let Some(path) = &config.encrypt_key_file else { return Ok(None) };
+    let keys = KeyRing::read(path).map_err(|error| {
+        StartError::Config(format!("--encrypt-key-file: {}: {error}", path.display()))
+    });
+    keys.map(Some)
 }
 
 /// The same servers, with the certificates of the flags.
@@ -86,13 +102,17 @@ fn standalone(store: Arc<dyn Store>) -> Stores {
     }
 }
 
-async fn shared(url: &RedisUrl, durability: Durability) -> Result<Stores, StartError> {
+async fn shared(
+    url: &RedisUrl,
+    durability: Durability,
+    keys: Option<KeyRing>,
+) -> Result<Stores, StartError> {
     let durability = match durability {
         Durability::Fsync => redis::Durability::Fsync,
         Durability::Os => redis::Durability::Os,
         Durability::Replicas(count) => redis::Durability::Replicas(count),
     };
-    let opened = Redis::open(url, durability).await.map_err(|error| match error {
+    let opened = Redis::open_encrypted(url, durability, keys).await.map_err(|error| match error {
         OpenError::Away { .. } => StartError::Broken(error.to_string()),
         _ => StartError::Config(error.to_string()),
     });

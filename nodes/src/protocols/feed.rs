@@ -25,8 +25,8 @@ use abide_conversation::event::{
 use abide_conversation::{Attempt, CallId, MessageId, Seq, Step, TurnId};
 
 pub use item::{
-    CallStart, Item, MessageItem, Piece, ResolvedCall, SuspendedCall, parse_suspension_id,
-    suspension_id,
+    CallStart, Item, MessageItem, Piece, ResolvedCall, SteeringMessage, SuspendedCall,
+    parse_suspension_id, suspension_id,
 };
 use message_text::{Channel, MessageText};
 use step_calls::StepCalls;
@@ -136,6 +136,7 @@ impl Feed {
                 self.calls.end(&result.call_id);
                 call_ended(result)
             }
+            EventData::Steered(steered) => vec![Item::Steered(Box::new(steered.into()))],
             EventData::TodosChanged(changed) => vec![Item::Todos(changed.todos.clone())],
             EventData::TurnWithdrawn(_) => {
                 self.has_ended = true;

@@ -23,13 +23,16 @@ const CALLERS: [(&str, &str); 10] = [
 
 /// What becomes of a request, one letter for each caller: `a`, it is allowed; `f`, it is forbidden;
 /// `n`, the conversation does not exist for the caller.
-const PUBLIC: [(&str, &str); 93] = [
+const PUBLIC: [(&str, &str); 100] = [
     ("list_agents", "aaafaaaaff"),
     ("get_agent", "aaafaaaaff"),
     ("list_revisions", "aaafaaaaff"),
     ("get_revision", "aaafaaaaff"),
     ("compare_revisions", "aaafaaaaff"),
     ("roll_back_agent", "fffffaffff"),
+    ("get_rollout", "aaafaaaaff"),
+    ("put_rollout", "fffffaffff"),
+    ("end_rollout", "fffffaffff"),
     ("put_agent", "fffffaffff"),
     ("delete_agent", "fffffaffff"),
     ("list_agent_decisions", "ffffffafff"),
@@ -55,11 +58,15 @@ const PUBLIC: [(&str, &str); 93] = [
     ("list_pending", "aaaaaffaff"),
     ("put_blob", "aaafafffff"),
     ("get_blob", "aaaaaffaff"),
+    ("list_blobs", "aannannann"),
     ("list_keys", "ffffffafff"),
     ("create_key", "ffffffafff"),
     ("revoke_key", "ffffffafff"),
     ("mint_token", "afnfafffff"),
     ("get_usage", "ffffafafff"),
+    ("start_erasure", "ffffffafff"),
+    ("list_erasures", "ffffffafff"),
+    ("get_erasure", "ffffffafff"),
     ("chat", "aannannfnn"),
     ("resume_chat", "aannannann"),
     ("list_chat_messages", "aannannann"),
@@ -120,7 +127,7 @@ const PUBLIC: [(&str, &str); 93] = [
 ];
 
 /// The operations of the operators' API, as their router lists them.
-const ADMIN: [(&str, &str, &str); 22] = [
+const ADMIN: [(&str, &str, &str); 23] = [
     ("GET", "/healthz", "aaaaaaaaaa"),
     ("GET", "/readyz", "aaaaaaaaaa"),
     ("GET", "/console/config.json", "aaaaaaaaaa"),
@@ -141,6 +148,7 @@ const ADMIN: [(&str, &str, &str); 22] = [
     ("POST", "/admin/nodes/{node}/drain", "ffffffffaf"),
     ("POST", "/admin/nodes/{node}/declare-dead", "ffffffffaf"),
     ("GET", "/admin/queues", "ffffffffaf"),
+    ("POST", "/admin/encryption/rewrap", "ffffffffaf"),
     ("GET", "/admin/indexes", "ffffffffaf"),
     ("POST", "/admin/indexes/rebuild", "ffffffffaf"),
 ];
@@ -169,6 +177,7 @@ fn body(operation: &str, caller: &str, id: &str) -> Value {
         "create_conversation" => json!({"agent": "demo"}),
         "send_message" => json!({"text": "hi", "if_busy": "queue"}),
         "roll_back_agent" => json!({"revision": "0123456789abcdef"}),
+        "put_rollout" => json!({"revision": "0123456789abcdef", "percent": 10}),
         "dispatch_tool" => json!({"tool": "nothing", "input": {}}),
         "resolve_call" => json!({"result": 1}),
         "extend_call" => json!({"for": "1h"}),
@@ -305,6 +314,10 @@ async fn every_operation_is_open_to_the_callers_of_its_row_and_to_nobody_else() 
                     .replace("{a}", "0123456789abcdef")
                     .replace("{b}", "0123456789abcdef")
                     .replace("{id}", &format!("blob_{}", "0".repeat(64)));
+                let path = match operation {
+                    "list_blobs" => format!("{path}?conversation={id}"),
+                    _ => path,
+                };
                 let method = method.to_uppercase();
                 let body = body(operation, caller, &id);
                 let request = |credential| Request {

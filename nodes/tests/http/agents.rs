@@ -66,6 +66,24 @@ async fn a_refused_definition_names_tool_and_field() {
 }
 
 #[tokio::test]
+async fn a_retention_is_shown_and_one_that_cannot_be_meant_is_refused() {
+    let api = Api::start().await;
+    let mut kept = echo();
+    kept["retention"] = json!({"idle": "90d"});
+    assert_eq!(api.put("/v1/agents/echo", kept.clone()).await.status, 201);
+    assert_eq!(api.get("/v1/agents/echo").await.body["retention"], json!({"idle": "90d"}));
+    for wrong in [json!("0s"), json!("59s"), json!("3653d"), json!("soon"), json!(90)] {
+        kept["retention"]["idle"] = wrong.clone();
+        let refused = api.put("/v1/agents/echo", kept.clone()).await;
+        let told = refused.body.to_string();
+        assert!(refused.status == 422 && told.contains("retention.idle"), "{wrong}: {refused:?}");
+    }
+    kept["retention"] = json!({"active": "90d"});
+    assert_eq!(api.put("/v1/agents/echo", kept).await.status, 422);
+    assert_eq!(api.get("/v1/agents/echo").await.body["retention"], json!({"idle": "90d"}));
+}
+
+#[tokio::test]
 async fn a_name_that_cannot_be_is_refused() {
     let api = Api::start().await;
     for name in ["Echo", "-a", "a%20b", "a.b", &"a".repeat(65), "%F0%9F%98%80"] {

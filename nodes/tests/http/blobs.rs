@@ -223,3 +223,40 @@ async fn operators_read_the_audit_newest_first() {
     assert_eq!(api.delete("/v1/conversations/a").await.status, 204);
     assert_eq!(admin(&api, "GET", "/audit/a").await.0, 404);
 }
+
+#[tokio::test]
+async fn the_blobs_that_a_conversation_names_are_listed_by_page() {
+    let api = Api::start().await;
+    echo(&api).await;
+    let first = put(&api, "image/png", b"one").await.body["id"].clone();
+    let second = put(&api, "image/png", b"two").await.body["id"].clone();
+    put(&api, "image/png", b"named by nobody").await;
+    let image = |id: &Value| json!({"type": "image", "source": {"type": "blob", "blobId": id}});
+    let text = json!({"type": "text", "text": "look"});
+    send(&api, json!([text, image(&first)])).await;
+    send(&api, json!([text, image(&first), image(&second)])).await;
+    let ids = |page: &Value| {
+        let blobs = page["blobs"].as_array().unwrap().iter();
+        blobs.map(|blob| blob["id"].clone()).collect::<Vec<_>>()
+    };
+    let all = api.get("/v1/blobs?conversation=a").await.body;
+    assert_eq!(ids(&all), [first.clone(), second.clone()]);
+    assert_eq!(
+        (&all["blobs"][0]["media_type"], &all["cursor"]),
+        (&json!("image/png"), &Value::Null)
+    );
+    assert_eq!(all["blobs"][1]["size"], 3);
+    let page = api.get("/v1/blobs?conversation=a&limit=1").await.body;
+    assert_eq!(ids(&page), std::slice::from_ref(&first));
+    let next = format!("/v1/blobs?conversation=a&limit=9&after={}", page["cursor"]);
+    assert!(ids(&api.get(&next).await.body).contains(&second));
+    let path = format!("/blobs/{}", first.as_str().unwrap());
+    assert_eq!(admin(&api, "DELETE", &path).await.0, 204);
+    let deleted = api.get("/v1/blobs?conversation=a").await.body["blobs"][0].clone();
+    assert_eq!((&deleted["id"], &deleted["size"]), (&first, &Value::Null));
+    api.get("/v1/blobs?conversation=nobody").await.is_problem(404, "not-found");
+    for wrong in ["", "?conversation=a&limit=0", "?conversation=a&after=x", "?conversation=a&x=1"] {
+        let refused = api.get(&format!("/v1/blobs{wrong}")).await;
+        assert_eq!(refused.status, 422, "{wrong}: {refused:?}");
+    }
+}

@@ -5,7 +5,7 @@ use jsonwebtoken::EncodingKey;
 use serde_json::{Value, json};
 
 use crate::access::{GuardedApi, TOKEN_KEY, key_line};
-use crate::api::ApiResponse;
+use crate::api::{ApiResponse, DEADLINE};
 use crate::stream::Stream;
 
 async fn guarded() -> GuardedApi {
@@ -325,10 +325,22 @@ async fn a_stream_ends_with_its_credential() {
     let mut by_key = open(made["key"].as_str().unwrap()).await;
     by_key.until("snapshot").await;
     by_token.until("snapshot").await;
+    // A stream in the words of another protocol does, too.
+    let slow = json!({"model": {"provider": "scripted",
+        "script": [{"text": "late", "delay": "60s"}]}});
+    assert_eq!(guarded.send("author", "PUT", "/v1/agents/slow", slow).await.status, 201);
+    let body =
+        json!({"model": "slow", "stream": true, "messages": [{"role": "user", "content": "go"}]});
+    let completion = guarded.api.request("POST", "/openai/v1/chat/completions");
+    let completion = completion.bearer_auth(made["key"].as_str().unwrap()).json(&body);
+    let completion = completion.send().await.unwrap();
+    assert_eq!(completion.status(), 200);
     let path = format!("/v1/keys/{}", made["id"].as_str().unwrap());
     assert_eq!(guarded.send("admin", "DELETE", &path, Value::Null).await.status, 204);
     for stream in [&mut by_key, &mut by_token] {
         assert_eq!(stream.until("credential_ended").await.data, json!({}));
         assert!(stream.next().await.is_none(), "the stream ends");
     }
+    let completion = tokio::time::timeout(DEADLINE, completion.text()).await.unwrap().unwrap();
+    assert!(completion.contains("the credential has ended"), "{completion}");
 }

@@ -155,6 +155,15 @@ async fn each_agent_is_a_tool_and_no_tool_resolves() {
 }
 
 #[tokio::test]
+async fn an_agent_with_the_name_of_another_tool_is_none() {
+    let api = Api::start().await;
+    let agent = json!({"model": {"provider": "scripted", "script": [{"text": "hi"}]}});
+    assert_eq!(api.put("/v1/agents/abide_pending", agent).await.status, 201);
+    let client = McpClient::new(&api);
+    assert_eq!(client.tools().await, ["demo", "abide_pending", "abide_conversation"]);
+}
+
+#[tokio::test]
 async fn a_client_that_begins_with_initialize_is_served_without_a_session() {
     let api = Api::start().await;
     let client = McpClient { version: BEFORE, ..McpClient::new(&api) };
@@ -340,6 +349,30 @@ async fn the_state_is_for_its_own_call_alone() {
     client.call(tool, arguments.clone()).await;
     refused(&client, arguments, json!(state)).await;
     assert_eq!(api.get("/v1/conversations/c").await.body["state"], "awaiting_input");
+}
+
+#[tokio::test]
+async fn a_state_ends_with_its_questions() {
+    let api = Api::start().await;
+    let mail = json!({"name": "mail", "description": "Sends.", "approval": "requires_approval",
+        "timeout": "1200ms", "run": {"native": "demo_send_email"}});
+    let call = json!({"id": "m", "name": "mail", "args": {"to": "a@b.c"}});
+    let script = json!([{"calls": [call]}, {"text": "Done."}]);
+    let agent = json!({"model": {"provider": "scripted", "script": script}, "tools": [mail]});
+    assert_eq!(api.put("/v1/agents/hasty", agent).await.status, 201);
+    let client = McpClient::new(&api);
+    let call = || ("hasty", json!({"message": "go", "conversation_id": "c"}));
+    let (tool, arguments) = call();
+    let asked = client.call(tool, arguments).await;
+    let ended = async {
+        while api.get("/v1/conversations/c").await.body["state"] != "idle" {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(DEADLINE, ended).await.unwrap();
+    let yes = json!({"m/1": accept(json!({"approved": true}))});
+    let late = client.answer(call(), &asked, yes).await;
+    assert_eq!(late["error"]["message"], "requestState: has expired", "{late:#}");
 }
 
 #[tokio::test]

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::access::{GuardedApi, key_line};
+use crate::access::{GuardedApi, key, key_line};
 use crate::api::{Api, DEADLINE};
 use crate::mcp::{McpClient, accept, mail, text};
 
@@ -106,8 +106,16 @@ async fn a_call_that_takes_long_goes_on_as_a_task_that_can_be_cancelled() {
 
 #[tokio::test]
 async fn a_task_is_for_those_who_may_read_its_conversation() {
-    let keys = json!([key_line("ada", &["user"]), key_line("eve", &["user"])]);
+    let keys = json!([
+        key_line("ada", &["user"]),
+        key_line("eve", &["user"]),
+        key_line("author", &["author"])
+    ]);
     let guarded = GuardedApi::start(&json!({"keys": keys})).await;
+    let other = json!({"model": {"provider": "scripted", "script": [{"text": "hi"}]}});
+    let put =
+        guarded.api.request("PUT", "/v1/agents/other").bearer_auth(key("author")).json(&other);
+    assert_eq!(put.send().await.unwrap().status(), 201);
     let ada = client(&guarded.api).by("ada");
     let (tool, arguments) = mail();
     let created = ada.call(tool, arguments).await;
@@ -126,6 +134,15 @@ async fn a_task_is_for_those_who_may_read_its_conversation() {
             assert_eq!(refused["error"]["message"], "taskId: names no task");
         }
     }
+    // At the server of another agent there is no such task.
+    let elsewhere = McpClient { path: "/mcp/other", ..client(&guarded.api).by("ada") };
+    let refused = elsewhere.ask("tasks/get", json!({"taskId": created["taskId"]})).await;
+    assert_eq!(refused["error"]["message"], "taskId: names no task", "{refused:#}");
+    // Whoever may not approve is not asked to: an approval of theirs is passed over.
+    let yes = json!({"call_1_1/1": accept(json!({"approved": true}))});
+    let params = json!({"taskId": created["taskId"], "inputResponses": yes});
+    let ignored = ada.ask("tasks/update", params).await;
+    assert!(ignored["error"].is_null(), "{ignored:#}");
     let without = McpClient { tasks: false, ..client(&guarded.api).by("ada") };
     let refused = without.request("tasks/get", json!({"taskId": created["taskId"]}));
     let refused = refused.send().await.unwrap();

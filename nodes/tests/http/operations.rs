@@ -49,6 +49,12 @@ async fn chain(api: &Api, id: Option<&str>, query: &str) -> Vec<Value> {
     answer.body["operations"].as_array().unwrap().clone()
 }
 
+/// What the operators' audit calls all that happened.
+pub(crate) async fn operation_names(api: &Api, id: &str) -> Vec<String> {
+    let entries = chain(api, Some(id), "").await;
+    entries.iter().map(|entry| entry["operation"].as_str().unwrap().to_owned()).collect()
+}
+
 fn names<'a>(entries: &'a [Value]) -> Vec<(&'a str, &'a str)> {
     let name = |entry: &'a Value, member| entry[member].as_str().unwrap_or_default();
     entries.iter().map(|entry| (name(entry, "operation"), name(entry, "target"))).collect()

@@ -25,6 +25,16 @@ async fn answer(api: &Api) {
     assert_eq!(api.post(path, json!({"result": "me"})).await.status, 200);
 }
 
+/// Answers until the turn ends: with a message that steered it, the script begins anew.
+async fn answer_all(api: &Api) {
+    for outcome in ["awaiting_input", "completed"] {
+        let waits = api.get("/v1/pending").await.body["pending"][0]["call_id"].clone();
+        let path = format!("/v1/conversations/c/calls/{}/resolution", waits.as_str().unwrap());
+        let ended = api.post(&format!("{path}?wait=20s"), json!({"result": "me"})).await;
+        assert_eq!(ended.body["outcome"], outcome, "{ended:?}");
+    }
+}
+
 async fn send(api: &Api, if_busy: &str, text: &str) -> Value {
     let sent = api.post(MESSAGES, json!({"text": text, "if_busy": if_busy})).await;
     assert_eq!(sent.status, 202, "{sent:?}");
@@ -164,4 +174,53 @@ async fn what_a_message_that_steers_cannot_have_is_named_and_nothing_is_sent() {
         assert!(detail.starts_with(&format!("{field}: ")), "{detail}");
     }
     assert_eq!(api.get("/v1/conversations/c").await.status, 404);
+}
+
+/// The texts of the user's messages among these, and where the answer is, in the order in which a client
+/// of the protocol has them.
+fn outline(messages: &Value, text: impl Fn(&Value) -> Value) -> Vec<String> {
+    let line = |message: &Value| match message["role"].as_str() {
+        Some("user") => Some(text(message).as_str().unwrap().to_owned()),
+        Some("assistant") => Some("-".to_owned()),
+        _ => None,
+    };
+    messages.as_array().unwrap().iter().filter_map(line).collect()
+}
+
+#[tokio::test]
+async fn the_histories_of_the_protocols_have_the_messages_that_steered() {
+    let api = Api::start().await;
+    asking(&api).await;
+    send(&api, "steer", "and quickly").await;
+    answer_all(&api).await;
+    let chat = api.get("/v1/agents/asker/ui/c/messages").await.body;
+    let shown = outline(&chat, |message| message["parts"][0]["text"].clone());
+    assert_eq!(shown, ["go", "and quickly", "-"]);
+    let items = api.get("/openai/v1/conversations/c/items?order=asc").await.body["data"].clone();
+    let shown = outline(&items, |message| message["content"][0]["text"].clone());
+    assert_eq!(shown, ["go", "and quickly", "-"], "{items}");
+    let question = items.as_array().unwrap().iter().position(|it| it["type"] == "function_call");
+    let steering =
+        items.as_array().unwrap().iter().position(|it| it["content"][0]["text"] == "and quickly");
+    assert!(question < steering, "it came after the question: {items}");
+}
+
+#[tokio::test]
+async fn a_turn_that_begins_anew_has_the_messages_that_steered_it() {
+    let api = Api::start().await;
+    asking(&api).await;
+    send(&api, "steer", "and quickly").await;
+    send(&api, "steer", "and quietly").await;
+    answer_all(&api).await;
+    let again = api.post("/v1/conversations/c/regenerate", json!({})).await;
+    assert_eq!(again.status, 202, "{again:?}");
+    let journal = api.get("/v1/conversations/c/journal?limit=1000").await.body["events"].clone();
+    let events = journal.as_array().unwrap();
+    let rewound = events.iter().position(|event| event["type"] == "rewound").unwrap();
+    let kinds: Vec<&Value> = events[rewound..].iter().map(|event| &event["type"]).take(5).collect();
+    assert_eq!(kinds, ["rewound", "user_msg", "turn_started", "steered", "steered"]);
+    let text = |event: &Value| event["data"]["message"]["content"][0]["text"].clone();
+    assert_eq!(text(&events[rewound + 3]), "and quickly");
+    assert_eq!(text(&events[rewound + 4]), "and quietly");
+    assert_eq!(texts(&api).await[..3], ["go", "and quickly", "and quietly"]);
 }

@@ -106,6 +106,20 @@ async fn an_open_turn_goes_on_with_the_revision_of_its_journal() {
 }
 
 #[tokio::test]
+async fn an_open_turn_needs_the_definition_of_its_revision() {
+    let (_, mut lines) = waiting().await;
+    let started = lines.iter_mut().find(|line| line.contains("turn_started")).unwrap();
+    let mut event: Value = serde_json::from_str(started).unwrap();
+    event["data"]["revision"] = json!("0123456789abcdef");
+    *started = event.to_string();
+    let there = Api::start().await;
+    let refused = import(&there, "?keep_id=true", &lines).await;
+    let detail = refused.is_problem(422, "invalid-request");
+    assert!(detail.contains("revision 0123456789abcdef"), "{detail}");
+    assert_eq!(import(&there, "", &lines).await.status, 201, "a copy runs nothing");
+}
+
+#[tokio::test]
 async fn blobs_travel_with_the_journal() {
     let here = Api::start().await;
     let bytes = here.request("POST", "/v1/blobs").header("Content-Type", "image/png").body("png");
@@ -160,6 +174,29 @@ async fn what_cannot_have_happened_is_refused_and_leaves_nothing() {
         }
         lines
     };
+    // One more event at the end, like that of this line but for these members.
+    let with_more = |like: usize, members: Value| {
+        let mut lines = lines.clone();
+        let last = serde_json::from_str::<Value>(&lines[0]).unwrap()["last_seq"].clone();
+        let next = last.as_u64().unwrap() + 1;
+        for line in [0, lines.len() - 1] {
+            let mut value: Value = serde_json::from_str(&lines[line]).unwrap();
+            value["last_seq"] = json!(next);
+            lines[line] = value.to_string();
+        }
+        let mut event: Value = serde_json::from_str(&lines[like]).unwrap();
+        event["seq"] = json!(next);
+        for (name, value) in members.as_object().unwrap() {
+            event[name] = value.clone();
+        }
+        if event["turn_id"].is_null() {
+            event.as_object_mut().unwrap().remove("turn_id");
+        }
+        lines.insert(at("turn_ended") + 1, event.to_string());
+        lines
+    };
+    let within_turn = json!({"turn_id": null, "type": "rewound",
+        "data": {"to_seq": 4, "by": "x", "point": {"context": {}}}});
     let unknown = lines[at("turn_ended")].replace("turn_ended", "turn_evaporated");
     let header = lines[0].replace("\"format\":1", "\"format\":2");
     let epoch = lines[0].replace("\"format\":1", "\"format\":1,\"epoch\":7");
@@ -173,6 +210,8 @@ async fn what_cannot_have_happened_is_refused_and_leaves_nothing() {
         (without(at("user_msg")), "follows event"),
         (renumbered(at("tool_result")), "cannot have happened"),
         (renumbered(at("turn_started")), "cannot have happened"),
+        (with_more(at("user_msg"), json!({})), "an earlier turn has"),
+        (with_more(at("turn_ended"), within_turn), "no turn had ended with"),
         (with(at("turn_ended"), &unknown), "does not know"),
         (with(at("turn_ended"), "{"), "no JSON"),
         (with(at("turn_ended"), &deep), "levels"),
@@ -205,4 +244,25 @@ async fn a_body_of_gigabytes_is_refused_before_it_is_sent() {
     assert!(answer.contains("payload-too-large"), "{answer}");
     import(&api, "?keep=1", &[]).await.is_problem(422, "invalid-request");
     api.get("/v1/conversations/nobody/export").await.is_problem(404, "not-found");
+}
+
+#[tokio::test]
+async fn a_repeated_import_with_a_key_has_one_conversation() {
+    let (_here, lines) = waiting().await;
+    let there = Api::start().await;
+    let keyed = async |query: &str, key: &str| {
+        let request = there.request("POST", &format!("/v1/conversations/import{query}"));
+        let request = request.header("Content-Type", "application/x-ndjson");
+        let request = request.header("Idempotency-Key", key);
+        there.send(request.body(lines.join("\n"))).await
+    };
+    for (query, key) in [("", "copy"), ("?keep_id=true", "kept")] {
+        let first = keyed(query, key).await;
+        assert_eq!(first.status, 201, "{first:?}");
+        let again = keyed(query, key).await;
+        assert_eq!((again.status, again.body), (201, first.body));
+    }
+    keyed("?keep_id=true", "other").await.is_problem(409, "conversation-exists");
+    let listed = there.get("/v1/conversations").await.body;
+    assert_eq!(listed["conversations"].as_array().unwrap().len(), 2, "{listed}");
 }

@@ -75,6 +75,61 @@ async fn a_title_is_in_the_snapshot_and_the_list_until_null_removes_it() {
 }
 
 #[tokio::test]
+async fn an_end_is_in_the_snapshot_and_the_list_until_null_removes_it() {
+    let api = Api::start().await;
+    let (first, second) = ("2030-01-01T09:00:00.000Z", "2031-02-03T04:05:06.000Z");
+    let new = json!({"id": "c", "agent": "demo", "expires_at": first});
+    assert_eq!(api.post("/v1/conversations", new).await.status, 201);
+    let mut stream = api.stream("/v1/conversations/c/events").await;
+    let listed =
+        async || api.get("/v1/conversations").await.body["conversations"][0]["expires_at"].clone();
+    assert_eq!(api.get(PATH).await.body["expires_at"], first);
+    assert_eq!(listed().await, first);
+    let moved = api.patch(PATH, json!({"expires_at": second})).await;
+    assert_eq!((moved.status, &moved.body["expires_at"]), (200, &json!(second)));
+    let frame = stream.until("conversation_updated").await;
+    assert_eq!(frame.data, json!({"expires_at": second}));
+    assert_eq!(listed().await, second);
+    let far = "2130-01-01T00:00:00Z";
+    let wrong = [json!("2020-01-01T00:00:00Z"), json!(far), json!("soon"), json!(7), json!("")];
+    for wrong in wrong {
+        api.patch(PATH, json!({"expires_at": wrong})).await.names("expires_at: ");
+        let new = json!({"id": "d", "agent": "demo", "expires_at": wrong});
+        api.post("/v1/conversations", new).await.names("expires_at: ");
+    }
+    assert_eq!(api.get("/v1/conversations/d").await.status, 404);
+    let removed = api.patch(PATH, json!({"expires_at": null})).await;
+    assert_eq!((removed.status, &removed.body["expires_at"]), (200, &Value::Null));
+    assert_eq!(stream.until("conversation_updated").await.data, json!({"expires_at": null}));
+    assert_eq!(listed().await, Value::Null);
+    assert_eq!(api.patch(PATH, json!({"expires_at": null})).await.body["last_seq"], 3);
+}
+
+#[tokio::test]
+async fn a_fork_and_a_copy_have_no_end_that_has_passed_or_that_is_not_their_own() {
+    let api = Api::start().await;
+    let end = "2030-01-01T09:00:00.000Z";
+    let new = json!({"id": "c", "agent": "demo"});
+    assert_eq!(api.post("/v1/conversations", new).await.status, 201);
+    assert_eq!(api.patch(PATH, json!({"expires_at": end})).await.status, 200);
+    let fork = api.post("/v1/conversations/c/fork", json!({"id": "f"})).await;
+    assert_eq!(fork.status, 201, "{fork:?}");
+    assert_eq!(api.get("/v1/conversations/f").await.body["expires_at"], Value::Null);
+    let export = api.request("GET", "/v1/conversations/c/export").send().await.unwrap();
+    let lines = export.text().await.unwrap();
+    for (lines, expected) in
+        [(lines.clone(), json!(end)), (lines.replace("2030", "2020"), json!(null))]
+    {
+        let request = api.request("POST", "/v1/conversations/import");
+        let request = request.header("Content-Type", "application/x-ndjson").body(lines);
+        let imported = api.send(request).await;
+        assert_eq!(imported.status, 201, "{imported:?}");
+        let path = format!("/v1/conversations/{}", imported.body["id"].as_str().unwrap());
+        assert_eq!(api.get(&path).await.body["expires_at"], expected);
+    }
+}
+
+#[tokio::test]
 async fn a_repeat_gets_the_first_answer_and_another_body_is_refused() {
     let api = Api::start().await;
     let new = json!({"id": "c", "agent": "demo"});

@@ -56,6 +56,21 @@ async fn a_turn_is_told_in_order_signed_and_once() {
 }
 
 #[tokio::test]
+async fn a_conversation_that_ends_at_its_own_time_is_told_with_the_reason() {
+    let (api, receiver) = (Api::start().await, Receiver::start().await);
+    put(&api, "ops", &receiver.url("/ok"), json!({"events": ["conversation.deleted"]})).await;
+    let end = jiff::Timestamp::now() + jiff::SignedDuration::from_millis(1_500);
+    let new = json!({"id": "c", "agent": "demo", "expires_at": end});
+    assert_eq!(api.post("/v1/conversations", new).await.status, 201);
+    let deleted = receiver.nth("/ok", 0).await;
+    assert_eq!(deleted.body["data"]["reason"], "expires_at");
+    assert_eq!(deleted.header("webhook-id"), "c:2:ops");
+    let told_at: jiff::Timestamp = deleted.body["timestamp"].as_str().unwrap().parse().unwrap();
+    assert!(end.as_millisecond() <= told_at.as_millisecond(), "{deleted:?}");
+    assert_eq!(api.get("/v1/conversations/c").await.status, 404);
+}
+
+#[tokio::test]
 async fn a_webhook_is_told_only_what_it_wants() {
     let (api, receiver) = (Api::start().await, Receiver::start().await);
     let some = json!({"events": ["turn.completed"]});

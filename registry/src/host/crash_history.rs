@@ -71,7 +71,11 @@ impl CrashHistory {
             ) => Some(Duration::ZERO),
             Some(ExitReason::HeldElsewhere(_)) => None,
             // Every node that claims the conversation comes to the same conclusion.
-            Some(ExitReason::KillsItsProcess(_)) => {
+            Some(
+                ExitReason::KillsItsProcess(_)
+                | ExitReason::Store(StoreError::Unreadable(_))
+                | ExitReason::Activity(ActivityError::Store(StoreError::Unreadable(_))),
+            ) => {
                 self.quarantined = Some(Quarantined { reason: reason.to_owned(), since: now });
                 None
             }

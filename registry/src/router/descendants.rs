@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use abide_actors::child_calls::{ChildCalls, DescendantCalls};
 use abide_actors::conversation;
-use abide_actors::request::{Request, RequestError, UpdateRequest};
+use abide_actors::request::{DeletionReason, Request, RequestError, UpdateRequest};
 use abide_conversation::command::ChildEnded;
 use abide_conversation::message::{ErrorType, Outcome};
 use abide_conversation::{CallId, ConversationId, Principal, Rejection, Scoped, State};
@@ -99,14 +99,18 @@ impl ConversationRouter {
 
     /// Deletes all children that a conversation ever had, since they belong to it, after it has
     /// stopped waiting for them. Returns them.
+    ///
+    /// They are deleted for the reason of their root: it is what the receiver of a notice asks, and
+    /// nodes of every version then understand the deletion of children by hand.
     pub(super) async fn delete_children(
         &self,
         id: &Scoped<ConversationId>,
+        reason: DeletionReason,
     ) -> Result<BTreeSet<Scoped<ConversationId>>, RequestError> {
         let children = conversation::planned_children(self.store.as_ref(), id).await?;
         if !children.is_empty() {
             self.stop_awaiting_children(id).await?;
-            self.delete_all(&children).await?;
+            self.delete_all(&children, reason).await?;
         }
         Ok(children)
     }
@@ -156,7 +160,8 @@ impl ConversationRouter {
             }
             for child in &children {
                 let (members, by) = (members.clone(), by.clone());
-                let update = UpdateRequest { metadata: None, members, title: None, by };
+                let update =
+                    UpdateRequest { metadata: None, members, title: None, expires_at: None, by };
                 self.deliver_if_able(child, Request::Update(update)).await?;
             }
             given = members;
@@ -168,9 +173,10 @@ impl ConversationRouter {
     pub(super) async fn delete_all(
         &self,
         ids: &BTreeSet<Scoped<ConversationId>>,
+        reason: DeletionReason,
     ) -> Result<(), RequestError> {
         for id in ids {
-            match Box::pin(self.deliver(id, Request::Delete, Vec::new())).await {
+            match Box::pin(self.deliver(id, Request::delete(reason), Vec::new())).await {
                 Ok(_) | Err(RequestError::Rejected(Rejection::NotFound)) => {}
                 Err(error) => return Err(error),
             }

@@ -38,12 +38,12 @@ impl ConversationRouter {
                 None => return Ok(None),
             },
         };
-        let newest = match &state.agent {
-            Some(agent) => self.services.agents.newest(&id.sibling(agent)).await?,
+        let choice = match &state.agent {
+            Some(agent) => self.services.agents.choose(agent, id).await?,
             None => None,
         };
         let descendants = self.descendant_calls(id, &state).await?;
-        Ok(Some(Snapshot::new(id.local(), &state, overlay, descendants, newest)))
+        Ok(Some(Snapshot::new(id.local(), &state, overlay, descendants, choice)))
     }
 
     /// The claim on a conversation if a live member holds it, and where that member is.

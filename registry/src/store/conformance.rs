@@ -5,6 +5,8 @@ mod agents;
 mod audit;
 mod blobs;
 mod claims;
+mod encryption;
+mod erasures;
 mod fixtures;
 mod indexes;
 mod journal;
@@ -13,7 +15,9 @@ mod notices;
 mod operations;
 mod queues;
 mod revisions;
+mod rollouts;
 mod schedules;
+mod staging;
 mod tenants;
 mod usage;
 
@@ -22,6 +26,8 @@ pub(super) use agents::*;
 pub(super) use audit::*;
 pub(super) use blobs::*;
 pub(super) use claims::*;
+pub(super) use encryption::*;
+pub(super) use erasures::*;
 pub(crate) use fixtures::*;
 pub(super) use indexes::*;
 pub(super) use journal::*;
@@ -30,7 +36,9 @@ pub(super) use notices::*;
 pub(super) use operations::*;
 pub(super) use queues::*;
 pub(super) use revisions::*;
+pub(super) use rollouts::*;
 pub(super) use schedules::*;
+pub(super) use staging::*;
 pub(super) use tenants::*;
 pub(super) use usage::*;
 
@@ -97,6 +105,8 @@ macro_rules! conformance {
             long_lists_are_read_page_by_page,
             an_entry_is_written_anew_if_the_journal_is_as_it_was_read,
             the_progress_of_a_rebuild_is_replaced_only_if_it_is_known,
+            what_is_aside_is_seen_by_nobody_until_it_is_published,
+            a_publication_is_refused_where_a_conversation_is_or_events_are_missing,
             a_deletion_leaves_nothing_but_its_response,
             a_deletion_by_another_is_fenced,
             a_deleted_conversation_may_be_created_again,
@@ -108,6 +118,10 @@ macro_rules! conformance {
             a_history_has_each_revision_once_in_the_order_in_which_they_were_put,
             only_old_revisions_are_dropped,
             a_revision_that_is_added_is_the_oldest,
+            a_rollout_is_read_with_the_newest_revision,
+            a_rollout_of_what_is_not_there_or_is_the_newest_changes_nothing,
+            a_rollout_ends_with_its_agent_and_when_its_revision_is_the_newest,
+            a_revision_of_a_rollout_is_not_dropped,
             decisions_belong_to_one_agent_and_are_deleted_with_it,
             every_change_of_a_key_is_seen_by_its_version,
             a_removed_key_is_not_updated_nor_marked,
@@ -147,6 +161,12 @@ macro_rules! conformance {
             a_schedule_is_replaced_only_over_the_version_that_is_known,
             due_schedules_are_found_by_partition_earliest_first,
             schedules_are_listed_by_name_and_tenant,
+            an_erasure_is_replaced_only_over_the_version_that_is_known,
+            erasures_are_listed_by_tenant_and_found_when_they_are_due,
+            a_rewrite_replaces_events_and_what_follows_from_them,
+            a_rewrite_of_another_holder_or_journal_changes_nothing,
+            the_usage_of_an_owner_goes_to_the_alias,
+            an_entry_of_the_operators_audit_is_replaced_at_its_place,
         }
     };
     (@these (one $name:ident $servers:expr) $($promise:ident),+ $(,)?) => {

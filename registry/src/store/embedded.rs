@@ -10,17 +10,23 @@
 mod api_keys;
 mod audit;
 mod blobs;
+mod claiming;
 mod disk;
 mod durability;
 mod encode;
+mod encryption;
+mod erasures;
 mod failure;
+mod journal;
 mod listing;
 mod notices;
 mod operations;
+mod overwrite;
 mod queues;
 mod read;
 mod revisions;
 mod schedules;
+mod staging;
 mod state;
 mod store_dir;
 mod tables;
@@ -36,34 +42,34 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
 use abide_actors::journal::{
-    Claim, ClaimedConversation, Commit, ConversationSummary, Holder, InboxEntry, InboxFilter,
-    Journal, ResponseScope, StoreError, StoredConversation, StoredResponse,
+    Claim, ConversationSummary, InboxEntry, InboxFilter, ResponseScope, StoreError, StoredResponse,
 };
-use abide_actors::notices::OwedNotice;
 use abide_conversation::remembered_decision::RememberedDecision;
 use abide_conversation::{
-    AgentName, ConversationId, DecisionId, Event, Revision, Scoped, Seq, Tenant, Timestamp,
+    AgentName, ConversationId, DecisionId, Revision, Scoped, Tenant, Timestamp,
 };
 use async_trait::async_trait;
-use redb::{Error, ReadTransaction};
+use redb::Error;
 use tokio::sync::{mpsc, oneshot};
 
 use self::disk::Probe;
-use self::encode::{Append, EncodedResponse};
-use self::state::{ClaimStep, ReadError, Shared};
+use self::encode::EncodedResponse;
+use self::encryption::Snapshot;
+use self::state::{ReadError, Shared};
 use self::store_dir::StoreDir;
 use self::write::{Outcome, ReplaceAgent, Write};
 use self::writer::{Job, MAX_QUEUED_JOBS, Writer};
 use super::paging;
+use super::sealing::{KeyRing, Label};
 use super::{
-    HistoryEntry, KeyChange, KeyList, ListError, Page, ScopedKeyId, Store, StoredAgent,
+    HistoryEntry, KeyChange, KeyList, ListError, Page, Rewrapped, ScopedKeyId, Store, StoredAgent,
     SummaryFilter,
 };
 use crate::partition::PartitionSet;
 
 pub use self::durability::{Durability, Stats};
 pub use self::failure::FailureWatch;
-pub use self::store_dir::{CloseWatch, OpenError};
+pub use self::store_dir::{CloseWatch, OpenError, exists};
 
 /// A journal of at most this many events is read on the caller's thread, because handing it to
 /// another thread takes longer.
@@ -91,15 +97,27 @@ impl Embedded {
     /// Blocks for as long as a repair takes after a crash. Writes nothing if another process has
     /// the store open.
     pub fn open(dir: &Path, durability: Durability) -> Result<Self, OpenError> {
+        Self::open_encrypted(dir, durability, None)
+    }
+
+    /// [Opens](Self::open) the store with the keys of a key file. A store that is encrypted is opened
+    /// only with its keys.
+    pub fn open_encrypted(
+        dir: &Path,
+        durability: Durability,
+        keys: Option<KeyRing>,
+    ) -> Result<Self, OpenError> {
         let (store_dir, close_watch) = StoreDir::lock(dir, durability)?;
         let probe = Arc::new(Probe::default());
         let database = store_dir.open(&probe)?;
+        let sealer = encryption::sealer(&database, keys)
+            .map_err(|reason| OpenError::Encryption { dir: dir.to_owned(), reason })?;
         // A full disk refuses the mark, and still serves reads.
         let interrupted = tables::mark_open(&database, true).unwrap_or_else(|error| {
             tracing::warn!(%error, "store not marked as open");
             BTreeSet::new()
         });
-        let shared = Arc::new(Shared::new(database, interrupted, probe));
+        let shared = Arc::new(Shared::new(database, interrupted, probe, sealer));
         let (queue, jobs) = mpsc::channel(MAX_QUEUED_JOBS);
         let writer = Writer::new(store_dir, Arc::clone(&shared), jobs);
         let thread = thread::Builder::new().name("store".to_owned());
@@ -144,7 +162,7 @@ impl Embedded {
 
     async fn read<T: Send + 'static>(
         &self,
-        read: impl FnOnce(&ReadTransaction) -> Result<T, Error> + Send + 'static,
+        read: impl FnOnce(&Snapshot<'_>) -> Result<T, Error> + Send + 'static,
     ) -> Result<T, StoreError> {
         let shared = Arc::clone(&self.shared);
         let outcome = tokio::task::spawn_blocking(move || shared.read(read)).await;
@@ -154,38 +172,9 @@ impl Embedded {
 
     fn read_row<T>(
         &self,
-        read: impl FnOnce(&ReadTransaction) -> Result<T, Error>,
+        read: impl FnOnce(&Snapshot<'_>) -> Result<T, Error>,
     ) -> Result<T, StoreError> {
         self.shared.read(read).map_err(|error| self.report(error))
-    }
-
-    /// Claims a conversation. Returns the claim after that, and whether it replaces that of a dead
-    /// holder.
-    async fn claim_over(
-        &self,
-        id: &Scoped<ConversationId>,
-        me: &Holder,
-        dead: Option<&Holder>,
-    ) -> Result<(Claim, bool), StoreError> {
-        match self.shared.claim(id, me, dead).map_err(|error| self.report(error))? {
-            ClaimStep::Held(claim) => Ok((claim, false)),
-            ClaimStep::TakeOver(dead) => {
-                let is_other = dead != *me;
-                let (id, me) = (id.clone(), me.clone());
-                let claim = self.submit(|done| Job::TakeOver { id, me, dead, done }).await??;
-                Ok((claim, is_other))
-            }
-        }
-    }
-
-    /// How many events follow `after`.
-    fn count_events_after(
-        &self,
-        id: &Scoped<ConversationId>,
-        after: Seq,
-    ) -> Result<u64, StoreError> {
-        let record = self.read_row(|from| read::record(from, id))?;
-        Ok(record.map_or(0, |record| record.summary.last_seq.since(after)))
     }
 
     /// Reports a broken file to the writer. With a full queue the writer finds out by itself.
@@ -206,132 +195,11 @@ impl Drop for Embedded {
 }
 
 #[async_trait]
-impl Journal for Embedded {
-    async fn append(
-        &self,
-        id: &Scoped<ConversationId>,
-        held: &Claim,
-        commit: Commit,
-    ) -> Result<(), StoreError> {
-        self.write(Write::Append(Box::new(Append::new(id, held, commit)?))).await.map(|_| ())
-    }
-
-    async fn load(
-        &self,
-        id: &Scoped<ConversationId>,
-    ) -> Result<Option<StoredConversation>, StoreError> {
-        if self.count_events_after(id, Seq::ZERO)? <= MAX_INLINE_EVENTS
-            && let Some(short) = self.read_row(|from| read::load(from, id, MAX_INLINE_BYTES))?
-        {
-            return Ok(short);
-        }
-        let id = id.clone();
-        let whole = self.read(move |from| read::load(from, &id, usize::MAX)).await?;
-        Ok(whole.flatten())
-    }
-
-    async fn events(
-        &self,
-        id: &Scoped<ConversationId>,
-        after: Seq,
-        limit: usize,
-    ) -> Result<Vec<Event>, StoreError> {
-        let read = move |id: &Scoped<ConversationId>, from: &ReadTransaction, max_bytes| {
-            read::events(from, id, after, limit, max_bytes)
-        };
-        if self.count_events_after(id, after)? <= MAX_INLINE_EVENTS
-            && let Some(short) = self.read_row(|from| read(id, from, MAX_INLINE_BYTES))?
-        {
-            return Ok(short);
-        }
-        let id = id.clone();
-        let whole = self.read(move |from| read(&id, from, usize::MAX)).await?;
-        Ok(whole.unwrap_or_default())
-    }
-
-    async fn events_before(
-        &self,
-        id: &Scoped<ConversationId>,
-        before: Seq,
-        limit: usize,
-    ) -> Result<Vec<Event>, StoreError> {
-        let id = id.clone();
-        self.read(move |from| read::events_before(from, &id, before, limit)).await
-    }
-
-    async fn summary(
-        &self,
-        id: &Scoped<ConversationId>,
-    ) -> Result<Option<ConversationSummary>, StoreError> {
-        let record = self.read_row(|from| read::record(from, id))?;
-        Ok(record.map(|record| record.summary))
-    }
-
-    async fn stored_response(
-        &self,
-        scope: &ResponseScope,
-        key: &str,
-        now: Timestamp,
-    ) -> Result<Option<StoredResponse>, StoreError> {
-        self.read_row(|from| read::response(from, scope, key, now))
-    }
-
-    async fn claim(
-        &self,
-        id: &Scoped<ConversationId>,
-        me: &Holder,
-        dead: Option<&Holder>,
-    ) -> Result<Claim, StoreError> {
-        Ok(self.claim_over(id, me, dead).await?.0)
-    }
-
-    async fn claim_and_load(
-        &self,
-        id: &Scoped<ConversationId>,
-        me: &Holder,
-        dead: Option<&Holder>,
-    ) -> Result<ClaimedConversation, StoreError> {
-        let (claim, is_successor) = self.claim_over(id, me, dead).await?;
-        if claim.holder != *me {
-            return Ok(ClaimedConversation { claim, deaths: 0, stored: None });
-        }
-        let was_interrupted = self.shared.interrupted().contains(id);
-        if is_successor || was_interrupted {
-            let (id, held) = (id.clone(), claim.clone());
-            self.write(Write::CountDeath { id, held }).await?;
-        }
-        if was_interrupted {
-            self.shared.interrupted().remove(id);
-        }
-        let deaths = self.read_row(|from| read::deaths(from, id.as_str()))?;
-        Ok(ClaimedConversation { claim, deaths, stored: self.load(id).await? })
-    }
-
-    async fn reset_deaths(&self, id: &Scoped<ConversationId>) -> Result<(), StoreError> {
-        self.write(Write::ResetDeaths { id: id.clone() }).await.map(|_| ())
-    }
-
-    async fn release(&self, id: &Scoped<ConversationId>, held: &Claim) -> Result<(), StoreError> {
-        let (id, held) = (id.clone(), held.clone());
-        self.submit(|done| Job::Release { id, held, done }).await
-    }
-
-    async fn delete(
-        &self,
-        id: &Scoped<ConversationId>,
-        held: &Claim,
-        response: Option<StoredResponse>,
-        owed: Vec<OwedNotice>,
-    ) -> Result<(), StoreError> {
-        let response = encode::response(&ResponseScope::Conversation(id.clone()), response)?;
-        self.shared.interrupted().remove(id);
-        let (id, held) = (id.clone(), held.clone());
-        self.write(Write::Delete { id, held, response, owed }).await.map(|_| ())
-    }
-}
-
-#[async_trait]
 impl Store for Embedded {
+    async fn rewrap(&self) -> Result<Option<Rewrapped>, ListError> {
+        Ok(self.rewrap_all().await?)
+    }
+
     async fn current_claim(
         &self,
         id: &Scoped<ConversationId>,
@@ -364,7 +232,7 @@ impl Store for Embedded {
     }
 
     async fn tenants(&self) -> Result<BTreeSet<Tenant>, StoreError> {
-        self.read(tables::tenants).await
+        self.read(|from| tables::tenants(from)).await
     }
 
     async fn alarms(
@@ -393,7 +261,7 @@ impl Store for Embedded {
         response: StoredResponse,
         now: Timestamp,
     ) -> Result<bool, StoreError> {
-        let response = EncodedResponse::new(scope, &response)?;
+        let response = EncodedResponse::new(scope, response, self.sealer())?;
         self.write(Write::Reserve { response, now }).await
     }
 
@@ -404,7 +272,8 @@ impl Store for Embedded {
         response: Option<StoredResponse>,
     ) -> Result<bool, StoreError> {
         let name = Scoped::new(tenant, &agent.name);
-        let response = encode::response(&ResponseScope::Agent(name.clone()), response)?;
+        let response =
+            encode::response(&ResponseScope::Agent(name.clone()), response, self.sealer())?;
         let json = encode::json(&agent)?;
         self.write(Write::PutAgent { name, entry: HistoryEntry::from(&agent), json, response })
             .await
@@ -418,7 +287,8 @@ impl Store for Embedded {
         newest: Option<&Revision>,
     ) -> Result<bool, StoreError> {
         let name = Scoped::new(tenant, &agent.name);
-        let response = encode::response(&ResponseScope::Agent(name.clone()), response)?;
+        let response =
+            encode::response(&ResponseScope::Agent(name.clone()), response, self.sealer())?;
         let json = encode::json(&agent)?;
         let newest = newest.map(Revision::to_string);
         let entry = HistoryEntry::from(&agent);
@@ -451,7 +321,8 @@ impl Store for Embedded {
         name: &Scoped<AgentName>,
         response: Option<StoredResponse>,
     ) -> Result<bool, StoreError> {
-        let response = encode::response(&ResponseScope::Agent(name.clone()), response)?;
+        let response =
+            encode::response(&ResponseScope::Agent(name.clone()), response, self.sealer())?;
         self.write(Write::DeleteAgent { name: name.clone(), response }).await
     }
 
@@ -461,7 +332,8 @@ impl Store for Embedded {
         id: &DecisionId,
         decision: Option<&RememberedDecision>,
     ) -> Result<bool, StoreError> {
-        let json = decision.map(encode::json).transpose()?;
+        let label = Label { kind: "decision", owner: agent.as_str(), part: "" };
+        let json = decision.map(|decision| self.seal_json(label, decision)).transpose()?;
         let (agent, id) = (agent.clone(), id.clone());
         self.write(Write::SetDecision { agent, id, json }).await
     }

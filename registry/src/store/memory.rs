@@ -2,12 +2,14 @@
 
 mod audit;
 mod blobs;
+mod erasures;
 mod listing;
 mod notices;
 mod operations;
 mod queues;
 mod revisions;
 mod schedules;
+mod staging;
 mod tables;
 mod usage;
 
@@ -17,7 +19,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use abide_actors::journal::{
     Claim, ClaimedConversation, Commit, ConversationSummary, Holder, InboxEntry, InboxFilter,
-    Journal, ResponseScope, StoreError, StoredConversation, StoredResponse,
+    Journal, ResponseScope, Rewrite, StoreError, StoredConversation, StoredResponse,
 };
 use abide_actors::notices::OwedNotice;
 use abide_conversation::remembered_decision::RememberedDecision;
@@ -56,6 +58,19 @@ impl Journal for Memory {
             return Err(StoreError::Fenced);
         }
         tables.append(id, held.epoch, commit)
+    }
+
+    async fn rewrite(
+        &self,
+        id: &Scoped<ConversationId>,
+        held: &Claim,
+        rewrite: Rewrite,
+    ) -> Result<(), StoreError> {
+        let mut tables = self.tables();
+        if !tables.claims.admits(id, held) {
+            return Err(StoreError::Fenced);
+        }
+        tables.rewrite(id, rewrite)
     }
 
     async fn load(

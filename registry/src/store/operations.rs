@@ -7,13 +7,13 @@ use std::str::FromStr;
 use abide_actors::journal::{StoreError, StoredResponse};
 use abide_conversation::identity::{Identity, Tenant};
 use abide_conversation::remembered_decision::RememberedDecision;
-use abide_conversation::{AgentName, BlobId, Principal, Scoped, Timestamp};
+use abide_conversation::{AgentName, BlobId, ErasureId, Principal, Scoped, Timestamp};
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
-use super::{KeyChange, StoredAgent, WebhookChange};
+use super::{KeyChange, RolloutChange, StoredAgent, WebhookChange};
 
 /// How many entries a chain keeps; the oldest are dropped, and the first that is left is the anchor
 /// of the rest. The tests of this crate fill a chain.
@@ -72,6 +72,9 @@ pub enum Effect {
     PutAgent { tenant: Tenant, agent: StoredAgent, response: Option<StoredResponse> },
     /// As [`Store::delete_agent`](super::Store::delete_agent).
     DeleteAgent { name: Scoped<AgentName>, response: Option<StoredResponse> },
+    /// Begins, changes or ends the rollout of an agent. Nothing is done if there is none to end, or
+    /// if the agent or the revision is not there, or the revision is the newest.
+    ChangeRollout(RolloutChange),
     /// As [`Store::set_decision`](super::Store::set_decision), of a decision that is there.
     ReplaceDecision { agent: Scoped<AgentName>, decision: RememberedDecision },
     /// As [`Store::change_key`](super::Store::change_key).
@@ -88,6 +91,7 @@ impl Effect {
     pub(super) fn needs_target(&self) -> bool {
         match self {
             Self::DeleteAgent { .. }
+            | Self::ChangeRollout(_)
             | Self::ReplaceDecision { .. }
             | Self::ChangeKey(KeyChange::Update(_) | KeyChange::Remove(_))
             | Self::DeleteBlob(_)
@@ -150,11 +154,66 @@ impl ChainEntry {
         self.0.get(member).and_then(Value::as_str).unwrap_or_default()
     }
 
-    /// Whether the hash is that of the other members.
+    /// Whether the entry is about something of the tenant.
+    pub fn is_of(&self, tenant: &Tenant) -> bool {
+        self.text("tenant") == tenant.as_str()
+    }
+
+    /// The entry without what names the subject, for which the erasure stands; `None` if nothing
+    /// does. Its hash stays that of the whole entry.
+    pub fn redacted(&self, subject: &str, erasure: &ErasureId) -> Option<Self> {
+        let mut members = self.0.clone();
+        let mut removed = Vec::new();
+        for member in ["by", "target"] {
+            if self.text(member) == subject {
+                members.insert(member.to_owned(), Value::from(format!("erasure:{erasure}")));
+                removed.push(member);
+            }
+        }
+        let is_named = |value: &Value| names(value, subject);
+        let has_identity = self.0.get("identity").is_some_and(is_named);
+        for (member, is_there) in
+            [("identity", has_identity), ("request", self.text("request").contains(subject))]
+        {
+            if is_there {
+                members.shift_remove(member);
+                removed.push(member);
+            }
+        }
+        if removed.is_empty() {
+            return None;
+        }
+        // A second erasure adds to the first.
+        let before = self.0.get(REDACTED).and_then(|it| it.get("members")?.as_array().cloned());
+        let removed = before.into_iter().flatten().chain(removed.into_iter().map(Value::from));
+        let mark = json!({"erasure": erasure, "members": removed.collect::<Vec<_>>()});
+        members.insert(REDACTED.to_owned(), mark);
+        Some(Self(members))
+    }
+
+    /// Whether an erasure has removed something: the hash can no longer be computed.
+    pub fn is_redacted(&self) -> bool {
+        self.0.get(REDACTED).is_some_and(Value::is_object)
+    }
+
+    /// Whether the hash is that of the other members, as far as it can be computed.
     fn is_whole(&self) -> bool {
         let mut members = self.0.clone();
         members.shift_remove("hash");
-        digest(&members).is_ok_and(|hash| hash == self.hash())
+        self.is_redacted() || digest(&members).is_ok_and(|hash| hash == self.hash())
+    }
+}
+
+/// The member that marks an entry of which an erasure has removed something.
+const REDACTED: &str = "redacted";
+
+/// Whether a text of this value is the subject.
+fn names(value: &Value, subject: &str) -> bool {
+    match value {
+        Value::String(text) => text == subject,
+        Value::Array(values) => values.iter().any(|value| names(value, subject)),
+        Value::Object(members) => members.values().any(|value| names(value, subject)),
+        Value::Null | Value::Bool(_) | Value::Number(_) => false,
     }
 }
 
@@ -182,6 +241,8 @@ pub enum ChainError {
 
 /// Checks that nothing was changed, added or removed between the first and the last of these
 /// entries. What the first one follows is for the caller to know.
+///
+/// Of an entry that is [redacted](ChainEntry::is_redacted), only its place in the chain is checked.
 pub fn verify_chain(entries: &[ChainEntry]) -> Result<(), ChainError> {
     if let Some(changed) = entries.iter().find(|entry| !entry.is_whole()) {
         return Err(ChainError::Changed(changed.seq()));
@@ -281,6 +342,29 @@ mod tests {
         let forged = ChainEntry::after(&whole[0].end(), &forged).unwrap();
         let exchanged = [whole[0].clone(), forged, whole[2].clone()];
         assert_eq!(verify_chain(&exchanged), Err(ChainError::Broken { last: 2, found: 3 }));
+    }
+
+    #[test]
+    fn a_redacted_entry_names_the_erasure_and_keeps_its_place_in_the_chain() {
+        let erasure = ErasureId::new("er_1");
+        let mut end = ChainEnd::default();
+        let chain = ["zora", "bob", "zora"].map(|name| {
+            let mut operation = operation("demo");
+            operation.by = Principal::new(name);
+            operation.request = Some(format!("{{\"owner\":\"{name}\"}}"));
+            let entry = ChainEntry::after(&end, &operation).unwrap();
+            end = entry.end();
+            entry
+        });
+        let redact = |entry: &ChainEntry| entry.redacted("zora", &erasure);
+        assert_eq!(redact(&chain[1]), None);
+        let redacted = [redact(&chain[0]).unwrap(), chain[1].clone(), redact(&chain[2]).unwrap()];
+        assert_eq!(verify_chain(&redacted), Ok(()));
+        let text = serde_json::to_string(&redacted).unwrap();
+        assert!(!text.contains("zora") && text.contains("\"by\":\"erasure:er_1\""), "{text}");
+        assert_eq!(redact(&redacted[0]), None, "a repeat changes nothing");
+        let removed = [redacted[0].clone(), redacted[2].clone()];
+        assert_eq!(verify_chain(&removed), Err(ChainError::Broken { last: 1, found: 3 }));
     }
 
     #[test]

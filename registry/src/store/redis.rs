@@ -11,6 +11,8 @@ mod decode;
 mod dial;
 mod durability;
 mod durability_watch;
+mod encryption;
+mod erasures;
 mod error;
 mod execute;
 mod journal;
@@ -31,6 +33,7 @@ mod script;
 mod scripts;
 mod sentinel;
 mod server_info;
+mod staging;
 mod store;
 #[cfg(test)]
 mod tests;
@@ -53,6 +56,7 @@ use self::opening::OpenedStore;
 use self::transport::Dial;
 use self::url::Kind;
 use super::commit_rules::STATE_FORMAT;
+use super::sealing::{KeyRing, Sealer};
 
 pub use self::certificates::{CertificateError, CertificateFiles};
 pub use self::durability::Durability;
@@ -107,6 +111,8 @@ pub struct Redis {
     schedule_polls: AtomicU64,
     description: String,
     watch: Arc<DurabilityWatch>,
+    /// Present if there is a key file.
+    sealer: Option<Arc<Sealer>>,
     /// The watch's task, which ends with the store.
     _watching: JoinSet<()>,
 }
@@ -115,6 +121,16 @@ impl Redis {
     /// Opens the store, if its servers can keep this durability. As long as they no longer can, it
     /// refuses writes.
     pub async fn open(url: &RedisUrl, durability: Durability) -> Result<Self, OpenError> {
+        Self::open_encrypted(url, durability, None).await
+    }
+
+    /// [Opens](Self::open) the store with the keys of a key file. A store that is encrypted is opened
+    /// only with its keys.
+    pub async fn open_encrypted(
+        url: &RedisUrl,
+        durability: Durability,
+        keys: Option<KeyRing>,
+    ) -> Result<Self, OpenError> {
         let opened = opening::check(url, durability).await?;
         let watch = Arc::new(DurabilityWatch::new(durability));
         let mut watching = JoinSet::new();
@@ -122,7 +138,7 @@ impl Redis {
         let is_cluster = url.kind == Kind::Cluster;
         let servers = Servers::Real(Arc::new(url.clone()), Arc::clone(&watch));
         let store = Self::over(&servers, is_cluster, durability, opened, watch);
-        Ok(Self { _watching: watching, ..store })
+        Self { _watching: watching, ..store }.with_keys(url, keys).await
     }
 
     /// Opens the store over the servers of a simulation, without asking what they can keep.
@@ -168,6 +184,7 @@ impl Redis {
             schedule_polls: AtomicU64::new(0),
             description: opened.description,
             watch,
+            sealer: None,
             _watching: JoinSet::new(),
         }
     }

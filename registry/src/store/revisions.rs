@@ -5,7 +5,7 @@ use abide_conversation::{AgentName, Revision, Scoped, Tenant, Timestamp};
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
-use super::StoredAgent;
+use super::{CurrentRevisions, Rollout, StoredAgent};
 
 /// One revision in the history of an agent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -23,10 +23,18 @@ pub trait History: Send + Sync + 'static {
     /// there was a history.
     async fn history(&self, name: &Scoped<AgentName>) -> Result<Vec<HistoryEntry>, StoreError>;
 
+    /// The newest revision of a name and its rollout, read at once: each turn asks for them. As with
+    /// [`newest`](super::Store::newest), only `None` is certain.
+    async fn current_revisions(
+        &self,
+        name: &Scoped<AgentName>,
+    ) -> Result<Option<CurrentRevisions>, StoreError>;
+
     /// Stores a definition as the oldest revision of its name, unless the revision is there.
     async fn add_revision(&self, tenant: &Tenant, agent: StoredAgent) -> Result<(), StoreError>;
 
-    /// Removes revisions of a name, except the newest one and the `spared` ones that were put last.
+    /// Removes revisions of a name, except the newest one, that of a rollout, and the `spared` ones
+    /// that were put last.
     async fn drop_revisions(
         &self,
         name: &Scoped<AgentName>,
@@ -51,7 +59,7 @@ pub(super) fn note(
 /// Takes those of `revisions` out of a history that may be dropped, and returns them.
 pub(super) fn take_droppable(
     history: &mut Vec<HistoryEntry>,
-    newest: Option<&Revision>,
+    current: &CurrentNames<'_>,
     revisions: &[Revision],
     spared: usize,
 ) -> Vec<Revision> {
@@ -59,13 +67,41 @@ pub(super) fn take_droppable(
     let mut place = 0;
     history.retain(|HistoryEntry { revision, .. }| {
         place += 1;
-        let goes = place > spared && newest != Some(revision) && revisions.contains(revision);
+        let goes = place > spared && !current.has(revision) && revisions.contains(revision);
         if goes {
             droppable.push(revision.clone());
         }
         !goes
     });
     droppable
+}
+
+/// The revisions that no history loses.
+pub(super) struct CurrentNames<'a> {
+    pub(super) newest: Option<&'a Revision>,
+    pub(super) rollout: Option<&'a Rollout>,
+}
+
+impl CurrentNames<'_> {
+    fn has(&self, revision: &Revision) -> bool {
+        self.newest == Some(revision)
+            || self.rollout.is_some_and(|rollout| rollout.revision == *revision)
+    }
+}
+
+/// Whether this change of a rollout finds what it needs: a rollout to end, or an agent with another
+/// newest revision than the one to roll out, which must be there.
+pub(super) fn may_change(
+    newest: Option<&Revision>,
+    present: Option<&Rollout>,
+    next: Option<&Rollout>,
+    exists: impl FnOnce(&Revision) -> bool,
+) -> bool {
+    let Some(newest) = newest else { return false };
+    match next {
+        Some(next) => next.revision != *newest && exists(&next.revision),
+        None => present.is_some(),
+    }
 }
 
 impl From<&StoredAgent> for HistoryEntry {

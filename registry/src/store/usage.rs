@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use abide_actors::journal::{Commit, StoreError};
 use abide_actors::usage_counts::{UsageCounts, day_of};
 use abide_conversation::Tenant;
+use abide_conversation::erase::SubjectAlias;
 use async_trait::async_trait;
 use jiff::civil::Date;
 
@@ -145,6 +146,17 @@ impl<'q> UsageTally<'q> {
         }
         UsagePage { rows: self.rows.into_iter().collect(), total: self.total, has_more }
     }
+}
+
+/// What the name of a row ends with that is of this owner.
+pub(super) fn owner_suffix(owner: &str) -> String {
+    format!("{SEPARATOR}{owner}")
+}
+
+/// The name under the alias of a row that is of the subject; `None` for any other row.
+pub(super) fn renamed_row(row: &str, alias: &SubjectAlias) -> Option<String> {
+    let agent = row.strip_suffix(&owner_suffix(&alias.subject))?;
+    Some(format!("{agent}{}", owner_suffix(&alias.alias)))
 }
 
 /// The days of a query, in order.

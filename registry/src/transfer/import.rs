@@ -1,62 +1,37 @@
 //! Reads a conversation from lines into a store.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use abide_actors::blobs::Blob;
 use abide_actors::conversation::imported;
-use abide_actors::journal::{Claim, Holder, StoreError};
+use abide_actors::journal::{Claim, Commit, Holder, ResponseScope, StoreError, StoredResponse};
 use abide_conversation::command::{CopiedEvents, Create, Update};
 use abide_conversation::event::{Created, EventData};
 use abide_conversation::fork::Fork;
 use abide_conversation::identity::Participants;
 use abide_conversation::{
-    Action, AgentName, Command, ConversationId, Event, IllegalEvent, Principal, Rejection,
-    Revision, Scoped, Seq, State, Tenant, Timestamp, checked_fold, decide_and_fold, from_json,
+    Action, AgentName, Command, ConversationId, Event, IllegalEvent, Principal, Revision, Scoped,
+    Seq, State, Tenant, Timestamp, TurnId, checked_fold, decide_and_fold, from_json,
 };
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
+use super::claim::claim_whole;
+use super::error::ImportError;
 use super::line::{EXPORT_FORMAT, Line, MAX_BLOB_BYTES, MAX_DEPTH, MAX_EVENT_BYTES, Marker, depth};
-use crate::store::{Store, StoredAgent};
+use crate::cluster_client::ClusterClient;
+use crate::store::{StagedJournal, Store, StoredAgent};
 
-/// The events of one commit, and their bytes, unless a turn has more: a conversation that is kept is
-/// written from one rest to the next.
+/// How many events are written at once, and their bytes, which stay in memory until then.
 const PAGE_EVENTS: usize = 256;
 const PAGE_BYTES: usize = 1 << 20;
-/// The bytes of one commit at most, which stay in memory until it is written.
-const MAX_PAGE_BYTES: usize = 32 << 20;
 /// The definitions of one conversation.
 const MAX_DEFINITIONS: usize = 16;
 
-/// Why an import was refused.
-#[derive(Debug, thiserror::Error)]
-pub enum ImportError {
-    #[error("is no JSON that an export has: {0}")]
-    NotALine(String),
-    #[error("has format {0}; this version reads up to {EXPORT_FORMAT}")]
-    NewerFormat(u64),
-    #[error("{0}")]
-    Misplaced(&'static str),
-    #[error("is an event of type {0:?}, which this version does not know")]
-    UnknownEvent(String),
-    #[error("cannot have happened: {0}")]
-    Illegal(#[from] IllegalEvent),
-    #[error("cannot be copied: {0}")]
-    Rejected(#[from] Rejection),
-    #[error("is a blob whose bytes have another hash than its id")]
-    OtherHash,
-    #[error("is longer than {0} bytes")]
-    TooLong(usize),
-    #[error("belongs to a turn of more than {MAX_PAGE_BYTES} bytes")]
-    TurnTooLarge,
-    #[error("the conversation already exists")]
-    Exists,
-    #[error("the conversation was taken up while it was written")]
-    TakenUp,
-    #[error(transparent)]
-    Store(StoreError),
-}
+/// The imports of this process, which name what each has aside.
+static IMPORTS: AtomicU64 = AtomicU64::new(0);
 
 /// What the caller is to do with a line.
 #[derive(Debug)]
@@ -91,12 +66,23 @@ pub struct Import {
     is_whole: bool,
     /// The source, as far as it was read.
     source: State,
-    /// The conversation, as far as it was written.
+    /// The turns of it.
+    turns: HashSet<TurnId>,
+    /// The events of it after which no turn was open.
+    rests: HashSet<Seq>,
+    /// The conversation, as far as it was written, aside or not.
     written: Arc<State>,
+    /// Whether the conversation may be there.
+    may_be_written: bool,
     /// What was read and not written.
     page: Vec<Event>,
     page_bytes: usize,
+    /// What of it is aside, where nobody sees it, until it is whole.
+    staged: StagedJournal,
     claim: Option<Claim>,
+    /// Who knows which holders are dead; `None` where no node is.
+    cluster: Option<ClusterClient>,
+    response: Option<StoredResponse>,
 }
 
 struct Header {
@@ -107,7 +93,7 @@ struct Header {
 
 impl Import {
     /// An import as the conversation `id`: under the id of the source, as it is, if `keeps_id`; else
-    /// as a copy in which all open work is cancelled. `me` claims the conversation until it is whole.
+    /// as a copy in which all open work is cancelled. `me` claims the conversation when it is whole.
     pub fn new(
         store: Arc<dyn Store>,
         me: Holder,
@@ -117,10 +103,14 @@ impl Import {
     ) -> Self {
         let keeps_id = id.is_none();
         let nameless = || Scoped::new(tenant, &ConversationId::new("x"));
+        let id = id.unwrap_or_else(nameless);
+        let number = IMPORTS.fetch_add(1, Ordering::Relaxed);
+        let import = format!("{}-{number}", me.incarnation);
+        let staged = StagedJournal { id: id.clone(), import, last_seq: Seq::ZERO };
         Self {
             store,
             me,
-            id: id.unwrap_or_else(nameless),
+            id,
             keeps_id,
             now,
             header: None,
@@ -128,11 +118,29 @@ impl Import {
             has_blobs: false,
             is_whole: false,
             source: State::default(),
+            turns: HashSet::new(),
+            rests: HashSet::new(),
             written: Arc::default(),
+            may_be_written: false,
             page: Vec::new(),
             page_bytes: 0,
+            staged,
             claim: None,
+            cluster: None,
+            response: None,
         }
+    }
+
+    /// The same import, which replaces the claims of holders that are dead.
+    #[must_use]
+    pub fn with_cluster(self, cluster: ClusterClient) -> Self {
+        Self { cluster: Some(cluster), ..self }
+    }
+
+    /// The same import, which keeps this for a repeat of its request.
+    #[must_use]
+    pub fn with_response(self, response: Option<StoredResponse>) -> Self {
+        Self { response, ..self }
     }
 
     /// The id under which the conversation is written.
@@ -209,12 +217,19 @@ impl Import {
             let id = ConversationId::parse(header.id.as_str());
             let id = id.ok_or(ImportError::Misplaced("has an id that no conversation can have"))?;
             self.id = self.id.sibling(&id);
+            self.staged.id = self.id.clone();
         }
         self.header = Some(header);
-        match self.store.summary(&self.id).await.map_err(ImportError::Store)? {
-            Some(_) => Err(ImportError::Exists),
-            None => Ok(()),
+        let present = self.store.summary(&self.id).await.map_err(ImportError::Store)?;
+        if present.is_none() {
+            return Ok(());
         }
+        let Some(response) = &self.response else { return Err(ImportError::Exists) };
+        let scope = ResponseScope::Conversation(self.id.clone());
+        let first = self.store.stored_response(&scope, &response.key, self.now).await;
+        let first = first.map_err(ImportError::Store)?;
+        let is_repeat = first.is_some_and(|first| first.fingerprint == response.fingerprint);
+        Err(if is_repeat { ImportError::Repeated } else { ImportError::Exists })
     }
 
     fn definition(&mut self, definition: StoredAgent) -> Result<Taken, ImportError> {
@@ -251,20 +266,34 @@ impl Import {
             return Err(ImportError::Misplaced("names another agent than the conversation"));
         }
         let is_full = self.page.len() >= PAGE_EVENTS || self.page_bytes + bytes > PAGE_BYTES;
-        if is_full && !self.page.is_empty() && (!self.keeps_id || is_at_rest(&self.source)) {
+        if is_full && !self.page.is_empty() {
             self.write(false).await?;
         }
+        self.check_past(&event)?;
         self.source = checked_fold(std::mem::take(&mut self.source), &event)?;
-        self.page_bytes += bytes;
-        if self.page_bytes > MAX_PAGE_BYTES {
-            return Err(ImportError::TurnTooLarge);
+        if self.source.turn.is_none() {
+            self.rests.insert(event.seq);
         }
+        self.page_bytes += bytes;
         self.page.push(event);
         Ok(())
     }
 
+    /// Refuses what the state alone does not show to be impossible.
+    fn check_past(&mut self, event: &Event) -> Result<(), ImportError> {
+        match (&event.data, &event.turn_id) {
+            (EventData::UserMsg(_), Some(turn)) if !self.turns.insert(turn.clone()) => {
+                Err(ImportError::TurnTwice)
+            }
+            (EventData::Rewound(rewound), _) if !self.rests.contains(&rewound.to_seq) => {
+                Err(ImportError::WithinTurn)
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// The definitions that the conversation needs and the place does not have.
-    pub async fn needed_definitions(&self) -> Result<Vec<NeededDefinition>, StoreError> {
+    pub async fn needed_definitions(&self) -> Result<Vec<NeededDefinition>, ImportError> {
         let State { turn, dispatches, .. } = &self.source;
         let mut in_use: BTreeSet<&Revision> = BTreeSet::new();
         if self.keeps_id {
@@ -276,14 +305,24 @@ impl Import {
             let StoredAgent { name, revision, .. } = definition;
             let is_own = self.header.as_ref().is_some_and(|header| header.agent == *name);
             let is_first = index == 0 && is_own;
-            let is_newest = is_first && self.store.newest(&self.id.sibling(name)).await?.is_none();
-            let is_missing = in_use.contains(revision)
-                && self.store.revision(&self.id.sibling(revision)).await?.is_none();
+            let newest = self.store.newest(&self.id.sibling(name)).await;
+            let is_newest = is_first && newest.map_err(ImportError::Store)?.is_none();
+            let is_missing = in_use.remove(revision) && !self.has_revision(revision).await?;
             if is_newest || is_missing {
                 needed.push(NeededDefinition { definition: definition.clone(), is_newest });
             }
         }
+        for revision in in_use {
+            if !self.has_revision(revision).await? {
+                return Err(ImportError::MissingRevision(revision.clone()));
+            }
+        }
         Ok(needed)
+    }
+
+    async fn has_revision(&self, revision: &Revision) -> Result<bool, ImportError> {
+        let found = self.store.revision(&self.id.sibling(revision)).await;
+        Ok(found.map_err(ImportError::Store)?.is_some())
     }
 
     /// Refuses a conversation whose end is missing.
@@ -312,13 +351,17 @@ impl Import {
 
     /// Removes what was written of an import that failed.
     pub async fn undo(&mut self) -> Result<(), StoreError> {
+        if self.staged.last_seq > Seq::ZERO {
+            self.store.unstage(&self.staged).await?;
+        }
         let Some(claim) = self.claim.take() else { return Ok(()) };
-        if self.written.exists() {
+        if self.may_be_written {
             self.store.delete(&self.id, &claim, None, Vec::new()).await?;
         }
         self.store.release(&self.id, &claim).await
     }
 
+    /// Writes what was read: aside, or at last as the end of a conversation that is there as a whole.
     async fn write(&mut self, is_last: bool) -> Result<(), ImportError> {
         let page = std::mem::take(&mut self.page);
         self.page_bytes = 0;
@@ -327,16 +370,28 @@ impl Import {
         } else {
             self.copied(page, is_last)?
         };
+        self.written = next.clone();
+        if !is_last {
+            let staged = self.store.stage(&self.staged, events.into()).await;
+            self.staged.last_seq = next.seq;
+            return staged.map_err(ImportError::Store);
+        }
         let claim = self.claimed().await?;
         let indexed = self.indexed_keys().await.map_err(ImportError::Store)?;
-        let commit = imported(&next, events.into(), is_last, indexed);
+        let responses = self.response.clone().into_iter().collect();
+        let commit = Commit { responses, ..imported(&next, events.into(), indexed) };
         // Written, for all that is known, even if the answer is lost.
-        self.written = next;
-        match self.store.append(&self.id, &claim, commit).await {
+        self.may_be_written = true;
+        let written = if self.staged.last_seq > Seq::ZERO {
+            self.store.publish(&self.staged, &claim, commit).await
+        } else {
+            self.store.append(&self.id, &claim, commit).await
+        };
+        match written {
             Ok(()) => Ok(()),
             Err(StoreError::Fenced) => Err(ImportError::TakenUp),
             Err(StoreError::Conflict) => {
-                self.written = Arc::default();
+                self.may_be_written = false;
                 Err(ImportError::Exists)
             }
             Err(error) => Err(ImportError::Store(error)),
@@ -377,7 +432,16 @@ impl Import {
             // The copy began with the first members of the source, some of whom may have been removed.
             let members = Some(self.source.participants.members.clone());
             let by = Principal::new("system");
-            let update = Update { metadata: None, title: None, members, by, identity: None };
+            // The last end that was written, if it is still to come.
+            let expires_at = self.source.expires_at.filter(|at| self.now < *at);
+            let update = Update {
+                metadata: None,
+                title: None,
+                members,
+                expires_at: Some(expires_at),
+                by,
+                identity: None,
+            };
             let updated = decided(&state, Action::Update(update))?;
             events.extend(updated.events);
             state = updated.state;
@@ -396,6 +460,7 @@ impl Import {
             assigns,
             metadata,
             title,
+            expires_at: None,
             tools,
             parent: None,
             fork: Some(fork),
@@ -404,24 +469,9 @@ impl Import {
     }
 
     async fn claimed(&mut self) -> Result<Claim, ImportError> {
-        if let Some(claim) = &self.claim {
-            return Ok(claim.clone());
-        }
-        // An actor of this node that found nothing under the id is fenced.
-        let claim = self.store.claim(&self.id, &self.me, Some(&self.me)).await;
-        let claim = claim.map_err(ImportError::Store)?;
-        if claim.holder != self.me {
-            return Err(ImportError::Exists);
-        }
+        let cluster = self.cluster.as_ref();
+        let claim = claim_whole(&*self.store, &self.id, &self.me, cluster).await?;
         self.claim = Some(claim.clone());
         Ok(claim)
     }
-}
-
-/// Whether nothing runs, nor would if the journal ended here.
-fn is_at_rest(state: &State) -> bool {
-    state.turn.is_none()
-        && state.queue.is_empty()
-        && state.dispatches.is_empty()
-        && state.forking.is_none()
 }

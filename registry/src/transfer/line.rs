@@ -79,7 +79,7 @@ pub(super) fn depth(json: &[u8]) -> usize {
 }
 
 /// The ids of blobs in a JSON text.
-pub(super) fn blob_ids(json: &str) -> impl Iterator<Item = BlobId> {
+pub fn blob_ids(json: &str) -> impl Iterator<Item = BlobId> {
     let candidates = json.match_indices("blob_").filter_map(|(at, _)| json.get(at..at + 69));
     candidates.filter_map(BlobId::parse)
 }

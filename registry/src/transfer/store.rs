@@ -6,7 +6,8 @@ use abide_actors::journal::Holder;
 use abide_conversation::{ConversationId, Scoped, Tenant, Timestamp};
 use serde::Deserialize;
 
-use super::import::{Import, ImportError, NeededDefinition, Taken};
+use super::error::ImportError;
+use super::import::{Import, NeededDefinition, Taken};
 use super::line::Line;
 use crate::store::{Store, StoredAgent};
 
@@ -16,8 +17,8 @@ pub struct ImportCounts {
     pub imported: u64,
     /// Conversations that were there already, and were left as they are.
     pub skipped: u64,
-    /// The first of those that have fewer events than the lines, as an import leaves one whose process
-    /// died.
+    /// The first of those that have fewer events than the lines: others, or those of an earlier version
+    /// whose import died.
     pub shorter: Vec<Scoped<ConversationId>>,
 }
 
@@ -123,7 +124,7 @@ impl StoreImport {
     async fn complete(&mut self) -> Result<(), ImportError> {
         let Some(import) = &mut self.current else { return Ok(()) };
         let tenant = import.id().tenant();
-        let needed = import.needed_definitions().await.map_err(ImportError::Store)?;
+        let needed = import.needed_definitions().await?;
         for NeededDefinition { definition, is_newest } in needed {
             let stored = if is_newest {
                 self.store.put_agent_if(&tenant, definition, None, None).await.map(drop)
@@ -250,6 +251,21 @@ mod tests {
         let counts = read(&target, &lines).await.unwrap();
         assert_eq!(counts, ImportCounts { imported: 1, skipped: 2, shorter: vec![] });
         assert_same(&source, &target).await;
+    }
+
+    #[tokio::test]
+    async fn an_import_that_died_leaves_nothing_that_anybody_sees() {
+        let lines = lines(&source().await).await;
+        let cut: Vec<_> = lines.iter().take(lines.len() / 2).cloned().collect();
+        let target: Arc<dyn Store> = Arc::new(Memory::default());
+        let mut dying = StoreImport::new(target.clone(), holder("import"), at(0));
+        for line in &cut {
+            dying.take(line).await.unwrap();
+        }
+        drop(dying);
+        assert_eq!(target.summary(&id("b")).await, Ok(None));
+        let counts = read(&target, &lines).await.unwrap();
+        assert_eq!(counts, ImportCounts { imported: 1, skipped: 2, shorter: vec![] });
     }
 
     #[tokio::test]

@@ -431,6 +431,7 @@ async fn a_child_is_abandoned_by_its_own_parent_only() {
         assigns: Default::default(),
         fork: None,
         title: None,
+        expires_at: None,
         participants: Default::default(),
         metadata: Default::default(),
         tools: Vec::new(),

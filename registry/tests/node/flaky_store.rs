@@ -2,6 +2,7 @@
 //! lose the reply.
 
 mod blobs_and_audit;
+mod erasures;
 mod outbox;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,7 +11,7 @@ use std::sync::{Arc, Mutex};
 
 use abide_actors::journal::{
     Claim, ClaimedConversation, Commit, ConversationSummary, Holder, InboxEntry, InboxFilter,
-    Journal, ResponseScope, StoreError, StoredConversation, StoredResponse,
+    Journal, ResponseScope, Rewrite, StoreError, StoredConversation, StoredResponse,
 };
 use abide_actors::notices::OwedNotice;
 use abide_conversation::event::Event;
@@ -173,6 +174,15 @@ impl Journal for FlakyStore {
             return Err(StoreError::Unavailable("the reply was lost".to_owned()));
         }
         Ok(())
+    }
+
+    async fn rewrite(
+        &self,
+        id: &Scoped<ConversationId>,
+        held: &Claim,
+        rewrite: Rewrite,
+    ) -> Result<(), StoreError> {
+        self.reachable()?.rewrite(id, held, rewrite).await
     }
 
     async fn load(

@@ -18,6 +18,7 @@ mod fork;
 mod gate;
 mod hooks;
 mod idempotency;
+mod keeping;
 mod listeners;
 mod lost_store;
 mod media;

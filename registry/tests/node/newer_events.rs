@@ -35,6 +35,7 @@ async fn written() -> Arc<Memory> {
         parent: None,
         fork: None,
         title: None,
+        expires_at: None,
         owner: None,
         members: Vec::new(),
     });

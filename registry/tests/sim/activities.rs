@@ -133,6 +133,7 @@ pub fn send(number: u64, text: &str, if_busy: IfBusy) -> Action {
         parent: None,
         fork: None,
         title: None,
+        expires_at: None,
         participants: Default::default(),
     };
     Action::Send(Send {

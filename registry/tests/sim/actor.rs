@@ -343,6 +343,7 @@ impl Actor {
             parent: None,
             fork: Some(Fork { conversation_id: from.local(), at_seq }),
             title: None,
+            expires_at: None,
         })
     }
 

@@ -70,6 +70,7 @@ fn create(id: &Scoped<ConversationId>, call: &CallId) -> Create {
         parent: Some(Box::new(parent)),
         fork: None,
         title: None,
+        expires_at: None,
         participants: Default::default(),
     }
 }

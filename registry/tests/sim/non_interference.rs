@@ -14,7 +14,8 @@ use abide_registry::store::{Effect, Store};
 use crate::forgetful::{self, Model};
 use crate::random::Random;
 use crate::redis::random_calls::{
-    self, Choice, KINDS, agent_of, at, blob, blob_of, counted, operation, outcome, sorted_keys,
+    self, Choice, KINDS, agent_of, at, blob, blob_of, counted, operation, outcome, rollout_of,
+    sorted_keys,
 };
 use crate::redis::random_notices;
 
@@ -62,7 +63,7 @@ impl Caller {
     async fn call(&mut self, store: &dyn Store) -> String {
         self.number += 1;
         let id = ConversationId::new(self.random.pick(&["a", "b"]));
-        let (id, kinds) = (Scoped::new(&self.tenant, &id), (KINDS + 3, self.number));
+        let (id, kinds) = (Scoped::new(&self.tenant, &id), (KINDS + 4, self.number));
         let mut choice = Choice::new(&mut self.random, kinds, id, store).await;
         if self.random.percent(30) {
             choice.kind = self.random.pick(&SHARED_NAMES);
@@ -82,6 +83,7 @@ async fn operate(store: &dyn Store, choice: &Choice) -> String {
     let effect = match kind - KINDS {
         0 => Effect::Follows,
         1 => Effect::DeleteAgent { name: agent_of(choice), response: None },
+        2 => rollout_of(choice),
         _ => Effect::DeleteBlob(blob_of(choice)),
     };
     let done = store.operate(&operation(&id.tenant(), *number), effect).await;
@@ -113,7 +115,7 @@ async fn view(store: &dyn Store, tenant: &Tenant, number: u64) -> Vec<String> {
     }
     for suffix in 0..3 {
         let agent = Scoped::new(tenant, &AgentName::new(format!("agent{suffix}")));
-        let (stored, newest) = (store.agent(&agent).await, store.newest(&agent).await);
+        let (stored, newest) = (store.agent(&agent).await, store.current_revisions(&agent).await);
         seen.push(format!("{stored:?} {newest:?} {:?}", store.decisions(&agent).await));
         for revision in 0..7 {
             let revision = Revision::new(format!("agent{suffix}-r{revision}"));

@@ -18,7 +18,7 @@ const fn point(name: &'static str, meaning: &'static str) -> Point {
 const HGET_A: Point = point("HGET a", "a response that is stored for the request's key");
 const HMGET_C: Point = point("HMGET c", "who holds the conversation, and whether it exists");
 const CLAIM_AND_LOAD: Point = point("claim_and_load", "the claim, with the state and the journal");
-const HGET_NEWEST: Point = point("HGET newest", "the agent's newest revision");
+const HMGET_NEWEST: Point = point("HMGET newest", "the agent's newest revision, and its rollout");
 const HGET_REVISIONS: Point = point("HGET revisions", "the agent's definition");
 const APPEND_MESSAGE: Point =
     point("append: created, user_msg, turn_started", "the message, which begins the turn");
@@ -68,7 +68,7 @@ pub static POINTS: [Point; 34] = [
     HGET_A,
     HMGET_C,
     CLAIM_AND_LOAD,
-    HGET_NEWEST,
+    HMGET_NEWEST,
     HGET_REVISIONS,
     APPEND_MESSAGE,
     HOOK,

@@ -90,6 +90,18 @@ pub(super) async fn builds(load: &Load, against: &Path, dir: &Path) -> Result<Re
     report(load, Order::Concurrently, &sides)
 }
 
+/// Compares turns without and with encryption at rest.
+pub(super) async fn encryption(load: &Load, dir: &Path) -> Result<Report, LoadError> {
+    let plain = Load { encrypt: false, ..load.clone() };
+    let plain = NodeGroup::start(&plain, &dir.join("plain"), PASSIVATE_AFTER, None).await?;
+    let sealed = NodeGroup::start(load, &dir.join("sealed"), PASSIVATE_AFTER, None).await?;
+    let groups = [("plain", &plain), ("encrypted", &sealed)];
+    let sides = turns(load, Order::Concurrently, groups).await?;
+    plain.stop().await?;
+    sealed.stop().await?;
+    report(load, Order::Concurrently, &sides)
+}
+
 fn rate(turns: &Turns) -> f64 {
     f64::from(turns.count) / turns.took.as_secs_f64()
 }

@@ -1,7 +1,8 @@
 //! The node under load, as a process.
 
 use std::net::SocketAddr;
-use std::path::Path;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
@@ -54,6 +55,18 @@ pub(super) struct Counters {
     pub(super) peers: u64,
 }
 
+/// A key file in this directory, the same for all nodes.
+fn key_file(dir: &Path) -> Result<PathBuf, LoadError> {
+    let path = dir.join("encryption.keys");
+    let key = "k1:AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=\n";
+    let written = std::fs::write(&path, key);
+    let private = std::fs::Permissions::from_mode(0o600);
+    written
+        .and_then(|()| std::fs::set_permissions(&path, private))
+        .map_err(|error| load_error("the key file", error))?;
+    Ok(path)
+}
+
 impl Node {
     /// A node that is already running.
     pub(super) fn running(public: SocketAddr, admin: SocketAddr) -> Self {
@@ -84,6 +97,9 @@ impl Node {
             .args(otlp.iter().flat_map(|url| ["--otlp", url]))
             .env("RUST_LOG", std::env::var("RUST_LOG").unwrap_or_else(|_| "warn".to_owned()))
             .current_dir(dir);
+        if load.encrypt {
+            command.arg("--encrypt-key-file").arg(key_file(dir)?);
+        }
         Self::ready(command).await
     }
 

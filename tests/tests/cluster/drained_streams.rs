@@ -42,14 +42,8 @@ async fn end(protocol: Protocol, stream: ProtocolStream) -> Value {
     events.pop().unwrap()
 }
 
-#[tokio::test]
-async fn each_stream_of_a_turn_says_that_its_node_leaves() {
-    let (site, model) = (Site::new(ABIDE).with(&SHORT_DRAIN), ModelServer::start().await);
-    let mut node = site.start().await;
-    let streams = open_streams(&site, &model).await;
-    let own = Protocol::AgUi.conversation();
-    let mut frames = site.client.events(&own, None).await;
-    node.terminate();
+/// Each stream says that its node leaves, in the words of its protocol.
+async fn expect_moved(streams: Vec<(Protocol, ProtocolStream)>) {
     for (protocol, stream) in streams {
         let last = end(protocol, stream).await;
         match protocol {
@@ -65,9 +59,31 @@ async fn each_stream_of_a_turn_says_that_its_node_leaves() {
         }
         assert!(last.to_string().contains("resume it at another"), "{last:#}");
     }
+}
+
+#[tokio::test]
+async fn each_stream_of_a_turn_says_that_its_node_leaves() {
+    let (site, model) = (Site::new(ABIDE).with(&SHORT_DRAIN), ModelServer::start().await);
+    let mut node = site.start().await;
+    let streams = open_streams(&site, &model).await;
+    let own = Protocol::AgUi.conversation();
+    let mut frames = site.client.events(&own, None).await;
+    node.terminate();
+    expect_moved(streams).await;
     // Our own clients resume by themselves when a stream breaks.
     assert!(!frames.rest().await.iter().any(abide_tests::frames::Frame::is_terminal));
     assert_eq!(node.wait_for_exit().await.code(), Some(0));
+}
+
+#[tokio::test]
+async fn each_stream_of_a_turn_ends_at_a_node_that_an_operator_drains_and_that_stays() {
+    let (site, model) = (Site::new(ABIDE).with(&SHORT_DRAIN), ModelServer::start().await);
+    let _node = site.start().await;
+    let streams = open_streams(&site, &model).await;
+    let nodes = site.client.admin(Method::GET, "/admin/nodes").await.expect(200);
+    let path = format!("/admin/nodes/{}/drain", nodes["nodes"][0]["name"].as_str().unwrap());
+    site.client.admin(Method::POST, &path).await.expect(202);
+    expect_moved(streams).await;
 }
 
 #[tokio::test]

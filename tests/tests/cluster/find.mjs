@@ -1,4 +1,5 @@
-// Somebody finds a conversation among others, compares two revisions of its agent, and goes back to the first.
+// Somebody finds a conversation among others, compares two revisions of its agent, rolls the
+// first out to some conversations, and goes back to it.
 // Arguments: the browser, its profile, the console's URL, and axe.
 import { visit } from "./person.mjs";
 
@@ -41,6 +42,25 @@ await click(".revisions button", "Compare");
 await reads("system_prompt");
 await reads("Be short.");
 await audit(axe);
+await click(".revisions button", "Roll out …");
+await run(`(() => {
+  const field = document.querySelector("dialog input[type=number]");
+  field.value = "25";
+  field.dispatchEvent(new Event("input", { bubbles: true }));
+})()`);
+await audit(axe);
+await click("dialog button", "Roll out");
+await reads("25 % of the conversations");
+await click(".revisions button", "Roll out …");
+await run(`(() => {
+  const field = document.querySelector("dialog input[type=number]");
+  field.value = "50";
+  field.dispatchEvent(new Event("input", { bubbles: true }));
+})()`);
+await click("dialog button", "Roll out");
+await reads("50 % of the conversations");
+await click(".revisions button", "End the rollout");
+await lacks("of the conversations");
 await click(".revisions button", "Roll back …");
 await click("dialog button", "Roll back");
 await reads("again");

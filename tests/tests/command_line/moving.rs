@@ -35,6 +35,10 @@ async fn a_store_that_is_served_is_not_read_by_another_process() {
     assert_eq!((refused.code, refused.stdout.as_str()), (1, ""), "{refused:?}");
     shell.run(&["export", "--store", &store]).await.expect(2);
     shell.run(&["export", "c", "--all"]).await.expect(2);
+    shell.run(&["export", "c", "--store", &store]).await.expect(2);
+    let missing = shell.run(&["export", "--all", "--store", "embedded:mistyped"]).await;
+    assert!(missing.stderr.contains("no store in mistyped"), "{missing:?}");
+    missing.expect(1);
     shell.run(&["export", "--all", "--store", "memory"]).await.expect(1);
     let empty = shell.run_with(&["import", "--store", "embedded:new"], "").await;
     assert!(empty.stderr.contains("0 conversations imported"), "{empty:?}");
@@ -53,6 +57,15 @@ async fn an_agent_goes_back_to_an_earlier_revision() {
     let before = shell.run(&["agents", "get", "one", "--revision", &revision]).await.json();
     let diff = shell.run(&["agents", "diff", "one", &revision]).await.expect(0);
     assert!(diff.contains("model.script changed"), "{diff}");
+    let rolled = shell.run(&["agents", "rollout", "one", &revision, "25"]).await.expect(0);
+    assert!(rolled.contains(&format!("25 % on {revision}")), "{rolled}");
+    let listed = shell.run(&["agents", "revisions", "one", "-o", "json"]).await.json();
+    assert_eq!(listed["revisions"][1]["rollout_percent"], 25);
+    assert_eq!(shell.run(&["agents", "rollout", "one"]).await.expect(0), rolled);
+    shell.run(&["agents", "rollout", "one", "--end"]).await.expect(0);
+    shell.run(&["agents", "rollout", "one"]).await.expect(3);
+    shell.run(&["agents", "rollout", "one", &revision, "101"]).await.expect(2);
+    shell.run(&["agents", "rollout", "one", &revision]).await.expect(2);
     let back = shell.run(&["agents", "rollback", "one", &revision]).await.expect(0);
     assert!(back.contains(&revision), "{back}");
     assert_eq!(shell.run(&["agents", "get", "one", "-o", "json"]).await.json(), before);

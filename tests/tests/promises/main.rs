@@ -12,6 +12,7 @@ mod children;
 mod clocks;
 mod cluster_state;
 mod drain;
+mod erasures;
 mod failover;
 mod foreign_peers;
 mod kill_matrix;

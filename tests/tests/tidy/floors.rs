@@ -36,7 +36,7 @@ const HOUSES: [House; 5] = [
             &["branch"],
             &["command"],
             &["evolve", "wanted"],
-            &["checked_fold", "decide"],
+            &["checked_fold", "decide", "erase"],
         ],
     },
     House {
@@ -82,15 +82,15 @@ const HOUSES: [House; 5] = [
     House {
         source: "registry/src",
         floors: &[
-            &["host", "member", "partition", "queue_calls", "schedules"],
+            &["erasure", "host", "member", "partition", "queue_calls", "schedules"],
             &["actor_view", "cluster_view"],
             &["membership", "permits", "placement", "protocol"],
             &["peers", "store"],
-            &["revisions", "seed_record", "transfer"],
+            &["revisions", "seed_record"],
             &["agent_catalog", "cluster_client", "standalone"],
-            &["index_rebuilder", "live", "notices", "suspension_metrics"],
+            &["index_rebuilder", "live", "notices", "suspension_metrics", "transfer"],
             &["router"],
-            &["queues"],
+            &["erasures", "queues", "retention"],
             &["alarms", "rpc_server", "takeover"],
             &["runtime", "ticks"],
         ],

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::{Cancel, Send};
 use crate::branch::{BranchTip, RewindPoint};
+use crate::event::Steered;
 use crate::identity::Identity;
 use crate::ids::{Principal, TurnId};
 use crate::numbers::Seq;
@@ -35,4 +36,6 @@ pub struct Regenerate {
     /// How far the conversation was when the turn was looked up.
     pub tip: BranchTip,
     pub send: Send,
+    /// The messages that had steered the turn, which the model reads with the first one.
+    pub steering: Vec<Steered>,
 }

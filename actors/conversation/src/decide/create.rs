@@ -2,6 +2,7 @@
 
 use super::Rejection;
 use super::draft::Draft;
+use super::expiry::check_expires_at;
 use crate::command::Create;
 use crate::event::{Created, EventData};
 use crate::identity::Participants;
@@ -10,10 +11,23 @@ pub(super) fn create(draft: &mut Draft, create: Create) -> Result<(), Rejection>
     if draft.state.exists() {
         return Err(Rejection::ConversationExists);
     }
-    let Create { agent, assigns, metadata, tools, parent, fork, participants, title } = create;
+    check_expires_at(draft, create.expires_at)?;
+    let Create { agent, assigns, metadata, tools, parent, fork, participants, title, expires_at } =
+        create;
     let Participants { owner, members } = participants;
     let parent = parent.map(|parent| *parent);
-    let created = Created { agent, assigns, metadata, tools, parent, fork, owner, members, title };
+    let created = Created {
+        agent,
+        assigns,
+        metadata,
+        tools,
+        parent,
+        fork,
+        owner,
+        members,
+        title,
+        expires_at,
+    };
     draft.push_in(None, EventData::Created(created));
     Ok(())
 }

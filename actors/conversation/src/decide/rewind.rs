@@ -34,7 +34,7 @@ pub(super) fn rewind(draft: &mut Draft, rewind: Rewind) -> Result<(), Rejection>
 }
 
 pub(super) fn regenerate(draft: &mut Draft, regenerate: Regenerate) -> Result<(), Rejection> {
-    let Regenerate { rewind: to, tip, send } = regenerate;
+    let Regenerate { rewind: to, tip, send, steering } = regenerate;
     if tip != BranchTip::of(&draft.state) {
         return Err(Rejection::TurnInFlight);
     }
@@ -42,5 +42,8 @@ pub(super) fn regenerate(draft: &mut Draft, regenerate: Regenerate) -> Result<()
     let (turn, settings) = (send.turn_id.clone(), send.settings.clone());
     draft.push_in(Some(turn.clone()), EventData::UserMsg(user_msg(send)));
     start::begin_turn(draft, turn, settings);
+    for steered in steering {
+        draft.push(EventData::Steered(steered));
+    }
     Ok(())
 }

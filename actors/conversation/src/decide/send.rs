@@ -19,8 +19,7 @@ pub(super) fn send(draft: &mut Draft, mut send: Send) -> Result<(), Rejection> {
         (Some(_), _) => {}
     }
     if send.if_busy == IfBusy::Steer && draft.state.turn.is_some() {
-        steer::steer(draft, send);
-        return Ok(());
+        return steer::steer(draft, send);
     }
     let is_busy = draft.state.turn.is_some() || !draft.state.queue.is_empty();
     let starts_now = match (is_busy, send.if_busy) {

@@ -5,11 +5,12 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::Timestamp;
 use crate::identity::Identity;
 use crate::ids::Principal;
 use crate::json::keep_null;
 
-/// Somebody replaced the metadata, the members or the title of the conversation.
+/// Somebody replaced the metadata, the members, the title or the end of the conversation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Updated {
@@ -23,6 +24,10 @@ pub struct Updated {
     #[serde(default, deserialize_with = "keep_null", skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
     pub title: Option<Option<String>>,
+    /// When the conversation is deleted from now on, null for at no time; absent if that stays as it is.
+    #[serde(default, deserialize_with = "keep_null", skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<Timestamp>))]
+    pub expires_at: Option<Option<Timestamp>>,
     pub by: Principal,
     /// Who did it; absent if nobody was authenticated.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -46,7 +46,7 @@ impl State {
         let calls = self.turn.iter().flat_map(|turn| &turn.calls);
         let deadlines = calls.filter_map(Call::alarm);
         let dispatches = self.dispatches.values().filter_map(RunningDispatch::deadline);
-        deadlines.chain(dispatches).chain(self.scheduled.next_at()).min()
+        deadlines.chain(dispatches).chain(self.scheduled.next_at()).chain(self.expires_at).min()
     }
 }
 

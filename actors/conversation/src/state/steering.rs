@@ -13,6 +13,9 @@ use crate::numbers::Seq;
 pub struct Steering {
     /// The event of the newest one; 0 if there is none.
     pub last: Seq,
+    /// How many there are.
+    #[serde(default)]
+    pub count: u32,
     /// Those who sent them: they asked for what the turn does from then on.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub by: BTreeSet<SubjectId>,
@@ -26,6 +29,7 @@ impl Steering {
 
     pub(crate) fn add(&mut self, seq: Seq, identity: Option<&Identity>) {
         self.last = seq;
+        self.count = self.count.saturating_add(1);
         self.by.extend(identity.into_iter().flat_map(requesters));
     }
 }

@@ -1,8 +1,11 @@
 //! The commands about messages that come later: scheduled ones, schedules, and deadlines.
 
+use std::time::Duration;
+
 use clap::{Args, Subcommand};
 
 use super::{CallArgument, ConversationCommand};
+use crate::time::duration;
 
 #[derive(Clone, Debug, Subcommand)]
 pub enum ScheduledCommand {
@@ -20,6 +23,29 @@ pub struct ScheduledMessage {
     /// The id that `say --in` and the list print
     #[arg(value_name = "SCHEDULED")]
     pub scheduled: String,
+}
+
+#[derive(Clone, Debug, Args)]
+#[group(required = true, multiple = false)]
+pub struct ExpiryArguments {
+    /// When it is deleted, such as 2030-01-01T09:00:00Z
+    #[arg(long, value_name = "TIME")]
+    pub at: Option<String>,
+    /// How long after now it is deleted, such as 30d
+    #[arg(long = "in", value_name = "DURATION", value_parser = duration)]
+    pub after: Option<Duration>,
+    /// It is deleted at no time of its own
+    #[arg(long)]
+    pub never: bool,
+}
+
+#[derive(Clone, Debug, Args)]
+pub struct ExpireCommand {
+    /// The conversation
+    #[arg(value_name = "CONV")]
+    pub conversation: String,
+    #[command(flatten)]
+    pub end: ExpiryArguments,
 }
 
 #[derive(Clone, Debug, Subcommand)]

@@ -5,7 +5,8 @@ use clap::Args;
 #[derive(Clone, Debug, Args)]
 pub struct ExportCommand {
     /// The conversation
-    #[arg(value_name = "CONV", required_unless_present = "all", conflicts_with = "all")]
+    #[arg(value_name = "CONV", required_unless_present = "all",
+        conflicts_with_all = ["all", "store"])]
     pub conversation: Option<String>,
     /// All agents and conversations instead
     #[arg(long)]

@@ -31,6 +31,7 @@ pub(super) async fn run(
         AgentsCommand::Revisions(agent) => revisions::list(session, &agent.agent).await,
         AgentsCommand::Diff(given) => revisions::diff(session, given).await,
         AgentsCommand::Rollback(given) => revisions::roll_back(session, given).await,
+        AgentsCommand::Rollout(given) => revisions::roll_out(session, given).await,
         AgentsCommand::Apply(given) => apply_all(session, given, host).await,
         AgentsCommand::Validate(given) => validate(session, &given.files, host),
         AgentsCommand::Rm(agent) => {

@@ -3,6 +3,7 @@
 use reqwest::Method;
 use serde_json::{Map, Value, json};
 
+use super::expire;
 use super::pages;
 use super::pending_line;
 use crate::command::{ForkCommand, JournalCommand, LsCommand, MessagesCommand, NewCommand};
@@ -26,6 +27,9 @@ pub(super) async fn new(session: &Session, given: NewCommand) -> Result<(), CliE
         let value = |text: String| serde_json::from_str(&text).unwrap_or(Value::String(text));
         let metadata = given.metadata.into_iter().map(|(key, text)| (key, value(text)));
         body["metadata"] = Value::Object(metadata.collect::<Map<_, _>>());
+    }
+    if let Some(expires_at) = expire::end(given.expires_at, given.expires_in)? {
+        body["expires_at"] = json!(expires_at);
     }
     let path = ["v1", "conversations"];
     let request = Request::change(Method::POST, Port::Public, &path).with_body(body);
@@ -52,6 +56,10 @@ pub(super) async fn show(session: &Session, conversation: &str) -> Result<(), Cl
         turn => format!("{}, step {}", cell(&turn["id"]), cell(&turn["step"])),
     };
     let created = printer.time.show(&cell(&snapshot["created_at"]));
+    let expires = match &snapshot["expires_at"] {
+        Value::Null => "-".to_owned(),
+        at => printer.time.show(&cell(at)),
+    };
     for (name, value) in [
         ("conversation", cell(&snapshot["id"])),
         ("agent", format!("{} @ {}", cell(&snapshot["agent"]), cell(&snapshot["revision"]))),
@@ -62,6 +70,7 @@ pub(super) async fn show(session: &Session, conversation: &str) -> Result<(), Cl
         ("held by", holder),
         ("usage", tokens),
         ("created", created),
+        ("expires", expires),
         ("metadata", cell(&snapshot["metadata"])),
     ] {
         printer.line(&format!("{name:<13} {}", one_line(&value, 300)))?;

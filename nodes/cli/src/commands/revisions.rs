@@ -1,19 +1,23 @@
-//! `agents revisions`, `agents diff` and `agents rollback`.
+//! `agents revisions`, `agents diff`, `agents rollback` and `agents rollout`.
 
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::command::revisions::{DiffAgentCommand, RollbackAgentCommand};
+use crate::command::revisions::{DiffAgentCommand, RollbackAgentCommand, RolloutAgentCommand};
 use crate::error::CliError;
 use crate::http::{Port, Request};
 use crate::printer::{Tone, cell};
 use crate::session::Session;
 
 pub(super) async fn list(session: &Session, agent: &str) -> Result<(), CliError> {
-    let columns = ["REVISION", "PUT", "NEWEST"];
+    let columns = ["REVISION", "PUT", "SHARE"];
     session.printer.list(&revisions(session, agent).await?, "revisions", &columns, |row| {
-        let newest = if row["newest"] == true { "newest" } else { "" };
-        vec![cell(&row["revision"]), cell(&row["put_at"]), newest.to_owned()]
+        let share = match row["rollout_percent"].as_u64() {
+            Some(percent) => format!("{percent} %"),
+            None if row["newest"] == true => "newest".to_owned(),
+            None => String::new(),
+        };
+        vec![cell(&row["revision"]), cell(&row["put_at"]), share]
     })
 }
 
@@ -79,4 +83,29 @@ pub(super) async fn roll_back(
     }
     defined["change"] = json!("back at");
     super::agents::print_change(session, &defined)
+}
+
+/// Begins, changes, ends or shows a rollout.
+pub(super) async fn roll_out(
+    session: &Session,
+    given: &RolloutAgentCommand,
+) -> Result<(), CliError> {
+    let RolloutAgentCommand { agent, revision, percent, end } = given;
+    let path = ["v1", "agents", agent, "rollout"];
+    if *end {
+        let request = Request::change(Method::DELETE, Port::Public, &path);
+        return session.http.send(&request).await.map(drop);
+    }
+    let request = match (revision, percent) {
+        (Some(revision), Some(percent)) => Request::change(Method::PUT, Port::Public, &path)
+            .with_body(json!({"revision": revision, "percent": percent})),
+        (Some(_) | None, Some(_) | None) => Request::get(Port::Public, &path),
+    };
+    let rollout = session.http.send(&request).await?;
+    if !session.printer.is_for_people() {
+        return session.printer.json(&rollout);
+    }
+    let [revision, percent, newest] =
+        ["revision", "percent", "newest"].map(|member| cell(&rollout[member]));
+    session.printer.line(&format!("{percent} % on {revision}, the others on {newest}"))
 }

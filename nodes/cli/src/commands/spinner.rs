@@ -27,6 +27,11 @@ impl Spinner {
         }
         Self(bar)
     }
+
+    /// Shows another text.
+    pub(super) fn show(&self, text: &str) {
+        self.0.set_message(text.to_owned());
+    }
 }
 
 impl Drop for Spinner {

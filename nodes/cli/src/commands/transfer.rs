@@ -57,6 +57,8 @@ async fn write_all(session: &Session) -> Result<(), CliError> {
     let (mut cursor, mut count): (Option<String>, u64) = (None, 0);
     loop {
         let request = Request::get(Port::Public, &["v1", "conversations"]);
+        // Children, too.
+        let request = request.with("root_only", Some(false));
         let request = request.with("limit", Some(PAGE_ROWS)).with("cursor", cursor.as_deref());
         let page = session.http.send(&request).await?;
         for row in page["conversations"].as_array().into_iter().flatten() {
@@ -100,10 +102,16 @@ pub(super) async fn import(
     }
     let mut conversation: Vec<u8> = Vec::new();
     let mut line = Vec::new();
+    // The node counts the lines of a conversation; the first of them is this one of the input.
+    let (mut number, mut first) = (0_u64, 0_u64);
     loop {
         line.clear();
         if std::io::stdin().lock().read_until(b'\n', &mut line)? == 0 {
             break;
+        }
+        number += 1;
+        if conversation.is_empty() {
+            first = number;
         }
         let kind = kind(&line);
         if conversation.is_empty() && kind.as_deref() == Some("definition") {
@@ -115,14 +123,22 @@ pub(super) async fn import(
             return Err(CliError::Failed("a conversation has more than 1 GiB".to_owned()));
         }
         if kind.as_deref() == Some("end") {
-            send(session, given.keep_id, std::mem::take(&mut conversation)).await?;
+            let sent = send(session, given.keep_id, std::mem::take(&mut conversation)).await;
+            sent.inspect_err(|_| tell_first_line(session, first))?;
         }
     }
     if conversation.trim_ascii().is_empty() {
         return Ok(());
     }
     // The node says which line is wrong.
-    send(session, given.keep_id, conversation).await
+    let sent = send(session, given.keep_id, conversation).await;
+    sent.inspect_err(|_| tell_first_line(session, first))
+}
+
+fn tell_first_line(session: &Session, first: u64) {
+    if first > 1 {
+        session.printer.note(&format!("lines are counted from line {first} of the input"));
+    }
 }
 
 /// What a line says that it is; `None` for an event, and for what is no line of an export.

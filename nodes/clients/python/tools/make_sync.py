@@ -25,7 +25,7 @@ WORDS = [
     (r"\basync with\b", "with"),
     (r"\basync for\b", "for"),
     (r"\bawait ", ""),
-    (r"\bAsync(Iterator|Abide|Conversation|Turn|Call|Transport|Agents|Schedules|Webhooks)\b", r"\1"),
+    (r"\bAsync(Iterator|Abide|Conversation|Turn|Call|Transport|Agents|Erasures|Schedules|Webhooks)\b", r"\1"),
     (r"\b_AsyncNamed\b", "_Named"),
     (r"\bAsyncClient\b", "Client"),
     (r"__a(enter|exit|iter)__", r"__\1__"),

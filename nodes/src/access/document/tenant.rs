@@ -1,7 +1,9 @@
 //! The tenants, and what the operator permits each of them.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
+use abide_actors::agent;
 use abide_actors::outbound::is_host_entry;
 use abide_conversation::identity::Tenant;
 use serde::Deserialize;
@@ -19,6 +21,8 @@ pub struct TenantSettings {
     /// The variables that the tenant's agents may name, such as `ACME_*`.
     pub variables: Vec<String>,
     pub quotas: Quotas,
+    /// How long conversations are kept at most that nothing happens in; `None`: as their agents say.
+    pub retention: Option<Duration>,
 }
 
 /// Which definitions of agents are accepted over HTTP.
@@ -50,6 +54,14 @@ struct Entry {
     variables: Vec<String>,
     #[serde(default)]
     quotas: QuotaEntry,
+    #[serde(default)]
+    retention: RetentionEntry,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RetentionEntry {
+    idle: Option<String>,
 }
 
 #[derive(Default, Deserialize)]
@@ -94,7 +106,7 @@ pub(super) fn read(
 }
 
 fn settings_of(path: &str, entry: Entry, reader: &mut Reader) -> TenantSettings {
-    let Entry { agents_over_http, allowed_hosts, variables, quotas } = entry;
+    let Entry { agents_over_http, allowed_hosts, variables, quotas, retention } = entry;
     for (index, name) in variables.iter().enumerate() {
         let stem = name.strip_suffix('*').unwrap_or(name);
         let legal = |c: char| c.is_ascii_alphanumeric() || c == '_';
@@ -121,7 +133,11 @@ fn settings_of(path: &str, entry: Entry, reader: &mut Reader) -> TenantSettings 
     });
     let quotas =
         Quotas { requests_per_minute, open_streams, conversations, blob_bytes, tokens_per_day };
-    TenantSettings { agents_over_http, allowed_hosts, variables, quotas }
+    let retention = retention.idle.and_then(|idle| {
+        let read = agent::idle_retention(&idle);
+        read.map_err(|rule| reader.mistake(&format!("{path}.retention.idle"), rule)).ok()
+    });
+    TenantSettings { agents_over_http, allowed_hosts, variables, quotas, retention }
 }
 
 /// A size as a number, or as a text with a unit.

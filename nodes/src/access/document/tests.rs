@@ -60,13 +60,14 @@ tenants:
   default: {}
   acme: {agents_over_http: data, allowed_hosts: [api.acme.internal], variables: [\"ACME_*\"], \
 quotas: {requests_per_minute: 6000, open_streams: 500, conversations: 1000000, blob_bytes: 10GiB, \
-tokens_per_day: 50000000}}
+tokens_per_day: 50000000}, retention: {idle: 365d}}
 ";
     let document = AuthDocument::parse(text, &mut read_file).unwrap();
     assert_eq!(document.keys.keys().collect::<Vec<_>>(), ["ops1", "shop"]);
     assert_eq!(document.keys["ops1"].tenant, None);
     let acme = &document.tenants[&Tenant::parse("acme").unwrap()];
     assert_eq!(acme.quotas.blob_bytes, Some(10 << 30));
+    assert_eq!(acme.retention.map(|idle| idle.as_secs()), Some(365 * 86_400));
     assert_eq!(acme.agents_over_http, Some(AgentsOverHttp::Data));
     let issuer = &document.issuers["https://login.example.com/"];
     assert!(matches!(&issuer.jwks, JwksSource::Url(url) if url.path() == "/keys"));
@@ -104,7 +105,7 @@ fn all_mistakes_are_told_at_once_each_with_its_path() {
         ],
         "tokens": {"keys": ["token.pem", "file:junk.pem", "file:none"], "ttl": "2h"},
         "tenants": {"default": {"quotas": {"blob_bytes": "10GB"}, "variables": ["A-B"],
-            "allowed_hosts": ["a.b:80", "*.a.b", "http://a.b"]}, "A": {}},
+            "allowed_hosts": ["a.b:80", "*.a.b", "http://a.b"], "retention": {"idle": "0s"}}, "A": {}},
         "extra": 1,
     });
     let told = mistakes(&document);
@@ -114,6 +115,7 @@ fn all_mistakes_are_told_at_once_each_with_its_path() {
         "tenants.default.allowed_hosts[1]: ",
         "tenants.default.allowed_hosts[2]: ",
         "tenants.default.quotas.blob_bytes: ",
+        "tenants.default.retention.idle: ",
         "tenants.A: ",
         "keys[0].id: ",
         "keys[0].sha256: must be 64 hex digits",

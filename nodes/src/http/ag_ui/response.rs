@@ -245,6 +245,7 @@ fn is_in_no_snapshot(item: &Item) -> bool {
         | Item::Rest(_)
         | Item::End(_) => true,
         Item::Started { .. }
+        | Item::Steered(_)
         | Item::Message(_)
         | Item::CallStarted(_)
         | Item::Suspended(_)

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::access::AccessControl;
 
 /// The views that every listener has, and those that need the operators' API.
-const VIEWS: [&str; 5] = ["inbox", "conversations", "agents", "schedules", "webhooks"];
+const VIEWS: [&str; 6] = ["inbox", "conversations", "agents", "schedules", "webhooks", "erasures"];
 const OPERATORS_VIEWS: [&str; 3] = ["queues", "cluster", "why"];
 
 /// Which of the node's listeners a page came from.

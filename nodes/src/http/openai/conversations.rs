@@ -24,7 +24,7 @@ use crate::http::extract::{self, Body, Idempotency, Path, Query};
 use crate::http::openapi::IdempotencyKeyHeader;
 use crate::http::turn_stream::answerable;
 use crate::problem::Problem;
-use crate::protocols::feed::{Answerable, Feed};
+use crate::protocols::feed::{Answerable, Feed, Item};
 use crate::protocols::openai::encoder::ResponseEncoder;
 use crate::protocols::openai::items;
 use crate::protocols::openai::response::{ResponseHead, ResponseId};
@@ -106,6 +106,7 @@ pub(super) fn new(
         parent: None,
         fork: None,
         title: None,
+        expires_at: None,
         participants: Participants { owner, members: Vec::new() },
     }))
 }
@@ -166,7 +167,13 @@ pub(in crate::http) async fn items(
     let summary = api.conversations.summary(&allowed, &*api.store, &id).await?;
     let now = api.clock.now();
     let open = answerable(&allowed.answerer(now).within_token().access, &state, now);
-    let mut turns = Turns { summary: &summary, questions: BTreeMap::new(), turn: None, open };
+    let mut turns = Turns {
+        summary: &summary,
+        questions: BTreeMap::new(),
+        turn: None,
+        steering: Vec::new(),
+        open,
+    };
     let mut after = Seq::new(state.seq.get().saturating_sub(MAX_LISTED_EVENTS));
     loop {
         let events = api.store.events(&id, after, EVENTS_PER_READ).await?;
@@ -190,6 +197,8 @@ struct Turns<'a> {
     /// The messages whose turns have not started.
     questions: BTreeMap<TurnId, UserMsg>,
     turn: Option<(Feed, ResponseEncoder)>,
+    /// The messages that were added to the turn, each with the number of its items before it.
+    steering: Vec<(usize, Value)>,
     open: Answerable,
 }
 
@@ -217,6 +226,12 @@ impl Turns<'_> {
         }
         if let Some((feed, encoder)) = &mut self.turn {
             for item in feed.event(event, &self.open) {
+                if let (Item::Steered(_), EventData::Steered(steered)) = (&item, &event.data) {
+                    let message = &steered.message;
+                    let message = items::user_message(message.id.as_str(), &message.content);
+                    let output = encoder.response()["output"].as_array().map_or(0, Vec::len);
+                    self.steering.push((output, message));
+                }
                 encoder.item(Some(event.seq), &item);
             }
         }
@@ -226,9 +241,13 @@ impl Turns<'_> {
     /// The items of the turn.
     fn end(&mut self) -> Vec<Value> {
         let Some((_, encoder)) = self.turn.take() else { return Vec::new() };
-        match encoder.response()["output"].take() {
+        let mut items = match encoder.response()["output"].take() {
             Value::Array(items) => items,
             _ => Vec::new(),
+        };
+        for (before, message) in std::mem::take(&mut self.steering).into_iter().rev() {
+            items.insert(before.min(items.len()), message);
         }
+        items
     }
 }

@@ -5,13 +5,14 @@ use serde_json::{Value, json};
 
 use super::{pascal, schemas};
 
-const TAGS: [(&str, &str); 13] = [
+const TAGS: [(&str, &str); 14] = [
     ("access", "Who the caller is, keys, tokens, and what a tenant has used."),
     ("agents", "Definitions of agents."),
     ("blobs", "Files of messages."),
     ("calls", "Calls that wait for an answer, and calls without a turn."),
     ("conversations", "Conversations, and their journals."),
     ("decisions", "Approvals that are remembered."),
+    ("erasures", "Erasures of a person."),
     ("events", "Conversations, live."),
     ("messages", "Messages to conversations, and what was said in them."),
     ("meta", "This document."),

@@ -113,6 +113,16 @@ pub(in crate::http) struct StatePath {
     key: String,
 }
 
+/// The path of an erasure.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Path)]
+#[expect(dead_code, reason = "only its schema is used")]
+pub(in crate::http) struct ErasurePath {
+    /// The erasure's id. For an id that no erasure can have, the response is 404.
+    #[param(example = "er_01k9")]
+    id: String,
+}
+
 /// The path of a conversation.
 #[derive(IntoParams)]
 #[into_params(parameter_in = Path)]

@@ -66,11 +66,13 @@ fn specific(operation: &str) -> Option<&'static [Kind]> {
     };
     Some(match operation {
         "put_agent" | "put_blob" => &[PayloadTooLarge],
-        "roll_back_agent" => &[PayloadTooLarge, NotFound],
+        "roll_back_agent" | "put_rollout" => &[PayloadTooLarge, NotFound],
         "get_agent"
         | "list_revisions"
         | "get_revision"
         | "compare_revisions"
+        | "get_rollout"
+        | "end_rollout"
         | "delete_agent"
         | "list_decisions"
         | "list_agent_decisions"
@@ -136,15 +138,18 @@ fn specific(operation: &str) -> Option<&'static [Kind]> {
         "call_back" => &[PayloadTooLarge, NotFound, CallNotOpen],
         "get_state" | "delete_state" => &[NotFound],
         "put_state" => &[PayloadTooLarge, NotFound],
-        "create_key" => &[PayloadTooLarge],
+        "create_key" | "start_erasure" => &[PayloadTooLarge],
         "mint_token" => &[PayloadTooLarge, NotFound, CallNotOpen],
-        "get_conversation" | "get_blob" | "revoke_key" => &[NotFound],
+        "get_conversation" | "get_blob" | "list_blobs" | "revoke_key" | "get_erasure" => {
+            &[NotFound]
+        }
         "list_agents"
         | "get_openapi"
         | "get_me"
         | "get_usage"
         | "list_keys"
         | "list_webhooks"
+        | "list_erasures"
         | "list_conversations"
         | "list_pending"
         | "get_copilotkit_info" => &[],

@@ -139,7 +139,11 @@ impl TaskEncoder {
                 self.rest();
             }
             Item::End(ended) => self.end(ended),
-            Item::Thinking(_) | Item::Progress { .. } | Item::Ui { .. } | Item::Todos(_) => {}
+            Item::Thinking(_)
+            | Item::Steered(_)
+            | Item::Progress { .. }
+            | Item::Ui { .. }
+            | Item::Todos(_) => {}
         }
     }
 

@@ -112,6 +112,7 @@ impl RunEncoder {
                 }
                 Item::Refused { .. } => self.message.refuse(),
                 Item::Started { .. }
+                | Item::Steered(_)
                 | Item::Thinking(_)
                 | Item::Text(_)
                 | Item::Resolved(_)
@@ -172,6 +173,8 @@ impl RunEncoder {
                 "type": "ACTIVITY_SNAPSHOT", "messageId": ui_id(call),
                 "activityType": ui.kind, "content": ui_content(ui)})),
             Item::Todos(todos) => self.todos(todos),
+            // Messages of users are told in snapshots.
+            Item::Steered(_) => self.demand_messages(),
             Item::Result { call, outcome } => match self.calls.end(call, outcome, self.dialect) {
                 Some(events) => self.events.extend(events),
                 None => self.demand_messages(),

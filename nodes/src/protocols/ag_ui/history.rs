@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::calls::{CallProgress, result_content, result_id, result_metadata};
 use super::content;
 use super::types::{Dialect, RunTools};
-use crate::protocols::feed::{Answerable, Feed, Item};
+use crate::protocols::feed::{Answerable, Feed, Item, SteeringMessage};
 
 /// The most bytes of the messages of one snapshot, in JSON: clients take events of up to 10 MB.
 const MAX_BYTES: usize = 8 << 20;
@@ -76,13 +76,19 @@ fn newest(mut messages: Vec<Value>) -> Vec<Value> {
 
 fn question(user: &UserMsg) -> Value {
     let id = user.message_id.clone().unwrap_or_else(|| user.message.id.to_string());
-    json!({"id": id, "role": "user", "content": content::content(&user.message.content)})
+    user_message(&id, &user.message.content)
+}
+
+fn user_message(id: &str, content: &[Value]) -> Value {
+    json!({"id": id, "role": "user", "content": content::content(content)})
 }
 
 /// The messages of the assistant in one turn, with the results of its calls.
 struct Reply {
     dialect: Dialect,
     steps: Vec<Step>,
+    /// The messages that were added to the turn, each with the number of steps before it.
+    steering: Vec<(usize, SteeringMessage)>,
     calls: BTreeMap<CallId, CallProgress>,
 }
 
@@ -95,7 +101,7 @@ struct Step {
 
 impl Reply {
     fn new(dialect: Dialect) -> Self {
-        Self { dialect, steps: Vec::new(), calls: BTreeMap::new() }
+        Self { dialect, steps: Vec::new(), steering: Vec::new(), calls: BTreeMap::new() }
     }
 
     /// The messages of a turn that began with the event of this seq.
@@ -112,7 +118,13 @@ impl Reply {
                 self.take(&item, tools);
             }
         }
-        self.steps.iter().flat_map(|step| self.messages(step)).collect()
+        let mut messages = Vec::new();
+        for number in 0..=self.steps.len() {
+            let here = self.steering.iter().filter(|(steps, _)| *steps == number);
+            messages.extend(here.map(|(_, added)| user_message(&added.id, &added.content)));
+            messages.extend(self.steps.get(number).into_iter().flat_map(|it| self.messages(it)));
+        }
+        messages
     }
 
     fn take(&mut self, item: &Item, tools: &RunTools) {
@@ -122,6 +134,9 @@ impl Reply {
                 results: Vec::new(),
                 uis: Vec::new(),
             }),
+            Item::Steered(message) => {
+                self.steering.push((self.steps.len(), (**message).clone()));
+            }
             Item::CallStarted(start) => self.calls.entry(start.call.clone()).or_default().start(),
             Item::Suspended(suspended) => {
                 let call = self.calls.entry(suspended.call.clone()).or_default();
@@ -192,5 +207,37 @@ impl Reply {
             message["metadata"] = result_metadata(outcome);
         }
         message
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::protocols::feed::sample_events::{
+        ended, journal, message, result, started, steered,
+    };
+
+    #[test]
+    fn a_message_that_steered_stands_where_it_came() {
+        let asked = json!({"id": "q", "role": "user", "content": [{"type": "text", "text": "go"}]});
+        let events = journal(&[
+            ("user_msg", json!({"message": asked, "principal": "ada"})),
+            started(),
+            message("m1", 1, "", &["a"]),
+            steered("s"),
+            result("a"),
+            message("m2", 2, "Done.", &[]),
+            steered("late"),
+            message("m3", 3, "Done, too.", &[]),
+            ended(),
+        ]);
+        let messages = messages(&events, &RunTools::default(), Dialect::V1);
+        let shown = messages.iter().filter(|message| message["role"] != "reasoning");
+        let ids: Vec<&str> = shown.map(|message| message["id"].as_str().unwrap()).collect();
+        let place = |id: &str| ids.iter().position(|other| *other == id).unwrap();
+        assert_eq!(ids.first(), Some(&"q"));
+        assert!(place("m1") < place("own_s") && place("own_s") < place("m2"), "{ids:?}");
+        assert!(place("m2") < place("own_late") && place("own_late") < place("m3"), "{ids:?}");
     }
 }

@@ -10,6 +10,7 @@ use abide_conversation::{ConversationId, MessageId, TurnId};
 use serde_json::{Value, json};
 
 use super::page::Page;
+use super::transcript::user_message;
 use crate::protocols::feed::{Item, MessageItem, Piece, SuspendedCall};
 use calls::CallParts;
 
@@ -138,6 +139,10 @@ impl Encoder {
             Item::Ui { call, ui } => self.chunks.push(json!({
                 "type": "data-abide-ui", "id": call,
                 "data": {"call_id": call, "kind": ui.kind, "payload": ui.payload}})),
+            // A stream has no message of a user's: a page may add it to its own.
+            Item::Steered(message) => self.chunks.push(json!({
+                "type": "data-abide-steered", "transient": true,
+                "data": user_message(&message.id, &message.content)})),
             Item::Todos(todos) => {
                 self.chunks.push(json!({"type": "data-abide-todos", "id": "todos", "data": todos}))
             }

@@ -7,7 +7,9 @@ use abide_conversation::message::{ErrorType, Message, Outcome};
 use abide_conversation::{CallId, ConversationId, Seq, TurnId};
 use serde_json::{Value, json};
 
-use crate::protocols::feed::{Answerable, CallStart, Feed, Item, ResolvedCall, SuspendedCall};
+use crate::protocols::feed::{
+    Answerable, CallStart, Feed, Item, ResolvedCall, SteeringMessage, SuspendedCall,
+};
 
 /// The messages of these turns, oldest first.
 pub fn messages(
@@ -26,6 +28,7 @@ pub fn messages(
                 // The message of a turn that is queued comes when the turn starts.
                 let Some(user) = questions.get(turn) else { continue };
                 messages.push(question(user));
+                messages.extend(steering(turn, events));
                 messages.extend(reply(conversation, turn, event.seq, events, answerable));
             }
             _ => {}
@@ -36,7 +39,25 @@ pub fn messages(
 
 fn question(user: &UserMsg) -> Value {
     let id = user.message_id.clone().unwrap_or_else(|| user.message.id.to_string());
-    let parts: Vec<Value> = user.message.content.iter().map(part_of_block).collect();
+    user_message(&id, &user.message.content)
+}
+
+/// The messages that were added to a turn. They stand before its one reply, which stays the last
+/// message of a page that resumes the turn.
+fn steering(turn: &TurnId, events: &[Event]) -> impl Iterator<Item = Value> {
+    let of_turn = events.iter().filter(move |event| event.turn_id.as_ref() == Some(turn));
+    of_turn.filter_map(|event| match &event.data {
+        EventData::Steered(steered) => {
+            let SteeringMessage { id, content } = steered.into();
+            Some(user_message(&id, &content))
+        }
+        _ => None,
+    })
+}
+
+/// A user's message, as a page holds it.
+pub fn user_message(id: &str, content: &[Value]) -> Value {
+    let parts: Vec<Value> = content.iter().map(part_of_block).collect();
     json!({"id": id, "role": "user", "parts": parts})
 }
 
@@ -100,7 +121,9 @@ impl MessageParts {
                 "type": "data-abide-ui", "id": call,
                 "data": {"call_id": call, "kind": ui.kind, "payload": ui.payload}})),
             Item::Todos(todos) => self.todos(todos),
-            Item::Started { .. }
+            // It is a message of its own.
+            Item::Steered(_)
+            | Item::Started { .. }
             | Item::Thinking(_)
             | Item::Text(_)
             | Item::Progress { .. }

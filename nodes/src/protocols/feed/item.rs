@@ -1,7 +1,7 @@
 //! What happens in a turn, as clients of other protocols are told of it.
 
 use abide_conversation::event::{
-    AssistantMsg, Executor, Intent, Resolution, SuspensionKind, Todo, TurnEnded,
+    AssistantMsg, Executor, Intent, Resolution, Steered, SuspensionKind, Todo, TurnEnded,
 };
 use abide_conversation::message::{Outcome, Ui};
 use abide_conversation::{
@@ -20,6 +20,8 @@ pub enum Item {
     Text(Piece),
     /// The model's message is complete and journalled. All pieces of it came before.
     Message(Box<MessageItem>),
+    /// Somebody has added a message to the turn, which the model reads before its next step.
+    Steered(Box<SteeringMessage>),
     /// A call was handed to its executor.
     CallStarted(CallStart),
     /// A call waits for somebody, or an approver has edited the arguments of a call that waits.
@@ -60,6 +62,22 @@ pub struct Piece {
 pub struct MessageItem {
     pub assistant: AssistantMsg,
     pub seq: Seq,
+}
+
+/// A user's message that was added to the turn.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SteeringMessage {
+    /// The id that the client gave it, or else its own.
+    pub id: String,
+    pub content: Vec<Value>,
+}
+
+impl From<&Steered> for SteeringMessage {
+    fn from(steered: &Steered) -> Self {
+        let Steered { message, message_id, .. } = steered;
+        let id = message_id.clone().unwrap_or_else(|| message.id.to_string());
+        Self { id, content: message.content.clone() }
+    }
 }
 
 /// A call that begins to run.

@@ -59,3 +59,10 @@ pub(in crate::protocols) fn result(id: &str) -> (&'static str, Value) {
 pub(in crate::protocols) fn ended() -> (&'static str, Value) {
     ("turn_ended", json!({"outcome": "completed"}))
 }
+
+/// A message that somebody adds to the turn.
+pub(in crate::protocols) fn steered(id: &str) -> (&'static str, Value) {
+    let content = json!([{"type": "text", "text": "And quickly."}]);
+    let message = json!({"id": id, "role": "user", "content": content});
+    ("steered", json!({"message": message, "message_id": format!("own_{id}"), "principal": "ada"}))
+}

@@ -72,6 +72,7 @@ impl AgentTurn {
                 None
             }
             Item::Started { .. }
+            | Item::Steered(_)
             | Item::Thinking(_)
             | Item::Text(_)
             | Item::Ui { .. }

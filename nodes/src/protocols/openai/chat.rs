@@ -199,6 +199,7 @@ impl ChatEncoder {
             Item::Refused { .. }
             | Item::Restarted { .. }
             | Item::Started { .. }
+            | Item::Steered(_)
             | Item::CallStarted(_)
             | Item::Suspended(_)
             | Item::Resolved(_)

@@ -171,7 +171,9 @@ impl ResponseEncoder {
             Item::Refused { message, .. } | Item::Restarted { message } => self.void(message),
             Item::Rest(pending) => self.rest(pending),
             Item::End(ended) => self.end(ended),
-            Item::Started { .. }
+            // It is no output.
+            Item::Steered(_)
+            | Item::Started { .. }
             | Item::Resolved(_)
             | Item::Progress { .. }
             | Item::Ui { .. }

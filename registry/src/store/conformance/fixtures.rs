@@ -14,9 +14,25 @@ use abide_conversation::state::{ConversationStatus, PendingCall};
 use abide_conversation::{
     AgentName, BlobId, CallId, ConversationId, Event, Scoped, Seq, State, Tenant, Timestamp,
 };
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
 use serde_json::{Map, json};
 
-use super::super::Store;
+use super::super::{KeyRing, Store};
+
+/// The keys of a key file that has these in this order: key 7 is named `k7`.
+pub(crate) fn key_ring(numbers: &[u8]) -> KeyRing {
+    KeyRing::parse(&key_file(numbers)).unwrap()
+}
+
+/// The text of [`key_ring`].
+pub(crate) fn key_file(numbers: &[u8]) -> String {
+    let lines = numbers.iter().map(|number| {
+        let key = BASE64_STANDARD.encode([*number; 32]);
+        format!("k{number}:{key}\n")
+    });
+    lines.collect()
+}
 
 /// The time N seconds after the suite's first moment.
 pub(crate) fn at(seconds: i64) -> Timestamp {
@@ -82,6 +98,7 @@ pub(in super::super) fn event_of(seq: u64, reason: &str) -> Event {
                 parent: None,
                 fork: None,
                 title: None,
+                expires_at: None,
                 owner: None,
                 members: Vec::new(),
             })

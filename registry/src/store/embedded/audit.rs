@@ -1,13 +1,16 @@
 //! The audit in the file: entries are found by conversation and removed when they expire.
 
+use std::borrow::Cow;
+
 use abide_actors::audit::{AuditEntry, AuditLog, MAX_ENTRIES};
 use abide_actors::journal::StoreError;
 use abide_conversation::{ConversationId, Scoped, Timestamp};
 use async_trait::async_trait;
-use redb::{Error, ReadTransaction, ReadableTable, Table, WriteTransaction};
+use redb::{Error, ReadableTable, Table, WriteTransaction};
 
+use super::super::sealing::Label;
 use super::Embedded;
-use super::encode;
+use super::encryption::{Snapshot, failed};
 use super::tables::{self, Nanos, nanos};
 use super::write::Write;
 
@@ -35,7 +38,8 @@ impl AuditLog for Embedded {
     ) -> Result<(), StoreError> {
         let id = id.clone();
         let key = entry.key();
-        let json = encode::json(entry)?;
+        let label = Label { kind: "audit", owner: id.as_str(), part: &key };
+        let json = self.seal_json(label, entry)?;
         let entry = EncodedEntry { id, key, at: entry.at, expires_at, json };
         self.write(Write::Audit(entry)).await.map(|_| ())
     }
@@ -53,7 +57,7 @@ impl AuditLog for Embedded {
 }
 
 fn entries(
-    from: &ReadTransaction,
+    from: &Snapshot<'_>,
     id: &str,
     before: Option<&str>,
     limit: usize,
@@ -70,7 +74,12 @@ fn entries(
             break;
         }
         if let Some(json) = entries.get((id, key.as_str()))? {
-            found.push(tables::parse("audit entry", json.value())?);
+            let label = Label { kind: "audit", owner: id, part: &key };
+            let json = match from.sealer {
+                None => Cow::Borrowed(json.value()),
+                Some(sealer) => sealer.open(label, json.value().into()).map_err(failed)?,
+            };
+            found.push(tables::parse("audit entry", &json)?);
         }
     }
     Ok(found)

@@ -1,5 +1,6 @@
 //! Blobs in the file: the type and size of each in one table, its bytes in another.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use abide_actors::blobs::{Blob, BlobInfo, Blobs};
@@ -9,7 +10,9 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use redb::{Error, ReadTransaction, ReadableTable, ReadableTableMetadata, WriteTransaction};
 
+use super::super::sealing::Label;
 use super::Embedded;
+use super::encryption::failed;
 use super::tables;
 use super::write::Write;
 
@@ -20,7 +23,14 @@ impl Blobs for Embedded {
         // check, that is the same as a deletion after this call.
         match self.blob_info(id).await? {
             Some(_) => Ok(false),
-            None => self.write(Write::PutBlob { id: id.clone(), blob: blob.clone() }).await,
+            None => {
+                let sealed = match self.sealer() {
+                    None => None,
+                    Some(sealer) => Some(sealer.seal(label(id), Cow::Borrowed(blob.bytes()))?),
+                };
+                let sealed = sealed.map(Cow::into_owned);
+                self.write(Write::PutBlob { id: id.clone(), blob: blob.clone(), sealed }).await
+            }
         }
     }
 
@@ -33,8 +43,12 @@ impl Blobs for Embedded {
         self.read(move |from| {
             let Some(info) = info(from, id.as_str())? else { return Ok(None) };
             let bytes = from.open_table(tables::BLOBS)?.get(id.as_str())?;
-            let bytes = bytes.map(|bytes| Bytes::copy_from_slice(bytes.value()));
-            Ok(bytes.map(|bytes| Blob::new(&info.media_type, bytes)))
+            let Some(bytes) = bytes else { return Ok(None) };
+            let bytes = match from.sealer {
+                None => Cow::Borrowed(bytes.value()),
+                Some(sealer) => sealer.open(label(&id), bytes.value().into()).map_err(failed)?,
+            };
+            Ok(Some(Blob::new(&info.media_type, Bytes::from(bytes.into_owned()))))
         })
         .await
     }
@@ -42,6 +56,10 @@ impl Blobs for Embedded {
     async fn delete_blob(&self, id: &Scoped<BlobId>) -> Result<bool, StoreError> {
         self.write(Write::DeleteBlob { id: id.clone() }).await
     }
+}
+
+fn label(id: &Scoped<BlobId>) -> Label<'_> {
+    Label { kind: "blob", owner: id.as_str(), part: "" }
 }
 
 fn info(from: &ReadTransaction, id: &str) -> Result<Option<BlobInfo>, Error> {
@@ -52,16 +70,21 @@ fn info(from: &ReadTransaction, id: &str) -> Result<Option<BlobInfo>, Error> {
     }))
 }
 
-/// Stores a blob. Returns whether it is new. Opens the tables here because few transactions need
+/// Stores a blob, in this form if it is sealed. Returns whether it is new. Opens the tables here because few transactions need
 /// them.
-pub(super) fn put(to: &WriteTransaction, id: &Scoped<BlobId>, blob: &Blob) -> Result<bool, Error> {
+pub(super) fn put(
+    to: &WriteTransaction,
+    id: &Scoped<BlobId>,
+    blob: &Blob,
+    sealed: Option<&[u8]>,
+) -> Result<bool, Error> {
     let mut types = to.open_table(tables::BLOB_TYPES)?;
     if types.get(id.as_str())?.is_some() {
         return Ok(false);
     }
     let bytes = blob.bytes().len() as u64;
     types.insert(id.as_str(), (blob.media_type(), bytes))?;
-    to.open_table(tables::BLOBS)?.insert(id.as_str(), &blob.bytes()[..])?;
+    to.open_table(tables::BLOBS)?.insert(id.as_str(), sealed.unwrap_or(blob.bytes()))?;
     count(to, id, |counted| counted.saturating_add(bytes), |blobs| blobs.saturating_add(1))?;
     Ok(true)
 }

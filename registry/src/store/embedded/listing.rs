@@ -8,9 +8,11 @@ use async_trait::async_trait;
 use redb::{Error, ReadTransaction, ReadableTable, TableDefinition, TableError, WriteTransaction};
 
 use super::super::listing::{
-    Direction, Entry, ListQuery, ListedConversation, Place, Plan, Position, merged,
+    Direction, Entry, IndexMember, ListQuery, ListedConversation, Plan, Position, merged,
 };
+use super::super::sealing::Sealer;
 use super::super::{ListError, Lists, Page, Rebuild, paging};
+use super::encryption::Snapshot;
 use super::tables::{self, Listed};
 use super::write::Write;
 use super::{Embedded, encode, read};
@@ -25,17 +27,22 @@ const MEMBERS: Listed<&str, ()> = Listed::new("list_members");
 const REBUILDS: TableDefinition<&str, &[u8]> = TableDefinition::new("rebuilds");
 const INDEX: &str = "lists";
 
-/// Changes the entry of a conversation as the commit says; it is new if it has no journal yet.
+/// Changes the entry of a conversation as the commit says, which has the whole one if it writes it; it
+/// is new if it has no journal yet.
 pub(super) fn relist(
     to: &WriteTransaction,
     id: &Scoped<ConversationId>,
     commit: &Commit,
+    whole: Option<&Entry>,
     is_new: bool,
 ) -> Result<(), Error> {
     let summary = &commit.summary;
+    if let Some(whole) = whole {
+        return replace(to, id, Some(whole));
+    }
     let entry = match &commit.relisting {
-        Relisting::Whole { indexed } => Entry::new(summary, indexed),
-        Relisting::Touched | Relisting::Unchanged if is_new => Entry::new(summary, &[]),
+        Relisting::Whole { indexed } => Entry::new(summary, indexed, None),
+        Relisting::Touched | Relisting::Unchanged if is_new => Entry::new(summary, &[], None),
         Relisting::Unchanged => return Ok(()),
         Relisting::Touched => match entry(to, id)? {
             Some(entry) => entry.touched(summary),
@@ -85,7 +92,8 @@ impl Lists for Embedded {
         cursor: Option<&str>,
         limit: usize,
     ) -> Result<Page<ListedConversation>, ListError> {
-        let Some(plan) = Plan::new(KIND, tenant, query, cursor)? else {
+        let index_key = self.sealer().and_then(Sealer::index_key);
+        let Some(plan) = Plan::new(KIND, tenant, query, cursor, index_key)? else {
             return Ok(paging::empty());
         };
         let (tenant, query) = (tenant.clone(), query.clone());
@@ -98,16 +106,20 @@ impl Lists for Embedded {
         summary: &ConversationSummary,
         indexed: &[String],
     ) -> Result<bool, StoreError> {
-        let relist = ListWrite::Relist {
-            id: id.clone(),
-            summary: Box::new(summary.clone()),
-            entry: Entry::new(summary, indexed),
-        };
+        // What a list could not show of it must not be overwritten by that.
+        if let Err(StoreError::Unreadable(_)) = self.read_row(|from| read::record(from, id)) {
+            return Ok(true);
+        }
+        let index_key = self.sealer().and_then(Sealer::new_index_key);
+        let entry = Entry::new(summary, indexed, index_key);
+        let mut summary = Box::new(summary.clone());
+        let sealed = self.sealed_listing(id, &mut summary)?;
+        let relist = ListWrite::Relist { id: id.clone(), summary, sealed, entry };
         self.write(Write::List(Box::new(relist))).await
     }
 
     async fn rebuild(&self) -> Result<Option<Rebuild>, StoreError> {
-        self.read_row(rebuild)
+        self.read_row(|from| rebuild(from))
     }
 
     async fn replace_rebuild(
@@ -123,8 +135,17 @@ impl Lists for Embedded {
 
 /// A write to the index of lists that is no commit of a conversation.
 pub(super) enum ListWrite {
-    Relist { id: Scoped<ConversationId>, summary: Box<ConversationSummary>, entry: Entry },
-    ReplaceRebuild { present: Vec<u8>, next: Vec<u8> },
+    Relist {
+        id: Scoped<ConversationId>,
+        summary: Box<ConversationSummary>,
+        /// What the summary says of the content, if that is sealed.
+        sealed: Option<String>,
+        entry: Entry,
+    },
+    ReplaceRebuild {
+        present: Vec<u8>,
+        next: Vec<u8>,
+    },
 }
 
 /// Replaces how far the index has been rebuilt, if that is still what is stored.
@@ -154,7 +175,7 @@ fn rebuild(from: &ReadTransaction) -> Result<Option<Rebuild>, Error> {
 }
 
 fn page(
-    from: &ReadTransaction,
+    from: &Snapshot<'_>,
     tenant: &Tenant,
     query: &ListQuery,
     plan: &Plan,
@@ -172,7 +193,7 @@ fn page(
                 Direction::Ascending => rows.next()?,
                 Direction::Descending => rows.next_back()?,
             };
-            let suffix = row.map(|row| Place::parse(row.0.value()).map(|place| place.suffix));
+            let suffix = row.map(|row| IndexMember::parse(row.0.value()).map(|place| place.suffix));
             // A member that cannot be read is none of this listing.
             Some(suffix.map(Option::unwrap_or_default).map_err(Error::from))
         }));
@@ -187,9 +208,10 @@ fn page(
     paging::page::<Position, _, _>(rows, limit, |listed| query.admits(&listed.summary))
 }
 
-fn listed(from: &ReadTransaction, suffix: &str) -> Result<Option<ListedConversation>, Error> {
-    let Some(Place { id, .. }) = Place::from_suffix(suffix) else { return Ok(None) };
-    let Some(record) = read::record(from, &id)? else { return Ok(None) };
+fn listed(from: &Snapshot<'_>, suffix: &str) -> Result<Option<ListedConversation>, Error> {
+    let Some(IndexMember { id, .. }) = IndexMember::from_suffix(suffix) else { return Ok(None) };
+    let Some(record) = read::sealed_record(from, &id)? else { return Ok(None) };
     let pending = read::open_keys(from, &id)?.len();
-    Ok(Some(ListedConversation { id, summary: record.summary, pending }))
+    let summary = record.listed(from.sealer, &id)?;
+    Ok(Some(ListedConversation { id, summary, pending }))
 }

@@ -325,6 +325,32 @@ fn redeliver(
     Ok(true)
 }
 
+impl Embedded {
+    fn opened_notice(
+        &self,
+        conversation: &Scoped<ConversationId>,
+        stored: StoredNotice,
+    ) -> Result<StoredNotice, StoreError> {
+        match self.sealer() {
+            Some(sealer) => sealer.open_notice(conversation.as_str(), stored),
+            None => Ok(stored),
+        }
+    }
+
+    /// The head as it is stored once it is dead.
+    fn sealed_head(
+        &self,
+        conversation: &Scoped<ConversationId>,
+        head: &NoticeHead,
+    ) -> Result<NoticeHead, StoreError> {
+        let mut head = head.clone();
+        if let Some(sealer) = self.sealer() {
+            head.notice = sealer.seal_notice(conversation.as_str(), head.notice)?;
+        }
+        Ok(head)
+    }
+}
+
 #[async_trait]
 impl Outbox for Embedded {
     async fn webhooks(&self, known: Option<u64>) -> Result<Option<WebhookList>, StoreError> {
@@ -367,7 +393,12 @@ impl Outbox for Embedded {
     }
 
     async fn notice_head(&self, queue: &NoticeQueue) -> Result<Option<NoticeHead>, StoreError> {
-        self.read_row(|from| reads::head(from, queue))
+        let head = self.read_row(|from| reads::head(from, queue))?;
+        let open = |head: NoticeHead| {
+            let notice = self.opened_notice(&queue.conversation, head.notice)?;
+            Ok(NoticeHead { notice, ..head })
+        };
+        head.map(open).transpose()
     }
 
     async fn settle_notice(
@@ -378,7 +409,7 @@ impl Outbox for Embedded {
     ) -> Result<Option<NoticeHead>, StoreError> {
         let settle = NoticeWrite::Settle {
             queue: queue.clone(),
-            head: head.clone(),
+            head: self.sealed_head(&queue.conversation, head)?,
             settlement: settlement.clone(),
         };
         let is_gone = !matches!(settlement, Settlement::Retry { .. });
@@ -405,7 +436,7 @@ impl Outbox for Embedded {
 
     async fn owed_in(&self, _: &PartitionSet) -> Result<NoticeCounts, StoreError> {
         // The one process that has the file looks after all partitions.
-        self.read(reads::owed).await
+        self.read(|from| reads::owed(from)).await
     }
 
     async fn deliveries(
@@ -416,7 +447,7 @@ impl Outbox for Embedded {
         limit: usize,
     ) -> Result<Page<Delivery>, ListError> {
         let webhook = webhook.clone();
-        Ok(match state {
+        let Page { items, cursor } = match state {
             DeliveryState::Owed => {
                 let after = paging::decode(cursor)?;
                 self.read(move |from| reads::owed_page(from, &webhook, after, limit)).await?
@@ -425,7 +456,13 @@ impl Outbox for Embedded {
                 let after = paging::decode(cursor)?;
                 self.read(move |from| reads::dead_page(from, &webhook, after, limit)).await?
             }
-        })
+        };
+        let open = |delivery: Delivery| {
+            let notice = self.opened_notice(&delivery.conversation, delivery.notice)?;
+            Ok(Delivery { notice, ..delivery })
+        };
+        let items = items.into_iter().map(open).collect::<Result<_, StoreError>>()?;
+        Ok(Page { items, cursor })
     }
 
     async fn redeliver(

@@ -8,11 +8,13 @@ use abide_conversation::{Scoped, Tenant};
 use async_trait::async_trait;
 use redb::{Error, ReadTransaction, ReadableTable, TableError, WriteTransaction};
 
-use super::super::HistoryEntry;
 use super::super::operations::{
     ChainEntry, Effect, MAX_OPERATIONS, Operation, OperationLog, OperationOutcome,
 };
+use super::super::sealing::Label;
+use super::super::{HistoryEntry, RolloutChange};
 use super::notices::NoticeWrite;
+use super::revisions::{self, EncodedRollout, RevisionChange};
 use super::write::{OpenTables, Outcome, Write};
 use super::{Embedded, encode, tables};
 
@@ -41,7 +43,7 @@ impl OperationLog for Embedded {
     ) -> Result<OperationOutcome, StoreError> {
         let needs_target = effect.needs_target();
         let (operation, entry) = (operation.clone(), EntrySlot::default());
-        let effect = encoded(effect)?;
+        let effect = self.encoded(effect)?;
         let operate = Operate { operation, effect, needs_target, entry: Arc::clone(&entry) };
         let answer = self.write(Write::Operate(Box::new(operate))).await?;
         let entry = entry.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -54,35 +56,47 @@ impl OperationLog for Embedded {
         after: u64,
         limit: usize,
     ) -> Result<Vec<ChainEntry>, StoreError> {
-        let chain = tenant.map_or(CLUSTER, Tenant::as_str).to_owned();
+        let chain = name_of_chain(tenant).to_owned();
         self.read(move |from| entries(from, &chain, after, limit)).await
     }
 }
 
-fn encoded(effect: Effect) -> Result<Option<Write>, StoreError> {
-    Ok(Some(match effect {
-        Effect::Follows => return Ok(None),
-        Effect::PutAgent { tenant, agent, response } => {
-            let name = Scoped::new(&tenant, &agent.name);
-            let response = encode::response(&ResponseScope::Agent(name.clone()), response)?;
-            let entry = HistoryEntry::from(&agent);
-            Write::PutAgent { name, entry, json: encode::json(&agent)?, response }
-        }
-        Effect::DeleteAgent { name, response } => {
-            let response = encode::response(&ResponseScope::Agent(name.clone()), response)?;
-            Write::DeleteAgent { name, response }
-        }
-        Effect::ReplaceDecision { agent, decision } => {
-            let json = Some(encode::json(&decision)?);
-            Write::SetDecision { agent, id: decision.id, json }
-        }
-        Effect::ChangeKey(change) => {
-            let json = encode::changed_key(&change)?;
-            Write::ChangeKey { change, json }
-        }
-        Effect::DeleteBlob(id) => Write::DeleteBlob { id },
-        Effect::ChangeWebhooks(change) => Write::Notice(NoticeWrite::Change(change)),
-    }))
+impl Embedded {
+    fn encoded(&self, effect: Effect) -> Result<Option<Write>, StoreError> {
+        let sealer = self.sealer();
+        Ok(Some(match effect {
+            Effect::Follows => return Ok(None),
+            Effect::PutAgent { tenant, agent, response } => {
+                let name = Scoped::new(&tenant, &agent.name);
+                let response =
+                    encode::response(&ResponseScope::Agent(name.clone()), response, sealer)?;
+                let entry = HistoryEntry::from(&agent);
+                Write::PutAgent { name, entry, json: encode::json(&agent)?, response }
+            }
+            Effect::DeleteAgent { name, response } => {
+                let response =
+                    encode::response(&ResponseScope::Agent(name.clone()), response, sealer)?;
+                Write::DeleteAgent { name, response }
+            }
+            Effect::ChangeRollout(RolloutChange { name, rollout, response }) => {
+                let response =
+                    encode::response(&ResponseScope::Agent(name.clone()), response, sealer)?;
+                let change = EncodedRollout { name, rollout, response };
+                Write::ChangeRevisions(RevisionChange::RollOut(change))
+            }
+            Effect::ReplaceDecision { agent, decision } => {
+                let label = Label { kind: "decision", owner: agent.as_str(), part: "" };
+                let json = Some(self.seal_json(label, &decision)?);
+                Write::SetDecision { agent, id: decision.id, json }
+            }
+            Effect::ChangeKey(change) => {
+                let json = encode::changed_key(&change)?;
+                Write::ChangeKey { change, json }
+            }
+            Effect::DeleteBlob(id) => Write::DeleteBlob { id },
+            Effect::ChangeWebhooks(change) => Write::Notice(NoticeWrite::Change(change)),
+        }))
+    }
 }
 
 /// Applies the effect, and writes the entry unless there was nothing to do. A refused write has
@@ -114,6 +128,9 @@ fn has_target(tables: &mut OpenTables<'_>, effect: &Write) -> Result<bool, Error
         Write::SetDecision { agent, id, .. } => {
             Ok(tables.decisions.get((agent.as_str(), id.as_str()))?.is_some())
         }
+        Write::ChangeRevisions(RevisionChange::RollOut(change)) => {
+            revisions::may_change_rollout(tables, change)
+        }
         Write::Notice(write) => write.has_target(tables.transaction),
         _ => Ok(true),
     }
@@ -144,6 +161,26 @@ fn append(
         table.remove((chain, surplus))?;
     }
     Ok(entry)
+}
+
+/// The name of the chain of a tenant, or of the cluster's.
+pub(super) fn name_of_chain(tenant: Option<&Tenant>) -> &str {
+    tenant.map_or(CLUSTER, Tenant::as_str)
+}
+
+/// Replaces an entry at the place that it has. Returns whether the chain still has it.
+pub(super) fn replace(
+    transaction: &WriteTransaction,
+    chain: &str,
+    seq: u64,
+    json: &[u8],
+) -> Result<bool, Error> {
+    let mut table = transaction.open_table(tables::OPERATIONS)?;
+    let is_there = table.get((chain, seq))?.is_some();
+    if is_there {
+        table.insert((chain, seq), json)?;
+    }
+    Ok(is_there)
 }
 
 fn entries(

@@ -1,5 +1,6 @@
 //! The reads from the file, each from one snapshot.
 
+use std::borrow::Cow;
 use std::ops::Bound;
 
 use abide_actors::journal::{
@@ -12,7 +13,9 @@ use abide_conversation::{
 use redb::{Error, ReadTransaction, TableError};
 
 use super::super::paging::{self, InboxKey};
+use super::super::sealing::{Label, OwnKey, open_own};
 use super::super::{Page, StoredAgent, SummaryFilter};
+use super::encryption::{self, Snapshot, inbox_entry};
 use super::tables::{self, Record};
 use crate::partition::{Partition, PartitionSet};
 
@@ -22,6 +25,14 @@ const PAGE_EVENTS: usize = 64;
 
 /// The epoch and summary of a conversation.
 pub(super) fn record(
+    from: &Snapshot<'_>,
+    id: &Scoped<ConversationId>,
+) -> Result<Option<Record>, Error> {
+    sealed_record(from, id)?.map(|record| record.opened(from.sealer, id)).transpose()
+}
+
+/// The epoch and summary of a conversation, as they are stored.
+pub(super) fn sealed_record(
     from: &ReadTransaction,
     id: &Scoped<ConversationId>,
 ) -> Result<Option<Record>, Error> {
@@ -45,22 +56,25 @@ pub(super) fn deaths(from: &ReadTransaction, id: &str) -> Result<u32, Error> {
 /// once. The outer `None` means that the state or a page exceeds `max_bytes`; the inner, that the
 /// conversation does not exist.
 pub(super) fn load(
-    from: &ReadTransaction,
+    from: &Snapshot<'_>,
     id: &Scoped<ConversationId>,
     max_bytes: usize,
 ) -> Result<Option<Option<StoredConversation>>, Error> {
-    let Some(record) = record(from, id)? else { return Ok(Some(None)) };
+    let Some(record) = sealed_record(from, id)? else { return Ok(Some(None)) };
+    let own = record.own_key(from.sealer, id).map_err(encryption::failed)?;
     let cached = from.open_table(tables::STATES)?.get(id.as_str())?;
     let Some(max_event_bytes) =
         max_bytes.checked_sub(cached.as_ref().map_or(0, |row| row.value().1.len()))
     else {
         return Ok(None);
     };
-    let cached = cached.and_then(|cached| {
-        let (format, json) = cached.value();
-        (format == tables::STATE_FORMAT)
-            .then(|| abide_conversation::from_json::<State>(json).ok())?
-    });
+    let cached = match cached.as_ref().map(|cached| cached.value()) {
+        Some((tables::STATE_FORMAT, json)) => {
+            let json = open_own(own.as_ref(), "state", "", json).map_err(encryption::failed)?;
+            abide_conversation::from_json::<State>(&json).ok()
+        }
+        Some(_) | None => None,
+    };
     let fits = |state: &State| state.seq <= record.summary.last_seq;
     let mut state = cached.filter(fits).unwrap_or_default();
     let cached_seq = state.seq;
@@ -76,49 +90,56 @@ pub(super) fn load(
 
 /// Events in order; `None` if they exceed `max_bytes`.
 pub(super) fn events(
-    from: &ReadTransaction,
+    from: &Snapshot<'_>,
     id: &Scoped<ConversationId>,
     after: Seq,
     limit: usize,
     max_bytes: usize,
 ) -> Result<Option<Vec<Event>>, Error> {
     let mut events = Vec::new();
-    if !exists(from, id)? {
-        return Ok(Some(events));
-    }
+    let Some(record) = sealed_record(from, id)? else { return Ok(Some(events)) };
+    let own = record.own_key(from.sealer, id).map_err(encryption::failed)?;
     let journal = from.open_table(tables::JOURNAL)?;
     let id = id.as_str();
     let rows =
         journal.range((Bound::Excluded((id, after.get())), Bound::Included((id, u64::MAX))))?;
     let mut left = max_bytes;
     for row in rows.take(limit) {
-        let json = row?.1;
+        let (key, json) = row?;
         let Some(rest) = left.checked_sub(json.value().len()) else { return Ok(None) };
         left = rest;
-        events.push(tables::parse("event", json.value())?);
+        events.push(event(own.as_ref(), key.value().1, json.value())?);
     }
     Ok(Some(events))
 }
 
-/// Whether the conversation exists. Its events do not show that: a deleted conversation's events
-/// may remain for a while.
-fn exists(from: &ReadTransaction, id: &Scoped<ConversationId>) -> Result<bool, Error> {
-    let Some(heads) = tables::HEADS.open(from, &id.tenant())? else { return Ok(false) };
-    Ok(heads.get(id.as_str())?.is_some())
+/// The event of this number.
+fn event(own: Option<&OwnKey>, seq: u64, json: &[u8]) -> Result<Event, Error> {
+    match own {
+        None => tables::parse("event", json),
+        Some(own) => {
+            let json = own.open("event", &seq.to_string(), json).map_err(encryption::failed)?;
+            tables::parse("event", &json)
+        }
+    }
 }
 
 pub(super) fn events_before(
-    from: &ReadTransaction,
+    from: &Snapshot<'_>,
     id: &Scoped<ConversationId>,
     before: Seq,
     limit: usize,
 ) -> Result<Vec<Event>, Error> {
-    if !exists(from, id)? {
-        return Ok(Vec::new());
-    }
+    // The events do not show whether it exists: those of a deleted one may remain for a while.
+    let Some(record) = sealed_record(from, id)? else { return Ok(Vec::new()) };
+    let own = record.own_key(from.sealer, id).map_err(encryption::failed)?;
     let journal = from.open_table(tables::JOURNAL)?;
     let rows = journal.range((id.as_str(), 0)..(id.as_str(), before.get()))?.rev();
-    rows.take(limit).map(|row| tables::parse("event", row?.1.value())).collect()
+    let rows = rows.take(limit).map(|row| {
+        let (key, json) = row?;
+        event(own.as_ref(), key.value().1, json.value())
+    });
+    rows.collect()
 }
 
 pub(super) fn response(
@@ -135,7 +156,7 @@ pub(super) fn response(
 }
 
 pub(super) fn conversations(
-    from: &ReadTransaction,
+    from: &Snapshot<'_>,
     tenant: &Tenant,
     filter: &SummaryFilter,
     after: Option<Scoped<ConversationId>>,
@@ -147,7 +168,8 @@ pub(super) fn conversations(
         let (key, json) = row?;
         let id: Scoped<ConversationId> = tables::id(key.value())?;
         let record: Record = tables::parse("head", json.value())?;
-        Ok((id.clone(), (id, record.summary)))
+        let summary = record.listed(from.sealer, &id)?;
+        Ok((id.clone(), (id, summary)))
     });
     paging::page(rows, limit, |(_, summary)| filter.admits(summary))
 }
@@ -168,7 +190,7 @@ pub(super) fn active(
 }
 
 pub(super) fn inbox(
-    from: &ReadTransaction,
+    from: &Snapshot<'_>,
     tenant: &Tenant,
     filter: &InboxFilter,
     after: Option<InboxKey>,
@@ -181,15 +203,21 @@ pub(super) fn inbox(
             .filter(|key| Some(key) > after.as_ref());
         let rows = rows.filter_map(|key| {
             let json = inbox.get(tables::inbox_key(&key)).transpose()?;
-            let parse = |json: &[u8]| tables::parse("inbox entry", json);
-            Some(json.map_err(Error::from).and_then(|json| Ok((key, parse(json.value())?))))
+            let entry = json.map_err(Error::from);
+            let entry = entry.and_then(|json| inbox_entry(from, &key, json.value()).map(Some));
+            let entry = encryption::listed(entry).transpose()?;
+            Some(entry.map(|entry| (key, entry)))
         });
         return paging::page(rows, limit, |entry| filter.admits(entry));
     }
     let start = after.as_ref().map(tables::inbox_key).map_or(Bound::Unbounded, Bound::Excluded);
-    let rows = inbox.range((start, Bound::Unbounded))?.map(|row| {
-        let (key, json) = row?;
-        Ok((tables::inbox_key_from_row(key.value())?, tables::parse("inbox entry", json.value())?))
+    let rows = inbox.range((start, Bound::Unbounded))?.filter_map(|row| {
+        let row = row.map_err(Error::from).and_then(|(key, json)| {
+            let key = tables::inbox_key_from_row(key.value())?;
+            let entry = encryption::listed(inbox_entry(from, &key, json.value()).map(Some))?;
+            Ok(entry.map(|entry| (key, entry)))
+        });
+        row.transpose()
     });
     paging::page(rows, limit, |entry| filter.admits(entry))
 }
@@ -254,19 +282,33 @@ pub(super) fn newest(
 }
 
 pub(super) fn decisions(
-    from: &ReadTransaction,
+    from: &Snapshot<'_>,
     agent: &Scoped<AgentName>,
 ) -> Result<Vec<RememberedDecision>, Error> {
     let decisions = from.open_table(tables::DECISIONS)?;
+    let label = Label { kind: "decision", owner: agent.as_str(), part: "" };
     let mut found = Vec::new();
     for row in decisions.range((agent.as_str(), "")..)? {
         let (key, json) = row?;
         if key.value().0 != agent.as_str() {
             break;
         }
-        found.push(tables::parse("decision", json.value())?);
+        // One that cannot be read decides nothing.
+        found.extend(encryption::listed(decision(from, label, json.value()))?);
     }
     Ok(found)
+}
+
+fn decision(
+    from: &Snapshot<'_>,
+    label: Label<'_>,
+    value: &[u8],
+) -> Result<Option<RememberedDecision>, Error> {
+    let json = match from.sealer {
+        None => Cow::Borrowed(value),
+        Some(sealer) => sealer.open(label, value.into()).map_err(encryption::failed)?,
+    };
+    tables::parse("decision", &json).map(Some)
 }
 
 pub(super) fn agents(from: &ReadTransaction, tenant: &Tenant) -> Result<Vec<StoredAgent>, Error> {

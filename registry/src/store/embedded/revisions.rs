@@ -6,18 +6,32 @@ use async_trait::async_trait;
 use redb::WriteTransaction;
 use redb::{Error, ReadTransaction, ReadableTable, Table, TableDefinition, TableError};
 
-use super::super::StoredAgent;
-use super::super::revisions::{History, HistoryEntry, note, take_droppable};
+use super::super::revisions::{
+    CurrentNames, History, HistoryEntry, may_change, note, take_droppable,
+};
+use super::super::{CurrentRevisions, Rollout, StoredAgent};
+use super::encode::EncodedResponse;
 use super::write::{OpenTables, Write};
-use super::{Embedded, encode, tables};
+use super::{Embedded, encode, read, tables};
 
 /// Agent → its revisions, the one that was put last at the front.
 const HISTORIES: TableDefinition<&str, &[u8]> = TableDefinition::new("histories");
+
+/// Agent → the revision that a share of its conversations runs on, and the share.
+const ROLLOUTS: TableDefinition<&str, &[u8]> = TableDefinition::new("rollouts");
 
 /// A change of the revisions that are not the newest.
 pub(super) enum RevisionChange {
     Add(Added),
     Drop(Dropped),
+    RollOut(EncodedRollout),
+}
+
+/// A rollout that begins, changes or ends.
+pub(super) struct EncodedRollout {
+    pub(super) name: Scoped<AgentName>,
+    pub(super) rollout: Option<Rollout>,
+    pub(super) response: Option<EncodedResponse>,
 }
 
 /// A revision that comes before all others.
@@ -37,7 +51,23 @@ pub(super) struct Dropped {
 #[async_trait]
 impl History for Embedded {
     async fn history(&self, name: &Scoped<AgentName>) -> Result<Vec<HistoryEntry>, StoreError> {
-        self.read_row(|from| read(from, name))
+        self.read_row(|from| read_history(from, name))
+    }
+
+    async fn current_revisions(
+        &self,
+        name: &Scoped<AgentName>,
+    ) -> Result<Option<CurrentRevisions>, StoreError> {
+        self.read_row(|from| {
+            let Some(newest) = read::newest(from, name)? else { return Ok(None) };
+            let rollout = match from.open_table(ROLLOUTS) {
+                Ok(table) => stored_rollout(&table, name)?,
+                // There never was a rollout.
+                Err(TableError::TableDoesNotExist(_)) => None,
+                Err(error) => return Err(error.into()),
+            };
+            Ok(Some(CurrentRevisions { newest, rollout }))
+        })
     }
 
     async fn add_revision(&self, tenant: &Tenant, agent: StoredAgent) -> Result<(), StoreError> {
@@ -68,7 +98,13 @@ pub(super) fn put(
     let mut table = to.open_table(HISTORIES)?;
     let mut history = stored(&table, name)?;
     note(&mut history, before.map(Revision::new).as_ref(), entry.clone());
-    write(&mut table, name, &history)
+    write(&mut table, name, &history)?;
+    let mut rollouts = to.open_table(ROLLOUTS)?;
+    let is_over = stored_rollout(&rollouts, name)?.is_some_and(|it| it.revision == entry.revision);
+    if is_over {
+        rollouts.remove(name.as_str())?;
+    }
+    Ok(())
 }
 
 /// Returns whether there was anything to do.
@@ -76,6 +112,7 @@ pub(super) fn change(to: &mut OpenTables<'_>, change: &RevisionChange) -> Result
     match change {
         RevisionChange::Add(added) => add(to, added),
         RevisionChange::Drop(dropped) => drop_all(to, dropped),
+        RevisionChange::RollOut(change) => change_rollout(to, change),
     }
 }
 
@@ -99,7 +136,9 @@ fn drop_all(to: &mut OpenTables<'_>, dropped: &Dropped) -> Result<bool, Error> {
     let newest = newest.map(|newest| Revision::new(newest.value()));
     let mut table = to.transaction.open_table(HISTORIES)?;
     let mut history = stored(&table, name)?;
-    let gone = take_droppable(&mut history, newest.as_ref(), revisions, *spared);
+    let rollout = stored_rollout(&to.transaction.open_table(ROLLOUTS)?, name)?;
+    let current = CurrentNames { newest: newest.as_ref(), rollout: rollout.as_ref() };
+    let gone = take_droppable(&mut history, &current, revisions, *spared);
     for revision in &gone {
         to.revisions.remove(name.sibling(revision).as_str())?;
     }
@@ -107,7 +146,56 @@ fn drop_all(to: &mut OpenTables<'_>, dropped: &Dropped) -> Result<bool, Error> {
     Ok(!gone.is_empty())
 }
 
-fn read(from: &ReadTransaction, name: &Scoped<AgentName>) -> Result<Vec<HistoryEntry>, Error> {
+/// Whether the change finds what it needs.
+pub(super) fn may_change_rollout(
+    to: &mut OpenTables<'_>,
+    change: &EncodedRollout,
+) -> Result<bool, Error> {
+    let EncodedRollout { name, rollout, .. } = change;
+    let newest = to.of(name)?.agents.get(name.as_str())?;
+    let newest = newest.map(|newest| Revision::new(newest.value()));
+    let present = stored_rollout(&to.transaction.open_table(ROLLOUTS)?, name)?;
+    let exists = match rollout {
+        Some(next) => to.revisions.get(name.sibling(&next.revision).as_str())?.is_some(),
+        None => false,
+    };
+    Ok(may_change(newest.as_ref(), present.as_ref(), rollout.as_ref(), |_| exists))
+}
+
+fn change_rollout(to: &mut OpenTables<'_>, change: &EncodedRollout) -> Result<bool, Error> {
+    let EncodedRollout { name, rollout, response } = change;
+    let mut table = to.transaction.open_table(ROLLOUTS)?;
+    match rollout {
+        Some(rollout) => {
+            let json = serde_json::to_vec(rollout);
+            let json = json.map_err(|error| Error::Corrupted(format!("rollout: {error}")))?;
+            table.insert(name.as_str(), json.as_slice())?;
+        }
+        None => drop(table.remove(name.as_str())?),
+    }
+    drop(table);
+    to.keep(response)?;
+    Ok(true)
+}
+
+/// Ends the rollout of a name that is deleted.
+pub(super) fn end_rollout(to: &WriteTransaction, name: &Scoped<AgentName>) -> Result<(), Error> {
+    to.open_table(ROLLOUTS)?.remove(name.as_str())?;
+    Ok(())
+}
+
+fn stored_rollout(
+    table: &impl ReadableTable<&'static str, &'static [u8]>,
+    name: &Scoped<AgentName>,
+) -> Result<Option<Rollout>, Error> {
+    let json = table.get(name.as_str())?;
+    json.map(|json| tables::parse("rollout", json.value())).transpose()
+}
+
+fn read_history(
+    from: &ReadTransaction,
+    name: &Scoped<AgentName>,
+) -> Result<Vec<HistoryEntry>, Error> {
     match from.open_table(HISTORIES) {
         Ok(table) => stored(&table, name),
         // No agent was put since there are histories.

@@ -8,6 +8,7 @@ use redb::{TableDefinition, WriteTransaction};
 
 use super::super::schedules::{Schedules, partition_of};
 use super::super::{ListError, Page, paging};
+use super::encryption::{Snapshot, failed};
 use super::tables::{self, Listed, Nanos, nanos};
 use super::write::Write;
 use super::{Embedded, encode};
@@ -30,10 +31,14 @@ pub(super) struct ScheduleChange {
 #[async_trait]
 impl Schedules for Embedded {
     async fn schedule(&self, name: &Scoped<ScheduleName>) -> Result<Option<Schedule>, StoreError> {
-        self.read_row(|from| match SCHEDULES.open(from, &name.tenant())? {
+        let stored = self.read_row(|from| match SCHEDULES.open(from, &name.tenant())? {
             Some(table) => stored(&table, name),
             None => Ok(None),
-        })
+        })?;
+        match self.sealer() {
+            Some(sealer) => stored.map(|it| sealer.open_schedule(name.as_str(), it)).transpose(),
+            None => Ok(stored),
+        }
     }
 
     async fn replace_schedule(
@@ -43,7 +48,13 @@ impl Schedules for Embedded {
         next: Option<&Schedule>,
     ) -> Result<bool, StoreError> {
         let next = match next {
-            Some(next) => Some((encode::json(next)?, next.due_at().map(nanos))),
+            Some(next) => {
+                let json = match self.sealer() {
+                    None => encode::json(next)?,
+                    Some(it) => encode::json(&it.seal_schedule(name.as_str(), next)?)?,
+                };
+                Some((json, next.due_at().map(nanos)))
+            }
             None => None,
         };
         let change = ScheduleChange { name: name.clone(), known, next };
@@ -118,7 +129,7 @@ fn stored(
 }
 
 fn page(
-    from: &ReadTransaction,
+    from: &Snapshot<'_>,
     tenant: &Tenant,
     after: Option<&str>,
     limit: usize,
@@ -127,7 +138,12 @@ fn page(
     let begin = after.map_or(std::ops::Bound::Unbounded, std::ops::Bound::Excluded);
     let rows = table.range::<&str>((begin, std::ops::Bound::Unbounded))?.map(|row| {
         let (name, json) = row?;
-        Ok((name.value().to_owned(), tables::parse::<Schedule>("schedule", json.value())?))
+        let (name, schedule) = (name.value(), tables::parse::<Schedule>("schedule", json.value())?);
+        let opened = match from.sealer {
+            None => schedule,
+            Some(sealer) => sealer.open_schedule(name, schedule).map_err(failed)?,
+        };
+        Ok((name.to_owned(), opened))
     });
     paging::page(rows, limit, |_| true)
 }

@@ -8,10 +8,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use abide_actors::identity::Epoch;
 use abide_actors::journal::{Claim, Holder, StoreError};
 use abide_conversation::{ConversationId, Scoped};
-use redb::{Database, Error, ReadTransaction, ReadableDatabase};
+use redb::{Database, Error, ReadableDatabase};
 
 use super::super::claims::Claims;
+use super::super::sealing::Sealer;
 use super::disk::Probe;
+use super::encryption::{self, Snapshot};
 use super::read;
 
 /// The shared state. Its locks are held for a lookup, never across a write.
@@ -24,6 +26,8 @@ pub(super) struct Shared {
     interrupted: Mutex<BTreeSet<Scoped<ConversationId>>>,
     pub(super) probe: Arc<Probe>,
     commits: AtomicU64,
+    /// Present if there is a key file.
+    pub(super) sealer: Option<Arc<Sealer>>,
 }
 
 /// The file as it was last opened.
@@ -54,6 +58,7 @@ impl Shared {
         database: Database,
         interrupted: BTreeSet<Scoped<ConversationId>>,
         probe: Arc<Probe>,
+        sealer: Option<Sealer>,
     ) -> Self {
         let file = OpenFile { generation: 0, database: Ok(Arc::new(database)) };
         Self {
@@ -62,6 +67,7 @@ impl Shared {
             interrupted: Mutex::new(interrupted),
             probe,
             commits: AtomicU64::new(0),
+            sealer: sealer.map(Arc::new),
         }
     }
 
@@ -121,20 +127,25 @@ impl Shared {
         if self.claims().present(id).is_some() {
             return Ok(Epoch::ZERO);
         }
-        let record = self.read(|from| read::record(from, id))?;
+        let record = self.read(|from| read::sealed_record(from, id))?;
         Ok(record.map_or(Epoch::ZERO, |record| record.epoch))
     }
 
     /// Reads from a snapshot on the caller's thread.
     pub(super) fn read<T>(
         &self,
-        read: impl FnOnce(&ReadTransaction) -> Result<T, Error>,
+        read: impl FnOnce(&Snapshot<'_>) -> Result<T, Error>,
     ) -> Result<T, ReadError> {
         let OpenFile { generation, database } = self.file();
         let closed = |reason| ReadError { error: StoreError::Unavailable(reason), reopen: None };
         let database = database.map_err(closed)?;
-        let outcome = database.begin_read().map_err(Error::from).and_then(|from| read(&from));
+        let outcome = database.begin_read().map_err(Error::from);
+        let sealer = self.sealer.as_deref();
+        let outcome = outcome.and_then(|from| read(&Snapshot::new(from, sealer)));
         outcome.map_err(|error| {
+            if let Some(reason) = encryption::unreadable(&error) {
+                return ReadError { error: StoreError::Unreadable(reason), reopen: None };
+            }
             let is_damaged = matches!(error, Error::Corrupted(_));
             let error = StoreError::Unavailable(error.to_string());
             ReadError { error, reopen: (!is_damaged).then_some(generation) }

@@ -23,6 +23,13 @@ const CACHE_BYTES: usize = 64 << 20;
 const DIR_MODE: u32 = 0o700;
 const FILE_MODE: u32 = 0o600;
 
+const FILE_NAME: &str = "abide.redb";
+
+/// Whether the directory has a store.
+pub fn exists(dir: &Path) -> bool {
+    dir.join(FILE_NAME).exists()
+}
+
 /// Why this process cannot open the store in a directory.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
@@ -35,6 +42,9 @@ pub enum OpenError {
     /// The directory is not writable, or the file in it is damaged.
     #[error("the store in {dir} cannot be opened: {reason}")]
     Unusable { dir: PathBuf, reason: String },
+    /// The keys are not those of the store.
+    #[error("--encrypt-key-file: the store in {dir}: {reason}")]
+    Encryption { dir: PathBuf, reason: String },
 }
 
 /// The lock of a store's directory. The file in it shares the lock for as long as it is open.
@@ -89,7 +99,7 @@ impl StoreDir {
 
     /// Opens the file, repairing it after a crash, or creates a new one.
     pub(super) fn open(&self, probe: &Arc<Probe>) -> Result<Database, OpenError> {
-        let path = self.dir.join("abide.redb");
+        let path = self.dir.join(FILE_NAME);
         let exists = path.try_exists().map_err(|error| unusable_error(&self.dir, &error))?;
         if exists {
             // A file system without a cache has nothing to drop.

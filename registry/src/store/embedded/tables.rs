@@ -15,7 +15,8 @@ use serde::{Deserialize, Serialize};
 
 pub(super) use super::super::commit_rules::STATE_FORMAT;
 use super::super::paging::InboxKey;
-use super::{blobs, notices};
+use super::super::sealing::locked;
+use super::{blobs, encryption, notices, staging};
 
 type Json = &'static [u8];
 type Text = &'static str;
@@ -171,6 +172,12 @@ pub(super) struct Record {
     pub(super) epoch: Epoch,
     #[serde(rename = "head")]
     pub(super) summary: ConversationSummary,
+    /// The wrapped data key, if the conversation has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) key: Option<String>,
+    /// What the summary says of the content, if that is sealed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) sealed: Option<String>,
 }
 
 /// Creates the tables, so that reading never meets a missing one.
@@ -221,6 +228,7 @@ pub(super) fn mark_open(
     transaction.open_table(OPERATIONS)?;
     transaction.open_table(USAGE)?;
     notices::create(&transaction)?;
+    staging::clear(&transaction)?;
     blobs::count_again(&transaction)?;
     transaction.commit()?;
     Ok(interrupted)
@@ -250,6 +258,8 @@ pub(super) fn inbox_key_from_row(key: (Nanos, &str, &str, u32)) -> Result<InboxK
 
 /// Decodes a value that this program wrote; `what` names it in the error.
 pub(super) fn parse<T: DeserializeOwned>(what: &str, json: &[u8]) -> Result<T, Error> {
-    abide_conversation::from_json(json)
-        .map_err(|error| Error::Corrupted(format!("{what}: {error}")))
+    abide_conversation::from_json(json).map_err(|error| match locked(what, json) {
+        Some(locked) => encryption::failed(locked),
+        None => Error::Corrupted(format!("{what}: {error}")),
+    })
 }

@@ -3,6 +3,7 @@
 
 mod crashes;
 mod deletions;
+mod encryption;
 mod faults;
 mod files;
 mod usage;
@@ -62,6 +63,23 @@ mod suite {
     fn open() -> (tempfile::TempDir, Arc<dyn Store>) {
         let dir = tempfile::tempdir().unwrap();
         let store = Embedded::open(dir.path(), Durability::Os).unwrap();
+        (dir, Arc::new(store))
+    }
+
+    conformance!(open());
+}
+
+mod encrypted_suite {
+    use std::sync::Arc;
+
+    use super::super::super::Store;
+    use super::super::super::conformance::{conformance, key_ring};
+    use super::super::{Durability, Embedded};
+
+    fn open() -> (tempfile::TempDir, Arc<dyn Store>) {
+        let dir = tempfile::tempdir().unwrap();
+        let keys = Some(key_ring(&[1]));
+        let store = Embedded::open_encrypted(dir.path(), Durability::Os, keys).unwrap();
         (dir, Arc::new(store))
     }
 

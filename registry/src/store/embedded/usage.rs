@@ -1,6 +1,7 @@
 //! What the file counts of tenants.
 
 use abide_actors::journal::StoreError;
+use abide_conversation::erase::SubjectAlias;
 use abide_conversation::{ConversationId, Scoped, Tenant};
 use async_trait::async_trait;
 use jiff::civil::Date;
@@ -103,6 +104,37 @@ fn sweep(table: &mut Table<'_, Key, &'static str>, first_day: &str) -> Result<()
             break;
         }
         table.pop_first()?;
+    }
+    Ok(())
+}
+
+/// Gives the rows of an owner to the alias, in all days up to this one.
+pub(super) fn rename(
+    to: &WriteTransaction,
+    tenant: &Tenant,
+    last: Date,
+    alias: &SubjectAlias,
+) -> Result<(), Error> {
+    let mut table = to.open_table(USAGE)?;
+    let mut renamed = Vec::new();
+    for row in table.iter()? {
+        let (key, text) = row?;
+        let (day, of, partition, name) = key.value();
+        if day > last.to_string().as_str() {
+            break;
+        }
+        if let Some(new) = usage::renamed_row(name, alias).filter(|_| of == tenant.as_str()) {
+            let counts = usage::from_text(text.value());
+            renamed.push((day.to_owned(), partition, name.to_owned(), new, counts));
+        }
+    }
+    for (day, partition, old, new, mut counts) in renamed {
+        table.remove((day.as_str(), tenant.as_str(), partition, old.as_str()))?;
+        let key = (day.as_str(), tenant.as_str(), partition, new.as_str());
+        if let Some(before) = table.get(key)? {
+            counts += usage::from_text(before.value());
+        }
+        table.insert(key, usage::to_text(&counts).as_str())?;
     }
     Ok(())
 }

@@ -2,6 +2,7 @@
 
 mod lists;
 mod responses;
+mod rewrite;
 mod sweep;
 
 use std::collections::BTreeMap;
@@ -17,18 +18,22 @@ use abide_conversation::{
 };
 use redb::{Error, ReadableTable, Table, WriteTransaction};
 
+use super::super::staging::lost;
 use super::super::usage::UsageEntry;
 use super::super::{HistoryEntry, KeyChange, ScopedKeyId, commit_rules};
 use super::api_keys;
 use super::audit::{self, Audit};
 use super::blobs;
 use super::encode::{Append, EncodedResponse};
+use super::encryption::KeyWrite;
+use super::erasures::{self, EncodedRewrite, ErasureWrite};
 use super::listing;
 use super::notices;
 use super::operations;
 use super::queues;
 use super::revisions::{self, RevisionChange};
 use super::schedules::{self, ScheduleChange};
+use super::staging;
 use super::tables::{self, Nanos, Record, nanos};
 use super::usage;
 
@@ -79,6 +84,8 @@ pub(super) enum Write {
     PutBlob {
         id: Scoped<BlobId>,
         blob: Blob,
+        /// The bytes as they are stored, if they are sealed.
+        sealed: Option<Vec<u8>>,
     },
     DeleteBlob {
         id: Scoped<BlobId>,
@@ -88,7 +95,11 @@ pub(super) enum Write {
     /// The entry of an operation, and its effect if the store has it.
     Operate(Box<operations::Operate>),
     ReplaceSchedule(Box<ScheduleChange>),
+    Stage(staging::EncodedEvents),
     List(Box<listing::ListWrite>),
+    Rewrite(Box<EncodedRewrite>),
+    Erasure(Box<ErasureWrite>),
+    Keys(KeyWrite),
 }
 
 impl Write {
@@ -96,6 +107,7 @@ impl Write {
     pub(super) fn conversation(&self) -> Option<&str> {
         match self {
             Write::Append(append) => Some(append.id.as_str()),
+            Write::Rewrite(rewrite) => Some(rewrite.id.as_str()),
             Write::Delete { id, .. } | Write::CountDeath { id, .. } | Write::ResetDeaths { id } => {
                 Some(id.as_str())
             }
@@ -112,7 +124,10 @@ impl Write {
             | Write::Operate(_)
             | Write::Notice(_)
             | Write::ReplaceSchedule(_)
+            | Write::Stage(_)
             | Write::List(_)
+            | Write::Erasure(_)
+            | Write::Keys(_)
             | Write::Audit(_) => None,
         }
     }
@@ -222,6 +237,7 @@ impl<'t> OpenTables<'t> {
             Write::DeleteAgent { name, response } => {
                 let was_there = self.of(name)?.agents.remove(name.as_str())?.is_some();
                 self.decisions.retain(|(agent, _), _| agent != name.as_str())?;
+                revisions::end_rollout(self.transaction, name)?;
                 self.keep(response)?;
                 Ok(Ok(was_there))
             }
@@ -239,12 +255,18 @@ impl<'t> OpenTables<'t> {
             Write::MarkKeysUsed { used } => {
                 api_keys::mark_used(self.transaction, used).map(|()| Ok(true))
             }
-            Write::PutBlob { id, blob } => blobs::put(self.transaction, id, blob).map(Ok),
+            Write::PutBlob { id, blob, sealed } => {
+                blobs::put(self.transaction, id, blob, sealed.as_deref()).map(Ok)
+            }
             Write::DeleteBlob { id } => blobs::delete(self.transaction, id).map(Ok),
             Write::Notice(write) => write.apply(self.transaction).map(Ok),
             Write::Operate(operate) => operations::apply(self, operate),
             Write::ReplaceSchedule(change) => schedules::replace(self.transaction, change).map(Ok),
+            Write::Stage(events) => staging::stage(self.transaction, events),
             Write::List(write) => self.list(write).map(Ok),
+            Write::Rewrite(write) => self.rewrite(write),
+            Write::Erasure(write) => erasures::apply(self.transaction, write).map(Ok),
+            Write::Keys(write) => write.apply(self.transaction).map(Ok),
             Write::Audit(entry) => {
                 let exists = self.of(&entry.id)?.heads.get(entry.id.as_str())?.is_some();
                 if exists {
@@ -287,7 +309,11 @@ impl<'t> OpenTables<'t> {
             | Write::Operate(_)
             | Write::Notice(_)
             | Write::ReplaceSchedule(_)
+            | Write::Stage(_)
             | Write::List(_)
+            | Write::Rewrite(_)
+            | Write::Erasure(_)
+            | Write::Keys(_)
             | Write::Audit(_) => Ok(false),
         }
     }
@@ -325,8 +351,23 @@ impl<'t> OpenTables<'t> {
         let commit = &append.commit;
         let old = self.summary(&append.id)?;
         let id = append.id.as_str();
-        if !commit_rules::follows(commit, old.as_ref().map(|summary| summary.last_seq)) {
+        let last = match &append.staged {
+            None => old.as_ref().map(|summary| summary.last_seq),
+            Some(staged) if old.is_none() => Some(staged.last_seq),
+            Some(_) => return Ok(Err(StoreError::Conflict)),
+        };
+        if !commit_rules::follows(commit, last) {
             return Ok(Err(StoreError::Conflict));
+        }
+        if let Some(staged) = &append.staged {
+            let journal = &mut self.journal;
+            let hand_over = |number: u64, event: &[u8]| {
+                journal.insert((id, number), event)?;
+                Ok(())
+            };
+            if !staging::take(self.transaction, staged, hand_over)? {
+                return Ok(Err(lost()));
+            }
         }
         for (event, json) in commit.events.iter().zip(append.events.iter()) {
             self.journal.insert((id, event.seq.get()), json.as_slice())?;
@@ -336,7 +377,8 @@ impl<'t> OpenTables<'t> {
             self.states.insert(id, (tables::STATE_FORMAT, json.as_slice()))?;
         }
         self.update_indexes(id, old.as_ref(), Some(&commit.summary))?;
-        listing::relist(self.transaction, &append.id, commit, old.is_none())?;
+        let whole = append.entry.as_ref();
+        listing::relist(self.transaction, &append.id, commit, whole, old.is_none())?;
         for closed in &commit.closed {
             self.close(&append.id, closed.call_id.as_str(), closed.suspension)?;
         }

@@ -207,6 +207,7 @@ impl Writer {
     fn admits(&self, write: &Write) -> bool {
         match write {
             Write::Append(append) => self.shared.claims().admits(&append.id, &append.held),
+            Write::Rewrite(write) => self.shared.claims().admits(&write.id, &write.held),
             Write::Delete { id, held, .. } | Write::CountDeath { id, held } => {
                 self.shared.claims().admits(id, held)
             }
@@ -224,7 +225,10 @@ impl Writer {
             | Write::Operate(_)
             | Write::Notice(_)
             | Write::ReplaceSchedule(_)
+            | Write::Stage(_)
             | Write::List(_)
+            | Write::Erasure(_)
+            | Write::Keys(_)
             | Write::Audit(_) => true,
         }
     }

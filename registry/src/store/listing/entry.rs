@@ -13,6 +13,7 @@ use abide_conversation::state::ConversationStatus;
 use abide_conversation::{ConversationId, Scoped, Timestamp};
 use sha2::{Digest, Sha256};
 
+use super::super::sealing::IndexKey;
 use super::{ListOrder, active_at};
 
 /// The digits of a time: of the microseconds since 1970.
@@ -51,7 +52,10 @@ impl Property {
             hash.update((part.len() as u64).to_be_bytes());
             hash.update(part);
         }
-        let hash = hash.finalize();
+        Self::of_hash(kind, family, &hash.finalize())
+    }
+
+    fn of_hash(kind: char, family: Family, hash: &[u8]) -> Self {
         let digits: String =
             hash.iter().take(HASH_BYTES).map(|byte| format!("{byte:02x}")).collect();
         Self(format!("{kind}{}{digits}", family.letter()))
@@ -73,6 +77,16 @@ impl Property {
 
     pub(super) fn metadata(family: Family, key: &str, value: &str) -> Self {
         Self::new('m', family, &[key, value])
+    }
+
+    /// [`Property::metadata`] in an encrypted store: nobody without its keys can test a guess.
+    pub(super) fn keyed_metadata(
+        family: Family,
+        key: &str,
+        value: &str,
+        index_key: &IndexKey,
+    ) -> Self {
+        Self::of_hash('m', family, &index_key.digest(&[key, value]))
     }
 
     pub(super) fn parent(parent: &str) -> Self {
@@ -103,8 +117,13 @@ pub(in super::super) struct Entry {
 }
 
 impl Entry {
-    /// The entry of a conversation whose agent indexes these keys of the metadata.
-    pub(in super::super) fn new(summary: &ConversationSummary, indexed: &[String]) -> Self {
+    /// The entry of a conversation whose agent indexes these keys of the metadata, in an encrypted
+    /// store by this key.
+    pub(in super::super) fn new(
+        summary: &ConversationSummary,
+        indexed: &[String],
+        index_key: Option<&IndexKey>,
+    ) -> Self {
         let parent = summary.listing.parent.as_ref();
         let family = if parent.is_some() { Family::Child } else { Family::Root };
         let participants = &summary.participants;
@@ -118,7 +137,10 @@ impl Entry {
         // Only texts are indexed.
         properties.extend(indexed.iter().filter_map(|key| {
             let value = summary.metadata.get(key)?.as_str()?;
-            Some(Property::metadata(family, key, value))
+            Some(match index_key {
+                Some(index_key) => Property::keyed_metadata(family, key, value, index_key),
+                None => Property::metadata(family, key, value),
+            })
         }));
         let mut properties: Vec<_> = properties.into_iter().collect();
         properties.extend(awaiting_of(summary));
@@ -184,13 +206,13 @@ pub(super) fn digits(at: Timestamp) -> String {
 
 /// A place in the index, as a member of it shows.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in super::super) struct Place {
+pub(in super::super) struct IndexMember {
     /// The time and the id, by which a list is sorted.
     pub(in super::super) suffix: String,
     pub(in super::super) id: Scoped<ConversationId>,
 }
 
-impl Place {
+impl IndexMember {
     /// The place of a member; `None` if it is not one.
     pub(in super::super) fn parse(member: &str) -> Option<Self> {
         Self::from_suffix(member.get(1 + PROPERTY_LEN..)?)

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use sha2::{Digest, Sha256};
 
+use super::super::sealing::IndexKey;
 use super::super::{ListError, paging};
 use super::entry::{Family, Property, digits};
 use super::{Direction, ListOrder, ListQuery, Period};
@@ -25,7 +26,7 @@ pub(in super::super) struct Position {
 /// The ranges of the index that a page reads, merged by what follows their prefixes.
 #[derive(Clone, Debug)]
 pub(in super::super) struct Plan {
-    /// One, or those of roots and of children.
+    /// One, or those of roots and of children; twice as many for metadata of an encrypted store.
     prefixes: Vec<String>,
     first: String,
     last: String,
@@ -36,12 +37,14 @@ pub(in super::super) struct Plan {
 
 impl Plan {
     /// The plan of the page after the cursor; `None` if the list is empty, whatever there is. `store`
-    /// is the kind of the store: a cursor of another store is refused, too.
+    /// is the kind of the store: a cursor of another store is refused, too. An encrypted store has an
+    /// index key, and still finds what was indexed without one.
     pub(in super::super) fn new(
         store: &str,
         tenant: &Tenant,
         query: &ListQuery,
         cursor: Option<&str>,
+        index_key: Option<&IndexKey>,
     ) -> Result<Option<Self>, ListError> {
         let digest = digest(store, tenant, query);
         let after: Option<Position> = paging::decode(cursor)?;
@@ -55,14 +58,14 @@ impl Plan {
             (None, false) => &[Family::Root, Family::Child],
         };
         let letter = query.order.letter();
-        let prefix =
-            |family: &Family| format!("{letter}{}", narrowest(query, viewer, *family).as_str());
+        let properties =
+            families.iter().flat_map(|family| narrowest(query, viewer, *family, index_key));
         let Period { after: from, before: until } = match query.order {
             ListOrder::Created => query.created,
             ListOrder::Active => query.active,
         };
         Ok(Some(Self {
-            prefixes: families.iter().map(prefix).collect(),
+            prefixes: properties.map(|it| format!("{letter}{}", it.as_str())).collect(),
             first: from.map(digits).unwrap_or_default(),
             last: until.map(digits).unwrap_or_default() + &END.to_string(),
             after: after.map(|after| after.suffix),
@@ -102,24 +105,31 @@ impl Plan {
     }
 }
 
-/// The property of the wanted conversations that the fewest others have, as far as can be guessed.
-fn narrowest(query: &ListQuery, viewer: Option<&str>, family: Family) -> Property {
+/// The property of the wanted conversations that the fewest others have, as far as can be guessed. Each
+/// of them has one of these forms of it.
+fn narrowest(
+    query: &ListQuery,
+    viewer: Option<&str>,
+    family: Family,
+    index_key: Option<&IndexKey>,
+) -> Vec<Property> {
     if let Some(parent) = &query.parent {
-        return Property::parent(parent.as_str());
+        return vec![Property::parent(parent.as_str())];
     }
     if let Some((key, value)) = query.metadata.first_key_value() {
-        return Property::metadata(family, key, value);
+        let keyed = index_key.map(|it| Property::keyed_metadata(family, key, value, it));
+        return keyed.into_iter().chain([Property::metadata(family, key, value)]).collect();
     }
     if query.status == Some(ConversationStatus::AwaitingInput) {
-        return Property::awaiting(family);
+        return vec![Property::awaiting(family)];
     }
     if let Some(sub) = query.owner.as_deref().or(viewer) {
-        return Property::participant(family, sub);
+        return vec![Property::participant(family, sub)];
     }
-    match &query.agent {
+    vec![match &query.agent {
         Some(agent) => Property::agent(family, agent.as_str()),
         None => Property::any(family),
-    }
+    }]
 }
 
 /// Tells the listings apart whose cursors are not those of each other.

@@ -7,7 +7,9 @@ use abide_actors::journal::{Commit, ConversationSummary, Relisting, StoreError};
 use abide_conversation::{ConversationId, Scoped, Tenant};
 use async_trait::async_trait;
 
-use super::super::listing::{Direction, Entry, ListQuery, ListedConversation, Place, Plan, merged};
+use super::super::listing::{
+    Direction, Entry, IndexMember, ListQuery, ListedConversation, Plan, merged,
+};
 use super::super::{ListError, Lists, Page, Rebuild, paging};
 use super::Memory;
 use super::tables::Tables;
@@ -41,8 +43,10 @@ impl Index {
     pub(super) fn relist(&mut self, id: &Scoped<ConversationId>, commit: &Commit, is_new: bool) {
         let summary = &commit.summary;
         let entry = match &commit.relisting {
-            Relisting::Whole { indexed } => Some(Entry::new(summary, indexed)),
-            Relisting::Touched | Relisting::Unchanged if is_new => Some(Entry::new(summary, &[])),
+            Relisting::Whole { indexed } => Some(Entry::new(summary, indexed, None)),
+            Relisting::Touched | Relisting::Unchanged if is_new => {
+                Some(Entry::new(summary, &[], None))
+            }
             Relisting::Touched => self.entries.get(id).map(|it| it.clone().touched(summary)),
             Relisting::Unchanged => None,
         };
@@ -61,7 +65,7 @@ impl Lists for Memory {
         cursor: Option<&str>,
         limit: usize,
     ) -> Result<Page<ListedConversation>, ListError> {
-        let Some(plan) = Plan::new(KIND, tenant, query, cursor)? else {
+        let Some(plan) = Plan::new(KIND, tenant, query, cursor, None)? else {
             return Ok(paging::empty());
         };
         let tables = self.tables();
@@ -77,7 +81,7 @@ impl Lists for Memory {
                     Direction::Ascending => found.next()?,
                     Direction::Descending => found.next_back()?,
                 };
-                Some(Ok(Place::parse(member)?.suffix))
+                Some(Ok(IndexMember::parse(member)?.suffix))
             }))
         };
         let suffixes = merged(plan.prefixes().iter().filter_map(range).collect(), plan.direction());
@@ -102,7 +106,7 @@ impl Lists for Memory {
         let known = known.filter(|known| known.summary.last_seq == summary.last_seq);
         let Some(known) = known else { return Ok(false) };
         known.summary.listing = summary.listing.clone();
-        tables.index.replace(id, Some(Entry::new(summary, indexed)));
+        tables.index.replace(id, Some(Entry::new(summary, indexed, None)));
         Ok(true)
     }
 
@@ -126,7 +130,7 @@ impl Lists for Memory {
 
 impl Tables {
     fn listed(&self, suffix: &str) -> Option<ListedConversation> {
-        let Place { id, .. } = Place::from_suffix(suffix)?;
+        let IndexMember { id, .. } = IndexMember::from_suffix(suffix)?;
         let known = self.conversations.get(&id)?;
         let (summary, pending) = (known.summary.clone(), known.open.len());
         Some(ListedConversation { id, summary, pending })

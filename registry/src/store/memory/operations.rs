@@ -68,6 +68,7 @@ fn has_target(tables: &Tables, effect: &Effect) -> bool {
     match effect {
         Effect::Follows | Effect::PutAgent { .. } => true,
         Effect::DeleteAgent { name, .. } => tables.newest.contains_key(name),
+        Effect::ChangeRollout(change) => tables.may_change_rollout(change),
         Effect::ReplaceDecision { agent, decision } => {
             tables.decisions.contains_key(&(agent.clone(), decision.id.clone()))
         }
@@ -83,6 +84,7 @@ fn carry_out(tables: &mut Tables, effect: Effect) -> bool {
         Effect::Follows => true,
         Effect::PutAgent { tenant, agent, response } => tables.put_agent(&tenant, agent, response),
         Effect::DeleteAgent { name, response } => tables.delete_agent(&name, response),
+        Effect::ChangeRollout(change) => tables.change_rollout(change),
         Effect::ReplaceDecision { agent, decision } => {
             tables.set_decision(&agent, &decision.id, Some(&decision))
         }

@@ -19,7 +19,7 @@ use super::super::claims::Claims;
 use super::super::commit_rules;
 use super::super::paging::InboxKey;
 use super::super::revisions::{HistoryEntry, note};
-use super::super::{KeyChange, ScopedKeyId, StoredAgent, StoredKey};
+use super::super::{KeyChange, Rollout, ScopedKeyId, StoredAgent, StoredKey};
 
 #[derive(Debug, Default)]
 pub(super) struct Tables {
@@ -37,6 +37,8 @@ pub(super) struct Tables {
     pub(super) newest: BTreeMap<Scoped<AgentName>, Revision>,
     pub(super) revisions: BTreeMap<Scoped<Revision>, StoredAgent>,
     pub(super) histories: super::revisions::Histories,
+    pub(super) staged: super::staging::StagedEvents,
+    pub(super) rollouts: BTreeMap<Scoped<AgentName>, Rollout>,
     pub(super) decisions: BTreeMap<(Scoped<AgentName>, DecisionId), RememberedDecision>,
     pub(super) keys: BTreeMap<ScopedKeyId, StoredKey>,
     pub(super) keys_version: u64,
@@ -45,6 +47,7 @@ pub(super) struct Tables {
     pub(super) audit: super::audit::Entries,
     pub(super) operations: super::operations::Chains,
     pub(super) schedules: super::schedules::Table,
+    pub(super) erasures: super::erasures::Table,
     pub(super) usage: super::usage::DayTables,
     pub(super) notices: super::notices::Notices,
     pub(super) waiting: super::queues::Waiting,
@@ -217,6 +220,9 @@ impl Tables {
         }
         let revision = name.sibling(&agent.revision);
         let old = self.newest.insert(name.clone(), agent.revision.clone());
+        if self.rollouts.get(&name).is_some_and(|rollout| rollout.revision == agent.revision) {
+            self.rollouts.remove(&name);
+        }
         let history = self.histories.entry(name).or_default();
         note(history, old.as_ref(), HistoryEntry::from(&agent));
         self.revisions.insert(revision, agent);
@@ -233,6 +239,7 @@ impl Tables {
             self.keep(&ResponseScope::Agent(name.clone()), response);
         }
         self.decisions.retain(|(agent, _), _| agent != name);
+        self.rollouts.remove(name);
         self.newest.remove(name).is_some()
     }
 

@@ -1,16 +1,21 @@
 //! The calls of the scripts that change agents, decisions and API keys, alone or with their entries in
 //! the operators' audit.
 
+use std::borrow::Cow;
+
 use abide_actors::journal::{ResponseScope, StoreError, StoredResponse};
 use abide_conversation::remembered_decision::RememberedDecision;
 use abide_conversation::{AgentName, DecisionId, Revision, Scoped};
 
-use super::super::{KeyChange, StoredAgent};
+use super::super::sealing::{Label, seal_response};
+use super::super::{KeyChange, RolloutChange, StoredAgent};
 use super::keys::{self, Tag};
 use super::operations::NextEntries;
 use super::revisions::HISTORY;
 use super::script::ScriptCall;
-use super::scripts::{AGENT, API_KEY, DECISION, DELETE_AGENT, json, stored_at};
+use super::scripts::{
+    AGENT, API_KEY, DECISION, DELETE_AGENT, END_ROLLOUT, ROLLOUT, json, stored_at,
+};
 use super::{Redis, api_keys};
 
 /// What `agent.lua` takes for any newest revision; no revision has this form.
@@ -52,7 +57,10 @@ impl Redis {
         response: Option<StoredResponse>,
         entries: &NextEntries,
     ) -> Result<u8, StoreError> {
-        let (tag, scope) = (Tag::Agents, ResponseScope::Agent(name.clone()).text());
+        let (tag, scope) = (Tag::Agents, ResponseScope::Agent(name.clone()));
+        let sealer = self.sealer.as_deref();
+        let response = response.map(|it| seal_response(sealer, &scope, it)).transpose()?;
+        let scope = scope.text();
         let nonce = self.nonce();
         let mut keys =
             ["newest", "revisions"].map(|kind| tag.listing(name.prefix(), kind)).to_vec();
@@ -73,6 +81,34 @@ impl Redis {
         self.call_durably(call).await
     }
 
+    /// Returns 1 if the rollout was changed, else 0.
+    pub(super) async fn rollout_by_script(
+        &self,
+        change: &RolloutChange,
+        entries: &NextEntries,
+    ) -> Result<u8, StoreError> {
+        let RolloutChange { name, rollout, response } = change;
+        let (tag, scope) = (Tag::Agents, ResponseScope::Agent(name.clone()).text());
+        let nonce = self.nonce();
+        let mut keys =
+            ["newest", "revisions"].map(|kind| tag.listing(name.prefix(), kind)).to_vec();
+        keys.push(tag.own("done", &nonce));
+        keys.extend(["a", "x"].map(|kind| tag.own(kind, &scope)));
+        keys.extend(entries.keys());
+        let script = if rollout.is_some() { &ROLLOUT } else { &END_ROLLOUT };
+        let (revision, percent) = rollout
+            .as_ref()
+            .map_or(("", 0), |rollout| (rollout.revision.as_str(), rollout.percent));
+        let call = ScriptCall::new(script, tag, keys)
+            .arg(name.local().as_str())
+            .arg(revision)
+            .arg(percent)
+            .arg(response.as_ref().and_then(stored_at).map(keys::score_until).unwrap_or_default())
+            .responses("", response.as_slice())?
+            .entries(entries)?;
+        self.call_durably(call).await
+    }
+
     /// Returns 1 if the decision was there before, else 0.
     pub(super) async fn decision_by_script(
         &self,
@@ -85,9 +121,16 @@ impl Redis {
         let keys = [("decisions", agent.as_str()), ("done", nonce.as_str())];
         let mut keys = keys.map(|(kind, name)| Tag::Agents.own(kind, name)).to_vec();
         keys.extend(entries.keys());
+        let sealed = match decision {
+            Some(decision) => {
+                let label = Label { kind: "decision", owner: agent.as_str(), part: "" };
+                self.seal(label, json(decision)?.into())?
+            }
+            None => Cow::default(),
+        };
         let call = ScriptCall::new(&DECISION, Tag::Agents, keys)
             .arg(id.as_str())
-            .arg(decision.map(json).transpose()?.unwrap_or_default())
+            .arg(&*sealed)
             .entries(entries)?;
         self.call_durably(call).await
     }

@@ -6,6 +6,7 @@ use abide_conversation::{ConversationId, Scoped, Timestamp};
 use async_trait::async_trait;
 use redis::cmd;
 
+use super::super::sealing::Label;
 use super::Redis;
 use super::decode;
 use super::keys::{self, Key, Tag};
@@ -41,9 +42,14 @@ impl AuditLog for Redis {
             return Ok(Vec::new());
         }
         let mut command = cmd("HMGET");
-        command.arg(entries).arg(live);
+        command.arg(entries).arg(&live);
         let found: Vec<Option<Vec<u8>>> = self.query_large(tag, command).await?;
-        found.into_iter().flatten().map(|json| decode::parse("audit entry", &json)).collect()
+        let rows = live.iter().zip(found).filter_map(|(key, json)| Some((key, json?)));
+        let entries = rows.map(|(key, json)| {
+            let label = Label { kind: "audit", owner: id.as_str(), part: key };
+            decode::parse("audit entry", &self.open_value(label, json.into())?)
+        });
+        entries.collect()
     }
 }
 

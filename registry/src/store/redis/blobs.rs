@@ -1,5 +1,7 @@
 //! Blobs in Redis: one key each, in the partition of its id.
 
+use std::borrow::Cow;
+
 use abide_actors::blobs::{Blob, BlobInfo, Blobs};
 use abide_actors::journal::StoreError;
 use abide_conversation::{BlobId, Scoped};
@@ -7,6 +9,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use redis::{Cmd, cmd};
 
+use super::super::sealing::Label;
 use super::Redis;
 use super::keys::{Key, Tag};
 use crate::partition::Partition;
@@ -29,10 +32,13 @@ impl Blobs for Redis {
     async fn blob(&self, id: &Scoped<BlobId>) -> Result<Option<Blob>, StoreError> {
         let (tag, command) = query(id, ["type", "bytes"]);
         let row: (Option<String>, Option<Bytes>) = self.query_large(tag, command).await?;
-        Ok(match row {
-            (Some(media_type), Some(bytes)) => Some(Blob::new(&media_type, bytes)),
-            _ => None,
-        })
+        let (Some(media_type), Some(bytes)) = row else { return Ok(None) };
+        let label = Label { kind: "blob", owner: id.as_str(), part: "" };
+        let opened = match self.open_value(label, Cow::Borrowed(&bytes))? {
+            Cow::Owned(opened) => Some(Bytes::from(opened)),
+            Cow::Borrowed(_) => None,
+        };
+        Ok(Some(Blob::new(&media_type, opened.unwrap_or(bytes))))
     }
 
     async fn delete_blob(&self, id: &Scoped<BlobId>) -> Result<bool, StoreError> {

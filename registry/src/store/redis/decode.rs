@@ -9,6 +9,7 @@ use abide_conversation::{AgentName, ConversationId, Scoped, Seq, Timestamp};
 use redis::{Cmd, Value, cmd};
 use serde::de::DeserializeOwned;
 
+use super::super::sealing::{self, Label, Sealer, locked};
 use super::error::refused;
 use super::execute::read;
 use super::keys::{self, Tag};
@@ -19,8 +20,18 @@ pub(super) fn query_summary(id: &Scoped<ConversationId>) -> (Tag, Cmd) {
 }
 
 /// The fields of a summary.
-const SUMMARY: [&str; 8] =
-    ["seq", "agent", "head", "alarm", "active", "metadata", "participants", "listing"];
+const SUMMARY: [&str; 9] =
+    ["seq", "agent", "head", "alarm", "active", "metadata", "participants", "listing", "key"];
+
+/// The kinds of what the data key of a conversation seals.
+pub(super) const LISTING: &str = "listing";
+pub(super) const METADATA: &str = "metadata";
+pub(super) const STATE: &str = "state";
+
+/// The label of the inbox entries of a conversation. An entry names its call itself.
+pub(super) fn inbox_label(id: &Scoped<ConversationId>) -> Label<'_> {
+    Label { kind: "inbox", owner: id.as_str(), part: "" }
+}
 
 /// The query for [`claim`].
 pub(super) fn query_claim(id: &Scoped<ConversationId>) -> (Tag, Cmd) {
@@ -40,23 +51,54 @@ fn query_fields(id: &Scoped<ConversationId>, fields: &[&str]) -> (Tag, Cmd) {
 }
 
 type Text = Option<String>;
+type Bytes = Option<Vec<u8>>;
+
+/// A row of [`query_summary`].
+type SummaryRow = (Option<u64>, Text, Text, Text, Text, Bytes, Text, Bytes, Bytes);
 
 pub(super) fn summary(
+    sealer: Option<&Sealer>,
     id: &Scoped<ConversationId>,
     row: Value,
 ) -> Result<Option<ConversationSummary>, StoreError> {
+    read_summary(sealer, id, row, |content| content)
+}
+
+/// The summary in a list: without the content that cannot be opened, so that the others are listed.
+pub(super) fn listed_summary(
+    sealer: Option<&Sealer>,
+    id: &Scoped<ConversationId>,
+    row: Value,
+) -> Result<Option<ConversationSummary>, StoreError> {
+    read_summary(sealer, id, row, sealing::listed)
+}
+
+/// What a part of the content is when it is opened, if it is there.
+type Opened = Result<Option<Vec<u8>>, StoreError>;
+
+fn read_summary(
+    sealer: Option<&Sealer>,
+    id: &Scoped<ConversationId>,
+    row: Value,
+    checked: fn(Opened) -> Opened,
+) -> Result<Option<ConversationSummary>, StoreError> {
     let name = || key_name(id);
-    let row: (Option<u64>, Text, Text, Text, Text, Text, Text, Text) = read(&name(), row)?;
-    let (last_seq, agent, status_and_time, alarm, active, metadata, participants, listing) = row;
+    let row: SummaryRow = read(&name(), row)?;
+    let (last_seq, agent, status_and_time, alarm, active, metadata, participants, listing, key) =
+        row;
     let (Some(last_seq), Some(agent)) = (last_seq, agent) else { return Ok(None) };
     let Some(status_and_time) = status_and_time else { return Ok(None) };
     let (status, created_at): (ConversationStatus, Timestamp) =
         parse(&name(), status_and_time.as_bytes())?;
     let alarm = alarm.filter(|at| !at.is_empty()).map(|at| at.parse());
     let alarm = alarm.transpose().map_err(|error| refused(format!("{}: {error}", name())))?;
-    let metadata = metadata.map(|json| parse(&name(), json.as_bytes())).transpose()?;
+    let opened = |kind, value: Bytes| {
+        let opened = value.map(|value| open_content(sealer, id, key.as_deref(), kind, value));
+        checked(opened.transpose())
+    };
+    let metadata = opened(METADATA, metadata)?.map(|json| parse(&name(), &json)).transpose()?;
     let participants = participants.map(|json| parse(&name(), json.as_bytes())).transpose()?;
-    let listing = listing.map(|json| parse(&name(), json.as_bytes())).transpose()?;
+    let listing = opened(LISTING, listing)?.map(|json| parse(&name(), &json)).transpose()?;
     Ok(Some(ConversationSummary {
         agent: AgentName::new(agent),
         status,
@@ -68,6 +110,25 @@ pub(super) fn summary(
         active: active.as_deref() == Some("1"),
         listing: listing.unwrap_or_default(),
     }))
+}
+
+/// A part of a summary that may be sealed, given the data key as it is stored.
+fn open_content(
+    sealer: Option<&Sealer>,
+    id: &Scoped<ConversationId>,
+    key: Option<&[u8]>,
+    kind: &'static str,
+    value: Vec<u8>,
+) -> Result<Vec<u8>, StoreError> {
+    if !sealing::is_sealed(&value) {
+        return Ok(value);
+    }
+    match (sealer, key) {
+        (Some(sealer), Some(key)) => {
+            Ok(sealer.own_key(id, key)?.open(kind, "", &value)?.into_owned())
+        }
+        (Some(_) | None, _) => Err(sealing::without_key(id.as_str())),
+    }
 }
 
 pub(super) fn claim(id: &Scoped<ConversationId>, row: Value) -> Result<Option<Claim>, StoreError> {
@@ -101,7 +162,10 @@ pub(super) fn response(scope: &ResponseScope, value: &[u8]) -> Result<StoredResp
 
 /// Decodes JSON that this program wrote; `what` names it in the error.
 pub(super) fn parse<T: DeserializeOwned>(what: &str, json: &[u8]) -> Result<T, StoreError> {
-    abide_conversation::from_json(json).map_err(|error| refused(format!("{what}: {error}")))
+    abide_conversation::from_json(json).map_err(|error| match locked(what, json) {
+        Some(locked) => locked,
+        None => refused(format!("{what}: {error}")),
+    })
 }
 
 fn key_name(id: &Scoped<ConversationId>) -> String {

@@ -2,14 +2,14 @@
 
 use abide_actors::journal::{
     Claim, ClaimedConversation, Commit, ConversationSummary, Holder, Journal, ResponseScope,
-    StoreError, StoredConversation, StoredResponse,
+    Rewrite, StoreError, StoredConversation, StoredResponse,
 };
 use abide_actors::notices::OwedNotice;
 use abide_conversation::{ConversationId, Event, Scoped, Seq, Timestamp};
 use async_trait::async_trait;
 use redis::cmd;
 
-use super::super::commit_rules;
+use super::super::{commit_rules, sealing};
 use super::Redis;
 use super::decode;
 use super::execute::Guarantee;
@@ -37,7 +37,11 @@ impl Journal for Redis {
         response: Option<StoredResponse>,
         owed: Vec<OwedNotice>,
     ) -> Result<(), StoreError> {
-        self.delete_by_script(id, held, response, &owed).await
+        self.delete_by_script(id, held, response, &owed).await?;
+        if let Some(sealer) = &self.sealer {
+            sealer.forget(id);
+        }
+        Ok(())
     }
 
     async fn append(
@@ -49,10 +53,19 @@ impl Journal for Redis {
         // The script checks whether the journal ends there.
         let before = commit.summary.last_seq.get().checked_sub(commit.events.len() as u64);
         if before.is_some_and(|before| commit_rules::follows(&commit, Some(Seq::new(before)))) {
-            self.append_by_script(id, held, &commit).await
+            self.append_by_script(id, held, &commit, None).await
         } else {
             Err(StoreError::Conflict)
         }
+    }
+
+    async fn rewrite(
+        &self,
+        id: &Scoped<ConversationId>,
+        held: &Claim,
+        rewrite: Rewrite,
+    ) -> Result<(), StoreError> {
+        self.rewrite_by_script(id, held, &rewrite).await
     }
 
     async fn load(
@@ -70,6 +83,7 @@ impl Journal for Redis {
         dead: Option<&Holder>,
     ) -> Result<ClaimedConversation, StoreError> {
         let (claim, row, deaths) = self.claim_and_load_by_script(id, me, dead).await?;
+        self.learn_key(id, &claim, row.as_ref())?;
         let stored = self.read_all(id, row).await?;
         Ok(ClaimedConversation { claim, deaths, stored })
     }
@@ -120,7 +134,8 @@ impl Journal for Redis {
         id: &Scoped<ConversationId>,
     ) -> Result<Option<ConversationSummary>, StoreError> {
         let (tag, command) = decode::query_summary(id);
-        decode::summary(id, self.query_confirmed(tag, command).await?)
+        let row = self.query_confirmed(tag, command).await?;
+        decode::summary(self.sealer.as_deref(), id, row)
     }
 
     async fn stored_response(
@@ -140,6 +155,7 @@ impl Journal for Redis {
             return Ok(None);
         };
         let response = decode::response(scope, &value)?;
+        let response = sealing::open_response(self.sealer.as_deref(), scope, response)?;
         Ok((now < response.expires_at).then_some(response))
     }
 }

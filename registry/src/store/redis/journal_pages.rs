@@ -5,7 +5,9 @@ use abide_conversation::{ConversationId, Event, Scoped, Seq, State, replay};
 use redis::cmd;
 use tokio::task;
 
+use super::super::sealing::{OwnKey, open_own};
 use super::Redis;
+use super::decode::{self, STATE};
 use super::error::refused;
 use super::execute::Guarantee;
 use super::keys::Tag;
@@ -58,10 +60,13 @@ impl Redis {
         id: &Scoped<ConversationId>,
         row: StoredRow,
     ) -> Result<ReadAttempt, StoreError> {
-        let (seq, epoch, state, events) = row;
+        let (seq, epoch, state, events, key) = row;
+        let own = self.key_of(id, &key)?;
         let bytes = state.len() + bytes_of(&events);
         let name = key_name(id);
-        let decoded = decode(bytes, move || decode_first(&name, &state, &events)).await??;
+        let first_key = own.clone();
+        let decoded = run(bytes, move || decode_first(&name, first_key.as_ref(), &state, &events));
+        let decoded = decoded.await??;
         let Some(mut conversation) = decoded else { return Ok(ReadAttempt::UnreadableCache) };
         let mut last_read = conversation.cached_seq.get() + conversation.events.len() as u64;
         while last_read < seq {
@@ -74,11 +79,13 @@ impl Redis {
             if page.is_empty() {
                 break;
             }
+            let before = last_read;
             last_read += page.len() as u64;
-            let name = key_name(id);
+            let (name, own) = (key_name(id), own.clone());
             // Whatever follows a first page is long.
             conversation =
-                decode(usize::MAX, move || decode_next(&name, conversation, &page)).await??;
+                run(usize::MAX, move || decode_next(&name, own, conversation, before, &page))
+                    .await??;
         }
         Ok(ReadAttempt::Whole(Box::new(conversation)))
     }
@@ -104,7 +111,7 @@ impl Redis {
                 Guarantee::Confirmed => self.query_confirmed(tag, command).await?,
                 Guarantee::Unconfirmed => self.query(tag, command).await?,
             };
-            return decode_events(id, events).await;
+            return self.decode_events(id, unsigned(first), events).await;
         }
         let first_call = Self::page_call(id, "", (first, last), FIRST_PAGE_BYTES);
         let mut page: Vec<Vec<u8>> = match guarantee {
@@ -114,8 +121,9 @@ impl Redis {
         let (mut max_bytes, mut events) = (FIRST_PAGE_BYTES, Vec::new());
         loop {
             let is_full = bytes_of(&page) >= max_bytes;
+            let before = unsigned(first);
             first = first.saturating_add(signed(page.len() as u64));
-            events.append(&mut decode_events(id, page).await?);
+            events.append(&mut self.decode_events(id, before, page).await?);
             if !is_full || first > last {
                 return Ok(events);
             }
@@ -129,54 +137,74 @@ impl Redis {
 /// The cached state with the first page of events; `None` if the state cannot be read.
 fn decode_first(
     name: &str,
+    own: Option<&OwnKey>,
     state: &[u8],
     events: &[Vec<u8>],
 ) -> Result<Option<StoredConversation>, StoreError> {
     let state: State = match state {
         [] => State::default(),
-        json => match abide_conversation::from_json(json) {
+        json => match abide_conversation::from_json(&open_own(own, STATE, "", json)?) {
             Ok(state) => state,
             Err(_) => return Ok(None),
         },
     };
     let cached_seq = state.seq;
-    Ok(Some(StoredConversation { state, events: parse(name, events)?, cached_seq }))
+    let events = parse(name, own, cached_seq.get(), events)?;
+    Ok(Some(StoredConversation { state, events, cached_seq }))
 }
 
 /// The conversation with the former page folded into its state, so that no more than a page and the
 /// state are in memory at once.
 fn decode_next(
     name: &str,
+    own: Option<OwnKey>,
     former: StoredConversation,
+    before: u64,
     page: &[Vec<u8>],
 ) -> Result<StoredConversation, StoreError> {
     let StoredConversation { state, events, cached_seq } = former;
     let state = replay(state, &events);
-    Ok(StoredConversation { state, events: parse(name, page)?, cached_seq })
+    let events = parse(name, own.as_ref(), before, page)?;
+    Ok(StoredConversation { state, events, cached_seq })
 }
 
-async fn decode_events(
-    id: &Scoped<ConversationId>,
-    events: Vec<Vec<u8>>,
+impl Redis {
+    /// Decodes events, of which the first follows this number of others.
+    async fn decode_events(
+        &self,
+        id: &Scoped<ConversationId>,
+        before: u64,
+        events: Vec<Vec<u8>>,
+    ) -> Result<Vec<Event>, StoreError> {
+        let own = self.key_of_events(id, before, &events).await?;
+        let name = key_name(id);
+        run(bytes_of(&events), move || parse(&name, own.as_ref(), before, &events)).await?
+    }
+}
+
+fn parse(
+    name: &str,
+    own: Option<&OwnKey>,
+    before: u64,
+    events: &[Vec<u8>],
 ) -> Result<Vec<Event>, StoreError> {
-    let name = key_name(id);
-    decode(bytes_of(&events), move || parse(&name, &events)).await?
+    let numbered = (before + 1..).zip(events);
+    let events = numbered.map(|(seq, json)| match own {
+        None => decode::parse(name, json),
+        Some(own) => decode::parse(name, &own.open("event", &seq.to_string(), json)?),
+    });
+    events.collect()
 }
 
-fn parse(name: &str, events: &[Vec<u8>]) -> Result<Vec<Event>, StoreError> {
-    let events = events.iter().map(|json| abide_conversation::from_json(json));
-    events.collect::<Result<_, _>>().map_err(|error| refused(format!("{name}: {error}")))
-}
-
-/// Decodes that many bytes, on a blocking thread if they are many.
-async fn decode<T: Send + 'static>(
+/// Runs what decodes that many bytes, on a blocking thread if they are many.
+async fn run<T: Send + 'static>(
     bytes: usize,
-    decode: impl FnOnce() -> T + Send + 'static,
+    work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, StoreError> {
     if bytes <= MAX_INLINE_BYTES {
-        return Ok(decode());
+        return Ok(work());
     }
-    task::spawn_blocking(decode).await.map_err(|error| refused(error.to_string()))
+    task::spawn_blocking(work).await.map_err(|error| refused(error.to_string()))
 }
 
 fn bytes_of(events: &[Vec<u8>]) -> usize {
@@ -185,6 +213,10 @@ fn bytes_of(events: &[Vec<u8>]) -> usize {
 
 fn key_name(id: &Scoped<ConversationId>) -> String {
     Tag::of(id).key_of("j", id.as_str())
+}
+
+fn unsigned(number: i64) -> u64 {
+    u64::try_from(number).unwrap_or_default()
 }
 
 fn signed(number: u64) -> i64 {

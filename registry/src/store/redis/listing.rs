@@ -7,10 +7,11 @@ use abide_conversation::{ConversationId, Scoped, Tenant};
 use async_trait::async_trait;
 use redis::{Cmd, cmd};
 
-use super::super::listing::{Direction, Entry, ListQuery, ListedConversation, Place, Plan};
+use super::super::listing::{Direction, Entry, IndexMember, ListQuery, ListedConversation, Plan};
+use super::super::sealing::{OwnKey, Sealer};
 use super::super::{ListError, Lists, Page, Rebuild, paging};
 use super::Redis;
-use super::decode;
+use super::decode::{self, LISTING, METADATA};
 use super::execute::read;
 use super::keys::{self, Tag};
 use super::script::ScriptCall;
@@ -30,7 +31,7 @@ struct Range {
     partition: Partition,
     prefix: String,
     /// Read and not yet taken, in the order of the list.
-    places: VecDeque<Place>,
+    places: VecDeque<IndexMember>,
     /// The last member that was read.
     last: Option<String>,
     has_more: bool,
@@ -53,7 +54,7 @@ impl Range {
 
     fn take(&mut self, members: &[String], count: usize) {
         self.has_more = members.len() >= count;
-        self.places.extend(members.iter().filter_map(|member| Place::parse(member)));
+        self.places.extend(members.iter().filter_map(|member| IndexMember::parse(member)));
         if let Some(suffix) = members.last().and_then(|last| last.get(self.prefix.len()..)) {
             self.last = Some(suffix.to_owned());
         }
@@ -90,7 +91,7 @@ impl<'a> Ranges<'a> {
         &mut self,
         redis: &Redis,
         wanted: usize,
-    ) -> Result<Vec<(Place, Partition, String)>, StoreError> {
+    ) -> Result<Vec<(IndexMember, Partition, String)>, StoreError> {
         let mut found = Vec::new();
         while found.len() < wanted {
             let open = self.ranges.iter().filter(|range| range.is_empty_for_now()).count();
@@ -140,7 +141,8 @@ impl Lists for Redis {
         cursor: Option<&str>,
         limit: usize,
     ) -> Result<Page<ListedConversation>, ListError> {
-        let Some(plan) = Plan::new(KIND, tenant, query, cursor)? else {
+        let index_key = self.sealer.as_deref().and_then(Sealer::index_key);
+        let Some(plan) = Plan::new(KIND, tenant, query, cursor, index_key)? else {
             return Ok(paging::empty());
         };
         let mut ranges = Ranges::new(&plan, tenant);
@@ -174,9 +176,18 @@ impl Lists for Redis {
     ) -> Result<bool, StoreError> {
         let tag = Tag::of(id);
         let keys = [tag.own("c", id.as_str()), tag.listing(id.prefix(), INDEX)];
+        let present = self.query_row(decode::query_summary(id)).await?;
+        // What a list could not show of it must not be overwritten by that.
+        if let Err(StoreError::Unreadable(_)) = decode::summary(self.sealer.as_deref(), id, present)
+        {
+            return Ok(true);
+        }
+        let key = self.present_key(id).await?;
         let call = ScriptCall::new(&RELIST, tag, keys);
         let call = call.arg(id.as_str()).arg(summary.last_seq.get());
-        self.call(call.listed(summary, &Entry::new(summary, indexed))?).await
+        let index_key = self.sealer.as_deref().and_then(Sealer::new_index_key);
+        let entry = Entry::new(summary, indexed, index_key);
+        self.call(call.listed(summary, &entry, key.as_ref())?).await
     }
 
     async fn rebuild(&self) -> Result<Option<Rebuild>, StoreError> {
@@ -212,9 +223,9 @@ impl Redis {
     /// The conversations at these places; `None` for one that is not there any more.
     async fn listed(
         &self,
-        places: &[(Place, Partition, String)],
+        places: &[(IndexMember, Partition, String)],
     ) -> Result<Vec<Option<ListedConversation>>, StoreError> {
-        let queries = places.iter().flat_map(|(Place { id, .. }, partition, _)| {
+        let queries = places.iter().flat_map(|(IndexMember { id, .. }, partition, _)| {
             let tag = Tag::Partition(*partition);
             let own = |name: &str, kind| {
                 let mut command = cmd(name);
@@ -232,7 +243,8 @@ impl Redis {
         {
             let (place, _, prefix) = &places[listed.len()];
             let entry: Option<String> = read("entry", entry)?;
-            let summary = decode::summary(&place.id, summary)?;
+            let sealer = self.sealer.as_deref();
+            let summary = decode::listed_summary(sealer, &place.id, summary)?;
             let pending = read("suspensions", pending)?;
             let summary = summary.filter(|_| stands_there(entry.as_deref(), place, prefix));
             let id = place.id.clone();
@@ -244,7 +256,7 @@ impl Redis {
 
 /// Whether a conversation still has the member by which it was found. One that is deleted by a version
 /// of the program without lists leaves its members, and another one may have its id now.
-fn stands_there(entry: Option<&str>, place: &Place, prefix: &str) -> bool {
+fn stands_there(entry: Option<&str>, place: &IndexMember, prefix: &str) -> bool {
     let members = entry.and_then(Entry::parse).map(|entry| entry.members(&place.id));
     members.is_some_and(|members| members.contains(&format!("{prefix}{}", place.suffix)))
 }
@@ -255,11 +267,12 @@ impl ScriptCall {
         self,
         summary: &ConversationSummary,
         entry: &Entry,
+        own: Option<&OwnKey>,
     ) -> Result<Self, StoreError> {
-        let mut call = self.json("", &summary.listing)?;
+        let mut call = self.sealed("", own, LISTING, &summary.listing)?;
         call = match &summary.metadata {
             none if none.is_empty() => call.arg(""),
-            metadata => call.json("", metadata)?,
+            metadata => call.sealed("", own, METADATA, metadata)?,
         };
         call = match &summary.participants {
             none if none.is_empty() => call.arg(""),

@@ -50,6 +50,17 @@ fn parse_notice(text: &[u8]) -> Result<StoredNotice, StoreError> {
 }
 
 impl Redis {
+    fn opened_notice(
+        &self,
+        conversation: &Scoped<ConversationId>,
+        stored: StoredNotice,
+    ) -> Result<StoredNotice, StoreError> {
+        match &self.sealer {
+            Some(sealer) => sealer.open_notice(conversation.as_str(), stored),
+            None => Ok(stored),
+        }
+    }
+
     /// Returns what the script returns.
     pub(super) async fn webhooks_by_script(
         &self,
@@ -204,7 +215,8 @@ impl Outbox for Redis {
             [] => Attempts::default(),
             json => decode::parse("attempts", json)?,
         };
-        Ok(Some(NoticeHead { notice: parse_notice(&notice)?, attempts, due: keys::time(due) }))
+        let notice = self.opened_notice(conversation, parse_notice(&notice)?)?;
+        Ok(Some(NoticeHead { notice, attempts, due: keys::time(due) }))
     }
 
     async fn settle_notice(
@@ -222,7 +234,11 @@ impl Outbox for Redis {
             Settlement::Delivered { at } => (*at, Vec::new(), Vec::new()),
             Settlement::Retry { due, attempts } => (*due, json(attempts)?, Vec::new()),
             Settlement::Dead { at, attempts } => {
-                let (conversation, notice) = (conversation.clone(), head.notice.clone());
+                let mut notice = head.notice.clone();
+                if let Some(sealer) = &self.sealer {
+                    notice = sealer.seal_notice(conversation.as_str(), notice)?;
+                }
+                let conversation = conversation.clone();
                 let (attempts, dead_at) = (attempts.clone(), *at);
                 (*at, Vec::new(), json(&DeadNotice { conversation, notice, attempts, dead_at })?)
             }
@@ -240,7 +256,8 @@ impl Outbox for Redis {
         // The next notice is as safe as this write.
         let next: Option<Vec<u8>> = self.call_durably(call).await?;
         let head = |notice| NoticeHead { notice, attempts: Attempts::default(), due };
-        Ok(next.map(|text| parse_notice(&text)).transpose()?.map(head))
+        let open = |text: Vec<u8>| self.opened_notice(conversation, parse_notice(&text)?);
+        Ok(next.map(open).transpose()?.map(head))
     }
 
     async fn drop_notices(

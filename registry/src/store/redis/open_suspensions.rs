@@ -5,12 +5,12 @@ use abide_actors::journal::InboxEntry;
 use abide_conversation::Tenant;
 use redis::{Cmd, cmd};
 
-use super::super::{ListError, Page, SuspensionCount, paging};
+use super::super::{ListError, Page, SuspensionCount, paging, sealing};
 use super::Redis;
 use super::execute::read;
 use super::keys::{self, Tag};
 use super::pager::Row;
-use super::{decode, store};
+use super::store;
 use crate::partition::{PARTITIONS, Partition};
 
 /// Where the next page begins: at a partition, after a member of it.
@@ -67,11 +67,12 @@ impl Redis {
         }
         let entries = self.query_all(found.iter().map(store::query_entry).collect()).await?;
         let mut items = Vec::with_capacity(entries.len());
-        for entry in entries {
+        for (row, entry) in found.iter().zip(entries) {
             let json: Option<Vec<u8>> = read("inbox entry", entry)?;
             // A suspension that has closed since its key was read is gone.
             let Some(json) = json else { continue };
-            let InboxEntry { pending, .. } = decode::parse("inbox entry", &json)?;
+            let entry = self.inbox_entry(&row.member, &json).map(Some);
+            let Some(InboxEntry { pending, .. }) = sealing::listed(entry)? else { continue };
             items.push(SuspensionCount { kind: pending.kind, since: pending.suspended_at });
         }
         Ok(Page { items, cursor: rest.as_ref().map(paging::encode) })

@@ -21,6 +21,9 @@ pub enum OpenError {
     /// The server must be configured differently, or less durability be asked for.
     #[error("redis at {server} cannot promise --durability {durability}: {reason}")]
     Promise { server: String, durability: Durability, reason: String },
+    /// The keys are not those of the store.
+    #[error("--encrypt-key-file: {0}")]
+    Encryption(String),
 }
 
 /// The servers that were found.

@@ -53,6 +53,7 @@ impl OperationLog for Redis {
                 Effect::DeleteBlob(id) => self.delete_blob(id).await?,
                 Effect::Follows
                 | Effect::DeleteAgent { .. }
+                | Effect::ChangeRollout(_)
                 | Effect::ReplaceDecision { .. }
                 | Effect::ChangeKey(_)
                 | Effect::ChangeWebhooks(_) => answer,
@@ -110,6 +111,7 @@ impl Redis {
             Effect::DeleteAgent { name, response } => {
                 self.agent_by_script(name, None, response.clone(), entries).await
             }
+            Effect::ChangeRollout(change) => self.rollout_by_script(change, entries).await,
             Effect::ReplaceDecision { agent, decision } => {
                 self.decision_by_script(agent, &decision.id, Some(decision), entries).await
             }
@@ -157,7 +159,7 @@ impl ScriptCall {
 }
 
 /// The entries of a chain, and its end.
-fn keys_of(tenant: Option<&str>) -> [Key<'_>; 2] {
+pub(super) fn keys_of(tenant: Option<&str>) -> [Key<'_>; 2] {
     let key = |name: &'static str| match tenant {
         Some(tenant) => Tag::Agents.own(name, tenant),
         None => Tag::Agents.common(name),

@@ -5,6 +5,7 @@ use abide_actors::notices::{OwedNotice, WebhookKey};
 use abide_conversation::{ConversationId, Scoped};
 
 use super::super::notices::StoredNotice;
+use super::super::sealing::Sealer;
 use super::keys::{self, Key, Tag};
 use super::script::ScriptCall;
 
@@ -27,10 +28,17 @@ pub(super) fn queue_name(webhook: &WebhookKey, id: &Scoped<ConversationId>) -> S
 }
 
 impl OwedQueues {
-    pub(super) fn of(id: &Scoped<ConversationId>, owed: &[OwedNotice]) -> Self {
+    pub(super) fn of(
+        id: &Scoped<ConversationId>,
+        owed: &[OwedNotice],
+        sealer: Option<&Sealer>,
+    ) -> Result<Self, StoreError> {
         let mut queues: Vec<OwedQueue> = Vec::new();
         for notice in owed {
-            let stored = StoredNotice::from(notice);
+            let mut stored = StoredNotice::from(notice);
+            if let Some(sealer) = sealer {
+                stored = sealer.seal_notice(id.as_str(), stored)?;
+            }
             match queues.iter_mut().find(|queue| queue.webhook == notice.webhook) {
                 Some(queue) => queue.notices.push(stored),
                 None => queues.push(OwedQueue {
@@ -40,7 +48,7 @@ impl OwedQueues {
                 }),
             }
         }
-        Self { id: id.clone(), queues }
+        Ok(Self { id: id.clone(), queues })
     }
 
     pub(super) fn is_empty(&self) -> bool {

@@ -6,9 +6,10 @@ use abide_conversation::{AgentName, Revision, Scoped, Tenant, Timestamp};
 use async_trait::async_trait;
 use redis::cmd;
 
-use super::super::StoredAgent;
 use super::super::revisions::{History, HistoryEntry};
+use super::super::{CurrentRevisions, Rollout, StoredAgent};
 use super::Redis;
+use super::error::refused;
 use super::keys::{self, Tag};
 use super::script::ScriptCall;
 use super::scripts::{ADD_REVISION, DROP_REVISIONS, json};
@@ -27,6 +28,24 @@ impl History for Redis {
             put_at: Some(keys::time(score)).filter(|at| *at > Timestamp::UNIX_EPOCH),
         };
         Ok(rows.into_iter().rev().map(entry).collect())
+    }
+
+    async fn current_revisions(
+        &self,
+        name: &Scoped<AgentName>,
+    ) -> Result<Option<CurrentRevisions>, StoreError> {
+        let mut command = cmd("HMGET");
+        command.arg(Tag::Agents.listing(name.prefix(), "newest").into_string());
+        command.arg(name.local().as_str()).arg(rollout_field(&name.local()));
+        // As with `newest`: a definition is confirmed as it is read, only that there is none is not.
+        let mut found: (Option<String>, Option<String>) =
+            self.query(Tag::Agents, command.clone()).await?;
+        if found.0.is_none() {
+            found = self.query_confirmed(Tag::Agents, command).await?;
+        }
+        let (newest, rollout) = found;
+        let rollout = rollout.as_deref().map(parse_rollout).transpose()?;
+        Ok(newest.map(|newest| CurrentRevisions { newest: Revision::new(newest), rollout }))
     }
 
     async fn add_revision(&self, tenant: &Tenant, agent: StoredAgent) -> Result<(), StoreError> {
@@ -57,4 +76,16 @@ impl History for Redis {
         }
         self.call_durably::<u64>(call).await.map(drop)
     }
+}
+
+/// The field beside the newest revision of a name; no name has a blank.
+fn rollout_field(name: &AgentName) -> String {
+    format!("{name} rollout")
+}
+
+fn parse_rollout(text: &str) -> Result<Rollout, StoreError> {
+    let parsed = text.split_once(' ').and_then(|(revision, percent)| {
+        Some(Rollout { revision: Revision::new(revision), percent: percent.parse().ok()? })
+    });
+    parsed.ok_or_else(|| refused(format!("a rollout is unreadable: {text}")))
 }

@@ -11,7 +11,7 @@ use async_trait::async_trait;
 use redis::cmd;
 
 use super::super::schedules::{Schedules, partition_of};
-use super::super::{ListError, Page, paging};
+use super::super::{ListError, Page, paging, sealing};
 use super::execute::read;
 use super::keys::{self, Tag};
 use super::pager::Pager;
@@ -38,7 +38,7 @@ impl Schedules for Redis {
         let mut command = cmd("HGET");
         command.arg(tag.key(SCHEDULES)).arg(name.as_str());
         let json: Option<Vec<u8>> = self.query_confirmed(tag, command).await?;
-        json.map(|json| decode::parse("schedule", &json)).transpose()
+        json.map(|json| self.opened_schedule(name.as_str(), &json)).transpose()
     }
 
     async fn replace_schedule(
@@ -67,7 +67,11 @@ impl Schedules for Redis {
         let call = match next {
             Some(next) => {
                 let due = next.due_at().map(keys::score).unwrap_or_default();
-                call.arg(next.version).json("", next)?.arg(due)
+                let call = call.arg(next.version);
+                match &self.sealer {
+                    None => call.json("", next)?.arg(due),
+                    Some(it) => call.json("", &it.seal_schedule(name.as_str(), next)?)?.arg(due),
+                }
             }
             None => call.arg("").arg("").arg(""),
         };
@@ -98,7 +102,8 @@ impl Schedules for Redis {
             let answers = self.query_all(queries.collect()).await?;
             for (row, answer) in rows.into_iter().zip(answers) {
                 let json: Option<Vec<u8>> = read("schedule", answer)?;
-                let found = json.map(|json| decode::parse("schedule", &json)).transpose()?;
+                let found = json.map(|json| self.opened_schedule(&row.member, &json));
+                let found = sealing::listed(found.transpose())?;
                 pager.take(row, found);
             }
         }
@@ -141,6 +146,14 @@ impl Schedules for Redis {
 }
 
 impl Redis {
+    fn opened_schedule(&self, name: &str, json: &[u8]) -> Result<Schedule, StoreError> {
+        let schedule = decode::parse("schedule", json)?;
+        match &self.sealer {
+            Some(sealer) => sealer.open_schedule(name, schedule),
+            None => Ok(schedule),
+        }
+    }
+
     /// Those of these partitions that have schedules, or had some.
     async fn scheduled_among(&self, partitions: &PartitionSet) -> Result<PartitionSet, StoreError> {
         let mut command = cmd("SMEMBERS");

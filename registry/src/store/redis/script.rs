@@ -8,6 +8,7 @@ use abide_actors::journal::StoreError;
 use redis::{Arg, Cmd, RedisWrite, ToRedisArgs, cmd};
 use serde::Serialize;
 
+use super::super::sealing::OwnKey;
 use super::error::refused;
 use super::keys::{Key, Tag};
 
@@ -87,6 +88,23 @@ impl ScriptCall {
         self.next.clear();
         write!(self.next, "{prefix}").map_err(|error| refused(error.to_string()))?;
         serde_json::to_writer(&mut self.next, value).map_err(|error| refused(error.to_string()))?;
+        self.command.write_arg(&self.next);
+        Ok(self)
+    }
+
+    /// Adds an argument of JSON that is sealed by the data key of its conversation, if that has one.
+    pub(super) fn sealed(
+        mut self,
+        prefix: impl Display,
+        own: Option<&OwnKey>,
+        kind: &'static str,
+        value: &impl Serialize,
+    ) -> Result<Self, StoreError> {
+        let Some(own) = own else { return self.json(prefix, value) };
+        let json = serde_json::to_vec(value).map_err(|error| refused(error.to_string()))?;
+        self.next.clear();
+        write!(self.next, "{prefix}").map_err(|error| refused(error.to_string()))?;
+        self.next.extend_from_slice(&own.seal(kind, "", &json)?);
         self.command.write_arg(&self.next);
         Ok(self)
     }

@@ -1,5 +1,7 @@
 //! The Lua scripts, each with the one function that calls it.
 
+use std::borrow::Cow;
+
 use abide_actors::audit::{AuditEntry, MAX_ENTRIES};
 use abide_actors::blobs::Blob;
 use abide_actors::identity::{Epoch, Incarnation, NodeName};
@@ -11,6 +13,8 @@ use abide_conversation::{BlobId, ConversationId, Scoped, Timestamp};
 use serde::Serialize;
 
 use super::super::ScopedKeyId;
+use super::super::StagedJournal;
+use super::super::sealing::{Label, seal_response};
 use super::Redis;
 use super::commit_parts::CommitParts;
 use super::error::refused;
@@ -46,6 +50,9 @@ scripts! {
     CLAIM_WHEN_FULL = "lib/allow_oom" "lib/existing" "lib/claim" "claim";
     RELEASE = "lib/allow_oom" "lib/fencing" "release";
     DELETE = "lib/allow_oom" "lib/fencing" "lib/listing" "lib/queues" "lib/notices" "delete";
+    REWRITE = "lib/fencing" "lib/listing" "rewrite";
+    RENAME_USAGE = "lib/usage" "rename_usage";
+    REPLACE_OPERATION = "lib/allow_oom" "replace_operation";
     RELIST = "lib/listing" "relist";
     REBUILD = "rebuild";
     LOAD = "lib/page" "lib/load" "load";
@@ -53,9 +60,13 @@ scripts! {
     CLAIM_AND_LOAD = "lib/claim" "lib/page" "lib/load" "claim_and_load";
     CLAIM_AND_LOAD_WHEN_FULL = "lib/allow_oom" "lib/existing" "lib/claim" "lib/page" "lib/load" "claim_and_load";
     RESET_DEATHS = "reset_deaths";
+    STAGE = "lib/indexes" "stage";
+    PUBLISH = "lib/fencing" "lib/answered" "lib/indexes" "lib/listing" "lib/touch" "lib/usage" "lib/queues" "lib/notices" "lib/parts" "lib/publish" "append";
     RESERVE = "lib/fencing" "reserve";
     AGENT = "lib/fencing" "lib/once" "lib/operation" "agent";
     DELETE_AGENT = "lib/allow_oom" "lib/fencing" "lib/once" "lib/operation" "agent";
+    ROLLOUT = "lib/fencing" "lib/once" "lib/operation" "rollout";
+    END_ROLLOUT = "lib/allow_oom" "lib/fencing" "lib/once" "lib/operation" "rollout";
     ADD_REVISION = "add_revision";
     DROP_REVISIONS = "lib/allow_oom" "drop_revisions";
     DECISION = "lib/once" "lib/operation" "decision";
@@ -75,6 +86,7 @@ scripts! {
     DECLARE_DEAD = "lib/allow_oom" "lib/members" "declare_dead";
     SCHEDULE = "lib/once" "schedule";
     FORGET_SCHEDULE = "lib/allow_oom" "lib/once" "schedule";
+    REKEY = "lib/allow_oom" "rekey";
 }
 
 /// Whether a server refused because it is full.
@@ -140,17 +152,26 @@ impl Redis {
         self.call::<String>(call).await.map(|_| ())
     }
 
-    /// Appends a commit whose events have consecutive numbers.
+    /// Appends a commit whose events have consecutive numbers; with `staged`, as the end of what is
+    /// aside under that key.
     pub(super) async fn append_by_script(
         &self,
         id: &Scoped<ConversationId>,
         held: &Claim,
         commit: &Commit,
+        staged: Option<&StagedJournal>,
     ) -> Result<(), StoreError> {
         let (tag, summary) = (Tag::of(id), &commit.summary);
         let before = summary.last_seq.saturating_sub(commit.events.len() as u64);
-        let parts = CommitParts::of(commit, id, before);
-        let mut call = ScriptCall::new(&APPEND, tag, parts.keys(tag, id))
+        let key = match staged {
+            Some(staged) => self.staging_key(staged)?,
+            None => self.commit_key(id, held, before).await?,
+        };
+        let own = key.as_ref().map(|key| &key.own);
+        let (sealer, staged) = (self.sealer.as_deref(), staged.map(StagedJournal::key));
+        let parts = CommitParts::of(commit, id, before, sealer, key.as_ref(), staged.as_deref())?;
+        let script = if staged.is_some() { &PUBLISH } else { &APPEND };
+        let mut call = ScriptCall::new(script, tag, parts.keys(tag, id))
             .held(held)
             .arg(self.nonce())
             .arg(before.get())
@@ -162,10 +183,16 @@ impl Redis {
             .arg(id.as_str())
             .arg(parts.names())
             .arg(commit.events.len());
-        for event in commit.event_json()?.iter() {
-            call = call.arg(&event[..]);
+        for (event, json) in commit.events.iter().zip(commit.event_json()?.iter()) {
+            call = match own {
+                None => call.arg(&json[..]),
+                Some(own) => call.arg(&*own.seal("event", &event.seq.to_string(), json)?),
+            };
         }
-        outcome(&self.call_durably::<String>(parts.write(call, id)?).await?)?;
+        let answer = self.call_durably::<String>(parts.write(call, id)?).await;
+        let done = answer.and_then(|answer| outcome(&answer));
+        self.committed(held, key.as_ref(), done.is_ok());
+        done?;
         metrics::counter!("abide_store_commits_total").increment(1);
         Ok(())
     }
@@ -178,7 +205,10 @@ impl Redis {
         owed: &[OwedNotice],
     ) -> Result<(), StoreError> {
         let tag = Tag::of(id);
-        let owed = OwedQueues::of(id, owed);
+        let sealer = self.sealer.as_deref();
+        let owed = OwedQueues::of(id, owed, sealer)?;
+        let scope = ResponseScope::Conversation(id.clone());
+        let response = response.map(|it| seal_response(sealer, &scope, it)).transpose()?;
         let mut keys = conversation_keys(tag, id).to_vec();
         keys.extend([tag.common("floor"), tag.own("deleted", id.as_str())]);
         keys.extend(audit::keys_of(tag, id));
@@ -228,6 +258,7 @@ impl Redis {
         now: Timestamp,
     ) -> Result<bool, StoreError> {
         let ((tag, name), nonce) = (keys::of_scope(scope), self.nonce());
+        let response = seal_response(self.sealer.as_deref(), scope, response)?;
         let keys = ["a", "x"].map(|kind| tag.own(kind, &name));
         let call = ScriptCall::new(&RESERVE, tag, keys)
             .arg(keys::score_until(now))
@@ -262,7 +293,8 @@ impl Redis {
             Some(blob) => {
                 let (media_type, bytes) = (blob.media_type(), blob.bytes());
                 let call = ScriptCall::new(&BLOB, tag, keys).arg(media_type);
-                call.arg(bytes.len()).arg(&bytes[..])
+                let label = Label { kind: "blob", owner: id.as_str(), part: "" };
+                call.arg(bytes.len()).arg(&*self.seal(label, Cow::Borrowed(bytes))?)
             }
             None => ScriptCall::new(&REMOVE_BLOB, tag, keys),
         };
@@ -282,8 +314,10 @@ impl Redis {
             .arg(keys::score_until(entry.at))
             .arg(MAX_ENTRIES)
             .arg(entry.key())
-            .arg(keys::score(expires_at))
-            .json("", entry)?;
+            .arg(keys::score(expires_at));
+        let (key, json) = (entry.key(), json(entry)?);
+        let label = Label { kind: "audit", owner: id.as_str(), part: &key };
+        let call = call.arg(&*self.seal(label, Cow::Owned(json))?);
         self.call_large::<bool>(call).await.map(|_| ())
     }
 
@@ -318,16 +352,16 @@ impl Redis {
     }
 }
 
-/// The `seq` of a journal, its epoch, the cached state as JSON or nothing, and the first page of the
-/// events after it.
-pub(super) type StoredRow = (u64, String, Vec<u8>, Vec<Vec<u8>>);
+/// The `seq` of a journal, its epoch, the cached state or nothing, the first page of the events after
+/// it, and the data key or nothing.
+pub(super) type StoredRow = (u64, String, Vec<u8>, Vec<Vec<u8>>, Vec<u8>);
 
 /// The server's clock, a digest of the members, and for how many milliseconds each has been silent;
 /// then each member as JSON, unless the digest was known.
 pub(super) type MemberList = Vec<Vec<u8>>;
 
 impl ScriptCall {
-    fn held(self, held: &Claim) -> Self {
+    pub(super) fn held(self, held: &Claim) -> Self {
         self.holder(&held.holder).arg(held.epoch.get())
     }
 
@@ -395,10 +429,11 @@ fn conversation_keys(tag: Tag, id: &Scoped<ConversationId>) -> [Key<'_>; 10] {
     ]
 }
 
-fn outcome(answer: &str) -> Result<(), StoreError> {
+pub(super) fn outcome(answer: &str) -> Result<(), StoreError> {
     match answer {
         "DONE" => Ok(()),
         "CONFLICT" => Err(StoreError::Conflict),
+        "LOST" => Err(super::super::staging::lost()),
         "FENCED" => {
             metrics::counter!("abide_fenced_writes_total").increment(1);
             Err(StoreError::Fenced)

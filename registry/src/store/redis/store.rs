@@ -1,5 +1,6 @@
 //! Redis as the store of lists, indexes and agents.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use abide_actors::journal::{
@@ -13,8 +14,9 @@ use async_trait::async_trait;
 use redis::{Cmd, Value, cmd};
 
 use super::super::paging::{self, InboxKey};
+use super::super::sealing::{self, Label};
 use super::super::{
-    KeyChange, KeyList, ListError, Page, ScopedKeyId, Store, StoredAgent, SummaryFilter,
+    KeyChange, KeyList, ListError, Page, Rewrapped, ScopedKeyId, Store, StoredAgent, SummaryFilter,
     SuspensionCount,
 };
 use super::Redis;
@@ -29,6 +31,10 @@ use crate::partition::{Partition, PartitionSet};
 impl Store for Redis {
     fn require_durability(&self) -> Result<(), String> {
         self.watch.require_all()
+    }
+
+    async fn rewrap(&self) -> Result<Option<Rewrapped>, ListError> {
+        self.rewrap_all().await
     }
 
     async fn current_claim(
@@ -54,8 +60,8 @@ impl Store for Redis {
             let summaries = self.query_all(queries_for(&rows, decode::query_summary)?).await?;
             for (row, summary) in rows.into_iter().zip(summaries) {
                 let id = decode::id(&row.member)?;
-                let summary =
-                    decode::summary(&id, summary)?.filter(|summary| filter.admits(summary));
+                let summary = decode::listed_summary(self.sealer.as_deref(), &id, summary)?;
+                let summary = summary.filter(|summary| filter.admits(summary));
                 pager.take(row, summary.map(|summary| (id, summary)));
             }
         }
@@ -84,8 +90,9 @@ impl Store for Redis {
             let queries = rows.iter().map(query_entry).collect();
             for (row, entry) in rows.into_iter().zip(self.query_all(queries).await?) {
                 let json: Option<Vec<u8>> = read("inbox entry", entry)?;
-                let entry = json.map(|json| decode::parse::<InboxEntry>("inbox entry", &json));
-                let entry = entry.transpose()?.filter(|entry| filter.admits(entry));
+                let entry = json.map(|json| self.inbox_entry(&row.member, &json));
+                let entry = sealing::listed(entry.transpose())?;
+                let entry = entry.filter(|entry| filter.admits(entry));
                 pager.take(row, entry);
             }
         }
@@ -230,6 +237,7 @@ impl Store for Redis {
             return Ok(Vec::new());
         }
         // The newest revision of a name is never removed, and what was replaced since stays a while.
+        // The fields of rollouts name no revision.
         let mut command = cmd("HMGET");
         command.arg(key("revisions")).arg(newest.into_values().collect::<Vec<_>>());
         let agents: Vec<Option<Vec<u8>>> = self.query(Tag::Agents, command).await?;
@@ -263,7 +271,13 @@ impl Store for Redis {
         let mut command = cmd("HVALS");
         command.arg(Tag::Agents.key_of("decisions", agent.as_str()));
         let found: Vec<Vec<u8>> = self.query_confirmed(Tag::Agents, command).await?;
-        let found = found.iter().map(|json| decode::parse::<RememberedDecision>("decision", json));
+        let label = Label { kind: "decision", owner: agent.as_str(), part: "" };
+        let found = found.iter().map(|json| {
+            let json = self.open_value(label, Cow::Borrowed(json))?;
+            decode::parse::<RememberedDecision>("decision", &json).map(Some)
+        });
+        // One that cannot be read decides nothing.
+        let found = found.filter_map(|decision| sealing::listed(decision).transpose());
         let mut found = found.collect::<Result<Vec<_>, _>>()?;
         found.sort_by(|one, other| one.id.cmp(&other.id));
         Ok(found)
@@ -329,6 +343,19 @@ impl Redis {
         Ok(due)
     }
 
+    /// The inbox entry of this member.
+    pub(super) fn inbox_entry(&self, member: &str, json: &[u8]) -> Result<InboxEntry, StoreError> {
+        let Some((_, id, ..)) = keys::inbox_key(member).filter(|_| sealing::is_sealed(json)) else {
+            return decode::parse("inbox entry", json);
+        };
+        let opened = self.open_value(decode::inbox_label(&id), Cow::Borrowed(json))?;
+        let entry: InboxEntry = decode::parse("inbox entry", &opened)?;
+        if keys::inbox_member(&keys::pending_key(&id, &entry.pending)) != member {
+            return Err(sealing::unreadable(id.as_str(), "an inbox entry belongs elsewhere"));
+        }
+        Ok(entry)
+    }
+
     /// The open suspensions of one conversation, in order: no more than its one turn has calls.
     async fn open_entries(
         &self,
@@ -339,7 +366,8 @@ impl Redis {
         command.arg(tag.key_of("o", id.as_str()));
         let entries: Vec<Vec<u8>> = self.query(tag, command).await?;
         let entries = entries.iter().map(|json| {
-            let entry: InboxEntry = decode::parse("inbox entry", json)?;
+            let json = self.open_value(decode::inbox_label(id), Cow::Borrowed(json))?;
+            let entry: InboxEntry = decode::parse("inbox entry", &json)?;
             Ok::<_, StoreError>((keys::pending_key(id, &entry.pending), entry))
         });
         let mut entries = entries.collect::<Result<Vec<_>, _>>()?;

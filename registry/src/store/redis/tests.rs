@@ -5,6 +5,7 @@ mod access;
 mod cluster;
 mod costs;
 mod durability;
+mod encryption;
 mod load;
 mod long_journals;
 mod lost_replies;

@@ -69,6 +69,30 @@ impl TenantCounts for Redis {
 }
 
 impl Redis {
+    /// The keys of a tenant's usage that exist, of all days that are kept up to this one.
+    pub(super) async fn usage_keys_until(
+        &self,
+        prefix: &str,
+        last: Date,
+    ) -> Result<Vec<(Tag, String)>, StoreError> {
+        let first = usage::first_day_kept(last);
+        let days = std::iter::successors(Some(first), |day| day.tomorrow().ok());
+        let names = days.take_while(|day| *day <= last).map(name_of);
+        let all: Vec<(Tag, String)> = names
+            .flat_map(|name| Partition::all().map(move |it| (Tag::Partition(it), name.clone())))
+            .collect();
+        let mut there = Vec::new();
+        for some in all.chunks(SUMS_PER_READ) {
+            let place =
+                |(tag, name): &(Tag, String)| (*tag, tag.listing(prefix, name).into_string());
+            let places: Vec<_> = some.iter().map(place).collect();
+            let sums: Vec<Option<String>> = self.read_each(&places, query_sum).await?;
+            let found = some.iter().zip(sums).filter(|(_, sum)| sum.is_some());
+            there.extend(found.map(|(key, _)| key.clone()));
+        }
+        Ok(there)
+    }
+
     /// Reads from each of these keys by one command.
     async fn read_each<T: FromRedisValue>(
         &self,

@@ -1,18 +1,21 @@
 //! The blobs, the audit logs, the counts and the schedules of a flaky store.
 
+use std::sync::Arc;
+
 use abide_actors::audit::{AuditEntry, AuditLog};
 use abide_actors::blobs::{Blob, BlobInfo, Blobs};
-use abide_actors::journal::{ConversationSummary, StoreError};
+use abide_actors::journal::{Claim, Commit, ConversationSummary, StoreError};
 use abide_conversation::ids::QueueName;
 use abide_conversation::{
-    AgentName, BlobId, ConversationId, Revision, ScheduleName, Scoped, Tenant, Timestamp,
+    AgentName, BlobId, ConversationId, Event, Revision, ScheduleName, Scoped, Tenant, Timestamp,
 };
 use abide_registry::partition::PartitionSet;
 use abide_registry::schedules::Schedule;
 use abide_registry::store::{
-    ChainEntry, Effect, History, HistoryEntry, ListError, ListQuery, ListedConversation, Lists,
-    Operation, OperationLog, OperationOutcome, Page, QueueDepth, QueueHeads, QueueIndex, Rebuild,
-    Schedules, StoredAgent, TenantCounts, UsagePage, UsageQuery,
+    ChainEntry, CurrentRevisions, Effect, History, HistoryEntry, ListError, ListQuery,
+    ListedConversation, Lists, Operation, OperationLog, OperationOutcome, Page, QueueDepth,
+    QueueHeads, QueueIndex, Rebuild, Schedules, StagedJournal, Staging, StoredAgent, TenantCounts,
+    UsagePage, UsageQuery,
 };
 use async_trait::async_trait;
 use jiff::civil::Date;
@@ -143,6 +146,13 @@ impl History for FlakyStore {
         self.reachable()?.history(name).await
     }
 
+    async fn current_revisions(
+        &self,
+        name: &Scoped<AgentName>,
+    ) -> Result<Option<CurrentRevisions>, StoreError> {
+        self.reachable()?.current_revisions(name).await
+    }
+
     async fn add_revision(&self, tenant: &Tenant, agent: StoredAgent) -> Result<(), StoreError> {
         self.with_room()?.add_revision(tenant, agent).await
     }
@@ -154,6 +164,26 @@ impl History for FlakyStore {
         spared: usize,
     ) -> Result<(), StoreError> {
         self.reachable()?.drop_revisions(name, revisions, spared).await
+    }
+}
+
+#[async_trait]
+impl Staging for FlakyStore {
+    async fn stage(&self, staged: &StagedJournal, events: Arc<[Event]>) -> Result<(), StoreError> {
+        self.with_room()?.stage(staged, events).await
+    }
+
+    async fn publish(
+        &self,
+        staged: &StagedJournal,
+        held: &Claim,
+        commit: Commit,
+    ) -> Result<(), StoreError> {
+        self.with_room()?.publish(staged, held, commit).await
+    }
+
+    async fn unstage(&self, staged: &StagedJournal) -> Result<(), StoreError> {
+        self.reachable()?.unstage(staged).await
     }
 }
 

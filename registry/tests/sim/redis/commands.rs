@@ -22,7 +22,7 @@ pub fn kind(name: &str) -> Option<Kind> {
         | "LLEN" | "LINDEX" | "LRANGE" | "SMEMBERS" | "ZCARD" | "ZSCORE" | "ZRANGE"
         | "ZLEXCOUNT" => (false, false),
         "DEL" | "UNLINK" | "HDEL" | "LPOP" | "SREM" | "ZREM" | "ZREMRANGEBYRANK" | "EXPIRE"
-        | "PEXPIREAT" | "PERSIST" => (true, false),
+        | "PEXPIREAT" | "PERSIST" | "RENAME" => (true, false),
         "SET" | "INCR" | "HSET" | "HSETNX" | "HINCRBY" | "RPUSH" | "LPUSH" | "SADD" | "ZADD"
         | "ZINCRBY" => (true, true),
         _ => return None,
@@ -51,6 +51,7 @@ impl Keyspace {
             "GET" | "SET" => self.texts(&name, words),
             "INCR" => self.increase_text(words),
             "DEL" | "UNLINK" => Ok(self.unlink(words)),
+            "RENAME" => self.rename(words),
             "EXPIRE" | "PEXPIREAT" | "PERSIST" => self.expire(&name, words),
             "RPUSH" | "LLEN" | "LRANGE" => self.lists(&name, words),
             "LINDEX" | "LPOP" | "LPUSH" => self.list_heads(&name, words),
@@ -118,6 +119,17 @@ impl Keyspace {
             self.changed(words);
         }
         count(removed)
+    }
+
+    fn rename(&mut self, words: &[Vec<u8>]) -> Answer {
+        let Some(data) = self.get(&words[1]).cloned() else {
+            return Err("ERR no such key".to_owned());
+        };
+        let expires_at = self.expiry(&words[1]).copied().flatten();
+        self.remove(&words[1]);
+        self.set(&words[2], data, expires_at);
+        self.changed(words);
+        Ok(Value::Okay)
     }
 
     fn expire(&mut self, name: &str, words: &[Vec<u8>]) -> Answer {

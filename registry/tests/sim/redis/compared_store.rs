@@ -14,13 +14,14 @@ use abide_registry::partition::PartitionSet;
 use abide_registry::store::redis::transport::{Dial, Transport};
 use abide_registry::store::redis::{Durability, Redis};
 use abide_registry::store::{
-    Direction, Effect, ListOrder, ListQuery, Lists as _, OperationLog as _, Store as _,
+    Direction, Effect, History as _, ListOrder, ListQuery, Lists as _, OperationLog as _,
+    Store as _,
 };
 use futures::future::BoxFuture;
 
 use super::Server;
 use super::compared::RealServer;
-use super::random_calls::{self, Choice, KINDS, agent_of, blob_of, operation, outcome};
+use super::random_calls::{self, Choice, KINDS, agent_of, blob_of, operation, outcome, rollout_of};
 use crate::random::Random;
 
 /// How many calls both stores are given.
@@ -97,12 +98,14 @@ async fn call(store: &Redis, choice: &Choice) -> String {
         1 => names(store.renew(&member(me.clone(), "p")).await),
         2 => outcome(store.declare_dead_if(me, number % 2 == 0).await),
         3 => {
-            let effect = match number % 3 {
+            let effect = match number % 4 {
                 0 => Effect::Follows,
                 1 => Effect::DeleteAgent { name: agent_of(choice), response: None },
+                2 => rollout_of(choice),
                 _ => Effect::DeleteBlob(blob_of(choice)),
             };
-            outcome(store.operate(&operation(&tenant, number), effect).await)
+            let done = outcome(store.operate(&operation(&tenant, number), effect).await);
+            format!("{done} {:?}", store.current_revisions(&agent_of(choice)).await)
         }
         4 => outcome(store.operations(Some(&tenant).filter(|_| number % 2 == 0), 0, 9).await),
         _ => {

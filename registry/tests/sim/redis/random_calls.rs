@@ -16,7 +16,8 @@ use abide_conversation::{
 use abide_registry::partition::PartitionSet;
 use abide_registry::schedules::Schedule;
 use abide_registry::store::{
-    AuditLevel, KeyChange, Operation, Store, StoredAgent, StoredKey, UsageBy, UsageQuery,
+    AuditLevel, Effect, KeyChange, Operation, Rollout, RolloutChange, Store, StoredAgent,
+    StoredKey, UsageBy, UsageQuery,
 };
 use serde_json::json;
 
@@ -289,6 +290,15 @@ pub fn blob_of(choice: &Choice) -> Scoped<BlobId> {
 /// One of four blobs, which all tenants have.
 pub fn blob(number: u64) -> Blob {
     Blob::new("text/plain", format!("blob {}", number % 4).into_bytes())
+}
+
+/// A change of the rollout of an agent.
+pub fn rollout_of(choice: &Choice) -> Effect {
+    let (name, number) = (agent_of(choice), choice.number);
+    let revision = Revision::new(format!("{}-r{}", name.local(), number % 7));
+    let percent = u8::try_from(number % 100).unwrap() + 1;
+    let rollout = Some(Rollout { revision, percent }).filter(|_| !number.is_multiple_of(5));
+    Effect::ChangeRollout(RolloutChange { name, rollout, response: None })
 }
 
 pub fn operation(tenant: &Tenant, number: u64) -> Operation {

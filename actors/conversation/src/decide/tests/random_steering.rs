@@ -37,6 +37,7 @@ impl RandomRun {
         }
         let tip = BranchTip::of(&self.state);
         let send = message(&format!("turn_{n}"), IfBusy::Reject);
-        Action::Regenerate(Box::new(Regenerate { rewind, tip, send }))
+        let steering = Vec::new();
+        Action::Regenerate(Box::new(Regenerate { rewind, tip, send, steering }))
     }
 }

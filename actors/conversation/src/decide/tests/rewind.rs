@@ -8,11 +8,13 @@ use crate::branch::{BranchTip, NewestFirst, RewindError, RewindPoint};
 use crate::command::{
     Action, ChangeState, CopiedEvents, Create, IfBusy, Regenerate, Rewind, Schedule,
 };
-use crate::event::{Event, Executor};
+use crate::event::{Event, Executor, Steered};
 use crate::fork::Fork;
+use crate::message::{Message, MessageRole};
 use crate::remembered_decision::Scope;
 use crate::{
-    ConversationId, Principal, Rejection, ScheduledId, Seq, State, TurnId, checked_fold, replay,
+    ConversationId, MessageId, Principal, Rejection, ScheduledId, Seq, State, TurnId, checked_fold,
+    replay,
 };
 
 fn point(journal: &[Event], to_seq: Seq) -> Result<RewindPoint, RewindError> {
@@ -32,7 +34,8 @@ fn rewind(scenario: &Scenario, to_seq: Seq) -> Action {
 fn regenerate(scenario: &Scenario, to_seq: Seq) -> Action {
     let (rewind, tip) = (rewind_of(scenario, to_seq), BranchTip::of(&scenario.state));
     let send = message("turn_9", IfBusy::Reject);
-    Action::Regenerate(Box::new(Regenerate { rewind, tip, send }))
+    let steering = Vec::new();
+    Action::Regenerate(Box::new(Regenerate { rewind, tip, send, steering }))
 }
 
 /// A conversation with two turns that have ended, and the event before the second.
@@ -195,6 +198,23 @@ fn a_turn_that_is_regenerated_begins_anew_with_its_message() {
     assert_eq!(kinds, ["rewound", "user_msg", "turn_started"]);
     assert_eq!(scenario.wanted(), ["model step 1 of turn_9"]);
     assert_eq!(scenario.apply(regenerate(&scenario, between)), Err(Rejection::TurnInFlight));
+}
+
+#[test]
+fn messages_that_steered_a_turn_are_read_with_its_message_when_it_begins_anew() {
+    let (mut scenario, between) = two_turns();
+    let Action::Regenerate(mut again) = regenerate(&scenario, between) else { unreachable!() };
+    again.steering = ["one", "two"].map(steered).to_vec();
+    let kinds = scenario.apply(Action::Regenerate(again)).unwrap();
+    assert_eq!(kinds, ["rewound", "user_msg", "turn_started", "steered", "steered"]);
+    assert_eq!(scenario.wanted(), ["model step 1 of turn_9"]);
+    scenario.reply(vec![]).unwrap();
+    assert_eq!(scenario.state.turn, None, "its first step has read them");
+}
+
+fn steered(id: &str) -> Steered {
+    let message = Message::new(MessageId::new(id), MessageRole::User, Vec::new());
+    Steered { message, message_id: None, principal: Principal::new("bob"), identity: None }
 }
 
 #[test]

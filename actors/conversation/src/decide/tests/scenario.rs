@@ -216,6 +216,7 @@ pub(super) fn create() -> Create {
         parent: None,
         fork: None,
         title: None,
+        expires_at: None,
         participants: Default::default(),
     }
 }

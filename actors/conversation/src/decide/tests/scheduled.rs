@@ -142,3 +142,18 @@ fn the_journal_says_what_will_be_delivered_and_what_was() {
     let ended = serde_json::to_value(scenario.journal.last().unwrap()).unwrap();
     assert_eq!(ended["data"], json!({"scheduled_id": "s", "reason": "withdrawn", "by": "ada"}));
 }
+
+#[test]
+fn a_conversation_is_idle_when_nothing_runs_waits_or_is_to_come() {
+    let mut scenario = Scenario::empty();
+    scenario.then(Action::Create(create()));
+    assert_eq!(scenario.state.idle_since(), Some(scenario.at));
+    let action = later(&scenario, "s", 60_000, IfBusy::Queue);
+    scenario.then(action);
+    assert_eq!(scenario.state.idle_since(), None, "a message is to come");
+    scenario.then(withdraw("s"));
+    assert_eq!(scenario.state.idle_since(), scenario.state.created_at);
+    scenario.then(send("turn_1"));
+    assert_eq!(scenario.state.idle_since(), None, "a turn is to start");
+    assert_eq!(Scenario::with_calls(vec![human("ask")]).state.idle_since(), None);
+}

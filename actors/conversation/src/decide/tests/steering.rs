@@ -40,6 +40,17 @@ fn read_upto(scenario: &Scenario) -> Vec<Option<Seq>> {
 }
 
 #[test]
+fn a_turn_is_steered_by_a_hundred_messages() {
+    let mut scenario = Scenario::with_turn();
+    for n in 0..100 {
+        scenario.then(steer(&format!("m_{n}")));
+    }
+    assert_eq!(scenario.apply(steer("one_more")), Err(Rejection::QueueFull));
+    scenario.then(Action::Send(message("urgent", IfBusy::Interrupt)));
+    scenario.then(steer("another_turns"));
+}
+
+#[test]
 fn a_queued_turn_that_is_withdrawn_never_starts_and_the_others_do() {
     let mut scenario = Scenario::with_turn();
     scenario.then(queued("turn_2")).then(queued("turn_3"));

@@ -3,12 +3,12 @@
 from ._async.calls import AsyncCall
 from ._async.client import AsyncAbide
 from ._async.conversation import AsyncConversation
-from ._async.resources import AsyncAgents, AsyncSchedules, AsyncWebhooks
+from ._async.resources import AsyncAgents, AsyncErasures, AsyncSchedules, AsyncWebhooks
 from ._async.turn import AsyncTurn
 from ._sync.calls import Call
 from ._sync.client import Abide
 from ._sync.conversation import Conversation
-from ._sync.resources import Agents, Schedules, Webhooks
+from ._sync.resources import Agents, Erasures, Schedules, Webhooks
 from ._sync.turn import Turn
 from .errors import (
     AbideError,
@@ -45,6 +45,7 @@ __all__ = [
     "AsyncAgents",
     "AsyncCall",
     "AsyncConversation",
+    "AsyncErasures",
     "AsyncSchedules",
     "AsyncTurn",
     "AsyncWebhooks",
@@ -55,6 +56,7 @@ __all__ = [
     "Conversation",
     "DeadlineError",
     "End",
+    "Erasures",
     "ForbiddenError",
     "InvalidRequestError",
     "NoAnswerError",

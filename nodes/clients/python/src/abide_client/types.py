@@ -153,8 +153,10 @@ class _Snapshot(TypedDict):
 class Snapshot(_Snapshot, total=False):
     """What a conversation is like now."""
 
+    canary: bool
     owner: str | None
     members: list[str]
+    expires_at: str
 
 
 class _JournalEvent(TypedDict):
@@ -255,6 +257,7 @@ class ConversationRow(_ConversationRow, total=False):
 
     parent: str
     title: str
+    expires_at: str
 
 
 class Scheduled(TypedDict):

@@ -17,8 +17,8 @@ export class Conversation {
   }
 
   /** Creates the conversation with more than an agent; a message alone creates it without. */
-  create({ metadata, assigns, tools, owner, members } = {}) {
-    const body = { id: this.id, agent: this.agent, metadata, assigns, tools, owner, members };
+  create({ metadata, assigns, tools, owner, members, expiresAt: expires_at } = {}) {
+    const body = { id: this.id, agent: this.agent, metadata, assigns, tools, owner, members, expires_at };
     return this.#post("/v1/conversations", body);
   }
 
@@ -159,8 +159,8 @@ export class Conversation {
   }
 
   /** Merges metadata, where null removes a member, and replaces the members. */
-  update({ metadata, members }) {
-    const request = { body: { metadata, members }, key: randomName() };
+  update({ metadata, members, expiresAt: expires_at }) {
+    const request = { body: { metadata, members, expires_at }, key: randomName() };
     return this.#transport.request("PATCH", this.#path, request);
   }
 

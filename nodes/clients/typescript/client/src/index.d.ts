@@ -83,6 +83,9 @@ export class Agents {
   revision(name: string, revision: string): Promise<AgentDefinition>;
   compare(name: string, from: string, to: string): Promise<Schemas["RevisionDiff"]>;
   rollBack(name: string, revision: string): Promise<Schemas["AgentDefined"]>;
+  rollOut(name: string, revision: string, percent: number): Promise<Schemas["Rollout"]>;
+  rollout(name: string): Promise<Schemas["Rollout"]>;
+  endRollout(name: string): Promise<void>;
   delete(name: string): Promise<void>;
 }
 
@@ -110,10 +113,17 @@ export class Webhooks {
   delete(name: string): Promise<void>;
 }
 
+export class Erasures {
+  start(owner: string): Promise<Schemas["ErasureStarted"]>;
+  get(id: string): Promise<Schemas["Erasure"]>;
+  list(): AsyncGenerator<Schemas["Erasure"], void, undefined>;
+}
+
 export class Abide {
   readonly agents: Agents;
   readonly schedules: Schedules;
   readonly webhooks: Webhooks;
+  readonly erasures: Erasures;
   constructor(options?: Options);
   conversation(id?: string, options?: { agent?: string }): Conversation;
   conversations(
@@ -150,6 +160,8 @@ export interface CreateOptions {
   tools?: object[];
   owner?: string;
   members?: string[];
+  /** When the conversation is deleted: RFC 3339. */
+  expiresAt?: string;
 }
 
 export type Tool = (args: any, call: PendingCall & { signal: AbortSignal }) => Json | Promise<Json>;
@@ -182,7 +194,8 @@ export class Conversation {
   cancel(): Promise<boolean>;
   fork(options?: { at?: number; id?: string }): Promise<Conversation>;
   dispatch(tool: string, input: Json, options?: { approved?: boolean }): Promise<Schemas["Dispatched"]>;
-  update(changes: { metadata?: Record<string, Json>; members?: string[] }): Promise<Snapshot>;
+  /** `expiresAt: null` removes the end of the conversation. */
+  update(changes: { metadata?: Record<string, Json>; members?: string[]; expiresAt?: string | null }): Promise<Snapshot>;
   delete(): Promise<void>;
   close(): void;
 }

@@ -1,7 +1,7 @@
 // The nodes of a cluster, and what concerns no single conversation.
 import { Call } from "./calls.js";
 import { Conversation } from "./conversation.js";
-import { Agents, Schedules, Webhooks } from "./resources.js";
+import { Agents, Erasures, Schedules, Webhooks } from "./resources.js";
 import { pause, randomName, Transport } from "./transport.js";
 
 export { connect } from "./core.js";
@@ -32,6 +32,7 @@ export class Abide {
     this.agents = new Agents(this.#transport);
     this.schedules = new Schedules(this.#transport);
     this.webhooks = new Webhooks(this.#transport);
+    this.erasures = new Erasures(this.#transport);
   }
 
   /** A handle of a conversation; no request is made. Without an id it is a new one. With an agent, the

@@ -1,4 +1,4 @@
-// What belongs to a tenant and not to one conversation: agents, schedules and webhooks.
+// What belongs to a tenant and not to one conversation: agents, schedules, webhooks and erasures.
 import { randomName } from "./transport.js";
 
 /** Things of one kind that have names. */
@@ -43,6 +43,11 @@ class Named {
     } while (cursor !== undefined);
   }
 
+  /** Makes one whose name the nodes choose; repeated as the same request. */
+  _create(body) {
+    return this.#transport.request("POST", this.#path, { body, key: randomName() });
+  }
+
   #at(name) {
     return `${this.#path}/${encodeURIComponent(name)}`;
   }
@@ -77,6 +82,21 @@ export class Agents extends Named {
   /** Makes an earlier revision the one with which turns begin. */
   rollBack(name, revision) {
     return this._send("POST", name, "/rollback", { body: { revision } });
+  }
+
+  /** Lets a share of the conversations, in percent, run on a revision in place of the newest one. */
+  rollOut(name, revision, percent) {
+    return this._send("PUT", name, "/rollout", { body: { revision, percent } });
+  }
+
+  /** The rollout of an agent; a 404 if all its conversations run on the newest revision. */
+  rollout(name) {
+    return this._read(name, "/rollout");
+  }
+
+  /** Ends the rollout of an agent. */
+  endRollout(name) {
+    return this._send("DELETE", name, "/rollout", {});
   }
 }
 
@@ -134,5 +154,29 @@ export class Webhooks extends Named {
   /** Sends a notice once more. */
   redeliver(name, id) {
     return this._send("POST", name, `/deliveries/${encodeURIComponent(id)}/redeliver`, { body: {} });
+  }
+}
+
+/** People who are erased. */
+export class Erasures {
+  #named;
+
+  constructor(transport) {
+    this.#named = new Named(transport, "/v1/erasures");
+  }
+
+  /** Begins to erase a person: `{ id }`. While one of the same person runs, it is that one. */
+  start(owner) {
+    return this.#named._create({ owner });
+  }
+
+  /** How far an erasure has come, or its report. */
+  get(id) {
+    return this.#named.get(id);
+  }
+
+  /** Yields those that are done, and then those that run, without the ids of conversations. */
+  list() {
+    return this.#named._pages("erasures");
   }
 }

@@ -20,6 +20,8 @@ pub(in crate::protocols) struct StepPlan {
     pieces: Vec<(bool, String)>,
     end: MessageEnd,
     calls: Vec<CallPlan>,
+    /// The place among the pieces at which somebody steers.
+    steered_at: Option<usize>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -65,8 +67,15 @@ pub(in crate::protocols) fn step() -> impl Strategy<Value = StepPlan> {
         Just(CallPlan::Unknown),
         Just(CallPlan::Open),
     ];
-    (option::weighted(0.3, pieces_of_text()), pieces_of_text(), end, vec(call, 0..4))
-        .prop_map(|(died_after, pieces, end, calls)| StepPlan { died_after, pieces, end, calls })
+    let steered_at = option::weighted(0.3, 0..7_usize);
+    (option::weighted(0.3, pieces_of_text()), pieces_of_text(), end, vec(call, 0..4), steered_at)
+        .prop_map(|(died_after, pieces, end, calls, steered_at)| StepPlan {
+            died_after,
+            pieces,
+            end,
+            calls,
+            steered_at,
+        })
 }
 
 /// The events of a turn without their places, and the signals between them.
@@ -85,8 +94,17 @@ impl Timeline {
         self.published.push(Published::Event(Box::new(event)));
     }
 
-    fn stream(&mut self, message: &str, step: u32, pieces: &[(bool, String)]) {
+    fn stream(
+        &mut self,
+        message: &str,
+        step: u32,
+        pieces: &[(bool, String)],
+        steered_at: Option<usize>,
+    ) {
         for (number, (is_thinking, text)) in pieces.iter().enumerate() {
+            if steered_at == Some(number) {
+                self.event(steered(&format!("s{step}")));
+            }
             let number = u64::try_from(number).unwrap() + 1;
             let Signal::Text(delta) = delta(message, step, number, text) else { unreachable!() };
             let signal = if *is_thinking { Signal::Thinking(delta) } else { Signal::Text(delta) };
@@ -96,10 +114,10 @@ impl Timeline {
 
     fn step(&mut self, number: u32, plan: &StepPlan) {
         if let Some(pieces) = &plan.died_after {
-            self.stream(&format!("dead{number}"), number, pieces);
+            self.stream(&format!("dead{number}"), number, pieces, None);
         }
         let id = format!("m{number}");
-        self.stream(&id, number, &plan.pieces);
+        self.stream(&id, number, &plan.pieces, plan.steered_at);
         let joined = |thinking: bool| -> String {
             let pieces = plan.pieces.iter().filter(|(is_thinking, _)| *is_thinking == thinking);
             pieces.map(|(_, text)| text.as_str()).collect()
@@ -183,6 +201,8 @@ fn snapshot(published: &[Published]) -> Option<StreamingMessage> {
             Published::Signal(Signal::Text(delta)) => (delta, false),
             Published::Signal(Signal::Thinking(delta)) => (delta, true),
             Published::Signal(_) => continue,
+            // What is being written goes on.
+            Published::Event(event) if matches!(event.data, EventData::Steered(_)) => continue,
             Published::Event(_) => {
                 now = None;
                 continue;

@@ -3,14 +3,14 @@
 use std::path::Path;
 use std::sync::{Arc, PoisonError};
 
-use abide_actors::journal::StoreError;
+use abide_actors::journal::{Journal, StoreError};
 
 use super::super::super::conformance::*;
 use abide_conversation::{ConversationId, Scoped};
 
 use super::super::super::operations::{Effect, OperationLog};
 use super::super::super::{KeyChange, Store};
-use super::super::{Durability, Embedded, Journal};
+use super::super::{Durability, Embedded};
 use super::Fault;
 use super::files::open;
 

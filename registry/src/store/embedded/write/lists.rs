@@ -9,11 +9,11 @@ use super::OpenTables;
 impl OpenTables<'_> {
     /// Returns whether there still was what the write was made for.
     pub(super) fn list(&mut self, write: &ListWrite) -> Result<bool, Error> {
-        let (id, summary, entry) = match write {
+        let (id, summary, sealed, entry) = match write {
             ListWrite::ReplaceRebuild { present, next } => {
                 return listing::replace_rebuild(self.transaction, present, next);
             }
-            ListWrite::Relist { id, summary, entry } => (id, summary, entry),
+            ListWrite::Relist { id, summary, sealed, entry } => (id, summary, sealed, entry),
         };
         let heads = &mut self.of(id)?.heads;
         let Some(json) = heads.get(id.as_str())?.map(|json| json.value().to_vec()) else {
@@ -24,6 +24,10 @@ impl OpenTables<'_> {
             return Ok(false);
         }
         record.summary.listing = summary.listing.clone();
+        if sealed.is_some() {
+            record.summary.metadata = summary.metadata.clone();
+            record.sealed = sealed.clone();
+        }
         let json = serde_json::to_vec(&record).map_err(|it| Error::Corrupted(it.to_string()))?;
         heads.insert(id.as_str(), json.as_slice())?;
         listing::replace(self.transaction, id, Some(entry))?;

@@ -13,7 +13,7 @@ use super::OpenTables;
 const MAX_EXPIRED_PER_COMMIT: usize = 8;
 
 impl OpenTables<'_> {
-    pub(super) fn keep<'k>(
+    pub(in super::super) fn keep<'k>(
         &mut self,
         responses: impl IntoIterator<Item = &'k EncodedResponse>,
     ) -> Result<(), Error> {

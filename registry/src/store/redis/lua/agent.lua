@@ -7,7 +7,7 @@
 local name, revision, definition, now, expected = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local outcome = earlier(KEYS[3])
 if outcome then return outcome end
-local newest = redis.call('HGET', KEYS[1], name)
+local newest, rollout = unpack(redis.call('HMGET', KEYS[1], name, name .. ' rollout'))
 if expected ~= '*' and expected ~= (newest or '') then return 2 end
 if not follows() then return 3 end
 local was_there = newest and 1 or 0
@@ -15,11 +15,15 @@ local last = redis.call('ZRANGE', KEYS[7], -1, -1, 'WITHSCORES')
 if revision ~= '' or was_there == 1 then record() end
 remember(KEYS[3], was_there)
 if revision == '' then
-  redis.call('HDEL', KEYS[1], name)
+  redis.call('HDEL', KEYS[1], name, name .. ' rollout')
   redis.call('UNLINK', KEYS[6])
 else
   redis.call('HSET', KEYS[2], revision, definition)
   redis.call('HSET', KEYS[1], name, revision)
+  -- A rollout of the newest revision is over, and so is one from before a deletion.
+  if rollout and (not newest or rollout:match('^%S+') == revision) then
+    redis.call('HDEL', KEYS[1], name .. ' rollout')
+  end
   -- An earlier version of the program put it, and noted no time.
   if newest and not last[1] then redis.call('ZADD', KEYS[7], 0, newest) end
   local score = tonumber(ARGV[6]) or 1

@@ -9,6 +9,7 @@
 --   t, the first that is known of its tenant, perhaps (tenants): tenant
 --   s, a state to cache (state): the state
 --   d, deaths to forget
+--   k, a data key: the key
 --   o, inbox entries (suspensions, open): numbers of closed and opened; the closed; key and entry of
 --     each opened
 --   q, calls that wait in queues (queues): number of all that wait now; their entries

@@ -4,7 +4,7 @@
 -- ARGV: the four of a claim, the format that the cached state must have, the bytes of a page
 -- Returns the claim after the call, what was read, and how many deaths are counted.
 local me, incarnation, format, max_bytes = ARGV[1], ARGV[2], ARGV[5], ARGV[6]
-local before = redis.call('HMGET', KEYS[1], 'node', 'incarnation', 'epoch', 'seq', 'active', 'deaths')
+local before = redis.call('HMGET', KEYS[1], 'node', 'incarnation', 'epoch', 'seq', 'active', 'deaths', 'key')
 local held, seq, deaths = claim(before), before[4], tonumber(before[6] or '0')
 local won = held[1] == me and held[2] == incarnation
 if not won then return {held, false, 0} end
@@ -12,4 +12,4 @@ local is_successor = before[1] and not (before[1] == me and before[2] == incarna
 if is_successor and before[5] == '1' then
   deaths = redis.call('HINCRBY', KEYS[1], 'deaths', 1)
 end
-return {held, load(seq, held[3], KEYS[3], KEYS[4], format, max_bytes), deaths}
+return {held, load(seq, held[3], KEYS[3], KEYS[4], format, max_bytes, before[7]), deaths}

@@ -56,7 +56,7 @@ impl Redis {
             for text in notices {
                 items.push(Delivery {
                     conversation: conversation.clone(),
-                    notice: parse_notice(&text)?,
+                    notice: self.opened_notice(&conversation, parse_notice(&text)?)?,
                     attempts: attempts.take().unwrap_or_default(),
                     due: due.take(),
                     dead_at: None,
@@ -84,7 +84,10 @@ impl Redis {
         for answer in self.query_all(queries.collect()).await? {
             let json: Option<Vec<u8>> = read("dead notice", answer)?;
             let dead = json.map(|json| decode::parse::<DeadNotice>("dead notice", &json));
-            items.extend(dead.transpose()?.map(Delivery::from));
+            if let Some(dead) = dead.transpose()? {
+                let notice = self.opened_notice(&dead.conversation, dead.notice.clone())?;
+                items.push(Delivery::from(DeadNotice { notice, ..dead }));
+            }
         }
         Ok(Page { items, cursor })
     }

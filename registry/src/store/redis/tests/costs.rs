@@ -66,7 +66,7 @@ async fn reading_alarms_costs_the_same_with_a_thousand_as_with_a_million() {
 async fn add_members(server: &Server, each: usize) {
     let script = "for i = 1, ARGV[1] do \
         redis.call('ZADD', KEYS[1], 0, ARGV[2] .. string.format('%014x', i) .. 'x' .. i) end";
-    let members = Entry::new(&commit(1, 1).summary, &[]).members(&id("c"));
+    let members = Entry::new(&commit(1, 1).summary, &[], None).members(&id("c"));
     let of_all = members.iter().find(|member| member.starts_with("ct")).unwrap();
     let (each, property) = (each.to_string(), &of_all[..15]);
     for partition in Partition::all() {

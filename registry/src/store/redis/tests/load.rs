@@ -100,9 +100,12 @@ async fn append(
                 acknowledged_events.push(event);
                 count.fetch_add(1, Ordering::SeqCst);
             }
-            Err(StoreError::Unavailable(_) | StoreError::Conflict | StoreError::Fenced) => {
-                held = None
-            }
+            Err(
+                StoreError::Unavailable(_)
+                | StoreError::Unreadable(_)
+                | StoreError::Conflict
+                | StoreError::Fenced,
+            ) => held = None,
         }
     }
     acknowledged_events

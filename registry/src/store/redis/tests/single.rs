@@ -19,6 +19,8 @@ use crate::membership::{Membership, MembershipStatus};
 struct Single {
     url: RedisUrl,
     store: Arc<Redis>,
+    /// Whether each store that is handed out is encrypted.
+    is_encrypted: bool,
     _own: Option<Server>,
 }
 
@@ -34,11 +36,20 @@ impl Single {
         let size: u64 = query(&url, &["DBSIZE"]).await;
         assert_eq!(size, 0, "the database at {url} is not empty; its data would be lost");
         let store = Arc::new(Redis::open(&url, Durability::Os).await.unwrap());
-        Self { url, store, _own: own }
+        Self { url, store, is_encrypted: false, _own: own }
+    }
+
+    async fn start_encrypted() -> Self {
+        Self { is_encrypted: true, ..Self::start().await }
     }
 
     async fn fresh(&self) -> Arc<dyn Store> {
         query::<()>(&self.url, &["FLUSHDB"]).await;
+        if self.is_encrypted {
+            let keys = Some(key_ring(&[1]));
+            let store = Redis::open_encrypted(&self.url, Durability::Os, keys).await.unwrap();
+            return Arc::new(store);
+        }
         Arc::clone(&self.store) as Arc<dyn Store>
     }
 }
@@ -50,6 +61,7 @@ async fn query<T: redis::FromRedisValue>(url: &RedisUrl, command: &[&str]) -> T 
 }
 
 conformance!(as one: a_server_keeps_every_promise, Single::start().await);
+conformance!(as one: an_encrypted_server_keeps_every_promise, Single::start_encrypted().await);
 
 async fn open(args: &[&str], durability: Durability) -> (Server, Arc<Redis>) {
     let server = Server::start(args).await;

@@ -15,7 +15,7 @@ import httpx
 from ..types import AgentDefined, ConversationRow, Kind, Me, State
 from .calls import AsyncCall
 from .conversation import AsyncConversation
-from .resources import AsyncAgents, AsyncSchedules, AsyncWebhooks
+from .resources import AsyncAgents, AsyncErasures, AsyncSchedules, AsyncWebhooks
 from .transport import AsyncTransport, Token
 
 _ID = re.compile(r"[A-Za-z0-9_.:-]{1,128}")
@@ -49,6 +49,7 @@ class AsyncAbide:
         self.agents = AsyncAgents(self._transport)
         self.schedules = AsyncSchedules(self._transport)
         self.webhooks = AsyncWebhooks(self._transport)
+        self.erasures = AsyncErasures(self._transport)
 
     async def __aenter__(self) -> AsyncAbide:
         return self

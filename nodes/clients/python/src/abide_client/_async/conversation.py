@@ -47,11 +47,13 @@ class AsyncConversation:
         tools: Sequence[Mapping[str, Any]] | None = None,
         owner: str | None = None,
         members: Sequence[str] | None = None,
+        expires_at: str | None = None,
     ) -> Created:
-        """Creates the conversation with more than an agent; a message alone creates it without."""
+        """Creates the conversation with more than an agent; a message alone creates it without. At
+        `expires_at`, a time in RFC 3339, it is deleted."""
         body = _given(
             id=self.id, agent=self.agent, metadata=metadata, assigns=assigns, tools=tools,
-            owner=owner, members=members,
+            owner=owner, members=members, expires_at=expires_at,
         )  # fmt: skip
         return cast(Created, await self._post("/v1/conversations", body))
 
@@ -197,10 +199,17 @@ class AsyncConversation:
         return await self._post(f"{self._path}/dispatch", body)
 
     async def update(
-        self, *, metadata: Mapping[str, Any] | None = None, members: Sequence[str] | None = None
+        self,
+        *,
+        metadata: Mapping[str, Any] | None = None,
+        members: Sequence[str] | None = None,
+        expires_at: str | None = None,
     ) -> Snapshot:
-        """Merges metadata, where None removes a member, and replaces the members."""
+        """Merges metadata, where None removes a member, and replaces the members and the end; the end
+        "never" removes it."""
         body, key = _given(metadata=metadata, members=members), uuid.uuid4().hex
+        if expires_at is not None:
+            body["expires_at"] = None if expires_at == "never" else expires_at
         return cast(Snapshot, await self._transport.request("PATCH", self._path, body=body, key=key))
 
     async def delete(self) -> None:

@@ -1,4 +1,4 @@
-"""What belongs to a tenant and not to one conversation: agents, schedules and webhooks."""
+"""What belongs to a tenant and not to one conversation: agents, schedules, webhooks, erasures."""
 
 from __future__ import annotations
 
@@ -85,6 +85,19 @@ class AsyncAgents(_AsyncNamed):
         """Makes an earlier revision the one with which turns begin."""
         return await self._send("POST", name, "/rollback", {"revision": revision})
 
+    async def roll_out(self, name: str, revision: str, percent: int) -> dict[str, Any]:
+        """Lets a share of the conversations run on a revision in place of the newest one."""
+        body = {"revision": revision, "percent": percent}
+        return await self._send("PUT", name, "/rollout", body)
+
+    async def rollout(self, name: str) -> dict[str, Any]:
+        """Reads the rollout of an agent; a 404 if all run on the newest revision."""
+        return await self._read(name, "/rollout")
+
+    async def end_rollout(self, name: str) -> None:
+        """Ends the rollout of an agent."""
+        await self._send("DELETE", name, "/rollout", None)
+
 
 class AsyncSchedules(_AsyncNamed):
     """Messages that come at set times."""
@@ -135,3 +148,27 @@ class AsyncWebhooks(_AsyncNamed):
         """Sends a notice once more."""
         below = f"/deliveries/{quote(id, safe='')}/redeliver"
         return await self._send("POST", name, below, {})
+
+
+class AsyncErasures:
+    """People who are erased."""
+
+    def __init__(self, transport: AsyncTransport) -> None:
+        self._transport = transport
+        self._named = _AsyncNamed(transport, "/v1/erasures")
+
+    async def start(self, owner: str) -> dict[str, Any]:
+        """Begins to erase a person, and gives `id`. While one of them runs, it is that one."""
+        key = uuid.uuid4().hex
+        begun: dict[str, Any] = await self._transport.request(
+            "POST", "/v1/erasures", body={"owner": owner}, key=key
+        )
+        return begun
+
+    async def get(self, id: str) -> dict[str, Any]:
+        """Reads how far an erasure has come, or its report."""
+        return await self._named.get(id)
+
+    def list(self) -> AsyncIterator[dict[str, Any]]:
+        """Yields those that are done, and then those that run, without the ids of conversations."""
+        return self._named._pages("erasures", "", {})

@@ -15,7 +15,7 @@ import httpx
 from ..types import AgentDefined, ConversationRow, Kind, Me, State
 from .calls import Call
 from .conversation import Conversation
-from .resources import Agents, Schedules, Webhooks
+from .resources import Agents, Erasures, Schedules, Webhooks
 from .transport import Transport, Token
 
 _ID = re.compile(r"[A-Za-z0-9_.:-]{1,128}")
@@ -49,6 +49,7 @@ class Abide:
         self.agents = Agents(self._transport)
         self.schedules = Schedules(self._transport)
         self.webhooks = Webhooks(self._transport)
+        self.erasures = Erasures(self._transport)
 
     def __enter__(self) -> Abide:
         return self

@@ -24,6 +24,7 @@ local function write_parts(parts, key, at, id, queued, listed)
     key, at = key + 1, at + 1
   end
   if parts:find('d') then redis.call('HDEL', KEYS[1], 'deaths') end
+  if parts:find('k') then redis.call('HSET', KEYS[1], 'key', ARGV[at]); at = at + 1 end
   if parts:find('o') then
     at = write_inbox(KEYS[key], KEYS[key + 1], at)
     key = key + 2

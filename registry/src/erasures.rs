@@ -1,0 +1,9 @@
+//! Erasures: what one person has is deleted, and where others' things name that person, an alias
+//! takes their place (`guide/erasing.md`).
+
+mod eraser;
+mod other_journals;
+mod own_conversations;
+mod tenant_things;
+
+pub use eraser::{Eraser, find_running};

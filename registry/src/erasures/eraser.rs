@@ -1,0 +1,208 @@
+//! Carries erasures out, on the node that looks after the first partition.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use abide_actors::clock::Clock;
+use abide_actors::journal::StoreError;
+use abide_actors::request::RequestError;
+use abide_conversation::{ErasureId, Scoped, Tenant, Timestamp};
+
+use crate::erasure::{Erasure, ErasureState, ErasureStep, Running};
+use crate::partition::Partition;
+use crate::router::ConversationRouter;
+use crate::store::{ListError, Store};
+
+/// How often a node looks whether there is something to erase: one command.
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
+/// How long an erasure waits after a pass in which something failed.
+const RETRY_INTERVAL: Duration = Duration::from_secs(5);
+/// How many erasures get a step in turn.
+const MAX_ERASURES: usize = 64;
+
+/// Carries erasures out. Each step may be done twice, so that a node that takes over from one that
+/// died goes on from the last progress that was stored, and two nodes whose views differ do no harm.
+#[derive(Clone)]
+pub struct Eraser {
+    pub store: Arc<dyn Store>,
+    pub conversations: ConversationRouter,
+    pub clock: Arc<dyn Clock>,
+}
+
+/// What failed in a step; the erasure goes on later.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum EraseError {
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error("{0}")]
+    Request(#[from] RequestError),
+    /// A step's cursor is of another version of the program or of another store.
+    #[error("the cursor of the step is not known")]
+    Cursor,
+}
+
+impl From<ListError> for EraseError {
+    fn from(error: ListError) -> Self {
+        match error {
+            ListError::Cursor => Self::Cursor,
+            ListError::Store(error) => Self::Store(error),
+        }
+    }
+}
+
+impl Eraser {
+    /// Runs until it is dropped.
+    pub async fn run(self) {
+        let mut is_store_away = false;
+        loop {
+            let wait = match self.round().await {
+                Ok(wait) => {
+                    is_store_away = false;
+                    wait
+                }
+                Err(error) => {
+                    if !std::mem::replace(&mut is_store_away, true) {
+                        tracing::warn!(%error, "erasures not carried on");
+                    }
+                    RETRY_INTERVAL
+                }
+            };
+            if !wait.is_zero() {
+                tokio::time::sleep(wait).await;
+            }
+        }
+    }
+
+    fn is_mine(&self) -> bool {
+        let view = self.conversations.cluster().view();
+        Partition::all().next().is_some_and(|first| view.partitions.contains(first))
+    }
+
+    /// Gives each erasure one step. Returns how long to wait for the next round.
+    async fn round(&self) -> Result<Duration, EraseError> {
+        if !self.is_mine() {
+            return Ok(POLL_INTERVAL);
+        }
+        let due = self.store.due_erasures(self.clock.now(), MAX_ERASURES).await?;
+        let mut wait = POLL_INTERVAL;
+        for name in due {
+            let Some(erasure) = self.store.erasure(&name).await? else { continue };
+            let known = erasure.version;
+            if erasure.running().is_none() {
+                self.store.replace_erasure(&name, Some(known), None).await?;
+                continue;
+            }
+            wait = wait.min(self.step(&name, erasure).await?);
+        }
+        Ok(wait)
+    }
+
+    /// Carries one erasure on, and stores how far it has come. Returns how long it waits then.
+    async fn step(
+        &self,
+        name: &Scoped<ErasureId>,
+        mut erasure: Erasure,
+    ) -> Result<Duration, EraseError> {
+        let known = erasure.version;
+        let mut wait = Duration::ZERO;
+        let progress = self.advance(&name.tenant(), &mut erasure).await;
+        if let Err(error) = progress {
+            tracing::warn!(erasure = %erasure.id, %error, "step of an erasure failed");
+            if let ErasureState::Running(running) = &mut erasure.state {
+                running.problem = Some(error.to_string());
+                if matches!(error, EraseError::Cursor) {
+                    running.cursor = None;
+                }
+            }
+            wait = RETRY_INTERVAL;
+        }
+        erasure.version = known.saturating_add(1);
+        if erasure.running().is_some() {
+            self.store.replace_erasure(name, Some(known), Some(&erasure)).await?;
+            return Ok(wait);
+        }
+        // The report is there before the job is gone. One that another node has written is the same.
+        let report = name.sibling(&erasure.id);
+        self.store.replace_erasure(&report, None, Some(&erasure)).await?;
+        if self.store.replace_erasure(name, Some(known), None).await? {
+            let conversations = erasure.report.deleted.conversations;
+            tracing::info!(erasure = %erasure.id, conversations, "erasure done");
+        }
+        Ok(Duration::ZERO)
+    }
+
+    /// Does a bounded part of the present step.
+    async fn advance(&self, tenant: &Tenant, erasure: &mut Erasure) -> Result<(), EraseError> {
+        let Some(running) = erasure.running() else { return Ok(()) };
+        match running.step {
+            ErasureStep::Sources => {
+                self.delete_keys(tenant, erasure).await?;
+                self.delete_schedules(tenant, erasure).await?;
+                erasure.go_on(ErasureStep::Conversations);
+            }
+            ErasureStep::Conversations => self.delete_conversations(tenant, erasure).await?,
+            ErasureStep::Others => self.rewrite_others(tenant, erasure).await?,
+            ErasureStep::Things => {
+                self.forget_decisions(tenant, erasure).await?;
+                self.rename_in_webhooks(tenant, erasure).await?;
+                self.rename_usage(tenant, erasure).await?;
+                erasure.go_on(ErasureStep::Operations);
+            }
+            ErasureStep::Operations => self.redact_operations(tenant, erasure).await?,
+            ErasureStep::Disk => {
+                self.store.overwrite_deleted().await?;
+                erasure.go_on(ErasureStep::Last);
+            }
+            ErasureStep::Last => self.look_again(tenant, erasure).await?,
+        }
+        Ok(())
+    }
+}
+
+impl Erasure {
+    /// Begins another step.
+    pub(super) fn go_on(&mut self, step: ErasureStep) {
+        if let ErasureState::Running(running) = &mut self.state {
+            running.step = step;
+            running.begin_pass();
+        }
+    }
+
+    /// Ends the erasure. From here on nothing names the subject.
+    pub(super) fn end(&mut self, ended_at: Timestamp) {
+        self.state = ErasureState::Done { ended_at };
+    }
+
+    pub(super) fn progress(&mut self) -> Option<&mut Running> {
+        match &mut self.state {
+            ErasureState::Running(running) => Some(running),
+            ErasureState::Done { .. } => None,
+        }
+    }
+}
+
+impl Running {
+    /// Goes through the things of the step from the first one.
+    pub(super) fn begin_pass(&mut self) {
+        self.cursor = None;
+        self.has_changed = false;
+        self.problem = None;
+    }
+}
+
+/// The running erasure of a tenant with this id.
+pub async fn find_running(
+    store: &dyn Store,
+    tenant: &Tenant,
+    id: &ErasureId,
+    now: Timestamp,
+) -> Result<Option<Erasure>, StoreError> {
+    let due = store.due_erasures(now, MAX_ERASURES).await?;
+    for name in due.iter().filter(|name| name.is_of(tenant)) {
+        let found = store.erasure(name).await?.filter(|erasure| erasure.id == *id);
+        if found.is_some() {
+            return Ok(found);
+        }
+    }
+    Ok(None)
+}

@@ -1,0 +1,61 @@
+//! The erasures of a flaky store.
+
+use abide_actors::journal::StoreError;
+use abide_conversation::erase::SubjectAlias;
+use abide_conversation::{ErasureId, Scoped, Tenant, Timestamp};
+use abide_registry::erasure::Erasure;
+use abide_registry::store::{ChainEntry, Erasures, ListError, Page};
+use async_trait::async_trait;
+use jiff::civil::Date;
+
+use super::FlakyStore;
+
+#[async_trait]
+impl Erasures for FlakyStore {
+    async fn erasure(&self, name: &Scoped<ErasureId>) -> Result<Option<Erasure>, StoreError> {
+        self.reachable()?.erasure(name).await
+    }
+
+    async fn replace_erasure(
+        &self,
+        name: &Scoped<ErasureId>,
+        known: Option<u64>,
+        next: Option<&Erasure>,
+    ) -> Result<bool, StoreError> {
+        self.with_room()?.replace_erasure(name, known, next).await
+    }
+
+    async fn erasures(
+        &self,
+        tenant: &Tenant,
+        cursor: Option<&str>,
+        limit: usize,
+    ) -> Result<Page<Erasure>, ListError> {
+        self.reachable()?.erasures(tenant, cursor, limit).await
+    }
+
+    async fn due_erasures(
+        &self,
+        until: Timestamp,
+        limit: usize,
+    ) -> Result<Vec<Scoped<ErasureId>>, StoreError> {
+        self.reachable()?.due_erasures(until, limit).await
+    }
+
+    async fn rename_usage(
+        &self,
+        tenant: &Tenant,
+        last: Date,
+        alias: &SubjectAlias,
+    ) -> Result<(), StoreError> {
+        self.with_room()?.rename_usage(tenant, last, alias).await
+    }
+
+    async fn replace_operation(
+        &self,
+        tenant: Option<&Tenant>,
+        entry: &ChainEntry,
+    ) -> Result<(), StoreError> {
+        self.with_room()?.replace_operation(tenant, entry).await
+    }
+}
