@@ -73,10 +73,10 @@ pub enum ErasureStep {
     Things,
     /// The operators' audit of the tenant, and then that of the cluster.
     Operations,
-    /// What deletions have left on the disk.
-    Disk,
     /// Looks for conversations that the subject has made meanwhile.
     Last,
+    /// What deletions have left on the disk. The subject is not known any more.
+    Disk,
 }
 
 /// What an erasure did.

@@ -151,7 +151,7 @@ impl Eraser {
             ErasureStep::Operations => self.redact_operations(tenant, erasure).await?,
             ErasureStep::Disk => {
                 self.store.overwrite_deleted().await?;
-                erasure.go_on(ErasureStep::Last);
+                erasure.end(self.clock.now());
             }
             ErasureStep::Last => self.look_again(tenant, erasure).await?,
         }
@@ -168,7 +168,16 @@ impl Erasure {
         }
     }
 
-    /// Ends the erasure. From here on nothing names the subject.
+    /// Begins the last step, which overwrites what is deleted. From here on nothing names the subject,
+    /// and so neither does what the erasure itself has left on the disk.
+    pub(super) fn forget_subject(&mut self) {
+        self.go_on(ErasureStep::Disk);
+        if let ErasureState::Running(running) = &mut self.state {
+            running.subject.clear();
+        }
+    }
+
+    /// Ends the erasure.
     pub(super) fn end(&mut self, ended_at: Timestamp) {
         self.state = ErasureState::Done { ended_at };
     }

@@ -87,7 +87,7 @@ impl Eraser {
         let page = self.store.list(tenant, &query, None, STEP_CONVERSATIONS).await?;
         if page.items.is_empty() || passes >= MAX_PASSES {
             erasure.report.made_since = page.items.len() as u64;
-            erasure.end(self.clock.now());
+            erasure.forget_subject();
         } else {
             erasure.go_on(ErasureStep::Conversations);
         }

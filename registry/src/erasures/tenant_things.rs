@@ -147,7 +147,7 @@ impl Eraser {
             (Some(last), None) => format!("{OF_CLUSTER}{}", last.seq()),
             (None, Some(_)) => format!("{OF_CLUSTER}0"),
             (None, None) => {
-                erasure.go_on(ErasureStep::Disk);
+                erasure.go_on(ErasureStep::Last);
                 return Ok(());
             }
         };

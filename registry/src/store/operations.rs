@@ -242,7 +242,7 @@ pub enum ChainError {
 /// Checks that nothing was changed, added or removed between the first and the last of these
 /// entries. What the first one follows is for the caller to know.
 ///
-/// Of an entry that is [redacted](ChainEntry::is_redacted), only its place in the chain is checked.
+/// An entry that is [redacted](ChainEntry::is_redacted) is checked for its place in the chain alone.
 pub fn verify_chain(entries: &[ChainEntry]) -> Result<(), ChainError> {
     if let Some(changed) = entries.iter().find(|entry| !entry.is_whole()) {
         return Err(ChainError::Changed(changed.seq()));

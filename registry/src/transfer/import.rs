@@ -131,13 +131,13 @@ impl Import {
         }
     }
 
-    /// The same import, which replaces the claims of holders that are dead.
+    /// Lets the import replace the claims of holders that are dead.
     #[must_use]
     pub fn with_cluster(self, cluster: ClusterClient) -> Self {
         Self { cluster: Some(cluster), ..self }
     }
 
-    /// The same import, which keeps this for a repeat of its request.
+    /// Lets the import keep this for a repeat of its request.
     #[must_use]
     pub fn with_response(self, response: Option<StoredResponse>) -> Self {
         Self { response, ..self }

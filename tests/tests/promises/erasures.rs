@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use abide_tests::client::Client;
 use abide_tests::cluster::{Cluster, Plan};
+use abide_tests::deadline::poll;
 use abide_tests::redis::Redis;
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -195,16 +196,12 @@ async fn found_in(redis: &Redis) -> Vec<String> {
 /// Rewrites the append-only file, and waits until that is done.
 async fn rewrite_file(redis: &Redis) {
     let _: String = redis.ask(&["BGREWRITEAOF"]).await;
-    let deadline = Instant::now() + DEADLINE;
-    loop {
+    poll("the append-only file to be rewritten", async || {
         let info: String = redis.ask(&["INFO", "persistence"]).await;
         let rests = |name: &str| info.contains(&format!("{name}:0"));
-        if rests("aof_rewrite_in_progress") && rests("aof_rewrite_scheduled") {
-            return;
-        }
-        assert!(Instant::now() < deadline, "{info}");
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+        (rests("aof_rewrite_in_progress") && rests("aof_rewrite_scheduled")).then_some(())
+    })
+    .await;
 }
 
 #[tokio::test]
