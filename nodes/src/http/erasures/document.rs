@@ -115,7 +115,7 @@ impl From<Erasure> for ErasureDocument {
         let Report { deleted, rewritten, conversation_ids, made_since } = erasure.report.clone();
         Self {
             state: if running.is_some() { RunState::Running } else { RunState::Done },
-            owner: running.map(|running| running.subject.clone()),
+            owner: running.map(|it| it.subject.clone()).filter(|subject| !subject.is_empty()),
             step: running.map(|running| running.step.into()),
             problem: running.and_then(|running| running.problem.clone()),
             conversations: deleted.conversations,
