@@ -183,6 +183,16 @@ impl Redis {
         let () = self.ask(&["CONFIG", "SET", "maxmemory", bytes]).await;
     }
 
+    /// Waits until the server counts a replica in step, as a node of `--durability replicas=1` does.
+    /// A replica calls its link up before its primary has the first acknowledgement.
+    pub async fn wait_for_replica(&self) {
+        poll("the primary to count its replica", async || {
+            let info: String = self.try_ask(&["INFO", "replication"]).await.ok()?;
+            info.contains("state=online").then_some(())
+        })
+        .await;
+    }
+
     /// Sends one command, which must succeed.
     pub async fn ask<T: FromRedisValue>(&self, words: &[&str]) -> T {
         let answer = self.try_ask(words).await;

@@ -267,22 +267,13 @@ async fn named_primary(sentinel: &Server) -> Option<String> {
     Some(address.join(":"))
 }
 
-/// Makes the server a replica, and waits until it is in sync.
-async fn follow(redis: &Redis, host: &str, port: &str) {
-    redis.ask::<()>(&["REPLICAOF", host, port]).await;
-    poll("the replica to be in sync", async || {
-        let info: String = redis.try_ask(&["INFO", "replication"]).await.ok()?;
-        info.contains("master_link_status:up").then_some(())
-    })
-    .await;
-}
-
 async fn pair() -> (Redis, Vec<Redis>, Option<Server>) {
     let no_delay = ["--repl-diskless-sync-delay", "0"];
     let first = Redis::process_on_disk(&no_delay).await;
     let other = Redis::process_on_disk(&no_delay).await;
     if let Some((host, port)) = first.address().rsplit_once(':') {
-        follow(&other, host, port).await;
+        other.ask::<()>(&["REPLICAOF", host, port]).await;
+        first.wait_for_replica().await;
     }
     let sentinel = Server::sentinel(first.address()).await;
     (first, vec![other], Some(sentinel))

@@ -53,11 +53,7 @@ async fn a_failover_in_mid_commit_loses_nothing_that_a_replica_acknowledged() {
     let port = primary.address().rsplit_once(':').unwrap().1.to_owned();
     let flags = ["--replicaof", "127.0.0.1", &port, "--repl-diskless-sync-delay", "0"];
     let replica = Server::start(&flags).await;
-    poll("the replica to be in sync", async || {
-        let info: String = replica.ask(&["INFO", "replication"]).await.ok()?;
-        info.contains("master_link_status:up").then_some(())
-    })
-    .await;
+    primary.wait_for_replica().await;
     let sentinel = Server::sentinel(primary.address()).await;
     let store = format!("redis+sentinel://127.0.0.1:{}/main", sentinel.port);
     let plan = Plan::new(ABIDE).with_store(&store).with(&["--durability", "replicas=1"]);
