@@ -23,7 +23,7 @@ pub use relay::relay;
 
 /// How many signals may wait for one listener. Past that it loses deltas and reads the journal from
 /// the store. The buffer is allocated with the first listener: 40 bytes for each signal.
-const MAX_WAITING_SIGNALS: usize = 128;
+const MAX_WAITING_SIGNALS: usize = 64;
 
 /// Distributes the signals of conversations to listeners. A conversation without listeners costs
 /// nothing.

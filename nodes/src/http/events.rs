@@ -204,12 +204,13 @@ impl EventSource for Feed {
             if self.is_deleted || self.has_credential_ended {
                 return None;
             }
+            // Boxed: a stream that waits, as most do, needs no memory for reading.
             if self.is_behind {
-                self.catch_up().await?;
+                Box::pin(self.catch_up()).await?;
                 continue;
             }
             if self.lost_signals {
-                self.send_state().await?;
+                Box::pin(self.send_state()).await?;
                 continue;
             }
             let item = tokio::select! {

@@ -175,25 +175,15 @@ impl TurnStream {
             if self.feed.has_ended() {
                 return Next::Ended;
             }
+            // Boxed: a stream that waits, as most do, needs no memory for reading.
             if self.is_departing {
-                return self.last_items().await;
-            }
-            let items = match self.catch_up().await {
-                Ok(items) => items,
-                Err(problem) if problem.status() == StatusCode::SERVICE_UNAVAILABLE => {
-                    match self.wait_for_store().await {
-                        Some(why) => return Next::Broken(why),
-                        None => continue,
-                    }
-                }
-                Err(_) => return Next::Broken(Break::StoreUnavailable),
-            };
-            self.outage.end();
-            if !items.is_empty() {
-                return Next::Items(items);
+                return Box::pin(self.last_items()).await;
             }
             if self.is_behind || self.needs_message {
-                continue;
+                match Box::pin(self.read()).await {
+                    Some(next) => return next,
+                    None => continue,
+                }
             }
             let item = tokio::select! {
                 item = self.subscription.next() => item,
@@ -219,6 +209,19 @@ impl TurnStream {
                 },
             }
         }
+    }
+
+    /// What the journal has and was not taken; `None` if that has no items, or was not read yet.
+    async fn read(&mut self) -> Option<Next<PlacedItem>> {
+        let items = match self.catch_up().await {
+            Ok(items) => items,
+            Err(problem) if problem.status() == StatusCode::SERVICE_UNAVAILABLE => {
+                return self.wait_for_store().await.map(Next::Broken);
+            }
+            Err(_) => return Some(Next::Broken(Break::StoreUnavailable)),
+        };
+        self.outage.end();
+        (!items.is_empty()).then_some(Next::Items(items))
     }
 
     /// The items of what the journal has and was not taken: the turn may have ended just before the
@@ -249,12 +252,7 @@ impl TurnStream {
                     self.is_behind = true;
                     return Ok(Some(Vec::new()));
                 }
-                // The events are in the journal, if this call is dropped.
-                self.is_behind = true;
-                let mut items = self.take_events(events).await?;
-                items.extend(unplaced(self.caught_up().await?));
-                self.is_behind = false;
-                return Ok(Some(items));
+                return Box::pin(self.take_commit(events)).await.map(Some);
             }
             Signal::Text(_)
             | Signal::Thinking(_)
@@ -264,6 +262,15 @@ impl TurnStream {
             | Signal::Child(_) => return Ok(Some(unplaced(self.feed.signal(signal)))),
         }
         Ok(Some(Vec::new()))
+    }
+
+    async fn take_commit(&mut self, events: &[Event]) -> Result<Vec<PlacedItem>, Problem> {
+        // The events are in the journal, if this call is dropped.
+        self.is_behind = true;
+        let mut items = self.take_events(events).await?;
+        items.extend(unplaced(self.caught_up().await?));
+        self.is_behind = false;
+        Ok(items)
     }
 
     /// The items of what the journal has and was not taken, then those of the message that streams.

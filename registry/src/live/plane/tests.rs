@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
 use super::super::relay::{Outbox, Outgoing, next_batch, pack};
-use super::super::{Hub, StreamItem, Subscription};
+use super::super::{Hub, MAX_WAITING_SIGNALS, StreamItem, Subscription};
 use crate::member::ProcessId;
 use crate::protocol::{LiveUpdate, Register};
 
@@ -256,9 +256,10 @@ async fn too_many_signals_that_wait_become_one_request_to_read_the_journal() {
     let x = kept_by("b", &["a", "b", "c"]);
     let mut stream = network.hub("c").subscribe(&x);
     network.settle();
-    (0..130).for_each(|number| publish(network.hub("a"), &x, number));
+    let last = MAX_WAITING_SIGNALS + 1;
+    (0..=last).for_each(|number| publish(network.hub("a"), &x, number));
     network.settle();
-    assert_eq!(received(&mut stream), [json!(null), json!(128), json!(129)]);
+    assert_eq!(received(&mut stream), [json!(null), json!(last - 1), json!(last)]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -45,23 +45,23 @@ macro_rules! scripts {
 // `lib/allow_oom` is the first line of the scripts that a full server carries out, too: those that
 // free memory, and those without which nodes would be declared dead.
 scripts! {
-    APPEND = "lib/fencing" "lib/answered" "lib/indexes" "lib/listing" "lib/touch" "lib/usage" "lib/queues" "lib/notices" "lib/parts" "append";
+    APPEND = "lib/fencing" "lib/answered" "lib/fields" "lib/indexes" "lib/listing" "lib/touch" "lib/usage" "lib/queues" "lib/notices" "lib/parts" "append";
     CLAIM = "lib/claim" "claim";
     CLAIM_WHEN_FULL = "lib/allow_oom" "lib/existing" "lib/claim" "claim";
     RELEASE = "lib/allow_oom" "lib/fencing" "release";
-    DELETE = "lib/allow_oom" "lib/fencing" "lib/listing" "lib/queues" "lib/notices" "delete";
-    REWRITE = "lib/fencing" "lib/listing" "rewrite";
+    DELETE = "lib/allow_oom" "lib/fencing" "lib/fields" "lib/listing" "lib/queues" "lib/notices" "delete";
+    REWRITE = "lib/fencing" "lib/fields" "lib/listing" "rewrite";
     RENAME_USAGE = "lib/usage" "rename_usage";
     REPLACE_OPERATION = "lib/allow_oom" "replace_operation";
-    RELIST = "lib/listing" "relist";
+    RELIST = "lib/fields" "lib/listing" "relist";
     REBUILD = "rebuild";
     LOAD = "lib/page" "lib/load" "load";
     PAGE = "lib/page" "page";
     CLAIM_AND_LOAD = "lib/claim" "lib/page" "lib/load" "claim_and_load";
     CLAIM_AND_LOAD_WHEN_FULL = "lib/allow_oom" "lib/existing" "lib/claim" "lib/page" "lib/load" "claim_and_load";
     RESET_DEATHS = "reset_deaths";
-    STAGE = "lib/indexes" "stage";
-    PUBLISH = "lib/fencing" "lib/answered" "lib/indexes" "lib/listing" "lib/touch" "lib/usage" "lib/queues" "lib/notices" "lib/parts" "lib/publish" "append";
+    STAGE = "lib/fields" "lib/indexes" "stage";
+    PUBLISH = "lib/fencing" "lib/answered" "lib/fields" "lib/indexes" "lib/listing" "lib/touch" "lib/usage" "lib/queues" "lib/notices" "lib/parts" "lib/publish" "append";
     RESERVE = "lib/fencing" "reserve";
     AGENT = "lib/fencing" "lib/once" "lib/operation" "agent";
     DELETE_AGENT = "lib/allow_oom" "lib/fencing" "lib/once" "lib/operation" "agent";

@@ -19,7 +19,7 @@
 --   response has the key of one that is kept: the caller has read a server that was behind.
 local nonce, seq_before, alarm, active, id = ARGV[4], ARGV[5], ARGV[8], ARGV[10], ARGV[11]
 local row = redis.call('HMGET', KEYS[1],
-  'node', 'incarnation', 'epoch', 'seq', 'nonce', 'alarm', 'active', 'queued')
+  'node', 'incarnation', 'epoch', 'seq', 'nonce', 'alarm', 'active', 'queued', 'listed')
 if not holds(row) then return 'FENCED' end
 if row[5] == nonce then
   redis.call('HSET', KEYS[1], 'nonce', nonce) -- a WAIT after it waits for the commit too
@@ -28,12 +28,12 @@ end
 if (row[4] or '0') ~= seq_before then return 'CONFLICT' end
 local at, parts, day, sums, is_new_day = 14 + ARGV[13], ARGV[12], KEYS[#KEYS]
 if ARGV[13] ~= '0' and parts:find('r') and is_answered(KEYS[6], at) then return 'FENCED' end
-local listed = parts:find('[la]') and redis.call('HGET', KEYS[1], 'listed') or ''
+local listed = seq_before ~= '0' and (row[9] or '')
 if parts:find('u') then sums, is_new_day = sums_with(day, #ARGV - 4) end
 each('RPUSH', KEYS[2], 14, at - 1)
-redis.call('HSET', KEYS[1], 'seq', ARGV[6], 'nonce', nonce, 'head', ARGV[7])
 index(3, 'alarm', row[6], alarm, ARGV[9], id)
 index(4, 'active', row[7], active, 0, id)
 if parts ~= '' then write_parts(parts, 5, at, id, row[8], listed) end
+redis.call('HSET', KEYS[1], 'seq', ARGV[6], 'nonce', nonce, 'head', ARGV[7], unpack(fields))
 if sums then count(day, sums, is_new_day, ARGV[#ARGV]) end
 return 'DONE'

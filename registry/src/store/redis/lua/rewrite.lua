@@ -12,4 +12,5 @@ for i = 7, suspensions - 1, 2 do redis.call('LSET', KEYS[2], ARGV[i], ARGV[i + 1
 for i = suspensions + 1, listed - 1, 2 do redis.call('HSET', KEYS[4], ARGV[i], ARGV[i + 1]) end
 redis.call('UNLINK', KEYS[3])
 list(KEYS[5], ARGV[4], row[5] or '', listed)
+redis.call('HSET', KEYS[1], unpack(fields))
 return 'DONE'

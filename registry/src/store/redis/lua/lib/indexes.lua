@@ -1,4 +1,4 @@
--- Library in front of the script that appends: lists and indexes.
+-- Library in front of the script that appends, after that of fields: lists and indexes.
 -- each: calls a command with the arguments from `from` to `to`; Lua's stack takes some thousands.
 local function each(command, key, from, to)
   for i = from, to, 1000 do
@@ -6,10 +6,10 @@ local function each(command, key, from, to)
   end
 end
 
--- index: stores a field that has changed, and its entry in the sorted set of that key; '' for none.
+-- index: sets a field that has changed, and writes its entry in the sorted set of that key; '' for none.
 local function index(key, field, was, is, score, id)
   if was == is then return end
-  redis.call('HSET', KEYS[1], field, is)
+  set(field, is)
   if is ~= '' then redis.call('ZADD', KEYS[key], score, id)
   elseif was then redis.call('ZREM', KEYS[key], id) end
 end

@@ -1,4 +1,4 @@
--- Library in front of the script that appends, after those of fencing, indexes, lists and usage.
+-- Library in front of the script that appends, after those of fencing, fields, indexes, lists and usage.
 -- write_parts: writes what few commits have, from this key and this argument on.
 local function write_parts(parts, key, at, id, queued, listed)
   if parts:find('r') then
@@ -8,7 +8,7 @@ local function write_parts(parts, key, at, id, queued, listed)
   end
   if parts:find('n') then
     redis.call('ZADD', KEYS[key], 0, id)
-    redis.call('HSET', KEYS[1], 'agent', ARGV[at])
+    set('agent', ARGV[at])
     key, at = key + 1, at + 1
   end
   if parts:find('[la]') then
@@ -24,7 +24,7 @@ local function write_parts(parts, key, at, id, queued, listed)
     key, at = key + 1, at + 1
   end
   if parts:find('d') then redis.call('HDEL', KEYS[1], 'deaths') end
-  if parts:find('k') then redis.call('HSET', KEYS[1], 'key', ARGV[at]); at = at + 1 end
+  if parts:find('k') then set('key', ARGV[at]); at = at + 1 end
   if parts:find('o') then
     at = write_inbox(KEYS[key], KEYS[key + 1], at)
     key = key + 2
