@@ -28,7 +28,7 @@ use tracing::Instrument;
 
 use self::tool_span::ToolSpan;
 use crate::backoff::Backoffs;
-use crate::blobs::TenantBlobs;
+use crate::blobs::{BlobHold, TenantBlobs};
 use crate::definition::Definition;
 use crate::identity::Epoch;
 use crate::journal::StoreError;
@@ -92,8 +92,8 @@ async fn run_in_span(activity: Activity, ctx: ActivityContext) -> Report {
             return Err(StoreError::Unavailable("this node could not renew its lease".to_owned()));
         }
         let action = perform(&activity, &ctx).await?;
-        let tenant = ctx.id.tenant();
-        let blobs = TenantBlobs::new(&*ctx.services.blobs, &tenant);
+        let hold = BlobHold::of_conversation(&ctx.id, ctx.services.clock.now());
+        let blobs = TenantBlobs::new(&*ctx.services.blobs, &ctx.id).holding(&hold);
         Box::pin(offload_media::offload_media(blobs, action)).await
     };
     let clock = ctx.services.clock.clone();

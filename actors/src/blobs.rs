@@ -1,18 +1,21 @@
 //! The port for blobs: bytes stored outside the journals, so that events only refer to them.
 
 mod extract;
+mod hold;
 mod inline;
 mod request_budget;
 mod strip_base64;
 
-use abide_conversation::{BlobId, Scoped, Tenant};
+use abide_conversation::{BlobId, ConversationId, Scoped, Timestamp};
 use async_trait::async_trait;
 use bytes::Bytes;
 use sha2::{Digest, Sha256};
 
 use crate::journal::StoreError;
 
+pub use crate::named_blobs::named_blobs;
 pub use extract::{extract_media, extractable_bytes};
+pub use hold::{BlobHold, BlobHolder, UNNAMED_BLOB_TTL};
 pub use inline::inline_media;
 pub use strip_base64::{has_placeholder, restore_base64, strip_base64};
 
@@ -74,13 +77,31 @@ impl Blob {
     }
 }
 
-/// Stores blobs until an operator deletes them. References are not counted, and blobs outlive the
-/// conversations that refer to them.
+/// Stores blobs. A blob goes with the last conversation that names it, or when nobody holds it any
+/// longer; before that only if an operator deletes it.
 #[async_trait]
 pub trait Blobs: Send + Sync + 'static {
-    /// Stores a blob under its own id, with the configured durability. Returns whether it is new;
-    /// storing it twice is harmless.
-    async fn put_blob(&self, id: &Scoped<BlobId>, blob: &Blob) -> Result<bool, StoreError>;
+    /// Stores a blob under its own id, with the configured durability, and holds it. Returns whether
+    /// it is new; storing it twice is harmless, and renews the hold.
+    async fn store_blob(
+        &self,
+        id: &Scoped<BlobId>,
+        blob: &Blob,
+        hold: Option<&BlobHold>,
+    ) -> Result<bool, StoreError>;
+
+    /// Stores a blob that nobody holds: it stays until something that names it goes.
+    async fn put_blob(&self, id: &Scoped<BlobId>, blob: &Blob) -> Result<bool, StoreError> {
+        self.store_blob(id, blob, None).await
+    }
+
+    /// Holds a blob that is stored, so that nothing removes it before the holder has named it. Returns
+    /// its properties; `None` if it is not stored.
+    async fn hold_blob(
+        &self,
+        id: &Scoped<BlobId>,
+        hold: &BlobHold,
+    ) -> Result<Option<BlobInfo>, StoreError>;
 
     /// The properties of a blob, without reading its bytes.
     async fn blob_info(&self, id: &Scoped<BlobId>) -> Result<Option<BlobInfo>, StoreError>;
@@ -92,29 +113,43 @@ pub trait Blobs: Send + Sync + 'static {
     async fn delete_blob(&self, id: &Scoped<BlobId>) -> Result<bool, StoreError>;
 }
 
-/// The blobs of one tenant.
+/// The blobs of the tenant of a conversation, or of another holder, which holds what is stored.
 #[derive(Clone, Copy)]
 pub struct TenantBlobs<'a> {
     blobs: &'a dyn Blobs,
-    tenant: &'a Tenant,
+    id: &'a Scoped<ConversationId>,
+    hold: Option<&'a BlobHold>,
 }
 
 impl<'a> TenantBlobs<'a> {
-    /// The blobs of this tenant in a store of all.
-    pub fn new(blobs: &'a dyn Blobs, tenant: &'a Tenant) -> Self {
-        Self { blobs, tenant }
+    /// The blobs of the tenant of this conversation, in a store of all, to be read.
+    pub fn new(blobs: &'a dyn Blobs, id: &'a Scoped<ConversationId>) -> Self {
+        Self { blobs, id, hold: None }
+    }
+
+    /// The blobs with a hold on those that are stored.
+    #[must_use]
+    pub fn holding(self, hold: &'a BlobHold) -> Self {
+        Self { hold: Some(hold), ..self }
     }
 
     async fn put(self, blob: &Blob) -> Result<bool, StoreError> {
-        self.blobs.put_blob(&Scoped::new(self.tenant, &blob.id()), blob).await
+        self.blobs.store_blob(&self.id.sibling(&blob.id()), blob, self.hold).await
     }
 
     async fn info(self, id: &BlobId) -> Result<Option<BlobInfo>, StoreError> {
-        self.blobs.blob_info(&Scoped::new(self.tenant, id)).await
+        self.blobs.blob_info(&self.id.sibling(id)).await
     }
 
     async fn get(self, id: &BlobId) -> Result<Option<Blob>, StoreError> {
-        self.blobs.blob(&Scoped::new(self.tenant, id)).await
+        self.blobs.blob(&self.id.sibling(id)).await
+    }
+}
+
+impl BlobHold {
+    /// The hold of a conversation that is about to name a blob.
+    pub fn of_conversation(id: &Scoped<ConversationId>, now: Timestamp) -> Self {
+        Self::new(BlobHolder::Conversation(id.local()), now)
     }
 }
 

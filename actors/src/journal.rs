@@ -4,6 +4,7 @@
 mod listing;
 mod rewrite;
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
@@ -11,7 +12,7 @@ use abide_conversation::event::{Event, SuspensionKind};
 use abide_conversation::identity::{Participants, Subject};
 use abide_conversation::state::{ConversationStatus, PendingCall, QueueEntry};
 use abide_conversation::{
-    AgentName, CallId, ConversationId, Scoped, Seq, State, Tenant, Timestamp,
+    AgentName, BlobId, CallId, ConversationId, Scoped, Seq, State, Tenant, Timestamp,
 };
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
@@ -20,6 +21,7 @@ use utoipa::ToSchema;
 
 use crate::access::Answerer;
 use crate::identity::{Epoch, Incarnation, NodeName};
+use crate::named_blobs::named_blobs;
 use crate::notices::OwedNotice;
 use crate::usage_counts::UsageCounts;
 
@@ -173,6 +175,12 @@ impl Commit {
         self.queued.iter().flatten().filter(is_new).cloned().collect()
     }
 
+    /// The blobs that the events may name.
+    pub fn named_blobs(&self) -> Result<BTreeSet<BlobId>, StoreError> {
+        let json = self.event_json()?;
+        Ok(json.iter().flat_map(|json| named_blobs(json)).collect())
+    }
+
     /// The JSON of each event.
     pub fn event_json(&self) -> Result<Arc<[Vec<u8>]>, StoreError> {
         match &self.json {
@@ -214,6 +222,8 @@ pub struct ClaimedConversation {
     /// How many holders died while the conversation was at work, since anything of it was
     /// completed last.
     pub deaths: u32,
+    /// The alarm that the store has, if the claimant holds the conversation.
+    pub alarm: Option<Timestamp>,
     /// Present if the claimant holds the conversation and it exists.
     pub stored: Option<StoredConversation>,
 }

@@ -35,6 +35,7 @@ pub(crate) mod limits;
 pub mod live;
 pub mod metric;
 pub mod model;
+mod named_blobs;
 pub mod near_alarms;
 pub mod node_lease;
 pub mod notices;

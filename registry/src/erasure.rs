@@ -100,6 +100,9 @@ pub struct Deleted {
     pub schedules: u64,
     pub api_keys: u64,
     pub decisions: u64,
+    /// Blobs that only these conversations named, and those that the subject uploaded and nothing named.
+    #[serde(default)]
+    pub blobs: u64,
 }
 
 /// In how many things the alias stands now.

@@ -1,6 +1,7 @@
 //! Erasures: what one person has is deleted, and where others' things name that person, an alias
 //! takes their place (`guide/erasing.md`).
 
+mod blobs;
 mod eraser;
 mod other_journals;
 mod own_conversations;

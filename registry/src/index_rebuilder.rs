@@ -1,15 +1,17 @@
-//! Rebuilds the index of lists: for conversations of a version without it, and on request.
+//! Rebuilds the index of lists, and the names of blobs: for conversations of a version without them,
+//! and on request.
 
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
 use abide_actors::agents::Agents;
+use abide_actors::blobs::{BlobHold, BlobHolder, named_blobs};
 use abide_actors::clock::Clock;
 use abide_actors::conversation::relist;
-use abide_actors::journal::{ConversationSummary, StoreError};
-use abide_conversation::{AgentName, ConversationId, Scoped, Tenant, replay};
+use abide_actors::journal::{ConversationSummary, StoreError, event_json};
+use abide_conversation::{AgentName, BlobId, ConversationId, Scoped, Seq, Tenant, replay};
 use futures::{StreamExt, TryStreamExt, stream};
 
 use crate::cluster_client::ClusterClient;
@@ -18,10 +20,15 @@ use crate::store::{ListError, Rebuild, Store, SummaryFilter};
 
 /// How often a node looks whether there is something to rebuild.
 const POLL_INTERVAL: Duration = Duration::from_secs(5);
-/// The conversations of one step, after which the progress is stored.
-const STEP_CONVERSATIONS: usize = 100;
+/// The conversations of one step, after which the progress is stored: enough that what a step takes
+/// by itself is little beside them.
+const STEP_CONVERSATIONS: usize = 500;
 /// How many of them are read at once: others use the store, too.
 const MAX_CONCURRENT_READS: usize = 8;
+/// How many events are read at once: each may be a megabyte.
+const EVENT_PAGE_SIZE: usize = 64;
+/// The schedules that are read at once.
+const SCHEDULE_PAGE_SIZE: usize = 100;
 /// How often a conversation is read anew that is written to meanwhile. Then its own commits have to
 /// tell the index.
 const MAX_ATTEMPTS: usize = 5;
@@ -71,22 +78,27 @@ impl IndexRebuilder {
         if present.ended_at.is_some() {
             return Ok(true);
         }
-        let tenants = self.store.tenants().await?;
         let tenant = match &present.tenant {
             Some(tenant) => Some(tenant.clone()),
-            None => tenants.first().cloned(),
+            None => self.store.tenants().await?.pop_first(),
         };
         let mut next = Rebuild { tenant: tenant.clone(), ..present.clone() };
         match tenant {
             Some(tenant) => {
+                if next.names_blobs && next.cursor.is_none() {
+                    self.hold_blobs_of_schedules(&tenant).await?;
+                }
                 let cursor = self.relist_page(&tenant, &mut next).await?;
                 if cursor.is_none() {
-                    next.tenant = tenants.into_iter().find(|other| *other > tenant);
+                    let others = self.store.tenants().await?;
+                    next.tenant = others.into_iter().find(|other| *other > tenant);
                 }
-                next.ended_at = next.tenant.is_none().then(|| self.clock.now());
                 next.cursor = cursor;
+                if next.tenant.is_none() {
+                    next = next.ended(self.clock.now());
+                }
             }
-            None => next.ended_at = Some(self.clock.now()),
+            None => next = next.ended(self.clock.now()),
         }
         // Somebody may have asked for another one meanwhile: then that one begins.
         if self.store.replace_rebuild(Some(&present), &next).await? && next.ended_at.is_some() {
@@ -114,13 +126,55 @@ impl IndexRebuilder {
             }
         }
         progress.conversations += page.items.len() as u64;
-        let indexed = &indexed;
+        let (indexed, names_blobs) = (&indexed, progress.names_blobs);
         let relists = page.items.into_iter().map(|(id, summary)| async move {
             let keys = indexed.get(&id.sibling(&summary.agent)).cloned().unwrap_or_default();
-            self.relist(&id, summary, &keys).await
+            self.relist(&id, summary, &keys).await?;
+            Ok::<_, StoreError>(!names_blobs || self.name_blobs(&id).await?)
         });
-        stream::iter(relists).buffer_unordered(MAX_CONCURRENT_READS).try_collect::<()>().await?;
+        let relists = stream::iter(relists).buffer_unordered(MAX_CONCURRENT_READS);
+        let readable: Vec<bool> = relists.try_collect().await?;
+        // What one names that cannot be read now may be read with another key later.
+        progress.names_blobs &= readable.into_iter().all(|is_readable| is_readable);
         Ok(page.cursor)
+    }
+
+    /// Notes which blobs the journal of a conversation names. Returns whether it could be read.
+    async fn name_blobs(&self, id: &Scoped<ConversationId>) -> Result<bool, StoreError> {
+        let (mut after, mut blobs) = (Seq::ZERO, BTreeSet::<BlobId>::new());
+        loop {
+            let events = match self.store.events(id, after, EVENT_PAGE_SIZE).await {
+                Ok(events) => events,
+                Err(StoreError::Unreadable(_)) => return Ok(false),
+                Err(error) => return Err(error),
+            };
+            let Some(last) = events.last() else { break };
+            after = last.seq;
+            blobs.extend(event_json(&events)?.iter().flat_map(|json| named_blobs(json)));
+        }
+        if !blobs.is_empty() {
+            self.store.name_blobs(id, &blobs).await?;
+        }
+        Ok(true)
+    }
+
+    /// Holds the blobs that the messages of schedules name.
+    async fn hold_blobs_of_schedules(&self, tenant: &Tenant) -> Result<(), ListError> {
+        let mut cursor = None;
+        loop {
+            let page = self.store.schedules(tenant, cursor.as_deref(), SCHEDULE_PAGE_SIZE).await?;
+            for schedule in page.items {
+                let holder = BlobHolder::Schedule(schedule.name.clone());
+                let hold = BlobHold::new(holder, self.clock.now());
+                for blob in schedule.named_blobs() {
+                    self.store.hold_blob(&Scoped::new(tenant, &blob), &hold).await?;
+                }
+            }
+            cursor = page.cursor;
+            if cursor.is_none() {
+                return Ok(());
+            }
+        }
     }
 
     async fn relist(

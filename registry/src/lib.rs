@@ -3,6 +3,7 @@
 pub mod actor_view;
 pub mod agent_catalog;
 pub mod alarms;
+pub mod blob_sweeper;
 pub mod cluster_client;
 pub mod cluster_view;
 pub mod erasure;

@@ -143,12 +143,15 @@ impl Subscription {
         let _ = tokio::time::timeout(timeout, announced).await;
     }
 
-    /// The next item; `None` when the node shuts down.
-    pub async fn next(&mut self) -> Option<StreamItem> {
-        match self.signals.as_mut()?.recv().await {
-            Ok(item) => Some(item),
-            Err(broadcast::error::RecvError::Lagged(missed)) => Some(dropped(missed)),
-            Err(broadcast::error::RecvError::Closed) => None,
+    /// The next item. A stream has no end of its own: whoever reads it watches for the departure of
+    /// the node, too.
+    pub async fn next(&mut self) -> StreamItem {
+        let Some(signals) = &mut self.signals else { return std::future::pending().await };
+        match signals.recv().await {
+            Ok(item) => item,
+            Err(broadcast::error::RecvError::Lagged(missed)) => dropped(missed),
+            // A channel keeps its sender for as long as it has a listener.
+            Err(broadcast::error::RecvError::Closed) => std::future::pending().await,
         }
     }
 

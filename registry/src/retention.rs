@@ -2,8 +2,11 @@
 //! them, and decisions that hold no longer.
 //!
 //! No conversation has an alarm for this, and no turn costs more. A sweep reads the index of lists in
-//! the order of activity, the longest idle first, only as far as what is due. The conversation itself
-//! judges once more before it goes: what it has answered before then keeps it.
+//! the order of activity, the longest idle first, only as far as what is due, and not again what it has
+//! looked at. The conversation itself judges once more before it goes: what it has answered before then
+//! keeps it.
+
+mod pass;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -19,6 +22,7 @@ use futures::{StreamExt, stream};
 use jiff::SignedDuration;
 use tokio::time::Instant;
 
+use self::pass::{Progress, Step};
 use crate::partition::Partition;
 use crate::router::ConversationRouter;
 use crate::store::{
@@ -33,8 +37,10 @@ const DECISION_INTERVAL: Duration = Duration::from_secs(3_600);
 /// How long an expired decision is kept: a conversation that died while it remembered it does so again.
 const EXPIRED_DECISION_TTL: SignedDuration = SignedDuration::from_hours(7 * 24);
 const CONVERSATIONS_PER_PAGE: usize = 50;
-/// The most pages of one rule in one sweep; the next goes on behind them.
+/// The most pages of one pass in one sweep; the next goes on behind them.
 const MAX_PAGES: usize = 40;
+/// The most of them that find nothing, for which the store looks at thousands of conversations.
+const MAX_EMPTY_PAGES: usize = 4;
 /// The pause before a sweep goes on that has not come to its end.
 const BUSY_INTERVAL: Duration = Duration::from_secs(1);
 /// How many conversations are deleted at once: others use the store, too.
@@ -71,18 +77,18 @@ struct Rule {
     idle: Duration,
 }
 
-/// Where the next sweep by a rule goes on: behind what was active before then, and was looked at.
-type Places = HashMap<(Tenant, Rule), Timestamp>;
+/// How far the sweeps by each rule have come.
+type AllProgress = HashMap<(Tenant, Rule), Progress>;
 
 impl RetentionSweeper {
     /// Runs until it is dropped.
     pub async fn run(self) {
         let mut is_store_away = false;
         let mut decisions_due = Instant::now() + DECISION_INTERVAL;
-        let mut places = Places::new();
+        let mut progress = AllProgress::new();
         loop {
             let with_decisions = decisions_due <= Instant::now();
-            match self.sweep_all(&mut places, with_decisions).await {
+            match self.sweep_all(&mut progress, with_decisions).await {
                 Ok(()) => is_store_away = false,
                 Err(error) => {
                     if !std::mem::replace(&mut is_store_away, true) {
@@ -93,28 +99,35 @@ impl RetentionSweeper {
             if with_decisions {
                 decisions_due = Instant::now() + DECISION_INTERVAL;
             }
-            let is_done = places.is_empty() || is_store_away;
+            let is_under_way = |it: &Progress| it.recent.is_under_way() || it.whole.is_under_way();
+            let is_done = is_store_away || !progress.values().any(is_under_way);
             tokio::time::sleep(if is_done { SWEEP_INTERVAL } else { BUSY_INTERVAL }).await;
         }
     }
 
-    async fn sweep_all(&self, places: &mut Places, with_decisions: bool) -> Result<(), ListError> {
-        let mut next_places = Places::new();
+    async fn sweep_all(
+        &self,
+        progress: &mut AllProgress,
+        with_decisions: bool,
+    ) -> Result<(), ListError> {
+        let mut before = std::mem::take(progress);
         for tenant in self.rules.tenants() {
             if !self.is_mine(&tenant) {
                 continue;
             }
             let agents = self.store.agents(&tenant).await?;
             for rule in rules_of(self.rules.retention(&tenant), &agents) {
+                let Some(last) = before_idle(self.clock.now(), rule.idle) else { continue };
                 let key = (tenant.clone(), rule);
-                let next = self.sweep(&tenant, &key.1, places.get(&key).copied()).await?;
-                next_places.extend(next.map(|next| (key, next)));
+                let known = before.remove(&key);
+                let known = known.unwrap_or_else(|| Progress::new(last, Instant::now()));
+                let of_rule = progress.entry(key.clone()).or_insert(known);
+                self.sweep(&tenant, &key.1, last, of_rule).await?;
             }
             if with_decisions {
                 self.forget_decisions(&tenant, &agents).await?;
             }
         }
-        *places = next_places;
         Ok(())
     }
 
@@ -124,47 +137,81 @@ impl RetentionSweeper {
         view.partitions.contains(Partition::of(tenant.as_str()))
     }
 
-    /// Deletes what is due by a rule, the longest idle first, of what was active at `from` or later.
-    /// Returns where the next sweep goes on, if something is left.
+    /// Deletes what is due by a rule, the longest idle first: what has become due since the last sweep,
+    /// and some more of all that was due before.
     async fn sweep(
         &self,
         tenant: &Tenant,
         rule: &Rule,
-        from: Option<Timestamp>,
-    ) -> Result<Option<Timestamp>, ListError> {
-        let Some(last) = before(self.clock.now(), rule.idle) else { return Ok(None) };
-        let after = from.and_then(|from| from.checked_sub(SignedDuration::from_millis(1)).ok());
+        last: Timestamp,
+        progress: &mut Progress,
+    ) -> Result<(), ListError> {
+        let retries = progress.take_retries();
+        stream::iter(retries.into_iter().map(|id| self.delete(tenant, id, last)))
+            .buffer_unordered(MAX_CONCURRENT_DELETIONS)
+            .for_each(|_| std::future::ready(()))
+            .await;
+        let (next, failed) = self.pass(tenant, rule, progress.recent.step(last)).await?;
+        progress.recent.advance(&next, next.cursor.clone());
+        failed.into_iter().for_each(|id| progress.retry(id));
+        if progress.is_whole_due(Instant::now()) {
+            let (next, failed) = self.pass(tenant, rule, progress.whole.step(last)).await?;
+            progress.whole.advance(&next, next.cursor.clone());
+            failed.into_iter().for_each(|id| progress.retry(id));
+            if !progress.whole.is_under_way() {
+                progress.end_whole(Instant::now());
+            }
+        }
+        Ok(())
+    }
+
+    /// Does a bounded part of a pass. Returns where it goes on, if something is left, and what could
+    /// not be deleted.
+    async fn pass(
+        &self,
+        tenant: &Tenant,
+        rule: &Rule,
+        mut step: Step,
+    ) -> Result<(Step, Vec<Scoped<ConversationId>>), ListError> {
         let query = ListQuery {
             agent: rule.agent.clone(),
             status: Some(ConversationStatus::Idle),
             root_only: true,
-            active: Period { after, before: Some(last) },
+            active: Period { after: step.after, before: Some(step.last) },
             order: ListOrder::Active,
             direction: Direction::Ascending,
             ..ListQuery::default()
         };
-        let (mut cursor, mut reached) = (None, None);
+        let (mut failed, mut empty_pages) = (Vec::new(), 0);
         for _ in 0..MAX_PAGES {
+            let cursor = step.cursor.take();
             let page = self.store.list(tenant, &query, cursor.as_deref(), CONVERSATIONS_PER_PAGE);
             let page = page.await?;
-            reached = page.items.last().map(|found| active_at(&found.summary)).or(reached);
-            let due: Vec<_> = page.items.into_iter().filter(|found| is_due(found, last)).collect();
+            empty_pages += usize::from(page.items.is_empty());
+            let due: Vec<_> =
+                page.items.into_iter().filter(|found| is_due(found, step.last)).collect();
             let has_due = !due.is_empty();
-            let deletions = due.into_iter().map(|found| self.delete(tenant, found.id, last));
+            let deletions = due.into_iter().map(|found| self.delete(tenant, found.id, step.last));
             let deletions = stream::iter(deletions).buffer_unordered(MAX_CONCURRENT_DELETIONS);
-            deletions.collect::<()>().await;
-            cursor = page.cursor;
-            if cursor.is_none() || !self.is_mine(tenant) {
-                return Ok(None);
+            failed.extend(deletions.collect::<Vec<_>>().await.into_iter().flatten());
+            step.cursor = page.cursor;
+            if step.cursor.is_none() || !self.is_mine(tenant) || empty_pages >= MAX_EMPTY_PAGES {
+                break;
             }
             if has_due {
                 tokio::time::sleep(PAGE_PAUSE).await;
             }
         }
-        Ok(reached)
+        Ok((step, failed))
     }
 
-    async fn delete(&self, tenant: &Tenant, id: Scoped<ConversationId>, last: Timestamp) {
+    /// Returns the conversation if its deletion failed.
+    async fn delete(
+        &self,
+        tenant: &Tenant,
+        id: Scoped<ConversationId>,
+        last: Timestamp,
+    ) -> Option<Scoped<ConversationId>> {
         let request = Request::DeleteIf(DeletionCondition::IdleSince(last));
         match self.conversations.deliver(&id, request, Vec::new()).await {
             Ok(Reply::Deleted) => self.rules.deleted(tenant),
@@ -173,8 +220,10 @@ impl RetentionSweeper {
             // Another node was quicker, or the next sweep tries again.
             Err(error) => {
                 tracing::debug!(conversation = %id, %error, "idle conversation not deleted");
+                return Some(id);
             }
         }
+        None
     }
 
     /// Removes the decisions of these agents that expired long ago.
@@ -209,7 +258,7 @@ fn rules_of(tenant: Option<Duration>, agents: &[StoredAgent]) -> Vec<Rule> {
 }
 
 /// The moment since which a conversation must have been idle.
-fn before(now: Timestamp, idle: Duration) -> Option<Timestamp> {
+fn before_idle(now: Timestamp, idle: Duration) -> Option<Timestamp> {
     now.checked_sub(SignedDuration::try_from(idle).ok()?).ok()
 }
 

@@ -1,13 +1,15 @@
 //! Removes revisions of agents that nobody needs.
 
 use std::collections::BTreeSet;
+use std::pin::pin;
 use std::sync::Arc;
 
 use abide_actors::journal::ConversationSummary;
 use abide_conversation::state::ConversationStatus;
 use abide_conversation::{AgentName, ConversationId, Revision, Scoped, State, Timestamp, replay};
+use futures::TryStreamExt;
 
-use crate::store::{HistoryEntry, ListError, Page, Store, SummaryFilter};
+use crate::store::{HistoryEntry, ListError, Store, SummaryFilter, pages};
 
 /// How many revisions of an agent stay, those that were put last, even if nothing runs on them.
 const SPARED_REVISIONS: usize = 50;
@@ -29,19 +31,20 @@ pub(crate) async fn prune(
         return Ok(());
     }
     let filter = SummaryFilter { agent: Some(name.local()), ..SummaryFilter::default() };
-    let (tenant, mut cursor) = (name.tenant(), None);
-    loop {
-        let page = store.conversations(&tenant, &filter, cursor.as_deref(), PAGE_ROWS);
-        let Page { items, cursor: next } = page.await?;
-        for (id, _) in items.iter().filter(|(_, summary)| is_at_work(summary)) {
-            for revision in revisions_in_use(&*store, id).await? {
+    let (store, tenant) = (&*store, &name.tenant());
+    let filter = &filter;
+    let pages = pages(|cursor| async move {
+        store.conversations(tenant, filter, cursor.as_deref(), PAGE_ROWS).await
+    });
+    let mut pages = pin!(pages);
+    while !old.is_empty()
+        && let Some(page) = pages.try_next().await?
+    {
+        for (id, _) in page.iter().filter(|(_, summary)| is_at_work(summary)) {
+            for revision in revisions_in_use(store, id).await? {
                 old.remove(&revision);
             }
         }
-        if next.is_none() || old.is_empty() {
-            break;
-        }
-        cursor = next;
     }
     if !old.is_empty() {
         let old: Vec<Revision> = old.into_iter().collect();

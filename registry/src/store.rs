@@ -2,6 +2,7 @@
 //! that of operators.
 
 mod api_keys;
+mod blob_names;
 mod claims;
 pub mod commit_benchmark;
 mod commit_rules;
@@ -43,6 +44,7 @@ use serde_json::Value;
 
 use crate::partition::{Partition, PartitionSet};
 pub use api_keys::{KeyChange, KeyList, ScopedKeyId, StoredKey};
+pub use blob_names::{BlobNames, DroppedNames};
 pub use commit_rules::STATE_FORMAT;
 pub use erasures::Erasures;
 pub use listing::{
@@ -57,7 +59,7 @@ pub use operations::{
     AuditLevel, ChainEnd, ChainEntry, ChainError, Effect, MAX_OPERATIONS, Operation, OperationLog,
     OperationOutcome, verify_chain,
 };
-pub use paging::cursor_after;
+pub use paging::{cursor_after, pages};
 pub use queues::{MAX_QUEUES, QueueDepth, QueueHeads, QueueIndex};
 pub use revisions::{History, HistoryEntry};
 pub use rollout::{CurrentRevisions, Rollout, RolloutChange};
@@ -129,6 +131,7 @@ pub struct SuspensionCount {
 pub trait Store:
     Journal
     + Blobs
+    + BlobNames
     + AuditLog
     + OperationLog
     + TenantCounts

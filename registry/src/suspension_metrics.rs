@@ -1,16 +1,18 @@
 //! Counts the open suspensions of the cluster for the metrics, slowly, at intervals.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use abide_actors::clock::Clock;
 use abide_conversation::Timestamp;
 use abide_conversation::event::SuspensionKind;
+use futures::TryStreamExt;
 use tokio::time::Instant;
 
 use crate::cluster_client::ClusterClient;
 use crate::partition::Partition;
-use crate::store::{ListError, Store, SuspensionCount};
+use crate::store::{ListError, Store, SuspensionCount, pages};
 
 /// The time from the end of one count to the beginning of the next: as often as metrics are
 /// scraped.
@@ -62,20 +64,20 @@ async fn count(store: &dyn Store) -> Result<[Count; 4], ListError> {
     let mut counts = [Count::default(); 4];
     let mut read = 0;
     for tenant in store.tenants().await? {
-        let mut cursor = None;
-        loop {
+        let tenant = &tenant;
+        let pages = pages(|cursor| async move {
             let requested = Instant::now();
-            let page = store.open_suspensions(&tenant, cursor.as_deref(), PAGE_SIZE).await?;
-            read += page.items.len();
-            add(&mut counts, page.items);
-            if read >= MAX_COUNTED {
-                return Ok(counts);
-            }
+            let page = store.open_suspensions(tenant, cursor.as_deref(), PAGE_SIZE).await?;
             let rest = (requested.elapsed() * REST_FACTOR).clamp(MIN_REST, MAX_REST);
             tokio::time::sleep(rest).await;
-            cursor = page.cursor;
-            if cursor.is_none() {
-                break;
+            Ok::<_, ListError>(page)
+        });
+        let mut pages = pin!(pages);
+        while let Some(page) = pages.try_next().await? {
+            read += page.len();
+            add(&mut counts, page);
+            if read >= MAX_COUNTED {
+                return Ok(counts);
             }
         }
     }

@@ -11,5 +11,5 @@ mod store;
 pub use error::ImportError;
 pub use export::{ExportError, export, export_store};
 pub use import::{Import, NeededDefinition, Taken};
-pub use line::{MAX_LINE_BYTES, blob_ids};
+pub use line::MAX_LINE_BYTES;
 pub use store::{ImportCounts, StoreImport};

@@ -145,7 +145,10 @@ impl Client {
     pub async fn store_blob(&self, text: &str) -> Option<Answer> {
         let base = self.public_address();
         let request = self.http.post(format!("http://{base}/v1/blobs")).timeout(DEADLINE);
-        let request = request.header("Content-Type", "text/plain").body(text.to_owned());
+        let mut request = request.header("Content-Type", "text/plain").body(text.to_owned());
+        if let Some(principal) = self.principal {
+            request = request.header("Abide-Principal", principal);
+        }
         answer(request).await.ok()
     }
 

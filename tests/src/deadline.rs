@@ -19,8 +19,25 @@ pub async fn poll<T>(what: &str, probe: impl AsyncFnMut() -> Option<T>) -> T {
     found.unwrap_or_else(|| panic!("timed out after {DEADLINE:?} waiting for {what}"))
 }
 
+/// Polls until there is a value, for what may take longer than the usual deadline.
+pub async fn poll_within<T>(
+    deadline: Duration,
+    what: &str,
+    probe: impl AsyncFnMut() -> Option<T>,
+) -> T {
+    let found = try_poll_within(deadline, probe).await;
+    found.unwrap_or_else(|| panic!("timed out after {deadline:?} waiting for {what}"))
+}
+
 /// Polls until there is a value; `None` at the deadline.
-pub async fn try_poll<T>(mut probe: impl AsyncFnMut() -> Option<T>) -> Option<T> {
+pub async fn try_poll<T>(probe: impl AsyncFnMut() -> Option<T>) -> Option<T> {
+    try_poll_within(DEADLINE, probe).await
+}
+
+async fn try_poll_within<T>(
+    deadline: Duration,
+    mut probe: impl AsyncFnMut() -> Option<T>,
+) -> Option<T> {
     let polling = async {
         loop {
             if let Some(found) = probe().await {
@@ -29,5 +46,5 @@ pub async fn try_poll<T>(mut probe: impl AsyncFnMut() -> Option<T>) -> Option<T>
             tokio::time::sleep(POLL_INTERVAL).await;
         }
     };
-    tokio::time::timeout(DEADLINE, polling).await.ok()
+    tokio::time::timeout(deadline, polling).await.ok()
 }

@@ -14,17 +14,20 @@ mod resp;
 mod run;
 mod servers;
 mod tap;
+mod watched;
 
 use std::path::{Path, PathBuf};
 
 use clap::Parser;
 use futures::StreamExt;
 
-use self::gate::{InjectionPoint, Side};
+use self::gate::InjectionPoint;
+pub use self::gate::Side;
 use self::page::Row;
 pub use self::points::{Coverage, POINTS, Point, points_of};
 pub use self::run::Break;
 use self::run::{BREAKS, run};
+pub use self::watched::{WatchedNode, script_of};
 use crate::program;
 
 /// Breaks a node, its Redis and its links at every await point of a turn, checks every promise, and

@@ -13,8 +13,10 @@ mod client;
 mod comparison;
 mod event_stream;
 mod floor;
+mod found;
 mod full_store;
 mod idle_conversations;
+mod imported_journal;
 mod journals;
 mod long_conversations;
 mod long_journal;
@@ -79,6 +81,11 @@ pub struct Load {
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..), requires = "nodes",
         conflicts_with_all = ["url", "park"])]
     parked: Option<u32>,
+    /// Fills a store with N conversations and another with a thousand, and compares what lists,
+    /// sweeps, rebuilds and erasures take; with --nodes 1, over a Redis
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1_000..=10_000_000),
+        conflicts_with_all = ["url", "park", "parked"])]
+    found: Option<u32>,
     /// Compares turns without and with exported traces
     #[arg(long, requires = "nodes", conflicts_with_all = ["url", "park", "parked"])]
     traced: bool,
@@ -126,6 +133,11 @@ pub struct Load {
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=4_000),
         conflicts_with_all = ["url", "park", "long"])]
     long_journal: Option<u32>,
+    /// Imports a conversation with a journal of N MB while others are sent messages, and one that is
+    /// too large; with --nodes 1, over a Redis
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1_000),
+        conflicts_with_all = ["url", "park", "long"])]
+    import: Option<u32>,
     /// Lets N models stream at once, a hundred tokens per second each
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=5_000),
         conflicts_with_all = ["url", "park", "nodes"])]
@@ -172,6 +184,9 @@ pub async fn run(load: Load) -> Result<String, LoadError> {
     if let Some(parked) = load.parked {
         return Ok(full_store::run(&load, parked, dir.path()).await?.to_string());
     }
+    if let Some(found) = load.found {
+        return Ok(found::run(&load, found, dir.path()).await?.to_string());
+    }
     if load.encrypt {
         return Ok(comparison::encryption(&load, dir.path()).await?.to_string());
     }
@@ -213,6 +228,9 @@ pub async fn run(load: Load) -> Result<String, LoadError> {
     }
     if let Some(megabytes) = load.long_journal {
         return Ok(long_journal::run(&load, megabytes, dir.path()).await?.to_string());
+    }
+    if let Some(megabytes) = load.import {
+        return Ok(imported_journal::run(&load, megabytes, dir.path()).await?.to_string());
     }
     if let Some(count) = load.speakers {
         return Ok(streaming_models::run(&load, count, dir.path()).await?.to_string());
@@ -281,10 +299,12 @@ mod tests {
     fn arguments_that_make_no_sense_are_refused() {
         assert!(parses("load --conversations 10 --concurrency 2 --durability os"));
         assert!(parses("load --park 10 --nodes 2") && parses("load --parked 10 --nodes 1"));
+        assert!(parses("load --found 1000") && parses("load --found 1000000 --nodes 1"));
         assert!(parses("load --bare --nodes 1 --rounds 9"));
         assert!(parses("load --against abide --nodes 1"));
         assert!(parses("load --journals 4 --concurrency 256"));
         assert!(parses("load --long-journal 1000 --nodes 1"));
+        assert!(parses("load --import 1000") && !parses("load --import 2000"));
         assert!(parses("load --url http://127.0.0.1:8080/ --admin localhost:9090"));
         for line in [
             "load --conversations 0",
@@ -302,6 +322,8 @@ mod tests {
             "load --journals 2 --nodes 1",
             "load --streams 10 --park 5",
             "load --parked 5",
+            "load --found 10",
+            "load --found 1000 --park 5",
             "load --traced",
             "load --bare",
             "load --against abide",

@@ -85,8 +85,7 @@ pub(super) async fn model_step(ctx: &ActivityContext, step: Step) -> Result<Acti
         Ok(prompt) => prompt,
         Err(instead) => return Ok(instead),
     };
-    let tenant = ctx.id.tenant();
-    let blobs = TenantBlobs::new(&*ctx.services.blobs, &tenant);
+    let blobs = TenantBlobs::new(&*ctx.services.blobs, &ctx.id);
     prompt.messages = blobs::inline_media(blobs, prompt.messages).await?;
     blobs::restore_base64(blobs, &prompt.messages, &mut prompt.verbatim).await?;
     let weight = prompt.weight;

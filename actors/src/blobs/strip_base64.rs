@@ -25,7 +25,7 @@ const MAX_REQUEST_BYTES: u64 = 10 << 20;
 
 /// Stores each string of base64 longer than 1 KiB as a blob, also in a `data:` URL, and replaces it
 /// by `{"$abide_blob": "blob_…"}`. Text that a model has sealed, such as its signed thinking,
-/// stays: it belongs to the conversation, while a blob is stored for good.
+/// stays: it belongs to the conversation, while others may name the same blob.
 ///
 /// If the store fails, some of the blobs may be stored, and the value must not be used.
 pub async fn strip_base64(blobs: TenantBlobs<'_>, value: &mut Value) -> Result<(), StoreError> {

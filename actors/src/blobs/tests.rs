@@ -4,36 +4,55 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Mutex;
 
-use abide_conversation::MessageId;
 use abide_conversation::message::{Message, MessageRole, ProviderMessage};
+use abide_conversation::{MessageId, Tenant};
 use serde_json::{Value, json};
 
 use super::*;
 
 /// A blob store in memory.
-#[derive(Default)]
 pub(crate) struct MemoryBlobs {
     pub(crate) blobs: Mutex<HashMap<Scoped<BlobId>, Blob>>,
-    tenant: Tenant,
+    id: Scoped<ConversationId>,
     away: bool,
+}
+
+impl Default for MemoryBlobs {
+    fn default() -> Self {
+        let id = Scoped::new(&Tenant::default(), &ConversationId::new("c"));
+        Self { blobs: Mutex::default(), id, away: false }
+    }
 }
 
 impl MemoryBlobs {
     /// The blobs of the one tenant.
     pub(crate) fn all(&self) -> TenantBlobs<'_> {
-        TenantBlobs::new(self, &self.tenant)
+        TenantBlobs::new(self, &self.id)
     }
 }
 
 #[async_trait]
 impl Blobs for MemoryBlobs {
-    async fn put_blob(&self, id: &Scoped<BlobId>, blob: &Blob) -> Result<bool, StoreError> {
+    async fn store_blob(
+        &self,
+        id: &Scoped<BlobId>,
+        blob: &Blob,
+        _hold: Option<&BlobHold>,
+    ) -> Result<bool, StoreError> {
         if self.away {
             Err(StoreError::Unavailable("away".to_owned()))
         } else {
             let old = self.blobs.lock().unwrap().insert(id.clone(), blob.clone());
             Ok(old.is_none())
         }
+    }
+
+    async fn hold_blob(
+        &self,
+        id: &Scoped<BlobId>,
+        _hold: &BlobHold,
+    ) -> Result<Option<BlobInfo>, StoreError> {
+        self.blob_info(id).await
     }
 
     async fn blob_info(&self, id: &Scoped<BlobId>) -> Result<Option<BlobInfo>, StoreError> {
@@ -202,7 +221,7 @@ async fn long_base64_is_stripped_from_provider_messages_and_restored_exactly() {
     assert_eq!(Value::from(items).to_string(), written.to_string());
 
     let id = Blob::new(UNKNOWN_MEDIA_TYPE, [0, 1, 2].repeat(1_000)).id();
-    shelf.delete_blob(&Scoped::new(&shelf.tenant, &id)).await.unwrap();
+    shelf.delete_blob(&shelf.id.sibling(&id)).await.unwrap();
     assert_eq!(back(&shelf, journalled.as_array().unwrap()).await, None);
     assert_eq!(back(&shelf, &[json!({"$abide_blob": 7})]).await, None);
     assert_eq!(back(&shelf, &[json!({"text": "x"})]).await, Some(vec![json!({"text": "x"})]));

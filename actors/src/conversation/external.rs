@@ -13,7 +13,7 @@ use super::not_done::NotDone;
 use super::requests::{Proposal, propose};
 use super::{LiveConversation, seq_of, with_store_timeout};
 use crate::assigns;
-use crate::blobs::{self, TenantBlobs};
+use crate::blobs::{self, BlobHold, TenantBlobs};
 use crate::external::{ExternalRequest, LeaseToken, QueueArrival, Work};
 use crate::limits::{MAX_ERROR_BYTES, MAX_VALUE_BYTES, cut, encoded_len};
 use crate::request::{Reply, RequestError};
@@ -118,8 +118,8 @@ impl LiveConversation {
                     let checked = toolbox.check_answer(&tool, result).await;
                     checked.map_err(|why| RequestError::invalid("result", why))?;
                 }
-                let tenant = self.id.tenant();
-                let blobs = TenantBlobs::new(&*self.services.blobs, &tenant);
+                let hold = BlobHold::of_conversation(&self.id, self.services.clock.now());
+                let blobs = TenantBlobs::new(&*self.services.blobs, &self.id).holding(&hold);
                 with_store_timeout(blobs::extract_media(blobs, result)).await?;
             }
         }

@@ -6,10 +6,10 @@ use std::time::Duration;
 use abide_conversation::{Activity, State, replay, wanted};
 use serde_json::Value;
 
-use super::{ExitReason, LiveConversation, with_timeout};
+use super::{ExitReason, LiveConversation, relist, with_store_timeout, with_timeout};
 use crate::agent;
 use crate::definition::Tool;
-use crate::journal::ClaimedConversation;
+use crate::journal::{ClaimedConversation, Commit, StoreError};
 use crate::limits::encoded_len;
 use crate::live::Signal;
 
@@ -36,7 +36,7 @@ impl LiveConversation {
         } else {
             self.replacing = None;
         }
-        let ClaimedConversation { claim, deaths, stored } = claimed;
+        let ClaimedConversation { claim, deaths, alarm, stored } = claimed;
         self.claim = claim;
         if self.claim.holder != me {
             return Err(ExitReason::HeldElsewhere(self.claim.holder.clone()));
@@ -50,6 +50,9 @@ impl LiveConversation {
             if kills_its_process(deaths, &self.state) {
                 return Err(ExitReason::KillsItsProcess(deaths));
             }
+            if alarm != self.state.alarm() {
+                self.restore_alarm().await?;
+            }
             self.progress_check.begin(deaths);
             self.compile_client_tools().await;
             self.trace_revival(started_at);
@@ -57,6 +60,16 @@ impl LiveConversation {
             self.services.live.publish(&self.id, Signal::Revived);
             self.publish_at_root();
         }
+        Ok(())
+    }
+
+    /// Writes the alarm of the state. A node of an earlier version, which knows fewer reasons for one,
+    /// has made the last commit.
+    async fn restore_alarm(&self) -> Result<(), StoreError> {
+        let restored = Commit::new(Arc::from([]), relist::summary(&self.state));
+        let journal = &self.services.journal;
+        with_store_timeout(journal.append(&self.id, &self.claim, restored)).await?;
+        tracing::info!(conversation = %self.id, "alarm restored");
         Ok(())
     }
 

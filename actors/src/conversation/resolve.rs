@@ -15,7 +15,7 @@ use super::not_done::NotDone;
 use super::requests::{Proposal, propose};
 use super::{HookVerdict, LiveConversation, seq_of, with_store_timeout};
 use crate::access::{Access, AccessError};
-use crate::blobs::{self, TenantBlobs};
+use crate::blobs::{self, BlobHold, TenantBlobs};
 use crate::definition::Tool;
 use crate::request::{RememberRequest, Reply, RequestError, ResolveRequest};
 use crate::tools::gate::exact_fingerprint;
@@ -77,8 +77,8 @@ impl LiveConversation {
                 checked.map_err(|why| RequestError::invalid("result", why))?;
             }
             if let ResolutionAnswer::Result(value) = &mut resolve.answer {
-                let tenant = self.id.tenant();
-                let blobs = TenantBlobs::new(&*self.services.blobs, &tenant);
+                let hold = BlobHold::of_conversation(&self.id, self.services.clock.now());
+                let blobs = TenantBlobs::new(&*self.services.blobs, &self.id).holding(&hold);
                 with_store_timeout(blobs::extract_media(blobs, value)).await?;
             }
             self.judge_edited_args(&toolbox, &mut resolve, edit, hook_verdict).await?;

@@ -10,7 +10,7 @@ import { clip, clock, count, plural, visible, words } from "../text.js";
 const path = "erasures";
 const PAGE = 200;
 const TONES = { running: "run", done: "ok" };
-const STEPS = ["sources", "conversations", "others", "things", "operations", "disk", "last"];
+const STEPS = ["sources", "conversations", "others", "things", "operations", "last", "disk"];
 
 export function View({ route: { id } }) {
   const { data, error, refresh } = usePoll((signal) => get(`/v1/erasures?limit=${PAGE}`, { signal }), path, 4_000);
@@ -41,7 +41,7 @@ function Erasure({ id }) {
       <div><dt>Erasure</dt><dd>${visible(data.id)}</dd></div><div><dt>Named from now on</dt><dd>${data.alias}</dd></div>
       <div><dt>Began</dt><dd>${clock(data.started_at)}</dd></div><div><dt>Took</dt><dd><${Elapsed} from=${data.started_at} to=${data.ended_at ?? undefined} /></dd></div>
       ${data.expires_at && html`<div><dt>This report goes</dt><dd>${clock(data.expires_at)}</dd></div>`}
-      <div><dt>Deleted</dt><dd>${plural(deleted.conversations, "conversation")}, ${plural(deleted.schedules, "schedule")}, ${plural(deleted.api_keys, "API key")}, ${plural(deleted.decisions, "decision")}</dd></div>
+      <div><dt>Deleted</dt><dd>${plural(deleted.conversations, "conversation")}, ${plural(deleted.schedules, "schedule")}, ${plural(deleted.api_keys, "API key")}, ${plural(deleted.decisions, "decision")}, ${plural(deleted.blobs ?? 0, "blob")}</dd></div>
       <div><dt>Rewritten</dt><dd>${plural(rewritten.conversations, "conversation")} of others, ${plural(rewritten.events, "event")}, ${count(rewritten.operations)} in the operators' audit</dd></div>
       ${data.made_since > 0 && html`<div><dt>Made since</dt><dd>${plural(data.made_since, "conversation")}: erase once more</dd></div>`}</dl>
     ${ids.length > 0 && html`<details><summary>The deleted conversations</summary><ul class="plain">${ids.slice(0, PAGE).map((it) => html`<li key=${it}>${visible(it)}</li>`)}</ul></details>`}

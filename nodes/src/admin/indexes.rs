@@ -1,4 +1,5 @@
-//! The index of lists: how far it has been rebuilt, and its rebuild on request.
+//! The index of lists, and the names of blobs: how far they have been rebuilt, and their rebuild on
+//! request.
 
 use abide_registry::store::Rebuild;
 use axum::Json;
@@ -23,7 +24,8 @@ pub(super) async fn get(
     Ok(Json(json!({"rebuild": last.as_ref().map(row)})))
 }
 
-/// Has all conversations found by what their agents index now. One that runs begins anew.
+/// Has all conversations found by what their agents index now, and all blobs by who names them. One that
+/// runs begins anew.
 pub(super) async fn rebuild(
     allowed: Allowed<Operate>,
     State(admin): State<Admin>,
@@ -44,6 +46,7 @@ fn row(rebuild: &Rebuild) -> Value {
         "number": rebuild.number,
         "state": if rebuild.ended_at.is_some() { "done" } else { "running" },
         "conversations": rebuild.conversations,
+        "has_blob_names": rebuild.has_blob_names,
         "tenant": rebuild.tenant,
         "started_at": rebuild.started_at,
         "ended_at": rebuild.ended_at,

@@ -1,13 +1,11 @@
 //! The blobs that a conversation names.
 //!
-//! There is no index of them, so that no commit costs more: the journal is what names blobs, and is
-//! read.
+//! The journal is read, which says where each is named: the store only knows that it may be.
 
 use std::collections::BTreeSet;
 
-use abide_actors::blobs::BlobInfo;
+use abide_actors::blobs::{BlobInfo, named_blobs};
 use abide_conversation::{BlobId, Seq};
-use abide_registry::transfer::blob_ids;
 use axum::Json;
 use axum::extract::State;
 use serde::{Deserialize, Serialize};
@@ -91,11 +89,13 @@ pub(super) async fn list(
             if named.len() >= limit {
                 break;
             }
-            let json = serde_json::to_string(event);
+            let json = serde_json::to_vec(event);
             let json = json.map_err(|error| Problem::new(Kind::Internal, error.to_string()))?;
             // An event that names more than fit on a page is not cut: it would have no place to go on.
             named.extend(
-                blob_ids(&json).filter(|blob| known.insert(blob.clone())).map(|it| (it, event.seq)),
+                named_blobs(&json)
+                    .filter(|blob| known.insert(blob.clone()))
+                    .map(|it| (it, event.seq)),
             );
             after = event.seq;
         }

@@ -5,7 +5,7 @@ mod upload;
 use std::sync::Arc;
 use std::time::Duration;
 
-use abide_actors::blobs::{Blob, BlobInfo};
+use abide_actors::blobs::{Blob, BlobHold, BlobHolder, BlobInfo};
 use abide_conversation::message::blocks::{BlockKind, Media, Source, essence};
 use abide_conversation::{BlobId, ConversationId, Scoped};
 use abide_registry::store::Store;
@@ -61,9 +61,10 @@ pub(super) struct Stored {
 ///
 /// The body is the bytes, at most 20 MiB, with their media type as `Content-Type`. The id is the
 /// SHA-256 of the media type, a line feed and the bytes: a repeat gives the same blob and needs no key.
-/// A blob stays until an operator deletes it, also when the conversations that refer to it are gone. A
-/// page (a request with an `Origin`) that sends a type that a form could send, such as `text/plain`,
-/// must add an `Idempotency-Key` of any value.
+/// A blob ends with the last conversation that names it. One that nothing names ends 24 hours after its
+/// last upload, so that a repeat keeps it for another day. A page (a request with an `Origin`) that
+/// sends a type that a form could send, such as `text/plain`, must add an `Idempotency-Key` of any
+/// value.
 #[utoipa::path(post, path = "/v1/blobs", operation_id = "put_blob", tag = "blobs",
     request_body(content = Raw, content_type = "application/octet-stream", description = "The bytes."),
     responses((status = 201, description = "The blob is new.", body = Stored),
@@ -82,7 +83,9 @@ pub(super) async fn put(
         // One that is stored already takes no room.
         api.store.blob_info(&scoped).await?.ok_or(refusal)?;
     }
-    let is_new = api.store.put_blob(&scoped, &blob).await?;
+    let uploader = BlobHolder::uploader(allowed.principal().as_str());
+    let hold = BlobHold::new(uploader, api.clock.now());
+    let is_new = api.store.store_blob(&scoped, &blob, Some(&hold)).await?;
     drop(permit);
     let BlobInfo { media_type, size } = blob.info();
     let status = if is_new { StatusCode::CREATED } else { StatusCode::OK };
@@ -138,7 +141,7 @@ pub(super) async fn get(
 }
 
 fn cache_headers(tag: &str) -> [(header::HeaderName, String); 2] {
-    // A blob that an operator deletes may stay in the caches of clients that have read it.
+    // A blob that is deleted may stay in the caches of clients that have read it.
     let immutable = "private, max-age=31536000, immutable".to_owned();
     [(header::ETAG, tag.to_owned()), (header::CACHE_CONTROL, immutable)]
 }
@@ -197,11 +200,12 @@ pub(crate) fn parse(id: &str) -> Result<BlobId, Problem> {
     BlobId::parse(id).ok_or_else(|| Problem::not_found("blob"))
 }
 
-/// Adds media type and size to each block that refers to a blob. Refuses a blob that does not exist or
-/// has a type that the block cannot show.
+/// Adds media type and size to each block that refers to a blob, which is held until the block is
+/// stored. Refuses a blob that does not exist or has a type that the block cannot show.
 pub(super) async fn resolve_blobs(
     store: &dyn Store,
     conversation: &Scoped<ConversationId>,
+    hold: &BlobHold,
     (field, blocks): (&str, &mut [Value]),
 ) -> Result<(), Problem> {
     for (index, block) in blocks.iter_mut().enumerate() {
@@ -209,7 +213,7 @@ pub(super) async fn resolve_blobs(
         let problem =
             |reason: String| Problem::field(&format!("{field}[{index}].source.blobId"), reason);
         let id = BlobId::new(id);
-        let info = store.blob_info(&conversation.sibling(&id)).await?;
+        let info = store.hold_blob(&conversation.sibling(&id), hold).await?;
         let Some(BlobInfo { media_type, size }) = info else {
             return Err(problem("blob not found".to_owned()));
         };

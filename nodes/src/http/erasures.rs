@@ -2,6 +2,8 @@
 
 mod document;
 
+use std::collections::BTreeSet;
+
 use abide_actors::request::IdempotencyKey;
 use abide_conversation::{ConversationId, ErasureId, Scoped};
 use abide_registry::erasure::Erasure;
@@ -164,8 +166,11 @@ pub(super) async fn list(
 ) -> Result<Json<ErasurePage>, Problem> {
     let limit = extract::limit(query.limit, 50, 200)?;
     let page = api.store.erasures(&allowed.tenant(), query.cursor.as_deref(), limit).await?;
-    let erasures = page.items.into_iter().map(|it| ErasureDocument::from(it).without_ids());
-    Ok(Json(ErasurePage { erasures: erasures.collect(), cursor: page.cursor }))
+    // The report of a job is written before the job goes, and both are of one erasure.
+    let mut listed = BTreeSet::new();
+    let once = page.items.into_iter().filter(|erasure| listed.insert(erasure.id.clone()));
+    let erasures = once.map(|erasure| ErasureDocument::from(erasure).without_ids()).collect();
+    Ok(Json(ErasurePage { erasures, cursor: page.cursor }))
 }
 
 /// The erasure of the caller's tenant with this id. One that ends meanwhile is found, too.

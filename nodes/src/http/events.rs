@@ -223,7 +223,7 @@ impl EventSource for Feed {
             };
             let encoding_streams = self.api.encoding_streams.clone();
             let _permit = encoding_streams.acquire().await.ok()?;
-            let mut next = item?;
+            let mut next = item;
             while self.encode(next) && self.encoded.len() < CHUNK_BYTES {
                 match self.subscription.try_next() {
                     Some(item) => next = item,

@@ -133,7 +133,7 @@ impl EventSource for InboxFeed {
             }
             let keep_alive_at = Instant::now() + KEEP_ALIVE_INTERVAL;
             let item = tokio::select! {
-                item = self.subscription.next() => item?,
+                item = self.subscription.next() => item,
                 () = ended(&mut self.credential) => {
                     self.has_ended = true;
                     return Some(InboxFrame::CredentialEnded {}.encode());

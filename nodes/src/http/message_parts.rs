@@ -1,7 +1,7 @@
 //! The parts of a user's message: its content, and the tools and the context of its turn.
 
 use abide_actors::agent;
-use abide_actors::blobs::{TenantBlobs, extract_media, extractable_bytes};
+use abide_actors::blobs::{BlobHold, TenantBlobs, extract_media, extractable_bytes};
 use abide_actors::request::MAX_MAP_BYTES;
 use abide_conversation::message::blocks::check_from_user;
 use abide_conversation::message::text_block;
@@ -54,17 +54,20 @@ impl Blocks {
         self.content.iter().chain(&self.context).map(extractable_bytes).sum()
     }
 
-    /// Stores the media of the blocks, which then refer to them.
+    /// Stores the media of the blocks, which then refer to them. The hold keeps them until whoever
+    /// names them is stored.
     pub(super) async fn store_media(
         &mut self,
         api: &Api,
         id: &Scoped<ConversationId>,
+        hold: &BlobHold,
     ) -> Result<(), Problem> {
-        blobs::resolve_blobs(&*api.store, id, ("content", &mut self.content)).await?;
-        blobs::resolve_blobs(&*api.store, id, ("context", &mut self.context)).await?;
-        let tenant = id.tenant();
+        let store = &*api.store;
+        blobs::resolve_blobs(store, id, hold, ("content", &mut self.content)).await?;
+        blobs::resolve_blobs(store, id, hold, ("context", &mut self.context)).await?;
+        let blobs = TenantBlobs::new(store, id).holding(hold);
         for block in self.content.iter_mut().chain(&mut self.context) {
-            extract_media(TenantBlobs::new(&*api.store, &tenant), block).await?;
+            extract_media(blobs, block).await?;
         }
         Ok(())
     }

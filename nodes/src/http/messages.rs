@@ -1,5 +1,6 @@
 //! Messages: sending one, and listing those of a conversation.
 
+use abide_actors::blobs::BlobHold;
 use abide_actors::expressions::schema::Schema;
 use abide_actors::journal::ResponseScope;
 use abide_actors::request::{IdempotencyKey, Reply, Request, SendRequest};
@@ -250,7 +251,8 @@ pub(super) async fn compose(
     keys.extend(message_key.transpose()?);
     let tools = turn_tools(message.tools).await?;
     admit(api, id, keys, (blocks.media_bytes(), message.agent.is_some())).await?;
-    blocks.store_media(api, id).await?;
+    let hold = BlobHold::of_conversation(id, api.clock.now());
+    blocks.store_media(api, id, &hold).await?;
     Ok(SendRequest {
         agent: message.agent.as_deref().map(agent_name).transpose()?,
         content: blocks.content,

@@ -4,6 +4,8 @@ mod document;
 mod outcome;
 mod repeats;
 
+use abide_actors::blobs::BlobHolder;
+use abide_actors::journal::StoreError;
 use abide_actors::request::IdempotencyKey;
 use abide_conversation::{ConversationId, ScheduleName, Scoped, TurnId};
 use abide_registry::schedules::{LastTick, Schedule, SentTick};
@@ -152,11 +154,31 @@ pub(super) async fn delete(
     for _ in 0..MAX_ATTEMPTS {
         let (id, schedule) = existing(&api, &allowed, &name).await?;
         if api.store.replace_schedule(&id, Some(schedule.version), None).await? {
+            if let Err(error) = release_blobs(&api, &id, &schedule).await {
+                // They go when the holds run out.
+                tracing::debug!(schedule = %id, %error, "blobs of a schedule not released");
+            }
             repeats::keep(&api, &id, keys, Value::Null).await?;
             return Ok(StatusCode::NO_CONTENT);
         }
     }
     Err(contended())
+}
+
+/// Releases the blobs that a deleted schedule has named, unless one has been put again under its name.
+async fn release_blobs(
+    api: &Api,
+    id: &Scoped<ScheduleName>,
+    deleted: &Schedule,
+) -> Result<(), StoreError> {
+    let holder = BlobHolder::Schedule(id.local());
+    for blob in deleted.named_blobs() {
+        if api.store.schedule(id).await?.is_none() {
+            let blob = id.sibling(&blob);
+            api.store.end_holds(&blob, Some(&holder), api.clock.now()).await?;
+        }
+    }
+    Ok(())
 }
 
 /// Pauses a schedule: it has no ticks until it is resumed.

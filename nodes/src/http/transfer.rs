@@ -5,7 +5,7 @@ mod lines;
 use std::time::Duration;
 
 use abide_actors::agent::Parsed;
-use abide_actors::blobs::Blob;
+use abide_actors::blobs::{Blob, BlobHold};
 use abide_conversation::{ConversationId, Scoped};
 use abide_registry::transfer::{self, Import, ImportError, NeededDefinition, Taken};
 use axum::Json;
@@ -186,7 +186,8 @@ impl Reading {
             // One that is stored already takes no room.
             store.blob_info(&id).await?.ok_or(refusal)?;
         }
-        store.put_blob(&id, blob).await?;
+        let hold = BlobHold::of_conversation(self.import.id(), self.api.clock.now());
+        store.store_blob(&id, blob, Some(&hold)).await?;
         Ok(())
     }
 

@@ -198,9 +198,8 @@ impl TurnStream {
                 () = sleep(KEEP_ALIVE_INTERVAL) => return Next::KeepAlive,
             };
             match item {
-                None => return Next::Broken(Break::Moved),
-                Some(StreamItem::Missed) => self.recover(),
-                Some(StreamItem::Signal(shared)) => match self.take(&shared.signal).await {
+                StreamItem::Missed => self.recover(),
+                StreamItem::Signal(shared) => match self.take(&shared.signal).await {
                     Ok(Some(items)) if !items.is_empty() => return Next::Items(items),
                     Ok(Some(_)) => {}
                     Ok(None) => return Next::Broken(Break::Deleted),

@@ -223,10 +223,7 @@ impl Wait<'_> {
                 }
             };
             tokio::select! {
-                item = self.subscription.next() => {
-                    let Some(item) = item else { return Ok(None) };
-                    self.take(&item)?;
-                }
+                item = self.subscription.next() => self.take(&item)?,
                 () = ended(&mut self.credential) => return Ok(None),
                 () = look_again => {}
             }

@@ -13,6 +13,7 @@ use abide_actors::tools::Extensions;
 use abide_actors::webhooks::NoticeSender;
 use abide_actors::workspace::Workspaces;
 use abide_registry::agent_catalog::AgentCatalog;
+use abide_registry::blob_sweeper::BlobSweeper;
 use abide_registry::erasures::Eraser;
 use abide_registry::index_rebuilder::IndexRebuilder;
 use abide_registry::membership::heartbeat::OnStoreTime;
@@ -139,6 +140,12 @@ impl Shared {
             clock: clock.clone(),
             rules: Arc::new(self.access.clone()),
         };
+        let blob_sweeper = BlobSweeper {
+            conversations: conversations.clone(),
+            store: store.clone(),
+            clock: clock.clone(),
+            rules: Arc::new(self.access.clone()),
+        };
         let eraser = Eraser {
             store: store.clone(),
             conversations: conversations.clone(),
@@ -152,6 +159,7 @@ impl Shared {
             AbortOnDropHandle::new(tokio::spawn(restore)),
             AbortOnDropHandle::new(tokio::spawn(sweeper.run())),
             AbortOnDropHandle::new(tokio::spawn(retention.run())),
+            AbortOnDropHandle::new(tokio::spawn(blob_sweeper.run())),
             AbortOnDropHandle::new(tokio::spawn(eraser.run())),
             AbortOnDropHandle::new(tokio::spawn(rebuilder.run(conversations.cluster().clone()))),
             sender.run(store.clone(), store_clock),

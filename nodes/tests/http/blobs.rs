@@ -144,7 +144,6 @@ async fn a_message_names_blobs_and_the_model_reads_their_bytes() {
     let api = Api::start().await;
     echo(&api).await;
     let blob = put(&api, "image/png", &[7; 5_000]).await.body;
-    let image = |id: &Value| json!({"type": "image", "source": {"type": "blob", "blobId": id}});
     let messages = send(&api, json!([image(&blob["id"])])).await;
     let source = json!({"type": "blob", "blobId": blob["id"], "mimeType": "image/png",
         "size": 5_000});
@@ -180,8 +179,68 @@ async fn a_messages_own_bytes_become_a_blob() {
     assert!(!journal.contains(BASE64), "{journal}");
     let id = block["source"]["blobId"].as_str().unwrap();
     assert_eq!(read(&api, id, &[]).await.2, (0..30).collect::<Vec<u8>>().repeat(100));
-    assert_eq!(api.delete("/v1/conversations/a").await.status, 204);
     assert_eq!(read(&api, id, &[]).await.0, 200);
+}
+
+fn image(id: &Value) -> Value {
+    json!({"type": "image", "source": {"type": "blob", "blobId": id}})
+}
+
+/// Waits until the node knows the names of all blobs, which it looks for when it starts.
+async fn wait_for_names(api: &Api) {
+    let known = tokio::time::timeout(crate::api::DEADLINE, async {
+        while admin(api, "GET", "/indexes").await.1["rebuild"]["has_blob_names"] != true {
+            tokio::task::yield_now().await;
+        }
+    });
+    known.await.unwrap();
+}
+
+#[tokio::test]
+async fn a_blob_goes_with_the_last_conversation_that_names_it() {
+    let api = Api::start().await;
+    echo(&api).await;
+    wait_for_names(&api).await;
+    let [shared, own, unnamed] = [&b"shared"[..], b"own pic", b"unnamed"]
+        .map(|bytes| async { put(&api, "image/png", bytes).await.body["id"].clone() });
+    let (shared, own) = (shared.await, own.await);
+    let unnamed = unnamed.await;
+    send(&api, json!([image(&shared), image(&own)])).await;
+    let forked = api.post("/v1/conversations/a/fork", json!({"id": "b"})).await;
+    assert_eq!(forked.status, 201, "{forked:?}");
+    let there = async |id: &Value| read(&api, id.as_str().unwrap(), &[]).await.0;
+    let other = json!({"agent": "echo", "content": [image(&shared)]});
+    assert_eq!(api.post("/v1/conversations/c/messages", other).await.status, 202);
+    for (conversation, shared_left, own_left) in [("a", 200, 200), ("b", 200, 404), ("c", 404, 404)]
+    {
+        let path = format!("/v1/conversations/{conversation}");
+        assert_eq!(api.delete(&path).await.status, 204);
+        assert_eq!((there(&shared).await, there(&own).await), (shared_left, own_left));
+        assert_eq!(there(&unnamed).await, 200, "its day is not over");
+    }
+    let gone = api.post(AT, json!({"agent": "echo", "content": [image(&own)]})).await;
+    gone.names("content[0].source.blobId: blob not found");
+    assert_eq!(put(&api, "image/png", b"own pic").await.status, 201);
+    let sent = api.post(AT, json!({"agent": "echo", "content": [image(&own)]})).await;
+    assert_eq!(sent.status, 202, "{sent:?}");
+}
+
+#[tokio::test]
+async fn the_blob_of_a_schedule_stays_until_the_schedule_is_deleted() {
+    let api = Api::start().await;
+    echo(&api).await;
+    wait_for_names(&api).await;
+    let source = json!({"type": "base64", "mimeType": "image/png", "data": BASE64.repeat(100)});
+    let photo = json!({"type": "image", "source": source});
+    let daily = json!({"agent": "echo", "every": "24h", "content": [photo]});
+    let schedule = api.put("/v1/schedules/daily", daily).await;
+    assert_eq!(schedule.status, 201, "{schedule:?}");
+    let id = schedule.body["content"][0]["source"]["blobId"].clone();
+    send(&api, json!([image(&id)])).await;
+    assert_eq!(api.delete("/v1/conversations/a").await.status, 204);
+    assert_eq!(read(&api, id.as_str().unwrap(), &[]).await.0, 200);
+    assert_eq!(api.delete("/v1/schedules/daily").await.status, 204);
+    assert_eq!(read(&api, id.as_str().unwrap(), &[]).await.0, 404);
 }
 
 #[tokio::test]
@@ -231,7 +290,6 @@ async fn the_blobs_that_a_conversation_names_are_listed_by_page() {
     let first = put(&api, "image/png", b"one").await.body["id"].clone();
     let second = put(&api, "image/png", b"two").await.body["id"].clone();
     put(&api, "image/png", b"named by nobody").await;
-    let image = |id: &Value| json!({"type": "image", "source": {"type": "blob", "blobId": id}});
     let text = json!({"type": "text", "text": "look"});
     send(&api, json!([text, image(&first)])).await;
     send(&api, json!([text, image(&first), image(&second)])).await;

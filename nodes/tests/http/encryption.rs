@@ -42,6 +42,23 @@ async fn get(node: &Node, path: &str) -> Value {
     reqwest::get(format!("http://{}{path}", node.public)).await.unwrap().json().await.unwrap()
 }
 
+/// Puts an agent and a webhook with a secret.
+async fn put_secrets(node: &Node) {
+    let script = json!([{"text": "Done."}]);
+    let agent = json!({
+        "name": "planted", "system_prompt": SECRET,
+        "model": {"provider": "scripted", "script": script},
+    });
+    let webhook = json!({
+        "url": "http://127.0.0.1:1/", "events": "all", "metadata": {"m": SECRET},
+    });
+    for (path, body) in [("agents", agent), ("webhooks", webhook)] {
+        let url = format!("http://{}/v1/{path}/planted", node.public);
+        let answer = reqwest::Client::new().put(url).json(&body).send().await.unwrap();
+        assert!(answer.status().is_success(), "{}", answer.text().await.unwrap());
+    }
+}
+
 /// What the store's file has, as text.
 fn file(dir: &Path) -> String {
     String::from_utf8_lossy(&fs::read(dir.join("store/abide.redb")).unwrap()).into_owned()
@@ -54,6 +71,7 @@ async fn keys_are_changed_without_a_trace_of_the_content_in_the_file() {
     let body = json!({"id": "c", "agent": "demo", "title": SECRET, "metadata": {"m": SECRET}});
     let (status, created) = post(format!("http://{}/v1/conversations", node.public), &body).await;
     assert_eq!(status, StatusCode::CREATED, "{created}");
+    put_secrets(&node).await;
     node.stop().await;
     assert!(!file(dir.path()).contains(SECRET));
 
@@ -62,7 +80,7 @@ async fn keys_are_changed_without_a_trace_of_the_content_in_the_file() {
     let rewrap = format!("http://{}/admin/encryption/rewrap", node.admin);
     let (status, done) = post(rewrap, &json!({})).await;
     let expected = json!({
-        "conversations": 1, "rewrapped": 1, "unreadable": 0, "retired": ["k1"],
+        "conversations": 1, "rewrapped": 1, "sealed": 0, "unreadable": 0, "retired": ["k1"],
     });
     assert_eq!((status, done), (StatusCode::OK, expected));
     node.stop().await;
@@ -71,6 +89,8 @@ async fn keys_are_changed_without_a_trace_of_the_content_in_the_file() {
     let conversation = get(&node, "/v1/conversations/c").await;
     let shown = (&conversation["title"], &conversation["metadata"]["m"]);
     assert_eq!(shown, (&json!(SECRET), &json!(SECRET)));
+    assert_eq!(get(&node, "/v1/agents/planted").await["system_prompt"], SECRET);
+    assert_eq!(get(&node, "/v1/webhooks/planted").await["metadata"]["m"], SECRET);
     node.stop().await;
     let refused = start(dir.path(), ONE).await.err().unwrap();
     assert!(refused.contains("uses the key k2, which --encrypt-key-file lacks"), "{refused}");

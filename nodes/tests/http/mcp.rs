@@ -1,12 +1,14 @@
 //! The MCP server over HTTP, as messages: what official clients make of it is in tests/cluster.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 
 use crate::access::key;
 use crate::api::{Api, DEADLINE};
 
 const CURRENT: &str = "2026-07-28";
-const BEFORE: &str = "2025-11-25";
+pub(crate) const BEFORE: &str = "2025-11-25";
 
 /// A client of the server at this path.
 pub(crate) struct McpClient<'a> {
@@ -63,10 +65,20 @@ impl<'a> McpClient<'a> {
     }
 
     async fn messages(&self, method: &str, params: Value) -> Messages {
-        let sent = self.request(method, params).send().await.unwrap();
+        self.messages_within(DEADLINE, method, params).await
+    }
+
+    /// All messages of a response that ends by then.
+    pub(crate) async fn messages_within(
+        &self,
+        deadline: Duration,
+        method: &str,
+        params: Value,
+    ) -> Messages {
+        let sent = self.request(method, params).timeout(deadline).send().await.unwrap();
         assert_eq!(sent.status(), 200);
         let media = sent.headers()["content-type"].to_str().unwrap().to_owned();
-        let text = tokio::time::timeout(DEADLINE, sent.text()).await.unwrap().unwrap();
+        let text = sent.text().await.unwrap();
         if media == "application/json" {
             return vec![serde_json::from_str(&text).unwrap()];
         }

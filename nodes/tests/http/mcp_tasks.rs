@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::access::{GuardedApi, key, key_line};
 use crate::api::{Api, DEADLINE};
-use crate::mcp::{McpClient, accept, mail, text};
+use crate::mcp::{BEFORE, McpClient, accept, mail, text};
 
 /// A client that takes tasks, and whose person cannot be asked.
 fn client(api: &Api) -> McpClient<'_> {
@@ -102,6 +102,19 @@ async fn a_call_that_takes_long_goes_on_as_a_task_that_can_be_cancelled() {
     wait_for(&client, &created["taskId"], "cancelled").await;
     let ended = api.get("/v1/conversations/c").await.body;
     assert_eq!(ended["state"], "idle", "{ended:#}");
+}
+
+#[tokio::test]
+async fn a_client_of_an_older_version_gets_no_task_whatever_it_declares() {
+    let api = Api::start().await;
+    let old = McpClient { version: BEFORE, ..client(&api) };
+    let (tool, arguments) = mail();
+    let declared = json!({"extensions": {"io.modelcontextprotocol/tasks": {}}});
+    let call = json!({"name": tool, "arguments": arguments,
+        "_meta": {"io.modelcontextprotocol/clientCapabilities": declared}});
+    let told = old.ask("tools/call", call).await;
+    let place = &told["result"]["structuredContent"];
+    assert_eq!((&place["status"], &told["result"]["taskId"]), (&json!("waiting"), &Value::Null));
 }
 
 #[tokio::test]

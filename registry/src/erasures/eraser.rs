@@ -133,19 +133,21 @@ impl Eraser {
 
     /// Does a bounded part of the present step.
     async fn advance(&self, tenant: &Tenant, erasure: &mut Erasure) -> Result<(), EraseError> {
-        let Some(running) = erasure.running() else { return Ok(()) };
+        let (Some(running), Some(alias)) = (erasure.running(), erasure.alias()) else {
+            return Ok(());
+        };
         match running.step {
             ErasureStep::Sources => {
-                self.delete_keys(tenant, erasure).await?;
-                self.delete_schedules(tenant, erasure).await?;
+                self.delete_keys(tenant, erasure, &alias).await?;
+                self.delete_schedules(tenant, erasure, &alias).await?;
                 erasure.go_on(ErasureStep::Conversations);
             }
             ErasureStep::Conversations => self.delete_conversations(tenant, erasure).await?,
             ErasureStep::Others => self.rewrite_others(tenant, erasure).await?,
             ErasureStep::Things => {
-                self.forget_decisions(tenant, erasure).await?;
-                self.rename_in_webhooks(tenant, erasure).await?;
-                self.rename_usage(tenant, erasure).await?;
+                self.forget_decisions(tenant, erasure, &alias).await?;
+                self.rename_in_webhooks(tenant, erasure, &alias).await?;
+                self.rename_usage(tenant, &alias).await?;
                 erasure.go_on(ErasureStep::Operations);
             }
             ErasureStep::Operations => self.redact_operations(tenant, erasure).await?,
@@ -153,7 +155,10 @@ impl Eraser {
                 self.store.overwrite_deleted().await?;
                 erasure.end(self.clock.now());
             }
-            ErasureStep::Last => self.look_again(tenant, erasure).await?,
+            ErasureStep::Last => {
+                self.delete_unnamed_blobs(tenant, erasure).await?;
+                self.look_again(tenant, erasure).await?;
+            }
         }
         Ok(())
     }

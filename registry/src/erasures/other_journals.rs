@@ -10,8 +10,9 @@ use super::eraser::{EraseError, Eraser};
 use crate::erasure::{Erasure, ErasureStep};
 use crate::store::SummaryFilter;
 
-/// The conversations of one step, after which the progress is stored.
-const STEP_CONVERSATIONS: usize = 50;
+/// The conversations of one step, after which the progress is stored: enough that what a step takes
+/// by itself is little beside them.
+const STEP_CONVERSATIONS: usize = 200;
 /// How many of them are read at once: others use the store, too.
 const MAX_CONCURRENT_READS: usize = 4;
 /// How many events are read at once: each may be a megabyte.

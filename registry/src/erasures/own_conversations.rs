@@ -1,5 +1,7 @@
 //! Deletes the conversations of a subject, again and again until none is found.
 
+use std::collections::BTreeSet;
+
 use abide_actors::request::{DeletionReason, Request, RequestError};
 use abide_conversation::{ConversationId, Rejection, Scoped, Tenant};
 use futures::{StreamExt, stream};
@@ -27,6 +29,10 @@ impl Eraser {
         let (query, cursor) = (owned_by(&running.subject, running.passes), running.cursor.clone());
         let page = self.store.list(tenant, &query, cursor.as_deref(), STEP_CONVERSATIONS).await?;
         let found = !page.items.is_empty();
+        let mut blobs = BTreeSet::new();
+        for listed in &page.items {
+            blobs.append(&mut self.blobs_of(&listed.id).await?);
+        }
         let deletions = page.items.into_iter().map(|listed| async move {
             let outcome = self.delete_conversation(&listed.id).await;
             (listed.id, outcome)
@@ -41,6 +47,7 @@ impl Eraser {
                 Err(error) => failed = Some(error),
             }
         }
+        erasure.report.deleted.blobs += self.count_missing(blobs).await?;
         let Some(running) = erasure.progress() else { return Ok(()) };
         running.has_changed |= found;
         running.cursor = page.cursor;

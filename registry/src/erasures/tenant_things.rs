@@ -1,15 +1,18 @@
 //! What names a subject besides conversations: API keys, schedules, decisions, webhooks, usage, and the
 //! operators' audit.
 
+use std::pin::pin;
+
 use abide_actors::notices::Webhook;
 use abide_actors::usage_counts::day_of;
 use abide_conversation::erase::SubjectAlias;
 use abide_conversation::{Scoped, Tenant};
+use futures::TryStreamExt;
 
 use super::eraser::{EraseError, Eraser};
 use crate::erasure::{Erasure, ErasureStep};
 use crate::schedules::Schedule;
-use crate::store::{KeyChange, StoredKey, WebhookChange, WebhookEdit};
+use crate::store::{KeyChange, StoredKey, WebhookChange, WebhookEdit, pages};
 
 /// Rows of a listing that are read at once.
 const PAGE_SIZE: usize = 100;
@@ -28,12 +31,11 @@ impl Eraser {
         &self,
         tenant: &Tenant,
         erasure: &mut Erasure,
+        SubjectAlias { subject, .. }: &SubjectAlias,
     ) -> Result<(), EraseError> {
-        let Some(running) = erasure.running() else { return Ok(()) };
-        let subject = running.subject.clone();
         let keys = self.store.tenants_keys(tenant).await?;
         let is_subjects = |key: &StoredKey| {
-            key.owner == subject || subject.strip_prefix(KEY_SUBJECT) == Some(key.id.as_str())
+            key.owner == *subject || subject.strip_prefix(KEY_SUBJECT) == Some(key.id.as_str())
         };
         for key in keys.into_iter().filter(is_subjects) {
             let removed = self.store.change_key(KeyChange::Remove(key.scoped_id())).await?;
@@ -47,23 +49,21 @@ impl Eraser {
         &self,
         tenant: &Tenant,
         erasure: &mut Erasure,
+        SubjectAlias { subject, .. }: &SubjectAlias,
     ) -> Result<(), EraseError> {
-        let Some(running) = erasure.running() else { return Ok(()) };
-        let subject = running.subject.clone();
-        let mut cursor = None;
-        loop {
-            let page = self.store.schedules(tenant, cursor.as_deref(), PAGE_SIZE).await?;
-            for schedule in page.items.iter().filter(|it| is_put_by(it, &subject)) {
+        let pages = pages(|cursor| async move {
+            self.store.schedules(tenant, cursor.as_deref(), PAGE_SIZE).await
+        });
+        let mut pages = pin!(pages);
+        while let Some(schedules) = pages.try_next().await? {
+            for schedule in schedules.iter().filter(|it| is_put_by(it, subject)) {
                 let name = Scoped::new(tenant, &schedule.name);
                 let known = Some(schedule.version);
                 let removed = self.store.replace_schedule(&name, known, None).await?;
                 erasure.report.deleted.schedules += u64::from(removed);
             }
-            cursor = page.cursor;
-            if cursor.is_none() {
-                return Ok(());
-            }
         }
+        Ok(())
     }
 
     /// Forgets the decisions that the subject made, and puts the alias among the voters of others.
@@ -71,8 +71,8 @@ impl Eraser {
         &self,
         tenant: &Tenant,
         erasure: &mut Erasure,
+        alias: &SubjectAlias,
     ) -> Result<(), EraseError> {
-        let Some(alias) = erasure.alias() else { return Ok(()) };
         for agent in self.store.agents(tenant).await? {
             let agent = Scoped::new(tenant, &agent.name);
             for mut decision in self.store.decisions(&agent).await? {
@@ -94,12 +94,12 @@ impl Eraser {
         &self,
         tenant: &Tenant,
         erasure: &mut Erasure,
+        alias: &SubjectAlias,
     ) -> Result<(), EraseError> {
-        let Some(alias) = erasure.alias() else { return Ok(()) };
         for _ in 0..MAX_ATTEMPTS {
             let Some(list) = self.store.webhooks(None).await? else { return Ok(()) };
             let own = list.webhooks.into_iter().filter(|webhook| webhook.tenant == *tenant);
-            let renamed: Vec<_> = own.filter_map(|webhook| renamed(webhook, &alias)).collect();
+            let renamed: Vec<_> = own.filter_map(|webhook| renamed(webhook, alias)).collect();
             let count = renamed.len() as u64;
             let change = WebhookChange { version: list.version, changes: renamed };
             if count == 0 || self.store.change_webhooks(&change).await? {
@@ -113,10 +113,9 @@ impl Eraser {
     pub(super) async fn rename_usage(
         &self,
         tenant: &Tenant,
-        erasure: &Erasure,
+        alias: &SubjectAlias,
     ) -> Result<(), EraseError> {
-        let Some(alias) = erasure.alias() else { return Ok(()) };
-        Ok(self.store.rename_usage(tenant, day_of(self.clock.now()), &alias).await?)
+        Ok(self.store.rename_usage(tenant, day_of(self.clock.now()), alias).await?)
     }
 
     /// Redacts some more entries of the operators' audit: those of the tenant's chain, and then those

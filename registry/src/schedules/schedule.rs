@@ -1,11 +1,12 @@
 //! A schedule as it is stored, and its ticks.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
+use abide_actors::blobs::named_blobs;
 use abide_conversation::command::IfBusy;
 use abide_conversation::identity::Identity;
 use abide_conversation::{
-    AgentName, ConversationId, Principal, ScheduleName, Seq, Timestamp, TurnId,
+    AgentName, BlobId, ConversationId, Principal, ScheduleName, Seq, Timestamp, TurnId,
 };
 use jiff::SignedDuration;
 use jiff::tz::TimeZone;
@@ -107,6 +108,12 @@ pub fn tick_name(at: Timestamp) -> String {
 }
 
 impl Schedule {
+    /// The blobs that its messages name.
+    pub fn named_blobs(&self) -> BTreeSet<BlobId> {
+        let json = serde_json::to_vec(&self.content).unwrap_or_default();
+        named_blobs(&json).collect()
+    }
+
     /// The conversation of a tick.
     pub fn conversation_of(&self, tick: &str) -> ConversationId {
         let own = || ConversationId::new(format!("{}-{tick}", self.name));

@@ -3,6 +3,7 @@
 mod access;
 mod agents;
 mod audit;
+mod blob_names;
 mod blobs;
 mod claims;
 mod encryption;
@@ -24,6 +25,7 @@ mod usage;
 pub(super) use access::*;
 pub(super) use agents::*;
 pub(super) use audit::*;
+pub(super) use blob_names::*;
 pub(super) use blobs::*;
 pub(super) use claims::*;
 pub(super) use encryption::*;
@@ -106,6 +108,7 @@ macro_rules! conformance {
             an_entry_is_written_anew_if_the_journal_is_as_it_was_read,
             the_progress_of_a_rebuild_is_replaced_only_if_it_is_known,
             what_is_aside_is_seen_by_nobody_until_it_is_published,
+            a_publication_with_the_key_of_a_deletion_is_whole_or_nothing,
             a_publication_is_refused_where_a_conversation_is_or_events_are_missing,
             a_deletion_leaves_nothing_but_its_response,
             a_deletion_by_another_is_fenced,
@@ -128,7 +131,16 @@ macro_rules! conformance {
             lists_show_what_their_viewer_may_see,
             a_blob_is_stored_whole_and_once,
             a_deleted_blob_is_gone_and_can_be_stored_again,
-            blobs_outlive_deleted_conversations,
+            blobs_that_nobody_named_outlive_deleted_conversations,
+            a_blob_goes_with_the_last_conversation_that_names_it,
+            a_hold_keeps_a_blob_that_nothing_names,
+            a_blob_that_is_about_to_be_named_outlives_the_last_deletion,
+            a_refused_commit_or_deletion_takes_no_name,
+            nothing_removes_a_blob_before_all_names_are_known,
+            an_operator_deletes_a_named_blob_and_its_names_stay,
+            an_import_names_what_its_events_aside_name,
+            the_names_of_tenants_are_apart,
+            of_a_last_deletion_and_a_new_name_at_once_the_blob_stays_or_is_seen_gone,
             the_audit_is_read_newest_first_and_in_pages,
             an_entry_of_the_audit_expires,
             the_audit_keeps_the_newest_of_many,

@@ -9,6 +9,7 @@
 
 mod api_keys;
 mod audit;
+mod blob_names;
 mod blobs;
 mod claiming;
 mod disk;
@@ -26,6 +27,7 @@ mod queues;
 mod read;
 mod revisions;
 mod schedules;
+mod sealing_pass;
 mod staging;
 mod state;
 mod store_dir;
@@ -274,7 +276,7 @@ impl Store for Embedded {
         let name = Scoped::new(tenant, &agent.name);
         let response =
             encode::response(&ResponseScope::Agent(name.clone()), response, self.sealer())?;
-        let json = encode::json(&agent)?;
+        let json = self.sealed_agent(&name, &agent)?;
         self.write(Write::PutAgent { name, entry: HistoryEntry::from(&agent), json, response })
             .await
     }
@@ -289,7 +291,7 @@ impl Store for Embedded {
         let name = Scoped::new(tenant, &agent.name);
         let response =
             encode::response(&ResponseScope::Agent(name.clone()), response, self.sealer())?;
-        let json = encode::json(&agent)?;
+        let json = self.sealed_agent(&name, &agent)?;
         let newest = newest.map(Revision::to_string);
         let entry = HistoryEntry::from(&agent);
         let agent = ReplaceAgent { newest, name, entry, json, response };

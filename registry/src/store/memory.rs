@@ -90,13 +90,14 @@ impl Journal for Memory {
         let holder_before = tables.claims.present(id).map(|before| before.holder.clone());
         let claim = tables.claim(id, me, dead);
         if claim.holder != *me {
-            return Ok(ClaimedConversation { claim, deaths: 0, stored: None });
+            return Ok(ClaimedConversation { claim, deaths: 0, alarm: None, stored: None });
         }
         if holder_before.is_some_and(|before| before != *me) && tables.active.contains(id) {
             *tables.deaths.entry(id.clone()).or_default() += 1;
         }
         let deaths = tables.deaths.get(id).copied().unwrap_or_default();
-        Ok(ClaimedConversation { claim, deaths, stored: tables.load(id) })
+        let alarm = tables.conversations.get(id).and_then(|known| known.summary.alarm);
+        Ok(ClaimedConversation { claim, deaths, alarm, stored: tables.load(id) })
     }
 
     async fn reset_deaths(&self, id: &Scoped<ConversationId>) -> Result<(), StoreError> {

@@ -154,6 +154,11 @@ impl ChainEntry {
         self.0.get(member).and_then(Value::as_str).unwrap_or_default()
     }
 
+    /// The tenant that the entry is about, if any.
+    pub fn tenant(&self) -> Option<Tenant> {
+        Tenant::parse(self.text("tenant")).ok()
+    }
+
     /// Whether the entry is about something of the tenant.
     pub fn is_of(&self, tenant: &Tenant) -> bool {
         self.text("tenant") == tenant.as_str()

@@ -1,6 +1,7 @@
 //! Pages and cursors of stores that list in key order.
 
 use abide_conversation::{CallId, ConversationId, Scoped, Tenant, Timestamp};
+use futures::{Stream, stream};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -32,6 +33,23 @@ pub(super) fn page<K: Serialize, T, E>(
         last = Some(key);
     }
     Ok(Page { items, cursor: None })
+}
+
+/// The pages of a listing one after the other, as long as somebody asks for them. `read` reads the page
+/// of a cursor, and the first one of none.
+pub fn pages<T, E, R>(read: impl Fn(Option<String>) -> R) -> impl Stream<Item = Result<Vec<T>, E>>
+where
+    R: Future<Output = Result<Page<T>, E>>,
+{
+    // The cursor of the next page; nothing after the last one.
+    stream::try_unfold(Some(None), move |next| {
+        let page = next.map(&read);
+        async move {
+            let Some(page) = page else { return Ok(None) };
+            let Page { items, cursor } = page.await?;
+            Ok(Some((items, cursor.map(Some))))
+        }
+    })
 }
 
 /// The cursor of a listing of a tenant's conversations that begins after this id, which need not exist.
@@ -91,7 +109,23 @@ pub(super) fn encode(key: &impl Serialize) -> String {
 
 #[cfg(test)]
 mod tests {
+    use futures::TryStreamExt;
+
     use super::*;
+
+    #[tokio::test]
+    async fn pages_are_read_to_the_last_one_and_each_once() {
+        let read = |cursor: Option<String>| async move {
+            let first: usize = cursor.map_or(Ok(0), |cursor| cursor.parse()).unwrap_or_default();
+            let next = (first < 4).then(|| (first + 2).to_string());
+            Ok::<_, ListError>(Page { items: vec![first, first + 1], cursor: next })
+        };
+        let all: Result<Vec<_>, _> = pages(read).try_collect().await;
+        assert_eq!(all, Ok(vec![vec![0, 1], vec![2, 3], vec![4, 5]]));
+        let failed = pages(|_| async { Err::<Page<usize>, _>(ListError::Cursor) });
+        let all: Result<Vec<_>, _> = failed.try_collect().await;
+        assert_eq!(all, Err(ListError::Cursor));
+    }
 
     #[test]
     fn a_page_that_finds_nothing_ends_early_and_goes_on_from_there() {

@@ -3,6 +3,7 @@
 mod administration;
 mod api_keys;
 mod audit;
+mod blob_names;
 mod blobs;
 mod certificates;
 mod commit_parts;
@@ -31,6 +32,7 @@ mod revisions;
 mod schedules;
 mod script;
 mod scripts;
+mod sealing_pass;
 mod sentinel;
 mod server_info;
 mod staging;

@@ -1,10 +1,11 @@
 //! Journals that are being imported, aside until they are whole: until then there is no conversation.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use abide_actors::journal::{Claim, Commit, StoreError};
 use abide_conversation::event::Event;
-use abide_conversation::{ConversationId, Scoped, Seq};
+use abide_conversation::{BlobId, ConversationId, Scoped, Seq};
 use async_trait::async_trait;
 
 /// The events of one import, as far as they are kept aside.
@@ -16,6 +17,8 @@ pub struct StagedJournal {
     pub import: String,
     /// The last event that is kept aside.
     pub last_seq: Seq,
+    /// The blobs that the events name which are kept aside.
+    pub blobs: BTreeSet<BlobId>,
 }
 
 impl StagedJournal {

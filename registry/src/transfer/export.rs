@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use abide_actors::blobs::Blob;
+use abide_actors::blobs::{Blob, named_blobs};
 use abide_actors::journal::{ConversationSummary, StoreError};
 use abide_conversation::{BlobId, ConversationId, Event, Revision, Scoped, Seq, State, evolve};
 use base64::Engine;
@@ -10,7 +10,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde::Serialize;
 use tokio::sync::mpsc::Sender;
 
-use super::line::{EXPORT_FORMAT, Line, blob_ids};
+use super::line::{EXPORT_FORMAT, Line};
 use crate::store::{ListError, Page, Store, StoredAgent, SummaryFilter};
 
 /// How many events, and conversations, are read at a time.
@@ -126,7 +126,7 @@ impl Writer<'_> {
             }
             for event in page.iter().filter(|event| event.seq <= last_seq) {
                 let json = encode(event)?;
-                blobs.extend(std::str::from_utf8(&json).into_iter().flat_map(blob_ids));
+                blobs.extend(named_blobs(&json));
                 evolve(&mut state, event);
                 self.lines.send(json).await.map_err(|_| ExportError::Gone)?;
             }

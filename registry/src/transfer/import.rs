@@ -4,9 +4,11 @@ use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use abide_actors::blobs::Blob;
+use abide_actors::blobs::{Blob, named_blobs};
 use abide_actors::conversation::imported;
-use abide_actors::journal::{Claim, Commit, Holder, ResponseScope, StoreError, StoredResponse};
+use abide_actors::journal::{
+    Claim, Commit, Holder, ResponseScope, StoreError, StoredResponse, event_json,
+};
 use abide_conversation::command::{CopiedEvents, Create, Update};
 use abide_conversation::event::{Created, EventData};
 use abide_conversation::fork::Fork;
@@ -27,6 +29,8 @@ use crate::store::{StagedJournal, Store, StoredAgent};
 /// How many events are written at once, and their bytes, which stay in memory until then.
 const PAGE_EVENTS: usize = 256;
 const PAGE_BYTES: usize = 1 << 20;
+/// The blobs that one conversation names, whose ids stay in memory until it is whole.
+const MAX_NAMED_BLOBS: usize = 100_000;
 /// The definitions of one conversation.
 const MAX_DEFINITIONS: usize = 16;
 
@@ -106,7 +110,8 @@ impl Import {
         let id = id.unwrap_or_else(nameless);
         let number = IMPORTS.fetch_add(1, Ordering::Relaxed);
         let import = format!("{}-{number}", me.incarnation);
-        let staged = StagedJournal { id: id.clone(), import, last_seq: Seq::ZERO };
+        let (last_seq, blobs) = (Seq::ZERO, BTreeSet::new());
+        let staged = StagedJournal { id: id.clone(), import, last_seq, blobs };
         Self {
             store,
             me,
@@ -372,6 +377,13 @@ impl Import {
         };
         self.written = next.clone();
         if !is_last {
+            let json = event_json(&events).map_err(ImportError::Store)?;
+            self.staged.blobs.extend(json.iter().flat_map(|json| named_blobs(json)));
+            if self.staged.blobs.len() > MAX_NAMED_BLOBS {
+                return Err(ImportError::Misplaced(
+                    "names more than 100000 blobs with those before",
+                ));
+            }
             let staged = self.store.stage(&self.staged, events.into()).await;
             self.staged.last_seq = next.seq;
             return staged.map_err(ImportError::Store);

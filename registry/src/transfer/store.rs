@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use abide_actors::blobs::BlobHold;
 use abide_actors::journal::Holder;
 use abide_conversation::{ConversationId, Scoped, Tenant, Timestamp};
 use serde::Deserialize;
@@ -115,7 +116,9 @@ impl StoreImport {
             Taken::Nothing => Ok(()),
             Taken::Blob(blob) => {
                 let id = import.id().sibling(&blob.id());
-                self.store.put_blob(&id, &blob).await.map(drop).map_err(ImportError::Store)
+                let hold = BlobHold::of_conversation(import.id(), self.now);
+                let stored = self.store.store_blob(&id, &blob, Some(&hold)).await;
+                stored.map(drop).map_err(ImportError::Store)
             }
             Taken::End => self.complete().await,
         }

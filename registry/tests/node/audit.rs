@@ -76,13 +76,7 @@ async fn a_call_that_was_cut_off_is_audited_as_far_as_it_came() {
     let node = TestNode::new(AUDITED_AGENT).await;
     let mut signals = crate::test_node::connect_client(&node, "x");
     node.send("x", "drip").await.unwrap();
-    let streams = async {
-        while let Some(signal) = signals.next().await {
-            if format!("{signal:?}").contains("half a ") {
-                return;
-            }
-        }
-    };
+    let streams = async { while !format!("{:?}", signals.next().await).contains("half a ") {} };
     tokio::time::timeout(Duration::from_secs(60), streams).await.unwrap();
     node.deliver("x", Request::Cancel).await.unwrap();
     let entry = entries(&node, "x", 1).await.remove(0);

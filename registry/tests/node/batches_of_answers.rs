@@ -45,7 +45,7 @@ async fn answers_of_one_request_are_one_commit() {
         panic!("{outcomes:?}")
     };
     let committed = loop {
-        if let Some(StreamItem::Signal(shared)) = signals.next().await
+        if let StreamItem::Signal(shared) = signals.next().await
             && let Signal::Committed(events) = &shared.signal
             && events.iter().any(|event| matches!(event.data, EventData::Resolution(_)))
         {

@@ -42,7 +42,7 @@ async fn calls_at_root(node: &TestNode, root: &str) -> Vec<InboxEntry> {
 async fn next_calls(stream: &mut Subscription) -> Option<ChildCalls> {
     let next = async {
         loop {
-            match stream.next().await.unwrap() {
+            match stream.next().await {
                 StreamItem::Signal(shared) => {
                     if let Signal::Child(calls) = &shared.signal {
                         return ChildCalls::clone(calls);
@@ -196,7 +196,7 @@ async fn a_page_that_is_cut_off_from_the_childs_node_is_told_to_read() {
     let mut reads = 0;
     let _ = timeout(Duration::from_millis(3_500), async {
         loop {
-            reads += usize::from(matches!(page.next().await, Some(StreamItem::Missed)));
+            reads += usize::from(matches!(page.next().await, StreamItem::Missed));
         }
     })
     .await;

@@ -87,6 +87,10 @@ pub struct FlakyStore {
     pub full: AtomicBool,
     /// While set, conversations that do not exist cannot be claimed.
     pub refuse_new: AtomicBool,
+    /// While set, no journal is rewritten.
+    pub refuse_rewrites: AtomicBool,
+    /// While set, lists show no conversation, as while their index is rebuilt.
+    pub lists_nothing: AtomicBool,
     /// How many blobs and audit entries were refused while the store was full.
     pub refusals: AtomicUsize,
     pub checkpoint: Mutex<Option<Arc<Checkpoint>>>,
@@ -182,6 +186,9 @@ impl Journal for FlakyStore {
         held: &Claim,
         rewrite: Rewrite,
     ) -> Result<(), StoreError> {
+        if self.refuse_rewrites.load(Ordering::SeqCst) {
+            return Err(StoreError::Unavailable("refused by the test".to_owned()));
+        }
         self.reachable()?.rewrite(id, held, rewrite).await
     }
 

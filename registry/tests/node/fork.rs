@@ -15,7 +15,7 @@ use crate::test_node::{TestNode, results};
 const REPEATING_AGENT: &str =
     "{name: a, model: {provider: scripted, script: [{text: 'You: {{ user }}'}]}}";
 
-fn fork_of(from: &str, at_seq: Option<Seq>) -> Request {
+pub fn fork_of(from: &str, at_seq: Option<Seq>) -> Request {
     Request::Fork(ForkRequest { from: ConversationId::new(from), at_seq })
 }
 

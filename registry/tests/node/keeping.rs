@@ -4,6 +4,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use abide_actors::identity::{Incarnation, NodeName};
+use abide_actors::journal::{Commit, Holder};
 use abide_actors::request::{
     DeletionCondition, Reply, Request, RequestError, ScheduleRequest, SendRequest, UpdateRequest,
 };
@@ -35,7 +37,7 @@ const HOUR: Duration = Duration::from_secs(3_600);
 const MINUTE: Duration = Duration::from_secs(60);
 
 /// The operator's rule for every tenant.
-struct Rule(Option<Duration>);
+pub struct Rule(pub Option<Duration>);
 
 impl RetentionRules for Rule {
     fn tenants(&self) -> Vec<Tenant> {
@@ -118,6 +120,29 @@ async fn a_conversation_is_deleted_at_its_end_and_not_before_though_it_waits() {
     assert_eq!(all(&node).await, ["y"]);
     tokio::time::sleep(HOUR).await;
     assert_eq!(all(&node).await, ["y"], "its end was removed");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_end_that_an_earlier_version_has_dropped_is_restored_when_the_conversation_is_loaded() {
+    let node = TestNode::new(AGENT).await;
+    create(&node, "x", Some(at(HOUR))).await;
+    let id = Scoped::parse("x").unwrap();
+    tokio::time::sleep(HOUR / 2).await;
+    assert!(node.conversations.table().get(&id).is_none());
+    // It commits what it knows of the conversation.
+    let other = Holder { node: NodeName::new("old"), incarnation: Incarnation::new("1") };
+    let held = node.store.claim(&id, &other, None).await.unwrap();
+    let mut summary = node.store.summary(&id).await.unwrap().unwrap();
+    assert_eq!(summary.alarm, Some(at(HOUR)));
+    summary.alarm = None;
+    node.store.append(&id, &held, Commit::new(Arc::from([]), summary)).await.unwrap();
+    node.store.release(&id, &held).await.unwrap();
+    assert_eq!(node.store.alarms(9).await, Ok(vec![]));
+    node.send("x", "hello").await.unwrap();
+    node.turn_end("x", 1).await;
+    assert_eq!(node.store.alarms(9).await, Ok(vec![(id, at(HOUR))]));
+    tokio::time::sleep(HOUR / 2 + MINUTE).await;
+    assert_eq!(all(&node).await, [""; 0]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -47,7 +47,8 @@ impl Listener {
         let mut stream = node.hub.subscribe(&id);
         stream.wait_until_announced(Duration::from_secs(1)).await;
         let task = tokio::spawn(async move {
-            while let Some(item) = stream.next().await {
+            loop {
+                let item = stream.next().await;
                 let last = received.lock().unwrap().last().copied().unwrap_or_default();
                 let signal = match &item {
                     StreamItem::Signal(signal) => Some(&signal.signal),
@@ -110,7 +111,7 @@ async fn a_listener_elsewhere_hears_everything_live_and_in_order() {
         "the listener had to read the journal"
     );
     let mut texts = 0;
-    while let Ok(Some(received)) = tokio::time::timeout(Duration::ZERO, stream.next()).await {
+    while let Ok(received) = tokio::time::timeout(Duration::ZERO, stream.next()).await {
         let text = |signal: &Signal| matches!(signal, Signal::Text(_));
         texts +=
             usize::from(matches!(received, StreamItem::Signal(signal) if text(&signal.signal)));

@@ -4,6 +4,7 @@
 
 mod audit;
 mod batches_of_answers;
+mod blob_sweeps;
 mod budgets;
 mod child_clients;
 mod child_deaths;
@@ -13,6 +14,7 @@ mod context_reduction;
 mod deletion;
 mod drain;
 mod elicitation;
+mod erasing;
 mod flaky_store;
 mod fork;
 mod gate;

@@ -18,7 +18,7 @@ use crate::audit::entries;
 use crate::flaky_store::FlakyStore;
 use crate::test_node::{TestNode, results};
 
-const PHOTO_AGENT: &str = r#"
+pub const PHOTO_AGENT: &str = r#"
 name: a
 audit: {ttl: 1h}
 model: {provider: scripted, script: [{calls: [{id: c, name: photo, args: {}}]}, {text: "Nice."}]}
@@ -37,13 +37,13 @@ fn photo() -> Value {
 
 /// Takes a photo when it has a permit.
 #[derive(Clone)]
-struct Photo {
+pub struct Photo {
     runs: Arc<AtomicU32>,
     release: Arc<Semaphore>,
 }
 
 impl Photo {
-    fn new(permits: usize) -> Self {
+    pub fn new(permits: usize) -> Self {
         Self { runs: Arc::default(), release: Arc::new(Semaphore::new(permits)) }
     }
 }

@@ -23,8 +23,9 @@ model: {provider: scripted, script: [{text: "Well, {{ user }}."}]}
 async fn send_and_wait_for_text(node: &TestNode, id: &str) {
     let mut signals = connect_client(node, id);
     node.send(id, "drip").await.unwrap();
-    while let Some(item) = signals.next().await {
-        if matches!(item, StreamItem::Signal(shared) if matches!(shared.signal, Signal::Text(_))) {
+    loop {
+        let StreamItem::Signal(shared) = signals.next().await else { continue };
+        if matches!(shared.signal, Signal::Text(_)) {
             return;
         }
     }

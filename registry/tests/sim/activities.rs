@@ -22,6 +22,7 @@ use serde_json::json;
 
 use crate::family;
 use crate::node::{Node, store_unavailable};
+use crate::rollouts;
 use crate::workers;
 
 /// How many tool runs store a blob.
@@ -70,7 +71,13 @@ pub async fn run(
         Activity::PublishDecision { decision } => {
             return family::publish(node, id, state, decision).await;
         }
-        Activity::StartTurn { .. } | Activity::AwaitClient { .. } | Activity::Summarize { .. } => {}
+        Activity::StartTurn { turn } => {
+            let revision = rollouts::revision_of(node, id).await?;
+            let settings = revision.map(|revision| TurnSettings { revision, ..basis() });
+            let settings = settings.unwrap_or_else(basis);
+            return Ok(Action::Start(Start { turn: turn.clone(), settings: Some(settings) }));
+        }
+        Activity::AwaitClient { .. } | Activity::Summarize { .. } => {}
     }
     let child = (state.parent.is_none()).then(|| format!("c{}", node.world.number()));
     let mut outcome = outcome(activity, state.turns_started, child.as_deref());

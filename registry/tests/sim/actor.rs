@@ -2,6 +2,7 @@
 //! product.
 
 mod delete;
+mod erase;
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -16,6 +17,7 @@ use abide_actors::journal::{
 };
 use abide_actors::usage_counts::UsageCounts;
 use abide_conversation::command::Create;
+use abide_conversation::erase::SubjectAlias;
 use abide_conversation::event::{Event, EventData};
 use abide_conversation::fork::Fork;
 use abide_conversation::state::{Call, PendingCall, QueueEntry};
@@ -62,6 +64,8 @@ pub enum Ask {
     Delete,
     /// Begins the conversation with a copy of another.
     Fork(Scoped<ConversationId>),
+    /// Puts an alias in the place of a person.
+    Erase(SubjectAlias),
 }
 
 impl From<Action> for Request {
@@ -78,7 +82,7 @@ impl Request {
         match &self.ask {
             Ask::Act(action) => creates(action),
             Ask::Fork(_) => true,
-            Ask::Delete => false,
+            Ask::Delete | Ask::Erase(_) => false,
         }
     }
 
@@ -87,9 +91,13 @@ impl Request {
         self.key.is_some()
             || matches!(
                 self.ask,
-                Ask::Act(
-                    Action::Wake | Action::Spawn(_) | Action::ChildEnded(_) | Action::Abandon(_)
-                )
+                Ask::Erase(_)
+                    | Ask::Act(
+                        Action::Wake
+                            | Action::Spawn(_)
+                            | Action::ChildEnded(_)
+                            | Action::Abandon(_)
+                    )
             )
     }
 }
@@ -240,7 +248,7 @@ impl Actor {
         if dead.as_ref() == Some(&claimed.claim.holder) {
             claimed = self.claim(&me, dead.as_ref()).await?;
         }
-        let ClaimedConversation { claim, deaths, stored } = claimed;
+        let ClaimedConversation { claim, deaths, alarm: _, stored } = claimed;
         self.held = claim;
         if self.held.holder != me {
             return Err(ExitReason::HeldElsewhere(self.held.holder.clone()));
@@ -285,6 +293,7 @@ impl Actor {
             Ask::Act(action) => Ok(action),
             Ask::Fork(from) => self.create_from_prefix(from).await.map(Action::Create),
             Ask::Delete => return self.delete(delivery, key).await,
+            Ask::Erase(alias) => return self.erase_subject(delivery, &alias).await,
         };
         let action = match action {
             Ok(action) => action,
@@ -449,17 +458,6 @@ pub fn compose(
         suspension: it.suspension,
         expires_at: it.expires_at,
     };
-    let summary = ConversationSummary {
-        agent: next.agent.clone().unwrap_or_else(|| AgentName::new("")),
-        status: next.status(),
-        last_seq: next.seq,
-        created_at: next.created_at.unwrap_or(Timestamp::UNIX_EPOCH),
-        metadata: next.metadata.clone(),
-        participants: Default::default(),
-        alarm: next.alarm(),
-        active: !wanted(next).is_empty(),
-        listing: ListEntry::of(next),
-    };
     let relisting = match (before.exists(), before.active_at == next.active_at) {
         (false, _) => Relisting::whole(),
         (true, true) => Relisting::Unchanged,
@@ -469,7 +467,7 @@ pub fn compose(
     Commit {
         usage,
         events: events.into(),
-        summary,
+        summary: summary(next),
         opened: after.iter().filter(|it| !among(&was_pending, it)).cloned().collect(),
         closed: was_pending.iter().filter(|it| !among(&after, it)).map(closed).collect(),
         state: cache.then(|| Arc::new(next.clone())),
@@ -479,5 +477,19 @@ pub fn compose(
         owed: Vec::new(),
         queued,
         relisting,
+    }
+}
+
+fn summary(next: &State) -> ConversationSummary {
+    ConversationSummary {
+        agent: next.agent.clone().unwrap_or_else(|| AgentName::new("")),
+        status: next.status(),
+        last_seq: next.seq,
+        created_at: next.created_at.unwrap_or(Timestamp::UNIX_EPOCH),
+        metadata: next.metadata.clone(),
+        participants: Default::default(),
+        alarm: next.alarm(),
+        active: !wanted(next).is_empty(),
+        listing: ListEntry::of(next),
     }
 }

@@ -11,9 +11,12 @@ use abide_registry::membership::MemberState;
 use abide_registry::partition::PartitionSet;
 use serde_json::json;
 
+use crate::erasures;
+use crate::imports;
 use crate::notices;
 use crate::partition_cache::partitions_of;
 use crate::reads;
+use crate::rollouts;
 use crate::schedule::stored_state;
 use crate::ticks;
 use crate::usage;
@@ -107,6 +110,9 @@ pub fn promises(world: &World) -> Option<String> {
         .or_else(|| check_decisions(world, &journals))
         .or_else(|| notices::check(world, &journals))
         .or_else(|| ticks::check(world, &journals))
+        .or_else(|| erasures::check(world, &journals))
+        .or_else(|| imports::check(world, &journals))
+        .or_else(|| rollouts::check(world))
 }
 
 /// Checks that nothing is left of the children of deleted conversations.

@@ -15,8 +15,9 @@
 //!
 //! **Re-implemented here** is the shell that calls these decisions: the actor (`actor.rs`, with
 //! scripted `activities.rs` and `family.rs`), the host's loop (`host.rs`), the router (`router.rs`),
-//! the node and its tasks (`node.rs`, `tasks.rs`), and the network (`network.rs`), without the
-//! handshake and the mesh of connections. These files mirror the product's, step by step.
+//! the node and its tasks (`node.rs`, `tasks.rs`), imports (`imports.rs`), and the network
+//! (`network.rs`), without the handshake and the mesh of connections. These files mirror the
+//! product's, step by step.
 //!
 //! **What this proves**: these decisions and this store together keep every promise
 //! (`invariants.rs`, `observer.rs`, `reads.rs`) under crashes, stops, drains, wrong clocks, lost
@@ -28,10 +29,12 @@
 
 mod activities;
 mod actor;
+mod erasures;
 mod executor;
 mod family;
 mod forgetful;
 mod host;
+mod imports;
 mod invariants;
 mod mutation;
 mod network;
@@ -43,6 +46,7 @@ mod partition_cache;
 mod random;
 mod reads;
 mod redis;
+mod rollouts;
 mod router;
 mod run;
 mod schedule;
@@ -102,6 +106,11 @@ fn every_promise_is_kept_in_every_schedule() {
         "callbacks",
         "notices",
         "ticks",
+        "persons erased",
+        "imports",
+        "imports undone",
+        "rollouts changed",
+        "revisions chosen",
     ] {
         assert!(!many || total.coverage.contains_key(what), "no schedule had {what}");
     }
@@ -269,6 +278,21 @@ fn notices_that_are_settled_before_they_are_told_are_noticed() {
 #[test]
 fn ticks_that_are_not_recognised_are_noticed() {
     is_noticed(Mutation::TicksHaveNoKey);
+}
+
+#[test]
+fn a_rewrite_that_needs_no_claim_is_noticed() {
+    is_noticed(Mutation::RewriteNeedsNoClaim);
+}
+
+#[test]
+fn a_publication_that_forgets_what_is_aside_is_noticed() {
+    is_noticed(Mutation::PublishesTheEndAlone);
+}
+
+#[test]
+fn a_rollout_that_does_not_end_is_noticed() {
+    is_noticed(Mutation::RolloutNeverEnds);
 }
 
 #[test]

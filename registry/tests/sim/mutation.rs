@@ -59,6 +59,12 @@ pub enum Mutation {
     SettlesBeforeTelling,
     /// The message of a tick has no idempotency key.
     TicksHaveNoKey,
+    /// Anybody may rewrite a journal.
+    RewriteNeedsNoClaim,
+    /// An import that is published lacks the events that were aside.
+    PublishesTheEndAlone,
+    /// A rollout that was ended goes on.
+    RolloutNeverEnds,
 }
 
 impl Mutation {
@@ -86,6 +92,9 @@ impl Mutation {
             Mutation::CountsTwice => "the usage differs from the journals",
             Mutation::ForgetsQueues => "and none waits",
             Mutation::SettlesBeforeTelling => "was never told",
+            Mutation::RewriteNeedsNoClaim => "rewrites under the claim",
+            Mutation::PublishesTheEndAlone => "stands at index",
+            Mutation::RolloutNeverEnds => "is chosen, which",
         }
     }
 
@@ -127,6 +136,16 @@ impl Mutation {
             Mutation::ForgetsDeaths => {
                 &[("claim_and_load", "redis.call('HINCRBY', KEYS[1], 'deaths', 1)", "0")]
             }
+            Mutation::RewriteNeedsNoClaim => &[
+                ("rewrite", "if not holds(row) then return 'FENCED' end", ""),
+                ("rewrite", "if row[4] ~= ARGV[5] then return 'CONFLICT' end", ""),
+            ],
+            Mutation::PublishesTheEndAlone => {
+                &[("append", "redis.call('RENAME', KEYS[#KEYS], KEYS[2])", "")]
+            }
+            Mutation::RolloutNeverEnds => {
+                &[("rollout", "redis.call('HDEL', KEYS[1], name .. ' rollout')", "")]
+            }
             Mutation::AckWithoutWrite
             | Mutation::WakeBypassesRouter
             | Mutation::NoAlarms
@@ -163,6 +182,9 @@ fn every_piece_is_in_its_script() {
         Mutation::FullRefusesDelete,
         Mutation::ForgetsDeaths,
         Mutation::CountsTwice,
+        Mutation::RewriteNeedsNoClaim,
+        Mutation::PublishesTheEndAlone,
+        Mutation::RolloutNeverEnds,
     ];
     for mutation in patched {
         assert!(!mutation.patches().is_empty(), "{mutation:?} patches nothing");

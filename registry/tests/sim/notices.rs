@@ -14,6 +14,7 @@ use abide_registry::alarms::planner::after;
 use abide_registry::partition::PartitionSet;
 use abide_registry::store::{Attempts, NoticeHead, NoticeQueue, Outbox as _, Settlement};
 
+use crate::imports;
 use crate::mutation::Mutation;
 use crate::node::Node;
 use crate::tasks::READ;
@@ -163,7 +164,7 @@ pub fn check(
     let receipts = world.receipts.borrow();
     for (id, events) in journals {
         let mut told_until = 0;
-        for event in own_events(events).iter().filter(|event| is_told(event)) {
+        for event in own_events(world, id, events).iter().filter(|event| is_told(event)) {
             let body = body_of(event);
             let is_it = |receipt: &Receipt| receipt.conversation == **id && receipt.body == body;
             let Some(first) = receipts.iter().position(is_it) else {
@@ -175,7 +176,9 @@ pub fn check(
             told_until = first;
         }
     }
-    let deletions = world.store.observer.borrow().deletions.clone();
+    let mut deletions = world.store.observer.borrow().deletions.clone();
+    // An import that is undone was no conversation yet.
+    deletions.retain(|(id, _)| imports::events_of(world, id).is_none());
     let mut deleted: BTreeMap<&Scoped<ConversationId>, usize> = BTreeMap::new();
     deletions.iter().for_each(|(id, _)| *deleted.entry(id).or_default() += 1);
     deleted.into_iter().find_map(|(id, deletions)| {

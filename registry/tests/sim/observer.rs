@@ -98,6 +98,7 @@ impl Observer {
                 ("RPUSH", [_, Some("j"), Some(id)]) => {
                     self.written_to(id, &words[2..], transaction)
                 }
+                ("LSET", [_, Some("j"), Some(id)]) => self.rewritten(id, transaction),
                 ("ZADD", [Some("{members}"), Some("seen"), _]) => {
                     self.renewed.insert(text(&words[3]).to_owned(), transaction.at);
                     self.acknowledge(transaction);
@@ -200,6 +201,17 @@ impl Observer {
         if let Some(former) = former.filter(|former| *former != claim.holder && is_member(former)) {
             let me = claim.holder;
             self.report(format!("{id}: {me} claims it from {former}, which is a member"));
+        }
+    }
+
+    /// Checks who replaces an event: only the holder of the conversation may.
+    fn rewritten(&mut self, id: &str, transaction: &Transaction) {
+        let Some(call) = &transaction.call else { return };
+        let (id, epoch) = (conversation(id), Epoch::new(call.arg(2).parse().unwrap()));
+        let held = Claim { holder: holder(call.arg(0), call.arg(1)), epoch };
+        let present = self.holders.get(&id).cloned();
+        if present.as_ref() != Some(&held) {
+            self.report(format!("{id}: {held:?} rewrites under the claim {present:?}"));
         }
     }
 

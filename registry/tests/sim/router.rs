@@ -49,7 +49,7 @@ impl Node {
         }
         match request.ask {
             Ask::Delete => self.delete(id, request).await,
-            Ask::Act(_) | Ask::Fork(_) => self.deliver_in_time(id, request).await,
+            Ask::Act(_) | Ask::Fork(_) | Ask::Erase(_) => self.deliver_in_time(id, request).await,
         }
     }
 

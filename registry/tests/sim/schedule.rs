@@ -10,9 +10,12 @@ use abide_registry::membership::LinkState;
 
 use crate::activities;
 use crate::actor::{Ask, Msg, Outcome, Request};
+use crate::erasures;
+use crate::imports;
 use crate::random::Random;
 use crate::reads;
 use crate::redis::Fault;
+use crate::rollouts;
 use crate::server_faults;
 use crate::steering;
 use crate::store::Written;
@@ -90,6 +93,27 @@ pub enum Operation {
         to: u64,
         child: bool,
     },
+    /// Erases a person from the conversation of somebody else.
+    Erase {
+        node: usize,
+        to: u64,
+        subject: &'static str,
+    },
+    /// Imports a conversation's journal as another conversation.
+    Import {
+        node: usize,
+        from: u64,
+    },
+    /// Begins or changes a rollout, or ends it with nothing.
+    Rollout {
+        node: usize,
+        percent: u8,
+    },
+    /// Chooses the revision of a conversation.
+    Choose {
+        node: usize,
+        to: u64,
+    },
     /// Has a program outside carry out a call that waits for one.
     Work {
         node: usize,
@@ -160,7 +184,7 @@ fn random_operation(random: &mut Random, seed: u64) -> ScheduledOperation {
     let at = 200 + random.below(FAULTS_MS - 200);
     let node = usize::try_from(random.below(NODES as u64)).unwrap();
     let to = random.below(CONVERSATIONS);
-    let kinds = if workers::has_programs(seed) { 64 } else { 60 };
+    let kinds = if workers::has_programs(seed) { 70 } else { 66 };
     let operation = match random.below(kinds) {
         0..=10 => random_send(random),
         11..=14 => Operation::Approve { node, to, remember: random.percent(40) },
@@ -189,7 +213,11 @@ fn random_operation(random: &mut Random, seed: u64) -> ScheduledOperation {
         54..=56 => Operation::Read { node, to },
         57..=58 => Operation::Rewind { node, to, percent: random.below(100) },
         59 => Operation::Withdraw { node, to, cancels: random.percent(50) },
-        60.. => Operation::Work { node, to },
+        60..=61 => Operation::Erase { node, to, subject: random.pick(&erasures::SUBJECTS) },
+        62..=63 => Operation::Import { node, from: to },
+        64 => Operation::Rollout { node, percent: random.pick(&[0, 30, 70, 100]) },
+        65 => Operation::Choose { node, to },
+        66.. => Operation::Work { node, to },
         _ => Operation::Network { accident_percent: random.pick(&[0, 20, 60]) },
     };
     ScheduledOperation { at, operation }
@@ -247,6 +275,12 @@ impl ScheduledOperation {
                 let request = Request::from(activities::dispatch(world.number(), child));
                 send(world, node, id(to), None, request);
             }
+            Operation::Erase { node, to, subject } => {
+                erasures::begin(world, node, id(to), subject);
+            }
+            Operation::Import { node, from } => imports::begin(world, node, &id(from)),
+            Operation::Rollout { node, percent } => rollouts::change(world, node, percent),
+            Operation::Choose { node, to } => rollouts::choose(world, node, id(to)),
             Operation::Work { node, to } => workers::begin(world, node, id(to)),
             Operation::Crash { to } => crash(world, &id(to)),
             Operation::Poison { to } => drop(world.poison.borrow_mut().insert(id(to))),
@@ -392,6 +426,7 @@ pub fn send(
         Ask::Act(_) => "approvals and cancels",
         Ask::Delete => "deletions",
         Ask::Fork(_) => "forks",
+        Ask::Erase(_) => "erasures",
     });
     node.spawn(async move {
         let mut outcome = sender.deliver(&id, request.clone()).await;

@@ -35,8 +35,18 @@ const ALL: usize = 10_000;
 
 /// The scripts that a full server must carry out: those that free memory, and those without which
 /// nodes would be declared dead.
-const FREEING_SCRIPTS: [ScriptName; 7] =
-    ["barrier", "declare_dead", "delete", "enter", "release", "remove_blob", "renew"];
+const FREEING_SCRIPTS: [ScriptName; 10] = [
+    "barrier",
+    "declare_dead",
+    "delete",
+    "drop_blobs",
+    "dropped_names",
+    "end_holds",
+    "enter",
+    "release",
+    "remove_blob",
+    "renew",
+];
 
 /// The servers, and what is checked about them.
 pub struct Store {
@@ -169,7 +179,12 @@ impl Store {
         Some(group.is_durable(index, now))
     }
 
-    fn check_acknowledged(&self, id: &Scoped<ConversationId>, what: &str, durable: Option<bool>) {
+    pub fn check_acknowledged(
+        &self,
+        id: &Scoped<ConversationId>,
+        what: &str,
+        durable: Option<bool>,
+    ) {
         match durable {
             Some(true) => {}
             Some(false) => self

@@ -63,6 +63,7 @@ impl Node {
             node.spawn(node.clone().host());
             node.spawn(node.clone().wake_loop());
             node.spawn(node.clone().takeover_loop());
+            node.spawn(node.clone().put_revisions());
             if has_programs(node.world.seed) {
                 node.spawn(node.clone().courier_loop());
                 node.spawn(node.clone().tick_loop());

@@ -8,13 +8,14 @@ use abide_conversation::event::{Event, EventData};
 use abide_conversation::{ConversationId, Scoped, Tenant};
 use abide_registry::store::{UsageBy, UsageQuery};
 
+use crate::imports;
 use crate::world::World;
 
 /// Reports a tenant whose usage is not what its journals have. What was deleted stays counted.
 pub fn check(world: &World, journals: &BTreeMap<&Scoped<ConversationId>, Vec<Event>>) {
     let mut expected: BTreeMap<Tenant, UsageCounts> = BTreeMap::new();
     for (id, events) in journals {
-        *expected.entry(id.tenant()).or_default() += counts(events);
+        *expected.entry(id.tenant()).or_default() += counts(own_events(world, id, events));
     }
     let days = journals.values().flatten().map(|event| day_of(event.at));
     let Some((first, last)) = days.clone().min().zip(days.max()) else { return };
@@ -38,13 +39,20 @@ pub fn check(world: &World, journals: &BTreeMap<&Scoped<ConversationId>, Vec<Eve
     }
 }
 
-/// What happened in a conversation itself: a fork's prefix happened in the original.
 fn counts(events: &[Event]) -> UsageCounts {
-    UsageCounts::of(own_events(events)).unwrap_or_default()
+    UsageCounts::of(events).unwrap_or_default()
 }
 
-/// The events of a conversation without those that a fork has copied.
-pub fn own_events(events: &[Event]) -> &[Event] {
+/// What happened in a conversation itself: a fork's prefix happened in the original, and what was
+/// imported at another place.
+pub fn own_events<'e>(
+    world: &World,
+    id: &Scoped<ConversationId>,
+    events: &'e [Event],
+) -> &'e [Event] {
+    if let Some(imported) = imports::events_of(world, id) {
+        return events.get(imported..).unwrap_or_default();
+    }
     let is_fork = match events.first().map(|event| &event.data) {
         Some(EventData::Created(created)) => created.fork.is_some(),
         _ => false,

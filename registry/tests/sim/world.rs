@@ -12,12 +12,15 @@ use abide_registry::membership::LinkState;
 use abide_registry::placement::Policy;
 
 use crate::activities::runs_once;
+use crate::erasures::Erased;
 use crate::executor::{Executor, ProcessId};
+use crate::imports::Import;
 use crate::mutation::Mutation;
 use crate::node::Node;
 use crate::notices::Receipt;
 use crate::random::Random;
 use crate::reads::ReadJournal;
+use crate::rollouts::Change;
 use crate::store::Store;
 
 /// How long a silent node still counts as alive: less than in production, so that a schedule
@@ -65,6 +68,12 @@ pub struct World {
     pub poison: RefCell<BTreeSet<Scoped<ConversationId>>>,
     /// The journals that clients have read.
     pub reads: RefCell<Vec<ReadJournal>>,
+    /// The persons who were erased from conversations.
+    pub erased: RefCell<Vec<Erased>>,
+    /// The journals that were imported, or not.
+    pub imports: RefCell<Vec<Import>>,
+    /// The changes of the rollout, in the order in which they were begun.
+    pub rollouts: RefCell<Vec<Change>>,
     /// The notices that the receiver of all webhooks has taken.
     pub receipts: RefCell<Vec<Receipt>>,
     pub numbers: Cell<u64>,
@@ -92,6 +101,9 @@ impl World {
             blobs: RefCell::default(),
             poison: RefCell::default(),
             reads: RefCell::default(),
+            erased: RefCell::default(),
+            imports: RefCell::default(),
+            rollouts: RefCell::default(),
             receipts: RefCell::default(),
             numbers: Cell::default(),
             trace_lines: traced.then(RefCell::default),

@@ -8,7 +8,7 @@ use tokio::sync::watch;
 
 /// Whether what is awaited has been done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Side {
+pub enum Side {
     /// It was asked for, and is not done.
     Before,
     /// It is done, and nobody knows.

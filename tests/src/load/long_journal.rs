@@ -21,8 +21,8 @@ use super::redis::Redis;
 use super::report::Report;
 use super::{Durability, Load, LoadError, bare_node, load_error};
 
-const AGENT: &str = "long-journal";
-const LONG: &str = "long";
+pub(super) const AGENT: &str = "long-journal";
+pub(super) const LONG: &str = "long";
 const PASSIVATE_AFTER: &str = "30s";
 /// The text of each message of the long journal, nearly the most that a request may have.
 const TEXT_BYTES: usize = 1_000_000;
@@ -45,27 +45,39 @@ pub(super) struct JournalMeasurement {
 }
 
 /// The store under the node, and the Redis that was started for it.
-struct Stored {
-    url: String,
-    redis: Option<Redis>,
+pub(super) struct Stored {
+    pub(super) url: String,
+    pub(super) redis: Option<Redis>,
+}
+
+impl Stored {
+    /// Starts a Redis if there are nodes over one; otherwise the store is embedded in this directory.
+    pub(super) async fn start(load: &Load, dir: &Path) -> Result<Self, LoadError> {
+        if load.nodes.is_some() {
+            let redis = Redis::start(load.durability, dir).await?;
+            return Ok(Self { url: redis.url.clone(), redis: Some(redis) });
+        }
+        Ok(Self { url: format!("embedded:{}", dir.join("store").display()), redis: None })
+    }
+
+    /// Opens it as a node does. No node may run on an embedded one meanwhile.
+    pub(super) async fn open(&self, load: &Load, dir: &Path) -> Result<Arc<dyn Store>, LoadError> {
+        if let Some(redis) = &self.redis {
+            return redis.store(load.durability).await;
+        }
+        let durability = match load.durability {
+            Durability::Fsync => embedded::Durability::Fsync,
+            Durability::Os => embedded::Durability::Os,
+        };
+        let store = Embedded::open(&dir.join("store"), durability);
+        Ok(Arc::new(store.map_err(|error| load_error("the store", error))?))
+    }
 }
 
 /// Writes the journal, and lets a node load it while others send messages.
 pub(super) async fn run(load: &Load, megabytes: u32, dir: &Path) -> Result<Report, LoadError> {
-    let stored = match load.nodes {
-        Some(_) => {
-            let redis = Redis::start(load.durability, dir).await?;
-            Stored { url: redis.url.clone(), redis: Some(redis) }
-        }
-        None => {
-            let store = dir.join("store");
-            Stored { url: format!("embedded:{}", store.display()), redis: None }
-        }
-    };
-    {
-        let store = open(load, &stored, &dir.join("store")).await?;
-        write(&*store, megabytes).await?;
-    }
+    let stored = Stored::start(load, dir).await?;
+    write(&*stored.open(load, dir).await?, megabytes).await?;
     let start =
         Start { store: &stored.url, passivate: PASSIVATE_AFTER, dir, name: "load", otlp: None };
     let node = Node::start_as(load, &start).await?;
@@ -88,18 +100,6 @@ pub(super) async fn run(load: &Load, megabytes: u32, dir: &Path) -> Result<Repor
     Ok(Report::of_long_journal(load, &measured))
 }
 
-async fn open(load: &Load, stored: &Stored, dir: &Path) -> Result<Arc<dyn Store>, LoadError> {
-    if let Some(redis) = &stored.redis {
-        return redis.store(load.durability).await;
-    }
-    let durability = match load.durability {
-        Durability::Fsync => embedded::Durability::Fsync,
-        Durability::Os => embedded::Durability::Os,
-    };
-    let store = Embedded::open(dir, durability);
-    Ok(Arc::new(store.map_err(|error| load_error("the store", error))?))
-}
-
 /// Writes turns whose messages have `megabytes` in all. No commit stores the folded state, so that
 /// the whole journal is read.
 async fn write(store: &dyn Store, megabytes: u32) -> Result<(), LoadError> {
@@ -118,7 +118,7 @@ async fn write(store: &dyn Store, megabytes: u32) -> Result<(), LoadError> {
 }
 
 /// The events of a turn after `seq`; the first turn creates the conversation.
-fn turn(seq: u64, number: u32) -> Result<Vec<Event>, LoadError> {
+pub(super) fn turn(seq: u64, number: u32) -> Result<Vec<Event>, LoadError> {
     let text = |text: String| json!([{"type": "text", "text": text}]);
     let question = json!({"id": format!("msg_q{number}"), "role": "user",
         "content": text("x".repeat(TEXT_BYTES))});
@@ -146,13 +146,13 @@ fn turn(seq: u64, number: u32) -> Result<Vec<Event>, LoadError> {
 }
 
 /// Clients that send messages to the other conversations until they are stopped.
-struct OtherMessages {
+pub(super) struct OtherMessages {
     stop: Arc<AtomicBool>,
     workers: JoinSet<Result<Vec<Duration>, LoadError>>,
 }
 
 impl OtherMessages {
-    fn start(node: &Node) -> Self {
+    pub(super) fn start(node: &Node) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let mut workers = JoinSet::new();
         for worker in 0..WORKERS {
@@ -174,7 +174,7 @@ impl OtherMessages {
     }
 
     /// Returns how long each message took, sorted.
-    async fn stop(self) -> Result<Vec<Duration>, LoadError> {
+    pub(super) async fn stop(self) -> Result<Vec<Duration>, LoadError> {
         self.stop.store(true, Ordering::Relaxed);
         let mut took = Vec::new();
         for worker in self.workers.join_all().await {

@@ -45,6 +45,53 @@ pub(super) struct Usage {
     pub(super) bytes_read: u64,
 }
 
+/// The commands that a server has carried out, those of scripts among them, and the time that it spent
+/// on them; the commands of a script are in its own time, too. What connections begin with, and what
+/// only asks after the server, is left out.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct CommandStats {
+    pub(super) calls: u64,
+    pub(super) micros: u64,
+}
+
+/// Commands that belong to no request.
+const UNCOUNTED: [&str; 6] = ["auth", "client", "config", "hello", "info", "ping"];
+
+impl CommandStats {
+    fn parse(text: &str) -> Self {
+        let mut all = Self::default();
+        for line in text.lines() {
+            let Some((name, fields)) =
+                line.strip_prefix("cmdstat_").and_then(|it| it.split_once(':'))
+            else {
+                continue;
+            };
+            let name = name.split('|').next().unwrap_or(name);
+            let field = |name: &str| {
+                let value =
+                    fields.split(',').find_map(|it| it.strip_prefix(name)?.strip_prefix('='));
+                value.and_then(|value| value.trim().parse::<u64>().ok()).unwrap_or_default()
+            };
+            if !UNCOUNTED.contains(&name) {
+                all.calls += field("calls");
+                all.micros += field("usec");
+            }
+        }
+        all
+    }
+
+    pub(super) fn since(self, before: Self) -> Self {
+        Self {
+            calls: self.calls.saturating_sub(before.calls),
+            micros: self.micros.saturating_sub(before.micros),
+        }
+    }
+
+    pub(super) fn least(self, other: Self) -> Self {
+        Self { calls: self.calls.min(other.calls), micros: self.micros.min(other.micros) }
+    }
+}
+
 impl Usage {
     pub(super) fn since(self, before: Self) -> Self {
         Self {
@@ -100,13 +147,32 @@ impl Redis {
 
     /// Reads its `INFO`.
     pub(super) async fn info(&self) -> Result<Info, LoadError> {
+        let text = self.section("default").await?;
+        Info::parse(&text).ok_or_else(|| LoadError(format!("INFO has no memory: {text:?}")))
+    }
+
+    /// What it has carried out since it started.
+    pub(super) async fn command_stats(&self) -> Result<CommandStats, LoadError> {
+        Ok(CommandStats::parse(&self.section("commandstats").await?))
+    }
+
+    /// The keys of this pattern.
+    pub(super) async fn keys(&self, pattern: &str) -> Result<Vec<String>, LoadError> {
         let reply = async {
             let client = ::redis::Client::open(self.url.as_str())?;
             let mut connection = client.get_multiplexed_async_connection().await?;
-            ::redis::cmd("INFO").query_async::<String>(&mut connection).await
+            ::redis::cmd("KEYS").arg(pattern).query_async(&mut connection).await
         };
-        let text = reply.await.map_err(|error| load_error("INFO", error))?;
-        Info::parse(&text).ok_or_else(|| LoadError(format!("INFO has no memory: {text:?}")))
+        reply.await.map_err(|error: ::redis::RedisError| load_error("KEYS", error))
+    }
+
+    async fn section(&self, name: &str) -> Result<String, LoadError> {
+        let reply = async {
+            let client = ::redis::Client::open(self.url.as_str())?;
+            let mut connection = client.get_multiplexed_async_connection().await?;
+            ::redis::cmd("INFO").arg(name).query_async(&mut connection).await
+        };
+        reply.await.map_err(|error: ::redis::RedisError| load_error("INFO", error))
     }
 
     /// Waits until it is not rewriting its file.
@@ -170,7 +236,15 @@ impl Info {
 mod tests {
     use std::time::Duration;
 
-    use super::{Info, Usage};
+    use super::{CommandStats, Info, Usage};
+
+    #[test]
+    fn commands_are_counted_but_for_those_of_no_request() {
+        let text = "# Commandstats\r\ncmdstat_zrange:calls=3,usec=40,usec_per_call=1.0\r\n\
+                    cmdstat_evalsha:calls=1,usec=7,usec_per_call=7.00\r\n\
+                    cmdstat_info:calls=9,usec=90\r\ncmdstat_client|setinfo:calls=2,usec=5\r\n";
+        assert_eq!(CommandStats::parse(text), CommandStats { calls: 4, micros: 47 });
+    }
 
     #[test]
     fn fields_of_info_are_read_by_whole_names() {

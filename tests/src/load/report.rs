@@ -86,7 +86,7 @@ impl Report {
     pub(super) fn of_scale(load: &Load, measured: &[ScaleMeasurement]) -> Self {
         let head = std::iter::once("nodes".to_owned());
         let head = head.chain(measured.iter().map(|it| it.nodes.to_string())).collect();
-        let mut report = Self { head, rows: Vec::new() };
+        let mut report = Self::with_head(head);
         let mut row = |name: &str, value: &dyn Fn(&ScaleMeasurement) -> String| {
             report.row(name, &measured.iter().map(value).collect::<Vec<_>>());
         };
@@ -204,10 +204,6 @@ impl Report {
     pub(super) fn of_long_journal(load: &Load, measured: &JournalMeasurement) -> Self {
         let JournalMeasurement { megabytes, opened_after, peak_kb, quiet, meanwhile } = measured;
         let store = if load.nodes.is_some() { "Redis" } else { "embedded" };
-        let largest = |sorted: &[Duration]| ms(sorted.last().copied().unwrap_or_default());
-        let others = |sorted: &[Duration]| {
-            format!("{} / {} of {}", both(sorted), largest(sorted), sorted.len())
-        };
         Self::of([
             ("journal, no cached state", format!("{megabytes} MB")),
             ("store", store.to_owned()),
@@ -216,8 +212,8 @@ impl Report {
             ("the node's peak memory before / after", {
                 format!("{} / {} MB", peak_kb[0] >> 10, peak_kb[1] >> 10)
             }),
-            ("message to another, alone, p50 / p99 / longest", others(quiet)),
-            ("message to another, meanwhile, p50 / p99 / longest", others(meanwhile)),
+            ("message to another, alone, p50 / p99 / longest", spread(quiet)),
+            ("message to another, meanwhile, p50 / p99 / longest", spread(meanwhile)),
         ])
     }
 
@@ -246,6 +242,11 @@ impl Report {
         ])
     }
 
+    /// A table with these columns.
+    pub(super) fn with_head(head: Vec<String>) -> Self {
+        Self { head, rows: Vec::new() }
+    }
+
     /// A table that compares two sides.
     pub(super) fn of_sides(one: &str, other: &str) -> Self {
         let head = ["measured", one, other, "ratio"].map(str::to_owned).into();
@@ -272,8 +273,13 @@ impl Report {
     }
 
     pub(super) fn of<const N: usize>(rows: [(&str, String); N]) -> Self {
+        Self::of_rows(rows.into())
+    }
+
+    pub(super) fn of_rows(rows: Vec<(&str, String)>) -> Self {
         let head = ["measured", "value"].map(str::to_owned).into();
-        Self { head, rows: rows.map(|(name, value)| vec![name.to_owned(), value]).into() }
+        let rows = rows.into_iter().map(|(name, value)| vec![name.to_owned(), value]);
+        Self { head, rows: rows.collect() }
     }
 }
 
@@ -292,6 +298,12 @@ fn redis_work(used: Option<Usage>, turns: u32) -> String {
     let (commands, reads) = (each(used.commands), each(used.reads));
     let bytes = each(used.bytes_read);
     format!("{cpu_time:.0} µs, {commands:.1} commands, {reads:.1} reads of {bytes:.0} bytes in all")
+}
+
+/// The median, the 99th percentile, the longest, and the number.
+pub(super) fn spread(sorted: &[Duration]) -> String {
+    let longest = ms(sorted.last().copied().unwrap_or_default());
+    format!("{} / {longest} of {}", both(sorted), sorted.len())
 }
 
 fn both(sorted: &[Duration]) -> String {

@@ -64,7 +64,7 @@ impl Runtime {
 
     /// The command that runs a program. Modules of node are looked for beside the file that imports
     /// them, so that its programs are copied into `dir`.
-    fn command(self, program: &Path, dir: &Path) -> Command {
+    pub(crate) fn command(self, program: &Path, dir: &Path) -> Command {
         let mut command = Command::new(installed().join(match self {
             OldestPython => "python-oldest/bin/python",
             NewestPython => "python/bin/python",

@@ -200,6 +200,32 @@ async fn a_call_goes_on_after_its_node_was_killed_in_mid_turn() {
 }
 
 #[tokio::test]
+async fn a_call_goes_on_where_its_node_has_moved_to() {
+    let site = Site::new(ABIDE).with(&["--drain-timeout", "100ms"]);
+    let mut node = site.start().await;
+    site.client.define("a", &slow()).await;
+    for sdk in SDKS {
+        let id = own(sdk, "moves");
+        let call = |message: &str| json!({"asks": false, "arguments": says(message, &id)});
+        let leaves = async {
+            site.client.wait_for(&id, "the turn to begin", has_begun).await;
+            node.terminate();
+        };
+        let (told, ()) = tokio::join!(sdk.run(&site.client, "call", call("go")), leaves);
+        // The client for Python lists the tools after a call, and the node is gone by then.
+        if sdk == McpSdk::Node {
+            let is_error = &told["result"]["isError"];
+            assert_eq!((status(&told), is_error), (&json!("running"), &json!(false)), "{told:#}");
+        }
+        assert_eq!(node.wait_for_exit().await.code(), Some(0));
+        node = site.start().await;
+        assert_eq!(text(&sdk.succeed(&site.client, "call", call("")).await), WHOLE);
+        let journal = site.client.wait_until_settled(&id, 1).await;
+        assert_eq!(journal.of("user_msg").count(), 1);
+    }
+}
+
+#[tokio::test]
 async fn a_question_is_answered_after_its_node_was_killed_while_the_call_waited() {
     let tools = ToolServer::start().await;
     let site = Site::new(ABIDE);

@@ -2,24 +2,21 @@
 //! data.
 
 use std::path::Path;
-use std::time::Duration;
 
 use abide_tests::client::Client;
 use abide_tests::cluster::{Cluster, Plan};
-use abide_tests::deadline::poll;
+use abide_tests::deadline::{DEADLINE, poll, poll_within};
 use abide_tests::redis::Redis;
 use reqwest::Method;
 use serde_json::{Value, json};
-use tokio::time::Instant;
 
 use crate::ABIDE;
 use crate::agents::{able, agent, steps};
 use crate::cluster_state::{LOAD_FACTOR, cluster, wait_until_connected};
 
-const DEADLINE: Duration = Duration::from_secs(60);
 /// The person, and what only their things have.
 const PERSON: &str = "zq-person-71f3";
-const SECRETS: [&str; 10] = [
+const SECRETS: [&str; 12] = [
     PERSON,
     "zq-message-22aa",
     "zq-metadata-90bc",
@@ -30,6 +27,8 @@ const SECRETS: [&str; 10] = [
     "zq-schedule-c0d4",
     "zq-arguments-77e9",
     "zq-file-31ab",
+    "zq-blob-5d90",
+    "zq-upload-e4c8",
 ];
 
 /// An agent that answers with a text.
@@ -53,15 +52,11 @@ async fn begin(client: &Client) -> String {
 
 /// Waits until the erasure is done. Returns its report.
 async fn report(client: &Client, id: &str) -> Value {
-    let deadline = Instant::now() + DEADLINE * LOAD_FACTOR;
-    loop {
-        let erasure = client.get(&format!("/v1/erasures/{id}")).await;
-        if erasure.body["state"] == "done" {
-            return erasure.body;
-        }
-        assert!(Instant::now() < deadline, "{:#}", erasure.body);
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
+    poll_within(DEADLINE * LOAD_FACTOR, "the erasure to be done", async || {
+        let erasure = client.get(&format!("/v1/erasures/{id}")).await.body;
+        (erasure["state"] == "done").then_some(erasure)
+    })
+    .await
 }
 
 #[tokio::test]
@@ -136,6 +131,11 @@ async fn plant(client: &Client) {
     assert!(put.status < 300, "{:#}", put.body);
     let later = json!({"text": SECRETS[6], "deliver_in": "3h"});
     person.post("/v1/conversations/mine/messages", &later).await.expect(202);
+    let named = person.store_blob(SECRETS[10]).await.unwrap().expect(201);
+    let source = json!({"type": "blob", "blobId": named["id"]});
+    let content = json!({"content": [{"type": "document", "source": source}]});
+    person.post("/v1/conversations/mine/messages?wait=10s", &content).await.expect(200);
+    person.store_blob(SECRETS[11]).await.unwrap().expect(201);
     let schedule = json!({"agent": "a", "every": "3h", "text": SECRETS[7]});
     let put = person.ask(Method::PUT, "/v1/schedules/mine", None, Some(&schedule)).await.unwrap();
     assert_eq!(put.status, 201, "{:#}", put.body);
@@ -217,6 +217,7 @@ async fn nothing_of_an_erased_person_is_left_in_redis() {
     }
     let report = report(client, &begin(client).await).await;
     println!("{report:#}");
+    assert_eq!(report["deleted"]["blobs"], 2);
     assert_eq!(found_in(&cluster.redis).await, [""; 0]);
     rewrite_file(&cluster.redis).await;
     let dir: Vec<String> = cluster.redis.ask(&["CONFIG", "GET", "dir"]).await;
@@ -237,6 +238,7 @@ async fn nothing_of_an_erased_person_is_left_in_an_embedded_store() {
     }
     let report = report(&client, &begin(&client).await).await;
     println!("{report:#}");
+    assert_eq!(report["deleted"]["blobs"], 2);
     cluster.terminate(0).await;
     assert_eq!(found_below(cluster.dir(0)), [""; 0]);
 }

@@ -16,6 +16,7 @@ mod erasures;
 mod failover;
 mod foreign_peers;
 mod kill_matrix;
+mod killed_jobs;
 mod lapsed_streams;
 mod latency;
 mod limits;

@@ -3,7 +3,7 @@ import { html, useState } from "../../html.js";
 import { notify } from "../../notices.js";
 import { Badge, Confirm, Json, Loading, Trouble } from "../../parts.js";
 import { useNow, usePoll } from "../../poll.js";
-import { get, post, send } from "../../session.js";
+import { get, post, send, useSession } from "../../session.js";
 import { ago, clip, visible } from "../../text.js";
 
 const TONES = { added: "ok", removed: "bad", changed: "run" };
@@ -16,6 +16,7 @@ export function Revisions({ name, newest }) {
   const [target, setTarget] = useState();
   const [canary, setCanary] = useState();
   const time = useNow();
+  const mayDefine = useSession().me?.roles.includes("author") ?? true;
   if (!data) return error ? html`<${Trouble} error=${error} retry=${refresh} />` : html`<${Loading} />`;
   const rollBack = async () => {
     await post(at(name, "rollback"), { revision: target });
@@ -39,9 +40,9 @@ export function Revisions({ name, newest }) {
       <p class="row spread"><span class="row"><code>${revision.slice(0, 8)}</code>${isNewest && html`<${Badge} tone="ok">in force<//>`}${share && html`<${Badge} tone="run">${share} % of the conversations<//>`}
         ${put && html`<time class="note" datetime=${put}>${ago(time - Date.parse(put))}</time>`}</span>
         ${!isNewest && html`<span class="row"><button type="button" class="plain" aria-expanded=${shown === revision} onClick=${() => show(shown === revision ? undefined : revision)}>Compare</button>
-          ${share && html`<button type="button" class="plain" onClick=${endRollout}>End the rollout</button>`}
+          ${mayDefine && html`${share && html`<button type="button" class="plain" onClick=${endRollout}>End the rollout</button>`}
           <button type="button" class="plain" onClick=${() => setCanary({ revision, percent: share ?? 10 })}>Roll out …</button>
-          <button type="button" class="plain" onClick=${() => setTarget(revision)}>Roll back …</button></span>`}</p>
+          <button type="button" class="plain" onClick=${() => setTarget(revision)}>Roll back …</button>`}</span>`}</p>
       ${shown === revision && html`<${Difference} name=${name} from=${revision} to=${newest} />`}</li>`)}</ul>
     ${target && html`<${Confirm} title="Roll back" verb="Roll back" act=${rollBack} onClose=${() => setTarget(undefined)}>
       <p>New turns of <b>${visible(clip(name, 80))}</b> run on <code>${target.slice(0, 8)}</code>. Those that run go on as they began.</p><//>`}

@@ -87,6 +87,8 @@ struct DeletedCounts {
     schedules: u64,
     api_keys: u64,
     decisions: u64,
+    /// Blobs that nobody else's conversations name.
+    blobs: u64,
 }
 
 /// In how many things the alias stands now.
@@ -149,8 +151,8 @@ impl From<ErasureStep> for Step {
 
 impl From<Deleted> for DeletedCounts {
     fn from(deleted: Deleted) -> Self {
-        let Deleted { conversations, schedules, api_keys, decisions } = deleted;
-        Self { conversations, schedules, api_keys, decisions }
+        let Deleted { conversations, schedules, api_keys, decisions, blobs } = deleted;
+        Self { conversations, schedules, api_keys, decisions, blobs }
     }
 }
 

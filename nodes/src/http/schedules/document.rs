@@ -1,6 +1,7 @@
 //! A schedule as clients write and read it.
 
 use abide_actors::agent;
+use abide_actors::blobs::{BlobHold, BlobHolder};
 use abide_conversation::command::IfBusy;
 use abide_conversation::{
     AgentName, ConversationId, Principal, ScheduleName, Scoped, Timestamp, TurnId,
@@ -157,7 +158,9 @@ async fn checked_content(
         api.access.admit_blob(&id.tenant(), blocks.media_bytes()).await?;
     }
     // The media of a message are the tenant's; the conversation only says whose they are.
-    blocks.store_media(api, &id.sibling(&ConversationId::new(id.local().as_str()))).await?;
+    let hold = BlobHold::new(BlobHolder::Schedule(id.local()), api.clock.now());
+    let conversation = id.sibling(&ConversationId::new(id.local().as_str()));
+    blocks.store_media(api, &conversation, &hold).await?;
     let bytes = serde_json::to_string(&blocks.content).map_or(usize::MAX, |text| text.len());
     if bytes > MAX_CONTENT_BYTES {
         return Err(Problem::field("content", format!("is larger than {MAX_CONTENT_BYTES} bytes")));

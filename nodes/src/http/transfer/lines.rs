@@ -23,6 +23,7 @@ pub(super) struct Lines {
     /// How much of the buffer has no line feed.
     searched: usize,
     received_bytes: u64,
+    max_bytes: u64,
     number: usize,
     has_ended: bool,
 }
@@ -33,17 +34,18 @@ impl Lines {
         let announced = request.headers().get(header::CONTENT_LENGTH);
         let announced = announced.and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
         if announced.is_some_and(|bytes| bytes > MAX_IMPORT_BYTES) {
-            return Err(too_large());
+            return Err(too_large(MAX_IMPORT_BYTES));
         }
-        Ok(Self::new(request.into_body()))
+        Ok(Self::new(request.into_body(), MAX_IMPORT_BYTES))
     }
 
-    fn new(body: Body) -> Self {
+    fn new(body: Body, max_bytes: u64) -> Self {
         Self {
             pieces: body.into_data_stream(),
             buffer: BytesMut::new(),
             searched: 0,
             received_bytes: 0,
+            max_bytes,
             number: 0,
             has_ended: false,
         }
@@ -97,16 +99,16 @@ impl Lines {
         };
         let piece = piece.map_err(|_| Problem::unreadable("the body could not be read"))?;
         self.received_bytes += piece.len() as u64;
-        if self.received_bytes > MAX_IMPORT_BYTES {
-            return Err(too_large());
+        if self.received_bytes > self.max_bytes {
+            return Err(too_large(self.max_bytes));
         }
         self.buffer.extend_from_slice(&piece);
         Ok(())
     }
 }
 
-fn too_large() -> Problem {
-    let detail = format!("the body is larger than {MAX_IMPORT_BYTES} bytes");
+fn too_large(max_bytes: u64) -> Problem {
+    let detail = format!("the body is larger than {max_bytes} bytes");
     Problem::new(Kind::PayloadTooLarge, detail)
 }
 
@@ -121,7 +123,7 @@ mod tests {
         for size in 1..text.len() {
             let pieces: Vec<_> =
                 text.chunks(size).map(|piece| Ok::<_, std::io::Error>(piece.to_vec())).collect();
-            let mut lines = Lines::new(Body::from_stream(futures::stream::iter(pieces)));
+            let mut lines = Lines::new(Body::from_stream(futures::stream::iter(pieces)), 1_000);
             let mut found = Vec::new();
             while let Some(line) = lines.next().await.unwrap() {
                 let line = String::from_utf8(line.trim_ascii().to_vec()).unwrap();
@@ -141,10 +143,30 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_body_of_unknown_length_is_read_up_to_the_limit_and_refused_there() {
+        let read = async |max_bytes: u64| {
+            let pieces = (0..5).map(|_| Ok::<_, std::io::Error>(b"{\"a\":1}\n".to_vec()));
+            let body = Body::from_stream(futures::stream::iter(pieces));
+            let mut lines = Lines::new(body, max_bytes);
+            let mut count = 0;
+            loop {
+                match lines.next().await {
+                    Ok(Some(_)) => count += 1,
+                    Ok(None) => return (count, None),
+                    Err(problem) => return (count, Some(problem.status().as_u16())),
+                }
+            }
+        };
+        assert_eq!(read(40).await, (5, None));
+        assert_eq!(read(39).await, (4, Some(413)));
+        assert_eq!(read(7).await, (0, Some(413)));
+    }
+
+    #[tokio::test]
     async fn a_line_without_an_end_is_refused() {
         let piece = || Ok::<_, std::io::Error>(vec![b'x'; 1 << 20]);
         let pieces = futures::stream::repeat_with(piece);
-        let mut lines = Lines::new(Body::from_stream(pieces));
+        let mut lines = Lines::new(Body::from_stream(pieces), MAX_IMPORT_BYTES);
         let refused = lines.next().await;
         assert!(refused.is_err_and(|problem| problem.status() == 413));
     }

@@ -43,17 +43,16 @@ impl TurnStream {
                 item = self.subscription.next() => item,
                 () = self.departure.announced() => {
                     self.is_departing = true;
-                    None
+                    return Some(Break::Moved);
                 }
                 () = &mut next_attempt => return None,
             };
             match item {
-                None => return Some(Break::Moved),
-                Some(StreamItem::Signal(shared)) if matches!(shared.signal, Signal::Deleted) => {
+                StreamItem::Signal(shared) if matches!(shared.signal, Signal::Deleted) => {
                     return Some(Break::Deleted);
                 }
                 // The journal has what is not taken now.
-                Some(StreamItem::Signal(_) | StreamItem::Missed) => self.recover(),
+                StreamItem::Signal(_) | StreamItem::Missed => self.recover(),
             }
         }
     }

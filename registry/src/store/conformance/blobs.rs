@@ -39,7 +39,9 @@ pub(in super::super) async fn a_deleted_blob_is_gone_and_can_be_stored_again(
     assert_eq!(store.blob(&blob_id(&one)).await, Ok(Some(one)));
 }
 
-pub(in super::super) async fn blobs_outlive_deleted_conversations(store: Arc<dyn Store>) {
+pub(in super::super) async fn blobs_that_nobody_named_outlive_deleted_conversations(
+    store: Arc<dyn Store>,
+) {
     let blob = Blob::new("text/plain", "one");
     store.put_blob(&blob_id(&blob), &blob).await.unwrap();
     let held = create_conversation(&*store, "a").await;

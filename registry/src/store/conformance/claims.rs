@@ -74,14 +74,20 @@ pub(in super::super) async fn claim_and_load_returns_the_journal_only_to_the_hol
     assert_eq!((&held.holder, claimed.stored), (&me, None));
     store.append(&id("a"), &held, commit(1, 3)).await.unwrap();
     let lost = store.claim_and_load(&id("a"), &other, Some(&other)).await;
-    let lost_claim = ClaimedConversation { claim: held.clone(), deaths: 0, stored: None };
+    let lost_claim =
+        ClaimedConversation { claim: held.clone(), deaths: 0, alarm: None, stored: None };
     assert_eq!(lost, Ok(lost_claim));
     let next = store.claim_and_load(&id("a"), &other, Some(&me)).await.unwrap();
     assert!(next.claim.holder == other && next.claim.epoch > held.epoch, "{next:?}");
     assert_eq!(next.stored.unwrap().events, *commit(1, 3).events);
     assert_eq!(store.append(&id("a"), &held, commit(4, 4)).await, Err(StoreError::Fenced));
     let again = store.claim_and_load(&id("a"), &other, None).await.unwrap();
-    assert_eq!(again.stored, store.load(&id("a")).await.unwrap());
+    assert_eq!((again.alarm, again.stored), (None, store.load(&id("a")).await.unwrap()));
+    let mut woken = commit(4, 4);
+    woken.summary.alarm = Some(at(60));
+    store.append(&id("a"), &again.claim, woken).await.unwrap();
+    let again = store.claim_and_load(&id("a"), &other, None).await.unwrap();
+    assert_eq!(again.alarm, Some(at(60)));
 }
 
 /// A commit of one event, after which the conversation is at work.

@@ -7,16 +7,21 @@ use std::sync::Arc;
 use abide_actors::audit::AuditEntry;
 use abide_actors::blobs::Blob;
 use abide_actors::journal::{Commit, Relisting, StoredResponse};
-use abide_actors::notices::{NoticeKind, OwedNotice, WebhookKey};
+use abide_actors::notices::{NoticeKind, OwedNotice, Webhook, WebhookKey, WebhookSecret};
 use abide_conversation::event::{EventData, RepairRequested};
 use abide_conversation::remembered_decision::RememberedDecision;
 use abide_conversation::state::PendingCall;
-use abide_conversation::{Scoped, Seq, State};
+use abide_conversation::{AgentName, Revision, Scoped, Seq, State};
 use serde_json::json;
 
-use super::super::{DeliveryState, ListQuery, NoticeQueue, Settlement, Store};
+use super::super::operations::{AuditLevel, Effect, Operation, verify_chain};
+use super::super::{
+    DeliveryState, ListQuery, NoticeQueue, Settlement, Store, StoredAgent, WebhookChange,
+    WebhookEdit,
+};
 use super::audit::entry;
 use super::fixtures::*;
+use super::operations::operation;
 use super::schedules::schedule;
 use crate::schedules::Schedule;
 
@@ -65,6 +70,61 @@ fn secret_blob() -> Blob {
     Blob::new("text/plain", SECRET.repeat(3))
 }
 
+/// The credential of a tool is in the definition of its agent.
+fn secret_agent(revision: &str) -> StoredAgent {
+    let headers = json!({"authorization": SECRET});
+    let run = json!({"http": {"url": "http://127.0.0.1:1/", "headers": headers}});
+    let definition = json!({"name": "demo", "tools": [{"name": "pay", "run": run}]});
+    let (name, revision) = (AgentName::new("demo"), Revision::new(revision));
+    StoredAgent { name, revision, definition, put_at: None }
+}
+
+fn secret_webhook() -> Webhook {
+    let mut secret = super::notices::webhook("signed");
+    secret.secrets = vec![WebhookSecret { secret: SECRET.to_owned(), until: None }];
+    secret
+}
+
+fn secret_operation(of: Option<&str>) -> Operation {
+    let request = Some(json!({ "text": SECRET }).to_string());
+    Operation { level: AuditLevel::Request, request, ..operation(of, SECRET) }
+}
+
+/// Writes what `rewrap` seals if it was plain. Returns how many values that are.
+pub(in super::super) async fn plant_plain_or_sealed(store: &dyn Store) -> u64 {
+    store.put_agent(&own(), secret_agent("r2"), None).await.unwrap();
+    store.add_revision(&own(), secret_agent("r1")).await.unwrap();
+    // A tenant that only the operators' audit names.
+    let put =
+        Effect::PutAgent { tenant: tenant("acme"), agent: secret_agent("r1"), response: None };
+    store.operate(&secret_operation(Some("acme")), put).await.unwrap();
+    let edit = WebhookEdit::Put(Box::new(secret_webhook()));
+    let change = WebhookChange { version: 0, changes: vec![edit] };
+    assert_eq!(store.change_webhooks(&change).await, Ok(true));
+    store.operate(&secret_operation(None), Effect::Follows).await.unwrap();
+    store.operate(&secret_operation(Some("default")), Effect::Follows).await.unwrap();
+    // Three definitions, a webhook, three entries of the cluster and one of each tenant.
+    3 + 1 + 3 + 2
+}
+
+/// Finds what [`plant_plain_or_sealed`] wrote.
+pub(in super::super) async fn assert_plain_or_sealed(store: &dyn Store) {
+    assert_eq!(store.agent(&scoped("demo")).await, Ok(Some(secret_agent("r2"))));
+    assert_eq!(store.agents(&own()).await, Ok(vec![secret_agent("r2")]));
+    for revision in ["r1", "acme/r1"] {
+        let found = store.revision(&scoped(revision)).await;
+        assert_eq!(found, Ok(Some(secret_agent("r1"))), "{revision}");
+    }
+    assert_eq!(store.agents(&tenant("acme")).await, Ok(vec![secret_agent("r1")]));
+    let list = store.webhooks(None).await.unwrap().unwrap();
+    assert_eq!((list.version, list.webhooks), (1, vec![secret_webhook()]));
+    for (of, count) in [(None, 3), (Some(own()), 1), (Some(tenant("acme")), 1)] {
+        let entries = store.operations(of.as_ref(), 0, 9).await.unwrap();
+        assert_eq!((entries.len(), verify_chain(&entries)), (count, Ok(())));
+        assert!(serde_json::to_string(&entries).unwrap().contains(SECRET));
+    }
+}
+
 /// A commit of event 2, with a secret wherever content can be.
 fn secret_commit() -> Commit {
     let mut next = commit(2, 2);
@@ -98,6 +158,7 @@ pub(in super::super) async fn plant_shared(store: &dyn Store) {
     let decision = secret_decision();
     store.set_decision(&scoped("demo"), &decision.id, Some(&decision)).await.unwrap();
     store.replace_schedule(&scoped("s"), None, Some(&secret_schedule())).await.unwrap();
+    plant_plain_or_sealed(store).await;
 }
 
 /// Finds what [`plant`] wrote.
@@ -137,6 +198,7 @@ pub(in super::super) async fn assert_planted_shared(store: &dyn Store) {
     assert_eq!(store.schedule(&scoped("s")).await, Ok(Some(secret_schedule())));
     let page = store.schedules(&own(), None, 9).await.unwrap();
     assert_eq!(page.items, [secret_schedule()]);
+    assert_plain_or_sealed(store).await;
 }
 
 /// Makes the notice of [`plant`] a dead one, and finds it.

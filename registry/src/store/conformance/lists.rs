@@ -158,6 +158,32 @@ pub(in super::super) async fn lists_are_filtered(store: Arc<dyn Store>) {
         (ListQuery { status: Some(ConversationStatus::AwaitingInput), ..all.clone() }, vec!["d"]),
         (ListQuery { status: Some(ConversationStatus::Idle), ..all.clone() }, vec!["a", "b", "c"]),
         (ListQuery { owner: Some("ann".to_owned()), agent, ..roots.clone() }, vec!["a"]),
+        // Any of the indexes that are asked for may be the one that is read.
+        (
+            ListQuery {
+                owner: Some("bob".to_owned()),
+                metadata: metadata("customer", "7"),
+                visible_to: participant("bob"),
+                ..all.clone()
+            },
+            vec!["b"],
+        ),
+        (
+            ListQuery {
+                agent: Some(AgentName::new("demo")),
+                status: Some(ConversationStatus::AwaitingInput),
+                ..all.clone()
+            },
+            vec!["d"],
+        ),
+        (
+            ListQuery {
+                parent: Some(ConversationId::new("a")),
+                owner: Some("bob".to_owned()),
+                ..all.clone()
+            },
+            vec![],
+        ),
     ] {
         assert_eq!(ids(&*store, &query).await, expected, "{query:?}");
     }

@@ -15,7 +15,7 @@ use super::super::{
 use super::fixtures::*;
 use crate::partition::{Partition, PartitionSet};
 
-fn webhook(name: &str) -> Webhook {
+pub(super) fn webhook(name: &str) -> Webhook {
     serde_json::from_value(json!({
         "tenant": "default", "name": name, "generation": "g", "url": "http://127.0.0.1:1/",
         "created_at": at(0), "updated_at": at(0), "by": "ann",

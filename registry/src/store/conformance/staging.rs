@@ -1,6 +1,7 @@
 //! Promises about journals that are being imported.
 #![allow(clippy::unwrap_used)]
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use abide_actors::journal::{Claim, StoreError};
@@ -11,7 +12,8 @@ use super::fixtures::*;
 
 /// An import of the conversation `a` that has these many events aside.
 fn staged(import: &str, last_seq: u64) -> StagedJournal {
-    StagedJournal { id: id("a"), import: import.to_owned(), last_seq: Seq::new(last_seq) }
+    let (last_seq, blobs) = (Seq::new(last_seq), BTreeSet::new());
+    StagedJournal { id: id("a"), import: import.to_owned(), last_seq, blobs }
 }
 
 fn events(first: u64, last: u64) -> Arc<[Event]> {
@@ -53,6 +55,24 @@ pub(in super::super) async fn what_is_aside_is_seen_by_nobody_until_it_is_publis
     assert!(!is_seen(store).await);
 }
 
+pub(in super::super) async fn a_publication_with_the_key_of_a_deletion_is_whole_or_nothing(
+    store: Arc<dyn Store>,
+) {
+    let store = &*store;
+    let held = create_conversation(store, "a").await;
+    let gone = response("key:1", "gone", 60);
+    store.delete(&id("a"), &held, Some(gone), Vec::new()).await.unwrap();
+    let held = claim_conversation(store, "a").await;
+    stage_two_pages(store, "i").await;
+    let mut last = commit(6, 7);
+    last.responses = vec![response("key:1", "imported", 60)];
+    // Only a store that may have read too little tells one from the other.
+    let published = store.publish(&staged("i", 5), &held, last).await;
+    let found = store.events(&id("a"), Seq::ZERO, 9).await.unwrap();
+    assert_eq!(found.len(), if published.is_ok() { 7 } else { 0 }, "{published:?}");
+    assert_eq!(is_seen(store).await, published.is_ok());
+}
+
 pub(in super::super) async fn a_publication_is_refused_where_a_conversation_is_or_events_are_missing(
     store: Arc<dyn Store>,
 ) {
@@ -71,7 +91,11 @@ pub(in super::super) async fn a_publication_is_refused_where_a_conversation_is_o
     let gap = store.stage(&staged("j", 9), events(10, 10)).await;
     assert!(matches!(gap, Err(StoreError::Unavailable(_))), "{gap:?}");
     assert!(!is_seen(store).await);
+    let gap = store.publish(&staged("j", 5), &held, commit(7, 7)).await;
+    assert_eq!(gap, Err(StoreError::Conflict));
+    assert!(!is_seen(store).await);
+    stage_two_pages(store, "k").await;
     store.append(&id("a"), &held, commit(1, 1)).await.unwrap();
-    assert_eq!(refused("j", &held).await, StoreError::Conflict);
+    assert_eq!(refused("k", &held).await, StoreError::Conflict);
     assert_eq!(store.events(&id("a"), Seq::ZERO, 9).await.unwrap(), events(1, 1).to_vec());
 }

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use abide_actors::blobs::{Blob, BlobInfo, Blobs};
+use abide_actors::blobs::{Blob, BlobHold, BlobInfo, Blobs};
 use abide_actors::journal::StoreError;
 use abide_conversation::{BlobId, Scoped, Tenant};
 use async_trait::async_trait;
@@ -12,26 +12,49 @@ use redb::{Error, ReadTransaction, ReadableTable, ReadableTableMetadata, WriteTr
 
 use super::super::sealing::Label;
 use super::Embedded;
+use super::blob_names::{self, NameWrite};
 use super::encryption::failed;
-use super::tables;
+use super::tables::{self, Nanos, nanos};
 use super::write::Write;
 
 #[async_trait]
 impl Blobs for Embedded {
-    async fn put_blob(&self, id: &Scoped<BlobId>, blob: &Blob) -> Result<bool, StoreError> {
-        // A blob that is stored already is not written again. If it is deleted right after this
-        // check, that is the same as a deletion after this call.
-        match self.blob_info(id).await? {
-            Some(_) => Ok(false),
-            None => {
-                let sealed = match self.sealer() {
-                    None => None,
-                    Some(sealer) => Some(sealer.seal(label(id), Cow::Borrowed(blob.bytes()))?),
-                };
-                let sealed = sealed.map(Cow::into_owned);
-                self.write(Write::PutBlob { id: id.clone(), blob: blob.clone(), sealed }).await
-            }
+    async fn store_blob(
+        &self,
+        id: &Scoped<BlobId>,
+        blob: &Blob,
+        hold: Option<&BlobHold>,
+    ) -> Result<bool, StoreError> {
+        // A blob that is stored already is not written again, and a hold makes sure that it stays.
+        // Without one, a deletion right after this check is the same as a deletion after this call.
+        let is_stored = match hold {
+            Some(hold) => self.hold_blob(id, hold).await?.is_some(),
+            None => self.blob_info(id).await?.is_some(),
+        };
+        if is_stored {
+            return Ok(false);
         }
+        let sealed = match self.sealer() {
+            None => None,
+            Some(sealer) => Some(sealer.seal(label(id), Cow::Borrowed(blob.bytes()))?),
+        };
+        let sealed = sealed.map(Cow::into_owned);
+        let hold = hold.map(|hold| (hold.holder.text(), nanos(hold.until)));
+        let put = NewBlob { id: id.clone(), blob: blob.clone(), sealed, hold };
+        self.write(Write::PutBlob(Box::new(put))).await
+    }
+
+    async fn hold_blob(
+        &self,
+        id: &Scoped<BlobId>,
+        hold: &BlobHold,
+    ) -> Result<Option<BlobInfo>, StoreError> {
+        let (holder, until) = (hold.holder.text(), nanos(hold.until));
+        let write = NameWrite::Hold { id: id.clone(), holder, until };
+        if self.blob_info(id).await?.is_none() || !self.write(Write::Names(write)).await? {
+            return Ok(None);
+        }
+        self.blob_info(id).await
     }
 
     async fn blob_info(&self, id: &Scoped<BlobId>) -> Result<Option<BlobInfo>, StoreError> {
@@ -70,18 +93,33 @@ fn info(from: &ReadTransaction, id: &str) -> Result<Option<BlobInfo>, Error> {
     }))
 }
 
-/// Stores a blob, in this form if it is sealed. Returns whether it is new. Opens the tables here because few transactions need
+/// A blob that is to be stored.
+pub(super) struct NewBlob {
+    id: Scoped<BlobId>,
+    blob: Blob,
+    /// The bytes as they are stored, if they are sealed.
+    sealed: Option<Vec<u8>>,
+    /// Who holds it, and until when.
+    hold: Option<(String, Nanos)>,
+}
+
+/// Whether a blob is stored.
+pub(super) fn is_stored(from: &WriteTransaction, id: &Scoped<BlobId>) -> Result<bool, Error> {
+    Ok(from.open_table(tables::BLOB_TYPES)?.get(id.as_str())?.is_some())
+}
+
+/// Stores a blob. Returns whether it is new. Opens the tables here because few transactions need
 /// them.
-pub(super) fn put(
-    to: &WriteTransaction,
-    id: &Scoped<BlobId>,
-    blob: &Blob,
-    sealed: Option<&[u8]>,
-) -> Result<bool, Error> {
+pub(super) fn put(to: &WriteTransaction, new: &NewBlob) -> Result<bool, Error> {
+    let NewBlob { id, blob, sealed, hold } = new;
+    if let Some((holder, until)) = hold {
+        blob_names::hold(to, id, holder, *until)?;
+    }
     let mut types = to.open_table(tables::BLOB_TYPES)?;
     if types.get(id.as_str())?.is_some() {
         return Ok(false);
     }
+    let sealed = sealed.as_deref();
     let bytes = blob.bytes().len() as u64;
     types.insert(id.as_str(), (blob.media_type(), bytes))?;
     to.open_table(tables::BLOBS)?.insert(id.as_str(), sealed.unwrap_or(blob.bytes()))?;
@@ -89,8 +127,9 @@ pub(super) fn put(
     Ok(true)
 }
 
-/// Deletes a blob. Returns whether it was there.
+/// Deletes a blob, and the holds on it. Returns whether it was there.
 pub(super) fn delete(from: &WriteTransaction, id: &Scoped<BlobId>) -> Result<bool, Error> {
+    blob_names::forget_holds(from, id)?;
     let mut types = from.open_table(tables::BLOB_TYPES)?;
     from.open_table(tables::BLOBS)?.remove(id.as_str())?;
     let bytes = types.remove(id.as_str())?.map(|row| row.value().1);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use abide_actors::journal::{
     Claim, Commit, InboxEntry, Relisting, ResponseScope, StoreError, StoredResponse,
 };
-use abide_conversation::{ConversationId, Scoped, Timestamp};
+use abide_conversation::{BlobId, ConversationId, Scoped, Timestamp};
 use serde::Serialize;
 
 use super::super::listing::Entry;
@@ -29,6 +29,8 @@ pub(super) struct Append {
     pub(super) entry: Option<Entry>,
     /// The events before those of the commit, which are aside.
     pub(super) staged: Option<StagedJournal>,
+    /// The blobs that the events name.
+    pub(super) blobs: Vec<Scoped<BlobId>>,
 }
 
 /// A response to keep, as bytes.
@@ -77,9 +79,20 @@ impl Append {
             }
             (Relisting::Whole { .. } | Relisting::Touched | Relisting::Unchanged, _) => None,
         };
-        let (id, held) = (id.clone(), held.clone());
-        let staged = None;
-        Ok(Self { id, held, commit, record, events, entries, state, responses, entry, staged })
+        let blobs = commit.named_blobs()?.iter().map(|blob| id.sibling(blob)).collect();
+        Ok(Self {
+            id: id.clone(),
+            held: held.clone(),
+            commit,
+            record,
+            events,
+            entries,
+            state,
+            responses,
+            entry,
+            staged: None,
+            blobs,
+        })
     }
 }
 

@@ -1,15 +1,16 @@
 //! The keys of an encrypted store, in the file: which are in use is noted once, and each conversation has
 //! its data key in its record.
 
+use std::borrow::Cow;
 use std::ops::{Bound, Deref};
 
 use abide_actors::journal::{Claim, ConversationSummary, InboxEntry, StoreError};
 use abide_actors::notices::OwedNotice;
-use abide_conversation::{ConversationId, Scoped, Tenant};
+use abide_conversation::{AgentName, ConversationId, Scoped, Tenant};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
+use redb::TableError;
 use redb::{Database, Error, ReadTransaction, ReadableDatabase, ReadableTable, TableDefinition};
-use redb::{TableError, WriteTransaction};
 
 use super::super::notices::StoredNotice;
 use super::super::paging::InboxKey;
@@ -17,10 +18,11 @@ use super::super::sealing::{
     self, CommitKey, KeyRing, Label, NotedKeys, OwnKey, RewrapPass, STORE_KEY, SealedSummary,
     Sealer,
 };
-use super::super::{Rewrapped, Store};
+use super::super::{Rewrapped, Store, StoredAgent};
 use super::read;
+use super::sealing_pass::{self, SealedRow};
 use super::tables::{self, Record};
-use super::write::Write;
+use super::write::{OpenTables, Write};
 use super::{Embedded, encode};
 
 /// The keys in use: the store's data key under each. It is there once something is sealed.
@@ -39,6 +41,18 @@ pub(super) struct Snapshot<'s> {
 impl<'s> Snapshot<'s> {
     pub(super) fn new(transaction: ReadTransaction, sealer: Option<&'s Sealer>) -> Self {
         Self { transaction, sealer }
+    }
+
+    /// Opens a value that may be sealed by the store's data key.
+    pub(super) fn open<'v>(
+        &self,
+        label: Label<'_>,
+        value: &'v [u8],
+    ) -> Result<Cow<'v, [u8]>, Error> {
+        match self.sealer {
+            Some(sealer) => sealer.open(label, value.into()).map_err(failed),
+            None => Ok(Cow::Borrowed(value)),
+        }
     }
 }
 
@@ -250,6 +264,15 @@ impl Embedded {
         }
     }
 
+    /// The definition of an agent as it is stored.
+    pub(super) fn sealed_agent(
+        &self,
+        name: &Scoped<AgentName>,
+        agent: &StoredAgent,
+    ) -> Result<Vec<u8>, StoreError> {
+        self.seal_json(Label::definition(&name.sibling(&agent.revision)), agent)
+    }
+
     /// Seals a value of JSON by the store's data key, if there is one.
     pub(super) fn seal_json(
         &self,
@@ -268,20 +291,23 @@ impl Embedded {
 pub(super) enum KeyWrite {
     /// Each conversation has the key that is expected, and the new one.
     Replace(Vec<(Scoped<ConversationId>, Vec<u8>, Vec<u8>)>),
+    /// What belongs to no conversation and was plain is sealed.
+    Seal(Vec<SealedRow>),
     /// The store's, if there is a new one, and the keys that are not in use any more.
     Retire { store_key: Option<Vec<u8>>, retired: Vec<String> },
 }
 
 impl KeyWrite {
-    pub(super) fn apply(&self, to: &WriteTransaction) -> Result<bool, Error> {
+    pub(super) fn apply(&self, to: &mut OpenTables<'_>) -> Result<bool, Error> {
         match self {
             Self::Replace(replaced) => {
                 for (id, expected, next) in replaced {
                     replace_key(to, id, expected, next)?;
                 }
             }
+            Self::Seal(rows) => sealing_pass::replace(to, rows)?,
             Self::Retire { store_key, retired } => {
-                let mut table = to.open_table(ENCRYPTION)?;
+                let mut table = to.transaction.open_table(ENCRYPTION)?;
                 if let Some(store_key) = store_key {
                     table.insert(STORE_KEY, store_key.as_slice())?;
                 }
@@ -296,12 +322,12 @@ impl KeyWrite {
 
 /// Replaces the wrapped data key of a conversation, if it is still this one.
 fn replace_key(
-    to: &WriteTransaction,
+    to: &mut OpenTables<'_>,
     id: &Scoped<ConversationId>,
     expected: &[u8],
     next: &[u8],
 ) -> Result<(), Error> {
-    let mut heads = tables::HEADS.open_to_write(to, &id.tenant())?;
+    let heads = &mut to.of(id)?.heads;
     let Some(json) = heads.get(id.as_str())?.map(|json| json.value().to_vec()) else {
         return Ok(());
     };
@@ -360,6 +386,7 @@ impl Embedded {
                 }
             }
         }
+        pass.done.sealed = self.seal_plain().await?;
         let noted = self.read(|from| noted_keys(from)).await?;
         let store_key =
             noted.get(STORE_KEY).map(|it| sealer.rewrapped(STORE_KEY, it)).transpose()?;

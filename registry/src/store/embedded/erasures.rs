@@ -1,5 +1,7 @@
 //! Erasures in the file: a table for each tenant, and one of when they are due.
 
+use std::ops::Range;
+
 use abide_actors::journal::{Claim, InboxEntry, Rewrite, StoreError};
 use abide_conversation::erase::SubjectAlias;
 use abide_conversation::{ConversationId, ErasureId, Scoped, Tenant, Timestamp};
@@ -44,7 +46,7 @@ pub(super) enum ErasureWrite {
         json: Vec<u8>,
     },
     Fill {
-        first: u64,
+        rows: Range<u64>,
     },
     EndFilling,
 }
@@ -159,7 +161,7 @@ impl Erasures for Embedded {
         entry: &ChainEntry,
     ) -> Result<(), StoreError> {
         let chain = operations::name_of_chain(tenant).to_owned();
-        let (seq, json) = (entry.seq(), encode::json(entry)?);
+        let (seq, json) = (entry.seq(), operations::sealed(self.sealer(), &chain, entry)?);
         let replace = ErasureWrite::ReplaceOperation { chain, seq, json };
         self.write(Write::Erasure(Box::new(replace))).await.map(drop)
     }
@@ -179,7 +181,7 @@ pub(super) fn apply(to: &WriteTransaction, write: &ErasureWrite) -> Result<bool,
         ErasureWrite::ReplaceOperation { chain, seq, json } => {
             operations::replace(to, chain, *seq, json)
         }
-        ErasureWrite::Fill { first } => overwrite::fill(to, *first),
+        ErasureWrite::Fill { rows } => overwrite::fill(to, rows.clone()),
         ErasureWrite::EndFilling => overwrite::end_filling(to),
     }
 }

@@ -125,7 +125,7 @@ impl Journal for Embedded {
     ) -> Result<ClaimedConversation, StoreError> {
         let (claim, is_successor) = self.claim_over(id, me, dead).await?;
         if claim.holder != *me {
-            return Ok(ClaimedConversation { claim, deaths: 0, stored: None });
+            return Ok(ClaimedConversation { claim, deaths: 0, alarm: None, stored: None });
         }
         let was_interrupted = self.shared.interrupted().contains(id);
         if is_successor || was_interrupted {
@@ -135,9 +135,12 @@ impl Journal for Embedded {
         if was_interrupted {
             self.shared.interrupted().remove(id);
         }
-        let deaths = self.read_row(|from| read::deaths(from, id.as_str()))?;
+        let (deaths, alarm) = self.read_row(|from| {
+            let record = read::sealed_record(from, id)?;
+            Ok((read::deaths(from, id.as_str())?, record.and_then(|it| it.summary.alarm)))
+        })?;
         let stored = self.load(id).await?;
-        Ok(ClaimedConversation { claim, deaths, stored })
+        Ok(ClaimedConversation { claim, deaths, alarm, stored })
     }
 
     async fn reset_deaths(&self, id: &Scoped<ConversationId>) -> Result<(), StoreError> {

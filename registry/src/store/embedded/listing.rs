@@ -97,7 +97,7 @@ impl Lists for Embedded {
             return Ok(paging::empty());
         };
         let (tenant, query) = (tenant.clone(), query.clone());
-        Ok(self.read(move |from| page(from, &tenant, &query, &plan, limit)).await?)
+        Ok(self.read(move |from| page(from, &tenant, &query, plan, limit)).await?)
     }
 
     async fn relist(
@@ -163,6 +163,14 @@ pub(super) fn replace_rebuild(
     Ok(is_present)
 }
 
+/// Whether all names of blobs are known.
+pub(super) fn has_blob_names(from: &WriteTransaction) -> Result<bool, Error> {
+    let rebuilds = from.open_table(REBUILDS)?;
+    let json = rebuilds.get(INDEX)?;
+    let rebuild = json.map(|json| tables::parse::<Rebuild>("rebuild", json.value())).transpose()?;
+    Ok(rebuild.is_some_and(|rebuild| rebuild.has_blob_names))
+}
+
 fn rebuild(from: &ReadTransaction) -> Result<Option<Rebuild>, Error> {
     let rebuilds = match from.open_table(REBUILDS) {
         Ok(rebuilds) => rebuilds,
@@ -178,10 +186,15 @@ fn page(
     from: &Snapshot<'_>,
     tenant: &Tenant,
     query: &ListQuery,
-    plan: &Plan,
+    mut plan: Plan,
     limit: usize,
 ) -> Result<Page<ListedConversation>, Error> {
     let Some(members) = MEMBERS.open(from, tenant)? else { return Ok(paging::empty()) };
+    plan.choose_by_count(|plan, prefix, most| {
+        let Some((first, last)) = plan.bounds(prefix, None) else { return Ok(0) };
+        let bounds = (Bound::Excluded(first.as_str()), Bound::Excluded(last.as_str()));
+        Ok::<_, Error>(members.range::<&str>(bounds)?.take(most).count())
+    })?;
     let mut ranges = Vec::new();
     for prefix in plan.prefixes() {
         let Some((first, last)) = plan.bounds(prefix, None) else { continue };

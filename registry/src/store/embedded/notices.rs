@@ -1,5 +1,6 @@
 //! The webhooks, and what is owed to them, in the file.
 
+mod changes;
 mod reads;
 
 use abide_actors::journal::StoreError;
@@ -11,14 +12,14 @@ use serde::{Deserialize, Serialize};
 
 use super::super::notices::{
     Attempts, DeadNotice, Delivery, DeliveryState, MAX_DEAD_PER_PARTITION, NoticeCounts,
-    NoticeHead, NoticeQueue, Outbox, Settlement, StoredNotice, WebhookChange, WebhookEdit,
-    WebhookList,
+    NoticeHead, NoticeQueue, Outbox, Settlement, StoredNotice, WebhookChange, WebhookList,
 };
 use super::super::{ListError, Page, paging};
 use super::Embedded;
 use super::tables::{self, nanos};
 use super::write::Write;
 use crate::partition::{Partition, PartitionSet};
+use changes::EncodedWebhooks;
 
 /// How many queues one write drops.
 const MAX_DROPPED_QUEUES: usize = 256;
@@ -26,7 +27,7 @@ const MAX_DROPPED_QUEUES: usize = 256;
 /// A change of the webhooks or of what is owed.
 #[allow(clippy::large_enum_variant, reason = "one exists at a time, and is taken apart at once")]
 pub(super) enum NoticeWrite {
-    Change(WebhookChange),
+    Change(EncodedWebhooks),
     Settle { queue: NoticeQueue, head: NoticeHead, settlement: Settlement },
     Drop { webhook: WebhookKey, partition: Partition },
     Redeliver { queue: NoticeQueue, seq: Seq, now: Timestamp },
@@ -186,22 +187,16 @@ fn bury(
 impl NoticeWrite {
     /// Whether the list of webhooks has the version that the change is for.
     pub(super) fn has_target(&self, transaction: &WriteTransaction) -> Result<bool, Error> {
-        let Self::Change(change) = self else { return Ok(true) };
-        let meta = transaction.open_table(tables::META)?;
-        let version = meta.get(tables::WEBHOOKS_ROW)?.map_or(0, |version| version.value());
-        Ok(version == change.version)
+        match self {
+            Self::Change(change) => change.has_target(transaction),
+            Self::Settle { .. } | Self::Drop { .. } | Self::Redeliver { .. } => Ok(true),
+        }
     }
 
     /// Returns whether it changed something.
     pub(super) fn apply(&self, transaction: &WriteTransaction) -> Result<bool, Error> {
         match self {
-            Self::Change(change) => {
-                let has_target = self.has_target(transaction)?;
-                if has_target {
-                    change_webhooks(transaction, change)?;
-                }
-                Ok(has_target)
-            }
+            Self::Change(change) => change.apply(transaction),
             Self::Settle { queue, head, settlement } => {
                 settle(transaction, queue, head, settlement)
             }
@@ -209,23 +204,6 @@ impl NoticeWrite {
             Self::Redeliver { queue, seq, now } => redeliver(transaction, queue, *seq, *now),
         }
     }
-}
-
-fn change_webhooks(transaction: &WriteTransaction, change: &WebhookChange) -> Result<(), Error> {
-    let mut webhooks = transaction.open_table(tables::WEBHOOKS)?;
-    for edit in &change.changes {
-        match edit {
-            WebhookEdit::Put(webhook) => {
-                webhooks.insert(webhook.key().as_str(), encode(webhook)?.as_slice())?;
-            }
-            WebhookEdit::Remove(key) => {
-                webhooks.remove(key.as_str())?;
-            }
-        }
-    }
-    let mut meta = transaction.open_table(tables::META)?;
-    meta.insert(tables::WEBHOOKS_ROW, change.version.saturating_add(1))?;
-    Ok(())
 }
 
 fn settle(
@@ -358,7 +336,7 @@ impl Outbox for Embedded {
     }
 
     async fn change_webhooks(&self, change: &WebhookChange) -> Result<bool, StoreError> {
-        self.write(Write::Notice(NoticeWrite::Change(change.clone()))).await
+        self.write(Write::Notice(NoticeWrite::Change(self.encoded_webhooks(change)?))).await
     }
 
     async fn due_webhooks(

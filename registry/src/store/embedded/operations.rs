@@ -6,13 +6,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use abide_actors::journal::{ResponseScope, StoreError};
 use abide_conversation::{Scoped, Tenant};
 use async_trait::async_trait;
-use redb::{Error, ReadTransaction, ReadableTable, TableError, WriteTransaction};
+use redb::{Error, ReadableTable, TableError, WriteTransaction};
 
 use super::super::operations::{
     ChainEntry, Effect, MAX_OPERATIONS, Operation, OperationLog, OperationOutcome,
 };
-use super::super::sealing::Label;
+use super::super::sealing::{Label, Sealer};
 use super::super::{HistoryEntry, RolloutChange};
+use super::encryption::{self, Snapshot};
 use super::notices::NoticeWrite;
 use super::revisions::{self, EncodedRollout, RevisionChange};
 use super::write::{OpenTables, Outcome, Write};
@@ -30,6 +31,7 @@ pub(super) struct Operate {
     needs_target: bool,
     /// Where the writer leaves the entry for the caller.
     entry: EntrySlot,
+    sealer: Option<Arc<Sealer>>,
 }
 
 type EntrySlot = Arc<Mutex<Option<ChainEntry>>>;
@@ -44,7 +46,8 @@ impl OperationLog for Embedded {
         let needs_target = effect.needs_target();
         let (operation, entry) = (operation.clone(), EntrySlot::default());
         let effect = self.encoded(effect)?;
-        let operate = Operate { operation, effect, needs_target, entry: Arc::clone(&entry) };
+        let (slot, sealer) = (Arc::clone(&entry), self.shared.sealer.clone());
+        let operate = Operate { operation, effect, needs_target, entry: slot, sealer };
         let answer = self.write(Write::Operate(Box::new(operate))).await?;
         let entry = entry.lock().unwrap_or_else(PoisonError::into_inner).take();
         Ok(OperationOutcome { answer, entry })
@@ -71,7 +74,8 @@ impl Embedded {
                 let response =
                     encode::response(&ResponseScope::Agent(name.clone()), response, sealer)?;
                 let entry = HistoryEntry::from(&agent);
-                Write::PutAgent { name, entry, json: encode::json(&agent)?, response }
+                let json = self.sealed_agent(&name, &agent)?;
+                Write::PutAgent { name, entry, json, response }
             }
             Effect::DeleteAgent { name, response } => {
                 let response =
@@ -94,7 +98,9 @@ impl Embedded {
                 Write::ChangeKey { change, json }
             }
             Effect::DeleteBlob(id) => Write::DeleteBlob { id },
-            Effect::ChangeWebhooks(change) => Write::Notice(NoticeWrite::Change(change)),
+            Effect::ChangeWebhooks(change) => {
+                Write::Notice(NoticeWrite::Change(self.encoded_webhooks(&change)?))
+            }
         }))
     }
 }
@@ -113,7 +119,7 @@ pub(super) fn apply(tables: &mut OpenTables<'_>, operate: &Operate) -> Result<Ou
         None => true,
     };
     if answer || !operate.needs_target {
-        let entry = record(tables.transaction, &operate.operation)?;
+        let entry = record(tables.transaction, operate)?;
         *operate.entry.lock().unwrap_or_else(PoisonError::into_inner) = Some(entry);
     }
     Ok(Ok(answer))
@@ -137,30 +143,61 @@ fn has_target(tables: &mut OpenTables<'_>, effect: &Write) -> Result<bool, Error
 }
 
 /// Writes the entry into its chains. Returns that of the cluster.
-fn record(transaction: &WriteTransaction, operation: &Operation) -> Result<ChainEntry, Error> {
-    if let Some(tenant) = &operation.tenant {
-        append(transaction, tenant.as_str(), operation)?;
+fn record(transaction: &WriteTransaction, operate: &Operate) -> Result<ChainEntry, Error> {
+    if let Some(tenant) = &operate.operation.tenant {
+        append(transaction, tenant.as_str(), operate)?;
     }
-    append(transaction, CLUSTER, operation)
+    append(transaction, CLUSTER, operate)
 }
 
 fn append(
     transaction: &WriteTransaction,
     chain: &str,
-    operation: &Operation,
+    Operate { operation, sealer, .. }: &Operate,
 ) -> Result<ChainEntry, Error> {
+    let sealer = sealer.as_deref();
     let mut table = transaction.open_table(tables::OPERATIONS)?;
     let last = table.range((chain, 0)..=(chain, u64::MAX))?.next_back().transpose()?;
-    let last = last.map(|(_, json)| tables::parse::<ChainEntry>("operation", json.value()));
+    let last = last.map(|(key, stored)| opened(sealer, chain, key.value().1, stored.value()));
     let end = last.transpose()?.map(|last| last.end()).unwrap_or_default();
     let corrupt = |error: &dyn std::fmt::Display| Error::Corrupted(format!("operation: {error}"));
     let entry = ChainEntry::after(&end, operation).map_err(|error| corrupt(&error))?;
-    let json = serde_json::to_vec(&entry).map_err(|error| corrupt(&error))?;
-    table.insert((chain, entry.seq()), json.as_slice())?;
+    let stored = sealed(sealer, chain, &entry).map_err(|error| corrupt(&error))?;
+    table.insert((chain, entry.seq()), stored.as_slice())?;
     if let Some(surplus) = entry.seq().checked_sub(MAX_OPERATIONS) {
         table.remove((chain, surplus))?;
     }
     Ok(entry)
+}
+
+/// An entry as it is stored in a chain.
+pub(super) fn sealed(
+    sealer: Option<&Sealer>,
+    chain: &str,
+    entry: &ChainEntry,
+) -> Result<Vec<u8>, StoreError> {
+    let (json, seq) = (encode::json(entry)?, entry.seq().to_string());
+    match sealer {
+        Some(sealer) => Ok(sealer.seal(Label::operation(chain, &seq), json.into())?.into_owned()),
+        None => Ok(json),
+    }
+}
+
+/// The entry of this `seq`, given what is stored in a chain.
+fn opened(
+    sealer: Option<&Sealer>,
+    chain: &str,
+    seq: u64,
+    stored: &[u8],
+) -> Result<ChainEntry, Error> {
+    let seq = seq.to_string();
+    match sealer {
+        Some(sealer) => {
+            let json = sealer.open(Label::operation(chain, &seq), stored.into());
+            tables::parse("operation", &json.map_err(encryption::failed)?)
+        }
+        None => tables::parse("operation", stored),
+    }
 }
 
 /// The name of the chain of a tenant, or of the cluster's.
@@ -184,7 +221,7 @@ pub(super) fn replace(
 }
 
 fn entries(
-    from: &ReadTransaction,
+    from: &Snapshot<'_>,
     chain: &str,
     after: u64,
     limit: usize,
@@ -197,5 +234,9 @@ fn entries(
     };
     let later = (Bound::Excluded((chain, after)), Bound::Included((chain, u64::MAX)));
     let rows = table.range::<(&str, u64)>(later)?.take(limit);
-    rows.map(|row| tables::parse("operation", row?.1.value())).collect()
+    rows.map(|row| {
+        let (key, stored) = row?;
+        opened(from.sealer, chain, key.value().1, stored.value())
+    })
+    .collect()
 }

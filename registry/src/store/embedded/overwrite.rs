@@ -1,5 +1,7 @@
 //! Overwrites the pages of the file that deletions have freed: redb leaves their bytes where they are.
 
+use std::ops::Range;
+
 use abide_actors::journal::StoreError;
 use redb::{Error, TableDefinition, WriteTransaction};
 
@@ -22,24 +24,32 @@ impl Embedded {
     /// Fills the file with zeros until no page of it is free, and then frees them again. The file grows
     /// for that, and redb gives back later what it does not need.
     pub(super) async fn overwrite_free_pages(&self) -> Result<(), StoreError> {
-        let fill = |first| Write::Erasure(Box::new(ErasureWrite::Fill { first }));
+        let filled = self.fill_free_pages().await;
+        let ended = self.write(Write::Erasure(Box::new(ErasureWrite::EndFilling))).await;
+        filled.and(ended.map(drop))
+    }
+
+    async fn fill_free_pages(&self) -> Result<(), StoreError> {
+        let fill = |rows| Write::Erasure(Box::new(ErasureWrite::Fill { rows }));
+        // What the last transactions have freed is free only after others have followed them.
+        for row in 0..SETTLING_WRITES {
+            self.write(fill(row..row + 1)).await?;
+        }
         let bytes = self.shared.probe.bytes();
         let most_rows = bytes / PAGE_BYTES + ROWS_PER_WRITE * SETTLING_WRITES;
-        let mut first = 0;
-        let mut outcome = Ok(true);
-        while outcome.is_ok() && first < most_rows && self.shared.probe.bytes() <= bytes {
-            outcome = self.write(fill(first)).await;
+        let mut first = SETTLING_WRITES;
+        while first < most_rows && self.shared.probe.bytes() <= bytes {
+            self.write(fill(first..first + ROWS_PER_WRITE)).await?;
             first += ROWS_PER_WRITE;
         }
-        let ended = self.write(Write::Erasure(Box::new(ErasureWrite::EndFilling))).await;
-        outcome.and(ended).map(drop)
+        Ok(())
     }
 }
 
 /// Writes the next rows of zeros.
-pub(super) fn fill(to: &WriteTransaction, first: u64) -> Result<bool, Error> {
+pub(super) fn fill(to: &WriteTransaction, rows: Range<u64>) -> Result<bool, Error> {
     let mut filler = to.open_table(FILLER)?;
-    for row in first..first.saturating_add(ROWS_PER_WRITE) {
+    for row in rows {
         filler.insert(row, ROW.as_slice())?;
     }
     Ok(true)

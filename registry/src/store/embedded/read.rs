@@ -1,6 +1,5 @@
 //! The reads from the file, each from one snapshot.
 
-use std::borrow::Cow;
 use std::ops::Bound;
 
 use abide_actors::journal::{
@@ -255,15 +254,17 @@ pub(super) fn alarms(
 }
 
 pub(super) fn revision(
-    from: &ReadTransaction,
+    from: &Snapshot<'_>,
     id: &Scoped<Revision>,
 ) -> Result<Option<StoredAgent>, Error> {
-    let json = from.open_table(tables::REVISIONS)?.get(id.as_str())?;
-    json.map(|json| tables::parse("agent", json.value())).transpose()
+    let Some(stored) = from.open_table(tables::REVISIONS)?.get(id.as_str())? else {
+        return Ok(None);
+    };
+    tables::parse("agent", &from.open(Label::definition(id), stored.value())?).map(Some)
 }
 
 pub(super) fn agent(
-    from: &ReadTransaction,
+    from: &Snapshot<'_>,
     name: &Scoped<AgentName>,
 ) -> Result<Option<StoredAgent>, Error> {
     match newest(from, name)? {
@@ -304,14 +305,10 @@ fn decision(
     label: Label<'_>,
     value: &[u8],
 ) -> Result<Option<RememberedDecision>, Error> {
-    let json = match from.sealer {
-        None => Cow::Borrowed(value),
-        Some(sealer) => sealer.open(label, value.into()).map_err(encryption::failed)?,
-    };
-    tables::parse("decision", &json).map(Some)
+    tables::parse("decision", &from.open(label, value)?).map(Some)
 }
 
-pub(super) fn agents(from: &ReadTransaction, tenant: &Tenant) -> Result<Vec<StoredAgent>, Error> {
+pub(super) fn agents(from: &Snapshot<'_>, tenant: &Tenant) -> Result<Vec<StoredAgent>, Error> {
     let Some(agents) = tables::AGENTS.open(from, tenant)? else { return Ok(Vec::new()) };
     let newest = agents.range::<&str>(..)?.map(|row| {
         let newest = Revision::new(row?.1.value());

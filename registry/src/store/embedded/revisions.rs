@@ -12,7 +12,7 @@ use super::super::revisions::{
 use super::super::{CurrentRevisions, Rollout, StoredAgent};
 use super::encode::EncodedResponse;
 use super::write::{OpenTables, Write};
-use super::{Embedded, encode, read, tables};
+use super::{Embedded, read, tables};
 
 /// Agent → its revisions, the one that was put last at the front.
 const HISTORIES: TableDefinition<&str, &[u8]> = TableDefinition::new("histories");
@@ -71,7 +71,8 @@ impl History for Embedded {
     }
 
     async fn add_revision(&self, tenant: &Tenant, agent: StoredAgent) -> Result<(), StoreError> {
-        let (name, json) = (Scoped::new(tenant, &agent.name), encode::json(&agent)?);
+        let name = Scoped::new(tenant, &agent.name);
+        let json = self.sealed_agent(&name, &agent)?;
         let added = Added { name, revision: agent.revision, json };
         self.write(Write::ChangeRevisions(RevisionChange::Add(added))).await.map(drop)
     }

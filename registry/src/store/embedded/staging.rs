@@ -1,7 +1,8 @@
 //! Journals that are being imported, in the file: a table that is emptied when the file is opened, because
 //! the process of each import in it has died.
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use abide_actors::journal::{Claim, Commit, StoreError, event_json};
 use abide_conversation::Event;
@@ -12,15 +13,74 @@ use super::super::sealing::{CommitKey, sealed_events};
 use super::super::staging::{StagedJournal, Staging, lost};
 use super::Embedded;
 use super::encode::Append;
-use super::write::Write;
+use super::write::{OpenTables, Outcome, Write};
 
 /// Import, number → event.
 const STAGED: TableDefinition<(&str, u64), &[u8]> = TableDefinition::new("staged");
 
-/// Events that are kept aside, as bytes; none if those that are aside are to be forgotten.
-pub(super) struct EncodedEvents {
-    staged: StagedJournal,
-    events: Arc<[Vec<u8>]>,
+/// What one write moves or removes of a journal: some milliseconds of work, so that a long one does not
+/// hold up other writes.
+const MAX_ROWS: usize = 1_000;
+const MAX_BYTES: usize = 4 << 20;
+
+/// A write of what is kept aside.
+pub(super) enum StageWrite {
+    /// Adds events, as bytes.
+    Add { staged: StagedJournal, events: Arc<[Vec<u8>]> },
+    /// Moves some of them to where the journal of the conversation will be. Nobody sees them there
+    /// before the conversation is written.
+    Promote { staged: StagedJournal, held: Claim },
+    /// Forgets some of them.
+    Forget { staged: StagedJournal },
+}
+
+impl StageWrite {
+    pub(super) fn staged(&self) -> &StagedJournal {
+        match self {
+            Self::Add { staged, .. } | Self::Promote { staged, .. } | Self::Forget { staged } => {
+                staged
+            }
+        }
+    }
+
+    /// The conversation whose journal the write concerns.
+    pub(super) fn conversation(&self) -> Option<&str> {
+        match self {
+            Self::Promote { staged, .. } => Some(staged.id.as_str()),
+            Self::Add { .. } | Self::Forget { .. } => None,
+        }
+    }
+}
+
+/// The journals that imports are moving, by their conversations. What is moved is noted as left by a
+/// deletion until the conversation is written, so that it is removed if the process dies; until then it
+/// is not.
+#[derive(Debug, Default)]
+pub(super) struct PromotedJournals(Mutex<BTreeMap<String, String>>);
+
+impl PromotedJournals {
+    pub(super) fn contains(&self, id: &str) -> bool {
+        self.lock().contains_key(id)
+    }
+
+    /// Whether the journal is that of this import.
+    pub(super) fn is_of(&self, id: &str, staged: &StagedJournal) -> bool {
+        self.lock().get(id).is_some_and(|import| *import == staged.key())
+    }
+
+    fn begin(&self, staged: &StagedJournal) {
+        self.lock().insert(staged.id.as_str().to_owned(), staged.key());
+    }
+
+    fn end(&self, staged: &StagedJournal) {
+        if self.is_of(staged.id.as_str(), staged) {
+            self.lock().remove(staged.id.as_str());
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, String>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 #[async_trait]
@@ -32,8 +92,8 @@ impl Staging for Embedded {
         let key = self.staging_key(staged)?;
         let own = key.as_ref().map(|key| &key.own);
         let events = sealed_events(&events, &event_json(&events)?, own)?;
-        let events = EncodedEvents { staged: staged.clone(), events };
-        self.write(Write::Stage(events)).await.map(drop)
+        let add = StageWrite::Add { staged: staged.clone(), events };
+        self.write(Write::Stage(add)).await.map(drop)
     }
 
     async fn publish(
@@ -44,7 +104,11 @@ impl Staging for Embedded {
     ) -> Result<(), StoreError> {
         let key = self.staging_key(staged)?;
         let append = Append::new(&staged.id, held, commit, self.sealer(), key.as_ref())?;
-        let append = Append { staged: Some(staged.clone()), ..append };
+        let aside = staged.blobs.iter().map(|blob| staged.id.sibling(blob));
+        let blobs = append.blobs.iter().cloned().chain(aside).collect();
+        let append = Append { staged: Some(staged.clone()), blobs, ..append };
+        let promote = || StageWrite::Promote { staged: staged.clone(), held: held.clone() };
+        while self.write(Write::Stage(promote())).await? {}
         let published = self.write(Write::Append(Box::new(append))).await.map(drop);
         if let (Some(sealer), Some(key)) = (self.sealer(), &key) {
             sealer.committed(held.epoch, key, published.is_ok());
@@ -57,8 +121,9 @@ impl Staging for Embedded {
 
     async fn unstage(&self, staged: &StagedJournal) -> Result<(), StoreError> {
         self.end_staging(staged);
-        let events = EncodedEvents { staged: staged.clone(), events: Arc::from([]) };
-        self.write(Write::Stage(events)).await.map(drop)
+        let forget = || StageWrite::Forget { staged: staged.clone() };
+        while self.write(Write::Stage(forget())).await? {}
+        Ok(())
     }
 }
 
@@ -84,46 +149,103 @@ pub(super) fn clear(to: &WriteTransaction) -> Result<(), Error> {
     Ok(())
 }
 
-/// Returns whether the events follow what is aside.
-pub(super) fn stage(
-    to: &WriteTransaction,
-    events: &EncodedEvents,
-) -> Result<Result<bool, StoreError>, Error> {
-    let EncodedEvents { staged, events } = events;
-    let mut table = to.open_table(STAGED)?;
-    let key = staged.key();
-    if events.is_empty() {
-        table.retain_in((key.as_str(), 0)..=(key.as_str(), u64::MAX), |_, _| false)?;
-        return Ok(Ok(true));
+impl OpenTables<'_> {
+    /// Returns, of what moves or forgets some of the events, whether there is more to do.
+    pub(super) fn stage(&mut self, write: &StageWrite) -> Result<Outcome, Error> {
+        match write {
+            StageWrite::Add { staged, events } => self.add_staged(staged, events),
+            StageWrite::Promote { staged, .. } => self.promote(staged),
+            StageWrite::Forget { staged } => {
+                self.promoted.end(staged);
+                let (rows, has_more) = self.first_staged(&staged.key())?;
+                self.remove_staged(&staged.key(), &rows)?;
+                Ok(Ok(has_more))
+            }
+        }
     }
-    if last_of(&table, &key)? != staged.last_seq.get() {
-        return Ok(Err(lost()));
+
+    fn add_staged(&mut self, staged: &StagedJournal, events: &[Vec<u8>]) -> Result<Outcome, Error> {
+        let mut table = self.transaction.open_table(STAGED)?;
+        let key = staged.key();
+        if last_of(&table, &key)? != staged.last_seq.get() {
+            return Ok(Err(lost()));
+        }
+        for (number, event) in (staged.last_seq.get() + 1..).zip(events) {
+            table.insert((key.as_str(), number), event.as_slice())?;
+        }
+        Ok(Ok(true))
     }
-    for (number, event) in (staged.last_seq.get() + 1..).zip(events.iter()) {
-        table.insert((key.as_str(), number), event.as_slice())?;
+
+    /// Moves some events, unless those that are left are few enough to be moved together with the
+    /// commit that follows them. Returns whether it did.
+    fn promote(&mut self, staged: &StagedJournal) -> Result<Outcome, Error> {
+        if self.of(&staged.id)?.heads.get(staged.id.as_str())?.is_some() {
+            return Ok(Err(StoreError::Conflict));
+        }
+        let key = staged.key();
+        let (rows, has_more) = self.first_staged(&key)?;
+        if !has_more {
+            return Ok(Ok(false));
+        }
+        self.promoted.begin(staged);
+        self.unswept.insert(staged.id.as_str(), ())?;
+        self.move_staged(staged, &rows)?;
+        Ok(Ok(true))
     }
-    Ok(Ok(true))
+
+    /// Moves the events of an import that are left, and forgets them. Returns whether all were there;
+    /// otherwise nothing has happened.
+    pub(super) fn take_staged(&mut self, staged: &StagedJournal) -> Result<bool, Error> {
+        let key = staged.key();
+        if last_of(&self.transaction.open_table(STAGED)?, &key)? != staged.last_seq.get() {
+            return Ok(false);
+        }
+        loop {
+            let (rows, has_more) = self.first_staged(&key)?;
+            self.move_staged(staged, &rows)?;
+            if !has_more {
+                break;
+            }
+        }
+        if self.promoted.is_of(staged.id.as_str(), staged) {
+            self.unswept.remove(staged.id.as_str())?;
+            self.promoted.end(staged);
+        }
+        Ok(true)
+    }
+
+    fn move_staged(&mut self, staged: &StagedJournal, rows: &[Row]) -> Result<(), Error> {
+        for (number, event) in rows {
+            self.journal.insert((staged.id.as_str(), *number), event.as_slice())?;
+        }
+        self.remove_staged(&staged.key(), rows)
+    }
+
+    /// The first events of an import that are aside, and whether there are others.
+    fn first_staged(&self, key: &str) -> Result<(Vec<Row>, bool), Error> {
+        let table = self.transaction.open_table(STAGED)?;
+        let (mut found, mut bytes) = (Vec::new(), 0);
+        for row in table.range((key, 0)..=(key, u64::MAX))? {
+            if found.len() >= MAX_ROWS || bytes >= MAX_BYTES {
+                return Ok((found, true));
+            }
+            let (number, event) = row?;
+            bytes += event.value().len();
+            found.push((number.value().1, event.value().to_vec()));
+        }
+        Ok((found, false))
+    }
+
+    fn remove_staged(&self, key: &str, rows: &[Row]) -> Result<(), Error> {
+        let Some((last, _)) = rows.last() else { return Ok(()) };
+        let mut table = self.transaction.open_table(STAGED)?;
+        table.retain_in((key, 0)..=(key, *last), |_, _| false)?;
+        Ok(())
+    }
 }
 
-/// Hands the events of an import over, in their order, and forgets them. Returns whether they were
-/// all there; otherwise nothing has happened.
-pub(super) fn take(
-    to: &WriteTransaction,
-    staged: &StagedJournal,
-    mut hand_over: impl FnMut(u64, &[u8]) -> Result<(), Error>,
-) -> Result<bool, Error> {
-    let mut table = to.open_table(STAGED)?;
-    let key = staged.key();
-    if last_of(&table, &key)? != staged.last_seq.get() {
-        return Ok(false);
-    }
-    for row in table.range((key.as_str(), 0)..=(key.as_str(), u64::MAX))? {
-        let (place, event) = row?;
-        hand_over(place.value().1, event.value())?;
-    }
-    table.retain_in((key.as_str(), 0)..=(key.as_str(), u64::MAX), |_, _| false)?;
-    Ok(true)
-}
+/// The number of an event, and its bytes.
+type Row = (u64, Vec<u8>);
 
 /// The number of the last event that is aside, 0 if there is none.
 fn last_of(

@@ -15,6 +15,7 @@ use super::super::sealing::Sealer;
 use super::disk::Probe;
 use super::encryption::{self, Snapshot};
 use super::read;
+use super::staging::PromotedJournals;
 
 /// The shared state. Its locks are held for a lookup, never across a write.
 #[derive(Debug)]
@@ -26,6 +27,7 @@ pub(super) struct Shared {
     interrupted: Mutex<BTreeSet<Scoped<ConversationId>>>,
     pub(super) probe: Arc<Probe>,
     commits: AtomicU64,
+    pub(super) promoted: PromotedJournals,
     /// Present if there is a key file.
     pub(super) sealer: Option<Arc<Sealer>>,
 }
@@ -67,6 +69,7 @@ impl Shared {
             interrupted: Mutex::new(interrupted),
             probe,
             commits: AtomicU64::new(0),
+            promoted: PromotedJournals::default(),
             sealer: sealer.map(Arc::new),
         }
     }

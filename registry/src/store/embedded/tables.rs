@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 pub(super) use super::super::commit_rules::STATE_FORMAT;
 use super::super::paging::InboxKey;
 use super::super::sealing::locked;
-use super::{blobs, encryption, notices, staging};
+use super::{blob_names, blobs, encryption, notices, staging};
 
 type Json = &'static [u8];
 type Text = &'static str;
@@ -228,6 +228,7 @@ pub(super) fn mark_open(
     transaction.open_table(OPERATIONS)?;
     transaction.open_table(USAGE)?;
     notices::create(&transaction)?;
+    blob_names::create(&transaction)?;
     staging::clear(&transaction)?;
     blobs::count_again(&transaction)?;
     transaction.commit()?;

@@ -1,6 +1,7 @@
 //! One write of a batch: checked first, then applied as a whole.
 
 mod lists;
+mod names;
 mod responses;
 mod rewrite;
 mod sweep;
@@ -8,7 +9,6 @@ mod sweep;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
-use abide_actors::blobs::Blob;
 use abide_actors::journal::{
     Claim, ConversationSummary, ResponseScope, StoreError, StoredResponse,
 };
@@ -23,7 +23,8 @@ use super::super::usage::UsageEntry;
 use super::super::{HistoryEntry, KeyChange, ScopedKeyId, commit_rules};
 use super::api_keys;
 use super::audit::{self, Audit};
-use super::blobs;
+use super::blob_names::{self, NameWrite};
+use super::blobs::{self, NewBlob};
 use super::encode::{Append, EncodedResponse};
 use super::encryption::KeyWrite;
 use super::erasures::{self, EncodedRewrite, ErasureWrite};
@@ -33,7 +34,7 @@ use super::operations;
 use super::queues;
 use super::revisions::{self, RevisionChange};
 use super::schedules::{self, ScheduleChange};
-use super::staging;
+use super::staging::{PromotedJournals, StageWrite};
 use super::tables::{self, Nanos, Record, nanos};
 use super::usage;
 
@@ -81,21 +82,17 @@ pub(super) enum Write {
     MarkKeysUsed {
         used: Vec<(ScopedKeyId, Timestamp)>,
     },
-    PutBlob {
-        id: Scoped<BlobId>,
-        blob: Blob,
-        /// The bytes as they are stored, if they are sealed.
-        sealed: Option<Vec<u8>>,
-    },
+    PutBlob(Box<NewBlob>),
     DeleteBlob {
         id: Scoped<BlobId>,
     },
+    Names(NameWrite),
     Audit(audit::EncodedEntry),
     Notice(notices::NoticeWrite),
     /// The entry of an operation, and its effect if the store has it.
     Operate(Box<operations::Operate>),
     ReplaceSchedule(Box<ScheduleChange>),
-    Stage(staging::EncodedEvents),
+    Stage(StageWrite),
     List(Box<listing::ListWrite>),
     Rewrite(Box<EncodedRewrite>),
     Erasure(Box<ErasureWrite>),
@@ -111,6 +108,7 @@ impl Write {
             Write::Delete { id, .. } | Write::CountDeath { id, .. } | Write::ResetDeaths { id } => {
                 Some(id.as_str())
             }
+            Write::Stage(write) => write.conversation(),
             Write::PutAgent { .. }
             | Write::ReplaceAgent(_)
             | Write::ChangeRevisions(_)
@@ -119,12 +117,12 @@ impl Write {
             | Write::SetDecision { .. }
             | Write::ChangeKey { .. }
             | Write::MarkKeysUsed { .. }
-            | Write::PutBlob { .. }
+            | Write::PutBlob(_)
+            | Write::Names(_)
             | Write::DeleteBlob { .. }
             | Write::Operate(_)
             | Write::Notice(_)
             | Write::ReplaceSchedule(_)
-            | Write::Stage(_)
             | Write::List(_)
             | Write::Erasure(_)
             | Write::Keys(_)
@@ -150,8 +148,10 @@ pub(super) type Outcome = Result<bool, StoreError>;
 pub(super) struct OpenTables<'t> {
     pub(super) transaction: &'t WriteTransaction,
     of_tenants: BTreeMap<Tenant, TenantTables<'t>>,
-    journal: Table<'t, (&'static str, u64), &'static [u8]>,
-    unswept: Table<'t, &'static str, ()>,
+    pub(super) journal: Table<'t, (&'static str, u64), &'static [u8]>,
+    pub(super) unswept: Table<'t, &'static str, ()>,
+    /// The journals that imports move into the table, which are not to be swept.
+    pub(super) promoted: &'t PromotedJournals,
     states: Table<'t, &'static str, (u32, &'static [u8])>,
     open: Table<'t, (&'static str, &'static str, u32), Nanos>,
     alarms: Table<'t, (Nanos, &'static str), ()>,
@@ -165,15 +165,19 @@ pub(super) struct OpenTables<'t> {
 
 /// The tables that each tenant has of its own, because they are listed.
 pub(super) struct TenantTables<'t> {
-    heads: Table<'t, &'static str, &'static [u8]>,
+    pub(super) heads: Table<'t, &'static str, &'static [u8]>,
     inbox: Table<'t, (Nanos, &'static str, &'static str, u32), &'static [u8]>,
     pub(super) agents: Table<'t, &'static str, &'static str>,
 }
 
 impl<'t> OpenTables<'t> {
-    pub(super) fn new(transaction: &'t WriteTransaction) -> Result<Self, Error> {
+    pub(super) fn new(
+        transaction: &'t WriteTransaction,
+        promoted: &'t PromotedJournals,
+    ) -> Result<Self, Error> {
         Ok(Self {
             transaction,
+            promoted,
             of_tenants: BTreeMap::new(),
             journal: transaction.open_table(tables::JOURNAL)?,
             unswept: transaction.open_table(tables::UNSWEPT)?,
@@ -255,18 +259,17 @@ impl<'t> OpenTables<'t> {
             Write::MarkKeysUsed { used } => {
                 api_keys::mark_used(self.transaction, used).map(|()| Ok(true))
             }
-            Write::PutBlob { id, blob, sealed } => {
-                blobs::put(self.transaction, id, blob, sealed.as_deref()).map(Ok)
-            }
+            Write::PutBlob(new) => blobs::put(self.transaction, new).map(Ok),
+            Write::Names(write) => self.write_names(write).map(Ok),
             Write::DeleteBlob { id } => blobs::delete(self.transaction, id).map(Ok),
             Write::Notice(write) => write.apply(self.transaction).map(Ok),
             Write::Operate(operate) => operations::apply(self, operate),
             Write::ReplaceSchedule(change) => schedules::replace(self.transaction, change).map(Ok),
-            Write::Stage(events) => staging::stage(self.transaction, events),
+            Write::Stage(write) => self.stage(write),
             Write::List(write) => self.list(write).map(Ok),
             Write::Rewrite(write) => self.rewrite(write),
             Write::Erasure(write) => erasures::apply(self.transaction, write).map(Ok),
-            Write::Keys(write) => write.apply(self.transaction).map(Ok),
+            Write::Keys(write) => write.apply(self).map(Ok),
             Write::Audit(entry) => {
                 let exists = self.of(&entry.id)?.heads.get(entry.id.as_str())?.is_some();
                 if exists {
@@ -285,36 +288,6 @@ impl<'t> OpenTables<'t> {
                 }
                 Ok(Ok(is_free))
             }
-        }
-    }
-
-    /// Whether a write must wait until the deleted conversation of the same id is removed
-    /// completely.
-    pub(super) fn must_wait(&self, write: &Write) -> Result<bool, Error> {
-        match write {
-            Write::Append(append) => Ok(self.unswept.get(append.id.as_str())?.is_some()),
-            Write::Delete { .. }
-            | Write::CountDeath { .. }
-            | Write::ResetDeaths { .. }
-            | Write::PutAgent { .. }
-            | Write::ReplaceAgent(_)
-            | Write::ChangeRevisions(_)
-            | Write::DeleteAgent { .. }
-            | Write::Reserve { .. }
-            | Write::SetDecision { .. }
-            | Write::ChangeKey { .. }
-            | Write::MarkKeysUsed { .. }
-            | Write::PutBlob { .. }
-            | Write::DeleteBlob { .. }
-            | Write::Operate(_)
-            | Write::Notice(_)
-            | Write::ReplaceSchedule(_)
-            | Write::Stage(_)
-            | Write::List(_)
-            | Write::Rewrite(_)
-            | Write::Erasure(_)
-            | Write::Keys(_)
-            | Write::Audit(_) => Ok(false),
         }
     }
 
@@ -359,15 +332,10 @@ impl<'t> OpenTables<'t> {
         if !commit_rules::follows(commit, last) {
             return Ok(Err(StoreError::Conflict));
         }
-        if let Some(staged) = &append.staged {
-            let journal = &mut self.journal;
-            let hand_over = |number: u64, event: &[u8]| {
-                journal.insert((id, number), event)?;
-                Ok(())
-            };
-            if !staging::take(self.transaction, staged, hand_over)? {
-                return Ok(Err(lost()));
-            }
+        if let Some(staged) = &append.staged
+            && !self.take_staged(staged)?
+        {
+            return Ok(Err(lost()));
         }
         for (event, json) in commit.events.iter().zip(append.events.iter()) {
             self.journal.insert((id, event.seq.get()), json.as_slice())?;
@@ -393,6 +361,7 @@ impl<'t> OpenTables<'t> {
             self.remove_expired(event.at)?;
             self.audit.sweep(nanos(event.at))?;
         }
+        blob_names::name(self.transaction, &append.id, &append.blobs)?;
         self.keep(&append.responses)?;
         queues::replace(self.transaction, &append.id, commit.queued.as_deref())?;
         if let Some(entry) = UsageEntry::of(commit) {
@@ -420,6 +389,7 @@ impl<'t> OpenTables<'t> {
         let id = deleted.as_str();
         self.update_indexes(id, old.as_ref(), None)?;
         self.audit.forget(id)?;
+        blob_names::drop_names(self.transaction, deleted)?;
         self.of(deleted)?.heads.remove(id)?;
         self.states.remove(id)?;
         self.reset_deaths(id)?;

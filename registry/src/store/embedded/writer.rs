@@ -10,6 +10,7 @@ use redb::{Database, Error};
 use tokio::sync::mpsc::error::TryRecvError;
 use tokio::sync::{mpsc, oneshot};
 
+use super::staging::StageWrite;
 use super::state::{OpenFile, Shared};
 use super::store_dir::StoreDir;
 use super::tables;
@@ -173,7 +174,7 @@ impl Writer {
         let mut transaction = database.begin_write()?;
         transaction.set_quick_repair(self.shared.probe.bytes() >= QUICK_REPAIR_BYTES);
         let mut outcomes = Vec::with_capacity(writes.len());
-        let mut open = OpenTables::new(&transaction)?;
+        let mut open = OpenTables::new(&transaction, &self.shared.promoted)?;
         for (write, _) in writes {
             outcomes.push(if !self.admits(write) {
                 Some(Err(StoreError::Fenced))
@@ -211,6 +212,9 @@ impl Writer {
             Write::Delete { id, held, .. } | Write::CountDeath { id, held } => {
                 self.shared.claims().admits(id, held)
             }
+            Write::Stage(StageWrite::Promote { staged, held }) => {
+                self.shared.claims().admits(&staged.id, held)
+            }
             Write::ResetDeaths { .. }
             | Write::PutAgent { .. }
             | Write::ReplaceAgent(_)
@@ -220,12 +224,13 @@ impl Writer {
             | Write::SetDecision { .. }
             | Write::ChangeKey { .. }
             | Write::MarkKeysUsed { .. }
-            | Write::PutBlob { .. }
+            | Write::PutBlob(_)
+            | Write::Names(_)
             | Write::DeleteBlob { .. }
             | Write::Operate(_)
             | Write::Notice(_)
             | Write::ReplaceSchedule(_)
-            | Write::Stage(_)
+            | Write::Stage(StageWrite::Add { .. } | StageWrite::Forget { .. })
             | Write::List(_)
             | Write::Erasure(_)
             | Write::Keys(_)

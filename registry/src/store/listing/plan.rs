@@ -23,11 +23,21 @@ pub(in super::super) struct Position {
     suffix: String,
 }
 
+/// How many members of each property are counted at most, until one has fewer than that.
+const COUNTED_MEMBERS: [usize; 3] = [32, 256, 2_048];
+
 /// The ranges of the index that a page reads, merged by what follows their prefixes.
+///
+/// Each of the wanted conversations has all of the properties that the query names, and stands in
+/// their ranges in the same order. A page reads those of one property, whichever has the fewest
+/// members; the next page may read those of another one.
 #[derive(Clone, Debug)]
 pub(in super::super) struct Plan {
-    /// One, or those of roots and of children; twice as many for metadata of an encrypted store.
-    prefixes: Vec<String>,
+    /// For each property the prefixes of its ranges: one, or those of roots and of children; twice as
+    /// many for metadata of an encrypted store.
+    properties: Vec<Vec<String>>,
+    /// The property that is read.
+    chosen: usize,
     first: String,
     last: String,
     after: Option<String>,
@@ -58,14 +68,23 @@ impl Plan {
             (None, false) => &[Family::Root, Family::Child],
         };
         let letter = query.order.letter();
-        let properties =
-            families.iter().flat_map(|family| narrowest(query, viewer, *family, index_key));
+        let mut properties: Vec<Vec<String>> = Vec::new();
+        for family in families {
+            for (at, forms) in properties_of(query, viewer, *family, index_key).iter().enumerate() {
+                let prefixes = forms.iter().map(|form| format!("{letter}{}", form.as_str()));
+                match properties.get_mut(at) {
+                    Some(of_other_family) => of_other_family.extend(prefixes),
+                    None => properties.push(prefixes.collect()),
+                }
+            }
+        }
         let Period { after: from, before: until } = match query.order {
             ListOrder::Created => query.created,
             ListOrder::Active => query.active,
         };
         Ok(Some(Self {
-            prefixes: properties.map(|it| format!("{letter}{}", it.as_str())).collect(),
+            properties,
+            chosen: 0,
             first: from.map(digits).unwrap_or_default(),
             last: until.map(digits).unwrap_or_default() + &END.to_string(),
             after: after.map(|after| after.suffix),
@@ -74,9 +93,45 @@ impl Plan {
         }))
     }
 
-    /// The prefixes of the ranges.
+    /// The prefixes of the ranges that are read.
     pub(in super::super) fn prefixes(&self) -> &[String] {
-        &self.prefixes
+        self.properties.get(self.chosen).map_or(&[], Vec::as_slice)
+    }
+
+    /// The properties that may be read instead of each other, each by the prefixes of its ranges.
+    pub(in super::super) fn properties(&self) -> &[Vec<String>] {
+        &self.properties
+    }
+
+    /// Has the ranges of this property read.
+    pub(in super::super) fn choose(&mut self, property: usize) {
+        self.chosen = property;
+    }
+
+    /// Chooses the property with the fewest members, the first of equals. `count` tells how many
+    /// members the range of a prefix has, up to a number. Properties that all have thousands are not
+    /// told apart.
+    pub(in super::super) fn choose_by_count<E>(
+        &mut self,
+        count: impl Fn(&Self, &str, usize) -> Result<usize, E>,
+    ) -> Result<(), E> {
+        if self.properties.len() < 2 {
+            return Ok(());
+        }
+        for most in COUNTED_MEMBERS {
+            let mut sizes = Vec::with_capacity(self.properties.len());
+            for prefixes in &self.properties {
+                let counts: Result<Vec<usize>, E> =
+                    prefixes.iter().map(|prefix| count(self, prefix, most)).collect();
+                sizes.push(counts?.into_iter().sum::<usize>());
+            }
+            let smallest = sizes.iter().copied().enumerate().min_by_key(|(_, size)| *size);
+            if let Some((at, _)) = smallest.filter(|(_, size)| *size < most) {
+                self.chosen = at;
+                break;
+            }
+        }
+        Ok(())
     }
 
     pub(in super::super) fn direction(&self) -> Direction {
@@ -105,31 +160,32 @@ impl Plan {
     }
 }
 
-/// The property of the wanted conversations that the fewest others have, as far as can be guessed. Each
-/// of them has one of these forms of it.
-fn narrowest(
+/// The properties that all of the wanted conversations have, those first that the fewest others have as
+/// far as can be guessed. Each conversation has one of these forms of a property.
+fn properties_of(
     query: &ListQuery,
     viewer: Option<&str>,
     family: Family,
     index_key: Option<&IndexKey>,
-) -> Vec<Property> {
-    if let Some(parent) = &query.parent {
-        return vec![Property::parent(parent.as_str())];
-    }
-    if let Some((key, value)) = query.metadata.first_key_value() {
+) -> Vec<Vec<Property>> {
+    let ListQuery { parent, metadata, owner, status, agent, .. } = query;
+    let mut all = Vec::new();
+    all.extend(parent.as_ref().map(|parent| vec![Property::parent(parent.as_str())]));
+    all.extend(metadata.iter().map(|(key, value)| {
         let keyed = index_key.map(|it| Property::keyed_metadata(family, key, value, it));
-        return keyed.into_iter().chain([Property::metadata(family, key, value)]).collect();
+        keyed.into_iter().chain([Property::metadata(family, key, value)]).collect()
+    }));
+    let subjects =
+        owner.as_deref().into_iter().chain(viewer.filter(|it| owner.as_deref() != Some(it)));
+    all.extend(subjects.map(|sub| vec![Property::participant(family, sub)]));
+    if *status == Some(ConversationStatus::AwaitingInput) {
+        all.push(vec![Property::awaiting(family)]);
     }
-    if query.status == Some(ConversationStatus::AwaitingInput) {
-        return vec![Property::awaiting(family)];
+    all.extend(agent.as_ref().map(|agent| vec![Property::agent(family, agent.as_str())]));
+    if all.is_empty() {
+        all.push(vec![Property::any(family)]);
     }
-    if let Some(sub) = query.owner.as_deref().or(viewer) {
-        return vec![Property::participant(family, sub)];
-    }
-    vec![match &query.agent {
-        Some(agent) => Property::agent(family, agent.as_str()),
-        None => Property::any(family),
-    }]
+    all
 }
 
 /// Tells the listings apart whose cursors are not those of each other.
@@ -189,7 +245,36 @@ pub(in super::super) fn merged<E>(
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use std::convert::Infallible;
+
     use super::*;
+
+    /// The property that is read if an agent and an owner have this many conversations each.
+    fn chosen(agents: usize, owners: usize) -> usize {
+        let query = ListQuery {
+            agent: Some(abide_conversation::AgentName::new("demo")),
+            owner: Some("ann".to_owned()),
+            ..ListQuery::default()
+        };
+        let mut plan = Plan::new("x", &Tenant::default(), &query, None, None).unwrap().unwrap();
+        let of_owner = plan.properties()[0].clone();
+        let count = |_: &Plan, prefix: &str, most: usize| {
+            let is_owner = of_owner.iter().any(|it| it == prefix);
+            Ok::<_, Infallible>(if is_owner { owners } else { agents }.min(most))
+        };
+        plan.choose_by_count(count).unwrap();
+        assert_eq!(plan.prefixes(), plan.properties()[plan.chosen]);
+        plan.chosen
+    }
+
+    #[test]
+    fn the_property_with_the_fewest_members_is_read() {
+        assert_eq!(chosen(1_000_000, 10), 0);
+        assert_eq!(chosen(10, 1_000_000), 1);
+        assert_eq!(chosen(500, 1_000_000), 1);
+        assert_eq!(chosen(7, 7), 0, "the first of equals");
+        assert_eq!(chosen(900_000, 1_000_000), 0, "thousands are not told apart");
+    }
 
     #[test]
     fn ranges_are_merged_in_their_direction() {

@@ -25,6 +25,11 @@ pub(super) struct Index {
 }
 
 impl Index {
+    /// Whether all names of blobs are known.
+    pub(super) fn has_blob_names(&self) -> bool {
+        self.rebuild.as_ref().is_some_and(|rebuild| rebuild.has_blob_names)
+    }
+
     /// Replaces the entry of a conversation.
     pub(super) fn replace(&mut self, id: &Scoped<ConversationId>, entry: Option<Entry>) {
         let members = self.members.entry(id.tenant()).or_default();
@@ -65,12 +70,17 @@ impl Lists for Memory {
         cursor: Option<&str>,
         limit: usize,
     ) -> Result<Page<ListedConversation>, ListError> {
-        let Some(plan) = Plan::new(KIND, tenant, query, cursor, None)? else {
+        let Some(mut plan) = Plan::new(KIND, tenant, query, cursor, None)? else {
             return Ok(paging::empty());
         };
         let tables = self.tables();
         let none = BTreeSet::new();
         let members = tables.index.members.get(tenant).unwrap_or(&none);
+        plan.choose_by_count(|plan, prefix, most| {
+            let Some((first, last)) = plan.bounds(prefix, None) else { return Ok(0) };
+            let bounds = (Bound::Excluded(first), Bound::Excluded(last));
+            Ok::<_, ListError>(members.range(bounds).take(most).count())
+        })?;
         let range = |prefix: &String| {
             let (first, last) = plan.bounds(prefix, None)?;
             let bounds = (Bound::Excluded(first), Bound::Excluded(last));

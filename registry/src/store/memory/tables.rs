@@ -44,6 +44,7 @@ pub(super) struct Tables {
     pub(super) keys_version: u64,
     pub(super) keys_used: BTreeMap<ScopedKeyId, Timestamp>,
     pub(super) blobs: BTreeMap<Scoped<BlobId>, Blob>,
+    pub(super) blob_names: super::blobs::Names,
     pub(super) audit: super::audit::Entries,
     pub(super) operations: super::operations::Chains,
     pub(super) schedules: super::schedules::Table,
@@ -112,6 +113,7 @@ impl Tables {
         if !commit_rules::follows(&commit, known) {
             return Err(StoreError::Conflict);
         }
+        self.name_blobs(id, commit.named_blobs()?);
         super::usage::count(&mut self.usage, id, &commit);
         self.notices.owe(id, &commit.owed);
         if let Some(queued) = &commit.queued {
@@ -158,6 +160,7 @@ impl Tables {
 
     pub(super) fn delete(&mut self, id: &Scoped<ConversationId>) {
         self.audit.remove(id);
+        self.drop_blob_names(id);
         self.deaths.remove(id);
         self.waiting.replace(id, &[]);
         self.index.replace(id, None);

@@ -72,7 +72,7 @@ impl Redis {
         let call = ScriptCall::new(script, tag, keys)
             .arg(name.local().as_str())
             .arg(newest.map_or("", |agent| agent.revision.as_str()))
-            .arg(newest.map(json).transpose()?.unwrap_or_default())
+            .arg(newest.map(|it| self.sealed_agent(name, it)).transpose()?.unwrap_or_default())
             .arg(response.as_ref().and_then(stored_at).map(keys::score_until).unwrap_or_default())
             .arg(expected)
             .arg(newest.and_then(|agent| agent.put_at).map(keys::score).unwrap_or_default())

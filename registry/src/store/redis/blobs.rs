@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use abide_actors::blobs::{Blob, BlobInfo, Blobs};
+use abide_actors::blobs::{Blob, BlobHold, BlobInfo, Blobs};
 use abide_actors::journal::StoreError;
 use abide_conversation::{BlobId, Scoped};
 use async_trait::async_trait;
@@ -11,13 +11,43 @@ use redis::{Cmd, cmd};
 
 use super::super::sealing::Label;
 use super::Redis;
-use super::keys::{Key, Tag};
+use super::blob_names::hold_keys;
+use super::keys::{self, Key, Tag};
+use super::script::{Script, ScriptCall};
+use super::scripts::{BLOB, HOLD_BLOB, REMOVE_BLOB};
+use super::usage::BLOBS;
 use crate::partition::Partition;
 
 #[async_trait]
 impl Blobs for Redis {
-    async fn put_blob(&self, id: &Scoped<BlobId>, blob: &Blob) -> Result<bool, StoreError> {
-        self.blob_by_script(id, Some(blob)).await
+    async fn store_blob(
+        &self,
+        id: &Scoped<BlobId>,
+        blob: &Blob,
+        hold: Option<&BlobHold>,
+    ) -> Result<bool, StoreError> {
+        let call = self.blob_call(&BLOB, id, &self.nonce()).arg(blob.media_type());
+        let label = Label { kind: "blob", owner: id.as_str(), part: "" };
+        let sealed = self.seal(label, Cow::Borrowed(blob.bytes()))?;
+        let call = call.arg(blob.bytes().len()).arg(&*sealed).arg(id.as_str());
+        let call = match hold {
+            Some(hold) => call.arg(hold.holder.text()).arg(keys::score(hold.until)),
+            None => call.arg("").arg(""),
+        };
+        self.call_large(call).await
+    }
+
+    async fn hold_blob(
+        &self,
+        id: &Scoped<BlobId>,
+        hold: &BlobHold,
+    ) -> Result<Option<BlobInfo>, StoreError> {
+        let key = key_of(id);
+        let [holds, due] = hold_keys(id);
+        let call = ScriptCall::new(&HOLD_BLOB, key.tag(), [key, holds, due]);
+        let call = call.arg(id.as_str()).arg(hold.holder.text()).arg(keys::score(hold.until));
+        let found: Option<(String, u64)> = self.call_durably(call).await?;
+        Ok(found.map(|(media_type, size)| BlobInfo { media_type, size }))
     }
 
     async fn blob_info(&self, id: &Scoped<BlobId>) -> Result<Option<BlobInfo>, StoreError> {
@@ -42,7 +72,18 @@ impl Blobs for Redis {
     }
 
     async fn delete_blob(&self, id: &Scoped<BlobId>) -> Result<bool, StoreError> {
-        self.blob_by_script(id, None).await
+        self.call_large(self.blob_call(&REMOVE_BLOB, id, &self.nonce()).arg(id.as_str())).await
+    }
+}
+
+impl Redis {
+    /// A call that stores or removes a blob.
+    fn blob_call(&self, script: &'static Script, id: &Scoped<BlobId>, nonce: &str) -> ScriptCall {
+        let key = key_of(id);
+        let tag = key.tag();
+        let [holds, due] = hold_keys(id);
+        let counted = tag.listing(id.prefix(), BLOBS);
+        ScriptCall::new(script, tag, [key, tag.own("done", nonce), counted, holds, due])
     }
 }
 

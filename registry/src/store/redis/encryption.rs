@@ -74,7 +74,7 @@ impl Redis {
 
     /// Replaces a field of a hash, if it is as expected; nothing stands for none. Returns what the
     /// field is after that.
-    async fn rekey(
+    pub(super) async fn rekey(
         &self,
         key: Key<'_>,
         field: &str,
@@ -218,6 +218,7 @@ impl Redis {
                 }
             }
         }
+        pass.done.sealed = self.seal_plain().await?;
         let noted = self.noted_keys().await?;
         if let Some(wrapped) = noted.get(STORE_KEY)
             && let Some(next) = sealer.rewrapped(STORE_KEY, wrapped)?

@@ -129,9 +129,8 @@ impl Erasures for Redis {
         tenant: Option<&Tenant>,
         entry: &ChainEntry,
     ) -> Result<(), StoreError> {
-        let [entries, _] = operations::keys_of(tenant.map(Tenant::as_str));
-        let call = ScriptCall::new(&REPLACE_OPERATION, Tag::Agents, [entries]);
-        self.call_durably::<u64>(call.arg(entry.seq()).arg(json(entry)?)).await.map(drop)
+        let stored = self.stored_entry(tenant.map(Tenant::as_str), entry)?;
+        self.replace_entry(tenant, entry.seq(), b"", &stored).await.map(drop)
     }
 }
 
@@ -147,6 +146,20 @@ fn label(name: &Scoped<ErasureId>) -> Label<'_> {
 impl Redis {
     fn opened(&self, name: &Scoped<ErasureId>, json: &[u8]) -> Result<Erasure, StoreError> {
         decode::parse("erasure", &self.open_value(label(name), json.into())?)
+    }
+
+    /// Replaces the entry of this number in a chain, if it is as expected; nothing stands for any.
+    /// Returns whether it is the new one.
+    pub(super) async fn replace_entry(
+        &self,
+        tenant: Option<&Tenant>,
+        seq: u64,
+        expected: &[u8],
+        next: &[u8],
+    ) -> Result<bool, StoreError> {
+        let [entries, _] = operations::keys_of(tenant.map(Tenant::as_str));
+        let call = ScriptCall::new(&REPLACE_OPERATION, Tag::Agents, [entries]);
+        self.call_durably(call.arg(seq).arg(next).arg(expected)).await
     }
 
     /// Replaces events and what is stored beside the journal.

@@ -82,10 +82,10 @@ impl Journal for Redis {
         me: &Holder,
         dead: Option<&Holder>,
     ) -> Result<ClaimedConversation, StoreError> {
-        let (claim, row, deaths) = self.claim_and_load_by_script(id, me, dead).await?;
+        let (claim, row, deaths, alarm) = self.claim_and_load_by_script(id, me, dead).await?;
         self.learn_key(id, &claim, row.as_ref())?;
         let stored = self.read_all(id, row).await?;
-        Ok(ClaimedConversation { claim, deaths, stored })
+        Ok(ClaimedConversation { claim, deaths, alarm: alarm.parse().ok(), stored })
     }
 
     async fn reset_deaths(&self, id: &Scoped<ConversationId>) -> Result<(), StoreError> {

@@ -26,6 +26,10 @@ const MAX_SCANNED: usize = 2_000;
 /// How many conversations are looked at at once.
 const BATCH: usize = 256;
 
+/// The partitions in which members are counted to choose among properties: one of this many. Ids are
+/// spread evenly over all.
+const SAMPLE_STEP: usize = 16;
+
 /// The members of one property in one partition, read a few at a time.
 struct Range {
     partition: Partition,
@@ -38,6 +42,11 @@ struct Range {
 }
 
 impl Range {
+    fn new(partition: Partition, prefix: &str) -> Self {
+        let (prefix, places) = (prefix.to_owned(), VecDeque::new());
+        Self { partition, prefix, places, last: None, has_more: true }
+    }
+
     /// The query for the next members; between equal ones there is none.
     fn query(&self, plan: &Plan, index: &str, count: usize) -> (Tag, Cmd) {
         let (tag, mut command) = (Tag::Partition(self.partition), cmd("ZRANGE"));
@@ -74,16 +83,9 @@ struct Ranges<'a> {
 
 impl<'a> Ranges<'a> {
     fn new(plan: &'a Plan, tenant: &Tenant) -> Self {
-        let range = |(partition, prefix): (Partition, &String)| Range {
-            partition,
-            prefix: prefix.clone(),
-            places: VecDeque::new(),
-            last: None,
-            has_more: true,
-        };
-        let all = Partition::all().flat_map(|it| plan.prefixes().iter().map(move |p| (it, p)));
-        let index = format!("{}{INDEX}", keys::prefix_of(tenant));
-        Self { plan, index, ranges: all.map(range).collect() }
+        let of = |it| plan.prefixes().iter().map(move |prefix| Range::new(it, prefix));
+        let ranges = Partition::all().flat_map(of).collect();
+        Self { plan, index: index_of(tenant), ranges }
     }
 
     /// The next places, in order, at most this many; none at the end of the list.
@@ -142,9 +144,10 @@ impl Lists for Redis {
         limit: usize,
     ) -> Result<Page<ListedConversation>, ListError> {
         let index_key = self.sealer.as_deref().and_then(Sealer::index_key);
-        let Some(plan) = Plan::new(KIND, tenant, query, cursor, index_key)? else {
+        let Some(mut plan) = Plan::new(KIND, tenant, query, cursor, index_key)? else {
             return Ok(paging::empty());
         };
+        self.choose_property(tenant, &mut plan).await?;
         let mut ranges = Ranges::new(&plan, tenant);
         let (mut items, mut after) = (Vec::new(), None);
         let mut scanned = 0;
@@ -219,7 +222,39 @@ fn rebuild_tag() -> Tag {
     Tag::Partition(Partition::of(REBUILD))
 }
 
+/// The name of a tenant's index.
+fn index_of(tenant: &Tenant) -> String {
+    format!("{}{INDEX}", keys::prefix_of(tenant))
+}
+
 impl Redis {
+    /// Has the property read that has the fewest members in a sample of the partitions.
+    async fn choose_property(&self, tenant: &Tenant, plan: &mut Plan) -> Result<(), StoreError> {
+        if plan.properties().len() < 2 {
+            return Ok(());
+        }
+        let index = index_of(tenant);
+        let (mut queries, mut counted) = (Vec::new(), Vec::new());
+        for (property, prefixes) in plan.properties().iter().enumerate() {
+            for prefix in prefixes {
+                let (first, last) = plan.bounds(prefix, None).unwrap_or_default();
+                for partition in Partition::all().step_by(SAMPLE_STEP) {
+                    let (tag, mut command) = (Tag::Partition(partition), cmd("ZLEXCOUNT"));
+                    command.arg(tag.key(&index)).arg(format!("({first}")).arg(format!("({last}"));
+                    queries.push((tag, command));
+                    counted.push(property);
+                }
+            }
+        }
+        let mut sizes = vec![0_u64; plan.properties().len()];
+        for (property, answer) in counted.into_iter().zip(self.query_all(queries).await?) {
+            sizes[property] += read::<u64>(&index, answer)?;
+        }
+        let smallest = sizes.iter().enumerate().min_by_key(|(_, size)| **size);
+        plan.choose(smallest.map_or(0, |(property, _)| property));
+        Ok(())
+    }
+
     /// The conversations at these places; `None` for one that is not there any more.
     async fn listed(
         &self,

@@ -2,7 +2,8 @@
 
 mod pages;
 
-use std::collections::HashMap;
+use std::borrow::Cow;
+use std::collections::{BTreeMap, HashMap};
 
 use abide_actors::journal::StoreError;
 use abide_actors::notices::{Webhook, WebhookKey};
@@ -15,6 +16,7 @@ use super::super::notices::{
     NoticeHead, NoticeQueue, Outbox, Settlement, StoredNotice, WebhookChange, WebhookEdit,
     WebhookList,
 };
+use super::super::sealing::Label;
 use super::super::{ListError, Page};
 use super::error::refused;
 use super::execute::read;
@@ -26,6 +28,8 @@ use super::scripts::{DROP_NOTICES, NOTICE_HEAD, REDELIVER_NOTICE, SETTLE_NOTICE,
 use super::{Redis, decode};
 use crate::partition::{Partition, PartitionSet};
 
+/// The hash of the webhooks of all tenants.
+pub(super) const HOOKS: &str = "webhooks";
 /// How many queues one call drops.
 const MAX_DROPPED_QUEUES: usize = 256;
 /// How many webhooks of a partition one read finds due.
@@ -68,17 +72,20 @@ impl Redis {
         entries: &NextEntries,
     ) -> Result<u8, StoreError> {
         let nonce = self.nonce();
-        let mut keys = vec![Tag::Agents.common("webhooks"), Tag::Agents.common("webhooks_version")];
+        let mut keys = vec![Tag::Agents.common(HOOKS), Tag::Agents.common("webhooks_version")];
         keys.push(Tag::Agents.own("done", &nonce));
         keys.extend(entries.keys());
         let call = ScriptCall::new(&WEBHOOKS, Tag::Agents, keys);
         let mut call = call.arg(change.version).arg(change.changes.len());
         for edit in &change.changes {
+            let key = edit.key();
             let stored = match edit {
-                WebhookEdit::Put(webhook) => json(webhook)?,
-                WebhookEdit::Remove(_) => Vec::new(),
+                WebhookEdit::Put(webhook) => {
+                    self.seal(Label::webhook(key.as_str()), json(webhook)?.into())?
+                }
+                WebhookEdit::Remove(_) => Cow::default(),
             };
-            call = call.arg(edit.key().as_str()).arg(stored);
+            call = call.arg(key.as_str()).arg(&*stored);
         }
         self.call_durably(call.entries(entries)?).await
     }
@@ -130,10 +137,14 @@ impl Outbox for Redis {
             return Ok(None);
         }
         // Webhooks that change meanwhile are read again with the next version.
-        let mut command = cmd("HVALS");
-        command.arg(Tag::Agents.key("webhooks"));
-        let webhooks: Vec<Vec<u8>> = self.query_confirmed(Tag::Agents, command).await?;
-        let webhooks = webhooks.iter().map(|json| decode::parse::<Webhook>("webhook", json));
+        let mut command = cmd("HGETALL");
+        command.arg(Tag::Agents.key(HOOKS));
+        let webhooks: BTreeMap<String, Vec<u8>> =
+            self.query_confirmed(Tag::Agents, command).await?;
+        let webhooks = webhooks.iter().map(|(key, stored)| {
+            let json = self.open_value(Label::webhook(key), Cow::Borrowed(stored))?;
+            decode::parse::<Webhook>("webhook", &json)
+        });
         Ok(Some(WebhookList { version, webhooks: webhooks.collect::<Result<_, _>>()? }))
     }
 

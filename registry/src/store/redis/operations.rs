@@ -10,6 +10,7 @@ use redis::cmd;
 use super::super::operations::{
     ChainEnd, ChainEntry, Effect, MAX_OPERATIONS, Operation, OperationLog, OperationOutcome,
 };
+use super::super::sealing::Label;
 use super::Redis;
 use super::decode;
 use super::error::refused;
@@ -69,12 +70,14 @@ impl OperationLog for Redis {
         after: u64,
         limit: usize,
     ) -> Result<Vec<ChainEntry>, StoreError> {
-        let [entries, _] = keys_of(tenant.map(Tenant::as_str));
-        let mut command = cmd("ZRANGE");
-        command.arg(entries.into_string()).arg(format!("({after}")).arg("+inf").arg("BYSCORE");
-        command.arg("LIMIT").arg(0).arg(limit);
-        let found: Vec<Vec<u8>> = self.query_confirmed(Tag::Agents, command).await?;
-        found.iter().map(|json| decode::parse("operation", json)).collect()
+        let found = self.entries_after(tenant, after, limit).await?;
+        let chain = chain_name(tenant.map(Tenant::as_str));
+        let found = found.into_iter().map(|(seq, stored)| {
+            let seq = seq.to_string();
+            let json = self.open_value(Label::operation(chain, &seq), stored.into())?;
+            decode::parse("operation", &json)
+        });
+        found.collect()
     }
 }
 
@@ -90,9 +93,37 @@ impl Redis {
             let end_text: Option<String> = self.query(Tag::Agents, command).await?;
             let end_text = end_text.unwrap_or_default();
             let entry = ChainEntry::after(&parse_end(&end_text)?, operation)?;
-            entries.push(NextEntry { tenant, end_text, entry });
+            let stored = self.stored_entry(tenant.as_deref(), &entry)?;
+            entries.push(NextEntry { tenant, end_text, entry, stored });
         }
         Ok(NextEntries(entries))
+    }
+
+    /// At most `limit` entries of a chain after this `seq`, as they are stored.
+    pub(super) async fn entries_after(
+        &self,
+        tenant: Option<&Tenant>,
+        after: u64,
+        limit: usize,
+    ) -> Result<Vec<(u64, Vec<u8>)>, StoreError> {
+        let [entries, _] = keys_of(tenant.map(Tenant::as_str));
+        let mut command = cmd("ZRANGE");
+        command.arg(entries.into_string()).arg(format!("({after}")).arg("+inf").arg("BYSCORE");
+        command.arg("LIMIT").arg(0).arg(limit).arg("WITHSCORES");
+        let found: Vec<(Vec<u8>, f64)> = self.query_confirmed(Tag::Agents, command).await?;
+        // A number of entries is exact as a float.
+        Ok(found.into_iter().map(|(stored, seq)| (seq as u64, stored)).collect())
+    }
+
+    /// An entry as it is stored in the chain of a tenant, or of the cluster.
+    pub(super) fn stored_entry(
+        &self,
+        tenant: Option<&str>,
+        entry: &ChainEntry,
+    ) -> Result<Vec<u8>, StoreError> {
+        let seq = entry.seq().to_string();
+        let label = Label::operation(chain_name(tenant), &seq);
+        Ok(self.seal(label, json(entry)?.into())?.into_owned())
     }
 
     async fn write_with(&self, entries: &NextEntries, effect: &Effect) -> Result<u8, StoreError> {
@@ -130,6 +161,8 @@ struct NextEntry {
     /// The end of the chain as its key has it.
     end_text: String,
     entry: ChainEntry,
+    /// The entry as it is stored.
+    stored: Vec<u8>,
 }
 
 impl NextEntries {
@@ -150,12 +183,17 @@ impl NextEntries {
 impl ScriptCall {
     /// Adds the arguments for the entries; they are the last ones.
     pub(super) fn entries(mut self, entries: &NextEntries) -> Result<Self, StoreError> {
-        for NextEntry { end_text, entry, .. } in &entries.0 {
+        for NextEntry { end_text, entry, stored, .. } in &entries.0 {
             let end = format!("{} {}", entry.seq(), entry.hash());
-            self = self.arg(entry.seq()).arg(end_text).arg(end).arg(json(entry)?);
+            self = self.arg(entry.seq()).arg(end_text).arg(end).arg(stored);
         }
         Ok(self.arg(MAX_OPERATIONS).arg(entries.0.len()))
     }
+}
+
+/// The name of the chain of a tenant, or of the cluster's. No tenant has an empty name.
+pub(super) fn chain_name(tenant: Option<&str>) -> &str {
+    tenant.unwrap_or_default()
 }
 
 /// The entries of a chain, and its end.

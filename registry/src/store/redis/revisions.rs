@@ -12,7 +12,7 @@ use super::Redis;
 use super::error::refused;
 use super::keys::{self, Tag};
 use super::script::ScriptCall;
-use super::scripts::{ADD_REVISION, DROP_REVISIONS, json};
+use super::scripts::{ADD_REVISION, DROP_REVISIONS};
 
 /// The kind of the keys of histories.
 pub(super) const HISTORY: &str = "history";
@@ -53,7 +53,7 @@ impl History for Redis {
         let keys = [tag.listing(name.prefix(), "revisions"), tag.own(HISTORY, name.as_str())];
         let call = ScriptCall::new(&ADD_REVISION, tag, keys)
             .arg(agent.revision.as_str())
-            .arg(json(&agent)?);
+            .arg(self.sealed_agent(&name, &agent)?);
         self.call_durably::<u64>(call).await.map(drop)
     }
 

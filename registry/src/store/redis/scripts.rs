@@ -3,13 +3,12 @@
 use std::borrow::Cow;
 
 use abide_actors::audit::{AuditEntry, MAX_ENTRIES};
-use abide_actors::blobs::Blob;
 use abide_actors::identity::{Epoch, Incarnation, NodeName};
 use abide_actors::journal::{
     Claim, Commit, Holder, RESPONSE_TTL, ResponseScope, StoreError, StoredResponse,
 };
 use abide_actors::notices::OwedNotice;
-use abide_conversation::{BlobId, ConversationId, Scoped, Timestamp};
+use abide_conversation::{ConversationId, Scoped, Timestamp};
 use serde::Serialize;
 
 use super::super::ScopedKeyId;
@@ -22,7 +21,7 @@ use super::journal_pages::FIRST_PAGE_BYTES;
 use super::keys::{self, Key, Tag};
 use super::owed_queues::OwedQueues;
 use super::script::{Script, ScriptCall, hash};
-use super::{api_keys, audit, blobs};
+use super::{api_keys, audit, blob_names};
 use crate::membership::Member;
 
 /// How long a server remembers a deletion for its repeat: longer than any repeat takes.
@@ -61,6 +60,7 @@ scripts! {
     CLAIM_AND_LOAD_WHEN_FULL = "lib/allow_oom" "lib/existing" "lib/claim" "lib/page" "lib/load" "claim_and_load";
     RESET_DEATHS = "reset_deaths";
     STAGE = "lib/fields" "lib/indexes" "stage";
+    UNSTAGE = "lib/allow_oom" "lib/fields" "lib/indexes" "stage";
     PUBLISH = "lib/fencing" "lib/answered" "lib/fields" "lib/indexes" "lib/listing" "lib/touch" "lib/usage" "lib/queues" "lib/notices" "lib/parts" "lib/publish" "append";
     RESERVE = "lib/fencing" "reserve";
     AGENT = "lib/fencing" "lib/once" "lib/operation" "agent";
@@ -78,7 +78,13 @@ scripts! {
     SETTLE_NOTICE = "lib/allow_oom" "lib/notices" "lib/dead_notices" "settle_notice";
     DROP_NOTICES = "lib/allow_oom" "lib/notices" "drop_notices";
     REDELIVER_NOTICE = "lib/once" "lib/notices" "redeliver_notice";
-    BLOB = "lib/once" "blob";
+    BLOB = "lib/once" "lib/hold" "blob";
+    HOLD_BLOB = "lib/hold" "hold_blob";
+    NAME_BLOBS = "lib/fencing" "name_blobs";
+    REFER_BLOBS = "refer_blobs";
+    DROPPED_NAMES = "lib/allow_oom" "dropped_names";
+    DROP_BLOBS = "lib/allow_oom" "lib/unused_blobs" "drop_blobs";
+    END_HOLDS = "lib/allow_oom" "lib/once" "lib/unused_blobs" "end_holds";
     REMOVE_BLOB = "lib/allow_oom" "lib/once" "remove_blob";
     AUDIT = "audit";
     ENTER = "lib/allow_oom" "lib/members" "enter";
@@ -117,7 +123,7 @@ impl Redis {
         id: &Scoped<ConversationId>,
         me: &Holder,
         dead: Option<&Holder>,
-    ) -> Result<(Claim, Option<StoredRow>, u32), StoreError> {
+    ) -> Result<(Claim, Option<StoredRow>, u32, String), StoreError> {
         let (tag, own) = (Tag::of(id), |kind| Tag::of(id).own(kind, id.as_str()));
         let keys = [own("c"), tag.common("floor"), own("j"), own("s")];
         let call = |script| {
@@ -128,8 +134,8 @@ impl Redis {
         if is_full(&claimed) {
             claimed = call(&CLAIM_AND_LOAD_WHEN_FULL).await;
         }
-        let (held, stored, deaths) = claimed?;
-        Ok((holding(held), stored, deaths))
+        let (held, stored, deaths, alarm) = claimed?;
+        Ok((holding(held), stored, deaths, alarm))
     }
 
     pub(super) async fn reset_deaths_by_script(
@@ -163,6 +169,9 @@ impl Redis {
     ) -> Result<(), StoreError> {
         let (tag, summary) = (Tag::of(id), &commit.summary);
         let before = summary.last_seq.saturating_sub(commit.events.len() as u64);
+        let mut named = commit.named_blobs()?;
+        named.extend(staged.iter().flat_map(|staged| staged.blobs.iter().cloned()));
+        self.name_before_commit(id, held, &named).await?;
         let key = match staged {
             Some(staged) => self.staging_key(staged)?,
             None => self.commit_key(id, held, before).await?,
@@ -214,6 +223,9 @@ impl Redis {
         keys.extend(audit::keys_of(tag, id));
         keys.push(tag.listing(id.prefix(), super::queues::QUEUES));
         keys.push(tag.listing(id.prefix(), super::listing::INDEX));
+        let deletion = blob_names::deletion_name(id, held.epoch);
+        keys.push(blob_names::named_key(id));
+        keys.extend(blob_names::dropped_keys(tag, &deletion));
         keys.extend(owed.keys(tag));
         let call = ScriptCall::new(&DELETE, tag, keys)
             .held(held)
@@ -221,7 +233,12 @@ impl Redis {
             .arg(id.as_str())
             .arg(DELETION_MEMORY_SECONDS)
             .responses("", response.as_slice())?;
-        outcome(&self.call_durably::<String>(owed.write(call)?).await?)
+        let answer = self.call_durably::<String>(owed.write(call)?).await?;
+        if answer == "NAMED" {
+            self.drop_names_at_once(id, held.epoch).await;
+            return Ok(());
+        }
+        outcome(&answer)
     }
 
     /// Reads a conversation: its cached state and the first page of later events or, without
@@ -278,27 +295,6 @@ impl Redis {
             call = call.arg(id.as_str()).arg(keys::score_until(*at));
         }
         self.call::<u64>(call).await.map(|_| ())
-    }
-
-    /// Returns whether the blob is new, or was there to be removed.
-    pub(super) async fn blob_by_script(
-        &self,
-        id: &Scoped<BlobId>,
-        blob: Option<&Blob>,
-    ) -> Result<bool, StoreError> {
-        let (key, nonce) = (blobs::key_of(id), self.nonce());
-        let tag = key.tag();
-        let keys = [key, tag.own("done", &nonce), tag.listing(id.prefix(), "blobs")];
-        let call = match blob {
-            Some(blob) => {
-                let (media_type, bytes) = (blob.media_type(), blob.bytes());
-                let call = ScriptCall::new(&BLOB, tag, keys).arg(media_type);
-                let label = Label { kind: "blob", owner: id.as_str(), part: "" };
-                call.arg(bytes.len()).arg(&*self.seal(label, Cow::Borrowed(bytes))?)
-            }
-            None => ScriptCall::new(&REMOVE_BLOB, tag, keys),
-        };
-        self.call_large(call).await
     }
 
     pub(super) async fn audit_by_script(

@@ -12,7 +12,7 @@ use super::super::staging::{StagedJournal, Staging, lost};
 use super::Redis;
 use super::keys::Tag;
 use super::script::ScriptCall;
-use super::scripts::STAGE;
+use super::scripts::{STAGE, UNSTAGE};
 
 /// The kind of the keys of imports.
 pub(super) const STAGED: &str = "staged";
@@ -79,7 +79,8 @@ impl Redis {
         events: &[Vec<u8>],
     ) -> Result<bool, StoreError> {
         let (tag, key) = (Tag::of(&staged.id), staged.key());
-        let call = ScriptCall::new(&STAGE, tag, [tag.own(STAGED, &key)]);
+        let script = if events.is_empty() { &UNSTAGE } else { &STAGE };
+        let call = ScriptCall::new(script, tag, [tag.own(STAGED, &key)]);
         let mut call = call.arg(staged.last_seq.get()).arg(STAGED_SECONDS);
         for event in events {
             call = call.arg(&event[..]);

@@ -25,6 +25,7 @@ use super::execute::read;
 use super::keys::{self, Tag};
 use super::operations::NextEntries;
 use super::pager::{Pager, Row};
+use super::scripts::json;
 use crate::partition::{Partition, PartitionSet};
 
 #[async_trait]
@@ -223,8 +224,8 @@ impl Store for Redis {
         let mut command = cmd("HGET");
         let key = Tag::Agents.listing(revision.prefix(), "revisions");
         command.arg(key.into_string()).arg(revision.local().as_str());
-        let json: Option<Vec<u8>> = self.query_confirmed(Tag::Agents, command).await?;
-        json.map(|json| decode::parse("agent", &json)).transpose()
+        let stored: Option<Vec<u8>> = self.query_confirmed(Tag::Agents, command).await?;
+        stored.map(|stored| self.opened_agent(revision, stored)).transpose()
     }
 
     async fn agents(&self, tenant: &Tenant) -> Result<Vec<StoredAgent>, StoreError> {
@@ -238,10 +239,14 @@ impl Store for Redis {
         }
         // The newest revision of a name is never removed, and what was replaced since stays a while.
         // The fields of rollouts name no revision.
+        let revisions: Vec<String> = newest.into_values().collect();
         let mut command = cmd("HMGET");
-        command.arg(key("revisions")).arg(newest.into_values().collect::<Vec<_>>());
+        command.arg(key("revisions")).arg(&revisions);
         let agents: Vec<Option<Vec<u8>>> = self.query(Tag::Agents, command).await?;
-        let agents = agents.into_iter().flatten().map(|json| decode::parse("agent", &json));
+        let agents = revisions.into_iter().zip(agents).filter_map(|(revision, stored)| {
+            let revision = Scoped::new(tenant, &Revision::new(revision));
+            Some(self.opened_agent(&revision, stored?))
+        });
         let mut agents: Vec<StoredAgent> = agents.collect::<Result<_, _>>()?;
         agents.sort_by(|one, other| one.name.cmp(&other.name));
         Ok(agents)
@@ -303,6 +308,26 @@ impl Store for Redis {
 impl Redis {
     pub(super) async fn query_row(&self, (tag, command): (Tag, Cmd)) -> Result<Value, StoreError> {
         self.query(tag, command).await
+    }
+
+    /// The definition of this revision, given what is stored.
+    fn opened_agent(
+        &self,
+        revision: &Scoped<Revision>,
+        stored: Vec<u8>,
+    ) -> Result<StoredAgent, StoreError> {
+        let json = self.open_value(Label::definition(revision), stored.into())?;
+        decode::parse("agent", &json)
+    }
+
+    /// The definition as it is stored.
+    pub(super) fn sealed_agent(
+        &self,
+        name: &Scoped<AgentName>,
+        agent: &StoredAgent,
+    ) -> Result<Vec<u8>, StoreError> {
+        let revision = name.sibling(&agent.revision);
+        Ok(self.seal(Label::definition(&revision), json(agent)?.into())?.into_owned())
     }
 
     /// The first `limit` alarms of each partition up to a score, sorted.

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod access;
+mod blob_names;
 mod cluster;
 mod costs;
 mod durability;

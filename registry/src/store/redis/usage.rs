@@ -20,6 +20,9 @@ const SUMS_PER_READ: usize = 8 * PARTITIONS;
 /// Hashes that are read at once: some megabytes at most, if each has all the rows that it may have.
 const HASHES_PER_READ: usize = 32;
 
+/// The keys of what is counted of a tenant's blobs.
+pub(super) const BLOBS: &str = "blobs";
+
 #[async_trait]
 impl TenantCounts for Redis {
     async fn usage(&self, query: &UsageQuery) -> Result<UsagePage, StoreError> {
@@ -56,7 +59,7 @@ impl TenantCounts for Redis {
     }
 
     async fn blob_bytes(&self, tenant: &Tenant) -> Result<u64, StoreError> {
-        let places: Vec<_> = places(&keys::prefix_of(tenant), "blobs").collect();
+        let places: Vec<_> = places(&keys::prefix_of(tenant), BLOBS).collect();
         let query = |key: &str| {
             let mut query = command("HGET", key);
             query.arg("bytes");

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use abide_actors::journal::StoreError;
+use abide_conversation::{Revision, Scoped};
 use aws_lc_rs::aead::{AES_256_GCM_SIV, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use aws_lc_rs::rand;
 
@@ -28,7 +29,21 @@ pub(in super::super) struct Label<'a> {
     pub(in super::super) part: &'a str,
 }
 
-impl Label<'_> {
+impl<'a> Label<'a> {
+    /// The definition of an agent, by its revision.
+    pub(in super::super) fn definition(revision: &'a Scoped<Revision>) -> Self {
+        Self { kind: "agent", owner: revision.as_str(), part: "" }
+    }
+
+    pub(in super::super) fn webhook(webhook: &'a str) -> Self {
+        Self { kind: "webhook", owner: webhook, part: "" }
+    }
+
+    /// The entry of this `seq` in the chain of a tenant, or of the cluster if it is empty.
+    pub(in super::super) fn operation(chain: &'a str, seq: &'a str) -> Self {
+        Self { kind: "operation", owner: chain, part: seq }
+    }
+
     fn bytes(&self) -> Vec<u8> {
         [self.kind, self.owner, self.part].join("\0").into_bytes()
     }

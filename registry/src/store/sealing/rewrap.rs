@@ -1,4 +1,5 @@
-//! A pass over all data keys, after which the first key of the key file wraps them.
+//! A pass over all data keys, after which the first key of the key file wraps them, and over what is
+//! not sealed yet although it belongs to no conversation.
 
 use std::collections::BTreeSet;
 
@@ -14,6 +15,9 @@ pub struct Rewrapped {
     pub conversations: u64,
     /// How many data keys it wrapped anew.
     pub rewrapped: u64,
+    /// How many definitions of agents, webhooks and entries of the operators' audit it sealed, which
+    /// were plain.
+    pub sealed: u64,
     /// How many conversations have a data key that no key of the file unwraps.
     pub unreadable: u64,
     /// The keys that nothing needs any more.

@@ -1,9 +1,11 @@
 //! The blobs, the audit logs, the counts and the schedules of a flaky store.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use abide_actors::audit::{AuditEntry, AuditLog};
-use abide_actors::blobs::{Blob, BlobInfo, Blobs};
+use abide_actors::blobs::{Blob, BlobHold, BlobHolder, BlobInfo, Blobs};
 use abide_actors::journal::{Claim, Commit, ConversationSummary, StoreError};
 use abide_conversation::ids::QueueName;
 use abide_conversation::{
@@ -12,7 +14,7 @@ use abide_conversation::{
 use abide_registry::partition::PartitionSet;
 use abide_registry::schedules::Schedule;
 use abide_registry::store::{
-    ChainEntry, CurrentRevisions, Effect, History, HistoryEntry, ListError, ListQuery,
+    BlobNames, ChainEntry, CurrentRevisions, Effect, History, HistoryEntry, ListError, ListQuery,
     ListedConversation, Lists, Operation, OperationLog, OperationOutcome, Page, QueueDepth,
     QueueHeads, QueueIndex, Rebuild, Schedules, StagedJournal, Staging, StoredAgent, TenantCounts,
     UsagePage, UsageQuery,
@@ -24,8 +26,21 @@ use super::FlakyStore;
 
 #[async_trait]
 impl Blobs for FlakyStore {
-    async fn put_blob(&self, id: &Scoped<BlobId>, blob: &Blob) -> Result<bool, StoreError> {
-        self.with_room()?.put_blob(id, blob).await
+    async fn store_blob(
+        &self,
+        id: &Scoped<BlobId>,
+        blob: &Blob,
+        hold: Option<&BlobHold>,
+    ) -> Result<bool, StoreError> {
+        self.with_room()?.store_blob(id, blob, hold).await
+    }
+
+    async fn hold_blob(
+        &self,
+        id: &Scoped<BlobId>,
+        hold: &BlobHold,
+    ) -> Result<Option<BlobInfo>, StoreError> {
+        self.with_room()?.hold_blob(id, hold).await
     }
 
     async fn blob_info(&self, id: &Scoped<BlobId>) -> Result<Option<BlobInfo>, StoreError> {
@@ -38,6 +53,46 @@ impl Blobs for FlakyStore {
 
     async fn delete_blob(&self, id: &Scoped<BlobId>) -> Result<bool, StoreError> {
         self.reachable()?.delete_blob(id).await
+    }
+}
+
+#[async_trait]
+impl BlobNames for FlakyStore {
+    async fn named_blobs(
+        &self,
+        id: &Scoped<ConversationId>,
+    ) -> Result<BTreeSet<BlobId>, StoreError> {
+        self.reachable()?.named_blobs(id).await
+    }
+
+    async fn name_blobs(
+        &self,
+        id: &Scoped<ConversationId>,
+        blobs: &BTreeSet<BlobId>,
+    ) -> Result<(), StoreError> {
+        self.with_room()?.name_blobs(id, blobs).await
+    }
+
+    async fn due_blobs(
+        &self,
+        partitions: &PartitionSet,
+        until: Timestamp,
+        limit: usize,
+    ) -> Result<Vec<Scoped<BlobId>>, StoreError> {
+        self.reachable()?.due_blobs(partitions, until, limit).await
+    }
+
+    async fn blob_holds(&self, id: &Scoped<BlobId>) -> Result<Vec<BlobHold>, StoreError> {
+        self.reachable()?.blob_holds(id).await
+    }
+
+    async fn end_holds(
+        &self,
+        id: &Scoped<BlobId>,
+        released: Option<&BlobHolder>,
+        now: Timestamp,
+    ) -> Result<bool, StoreError> {
+        self.reachable()?.end_holds(id, released, now).await
     }
 }
 
@@ -217,6 +272,9 @@ impl Lists for FlakyStore {
         cursor: Option<&str>,
         limit: usize,
     ) -> Result<Page<ListedConversation>, ListError> {
+        if self.lists_nothing.load(Ordering::SeqCst) {
+            return Ok(Page { items: Vec::new(), cursor: None });
+        }
         self.reachable()?.list(tenant, query, cursor, limit).await
     }
 

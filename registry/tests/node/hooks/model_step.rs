@@ -156,8 +156,8 @@ async fn what_the_stream_hook_let_through_is_what_is_shown_and_what_is_stored() 
     let mut signals = connect_client(&node, ID);
     node.send(ID, "hello").await.unwrap();
     let (mut text, mut thinking) = (String::new(), String::new());
-    while let Some(item) = signals.next().await {
-        let StreamItem::Signal(shared) = item else { continue };
+    loop {
+        let StreamItem::Signal(shared) = signals.next().await else { continue };
         match &shared.signal {
             Signal::Text(delta) => text.push_str(&delta.text),
             Signal::Thinking(delta) => thinking.push_str(&delta.text),

@@ -23,8 +23,8 @@ pub fn kind(name: &str) -> Option<Kind> {
         | "ZLEXCOUNT" => (false, false),
         "DEL" | "UNLINK" | "HDEL" | "LPOP" | "SREM" | "ZREM" | "ZREMRANGEBYRANK" | "EXPIRE"
         | "PEXPIREAT" | "PERSIST" | "RENAME" => (true, false),
-        "SET" | "INCR" | "HSET" | "HSETNX" | "HINCRBY" | "RPUSH" | "LPUSH" | "SADD" | "ZADD"
-        | "ZINCRBY" => (true, true),
+        "SET" | "INCR" | "HSET" | "HSETNX" | "HINCRBY" | "RPUSH" | "LPUSH" | "LSET" | "SADD"
+        | "ZADD" | "ZINCRBY" => (true, true),
         _ => return None,
     };
     Some(Kind { writes, needs_memory })
@@ -55,6 +55,7 @@ impl Keyspace {
             "EXPIRE" | "PEXPIREAT" | "PERSIST" => self.expire(&name, words),
             "RPUSH" | "LLEN" | "LRANGE" => self.lists(&name, words),
             "LINDEX" | "LPOP" | "LPUSH" => self.list_heads(&name, words),
+            "LSET" => self.set_element(words),
             "HSET" | "HSETNX" | "HDEL" => self.change_hash(&name, words),
             "HINCRBY" => self.increase_field(words),
             "HGET" | "HMGET" | "HEXISTS" | "HKEYS" | "HVALS" | "HGETALL" | "HLEN" => {
@@ -219,6 +220,21 @@ impl Keyspace {
             self.changed(words);
         }
         Ok(optional(popped.as_ref()))
+    }
+
+    fn set_element(&mut self, words: &[Vec<u8>]) -> Answer {
+        let list = match self.get_mut(&words[1]) {
+            None => return Err("ERR no such key".to_owned()),
+            Some(Data::List(list)) => list,
+            Some(_) => return Err(WRONG_TYPE.to_owned()),
+        };
+        let index = integer(&words[2])?;
+        let index = if index < 0 { index + list.len() as i64 } else { index };
+        let element = usize::try_from(index).ok().and_then(|index| list.get_mut(index));
+        let Some(element) = element else { return Err("ERR index out of range".to_owned()) };
+        element.clone_from(&words[3]);
+        self.changed(words);
+        Ok(Value::Okay)
     }
 
     fn change_hash(&mut self, name: &str, words: &[Vec<u8>]) -> Answer {

@@ -76,7 +76,7 @@ fn random_command(random: &mut Random) -> Words {
     let (min, max) = (random.pick(&bounds), random.pick(&bounds));
     let (first, last) = (number.to_string(), random.pick(&["-1", "2", "0", "-2", "9", "-10001"]));
     let increase = random.pick(&["1", "-3", "5", "inf", "-inf", "x"]);
-    let line = match random.below(41) {
+    let line = match random.below(42) {
         0 => vec!["GET", "text"],
         1 => vec!["SET", key, value],
         2 => vec!["SET", "text", value, "EX", "1000"],
@@ -113,6 +113,7 @@ fn random_command(random: &mut Random) -> Words {
         37 => vec!["INCR", random.pick(&["number", "text"])],
         38 => vec!["ZLEXCOUNT", "same", min, max],
         39 => vec!["SMEMBERS", "names"],
+        40 => vec!["LSET", "list", last, value],
         _ => vec!["ZADD", "same", "0", field],
     };
     let mut line = words(&line);

@@ -137,6 +137,8 @@ fn random_calls_of_the_store_are_answered_as_over_a_real_server() {
         let url = format!("redis://127.0.0.1:{}", real_server.port).parse().unwrap();
         let real = Redis::open(&url, Durability::Os).await.unwrap();
         let modelled = Redis::simulated(Arc::new(ToModel), Durability::Os, "o".to_owned());
+        random_calls::know_names(&real).await;
+        random_calls::know_names(&modelled).await;
         let mut random = Random::new(2, 7);
         for number in 1..CALLS {
             let full = number % 1_000 > 900;

@@ -186,6 +186,11 @@ impl Group {
         }
     }
 
+    /// Whether nodes may read from a primary that is none any more.
+    pub fn has_former(&self) -> bool {
+        self.former.is_some()
+    }
+
     pub fn end_former(&mut self) {
         self.former = None;
     }

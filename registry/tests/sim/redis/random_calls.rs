@@ -1,12 +1,19 @@
 //! Random calls of a store, which depend on nothing but a seed and what the store has.
 
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
 use abide_actors::audit::{AuditEntry, Excerpt, Omitted, Received};
-use abide_actors::blobs::Blob;
+use abide_actors::blobs::{Blob, BlobHold, BlobHolder};
+use abide_actors::conversation::imported;
 use abide_actors::identity::{Epoch, Incarnation, NodeName};
-use abide_actors::journal::{Claim, Commit, Holder, ResponseScope, StoreError, StoredResponse};
+use abide_actors::journal::{
+    Claim, Commit, Holder, ResponseScope, Rewrite, StoreError, StoredResponse,
+};
 use abide_actors::model::Purpose;
 use abide_actors::usage_counts::day_of;
 use abide_conversation::command::IfBusy;
+use abide_conversation::erase::SubjectAlias;
 use abide_conversation::identity::Role;
 use abide_conversation::remembered_decision::RememberedDecision;
 use abide_conversation::{
@@ -16,8 +23,8 @@ use abide_conversation::{
 use abide_registry::partition::PartitionSet;
 use abide_registry::schedules::Schedule;
 use abide_registry::store::{
-    AuditLevel, Effect, KeyChange, Operation, Rollout, RolloutChange, Store, StoredAgent,
-    StoredKey, UsageBy, UsageQuery,
+    AuditLevel, Effect, KeyChange, Operation, Rebuild, Rollout, RolloutChange, StagedJournal,
+    Store, StoredAgent, StoredKey, UsageBy, UsageQuery,
 };
 use serde_json::json;
 
@@ -27,7 +34,7 @@ use crate::actor::compose;
 use crate::random::Random;
 
 /// The kinds of calls.
-pub const KINDS: u64 = 47;
+pub const KINDS: u64 = 50;
 
 pub fn at(seconds: u64) -> Timestamp {
     Timestamp::from_second(1_900_000_000 + seconds.cast_signed()).unwrap()
@@ -100,13 +107,21 @@ impl Choice {
     }
 }
 
+/// The text of a message, which names a blob now and then.
+fn message(tenant: &Tenant, number: u64) -> String {
+    match number % 3 {
+        0 => format!("{tenant} {}", blob(number / 3).id()),
+        _ => tenant.to_string(),
+    }
+}
+
 /// A commit that follows this state, or one that does not.
 fn commit(random: &mut Random, number: u64, tenant: &Tenant, state: &State) -> Option<Commit> {
     let action = match abide_conversation::wanted(state).into_iter().next() {
         Some(activity) if random.percent(80) => activities::outcome(&activity, number, None),
         Some(_) | None => match state.pending_calls().into_iter().next() {
             Some(pending) if random.percent(50) => activities::approve(pending.call_id, None),
-            Some(_) | None => activities::send(number, tenant.as_str(), IfBusy::Queue),
+            Some(_) | None => activities::send(number, &message(tenant, number), IfBusy::Queue),
         },
     };
     let events = decide(state, Command { at: at(number), action }).ok()?;
@@ -148,6 +163,8 @@ pub async fn call(store: &dyn Store, choice: &Choice) -> Option<String> {
         39 => counted(store, &choice.id.tenant()).await,
         40..=45 => random_notices::call(store, choice).await,
         46 => call_schedules(store, choice).await,
+        47 => rewrite(store, choice).await,
+        48..=49 => import(store, choice).await,
         _ => return None,
     })
 }
@@ -180,6 +197,45 @@ async fn call_conversation(store: &dyn Store, choice: &Choice) -> String {
         21 => outcome(store.reset_deaths(id).await),
         _ => outcome(store.events(id, Seq::new(number % 5), 100).await),
     }
+}
+
+/// Puts an alias into the journal of a conversation.
+async fn rewrite(store: &dyn Store, choice: &Choice) -> String {
+    let Choice { number, id, held, .. } = choice;
+    let found = (store.events(id, Seq::ZERO, 100).await, store.summary(id).await);
+    let (Ok(mut events), Ok(Some(summary))) = found else { return String::new() };
+    let open = replay(State::default(), &events).pending_calls();
+    let alias = SubjectAlias { subject: "ada".to_owned(), alias: format!("erased:{number}") };
+    events.retain_mut(|event| alias.apply(&mut event.data));
+    let rewrite = Rewrite { events, summary, indexed: [].into(), open };
+    let rewritten = outcome(store.rewrite(id, held, rewrite).await);
+    format!("{rewritten} {:?}", store.load(id).await.ok())
+}
+
+/// Keeps events of a conversation aside, or makes another one of them.
+async fn import(store: &dyn Store, choice: &Choice) -> String {
+    let Choice { kind, number, id, me, other, .. } = choice;
+    let Ok(events) = store.events(id, Seq::ZERO, 100).await else { return String::new() };
+    let (copy, aside) = (id.sibling(&ConversationId::new("copy")), number % 3 * 2);
+    let (import, last_seq) = (format!("i{}", number % 2), Seq::new(aside));
+    let staged = StagedJournal { id: copy.clone(), import, last_seq, blobs: BTreeSet::new() };
+    let mut rest = events.iter().skip(usize::try_from(aside).unwrap());
+    if *kind == 48 {
+        return match number % 5 {
+            0 => outcome(store.unstage(&staged).await),
+            _ => outcome(store.stage(&staged, rest.take(2).cloned().collect()).await),
+        };
+    }
+    let Ok(claim) = store.claim(&copy, me, Some(other)).await else { return String::new() };
+    if number.is_multiple_of(7) {
+        return outcome(store.delete(&copy, &claim, None, Vec::new()).await);
+    }
+    let Some(last) = rest.next() else { return String::new() };
+    let whole = &events[..usize::try_from(last.seq.get()).unwrap()];
+    let state = Arc::new(replay(State::default(), whole));
+    let commit = imported(&state, [last.clone()].into(), [].into());
+    let published = outcome(store.publish(&staged, &claim, commit).await);
+    format!("{published} {:?}", store.load(&copy).await.ok())
 }
 
 /// Calls about the agents and decisions of a tenant, and about the creation of conversations.
@@ -269,12 +325,43 @@ pub async fn sorted_keys(store: &dyn Store, tenant: &Tenant) -> String {
 }
 
 async fn call_blobs(store: &dyn Store, choice: &Choice) -> String {
-    let id = blob_of(choice);
-    match choice.kind {
-        34 => outcome(store.put_blob(&id, &blob(choice.number)).await),
-        35 if choice.number.is_multiple_of(3) => outcome(store.delete_blob(&id).await),
+    let (id, number) = (blob_of(choice), choice.number);
+    let holder = match number % 2 {
+        0 => BlobHolder::Conversation(choice.id.local()),
+        _ => BlobHolder::uploader("ada"),
+    };
+    let hold = BlobHold { holder, until: at(number + number % 9) };
+    match (choice.kind, number % 3) {
+        (34, 0) => outcome(store.put_blob(&id, &blob(number)).await),
+        (34, _) => outcome(store.store_blob(&id, &blob(number), Some(&hold)).await),
+        (35, 0) => outcome(store.delete_blob(&id).await),
+        (35, 1) => outcome(store.hold_blob(&id, &hold).await),
+        (35, _) => outcome(store.end_holds(&id, Some(&hold.holder), at(number)).await),
+        (_, 0) => outcome(store.name_blobs(&choice.id, &[id.local()].into()).await),
+        (_, 1) => held_and_named(store, choice).await,
         _ => outcome(store.blob(&id).await),
     }
+}
+
+/// Who holds a blob, which blobs of the tenant are due, and what the conversation names.
+async fn held_and_named(store: &dyn Store, choice: &Choice) -> String {
+    let tenant = choice.id.tenant();
+    let own = |due: Vec<Scoped<BlobId>>| {
+        due.into_iter().filter(|id| id.is_of(&tenant)).collect::<Vec<_>>()
+    };
+    let until = at(choice.number + 5);
+    let parts = [
+        outcome(store.blob_holds(&blob_of(choice)).await),
+        outcome(store.due_blobs(&PartitionSet::all(), until, 99).await.map(own)),
+        outcome(store.named_blobs(&choice.id).await),
+    ];
+    parts.join(" ")
+}
+
+/// Has a store know all names of blobs, as after a rebuild.
+pub async fn know_names(store: &dyn Store) {
+    let rebuild = Rebuild::after(None, at(0)).ended(at(0));
+    assert!(store.replace_rebuild(None, &rebuild).await.unwrap());
 }
 
 /// The agent that a call is about.

@@ -1,12 +1,12 @@
 //! What the checks read of the store, past all faults: blobs, decisions, queues, notices, schedules, usage.
 
 use abide_actors::blobs::Blobs as _;
-use abide_conversation::{AgentName, BlobId, DecisionId, ScheduleName, Scoped, Tenant};
+use abide_conversation::{AgentName, BlobId, DecisionId, Revision, ScheduleName, Scoped, Tenant};
 use abide_registry::partition::PartitionSet;
 use abide_registry::schedules::Schedule;
 use abide_registry::store::{
-    Outbox as _, QueueDepth, QueueIndex as _, Schedules as _, Store as _, TenantCounts as _,
-    UsagePage, UsageQuery,
+    OperationLog as _, Outbox as _, QueueDepth, QueueIndex as _, Schedules as _, Store as _,
+    TenantCounts as _, UsagePage, UsageQuery,
 };
 
 use super::{Store, complete_now};
@@ -36,6 +36,18 @@ impl Store {
 
     pub fn schedule(&self, name: &Scoped<ScheduleName>) -> Option<Schedule> {
         complete_now(self.oracle.schedule(name)).unwrap()
+    }
+
+    /// The newest revision of an agent.
+    pub fn newest(&self, agent: &Scoped<AgentName>) -> Option<Revision> {
+        complete_now(self.oracle.newest(agent)).unwrap()
+    }
+
+    /// What the entries of a tenant's operators' audit are about.
+    pub fn operations(&self, tenant: &Tenant) -> Vec<String> {
+        let entries = complete_now(self.oracle.operations(Some(tenant), 0, super::ALL)).unwrap();
+        let target = |entry| serde_json::to_value(entry).unwrap()["target"].to_string();
+        entries.iter().map(target).collect()
     }
 
     /// What a tenant has used, on these days and in all.

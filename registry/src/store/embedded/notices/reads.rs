@@ -10,7 +10,9 @@ use super::super::super::notices::{
     Attempts, DeadNotice, Delivery, LISTED_PER_QUEUE, NoticeCounts, NoticeHead, NoticeQueue,
     StoredNotice, WebhookList,
 };
+use super::super::super::sealing::Label;
 use super::super::super::{Page, paging};
+use super::super::encryption::Snapshot;
 use super::super::tables::{self, Nanos, nanos};
 use super::{Head, Partition, PartitionSet};
 
@@ -24,7 +26,7 @@ type DeadKey = (u16, Timestamp, Scoped<ConversationId>, Seq);
 
 /// `None` if the webhooks are still as of the version that is known.
 pub(super) fn webhooks(
-    from: &ReadTransaction,
+    from: &Snapshot<'_>,
     known: Option<u64>,
 ) -> Result<Option<WebhookList>, Error> {
     let version = from.open_table(tables::META)?.get(tables::WEBHOOKS_ROW)?;
@@ -38,7 +40,11 @@ pub(super) fn webhooks(
     }
     let table = from.open_table(tables::WEBHOOKS)?;
     let rows = table.range::<&str>(..)?;
-    let webhooks = rows.map(|row| tables::parse::<Webhook>("webhook", row?.1.value()));
+    let webhooks = rows.map(|row| {
+        let (key, stored) = row?;
+        let json = from.open(Label::webhook(key.value()), stored.value())?;
+        tables::parse::<Webhook>("webhook", &json)
+    });
     Ok(Some(WebhookList { version, webhooks: webhooks.collect::<Result<_, _>>()? }))
 }
 

@@ -9,6 +9,7 @@ use redb::{Database, ReadableDatabase, ReadableTable, ReadableTableMetadata};
 use tokio::task::JoinSet;
 
 use super::super::super::conformance::*;
+use super::super::staging::PromotedJournals;
 use super::super::write::OpenTables;
 use super::super::{Embedded, tables};
 use super::files::open;
@@ -61,7 +62,8 @@ async fn a_long_journal_is_removed_in_slices() {
     loop {
         let transaction = database.begin_write().unwrap();
         let before = transaction.open_table(tables::JOURNAL).unwrap().len().unwrap();
-        let mut open = OpenTables::new(&transaction).unwrap();
+        let promoted = PromotedJournals::default();
+        let mut open = OpenTables::new(&transaction, &promoted).unwrap();
         let swept = open.sweep(None).unwrap();
         assert_eq!(open.has_unswept().unwrap(), before > 1_000);
         drop(open);

@@ -236,3 +236,58 @@ async fn a_commit_wraps_the_data_key_of_its_conversation_by_the_first_key() {
     assert_eq!((done.conversations, done.rewrapped), (1, 0));
     assert_eq!(store.events(&id("a"), Seq::ZERO, 9).await.unwrap().len(), 3);
 }
+
+/// The first bytes of the values that `rewrap` seals.
+fn first_bytes(dir: &Path) -> Vec<u8> {
+    type Texts = TableDefinition<'static, &'static str, &'static [u8]>;
+    const TEXTS: [Texts; 2] = [tables::REVISIONS, tables::WEBHOOKS];
+    const OPERATIONS: Rows = tables::OPERATIONS;
+    let database = open_file(dir);
+    let snapshot = database.begin_read().unwrap();
+    let mut firsts = Vec::new();
+    for texts in TEXTS {
+        let table = snapshot.open_table(texts).unwrap();
+        firsts.extend(table.range::<&str>(..).unwrap().map(|row| row.unwrap().1.value()[0]));
+    }
+    let table = snapshot.open_table(OPERATIONS).unwrap();
+    firsts.extend(table.range::<(&str, u64)>(..).unwrap().map(|row| row.unwrap().1.value()[0]));
+    firsts
+}
+
+#[tokio::test]
+async fn what_was_plain_and_belongs_to_no_conversation_is_read_and_sealed_by_a_pass() {
+    let dir = tempfile::tempdir().unwrap();
+    let planted = plant_plain_or_sealed(&open(dir.path(), &[])).await;
+    let store = open(dir.path(), &[1]);
+    assert_plain_or_sealed(&store).await;
+    drop(store);
+    assert_eq!(first_bytes(dir.path()), vec![b'{'; planted as usize]);
+    let store = open(dir.path(), &[1]);
+    assert_eq!(store.rewrap().await.unwrap().unwrap().sealed, planted);
+    assert_plain_or_sealed(&store).await;
+    assert_eq!(store.rewrap().await.unwrap().unwrap().sealed, 0);
+    drop(store);
+    assert_eq!(first_bytes(dir.path()), vec![2; planted as usize]);
+    // Another key of the file changes nothing of that.
+    assert_eq!(open(dir.path(), &[2, 1]).rewrap().await.unwrap().unwrap().sealed, 0);
+    assert_plain_or_sealed(&open(dir.path(), &[2])).await;
+}
+
+#[tokio::test]
+async fn data_keys_are_wrapped_anew_in_one_write_with_commits_of_others() {
+    let dir = tempfile::tempdir().unwrap();
+    for name in ["a", "b"] {
+        plant(&open(dir.path(), &[1]), name).await;
+    }
+    let store = open(dir.path(), &[2, 1]);
+    let held = store.claim_and_load(&id("a"), &holder("n"), None).await.unwrap().claim;
+    let names: Vec<String> = (0..20).map(|n| format!("c{n}")).collect();
+    let created = futures::future::join_all(names.iter().map(|name| async {
+        let held = claim_conversation(&store, name).await;
+        store.append(&id(name), &held, commit(1, 1)).await
+    }));
+    let a = id("a");
+    let of_a = store.append(&a, &held, commit(3, 3));
+    let (rewrapped, of_a, created) = tokio::join!(store.rewrap(), of_a, created);
+    assert!(rewrapped.is_ok() && of_a.is_ok() && created.iter().all(Result::is_ok));
+}

@@ -1,19 +1,20 @@
 //! Opening and reopening the directory of a store.
 
+use std::collections::BTreeSet;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use abide_actors::journal::Journal;
-use abide_conversation::{AgentName, Revision, Seq, State, replay};
+use abide_conversation::{AgentName, Event, Revision, Seq, State, replay};
 use futures::FutureExt;
 use redb::Database;
 use tokio::task::JoinSet;
 
 use super::super::super::commit_benchmark::CommitBenchmark;
 use super::super::super::conformance::*;
-use super::super::super::{Store, StoredAgent};
+use super::super::super::{StagedJournal, Staging, Store, StoredAgent};
 use super::super::{Durability, Embedded, OpenError, tables};
 
 /// Longer than closing a store takes.
@@ -21,6 +22,24 @@ const DEADLINE: Duration = Duration::from_secs(10);
 
 pub(super) fn open(dir: &Path) -> Embedded {
     Embedded::open(dir, Durability::Os).unwrap()
+}
+
+#[tokio::test]
+async fn what_an_import_left_that_died_is_gone_after_a_reopen() {
+    let dir = tempfile::tempdir().unwrap();
+    let staged = StagedJournal {
+        id: id("a"),
+        import: "i".to_owned(),
+        last_seq: Seq::ZERO,
+        blobs: BTreeSet::new(),
+    };
+    let events: Arc<[Event]> = (1..=3).map(event).collect();
+    let store = open(dir.path());
+    store.stage(&staged, events.clone()).await.unwrap();
+    assert!(store.stage(&staged, events.clone()).await.is_err(), "other events are aside");
+    drop(store);
+    let store = open(dir.path());
+    store.stage(&staged, events).await.unwrap();
 }
 
 #[tokio::test]

@@ -2,7 +2,8 @@
 
 use redb::{Error, ReadableTable};
 
-use super::OpenTables;
+use super::super::super::StagedJournal;
+use super::{OpenTables, Write};
 
 /// Events of deleted conversations that one commit removes, and their bytes: some milliseconds of
 /// work, so that the deletion of a long journal does not hold up other writes.
@@ -16,9 +17,9 @@ impl OpenTables<'_> {
         let mut rows = MAX_REMOVED_EVENTS;
         let mut bytes = MAX_REMOVED_BYTES;
         let mut swept = self.audit.sweep_hidden()?;
-        let mut first = first.map(str::to_owned);
+        let mut first = first.filter(|id| !self.promoted.contains(id)).map(str::to_owned);
         while rows > 0 && bytes > 0 {
-            let next = self.unswept.first()?.map(|row| row.0.value().to_owned());
+            let next = self.next_unswept()?;
             let Some(id) = first.take().or(next) else { break };
             swept = true;
             let mut last = 0;
@@ -43,6 +44,57 @@ impl OpenTables<'_> {
 
     /// Whether deletions left events to remove.
     pub(in super::super) fn has_unswept(&self) -> Result<bool, Error> {
-        Ok(self.unswept.first()?.is_some() || self.audit.has_hidden()?)
+        Ok(self.next_unswept()?.is_some() || self.audit.has_hidden()?)
+    }
+
+    /// A conversation whose events are to be removed: it was deleted, or an import of it died.
+    fn next_unswept(&self) -> Result<Option<String>, Error> {
+        for row in self.unswept.range::<&str>(..)? {
+            let id = row?.0;
+            if !self.promoted.contains(id.value()) {
+                return Ok(Some(id.value().to_owned()));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Whether there are events under the id that are to be removed, and are not those of this import.
+    fn is_unswept(&self, id: &str, of: Option<&StagedJournal>) -> Result<bool, Error> {
+        let is_own = of.is_some_and(|staged| self.promoted.is_of(id, staged));
+        Ok(!is_own && self.unswept.get(id)?.is_some())
+    }
+
+    /// Whether a write must wait until the deleted conversation of the same id is removed
+    /// completely.
+    pub(in super::super) fn must_wait(&self, write: &Write) -> Result<bool, Error> {
+        match write {
+            Write::Append(append) => self.is_unswept(append.id.as_str(), append.staged.as_ref()),
+            Write::Stage(write) => match write.conversation() {
+                Some(id) => self.is_unswept(id, Some(write.staged())),
+                None => Ok(false),
+            },
+            Write::Delete { .. }
+            | Write::CountDeath { .. }
+            | Write::ResetDeaths { .. }
+            | Write::PutAgent { .. }
+            | Write::ReplaceAgent(_)
+            | Write::ChangeRevisions(_)
+            | Write::DeleteAgent { .. }
+            | Write::Reserve { .. }
+            | Write::SetDecision { .. }
+            | Write::ChangeKey { .. }
+            | Write::MarkKeysUsed { .. }
+            | Write::PutBlob(_)
+            | Write::Names(_)
+            | Write::DeleteBlob { .. }
+            | Write::Operate(_)
+            | Write::Notice(_)
+            | Write::ReplaceSchedule(_)
+            | Write::List(_)
+            | Write::Rewrite(_)
+            | Write::Erasure(_)
+            | Write::Keys(_)
+            | Write::Audit(_) => Ok(false),
+        }
     }
 }

@@ -3,8 +3,9 @@
 
 use abide_actors::blobs::{Blob, Blobs};
 use abide_actors::identity::{Epoch, NodeName};
-use abide_actors::journal::Journal;
+use abide_actors::journal::{ConversationSummary, Journal};
 use abide_actors::usage_counts::{UsageCounts, day_of};
+use abide_conversation::state::ConversationStatus;
 use jiff::ToSpan;
 
 use super::super::super::conformance::*;
@@ -62,13 +63,14 @@ async fn reading_alarms_costs_the_same_with_a_thousand_as_with_a_million() {
     assert!(costs[0].0 <= partitions.iter().count() as u64 + 20, "{costs:?}");
 }
 
-/// Adds `each` older members of the list of all roots to each partition.
-async fn add_members(server: &Server, each: usize) {
+/// Adds `each` older members of a list to each partition. The list is that of a property of this kind
+/// that the conversation has.
+async fn add_members(server: &Server, each: usize, summary: &ConversationSummary, kind: &str) {
     let script = "for i = 1, ARGV[1] do \
         redis.call('ZADD', KEYS[1], 0, ARGV[2] .. string.format('%014x', i) .. 'x' .. i) end";
-    let members = Entry::new(&commit(1, 1).summary, &[], None).members(&id("c"));
-    let of_all = members.iter().find(|member| member.starts_with("ct")).unwrap();
-    let (each, property) = (each.to_string(), &of_all[..15]);
+    let members = Entry::new(summary, &[], None).members(&id("c"));
+    let of_kind = members.iter().find(|member| member.starts_with(kind)).unwrap();
+    let (each, property) = (each.to_string(), &of_kind[..15]);
     for partition in Partition::all() {
         let key = Tag::Partition(partition).key("lists");
         server.ask::<()>(&["EVAL", script, "1", &key, &each, property]).await;
@@ -87,7 +89,7 @@ async fn a_page_of_a_list_costs_the_same_beside_a_thousand_as_beside_a_million()
     let query = ListQuery::default();
     let mut costs = Vec::new();
     for each in [4, 4_000] {
-        add_members(&server, each).await;
+        add_members(&server, each, &commit(1, 1).summary, "ct").await;
         let (commands, bytes) = server_traffic(&server).await;
         let page = redis.list(&own(), &query, None, 9).await.unwrap();
         let (after, sent) = server_traffic(&server).await;
@@ -96,6 +98,40 @@ async fn a_page_of_a_list_costs_the_same_beside_a_thousand_as_beside_a_million()
     }
     assert_eq!(costs[0].0, costs[1].0, "commands");
     assert!(costs[0].1.abs_diff(costs[1].1) <= 2, "kilobytes: {costs:?}");
+}
+
+#[tokio::test]
+async fn what_few_of_many_have_is_listed_at_the_cost_of_the_few() {
+    let server = Server::start(&["--appendfsync", "no"]).await;
+    let mut redis = Redis::open(&server.url(), Durability::Os).await.unwrap();
+    // Its checks are traffic, too.
+    redis._watching.abort_all();
+    let mut first = commit(1, 1);
+    first.summary.status = ConversationStatus::AwaitingInput;
+    first.summary.participants.owner = Some("ann".to_owned());
+    for n in 0..3 {
+        let name = format!("c{n}");
+        let held = claim_conversation(&redis, &name).await;
+        redis.append(&id(&name), &held, first.clone()).await.unwrap();
+    }
+    let query = ListQuery {
+        status: Some(ConversationStatus::AwaitingInput),
+        owner: Some("ann".to_owned()),
+        agent: Some(first.summary.agent.clone()),
+        ..ListQuery::default()
+    };
+    let mut costs = Vec::new();
+    for each in [4, 400] {
+        for kind in ["cw", "cg"] {
+            add_members(&server, each, &first.summary, kind).await;
+        }
+        let (commands, _) = server_traffic(&server).await;
+        let page = redis.list(&own(), &query, None, 9).await.unwrap();
+        let (after, _) = server_traffic(&server).await;
+        assert_eq!((page.items.len(), page.cursor), (3, None));
+        costs.push(after - commands);
+    }
+    assert_eq!(costs[0], costs[1]);
 }
 
 #[tokio::test]

@@ -8,7 +8,7 @@ use abide_conversation::Seq;
 use redis::Cmd;
 
 use super::super::super::conformance::*;
-use super::super::super::{KeyRing, Lists, Store};
+use super::super::super::{Erasures, KeyRing, Lists, OperationLog, Store};
 use super::super::keys::Tag;
 use super::super::{Durability, OpenError, Redis};
 use super::servers::{Server, words};
@@ -186,6 +186,39 @@ async fn after_a_rotation_the_old_key_is_not_needed_by_the_server() {
 }
 
 #[tokio::test]
+async fn a_key_that_a_damaged_conversation_may_need_is_not_retired() {
+    let server = start().await;
+    let store = open(&server, &[1, 2]).await;
+    plant(&store, "a").await;
+    plant(&store, "b").await;
+    let command = |verb| words(&[verb, &key("a", "c"), "key"]);
+    let mut wrapped: Vec<u8> = run(&server, &command("HGET")).await;
+    *wrapped.last_mut().unwrap() ^= 1;
+    let mut damage = command("HSET");
+    damage.arg(wrapped);
+    run::<u64>(&server, &damage).await;
+    let done = open(&server, &[2, 1]).await.rewrap().await.unwrap().unwrap();
+    assert_eq!((done.rewrapped, done.unreadable), (1, 1));
+    assert_eq!(done.retired, [""; 0], "what is damaged is wrapped by k1");
+}
+
+#[tokio::test]
+async fn a_key_of_a_former_life_of_a_conversation_seals_nothing_of_the_next() {
+    let server = start().await;
+    let (one, other) = (open(&server, &[1]).await, open(&server, &[1]).await);
+    create_conversation(&one, "a").await;
+    let held = other.claim(&id("a"), &holder("m"), Some(&holder("n"))).await.unwrap();
+    other.delete(&id("a"), &held, None, Vec::new()).await.unwrap();
+    let held = other.claim(&id("a"), &holder("m"), None).await.unwrap();
+    other.append(&id("a"), &held, commit(1, 1)).await.unwrap();
+    other.release(&id("a"), &held).await.unwrap();
+    let held = claim_conversation(&one, "a").await;
+    one.append(&id("a"), &held, commit(2, 2)).await.unwrap();
+    let events = other.events(&id("a"), Seq::ZERO, 9).await;
+    assert_eq!(events, Ok(vec![event(1), event(2)]));
+}
+
+#[tokio::test]
 async fn nodes_that_start_at_once_agree_on_the_data_key_of_the_store() {
     let server = start().await;
     let opening = (0..8).map(|_| try_open(&server, &[1]));
@@ -207,4 +240,58 @@ async fn a_conversation_that_was_lost_and_created_again_is_sealed_by_the_key_tha
     create_conversation(&store, "a").await;
     let other = open(&server, &[1]).await;
     assert_eq!(other.events(&id("a"), Seq::ZERO, 9).await, Ok(vec![event(1)]));
+}
+
+/// What the keys have that `rewrap` seals, without those that have only names and times.
+async fn values_to_seal(server: &Server) -> Vec<Vec<u8>> {
+    let mut values = Vec::new();
+    for hash in ["revisions", "acme/revisions", "webhooks"] {
+        let of_hash: Vec<Vec<u8>> = run(server, &words(&["HVALS", &Tag::Agents.key(hash)])).await;
+        values.extend(of_hash);
+    }
+    for chain in ["operations", "operations:default", "operations:acme"] {
+        let key = Tag::Agents.key(chain);
+        let of_chain: Vec<Vec<u8>> = run(server, &words(&["ZRANGE", &key, "0", "-1"])).await;
+        values.extend(of_chain);
+    }
+    values
+}
+
+#[tokio::test]
+async fn what_was_plain_and_belongs_to_no_conversation_is_read_and_sealed_by_a_pass() {
+    let server = start().await;
+    let planted = plant_plain_or_sealed(&open(&server, &[]).await).await;
+    let store = open(&server, &[1]).await;
+    assert_plain_or_sealed(&store).await;
+    let values = values_to_seal(&server).await;
+    assert_eq!(values.len() as u64, planted);
+    assert!(values.iter().all(|value| value[0] == b'{'));
+    assert_eq!(store.rewrap().await.unwrap().unwrap().sealed, planted);
+    let values = values_to_seal(&server).await;
+    assert_eq!(values.len() as u64, planted);
+    assert!(values.iter().all(|value| value[0] == 2), "sealed by the store's data key");
+    for store in [&store, &open(&server, &[1]).await] {
+        assert_plain_or_sealed(store).await;
+    }
+    assert_eq!(store.rewrap().await.unwrap().unwrap().sealed, 0);
+    // Another key of the file changes nothing of that.
+    let rotated = open(&server, &[2, 1]).await;
+    assert_eq!(rotated.rewrap().await.unwrap().unwrap().sealed, 0);
+    assert_plain_or_sealed(&open(&server, &[2]).await).await;
+}
+
+#[tokio::test]
+async fn a_pass_does_not_bring_back_what_an_erasure_has_taken_out_of_the_audit() {
+    let server = start().await;
+    let store = open(&server, &[]).await;
+    plant_plain_or_sealed(&store).await;
+    let plain = store.entries_after(None, 0, 1).await.unwrap().remove(0);
+    let entry = store.operations(None, 0, 1).await.unwrap().remove(0);
+    let redacted = entry.redacted(SECRET, &abide_conversation::ErasureId::new("er_1")).unwrap();
+    store.replace_operation(None, &redacted).await.unwrap();
+    // The pass has read the entry before.
+    assert_eq!(store.replace_entry(None, plain.0, &plain.1, b"{}").await, Ok(false));
+    let store = open(&server, &[1]).await;
+    store.rewrap().await.unwrap();
+    assert_eq!(store.operations(None, 0, 1).await.unwrap(), [redacted]);
 }
