@@ -3,6 +3,7 @@
 mod extract;
 mod hold;
 mod inline;
+mod naming;
 mod request_budget;
 mod strip_base64;
 
@@ -15,8 +16,9 @@ use crate::journal::StoreError;
 
 pub use crate::named_blobs::named_blobs;
 pub use extract::{extract_media, extractable_bytes};
-pub use hold::{BlobHold, BlobHolder, UNNAMED_BLOB_TTL};
+pub use hold::{BlobHold, BlobHolder, MAX_BLOB_HOLDS, UNNAMED_BLOB_TTL};
 pub use inline::inline_media;
+pub use naming::{NamedBlobs, blobs_of_commit};
 pub use strip_base64::{has_placeholder, restore_base64, strip_base64};
 
 /// The media type of unknown bytes.
@@ -82,7 +84,8 @@ impl Blob {
 #[async_trait]
 pub trait Blobs: Send + Sync + 'static {
     /// Stores a blob under its own id, with the configured durability, and holds it. Returns whether
-    /// it is new; storing it twice is harmless, and renews the hold.
+    /// it is new; storing it twice is harmless, and renews the hold, which never ends earlier than
+    /// before. A hold that is [one too many](MAX_BLOB_HOLDS) is that of all others.
     async fn store_blob(
         &self,
         id: &Scoped<BlobId>,

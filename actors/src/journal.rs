@@ -4,7 +4,6 @@
 mod listing;
 mod rewrite;
 
-use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
@@ -12,7 +11,7 @@ use abide_conversation::event::{Event, SuspensionKind};
 use abide_conversation::identity::{Participants, Subject};
 use abide_conversation::state::{ConversationStatus, PendingCall, QueueEntry};
 use abide_conversation::{
-    AgentName, BlobId, CallId, ConversationId, Scoped, Seq, State, Tenant, Timestamp,
+    AgentName, CallId, ConversationId, Scoped, Seq, State, Tenant, Timestamp,
 };
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
@@ -21,7 +20,6 @@ use utoipa::ToSchema;
 
 use crate::access::Answerer;
 use crate::identity::{Epoch, Incarnation, NodeName};
-use crate::named_blobs::named_blobs;
 use crate::notices::OwedNotice;
 use crate::usage_counts::UsageCounts;
 
@@ -173,12 +171,6 @@ impl Commit {
     pub fn arrived(&self, before: &[QueueEntry]) -> Vec<QueueEntry> {
         let is_new = |entry: &&QueueEntry| !before.contains(entry);
         self.queued.iter().flatten().filter(is_new).cloned().collect()
-    }
-
-    /// The blobs that the events may name.
-    pub fn named_blobs(&self) -> Result<BTreeSet<BlobId>, StoreError> {
-        let json = self.event_json()?;
-        Ok(json.iter().flat_map(|json| named_blobs(json)).collect())
     }
 
     /// The JSON of each event.

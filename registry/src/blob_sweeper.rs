@@ -7,7 +7,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use abide_actors::blobs::{BlobHold, BlobHolder};
+use abide_actors::blobs::BlobHold;
 use abide_actors::clock::Clock;
 use abide_actors::journal::StoreError;
 use abide_conversation::{BlobId, Scoped};
@@ -16,6 +16,7 @@ use tokio::time::Instant;
 
 use crate::retention::RetentionRules;
 use crate::router::ConversationRouter;
+use crate::schedule_changes;
 use crate::store::{DroppedNames, Store};
 
 /// How often a node looks at its partitions, so that what is due goes within a minute.
@@ -24,6 +25,9 @@ const SWEEP_INTERVAL: Duration = Duration::from_secs(20);
 const MAX_PER_PARTITION: usize = 100;
 /// How many blobs are removed at once: others use the store, too.
 const MAX_CONCURRENT_REMOVALS: usize = 4;
+/// The conversations that one sweep looks at, whether they are there whose names of blobs are: a million
+/// take half a day.
+const NAMERS_PER_SWEEP: usize = 500;
 /// How long the names of a deleted conversation may still be added by a writer that has not learned of
 /// the deletion: longer than any write takes.
 const DELETION_SETTLES: Duration = Duration::from_secs(60);
@@ -39,13 +43,21 @@ pub struct BlobSweeper {
 /// Since when each deletion has been known here.
 type Deletions = HashMap<DroppedNames, Instant>;
 
+/// What a sweeper remembers from one sweep to the next.
+#[derive(Default)]
+struct Progress {
+    deletions: Deletions,
+    /// Up to where it was looked for names whose conversations are not there.
+    names_cursor: Option<String>,
+}
+
 impl BlobSweeper {
     /// Runs until it is dropped.
     pub async fn run(self) {
         let mut is_store_away = false;
-        let mut deletions = Deletions::new();
+        let mut progress = Progress::default();
         loop {
-            match self.sweep(&mut deletions).await {
+            match self.sweep(&mut progress).await {
                 Ok(()) => is_store_away = false,
                 Err(error) => {
                     if !std::mem::replace(&mut is_store_away, true) {
@@ -57,8 +69,9 @@ impl BlobSweeper {
         }
     }
 
-    async fn sweep(&self, deletions: &mut Deletions) -> Result<(), StoreError> {
-        self.settle_deletions(deletions).await?;
+    async fn sweep(&self, progress: &mut Progress) -> Result<(), StoreError> {
+        self.settle_deletions(&mut progress.deletions).await?;
+        self.look_for_lost_names(&mut progress.names_cursor).await?;
         if !self.store.rebuild().await?.is_some_and(|rebuild| rebuild.has_blob_names) {
             // What nothing seems to name may be named by a journal that was not read for this yet.
             return Ok(());
@@ -75,7 +88,7 @@ impl BlobSweeper {
     async fn end_holds(&self, blob: &Scoped<BlobId>) -> Result<(), StoreError> {
         let now = self.clock.now();
         for BlobHold { holder, until } in self.store.blob_holds(blob).await? {
-            if until <= now && schedule_names(&*self.store, blob, &holder).await? {
+            if until <= now && schedule_changes::is_kept(&*self.store, blob, &holder).await? {
                 self.store.hold_blob(blob, &BlobHold::new(holder, now)).await?;
             }
         }
@@ -107,6 +120,16 @@ impl BlobSweeper {
         Ok(())
     }
 
+    /// Has the names dropped that a node of an earlier version has left with a deletion: some
+    /// conversations at a time, so that a sweep costs the same however many there are.
+    async fn look_for_lost_names(&self, cursor: &mut Option<String>) -> Result<(), StoreError> {
+        let partitions = &self.conversations.cluster().view().partitions;
+        let next =
+            self.store.drop_lost_names(partitions, cursor.as_deref(), NAMERS_PER_SWEEP).await?;
+        *cursor = next;
+        Ok(())
+    }
+
     /// Gives the claim up of a holder that died before it wrote the first commit.
     async fn give_up_claim(
         &self,
@@ -121,15 +144,4 @@ impl BlobSweeper {
         let mine = self.store.claim(id, &me, Some(&claim.holder)).await?;
         if mine.holder == me { self.store.release(id, &mine).await } else { Ok(()) }
     }
-}
-
-/// Whether the holder is a schedule whose messages name the blob.
-pub(crate) async fn schedule_names(
-    store: &dyn Store,
-    blob: &Scoped<BlobId>,
-    holder: &BlobHolder,
-) -> Result<bool, StoreError> {
-    let BlobHolder::Schedule(name) = holder else { return Ok(false) };
-    let schedule = store.schedule(&blob.sibling(name)).await?;
-    Ok(schedule.is_some_and(|schedule| schedule.named_blobs().contains(&blob.local())))
 }

@@ -12,6 +12,8 @@ use sha2::{Digest, Sha256};
 pub const REPORT_DAYS: i64 = 90;
 /// How many ids of conversations a report names; it counts all.
 const MAX_NAMED_CONVERSATIONS: usize = 10_000;
+/// What the name of a running erasure begins with; all ids of erasures sort before it.
+pub(super) const RUNNING_PREFIX: &str = "run_";
 /// What the alias of a subject begins with.
 const ALIAS_PREFIX: &str = "erased:";
 /// The bytes of the hash in an alias.
@@ -48,6 +50,10 @@ pub struct Running {
     /// Where the step goes on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cursor: Option<String>,
+    /// The subject's conversations that are being deleted. They are noted before, so that the report
+    /// has them even if the node dies before it has counted them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub deleting: Vec<ConversationId>,
     /// Whether the present pass of the step has changed something.
     #[serde(default)]
     pub has_changed: bool,
@@ -126,6 +132,7 @@ impl Erasure {
             subject,
             step: ErasureStep::Sources,
             cursor: None,
+            deleting: Vec::new(),
             has_changed: false,
             problem: None,
             passes: 0,
@@ -136,7 +143,7 @@ impl Erasure {
 
     /// The name under which a running erasure of the subject is stored.
     pub fn running_name(tenant: &Tenant, subject: &str) -> Scoped<ErasureId> {
-        let name = format!("run_{}", digest(&[subject.as_bytes()], 16));
+        let name = format!("{RUNNING_PREFIX}{}", digest(&[subject.as_bytes()], 16));
         Scoped::new(tenant, &ErasureId::new(name))
     }
 

@@ -3,8 +3,10 @@
 
 mod blobs;
 mod eraser;
+mod listing;
 mod other_journals;
 mod own_conversations;
 mod tenant_things;
 
-pub use eraser::{Eraser, find_running};
+pub use eraser::Eraser;
+pub use listing::{find_running, list};

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use abide_actors::agents::Agents;
-use abide_actors::blobs::{BlobHold, BlobHolder, named_blobs};
+use abide_actors::blobs::{BlobHold, named_blobs};
 use abide_actors::clock::Clock;
 use abide_actors::conversation::relist;
 use abide_actors::journal::{ConversationSummary, StoreError, event_json};
@@ -120,7 +120,11 @@ impl IndexRebuilder {
         for (id, summary) in &page.items {
             let agent = id.sibling(&summary.agent);
             if let Entry::Vacant(unread) = indexed.entry(agent) {
-                let definition = self.agents.newest(unread.key()).await?;
+                let definition = match self.agents.newest(unread.key()).await {
+                    // A definition that was damaged holds up no conversation.
+                    Err(StoreError::Unreadable(_)) => None,
+                    definition => definition?,
+                };
                 let keys = definition.map(|definition| definition.index.clone());
                 unread.insert(keys.unwrap_or_default());
             }
@@ -164,8 +168,7 @@ impl IndexRebuilder {
         loop {
             let page = self.store.schedules(tenant, cursor.as_deref(), SCHEDULE_PAGE_SIZE).await?;
             for schedule in page.items {
-                let holder = BlobHolder::Schedule(schedule.name.clone());
-                let hold = BlobHold::new(holder, self.clock.now());
+                let hold = BlobHold::new(schedule.blob_holder(), self.clock.now());
                 for blob in schedule.named_blobs() {
                     self.store.hold_blob(&Scoped::new(tenant, &blob), &hold).await?;
                 }

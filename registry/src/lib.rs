@@ -26,6 +26,7 @@ mod revisions;
 pub mod router;
 pub mod rpc_server;
 pub mod runtime;
+pub mod schedule_changes;
 pub mod schedules;
 pub mod seed_record;
 pub mod standalone;

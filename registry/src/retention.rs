@@ -111,22 +111,37 @@ impl RetentionSweeper {
         with_decisions: bool,
     ) -> Result<(), ListError> {
         let mut before = std::mem::take(progress);
-        for tenant in self.rules.tenants() {
-            if !self.is_mine(&tenant) {
-                continue;
+        let mut unreadable = None;
+        for tenant in self.rules.tenants().into_iter().filter(|tenant| self.is_mine(tenant)) {
+            match self.sweep_tenant(&tenant, &mut before, progress, with_decisions).await {
+                // What was damaged of one tenant keeps nothing of the others.
+                Err(error @ ListError::Store(StoreError::Unreadable(_))) => {
+                    unreadable = Some(error);
+                }
+                outcome => outcome?,
             }
-            let agents = self.store.agents(&tenant).await?;
-            for rule in rules_of(self.rules.retention(&tenant), &agents) {
-                let Some(last) = before_idle(self.clock.now(), rule.idle) else { continue };
-                let key = (tenant.clone(), rule);
-                let known = before.remove(&key);
-                let known = known.unwrap_or_else(|| Progress::new(last, Instant::now()));
-                let of_rule = progress.entry(key.clone()).or_insert(known);
-                self.sweep(&tenant, &key.1, last, of_rule).await?;
-            }
-            if with_decisions {
-                self.forget_decisions(&tenant, &agents).await?;
-            }
+        }
+        unreadable.map_or(Ok(()), Err)
+    }
+
+    async fn sweep_tenant(
+        &self,
+        tenant: &Tenant,
+        before: &mut AllProgress,
+        progress: &mut AllProgress,
+        with_decisions: bool,
+    ) -> Result<(), ListError> {
+        let agents = self.store.agents(tenant).await?;
+        for rule in rules_of(self.rules.retention(tenant), &agents) {
+            let Some(last) = before_idle(self.clock.now(), rule.idle) else { continue };
+            let key = (tenant.clone(), rule);
+            let known = before.remove(&key);
+            let known = known.unwrap_or_else(|| Progress::new(last, Instant::now()));
+            let of_rule = progress.entry(key.clone()).or_insert(known);
+            self.sweep(tenant, &key.1, last, of_rule).await?;
+        }
+        if with_decisions {
+            self.forget_decisions(tenant, &agents).await?;
         }
         Ok(())
     }

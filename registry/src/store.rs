@@ -3,6 +3,7 @@
 
 mod api_keys;
 mod blob_names;
+mod claimed_cache;
 mod claims;
 pub mod commit_benchmark;
 mod commit_rules;
@@ -59,7 +60,8 @@ pub use operations::{
     AuditLevel, ChainEnd, ChainEntry, ChainError, Effect, MAX_OPERATIONS, Operation, OperationLog,
     OperationOutcome, verify_chain,
 };
-pub use paging::{cursor_after, pages};
+pub use paging::{InboxKey, cursor_after, inbox_cursor, inbox_key, pages};
+pub(crate) use paging::{decode as decode_cursor, encode as encode_cursor};
 pub use queues::{MAX_QUEUES, QueueDepth, QueueHeads, QueueIndex};
 pub use revisions::{History, HistoryEntry};
 pub use rollout::{CurrentRevisions, Rollout, RolloutChange};
@@ -179,6 +181,10 @@ pub trait Store:
 
     /// The tenants that have, or had, conversations.
     async fn tenants(&self) -> Result<BTreeSet<Tenant>, StoreError>;
+
+    /// The tenants that have, or had, anything: those, and those with nothing but agents, webhooks,
+    /// schedules or API keys. For passes over a whole store: this costs more than the former.
+    async fn all_tenants(&self) -> Result<BTreeSet<Tenant>, StoreError>;
 
     /// All open suspensions of a tenant, unordered, for counting. Entries that open or close while
     /// paging may be missed. Cheaper than `inbox` in stores that must sort.

@@ -7,6 +7,8 @@ import time
 import abide_client as client
 
 URL, NAME = sys.argv[1:]
+# How long an erasure of a few conversations may take.
+ERASURE_SECONDS = 20
 abide = client.Abide(URL)
 
 
@@ -40,7 +42,10 @@ told["ended twice"] = refusal(lambda: abide.agents.end_rollout(NAME))
 told["after it"] = turn("after").text
 told["nobody"] = refusal(lambda: abide.erasures.start(""))
 id = abide.erasures.start(NAME)["id"]
+deadline = time.monotonic() + ERASURE_SECONDS
 while (erasure := abide.erasures.get(id))["state"] != "done":
+    if time.monotonic() > deadline:
+        sys.exit(f"not erased within {ERASURE_SECONDS} s: {erasure}")
     time.sleep(0.05)
 told["erased"] = [
     erasure["deleted"]["conversations"],

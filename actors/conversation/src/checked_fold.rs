@@ -5,6 +5,7 @@
 //! whatever wrote it, and this fold names it.
 
 mod call;
+mod past;
 #[cfg(test)]
 mod tests;
 mod turn;
@@ -14,6 +15,7 @@ use crate::evolve::evolve;
 use crate::ids::{CallId, ConversationId, DecisionId};
 use crate::numbers::{Seq, Step};
 use crate::state::State;
+use past::Past;
 
 /// Why an event is impossible in the state that it would be folded into.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -66,12 +68,88 @@ pub enum IllegalEvent {
     WorkspaceOpen(String),
     #[error("the message is not scheduled, or was scheduled before")]
     NotScheduled,
+    #[error("the turn has an id that an earlier turn has")]
+    TurnTwice,
+    #[error("it goes on from an event that no turn had ended with")]
+    WithinTurn,
+    #[error("call {0} has no tool_call event before this")]
+    NotPlanned(CallId),
+    #[error("call {0} was cancelled without a tool_call event, and no hook had halted the turn")]
+    NotHalted(CallId),
+    #[error("the journal ends before the tool_call event of call {0}")]
+    EndsBeforePlan(CallId),
+}
+
+impl IllegalEvent {
+    /// The member of the event that contradicts what was before.
+    pub fn member(&self) -> &'static str {
+        match self {
+            Self::Gap { .. } => "seq",
+            Self::CreatedTwice
+            | Self::NotCreated
+            | Self::NotForking
+            | Self::OpenCalls
+            | Self::NotHalted(_)
+            | Self::NoOwedReport
+            | Self::AbandonedTwice => "type",
+            Self::NoTurn
+            | Self::UnexpectedTurn
+            | Self::NotTheOpenTurn
+            | Self::TurnOpen
+            | Self::NotQueuedOnce
+            | Self::TurnTwice => "turn_id",
+            Self::WrongStep { .. } => "data.step",
+            Self::NoOpenCall(_)
+            | Self::WrongPhase(_)
+            | Self::DispatchRunning(_)
+            | Self::NotPlanned(_) => "data.call_id",
+            Self::WrongAttempt(_) => "data.attempt",
+            Self::WrongSuspension(_) => "data.suspension",
+            Self::UnknownChild(_) => "data.conversation_id",
+            Self::UnknownDecision(_) => "data.decision_id",
+            Self::ContextShrinks => "data.marks",
+            Self::NotAtRest | Self::WithinTurn => "data.to_seq",
+            Self::WorkspaceOpen(_) => "data.root",
+            Self::NotScheduled => "data.scheduled_id",
+            Self::EndsBeforePlan(_) => "last_seq",
+        }
+    }
+}
+
+/// A whole journal, folded event by event. Refuses what [`checked_fold`] refuses, and what the state
+/// alone does not show to be impossible.
+#[derive(Debug, Default)]
+pub struct CheckedFold {
+    state: State,
+    past: Past,
+}
+
+impl CheckedFold {
+    /// The state after the events so far.
+    pub fn state(&self) -> &State {
+        &self.state
+    }
+
+    /// Folds one more event. Nothing may be folded after an error.
+    pub fn fold(&mut self, event: &Event) -> Result<(), IllegalEvent> {
+        self.past.check(&self.state, event)?;
+        self.state = checked_fold(std::mem::take(&mut self.state), event)?;
+        self.past.add(&self.state, event);
+        Ok(())
+    }
+
+    /// Refuses a journal that no commit ends: one that ends between a message and the plans of its
+    /// calls.
+    pub fn check_end(&self) -> Result<(), IllegalEvent> {
+        self.past.check_end(&self.state)
+    }
 }
 
 /// The state after one more event, or why the event is impossible there.
 ///
 /// Accepts every event that [`decide`](crate::decide) returns, those of a copied prefix, and events
-/// of unknown types.
+/// of unknown types. What an earlier event rules out, and the state does not show, is left to
+/// [`CheckedFold`].
 pub fn checked_fold(mut state: State, event: &Event) -> Result<State, IllegalEvent> {
     check(&state, event)?;
     evolve(&mut state, event);

@@ -35,7 +35,7 @@ mod wanted;
 
 pub use activity::Activity;
 pub use answer_schema::AnswerSchema;
-pub use checked_fold::{IllegalEvent, checked_fold};
+pub use checked_fold::{CheckedFold, IllegalEvent, checked_fold};
 pub use command::{Action, Command};
 pub use decide::{Rejection, Transition, decide, decide_and_fold};
 pub use event::Event;

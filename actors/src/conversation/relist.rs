@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use abide_conversation::state::ConversationStatus;
 use abide_conversation::{AgentName, State, Timestamp, wanted};
 
 use super::{LiveConversation, with_store_timeout};
@@ -22,6 +23,13 @@ pub fn summary(state: &State) -> ConversationSummary {
     }
 }
 
+/// Whether a commit between these states moves the conversation in lists. A fast model asks in the same
+/// millisecond in which the conversation was active before.
+fn is_touched(before: &State, next: &State) -> bool {
+    let awaits = |state: &State| state.status() == ConversationStatus::AwaitingInput;
+    before.active_at != next.active_at || (awaits(next) && !awaits(before))
+}
+
 impl LiveConversation {
     /// What a commit changes of the entry after which this is the state.
     pub(super) async fn relisting(&self, next: &State) -> Result<Relisting, StoreError> {
@@ -34,8 +42,7 @@ impl LiveConversation {
         if is_whole {
             return Ok(Relisting::Whole { indexed: self.indexed_keys(next).await? });
         }
-        let is_touched = before.active_at != next.active_at;
-        Ok(if is_touched { Relisting::Touched } else { Relisting::Unchanged })
+        Ok(if is_touched(before, next) { Relisting::Touched } else { Relisting::Unchanged })
     }
 
     /// The keys of the metadata that the newest revision of the agent indexes; none if the agent is
@@ -54,5 +61,55 @@ impl LiveConversation {
             }
         };
         Ok(definition.map(|definition| definition.index.clone()).unwrap_or_default())
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use abide_conversation::{Event, replay};
+
+    use super::*;
+
+    /// A message, and a call that waits for an approval, all within a millisecond.
+    const EVENTS: [(&str, &str); 6] = [
+        ("created", r#"{"agent":"a"}"#),
+        ("user_msg", r#"{"message":{"id":"msg_1","role":"user","content":[]},"principal":"ann"}"#),
+        ("turn_started", r#"{"agent":"a","revision":"bb3e47c1c33d2c48","max_steps":25}"#),
+        (
+            "assistant_msg",
+            r#"{"message":{"id":"msg_2","role":"assistant","content":[],
+                "tool_calls":[{"id":"call_1","name":"t","args":{}}]},"status":"complete","step":1}"#,
+        ),
+        (
+            "tool_call",
+            r#"{"call_id":"call_1","tool":"t","args":{},"executor":"server","intent":"compute",
+                "started":false,"timeout_ms":1000,"on_interrupt":"redispatch"}"#,
+        ),
+        (
+            "suspension",
+            r#"{"call_id":"call_1","kind":"approval","suspension":1,"tool":"t","args":{},
+                "expires_at":"2026-11-27T00:00:00Z","executor":"server","intent":"compute",
+                "message":"May I?"}"#,
+        ),
+    ];
+
+    fn state_after(count: usize) -> State {
+        let events = EVENTS[..count].iter().zip(1..).map(|((kind, data), seq)| {
+            let event = format!(
+                r#"{{"seq":{seq},"at":"2026-11-26T00:00:00Z","turn_id":"turn_1","type":"{kind}","data":{data}}}"#
+            );
+            abide_conversation::from_json::<Event>(event.as_bytes()).unwrap()
+        });
+        replay(State::default(), &events.collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn a_call_that_waits_in_the_millisecond_of_the_message_moves_the_conversation_in_lists() {
+        let (before, waiting) = (state_after(3), state_after(6));
+        assert_eq!(before.active_at, waiting.active_at);
+        assert_eq!(waiting.status(), ConversationStatus::AwaitingInput);
+        assert!(is_touched(&before, &waiting));
+        assert!(!is_touched(&before, &before) && !is_touched(&waiting, &waiting));
     }
 }

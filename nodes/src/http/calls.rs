@@ -8,6 +8,7 @@ use abide_conversation::event::SuspensionKind;
 use abide_conversation::identity::Role;
 use abide_conversation::message::{Outcome, Ui};
 use abide_conversation::{ConversationId, Rejection, Scoped, Tenant};
+use abide_registry::store::{inbox_cursor, inbox_key};
 use axum::Json;
 use axum::extract::State;
 use serde::{Deserialize, Serialize};
@@ -194,17 +195,16 @@ pub(super) async fn pending_page(
         visible_to: allowed.viewer(),
         answerable_by: query.mine.unwrap_or(false).then(|| caller.clone()),
     };
-    let limit = extract::limit(query.limit, 50, 1_000)?;
+    let (tenant, limit) = (allowed.tenant(), extract::limit(query.limit, 50, 1_000)?);
     if let Some(root) = &conversation {
         let tree = api.conversations.unscoped().with_descendants(root).await?;
         if tree.len() > 1 {
             let (entries, cursor) =
-                tree_inbox(api, &filter, tree, query.cursor.as_deref(), limit).await?;
+                tree_inbox(api, &filter, (&tenant, tree), query.cursor.as_deref(), limit).await?;
             return Ok(PendingPage::new(entries, &caller, cursor));
         }
     }
-    let (entries, cursor) =
-        bounded_inbox(api, &allowed.tenant(), &filter, query.cursor, limit).await?;
+    let (entries, cursor) = bounded_inbox(api, &tenant, &filter, query.cursor, limit).await?;
     Ok(PendingPage::new(entries, &caller, cursor))
 }
 
@@ -240,31 +240,25 @@ fn json_bytes(entry: &InboxEntry) -> usize {
     serde_json::to_vec(entry).map_or(0, |json| json.len())
 }
 
-/// The inbox of a conversation and of the children that work for it; the cursor is the number of
-/// entries on the pages before.
+/// The inbox of a conversation and of the children that work for it.
 async fn tree_inbox(
     api: &Api,
     filter: &InboxFilter,
-    tree: Vec<Scoped<ConversationId>>,
+    (tenant, tree): (&Tenant, Vec<Scoped<ConversationId>>),
     cursor: Option<&str>,
     limit: usize,
 ) -> Result<(Vec<InboxEntry>, Option<String>), Problem> {
-    let offset: usize = match cursor.map(str::parse) {
-        None => 0,
-        Some(Ok(offset)) => offset,
-        Some(Err(_)) => return Err(Problem::field("cursor", "was not returned by this listing")),
-    };
     // One entry past the page tells whether there is another page.
-    let max = limit.saturating_add(offset).saturating_add(1);
+    let max = limit.saturating_add(1);
     let mut pending = Vec::new();
     for conversation in tree {
         let filter = InboxFilter { conversation: Some(conversation.local()), ..filter.clone() };
-        pending.extend(api.store.inbox(&conversation.tenant(), &filter, None, max).await?.items);
-        pending.sort_by_key(|entry| entry.pending.expires_at);
+        pending.extend(api.store.inbox(tenant, &filter, cursor, max).await?.items);
+        pending.sort_by_cached_key(|entry| inbox_key(tenant, entry));
         pending.truncate(max);
     }
     let more = pending.len() == max;
-    let pending = pending.into_iter().skip(offset).take(limit).collect();
-    let cursor = more.then(|| offset.saturating_add(limit).to_string());
+    pending.truncate(limit);
+    let cursor = pending.last().filter(|_| more).map(|last| inbox_cursor(tenant, last));
     Ok((pending, cursor))
 }

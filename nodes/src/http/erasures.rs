@@ -2,12 +2,10 @@
 
 mod document;
 
-use std::collections::BTreeSet;
-
 use abide_actors::request::IdempotencyKey;
 use abide_conversation::{ConversationId, ErasureId, Scoped};
 use abide_registry::erasure::Erasure;
-use abide_registry::erasures::find_running;
+use abide_registry::erasures::{self, find_running};
 use aws_lc_rs::rand;
 use axum::Json;
 use axum::extract::State;
@@ -146,11 +144,11 @@ pub(super) struct ListQuery {
     cursor: Option<String>,
 }
 
-/// A page of erasures: those that are done in the order in which they began, and then those that run.
+/// A page of erasures: those that run, and then those that are done in the order in which they began.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct ErasurePage {
     erasures: Vec<ErasureDocument>,
-    /// The cursor of the next page; null at the end.
+    /// The cursor of the next page; null at the end. A page before the end may be short.
     #[schema(required)]
     cursor: Option<String>,
 }
@@ -165,12 +163,10 @@ pub(super) async fn list(
     Query(query): Query<ListQuery>,
 ) -> Result<Json<ErasurePage>, Problem> {
     let limit = extract::limit(query.limit, 50, 200)?;
-    let page = api.store.erasures(&allowed.tenant(), query.cursor.as_deref(), limit).await?;
-    // The report of a job is written before the job goes, and both are of one erasure.
-    let mut listed = BTreeSet::new();
-    let once = page.items.into_iter().filter(|erasure| listed.insert(erasure.id.clone()));
-    let erasures = once.map(|erasure| ErasureDocument::from(erasure).without_ids()).collect();
-    Ok(Json(ErasurePage { erasures, cursor: page.cursor }))
+    let (store, tenant) = (&*api.store, allowed.tenant());
+    let page = erasures::list(store, &tenant, query.cursor.as_deref(), limit).await?;
+    let erasures = page.items.into_iter().map(|it| ErasureDocument::from(it).without_ids());
+    Ok(Json(ErasurePage { erasures: erasures.collect(), cursor: page.cursor }))
 }
 
 /// The erasure of the caller's tenant with this id. One that ends meanwhile is found, too.
@@ -187,8 +183,7 @@ async fn existing(
     if let Some(done) = api.store.erasure(&report).await?.filter(is_it) {
         return Ok(Some(done));
     }
-    let now = api.clock.now();
-    match find_running(&*api.store, &allowed.tenant(), id, now).await? {
+    match find_running(&*api.store, &allowed.tenant(), id).await? {
         Some(running) => Ok(Some(running)),
         None => Ok(api.store.erasure(&report).await?.filter(is_it)),
     }

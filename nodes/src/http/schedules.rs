@@ -4,10 +4,9 @@ mod document;
 mod outcome;
 mod repeats;
 
-use abide_actors::blobs::BlobHolder;
-use abide_actors::journal::StoreError;
 use abide_actors::request::IdempotencyKey;
 use abide_conversation::{ConversationId, ScheduleName, Scoped, TurnId};
+use abide_registry::schedule_changes;
 use abide_registry::schedules::{LastTick, Schedule, SentTick};
 use axum::Json;
 use axum::extract::State;
@@ -54,31 +53,55 @@ pub(super) async fn put(
         return Ok((status_of(&first), Json(first["schedule"].clone())));
     }
     let wanted = wanted.schedule(&api, &allowed, &name).await?;
-    for _ in 0..MAX_ATTEMPTS {
-        let before = api.store.schedule(&name).await?;
-        let next = match &before {
-            Some(before) => {
-                require_own(&allowed, before)?;
-                wanted.clone().in_place_of(before)
-            }
-            None => {
-                if api.store.schedule_count(&allowed.tenant()).await? >= MAX_SCHEDULES {
-                    let rule = format!("the tenant has {MAX_SCHEDULES} schedules");
-                    return Err(Problem::new(Kind::Overloaded, rule));
-                }
-                wanted.clone()
-            }
-        };
-        let known = before.as_ref().map(|before| before.version);
-        if api.store.replace_schedule(&name, known, Some(&next)).await? {
-            let document = json!(ScheduleDocument::from(next));
-            let done = json!({"created": before.is_none(), "schedule": document});
+    match write(&api, &allowed, &name, &wanted).await? {
+        Written::Done { schedule, is_new } => {
+            let document = json!(ScheduleDocument::from(*schedule));
+            let done = json!({"created": is_new, "schedule": document});
             let status = status_of(&done);
             repeats::keep(&api, &name, keys, done).await?;
-            return Ok((status, Json(document)));
+            Ok((status, Json(document)))
+        }
+        Written::Refused(problem) => {
+            let (holder, blobs) = (wanted.blob_holder(), wanted.named_blobs());
+            schedule_changes::release(&*api.store, &name, &holder, blobs, api.clock.now()).await;
+            Err(problem)
         }
     }
-    Err(contended())
+}
+
+/// What became of a schedule that was to be written.
+enum Written {
+    Done { schedule: Box<Schedule>, is_new: bool },
+    Refused(Problem),
+}
+
+/// Writes a schedule that holds its blobs already. `Err` if nobody knows whether it is written.
+async fn write(
+    api: &Api,
+    allowed: &Allowed<ManageSchedules>,
+    name: &Scoped<ScheduleName>,
+    wanted: &Schedule,
+) -> Result<Written, Problem> {
+    for _ in 0..MAX_ATTEMPTS {
+        let before = api.store.schedule(name).await?;
+        let next = match &before {
+            Some(before) => match require_own(allowed, before) {
+                Ok(()) => wanted.clone().in_place_of(before),
+                Err(refusal) => return Ok(Written::Refused(refusal)),
+            },
+            None if api.store.schedule_count(&allowed.tenant()).await? >= MAX_SCHEDULES => {
+                let rule = format!("the tenant has {MAX_SCHEDULES} schedules");
+                return Ok(Written::Refused(Problem::new(Kind::Overloaded, rule)));
+            }
+            None => wanted.clone(),
+        };
+        let (store, now) = (&*api.store, api.clock.now());
+        if schedule_changes::replace(store, name, before.as_ref(), Some(&next), now).await? {
+            let is_new = before.is_none();
+            return Ok(Written::Done { schedule: Box::new(next), is_new });
+        }
+    }
+    Ok(Written::Refused(contended()))
 }
 
 fn status_of(done: &Value) -> StatusCode {
@@ -153,32 +176,13 @@ pub(super) async fn delete(
     }
     for _ in 0..MAX_ATTEMPTS {
         let (id, schedule) = existing(&api, &allowed, &name).await?;
-        if api.store.replace_schedule(&id, Some(schedule.version), None).await? {
-            if let Err(error) = release_blobs(&api, &id, &schedule).await {
-                // They go when the holds run out.
-                tracing::debug!(schedule = %id, %error, "blobs of a schedule not released");
-            }
+        let (store, now) = (&*api.store, api.clock.now());
+        if schedule_changes::replace(store, &id, Some(&schedule), None, now).await? {
             repeats::keep(&api, &id, keys, Value::Null).await?;
             return Ok(StatusCode::NO_CONTENT);
         }
     }
     Err(contended())
-}
-
-/// Releases the blobs that a deleted schedule has named, unless one has been put again under its name.
-async fn release_blobs(
-    api: &Api,
-    id: &Scoped<ScheduleName>,
-    deleted: &Schedule,
-) -> Result<(), StoreError> {
-    let holder = BlobHolder::Schedule(id.local());
-    for blob in deleted.named_blobs() {
-        if api.store.schedule(id).await?.is_none() {
-            let blob = id.sibling(&blob);
-            api.store.end_holds(&blob, Some(&holder), api.clock.now()).await?;
-        }
-    }
-    Ok(())
 }
 
 /// Pauses a schedule: it has no ticks until it is resumed.

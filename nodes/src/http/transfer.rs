@@ -227,14 +227,13 @@ fn problem(line: usize, error: ImportError) -> Problem {
         ImportError::TakenUp => Problem::new(Kind::Unavailable, error.to_string()),
         ImportError::Store(error) => Problem::from(error),
         ImportError::NotALine(_)
-        | ImportError::NewerFormat(_)
+        | ImportError::OtherFormat(_)
         | ImportError::Misplaced(_)
+        | ImportError::UnknownMember(_)
         | ImportError::UnknownEvent(_)
         | ImportError::Illegal(_)
         | ImportError::Rejected(_)
         | ImportError::OtherHash
-        | ImportError::TurnTwice
-        | ImportError::WithinTurn
         | ImportError::MissingRevision(_) => {
             Problem::field(&format!("line {line}"), error.to_string())
         }

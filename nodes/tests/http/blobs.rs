@@ -226,6 +226,27 @@ async fn a_blob_goes_with_the_last_conversation_that_names_it() {
 }
 
 #[tokio::test]
+async fn an_upload_is_used_up_by_the_message_of_its_uploader_and_of_nobody_else() {
+    let api = Api::start().await;
+    echo(&api).await;
+    wait_for_names(&api).await;
+    let by = |who: &str, path: &str| api.request("POST", path).header("Abide-Principal", who);
+    let mut id = Value::Null;
+    for who in ["ada", "bob"] {
+        let upload = by(who, "/v1/blobs").header("Content-Type", "image/png").body("same");
+        id = api.send(upload).await.body["id"].clone();
+    }
+    for (who, conversation, left) in [("ada", "a", 200), ("bob", "b", 404)] {
+        let path = format!("/v1/conversations/{conversation}");
+        let message = json!({"agent": "echo", "content": [image(&id)]});
+        let sent = api.send(by(who, &format!("{path}/messages")).json(&message)).await;
+        assert_eq!(sent.status, 202, "{sent:?}");
+        assert_eq!(api.delete(&path).await.status, 204);
+        assert_eq!(read(&api, id.as_str().unwrap(), &[]).await.0, left, "{who}");
+    }
+}
+
+#[tokio::test]
 async fn the_blob_of_a_schedule_stays_until_the_schedule_is_deleted() {
     let api = Api::start().await;
     echo(&api).await;
@@ -241,6 +262,30 @@ async fn the_blob_of_a_schedule_stays_until_the_schedule_is_deleted() {
     assert_eq!(read(&api, id.as_str().unwrap(), &[]).await.0, 200);
     assert_eq!(api.delete("/v1/schedules/daily").await.status, 204);
     assert_eq!(read(&api, id.as_str().unwrap(), &[]).await.0, 404);
+}
+
+#[tokio::test]
+async fn a_schedule_that_is_replaced_or_refused_keeps_no_blob() {
+    let api = Api::start().await;
+    echo(&api).await;
+    wait_for_names(&api).await;
+    let there = async |id: &Value| read(&api, id.as_str().unwrap(), &[]).await.0;
+    let id = put(&api, "image/png", b"one").await.body["id"].clone();
+    send(&api, json!([image(&id)])).await;
+    let named = json!({"agent": "echo", "every": "24h", "content": [image(&id)]});
+    assert_eq!(api.put("/v1/schedules/daily", named.clone()).await.status, 201);
+    let plain = json!({"agent": "echo", "every": "24h", "text": "hello"});
+    assert_eq!(api.put("/v1/schedules/daily", plain).await.status, 200);
+    let mut over = named.clone();
+    over["until"] = json!("2020-01-01T00:00:00Z");
+    api.put("/v1/schedules/over", over).await.names("until: ");
+    let mut large = named;
+    let text = json!({"type": "text", "text": "x".repeat(70_000)});
+    large["content"].as_array_mut().unwrap().push(text);
+    api.put("/v1/schedules/large", large).await.names("content: ");
+    assert_eq!(there(&id).await, 200);
+    assert_eq!(api.delete("/v1/conversations/a").await.status, 204);
+    assert_eq!(there(&id).await, 404);
 }
 
 #[tokio::test]

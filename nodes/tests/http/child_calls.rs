@@ -86,6 +86,29 @@ async fn a_childs_questions_are_shown_and_answered_at_its_root() {
 }
 
 #[tokio::test]
+async fn a_page_of_a_trees_questions_goes_on_after_the_last_one_whatever_was_answered() {
+    let api = Api::start().await;
+    define(&api).await;
+    let new = json!({"id": "r", "agent": "boss"});
+    assert_eq!(api.post("/v1/conversations", new).await.status, 201);
+    let mut stream = api.stream("/v1/conversations/r/events").await;
+    assert_eq!(api.post("/v1/conversations/r/messages", json!({"text": "go"})).await.status, 202);
+    let asked = stream.until("child_suspended").await;
+    stream.until("child_suspended").await;
+    let page = "/v1/pending?conversation=r&limit=1";
+    let first = api.get(page).await.body;
+    assert_eq!(first["pending"][0]["call_id"], "h", "{first}");
+    let kid = asked.data["conversation_id"].as_str().unwrap();
+    let path = format!("/v1/conversations/{kid}/calls/h/resolution");
+    assert_eq!(api.post(&path, json!({"result": "ada"})).await.status, 200);
+    stream.until("child_call_closed").await;
+    let cursor = first["cursor"].as_str().unwrap();
+    let next = api.get(&format!("{page}&cursor={cursor}")).await.body;
+    assert_eq!((&next["pending"][0]["call_id"], &next["cursor"]), (&json!("p"), &Value::Null));
+    api.get(&format!("{page}&cursor=1")).await.names("cursor");
+}
+
+#[tokio::test]
 async fn a_cancelled_root_shows_no_questions_of_its_child() {
     let api = Api::start().await;
     define(&api).await;

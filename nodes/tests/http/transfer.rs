@@ -199,7 +199,18 @@ async fn what_cannot_have_happened_is_refused_and_leaves_nothing() {
         "data": {"to_seq": 4, "by": "x", "point": {"context": {}}}});
     let unknown = lines[at("turn_ended")].replace("turn_ended", "turn_evaporated");
     let header = lines[0].replace("\"format\":1", "\"format\":2");
+    let oldest = lines[0].replace("\"format\":1", "\"format\":0");
     let epoch = lines[0].replace("\"format\":1", "\"format\":1,\"epoch\":7");
+    let member = |at: usize, path: &str, value: Value| {
+        let mut event: Value = serde_json::from_str(&lines[at]).unwrap();
+        let (parent, name) = path.rsplit_once('/').unwrap();
+        event.pointer_mut(parent).unwrap()[name] = value;
+        with(at, &event.to_string())
+    };
+    let newer = member(at("turn_ended"), "/data/mood", json!({"is": "new"}));
+    let in_message = member(at("assistant_msg"), "/data/message/tone", json!(false));
+    let of_claim = member(at("turn_ended"), "/epoch", json!(7));
+    let made_none = member(at("assistant_msg"), "/data/message/tool_calls", json!([]));
     let deep = format!(
         "{{\"seq\":2,\"at\":\"\",\"type\":\"x\",\"data\":{}1{}}}",
         "[".repeat(5_000),
@@ -210,6 +221,16 @@ async fn what_cannot_have_happened_is_refused_and_leaves_nothing() {
         (without(at("user_msg")), "follows event"),
         (renumbered(at("tool_result")), "cannot have happened"),
         (renumbered(at("turn_started")), "cannot have happened"),
+        (
+            renumbered(at("tool_call")),
+            "data.call_id: cannot have happened: call w has no tool_call",
+        ),
+        (renumbered(at("suspension")), "data.suspension: cannot have happened"),
+        (renumbered(at("assistant_msg")), "there is no open call w"),
+        (made_none, "data.call_id: cannot have happened: there is no open call w"),
+        (newer, "data.mood: is of a newer format"),
+        (in_message, "data.message.tone: is of a newer format"),
+        (of_claim, "epoch: is of a newer format"),
         (with_more(at("user_msg"), json!({})), "an earlier turn has"),
         (with_more(at("turn_ended"), within_turn), "no turn had ended with"),
         (with(at("turn_ended"), &unknown), "does not know"),
@@ -217,6 +238,7 @@ async fn what_cannot_have_happened_is_refused_and_leaves_nothing() {
         (with(at("turn_ended"), &deep), "levels"),
         (with(at("turn_ended"), "7"), "no JSON"),
         (with(0, &header), "format 2"),
+        (with(0, &oldest), "format 0"),
         (with(0, &epoch), "epoch"),
         (without(0), "before the conversation"),
         (without(lines.len() - 1), "end is missing"),

@@ -12,6 +12,7 @@ use jiff::SignedDuration;
 use super::eraser::{EraseError, Eraser};
 use crate::erasure::Erasure;
 use crate::partition::{Partition, PartitionSet};
+use crate::schedule_changes;
 
 /// The blobs of a partition that are looked at, which is more than a day's uploads fill.
 const MAX_PER_PARTITION: usize = 100_000;
@@ -19,7 +20,8 @@ const MAX_PER_PARTITION: usize = 100_000;
 const MAX_DELETIONS: usize = 1_000;
 /// How many blobs are looked at at once: others use the store, too.
 const MAX_CONCURRENT_LOOKS: usize = 8;
-/// How long a conversation that is not there may be about to be created with the blob that it holds.
+/// How long a conversation or schedule that is not there may be about to be created with the blob that
+/// it holds.
 const CREATION_TIMEOUT: SignedDuration = SignedDuration::from_secs(60);
 
 impl Eraser {
@@ -115,11 +117,11 @@ impl Eraser {
                 Ok((is_old || was_deleted())
                     && self.store.summary(&blob.sibling(id)).await?.is_none())
             }
-            BlobHolder::Schedule(name) => {
-                let schedule = self.store.schedule(&blob.sibling(name)).await?;
-                Ok(schedule.is_none_or(|it| !it.named_blobs().contains(&blob.local())))
+            BlobHolder::Schedule { .. } => {
+                let is_old = self.clock.now().duration_since(hold.began_at()) > CREATION_TIMEOUT;
+                Ok(is_old && !schedule_changes::is_kept(&*self.store, blob, &hold.holder).await?)
             }
-            BlobHolder::Uploader(_) => Ok(false),
+            BlobHolder::Uploader(_) | BlobHolder::Others => Ok(false),
         }
     }
 }

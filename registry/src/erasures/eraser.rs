@@ -1,5 +1,6 @@
 //! Carries erasures out, on the node that looks after the first partition.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,6 +8,7 @@ use abide_actors::clock::Clock;
 use abide_actors::journal::StoreError;
 use abide_actors::request::RequestError;
 use abide_conversation::{ErasureId, Scoped, Tenant, Timestamp};
+use tokio::time::Instant;
 
 use crate::erasure::{Erasure, ErasureState, ErasureStep, Running};
 use crate::partition::Partition;
@@ -29,6 +31,9 @@ pub struct Eraser {
     pub clock: Arc<dyn Clock>,
 }
 
+/// The erasures in which something failed, and until when they rest.
+type Resting = HashMap<Scoped<ErasureId>, Instant>;
+
 /// What failed in a step; the erasure goes on later.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum EraseError {
@@ -39,6 +44,9 @@ pub(super) enum EraseError {
     /// A step's cursor is of another version of the program or of another store.
     #[error("the cursor of the step is not known")]
     Cursor,
+    /// A pass has left a conversation as it was, which names the subject or cannot be read.
+    #[error("{0}")]
+    Left(String),
 }
 
 impl From<ListError> for EraseError {
@@ -53,9 +61,9 @@ impl From<ListError> for EraseError {
 impl Eraser {
     /// Runs until it is dropped.
     pub async fn run(self) {
-        let mut is_store_away = false;
+        let (mut is_store_away, mut resting) = (false, Resting::new());
         loop {
-            let wait = match self.round().await {
+            let wait = match self.round(&mut resting).await {
                 Ok(wait) => {
                     is_store_away = false;
                     wait
@@ -78,26 +86,35 @@ impl Eraser {
         Partition::all().next().is_some_and(|first| view.partitions.contains(first))
     }
 
-    /// Gives each erasure one step. Returns how long to wait for the next round.
-    async fn round(&self) -> Result<Duration, EraseError> {
+    /// Gives each erasure one step that does not rest. Returns how long to wait for the next round.
+    async fn round(&self, resting: &mut Resting) -> Result<Duration, EraseError> {
         if !self.is_mine() {
             return Ok(POLL_INTERVAL);
         }
         let due = self.store.due_erasures(self.clock.now(), MAX_ERASURES).await?;
         let mut wait = POLL_INTERVAL;
+        resting.retain(|_, until| *until > Instant::now());
         for name in due {
+            if resting.contains_key(&name) {
+                continue;
+            }
             let Some(erasure) = self.store.erasure(&name).await? else { continue };
             let known = erasure.version;
             if erasure.running().is_none() {
                 self.store.replace_erasure(&name, Some(known), None).await?;
                 continue;
             }
-            wait = wait.min(self.step(&name, erasure).await?);
+            let rest = self.step(&name, erasure).await?;
+            if rest.is_zero() {
+                wait = Duration::ZERO;
+            } else {
+                resting.insert(name, Instant::now() + rest);
+            }
         }
         Ok(wait)
     }
 
-    /// Carries one erasure on, and stores how far it has come. Returns how long it waits then.
+    /// Carries one erasure on, and stores how far it has come. Returns how long it rests then.
     async fn step(
         &self,
         name: &Scoped<ErasureId>,
@@ -202,21 +219,4 @@ impl Running {
         self.has_changed = false;
         self.problem = None;
     }
-}
-
-/// The running erasure of a tenant with this id.
-pub async fn find_running(
-    store: &dyn Store,
-    tenant: &Tenant,
-    id: &ErasureId,
-    now: Timestamp,
-) -> Result<Option<Erasure>, StoreError> {
-    let due = store.due_erasures(now, MAX_ERASURES).await?;
-    for name in due.iter().filter(|name| name.is_of(tenant)) {
-        let found = store.erasure(name).await?.filter(|erasure| erasure.id == *id);
-        if found.is_some() {
-            return Ok(found);
-        }
-    }
-    Ok(None)
 }

@@ -19,7 +19,8 @@ const MAX_CONCURRENT_READS: usize = 4;
 const EVENT_PAGE_SIZE: usize = 64;
 
 impl Eraser {
-    /// Goes through some more conversations of the tenant.
+    /// Goes through some more conversations of the tenant. One that cannot be rewritten holds up none
+    /// of the others: the pass goes on, and is repeated later.
     pub(super) async fn rewrite_others(
         &self,
         tenant: &Tenant,
@@ -29,6 +30,7 @@ impl Eraser {
             return Ok(());
         };
         let (filter, cursor) = (SummaryFilter::default(), running.cursor.clone());
+        let mut problem = running.problem.clone().filter(|_| cursor.is_some());
         let page = self
             .store
             .conversations(tenant, &filter, cursor.as_deref(), STEP_CONVERSATIONS)
@@ -37,36 +39,40 @@ impl Eraser {
         let (own, others): (Vec<_>, Vec<_>) =
             page.items.into_iter().partition(|(_, it)| it.participants.is_owner(&alias.subject));
         for (id, _) in own {
-            if self.delete_conversation(&id).await? {
-                erasure.note_deleted(&id.local());
+            match self.delete_conversation(&id).await {
+                Ok(true) => erasure.note_deleted(&id.local()),
+                Ok(false) => {}
+                Err(error) => problem = Some(format!("{}: {error}", id.local())),
             }
         }
         let alias = &alias;
-        let rewrites =
-            others.into_iter().map(|(id, _)| async move { self.rewrite_one(&id, alias).await });
+        let rewrites = others.into_iter().map(|(id, _)| async move {
+            let rewritten = self.rewrite_one(&id, alias).await;
+            (id, rewritten)
+        });
         let rewrites: Vec<_> =
             stream::iter(rewrites).buffer_unordered(MAX_CONCURRENT_READS).collect().await;
-        let mut failed = None;
-        for rewritten in rewrites {
+        for (id, rewritten) in rewrites {
             match rewritten {
                 Ok(events) => {
                     erasure.report.rewritten.conversations += u64::from(events > 0);
                     erasure.report.rewritten.events += events;
                 }
-                Err(error) => failed = Some(error),
+                Err(error) => problem = Some(format!("{}: {error}", id.local())),
             }
         }
-        if let Some(error) = failed {
-            // The page is gone through again: what is rewritten names the subject no more.
-            return Err(error);
-        }
         let Some(running) = erasure.progress() else { return Ok(()) };
-        running.problem = None;
         running.cursor = page.cursor;
-        if running.cursor.is_none() {
-            erasure.go_on(ErasureStep::Things);
+        running.problem = problem.clone();
+        match (running.cursor.is_some(), problem) {
+            (true, _) => Ok(()),
+            (false, None) => {
+                erasure.go_on(ErasureStep::Things);
+                Ok(())
+            }
+            // The conversations are gone through again: what is rewritten names the subject no more.
+            (false, Some(problem)) => Err(EraseError::Left(problem)),
         }
-        Ok(())
     }
 
     /// Has the conversation rewritten if its journal names the subject. Returns how many events did.

@@ -18,55 +18,71 @@ const MAX_CONCURRENT_DELETIONS: usize = 8;
 const MAX_PASSES: u32 = 16;
 
 impl Eraser {
-    /// Deletes some more conversations of the subject. After a pass that has found none, the next
-    /// step begins; after one in which something failed, another pass.
+    /// Deletes some more conversations of the subject: one step finds them, and the next one deletes
+    /// them. After a pass that has found none, the next step begins; after one in which something
+    /// failed, another pass.
     pub(super) async fn delete_conversations(
         &self,
         tenant: &Tenant,
         erasure: &mut Erasure,
     ) -> Result<(), EraseError> {
-        let Some(running) = erasure.running() else { return Ok(()) };
-        let (query, cursor) = (owned_by(&running.subject, running.passes), running.cursor.clone());
-        let page = self.store.list(tenant, &query, cursor.as_deref(), STEP_CONVERSATIONS).await?;
-        let found = !page.items.is_empty();
-        let mut blobs = BTreeSet::new();
-        for listed in &page.items {
-            blobs.append(&mut self.blobs_of(&listed.id).await?);
+        let Some(running) = erasure.progress() else { return Ok(()) };
+        let found = std::mem::take(&mut running.deleting);
+        if !found.is_empty() {
+            return self.delete_found(tenant, erasure, found).await;
         }
-        let deletions = page.items.into_iter().map(|listed| async move {
-            let outcome = self.delete_conversation(&listed.id).await;
-            (listed.id, outcome)
+        let query = owned_by(&running.subject, running.passes);
+        let cursor = running.cursor.as_deref();
+        let page = self.store.list(tenant, &query, cursor, STEP_CONVERSATIONS).await?;
+        running.cursor = page.cursor;
+        running.has_changed |= !page.items.is_empty();
+        running.deleting = page.items.into_iter().map(|listed| listed.id.local()).collect();
+        if running.deleting.is_empty() {
+            erasure.end_page();
+        }
+        Ok(())
+    }
+
+    /// Deletes what was found. One that is gone was deleted by a node that died before it counted.
+    async fn delete_found(
+        &self,
+        tenant: &Tenant,
+        erasure: &mut Erasure,
+        found: Vec<ConversationId>,
+    ) -> Result<(), EraseError> {
+        let found = found.into_iter().map(|id| Scoped::new(tenant, &id));
+        let found: Vec<Scoped<ConversationId>> = found.collect();
+        let mut blobs = BTreeSet::new();
+        for id in &found {
+            blobs.append(&mut self.blobs_of(id).await?);
+        }
+        let deletions = found.into_iter().map(|id| async move {
+            let outcome = self.delete_conversation(&id).await;
+            (id, outcome)
         });
         let deletions: Vec<_> =
             stream::iter(deletions).buffered(MAX_CONCURRENT_DELETIONS).collect().await;
         let mut failed = None;
         for (id, outcome) in deletions {
             match outcome {
-                Ok(true) => erasure.note_deleted(&id.local()),
-                Ok(false) => {}
+                Ok(_) => erasure.note_deleted(&id.local()),
                 Err(error) => failed = Some(error),
             }
         }
         erasure.report.deleted.blobs += self.count_missing(blobs).await?;
-        let Some(running) = erasure.progress() else { return Ok(()) };
-        running.has_changed |= found;
-        running.cursor = page.cursor;
-        if let Some(error) = failed {
-            // The others of the page are deleted, and this one is found again in the next pass.
-            running.cursor = None;
-            return Err(error.into());
-        }
-        if running.cursor.is_none() {
-            running.passes = running.passes.saturating_add(1);
-            // The first pass is that of the roots.
-            let is_over = !running.has_changed && running.passes > 1;
-            if is_over || running.passes >= MAX_PASSES {
-                erasure.go_on(ErasureStep::Others);
-            } else {
-                running.begin_pass();
+        match failed {
+            Some(error) => {
+                // The others of the page are deleted, and this one is found again in the next pass.
+                if let Some(running) = erasure.progress() {
+                    running.cursor = None;
+                }
+                Err(error.into())
+            }
+            None => {
+                erasure.end_page();
+                Ok(())
             }
         }
-        Ok(())
     }
 
     /// Returns whether there was a conversation to delete.
@@ -99,6 +115,24 @@ impl Eraser {
             erasure.go_on(ErasureStep::Conversations);
         }
         Ok(())
+    }
+}
+
+impl Erasure {
+    /// Ends a page of the subject's conversations, and with the last one the pass.
+    fn end_page(&mut self) {
+        let Some(running) = self.progress() else { return };
+        if running.cursor.is_some() {
+            return;
+        }
+        running.passes = running.passes.saturating_add(1);
+        // The first pass is that of the roots.
+        let is_over = !running.has_changed && running.passes > 1;
+        if is_over || running.passes >= MAX_PASSES {
+            self.go_on(ErasureStep::Others);
+        } else {
+            running.begin_pass();
+        }
     }
 }
 

@@ -11,6 +11,7 @@ use futures::TryStreamExt;
 
 use super::eraser::{EraseError, Eraser};
 use crate::erasure::{Erasure, ErasureStep};
+use crate::schedule_changes;
 use crate::schedules::Schedule;
 use crate::store::{KeyChange, StoredKey, WebhookChange, WebhookEdit, pages};
 
@@ -58,8 +59,9 @@ impl Eraser {
         while let Some(schedules) = pages.try_next().await? {
             for schedule in schedules.iter().filter(|it| is_put_by(it, subject)) {
                 let name = Scoped::new(tenant, &schedule.name);
-                let known = Some(schedule.version);
-                let removed = self.store.replace_schedule(&name, known, None).await?;
+                let (store, now) = (&*self.store, self.clock.now());
+                let removed =
+                    schedule_changes::replace(store, &name, Some(schedule), None, now).await?;
                 erasure.report.deleted.schedules += u64::from(removed);
             }
         }

@@ -31,17 +31,34 @@ impl ConversationRouter {
         if self.quarantined_here(id).await.is_some() {
             return self.delete_quarantined(id, request, reason).await;
         }
-        self.report_deletion_to_parent(id).await?;
+        let mut unreadable = match self.report_deletion_to_parent(id).await {
+            Ok(()) => None,
+            Err(error @ RequestError::Store(StoreError::Unreadable(_))) => Some(error),
+            Err(error) => return Err(error),
+        };
         for _ in 0..MAX_DELETION_ATTEMPTS {
             match self.route_in_time(id, request.clone(), context.clone()).await {
                 // More may be spawned meanwhile.
                 Err(RequestError::ChildrenRemain) => {
-                    Box::pin(self.delete_children(id, reason)).await?
+                    Box::pin(self.delete_children(id, reason)).await?;
+                }
+                // An actor that cannot read its journal ends in quarantine, from where it is deleted.
+                // Its node learns of the end a moment later.
+                Err(
+                    error @ (RequestError::Lost
+                    | RequestError::Quarantined(_)
+                    | RequestError::Store(StoreError::Unreadable(_))),
+                ) if unreadable.is_some() => {
+                    if self.quarantined_here(id).await.is_some() {
+                        return self.delete_quarantined(id, request, reason).await;
+                    }
+                    unreadable = Some(error);
                 }
                 outcome => return outcome,
-            };
+            }
         }
-        Err(unavailable("the conversation keeps spawning sub-agents"))
+        let spawning = || unavailable("the conversation keeps spawning sub-agents");
+        Err(unreadable.unwrap_or_else(spawning))
     }
 
     /// Judges a deletion before its children are touched. One whose journal cannot be read is

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
-use abide_actors::blobs::named_blobs;
+use abide_actors::blobs::{BlobHolder, named_blobs};
 use abide_conversation::command::IfBusy;
 use abide_conversation::identity::Identity;
 use abide_conversation::{
@@ -79,6 +79,10 @@ pub struct Schedule {
     /// How often it was triggered by hand.
     #[serde(default)]
     pub triggers: u64,
+    /// The put that wrote it, as the holder of the blobs that its messages name; `None` if an earlier
+    /// version put it, or has written it since.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub put_id: Option<String>,
 }
 
 /// What became of a tick.
@@ -112,6 +116,22 @@ impl Schedule {
     pub fn named_blobs(&self) -> BTreeSet<BlobId> {
         let json = serde_json::to_vec(&self.content).unwrap_or_default();
         named_blobs(&json).collect()
+    }
+
+    /// Who holds these blobs.
+    pub fn blob_holder(&self) -> BlobHolder {
+        BlobHolder::Schedule { name: self.name.clone(), put: self.put_id.clone() }
+    }
+
+    /// Whether its messages name a blob that this holder holds for it.
+    pub fn keeps(&self, holder: &BlobHolder, blob: &BlobId) -> bool {
+        let is_own = match holder {
+            BlobHolder::Schedule { name, put } => {
+                *name == self.name && (self.put_id.is_none() || *put == self.put_id)
+            }
+            BlobHolder::Conversation(_) | BlobHolder::Uploader(_) | BlobHolder::Others => false,
+        };
+        is_own && self.named_blobs().contains(blob)
     }
 
     /// The conversation of a tick.
@@ -235,6 +255,7 @@ mod tests {
             next_at: None,
             last: None,
             triggers: 0,
+            put_id: None,
         };
         schedule.next_at = schedule.tick_after(put_at);
         schedule

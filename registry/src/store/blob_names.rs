@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use abide_actors::blobs::{BlobHold, BlobHolder};
+use abide_actors::blobs::{BlobHold, BlobHolder, MAX_BLOB_HOLDS, NamedBlobs};
 use abide_actors::identity::Epoch;
 use abide_actors::journal::StoreError;
 use abide_conversation::{BlobId, ConversationId, Scoped, Timestamp};
@@ -33,8 +33,8 @@ pub trait BlobNames: Send + Sync + 'static {
         id: &Scoped<ConversationId>,
     ) -> Result<BTreeSet<BlobId>, StoreError>;
 
-    /// Notes that the journal of a conversation names these blobs, if there is one. Repeating it is
-    /// harmless.
+    /// Notes that the journal of a conversation names these blobs, if there is one, which uses up no
+    /// upload. Repeating it is harmless.
     async fn name_blobs(
         &self,
         id: &Scoped<ConversationId>,
@@ -84,6 +84,62 @@ pub trait BlobNames: Send + Sync + 'static {
     ) -> Result<(), StoreError> {
         let _ = (dropped, last, now);
         Ok(())
+    }
+
+    /// Has the names dropped of conversations that are not there: a node of a version that knows of no
+    /// names has deleted them. Looks at the next `limit` conversations of these partitions that have
+    /// names, from a cursor on or from the first. Returns the cursor to go on from; `None` after the
+    /// last.
+    async fn drop_lost_names(
+        &self,
+        partitions: &PartitionSet,
+        cursor: Option<&str>,
+        limit: usize,
+    ) -> Result<Option<String>, StoreError>;
+}
+
+/// A blob that a conversation names, with the holds that this ends.
+#[derive(Clone, Debug)]
+pub(super) struct Naming {
+    pub(super) blob: Scoped<BlobId>,
+    /// The conversation's own, and those of whoever has uploaded the blob to name it.
+    pub(super) ended: Vec<BlobHold>,
+}
+
+impl Naming {
+    /// What a conversation names.
+    pub(super) fn all(id: &Scoped<ConversationId>, named: NamedBlobs) -> Vec<Self> {
+        let holder = BlobHolder::Conversation(id.local());
+        let own = BlobHold { holder, until: Timestamp::MAX };
+        let naming = |(blob, used_up): (BlobId, BTreeSet<BlobHold>)| Self {
+            blob: id.sibling(&blob),
+            ended: used_up.into_iter().chain([own.clone()]).collect(),
+        };
+        named.into_iter().map(naming).collect()
+    }
+
+    /// What a conversation names that nobody sends now: no upload was for that.
+    pub(super) fn unsent(id: &Scoped<ConversationId>, blobs: &BTreeSet<BlobId>) -> Vec<Self> {
+        Self::all(id, blobs.iter().map(|blob| (blob.clone(), BTreeSet::new())).collect())
+    }
+
+    /// Whether this ends a hold, given its holder's text.
+    pub(super) fn ends(&self, holder: &str, until: Timestamp) -> bool {
+        BlobHolder::parse(holder).is_some_and(|holder| {
+            let hold = BlobHold { holder, until };
+            self.ended.iter().any(|ended| ended.ends(&hold))
+        })
+    }
+}
+
+/// The holder as which a store writes a hold, given whether the holder has one on the blob, and how
+/// many holds that has.
+pub(super) fn holder_to_write(holder: &str, has_one: bool, holds: usize) -> String {
+    let is_schedule = matches!(BlobHolder::parse(holder), Some(BlobHolder::Schedule { .. }));
+    if has_one || is_schedule || holds < MAX_BLOB_HOLDS {
+        holder.to_owned()
+    } else {
+        BlobHolder::Others.text()
     }
 }
 

@@ -237,6 +237,10 @@ impl Store for Embedded {
         self.read(|from| tables::tenants(from)).await
     }
 
+    async fn all_tenants(&self) -> Result<BTreeSet<Tenant>, StoreError> {
+        self.read(|from| tables::all_tenants(from)).await
+    }
+
     async fn alarms(
         &self,
         limit: usize,

@@ -17,7 +17,7 @@ use abide_conversation::{AgentName, ConversationId, Scoped, Tenant, Timestamp};
 use async_trait::async_trait;
 
 use super::{ListError, Page};
-pub(super) use entry::{Entry, IndexMember, touch};
+pub(super) use entry::{Entry, IndexMember};
 pub(super) use plan::{Plan, Position, merged};
 pub use rebuild::Rebuild;
 

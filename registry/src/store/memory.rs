@@ -236,6 +236,10 @@ impl Store for Memory {
         Ok(self.tables().conversations.keys().map(Scoped::tenant).collect())
     }
 
+    async fn all_tenants(&self) -> Result<BTreeSet<Tenant>, StoreError> {
+        Ok(self.tables().all_tenants())
+    }
+
     async fn alarms(
         &self,
         limit: usize,

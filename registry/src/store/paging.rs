@@ -1,5 +1,6 @@
 //! Pages and cursors of stores that list in key order.
 
+use abide_actors::journal::InboxEntry;
 use abide_conversation::{CallId, ConversationId, Scoped, Tenant, Timestamp};
 use futures::{Stream, stream};
 use serde::Serialize;
@@ -8,7 +9,7 @@ use serde::de::DeserializeOwned;
 use super::{ListError, Page};
 
 /// The order of the inbox: deadline, conversation, call, number of the suspension.
-pub(super) type InboxKey = (Timestamp, Scoped<ConversationId>, CallId, u32);
+pub type InboxKey = (Timestamp, Scoped<ConversationId>, CallId, u32);
 
 /// How many rows one page scans before it ends early: a filter that admits few rows of a large
 /// table must not occupy a thread for more than some tens of milliseconds.
@@ -57,13 +58,25 @@ pub fn cursor_after(tenant: &Tenant, id: &ConversationId) -> String {
     encode(&Scoped::new(tenant, id))
 }
 
+/// The key by which an inbox of this tenant is sorted.
+pub fn inbox_key(tenant: &Tenant, entry: &InboxEntry) -> InboxKey {
+    let InboxEntry { conversation_id, pending, .. } = entry;
+    let id = Scoped::new(tenant, conversation_id);
+    (pending.expires_at, id, pending.call_id.clone(), pending.suspension)
+}
+
+/// The cursor of an inbox that begins after this entry, which need not be there any more.
+pub fn inbox_cursor(tenant: &Tenant, entry: &InboxEntry) -> String {
+    encode(&inbox_key(tenant, entry))
+}
+
 /// The page of a listing without rows.
 pub(super) fn empty<T>() -> Page<T> {
     Page { items: Vec::new(), cursor: None }
 }
 
 /// The key that a cursor stands for; `None` without a cursor.
-pub(super) fn decode<K: DeserializeOwned>(cursor: Option<&str>) -> Result<Option<K>, ListError> {
+pub(crate) fn decode<K: DeserializeOwned>(cursor: Option<&str>) -> Result<Option<K>, ListError> {
     let Some(cursor) = cursor else { return Ok(None) };
     let digits = cursor.as_bytes().chunks(2).map(|pair| {
         let pair = std::str::from_utf8(pair).ok().filter(|pair| pair.len() == 2)?;
@@ -102,7 +115,7 @@ impl ListingKey for InboxKey {
     }
 }
 
-pub(super) fn encode(key: &impl Serialize) -> String {
+pub(crate) fn encode(key: &impl Serialize) -> String {
     let json = serde_json::json!(key).to_string();
     json.bytes().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -2,11 +2,12 @@
 
 mod administration;
 mod api_keys;
+mod append;
 mod audit;
 mod blob_names;
 mod blobs;
 mod certificates;
-mod commit_parts;
+mod commit_writes;
 mod connection;
 mod decode;
 mod dial;
@@ -16,6 +17,7 @@ mod encryption;
 mod erasures;
 mod error;
 mod execute;
+mod indexed_row;
 mod journal;
 mod journal_pages;
 mod keys;
@@ -37,6 +39,7 @@ mod sentinel;
 mod server_info;
 mod staging;
 mod store;
+mod tenants;
 #[cfg(test)]
 mod tests;
 #[doc(hidden)]
@@ -53,10 +56,12 @@ use tokio::task::JoinSet;
 use self::connection::{Connection, Servers};
 use self::durability_watch::DurabilityWatch;
 use self::execute::LARGE_TIMEOUT;
+use self::indexed_row::IndexedRow;
 use self::members::KnownMembers;
 use self::opening::OpenedStore;
 use self::transport::Dial;
 use self::url::Kind;
+use super::claimed_cache::ClaimedCache;
 use super::commit_rules::STATE_FORMAT;
 use super::sealing::{KeyRing, Sealer};
 
@@ -113,6 +118,8 @@ pub struct Redis {
     schedule_polls: AtomicU64,
     description: String,
     watch: Arc<DurabilityWatch>,
+    /// What the conversations that this node holds are indexed by.
+    rows: ClaimedCache<IndexedRow>,
     /// Present if there is a key file.
     sealer: Option<Arc<Sealer>>,
     /// The watch's task, which ends with the store.
@@ -186,6 +193,7 @@ impl Redis {
             schedule_polls: AtomicU64::new(0),
             description: opened.description,
             watch,
+            rows: ClaimedCache::default(),
             sealer: None,
             _watching: JoinSet::new(),
         }

@@ -8,7 +8,6 @@
 mod data_key;
 mod index_key;
 mod key_ring;
-mod known_keys;
 mod records;
 mod rewrap;
 
@@ -19,15 +18,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 use abide_actors::identity::Epoch;
 use abide_actors::journal::StoreError;
 use abide_conversation::{ConversationId, Event, Scoped};
+use serde::de::DeserializeOwned;
 
 pub(super) use self::data_key::{DataKey, Label};
 use self::data_key::{IN_CONVERSATION, IN_STORE};
 pub(super) use self::index_key::IndexKey;
 pub use self::key_ring::{KeyFileError, KeyId, KeyRing};
-use self::known_keys::KnownKeys;
 pub(super) use self::records::{SealedSummary, open_response, seal_response};
 pub(super) use self::rewrap::RewrapPass;
 pub use self::rewrap::Rewrapped;
+use super::claimed_cache::ClaimedCache;
 
 /// The name under which the store's data key is noted. No key has it: a `/` is not allowed in ids.
 pub(super) const STORE_KEY: &str = "/store";
@@ -39,7 +39,8 @@ pub(super) struct Sealer {
     /// The data key of the store; `None` while nothing was ever sealed in it.
     store_key: Option<DataKey>,
     index_key: Option<IndexKey>,
-    known: KnownKeys,
+    /// The data keys of conversations.
+    known: ClaimedCache<OwnKey>,
     /// The data keys of journals that are being imported. An import dies with its process.
     staging: Mutex<HashMap<String, CommitKey>>,
 }
@@ -81,7 +82,7 @@ impl Sealer {
         for (id, wrapped) in noted.iter().filter(|(name, _)| *name != STORE_KEY) {
             ring.require(id, wrapped)?;
         }
-        let known = KnownKeys::default();
+        let known = ClaimedCache::default();
         let (store_key, new) = match (noted.get(STORE_KEY), ring.first()) {
             (Some(wrapped), _) => (Some(ring.unwrap(STORE_KEY, wrapped)?), None),
             (None, Some(_)) => {
@@ -220,7 +221,7 @@ impl Sealer {
     /// Notes which key a conversation has under this claim, if any.
     pub(super) fn learn(&self, id: &Scoped<ConversationId>, epoch: Epoch, own: Option<&OwnKey>) {
         match own {
-            Some(own) => self.known.learn(own, epoch),
+            Some(own) => self.known.learn(id, epoch, own.clone()),
             None => self.known.forget(id),
         }
     }
@@ -228,7 +229,7 @@ impl Sealer {
     /// Notes what became of a commit that was sealed by this key.
     pub(super) fn committed(&self, epoch: Epoch, key: &CommitKey, is_done: bool) {
         if is_done {
-            self.known.learn(&key.own, epoch);
+            self.known.learn(&key.own.id, epoch, key.own.clone());
         } else {
             self.known.forget(&key.own.id);
         }
@@ -371,9 +372,12 @@ pub(super) fn unreadable(name: &str, why: &str) -> StoreError {
     StoreError::Unreadable(format!("{name}: {why}"))
 }
 
-/// The error of a value that is no JSON: one that is sealed was read without its key.
-pub(super) fn locked(name: &str, value: &[u8]) -> Option<StoreError> {
-    is_sealed(value).then(|| without_key(name))
+/// Reads JSON that this program wrote; `name` names it in the error. A value that cannot be read was
+/// changed, or is sealed and was read without its key: the store itself answers.
+pub(super) fn parse<T: DeserializeOwned>(name: &str, value: &[u8]) -> Result<T, StoreError> {
+    abide_conversation::from_json(value).map_err(|error| {
+        if is_sealed(value) { without_key(name) } else { unreadable(name, &error.to_string()) }
+    })
 }
 
 /// The error of what is sealed and has no key here.

@@ -10,13 +10,15 @@ use super::line::EXPORT_FORMAT;
 pub enum ImportError {
     #[error("is no JSON that an export has: {0}")]
     NotALine(String),
-    #[error("has format {0}; this version reads up to {EXPORT_FORMAT}")]
-    NewerFormat(u64),
+    #[error("format: format {0} is none of those that this version reads, 1 to {EXPORT_FORMAT}")]
+    OtherFormat(u64),
+    #[error("{0}: is of a newer format: it is a member that this version would not write")]
+    UnknownMember(String),
     #[error("{0}")]
     Misplaced(&'static str),
-    #[error("is an event of type {0:?}, which this version does not know")]
+    #[error("type: is of a newer format: {0:?} is an event that this version does not know")]
     UnknownEvent(String),
-    #[error("cannot have happened: {0}")]
+    #[error("{member}: cannot have happened: {0}", member = .0.member())]
     Illegal(#[from] IllegalEvent),
     #[error("cannot be copied: {0}")]
     Rejected(#[from] Rejection),
@@ -24,10 +26,6 @@ pub enum ImportError {
     OtherHash,
     #[error("is longer than {0} bytes")]
     TooLong(usize),
-    #[error("begins a turn whose id an earlier turn has")]
-    TurnTwice,
-    #[error("goes on from an event that no turn had ended with")]
-    WithinTurn,
     #[error("an open turn runs on revision {0}, whose definition is neither here nor in the lines")]
     MissingRevision(Revision),
     #[error("the conversation already exists")]

@@ -45,7 +45,7 @@ pub async fn export(
 /// Returns how many conversations were written; one that is deleted meanwhile is left out.
 pub async fn export_store(store: &dyn Store, lines: &Sender<Vec<u8>>) -> Result<u64, ExportError> {
     let mut count = 0;
-    let mut tenants = store.tenants().await?;
+    let mut tenants = store.all_tenants().await?;
     tenants.insert(abide_conversation::Tenant::default());
     for tenant in &tenants {
         for StoredAgent { name, revision, definition, .. } in store.agents(tenant).await? {

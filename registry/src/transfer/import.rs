@@ -1,6 +1,6 @@
 //! Reads a conversation from lines into a store.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -10,12 +10,12 @@ use abide_actors::journal::{
     Claim, Commit, Holder, ResponseScope, StoreError, StoredResponse, event_json,
 };
 use abide_conversation::command::{CopiedEvents, Create, Update};
-use abide_conversation::event::{Created, EventData};
+use abide_conversation::event::{Created, EventData, lost_member};
 use abide_conversation::fork::Fork;
 use abide_conversation::identity::Participants;
 use abide_conversation::{
-    Action, AgentName, Command, ConversationId, Event, IllegalEvent, Principal, Revision, Scoped,
-    Seq, State, Tenant, Timestamp, TurnId, checked_fold, decide_and_fold, from_json,
+    Action, AgentName, CheckedFold, Command, ConversationId, Event, IllegalEvent, Principal,
+    Revision, Scoped, Seq, State, Tenant, Timestamp, decide_and_fold, from_json,
 };
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -69,11 +69,7 @@ pub struct Import {
     has_blobs: bool,
     is_whole: bool,
     /// The source, as far as it was read.
-    source: State,
-    /// The turns of it.
-    turns: HashSet<TurnId>,
-    /// The events of it after which no turn was open.
-    rests: HashSet<Seq>,
+    source: CheckedFold,
     /// The conversation, as far as it was written, aside or not.
     written: Arc<State>,
     /// Whether the conversation may be there.
@@ -122,9 +118,7 @@ impl Import {
             definitions: Vec::new(),
             has_blobs: false,
             is_whole: false,
-            source: State::default(),
-            turns: HashSet::new(),
-            rests: HashSet::new(),
+            source: CheckedFold::default(),
             written: Arc::default(),
             may_be_written: false,
             page: Vec::new(),
@@ -160,7 +154,12 @@ impl Import {
 
     /// Whether the journal has begun.
     pub(super) fn has_events(&self) -> bool {
-        self.source.exists()
+        self.source.state().exists()
+    }
+
+    /// The last event that was read.
+    fn read_upto(&self) -> Seq {
+        self.source.state().seq
     }
 
     /// Takes the next line.
@@ -174,14 +173,18 @@ impl Import {
         if !is_blob && line.len() > MAX_EVENT_BYTES {
             return Err(ImportError::TooLong(MAX_EVENT_BYTES));
         }
-        if let Some(format) = marker.format.filter(|format| *format > u64::from(EXPORT_FORMAT)) {
-            return Err(ImportError::NewerFormat(format));
+        let readable = 1..=u64::from(EXPORT_FORMAT);
+        if let Some(format) = marker.format.filter(|format| !readable.contains(format)) {
+            return Err(ImportError::OtherFormat(format));
         }
         if self.is_whole {
             return Err(ImportError::Misplaced("follows the end"));
         }
         if marker.abide.is_none() {
             let event: Event = from_json(line).map_err(not_a_line)?;
+            if let Some(path) = lost_member(line, &event).map_err(not_a_line)? {
+                return Err(ImportError::UnknownMember(path));
+            }
             return self.event(event, line.len()).await.map(|()| Taken::Nothing);
         }
         match from_json(line).map_err(not_a_line)? {
@@ -205,9 +208,10 @@ impl Import {
             }
             Line::End { last_seq } => {
                 self.require_journal()?;
-                if last_seq != self.source.seq {
-                    return Err(ImportError::Misplaced("ends another journal"));
+                if last_seq != self.read_upto() {
+                    return Err(ImportError::Misplaced("last_seq: ends another journal"));
                 }
+                self.source.check_end()?;
                 self.is_whole = true;
                 Ok(Taken::End)
             }
@@ -220,7 +224,8 @@ impl Import {
         }
         if self.keeps_id {
             let id = ConversationId::parse(header.id.as_str());
-            let id = id.ok_or(ImportError::Misplaced("has an id that no conversation can have"))?;
+            let id =
+                id.ok_or(ImportError::Misplaced("id: is one that no conversation can have"))?;
             self.id = self.id.sibling(&id);
             self.staged.id = self.id.clone();
         }
@@ -251,7 +256,7 @@ impl Import {
     /// Refuses what may only follow the whole journal.
     fn require_journal(&self) -> Result<(), ImportError> {
         match &self.header {
-            Some(header) if header.last_seq == self.source.seq && self.source.exists() => Ok(()),
+            Some(header) if header.last_seq == self.read_upto() && self.has_events() => Ok(()),
             Some(_) => Err(ImportError::Misplaced("stands before the end of the journal")),
             None => Err(ImportError::Misplaced("stands before the conversation")),
         }
@@ -262,44 +267,29 @@ impl Import {
             return Err(ImportError::Misplaced("stands before the conversation"));
         };
         if event.seq > header.last_seq || self.has_blobs {
-            return Err(ImportError::Misplaced("is an event behind the end of the journal"));
+            return Err(ImportError::Misplaced("seq: is an event behind the end of the journal"));
         }
         if let EventData::Unknown(unknown) = &event.data {
             return Err(ImportError::UnknownEvent(unknown.kind.clone()));
         }
         if matches!(&event.data, EventData::Created(created) if created.agent != header.agent) {
-            return Err(ImportError::Misplaced("names another agent than the conversation"));
+            return Err(ImportError::Misplaced(
+                "data.agent: names another agent than the conversation",
+            ));
         }
         let is_full = self.page.len() >= PAGE_EVENTS || self.page_bytes + bytes > PAGE_BYTES;
         if is_full && !self.page.is_empty() {
             self.write(false).await?;
         }
-        self.check_past(&event)?;
-        self.source = checked_fold(std::mem::take(&mut self.source), &event)?;
-        if self.source.turn.is_none() {
-            self.rests.insert(event.seq);
-        }
+        self.source.fold(&event)?;
         self.page_bytes += bytes;
         self.page.push(event);
         Ok(())
     }
 
-    /// Refuses what the state alone does not show to be impossible.
-    fn check_past(&mut self, event: &Event) -> Result<(), ImportError> {
-        match (&event.data, &event.turn_id) {
-            (EventData::UserMsg(_), Some(turn)) if !self.turns.insert(turn.clone()) => {
-                Err(ImportError::TurnTwice)
-            }
-            (EventData::Rewound(rewound), _) if !self.rests.contains(&rewound.to_seq) => {
-                Err(ImportError::WithinTurn)
-            }
-            _ => Ok(()),
-        }
-    }
-
     /// The definitions that the conversation needs and the place does not have.
     pub async fn needed_definitions(&self) -> Result<Vec<NeededDefinition>, ImportError> {
-        let State { turn, dispatches, .. } = &self.source;
+        let State { turn, dispatches, .. } = self.source.state();
         let mut in_use: BTreeSet<&Revision> = BTreeSet::new();
         if self.keeps_id {
             in_use.extend(turn.iter().map(|turn| &turn.revision));
@@ -335,7 +325,7 @@ impl Import {
         if !self.is_whole {
             return Err(ImportError::Misplaced("is the last one, but the end is missing"));
         }
-        if self.source.forking.is_some() {
+        if self.source.state().forking.is_some() {
             return Err(ImportError::Misplaced("ends a conversation that is still being copied"));
         }
         Ok(())
@@ -371,7 +361,7 @@ impl Import {
         let page = std::mem::take(&mut self.page);
         self.page_bytes = 0;
         let (events, next) = if self.keeps_id {
-            (page, Arc::new(self.source.clone()))
+            (page, Arc::new(self.source.state().clone()))
         } else {
             self.copied(page, is_last)?
         };
@@ -442,10 +432,10 @@ impl Import {
         state = copied.state;
         if is_last {
             // The copy began with the first members of the source, some of whom may have been removed.
-            let members = Some(self.source.participants.members.clone());
+            let members = Some(self.source.state().participants.members.clone());
             let by = Principal::new("system");
             // The last end that was written, if it is still to come.
-            let expires_at = self.source.expires_at.filter(|at| self.now < *at);
+            let expires_at = self.source.state().expires_at.filter(|at| self.now < *at);
             let update = Update {
                 metadata: None,
                 title: None,

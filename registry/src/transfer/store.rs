@@ -198,7 +198,12 @@ mod tests {
         Event { seq: Seq::new(seq), at: at(0), turn_id: None, data }
     }
 
-    /// Conversations of two tenants, of which one has more events than a page.
+    /// A tenant that has an agent, and no conversation.
+    fn idle() -> Tenant {
+        Tenant::parse("calm").unwrap()
+    }
+
+    /// Conversations of two tenants, of which one has more events than a page, and agents of two.
     async fn source() -> Arc<dyn Store> {
         let store: Arc<dyn Store> = Arc::new(Memory::default());
         for (name, last) in [("a", 1), ("b", 700), ("acme/c", 3)] {
@@ -214,7 +219,8 @@ mod tests {
             definition: json!({"name": "demo"}),
             put_at: None,
         };
-        store.put_agent(&Tenant::default(), agent, None).await.unwrap();
+        store.put_agent(&Tenant::default(), agent.clone(), None).await.unwrap();
+        store.put_agent(&idle(), agent, None).await.unwrap();
         store
     }
 
@@ -224,9 +230,11 @@ mod tests {
             assert!(!events.is_empty());
             assert_eq!(other.events(&id(name), Seq::ZERO, 1_000).await.unwrap(), events, "{name}");
         }
-        let agents = one.agents(&Tenant::default()).await.unwrap();
-        let theirs = other.agents(&Tenant::default()).await.unwrap();
-        assert_eq!(agents[0].definition, theirs[0].definition);
+        for tenant in [Tenant::default(), idle()] {
+            let agents = one.agents(&tenant).await.unwrap();
+            let theirs = other.agents(&tenant).await.unwrap();
+            assert_eq!(agents[0].definition, theirs[0].definition, "{tenant}");
+        }
     }
 
     #[tokio::test]

@@ -18,6 +18,7 @@ use abide_registry::store::memory::Memory;
 use serde_json::{Value, json};
 use tokio_util::task::AbortOnDropHandle;
 
+use crate::flaky_store::FlakyStore;
 use crate::fork::fork_of;
 use crate::keeping::Rule;
 use crate::media::{PHOTO_AGENT, Photo};
@@ -137,6 +138,7 @@ fn schedule(name: &str, content: Vec<Value>) -> Schedule {
         next_at: None,
         last: None,
         triggers: 0,
+        put_id: Some("put_1".to_owned()),
     }
 }
 
@@ -147,16 +149,21 @@ async fn a_schedule_keeps_the_blobs_that_its_messages_name() {
     let _sweeper = sweep(&node, clock.clone()).await;
     let (named, other) = (upload(&node, &*clock, "1").await, upload(&node, &*clock, "2").await);
     let name: Scoped<ScheduleName> = named.sibling(&ScheduleName::new("s"));
-    for blob in [&named, &other] {
-        let hold = BlobHold::new(BlobHolder::Schedule(name.local()), clock.now());
-        node.store.hold_blob(blob, &hold).await.unwrap();
-    }
     let image = json!({"type": "image", "source": {"type": "blob", "blobId": named.local()}});
     let put = schedule("s", vec![image]);
+    for blob in [&named, &other] {
+        let hold = BlobHold::new(put.blob_holder(), clock.now());
+        node.store.hold_blob(blob, &hold).await.unwrap();
+    }
+    // What holds it for an earlier put, nobody needs any more.
+    let earlier = Schedule { put_id: Some("put_0".to_owned()), ..put.clone() }.blob_holder();
+    node.store.hold_blob(&named, &BlobHold::new(earlier, clock.now())).await.unwrap();
     assert!(node.store.replace_schedule(&name, None, Some(&put)).await.unwrap());
     tokio::time::sleep(100 * HOUR).await;
     assert!(is_there(&node, &named).await);
     assert!(!is_there(&node, &other).await);
+    let holds = node.store.blob_holds(&named).await.unwrap();
+    assert_eq!(holds.iter().map(|hold| &hold.holder).collect::<Vec<_>>(), [&put.blob_holder()]);
     assert!(node.store.replace_schedule(&name, Some(1), None).await.unwrap());
     tokio::time::sleep(24 * HOUR + MINUTE).await;
     assert!(!is_there(&node, &named).await);
@@ -191,4 +198,21 @@ async fn nothing_is_removed_before_a_rebuild_has_read_the_journals_of_an_earlier
     tokio::time::sleep(MINUTE).await;
     assert!(is_there(&node, &named).await);
     assert!(!is_there(&node, &unnamed).await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn lost_names_are_looked_for_bit_by_bit_and_again_from_the_beginning() {
+    let store = Arc::new(FlakyStore::default());
+    let extensions = Extensions::new();
+    let node = TestNode::with_extensions(extensions, store.clone(), REPEATING_AGENT).await;
+    let named = Blob::new("text/plain", "named").id();
+    for name in ["x", "y"] {
+        node.send(name, &format!("see {named}")).await.unwrap();
+        node.turn_end(name, 1).await;
+    }
+    let _sweeper = sweep(&node, clock()).await;
+    tokio::time::sleep(2 * MINUTE).await;
+    let looks = store.name_looks.lock().unwrap();
+    let from = |id: &str| Some(id.to_owned());
+    assert_eq!(looks[..4], [None, from("x"), from("y"), None]);
 }

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 
 use abide_actors::identity::{Incarnation, NodeName};
 use abide_actors::journal::Holder;
-use abide_actors::request::{ForkRequest, Request, RequestError, SpawnRequest};
+use abide_actors::request::{ForkRequest, Reply, Request, RequestError, SpawnRequest};
 use abide_conversation::event::TurnOutcome;
 use abide_conversation::{AgentName, ConversationId, Principal, Rejection, Scoped};
 
@@ -58,6 +58,19 @@ async fn a_holder_that_was_replaced_deletes_no_files() {
     node.store.claim(&id, &next, Some(&me)).await.unwrap();
     assert!(node.deliver("kept", Request::Delete).await.is_err());
     assert!(file.exists(), "the files of a conversation that lives on elsewhere");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_conversation_whose_journal_cannot_be_read_is_deleted() {
+    let store = Arc::new(FlakyStore::default());
+    let node = TestNode::with_store(store.clone(), WRITER).await;
+    write_file(&node, "damaged").await;
+    node.wait_until_passivated("damaged").await;
+    let id = Scoped::parse("damaged").unwrap();
+    store.damaged.lock().unwrap().insert(id);
+    assert_eq!(node.deliver("damaged", Request::Delete).await, Ok(Reply::Deleted));
+    store.damaged.lock().unwrap().clear();
+    assert_eq!(node.journal("damaged").await, []);
 }
 
 /// A parent and its child.

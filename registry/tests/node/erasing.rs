@@ -13,7 +13,8 @@ use abide_conversation::event::{Event, EventData};
 use abide_conversation::identity::{Participants, Role};
 use abide_conversation::remembered_decision::{Match, RememberedDecision};
 use abide_conversation::{
-    AgentName, DecisionId, ErasureId, Principal, ScheduleName, Scoped, Tenant, Timestamp,
+    AgentName, ConversationId, DecisionId, ErasureId, Principal, ScheduleName, Scoped, Tenant,
+    Timestamp,
 };
 use abide_registry::erasure::{Erasure, ErasureState, ErasureStep, Running};
 use abide_registry::erasures::Eraser;
@@ -33,6 +34,8 @@ model: {provider: scripted, script: [{text: "Yes, {{ user }}."}]}
 "#;
 /// How often the conversations of a person are gone through.
 const MAX_PASSES: u32 = 16;
+/// How many conversations of others are gone through in one step.
+const CONVERSATIONS_OF_A_STEP: usize = 200;
 const DEADLINE: Duration = Duration::from_secs(3_600);
 
 fn own() -> Tenant {
@@ -158,6 +161,69 @@ async fn a_journal_that_cannot_be_rewritten_is_tried_again() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_erasure_that_is_held_up_rests_before_it_reads_all_journals_again() {
+    let store = Arc::new(FlakyStore::default());
+    let node = TestNode::with_store(store.clone(), AGENT).await;
+    create(&node, "x", "bob").await;
+    say(&node, "x", "ada", 1).await;
+    store.refuse_rewrites.store(true, Ordering::SeqCst);
+    store.whole_reads.store(0, Ordering::SeqCst);
+    let lifted = async {
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        store.refuse_rewrites.store(false, Ordering::SeqCst);
+        store.whole_reads.load(Ordering::SeqCst)
+    };
+    let (_, reads) = tokio::join!(erase(&node, "ada"), lifted);
+    assert!((6..=13).contains(&reads), "{reads} reads in a minute");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_person_has_is_deleted_even_if_it_cannot_be_read() {
+    let store = Arc::new(FlakyStore::default());
+    let node = TestNode::with_store(store.clone(), AGENT).await;
+    create(&node, "mine", "ada").await;
+    node.wait_until_passivated("mine").await;
+    store.damaged.lock().unwrap().insert(Scoped::parse("mine").unwrap());
+    let report = erase(&node, "ada").await;
+    store.damaged.lock().unwrap().clear();
+    assert_eq!(node.journal("mine").await, []);
+    assert_eq!(report.report.conversation_ids, ["mine"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_journal_that_cannot_be_read_is_named_and_holds_up_no_other() {
+    let store = Arc::new(FlakyStore::default());
+    let node = TestNode::with_store(store.clone(), AGENT).await;
+    for number in 0..=CONVERSATIONS_OF_A_STEP {
+        create(&node, &format!("c{number:03}"), "bob").await;
+    }
+    say(&node, "c000", "ada", 1).await;
+    create(&node, "last", "bob").await;
+    say(&node, "last", "ada", 1).await;
+    let damaged = Scoped::parse("c000").unwrap();
+    store.damaged.lock().unwrap().insert(damaged.clone());
+    let running = Erasure::running_name(&own(), "ada");
+    let others = async {
+        node.poll_for_event("last", |data| {
+            matches!(data, EventData::UserMsg(message) if message.principal.as_str() != "ada")
+        })
+        .await;
+        loop {
+            let erasure = node.store.erasure(&running).await.unwrap().unwrap();
+            if let Some(problem) = erasure.running().and_then(|it| it.problem.as_ref()) {
+                assert!(problem.starts_with("c000: "), "{problem}");
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        store.damaged.lock().unwrap().clear();
+    };
+    let (report, ()) = tokio::join!(erase(&node, "ada"), others);
+    assert_eq!(senders(&node.journal("c000").await), [report.alias.as_str()]);
+    assert_eq!(report.report.rewritten.conversations, 2);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_cursor_of_another_program_begins_its_step_anew() {
     let node = TestNode::new(AGENT).await;
     create(&node, "x", "bob").await;
@@ -168,6 +234,20 @@ async fn a_cursor_of_another_program_begins_its_step_anew() {
     })
     .await;
     assert_eq!(senders(&node.journal("x").await), [report.alias.as_str()]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_report_names_what_was_deleted_by_a_node_that_died() {
+    let node = TestNode::new(AGENT).await;
+    create(&node, "mine", "ada").await;
+    create(&node, "other", "ada").await;
+    let report = erase_from(&node, "ada", |running| {
+        running.step = ErasureStep::Conversations;
+        running.deleting = ["gone", "mine"].map(ConversationId::new).into();
+    })
+    .await;
+    assert_eq!(report.report.conversation_ids, ["gone", "mine", "other"]);
+    assert_eq!(report.report.deleted.conversations, 3);
 }
 
 #[tokio::test(start_paused = true)]

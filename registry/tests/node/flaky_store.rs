@@ -91,6 +91,10 @@ pub struct FlakyStore {
     pub refuse_rewrites: AtomicBool,
     /// While set, lists show no conversation, as while their index is rebuilt.
     pub lists_nothing: AtomicBool,
+    /// Conversations whose journals cannot be read.
+    pub damaged: Mutex<BTreeSet<Scoped<ConversationId>>>,
+    /// A tenant whose definitions of agents cannot be read.
+    pub damaged_tenant: Mutex<Option<Tenant>>,
     /// How many blobs and audit entries were refused while the store was full.
     pub refusals: AtomicUsize,
     pub checkpoint: Mutex<Option<Arc<Checkpoint>>>,
@@ -98,6 +102,10 @@ pub struct FlakyStore {
     pub whole_reads: AtomicUsize,
     /// The events that holders read of their own conversations, as often as they read them.
     pub own_reads: Mutex<Vec<Event>>,
+    /// While set, changes of schedules and holds let others go first, once each.
+    pub in_steps: AtomicBool,
+    /// From where lost names were looked for, one conversation at a time.
+    pub name_looks: Mutex<Vec<Option<String>>>,
     /// The finished writes, in order.
     writes: Arc<Mutex<Vec<Write>>>,
 }
@@ -118,6 +126,22 @@ impl FlakyStore {
         }
         self.refusals.fetch_add(1, Ordering::SeqCst);
         Err(StoreError::Unavailable("full".to_owned()))
+    }
+
+    /// The store, if it can read the journal of the conversation.
+    fn readable(&self, id: &Scoped<ConversationId>) -> Result<&Memory, StoreError> {
+        if self.damaged.lock().unwrap().contains(id) {
+            return Err(StoreError::Unreadable(format!("{id}: it was changed")));
+        }
+        self.reachable()
+    }
+
+    /// The store, when others have had their turn if that is so asked.
+    async fn in_turn(&self) -> Result<&Memory, StoreError> {
+        if self.in_steps.load(Ordering::SeqCst) {
+            tokio::task::yield_now().await;
+        }
+        self.reachable()
     }
 
     fn reachable(&self) -> Result<&Memory, StoreError> {
@@ -196,7 +220,7 @@ impl Journal for FlakyStore {
         &self,
         id: &Scoped<ConversationId>,
     ) -> Result<Option<StoredConversation>, StoreError> {
-        self.reachable()?.load(id).await
+        self.readable(id)?.load(id).await
     }
 
     async fn claim_and_load(
@@ -205,7 +229,9 @@ impl Journal for FlakyStore {
         me: &Holder,
         dead: Option<&Holder>,
     ) -> Result<ClaimedConversation, StoreError> {
-        self.reachable()?.claim_and_load(id, me, dead).await
+        let claimed = self.reachable()?.claim_and_load(id, me, dead).await?;
+        self.readable(id)?;
+        Ok(claimed)
     }
 
     async fn reset_deaths(&self, id: &Scoped<ConversationId>) -> Result<(), StoreError> {
@@ -221,7 +247,7 @@ impl Journal for FlakyStore {
         if after == Seq::ZERO {
             self.whole_reads.fetch_add(1, Ordering::SeqCst);
         }
-        self.reachable()?.events(id, after, limit).await
+        self.readable(id)?.events(id, after, limit).await
     }
 
     async fn own_events(
@@ -230,7 +256,7 @@ impl Journal for FlakyStore {
         after: Seq,
         limit: usize,
     ) -> Result<Vec<Event>, StoreError> {
-        let events = self.reachable()?.own_events(id, after, limit).await?;
+        let events = self.readable(id)?.own_events(id, after, limit).await?;
         self.own_reads.lock().unwrap().extend(events.iter().cloned());
         Ok(events)
     }
@@ -241,7 +267,7 @@ impl Journal for FlakyStore {
         before: Seq,
         limit: usize,
     ) -> Result<Vec<Event>, StoreError> {
-        self.reachable()?.events_before(id, before, limit).await
+        self.readable(id)?.events_before(id, before, limit).await
     }
 
     async fn summary(
@@ -292,6 +318,10 @@ impl Store for FlakyStore {
 
     async fn tenants(&self) -> Result<BTreeSet<Tenant>, StoreError> {
         self.reachable()?.tenants().await
+    }
+
+    async fn all_tenants(&self) -> Result<BTreeSet<Tenant>, StoreError> {
+        self.reachable()?.all_tenants().await
     }
 
     async fn alarms(
@@ -379,6 +409,9 @@ impl Store for FlakyStore {
     }
 
     async fn agents(&self, tenant: &Tenant) -> Result<Vec<StoredAgent>, StoreError> {
+        if self.damaged_tenant.lock().unwrap().as_ref() == Some(tenant) {
+            return Err(StoreError::Unreadable("agent: it was changed".to_owned()));
+        }
         self.reachable()?.agents(tenant).await
     }
 

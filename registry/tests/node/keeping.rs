@@ -18,6 +18,7 @@ use abide_registry::retention::{RetentionRules, RetentionSweeper};
 use abide_registry::store::SummaryFilter;
 use tokio_util::task::AbortOnDropHandle;
 
+use crate::flaky_store::FlakyStore;
 use crate::sub_agents::{BOSS, CAREFUL_KID, child, suspended};
 use crate::test_cluster::{DeathMode, TestCluster};
 use crate::test_node::{TestNode, clock, user_message};
@@ -51,17 +52,32 @@ impl RetentionRules for Rule {
     fn deleted(&self, _: &Tenant) {}
 }
 
+/// Two tenants with one rule.
+struct TwoTenants;
+
+impl RetentionRules for TwoTenants {
+    fn tenants(&self) -> Vec<Tenant> {
+        vec![Tenant::parse("acme").unwrap(), Tenant::default()]
+    }
+
+    fn retention(&self, _: &Tenant) -> Option<Duration> {
+        Some(HOUR)
+    }
+
+    fn deleted(&self, _: &Tenant) {}
+}
+
 /// Sweeps on a node until it is dropped.
 fn sweep(
     node: &TestNode,
     clock: Arc<dyn abide_actors::clock::Clock>,
-    rule: Rule,
+    rules: impl RetentionRules,
 ) -> AbortOnDropHandle<()> {
     let sweeper = RetentionSweeper {
         conversations: node.conversations.clone(),
         store: node.store.clone(),
         clock,
-        rules: Arc::new(rule),
+        rules: Arc::new(rules),
     };
     AbortOnDropHandle::new(tokio::spawn(sweeper.run()))
 }
@@ -102,6 +118,17 @@ async fn all(node: &TestNode) -> Vec<String> {
 fn at(after: Duration) -> Timestamp {
     let ms = i64::try_from(after.as_millis()).unwrap();
     Timestamp::from_millisecond(1_800_000_000_000 + ms).unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_damaged_of_one_tenant_keeps_nothing_of_another() {
+    let store = Arc::new(FlakyStore::default());
+    *store.damaged_tenant.lock().unwrap() = Some(Tenant::parse("acme").unwrap());
+    let node = TestNode::with_store(store, AGENT).await;
+    create(&node, "x", None).await;
+    let _sweeping = sweep(&node, clock(), TwoTenants);
+    tokio::time::sleep(HOUR + 5 * MINUTE).await;
+    assert_eq!(all(&node).await, [""; 0]);
 }
 
 #[tokio::test(start_paused = true)]

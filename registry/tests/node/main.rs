@@ -34,6 +34,7 @@ mod phases;
 mod remembered_decisions;
 mod revival;
 mod router;
+mod schedule_changes;
 mod steering;
 mod storm;
 mod sub_agents;

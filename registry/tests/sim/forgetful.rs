@@ -2,10 +2,11 @@
 //! the store.
 
 use std::cell::RefCell;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use ::redis::{Arg, Cmd, Pipeline, RedisResult, Value};
+use abide_conversation::Tenant;
 use abide_registry::partition::Partition;
 use abide_registry::store::redis::transport::{Dial, Transport};
 use abide_registry::store::redis::{Durability, Redis};
@@ -30,11 +31,27 @@ struct Forgetful {
     forgets: Option<String>,
     /// The kinds that had a tenant.
     kinds: BTreeSet<String>,
+    /// The last deletion of a conversation that each tenant asked for, by the tenant's prefix.
+    deletions: BTreeMap<String, Words>,
 }
 
 /// The kinds of keys and arguments with a tenant that this thread's last model was given.
 pub fn kinds() -> BTreeSet<String> {
     MODEL.with_borrow(|model| model.kinds.clone())
+}
+
+/// Sends the tenant's last deletion once more, as after a lost answer. Returns what the model answers.
+pub fn repeat_deletion(tenant: &Tenant) -> Option<String> {
+    let prefix = PREFIXES.iter().find(|prefix| prefix.strip_suffix('/') == Some(tenant.as_str()));
+    MODEL.with_borrow_mut(|model| {
+        let words = model.deletions.get(prefix.copied().unwrap_or_default())?;
+        Some(format!("{:?}", model.server.execute(words, 0, model.clock_ms)))
+    })
+}
+
+/// Ends this thread's model.
+pub fn end() {
+    MODEL.take();
 }
 
 /// Sets the clock of this thread's model.
@@ -84,7 +101,16 @@ impl Forgetful {
         // The first key tells what an argument belongs to.
         let first = words.iter().find_map(|word| Key::parse(std::str::from_utf8(word).ok()?));
         let first = first.map(|key| key.kind());
-        words.into_iter().map(|word| self.without_tenant(word, first.as_deref())).collect()
+        let deleting = words.iter().find_map(|word| {
+            let key = Key::parse(std::str::from_utf8(word).ok()?)?;
+            key.before.starts_with("deleted:").then(|| key.prefix.to_owned())
+        });
+        let words = words.into_iter().map(|word| self.without_tenant(word, first.as_deref()));
+        let words: Words = words.collect();
+        if let Some(prefix) = deleting {
+            self.deletions.insert(prefix, words.clone());
+        }
+        words
     }
 
     fn without_tenant(&mut self, word: Vec<u8>, first: Option<&str>) -> Vec<u8> {

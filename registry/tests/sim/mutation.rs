@@ -108,7 +108,7 @@ impl Mutation {
         match self {
             Mutation::NoFence => &[
                 ("append", "if not holds(row) then return 'FENCED' end", ""),
-                ("append", "if (row[4] or '0') ~= seq_before then return 'CONFLICT' end", ""),
+                ("append", "if (row[4] or '0') ~= ARGV[5] then return 'CONFLICT' end", ""),
             ],
             Mutation::ClaimIgnoresHolder => {
                 &[("claim", HELD_BY_ANOTHER, ""), ("claim_and_load", HELD_BY_ANOTHER, "")]

@@ -35,7 +35,7 @@ const ALL: usize = 10_000;
 
 /// The scripts that a full server must carry out: those that free memory, and those without which
 /// nodes would be declared dead.
-const FREEING_SCRIPTS: [ScriptName; 10] = [
+const FREEING_SCRIPTS: [ScriptName; 11] = [
     "barrier",
     "declare_dead",
     "delete",
@@ -43,6 +43,7 @@ const FREEING_SCRIPTS: [ScriptName; 10] = [
     "dropped_names",
     "end_holds",
     "enter",
+    "lost_names",
     "release",
     "remove_blob",
     "renew",
@@ -160,8 +161,9 @@ impl Store {
         let mut group = self.group.borrow_mut();
         let wrote = |call: &Call| match (what, call.script) {
             (Written::Event(seq), "append") => {
-                let [before, after] = [4, 5].map(|at| call.arg(at).parse::<u64>().unwrap());
-                call.arg(10) == id.as_str() && (before + 1..=after).contains(&seq.get())
+                let (before, count) = call.appended();
+                let is_its = text(&call.keys[0]).ends_with(&format!(":c:{id}"));
+                is_its && (before + 1..=before + count).contains(&seq.get())
             }
             (Written::Deletion, "delete") => call.arg(4) == id.as_str(),
             (Written::Event(_) | Written::Deletion, _) => false,

@@ -65,6 +65,7 @@ fn schedule() -> Schedule {
         next_at: None,
         last: None,
         triggers: 0,
+        put_id: None,
     };
     Schedule { next_at: schedule.tick_after(at(0)), ..schedule }
 }

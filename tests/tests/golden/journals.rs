@@ -40,7 +40,7 @@ const HAND_WRITTEN: [(usize, u64); 17] = [
 ];
 
 /// The journals: each event as it was stored, and as it parses.
-fn journals() -> Vec<Vec<(Value, Event)>> {
+pub(crate) fn journals() -> Vec<Vec<(Value, Event)>> {
     let read = |stored: Value| {
         let event = from_json(stored.to_string().as_bytes());
         let event = event.unwrap_or_else(|error| panic!("{error}: {stored}"));

@@ -7,6 +7,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod golden_types;
+mod imports;
 mod journals;
 mod lines;
 mod schema_coverage;

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod calls;
+mod past;
 
 use serde_json::{Value, json};
 

@@ -6,7 +6,7 @@ use clap::{Args, Subcommand};
 pub enum ErasuresCommand {
     /// Begins to erase a person; prints the id of the erasure
     Start(StartErasureCommand),
-    /// Lists the erasures: those that are done, and then those that run
+    /// Lists the erasures: those that run, and then those that are done
     #[command(alias = "list")]
     Ls,
     /// Prints an erasure: how far it has come, or its report

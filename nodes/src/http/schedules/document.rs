@@ -1,11 +1,12 @@
 //! A schedule as clients write and read it.
 
 use abide_actors::agent;
-use abide_actors::blobs::{BlobHold, BlobHolder};
+use abide_actors::blobs::{BlobHold, BlobHolder, named_blobs};
 use abide_conversation::command::IfBusy;
 use abide_conversation::{
     AgentName, ConversationId, Principal, ScheduleName, Scoped, Timestamp, TurnId,
 };
+use abide_registry::schedule_changes;
 use abide_registry::schedules::cron::Cron;
 use abide_registry::schedules::{LastTick, Missed, Rhythm, Schedule};
 use jiff::tz::TimeZone;
@@ -93,7 +94,10 @@ impl NewSchedule {
             return Err(Problem::new(Kind::AgentMissing, format!("agent {agent} does not exist")));
         }
         let conversation = conversation_of(allowed, self.conversation.as_deref())?;
-        let content = checked_content(api, id, (self.text, self.content)).await?;
+        let assigns = extract::bounded("assigns", self.assigns)?;
+        let put_id = api.clock.id("put");
+        let holder = BlobHolder::Schedule { name: id.local(), put: Some(put_id.clone()) };
+        let content = checked_content(api, id, &holder, (self.text, self.content)).await?;
         let now = api.clock.now();
         let mut schedule = Schedule {
             name: id.local(),
@@ -116,7 +120,7 @@ impl NewSchedule {
             start: self.start,
             until: self.until,
             paused: self.paused,
-            assigns: extract::bounded("assigns", self.assigns)?,
+            assigns,
             principal: allowed.principal(),
             identity: allowed.identity().cloned(),
             created_at: now,
@@ -124,9 +128,11 @@ impl NewSchedule {
             next_at: None,
             last: None,
             triggers: 0,
+            put_id: Some(put_id),
         };
         schedule.next_at = schedule.tick_after(now);
         if schedule.next_at.is_none() {
+            schedule_changes::release(&*api.store, id, &holder, schedule.named_blobs(), now).await;
             let field = match (&schedule.rhythm, schedule.until) {
                 (_, Some(_)) => "until",
                 (Rhythm::Cron { .. }, None) => "cron",
@@ -151,6 +157,7 @@ fn conversation_of(
 async fn checked_content(
     api: &Api,
     id: &Scoped<ScheduleName>,
+    holder: &BlobHolder,
     (text, content): (Option<String>, Option<Vec<Value>>),
 ) -> Result<Vec<Value>, Problem> {
     let mut blocks = Blocks::new(text, content, Vec::new())?;
@@ -158,12 +165,18 @@ async fn checked_content(
         api.access.admit_blob(&id.tenant(), blocks.media_bytes()).await?;
     }
     // The media of a message are the tenant's; the conversation only says whose they are.
-    let hold = BlobHold::new(BlobHolder::Schedule(id.local()), api.clock.now());
+    let now = api.clock.now();
+    let hold = BlobHold::new(holder.clone(), now);
     let conversation = id.sibling(&ConversationId::new(id.local().as_str()));
-    blocks.store_media(api, &conversation, &hold).await?;
-    let bytes = serde_json::to_string(&blocks.content).map_or(usize::MAX, |text| text.len());
-    if bytes > MAX_CONTENT_BYTES {
-        return Err(Problem::field("content", format!("is larger than {MAX_CONTENT_BYTES} bytes")));
+    let stored = blocks.store_media(api, &conversation, &hold).await;
+    let json = serde_json::to_vec(&blocks.content).unwrap_or_default();
+    let checked = stored.and_then(|()| match json.len() {
+        1..=MAX_CONTENT_BYTES => Ok(()),
+        _ => Err(Problem::field("content", format!("is larger than {MAX_CONTENT_BYTES} bytes"))),
+    });
+    if let Err(problem) = checked {
+        schedule_changes::release(&*api.store, id, holder, named_blobs(&json), now).await;
+        return Err(problem);
     }
     Ok(blocks.content)
 }

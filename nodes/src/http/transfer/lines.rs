@@ -8,6 +8,7 @@ use axum::extract::Request;
 use axum::http::header;
 use bytes::{Bytes, BytesMut};
 use futures::StreamExt;
+use tokio::time::Instant;
 
 use crate::problem::{Kind, Problem};
 
@@ -15,6 +16,9 @@ use crate::problem::{Kind, Problem};
 const MAX_IMPORT_BYTES: u64 = 1 << 30;
 /// How long the next piece of a body may take.
 const PIECE_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long the whole body may take: a gigabyte at 300 kB a second. Other imports and blobs wait for its
+/// place meanwhile.
+const BODY_TIMEOUT: Duration = Duration::from_secs(3_600);
 
 /// The lines of a body.
 pub(super) struct Lines {
@@ -26,6 +30,7 @@ pub(super) struct Lines {
     max_bytes: u64,
     number: usize,
     has_ended: bool,
+    deadline: Instant,
 }
 
 impl Lines {
@@ -48,6 +53,7 @@ impl Lines {
             max_bytes,
             number: 0,
             has_ended: false,
+            deadline: Instant::now() + BODY_TIMEOUT,
         }
     }
 
@@ -91,7 +97,8 @@ impl Lines {
     }
 
     async fn receive(&mut self) -> Result<(), Problem> {
-        let piece = tokio::time::timeout(PIECE_TIMEOUT, self.pieces.next()).await;
+        let deadline = self.deadline.min(Instant::now() + PIECE_TIMEOUT);
+        let piece = tokio::time::timeout_at(deadline, self.pieces.next()).await;
         let late = |_| Problem::unreadable("the body did not arrive in time");
         let Some(piece) = piece.map_err(late)? else {
             self.has_ended = true;
@@ -160,6 +167,24 @@ mod tests {
         assert_eq!(read(40).await, (5, None));
         assert_eq!(read(39).await, (4, Some(413)));
         assert_eq!(read(7).await, (0, Some(413)));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_that_trickles_is_refused_in_the_end() {
+        let pieces = futures::stream::repeat(()).then(async |()| {
+            tokio::time::sleep(PIECE_TIMEOUT / 2).await;
+            Ok::<_, std::io::Error>(b"{}\n".to_vec())
+        });
+        let mut lines = Lines::new(Body::from_stream(Box::pin(pieces)), MAX_IMPORT_BYTES);
+        let began = Instant::now();
+        let refused = loop {
+            match lines.next().await {
+                Ok(line) => assert!(line.is_some()),
+                Err(problem) => break problem,
+            }
+        };
+        assert_eq!(refused.status(), 400);
+        assert_eq!(began.elapsed(), BODY_TIMEOUT);
     }
 
     #[tokio::test]

@@ -4,9 +4,9 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use abide_actors::blobs::{Blob, BlobHold, BlobHolder, BlobInfo};
+use abide_actors::blobs::{Blob, BlobHold, BlobHolder, BlobInfo, MAX_BLOB_HOLDS};
 use abide_actors::journal::{Claim, Commit, StoreError};
-use abide_conversation::{BlobId, ConversationId, Seq, Timestamp};
+use abide_conversation::{BlobId, ConversationId, ScheduleName, Seq, Timestamp};
 
 use super::super::{Rebuild, StagedJournal, Store};
 use super::fixtures::*;
@@ -35,10 +35,14 @@ fn conversation(name: &str, until: i64) -> BlobHold {
     hold(BlobHolder::Conversation(ConversationId::new(name)), until)
 }
 
-/// A commit of the event `seq` that names these blobs.
+/// A commit of the event `seq` in which `ada` names these blobs.
 fn naming(seq: u64, blobs: &[&Blob]) -> Commit {
+    naming_by("ada", seq, blobs)
+}
+
+fn naming_by(subject: &str, seq: u64, blobs: &[&Blob]) -> Commit {
     let ids: Vec<_> = blobs.iter().map(|blob| blob.id().to_string()).collect();
-    let event = event_of(seq, &format!("see {}", ids.join(", ")));
+    let event = event_by(seq, subject, &format!("see {}", ids.join(", ")));
     Commit { events: Arc::from([event]), ..commit(seq, seq) }
 }
 
@@ -99,8 +103,10 @@ pub(in super::super) async fn a_hold_keeps_a_blob_that_nothing_names(store: Arc<
     assert_eq!(due(store, at(60)).await, [blob.id()]);
     assert_eq!(store.end_holds(&id_of, None, at(59)).await, Ok(false));
     assert!(is_there(store, &blob).await);
-    // A repeat renews the hold, and another holder has one of its own.
-    assert_eq!(store.store_blob(&id_of, &blob, Some(&uploader(90))).await, Ok(false));
+    // A repeat renews the hold, which never becomes shorter, and another holder has one of its own.
+    for until in [90, 70] {
+        assert_eq!(store.store_blob(&id_of, &blob, Some(&uploader(until))).await, Ok(false));
+    }
     let info = BlobInfo { media_type: "text/plain".to_owned(), size: 3 };
     assert_eq!(store.hold_blob(&id_of, &conversation("a", 120)).await, Ok(Some(info)));
     let mut holds = store.blob_holds(&id_of).await.unwrap();
@@ -116,6 +122,90 @@ pub(in super::super) async fn a_hold_keeps_a_blob_that_nothing_names(store: Arc<
     assert!(!is_there(store, &blob).await);
     assert!(due(store, Timestamp::MAX).await.is_empty());
     assert_eq!(store.blob_bytes(&own()).await, Ok(0));
+}
+
+pub(in super::super) async fn a_name_ends_the_holds_of_whoever_names_and_of_nobody_else(
+    store: Arc<dyn Store>,
+) {
+    let store = &*store;
+    know_names(store).await;
+    let blob = text("one");
+    let id_of = blob_id(&blob);
+    let of = |subject: &str, until| hold(BlobHolder::uploader(subject), until);
+    for hold in [of("ada", 60), of("bob", 90)] {
+        store.store_blob(&id_of, &blob, Some(&hold)).await.unwrap();
+    }
+    let a = create_naming(store, "a", &[&blob]).await;
+    assert_eq!(store.blob_holds(&id_of).await, Ok(vec![of("bob", 90)]));
+    assert_eq!(due(store, at(90)).await, [blob.id()]);
+    delete(store, "a", &a).await;
+    assert!(is_there(store, &blob).await, "bob has yet to name it");
+    let b = create_conversation(store, "b").await;
+    store.append(&id("b"), &b, naming_by("bob", 2, &[&blob])).await.unwrap();
+    assert_eq!(store.blob_holds(&id_of).await, Ok(vec![]));
+    // What is uploaded after a message is for another one, also if the message is written again.
+    let later = BlobHold::new(BlobHolder::uploader("bob"), at(3_600));
+    store.store_blob(&id_of, &blob, Some(&later)).await.unwrap();
+    store.append(&id("b"), &b, naming_by("bob", 3, &[&blob])).await.unwrap();
+    store.name_blobs(&id("b"), &[blob.id()].into()).await.unwrap();
+    delete(store, "b", &b).await;
+    assert_eq!(store.blob_holds(&id_of).await, Ok(vec![later.clone()]));
+    assert!(is_there(store, &blob).await);
+    assert_eq!(store.end_holds(&id_of, None, later.until).await, Ok(true));
+}
+
+pub(in super::super) async fn what_a_conversation_names_itself_ends_the_holds_of_its_owner(
+    store: Arc<dyn Store>,
+) {
+    let store = &*store;
+    let blob = text("one");
+    for subject in ["ada", "bob"] {
+        let hold = hold(BlobHolder::uploader(subject), 60);
+        store.store_blob(&blob_id(&blob), &blob, Some(&hold)).await.unwrap();
+    }
+    let held = create_conversation(store, "a").await;
+    let mut own = commit(2, 2);
+    own.events = Arc::from([event_of(2, blob.id().as_str())]);
+    own.summary.participants.owner = Some("bob".to_owned());
+    store.append(&id("a"), &held, own).await.unwrap();
+    assert_eq!(store.blob_holds(&blob_id(&blob)).await, Ok(vec![uploader(60)]));
+}
+
+pub(in super::super) async fn the_holds_on_a_blob_are_bounded_and_nobodys_ends_early(
+    store: Arc<dyn Store>,
+) {
+    let store = &*store;
+    know_names(store).await;
+    let blob = text("one");
+    let id_of = blob_id(&blob);
+    let of = |number: usize, until| hold(BlobHolder::uploader(&number.to_string()), until);
+    let first = i64::try_from(MAX_BLOB_HOLDS).unwrap();
+    for (number, until) in (0..3 * MAX_BLOB_HOLDS).zip(100..) {
+        store.store_blob(&id_of, &blob, Some(&of(number, until))).await.unwrap();
+    }
+    store.hold_blob(&id_of, &conversation("a", 50)).await.unwrap();
+    let others = hold(BlobHolder::Others, 99 + 3 * first);
+    let mut holds = store.blob_holds(&id_of).await.unwrap();
+    holds.sort_by_key(|hold| hold.until);
+    assert_eq!(holds.len(), MAX_BLOB_HOLDS + 1);
+    assert_eq!(holds.last(), Some(&others));
+    // Who has a hold renews it, and schedules have their own in any case.
+    store.store_blob(&id_of, &blob, Some(&of(0, 900))).await.unwrap();
+    let schedule = hold(BlobHolder::Schedule { name: ScheduleName::new("s"), put: None }, 10);
+    store.hold_blob(&id_of, &schedule).await.unwrap();
+    assert_eq!(due(store, at(10)).await, [blob.id()]);
+    let holds = store.blob_holds(&id_of).await.unwrap();
+    assert_eq!(holds.len(), MAX_BLOB_HOLDS + 2);
+    assert!(holds.contains(&of(0, 900)) && holds.contains(&schedule));
+    // No name ends what is of all others.
+    let held = create_conversation(store, "a").await;
+    store.append(&id("a"), &held, naming_by("40", 2, &[&blob])).await.unwrap();
+    delete(store, "a", &held).await;
+    assert_eq!(store.end_holds(&id_of, None, at(98 + 3 * first)).await, Ok(false));
+    let left = store.blob_holds(&id_of).await.unwrap();
+    assert_eq!(left.len(), 2, "{left:?}");
+    assert!(left.contains(&others) && left.contains(&of(0, 900)));
+    assert_eq!(store.end_holds(&id_of, Some(&of(0, 0).holder), others.until).await, Ok(true));
 }
 
 pub(in super::super) async fn a_blob_that_is_about_to_be_named_outlives_the_last_deletion(
@@ -272,4 +362,33 @@ pub(in super::super) async fn of_a_last_deletion_and_a_new_name_at_once_the_blob
         let ((), was_found) = tokio::join!(deletion, naming);
         assert_eq!(is_there(&*store, &blob).await, was_found, "{number}");
     }
+}
+
+pub(in super::super) async fn names_of_conversations_that_are_there_are_not_lost(
+    store: Arc<dyn Store>,
+) {
+    let store = &*store;
+    know_names(store).await;
+    let blob = text("one");
+    store.put_blob(&blob_id(&blob), &blob).await.unwrap();
+    for name in ["a", "b", "acme/c"] {
+        create_naming(store, name, &[&blob]).await;
+    }
+    for limit in [1, 2, 9] {
+        let (mut cursor, mut looks) = (None, 0);
+        loop {
+            let all = PartitionSet::all();
+            cursor = store.drop_lost_names(&all, cursor.as_deref(), limit).await.unwrap();
+            looks += 1;
+            if cursor.is_none() {
+                break;
+            }
+            assert!(looks < 99, "it comes to an end");
+        }
+    }
+    assert_eq!(store.dropped_names(&PartitionSet::all(), 9).await, Ok(vec![]));
+    for name in ["a", "b", "acme/c"] {
+        assert_eq!(store.named_blobs(&id(name)).await, Ok([blob.id()].into()));
+    }
+    assert!(is_there(store, &blob).await);
 }

@@ -90,6 +90,12 @@ fn secret_operation(of: Option<&str>) -> Operation {
     Operation { level: AuditLevel::Request, request, ..operation(of, SECRET) }
 }
 
+/// Writes two definitions of a tenant that has nothing else.
+pub(in super::super) async fn plant_agents_alone(store: &dyn Store) {
+    store.add_revision(&tenant("alone"), secret_agent("r1")).await.unwrap();
+    store.put_agent(&tenant("alone"), secret_agent("r2"), None).await.unwrap();
+}
+
 /// Writes what `rewrap` seals if it was plain. Returns how many values that are.
 pub(in super::super) async fn plant_plain_or_sealed(store: &dyn Store) -> u64 {
     store.put_agent(&own(), secret_agent("r2"), None).await.unwrap();

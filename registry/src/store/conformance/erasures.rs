@@ -143,9 +143,20 @@ pub(in super::super) async fn a_rewrite_replaces_events_and_what_follows_from_th
     let mut next = commit(5, 5);
     next.summary.participants = summary.participants;
     next.closed = vec![closed_suspension(&open)];
-    store.append(&id("a"), &held, next).await.unwrap();
+    store.append(&id("a"), &held, next.clone()).await.unwrap();
     assert!(store.inbox(&own(), &Default::default(), None, 9).await.unwrap().items.is_empty());
     assert_eq!(store.events(&id("a"), Seq::ZERO, 9).await.unwrap().len(), 5);
+    // Whoever was replaced after a rewrite is fenced, although it has to read what it writes by.
+    let (summary, indexed) = (next.summary, Arc::from([]));
+    let nothing = Rewrite { events: Vec::new(), summary, indexed, open: Vec::new() };
+    store.rewrite(&id("a"), &held, nothing).await.unwrap();
+    let other = store.claim(&id("a"), &holder("b"), Some(&held.holder)).await.unwrap();
+    store.append(&id("a"), &other, commit(6, 6)).await.unwrap();
+    for seq in [6, 7] {
+        let fenced = store.append(&id("a"), &held, commit(seq, seq)).await;
+        assert_eq!(fenced, Err(StoreError::Fenced));
+    }
+    assert_eq!(store.append(&id("a"), &other, commit(6, 6)).await, Err(StoreError::Conflict));
 }
 
 pub(in super::super) async fn a_rewrite_of_another_holder_or_journal_changes_nothing(

@@ -8,11 +8,12 @@ use abide_actors::journal::{
     StoredConversation, StoredResponse,
 };
 use abide_conversation::event::{
-    Created, EventData, Executor, Intent, RepairRequested, SuspensionKind,
+    Created, EventData, Executor, Intent, Operated, RepairRequested, SuspensionKind,
 };
 use abide_conversation::state::{ConversationStatus, PendingCall};
 use abide_conversation::{
-    AgentName, BlobId, CallId, ConversationId, Event, Scoped, Seq, State, Tenant, Timestamp,
+    AgentName, BlobId, CallId, ConversationId, Event, Principal, Scoped, Seq, State, Tenant,
+    Timestamp,
 };
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
@@ -106,6 +107,17 @@ pub(in super::super) fn event_of(seq: u64, reason: &str) -> Event {
         _ => EventData::RepairRequested(RepairRequested { reason: reason.to_owned() }),
     };
     Event { seq: Seq::new(seq), at: at(0), turn_id: None, data }
+}
+
+/// An event of this subject.
+pub(in super::super) fn event_by(seq: u64, subject: &str, reason: &str) -> Event {
+    let data = EventData::Operated(Operated {
+        by: Principal::new(subject),
+        identity: None,
+        verb: "retry".to_owned(),
+        reason: Some(reason.to_owned()),
+    });
+    Event { data, ..event(seq) }
 }
 
 /// A conversation of which no state is cached.

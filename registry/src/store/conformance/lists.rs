@@ -309,9 +309,20 @@ pub(in super::super) async fn an_entry_is_written_anew_if_the_journal_is_as_it_w
         assert_eq!(ids(&*store, &of_customer).await, ["a"]);
         assert_eq!(ids(&*store, &ListQuery::default()).await, ["a"]);
     }
+    // The holder of the conversation has not heard of that, and moves it all the same.
+    create(&*store, "b", listed(2, 2, json!({"customer": "7"}))).await;
+    let mut next = Commit { relisting: Relisting::Touched, ..commit(2, 2) };
+    next.summary.metadata = first.summary.metadata.clone();
+    next.summary.listing.active_at = Some(at(5));
+    append(&*store, "a", next).await;
+    let latest = ListQuery {
+        metadata: of_customer.metadata.clone(),
+        ..by(ListOrder::Active, Direction::Descending)
+    };
+    assert_eq!(ids(&*store, &latest).await, ["a", "b"]);
     let held = claim_conversation(&*store, "a").await;
     store.delete(&id("a"), &held, None, Vec::new()).await.unwrap();
-    assert_eq!(ids(&*store, &of_customer).await, [""; 0]);
+    assert_eq!(ids(&*store, &of_customer).await, ["b"]);
 }
 
 pub(in super::super) async fn the_progress_of_a_rebuild_is_replaced_only_if_it_is_known(

@@ -39,6 +39,7 @@ pub(in super::super) fn schedule(
         next_at,
         last: None,
         triggers: 0,
+        put_id: None,
     }
 }
 

@@ -5,14 +5,21 @@ use std::sync::Arc;
 
 use abide_actors::blobs::Blob;
 use abide_actors::journal::{InboxFilter, ResponseScope};
+use abide_actors::notices::Webhook;
 use abide_conversation::remembered_decision::RememberedDecision;
-use abide_conversation::{AgentName, DecisionId, Revision, Scoped, Seq, Tenant};
+use abide_conversation::{AgentName, DecisionId, Revision, ScheduleName, Scoped, Seq, Tenant};
 use serde_json::json;
 
-use super::super::{KeyChange, ListError, Store, StoredAgent, StoredKey, SummaryFilter};
+use super::super::operations::Effect;
+use super::super::{
+    KeyChange, ListError, Store, StoredAgent, StoredKey, SummaryFilter, WebhookChange, WebhookEdit,
+};
 use super::access::key;
 use super::audit::entry;
 use super::fixtures::*;
+use super::notices::webhook;
+use super::operations::operation;
+use super::schedules::schedule;
 use crate::partition::PartitionSet;
 
 /// A text that is the same in all tenants, and so are all ids that the suite gives.
@@ -147,6 +154,36 @@ pub(in super::super) async fn alarms_and_active_marks_name_the_tenant(store: Arc
     let tenants = store.tenants().await.unwrap();
     assert!(tenants.contains(&tenant("default")) && tenants.contains(&tenant("acme")));
     assert!(!tenants.contains(&tenant("globex")), "{tenants:?}");
+}
+
+/// A tenant that has nothing else is found by each of these.
+pub(in super::super) async fn a_tenant_is_found_by_whatever_it_has(store: Arc<dyn Store>) {
+    let agent = |revision: &str| StoredAgent {
+        name: AgentName::new("demo"),
+        revision: Revision::new(revision),
+        definition: json!({}),
+        put_at: None,
+    };
+    store.put_agent(&tenant("put"), agent("r1"), None).await.unwrap();
+    assert!(store.put_agent_if(&tenant("new"), agent("r1"), None, None).await.unwrap());
+    store.add_revision(&tenant("kept"), agent("r1")).await.unwrap();
+    let put = Effect::PutAgent { tenant: tenant("operated"), agent: agent("r1"), response: None };
+    store.operate(&operation(None, "put"), put).await.unwrap();
+    let webhook = Webhook { tenant: tenant("hooked"), ..webhook("hook") };
+    let changes = vec![WebhookEdit::Put(Box::new(webhook))];
+    assert!(store.change_webhooks(&WebhookChange { version: 0, changes }).await.unwrap());
+    let name: Scoped<ScheduleName> = of(&tenant("timed"), "s");
+    let timed = schedule(&name, 1, Some(at(9)));
+    assert!(store.replace_schedule(&name, None, Some(&timed)).await.unwrap());
+    let key = StoredKey { tenant: tenant("keyed"), ..key("k", "key") };
+    store.change_key(KeyChange::Add(key)).await.unwrap();
+    claim_conversation(&*store, "claimed/a").await;
+    create_conversation(&*store, "talking/a").await;
+    let found = store.all_tenants().await.unwrap();
+    for name in ["put", "new", "kept", "operated", "hooked", "timed", "keyed", "talking"] {
+        assert!(found.contains(&tenant(name)), "{name}: {found:?}");
+    }
+    assert!(!found.contains(&tenant("claimed")), "a claim is nothing: {found:?}");
 }
 
 pub(in super::super) async fn a_page_of_one_tenant_has_nothing_of_others(store: Arc<dyn Store>) {

@@ -8,7 +8,7 @@ use abide_conversation::{BlobId, ConversationId, Scoped, Timestamp};
 use async_trait::async_trait;
 use redb::{Error, ReadTransaction, ReadableTable, TableDefinition, WriteTransaction};
 
-use super::super::blob_names::{BlobNames, partition_of};
+use super::super::blob_names::{BlobNames, Naming, holder_to_write, partition_of};
 use super::tables::{self, Nanos, nanos, timestamp};
 use super::write::Write;
 use super::{Embedded, blobs, listing};
@@ -28,7 +28,9 @@ const LAST: &str = "\u{10ffff}";
 /// A write of names or holds that is no commit.
 pub(super) enum NameWrite {
     /// A conversation names blobs, if it is there.
-    Name { id: Scoped<ConversationId>, blobs: Vec<Scoped<BlobId>> },
+    Name { id: Scoped<ConversationId>, namings: Vec<Naming> },
+    /// The names of a conversation are dropped, unless it is there.
+    Drop { id: Scoped<ConversationId> },
     /// A holder keeps a blob until then, if it is there.
     Hold { id: Scoped<BlobId>, holder: String, until: Nanos },
     /// The holds that have run out by then end, and that of a holder.
@@ -44,35 +46,28 @@ pub(super) fn create(to: &WriteTransaction) -> Result<(), Error> {
     Ok(())
 }
 
-/// Notes that a conversation names these blobs, and ends the holds that were for this.
+/// Notes that a conversation names blobs, and ends the holds that were for this.
 pub(super) fn name(
     to: &WriteTransaction,
     id: &Scoped<ConversationId>,
-    blobs: &[Scoped<BlobId>],
+    namings: &[Naming],
 ) -> Result<(), Error> {
-    if blobs.is_empty() {
+    if namings.is_empty() {
         return Ok(());
     }
     let (mut named, mut names) = (to.open_table(NAMED)?, to.open_table(NAMES)?);
-    for blob in blobs {
+    for naming in namings {
+        let blob = &naming.blob;
         named.insert((id.as_str(), blob.as_str()), ())?;
         if blobs::is_stored(to, blob)? {
             names.insert((blob.as_str(), id.as_str()), ())?;
-            let local = id.local();
-            end_holds(to, blob, |holder, _| is_ended_by_name(holder, &local))?;
+            let ends = |holder: &str, until| {
+                timestamp(until).is_ok_and(|until| naming.ends(holder, until))
+            };
+            end_holds(to, blob, ends)?;
         }
     }
     Ok(())
-}
-
-/// Whether a hold ends when this conversation names the blob: its own, and those of whoever has
-/// uploaded it to be named.
-fn is_ended_by_name(holder: &str, id: &ConversationId) -> bool {
-    match BlobHolder::parse(holder) {
-        Some(BlobHolder::Conversation(holder)) => holder == *id,
-        Some(BlobHolder::Uploader(_)) => true,
-        Some(BlobHolder::Schedule(_)) | None => false,
-    }
 }
 
 /// Removes the names of a deleted conversation, and the blobs that have no other.
@@ -104,7 +99,7 @@ pub(super) fn forget_holds(to: &WriteTransaction, id: &Scoped<BlobId>) -> Result
     end_holds(to, id, |_, _| true)
 }
 
-/// Holds a blob.
+/// Holds a blob, not shorter than before.
 pub(super) fn hold(
     to: &WriteTransaction,
     id: &Scoped<BlobId>,
@@ -112,18 +107,30 @@ pub(super) fn hold(
     until: Nanos,
 ) -> Result<(), Error> {
     let before = first_end(to, id)?;
-    to.open_table(HOLDS)?.insert((id.as_str(), holder), until)?;
+    let mut holds = to.open_table(HOLDS)?;
+    let has_one = holds.get((id.as_str(), holder))?.is_some();
+    let count = holds.range((id.as_str(), "")..=(id.as_str(), LAST))?.count();
+    let holder = holder_to_write(holder, has_one, count);
+    let earlier = holds.get((id.as_str(), &*holder))?.map(|until| until.value());
+    holds.insert((id.as_str(), &*holder), earlier.map_or(until, |earlier| earlier.max(until)))?;
+    drop(holds);
     set_due(to, id, before)
 }
 
 /// Applies a write.
 pub(super) fn apply(to: &WriteTransaction, write: &NameWrite, exists: bool) -> Result<bool, Error> {
     match write {
-        NameWrite::Name { id, blobs } => {
+        NameWrite::Name { id, namings } => {
             if exists {
-                name(to, id, blobs)?;
+                name(to, id, namings)?;
             }
             Ok(exists)
+        }
+        NameWrite::Drop { id } => {
+            if !exists {
+                drop_names(to, id)?;
+            }
+            Ok(!exists)
         }
         NameWrite::Hold { id, holder, until } => {
             let is_stored = blobs::is_stored(to, id)?;
@@ -199,6 +206,32 @@ fn remove_unused(from: &WriteTransaction, id: &Scoped<BlobId>) -> Result<bool, E
     }
 }
 
+/// The next conversations that have names, from the one after this on: the last of them unless the end
+/// was reached, and those that are not there.
+fn lost_after(
+    from: &ReadTransaction,
+    after: &str,
+    limit: usize,
+) -> Result<(Option<String>, Vec<Scoped<ConversationId>>), Error> {
+    let named = from.open_table(NAMED)?;
+    let (mut after, mut lost) = (after.to_owned(), Vec::new());
+    for _ in 0..limit {
+        let next = named.range((after.as_str(), LAST)..)?.next().transpose()?;
+        let Some((key, _)) = next else { return Ok((None, lost)) };
+        after = key.value().0.to_owned();
+        let id: Scoped<ConversationId> = tables::id(&after)?;
+        let heads = tables::HEADS.open(from, &id.tenant())?;
+        let is_there = match heads {
+            Some(heads) => heads.get(id.as_str())?.is_some(),
+            None => false,
+        };
+        if !is_there {
+            lost.push(id);
+        }
+    }
+    Ok((Some(after), lost))
+}
+
 fn due(
     from: &ReadTransaction,
     partitions: &PartitionSet,
@@ -236,8 +269,8 @@ impl BlobNames for Embedded {
         id: &Scoped<ConversationId>,
         blobs: &BTreeSet<BlobId>,
     ) -> Result<(), StoreError> {
-        let blobs = blobs.iter().map(|blob| id.sibling(blob)).collect();
-        self.write(Write::Names(NameWrite::Name { id: id.clone(), blobs })).await.map(drop)
+        let namings = Naming::unsent(id, blobs);
+        self.write(Write::Names(NameWrite::Name { id: id.clone(), namings })).await.map(drop)
     }
 
     async fn due_blobs(
@@ -271,5 +304,19 @@ impl BlobNames for Embedded {
     ) -> Result<bool, StoreError> {
         let (released, now) = (released.map(BlobHolder::text), nanos(now));
         self.write(Write::Names(NameWrite::End { id: id.clone(), released, now })).await
+    }
+
+    async fn drop_lost_names(
+        &self,
+        _: &PartitionSet,
+        cursor: Option<&str>,
+        limit: usize,
+    ) -> Result<Option<String>, StoreError> {
+        let after = cursor.unwrap_or_default();
+        let (cursor, lost) = self.read_row(|from| lost_after(from, after, limit))?;
+        for id in lost {
+            self.write(Write::Names(NameWrite::Drop { id })).await?;
+        }
+        Ok(cursor)
     }
 }

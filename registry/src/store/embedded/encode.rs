@@ -3,12 +3,14 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use abide_actors::blobs::blobs_of_commit;
 use abide_actors::journal::{
     Claim, Commit, InboxEntry, Relisting, ResponseScope, StoreError, StoredResponse,
 };
-use abide_conversation::{BlobId, ConversationId, Scoped, Timestamp};
+use abide_conversation::{ConversationId, Scoped, Timestamp};
 use serde::Serialize;
 
+use super::super::blob_names::Naming;
 use super::super::listing::Entry;
 use super::super::sealing::{CommitKey, Label, Sealer, seal_own, seal_response, sealed_events};
 use super::super::{KeyChange, StagedJournal};
@@ -30,7 +32,7 @@ pub(super) struct Append {
     /// The events before those of the commit, which are aside.
     pub(super) staged: Option<StagedJournal>,
     /// The blobs that the events name.
-    pub(super) blobs: Vec<Scoped<BlobId>>,
+    pub(super) namings: Vec<Naming>,
 }
 
 /// A response to keep, as bytes.
@@ -79,7 +81,7 @@ impl Append {
             }
             (Relisting::Whole { .. } | Relisting::Touched | Relisting::Unchanged, _) => None,
         };
-        let blobs = commit.named_blobs()?.iter().map(|blob| id.sibling(blob)).collect();
+        let namings = Naming::all(id, blobs_of_commit(&commit)?);
         Ok(Self {
             id: id.clone(),
             held: held.clone(),
@@ -91,7 +93,7 @@ impl Append {
             responses,
             entry,
             staged: None,
-            blobs,
+            namings,
         })
     }
 }

@@ -9,6 +9,7 @@ use abide_conversation::Event;
 use async_trait::async_trait;
 use redb::{Error, ReadableTable, TableDefinition, WriteTransaction};
 
+use super::super::blob_names::Naming;
 use super::super::sealing::{CommitKey, sealed_events};
 use super::super::staging::{StagedJournal, Staging, lost};
 use super::Embedded;
@@ -32,24 +33,6 @@ pub(super) enum StageWrite {
     Promote { staged: StagedJournal, held: Claim },
     /// Forgets some of them.
     Forget { staged: StagedJournal },
-}
-
-impl StageWrite {
-    pub(super) fn staged(&self) -> &StagedJournal {
-        match self {
-            Self::Add { staged, .. } | Self::Promote { staged, .. } | Self::Forget { staged } => {
-                staged
-            }
-        }
-    }
-
-    /// The conversation whose journal the write concerns.
-    pub(super) fn conversation(&self) -> Option<&str> {
-        match self {
-            Self::Promote { staged, .. } => Some(staged.id.as_str()),
-            Self::Add { .. } | Self::Forget { .. } => None,
-        }
-    }
 }
 
 /// The journals that imports are moving, by their conversations. What is moved is noted as left by a
@@ -103,10 +86,9 @@ impl Staging for Embedded {
         commit: Commit,
     ) -> Result<(), StoreError> {
         let key = self.staging_key(staged)?;
-        let append = Append::new(&staged.id, held, commit, self.sealer(), key.as_ref())?;
-        let aside = staged.blobs.iter().map(|blob| staged.id.sibling(blob));
-        let blobs = append.blobs.iter().cloned().chain(aside).collect();
-        let append = Append { staged: Some(staged.clone()), blobs, ..append };
+        let mut append = Append::new(&staged.id, held, commit, self.sealer(), key.as_ref())?;
+        append.namings.extend(Naming::unsent(&staged.id, &staged.blobs));
+        append.staged = Some(staged.clone());
         let promote = || StageWrite::Promote { staged: staged.clone(), held: held.clone() };
         while self.write(Write::Stage(promote())).await? {}
         let published = self.write(Write::Append(Box::new(append))).await.map(drop);

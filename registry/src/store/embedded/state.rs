@@ -17,7 +17,7 @@ use super::encryption::{self, Snapshot};
 use super::read;
 use super::staging::PromotedJournals;
 
-/// The shared state. Its locks are held for a lookup, never across a write.
+/// The shared state. Its locks are held for a lookup, never across a write, but for `overwriting`.
 #[derive(Debug)]
 pub(super) struct Shared {
     file: RwLock<OpenFile>,
@@ -28,6 +28,8 @@ pub(super) struct Shared {
     pub(super) probe: Arc<Probe>,
     commits: AtomicU64,
     pub(super) promoted: PromotedJournals,
+    /// Held by whoever overwrites the free pages of the file.
+    pub(super) overwriting: tokio::sync::Mutex<()>,
     /// Present if there is a key file.
     pub(super) sealer: Option<Arc<Sealer>>,
 }
@@ -39,6 +41,8 @@ pub(super) struct OpenFile {
     pub(super) generation: u64,
     /// `Err` says why the file is closed.
     pub(super) database: Result<Arc<Database>, String>,
+    /// Whoever has a clone of it may read from a snapshot of the file.
+    readers: Arc<()>,
 }
 
 /// Why a read failed, and which opening of the file to replace if that may help.
@@ -62,7 +66,8 @@ impl Shared {
         probe: Arc<Probe>,
         sealer: Option<Sealer>,
     ) -> Self {
-        let file = OpenFile { generation: 0, database: Ok(Arc::new(database)) };
+        let database = Ok(Arc::new(database));
+        let file = OpenFile { generation: 0, database, readers: Arc::default() };
         Self {
             file: RwLock::new(file),
             claims: Mutex::default(),
@@ -70,6 +75,7 @@ impl Shared {
             probe,
             commits: AtomicU64::new(0),
             promoted: PromotedJournals::default(),
+            overwriting: tokio::sync::Mutex::default(),
             sealer: sealer.map(Arc::new),
         }
     }
@@ -81,8 +87,15 @@ impl Shared {
     /// Replaces the file by a newly opened one, or by the reason why there is none.
     pub(super) fn replace(&self, database: Result<Database, String>) {
         let mut file = self.file.write().unwrap_or_else(PoisonError::into_inner);
-        let generation = file.generation + 1;
-        *file = OpenFile { generation, database: database.map(Arc::new) };
+        file.generation += 1;
+        file.database = database.map(Arc::new);
+    }
+
+    /// Those who read now: what is returned has other owners as long as one of them does. Who reads from
+    /// now on sees everything that is written by now.
+    pub(super) fn present_readers(&self) -> Arc<()> {
+        let mut file = self.file.write().unwrap_or_else(PoisonError::into_inner);
+        std::mem::take(&mut file.readers)
     }
 
     pub(super) fn claims(&self) -> MutexGuard<'_, Claims> {
@@ -139,7 +152,7 @@ impl Shared {
         &self,
         read: impl FnOnce(&Snapshot<'_>) -> Result<T, Error>,
     ) -> Result<T, ReadError> {
-        let OpenFile { generation, database } = self.file();
+        let OpenFile { generation, database, readers: _reading } = self.file();
         let closed = |reason| ReadError { error: StoreError::Unavailable(reason), reopen: None };
         let database = database.map_err(closed)?;
         let outcome = database.begin_read().map_err(Error::from);

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 pub(super) use super::super::commit_rules::STATE_FORMAT;
 use super::super::paging::InboxKey;
-use super::super::sealing::locked;
+use super::super::sealing;
 use super::{blob_names, blobs, encryption, notices, staging};
 
 type Json = &'static [u8];
@@ -162,6 +162,27 @@ pub(super) fn tenants(from: &ReadTransaction) -> Result<BTreeSet<Tenant>, Error>
     Ok(tables.collect())
 }
 
+/// The tenants that have, or had, a table of their own, a definition, a webhook or an API key.
+pub(super) fn all_tenants(from: &ReadTransaction) -> Result<BTreeSet<Tenant>, Error> {
+    let tables = from.list_tables()?.filter_map(|table| {
+        Scoped::<AgentName>::parse(table.name()).ok().map(|name| name.tenant())
+    });
+    let mut tenants: BTreeSet<Tenant> = tables.collect();
+    for keys in [REVISIONS, WEBHOOKS, API_KEYS] {
+        let table = match from.open_table(keys) {
+            Ok(table) => table,
+            // A store of an earlier version that had no room for the table.
+            Err(TableError::TableDoesNotExist(_)) => continue,
+            Err(error) => return Err(error.into()),
+        };
+        for row in table.range::<&str>(..)? {
+            let name = Scoped::<AgentName>::parse(row?.0.value());
+            tenants.extend(name.map(|name| name.tenant()));
+        }
+    }
+    Ok(tenants)
+}
+
 /// The row of [`META`] that is 1 while a process has the store open, and 0 after it closed it.
 const OPEN_ROW: &str = "open";
 
@@ -259,8 +280,5 @@ pub(super) fn inbox_key_from_row(key: (Nanos, &str, &str, u32)) -> Result<InboxK
 
 /// Decodes a value that this program wrote; `what` names it in the error.
 pub(super) fn parse<T: DeserializeOwned>(what: &str, json: &[u8]) -> Result<T, Error> {
-    abide_conversation::from_json(json).map_err(|error| match locked(what, json) {
-        Some(locked) => encryption::failed(locked),
-        None => Error::Corrupted(format!("{what}: {error}")),
-    })
+    sealing::parse(what, json).map_err(encryption::failed)
 }

@@ -2,6 +2,7 @@
 
 mod lists;
 mod names;
+mod precondition;
 mod responses;
 mod rewrite;
 mod sweep;
@@ -37,6 +38,7 @@ use super::schedules::{self, ScheduleChange};
 use super::staging::{PromotedJournals, StageWrite};
 use super::tables::{self, Nanos, Record, nanos};
 use super::usage;
+pub(super) use precondition::Precondition;
 
 /// A write, encoded by the caller.
 pub(super) enum Write {
@@ -97,38 +99,6 @@ pub(super) enum Write {
     Rewrite(Box<EncodedRewrite>),
     Erasure(Box<ErasureWrite>),
     Keys(KeyWrite),
-}
-
-impl Write {
-    /// The conversation whose journal the write concerns.
-    pub(super) fn conversation(&self) -> Option<&str> {
-        match self {
-            Write::Append(append) => Some(append.id.as_str()),
-            Write::Rewrite(rewrite) => Some(rewrite.id.as_str()),
-            Write::Delete { id, .. } | Write::CountDeath { id, .. } | Write::ResetDeaths { id } => {
-                Some(id.as_str())
-            }
-            Write::Stage(write) => write.conversation(),
-            Write::PutAgent { .. }
-            | Write::ReplaceAgent(_)
-            | Write::ChangeRevisions(_)
-            | Write::DeleteAgent { .. }
-            | Write::Reserve { .. }
-            | Write::SetDecision { .. }
-            | Write::ChangeKey { .. }
-            | Write::MarkKeysUsed { .. }
-            | Write::PutBlob(_)
-            | Write::Names(_)
-            | Write::DeleteBlob { .. }
-            | Write::Operate(_)
-            | Write::Notice(_)
-            | Write::ReplaceSchedule(_)
-            | Write::List(_)
-            | Write::Erasure(_)
-            | Write::Keys(_)
-            | Write::Audit(_) => None,
-        }
-    }
 }
 
 /// A definition that is stored only if `newest` is the newest revision of its name.
@@ -361,7 +331,7 @@ impl<'t> OpenTables<'t> {
             self.remove_expired(event.at)?;
             self.audit.sweep(nanos(event.at))?;
         }
-        blob_names::name(self.transaction, &append.id, &append.blobs)?;
+        blob_names::name(self.transaction, &append.id, &append.namings)?;
         self.keep(&append.responses)?;
         queues::replace(self.transaction, &append.id, commit.queued.as_deref())?;
         if let Some(entry) = UsageEntry::of(commit) {

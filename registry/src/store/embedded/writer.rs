@@ -10,11 +10,10 @@ use redb::{Database, Error};
 use tokio::sync::mpsc::error::TryRecvError;
 use tokio::sync::{mpsc, oneshot};
 
-use super::staging::StageWrite;
 use super::state::{OpenFile, Shared};
 use super::store_dir::StoreDir;
 use super::tables;
-use super::write::{OpenTables, Outcome, Write};
+use super::write::{OpenTables, Outcome, Precondition, Write};
 
 /// Jobs that wait while one transaction is written. Callers beyond that wait for room in the queue,
 /// which bounds the memory of a store on a slow disk.
@@ -111,7 +110,7 @@ impl Writer {
     }
 
     fn process(&mut self, jobs: &mut Vec<Job>) {
-        let OpenFile { generation, database } = self.shared.file();
+        let OpenFile { generation, database, .. } = self.shared.file();
         let mut failure = None;
         let mut writes = std::mem::take(&mut self.deferred);
         let mut claim_jobs = Vec::new();
@@ -176,16 +175,17 @@ impl Writer {
         let mut outcomes = Vec::with_capacity(writes.len());
         let mut open = OpenTables::new(&transaction, &self.shared.promoted)?;
         for (write, _) in writes {
-            outcomes.push(if !self.admits(write) {
+            let before = write.precondition();
+            outcomes.push(if !self.admits(before) {
                 Some(Err(StoreError::Fenced))
-            } else if open.must_wait(write)? {
+            } else if open.must_wait(before)? {
                 None
             } else {
                 Some(open.apply(write)?)
             });
         }
-        let deferred = writes.iter().zip(&outcomes).find(|(_, outcome)| outcome.is_none());
-        let swept = open.sweep(deferred.and_then(|((write, _), _)| write.conversation()))?;
+        let mut deferred = writes.iter().zip(&outcomes).filter(|(_, outcome)| outcome.is_none());
+        let swept = open.sweep(deferred.find_map(|((it, _), _)| it.precondition().emptied()))?;
         let needs_sweep = open.has_unswept()?;
         drop(open);
         let was_done = |outcome: &Option<Outcome>| matches!(outcome, Some(Ok(_)));
@@ -205,37 +205,9 @@ impl Writer {
         Ok(outcomes)
     }
 
-    fn admits(&self, write: &Write) -> bool {
-        match write {
-            Write::Append(append) => self.shared.claims().admits(&append.id, &append.held),
-            Write::Rewrite(write) => self.shared.claims().admits(&write.id, &write.held),
-            Write::Delete { id, held, .. } | Write::CountDeath { id, held } => {
-                self.shared.claims().admits(id, held)
-            }
-            Write::Stage(StageWrite::Promote { staged, held }) => {
-                self.shared.claims().admits(&staged.id, held)
-            }
-            Write::ResetDeaths { .. }
-            | Write::PutAgent { .. }
-            | Write::ReplaceAgent(_)
-            | Write::ChangeRevisions(_)
-            | Write::DeleteAgent { .. }
-            | Write::Reserve { .. }
-            | Write::SetDecision { .. }
-            | Write::ChangeKey { .. }
-            | Write::MarkKeysUsed { .. }
-            | Write::PutBlob(_)
-            | Write::Names(_)
-            | Write::DeleteBlob { .. }
-            | Write::Operate(_)
-            | Write::Notice(_)
-            | Write::ReplaceSchedule(_)
-            | Write::Stage(StageWrite::Add { .. } | StageWrite::Forget { .. })
-            | Write::List(_)
-            | Write::Erasure(_)
-            | Write::Keys(_)
-            | Write::Audit(_) => true,
-        }
+    /// Whether the claim under which a write is made is the present one.
+    fn admits(&self, before: Precondition<'_>) -> bool {
+        before.claim().is_none_or(|(id, held)| self.shared.claims().admits(id, held))
     }
 
     fn change_claim(&self, job: Job) {

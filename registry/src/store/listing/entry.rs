@@ -184,13 +184,25 @@ impl Entry {
         let of = |property| orders.map(|order| member(order, property));
         self.properties.iter().flat_map(of).collect()
     }
-}
 
-/// What a store is told of a conversation that was active: the time, and the property that says that
-/// it waits, or nothing.
-pub(in super::super) fn touch(summary: &ConversationSummary) -> (String, String) {
-    let awaiting = awaiting_of(summary).map(|property| property.0);
-    (digits(active_at(summary)), awaiting.unwrap_or_default())
+    /// The members that another entry of the same conversation has not.
+    pub(in super::super) fn members_beside(
+        &self,
+        other: Option<&Self>,
+        id: &Scoped<ConversationId>,
+    ) -> Vec<String> {
+        let mut members = Vec::new();
+        let created = other.filter(|other| other.created == self.created);
+        let active = other.filter(|other| other.active == self.active);
+        for (letter, at, same) in [("c", &self.created, created), ("a", &self.active, active)] {
+            for property in &self.properties {
+                if !same.is_some_and(|other| other.properties.contains(property)) {
+                    members.push([letter, property.as_str(), at, id.as_str()].concat());
+                }
+            }
+        }
+        members
+    }
 }
 
 fn awaiting_of(summary: &ConversationSummary) -> Option<Property> {

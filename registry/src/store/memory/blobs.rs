@@ -7,7 +7,7 @@ use abide_actors::journal::StoreError;
 use abide_conversation::{BlobId, ConversationId, Scoped, Timestamp};
 use async_trait::async_trait;
 
-use super::super::blob_names::{BlobNames, partition_of};
+use super::super::blob_names::{BlobNames, Naming, holder_to_write, partition_of};
 use super::Memory;
 use super::tables::Tables;
 use crate::partition::PartitionSet;
@@ -22,24 +22,38 @@ pub(super) struct Names {
 
 impl Tables {
     /// Notes that a conversation names these blobs, and ends the holds that were for this.
-    pub(super) fn name_blobs(
-        &mut self,
-        id: &Scoped<ConversationId>,
-        blobs: impl IntoIterator<Item = BlobId>,
-    ) {
-        for blob in blobs.into_iter().map(|blob| id.sibling(&blob)) {
+    pub(super) fn name_blobs(&mut self, id: &Scoped<ConversationId>, namings: Vec<Naming>) {
+        for naming in namings {
             let Names { by_conversation, by_blob, holds } = &mut self.blob_names;
+            let blob = &naming.blob;
             by_conversation.entry(id.clone()).or_default().insert(blob.clone());
-            if !self.blobs.contains_key(&blob) {
+            if !self.blobs.contains_key(blob) {
                 continue;
             }
             by_blob.entry(blob.clone()).or_default().insert(id.clone());
-            let Some(held) = holds.get_mut(&blob) else { continue };
-            held.retain(|holder, _| !is_ended_by_name(holder, &id.local()));
+            let Some(held) = holds.get_mut(blob) else { continue };
+            held.retain(|holder, until| !naming.ends(holder, *until));
             if held.is_empty() {
-                holds.remove(&blob);
+                holds.remove(blob);
             }
         }
+    }
+
+    /// Holds a blob, if it is there.
+    fn hold_blob(&mut self, id: &Scoped<BlobId>, hold: &BlobHold) {
+        if self.blobs.contains_key(id) {
+            let held = self.blob_names.holds.entry(id.clone()).or_default();
+            let holder = hold.holder.text();
+            let holder = holder_to_write(&holder, held.contains_key(&holder), held.len());
+            let until = held.entry(holder).or_insert(hold.until);
+            *until = hold.until.max(*until);
+        }
+    }
+
+    /// Removes a blob, and the holds on it. Its names stay: they count again if it is stored again.
+    pub(super) fn remove_blob(&mut self, id: &Scoped<BlobId>) -> bool {
+        self.blob_names.holds.remove(id);
+        self.blobs.remove(id).is_some()
     }
 
     /// Removes the names of a conversation, and the blobs that have no other.
@@ -73,16 +87,6 @@ impl Tables {
 /// Stands for a hold of nobody.
 const NOBODY: &str = "";
 
-/// Whether a hold ends when this conversation names the blob: its own, and those of whoever has
-/// uploaded it to be named.
-fn is_ended_by_name(holder: &str, id: &ConversationId) -> bool {
-    match BlobHolder::parse(holder) {
-        Some(BlobHolder::Conversation(holder)) => holder == *id,
-        Some(BlobHolder::Uploader(_)) => true,
-        Some(BlobHolder::Schedule(_)) | None => false,
-    }
-}
-
 #[async_trait]
 impl Blobs for Memory {
     async fn store_blob(
@@ -94,8 +98,7 @@ impl Blobs for Memory {
         let mut tables = self.tables();
         let is_new = tables.blobs.insert(id.clone(), blob.clone()).is_none();
         if let Some(hold) = hold {
-            let held = tables.blob_names.holds.entry(id.clone()).or_default();
-            held.insert(hold.holder.text(), hold.until);
+            tables.hold_blob(id, hold);
         }
         Ok(is_new)
     }
@@ -106,12 +109,8 @@ impl Blobs for Memory {
         hold: &BlobHold,
     ) -> Result<Option<BlobInfo>, StoreError> {
         let mut tables = self.tables();
-        let info = tables.blobs.get(id).map(Blob::info);
-        if info.is_some() {
-            let held = tables.blob_names.holds.entry(id.clone()).or_default();
-            held.insert(hold.holder.text(), hold.until);
-        }
-        Ok(info)
+        tables.hold_blob(id, hold);
+        Ok(tables.blobs.get(id).map(Blob::info))
     }
 
     async fn blob_info(&self, id: &Scoped<BlobId>) -> Result<Option<BlobInfo>, StoreError> {
@@ -123,9 +122,7 @@ impl Blobs for Memory {
     }
 
     async fn delete_blob(&self, id: &Scoped<BlobId>) -> Result<bool, StoreError> {
-        let mut tables = self.tables();
-        tables.blob_names.holds.remove(id);
-        Ok(tables.blobs.remove(id).is_some())
+        Ok(self.tables().remove_blob(id))
     }
 }
 
@@ -147,7 +144,7 @@ impl BlobNames for Memory {
     ) -> Result<(), StoreError> {
         let mut tables = self.tables();
         if tables.conversations.contains_key(id) {
-            tables.name_blobs(id, blobs.iter().cloned());
+            tables.name_blobs(id, Naming::unsent(id, blobs));
         }
         Ok(())
     }
@@ -195,5 +192,24 @@ impl BlobNames for Memory {
             }
         }
         Ok(tables.remove_unused_blob(id))
+    }
+
+    async fn drop_lost_names(
+        &self,
+        _: &PartitionSet,
+        cursor: Option<&str>,
+        limit: usize,
+    ) -> Result<Option<String>, StoreError> {
+        let mut tables = self.tables();
+        let naming = tables.blob_names.by_conversation.keys();
+        let after = naming.filter(|id| cursor.is_none_or(|cursor| cursor < id.as_str()));
+        let seen: Vec<_> = after.take(limit).cloned().collect();
+        let cursor = seen.last().filter(|_| seen.len() == limit).map(ToString::to_string);
+        for id in seen {
+            if !tables.conversations.contains_key(&id) {
+                tables.drop_blob_names(&id);
+            }
+        }
+        Ok(cursor)
     }
 }

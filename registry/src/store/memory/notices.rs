@@ -20,7 +20,7 @@ use crate::partition::{Partition, PartitionSet};
 #[derive(Debug, Default)]
 pub(super) struct Notices {
     version: u64,
-    webhooks: BTreeMap<WebhookKey, Webhook>,
+    pub(super) webhooks: BTreeMap<WebhookKey, Webhook>,
     queues: BTreeMap<NoticeQueue, Queue>,
     /// By webhook, partition, time of death, conversation, and seq.
     dead: BTreeMap<DeadKey, DeadNotice>,

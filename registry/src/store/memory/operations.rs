@@ -89,7 +89,7 @@ fn carry_out(tables: &mut Tables, effect: Effect) -> bool {
             tables.set_decision(&agent, &decision.id, Some(&decision))
         }
         Effect::ChangeKey(change) => tables.change_key(change),
-        Effect::DeleteBlob(id) => tables.blobs.remove(&id).is_some(),
+        Effect::DeleteBlob(id) => tables.remove_blob(&id),
         Effect::ChangeWebhooks(change) => tables.notices.change(&change),
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use abide_actors::blobs::Blob;
+use abide_actors::blobs::{Blob, blobs_of_commit};
 use abide_actors::identity::Epoch;
 use abide_actors::journal::{
     Claim, Commit, ConversationSummary, Holder, InboxEntry, ResponseScope, StoreError,
@@ -15,6 +15,7 @@ use abide_conversation::{
     Tenant, Timestamp,
 };
 
+use super::super::blob_names::Naming;
 use super::super::claims::Claims;
 use super::super::commit_rules;
 use super::super::paging::InboxKey;
@@ -52,6 +53,18 @@ pub(super) struct Tables {
     pub(super) usage: super::usage::DayTables,
     pub(super) notices: super::notices::Notices,
     pub(super) waiting: super::queues::Waiting,
+}
+
+impl Tables {
+    /// The tenants of anything.
+    pub(super) fn all_tenants(&self) -> BTreeSet<Tenant> {
+        let conversations = self.conversations.keys().map(Scoped::tenant);
+        let agents = self.revisions.keys().map(Scoped::tenant);
+        let schedules = self.schedules.keys().map(Scoped::tenant);
+        let webhooks = self.notices.webhooks.keys().map(Scoped::tenant);
+        let keys = self.keys.keys().map(Scoped::tenant);
+        conversations.chain(agents).chain(schedules).chain(webhooks).chain(keys).collect()
+    }
 }
 
 #[derive(Debug)]
@@ -113,7 +126,7 @@ impl Tables {
         if !commit_rules::follows(&commit, known) {
             return Err(StoreError::Conflict);
         }
-        self.name_blobs(id, commit.named_blobs()?);
+        self.name_blobs(id, Naming::all(id, blobs_of_commit(&commit)?));
         super::usage::count(&mut self.usage, id, &commit);
         self.notices.owe(id, &commit.owed);
         if let Some(queued) = &commit.queued {

@@ -68,6 +68,9 @@ impl Redis {
         keys.extend(["a", "x"].map(|kind| tag.own(kind, &scope)));
         keys.extend(["decisions", HISTORY].map(|kind| tag.own(kind, name.as_str())));
         keys.extend(entries.keys());
+        if newest.is_some() {
+            self.note_tenant(&name.tenant()).await?;
+        }
         let script = if newest.is_some() { &AGENT } else { &DELETE_AGENT };
         let call = ScriptCall::new(script, tag, keys)
             .arg(name.local().as_str())

@@ -16,12 +16,12 @@ use futures::{StreamExt, TryStreamExt, stream};
 use redis::cmd;
 
 use super::super::Lists;
-use super::super::blob_names::{BlobNames, DroppedNames, partition_of};
+use super::super::blob_names::{BlobNames, DroppedNames, Naming, partition_of};
 use super::Redis;
 use super::execute::read;
 use super::keys::{self, Key, Tag};
 use super::script::ScriptCall;
-use super::scripts::{DROP_BLOBS, DROPPED_NAMES, END_HOLDS, NAME_BLOBS, REFER_BLOBS};
+use super::scripts::{DROP_BLOBS, DROPPED_NAMES, END_HOLDS, LOST_NAMES, NAME_BLOBS, REFER_BLOBS};
 use crate::partition::{Partition, PartitionSet};
 
 /// Blobs that one call of a script is about: some thousands of keys.
@@ -30,6 +30,10 @@ const BLOBS_PER_CALL: usize = 500;
 const MAX_CONCURRENT_CALLS: usize = 16;
 /// Deletions with names to drop.
 const DROPS: &str = "drops";
+/// Conversations that have named blobs.
+const NAMERS: &str = "namers";
+/// Partitions that are looked at for lost names at once, also if they have none.
+pub(super) const PARTITIONS_PER_LOOK: usize = 16;
 /// When blobs are due.
 const DUE: &str = "blobs_due";
 
@@ -48,6 +52,11 @@ pub(super) fn dropped_keys(tag: Tag, deletion: &str) -> [Key<'_>; 2] {
     [tag.own("dropped", deletion), tag.common(DROPS)]
 }
 
+/// The key of the conversations that have named blobs.
+pub(super) fn namers_key(tag: Tag) -> Key<'static> {
+    tag.common(NAMERS)
+}
+
 /// The keys of the holds on a blob, and of when blobs are due.
 pub(super) fn hold_keys(id: &Scoped<BlobId>) -> [Key<'_>; 2] {
     let tag = Tag::Partition(partition_of(id));
@@ -60,17 +69,17 @@ fn keys_of(id: &Scoped<BlobId>) -> [Key<'_>; 3] {
     [key, key.tag().own("names", id.as_str()), key.tag().own("holds", id.as_str())]
 }
 
-/// The blobs of a conversation's tenant, a part of a partition at a time.
-fn by_partition<'a>(
-    id: &Scoped<ConversationId>,
-    blobs: impl IntoIterator<Item = &'a BlobId>,
-) -> Vec<(Partition, Vec<Scoped<BlobId>>)> {
-    let mut parts: BTreeMap<Partition, Vec<Scoped<BlobId>>> = BTreeMap::new();
-    for blob in blobs.into_iter().map(|blob| id.sibling(blob)) {
-        parts.entry(partition_of(&blob)).or_default().push(blob);
+/// What is about blobs, a part of a partition at a time.
+fn by_partition<T: Clone>(
+    items: impl IntoIterator<Item = T>,
+    blob_of: impl Fn(&T) -> &Scoped<BlobId>,
+) -> Vec<(Partition, Vec<T>)> {
+    let mut parts: BTreeMap<Partition, Vec<T>> = BTreeMap::new();
+    for item in items {
+        parts.entry(partition_of(blob_of(&item))).or_default().push(item);
     }
-    let chunks = parts.into_iter().flat_map(|(partition, blobs)| {
-        let chunks: Vec<_> = blobs.chunks(BLOBS_PER_CALL).map(<[_]>::to_vec).collect();
+    let chunks = parts.into_iter().flat_map(|(partition, items)| {
+        let chunks: Vec<_> = items.chunks(BLOBS_PER_CALL).map(<[_]>::to_vec).collect();
         chunks.into_iter().map(move |chunk| (partition, chunk))
     });
     chunks.collect()
@@ -82,12 +91,12 @@ impl Redis {
         &self,
         id: &Scoped<ConversationId>,
         held: &Claim,
-        blobs: &BTreeSet<BlobId>,
+        namings: &[Naming],
     ) -> Result<(), StoreError> {
-        if blobs.is_empty() {
+        if namings.is_empty() {
             return Ok(());
         }
-        if self.name_by_script(id, Some(held), blobs).await? {
+        if self.name_by_script(id, Some(held), namings).await? {
             Ok(())
         } else {
             metrics::counter!("abide_fenced_writes_total").increment(1);
@@ -100,37 +109,45 @@ impl Redis {
         &self,
         id: &Scoped<ConversationId>,
         held: Option<&Claim>,
-        blobs: &BTreeSet<BlobId>,
+        namings: &[Naming],
     ) -> Result<bool, StoreError> {
         let tag = Tag::of(id);
-        let keys = [tag.own("c", id.as_str()), named_key(id), tag.common(DROPS)];
+        let keys = [tag.own("c", id.as_str()), named_key(id), tag.common(DROPS), namers_key(tag)];
         let call = ScriptCall::new(&NAME_BLOBS, tag, keys);
         let call = match held {
             Some(held) => call.held(held),
             None => call.arg("").arg("").arg(""),
         };
         let mut call = call.arg(id.as_str());
-        for blob in blobs {
-            call = call.arg(blob.as_str());
+        for naming in namings {
+            call = call.arg(naming.blob.local().as_str());
         }
         let Some(epoch) = self.call_durably::<Option<String>>(call).await? else {
             return Ok(false);
         };
-        let holder = BlobHolder::Conversation(id.local()).text();
-        let (epoch, holder) = (epoch.as_str(), holder.as_str());
-        let calls = by_partition(id, blobs).into_iter().map(|(partition, blobs)| async move {
-            let tag = Tag::Partition(partition);
-            let keys: Vec<_> =
-                [tag.common(DUE)].into_iter().chain(blobs.iter().flat_map(keys_of)).collect();
-            let call = ScriptCall::new(&REFER_BLOBS, tag, keys);
-            let mut call = call.arg(id.as_str()).arg(holder).arg(epoch);
-            for blob in &blobs {
-                call = call.arg(blob.as_str());
-            }
-            self.call_durably::<u64>(call).await
-        });
+        let parts = by_partition(namings.iter().cloned(), |naming| &naming.blob).into_iter();
+        let calls = parts.map(|part| self.refer_part(id, &epoch, part));
         stream::iter(calls).buffer_unordered(MAX_CONCURRENT_CALLS).try_collect::<Vec<_>>().await?;
         Ok(true)
+    }
+
+    async fn refer_part(
+        &self,
+        id: &Scoped<ConversationId>,
+        epoch: &str,
+        (partition, namings): (Partition, Vec<Naming>),
+    ) -> Result<u64, StoreError> {
+        let tag = Tag::Partition(partition);
+        let blobs = namings.iter().flat_map(|naming| keys_of(&naming.blob));
+        let keys: Vec<_> = [tag.common(DUE)].into_iter().chain(blobs).collect();
+        let mut call = ScriptCall::new(&REFER_BLOBS, tag, keys).arg(id.as_str()).arg(epoch);
+        for Naming { blob, ended } in &namings {
+            call = call.arg(blob.as_str()).arg(ended.len());
+            for BlobHold { holder, until } in ended {
+                call = call.arg(holder.text()).arg(keys::score(*until));
+            }
+        }
+        self.call_durably(call).await
     }
 
     /// Removes the names of a conversation that was deleted just now. What fails is done later.
@@ -140,6 +157,36 @@ impl Redis {
         if let Err(error) = self.drop_names(&dropped, false, Timestamp::UNIX_EPOCH).await {
             tracing::warn!(conversation = %id, %error, "blobs of a deletion not dropped yet");
         }
+    }
+
+    /// Notes of the conversations after this one, in a partition, whose names are lost that they are to
+    /// be dropped. Returns the last of those it looked at, and how many these were.
+    async fn note_lost_names(
+        &self,
+        partition: Partition,
+        after: &str,
+        limit: usize,
+    ) -> Result<(Option<String>, usize), StoreError> {
+        let tag = Tag::Partition(partition);
+        let first = if after.is_empty() { "-".to_owned() } else { format!("({after}") };
+        let mut command = cmd("ZRANGE");
+        command.arg(namers_key(tag).into_string()).arg(first).arg("+").arg("BYLEX");
+        command.arg("LIMIT").arg(0).arg(limit);
+        let namers: Vec<String> = self.query(tag, command).await?;
+        if namers.is_empty() {
+            return Ok((None, 0));
+        }
+        let own = namers.iter().flat_map(|id| [tag.own("c", id), tag.own("named", id)]);
+        let keys: Vec<_> = [namers_key(tag), tag.common(DROPS)].into_iter().chain(own).collect();
+        let mut call = ScriptCall::new(&LOST_NAMES, tag, keys);
+        for id in &namers {
+            call = call.arg(id);
+        }
+        let lost: u64 = self.call_durably(call).await?;
+        if lost > 0 {
+            tracing::info!(lost, "names of blobs found whose conversations are not there");
+        }
+        Ok((namers.last().cloned(), namers.len()))
     }
 
     /// Whether all names of blobs are known.
@@ -189,7 +236,7 @@ impl BlobNames for Redis {
         if blobs.is_empty() {
             return Ok(());
         }
-        self.name_by_script(id, None, blobs).await.map(drop)
+        self.name_by_script(id, None, &Naming::unsent(id, blobs)).await.map(drop)
     }
 
     async fn due_blobs(
@@ -272,8 +319,8 @@ impl BlobNames for Redis {
             let last_epoch = named.iter().map(|(_, epoch)| Epoch::new(*epoch)).max();
             let epoch = last_epoch.unwrap_or(*epoch).max(*epoch);
             let names = DroppedNames { id: id.clone(), epoch };
-            let blobs: Vec<_> = named.iter().map(|(blob, _)| BlobId::new(blob)).collect();
-            let parts = by_partition(id, &blobs).into_iter();
+            let blobs = named.iter().map(|(blob, _)| id.sibling(&BlobId::new(blob)));
+            let parts = by_partition(blobs, |blob| blob).into_iter();
             let parts = parts.map(|part| self.drop_part(&names, part, (now, is_known)));
             let parts = stream::iter(parts).buffer_unordered(MAX_CONCURRENT_CALLS);
             parts.try_collect::<Vec<_>>().await?;
@@ -287,6 +334,32 @@ impl BlobNames for Redis {
             self.query::<u64>(tag, forget).await?;
         }
         Ok(())
+    }
+
+    async fn drop_lost_names(
+        &self,
+        partitions: &PartitionSet,
+        cursor: Option<&str>,
+        limit: usize,
+    ) -> Result<Option<String>, StoreError> {
+        let (first, after) = cursor.and_then(|cursor| cursor.split_once(':')).unwrap_or_default();
+        let first: usize = first.parse().unwrap_or_default();
+        let left = partitions.iter().filter(|partition| partition.index() >= first);
+        let mut looked_at = 0;
+        for (number, partition) in left.enumerate() {
+            let index = partition.index();
+            if number == PARTITIONS_PER_LOOK {
+                return Ok(Some(format!("{index}:")));
+            }
+            let after = if index == first { after } else { "" };
+            let room = limit.saturating_sub(looked_at);
+            let (last, count) = self.note_lost_names(partition, after, room).await?;
+            looked_at += count;
+            if looked_at >= limit {
+                return Ok(Some(format!("{index}:{}", last.unwrap_or_default())));
+            }
+        }
+        Ok(None)
     }
 }
 

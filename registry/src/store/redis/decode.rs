@@ -9,9 +9,11 @@ use abide_conversation::{AgentName, ConversationId, Scoped, Seq, Timestamp};
 use redis::{Cmd, Value, cmd};
 use serde::de::DeserializeOwned;
 
-use super::super::sealing::{self, Label, Sealer, locked};
+pub(super) use super::super::sealing::parse;
+use super::super::sealing::{self, Label, Sealer};
 use super::error::refused;
 use super::execute::read;
+use super::indexed_row::IndexedRow;
 use super::keys::{self, Tag};
 
 /// The query for [`summary`].
@@ -23,9 +25,11 @@ pub(super) fn query_summary(id: &Scoped<ConversationId>) -> (Tag, Cmd) {
 const SUMMARY: [&str; 9] =
     ["seq", "agent", "head", "alarm", "active", "metadata", "participants", "listing", "key"];
 
-/// The kinds of what the data key of a conversation seals.
+/// The fields of a conversation with its content. But for the participants, each is the kind of what
+/// its data key seals there, too.
 pub(super) const LISTING: &str = "listing";
 pub(super) const METADATA: &str = "metadata";
+pub(super) const PARTICIPANTS: &str = "participants";
 pub(super) const STATE: &str = "state";
 
 /// The label of the inbox entries of a conversation. An entry names its call itself.
@@ -36,6 +40,11 @@ pub(super) fn inbox_label(id: &Scoped<ConversationId>) -> Label<'_> {
 /// The query for [`claim`].
 pub(super) fn query_claim(id: &Scoped<ConversationId>) -> (Tag, Cmd) {
     query_fields(id, &["node", "incarnation", "epoch"])
+}
+
+/// The query for [`indexed`].
+pub(super) fn query_indexed(id: &Scoped<ConversationId>) -> (Tag, Cmd) {
+    query_fields(id, &["seq", "alarm", "active", "listed", "queued"])
 }
 
 /// The query for [`seq`].
@@ -61,26 +70,23 @@ pub(super) fn summary(
     id: &Scoped<ConversationId>,
     row: Value,
 ) -> Result<Option<ConversationSummary>, StoreError> {
-    read_summary(sealer, id, row, |content| content)
+    read_summary(sealer, id, row, false)
 }
 
-/// The summary in a list: without the content that cannot be opened, so that the others are listed.
+/// The summary in a list: without the content that cannot be read, so that the others are listed.
 pub(super) fn listed_summary(
     sealer: Option<&Sealer>,
     id: &Scoped<ConversationId>,
     row: Value,
 ) -> Result<Option<ConversationSummary>, StoreError> {
-    read_summary(sealer, id, row, sealing::listed)
+    read_summary(sealer, id, row, true)
 }
-
-/// What a part of the content is when it is opened, if it is there.
-type Opened = Result<Option<Vec<u8>>, StoreError>;
 
 fn read_summary(
     sealer: Option<&Sealer>,
     id: &Scoped<ConversationId>,
     row: Value,
-    checked: fn(Opened) -> Opened,
+    is_in_list: bool,
 ) -> Result<Option<ConversationSummary>, StoreError> {
     let name = || key_name(id);
     let row: SummaryRow = read(&name(), row)?;
@@ -94,11 +100,11 @@ fn read_summary(
     let alarm = alarm.transpose().map_err(|error| refused(format!("{}: {error}", name())))?;
     let opened = |kind, value: Bytes| {
         let opened = value.map(|value| open_content(sealer, id, key.as_deref(), kind, value));
-        checked(opened.transpose())
+        opened.transpose()
     };
-    let metadata = opened(METADATA, metadata)?.map(|json| parse(&name(), &json)).transpose()?;
+    let metadata = content(&name(), opened(METADATA, metadata), is_in_list)?;
     let participants = participants.map(|json| parse(&name(), json.as_bytes())).transpose()?;
-    let listing = opened(LISTING, listing)?.map(|json| parse(&name(), &json)).transpose()?;
+    let listing = content(&name(), opened(LISTING, listing), is_in_list)?;
     Ok(Some(ConversationSummary {
         agent: AgentName::new(agent),
         status,
@@ -110,6 +116,16 @@ fn read_summary(
         active: active.as_deref() == Some("1"),
         listing: listing.unwrap_or_default(),
     }))
+}
+
+/// A part of the content, if it is there, and in a list if it can be read.
+fn content<T: DeserializeOwned>(
+    name: &str,
+    opened: Result<Option<Vec<u8>>, StoreError>,
+    is_in_list: bool,
+) -> Result<Option<T>, StoreError> {
+    let read = opened.and_then(|json| json.map(|json| parse(name, &json)).transpose());
+    if is_in_list { sealing::listed(read) } else { read }
 }
 
 /// A part of a summary that may be sealed, given the data key as it is stored.
@@ -143,6 +159,17 @@ pub(super) fn claim(id: &Scoped<ConversationId>, row: Value) -> Result<Option<Cl
     })
 }
 
+/// What a conversation is indexed by; `None` if there is none.
+pub(super) fn indexed(
+    id: &Scoped<ConversationId>,
+    row: Value,
+) -> Result<Option<IndexedRow>, StoreError> {
+    let (seq, alarm, active, listed, queued): (Option<u64>, Text, Text, Text, Text) =
+        read(&key_name(id), row)?;
+    let fields = [alarm, active, listed, queued].map(Option::unwrap_or_default);
+    Ok(seq.map(|seq| IndexedRow::new(seq, fields.into())))
+}
+
 pub(super) fn seq(id: &Scoped<ConversationId>, row: Value) -> Result<Option<Seq>, StoreError> {
     let (seq,): (Option<u64>,) = read(&key_name(id), row)?;
     Ok(seq.map(Seq::new))
@@ -158,14 +185,6 @@ pub(super) fn response(scope: &ResponseScope, value: &[u8]) -> Result<StoredResp
     let json = value.iter().position(|byte| *byte == b' ').map(|at| &value[at + 1..]);
     let (tag, name) = keys::of_scope(scope);
     parse(&tag.key_of("a", &name), json.unwrap_or_default())
-}
-
-/// Decodes JSON that this program wrote; `what` names it in the error.
-pub(super) fn parse<T: DeserializeOwned>(what: &str, json: &[u8]) -> Result<T, StoreError> {
-    abide_conversation::from_json(json).map_err(|error| match locked(what, json) {
-        Some(locked) => locked,
-        None => refused(format!("{what}: {error}")),
-    })
 }
 
 fn key_name(id: &Scoped<ConversationId>) -> String {

@@ -13,6 +13,7 @@ use super::super::{commit_rules, sealing};
 use super::Redis;
 use super::decode;
 use super::execute::Guarantee;
+use super::indexed_row::IndexedRow;
 use super::keys;
 
 #[async_trait]
@@ -27,6 +28,7 @@ impl Journal for Redis {
     }
 
     async fn release(&self, id: &Scoped<ConversationId>, held: &Claim) -> Result<(), StoreError> {
+        self.rows.forget(id);
         self.release_by_script(id, held).await
     }
 
@@ -37,6 +39,7 @@ impl Journal for Redis {
         response: Option<StoredResponse>,
         owed: Vec<OwedNotice>,
     ) -> Result<(), StoreError> {
+        self.rows.forget(id);
         self.delete_by_script(id, held, response, &owed).await?;
         if let Some(sealer) = &self.sealer {
             sealer.forget(id);
@@ -65,6 +68,7 @@ impl Journal for Redis {
         held: &Claim,
         rewrite: Rewrite,
     ) -> Result<(), StoreError> {
+        self.rows.forget(id);
         self.rewrite_by_script(id, held, &rewrite).await
     }
 
@@ -82,10 +86,14 @@ impl Journal for Redis {
         me: &Holder,
         dead: Option<&Holder>,
     ) -> Result<ClaimedConversation, StoreError> {
-        let (claim, row, deaths, alarm) = self.claim_and_load_by_script(id, me, dead).await?;
+        let (claim, row, deaths, indexed) = self.claim_and_load_by_script(id, me, dead).await?;
         self.learn_key(id, &claim, row.as_ref())?;
+        let alarm = indexed.0.parse().ok();
+        if let Some((seq, ..)) = row {
+            self.rows.learn(id, claim.epoch, IndexedRow::new(seq, indexed));
+        }
         let stored = self.read_all(id, row).await?;
-        Ok(ClaimedConversation { claim, deaths, alarm: alarm.parse().ok(), stored })
+        Ok(ClaimedConversation { claim, deaths, alarm, stored })
     }
 
     async fn reset_deaths(&self, id: &Scoped<ConversationId>) -> Result<(), StoreError> {

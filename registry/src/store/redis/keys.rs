@@ -50,7 +50,7 @@ impl Tag {
 }
 
 /// A key, written where it is needed.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Key<'a> {
     tag: Tag,
     kind: Option<&'a str>,

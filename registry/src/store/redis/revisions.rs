@@ -49,6 +49,7 @@ impl History for Redis {
     }
 
     async fn add_revision(&self, tenant: &Tenant, agent: StoredAgent) -> Result<(), StoreError> {
+        self.note_tenant(tenant).await?;
         let (tag, name) = (Tag::Agents, Scoped::new(tenant, &agent.name));
         let keys = [tag.listing(name.prefix(), "revisions"), tag.own(HISTORY, name.as_str())];
         let call = ScriptCall::new(&ADD_REVISION, tag, keys)

@@ -21,7 +21,7 @@ use super::{Redis, decode};
 use crate::partition::{Partition, PartitionSet};
 use crate::schedules::Schedule;
 
-const SCHEDULES: &str = "schedules";
+pub(super) const SCHEDULES: &str = "schedules";
 const VERSIONS: &str = "schedule_versions";
 const DUE: &str = "schedules_due";
 const NAMES: &str = "schedule_names";
@@ -155,7 +155,10 @@ impl Redis {
     }
 
     /// Those of these partitions that have schedules, or had some.
-    async fn scheduled_among(&self, partitions: &PartitionSet) -> Result<PartitionSet, StoreError> {
+    pub(super) async fn scheduled_among(
+        &self,
+        partitions: &PartitionSet,
+    ) -> Result<PartitionSet, StoreError> {
         let mut command = cmd("SMEMBERS");
         command.arg(Tag::Agents.key(PARTITIONS));
         let named: BTreeSet<String> = self.query(Tag::Agents, command).await?;

@@ -42,19 +42,81 @@ pub(super) fn hash(source: &str) -> String {
     redis::Script::new(source).get_hash().to_owned()
 }
 
-/// A call of a script by its hash.
-pub(super) struct ScriptCall {
-    script: &'static Script,
-    tag: Tag,
+/// Arguments of a call.
+pub(super) struct Args {
     command: Cmd,
     /// The next argument. A command takes whole arguments much faster than their pieces.
     next: Vec<u8>,
 }
 
 /// Room for the arguments of a usual commit, and for their bytes.
-const USUAL_ARGS: usize = 32;
-const USUAL_BYTES: usize = 2_048;
-const USUAL_ARG_BYTES: usize = 512;
+const USUAL_ARGS: usize = 96;
+const USUAL_BYTES: usize = 4_096;
+
+impl Args {
+    pub(super) fn with_capacity(args: usize, bytes: usize) -> Self {
+        Self { command: Cmd::with_capacity(args, bytes), next: Vec::new() }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.command.args_iter().len()
+    }
+
+    pub(super) fn push(&mut self, arg: impl ToRedisArgs) {
+        self.command.arg(arg);
+    }
+
+    /// Adds an argument of JSON that follows a prefix.
+    pub(super) fn push_json(
+        &mut self,
+        prefix: impl Display,
+        value: &impl Serialize,
+    ) -> Result<(), StoreError> {
+        self.next.clear();
+        write!(self.next, "{prefix}").map_err(|error| refused(error.to_string()))?;
+        serde_json::to_writer(&mut self.next, value).map_err(|error| refused(error.to_string()))?;
+        self.command.write_arg(&self.next);
+        Ok(())
+    }
+
+    /// Adds an argument of JSON that is sealed by the data key of its conversation, if that has one.
+    pub(super) fn push_sealed(
+        &mut self,
+        prefix: impl Display,
+        own: Option<&OwnKey>,
+        kind: &'static str,
+        value: &impl Serialize,
+    ) -> Result<(), StoreError> {
+        let Some(own) = own else { return self.push_json(prefix, value) };
+        let json = serde_json::to_vec(value).map_err(|error| refused(error.to_string()))?;
+        self.next.clear();
+        write!(self.next, "{prefix}").map_err(|error| refused(error.to_string()))?;
+        self.next.extend_from_slice(&own.seal(kind, "", &json)?);
+        self.command.write_arg(&self.next);
+        Ok(())
+    }
+
+    fn push_key(&mut self, key: Key<'_>) {
+        self.next.clear();
+        key.write_to(&mut self.next);
+        self.command.write_arg(&self.next);
+    }
+
+    pub(super) fn push_all(&mut self, others: &Self) {
+        for arg in others.command.args_iter() {
+            if let Arg::Simple(arg) = arg {
+                self.command.write_arg(arg);
+            }
+        }
+    }
+}
+
+/// A call of a script by its hash.
+pub(super) struct ScriptCall {
+    script: &'static Script,
+    tag: Tag,
+    args: Args,
+}
 
 impl ScriptCall {
     pub(super) fn new<'k>(
@@ -63,36 +125,36 @@ impl ScriptCall {
         keys: impl IntoIterator<Item = Key<'k>, IntoIter: ExactSizeIterator>,
     ) -> Self {
         let keys = keys.into_iter();
-        let mut command = Cmd::with_capacity(USUAL_ARGS, USUAL_BYTES);
-        command.arg("EVALSHA").arg(script.hash.as_str()).arg(keys.len());
-        let mut next = Vec::with_capacity(USUAL_ARG_BYTES);
-        for key in keys {
-            next.clear();
-            key.write_to(&mut next);
-            command.write_arg(&next);
-        }
-        Self { script, tag, command, next }
+        let mut args = Args::with_capacity(USUAL_ARGS, USUAL_BYTES);
+        args.push("EVALSHA");
+        args.push(script.hash.as_str());
+        args.push(keys.len());
+        keys.for_each(|key| args.push_key(key));
+        Self { script, tag, args }
     }
 
     pub(super) fn arg(mut self, arg: impl ToRedisArgs) -> Self {
-        self.command.arg(arg);
+        self.args.push(arg);
         self
     }
 
-    /// Adds an argument of JSON that follows a prefix.
+    /// Adds all of these arguments.
+    pub(super) fn args(mut self, args: &Args) -> Self {
+        self.args.push_all(args);
+        self
+    }
+
+    /// Adds an argument as [`Args::push_json`] does.
     pub(super) fn json(
         mut self,
         prefix: impl Display,
         value: &impl Serialize,
     ) -> Result<Self, StoreError> {
-        self.next.clear();
-        write!(self.next, "{prefix}").map_err(|error| refused(error.to_string()))?;
-        serde_json::to_writer(&mut self.next, value).map_err(|error| refused(error.to_string()))?;
-        self.command.write_arg(&self.next);
+        self.args.push_json(prefix, value)?;
         Ok(self)
     }
 
-    /// Adds an argument of JSON that is sealed by the data key of its conversation, if that has one.
+    /// Adds an argument as [`Args::push_sealed`] does.
     pub(super) fn sealed(
         mut self,
         prefix: impl Display,
@@ -100,17 +162,12 @@ impl ScriptCall {
         kind: &'static str,
         value: &impl Serialize,
     ) -> Result<Self, StoreError> {
-        let Some(own) = own else { return self.json(prefix, value) };
-        let json = serde_json::to_vec(value).map_err(|error| refused(error.to_string()))?;
-        self.next.clear();
-        write!(self.next, "{prefix}").map_err(|error| refused(error.to_string()))?;
-        self.next.extend_from_slice(&own.seal(kind, "", &json)?);
-        self.command.write_arg(&self.next);
+        self.args.push_sealed(prefix, own, kind, value)?;
         Ok(self)
     }
 
     /// The script, the tag, and the call by hash.
     pub(super) fn into_parts(self) -> (&'static Script, Tag, Cmd) {
-        (self.script, self.tag, self.command)
+        (self.script, self.tag, self.args.command)
     }
 }

@@ -5,18 +5,17 @@ use std::borrow::Cow;
 use abide_actors::audit::{AuditEntry, MAX_ENTRIES};
 use abide_actors::identity::{Epoch, Incarnation, NodeName};
 use abide_actors::journal::{
-    Claim, Commit, Holder, RESPONSE_TTL, ResponseScope, StoreError, StoredResponse,
+    Claim, Holder, RESPONSE_TTL, ResponseScope, StoreError, StoredResponse,
 };
 use abide_actors::notices::OwedNotice;
 use abide_conversation::{ConversationId, Scoped, Timestamp};
 use serde::Serialize;
 
 use super::super::ScopedKeyId;
-use super::super::StagedJournal;
 use super::super::sealing::{Label, seal_response};
 use super::Redis;
-use super::commit_parts::CommitParts;
 use super::error::refused;
+use super::indexed_row::IndexedFields;
 use super::journal_pages::FIRST_PAGE_BYTES;
 use super::keys::{self, Key, Tag};
 use super::owed_queues::OwedQueues;
@@ -44,11 +43,13 @@ macro_rules! scripts {
 // `lib/allow_oom` is the first line of the scripts that a full server carries out, too: those that
 // free memory, and those without which nodes would be declared dead.
 scripts! {
-    APPEND = "lib/fencing" "lib/answered" "lib/fields" "lib/indexes" "lib/listing" "lib/touch" "lib/usage" "lib/queues" "lib/notices" "lib/parts" "append";
+    APPEND = "lib/fencing" "lib/row" "lib/each" "lib/usage" "lib/no_parts" "append";
+    APPEND_WITH_PARTS = "lib/fencing" "lib/row" "lib/each" "lib/usage" "lib/responses" "lib/notices" "lib/parts" "append";
+    PUBLISH = "lib/fencing" "lib/row" "lib/each" "lib/usage" "lib/responses" "lib/notices" "lib/parts" "lib/publish" "append";
     CLAIM = "lib/claim" "claim";
     CLAIM_WHEN_FULL = "lib/allow_oom" "lib/existing" "lib/claim" "claim";
-    RELEASE = "lib/allow_oom" "lib/fencing" "release";
-    DELETE = "lib/allow_oom" "lib/fencing" "lib/fields" "lib/listing" "lib/queues" "lib/notices" "delete";
+    RELEASE = "lib/allow_oom" "lib/fencing" "lib/floor" "release";
+    DELETE = "lib/allow_oom" "lib/fencing" "lib/floor" "lib/responses" "lib/fields" "lib/listing" "lib/notices" "delete";
     REWRITE = "lib/fencing" "lib/fields" "lib/listing" "rewrite";
     RENAME_USAGE = "lib/usage" "rename_usage";
     REPLACE_OPERATION = "lib/allow_oom" "replace_operation";
@@ -59,14 +60,13 @@ scripts! {
     CLAIM_AND_LOAD = "lib/claim" "lib/page" "lib/load" "claim_and_load";
     CLAIM_AND_LOAD_WHEN_FULL = "lib/allow_oom" "lib/existing" "lib/claim" "lib/page" "lib/load" "claim_and_load";
     RESET_DEATHS = "reset_deaths";
-    STAGE = "lib/fields" "lib/indexes" "stage";
-    UNSTAGE = "lib/allow_oom" "lib/fields" "lib/indexes" "stage";
-    PUBLISH = "lib/fencing" "lib/answered" "lib/fields" "lib/indexes" "lib/listing" "lib/touch" "lib/usage" "lib/queues" "lib/notices" "lib/parts" "lib/publish" "append";
-    RESERVE = "lib/fencing" "reserve";
-    AGENT = "lib/fencing" "lib/once" "lib/operation" "agent";
-    DELETE_AGENT = "lib/allow_oom" "lib/fencing" "lib/once" "lib/operation" "agent";
-    ROLLOUT = "lib/fencing" "lib/once" "lib/operation" "rollout";
-    END_ROLLOUT = "lib/allow_oom" "lib/fencing" "lib/once" "lib/operation" "rollout";
+    STAGE = "lib/each" "stage";
+    UNSTAGE = "lib/allow_oom" "lib/each" "stage";
+    RESERVE = "lib/responses" "reserve";
+    AGENT = "lib/responses" "lib/once" "lib/operation" "agent";
+    DELETE_AGENT = "lib/allow_oom" "lib/responses" "lib/once" "lib/operation" "agent";
+    ROLLOUT = "lib/responses" "lib/once" "lib/operation" "rollout";
+    END_ROLLOUT = "lib/allow_oom" "lib/responses" "lib/once" "lib/operation" "rollout";
     ADD_REVISION = "add_revision";
     DROP_REVISIONS = "lib/allow_oom" "drop_revisions";
     DECISION = "lib/once" "lib/operation" "decision";
@@ -83,6 +83,7 @@ scripts! {
     NAME_BLOBS = "lib/fencing" "name_blobs";
     REFER_BLOBS = "refer_blobs";
     DROPPED_NAMES = "lib/allow_oom" "dropped_names";
+    LOST_NAMES = "lib/allow_oom" "lost_names";
     DROP_BLOBS = "lib/allow_oom" "lib/unused_blobs" "drop_blobs";
     END_HOLDS = "lib/allow_oom" "lib/once" "lib/unused_blobs" "end_holds";
     REMOVE_BLOB = "lib/allow_oom" "lib/once" "remove_blob";
@@ -123,7 +124,7 @@ impl Redis {
         id: &Scoped<ConversationId>,
         me: &Holder,
         dead: Option<&Holder>,
-    ) -> Result<(Claim, Option<StoredRow>, u32, String), StoreError> {
+    ) -> Result<(Claim, Option<StoredRow>, u32, IndexedFields), StoreError> {
         let (tag, own) = (Tag::of(id), |kind| Tag::of(id).own(kind, id.as_str()));
         let keys = [own("c"), tag.common("floor"), own("j"), own("s")];
         let call = |script| {
@@ -134,8 +135,8 @@ impl Redis {
         if is_full(&claimed) {
             claimed = call(&CLAIM_AND_LOAD_WHEN_FULL).await;
         }
-        let (held, stored, deaths, alarm) = claimed?;
-        Ok((holding(held), stored, deaths, alarm))
+        let (held, stored, deaths, indexed) = claimed?;
+        Ok((holding(held), stored, deaths, indexed))
     }
 
     pub(super) async fn reset_deaths_by_script(
@@ -158,54 +159,6 @@ impl Redis {
         self.call::<String>(call).await.map(|_| ())
     }
 
-    /// Appends a commit whose events have consecutive numbers; with `staged`, as the end of what is
-    /// aside under that key.
-    pub(super) async fn append_by_script(
-        &self,
-        id: &Scoped<ConversationId>,
-        held: &Claim,
-        commit: &Commit,
-        staged: Option<&StagedJournal>,
-    ) -> Result<(), StoreError> {
-        let (tag, summary) = (Tag::of(id), &commit.summary);
-        let before = summary.last_seq.saturating_sub(commit.events.len() as u64);
-        let mut named = commit.named_blobs()?;
-        named.extend(staged.iter().flat_map(|staged| staged.blobs.iter().cloned()));
-        self.name_before_commit(id, held, &named).await?;
-        let key = match staged {
-            Some(staged) => self.staging_key(staged)?,
-            None => self.commit_key(id, held, before).await?,
-        };
-        let own = key.as_ref().map(|key| &key.own);
-        let (sealer, staged) = (self.sealer.as_deref(), staged.map(StagedJournal::key));
-        let parts = CommitParts::of(commit, id, before, sealer, key.as_ref(), staged.as_deref())?;
-        let script = if staged.is_some() { &PUBLISH } else { &APPEND };
-        let mut call = ScriptCall::new(script, tag, parts.keys(tag, id))
-            .held(held)
-            .arg(self.nonce())
-            .arg(before.get())
-            .arg(summary.last_seq.get())
-            .json("", &(summary.status, summary.created_at))?
-            .arg(summary.alarm.map(|at| at.to_string()).unwrap_or_default())
-            .arg(summary.alarm.map(keys::score).unwrap_or_default())
-            .arg(if summary.active { "1" } else { "" })
-            .arg(id.as_str())
-            .arg(parts.names())
-            .arg(commit.events.len());
-        for (event, json) in commit.events.iter().zip(commit.event_json()?.iter()) {
-            call = match own {
-                None => call.arg(&json[..]),
-                Some(own) => call.arg(&*own.seal("event", &event.seq.to_string(), json)?),
-            };
-        }
-        let answer = self.call_durably::<String>(parts.write(call, id)?).await;
-        let done = answer.and_then(|answer| outcome(&answer));
-        self.committed(held, key.as_ref(), done.is_ok());
-        done?;
-        metrics::counter!("abide_store_commits_total").increment(1);
-        Ok(())
-    }
-
     pub(super) async fn delete_by_script(
         &self,
         id: &Scoped<ConversationId>,
@@ -226,6 +179,7 @@ impl Redis {
         let deletion = blob_names::deletion_name(id, held.epoch);
         keys.push(blob_names::named_key(id));
         keys.extend(blob_names::dropped_keys(tag, &deletion));
+        keys.push(blob_names::namers_key(tag));
         keys.extend(owed.keys(tag));
         let call = ScriptCall::new(&DELETE, tag, keys)
             .held(held)

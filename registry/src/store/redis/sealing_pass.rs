@@ -5,7 +5,6 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use abide_actors::journal::StoreError;
-use abide_actors::notices::WebhookKey;
 use abide_conversation::{Revision, Scoped, Tenant};
 use redis::cmd;
 
@@ -27,12 +26,10 @@ impl Redis {
     /// Seals all of it. Returns how many things were plain. What is written meanwhile is sealed by
     /// whoever writes it.
     pub(super) async fn seal_plain(&self) -> Result<u64, StoreError> {
-        let mut tenants = self.tenants().await?;
-        let mut sealed = self.seal_webhooks(&mut tenants).await?;
+        let mut tenants = self.all_tenants().await?;
+        let mut sealed = self.seal_webhooks().await?;
+        // Earlier versions did not note which tenants have agents.
         sealed += self.seal_operations(None, &mut tenants).await?;
-        // A tenant may have agents and no conversation.
-        let keys = self.keys(None).await?.unwrap_or_default().keys;
-        tenants.extend(keys.into_iter().map(|key| key.tenant));
         for tenant in tenants.clone() {
             sealed += self.seal_definitions(&tenant).await?;
             sealed += self.seal_operations(Some(&tenant), &mut tenants).await?;
@@ -40,14 +37,12 @@ impl Redis {
         Ok(sealed)
     }
 
-    /// Notes the tenants of the webhooks, too.
-    async fn seal_webhooks(&self, tenants: &mut BTreeSet<Tenant>) -> Result<u64, StoreError> {
+    async fn seal_webhooks(&self) -> Result<u64, StoreError> {
         let mut command = cmd("HGETALL");
         command.arg(Tag::Agents.key(HOOKS));
         let webhooks: BTreeMap<String, Vec<u8>> = self.query(Tag::Agents, command).await?;
         let mut sealed = 0;
         for (key, stored) in webhooks {
-            tenants.extend(WebhookKey::parse(&key).map(|key| key.tenant()));
             sealed += self.seal_field(HOOKS, &key, Label::webhook(&key), &stored).await?;
         }
         Ok(sealed)

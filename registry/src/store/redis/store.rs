@@ -114,6 +114,10 @@ impl Store for Redis {
         Ok(tenants)
     }
 
+    async fn all_tenants(&self) -> Result<BTreeSet<Tenant>, StoreError> {
+        self.find_all_tenants().await
+    }
+
     async fn open_suspensions(
         &self,
         tenant: &Tenant,

@@ -7,6 +7,7 @@ mod cluster;
 mod costs;
 mod durability;
 mod encryption;
+mod killed_deletions;
 mod load;
 mod long_journals;
 mod lost_replies;

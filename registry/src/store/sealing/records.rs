@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 use super::super::notices::StoredNotice;
 use super::data_key::Label;
-use super::{OwnKey, Sealer, is_sealed, unreadable};
+use super::{OwnKey, Sealer, is_sealed, parse, unreadable};
 use crate::schedules::Schedule;
 
 /// What a summary says of the content of its conversation.
@@ -185,12 +185,4 @@ impl Sealer {
 
 fn json(value: &impl Serialize) -> Result<Vec<u8>, StoreError> {
     serde_json::to_vec(value).map_err(|error| StoreError::Unavailable(error.to_string()))
-}
-
-fn parse<T: serde::de::DeserializeOwned>(name: &str, value: &[u8]) -> Result<T, StoreError> {
-    match super::locked(name, value) {
-        Some(locked) => Err(locked),
-        None => abide_conversation::from_json(value)
-            .map_err(|error| unreadable(name, &error.to_string())),
-    }
 }

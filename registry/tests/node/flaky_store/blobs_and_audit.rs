@@ -40,7 +40,8 @@ impl Blobs for FlakyStore {
         id: &Scoped<BlobId>,
         hold: &BlobHold,
     ) -> Result<Option<BlobInfo>, StoreError> {
-        self.with_room()?.hold_blob(id, hold).await
+        self.with_room()?;
+        self.in_turn().await?.hold_blob(id, hold).await
     }
 
     async fn blob_info(&self, id: &Scoped<BlobId>) -> Result<Option<BlobInfo>, StoreError> {
@@ -92,7 +93,18 @@ impl BlobNames for FlakyStore {
         released: Option<&BlobHolder>,
         now: Timestamp,
     ) -> Result<bool, StoreError> {
-        self.reachable()?.end_holds(id, released, now).await
+        self.in_turn().await?.end_holds(id, released, now).await
+    }
+
+    async fn drop_lost_names(
+        &self,
+        partitions: &PartitionSet,
+        cursor: Option<&str>,
+        limit: usize,
+    ) -> Result<Option<String>, StoreError> {
+        let store = self.reachable()?;
+        self.name_looks.lock().unwrap().push(cursor.map(str::to_owned));
+        store.drop_lost_names(partitions, cursor, limit.min(1)).await
     }
 }
 
@@ -160,7 +172,7 @@ impl TenantCounts for FlakyStore {
 #[async_trait]
 impl Schedules for FlakyStore {
     async fn schedule(&self, name: &Scoped<ScheduleName>) -> Result<Option<Schedule>, StoreError> {
-        self.reachable()?.schedule(name).await
+        self.in_turn().await?.schedule(name).await
     }
 
     async fn replace_schedule(
@@ -169,7 +181,8 @@ impl Schedules for FlakyStore {
         known: Option<u64>,
         next: Option<&Schedule>,
     ) -> Result<bool, StoreError> {
-        self.with_room()?.replace_schedule(name, known, next).await
+        self.with_room()?;
+        self.in_turn().await?.replace_schedule(name, known, next).await
     }
 
     async fn schedules(

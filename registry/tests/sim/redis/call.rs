@@ -11,13 +11,13 @@ macro_rules! scripts {
     };
 }
 
-const SCRIPTS: [(ScriptName, &str); 43] = scripts!(
+const SCRIPTS: [(ScriptName, &str); 44] = scripts!(
     "agent" "api_key" "api_keys_used" "append" "audit" "barrier" "blob" "claim" "claim_and_load"
     "decision" "declare_dead" "delete" "enter" "load" "operation" "page" "release" "remove_blob"
     "renew" "reserve" "reset_deaths" "webhooks" "notice_head" "settle_notice" "drop_notices"
     "redeliver_notice" "schedule" "add_revision" "drop_revisions" "relist" "rebuild" "rewrite"
     "rename_usage" "replace_operation" "rollout" "rekey" "stage" "hold_blob" "name_blobs"
-    "refer_blobs" "dropped_names" "drop_blobs" "end_holds"
+    "refer_blobs" "dropped_names" "drop_blobs" "end_holds" "lost_names"
 );
 
 /// The script with this source, which libraries may precede.
@@ -38,5 +38,14 @@ impl Call {
     /// The argument at this position, counted from 0.
     pub fn arg(&self, at: usize) -> &str {
         text(&self.args[at])
+    }
+
+    /// How many events stand before those of a call of `append`, and how many it has. Those of an import
+    /// are aside before, and their number is the last argument.
+    pub fn appended(&self) -> (u64, u64) {
+        let is_import = self.keys.iter().any(|key| text(key).contains(":staged:"));
+        let before = if is_import { self.args.len() - 1 } else { 4 };
+        let [before, count] = [before, 6].map(|at| self.arg(at).parse().unwrap());
+        (before, count)
     }
 }

@@ -15,10 +15,12 @@ use abide_actors::usage_counts::day_of;
 use abide_conversation::command::IfBusy;
 use abide_conversation::erase::SubjectAlias;
 use abide_conversation::identity::Role;
+use abide_conversation::ids::QueueName;
 use abide_conversation::remembered_decision::RememberedDecision;
+use abide_conversation::state::QueueEntry;
 use abide_conversation::{
-    AgentName, BlobId, Command, ConversationId, DecisionId, Principal, Revision, ScheduleName,
-    Scoped, Seq, State, Tenant, Timestamp, decide, replay,
+    AgentName, Attempt, BlobId, CallId, Command, ConversationId, DecisionId, Principal, Revision,
+    ScheduleName, Scoped, Seq, State, Tenant, Timestamp, decide, replay,
 };
 use abide_registry::partition::PartitionSet;
 use abide_registry::schedules::Schedule;
@@ -134,10 +136,25 @@ fn commit(random: &mut Random, number: u64, tenant: &Tenant, state: &State) -> O
         let seqs = commit.events.iter().map(|event| event.seq);
         commit.owed = random_notices::owed(number, tenant, seqs);
     }
+    if number % 4 < 2 {
+        commit.queued = Some(waiting_calls(tenant, number));
+    }
     if random.percent(5) {
         commit.summary.last_seq = commit.summary.last_seq.next();
     }
     Some(commit)
+}
+
+/// The calls of a conversation that wait in queues, under names that both tenants use.
+fn waiting_calls(tenant: &Tenant, number: u64) -> Vec<QueueEntry> {
+    let entry = |index| QueueEntry {
+        queue: QueueName::new("q"),
+        tool: format!("t{}", (number + index) % 2),
+        since: at(number),
+        call: CallId::new(format!("{tenant}{index}")),
+        attempt: Attempt::FIRST,
+    };
+    (0..number % 3).map(entry).collect()
 }
 
 pub fn outcome<T: std::fmt::Debug>(outcome: Result<T, StoreError>) -> String {

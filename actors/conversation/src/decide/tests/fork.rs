@@ -12,7 +12,7 @@ use crate::event::{Event, EventData, Executor};
 use crate::fork::Fork;
 use crate::message::{ErrorType, Outcome};
 use crate::remembered_decision::Scope;
-use crate::{Action, CallId, ConversationId, Rejection, Seq, State, checked_fold, wanted};
+use crate::{Action, CallId, CheckedFold, ConversationId, Rejection, Seq, State, wanted};
 
 fn fork_of(at_seq: Seq) -> Action {
     let fork = Fork { conversation_id: ConversationId::new("first"), at_seq };
@@ -117,6 +117,16 @@ fn a_page_with_a_gap_or_with_more_than_the_prefix_is_stale() {
     }
 }
 
+/// A journal that is legal as a whole.
+fn checked(journal: &[Event]) -> CheckedFold {
+    let mut checked = CheckedFold::default();
+    for event in journal {
+        checked.fold(event).unwrap_or_else(|error| panic!("{error}: {event:?}"));
+    }
+    assert_eq!(checked.check_end(), Ok(()));
+    checked
+}
+
 /// The calls of the journal's `tool_call` events, and those of its results, each in order.
 fn calls_and_results(journal: &[Event]) -> (Vec<CallId>, Vec<CallId>) {
     let planned = |event: &Event| match &event.data {
@@ -146,8 +156,8 @@ fn every_result_has_its_call_wherever_the_prefix_ends() {
         let copy = forked(&first.journal, at_seq, 2);
         let (calls, results) = calls_and_results(&copy.journal);
         assert_eq!(calls, results, "cut after {at_seq}");
-        let replayed = copy.journal.iter().try_fold(State::default(), checked_fold);
-        assert_eq!(replayed.map(|state| state.seq), Ok(copy.state.seq), "cut after {at_seq}");
+        let state = checked(&copy.journal).state().clone();
+        assert_eq!(state, copy.state, "cut after {at_seq}");
     }
 }
 
@@ -232,6 +242,8 @@ proptest! {
         }
         let at_seq = cut.index(run.journal.len()) + 1;
         let copy = forked(&run.journal, at_seq, page);
+        checked(&run.journal);
+        checked(&copy.journal);
         JournalChecker::check(&copy.journal).assert_all_ended();
         let (calls, results) = calls_and_results(&copy.journal);
         let (old_calls, old_results) = calls_and_results(&run.journal);

@@ -175,7 +175,7 @@ export class Erasures {
     return this.#named.get(id);
   }
 
-  /** Yields those that are done, and then those that run, without the ids of conversations. */
+  /** Yields those that run, and then those that are done, without the ids of conversations. */
   list() {
     return this.#named._pages("erasures");
   }

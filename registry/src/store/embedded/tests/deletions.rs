@@ -1,18 +1,22 @@
 //! The deletion of long journals, in slices.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
-use abide_actors::journal::{Claim, Journal};
+use abide_actors::blobs::{Blob, Blobs};
+use abide_actors::journal::{Claim, Commit, Journal};
 use abide_conversation::Seq;
 use redb::{Database, ReadableDatabase, ReadableTable, ReadableTableMetadata};
 use tokio::task::JoinSet;
 
 use super::super::super::conformance::*;
+use super::super::super::{BlobNames, Lists, Rebuild};
 use super::super::staging::PromotedJournals;
 use super::super::write::OpenTables;
 use super::super::{Embedded, tables};
 use super::files::open;
+use crate::partition::PartitionSet;
 
 /// The number of events of a journal that takes several slices to delete.
 const LONG_JOURNAL_EVENTS: u64 = 5_000;
@@ -141,4 +145,51 @@ async fn large_events_are_read_back_unchanged() {
     store.append(&id("a"), &held, large.clone()).await.unwrap();
     assert_eq!(store.load(&id("a")).await.unwrap().unwrap().events, *large.events);
     assert_eq!(store.events(&id("a"), Seq::FIRST, 1).await.unwrap(), large.events[1..2]);
+}
+
+#[tokio::test]
+async fn a_file_that_is_overwritten_again_and_again_does_not_grow() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    append_long_journal(&store, "a").await;
+    let bytes = || std::fs::metadata(dir.path().join("abide.redb")).unwrap().len();
+    store.overwrite_free_pages().await.unwrap();
+    let once = bytes();
+    for _ in 0..6 {
+        store.overwrite_free_pages().await.unwrap();
+    }
+    assert!(bytes() <= 2 * once, "{} bytes after {once}", bytes());
+    assert_eq!(
+        store.events(&id("a"), Seq::ZERO, usize::MAX).await.unwrap().len() as u64,
+        LONG_JOURNAL_EVENTS
+    );
+}
+
+#[tokio::test]
+async fn names_of_a_conversation_that_an_older_build_has_deleted_are_dropped() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    let rebuild = Rebuild::after(None, at(0)).ended(at(0));
+    assert!(store.replace_rebuild(None, &rebuild).await.unwrap());
+    let [own, shared] = ["own", "shared"].map(|text| Blob::new("text/plain", text));
+    for blob in [&own, &shared] {
+        store.put_blob(&blob_id(blob), blob).await.unwrap();
+    }
+    let both = format!("{} {}", own.id(), shared.id());
+    for (name, text) in [("a", both.as_str()), ("b", shared.id().as_str())] {
+        let held = create_conversation(&store, name).await;
+        let events = [event_of(2, text)].into();
+        store.append(&id(name), &held, Commit { events, ..commit(2, 2) }).await.unwrap();
+    }
+    drop(store);
+    delete_without_sweep(dir.path(), "a");
+    let store = open(dir.path());
+    let first = store.drop_lost_names(&PartitionSet::all(), None, 1).await.unwrap();
+    assert_eq!(first.as_deref(), Some("a"));
+    let second = store.drop_lost_names(&PartitionSet::all(), Some("a"), 9).await.unwrap();
+    assert_eq!(second, None);
+    assert_eq!(store.blob_info(&blob_id(&own)).await, Ok(None));
+    assert!(store.blob_info(&blob_id(&shared)).await.unwrap().is_some());
+    assert_eq!(store.named_blobs(&id("a")).await, Ok(BTreeSet::new()));
+    assert_eq!(store.named_blobs(&id("b")).await, Ok([shared.id()].into()));
 }

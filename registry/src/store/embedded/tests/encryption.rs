@@ -90,6 +90,21 @@ async fn an_event_that_was_changed_or_moved_is_noticed_and_harms_no_other_conver
 }
 
 #[tokio::test]
+async fn a_plain_event_that_was_changed_is_noticed_and_harms_no_other_conversation() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path(), &[]);
+    for name in ["a", "b"] {
+        plant(&store, name).await;
+    }
+    drop(store);
+    replace_event(dir.path(), ("a", 2), ("a", 2), |bytes| bytes.truncate(9));
+    let store = open(dir.path(), &[]);
+    let events = store.events(&id("a"), Seq::ZERO, 9).await;
+    assert!(matches!(events, Err(StoreError::Unreadable(_))), "{events:?}");
+    assert_planted(&store, "b").await;
+}
+
+#[tokio::test]
 async fn a_damaged_summary_is_listed_without_content_and_harms_no_other() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path(), &[1]);
@@ -271,6 +286,17 @@ async fn what_was_plain_and_belongs_to_no_conversation_is_read_and_sealed_by_a_p
     // Another key of the file changes nothing of that.
     assert_eq!(open(dir.path(), &[2, 1]).rewrap().await.unwrap().unwrap().sealed, 0);
     assert_plain_or_sealed(&open(dir.path(), &[2])).await;
+}
+
+#[tokio::test]
+async fn a_pass_finds_a_tenant_that_has_only_agents() {
+    let dir = tempfile::tempdir().unwrap();
+    plant_agents_alone(&open(dir.path(), &[])).await;
+    let store = open(dir.path(), &[1]);
+    assert_eq!(store.rewrap().await.unwrap().unwrap().sealed, 2);
+    assert_eq!(store.rewrap().await.unwrap().unwrap().sealed, 0);
+    drop(store);
+    assert_eq!(first_bytes(dir.path()), [2, 2]);
 }
 
 #[tokio::test]

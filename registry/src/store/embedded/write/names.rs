@@ -9,7 +9,9 @@ impl OpenTables<'_> {
     /// Returns whether the conversation or the blob is there, or whether the blob was removed.
     pub(super) fn write_names(&mut self, write: &NameWrite) -> Result<bool, Error> {
         let exists = match write {
-            NameWrite::Name { id, .. } => self.of(id)?.heads.get(id.as_str())?.is_some(),
+            NameWrite::Name { id, .. } | NameWrite::Drop { id } => {
+                self.of(id)?.heads.get(id.as_str())?.is_some()
+            }
             NameWrite::Hold { .. } | NameWrite::End { .. } => true,
         };
         blob_names::apply(self.transaction, write, exists)

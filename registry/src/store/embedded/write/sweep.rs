@@ -3,7 +3,7 @@
 use redb::{Error, ReadableTable};
 
 use super::super::super::StagedJournal;
-use super::{OpenTables, Write};
+use super::{OpenTables, Precondition};
 
 /// Events of deleted conversations that one commit removes, and their bytes: some milliseconds of
 /// work, so that the deletion of a long journal does not hold up other writes.
@@ -64,37 +64,12 @@ impl OpenTables<'_> {
         Ok(!is_own && self.unswept.get(id)?.is_some())
     }
 
-    /// Whether a write must wait until the deleted conversation of the same id is removed
-    /// completely.
-    pub(in super::super) fn must_wait(&self, write: &Write) -> Result<bool, Error> {
-        match write {
-            Write::Append(append) => self.is_unswept(append.id.as_str(), append.staged.as_ref()),
-            Write::Stage(write) => match write.conversation() {
-                Some(id) => self.is_unswept(id, Some(write.staged())),
-                None => Ok(false),
-            },
-            Write::Delete { .. }
-            | Write::CountDeath { .. }
-            | Write::ResetDeaths { .. }
-            | Write::PutAgent { .. }
-            | Write::ReplaceAgent(_)
-            | Write::ChangeRevisions(_)
-            | Write::DeleteAgent { .. }
-            | Write::Reserve { .. }
-            | Write::SetDecision { .. }
-            | Write::ChangeKey { .. }
-            | Write::MarkKeysUsed { .. }
-            | Write::PutBlob(_)
-            | Write::Names(_)
-            | Write::DeleteBlob { .. }
-            | Write::Operate(_)
-            | Write::Notice(_)
-            | Write::ReplaceSchedule(_)
-            | Write::List(_)
-            | Write::Rewrite(_)
-            | Write::Erasure(_)
-            | Write::Keys(_)
-            | Write::Audit(_) => Ok(false),
+    /// Whether a write must wait until what deletions left is removed.
+    pub(in super::super) fn must_wait(&self, before: Precondition<'_>) -> Result<bool, Error> {
+        match before {
+            Precondition::HeldAndEmpty { id, import, .. } => self.is_unswept(id.as_str(), import),
+            Precondition::Swept => self.has_unswept(),
+            Precondition::None | Precondition::Held { .. } => Ok(false),
         }
     }
 }

@@ -1,7 +1,7 @@
 -- Deletes a conversation with all its index entries.
 -- KEYS: conversation, journal, alarms, active, ids, state, responses, expiries, suspensions, open,
 --   floor, deleted, the audit's entries and expiries, queues, the index of lists, its blobs, those to
---   drop, deletions with blobs to drop; those of what is owed
+--   drop, deletions with blobs to drop, conversations with blobs; those of what is owed
 -- ARGV: node, incarnation, epoch, nonce, id, for how many seconds the nonce is kept; the responses;
 --   what is owed, as write_owed says
 -- Returns DONE, NAMED if it named blobs, or FENCED; the same again while the nonce is kept.
@@ -16,13 +16,15 @@ local has_named = redis.call('ZCARD', KEYS[17]) > 0
 redis.call('SET', KEYS[12], nonce, 'EX', nonce_seconds)
 raise(KEYS[11], epoch)
 for _, member in ipairs(redis.call('HKEYS', KEYS[9])) do redis.call('ZREM', KEYS[10], member) end
-dequeue(KEYS[15], redis.call('HGET', KEYS[1], 'queued'))
+local queued = redis.call('HGET', KEYS[1], 'queued') or ''
+for entry in queued:gmatch('[^\n]+') do redis.call('ZREM', KEYS[15], entry) end
 relist(KEYS[16], id, redis.call('HGET', KEYS[1], 'listed') or '', '')
 for i = 3, 5 do redis.call('ZREM', KEYS[i], id) end
 redis.call('UNLINK', KEYS[1], KEYS[2], KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[13], KEYS[14])
 if has_named then
   redis.call('RENAME', KEYS[17], KEYS[18])
   redis.call('ZADD', KEYS[19], 0, epoch .. ':' .. id)
+  redis.call('ZREM', KEYS[20], id)
 end
-write_owed(20, keep(KEYS[7], KEYS[8], 7))
+write_owed(21, keep(KEYS[7], KEYS[8], 7))
 return has_named and 'NAMED' or 'DONE'

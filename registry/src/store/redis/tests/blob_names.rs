@@ -6,10 +6,12 @@ use abide_actors::blobs::{Blob, BlobHold, BlobHolder, Blobs};
 use abide_actors::journal::{Commit, Journal, StoreError};
 use abide_conversation::ConversationId;
 
-use super::super::super::blob_names::partition_of;
+use super::super::super::blob_names::{Naming, partition_of};
 use super::super::super::conformance::*;
 use super::super::super::{BlobNames, DroppedNames, Lists, Rebuild, TenantCounts};
+use super::super::blob_names::PARTITIONS_PER_LOOK;
 use super::super::blobs::key_of;
+use super::super::keys::Tag;
 use super::super::{Durability, Redis};
 use super::servers::Server;
 use crate::partition::PartitionSet;
@@ -85,7 +87,7 @@ async fn a_name_whose_first_commit_never_came_is_dropped_when_nobody_can_write_i
     let blob = Blob::new("text/plain", "one");
     redis.store_blob(&blob_id(&blob), &blob, Some(&held_by("a"))).await.unwrap();
     let held = claim_conversation(&redis, "a").await;
-    let named = BTreeSet::from([blob.id()]);
+    let named = Naming::unsent(&id("a"), &[blob.id()].into());
     redis.name_before_commit(&id("a"), &held, &named).await.unwrap();
     let left = dropped(&redis).await;
     assert_eq!(left.len(), 1);
@@ -120,6 +122,67 @@ async fn a_first_commit_that_came_keeps_its_names() {
     assert_eq!(redis.end_holds(&blob_id(&blob), None, at(0)).await, Ok(false));
     redis.delete(&id("a"), &held, None, Vec::new()).await.unwrap();
     assert_eq!(redis.blob_info(&blob_id(&blob)).await, Ok(None));
+}
+
+/// Looks for lost names from the beginning to the end. Returns how often it asked.
+async fn look_for_lost_names(redis: &Redis, limit: usize) -> usize {
+    let (mut cursor, mut looks) = (None, 0);
+    loop {
+        let all = PartitionSet::all();
+        cursor = redis.drop_lost_names(&all, cursor.as_deref(), limit).await.unwrap();
+        looks += 1;
+        if cursor.is_none() {
+            return looks;
+        }
+    }
+}
+
+#[tokio::test]
+async fn names_of_a_conversation_that_an_older_node_has_deleted_are_found_and_dropped() {
+    let (server, redis) = open().await;
+    let [own, shared] = ["own", "shared"].map(|text| Blob::new("text/plain", text));
+    for blob in [&own, &shared] {
+        redis.put_blob(&blob_id(blob), blob).await.unwrap();
+    }
+    let both = format!("{} {}", own.id(), shared.id());
+    let names = ["a", "b", "c"];
+    for (name, text) in names.iter().zip([both.as_str(), shared.id().as_str(), both.as_str()]) {
+        let held = create_conversation(&redis, name).await;
+        let events = [event_of(2, text)].into();
+        redis.append(&id(name), &held, Commit { events, ..commit(2, 2) }).await.unwrap();
+    }
+    assert_eq!(look_for_lost_names(&redis, 9).await, 256 / PARTITIONS_PER_LOOK);
+    assert!(dropped(&redis).await.is_empty());
+    // An older node deletes two, and one of them is being created anew.
+    for name in ["a", "c"] {
+        let key = Tag::of(&id(name)).key_of("c", name);
+        server.ask::<()>(&["DEL", &key]).await;
+    }
+    let again = claim_conversation(&redis, "c").await;
+    look_for_lost_names(&redis, 1).await;
+    let lost = dropped(&redis).await;
+    assert_eq!(lost.iter().map(|lost| lost.id.clone()).collect::<Vec<_>>(), [id("a")]);
+    redis.drop_names(&lost[0], false, at(0)).await.unwrap();
+    redis.drop_names(&lost[0], true, at(0)).await.unwrap();
+    assert_eq!(redis.named_blobs(&id("a")).await, Ok(BTreeSet::new()));
+    assert!(redis.blob_info(&blob_id(&own)).await.unwrap().is_some(), "c may still name it");
+    // It is given up, and looked at again.
+    redis.release(&id("c"), &again).await.unwrap();
+    look_for_lost_names(&redis, 1).await;
+    for left in dropped(&redis).await {
+        redis.drop_names(&left, true, at(0)).await.unwrap();
+    }
+    assert_eq!(redis.blob_info(&blob_id(&own)).await, Ok(None));
+    assert!(redis.blob_info(&blob_id(&shared)).await.unwrap().is_some());
+    assert_eq!(redis.named_blobs(&id("b")).await, Ok(BTreeSet::from([shared.id()])));
+    let held = redis.claim(&id("b"), &holder("n"), None).await.unwrap();
+    redis.delete(&id("b"), &held, None, Vec::new()).await.unwrap();
+    for left in dropped(&redis).await {
+        redis.drop_names(&left, true, at(0)).await.unwrap();
+    }
+    let keys: Vec<String> = server.ask(&["KEYS", "*"]).await;
+    let kinds = ["named:", "dropped:", "drops", "namers", "names:", "}:b:"];
+    assert_eq!(keys.iter().find(|key| kinds.iter().any(|kind| key.contains(kind))), None);
 }
 
 /// How many scripts the server has been given.

@@ -83,6 +83,24 @@ async fn nothing_of_the_content_is_in_the_files_of_an_encrypted_server() {
 }
 
 #[tokio::test]
+async fn a_plain_value_that_was_changed_is_noticed_and_harms_no_other_conversation() {
+    let server = start().await;
+    let store = open(&server, &[]).await;
+    for name in ["a", "b", "c"] {
+        plant(&store, name).await;
+    }
+    set_event(&server, "a", 1, b"{\"seq\":").await;
+    run::<()>(&server, &words(&["HSET", &key("b", "c"), "metadata", "{"])).await;
+    assert_unreadable(store.events(&id("a"), Seq::ZERO, 9).await);
+    assert_unreadable(store.summary(&id("b")).await);
+    let listed = store.conversations(&own(), &Default::default(), None, 9).await.unwrap();
+    assert_eq!(listed.items.len(), 3);
+    let (_, damaged) = listed.items.iter().find(|(found, _)| *found == id("b")).unwrap();
+    assert!(damaged.metadata.is_empty());
+    assert_planted(&store, "c").await;
+}
+
+#[tokio::test]
 async fn a_value_that_was_changed_or_moved_is_noticed_and_harms_no_other_conversation() {
     let server = start().await;
     let store = open(&server, &[1]).await;
@@ -278,6 +296,18 @@ async fn what_was_plain_and_belongs_to_no_conversation_is_read_and_sealed_by_a_p
     let rotated = open(&server, &[2, 1]).await;
     assert_eq!(rotated.rewrap().await.unwrap().unwrap().sealed, 0);
     assert_plain_or_sealed(&open(&server, &[2]).await).await;
+}
+
+#[tokio::test]
+async fn a_pass_finds_a_tenant_that_has_only_agents() {
+    let server = start().await;
+    plant_agents_alone(&open(&server, &[]).await).await;
+    let store = open(&server, &[1]).await;
+    assert_eq!(store.rewrap().await.unwrap().unwrap().sealed, 2);
+    let key = Tag::Agents.key("alone/revisions");
+    let values: Vec<Vec<u8>> = run(&server, &words(&["HVALS", &key])).await;
+    assert_eq!(values.iter().map(|value| value[0]).collect::<Vec<_>>(), [2, 2]);
+    assert_eq!(store.rewrap().await.unwrap().unwrap().sealed, 0);
 }
 
 #[tokio::test]

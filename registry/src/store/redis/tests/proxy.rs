@@ -1,4 +1,4 @@
-//! A proxy that can be told to lose a reply, or to hang.
+//! A proxy that can be told to lose a reply, to hang, or to die at a message.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
 
 use super::super::RedisUrl;
 
@@ -21,6 +22,17 @@ struct Faults {
     lose: AtomicUsize,
     /// Keep connections open, but forward no more replies.
     hang: AtomicBool,
+    /// How many requests, and how many replies, are left up to the one at which all ends; 0: none is.
+    last: [AtomicUsize; 2],
+    /// Whether all has ended: nothing passes any more.
+    dead: watch::Sender<bool>,
+}
+
+/// Where a message goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    ToServer,
+    ToClient,
 }
 
 impl Proxy {
@@ -34,8 +46,8 @@ impl Proxy {
                 let Ok(server) = TcpStream::connect(("127.0.0.1", server)).await else { continue };
                 let (from_client, to_client) = client.into_split();
                 let (from_server, to_server) = server.into_split();
-                tokio::spawn(forward(from_client, to_server, None));
-                tokio::spawn(forward(from_server, to_client, Some(Arc::clone(&own))));
+                tokio::spawn(forward(from_client, to_server, Arc::clone(&own), Way::ToServer));
+                tokio::spawn(forward(from_server, to_client, Arc::clone(&own), Way::ToClient));
             }
         });
         Self { port, faults }
@@ -62,16 +74,40 @@ impl Proxy {
     pub(super) fn hang(&self, hang: bool) {
         self.faults.hang.store(hang, Ordering::SeqCst);
     }
+
+    /// Lets nothing pass from the N-th message of this way on, in either way: as if the client had died
+    /// before the server carried it out, or after.
+    pub(super) fn die_at(&self, n: usize, way: Way) {
+        self.faults.last[way as usize].store(n, Ordering::SeqCst);
+    }
+
+    /// Whether all has ended.
+    pub(super) fn is_dead(&self) -> bool {
+        *self.faults.dead.borrow()
+    }
+
+    /// Waits until all has ended.
+    pub(super) async fn wait_until_dead(&self) {
+        self.faults.dead.subscribe().wait_for(|dead| *dead).await.unwrap();
+    }
 }
 
-async fn forward(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, faults: Option<Arc<Faults>>) {
+async fn forward(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, faults: Arc<Faults>, way: Way) {
+    let count_down = |count: &AtomicUsize| {
+        let next = |left: usize| left.checked_sub(1);
+        count.fetch_update(Ordering::SeqCst, Ordering::SeqCst, next)
+    };
     let mut bytes = [0; 16 << 10];
     let mut hung = false;
     while let Ok(count @ 1..) = from.read(&mut bytes).await {
-        if let Some(faults) = &faults {
-            let count_down = |left: usize| left.checked_sub(1);
-            let lose = faults.lose.fetch_update(Ordering::SeqCst, Ordering::SeqCst, count_down);
-            if lose == Ok(1) {
+        if count_down(&faults.last[way as usize]) == Ok(1) {
+            faults.dead.send_replace(true);
+        }
+        if *faults.dead.borrow() {
+            return;
+        }
+        if way == Way::ToClient {
+            if count_down(&faults.lose) == Ok(1) {
                 return;
             }
             hung |= faults.hang.load(Ordering::SeqCst);

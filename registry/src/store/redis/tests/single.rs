@@ -205,17 +205,23 @@ async fn a_full_server_still_deletes_reads_and_keeps_its_members() {
 }
 
 #[tokio::test]
-async fn a_value_that_cannot_be_parsed_is_unavailable_and_its_key_is_named() {
+async fn a_value_that_cannot_be_parsed_is_unreadable_and_its_key_is_named() {
+    fn assert_unreadable<T: std::fmt::Debug>(outcome: Result<T, StoreError>, with: &str) {
+        match outcome {
+            Err(StoreError::Unreadable(why)) => assert!(why.contains(with), "{why}"),
+            other => panic!("{other:?}"),
+        }
+    }
     let (server, store) = open(&["--appendfsync", "no"], Durability::Os).await;
     create_conversation(&*store, "a").await;
     let of = |kind: &str| Tag::of(&id("a")).key_of(kind, "a");
     server.ask::<()>(&["RPUSH", &of("j"), "{"]).await;
     server.ask::<()>(&["HSET", &of("a"), "key:1", "x {"]).await;
-    assert_unavailable(store.events(&id("a"), Seq::ZERO, 9).await, &of("j"));
-    assert_unavailable(store.load(&id("a")).await, &of("j"));
-    assert_unavailable(store.stored_response(&scope_of("a"), "key:1", at(0)).await, &of("a"));
+    assert_unreadable(store.events(&id("a"), Seq::ZERO, 9).await, &of("j"));
+    assert_unreadable(store.load(&id("a")).await, &of("j"));
+    assert_unreadable(store.stored_response(&scope_of("a"), "key:1", at(0)).await, &of("a"));
     server.ask::<()>(&["HSET", &of("c"), "head", "[]"]).await;
-    assert_unavailable(store.summary(&id("a")).await, &of("c"));
+    assert_unreadable(store.summary(&id("a")).await, &of("c"));
     server.ask::<()>(&["SET", &of("c"), "x"]).await;
     assert_unavailable(store.summary(&id("a")).await, "WRONGTYPE");
     assert_unavailable(store.claim(&id("a"), &holder("n"), None).await, "WRONGTYPE");

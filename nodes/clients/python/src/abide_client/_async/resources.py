@@ -170,5 +170,5 @@ class AsyncErasures:
         return await self._named.get(id)
 
     def list(self) -> AsyncIterator[dict[str, Any]]:
-        """Yields those that are done, and then those that run, without the ids of conversations."""
+        """Yields those that run, and then those that are done, without the ids of conversations."""
         return self._named._pages("erasures", "", {})

@@ -26,14 +26,13 @@ local function relist(index, id, was, is)
   replace(index, gone, new)
 end
 
--- list: writes from this argument on what is listed, metadata, participants and the entry, and
---   returns the argument after them. The entry before is false for a new conversation.
+-- list: writes from this argument on what is listed, metadata, participants and the entry, given the
+--   entry before.
 local function list(index, id, was, at)
   for i, field in ipairs({'listing', 'metadata', 'participants'}) do
     local value = ARGV[at + i - 1]
-    if value ~= '' then set(field, value) elseif was then redis.call('HDEL', KEYS[1], field) end
+    if value ~= '' then set(field, value) else redis.call('HDEL', KEYS[1], field) end
   end
-  relist(index, id, was or '', ARGV[at + 3])
+  relist(index, id, was, ARGV[at + 3])
   set('listed', ARGV[at + 3])
-  return at + 4
 end

@@ -1,38 +1,17 @@
--- Library in front of the script that appends, after those of fencing, fields, indexes, lists and usage.
--- write_parts: writes what few commits have, from this key and this argument on.
-local function write_parts(parts, key, at, id, queued, listed)
-  if parts:find('r') then
-    prune(KEYS[key], KEYS[key + 1], ARGV[at])
-    at = keep(KEYS[key], KEYS[key + 1], at + 1)
-    key = key + 2
-  end
-  if parts:find('n') then
-    redis.call('ZADD', KEYS[key], 0, id)
-    set('agent', ARGV[at])
-    key, at = key + 1, at + 1
-  end
-  if parts:find('[la]') then
-    local write = parts:find('l') and list or touch
-    key, at = key + 1, write(KEYS[key], id, listed, at)
-  end
-  if parts:find('t') then
-    redis.call('SADD', KEYS[key], ARGV[at])
-    key, at = key + 1, at + 1
-  end
-  if parts:find('s') then
-    redis.call('SET', KEYS[key], ARGV[at])
-    key, at = key + 1, at + 1
-  end
-  if parts:find('d') then redis.call('HDEL', KEYS[1], 'deaths') end
-  if parts:find('k') then set('key', ARGV[at]); at = at + 1 end
-  if parts:find('o') then
-    at = write_inbox(KEYS[key], KEYS[key + 1], at)
-    key = key + 2
-  end
-  if parts:find('q') then
-    at = requeue(KEYS[key], at, queued)
-    key = key + 1
-  end
-  if parts:find('w') then write_owed(key, at) end
+-- Library in front of the scripts that append what few commits have, after that of rows, responses
+-- and notices: responses to keep, whose keys are the third and the fourth, and what is owed to
+-- webhooks, whose keys follow. Refuses a commit if one of its responses has the key of one that is
+-- kept and has not expired by now: the caller has read a server that was behind.
+-- ARGV after the commands: now; the responses, as keep says; what is owed, as write_owed says
+local now = 11 + ARGV[7] + ARGV[8] + ARGV[9]
+for i = now + 3, now + 2 + 3 * ARGV[now + 1], 3 do
+  local expiry = redis.call('ZSCORE', KEYS[4], ARGV[i])
+  if expiry and (expiry == 'inf' or tonumber(expiry) > tonumber(ARGV[now])) then return 'FENCED' end
+end
+
+-- write_parts: writes these parts.
+local function write_parts()
+  if ARGV[now + 1] ~= '0' then prune(KEYS[3], KEYS[4], ARGV[now]) end
+  write_owed(5, keep(KEYS[3], KEYS[4], now + 1))
 end
 

@@ -1,13 +1,18 @@
 -- Library in front of the script that appends: usage.
--- add: the numbers of a row, '2 1', and those that are added to them, '1 1 3', as text. A row of a
---   newer program may have more numbers, which stay.
+-- numbers: those of a row, as text, and what a newer program has after them; nothing is all zeros.
+local function numbers(row)
+  return {(row or '0 0 0 0 0 0'):match('^(%d+) (%d+) (%d+) (%d+) (%d+) (%d+)(.*)$')}
+end
+
+-- add: a row with these numbers added. Most are zero, and text is dear to make of a number.
 local function add(row, added)
-  local result, next_number = {}, (row or ''):gmatch('%d+')
-  for more in added:gmatch('%d+') do
-    table.insert(result, string.format('%.0f', (next_number() or 0) + more))
+  local sums = numbers(row)
+  for i = 1, 6 do
+    if added[i] ~= '0' or not sums[i] then
+      sums[i] = string.format('%.0f', (sums[i] or 0) + (added[i] or 0))
+    end
   end
-  for number in next_number do table.insert(result, number) end
-  return table.concat(result, ' ')
+  return table.concat(sums, ' ', 1, 6) .. (sums[7] or '')
 end
 
 -- sums_with: what a day's row and its row without a name, which has the sums of all rows, are with the
@@ -15,7 +20,7 @@ end
 --   that a server that refuses a read does so before anything is written. ARGV from there: the row, the
 --   row that is taken if the day has no room for a new one, the numbers, how many rows have room.
 local function sums_with(day, at)
-  local row, instead, added, most = unpack(ARGV, at, at + 3)
+  local row, instead, added, most = ARGV[at], ARGV[at + 1], numbers(ARGV[at + 2]), ARGV[at + 3]
   local found = redis.call('HMGET', day, '', row)
   if not found[2] and found[1] and redis.call('HLEN', day) > tonumber(most) then
     row = instead

@@ -1,0 +1,3 @@
+-- write_parts: most commits have none of the parts that few have.
+local function write_parts() end
+
