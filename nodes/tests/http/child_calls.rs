@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::api::Api;
+use crate::stream::Stream;
 
 /// Defines `boss`, who asks `kid`, who asks a person and a page.
 async fn define(api: &Api) {
@@ -29,6 +30,15 @@ async fn define(api: &Api) {
     });
     assert_eq!(api.put("/v1/agents/kid", kid).await.status, 201);
     assert_eq!(api.put("/v1/agents/boss", boss).await.status, 201);
+}
+
+/// Begins a root whose child asks two questions. Returns the root's events.
+async fn begin(api: &Api) -> Stream {
+    let new = json!({"id": "r", "agent": "boss"});
+    assert_eq!(api.post("/v1/conversations", new).await.status, 201);
+    let stream = api.stream("/v1/conversations/r/events").await;
+    assert_eq!(api.post("/v1/conversations/r/messages", json!({"text": "go"})).await.status, 202);
+    stream
 }
 
 #[tokio::test]
@@ -89,10 +99,7 @@ async fn a_childs_questions_are_shown_and_answered_at_its_root() {
 async fn a_page_of_a_trees_questions_goes_on_after_the_last_one_whatever_was_answered() {
     let api = Api::start().await;
     define(&api).await;
-    let new = json!({"id": "r", "agent": "boss"});
-    assert_eq!(api.post("/v1/conversations", new).await.status, 201);
-    let mut stream = api.stream("/v1/conversations/r/events").await;
-    assert_eq!(api.post("/v1/conversations/r/messages", json!({"text": "go"})).await.status, 202);
+    let mut stream = begin(&api).await;
     let asked = stream.until("child_suspended").await;
     stream.until("child_suspended").await;
     let page = "/v1/pending?conversation=r&limit=1";
@@ -112,10 +119,7 @@ async fn a_page_of_a_trees_questions_goes_on_after_the_last_one_whatever_was_ans
 async fn a_cancelled_root_shows_no_questions_of_its_child() {
     let api = Api::start().await;
     define(&api).await;
-    let new = json!({"id": "r", "agent": "boss"});
-    assert_eq!(api.post("/v1/conversations", new).await.status, 201);
-    let mut stream = api.stream("/v1/conversations/r/events").await;
-    assert_eq!(api.post("/v1/conversations/r/messages", json!({"text": "go"})).await.status, 202);
+    let mut stream = begin(&api).await;
     stream.until("child_suspended").await;
     stream.until("child_suspended").await;
     let cancel = api.keyed("k", "POST", "/v1/conversations/r/cancel", Value::Null).await;
