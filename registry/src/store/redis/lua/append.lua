@@ -9,13 +9,11 @@
 --   room, numbers, most rows, seconds that it is kept
 -- Returns DONE, FENCED, CONFLICT, or RELISTED if the entry is another one; DONE again when this very
 --   commit was the last.
-local fields = 11 + ARGV[7]
-local at = fields + ARGV[8]
-local last, day, sums, is_new_day = at + ARGV[9], KEYS[#KEYS]
+local at, day, sums, is_new_day = commands, KEYS[#KEYS]
 if ARGV[10] == 'u' then sums, is_new_day = sums_with(day, #ARGV - 4) end
 each('RPUSH', KEYS[2], 11, fields - 1)
-redis.call('HSET', KEYS[1], unpack(ARGV, fields, at - 1))
-while at < last do
+redis.call('HSET', KEYS[1], unpack(ARGV, fields, commands - 1))
+while at < parts do
   local to = at + 2 + ARGV[at + 2]
   redis.call(ARGV[at], KEYS[tonumber(ARGV[at + 1])], unpack(ARGV, at + 3, to))
   at = to + 1

@@ -3,7 +3,7 @@
 -- webhooks, whose keys follow. Refuses a commit if one of its responses has the key of one that is
 -- kept and has not expired by now: the caller has read a server that was behind.
 -- ARGV after the commands: now; the responses, as keep says; what is owed, as write_owed says
-local now = 11 + ARGV[7] + ARGV[8] + ARGV[9]
+local now = parts
 for i = now + 3, now + 2 + 3 * ARGV[now + 1], 3 do
   local expiry = redis.call('ZSCORE', KEYS[4], ARGV[i])
   if expiry and (expiry == 'inf' or tonumber(expiry) > tonumber(ARGV[now])) then return 'FENCED' end
